@@ -1,0 +1,41 @@
+import type { Message, ToolDefinition } from "@tare/messages";
+
+/** What the loop is about to send. */
+export interface ContextRequest {
+  /** The whole conversation, the active turn included. */
+  readonly messages: readonly Message[];
+  /** Index in `messages` of the first message of the active turn. */
+  readonly turnStart: number;
+  /** Full definitions of the tools. */
+  readonly tools: readonly ToolDefinition[];
+  /** Number of the model call in this turn, from 1. */
+  readonly step: number;
+}
+
+/** A change of what the model sees: what left the prompt, and why. */
+export interface Rewrite {
+  /** Which mechanism made it: `context`, `prune`, `bound`, `schemas`, … */
+  readonly mechanism: string;
+  /** Why now, in one sentence. */
+  readonly reason: string;
+  /** What left, in one sentence. */
+  readonly removed: string;
+  /** Tokens of the request before and after this change. */
+  readonly tokensBefore: number;
+  readonly tokensAfter: number;
+}
+
+/** What the model shall see. */
+export interface ContextView {
+  readonly messages: readonly Message[];
+  readonly tools: readonly ToolDefinition[];
+  /** Changes that are new with this request. Sticky changes are reported once, when they are made. */
+  readonly rewrites?: readonly Rewrite[];
+  /** Tokens that each mechanism keeps out of this very request, by its name. */
+  readonly saved?: Readonly<Record<string, number>>;
+  /** Sentences for people, such as an archive that could not be written. */
+  readonly warnings?: readonly string[];
+}
+
+/** The loop's one hook: turns the conversation into the view that the next request sends. */
+export type ContextHook = (request: ContextRequest) => Promise<ContextView> | ContextView;

@@ -1,0 +1,77 @@
+import type { AssistantMessage, Content, Usage } from "@tare/messages";
+import type { Rewrite } from "./context_hook.ts";
+import type { FinishReason, ModelErrorCode } from "./model.ts";
+
+/** What a turn cost. All figures are tokens but `calls`. */
+export interface TurnLedger {
+  /** Model calls. */
+  readonly calls: number;
+  /** Sum of the prompts, cached tokens included. */
+  readonly promptTokens: number;
+  /** Of these, served from the provider's cache. */
+  readonly cachedTokens: number;
+  readonly outputTokens: number;
+  /** Prompt tokens that each mechanism kept out, summed over the calls. */
+  readonly saved: Readonly<Record<string, number>>;
+  /** True if the provider sent no usage for some call and it was counted here. */
+  readonly estimated: boolean;
+}
+
+/**
+ * Why a turn ended: the model answered; the caller aborted; a limit was reached; nothing moved for too long; or
+ * the provider failed (or a bug did: `internal_error`).
+ */
+export type TurnEndReason =
+  | "completed"
+  | "cancelled"
+  | "step_limit"
+  | "output_limit"
+  | "stalled"
+  | "model_error"
+  | "internal_error";
+
+/** Everything that happens in a turn, in one flat union. `step` counts model calls from 1. */
+export type LoopEvent =
+  | { readonly type: "turn_start"; readonly input: Content }
+  | { readonly type: "step_start"; readonly step: number }
+  | ({ readonly type: "context_rewritten"; readonly step: number } & Rewrite)
+  | { readonly type: "warning"; readonly message: string }
+  | { readonly type: "text_delta"; readonly step: number; readonly text: string }
+  | { readonly type: "reasoning_delta"; readonly step: number; readonly text: string }
+  /** The model's whole reply, as it enters the history; emitted before its calls are run. */
+  | { readonly type: "assistant_message"; readonly step: number; readonly message: AssistantMessage }
+  | {
+    readonly type: "tool_call";
+    readonly step: number;
+    readonly id: string;
+    readonly name: string;
+    readonly arguments: string;
+  }
+  /** Emitted as each call ends; results enter the history in the order of the calls. */
+  | {
+    readonly type: "tool_result";
+    readonly step: number;
+    readonly id: string;
+    readonly name: string;
+    readonly content: string;
+    readonly error: boolean;
+    /** UTF-8 bytes of `content`. */
+    readonly bytes: number;
+    readonly durationMs: number;
+  }
+  | {
+    readonly type: "step_end";
+    readonly step: number;
+    readonly usage: Usage;
+    readonly finishReason: FinishReason;
+  }
+  | {
+    readonly type: "turn_end";
+    readonly reason: TurnEndReason;
+    /** The model's last text; empty if there is none. */
+    readonly text: string;
+    /** What went wrong or which limit was reached, in one sentence. */
+    readonly message?: string;
+    readonly code?: ModelErrorCode;
+    readonly ledger: TurnLedger;
+  };

@@ -1,0 +1,102 @@
+import type { Content, ContentPart, Message, ToolCall } from "./message.ts";
+import type { ToolDefinition } from "./tool.ts";
+
+/** Counts the tokens of a text. Must be pure: the same text always gives the same number. */
+export type CountTokens = (text: string) => number;
+
+/** Tokens that the wire format itself adds to each message. */
+export const MESSAGE_OVERHEAD_TOKENS = 4;
+
+/**
+ * Tokens of a picture. OpenAI's tile formula (85, plus 170 for each 512 px tile) needs the pixel size, which a
+ * URL doesn't tell: `low` detail is 85, anything else is taken as 1024 × 1024 px, four tiles.
+ */
+const IMAGE_TOKENS = { low: 85, other: 85 + 4 * 170 };
+
+/** Base64 characters for each token of audio or file: a rough figure, on the safe side for PDF and speech. */
+const BASE64_CHARS_PER_TOKEN = 32;
+
+/**
+ * Tokens of one message: its text, parts, name, reasoning and tool calls (without their ids, which providers
+ * don't show to the model), plus {@linkcode MESSAGE_OVERHEAD_TOKENS}. The count is remembered for each message object and counter, so that a
+ * message is counted once, not once per call.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { countMessageTokens } from "@tare/messages";
+ *
+ * const words = (text: string) => text.split(" ").length;
+ * assertEquals(countMessageTokens({ role: "user", content: "two words" }, words), 6);
+ * ```
+ */
+export function countMessageTokens(message: Message, countTokens: CountTokens): number {
+  return remembered(messageCounts, message, countTokens, () => {
+    let tokens = MESSAGE_OVERHEAD_TOKENS + countContent(message.content, countTokens);
+    if ("name" in message && message.name) tokens += countTokens(message.name);
+    if (message.role !== "assistant") return tokens;
+    if (message.reasoning_content) tokens += countTokens(message.reasoning_content);
+    if (message.refusal) tokens += countTokens(message.refusal);
+    for (const call of message.tool_calls ?? []) tokens += countCall(call, countTokens);
+    return tokens;
+  });
+}
+
+/** Tokens of one tool definition, counted as its JSON text and remembered like a message's. */
+export function countToolTokens(tool: ToolDefinition, countTokens: CountTokens): number {
+  return remembered(toolCounts, tool, countTokens, () => countTokens(JSON.stringify(tool)));
+}
+
+/** Tokens of a request: all its messages and tool definitions. */
+export function countRequestTokens(
+  request: { readonly messages: readonly Message[]; readonly tools?: readonly ToolDefinition[] },
+  countTokens: CountTokens,
+): number {
+  let tokens = 0;
+  for (const tool of request.tools ?? []) tokens += countToolTokens(tool, countTokens);
+  for (const message of request.messages) tokens += countMessageTokens(message, countTokens);
+  return tokens;
+}
+
+function countContent(content: Content | null | undefined, countTokens: CountTokens): number {
+  if (!content) return 0;
+  if (typeof content === "string") return countTokens(content);
+  return content.reduce((sum, part) => sum + countPart(part, countTokens), 0);
+}
+
+function countPart(part: ContentPart, countTokens: CountTokens): number {
+  switch (part.type) {
+    case "text":
+      return countTokens(part.text);
+    case "refusal":
+      return countTokens(part.refusal);
+    case "image_url":
+      return part.image_url.detail === "low" ? IMAGE_TOKENS.low : IMAGE_TOKENS.other;
+    case "input_audio":
+      return Math.ceil(part.input_audio.data.length / BASE64_CHARS_PER_TOKEN);
+    case "file":
+      return Math.ceil((part.file.file_data?.length ?? 0) / BASE64_CHARS_PER_TOKEN);
+    default:
+      // A part of a kind that a provider added later: its JSON text bounds what it can cost.
+      return countTokens(JSON.stringify(part));
+  }
+}
+
+function countCall(call: ToolCall, countTokens: CountTokens): number {
+  const [name, input] = call.type === "custom"
+    ? [call.custom.name, call.custom.input]
+    : [call.function.name, call.function.arguments];
+  return countTokens(name) + countTokens(input);
+}
+
+type Counts = WeakMap<CountTokens, WeakMap<object, number>>;
+const messageCounts: Counts = new WeakMap();
+const toolCounts: Counts = new WeakMap();
+
+function remembered(counts: Counts, subject: object, countTokens: CountTokens, count: () => number): number {
+  let known = counts.get(countTokens);
+  if (!known) counts.set(countTokens, known = new WeakMap());
+  let tokens = known.get(subject);
+  if (tokens === undefined) known.set(subject, tokens = count());
+  return tokens;
+}

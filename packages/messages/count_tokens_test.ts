@@ -1,0 +1,67 @@
+import { assertEquals } from "@std/assert";
+import {
+  countMessageTokens,
+  countRequestTokens,
+  countToolTokens,
+  type Message,
+  type ToolDefinition,
+} from "@tare/messages";
+
+const characters = (text: string) => text.length;
+
+Deno.test("countMessageTokens() counts text, parts, names, reasoning and calls, each once", () => {
+  const cases: [Message, number][] = [
+    [{ role: "user", content: "abc" }, 4 + 3],
+    [{ role: "user", content: "abc", name: "me" }, 4 + 3 + 2],
+    [{ role: "user", content: [{ type: "text", text: "ab" }, { type: "text", text: "c" }] }, 4 + 3],
+    [{ role: "user", content: [{ type: "image_url", image_url: { url: "x", detail: "low" } }] }, 4 + 85],
+    [{ role: "user", content: [{ type: "image_url", image_url: { url: "x" } }] }, 4 + 765],
+    [
+      {
+        role: "user",
+        content: [{ type: "input_audio", input_audio: { data: "x".repeat(64), format: "wav" } }],
+      },
+      4 + 2,
+    ],
+    [{ role: "user", content: [{ type: "file", file: { file_id: "f" } }] }, 4],
+    [{ role: "assistant", content: null, refusal: "no" }, 4 + 2],
+    [
+      {
+        role: "assistant",
+        content: "a",
+        reasoning_content: "why",
+        tool_calls: [
+          { id: "1", type: "function", function: { name: "f", arguments: "{}" } },
+          { id: "2", type: "custom", custom: { name: "g", input: "xyz" } },
+        ],
+      },
+      4 + 1 + 3 + 3 + 4,
+    ],
+    [{ role: "tool", tool_call_id: "1", content: "result" }, 4 + 6],
+    [{ role: "function", name: "f", content: null }, 4 + 1],
+  ];
+  assertEquals(cases.map(([message]) => countMessageTokens(message, characters)), cases.map(([, n]) => n));
+});
+
+Deno.test("countMessageTokens() counts a message once for each counter, however often it is asked", () => {
+  const message: Message = { role: "user", content: "abc" };
+  const counted: string[] = [];
+  const counter = (text: string) => (counted.push(text), text.length);
+  assertEquals([1, 2, 3].map(() => countMessageTokens(message, counter)), [7, 7, 7]);
+  assertEquals(counted, ["abc"]);
+  assertEquals(countMessageTokens(message, () => 1), 5);
+});
+
+Deno.test("countMessageTokens() bounds a part of an unknown kind by its JSON text", () => {
+  const part = { type: "hologram", data: "x" };
+  const message = { role: "user", content: [part] } as unknown as Message;
+  assertEquals(countMessageTokens(message, characters), 4 + JSON.stringify(part).length);
+});
+
+Deno.test("countRequestTokens() is the sum of its messages and tools", () => {
+  const tool: ToolDefinition = { type: "function", function: { name: "f" } };
+  const messages: Message[] = [{ role: "user", content: "a" }, { role: "assistant", content: "b" }];
+  assertEquals(countToolTokens(tool, characters), JSON.stringify(tool).length);
+  assertEquals(countRequestTokens({ messages, tools: [tool] }, characters), JSON.stringify(tool).length + 10);
+  assertEquals(countRequestTokens({ messages: [] }, characters), 0);
+});

@@ -1,0 +1,50 @@
+/** A JSON Schema, as a plain object. */
+export type JsonSchema = Readonly<Record<string, unknown>>;
+
+/** How a tool is described to the model: the chat-completions wire format of a function tool. */
+export interface ToolDefinition {
+  readonly type: "function";
+  readonly function: {
+    readonly name: string;
+    readonly description?: string;
+    /** JSON Schema of the arguments; absent means that the tool takes none. */
+    readonly parameters?: JsonSchema;
+    readonly strict?: boolean | null;
+  };
+}
+
+/**
+ * What may happen to a tool's results once they are old.
+ *
+ * - `rederivable`: the call only reads; its result may be elided, and the call may be made again.
+ * - `once`: the call has side effects, or its result changes from call to call; its result may be elided, but
+ *   nothing ever suggests making the call again.
+ * - `keep`: the result is never elided (answers of the user, instructions).
+ */
+export type Stance = "rederivable" | "once" | "keep";
+
+/** What a running tool is handed. */
+export interface ToolContext {
+  /** Aborted when the turn is cancelled or the call's time is up. */
+  readonly signal: AbortSignal;
+  /** Tells the caller's watchdog that the tool is alive. */
+  readonly progress: () => void;
+}
+
+/**
+ * What a tool hands back: the text for the model, or that text marked as an error. A tool may as well throw: the
+ * thrown message becomes the text of an error result.
+ */
+export type ToolOutput = string | { readonly content: string; readonly error: boolean };
+
+/** A tool that can be run. */
+export interface Tool {
+  /** The full definition; arguments are validated against its `parameters` before {@linkcode Tool.run}. */
+  readonly definition: ToolDefinition;
+  /** What may happen to old results. Default: `once`. */
+  readonly stance?: Stance;
+  /** Longest time one call may take, in milliseconds. Default: the loop's. */
+  readonly timeoutMs?: number;
+  /** Runs the tool with validated arguments. */
+  run(args: Readonly<Record<string, unknown>>, context: ToolContext): Promise<ToolOutput> | ToolOutput;
+}
