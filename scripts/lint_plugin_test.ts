@@ -1,0 +1,53 @@
+import { assertEquals } from "@std/assert";
+import plugin, { PACKAGE_TABLE, PURE_PACKAGES } from "./lint_plugin.ts";
+
+function faults(filename: string, source: string): string[] {
+  return Deno.lint.runPlugin(plugin, filename, source).map((diagnostic) => diagnostic.message);
+}
+
+Deno.test("package-table allows what ARCHITECTURE.md's table allows and refuses the rest", () => {
+  const refused: string[] = [];
+  for (const from of Object.keys(PACKAGE_TABLE)) {
+    for (const to of Object.keys(PACKAGE_TABLE)) {
+      const found = faults(`/repo/packages/${from}/x.ts`, `import "@tare/${to}";`);
+      if (found.length > 0) refused.push(`${from} → ${to}`);
+      assertEquals(found.length === 0, from === to || PACKAGE_TABLE[from]!.includes(to));
+    }
+  }
+  assertEquals(refused.includes("messages → loop") && refused.includes("server → app"), true);
+});
+
+Deno.test("package-table sees re-exports, dynamic imports, subpaths and paths that leave the package", () => {
+  const file = "/repo/packages/context/x.ts";
+  for (
+    const source of [
+      'export * from "@tare/prune";',
+      'export { a } from "@tare/prune/sub";',
+      'const m = await import("@tare/prune");',
+      'import "../prune/mod.ts";',
+    ]
+  ) assertEquals(faults(file, source).length, 1, source);
+  assertEquals(faults("/repo/packages/context/deep/x.ts", 'import "../y.ts";'), []);
+  assertEquals(faults("/repo/packages/context/x_test.ts", 'import "../../tests/conversations.ts";'), []);
+  assertEquals(faults("/repo/scripts/x.ts", 'import "@tare/app";'), []);
+});
+
+Deno.test("pure-packages refuses clock, files, network, environment and randomness in pure packages only", () => {
+  const impure = [
+    "Deno.cwd();",
+    'import "node:fs";',
+    "Date.now();",
+    "new Date();",
+    "performance.now();",
+    'fetch("x");',
+    "setTimeout(f, 1);",
+    "Math.random();",
+    "crypto.randomUUID();",
+  ];
+  for (const name of Object.keys(PACKAGE_TABLE)) {
+    const found = impure.map((source) => faults(`/repo/packages/${name}/x.ts`, source).length);
+    assertEquals(found, impure.map(() => PURE_PACKAGES.includes(name) ? 1 : 0), name);
+  }
+  assertEquals(faults("/repo/packages/messages/x_test.ts", "Deno.cwd();"), []);
+  assertEquals(faults("/repo/packages/messages/x.ts", "profile.Date; ({ fetch: 1 });"), []);
+});
