@@ -1,30 +1,40 @@
 /** Text of a message. */
 export interface TextPart {
+  /** Always `text`. */
   readonly type: "text";
+  /** The text. */
   readonly text: string;
 }
 
 /** A picture, by URL or as a `data:` URL. */
 export interface ImagePart {
+  /** Always `image_url`. */
   readonly type: "image_url";
+  /** Where the picture is, and how closely the model shall look at it. */
   readonly image_url: { readonly url: string; readonly detail?: "auto" | "low" | "high" | (string & {}) };
 }
 
 /** A recording, as base64. */
 export interface AudioPart {
+  /** Always `input_audio`. */
   readonly type: "input_audio";
+  /** The recording as base64, and its format (`wav`, `mp3`). */
   readonly input_audio: { readonly data: string; readonly format: string };
 }
 
 /** A file, by id of an upload or as base64. */
 export interface FilePart {
+  /** Always `file`. */
   readonly type: "file";
+  /** The id of an upload, or name and base64 data. */
   readonly file: { readonly file_data?: string; readonly file_id?: string; readonly filename?: string };
 }
 
 /** What the model said instead of an answer it would not give. */
 export interface RefusalPart {
+  /** Always `refusal`. */
   readonly type: "refusal";
+  /** What the model said instead. */
   readonly refusal: string;
 }
 
@@ -36,15 +46,21 @@ export type Content = string | readonly ContentPart[];
 
 /** A function call that the model asks for. `arguments` is the JSON text as the model wrote it, valid or not. */
 export interface FunctionToolCall {
+  /** Names the call; its result carries the same id. */
   readonly id: string;
+  /** Always `function`. */
   readonly type: "function";
+  /** Which function, with which arguments. */
   readonly function: { readonly name: string; readonly arguments: string };
 }
 
 /** A free-text call that the model asks for (OpenAI's custom tools). */
 export interface CustomToolCall {
+  /** Names the call; its result carries the same id. */
   readonly id: string;
+  /** Always `custom`. */
   readonly type: "custom";
+  /** Which tool, with which input. */
   readonly custom: { readonly name: string; readonly input: string };
 }
 
@@ -53,22 +69,31 @@ export type ToolCall = FunctionToolCall | CustomToolCall;
 
 /** Instructions of the operator, for models that call them `system`. */
 export interface SystemMessage {
+  /** Always `system`. */
   readonly role: "system";
+  /** The instructions. */
   readonly content: Content;
+  /** Tells apart several who write under one role. */
   readonly name?: string;
 }
 
 /** Instructions of the operator, for models that call them `developer`. */
 export interface DeveloperMessage {
+  /** Always `developer`. */
   readonly role: "developer";
+  /** The instructions. */
   readonly content: Content;
+  /** Tells apart several who write under one role. */
   readonly name?: string;
 }
 
 /** What the user said. */
 export interface UserMessage {
+  /** Always `user`. */
   readonly role: "user";
+  /** What was said. */
   readonly content: Content;
+  /** Tells apart several who write under one role. */
   readonly name?: string;
 }
 
@@ -77,25 +102,37 @@ export interface UserMessage {
  * model's reasoning; it is kept and sent back as it came.
  */
 export interface AssistantMessage {
+  /** Always `assistant`. */
   readonly role: "assistant";
+  /** What was said; often empty or null beside calls. */
   readonly content?: Content | null;
+  /** What the model said instead of an answer. */
   readonly refusal?: string | null;
+  /** Tells apart several who write under one role. */
   readonly name?: string;
+  /** The calls, in the order of the reply. */
   readonly tool_calls?: readonly ToolCall[];
+  /** The reasoning, where the provider shows it. */
   readonly reasoning_content?: string | null;
 }
 
 /** The result of one tool call. */
 export interface ToolMessage {
+  /** Always `tool`. */
   readonly role: "tool";
+  /** Id of the call that this answers. */
   readonly tool_call_id: string;
+  /** The result. */
   readonly content: Content;
 }
 
 /** The result of a call in the wire format that came before tools. Passed through, never edited. */
 export interface FunctionMessage {
+  /** Always `function`. */
   readonly role: "function";
+  /** The function. */
   readonly name: string;
+  /** The result. */
   readonly content: string | null;
 }
 

@@ -3,7 +3,9 @@ export type JsonSchema = Readonly<Record<string, unknown>>;
 
 /** How a tool is described to the model: the chat-completions wire format of a function tool. */
 export interface ToolDefinition {
+  /** Always `function`. */
   readonly type: "function";
+  /** What the model is told of the function. */
   readonly function: {
     readonly name: string;
     readonly description?: string;
