@@ -1,0 +1,34 @@
+import type { Message } from "@tare/messages";
+
+/** How the calls and answers of a conversation belong together. All numbers are message indexes. */
+export interface CallPairs {
+  /** Each answered call: the assistant message that made it and the tool message that answers it. */
+  readonly pairs: readonly { readonly call: number; readonly answer: number }[];
+  /** Assistant messages, once for each of their calls that nothing answers. */
+  readonly unanswered: readonly number[];
+  /** Tool messages that answer no call. */
+  readonly orphans: readonly number[];
+}
+
+/**
+ * Matches calls and answers. An answer belongs to the latest message before it that has an open call with its id;
+ * this also settles ids that are empty or used twice.
+ *
+ * A conversation is whole if `unanswered` and `orphans` are empty.
+ */
+export function callPairs(messages: readonly Message[]): CallPairs {
+  const open: { at: number; id: string }[] = [];
+  const pairs: { call: number; answer: number }[] = [];
+  const orphans: number[] = [];
+  messages.forEach((message, at) => {
+    if (message.role === "assistant") {
+      for (const call of message.tool_calls ?? []) open.push({ at, id: call.id });
+    } else if (message.role === "tool") {
+      const found = open.findLastIndex((call) => call.id === message.tool_call_id);
+      const [call] = found < 0 ? [] : open.splice(found, 1);
+      if (call) pairs.push({ call: call.at, answer: at });
+      else orphans.push(at);
+    }
+  });
+  return { pairs, unanswered: open.map((call) => call.at), orphans };
+}
