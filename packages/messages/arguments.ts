@@ -21,8 +21,10 @@
  *
  * @module
  */
-import { Ajv2020, type ErrorObject } from "ajv/dist/2020.js";
+import { schemaChecker } from "./schema_checker.ts";
 import type { ToolDefinition } from "./tool.ts";
+
+export { schemaChecker };
 
 /** Arguments that are valid, or a text that tells the model how to mend its call. */
 export type ParsedArguments =
@@ -37,7 +39,7 @@ export type ParsedArguments =
  * @throws {TypeError} if the tool's `parameters` are no JSON Schema.
  */
 export function argumentsParser(tool: ToolDefinition): (argumentsText: string) => ParsedArguments {
-  const validate = compile(tool);
+  const faultsOf = checkerOf(tool);
   const refuse = (what: string): ParsedArguments => ({
     ok: false,
     problem:
@@ -55,34 +57,19 @@ export function argumentsParser(tool: ToolDefinition): (argumentsText: string) =
     if (typeof value !== "object" || value === null || Array.isArray(value)) {
       return refuse("its arguments are not a JSON object.");
     }
-    if (!validate(value)) return refuse(`its arguments are invalid: ${describe(validate.errors ?? [])}.`);
+    const faults = faultsOf(value);
+    if (faults !== undefined) return refuse(`its arguments are invalid: ${faults}.`);
     return { ok: true, value: value as Readonly<Record<string, unknown>> };
   };
 }
 
-function compile(tool: ToolDefinition) {
-  const { $schema: _, ...parameters } = tool.function.parameters ?? { type: "object" };
+function checkerOf(tool: ToolDefinition): (value: unknown) => string | undefined {
   try {
-    // One instance a tool: schemas of different tools may carry the same `$id`.
-    return new Ajv2020({ strict: false, allErrors: true, validateFormats: false }).compile(parameters);
+    return schemaChecker(tool.function.parameters ?? { type: "object" }, "the arguments");
   } catch (cause) {
     throw new TypeError(
       `Cannot use tool ${tool.function.name}: its parameters are no JSON Schema: ${(cause as Error).message}`,
       { cause },
     );
   }
-}
-
-function describe(errors: readonly ErrorObject[]): string {
-  return errors.map((error) => {
-    const where = error.instancePath === ""
-      ? "the arguments"
-      : error.instancePath.slice(1).replaceAll("/", ".");
-    const detail = error.keyword === "additionalProperties"
-      ? ` ('${error.params.additionalProperty}')`
-      : error.keyword === "enum"
-      ? ` (${JSON.stringify(error.params.allowedValues)})`
-      : "";
-    return `${where} ${error.message ?? error.keyword}${detail}`;
-  }).join("; ");
 }
