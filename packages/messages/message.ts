@@ -11,7 +11,7 @@ export interface ImagePart {
   /** Always `image_url`. */
   readonly type: "image_url";
   /** Where the picture is, and how closely the model shall look at it. */
-  readonly image_url: { readonly url: string; readonly detail?: "auto" | "low" | "high" | (string & {}) };
+  readonly image_url: { readonly url: string; readonly detail?: string };
 }
 
 /** A recording, as base64. */

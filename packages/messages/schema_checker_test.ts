@@ -5,6 +5,7 @@ Deno.test("schemaChecker() names every fault once, with its place", () => {
   const faults = schemaChecker({
     type: "object",
     properties: {
+      name: {},
       items: {
         type: "array",
         items: {
