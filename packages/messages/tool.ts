@@ -45,6 +45,10 @@ export interface Tool {
   readonly definition: ToolDefinition;
   /** What may happen to old results. Default: `once`. */
   readonly stance?: Stance;
+  /** Name of the argument that says what a call reads, such as `path`: a later write to it makes the result stale. */
+  readonly reads?: string;
+  /** Name of the argument that says what a call writes. */
+  readonly writes?: string;
   /** Longest time one call may take, in milliseconds. Default: the loop's. */
   readonly timeoutMs?: number;
   /** Runs the tool with validated arguments. */
