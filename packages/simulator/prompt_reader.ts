@@ -1,0 +1,75 @@
+import type { Message, ToolDefinition } from "@tare/messages";
+import { type Encoder, messageUnits, type RunUnit, toolUnits } from "./prompt_units.ts";
+import { RunningHash } from "./running_hash.ts";
+
+/** A request's prompt as the provider's cache sees it. */
+export interface Prompt {
+  readonly messages: readonly Message[];
+  readonly tools: readonly ToolDefinition[];
+  /** Those of the tools, then those of the messages in the order in which they were sent. */
+  readonly units: readonly RunUnit[];
+  readonly tokens: number;
+  /** The same for the same prompt, and hardly for another one. */
+  readonly digest: string;
+}
+
+/** JSON text that a reader remembers, in UTF-16 code units: about 2 million tokens. */
+const MAX_REMEMBERED_CHARS = 8_000_000;
+
+/**
+ * Makes a function that tokenises prompts. A message or tool is recognised by its JSON text, tokenised once and
+ * handed out as the same object each time: resending a long prompt is cheap, and the requests of one
+ * conversation share their messages in memory. What was not seen for longest is forgotten first.
+ *
+ * `tokens` is exactly what `countRequestTokens` counts with the same tokenizer.
+ */
+export function promptReader(
+  tokenizer: Encoder,
+): (request: Pick<Prompt, "messages" | "tools">) => Prompt {
+  const readTool = remembering((tool: ToolDefinition) => toolUnits(tool, tokenizer));
+  const readMessage = remembering((message: Message) => messageUnits(message, tokenizer));
+  return (request) => {
+    const tools = request.tools.map(readTool);
+    const messages = request.messages.map(readMessage);
+    const units: RunUnit[] = [];
+    const hash = new RunningHash();
+    let tokens = 0;
+    for (const piece of [...tools, ...messages]) {
+      for (const unit of piece.units) {
+        units.push(unit);
+        tokens += unit.tokens;
+        hash.add(unit.hash);
+      }
+    }
+    return {
+      messages: messages.map((piece) => piece.value),
+      tools: tools.map((piece) => piece.value),
+      units,
+      tokens,
+      digest: hash.value().toString(36),
+    };
+  };
+}
+
+interface Piece<T> {
+  readonly value: T;
+  readonly units: readonly RunUnit[];
+}
+
+function remembering<T>(toUnits: (value: T) => readonly RunUnit[]): (value: T) => Piece<T> {
+  const known = new Map<string, Piece<T>>();
+  let rememberedChars = 0;
+  return (value) => {
+    const text = JSON.stringify(value);
+    const piece = known.get(text) ?? { value, units: toUnits(value) };
+    // A Map keeps the order of insertion: what was seen last moves to the end.
+    if (!known.delete(text)) rememberedChars += text.length;
+    known.set(text, piece);
+    for (const oldest of known.keys()) {
+      if (rememberedChars <= MAX_REMEMBERED_CHARS) break;
+      known.delete(oldest);
+      rememberedChars -= oldest.length;
+    }
+    return piece;
+  };
+}

@@ -1,0 +1,81 @@
+import {
+  countMessageTokens,
+  type CountTokens,
+  countToolTokens,
+  type Message,
+  type ToolDefinition,
+} from "@tare/messages";
+import type { Tokenizer } from "@tare/messages/tiktoken";
+import type { PromptUnit } from "@tare/planner";
+import { RunningHash } from "./running_hash.ts";
+
+/** What the simulator needs of a tokenizer. */
+export type Encoder = Pick<Tokenizer, "encode">;
+
+/** A unit that is told apart by a number. */
+export interface RunUnit extends PromptUnit {
+  readonly hash: number;
+}
+
+/** Tokens of one unit: the blocks of all profiles are multiples of it, or single tokens. */
+const UNIT_TOKENS = 16;
+
+/** The units of one tool definition. Their tokens add up to what `countToolTokens` counts. */
+export function toolUnits(tool: ToolDefinition, tokenizer: Encoder): RunUnit[] {
+  const texts = new EncodedTexts(tokenizer);
+  countToolTokens(tool, texts.count);
+  return texts.units();
+}
+
+/**
+ * The units of one message. The first one stands for the message's role and for everything that is no text
+ * (pictures, recordings, files); the others are runs of at most 16 token ids. Their tokens add up to what
+ * `countMessageTokens` counts.
+ */
+export function messageUnits(message: Message, tokenizer: Encoder): RunUnit[] {
+  const texts = new EncodedTexts(tokenizer);
+  // The counter is asked for each text in turn: encoding there keeps both counts equal whatever is counted.
+  const tokens = countMessageTokens(message, texts.count);
+  const hash = new RunningHash();
+  hash.addText(message.role + notText(message));
+  return [{ hash: hash.value(), tokens: tokens - texts.tokens }, ...texts.units()];
+}
+
+function notText({ content }: Message): string {
+  if (!Array.isArray(content)) return "";
+  return JSON.stringify(content.filter((part) => part.type !== "text"));
+}
+
+/** Encodes the texts that it is told to count. */
+class EncodedTexts {
+  readonly #tokenizer: Encoder;
+  readonly #ids: number[] = [];
+  #texts = 0;
+
+  constructor(tokenizer: Encoder) {
+    this.#tokenizer = tokenizer;
+  }
+
+  get tokens(): number {
+    return this.#ids.length;
+  }
+
+  readonly count: CountTokens = (text) => {
+    const ids = this.#tokenizer.encode(text);
+    // Which text a token belongs to is part of its identity: "ab" and "a", "b" are different prompts.
+    const salt = this.#texts++ * 0x100000;
+    for (let i = 0; i < ids.length; i++) this.#ids.push(salt + (ids[i] ?? 0));
+    return ids.length;
+  };
+
+  units(): RunUnit[] {
+    const units: RunUnit[] = [];
+    for (let start = 0; start < this.#ids.length; start += UNIT_TOKENS) {
+      const end = Math.min(start + UNIT_TOKENS, this.#ids.length);
+      const hash = new RunningHash();
+      for (let i = start; i < end; i++) hash.add(this.#ids[i] ?? 0);
+      units.push({ hash: hash.value(), tokens: end - start });
+    }
+    return units;
+  }
+}

@@ -1,0 +1,57 @@
+import { assert, assertEquals } from "@std/assert";
+import fc from "fast-check";
+import { countMessageTokens, countToolTokens, type Message, type ToolDefinition } from "@tare/messages";
+import { messageUnits, type RunUnit, toolUnits } from "./prompt_units.ts";
+import { conversations } from "../../tests/conversations.ts";
+
+const characters = { encode: (text: string) => Array.from(text, (character) => character.charCodeAt(0)) };
+const countTokens = (text: string) => characters.encode(text).length;
+
+function tokens(units: readonly RunUnit[]): number[] {
+  return units.map((unit) => unit.tokens);
+}
+
+function hashes(message: Message): number[] {
+  return messageUnits(message, characters).map((unit) => unit.hash);
+}
+
+Deno.test("messageUnits() cuts a message into its overhead and runs of 16 tokens", () => {
+  assertEquals(tokens(messageUnits({ role: "user", content: "x".repeat(40) }, characters)), [4, 16, 16, 8]);
+  assertEquals(tokens(messageUnits({ role: "assistant", content: null }, characters)), [4]);
+});
+
+Deno.test("messageUnits() counts what is no text by its fixed figure, in the first unit", () => {
+  const picture = { type: "image_url", image_url: { url: "x", detail: "low" } } as const;
+  const message: Message = { role: "user", content: [{ type: "text", text: "abc" }, picture] };
+  assertEquals(tokens(messageUnits(message, characters)), [4 + 85, 3]);
+});
+
+Deno.test("messageUnits() gives equal units to what a message has in common with another, and no others", () => {
+  const start = "x".repeat(32);
+  const a = hashes({ role: "tool", tool_call_id: "1", content: `${start}one` });
+  const b = hashes({ role: "tool", tool_call_id: "2", content: `${start}two` });
+  assertEquals(a.map((hash, at) => hash === b[at]), [true, true, true, false]);
+  assert(hashes({ role: "user", content: "x" })[0] !== hashes({ role: "system", content: "x" })[0]);
+  const url = (url: string) => hashes({ role: "user", content: [{ type: "image_url", image_url: { url } }] });
+  assert(url("a")[0] !== url("b")[0]);
+});
+
+Deno.test("messageUnits() tells texts of different places apart", () => {
+  const one = hashes({ role: "assistant", content: "ab", reasoning_content: "c" });
+  const other = hashes({ role: "assistant", content: "a", reasoning_content: "bc" });
+  assert(one[1] !== other[1]);
+});
+
+Deno.test("messageUnits() adds up to countMessageTokens(), toolUnits() to countToolTokens()", () => {
+  const sum = (units: readonly RunUnit[]) => units.reduce((total, unit) => total + unit.tokens, 0);
+  fc.assert(
+    fc.property(conversations(), (messages) => {
+      for (const message of messages) {
+        assertEquals(sum(messageUnits(message, characters)), countMessageTokens(message, countTokens));
+      }
+    }),
+    { numRuns: 50 },
+  );
+  const tool: ToolDefinition = { type: "function", function: { name: "f", description: "Does f." } };
+  assertEquals(sum(toolUnits(tool, characters)), countToolTokens(tool, countTokens));
+});

@@ -1,0 +1,58 @@
+import { assertEquals, assertRejects, assertThrows } from "@std/assert";
+import type { Message } from "@tare/messages";
+import { replay, type SimulatedReply } from "@tare/simulator";
+
+const call = { id: "1", type: "function", function: { name: "f", arguments: "{}" } } as const;
+const recorded: (Message & { signature?: string })[] = [
+  { role: "user", content: "Do it." },
+  { role: "assistant", content: null, reasoning_content: "Hm.", tool_calls: [call], signature: "s" },
+  { role: "tool", tool_call_id: "1", content: "done" },
+  { role: "assistant", content: [{ type: "text", text: "It is done." }] },
+];
+
+const replies: (SimulatedReply & { signature?: string })[] = [
+  { content: null, reasoning_content: "Hm.", tool_calls: [call], signature: "s" },
+  { content: "It is done.", tool_calls: [] },
+];
+
+function asked(content: string) {
+  return { model: "m", messages: [{ role: "user", content } as const], tools: [] };
+}
+
+Deno.test("replay() gives the recorded replies in order, whatever the requests still show", async () => {
+  const model = replay(recorded);
+  assertEquals([await model(asked("whole")), await model(asked("cut down"))], replies);
+  await assertRejects(
+    async () => await model(asked("more")),
+    Error,
+    "all 2 recorded replies have been given",
+  );
+});
+
+Deno.test("replay() gives a repeated request the same reply again", async () => {
+  const model = replay(recorded);
+  assertEquals([
+    await model(asked("a")),
+    await model(asked("a")),
+    await model(asked("b")),
+    await model(asked("b")),
+  ], [
+    replies[0],
+    replies[0],
+    replies[1],
+    replies[1],
+  ]);
+});
+
+Deno.test("replay() starts at its cursor, and moves it", async () => {
+  const cursor = { given: 1 };
+  const model = replay(recorded, { cursor });
+  assertEquals([await model(asked("a")), cursor.given], [replies[1], 2]);
+  cursor.given = 0;
+  assertEquals([await model(asked("a")), cursor.given], [replies[0], 1]);
+});
+
+Deno.test("replay() refuses a recording with calls that are no function calls", () => {
+  const custom = { id: "1", type: "custom", custom: { name: "f", input: "" } } as const;
+  assertThrows(() => replay([{ role: "assistant", tool_calls: [custom] }]), TypeError, "custom tool call");
+});

@@ -1,0 +1,210 @@
+import { countMessageTokens, MESSAGE_OVERHEAD_TOKENS } from "@tare/messages";
+import { type Profile, profileNamed } from "@tare/planner";
+import { parseChatRequest } from "./chat_request.ts";
+import { type Fault, faultError, malformedArguments, promptTooLong } from "./fault.ts";
+import type { SimulatedModel, SimulatedRequest } from "./model.ts";
+import { promptReader } from "./prompt_reader.ts";
+import type { Encoder } from "./prompt_units.ts";
+import { ProviderCaches } from "./provider_caches.ts";
+import { replyResponse } from "./reply_response.ts";
+import { WireError } from "./wire_error.ts";
+import { replyMessage } from "./wire_reply.ts";
+import { type Dialect, profileDialect, wireUsage } from "./wire_usage.ts";
+
+/** What a provider is simulated from. */
+export interface SimulatorOptions {
+  /** The model that replies, whatever name it is asked by; or models by their names, and no others. */
+  readonly model: SimulatedModel | Readonly<Record<string, SimulatedModel>>;
+  readonly tokenizer: Encoder;
+  /** The cache's rules. Default: `openai`. */
+  readonly profile?: Profile;
+  /** How the cache is reported. Default: as providers of the profile do. */
+  readonly dialect?: Dialect;
+  /** Longest prompt, in tokens. Default: no limit. */
+  readonly windowTokens?: number;
+  /** The only key that is accepted, as a bearer token. Default: any, or none. */
+  readonly apiKey?: string;
+  /** The faults of the first requests in turn (`null` for none), or a rule that gives a request its fault. */
+  readonly faults?: readonly (Fault | null)[] | ((request: FaultRequest) => Fault | null);
+  /** The clock that cached prefixes live by, in milliseconds since 1970. Default: `Date.now`. */
+  readonly now?: () => number;
+}
+
+/** What a rule for faults may go by. */
+export interface FaultRequest extends SimulatedRequest {
+  /** Number of the request, from 0. Requests that could not be read have none. */
+  readonly index: number;
+  readonly promptTokens: number;
+}
+
+/** A request that the simulator could read, and how it was answered. */
+export interface SimulatedCall extends SimulatedRequest {
+  /** When it came, by the simulator's clock. */
+  readonly atMs: number;
+  /** HTTP status of the answer. */
+  readonly status: number;
+  readonly promptTokens: number;
+  /** Of these, served from the cache; 0 if the request was refused. */
+  readonly cachedTokens: number;
+  /** Tokens of the reply, reasoning included; 0 if the request was refused. */
+  readonly outputTokens: number;
+}
+
+/** A simulated provider. */
+export interface Simulator {
+  /** Answers a request. It goes into `Deno.serve` as it is. */
+  readonly fetch: (request: Request) => Promise<Response>;
+  /** The newest 1,000 requests, in the order in which they were answered. */
+  readonly requests: readonly SimulatedCall[];
+}
+
+const MAX_RECORDED = 1000;
+
+/**
+ * Simulates an OpenAI-compatible provider: `POST /v1/chat/completions`, streamed or not, and `GET /v1/models`.
+ *
+ * Its prefix cache works as providers' do. Tools stand before the messages; a prompt is served from the longest
+ * prefix that an earlier request with the same key and model has sent, by the profile's rules. A prompt is cached
+ * as soon as its reply begins, whatever becomes of the reply; a request that is refused leaves nothing. A reply is
+ * cached only when it comes back in a prompt.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { scripted, simulator } from "@tare/simulator";
+ *
+ * const provider = simulator({
+ *   model: scripted([{ content: "Hello." }]),
+ *   tokenizer: { encode: (text) => Array.from(text, (character) => character.charCodeAt(0)) },
+ * });
+ * const response = await provider.fetch(
+ *   new Request("http://provider/v1/chat/completions", {
+ *     method: "POST",
+ *     body: JSON.stringify({ model: "any", messages: [{ role: "user", content: "Hi" }] }),
+ *   }),
+ * );
+ * assertEquals((await response.json()).choices[0].message.content, "Hello.");
+ * ```
+ */
+export function simulator(options: SimulatorOptions): Simulator {
+  const { model, tokenizer, profile = profileNamed("openai"), now = Date.now } = options;
+  const { dialect = profileDialect(profile), windowTokens = Infinity, apiKey, faults = [] } = options;
+  const readPrompt = promptReader(tokenizer);
+  const countTokens = (text: string) => tokenizer.encode(text).length;
+  const caches = new ProviderCaches(profile);
+  const requests: SimulatedCall[] = [];
+  let understood = 0;
+
+  function record(call: SimulatedCall): void {
+    requests.push(call);
+    if (requests.length > MAX_RECORDED) requests.shift();
+  }
+
+  async function completion(request: Request): Promise<Response> {
+    const key = bearerKey(request, apiKey);
+    const chat = await parseChatRequest(request);
+    const chosen = namedModel(model, chat.model);
+    const prompt = readPrompt(chat);
+    const asked = { model: chat.model, messages: prompt.messages, tools: prompt.tools };
+    const faultRequest = { ...asked, index: understood++, promptTokens: prompt.tokens };
+    const call = { ...asked, atMs: now(), promptTokens: prompt.tokens };
+    const cache = caches.of(key, chat.model);
+    const cachedTokens = cache.lookup(prompt.units, call.atMs);
+    try {
+      const demanded = typeof faults === "function" ? faults(faultRequest) : faults[faultRequest.index];
+      refuse(demanded);
+      if (prompt.tokens > windowTokens) {
+        throw promptTooLong(
+          `The model reads ${windowTokens} tokens at most, and the prompt has ${prompt.tokens}`,
+        );
+      }
+      const reply = await chosen(asked);
+      const fault = reply.fault ?? demanded;
+      refuse(fault);
+      cache.store(prompt.units, now());
+
+      const message = replyMessage(
+        fault?.type === "malformed_arguments" ? malformedArguments(reply) : reply,
+        prompt.digest,
+      );
+      const outputTokens = countMessageTokens(message, countTokens) - MESSAGE_OVERHEAD_TOKENS;
+      record({ ...call, status: 200, cachedTokens, outputTokens });
+      const usage = {
+        promptTokens: prompt.tokens,
+        cachedTokens,
+        cacheWriteTokens: prompt.tokens < profile.minTokens ? 0 : prompt.tokens - cachedTokens,
+        outputTokens,
+        reasoningTokens: countTokens(message.reasoning_content ?? ""),
+      };
+      const sendsUsage = fault?.type !== "no_usage" && (!chat.stream || chat.includeUsage);
+      return replyResponse({
+        id: `chatcmpl-${faultRequest.index}`,
+        created: Math.floor(call.atMs / 1000),
+        model: chat.model,
+        message,
+        finishReason: reply.finish_reason ?? (message.tool_calls ? "tool_calls" : "stop"),
+        ...(sendsUsage && { usage: wireUsage(usage, dialect) }),
+      }, { stream: chat.stream, fault });
+    } catch (error) {
+      const refusal = error instanceof WireError
+        ? error
+        : new WireError(500, `Cannot reply: the simulated model failed (${error}).`);
+      record({ ...call, status: refusal.status, cachedTokens: 0, outputTokens: 0 });
+      throw refusal;
+    }
+  }
+
+  function route(request: Request): Promise<Response> | Response {
+    const { pathname } = new URL(request.url);
+    const asked = `${request.method} ${pathname}`;
+    if (asked === "POST /v1/chat/completions") return completion(request);
+    if (asked === "GET /v1/models") return modelList(model);
+    const allow = { "/v1/chat/completions": "POST", "/v1/models": "GET" }[pathname];
+    if (allow) throw new WireError(405, `Cannot ${asked}: only ${allow} is allowed.`, { headers: { allow } });
+    throw new WireError(404, `Cannot ${asked}: there is POST /v1/chat/completions and GET /v1/models.`, {
+      code: "unknown_url",
+    });
+  }
+
+  return {
+    requests,
+    fetch: async (request) => {
+      try {
+        return await route(request);
+      } catch (error) {
+        if (error instanceof WireError) return error.toResponse();
+        throw error;
+      }
+    },
+  };
+}
+
+function bearerKey(request: Request, apiKey: string | undefined): string {
+  const key = request.headers.get("authorization")?.replace(/^Bearer /i, "") ?? "";
+  if (apiKey === undefined || key === apiKey) return key;
+  throw new WireError(401, "The API key is not the one that this provider accepts.", {
+    code: "invalid_api_key",
+  });
+}
+
+function namedModel(model: SimulatorOptions["model"], name: string): SimulatedModel {
+  if (typeof model === "function") return model;
+  const found = Object.hasOwn(model, name) ? model[name] : undefined;
+  if (found) return found;
+  const names = Object.keys(model).join(", ");
+  throw new WireError(404, `The model ${JSON.stringify(name)} does not exist; there is ${names}.`, {
+    code: "model_not_found",
+    param: "model",
+  });
+}
+
+function modelList(model: SimulatorOptions["model"]): Response {
+  const names = typeof model === "function" ? ["simulated"] : Object.keys(model);
+  const data = names.map((id) => ({ id, object: "model", created: 0, owned_by: "tare" }));
+  return Response.json({ object: "list", data });
+}
+
+function refuse(fault: Fault | null | undefined): void {
+  const error = faultError(fault);
+  if (error) throw error;
+}
