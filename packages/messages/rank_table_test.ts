@@ -1,0 +1,34 @@
+import { assertEquals } from "@std/assert";
+import { RankTable } from "./rank_table.ts";
+
+const bytes = (text: string) => new TextEncoder().encode(text);
+const packed = (tokens: readonly string[]) => tokens.map((token) => btoa(token)).join(" ");
+
+Deno.test("RankTable.rank() gives each token its rank over all lines, and -1 to what is none", () => {
+  const table = new RankTable(
+    `! 0 ${packed(["a", "b", "ab", "abab"])}\n! 7 ${packed(["xyz", "\xff\x00"])}\n`,
+  );
+  const ranks = ["a", "b", "ab", "abab", "xyz", "", "ba", "aba", "ababa", "longer than any token"]
+    .map((text) => table.rank(bytes(text), text.length));
+  assertEquals(ranks, [0, 1, 2, 3, 7, -1, -1, -1, -1, -1]);
+  assertEquals(table.rank(Uint8Array.of(0xff, 0x00), 2), 8);
+  assertEquals(table.size, 9);
+});
+
+Deno.test("RankTable.rank() reads no further than the length", () => {
+  const table = new RankTable(`! 0 ${packed(["a", "ab"])}`);
+  assertEquals([table.rank(bytes("abc"), 1), table.rank(bytes("abc"), 2)], [0, 1]);
+});
+
+Deno.test("RankTable.sliceRank() gives for each slice what rank() gives for it alone", () => {
+  const table = new RankTable(`! 0 ${packed(["a", "b", "c", "ab", "bc", "cab", "cabbc"])}`);
+  const text = bytes("abcabbcab");
+  const hashes = new Int32Array(text.length + 1);
+  table.hashPrefixes(text, text.length, hashes);
+  for (let start = 0; start < text.length; start++) {
+    for (let end = start + 1; end <= text.length; end++) {
+      const slice = text.slice(start, end);
+      assertEquals(table.sliceRank(text, hashes, start, end), table.rank(slice, slice.length));
+    }
+  }
+});
