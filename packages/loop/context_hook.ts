@@ -10,6 +10,10 @@ export interface ContextRequest {
   readonly tools: readonly ToolDefinition[];
   /** Number of the model call in this turn, from 1. */
   readonly step: number;
+  /** Aborted when the turn is cancelled. A hook that only computes or archives need not look at it. */
+  readonly signal: AbortSignal;
+  /** Tells the watchdog that a hook which takes long, such as one that asks a model for a summary, is alive. */
+  readonly progress: () => void;
 }
 
 /** A change of what the model sees: what left the prompt, and why. */
@@ -20,14 +24,17 @@ export interface Rewrite {
   readonly reason: string;
   /** What left, in one sentence. */
   readonly removed: string;
-  /** Tokens of the request before and after this change. */
+  /** Tokens of the request before this change. */
   readonly tokensBefore: number;
+  /** Tokens of the request after it. */
   readonly tokensAfter: number;
 }
 
 /** What the model shall see. */
 export interface ContextView {
+  /** The prompt. */
   readonly messages: readonly Message[];
+  /** The tools, each in the form that the model is shown now. */
   readonly tools: readonly ToolDefinition[];
   /** Changes that are new with this request. Sticky changes are reported once, when they are made. */
   readonly rewrites?: readonly Rewrite[];

@@ -1,15 +1,17 @@
 import type { AssistantMessage, Content, Usage } from "@tare/messages";
 import type { Rewrite } from "./context_hook.ts";
-import type { FinishReason, ModelErrorCode } from "./model.ts";
+import type { FinishReason } from "./model.ts";
+import type { ModelErrorCode } from "./model_error.ts";
 
-/** What a turn cost. All figures are tokens but `calls`. */
+/** What a turn cost. All figures are tokens but `calls`. A call that failed or was cancelled is not in it. */
 export interface TurnLedger {
-  /** Model calls. */
+  /** Model calls that were answered. */
   readonly calls: number;
   /** Sum of the prompts, cached tokens included. */
   readonly promptTokens: number;
   /** Of these, served from the provider's cache. */
   readonly cachedTokens: number;
+  /** Tokens that the model wrote, reasoning included. */
   readonly outputTokens: number;
   /** Prompt tokens that each mechanism kept out, summed over the calls. */
   readonly saved: Readonly<Record<string, number>>;
@@ -29,6 +31,20 @@ export type TurnEndReason =
   | "stalled"
   | "model_error"
   | "internal_error";
+
+/** How a turn ended. */
+export interface TurnEnd {
+  /** Why. */
+  readonly reason: TurnEndReason;
+  /** The model's last text; empty if there is none. */
+  readonly text: string;
+  /** What went wrong or which limit was reached, in one sentence. */
+  readonly message?: string;
+  /** What the provider failed with, if it did. */
+  readonly code?: ModelErrorCode;
+  /** What the turn cost. */
+  readonly ledger: TurnLedger;
+}
 
 /** Everything that happens in a turn, in one flat union. `step` counts model calls from 1. */
 export type LoopEvent =
@@ -65,13 +81,4 @@ export type LoopEvent =
     readonly usage: Usage;
     readonly finishReason: FinishReason;
   }
-  | {
-    readonly type: "turn_end";
-    readonly reason: TurnEndReason;
-    /** The model's last text; empty if there is none. */
-    readonly text: string;
-    /** What went wrong or which limit was reached, in one sentence. */
-    readonly message?: string;
-    readonly code?: ModelErrorCode;
-    readonly ledger: TurnLedger;
-  };
+  | ({ readonly type: "turn_end" } & TurnEnd);

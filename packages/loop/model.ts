@@ -2,10 +2,14 @@ import type { AssistantMessage, Message, ToolDefinition, Usage } from "@tare/mes
 
 /** One request to a model. */
 export interface ModelRequest {
+  /** The prompt. */
   readonly messages: readonly Message[];
+  /** The tools that the model may call. */
   readonly tools: readonly ToolDefinition[];
   /** Aborting it stops the request. */
   readonly signal: AbortSignal;
+  /** Called when the provider shows that it is alive in a way that is no event, such as a keep-alive. */
+  readonly progress?: () => void;
 }
 
 /** Why the model stopped writing. */
@@ -19,6 +23,7 @@ export type ModelEvent =
     readonly type: "tool_call_delta";
     /** Position of the call in the reply. */
     readonly index: number;
+    /** As the provider sent it: perhaps missing, perhaps not unique. `completed` has the final one. */
     readonly id?: string;
     readonly name?: string;
     readonly arguments?: string;
@@ -32,34 +37,5 @@ export type ModelEvent =
     readonly usage?: Usage;
   };
 
-/** The model port: one call of it is one request. Throws {@linkcode ModelError} when the provider fails. */
+/** The model port: one call of it is one request. Throws `ModelError` when the provider fails. */
 export type Model = (request: ModelRequest) => AsyncIterable<ModelEvent>;
-
-/** What went wrong between us and the provider. */
-export type ModelErrorCode =
-  | "bad_key"
-  | "no_such_model"
-  | "prompt_too_long"
-  | "rate_limited"
-  | "unreachable"
-  | "bad_request"
-  | "bad_response"
-  | "provider_error";
-
-/** A failed model request, told apart by {@linkcode ModelError.code}. */
-export class ModelError extends Error {
-  override readonly name = "ModelError";
-  readonly code: ModelErrorCode;
-  /** How long the provider asks us to wait, in milliseconds. */
-  readonly retryAfterMs?: number;
-
-  constructor(
-    code: ModelErrorCode,
-    message: string,
-    options: { readonly retryAfterMs?: number; readonly cause?: unknown } = {},
-  ) {
-    super(message, { cause: options.cause });
-    this.code = code;
-    if (options.retryAfterMs !== undefined) this.retryAfterMs = options.retryAfterMs;
-  }
-}

@@ -1,0 +1,38 @@
+import type { TurnLedger } from "./event.ts";
+
+/** The ledger before the first model call. */
+export const EMPTY_LEDGER: TurnLedger = {
+  calls: 0,
+  promptTokens: 0,
+  cachedTokens: 0,
+  outputTokens: 0,
+  saved: {},
+  estimated: false,
+};
+
+/**
+ * The ledger of two stretches of a conversation: of a turn and its next call, of a session and its next turn.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { addLedgers, EMPTY_LEDGER } from "@tare/loop";
+ *
+ * const turn = { ...EMPTY_LEDGER, calls: 2, saved: { prune: 500 } };
+ * assertEquals(addLedgers(turn, turn), { ...EMPTY_LEDGER, calls: 4, saved: { prune: 1000 } });
+ * ```
+ */
+export function addLedgers(a: TurnLedger, b: TurnLedger): TurnLedger {
+  const saved = { ...a.saved };
+  for (const [mechanism, tokens] of Object.entries(b.saved)) {
+    saved[mechanism] = (saved[mechanism] ?? 0) + tokens;
+  }
+  return {
+    calls: a.calls + b.calls,
+    promptTokens: a.promptTokens + b.promptTokens,
+    cachedTokens: a.cachedTokens + b.cachedTokens,
+    outputTokens: a.outputTokens + b.outputTokens,
+    saved,
+    estimated: a.estimated || b.estimated,
+  };
+}

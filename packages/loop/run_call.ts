@@ -1,0 +1,105 @@
+import type { ToolCall } from "@tare/messages";
+import type { Clock } from "./clock.ts";
+import { closestName } from "./closest_name.ts";
+import type { PreparedTool } from "./run_options.ts";
+import type { Watchdog } from "./watchdog.ts";
+
+/** How a call came out. */
+export interface CallOutcome {
+  /** The text for the model. */
+  readonly content: string;
+  /** True if the call failed. */
+  readonly error: boolean;
+  /** True if the call ran and may have changed what other calls will find. */
+  readonly changedState: boolean;
+}
+
+/** What a call is run with. */
+export interface RunCallOptions {
+  /** The tools by name. */
+  readonly tools: ReadonlyMap<string, PreparedTool>;
+  /** Longest time of a call of a tool that doesn't say, in milliseconds. */
+  readonly toolTimeoutMs: number;
+  /** Stops the call with the turn, and is told of the tool's progress. */
+  readonly watchdog: Watchdog;
+  /** Tells the time. */
+  readonly clock: Clock;
+}
+
+/** Name and arguments of a call, of either kind. */
+export function describeCall(call: ToolCall): { readonly name: string; readonly arguments: string } {
+  return call.type === "custom"
+    ? { name: call.custom.name, arguments: call.custom.input }
+    : { name: call.function.name, arguments: call.function.arguments };
+}
+
+/**
+ * Runs one call. Whatever goes wrong is an outcome that helps the model to mend the call: it never rejects, and
+ * once the turn is stopped or the call's time is up it doesn't wait for the tool.
+ */
+export async function runCall(call: ToolCall, options: RunCallOptions): Promise<CallOutcome> {
+  const { tools, toolTimeoutMs, watchdog, clock } = options;
+  const { name, arguments: text } = describeCall(call);
+  const prepared = tools.get(name);
+  if (!prepared) return refused(unknownTool(name, [...tools.keys()]));
+  const parsed = prepared.parse(text);
+  if (!parsed.ok) return refused(parsed.problem);
+  if (watchdog.signal.aborted) return refused(`Cannot run ${name}: the turn was stopped before it started.`);
+
+  const { tool } = prepared;
+  const timeoutMs = tool.timeoutMs ?? toolTimeoutMs;
+  const limit = new AbortController();
+  const disarm = clock.after(timeoutMs, () => limit.abort(new DOMException("Time is up.", "TimeoutError")));
+  const signal = AbortSignal.any([watchdog.signal, limit.signal]);
+  const changedState = tool.stance !== "rederivable";
+  try {
+    const { progress } = watchdog;
+    const output = await untilAborted(signal, watchdog, () => tool.run(parsed.value, { signal, progress }));
+    return typeof output === "string"
+      ? { content: output, error: false, changedState }
+      : { content: output.content, error: output.error, changedState };
+  } catch (error) {
+    const content = limit.signal.aborted
+      ? `Cannot finish ${name}: it ran into its limit of ${
+        timeoutMs / 1000
+      } s and was stopped. Ask for less in one call.`
+      : signal.aborted
+      ? `Cannot finish ${name}: the turn was stopped before it ended.`
+      : messageOf(error, name);
+    return { content, error: true, changedState };
+  } finally {
+    disarm();
+  }
+}
+
+function refused(content: string): CallOutcome {
+  return { content, error: true, changedState: false };
+}
+
+function unknownTool(name: string, names: readonly string[]): string {
+  const closest = closestName(name, names);
+  return `Cannot run "${name}": there is no such tool. ` + (closest ? `Did you mean ${closest}? ` : "") +
+    (names.length > 0 ? `The tools are: ${names.join(", ")}.` : "There are no tools: answer without.");
+}
+
+function messageOf(error: unknown, name: string): string {
+  const message = error instanceof Error ? error.message || error.name : String(error);
+  return message || `Cannot finish ${name}: it failed without saying why.`;
+}
+
+async function untilAborted<T>(
+  signal: AbortSignal,
+  watchdog: Watchdog,
+  run: () => Promise<T> | T,
+): Promise<T> {
+  const aborted = Promise.withResolvers<never>();
+  const onAbort = () => aborted.reject(signal.reason);
+  signal.addEventListener("abort", onAbort);
+  try {
+    const work = Promise.try(run);
+    watchdog.track(work);
+    return await Promise.race([work, aborted.promise]);
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+  }
+}

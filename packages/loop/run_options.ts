@@ -1,0 +1,137 @@
+import {
+  type Content,
+  type CountTokens,
+  estimateTokens,
+  type Message,
+  type Tool,
+  type ToolDefinition,
+} from "@tare/messages";
+import { argumentsParser } from "@tare/messages/arguments";
+import { type Clock, systemClock } from "./clock.ts";
+import type { ContextHook } from "./context_hook.ts";
+import type { Model } from "./model.ts";
+
+/** What a turn needs. */
+export interface RunOptions {
+  /** Answers. */
+  readonly model: Model;
+  /** The conversation so far; instructions are system messages at its start. Not changed. */
+  readonly history: readonly Message[];
+  /** What the user says now. */
+  readonly input: Content;
+  /** The tools that the model may call. Default: none. */
+  readonly tools?: readonly Tool[];
+  /** Decides before each model call what the model sees. Default: everything. */
+  readonly context?: ContextHook;
+  /** Aborting it ends the turn: the model's request and running tools are stopped. */
+  readonly signal?: AbortSignal;
+  /** Most model calls in the turn. Default: 50. */
+  readonly maxSteps?: number;
+  /**
+   * Once the model has written that many tokens in the turn, reasoning included, it isn't called again. A guard
+   * against runaways rather than a budget. Default: 500,000.
+   */
+  readonly maxOutputTokens?: number;
+  /** Most calls of one reply that run at the same time. Default: 8. */
+  readonly maxParallelTools?: number;
+  /** Longest time that one tool call may take, in milliseconds, where the tool doesn't say. Default: 120,000. */
+  readonly toolTimeoutMs?: number;
+  /**
+   * Longest time without any sign from the model, the running tools or the context hook, in milliseconds; then the
+   * turn ends as `stalled`. There is no limit on the turn as a whole. Default: 300,000.
+   */
+  readonly idleTimeoutMs?: number;
+  /** Counts usage that the provider doesn't report. Default: `estimateTokens`. */
+  readonly countTokens?: CountTokens;
+  /** Tells the time. Default: the real time. */
+  readonly clock?: Clock;
+}
+
+/** A tool with what has been worked out of it before the turn. */
+export interface PreparedTool {
+  /** The tool. */
+  readonly tool: Tool;
+  /** Parses and validates its arguments. */
+  readonly parse: ReturnType<typeof argumentsParser>;
+}
+
+/** {@linkcode RunOptions} checked and with their defaults. */
+export interface Settings extends Omit<Required<RunOptions>, "tools" | "context" | "signal"> {
+  /** The tools by name. */
+  readonly tools: ReadonlyMap<string, PreparedTool>;
+  /** Decides what the model sees. */
+  readonly context: ContextHook;
+  /** Aborting it ends the turn. */
+  readonly signal?: AbortSignal;
+}
+
+/** Longest delay of a timer, in milliseconds: more fires at once. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+/**
+ * Checks what the caller hands in and fills in the defaults.
+ *
+ * @throws {TypeError} if two tools have one name, or a tool's parameters are no JSON Schema.
+ * @throws {RangeError} if a limit is out of its range.
+ */
+export function resolveOptions(options: RunOptions): Settings {
+  const {
+    tools = [],
+    context = ({ messages, tools }) => ({ messages, tools }),
+    maxSteps = 50,
+    maxOutputTokens = 500_000,
+    maxParallelTools = 8,
+    toolTimeoutMs = 120_000,
+    idleTimeoutMs = 300_000,
+    countTokens = estimateTokens,
+    clock = systemClock,
+    ...given
+  } = options;
+  checkLimit("maxSteps", maxSteps);
+  checkLimit("maxOutputTokens", maxOutputTokens);
+  checkLimit("maxParallelTools", maxParallelTools);
+  checkLimit("toolTimeoutMs", toolTimeoutMs, MAX_TIMER_MS);
+  checkLimit("idleTimeoutMs", idleTimeoutMs, MAX_TIMER_MS);
+  return {
+    ...given,
+    tools: prepareTools(tools),
+    context,
+    maxSteps,
+    maxOutputTokens,
+    maxParallelTools,
+    toolTimeoutMs,
+    idleTimeoutMs,
+    countTokens,
+    clock,
+  };
+}
+
+function prepareTools(tools: readonly Tool[]): ReadonlyMap<string, PreparedTool> {
+  const prepared = new Map<string, PreparedTool>();
+  for (const tool of tools) {
+    const { name } = tool.definition.function;
+    if (prepared.has(name)) {
+      throw new TypeError(
+        `Cannot start a turn: two tools are named "${name}", and each name must be unique.`,
+      );
+    }
+    if (tool.timeoutMs !== undefined) checkLimit(`timeoutMs of tool ${name}`, tool.timeoutMs, MAX_TIMER_MS);
+    prepared.set(name, { tool, parse: parserOf(tool.definition) });
+  }
+  return prepared;
+}
+
+// Compiling a schema takes milliseconds, and a session has the same tools in every turn.
+const parsers = new WeakMap<ToolDefinition, PreparedTool["parse"]>();
+
+function parserOf(definition: ToolDefinition): PreparedTool["parse"] {
+  let parse = parsers.get(definition);
+  if (!parse) parsers.set(definition, parse = argumentsParser(definition));
+  return parse;
+}
+
+function checkLimit(name: string, value: number, max: number = Infinity): void {
+  if (value >= 1 && value <= max) return;
+  const range = max === Infinity ? "at least 1" : `from 1 to ${max}`;
+  throw new RangeError(`Cannot start a turn: ${name} is ${value}, but must be ${range}.`);
+}

@@ -1,0 +1,93 @@
+import type { Clock } from "./clock.ts";
+
+/** How long work that was told to stop may take to do so before the turn ends without it, in milliseconds. */
+const STOP_GRACE_MS = 2_000;
+
+/** What a watchdog goes by. */
+export interface WatchdogOptions {
+  /** Aborting it stops the turn. */
+  readonly signal?: AbortSignal;
+  /** Longest time without a sign of life, in milliseconds. */
+  readonly idleTimeoutMs: number;
+  /** Tells the time. */
+  readonly clock: Clock;
+}
+
+/**
+ * Watches over all that a turn waits for: the wait ends when the caller aborts, or when nothing moved for
+ * `idleTimeoutMs`. Only waiting counts: a consumer of the turn's events may take as long as it likes.
+ */
+export class Watchdog {
+  /** Aborted when the turn shall stop, whatever the cause. */
+  readonly signal: AbortSignal;
+  readonly #stop = new AbortController();
+  readonly #idleTimeoutMs: number;
+  readonly #clock: Clock;
+  readonly #work = new Set<Promise<unknown>>();
+  #lastSign = 0;
+  #stalled = false;
+
+  /** Watches over one turn. */
+  constructor({ signal, idleTimeoutMs, clock }: WatchdogOptions) {
+    this.signal = AbortSignal.any(signal ? [signal, this.#stop.signal] : [this.#stop.signal]);
+    this.#idleTimeoutMs = idleTimeoutMs;
+    this.#clock = clock;
+  }
+
+  /** True if nothing moved for too long and the turn was stopped therefore. */
+  get stalled(): boolean {
+    return this.#stalled;
+  }
+
+  /** Stops the turn. */
+  stop(): void {
+    this.#stop.abort();
+  }
+
+  /** Notes a sign of life. */
+  readonly progress = (): void => {
+    this.#lastSign = this.#clock.now();
+  };
+
+  /** Waits for `work`; rejects with the signal's reason as soon as the turn is stopped. */
+  async wait<T>(work: Promise<T>): Promise<T> {
+    this.track(work);
+    const stopped = Promise.withResolvers<never>();
+    const onAbort = () => stopped.reject(this.signal.reason);
+    this.signal.addEventListener("abort", onAbort);
+    if (this.signal.aborted) onAbort();
+    this.progress();
+    let disarm = () => {};
+    const arm = (ms: number) => {
+      disarm = this.#clock.after(ms, () => {
+        const rest = this.#lastSign + this.#idleTimeoutMs - this.#clock.now();
+        if (rest > 0) return arm(rest);
+        this.#stalled = true;
+        this.stop();
+      });
+    };
+    arm(this.#idleTimeoutMs);
+    try {
+      return await Promise.race([stopped.promise, work]);
+    } finally {
+      disarm();
+      this.signal.removeEventListener("abort", onAbort);
+    }
+  }
+
+  /** Remembers work that {@linkcode Watchdog.close} has to see the end of. Its failure is nobody's business then. */
+  track(work: Promise<unknown>): void {
+    const forget = () => this.#work.delete(settled);
+    const settled: Promise<unknown> = work.then(forget, forget);
+    this.#work.add(settled);
+  }
+
+  /** Stops what still runs and gives it {@linkcode STOP_GRACE_MS} to end. */
+  async close(): Promise<void> {
+    this.stop();
+    const grace = Promise.withResolvers<void>();
+    const disarm = this.#clock.after(STOP_GRACE_MS, grace.resolve);
+    await Promise.race([grace.promise, Promise.all(this.#work)]);
+    disarm();
+  }
+}
