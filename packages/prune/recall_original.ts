@@ -1,0 +1,160 @@
+import { RE2JS } from "re2js";
+import { type CountTokens, estimateTokens } from "@tare/messages";
+import type { Archive } from "./archive.ts";
+import { isArchiveRef } from "./archive_ref.ts";
+import { fitHead } from "./fit_text.ts";
+import { lineNumber, searchLines } from "./search_lines.ts";
+
+/** What the model asks for: the arguments of {@linkcode RECALL_TOOL}. */
+export interface RecallRequest {
+  /** Archive reference of the original. */
+  readonly ref: string;
+  /** Range of lines, counted from 1, both ends included: `120-180`, `120-` or `120`. Default: all. */
+  readonly lines?: string;
+  /** Only lines that match this regular expression, in RE2 syntax. Default: all. */
+  readonly pattern?: string;
+  /** Begin at this character (UTF-16 code unit) of the original. Default 0. */
+  readonly offset?: number;
+}
+
+/** How long an answer may be. */
+export interface RecallOptions {
+  /** Default {@linkcode estimateTokens}. */
+  readonly countTokens?: CountTokens;
+  /**
+   * Longest answer, in tokens; at least 200. Default 7,000: below the bound on arrival (8,000), so that an answer
+   * isn't cut a second time.
+   */
+  readonly limitTokens?: number;
+}
+
+/** The answer for the model. */
+export interface RecallAnswer {
+  /** Text of the tool result. */
+  readonly content: string;
+  /** True if the request could not be answered; `content` says what would be right. */
+  readonly error: boolean;
+}
+
+/**
+ * Answers a call of the recall tool: the archived original, a range of its lines, or its lines that match a
+ * pattern, with their numbers. An answer that would be too long ends with a line that says how to go on.
+ *
+ * @throws {Error} if the archive can't be read.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { memoryArchive, recallOriginal } from "@tare/prune";
+ *
+ * const archive = memoryArchive();
+ * const ref = await archive.put("apple\nbanana\ncherry");
+ * assertEquals(await recallOriginal(archive, { ref, pattern: "an+" }), { content: "2:banana", error: false });
+ * ```
+ */
+export async function recallOriginal(
+  archive: Archive,
+  request: RecallRequest,
+  options: RecallOptions = {},
+): Promise<RecallAnswer> {
+  const ref = request.ref.trim().toLowerCase();
+  const original = isArchiveRef(ref) ? await archive.get(ref) : undefined;
+  if (original === undefined) {
+    return refuse(
+      `Cannot recall '${request.ref}': no original has this reference. Copy the 16 hex digits after 'ref' from ` +
+        "an [elided: …] line of this conversation.",
+    );
+  }
+  const { lines, pattern, offset = 0 } = request;
+  const range = lines === undefined ? { start: 0, end: original.length } : findLines(original, lines);
+  if (typeof range === "string") return refuse(range);
+  if (offset > 0 && offset >= range.end) {
+    return refuse(`Cannot recall from offset ${offset}: what was asked for ends at ${range.end}.`);
+  }
+  const region = { ...range, start: Math.max(range.start, offset) };
+  return pattern === undefined
+    ? read(original, region, options)
+    : search(original, { ...region, pattern }, options);
+}
+
+function refuse(content: string): RecallAnswer {
+  return { content, error: true };
+}
+
+/** A stretch of the original, in UTF-16 code units; `end` is exclusive. */
+interface Region {
+  readonly start: number;
+  readonly end: number;
+}
+
+/** Where these lines stand, or why that can't be said. */
+function findLines(original: string, requested: string): Region | string {
+  const [, from, dash, to] = /^\s*(\d+)\s*(-\s*(\d*))?\s*$/.exec(requested) ?? [];
+  const first = Number(from);
+  const last = to ? Number(to) : dash === undefined ? first : Infinity;
+  if (!(first >= 1 && last >= first)) {
+    return `Cannot recall lines '${requested}': a range looks like 120-180, 120- or 120, counted from 1.`;
+  }
+  let [line, start] = [1, 0];
+  for (; line < first; line += 1) {
+    start = original.indexOf("\n", start) + 1;
+    if (start === 0) return `Cannot recall lines '${requested}': the original has ${line} lines.`;
+  }
+  let end = start - 1;
+  do {
+    end = original.indexOf("\n", end + 1);
+    line += 1;
+  } while (end >= 0 && line <= last);
+  return { start, end: end < 0 ? original.length : end };
+}
+
+/** Tokens kept free for the line that says how to go on. */
+const NOTICE_TOKENS = 80;
+
+function read(original: string, { start, end }: Region, options: RecallOptions): RecallAnswer {
+  const { countTokens = estimateTokens, limitTokens = 7_000 } = options;
+  const text = original.slice(start, end);
+  if (fitHead(text, { maxTokens: limitTokens, countTokens }) === text) return { content: text, error: false };
+  const shown = fitHead(text, { maxTokens: limitTokens - NOTICE_TOKENS, countTokens });
+  const next = start + shown.length;
+  const notice =
+    `[characters ${start} to ${next} of ${original.length}, lines ${lineNumber(original, start)} to ` +
+    `${lineNumber(original, next - 1)} of ${
+      lineNumber(original, original.length)
+    }; go on with offset ${next}]`;
+  return { content: `${shown.replace(/\n$/, "")}\n${notice}`, error: false };
+}
+
+/** Matches shown of long lines in one answer: each may cost a walk through the rest of its line. */
+const MAX_EXCERPTS = 20;
+
+function search(
+  original: string,
+  region: Region & { readonly pattern: string },
+  options: RecallOptions,
+): RecallAnswer {
+  const { countTokens = estimateTokens, limitTokens = 7_000 } = options;
+  const { start, end, pattern } = region;
+  let expression: RE2JS;
+  try {
+    expression = RE2JS.compile(pattern);
+  } catch (error) {
+    return refuse(
+      `Cannot search for '${pattern}': ${(error as Error).message}. Use RE2 syntax: no backreferences, no ` +
+        "look-around, a backslash before special characters.",
+    );
+  }
+  const found: string[] = [];
+  let [tokens, excerpts] = [0, 0];
+  for (const match of searchLines(original, { start, end, expression })) {
+    tokens += countTokens(`${match.text}\n`);
+    excerpts += match.excerpt ? 1 : 0;
+    if (tokens > limitTokens - NOTICE_TOKENS || excerpts > MAX_EXCERPTS) {
+      found.push(`[there is more; go on with the same pattern and offset ${match.start}]`);
+      break;
+    }
+    found.push(match.text);
+  }
+  const content = found.length > 0 ? found.join("\n") : `No match for '${pattern}'.`;
+  return { content, error: false };
+}
