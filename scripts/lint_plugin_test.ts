@@ -51,3 +51,21 @@ Deno.test("pure-packages refuses clock, files, network, environment and randomne
   assertEquals(faults("/repo/packages/messages/x_test.ts", "Deno.cwd();"), []);
   assertEquals(faults("/repo/packages/messages/x.ts", "profile.Date; ({ fetch: 1 });"), []);
 });
+
+Deno.test("PACKAGE_TABLE and PURE_PACKAGES say what ARCHITECTURE.md says", () => {
+  const text = Deno.readTextFileSync(new URL("../ARCHITECTURE.md", import.meta.url));
+  const names = Object.keys(PACKAGE_TABLE);
+  const table = [...text.matchAll(/^\| `(\w+)` \|.*\| (.*) \|$/gm)].map(([, name = "", cell = ""]) => {
+    const all = cell === "all"
+      ? names
+      : cell === "all but `app`"
+      ? names.filter((other) => other !== "app")
+      : undefined;
+    return [
+      name,
+      all?.filter((other) => other !== name) ?? [...cell.matchAll(/`(\w+)`/g)].map(([, to]) => to),
+    ];
+  });
+  assertEquals(Object.fromEntries(table), PACKAGE_TABLE);
+  assertEquals(table.slice(0, 5).map(([name]) => name), [...PURE_PACKAGES]);
+});
