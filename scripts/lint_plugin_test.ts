@@ -55,7 +55,7 @@ Deno.test("pure-packages refuses clock, files, network, environment and randomne
 Deno.test("PACKAGE_TABLE and PURE_PACKAGES say what ARCHITECTURE.md says", () => {
   const text = Deno.readTextFileSync(new URL("../ARCHITECTURE.md", import.meta.url));
   const names = Object.keys(PACKAGE_TABLE);
-  const table = [...text.matchAll(/^\| `(\w+)` \|.*\| (.*) \|$/gm)].map(([, name = "", cell = ""]) => {
+  const table = [...text.matchAll(/^\| `(\w+)` +\|.*\| (.*?) +\|$/gm)].map(([, name = "", cell = ""]) => {
     const all = cell === "all"
       ? names
       : cell === "all but `app`"
