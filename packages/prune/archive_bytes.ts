@@ -1,5 +1,5 @@
 const encoder = new TextEncoder();
-const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
 
 /**
  * A text as bytes that {@linkcode textFromBytes} turns back into every code unit of it: UTF-8, and lone surrogates,
@@ -32,9 +32,8 @@ export function bytesFromText(text: string): Uint8Array<ArrayBuffer> {
 }
 
 /**
- * The text that {@linkcode bytesFromText} made these bytes from.
- *
- * @throws {TypeError} if no text has these bytes.
+ * The text that {@linkcode bytesFromText} made these bytes from. In bytes that it can't have made, what is wrong
+ * comes out as U+FFFD.
  */
 export function textFromBytes(bytes: Uint8Array<ArrayBuffer>): string {
   let text = "";

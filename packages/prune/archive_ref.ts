@@ -13,12 +13,7 @@ import { bytesFromText } from "./archive_bytes.ts";
  * ```
  */
 export async function archiveRef(content: string): Promise<string> {
-  return await refOfBytes(bytesFromText(content));
-}
-
-/** {@linkcode archiveRef} of a text of which only the bytes are at hand. */
-export async function refOfBytes(bytes: Uint8Array<ArrayBuffer>): Promise<string> {
-  const digest = await crypto.subtle.digest("SHA-256", bytes);
+  const digest = await crypto.subtle.digest("SHA-256", bytesFromText(content));
   return new Uint8Array(digest, 0, 8).toHex();
 }
 

@@ -6,7 +6,7 @@
 export * from "./apply_elisions.ts";
 export * from "./archive.ts";
 export * from "./archive_bytes.ts";
-export { archiveRef, isArchiveRef } from "./archive_ref.ts";
+export * from "./archive_ref.ts";
 export * from "./bound_results.ts";
 export { BOUND_TOKENS, boundText, type BoundTextOptions } from "./bound_text.ts";
 export { elide, type ElideOptions } from "./elide.ts";
