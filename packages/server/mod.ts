@@ -1,4 +1,40 @@
-/** x @module */
+/**
+ * The agent server as a function from request to response: sessions, turns and their events over HTTP and
+ * server-sent events. It has no port, key or file of its own; those who serve it hand in models, tools and archive.
+ *
+ * @example Serve an agent whose model always says the same
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { estimateTokens } from "@tare/messages";
+ * import { profileNamed } from "@tare/planner";
+ * import { memoryArchive } from "@tare/prune";
+ * import { agentHandler } from "@tare/server";
+ *
+ * const agent = agentHandler({
+ *   model: () =>
+ *     async function* () {
+ *       yield { type: "completed", message: { role: "assistant", content: "Hello." }, finishReason: "stop" };
+ *     },
+ *   defaultModel: "greeter",
+ *   tools: [],
+ *   archive: memoryArchive,
+ *   countTokens: () => Promise.resolve(estimateTokens),
+ *   profile: profileNamed("none"),
+ *   windowTokens: 128_000,
+ *   mechanisms: { context: true, prune: true, schemas: true, bound: true },
+ * });
+ * // Deno.serve(agent.fetch) would give it a port.
+ * const session = await agent.fetch(new Request("http://localhost/v1/sessions", { method: "POST" }));
+ * assertEquals(session.status, 201);
+ * ```
+ *
+ * @module
+ */
+export * from "./agent_handler.ts";
+export type { ClassicOptions, Mechanisms } from "./classic_context.ts";
 export * from "./event_log.ts";
 export * from "./http_error.ts";
 export * from "./request_schemas.ts";
+export type { TurnOptions } from "./run_turn.ts";
+export type { SessionBody } from "./session.ts";
+export { DEFAULT_INSTRUCTIONS, type SessionOptions } from "./sessions.ts";

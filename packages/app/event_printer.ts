@@ -1,0 +1,68 @@
+import type { LoopEvent, TurnLedger } from "@tare/loop";
+
+const COLUMNS = 110;
+
+/** Prints a turn's events for a person: each step as it happens, and at the end the ledger in one line. */
+export function eventPrinter(write: (text: string) => void): (event: LoopEvent) => void {
+  let lineOpen = false;
+  const line = (text: string) => {
+    write(`${lineOpen ? "\n" : ""}${text}\n`);
+    lineOpen = false;
+  };
+  const stream = (text: string) => {
+    write(text);
+    if (text !== "") lineOpen = !text.endsWith("\n");
+  };
+  return (event) => {
+    switch (event.type) {
+      case "turn_start":
+      case "assistant_message":
+      case "reasoning_delta":
+        return;
+      case "step_start":
+        return line(`── step ${event.step}`);
+      case "warning":
+        return line(`! ${event.message}`);
+      case "context_rewritten":
+        return line(
+          `~ ${event.mechanism}: ${event.removed} (${event.reason}); ` +
+            `${number(event.tokensBefore)} → ${number(event.tokensAfter)} tokens`,
+        );
+      case "text_delta":
+        return stream(event.text);
+      case "tool_call":
+        return line(oneLine(`→ ${event.name} ${event.arguments}`));
+      case "tool_result":
+        return line(
+          `← ${event.name}${event.error ? " error" : ""}, ${number(event.bytes)} bytes, ` +
+            `${number(Math.round(event.durationMs))} ms`,
+        );
+      case "step_end":
+        return;
+      case "turn_end":
+        if (event.reason !== "completed") line(`! ${event.reason}: ${event.message ?? "the turn ended"}`);
+        return line(ledgerLine(event.ledger));
+      default:
+        return event satisfies never;
+    }
+  };
+}
+
+/** A turn's ledger in one line. */
+export function ledgerLine(
+  { calls, promptTokens, cachedTokens, outputTokens, saved, estimated }: TurnLedger,
+): string {
+  const savings = Object.entries(saved).map(([mechanism, tokens]) => `${mechanism} ${number(tokens)}`);
+  return `ledger: ${number(calls)} calls, ${number(promptTokens)} prompt tokens, of these ` +
+    `${number(cachedTokens)} cached, ${number(outputTokens)} output tokens; ` +
+    `tokens saved: ${savings.join(", ") || "none"}${estimated ? " (counted here)" : ""}`;
+}
+
+function number(value: number): string {
+  return value.toLocaleString("en");
+}
+
+function oneLine(text: string): string {
+  const flat = text.replaceAll(/\s+/g, " ");
+  return flat.length <= COLUMNS ? flat : `${flat.slice(0, COLUMNS - 1)}…`;
+}

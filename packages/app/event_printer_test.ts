@@ -1,0 +1,86 @@
+import { assertEquals } from "@std/assert";
+import type { LoopEvent } from "@tare/loop";
+import { eventPrinter, ledgerLine } from "./event_printer.ts";
+
+const ledger = {
+  calls: 2,
+  promptTokens: 12_345,
+  cachedTokens: 9_000,
+  outputTokens: 67,
+  saved: { context: 0, schemas: 1_200 },
+  estimated: false,
+};
+
+function printed(events: readonly LoopEvent[]): string {
+  let text = "";
+  const print = eventPrinter((piece) => text += piece);
+  for (const event of events) print(event);
+  return text;
+}
+
+Deno.test("eventPrinter() prints steps, streamed text, calls in one line, results and the ledger", () => {
+  const usage = { promptTokens: 1, cachedTokens: 0, outputTokens: 1 };
+  assertEquals(
+    printed([
+      { type: "turn_start", input: "q" },
+      { type: "step_start", step: 1 },
+      { type: "warning", message: "a rehearsal model answers" },
+      { type: "reasoning_delta", step: 1, text: "hm" },
+      { type: "text_delta", step: 1, text: "I look " },
+      { type: "text_delta", step: 1, text: "around." },
+      { type: "assistant_message", step: 1, message: { role: "assistant", content: "I look around." } },
+      { type: "tool_call", step: 1, id: "1", name: "f", arguments: `{"a":\n"${"x".repeat(200)}"}` },
+      {
+        type: "tool_result",
+        step: 1,
+        id: "1",
+        name: "f",
+        content: "c",
+        error: true,
+        bytes: 1_234,
+        durationMs: 3.4,
+      },
+      { type: "step_end", step: 1, usage, finishReason: "tool_calls" },
+      { type: "step_start", step: 2 },
+      {
+        type: "context_rewritten",
+        step: 2,
+        mechanism: "schemas",
+        reason: "shown once",
+        removed: "prose of 1 tool",
+        tokensBefore: 2_000,
+        tokensAfter: 800,
+      },
+      { type: "text_delta", step: 2, text: "Done.\n" },
+      { type: "turn_end", reason: "completed", text: "Done.\n", ledger },
+    ]).split("\n"),
+    [
+      "── step 1",
+      "! a rehearsal model answers",
+      "I look around.",
+      `→ f {"a": "${"x".repeat(98)}…`,
+      "← f error, 1,234 bytes, 3 ms",
+      "── step 2",
+      "~ schemas: prose of 1 tool (shown once); 2,000 → 800 tokens",
+      "Done.",
+      "ledger: 2 calls, 12,345 prompt tokens, of these 9,000 cached, 67 output tokens; " +
+      "tokens saved: context 0, schemas 1,200",
+      "",
+    ],
+  );
+});
+
+Deno.test("eventPrinter() says why a turn ended early", () => {
+  assertEquals(
+    printed([{ type: "turn_end", reason: "step_limit", text: "", message: "50 steps are the limit", ledger }])
+      .split("\n")[0],
+    "! step_limit: 50 steps are the limit",
+  );
+});
+
+Deno.test("ledgerLine() says when nothing was saved and when tokens were counted here", () => {
+  assertEquals(
+    ledgerLine({ ...ledger, saved: {}, estimated: true }).endsWith("tokens saved: none (counted here)"),
+    true,
+  );
+});

@@ -1,0 +1,192 @@
+import { parseArgs } from "node:util";
+import { PROFILES } from "@tare/planner";
+
+/** Everything that can be configured, with defaults filled in. */
+export interface Settings {
+  readonly host: string;
+  readonly port: number;
+  /** The folder that the tools may touch. */
+  readonly workspace: string;
+  readonly apiKey?: string;
+  readonly baseUrl?: string;
+  readonly model?: string;
+  readonly profile?: string;
+  readonly windowTokens: number;
+  /** Mechanisms that are switched off. */
+  readonly off: readonly Mechanism[];
+}
+
+/** Each mechanism has a flag that switches it off. */
+export const MECHANISMS = {
+  context: "Send all old turns with every call of a tool loop",
+  prune: "Never replace old tool results by placeholders",
+  schemas: "Send every tool's full schema with every call",
+  bound: "Send huge tool results whole",
+} as const;
+
+/** Name of a mechanism. */
+export type Mechanism = keyof typeof MECHANISMS;
+
+interface Option {
+  readonly variable: string;
+  /** The same by flag; a key has none, since other users of the machine can read a command line. */
+  readonly flag?: string;
+  readonly fallback?: string;
+  readonly help: string;
+  /** What would be right, if the value is wrong. */
+  readonly fault?: (value: string) => string | undefined;
+}
+
+const OPTIONS = {
+  host: {
+    variable: "TARE_HOST",
+    flag: "host",
+    fallback: "127.0.0.1",
+    help: "Address to listen on",
+  },
+  port: {
+    variable: "TARE_PORT",
+    flag: "port",
+    fallback: "8787",
+    help: "Port to listen on; 0 takes a free one",
+    fault: wholeNumber(0, 65535),
+  },
+  workspace: {
+    variable: "TARE_WORKSPACE",
+    flag: "workspace",
+    fallback: ".",
+    help: "The folder that the tools may touch",
+    fault: (value) => isDirectory(value) ? undefined : "a folder that exists",
+  },
+  apiKey: {
+    variable: "OPENAI_API_KEY",
+    help: "Key of the provider; without key and base URL a rehearsal model answers",
+  },
+  baseUrl: {
+    variable: "OPENAI_BASE_URL",
+    flag: "base-url",
+    help: "Address of an OpenAI-compatible provider. Default with a key: https://api.openai.com/v1",
+    fault: (value) =>
+      /^https?:$/.test(URL.parse(value)?.protocol ?? "") ? undefined : "an address such as https://host/v1",
+  },
+  model: {
+    variable: "TARE_MODEL",
+    flag: "model",
+    help: "The provider's name for the model; needed with a provider",
+  },
+  profile: {
+    variable: "TARE_PROFILE",
+    flag: "profile",
+    help: `Cache rules and prices: ${Object.keys(PROFILES).join(", ")}. Default: by base URL and model`,
+    fault: (value) =>
+      Object.hasOwn(PROFILES, value) ? undefined : `one of ${Object.keys(PROFILES).join(", ")}`,
+  },
+  windowTokens: {
+    variable: "TARE_WINDOW",
+    flag: "window",
+    fallback: "128000",
+    help: "The model's context window in tokens",
+    fault: wholeNumber(1000, 100_000_000),
+  },
+} satisfies Record<string, Option>;
+
+/**
+ * Reads the settings from flags and environment; a flag outranks its variable, and an empty variable counts as unset.
+ *
+ * @throws {RangeError} naming the variable (or flag), its value and what would be right.
+ */
+export function readSettings(
+  args: readonly string[],
+  environment: Readonly<Record<string, string>>,
+): Settings {
+  const flags = parseFlags(args);
+  const read = (option: Option): string | undefined => {
+    const byFlag = option.flag === undefined ? undefined : flags[option.flag];
+    const value = typeof byFlag === "string" ? byFlag : environment[option.variable] || option.fallback;
+    const right = value === undefined ? undefined : option.fault?.(value);
+    if (right === undefined) return value;
+    const name = typeof byFlag === "string" ? `--${option.flag}` : option.variable;
+    throw new RangeError(`Cannot start: ${name} is ${JSON.stringify(value)}, but it must be ${right}.`);
+  };
+  const { apiKey, baseUrl, model, profile } = {
+    apiKey: read(OPTIONS.apiKey),
+    baseUrl: read(OPTIONS.baseUrl),
+    model: read(OPTIONS.model),
+    profile: read(OPTIONS.profile),
+  };
+  const provider = apiKey !== undefined || baseUrl !== undefined;
+  if (provider && model === undefined) {
+    throw new RangeError(
+      "Cannot start: TARE_MODEL is not set, but with a provider it must be the provider's name for a model.",
+    );
+  }
+  if (!provider && model !== undefined) {
+    throw new RangeError(
+      `Cannot start: TARE_MODEL is ${
+        JSON.stringify(model)
+      }, but then OPENAI_API_KEY or OPENAI_BASE_URL must be set ` +
+        "too; without all three a rehearsal model answers.",
+    );
+  }
+  return {
+    host: read(OPTIONS.host) ?? "",
+    port: Number(read(OPTIONS.port)),
+    workspace: read(OPTIONS.workspace) ?? "",
+    windowTokens: Number(read(OPTIONS.windowTokens)),
+    off: mechanismNames().filter((name) => flags[`no-${name}`] === true),
+    ...(apiKey !== undefined && { apiKey }),
+    ...(baseUrl !== undefined && { baseUrl }),
+    ...(model !== undefined && { model }),
+    ...(profile !== undefined && { profile }),
+  };
+}
+
+/** What `--help` prints. */
+export function settingsHelp(): string {
+  const rows = Object.values(OPTIONS).map((option: Option) => [
+    option.variable,
+    option.flag === undefined ? "" : `--${option.flag}`,
+    option.help + (option.fallback === undefined ? "" : `. Default: ${option.fallback}`),
+  ]);
+  for (const name of mechanismNames()) rows.push(["", `--no-${name}`, MECHANISMS[name]]);
+  const width = (column: number) => Math.max(...rows.map((row) => row[column]?.length ?? 0)) + 2;
+  return [
+    "Starts the agent server. Each setting is an environment variable or a flag:",
+    "",
+    ...rows.map(([variable = "", flag = "", help = ""]) =>
+      `  ${variable.padEnd(width(0))}${flag.padEnd(width(1))}${help}`.trimEnd()
+    ),
+    "",
+  ].join("\n");
+}
+
+function parseFlags(args: readonly string[]): Readonly<Record<string, string | boolean | undefined>> {
+  const options: Record<string, { type: "string" | "boolean" }> = {};
+  for (const { flag } of Object.values(OPTIONS) as Option[]) if (flag) options[flag] = { type: "string" };
+  for (const name of mechanismNames()) options[`no-${name}`] = { type: "boolean" };
+  try {
+    return parseArgs({ args: [...args], options, strict: true }).values;
+  } catch (error) {
+    throw new RangeError(`Cannot start: ${(error as Error).message}. See --help.`, { cause: error });
+  }
+}
+
+function mechanismNames(): Mechanism[] {
+  return Object.keys(MECHANISMS) as Mechanism[];
+}
+
+function wholeNumber(least: number, most: number): (value: string) => string | undefined {
+  return (value) => {
+    const right = /^\d+$/.test(value) && Number(value) >= least && Number(value) <= most;
+    return right ? undefined : `a whole number from ${least} to ${most}`;
+  };
+}
+
+function isDirectory(path: string): boolean {
+  try {
+    return Deno.statSync(path).isDirectory;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) return false;
+    throw error;
+  }
+}

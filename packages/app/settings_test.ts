@@ -1,0 +1,79 @@
+import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
+import { readSettings, settingsHelp } from "./settings.ts";
+
+Deno.test("readSettings() fills defaults in, and a flag outranks its variable", () => {
+  const defaults = {
+    host: "127.0.0.1",
+    port: 8787,
+    workspace: ".",
+    windowTokens: 128_000,
+    off: [],
+  };
+  assertEquals(readSettings([], {}), defaults);
+  assertEquals(readSettings([], { TARE_PORT: "", OPENAI_API_KEY: "" }), defaults);
+  assertEquals(
+    readSettings(["--port", "0", "--no-prune", "--no-schemas"], { TARE_PORT: "9000", TARE_HOST: "::1" }),
+    { ...defaults, port: 0, host: "::1", off: ["prune", "schemas"] },
+  );
+  assertEquals(
+    readSettings([], {
+      OPENAI_BASE_URL: "http://localhost:11434/v1",
+      TARE_MODEL: "m",
+      TARE_PROFILE: "local",
+    }),
+    { ...defaults, baseUrl: "http://localhost:11434/v1", model: "m", profile: "local" },
+  );
+});
+
+Deno.test("readSettings() names the variable, the value and what would be right", () => {
+  const cases: [string[], Record<string, string>, string][] = [
+    [[], { TARE_PORT: "70000" }, 'TARE_PORT is "70000", but it must be a whole number from 0 to 65535.'],
+    [["--port", "x"], {}, '--port is "x", but it must be a whole number from 0 to 65535.'],
+    [
+      [],
+      { TARE_WORKSPACE: "/no/such" },
+      'TARE_WORKSPACE is "/no/such", but it must be a folder that exists.',
+    ],
+    [[], { TARE_PROFILE: "x" }, 'TARE_PROFILE is "x", but it must be one of anthropic-5m, '],
+    [
+      [],
+      { OPENAI_BASE_URL: "localhost:1", TARE_MODEL: "m" },
+      'OPENAI_BASE_URL is "localhost:1", but it must be an address such as https://host/v1.',
+    ],
+    [
+      [],
+      { TARE_WINDOW: "1e5" },
+      'TARE_WINDOW is "1e5", but it must be a whole number from 1000 to 100000000.',
+    ],
+    [[], { OPENAI_API_KEY: "sk-secret" }, "TARE_MODEL is not set"],
+    [
+      [],
+      { TARE_MODEL: "m" },
+      'TARE_MODEL is "m", but then OPENAI_API_KEY or OPENAI_BASE_URL must be set too',
+    ],
+    [["--prot", "1"], {}, "Unknown option '--prot'"],
+    [["extra"], {}, "extra"],
+  ];
+  for (const [args, environment, message] of cases) {
+    const error = assertThrows(() => readSettings(args, environment), RangeError, message);
+    assertEquals(error.message.includes("sk-secret"), false);
+  }
+});
+
+Deno.test("settingsHelp() lists every variable and flag", () => {
+  const help = settingsHelp();
+  for (
+    const name of [
+      "OPENAI_API_KEY",
+      "OPENAI_BASE_URL",
+      "TARE_MODEL",
+      "TARE_PORT",
+      "TARE_HOST",
+      "TARE_WORKSPACE",
+      "TARE_PROFILE",
+      "--no-context",
+      "--no-bound",
+      "Default: 8787",
+    ]
+  ) assertStringIncludes(help, name);
+});

@@ -1,0 +1,152 @@
+import { join, resolve } from "@std/path";
+import { openaiModel } from "@tare/loop/openai";
+import { loadTokenizer, type Tokenizer } from "@tare/messages/tiktoken";
+import { chooseProfile, type Profile, profileNamed } from "@tare/planner";
+import { agentHandler } from "@tare/server";
+import { rehearsal, simulator } from "@tare/simulator";
+import { fileArchive } from "@tare/store";
+import { workspaceTools } from "@tare/tools";
+import type { Settings } from "./settings.ts";
+
+/** What the server says at its start and in every answer's event stream while no provider is configured. */
+export const REHEARSAL_NOTICE =
+  "no language model is configured; a rehearsal model that only follows fixed rules answers";
+
+/** The rehearsal provider's cache rules, if none are chosen. */
+const REHEARSAL_PROFILE = "openai";
+
+/** A server that listens. */
+export interface RunningServer {
+  /** Where it listens. */
+  readonly url: string;
+  /** What to tell the person who started it. */
+  readonly greeting: string;
+  /** Cancels what runs and stops listening. */
+  readonly close: () => Promise<void>;
+}
+
+/**
+ * Starts the agent server, and without a configured provider a rehearsal provider beside it.
+ *
+ * @throws {RangeError} if host and port can't be listened on.
+ */
+export function startServer(settings: Settings, log: (line: string) => void): RunningServer {
+  const workspace = resolve(settings.workspace);
+  const tokenizer = lazily(() =>
+    loadTokenizer(settings.model === undefined ? {} : { model: settings.model })
+  );
+  const { off, windowTokens } = settings;
+  const provider = settings.model === undefined
+    ? startRehearsal(tokenizer, profileNamed(settings.profile ?? REHEARSAL_PROFILE))
+    : configuredProvider(settings, settings.model);
+  const handler = agentHandler({
+    defaultModel: provider.model,
+    model: (model) => openaiModel({ model, ...provider.access }),
+    profile: provider.profile,
+    windowTokens,
+    mechanisms: {
+      context: !off.includes("context"),
+      prune: !off.includes("prune"),
+      schemas: !off.includes("schemas"),
+      bound: !off.includes("bound"),
+    },
+    tools: workspaceTools({ workspace }),
+    archive: (sessionId) => fileArchive(join(".tare", "archive", sessionId)),
+    countTokens: async () => (await tokenizer()).count,
+    onError: (error) => log(error instanceof Error ? error.stack ?? error.message : String(error)),
+    ...(provider.notice !== undefined && { notice: provider.notice }),
+  });
+  const server = listen(settings, handler.fetch);
+  // Loading takes a second or two. It starts once requests are answered, and only the first turn waits for it.
+  tokenizer().catch((error) => log(`Cannot load the token counter: ${error}`));
+
+  const url = address(server.addr);
+  return {
+    url,
+    greeting: [
+      `Tare's agent server listens on ${url}`,
+      `workspace  ${workspace}`,
+      `model      ${
+        provider.notice ?? `${provider.model} at ${provider.access.baseURL ?? "api.openai.com"}`
+      }`,
+      `profile    ${provider.profile.name}`,
+      ...(off.length > 0 ? [`off        ${off.join(", ")}`] : []),
+    ].join("\n"),
+    async close() {
+      await handler.close();
+      await server.shutdown();
+      await provider.close();
+    },
+  };
+}
+
+/** Where the requests of the agent go. */
+interface Provider {
+  readonly model: string;
+  readonly profile: Profile;
+  readonly access: { readonly apiKey?: string; readonly baseURL?: string };
+  /** What every turn says first. */
+  readonly notice?: string;
+  readonly close: () => Promise<void>;
+}
+
+function configuredProvider({ apiKey, baseUrl, profile: name }: Settings, model: string): Provider {
+  const access = {
+    ...(apiKey !== undefined && { apiKey }),
+    ...(baseUrl !== undefined && { baseURL: baseUrl }),
+  };
+  const hints = {
+    model,
+    baseUrl: baseUrl ?? "https://api.openai.com/v1",
+    ...(name !== undefined && { name }),
+  };
+  return { model, profile: chooseProfile(hints), access, close: () => Promise.resolve() };
+}
+
+/** The rehearsal provider: a real HTTP server on loopback, so that the wire format is the real one. */
+function startRehearsal(tokenizer: () => Promise<Tokenizer>, profile: Profile): Provider {
+  const provider = lazily(async () =>
+    simulator({ model: { rehearsal: rehearsal() }, profile, tokenizer: await tokenizer() })
+  );
+  const server = Deno.serve(
+    { hostname: "127.0.0.1", port: 0, onListen() {} },
+    async (request) => await (await provider()).fetch(request),
+  );
+  return {
+    model: "rehearsal",
+    profile,
+    access: { baseURL: `${address(server.addr)}/v1` },
+    notice: REHEARSAL_NOTICE,
+    close: () => server.shutdown(),
+  };
+}
+
+function listen({ host, port }: Settings, fetch: (request: Request) => Promise<Response>) {
+  try {
+    return Deno.serve({ hostname: host, port, onListen() {} }, fetch);
+  } catch (cause) {
+    const reason = cause instanceof Deno.errors.AddrInUse
+      ? "another program listens there; TARE_PORT takes another port, or 0 for a free one"
+      : `${(cause as Error).message}; TARE_HOST and TARE_PORT say where`;
+    throw new RangeError(
+      `Cannot start: TARE_HOST is ${JSON.stringify(host)} and TARE_PORT is ${port}: ${reason}.`,
+      {
+        cause,
+      },
+    );
+  }
+}
+
+function address({ hostname, port }: Deno.NetAddr): string {
+  return `http://${hostname.includes(":") ? `[${hostname}]` : hostname}:${port}`;
+}
+
+/** Makes a value when it is first asked for; if that fails, the next one who asks tries again. */
+function lazily<T>(make: () => Promise<T>): () => Promise<T> {
+  let value: Promise<T> | undefined;
+  return () =>
+    value ??= make().catch((error) => {
+      value = undefined;
+      throw error;
+    });
+}

@@ -1,0 +1,331 @@
+import { assertEquals, assertMatch } from "@std/assert";
+import { ServerSentEventParseStream } from "@std/http";
+import type { LoopEvent, Model } from "@tare/loop";
+import { type AssistantMessage, estimateTokens, type Tool } from "@tare/messages";
+import { profileNamed } from "@tare/planner";
+import { memoryArchive } from "@tare/prune";
+import { type AgentHandler, agentHandler, type AgentOptions } from "@tare/server";
+
+const echo: Tool = {
+  definition: {
+    type: "function",
+    function: {
+      name: "echo",
+      parameters: { type: "object", properties: { text: { type: "string" } }, required: ["text"] },
+    },
+  },
+  run: ({ text }) => String(text),
+};
+
+/** A model that gives these replies one after the other. */
+function scriptedModel(replies: readonly Partial<AssistantMessage>[]): Model {
+  let next = 0;
+  return async function* () {
+    const message: AssistantMessage = { role: "assistant", content: "", ...replies[next++] };
+    if (message.content) yield { type: "text_delta", text: String(message.content) };
+    yield {
+      type: "completed",
+      message,
+      finishReason: message.tool_calls ? "tool_calls" : "stop",
+      usage: { promptTokens: 10, cachedTokens: 5, outputTokens: 2 },
+    };
+  };
+}
+
+/** A model that says nothing until it is stopped; `asked` settles when it is first called. */
+function silentModel(): { model: Model; asked: Promise<void> } {
+  const { promise: asked, resolve } = Promise.withResolvers<void>();
+  const model: Model = async function* ({ signal }) {
+    resolve();
+    await new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+    yield { type: "text_delta", text: "never" };
+  };
+  return { model, asked };
+}
+
+function agent(model: Model, options: Partial<AgentOptions> = {}): AgentHandler {
+  return agentHandler({
+    model: () => model,
+    defaultModel: "scripted",
+    instructions: "Be brief.",
+    tools: [echo],
+    archive: memoryArchive,
+    countTokens: () => Promise.resolve(estimateTokens),
+    profile: profileNamed("none"),
+    windowTokens: 100_000,
+    mechanisms: { context: true, prune: true, schemas: true, bound: true },
+    now: () => 0,
+    ...options,
+  });
+}
+
+async function call(
+  handler: AgentHandler,
+  method: string,
+  path: string,
+  body?: unknown,
+): Promise<{ status: number; body: unknown; headers: Headers }> {
+  const response = await handler.fetch(request(method, path, body));
+  const text = await response.text();
+  return { status: response.status, body: text === "" ? null : JSON.parse(text), headers: response.headers };
+}
+
+function request(method: string, path: string, body?: unknown): Request {
+  return new Request(`http://localhost${path}`, {
+    method,
+    ...(body !== undefined && {
+      headers: { "content-type": "application/json" },
+      body: typeof body === "string" ? body : JSON.stringify(body),
+    }),
+  });
+}
+
+async function newSession(handler: AgentHandler, body: unknown = {}): Promise<string> {
+  const { body: session } = await call(handler, "POST", "/v1/sessions", body);
+  return `/v1/sessions/${(session as { id: string }).id}`;
+}
+
+async function events(response: Response): Promise<{ id: number; event: LoopEvent }[]> {
+  const seen: { id: number; event: LoopEvent }[] = [];
+  for await (const { id, data } of response.body!.pipeThrough(new ServerSentEventParseStream())) {
+    seen.push({ id: Number(id), event: JSON.parse(data!) });
+  }
+  return seen;
+}
+
+async function turn(handler: AgentHandler, session: string, input: unknown) {
+  return await events(await handler.fetch(request("POST", `${session}/turns`, { input })));
+}
+
+function error(status: number, code: string, message: string) {
+  return { status, body: { error: { status, code, message } } };
+}
+
+async function refused(handler: AgentHandler, method: string, path: string, body?: unknown) {
+  const answer = await call(handler, method, path, body);
+  return { status: answer.status, body: answer.body };
+}
+
+Deno.test("agentHandler() runs a turn with a tool and streams its events, each with its number", async () => {
+  const toolCall = {
+    id: "c1",
+    type: "function",
+    function: { name: "echo", arguments: '{"text":"hi"}' },
+  } as const;
+  const handler = agent(scriptedModel([{ tool_calls: [toolCall] }, { content: "It said hi." }]));
+  const session = await newSession(handler, { metadata: { of: "a test" } });
+  const seen = await turn(handler, session, "Say hi.");
+  assertEquals(seen.map(({ id }) => id), seen.map((_, index) => index + 1));
+  assertEquals(seen.map(({ event }) => event.type), [
+    "turn_start",
+    "step_start",
+    "assistant_message",
+    "tool_call",
+    "tool_result",
+    "step_end",
+    "step_start",
+    "text_delta",
+    "assistant_message",
+    "step_end",
+    "turn_end",
+  ]);
+  const end = seen.at(-1)!.event;
+  assertEquals(end, {
+    type: "turn_end",
+    reason: "completed",
+    text: "It said hi.",
+    ledger: {
+      calls: 2,
+      promptTokens: 20,
+      cachedTokens: 10,
+      outputTokens: 4,
+      saved: { context: 0, schemas: 0, prune: 0, bound: 0 },
+      estimated: false,
+    },
+  });
+  const { body } = await call(handler, "GET", session);
+  const id = session.split("/").at(-1);
+  assertEquals(body, {
+    id,
+    created_at: "1970-01-01T00:00:00.000Z",
+    status: "idle",
+    instructions: "Be brief.",
+    model: "scripted",
+    tools: ["echo", "recall"],
+    metadata: { of: "a test" },
+    turns: 1,
+    last_event: 11,
+    ledger: (end as { ledger: unknown }).ledger,
+    messages: [
+      { role: "system", content: "Be brief." },
+      { role: "user", content: "Say hi." },
+      { role: "assistant", content: "", tool_calls: [toolCall] },
+      { role: "tool", tool_call_id: "c1", content: "hi" },
+      { role: "assistant", content: "It said hi." },
+    ],
+  });
+});
+
+Deno.test("agentHandler() gives the events after a number, by query or header, and the same ones each time", async () => {
+  const handler = agent(scriptedModel([{ content: "a" }, { content: "b" }]));
+  const session = await newSession(handler);
+  const first = await turn(handler, session, "1");
+  const second = await turn(handler, session, [{ type: "text", text: "2" }]);
+  const read = async (query: string, headers = {}) =>
+    await events(await handler.fetch(new Request(`http://localhost${session}/events${query}`, { headers })));
+  assertEquals(await read(""), [...first, ...second]);
+  assertEquals(await read(`?after=${first.length}`), second);
+  assertEquals(await read("", { "last-event-id": String(first.length + 1) }), second.slice(1));
+  assertEquals(await read("?after=999"), []);
+  assertEquals(
+    await refused(handler, "GET", `${session}/events?after=-1`),
+    error(400, "invalid_request", 'Cannot read events after "-1": a number from 0 is wanted.'),
+  );
+});
+
+Deno.test("agentHandler() makes sessions with their own instructions, model and tools, lists and deletes them", async () => {
+  const models: string[] = [];
+  const model = scriptedModel([{ content: "a" }]);
+  const handler = agent(model, { model: (name) => (models.push(name), model) });
+  const created = await call(handler, "POST", "/v1/sessions", { instructions: "", model: "m", tools: [] });
+  const { id } = created.body as { id: string };
+  assertEquals([created.status, created.headers.get("location")], [201, `/v1/sessions/${id}`]);
+  const session = `/v1/sessions/${id}`;
+  const other = await newSession(handler);
+  await turn(handler, session, "q");
+  assertEquals(models, ["m"]);
+  const list = (await call(handler, "GET", "/v1/sessions")).body as {
+    sessions: { id: string; tools: string[] }[];
+  };
+  assertEquals(list.sessions.map((one) => [one.id, one.tools]), [
+    [id, []],
+    [other.split("/").at(-1)!, ["echo", "recall"]],
+  ]);
+  assertEquals((await call(handler, "DELETE", session)).status, 204);
+  assertEquals(
+    await refused(handler, "GET", session),
+    error(404, "not_found", `Cannot find session ${id}: there is no such session.`),
+  );
+  assertEquals(
+    await refused(handler, "POST", "/v1/sessions", { tools: ["echo", "fly"] }),
+    error(400, "invalid_request", 'Cannot use tool "fly": there are echo, recall.'),
+  );
+});
+
+Deno.test("agentHandler() refuses a second turn while one runs, and cancels the running one", async () => {
+  const { model, asked } = silentModel();
+  const handler = agent(model);
+  const session = await newSession(handler);
+  const running = turn(handler, session, "q");
+  await asked;
+  const id = session.split("/").at(-1);
+  assertEquals(
+    await refused(handler, "POST", `${session}/turns`, { input: "again" }),
+    error(
+      409,
+      "turn_running",
+      `Cannot start a turn in session ${id}: one is running. Wait for its turn_end, or cancel it.`,
+    ),
+  );
+  const cancelled = await call(handler, "POST", `${session}/cancel`);
+  const body = cancelled.body as { cancelled: boolean; session: { status: string } };
+  assertEquals([cancelled.status, body.cancelled, body.session.status], [200, true, "idle"]);
+  const end = (await running).at(-1)!.event;
+  assertEquals(end.type === "turn_end" && end.reason, "cancelled");
+  assertEquals(((await call(handler, "POST", `${session}/cancel`)).body as typeof body).cancelled, false);
+});
+
+Deno.test("agentHandler() goes on with a turn whose client disconnects; its events can be read later", async () => {
+  const gate = Promise.withResolvers<void>();
+  const handler = agent(async function* (asked) {
+    yield { type: "text_delta", text: "first " };
+    await gate.promise;
+    yield* scriptedModel([{ content: "last" }])(asked);
+  });
+  const session = await newSession(handler);
+  const response = await handler.fetch(request("POST", `${session}/turns`, { input: "q" }));
+  const reader = response.body!.getReader();
+  await reader.read();
+  await reader.cancel();
+  gate.resolve();
+  const seen = await events(await handler.fetch(request("GET", `${session}/events`)));
+  assertEquals(seen.map(({ event }) => event.type), [
+    "turn_start",
+    "step_start",
+    "text_delta",
+    "text_delta",
+    "assistant_message",
+    "step_end",
+    "turn_end",
+  ]);
+});
+
+Deno.test("agentHandler() deletes a session whose turn runs, and close() ends all turns", async () => {
+  const first = silentModel();
+  const second = silentModel();
+  const handler = agent(first.model, { model: (name) => name === "2" ? second.model : first.model });
+  const [one, two] = [await newSession(handler), await newSession(handler, { model: "2" })];
+  const turns = [turn(handler, one, "q"), turn(handler, two, "q")];
+  await first.asked;
+  await second.asked;
+  assertEquals((await call(handler, "DELETE", one)).status, 204);
+  await handler.close();
+  const ends = (await Promise.all(turns)).map((seen) => seen.at(-1)!.event);
+  assertEquals(ends.map((end) => end.type === "turn_end" && end.reason), ["cancelled", "cancelled"]);
+});
+
+Deno.test("agentHandler() answers bad input with one JSON shape", async () => {
+  const handler = agent(scriptedModel([]), { maxBodyBytes: 100 });
+  const session = await newSession(handler);
+  const turns = `${session}/turns`;
+  assertEquals(
+    await refused(handler, "POST", turns, { input: 3 }),
+    error(400, "invalid_request", "Cannot use the body: input must be string,array."),
+  );
+  assertEquals(
+    await refused(handler, "POST", turns, {}),
+    error(400, "invalid_request", "Cannot use the body: the body must have required property 'input'."),
+  );
+  assertEquals(
+    await refused(handler, "POST", turns, { input: "x".repeat(100) }),
+    error(413, "body_too_large", "Cannot read the body: it has more than 100 bytes."),
+  );
+  const broken = await refused(handler, "POST", turns, "{");
+  assertMatch(JSON.stringify(broken), /^{"status":400,.*"invalid_json"/);
+  assertEquals(
+    await refused(handler, "POST", "/v1/sessions/none/turns", { input: "q" }),
+    error(404, "not_found", "Cannot find session none: there is no such session."),
+  );
+  assertEquals(
+    await refused(handler, "GET", "/v2"),
+    error(404, "not_found", "Cannot find /v2: there is no such route."),
+  );
+  const wrongMethod = await call(handler, "PUT", "/v1/sessions");
+  assertEquals([wrongMethod.status, wrongMethod.headers.get("allow")], [405, "POST, GET"]);
+  assertEquals(
+    await refused(handler, "GET", `${session}/archive/0123456789abcdef`),
+    error(
+      404,
+      "not_found",
+      `Cannot find 0123456789abcdef: session ${session.split("/").at(-1)} archived nothing so named.`,
+    ),
+  );
+  assertEquals(await refused(handler, "GET", "/health"), { status: 200, body: { status: "ok" } });
+});
+
+Deno.test("agentHandler() hides what a bug says from clients and tells it to onError", async () => {
+  const told: unknown[] = [];
+  const bug = new Error("secret");
+  const broken = agent(scriptedModel([]), {
+    countTokens: () => Promise.reject(bug),
+    onError: (error) => told.push(error),
+  });
+  const seen = await turn(broken, await newSession(broken), "q");
+  const end = seen.at(-1)!.event;
+  assertEquals(end.type === "turn_end" && [end.reason, end.message], [
+    "internal_error",
+    "The server met an unexpected error; its log says more.",
+  ]);
+  assertEquals(told, [bug]);
+  assertEquals(JSON.stringify(seen).includes("secret"), false);
+});
