@@ -1,0 +1,78 @@
+import { countRequestTokens, type CountTokens, type Message } from "@tare/messages";
+import { fitTurns } from "./fit_turns.ts";
+import { groupTurns, isInstruction } from "./group_turns.ts";
+
+/** Settings of {@linkcode toolLoopContext}. */
+export interface ToolLoopContextOptions {
+  /** Counts the tokens of a text. */
+  readonly countTokens: CountTokens;
+  /** Tokens that turns before the active one may take in follow-up calls. Default: 16,000. */
+  readonly historyBudgetTokens?: number;
+  /**
+   * Index of the first message of the active turn, for callers that know it (what set off a turn need not be
+   * stored). Default: where the last turn starts.
+   */
+  readonly activeTurnStart?: number;
+}
+
+/** What a model call shall be sent, and what was left out for that. */
+export interface ToolLoopContext<M extends Message> {
+  /** The messages to send: the very objects that were handed in, in their order. */
+  readonly messages: readonly M[];
+  /** True if anything was left out. */
+  readonly removed: boolean;
+  /** Tokens of all messages, without tool definitions. */
+  readonly tokensBefore: number;
+  /** Tokens of the messages to send. */
+  readonly tokensAfter: number;
+  /** How many messages were left out. */
+  readonly removedMessages: number;
+  /** How many turns these were. */
+  readonly removedTurns: number;
+}
+
+/**
+ * Shapes the messages of the next model call in a tool loop. The first call of a turn gets the whole conversation.
+ * Once the active turn holds a tool result, follow-up calls get all system and developer messages, the whole active
+ * turn, and as many of the most recent turns before it as fit into a budget; older turns are left out whole, so no
+ * call is parted from its result.
+ *
+ * Only the request changes: `messages` is not touched, and the next turn starts from all of it again.
+ *
+ * @throws {RangeError} if the budget is negative or not a number, or if `activeTurnStart` is out of range.
+ */
+export function toolLoopContext<M extends Message>(
+  messages: readonly M[],
+  { countTokens, historyBudgetTokens = 16_000, activeTurnStart }: ToolLoopContextOptions,
+): ToolLoopContext<M> {
+  const turns = groupTurns(messages, activeTurnStart);
+  const earlier = turns.slice(0, -1);
+  const recent = fitTurns(messages, earlier, { countTokens, historyBudgetTokens });
+  const activeStart = turns.at(-1)?.start ?? 0;
+  const isFollowUp = messages.slice(activeStart).some(isResult);
+  const tokensBefore = countRequestTokens({ messages }, countTokens);
+  if (!isFollowUp || recent.length === earlier.length) {
+    return {
+      messages,
+      removed: false,
+      tokensBefore,
+      tokensAfter: tokensBefore,
+      removedMessages: 0,
+      removedTurns: 0,
+    };
+  }
+  const keepFrom = recent[0]?.start ?? activeStart;
+  const kept = messages.filter((message, at) => at >= keepFrom || isInstruction(message));
+  return {
+    messages: kept,
+    removed: true,
+    tokensBefore,
+    tokensAfter: countRequestTokens({ messages: kept }, countTokens),
+    removedMessages: messages.length - kept.length,
+    removedTurns: earlier.length - recent.length,
+  };
+}
+
+function isResult(message: Message): boolean {
+  return message.role === "tool" || message.role === "function";
+}
