@@ -22,3 +22,8 @@ export {
   type SelectOptions,
   type ToolTraits,
 } from "./select_elisions.ts";
+export * from "./apply_fold.ts";
+export * from "./fold.ts";
+export * from "./is_cold_resume.ts";
+export * from "./pressure.ts";
+export * from "./relieve_pressure.ts";

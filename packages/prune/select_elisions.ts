@@ -23,7 +23,7 @@ export interface SelectOptions {
   /** Whether the recall tool is offered to the model, so that placeholders may point to it. Default false. */
   readonly recall?: boolean;
   /** The model's context window, in tokens. At most half of it is protected. Default: unknown, no such limit. */
-  readonly windowTokens?: number;
+  readonly windowTokens?: number | undefined;
   /** Tokens at the end of the messages in which nothing is elided. Default 16,384. */
   readonly protectTokens?: number;
   /** Results with fewer UTF-8 bytes stay. Default 1,024. */

@@ -1,0 +1,165 @@
+import { countMessageTokens, countRequestTokens, type CountTokens, type Message } from "@tare/messages";
+import { applyFold, type Fold, type FoldMessage } from "./apply_fold.ts";
+import type { Archive } from "./archive.ts";
+import { bytesFromText } from "./archive_bytes.ts";
+
+/** What to fold, and who summarises it. */
+export interface FoldOptions {
+  /** Where the folded messages go. */
+  readonly archive: Archive;
+  /** Counts tokens. */
+  readonly countTokens: CountTokens;
+  /**
+   * Asks a model for a summary of old messages, user messages included. One call of it is one paid model call. A
+   * rejection, an empty text, a text that is too long, and a timeout count as failure.
+   */
+  readonly summarise: (messages: readonly Message[], signal?: AbortSignal) => Promise<string>;
+  /**
+   * Ends the wait for the summary. Aborted by a timeout (`AbortSignal.timeout`), the summary has failed; aborted
+   * for any other reason, {@linkcode fold} throws that reason and nothing changes.
+   */
+  readonly signal?: AbortSignal | undefined;
+  /** Whether the recall tool is offered to the model. Default false. */
+  readonly recall?: boolean;
+  /** Tokens of the model's context window. Default: unknown. */
+  readonly windowTokens?: number | undefined;
+  /**
+   * Recent whole turns that stay, in tokens; the last turn stays in any case. Default 16,384, at most a quarter of
+   * the window, so that the next fold is far away.
+   */
+  readonly keepTokens?: number;
+}
+
+/** Messages of which the oldest turns may be folded. */
+export interface FoldResult<M extends Message = Message> {
+  /** The messages; the very array that was handed in if nothing changed. */
+  readonly messages: readonly (M | FoldMessage)[];
+  /** What changed; absent if nothing did: too little would have been gained, or see `failure`. */
+  readonly fold?: Fold;
+  /** Tokens of all the messages before. */
+  readonly tokensBefore: number;
+  /** Tokens of all the messages after. */
+  readonly tokensAfter: number;
+  /** Why turns were dropped instead of summarised, or, without a `fold`, why nothing was done. */
+  readonly failure?: Error;
+}
+
+/** A fold has to free this share of the prompt, or the next one would follow at once. */
+const MIN_SHARE = 0.1;
+
+/**
+ * Folds the oldest turns into one summary, after archiving them: the last resort when a window is full of what
+ * isn't tool results. User, system and developer messages stay verbatim. If the summary fails, whole turns, their
+ * user messages included, are dropped instead, with a line that says where they are archived.
+ *
+ * It guards against getting stuck: if the assistant messages and results of the old turns are less than a tenth of
+ * the prompt, no model is called and nothing changes; a summary that doesn't free a tenth has failed.
+ *
+ * @throws the signal's reason, if it was aborted for any other than a timeout.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { estimateTokens, type Message } from "@tare/messages";
+ * import { fold, memoryArchive } from "@tare/prune";
+ *
+ * const messages: Message[] = [
+ *   { role: "user", content: "Tell me a story." },
+ *   { role: "assistant", content: "Once upon a time … ".repeat(500) },
+ *   { role: "user", content: "And who was it about?" },
+ * ];
+ * const folded = await fold(messages, {
+ *   archive: memoryArchive(),
+ *   countTokens: estimateTokens,
+ *   summarise: () => Promise.resolve("I told a story about a miller."),
+ *   keepTokens: 100,
+ * });
+ * assertEquals(folded.messages.map((message) => message.role), ["user", "assistant", "user"]);
+ * ```
+ */
+export async function fold<M extends Message>(
+  messages: readonly M[],
+  options: FoldOptions,
+): Promise<FoldResult<M>> {
+  const { archive, countTokens, recall = false } = options;
+  const tokensBefore = countRequestTokens({ messages }, countTokens);
+  const unchanged = { messages, tokensBefore, tokensAfter: tokensBefore };
+  const end = foldEnd(messages, options);
+  const old = messages.slice(0, end).filter((message) =>
+    message.role !== "system" && message.role !== "developer"
+  );
+  const foldable = old.filter((message) => message.role !== "user");
+  const minGain = MIN_SHARE * tokensBefore;
+  if (countRequestTokens({ messages: foldable }, countTokens) < minGain) return unchanged;
+
+  const original = old.map((message) => JSON.stringify(message)).join("\n");
+  let ref: string;
+  try {
+    ref = await archive.put(original);
+  } catch (cause) {
+    const message = `Cannot archive ${old.length} messages to fold: ${(cause as Error).message}`;
+    return { ...unchanged, failure: new Error(message, { cause }) };
+  }
+  const bytes = bytesFromText(original).length;
+  const line = `[elided: ${old.length} messages, ${bytes} bytes; ${
+    recall ? "recall with ref" : "ref"
+  } ${ref}]`;
+  const attempt = (kind: Fold["kind"], text: string): FoldResult<M> | undefined => {
+    const folded = applyFold(messages, { end, kind, text });
+    const tokensAfter = countRequestTokens({ messages: folded }, countTokens);
+    if (tokensBefore - tokensAfter < minGain) return undefined;
+    return {
+      messages: folded,
+      fold: { end, kind, text, ref, tokensBefore, tokensAfter },
+      tokensBefore,
+      tokensAfter,
+    };
+  };
+
+  let failure: Error;
+  try {
+    const summary = await summariseUntil(old, options);
+    const summarised = attempt("summary", `${summary}\n\n${line}`);
+    if (summarised) return summarised;
+    failure = new Error(
+      `Cannot fold ${old.length} messages: their summary frees less than a tenth of the prompt`,
+    );
+  } catch (cause) {
+    const { signal } = options;
+    if (signal?.aborted && signal.reason?.name !== "TimeoutError") throw signal.reason;
+    failure = new Error(`Cannot summarise ${old.length} messages: ${(cause as Error).message}`, { cause });
+  }
+  return { ...attempt("drop", line) ?? unchanged, failure };
+}
+
+/** Index of the first message of the turns that stay. */
+function foldEnd(messages: readonly Message[], options: FoldOptions): number {
+  const { countTokens, windowTokens = Infinity, keepTokens = Math.min(16_384, windowTokens / 4) } = options;
+  let tokens = 0;
+  let end: number | undefined;
+  for (let index = messages.length - 1; index >= 0; index -= 1) {
+    const message = messages[index];
+    if (message === undefined) break;
+    tokens += countMessageTokens(message, countTokens);
+    if (tokens > keepTokens && end !== undefined) break;
+    if (message.role === "user" && messages[index - 1]?.role !== "user") end = index;
+  }
+  return end ?? 0;
+}
+
+async function summariseUntil(
+  messages: readonly Message[],
+  { summarise, signal }: Pick<FoldOptions, "summarise" | "signal">,
+): Promise<string> {
+  const { promise: aborted, reject } = Promise.withResolvers<never>();
+  const abort = () => reject(signal?.reason);
+  signal?.addEventListener("abort", abort);
+  try {
+    signal?.throwIfAborted();
+    const summary = (await Promise.race([summarise(messages, signal), aborted])).trim();
+    if (summary === "") throw new Error("the summary is empty");
+    return summary;
+  } finally {
+    signal?.removeEventListener("abort", abort);
+  }
+}
