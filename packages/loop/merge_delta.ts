@@ -1,0 +1,37 @@
+import { asRecord, type JsonRecord } from "./json_record.ts";
+
+/** Fields of a part of reasoning whose text grows from delta to delta. */
+const GROWING = ["text", "summary", "thinking"];
+
+/**
+ * Adds a delta's fields to what came before: texts are joined, lists appended, objects merged, anything else replaced;
+ * null means nothing. This is how fields arrive that only the provider knows, and they have to be passed back whole.
+ */
+export function mergeDelta(before: JsonRecord, delta: JsonRecord): JsonRecord {
+  const merged: Record<string, unknown> = { ...before };
+  for (const [name, value] of Object.entries(delta)) {
+    if (value !== null && value !== undefined) merged[name] = mergeValue(merged[name], value);
+  }
+  return merged;
+}
+
+function mergeValue(before: unknown, value: unknown): unknown {
+  if (typeof before === "string" && typeof value === "string") return before + value;
+  if (Array.isArray(before) && Array.isArray(value)) return value.reduce(appendPart, before);
+  const [old, added] = [asRecord(before), asRecord(value)];
+  return old && added ? mergeDelta(old, added) : value;
+}
+
+/** Parts of reasoning come in pieces; a piece belongs to the last part if it has its type, index and id. */
+function appendPart(parts: readonly unknown[], piece: unknown): readonly unknown[] {
+  const [last, added] = [asRecord(parts.at(-1)), asRecord(piece)];
+  const continues = last && added && [...GROWING, "signature"].some((name) => name in added) &&
+    last.type === added.type && last.index === added.index && (added.id ?? last.id) === (last.id ?? added.id);
+  if (!continues) return [...parts, piece];
+  const whole: Record<string, unknown> = { ...last };
+  for (const [name, value] of Object.entries(added)) {
+    if (value === null || value === undefined) continue;
+    whole[name] = GROWING.includes(name) ? mergeValue(whole[name], value) : value;
+  }
+  return [...parts.slice(0, -1), whole];
+}

@@ -1,0 +1,155 @@
+/**
+ * Models behind an OpenAI-compatible API (chat completions, streamed), by `npm:openai`: OpenAI, DeepSeek, OpenRouter,
+ * vLLM, llama.cpp, Ollama and others.
+ *
+ * @example Ask a provider, here one that is a function
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { run } from "@tare/loop";
+ * import { openaiModel } from "@tare/loop/openai";
+ *
+ * const chunk = { choices: [{ delta: { content: "Hello!" }, finish_reason: "stop" }] };
+ * const provider = () =>
+ *   Promise.resolve(new Response(`data: ${JSON.stringify(chunk)}\n\ndata: [DONE]\n\n`));
+ *
+ * const model = openaiModel({ model: "some-model", baseURL: "http://localhost:8080/v1", fetch: provider });
+ * const texts: string[] = [];
+ * for await (const event of run({ model, history: [], input: "Hi" })) {
+ *   if (event.type === "text_delta") texts.push(event.text);
+ * }
+ * assertEquals(texts, ["Hello!"]);
+ * ```
+ *
+ * @module
+ */
+import { OpenAI } from "openai";
+import type { Message } from "@tare/messages";
+import type { Model, ModelRequest } from "./model.ts";
+import { ModelError } from "./model_error.ts";
+import { ReplyAssembler } from "./reply_assembler.ts";
+import { replyError, toModelError } from "./to_model_error.ts";
+import { watchedFetch } from "./watched_fetch.ts";
+
+/** Which model, and how to reach it. */
+export interface OpenAIModelOptions {
+  /** Name of the model, as the provider has it. */
+  readonly model: string;
+  /** Sent as a bearer token. Default: none is sent, as local servers like it. */
+  readonly apiKey?: string;
+  /** Address of the API. Default: `https://api.openai.com/v1`. */
+  readonly baseURL?: string;
+  /** Headers sent with each request, such as OpenRouter's `HTTP-Referer`. */
+  readonly headers?: Readonly<Record<string, string>>;
+  /**
+   * Fields of each request's body beside ours, or instead of them: `temperature`, `reasoning_effort`,
+   * `prompt_cache_key`. `undefined` leaves one of ours out: `{ stream_options: undefined }` is for servers that don't
+   * know it.
+   */
+  readonly extraBody?: Readonly<Record<string, unknown>>;
+  /** Longest time until an answer begins, in milliseconds. Default: 600,000. */
+  readonly timeoutMs?: number;
+  /** How often a request is repeated that failed before anything was streamed. Default: 2. */
+  readonly maxRetries?: number;
+  /** Sends the requests. Default: the global `fetch`. */
+  readonly fetch?: typeof globalThis.fetch;
+}
+
+const CUT_OFF = "its stream ended before the reply was whole";
+const NO_COMPLETION = "what it sent is no chat completion (is the base URL right?)";
+
+/**
+ * Makes a model of one behind an OpenAI-compatible API.
+ *
+ * Messages are sent as they are, and replies keep every field that the provider sent (`reasoning_content`,
+ * `reasoning_details`, signatures), so that all is passed back. Rate limits, time-outs, failures of the server and of
+ * the connection are retried with growing waits, or those that the provider asks for. What remains is a `ModelError`;
+ * no message of one holds the API key.
+ *
+ * Nothing is taken from the environment, but the SDK looks for `OPENAI_CUSTOM_HEADERS` there: it works with
+ * `--allow-net` alone, and on a terminal Deno then asks for that variable once, unless it runs with `--no-prompt`.
+ *
+ * @throws {TypeError} if `baseURL` is no http(s) URL or `apiKey` can't stand in a header.
+ */
+export function openaiModel(options: OpenAIModelOptions): Model {
+  const {
+    model,
+    apiKey,
+    baseURL = "https://api.openai.com/v1",
+    headers = {},
+    extraBody = {},
+    timeoutMs = 600_000,
+    maxRetries = 2,
+    fetch = globalThis.fetch,
+  } = options;
+  const { host } = checkBaseURL(baseURL);
+  if (apiKey && /[^\x21-\x7e]/.test(apiKey)) {
+    throw new TypeError("Cannot use the API key: it holds spaces or other characters that no key has.");
+  }
+
+  const openStream = ({ messages, tools, signal, progress = () => {} }: ModelRequest) => {
+    const client = new OpenAI({
+      baseURL,
+      // Left out, these would be read from the environment. The SDK insists on a key: without one, no header is sent.
+      apiKey: apiKey || "none",
+      adminAPIKey: null,
+      organization: null,
+      project: null,
+      webhookSecret: null,
+      logLevel: "off",
+      defaultHeaders: { ...headers, ...(!apiKey && { Authorization: null }) },
+      timeout: timeoutMs,
+      maxRetries,
+      fetch: watchedFetch(fetch, progress),
+    });
+    const body = {
+      model,
+      messages,
+      // An empty list is refused.
+      ...(tools.length > 0 && { tools }),
+      stream: true,
+      stream_options: { include_usage: true },
+      ...extraBody,
+    };
+    // Not chat.completions.create(): its types would have to become ours.
+    return client.post<AsyncIterable<unknown>>("/chat/completions", { body, stream: true, signal });
+  };
+
+  return async function* (request) {
+    const takenIds = callIds(request.messages);
+    for (let attempt = 0;; attempt++) {
+      const reply = new ReplyAssembler();
+      let failure: unknown;
+      try {
+        for await (const chunk of await openStream(request)) yield* reply.read(chunk);
+        // The SDK ends an aborted stream as if it were whole.
+        request.signal.throwIfAborted();
+        const completed = reply.finish(takenIds);
+        if (completed) {
+          yield completed;
+          return;
+        }
+        failure = replyError("bad_response", host, reply.isCompletion ? CUT_OFF : NO_COMPLETION);
+      } catch (error) {
+        request.signal.throwIfAborted();
+        failure = toModelError(error, { host, model, apiKey, timeoutMs });
+      }
+      const isBroken = failure instanceof ModelError && failure.code === "bad_response";
+      if (!isBroken || reply.begun || attempt >= maxRetries) throw failure;
+    }
+  };
+}
+
+function checkBaseURL(baseURL: string): URL {
+  const url = URL.parse(baseURL);
+  if (url?.protocol === "http:" || url?.protocol === "https:") return url;
+  throw new TypeError(`Cannot use base URL "${baseURL}": it must be like https://api.openai.com/v1.`);
+}
+
+function callIds(messages: readonly Message[]): ReadonlySet<string> {
+  const ids = new Set<string>();
+  for (const message of messages) {
+    if (message.role !== "assistant") continue;
+    for (const call of message.tool_calls ?? []) ids.add(call.id);
+  }
+  return ids;
+}
