@@ -49,7 +49,7 @@ function agent(model: Model, options: Partial<AgentOptions> = {}): AgentHandler 
     defaultModel: "scripted",
     instructions: "Be brief.",
     tools: [echo],
-    archive: memoryArchive,
+    archive: () => memoryArchive(),
     countTokens: () => Promise.resolve(estimateTokens),
     profile: profileNamed("none"),
     windowTokens: 100_000,

@@ -135,10 +135,11 @@ export function classicContext(options: ClassicOptions): SessionContext {
           tokensAfter: toolTokens + result.tokensAfter,
         });
         const replaced = new Set(result.elisions.map(({ index }) => index));
-        const added = result.elisions.map(({ index, ref, text, tokensAfter }): StickyEdit => {
+        const added = result.elisions.map(({ index, toolCallId, ref, text, tokensAfter }): StickyEdit => {
           const original = history[index];
           const tokensBefore = original ? countMessageTokens(original, countTokens) : 0;
-          return { type: "elide", index, ref, text, mechanism, savedTokens: tokensBefore - tokensAfter };
+          const savedTokens = tokensBefore - tokensAfter;
+          return { type: "elide", index, toolCallId, ref, text, mechanism, savedTokens };
         });
         edits = [...edits.filter(({ index }) => !replaced.has(index)), ...added];
         seen = { ...seen, messages: result.messages };

@@ -17,7 +17,7 @@
  *     },
  *   defaultModel: "greeter",
  *   tools: [],
- *   archive: memoryArchive,
+ *   archive: () => memoryArchive(),
  *   countTokens: () => Promise.resolve(estimateTokens),
  *   profile: profileNamed("none"),
  *   windowTokens: 128_000,
