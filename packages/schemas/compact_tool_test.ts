@@ -1,0 +1,245 @@
+import { assertEquals, assertStrictEquals, assertThrows } from "@std/assert";
+import fc from "fast-check";
+import type { JsonSchema, ToolDefinition } from "@tare/messages";
+import { argumentsParser } from "@tare/messages/arguments";
+import { compactTool } from "@tare/schemas";
+
+function tool(parameters: JsonSchema): ToolDefinition {
+  return { type: "function", function: { name: "f", description: "Does f.", parameters } };
+}
+
+function compacted(parameters: JsonSchema): JsonSchema | undefined {
+  return compactTool(tool(parameters)).function.parameters;
+}
+
+Deno.test("compactTool() keeps names, types, required and enum, and drops prose and finer constraints", () => {
+  assertEquals(
+    compacted({
+      $schema: "https://json-schema.org/draft/2020-12/schema",
+      $comment: "c",
+      title: "F",
+      description: "Arguments of f.",
+      type: "object",
+      properties: {
+        path: { type: "string", description: "A path.", pattern: "^/", minLength: 1, examples: ["/a"] },
+        mode: { type: ["string", "null"], enum: ["r", "w", null], default: "r", title: "Mode" },
+        version: { const: 2, description: "Always 2." },
+        limit: { type: "integer", minimum: 1, maximum: 100, format: "int32" },
+      },
+      required: ["path"],
+      additionalProperties: false,
+    }),
+    {
+      type: "object",
+      properties: {
+        path: { type: "string" },
+        mode: { type: ["string", "null"], enum: ["r", "w", null] },
+        version: { const: 2 },
+        limit: { type: "integer" },
+      },
+      required: ["path"],
+      additionalProperties: false,
+    },
+  );
+});
+
+Deno.test("compactTool() keeps a property named description, title, default, examples or properties", () => {
+  assertEquals(
+    compacted({
+      type: "object",
+      description: "prose",
+      properties: {
+        description: { type: "string", description: "prose" },
+        title: { type: "string", title: "prose" },
+        default: { type: "object", properties: { description: { type: "number", description: "prose" } } },
+        examples: { type: "array", items: { type: "string", description: "prose" } },
+        properties: { type: "string", description: "prose" },
+        ["__proto__"]: { type: "boolean", description: "prose" },
+      },
+      required: ["description"],
+    }),
+    {
+      type: "object",
+      properties: {
+        description: { type: "string" },
+        title: { type: "string" },
+        default: { type: "object", properties: { description: { type: "number" } } },
+        examples: { type: "array", items: { type: "string" } },
+        properties: { type: "string" },
+        ["__proto__"]: { type: "boolean" },
+      },
+      required: ["description"],
+    },
+  );
+});
+
+Deno.test("compactTool() leaves values alone that look like schemas", () => {
+  const value = { description: "not prose", title: "neither" };
+  const values = { type: "object", properties: { a: { enum: [value] }, b: { const: value } } };
+  assertEquals(compacted(values), values);
+});
+
+Deno.test("compactTool() reaches into nested objects, arrays, anyOf, $defs and maps", () => {
+  const wordy = { type: "string", description: "prose" };
+  const bare = { type: "string" };
+  const schema = (leaf: JsonSchema) => ({
+    type: "object",
+    properties: {
+      nested: { type: "object", properties: { deep: leaf }, required: ["deep"] },
+      list: { type: "array", items: leaf },
+      oldTuple: { type: "array", items: [leaf, leaf] },
+      tuple: { type: "array", prefixItems: [leaf], items: false },
+      either: { anyOf: [leaf, { type: "null" }] },
+      one: { oneOf: [leaf, { $ref: "#/$defs/named" }] },
+      all: { allOf: [leaf, true] },
+      map: { type: "object", additionalProperties: leaf },
+      matched: { type: "object", patternProperties: { "^x-": leaf } },
+    },
+    $defs: { named: leaf, description: leaf },
+    definitions: { named: leaf },
+  });
+  assertEquals(compacted(schema(wordy)), schema(bare));
+});
+
+Deno.test("compactTool() keeps what isn't JSON Schema, and tools without parameters", () => {
+  const definition = {
+    type: "function",
+    cache_control: "x",
+    function: { name: "f", description: "d", strict: true },
+  } as const;
+  const compact: unknown = compactTool(definition);
+  assertEquals(compact, { type: "function", cache_control: "x", function: { name: "f", strict: true } });
+});
+
+Deno.test("compactTool() is idempotent, and gives one frozen object for one definition", () => {
+  const definition = tool({ type: "object", properties: { a: { type: "string", description: "prose" } } });
+  const before = structuredClone(definition);
+  const compact = compactTool(definition);
+  assertStrictEquals(compactTool(definition), compact);
+  assertStrictEquals(compactTool(compact), compact);
+  assertEquals(compactTool(structuredClone(compact)), compact);
+  assertThrows(() => Object.assign(compact.function, { name: "g" }), TypeError);
+  assertEquals(definition, before);
+});
+
+Deno.test("compactTool() has one ordering of keywords, and keeps the author's ordering of arguments", () => {
+  const one = tool({
+    type: "object",
+    properties: { b: { type: "string", enum: ["x"] }, a: { type: "array", items: { type: "string" } } },
+    required: ["b"],
+  });
+  const other = tool({
+    required: ["b"],
+    properties: { b: { enum: ["x"], type: "string" }, a: { items: { type: "string" }, type: "array" } },
+    type: "object",
+  });
+  assertEquals(JSON.stringify(compactTool(one)), JSON.stringify(compactTool(other)));
+  assertEquals(
+    JSON.stringify(compactTool(one).function.parameters),
+    '{"type":"object","properties":{"b":{"type":"string","enum":["x"]},' +
+      '"a":{"type":"array","items":{"type":"string"}}},"required":["b"]}',
+  );
+});
+
+Deno.test("validation is still against the full schema: compactTool() doesn't loosen it, and the error re-teaches", () => {
+  const full = tool({
+    type: "object",
+    properties: { path: { type: "string", pattern: "^/", description: "An absolute path." } },
+    required: ["path"],
+  });
+  const call = '{"path":"relative"}';
+  assertEquals(argumentsParser(compactTool(full))(call), { ok: true, value: { path: "relative" } });
+  const parsed = argumentsParser(full)(call);
+  assertEquals(parsed, {
+    ok: false,
+    problem: `Cannot run f: its arguments are invalid: path must match pattern "^/".\n` +
+      "Call it again with arguments that fit its definition:\n" + JSON.stringify(full.function),
+  });
+});
+
+interface Case {
+  readonly schema: JsonSchema;
+  readonly value: unknown;
+}
+
+/** Schemas full of prose and constraints, each with a value that it allows. */
+const cases: fc.Arbitrary<Case> = fc.letrec<{ any: Case; object: Case }>((tie) => {
+  const prose = fc.record({
+    title: fc.constant("PROSE"),
+    description: fc.constant("PROSE"),
+    $comment: fc.constant("PROSE"),
+    examples: fc.constant(["PROSE"]),
+    default: fc.constant("PROSE"),
+  }, { requiredKeys: [] });
+  const withProse = (inner: fc.Arbitrary<Case>) =>
+    fc.tuple(inner, prose).map(([{ schema, value }, words]): Case => ({
+      schema: { ...words, ...schema },
+      value,
+    }));
+  const name = fc.constantFrom(
+    "a",
+    "b",
+    "description",
+    "title",
+    "default",
+    "properties",
+    "type",
+    "$ref",
+    "items",
+  );
+  return {
+    any: fc.oneof(
+      { maxDepth: 3 },
+      withProse(
+        fc.string({ minLength: 2 }).map((value) => ({ schema: { type: "string", minLength: 2 }, value })),
+      ),
+      withProse(fc.nat().map((value) => ({ schema: { type: "integer", minimum: 0 }, value }))),
+      withProse(fc.constantFrom("x", "y").map((value) => ({ schema: { enum: ["x", "y"] }, value }))),
+      withProse(fc.boolean().map((value) => ({ schema: { const: value }, value }))),
+      withProse(
+        tie("any").map(({ schema, value }) => ({
+          schema: { type: "array", items: schema, maxItems: 3 },
+          value: [value, value],
+        })),
+      ),
+      withProse(
+        fc.tuple(tie("any"), tie("any")).map(([{ schema, value }, other]) => ({
+          schema: { anyOf: [other.schema, schema] },
+          value,
+        })),
+      ),
+      tie("object"),
+    ),
+    object: withProse(
+      fc.dictionary(name, tie("any"), { maxKeys: 4 }).map((members) => ({
+        schema: {
+          type: "object",
+          properties: Object.fromEntries(Object.entries(members).map(([name, { schema }]) => [name, schema])),
+          required: Object.keys(members),
+          additionalProperties: false,
+        },
+        value: Object.fromEntries(Object.entries(members).map(([name, { value }]) => [name, value])),
+      })),
+    ),
+  };
+}).object;
+
+Deno.test("compactTool() leaves no prose, and what the full schema allows, the compact one allows", () => {
+  fc.assert(fc.property(cases, ({ schema, value }) => {
+    const compact = compactTool(tool(schema));
+    assertEquals(JSON.stringify(compact).includes("PROSE"), false);
+    const call = JSON.stringify(value);
+    const parsed = argumentsParser(tool(schema))(call);
+    assertEquals(parsed.ok, true);
+    assertEquals(argumentsParser(compact)(call), parsed);
+  }));
+});
+
+Deno.test("invariant 4, determinism, and 5, idempotence: equal definitions give equal bytes, once and again", () => {
+  fc.assert(fc.property(cases, ({ schema }) => {
+    const compact = compactTool(tool(schema));
+    const bytes = JSON.stringify(compact);
+    assertEquals(JSON.stringify(compactTool(tool(structuredClone(schema)))), bytes);
+    assertEquals(JSON.stringify(compactTool(structuredClone(compact))), bytes);
+  }));
+});

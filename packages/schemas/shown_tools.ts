@@ -1,0 +1,60 @@
+import { type CountTokens, countToolTokens, type ToolDefinition } from "@tare/messages";
+import { compactTool } from "./compact_tool.ts";
+
+/** Settings of {@linkcode shownTools}. */
+export interface ShownToolsOptions {
+  /** Names of the tools whose full definitions the model has been shown in an earlier request. */
+  readonly exposed: ReadonlySet<string>;
+  /** Counts the tokens of a text. */
+  readonly countTokens: CountTokens;
+  /** Names of tools that are never compacted. Default: none. */
+  readonly alwaysFull?: readonly string[];
+  /** Sets of tools whose full definitions take fewer tokens than this are left alone. Default: 500. */
+  readonly minTokens?: number;
+}
+
+/** The tools of one request. */
+export interface ShownTools {
+  /** The definitions to send, in the order in which they were handed in. */
+  readonly tools: readonly ToolDefinition[];
+  /** Names of the tools that the model has been shown in full once this request is sent. */
+  readonly exposed: ReadonlySet<string>;
+  /** Tokens of all full definitions. */
+  readonly tokensBefore: number;
+  /** Tokens of the definitions to send. */
+  readonly tokensAfter: number;
+}
+
+/**
+ * Decides in which form each tool is shown: in full in the first request that offers it, compact from then on.
+ * A tool that is added later is shown in full once as well. Hand `exposed` of one request to the next one, and
+ * take a name out of it when the tool's definition has changed.
+ *
+ * Tools stand at the front of most providers' prefix, so that the first compact request is read anew as a whole.
+ *
+ * @throws {RangeError} if `minTokens` is negative or not a number.
+ */
+export function shownTools(
+  tools: readonly ToolDefinition[],
+  { exposed, countTokens, alwaysFull = [], minTokens = 500 }: ShownToolsOptions,
+): ShownTools {
+  if (!(minTokens >= 0)) {
+    throw new RangeError(`Cannot choose schemas: minTokens is ${minTokens}, it must be 0 or more`);
+  }
+  const tokensBefore = countTools(tools, countTokens);
+  const small = tokensBefore < minTokens;
+  const shown = tools.map((tool) => {
+    const { name } = tool.function;
+    return small || !exposed.has(name) || alwaysFull.includes(name) ? tool : compactTool(tool);
+  });
+  return {
+    tools: shown,
+    exposed: new Set([...exposed, ...tools.map((tool) => tool.function.name)]),
+    tokensBefore,
+    tokensAfter: countTools(shown, countTokens),
+  };
+}
+
+function countTools(tools: readonly ToolDefinition[], countTokens: CountTokens): number {
+  return tools.reduce((tokens, tool) => tokens + countToolTokens(tool, countTokens), 0);
+}

@@ -1,0 +1,105 @@
+import { assertEquals, assertStrictEquals, assertThrows } from "@std/assert";
+import { countToolTokens, type ToolDefinition } from "@tare/messages";
+import { compactTool, shownTools, type ShownToolsOptions } from "@tare/schemas";
+
+const countTokens = (text: string) => text.length;
+
+function tool(name: string): ToolDefinition {
+  const path = { type: "string", description: "Where to look, from the root of the workspace." };
+  return {
+    type: "function",
+    function: {
+      name,
+      description: `Does ${name}, and more.`,
+      parameters: { type: "object", properties: { path }, required: ["path"] },
+    },
+  };
+}
+
+const [a, b, c] = [tool("a"), tool("b"), tool("c")];
+
+/** Which forms a row of requests shows, each carrying on from the one before. */
+function forms(requests: readonly (readonly ToolDefinition[])[], options: Partial<ShownToolsOptions> = {}) {
+  let exposed: ReadonlySet<string> = new Set();
+  return requests.map((tools) => {
+    const shown = shownTools(tools, { countTokens, minTokens: 0, ...options, exposed });
+    exposed = shown.exposed;
+    return shown.tools.map((tool) => `${tool.function.name} ${tools.includes(tool) ? "full" : "compact"}`);
+  });
+}
+
+Deno.test("shownTools() shows tools in full in iteration 1, compact in iteration 2 and later", () => {
+  assertEquals(forms([[a, b], [a, b], [a, b]]), [
+    ["a full", "b full"],
+    ["a compact", "b compact"],
+    ["a compact", "b compact"],
+  ]);
+  const again = shownTools([a], { exposed: new Set(["a"]), countTokens, minTokens: 0 });
+  assertStrictEquals(again.tools[0], compactTool(a));
+});
+
+Deno.test("shownTools() shows a late tool in full once", () => {
+  assertEquals(forms([[a], [a, b], [a, b, c], [a, b, c]]), [
+    ["a full"],
+    ["a compact", "b full"],
+    ["a compact", "b compact", "c full"],
+    ["a compact", "b compact", "c compact"],
+  ]);
+});
+
+Deno.test("shownTools() remembers a tool that is not offered for a while", () => {
+  assertEquals(forms([[a, b], [b], [a, b]]), [["a full", "b full"], ["b compact"], [
+    "a compact",
+    "b compact",
+  ]]);
+});
+
+Deno.test("shownTools() keeps the ordering of the tools", () => {
+  assertEquals(forms([[c, a, b], [b, c, a]]), [
+    ["c full", "a full", "b full"],
+    ["b compact", "c compact", "a compact"],
+  ]);
+});
+
+Deno.test("shownTools() never compacts the tools that alwaysFull names", () => {
+  assertEquals(forms([[a, b], [a, b]], { alwaysFull: ["b", "unknown"] }), [
+    ["a full", "b full"],
+    ["a compact", "b full"],
+  ]);
+});
+
+Deno.test("shownTools() leaves small tool sets alone, and has exposed them", () => {
+  const tokens = countToolTokens(a, countTokens);
+  const full = [["a full"], ["a full"]];
+  assertEquals(forms([[a], [a]], { minTokens: tokens + 1 }), full);
+  assertEquals(forms([[a], [a]], { minTokens: tokens }), [["a full"], ["a compact"]]);
+  const { exposed, tokensBefore, tokensAfter } = shownTools([a], { exposed: new Set(), countTokens });
+  assertEquals([exposed, tokensBefore, tokensAfter], [new Set(["a"]), tokens, tokens]);
+});
+
+Deno.test("shownTools() tells the tokens before and after", () => {
+  const shown = shownTools([a, b], { exposed: new Set(["a"]), countTokens, minTokens: 0 });
+  const fullA = countToolTokens(a, countTokens);
+  const fullB = countToolTokens(b, countTokens);
+  assertEquals([shown.tokensBefore, shown.tokensAfter], [
+    fullA + fullB,
+    countToolTokens(compactTool(a), countTokens) + fullB,
+  ]);
+});
+
+Deno.test("shownTools() mutates neither the tools nor the set of exposed names", () => {
+  const exposed = new Set(["a"]);
+  const tools = [a, b];
+  shownTools(tools, { exposed, countTokens, minTokens: 0 });
+  assertEquals([exposed, tools], [new Set(["a"]), [tool("a"), tool("b")]]);
+});
+
+Deno.test("shownTools() refuses a gate that is negative or not a number", () => {
+  for (const minTokens of [-1, NaN]) {
+    assertThrows(
+      () => shownTools([a], { exposed: new Set(), countTokens, minTokens }),
+      RangeError,
+      `minTokens is ${minTokens}, it must be 0 or more`,
+    );
+  }
+});
