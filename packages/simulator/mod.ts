@@ -6,6 +6,7 @@
 export type { Fault, ToolCallPieces } from "./fault.ts";
 export * from "./model.ts";
 export type { Encoder } from "./prompt_units.ts";
+export * from "./rehearsal.ts";
 export * from "./replay.ts";
 export * from "./scripted.ts";
 export * from "./simulator.ts";

@@ -2,7 +2,7 @@ import { countMessageTokens, MESSAGE_OVERHEAD_TOKENS } from "@tare/messages";
 import { type Profile, profileNamed } from "@tare/planner";
 import { parseChatRequest } from "./chat_request.ts";
 import { type Fault, faultError, malformedArguments, promptTooLong } from "./fault.ts";
-import type { SimulatedModel, SimulatedRequest } from "./model.ts";
+import type { SimulatedModel, SimulatedReply, SimulatedRequest } from "./model.ts";
 import { promptReader } from "./prompt_reader.ts";
 import type { Encoder } from "./prompt_units.ts";
 import { ProviderCaches } from "./provider_caches.ts";
@@ -104,41 +104,27 @@ export function simulator(options: SimulatorOptions): Simulator {
     const key = bearerKey(request, apiKey);
     const chat = await parseChatRequest(request);
     const chosen = namedModel(model, chat.model);
-    const prompt = readPrompt(chat);
-    const asked = { model: chat.model, messages: prompt.messages, tools: prompt.tools };
-    const faultRequest = { ...asked, index: understood++, promptTokens: prompt.tokens };
-    const call = { ...asked, atMs: now(), promptTokens: prompt.tokens };
+    const { messages, tools, units, tokens: promptTokens, digest } = readPrompt(chat);
+    const asked = { model: chat.model, messages, tools, index: understood++, promptTokens };
+    const call = { model: chat.model, messages, tools, atMs: now(), promptTokens };
     const cache = caches.of(key, chat.model);
-    const cachedTokens = cache.lookup(prompt.units, call.atMs);
+    const cachedTokens = cache.lookup(units, call.atMs);
     try {
-      const demanded = typeof faults === "function" ? faults(faultRequest) : faults[faultRequest.index];
-      refuse(demanded);
-      if (prompt.tokens > windowTokens) {
-        throw promptTooLong(
-          `The model reads ${windowTokens} tokens at most, and the prompt has ${prompt.tokens}`,
-        );
-      }
-      const reply = await chosen(asked);
-      const fault = reply.fault ?? demanded;
-      refuse(fault);
-      cache.store(prompt.units, now());
-
-      const message = replyMessage(
-        fault?.type === "malformed_arguments" ? malformedArguments(reply) : reply,
-        prompt.digest,
-      );
+      const { reply, fault } = await modelReply(chosen, asked);
+      cache.store(units, now());
+      const message = replyMessage(reply, digest);
       const outputTokens = countMessageTokens(message, countTokens) - MESSAGE_OVERHEAD_TOKENS;
       record({ ...call, status: 200, cachedTokens, outputTokens });
       const usage = {
-        promptTokens: prompt.tokens,
+        promptTokens,
         cachedTokens,
-        cacheWriteTokens: prompt.tokens < profile.minTokens ? 0 : prompt.tokens - cachedTokens,
+        cacheWriteTokens: promptTokens < profile.minTokens ? 0 : promptTokens - cachedTokens,
         outputTokens,
         reasoningTokens: countTokens(message.reasoning_content ?? ""),
       };
       const sendsUsage = fault?.type !== "no_usage" && (!chat.stream || chat.includeUsage);
       return replyResponse({
-        id: `chatcmpl-${faultRequest.index}`,
+        id: `chatcmpl-${asked.index}`,
         created: Math.floor(call.atMs / 1000),
         model: chat.model,
         message,
@@ -146,12 +132,26 @@ export function simulator(options: SimulatorOptions): Simulator {
         ...(sendsUsage && { usage: wireUsage(usage, dialect) }),
       }, { stream: chat.stream, fault });
     } catch (error) {
-      const refusal = error instanceof WireError
-        ? error
-        : new WireError(500, `Cannot reply: the simulated model failed (${error}).`);
-      record({ ...call, status: refusal.status, cachedTokens: 0, outputTokens: 0 });
-      throw refusal;
+      if (error instanceof WireError) {
+        record({ ...call, status: error.status, cachedTokens: 0, outputTokens: 0 });
+      }
+      throw error;
     }
+  }
+
+  /** What the model replies and how the provider misbehaves with it, or the error that refuses the request. */
+  async function modelReply(chosen: SimulatedModel, asked: FaultRequest) {
+    const demanded = typeof faults === "function" ? faults(asked) : faults[asked.index];
+    refuse(demanded);
+    if (asked.promptTokens > windowTokens) {
+      throw promptTooLong(
+        `The model reads ${windowTokens} tokens at most, and the prompt has ${asked.promptTokens}`,
+      );
+    }
+    const reply = await replyOf(chosen, asked);
+    const fault = reply.fault ?? demanded;
+    refuse(fault);
+    return { reply: fault?.type === "malformed_arguments" ? malformedArguments(reply) : reply, fault };
   }
 
   function route(request: Request): Promise<Response> | Response {
@@ -196,6 +196,15 @@ function namedModel(model: SimulatorOptions["model"], name: string): SimulatedMo
     code: "model_not_found",
     param: "model",
   });
+}
+
+async function replyOf(model: SimulatedModel, request: SimulatedRequest): Promise<SimulatedReply> {
+  try {
+    return await model(request);
+  } catch (error) {
+    if (error instanceof WireError) throw error;
+    throw new WireError(500, `Cannot reply: the simulated model failed (${error}).`);
+  }
 }
 
 function modelList(model: SimulatorOptions["model"]): Response {

@@ -1,0 +1,84 @@
+import type { SimulatedModel, SimulatedReply } from "./model.ts";
+import { KEYWORDS } from "./rehearsal_keywords.ts";
+import { LARGEST_PACKAGE } from "./rehearsal_packages.ts";
+import type { RehearsalPlan } from "./rehearsal_plan.ts";
+import { readTurn, RECALL, type RehearsalTurn, type WantedCall } from "./rehearsal_turn.ts";
+import { toolCall } from "./scripted.ts";
+
+/** The first plan that suits a question is followed. */
+const PLANS: readonly RehearsalPlan[] = [LARGEST_PACKAGE, KEYWORDS];
+
+const KNOWN_TOOLS = ["list_files", "read_file", "search_files"];
+
+const INTRODUCTION = "I am a rehearsal model: I only follow fixed rules and understand nothing.";
+
+/**
+ * A model without intelligence, to rehearse with: it follows fixed rules. It lists, searches and reads with the
+ * tools `list_files`, `search_files` and `read_file`, as far as they are offered, several calls at a time, and
+ * then reports facts that it computed from the results of this turn. It remembers nothing: each reply depends on
+ * the request alone. Every answer begins by saying what it is.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { rehearsal } from "@tare/simulator";
+ *
+ * const tool = { type: "function", function: { name: "list_files" } } as const;
+ * const reply = await rehearsal()({
+ *   model: "rehearsal",
+ *   messages: [{ role: "user", content: "Where are prompts counted?" }],
+ *   tools: [tool],
+ * });
+ * assertEquals(reply.tool_calls?.map((call) => call.function.name), ["list_files"]);
+ * ```
+ */
+export function rehearsal(): SimulatedModel {
+  return ({ messages, tools }) => {
+    const turn = readTurn(messages, tools);
+    const offered = tools.map((tool) => tool.function.name);
+    if (turn.question.trim() === "") return { content: `${INTRODUCTION} I was asked nothing.` };
+    if (!KNOWN_TOOLS.some((tool) => turn.offers(tool))) {
+      const others = offered.length > 0
+        ? `those offered (${offered.join(", ")}) are none of them`
+        : "none is offered";
+      return {
+        content: `${INTRODUCTION} I know the tools ${
+          KNOWN_TOOLS.join(", ")
+        }; ${others}, so I looked at nothing.`,
+      };
+    }
+    return nextReply(turn);
+  };
+}
+
+function nextReply(turn: RehearsalTurn): SimulatedReply {
+  const recalls = missingOriginals(turn);
+  if (recalls.length > 0) return calling("Some results are no longer here whole; I recall them.", recalls);
+  const plan = PLANS.find(({ suits }) => suits(turn.question)) ?? KEYWORDS;
+  for (const rule of plan.rules) {
+    if (turn.calls.some(rule.made)) continue;
+    const calls = rule.wants(turn).filter((call) => turn.offers(call.tool));
+    if (calls.length > 0) return calling(rule.says, calls);
+  }
+  return {
+    content: `${INTRODUCTION} All that follows is computed from tool results of this turn.\n\n${
+      plan.answer(turn)
+    }`,
+  };
+}
+
+/** Calls for results that are not here whole, each asked for once. */
+function missingOriginals({ calls, offers }: RehearsalTurn): WantedCall[] {
+  if (!offers(RECALL, "ref")) return [];
+  const asked = new Set(calls.filter((call) => call.tool === RECALL).map((call) => call.args.ref));
+  const missing = calls.filter((call) => call.tool !== RECALL && call.seen !== "whole").map((call) =>
+    call.ref
+  );
+  return [...new Set(missing)]
+    .filter((ref) => ref !== undefined && !asked.has(ref))
+    .map((ref) => ({ tool: RECALL, args: { ref } }));
+}
+
+function calling(says: string, calls: readonly WantedCall[]): SimulatedReply {
+  return { content: says, tool_calls: calls.map(({ tool, args }) => toolCall(tool, args)) };
+}

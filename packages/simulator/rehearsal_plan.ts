@@ -1,0 +1,41 @@
+import type { MadeCall, RehearsalTurn, WantedCall } from "./rehearsal_turn.ts";
+
+/**
+ * One rule of the rehearsal model. It speaks once in a turn, so that every turn ends; afterwards it is known by its
+ * calls, for their results may have left the prompt.
+ */
+export interface RehearsalRule {
+  /** What the model writes in front of its calls. */
+  readonly says: string;
+  /** The calls that the rule wants; none if it has nothing to go by. Those to tools that aren't offered are left out. */
+  readonly wants: (turn: RehearsalTurn) => readonly WantedCall[];
+  /** Whether a call of this turn came from this rule. */
+  readonly made: (call: MadeCall) => boolean;
+}
+
+/** How the rehearsal model goes about one kind of question. */
+export interface RehearsalPlan {
+  /** Whether it takes this question. */
+  readonly suits: (question: string) => boolean;
+  /** In the order in which they are tried. */
+  readonly rules: readonly RehearsalRule[];
+  /** Facts from the results of this turn. */
+  readonly answer: (turn: RehearsalTurn) => string;
+}
+
+/** Reads of a call's `path` argument, `.` if it has none. */
+export function pathOf(call: WantedCall): string {
+  return typeof call.args.path === "string" ? cleanPath(call.args.path) : ".";
+}
+
+/** A path without `./` in front and `/` at the end. */
+export function cleanPath(path: string): string {
+  return path.replace(/^(\.\/)+/, "").replace(/\/+$/, "") || ".";
+}
+
+/** The rule that opens every plan: list the workspace. */
+export const LIST_WORKSPACE: RehearsalRule = {
+  says: "I list the workspace first.",
+  wants: () => [{ tool: "list_files", args: {} }],
+  made: (call) => call.tool === "list_files" && pathOf(call) === ".",
+};

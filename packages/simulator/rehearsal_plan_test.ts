@@ -1,0 +1,24 @@
+import { assertEquals } from "@std/assert";
+import { cleanPath, LIST_WORKSPACE, pathOf } from "./rehearsal_plan.ts";
+
+Deno.test("cleanPath() and pathOf() give paths one form", () => {
+  assertEquals(["./a/b/", "a", "././a", "./", "", "../a"].map(cleanPath), [
+    "a/b",
+    "a",
+    "a",
+    ".",
+    ".",
+    "../a",
+  ]);
+  assertEquals([{ path: "./a/" }, {}, { path: 5 }].map((args) => pathOf({ tool: "f", args })), [
+    "a",
+    ".",
+    ".",
+  ]);
+});
+
+Deno.test("LIST_WORKSPACE knows its own call", () => {
+  const made = { text: "", seen: "none" } as const;
+  const lists = [{}, { path: "." }, { path: "src" }].map((args) => ({ tool: "list_files", args, ...made }));
+  assertEquals(lists.map(LIST_WORKSPACE.made), [true, true, false]);
+});

@@ -1,0 +1,80 @@
+/** How much of a result a prompt shows. */
+export interface SeenResult {
+  readonly text: string;
+  /** All of it, a part, or none: elided, missing, or an error. */
+  readonly seen: "whole" | "part" | "none";
+  /** Archive reference of what is missing, if the text gives one. */
+  readonly ref?: string;
+}
+
+/** Notes of tools that show only a part: in their first line, or in brackets on a line of its own. */
+const CUT = /\bfollow, |\bcut to fit\b|\bgo on with\b|\btruncated\b|\bomitted\b/;
+
+/** Judges how much of a tool's result its text shows. */
+export function readResult(text: string): SeenResult {
+  const [first = "", ...others] = text.split("\n");
+  const brackets = others.filter((line) => /^\[.*\]$/.test(line));
+  const elided = [first, ...brackets].find((line) => line.startsWith("[elided:"));
+  const ref = /\bref ([0-9a-f]+)\]$/.exec(elided ?? "")?.[1];
+  const seen = text === "" || first === elided || /^(Cannot|Error)\b/.test(text)
+    ? "none"
+    : elided !== undefined || CUT.test(first) || brackets.some((line) => CUT.test(line))
+    ? "part"
+    : "whole";
+  return { text, seen, ...(ref !== undefined && { ref }) };
+}
+
+/** Entries of a listing, one a line; folders end in a slash (which is left out here), sizes follow after a tab. */
+export function listedEntries(
+  text: string,
+): { readonly folders: readonly string[]; readonly files: readonly string[] } {
+  const paths = text.split("\n")
+    .map((line) => line.trim().replace(/^[-*] /, "").replace(/(\t| {2,}| \().*$/, ""))
+    .filter((path) => path !== "" && !/: |^\[/.test(path));
+  return {
+    folders: paths.filter((path) => path.endsWith("/")).map((path) => path.slice(0, -1)),
+    files: paths.filter((path) => !path.endsWith("/")),
+  };
+}
+
+/** The numbers of a count, one `path:number` a line, by path. */
+export function countedPaths(text: string): ReadonlyMap<string, number> {
+  const counts = new Map<string, number>();
+  for (const line of text.split("\n")) {
+    const [, path, count] = /^(\S+|\S.*\.\w+):\s*(\d+)$/.exec(line.trim()) ?? [];
+    if (path !== undefined) counts.set(path, Number(count));
+  }
+  return counts;
+}
+
+/** A line that a search found. */
+export interface FoundLine {
+  readonly path: string;
+  /** From 1. */
+  readonly line: number;
+  readonly text: string;
+}
+
+/** The lines of a search, each as `path:line: text`. */
+export function foundLines(text: string): FoundLine[] {
+  return text.split("\n").flatMap((row) => {
+    const [, path, line, found = ""] = /^(.+?):(\d+):\s?(.*)$/.exec(row) ?? [];
+    return path === undefined ? [] : [{ path, line: Number(line), text: found.trim() }];
+  });
+}
+
+/** A part of a file that was read. */
+export interface ReadLines {
+  readonly from: number;
+  readonly to: number;
+  /** Lines of the whole file. */
+  readonly total: number;
+  readonly lines: readonly string[];
+}
+
+/** A file's lines under a first line such as `lines 1-200 of 345`; nothing if it isn't there. */
+export function readLines(text: string): ReadLines | undefined {
+  const [first = "", ...lines] = text.split("\n");
+  const [, from, to, total] = /^lines (\d+)-(\d+) of (\d+)/.exec(first) ?? [];
+  return from === undefined ? undefined : { from: Number(from), to: Number(to), total: Number(total), lines };
+}

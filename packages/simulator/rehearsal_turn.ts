@@ -1,0 +1,81 @@
+import { contentText, type Message, type ToolDefinition } from "@tare/messages";
+import { readResult, type SeenResult } from "./rehearsal_results.ts";
+
+/** The tool that reads elided results back. */
+export const RECALL = "recall";
+
+/** Arguments of a call. */
+export type CallArguments = Readonly<Record<string, unknown>>;
+
+/** A call that the model wants to make. */
+export interface WantedCall {
+  readonly tool: string;
+  readonly args: CallArguments;
+}
+
+/** A call that was made in this turn, and what the prompt shows of its result. */
+export interface MadeCall extends WantedCall, SeenResult {}
+
+/** What the rehearsal model goes by: the last question, and the calls that were made since. */
+export interface RehearsalTurn {
+  /** Text of the last user message, or of several in a row. */
+  readonly question: string;
+  readonly calls: readonly MadeCall[];
+  /** Whether a tool is offered, and takes this argument. */
+  readonly offers: (tool: string, argument?: string) => boolean;
+}
+
+/** Reads the active turn from a request. */
+export function readTurn(messages: readonly Message[], tools: readonly ToolDefinition[]): RehearsalTurn {
+  const end = messages.findLastIndex((message) => message.role === "user") + 1;
+  let start = end;
+  while (messages[start - 1]?.role === "user") start--;
+  const properties = new Map(
+    tools.map((tool) => [tool.function.name, Object.keys(Object(tool.function.parameters?.properties))]),
+  );
+  return {
+    question: messages.slice(start, end).map((message) => contentText(message.content)).join("\n"),
+    calls: withRecalled(madeCalls(messages.slice(end))),
+    offers: (tool, argument) =>
+      argument === undefined ? properties.has(tool) : properties.get(tool)?.includes(argument) ?? false,
+  };
+}
+
+function madeCalls(messages: readonly Message[]): MadeCall[] {
+  return messages.flatMap((message, at) => {
+    if (message.role !== "assistant") return [];
+    const after = messages.slice(at + 1);
+    const next = after.findIndex(({ role }) => role === "assistant");
+    const answers = (next < 0 ? after : after.slice(0, next)).filter(({ role }) => role === "tool");
+    return (message.tool_calls ?? []).flatMap((call) => {
+      if (call.type !== "function") return [];
+      const answered = answers.findIndex((answer) =>
+        answer.role === "tool" && answer.tool_call_id === call.id
+      );
+      // Taken out, so that the next call with the same id gets the next answer.
+      const [answer] = answered < 0 ? [] : answers.splice(answered, 1);
+      const args = parseArguments(call.function.arguments);
+      return [{ tool: call.function.name, args, ...readResult(contentText(answer?.content)) }];
+    });
+  });
+}
+
+function parseArguments(text: string): CallArguments {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && value !== null ? value as CallArguments : {};
+  } catch {
+    return {};
+  }
+}
+
+/** Puts what was recalled to what it stands for. A recall that failed or was lost itself changes nothing. */
+function withRecalled(calls: readonly MadeCall[]): MadeCall[] {
+  const recalls = calls.filter((call) => call.tool === RECALL && call.seen !== "none");
+  return calls.map((call) => {
+    const recalled = call.ref === undefined ? undefined : recalls.find(({ args }) => args.ref === call.ref);
+    if (!recalled || call.tool === RECALL) return call;
+    const { text, seen } = recalled;
+    return { ...call, seen, text: seen === "whole" ? text : `${call.text}\n${text}` };
+  });
+}

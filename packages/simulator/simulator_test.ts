@@ -1,0 +1,375 @@
+import { assert, assertEquals } from "@std/assert";
+import fc from "fast-check";
+import { countRequestTokens, type Message, type ToolDefinition } from "@tare/messages";
+import { profileNamed, PROFILES } from "@tare/planner";
+import {
+  type Fault,
+  scripted,
+  type SimulatedReply,
+  type Simulator,
+  simulator,
+  type SimulatorOptions,
+  toolCall,
+} from "@tare/simulator";
+import { callPairs } from "../../tests/call_pairs.ts";
+import { conversations } from "../../tests/conversations.ts";
+
+const characters = { encode: (text: string) => Array.from(text, (character) => character.charCodeAt(0)) };
+const count = (text: string) => characters.encode(text).length;
+const tool: ToolDefinition = { type: "function", function: { name: "f", description: "d".repeat(2000) } };
+const hello: Message = { role: "user", content: "hello" };
+
+const echo = ({ messages }: { readonly messages: readonly Message[] }): SimulatedReply => ({
+  content: `${messages.length} messages`,
+});
+
+function provider(options: Partial<SimulatorOptions> = {}): Simulator {
+  return simulator({ model: echo, tokenizer: characters, ...options });
+}
+
+interface Post {
+  readonly model?: string;
+  readonly messages?: readonly Message[];
+  readonly tools?: readonly ToolDefinition[];
+  readonly stream?: boolean;
+  readonly stream_options?: { readonly include_usage: boolean };
+}
+
+function post(to: Simulator, body: Post = {}, headers: Record<string, string> = {}): Promise<Response> {
+  const text = JSON.stringify({ model: "m", messages: [hello], ...body });
+  return to.fetch(
+    new Request("http://provider/v1/chat/completions", { method: "POST", body: text, headers }),
+  );
+}
+
+/** Prompt and cached tokens of each request in turn. */
+async function usages(to: Simulator, bodies: readonly Post[]): Promise<[number, number][]> {
+  const seen: [number, number][] = [];
+  for (const body of bodies) {
+    const { usage } = await (await post(to, body)).json();
+    seen.push([usage.prompt_tokens, usage.prompt_tokens_details.cached_tokens]);
+  }
+  return seen;
+}
+
+async function events(response: Response) {
+  const text = await response.text();
+  return text.split("\n\n").filter((line) => line !== "").map((line) => {
+    assert(line.startsWith("data: "));
+    return line === "data: [DONE]" ? "[DONE]" : JSON.parse(line.slice("data: ".length));
+  });
+}
+
+async function refusal(response: Response) {
+  const { error } = await response.json();
+  return [response.status, error.code, error.message];
+}
+
+Deno.test("simulator() answers a chat completion", async () => {
+  const to = provider({
+    model: scripted([{ content: "Hm.", reasoning_content: "Why?", tool_calls: [toolCall("f", { a: 1 })] }]),
+    now: () => 7_000,
+  });
+  const body = await (await post(to, { tools: [tool] })).json();
+  const id = body.choices[0].message.tool_calls[0].id;
+  assert(/^call_\w+_0$/.test(id), id);
+  const promptTokens = countRequestTokens({ messages: [hello], tools: [tool] }, count);
+  assertEquals(body, {
+    id: "chatcmpl-0",
+    object: "chat.completion",
+    created: 7,
+    model: "m",
+    choices: [{
+      index: 0,
+      message: {
+        role: "assistant",
+        content: "Hm.",
+        reasoning_content: "Why?",
+        tool_calls: [{ id, type: "function", function: { name: "f", arguments: '{"a":1}' } }],
+      },
+      finish_reason: "tool_calls",
+      logprobs: null,
+    }],
+    usage: {
+      prompt_tokens: promptTokens,
+      completion_tokens: 3 + 4 + 1 + 7,
+      total_tokens: promptTokens + 15,
+      prompt_tokens_details: { cached_tokens: 0 },
+      completion_tokens_details: { reasoning_tokens: 4 },
+    },
+  });
+  assertEquals(to.requests, [{
+    model: "m",
+    messages: [hello],
+    tools: [tool],
+    atMs: 7_000,
+    promptTokens,
+    status: 200,
+    cachedTokens: 0,
+    outputTokens: 15,
+  }]);
+});
+
+Deno.test("simulator() streams usage only if it is asked for", async () => {
+  const to = provider();
+  const streamed = await events(await post(to, { stream: true }));
+  assertEquals(streamed.map((event) => event.choices?.[0].delta ?? event), [
+    { role: "assistant", content: "" },
+    { content: "1 messages" },
+    {},
+    "[DONE]",
+  ]);
+  assertEquals(streamed.some((event) => "usage" in Object(event)), false);
+  const asked = await events(await post(to, { stream: true, stream_options: { include_usage: true } }));
+  assertEquals(asked.map((event) => event.usage?.prompt_tokens ?? event.usage), [
+    null,
+    null,
+    null,
+    9,
+    undefined,
+  ]);
+});
+
+Deno.test("simulator() lists its models and refuses others", async () => {
+  const list = async (to: Simulator) => {
+    const body = await (await to.fetch(new Request("http://provider/v1/models"))).json();
+    return body.data.map((model: { id: string }) => model.id);
+  };
+  const two = provider({ model: { a: echo, b: () => ({ content: "I am b" }) } });
+  assertEquals([await list(provider()), await list(two)], [["simulated"], ["a", "b"]]);
+  assertEquals((await (await post(two, { model: "b" })).json()).choices[0].message.content, "I am b");
+  for (const model of ["c", "toString"]) {
+    assertEquals(await refusal(await post(two, { model })), [
+      404,
+      "model_not_found",
+      `The model "${model}" does not exist; there is a, b.`,
+    ]);
+  }
+});
+
+Deno.test("simulator() refuses what it doesn't serve", async () => {
+  const ask = (method: string, path: string) =>
+    provider().fetch(new Request(`http://provider${path}`, { method }));
+  assertEquals(await refusal(await ask("GET", "/v1/embeddings")), [
+    404,
+    "unknown_url",
+    "Cannot GET /v1/embeddings: there is POST /v1/chat/completions and GET /v1/models.",
+  ]);
+  const wrongMethod = await ask("GET", "/v1/chat/completions");
+  assertEquals(wrongMethod.headers.get("allow"), "POST");
+  assertEquals(await refusal(wrongMethod), [
+    405,
+    null,
+    "Cannot GET /v1/chat/completions: only POST is allowed.",
+  ]);
+  const broken = await ask("POST", "/v1/chat/completions");
+  assertEquals((await refusal(broken)).slice(0, 2), [400, null]);
+});
+
+Deno.test("simulator() checks the key if it has one", async () => {
+  const to = provider({ apiKey: "right" });
+  const status = async (headers: Record<string, string>) => (await post(to, {}, headers)).status;
+  assertEquals(
+    [
+      await status({}),
+      await status({ authorization: "Bearer wrong" }),
+      await status({ authorization: "Bearer right" }),
+    ],
+    [401, 401, 200],
+  );
+});
+
+Deno.test("simulator() serves a growing prompt from its cache, in the profile's blocks", async () => {
+  const system: Message = { role: "system", content: "s".repeat(2000) };
+  const bodies = [[system, hello], [system, hello, hello], [hello], [system]].map((messages) => ({
+    messages,
+  }));
+  assertEquals(await usages(provider(), bodies), [
+    [2013, 0],
+    [2022, 1920],
+    [9, 0],
+    [2004, 1920],
+  ]);
+  assertEquals(await usages(provider({ profile: profileNamed("none") }), bodies.slice(0, 2)), [[2013, 0], [
+    2022,
+    0,
+  ]]);
+});
+
+Deno.test("simulator() finds nothing behind a changed tool, and keeps keys and models apart", async () => {
+  const system: Message = { role: "system", content: "s".repeat(5000) };
+  const other: ToolDefinition = { type: "function", function: { name: "g", description: "d".repeat(2000) } };
+  const messages = [system];
+  const cached = async (to: Simulator, body: Post, headers?: Record<string, string>) =>
+    (await (await post(to, { messages, ...body }, headers)).json()).usage.prompt_tokens_details.cached_tokens;
+  const to = provider({ profile: profileNamed("anthropic-5m") });
+  assertEquals(await cached(to, { tools: [tool] }), 0);
+  const all = countRequestTokens({ messages, tools: [tool] }, count);
+  assertEquals(await cached(to, { tools: [tool] }), all - 1);
+  assertEquals(await cached(to, { tools: [other] }), 0);
+  assertEquals(await cached(to, { tools: [tool, other] }), JSON.stringify(tool).length);
+  assertEquals(await cached(to, { tools: [tool], model: "n" }), 0);
+  assertEquals(await cached(to, { tools: [tool] }, { authorization: "Bearer other" }), 0);
+});
+
+Deno.test("simulator() forgets a prefix when its time to live is over", async () => {
+  let nowMs = 0;
+  const to = provider({ profile: profileNamed("anthropic-5m"), now: () => nowMs });
+  const body = { messages: [{ role: "user", content: "x".repeat(2000) } as const] };
+  const seen: [number, number][] = [];
+  for (const minutes of [0, 4, 9, 14.1]) {
+    nowMs = minutes * 60_000;
+    seen.push(...await usages(to, [body]));
+  }
+  assertEquals(seen, [[2004, 0], [2004, 2003], [2004, 2003], [2004, 0]]);
+});
+
+Deno.test("simulator() reports the cache in the dialect of its profile", async () => {
+  const body = { messages: [{ role: "user", content: "x".repeat(2000) } as const] };
+  const cacheFields = async (options: Partial<SimulatorOptions>) => {
+    const to = provider(options);
+    await post(to, body);
+    const { usage } = await (await post(to, body)).json();
+    return [usage.prompt_cache_hit_tokens, usage.prompt_cache_miss_tokens, usage.cache_read_input_tokens];
+  };
+  assertEquals(await cacheFields({ profile: profileNamed("deepseek") }), [1984, 20, undefined]);
+  assertEquals(await cacheFields({ profile: profileNamed("anthropic-5m") }), [undefined, undefined, 2003]);
+  assertEquals(await cacheFields({}), [undefined, undefined, undefined]);
+  assertEquals(await cacheFields({ dialect: "deepseek" }), [1920, 84, undefined]);
+});
+
+Deno.test("simulator() fails on demand, and a refused request leaves nothing in the cache", async () => {
+  const faults: (Fault | null)[] = [
+    { type: "rate_limit", retryAfterMs: 20 },
+    { type: "error", status: 503 },
+    { type: "prompt_too_long" },
+    null,
+    { type: "cut" },
+  ];
+  const to = provider({ faults });
+  const body = { messages: [{ role: "user", content: "x".repeat(2000) } as const] };
+  const codes = [];
+  for (let request = 0; request < 3; request++) codes.push((await refusal(await post(to, body))).slice(0, 2));
+  assertEquals(codes, [[429, "rate_limit_exceeded"], [503, null], [400, "context_length_exceeded"]]);
+  assertEquals(await usages(to, [body]), [[2004, 0]]);
+  await post(to, { messages: [{ role: "user", content: "y".repeat(2000) }] }); // cut, and cached all the same
+  assertEquals(await usages(to, [{ messages: [{ role: "user", content: "y".repeat(2000) }] }]), [[
+    2004,
+    1920,
+  ]]);
+  assertEquals(to.requests.map(({ status, cachedTokens }) => [status, cachedTokens]), [
+    [429, 0],
+    [503, 0],
+    [400, 0],
+    [200, 0],
+    [200, 0],
+    [200, 1920],
+  ]);
+});
+
+Deno.test("simulator() takes faults from a rule and from the model's replies", async () => {
+  const to = provider({
+    model: scripted([
+      { fault: { type: "error", message: "Overloaded." } },
+      { tool_calls: [toolCall("f", { a: 1 })], fault: { type: "malformed_arguments" } },
+      { content: "Silent.", fault: { type: "no_usage" } },
+    ]),
+    faults: ({ index, promptTokens }) => index === 3 ? { type: "error", message: `${promptTokens}` } : null,
+  });
+  assertEquals(await refusal(await post(to)), [500, null, "Overloaded."]);
+  const mangled = await (await post(to)).json();
+  assertEquals(mangled.choices[0].message.tool_calls[0].function.arguments, '{"a":1');
+  assertEquals((await (await post(to)).json()).usage, undefined);
+  assertEquals(await refusal(await post(to)), [500, null, "9"]);
+  assertEquals(await refusal(await post(to)), [
+    400,
+    "script_exhausted",
+    "Cannot reply: all 3 replies of the script have been given.",
+  ]);
+});
+
+Deno.test("simulator() refuses a prompt that is longer than its window", async () => {
+  const to = provider({ windowTokens: 10 });
+  assertEquals((await post(to)).status, 200);
+  assertEquals(await refusal(await post(to, { messages: [{ role: "user", content: "hello there" }] })), [
+    400,
+    "context_length_exceeded",
+    "The model reads 10 tokens at most, and the prompt has 15. Please reduce the length of the messages.",
+  ]);
+});
+
+Deno.test("simulator() says so when the model behind it fails", async () => {
+  const to = provider({
+    model: () => {
+      throw new Error("out of ideas");
+    },
+  });
+  assertEquals(await refusal(await post(to)), [
+    500,
+    null,
+    "Cannot reply: the simulated model failed (Error: out of ideas).",
+  ]);
+});
+
+Deno.test("simulator() gives calls ids that stay the same for the same prompt and differ for others", async () => {
+  const to = provider({ model: () => ({ tool_calls: [toolCall("f"), toolCall("f")] }) });
+  const ids = async (messages: readonly Message[]) => {
+    const body = await (await post(to, { messages })).json();
+    return body.choices[0].message.tool_calls.map((call: { id: string }) => call.id);
+  };
+  const first = await ids([hello]);
+  assertEquals(await ids([hello]), first);
+  assertEquals(new Set([...first, ...await ids([hello, hello])]).size, 4);
+});
+
+Deno.test("simulator() keeps the newest requests only", async () => {
+  const to = provider();
+  for (let request = 0; request < 1001; request++) await post(to, { model: `${request}` });
+  assertEquals([to.requests.length, to.requests[0]?.model, to.requests.at(-1)?.model], [1000, "1", "1000"]);
+});
+
+Deno.test("simulator() answers requests at the same time", async () => {
+  const waiting: (() => void)[] = [];
+  const to = provider({
+    profile: profileNamed("anthropic-5m"),
+    model: ({ messages }) =>
+      new Promise((resolve) => waiting.push(() => resolve({ content: `${messages.length}` }))),
+  });
+  const long: Message = { role: "user", content: "x".repeat(2000) };
+  const pending = [[long], [long, hello]].map((messages) => post(to, { messages }));
+  while (waiting.length < 2) await Promise.resolve();
+  for (const answer of waiting.reverse()) answer();
+  const bodies = await Promise.all(pending.map(async (response) => (await response).json()));
+  assertEquals(bodies.map((body) => body.choices[0].message.content), ["1", "2"]);
+  assertEquals(to.requests.map((request) => request.cachedTokens), [0, 0]); // neither had begun before the other came
+});
+
+Deno.test("simulator() counts every prompt like countRequestTokens(), and serves all that was sent before", async () => {
+  const profiles = Object.values(PROFILES).filter((profile) => profile.name !== "none");
+  await fc.assert(
+    fc.asyncProperty(
+      conversations(),
+      fc.constantFrom(...profiles),
+      fc.boolean(),
+      async (messages, profile, tools) => {
+        const to = provider({ profile, now: () => 0 });
+        let previous = 0;
+        for (let end = 1; end <= messages.length; end++) {
+          const body = { messages: messages.slice(0, end), ...(tools && { tools: [tool] }) };
+          const { pairs, unanswered, orphans } = callPairs(body.messages);
+          const response = await post(to, body);
+          if (!response.ok) continue; // calls without their results, or something between them
+          assertEquals([unanswered, orphans], [[], []], `${pairs.length} pairs`);
+          await response.body?.cancel();
+          const request = to.requests.at(-1)!;
+          assertEquals(request.promptTokens, countRequestTokens(body, count));
+          assert(request.cachedTokens < request.promptTokens);
+          const whole = Math.floor(previous / profile.blockTokens) * profile.blockTokens;
+          if (whole >= profile.minTokens) assert(request.cachedTokens >= whole);
+          previous = request.promptTokens;
+        }
+      },
+    ),
+    { numRuns: 40 },
+  );
+});
