@@ -4,13 +4,16 @@ import { loadTokenizer, type Tokenizer } from "@tare/messages/tiktoken";
 import { chooseProfile, type Profile, profileNamed } from "@tare/planner";
 import { agentHandler } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
-import { fileArchive } from "@tare/store";
+import { openFileArchive } from "@tare/store";
 import { workspaceTools } from "@tare/tools";
 import type { Settings } from "./settings.ts";
 
 /** What the server says at its start and in every answer's event stream while no provider is configured. */
 export const REHEARSAL_NOTICE =
   "no language model is configured; a rehearsal model that only follows fixed rules answers";
+
+/** Where sessions keep what left their prompts, in the current folder. */
+const ARCHIVES = join(".tare", "archives");
 
 /** The rehearsal provider's cache rules, if none are chosen. */
 const REHEARSAL_PROFILE = "openai";
@@ -51,7 +54,10 @@ export function startServer(settings: Settings, log: (line: string) => void): Ru
       bound: !off.includes("bound"),
     },
     tools: workspaceTools({ workspace }),
-    archive: (sessionId) => fileArchive(join(".tare", "archive", sessionId)),
+    archives: {
+      open: (sessionId) => openFileArchive(join(ARCHIVES, sessionId)),
+      remove: (sessionId) => Deno.remove(join(ARCHIVES, sessionId), { recursive: true }),
+    },
     countTokens: async () => (await tokenizer()).count,
     onError: (error) => log(error instanceof Error ? error.stack ?? error.message : String(error)),
     ...(provider.notice !== undefined && { notice: provider.notice }),

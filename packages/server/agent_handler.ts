@@ -69,7 +69,7 @@ export function agentHandler(options: AgentOptions): AgentHandler {
         maxBytes: maxBodyBytes,
         check: checkSession,
       });
-      const session = sessions.create(settings);
+      const session = await sessions.create(settings);
       return Response.json(sessionBody(session), {
         status: 201,
         headers: { location: `/v1/sessions/${session.id}` },

@@ -49,7 +49,7 @@ function agent(model: Model, options: Partial<AgentOptions> = {}): AgentHandler 
     defaultModel: "scripted",
     instructions: "Be brief.",
     tools: [echo],
-    archive: () => memoryArchive(),
+    archives: { open: () => memoryArchive(), remove() {} },
     countTokens: () => Promise.resolve(estimateTokens),
     profile: profileNamed("none"),
     windowTokens: 100_000,

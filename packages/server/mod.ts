@@ -17,7 +17,7 @@
  *     },
  *   defaultModel: "greeter",
  *   tools: [],
- *   archive: () => memoryArchive(),
+ *   archives: { open: () => memoryArchive(), remove() {} },
  *   countTokens: () => Promise.resolve(estimateTokens),
  *   profile: profileNamed("none"),
  *   windowTokens: 128_000,
@@ -37,4 +37,4 @@ export * from "./http_error.ts";
 export * from "./request_schemas.ts";
 export type { TurnOptions } from "./run_turn.ts";
 export type { SessionBody } from "./session.ts";
-export { DEFAULT_INSTRUCTIONS, type SessionOptions } from "./sessions.ts";
+export { DEFAULT_INSTRUCTIONS, type SessionArchives, type SessionOptions } from "./sessions.ts";

@@ -1,8 +1,8 @@
 import type { TurnLedger } from "@tare/loop";
 import type { Message, Tool } from "@tare/messages";
+import type { Archive } from "@tare/prune";
 import type { EventLog } from "./event_log.ts";
 import type { CreateSession } from "./request_schemas.ts";
-import type { SessionArchive } from "./session_archive.ts";
 import type { SessionContext } from "./session_context.ts";
 
 /** A conversation with the agent, and all that belongs to it. */
@@ -18,7 +18,7 @@ export interface Session {
   /** Everything that happened. */
   readonly events: EventLog;
   /** Originals of what left the prompt. */
-  readonly archive: SessionArchive;
+  readonly archive: Archive;
   /** Decides what the model sees of the history. */
   readonly context: SessionContext;
   /** What was said in the turns that have ended, the system message first. Append-only. */

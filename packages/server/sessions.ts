@@ -1,5 +1,5 @@
 import type { CountTokens, Tool } from "@tare/messages";
-import type { Archive } from "@tare/prune";
+import { type Archive, RECALL_TOOL } from "@tare/prune";
 import { recallTool } from "@tare/tools";
 import { EMPTY_LEDGER } from "@tare/loop";
 import { classicContext, type ClassicOptions } from "./classic_context.ts";
@@ -7,7 +7,14 @@ import { EventLog } from "./event_log.ts";
 import { HttpError } from "./http_error.ts";
 import type { CreateSession } from "./request_schemas.ts";
 import type { Session } from "./session.ts";
-import { sessionArchive } from "./session_archive.ts";
+
+/** An archive for each session, so that none can read what another archived. */
+export interface SessionArchives {
+  /** The session's archive, empty at first. */
+  readonly open: (sessionId: string) => Promise<Archive> | Archive;
+  /** Removes it with all that it holds. */
+  readonly remove: (sessionId: string) => Promise<void> | void;
+}
 
 /** What new sessions are made of. */
 export interface SessionOptions extends Omit<ClassicOptions, "archive" | "tools" | "countTokens"> {
@@ -17,8 +24,8 @@ export interface SessionOptions extends Omit<ClassicOptions, "archive" | "tools"
   readonly instructions?: string;
   /** Tools that sessions may use, beside `recall`, which each session gets for its own archive. */
   readonly tools: readonly Tool[];
-  /** Makes the archive of a session, where the originals of what leaves its prompt go. */
-  readonly archive: (sessionId: string) => Archive;
+  /** Where the originals of what leaves the prompts go. */
+  readonly archives: SessionArchives;
   /** Gives the token counter, once it is loaded. */
   readonly countTokens: () => Promise<CountTokens>;
 }
@@ -40,11 +47,14 @@ export class Sessions {
   }
 
   /** Makes a session. @throws {HttpError} 400 if it names a tool that isn't there. */
-  create({ instructions, model, tools: names, metadata = {} }: CreateSession): Session {
+  async create({ instructions, model, tools: names, metadata = {} }: CreateSession): Promise<Session> {
     const options = this.#options;
     const id = crypto.randomUUID();
-    const archive = sessionArchive(options.archive(id));
-    const tools = pick([...options.tools, recallTool(archive)], names);
+    checkNames(names, [...options.tools.map(nameOf), RECALL_TOOL.function.name]);
+    const archive = await options.archives.open(id);
+    const tools = [...options.tools, recallTool(archive)].filter((tool) =>
+      names?.includes(nameOf(tool)) ?? true
+    );
     const system = instructions ?? options.instructions ?? DEFAULT_INSTRUCTIONS;
     const session: Session = {
       id,
@@ -52,7 +62,7 @@ export class Sessions {
       settings: {
         instructions: system,
         model: model ?? options.defaultModel,
-        tools: tools.map((tool) => tool.definition.function.name),
+        tools: tools.map(nameOf),
         metadata,
       },
       tools,
@@ -83,7 +93,7 @@ export class Sessions {
   async delete(session: Session): Promise<void> {
     this.#sessions.delete(session.id);
     await stop(session);
-    for (const ref of session.archive.refs) await session.archive.delete(ref);
+    await this.#options.archives.remove(session.id);
   }
 
   /** Cancels every running turn and waits until they have ended. */
@@ -97,16 +107,17 @@ async function stop({ running }: Session): Promise<void> {
   await running?.done;
 }
 
-function pick(tools: readonly Tool[], names: readonly string[] | undefined): readonly Tool[] {
-  if (!names) return tools;
-  const byName = new Map(tools.map((tool) => [tool.definition.function.name, tool]));
-  return names.map((name) => {
-    const tool = byName.get(name);
-    if (tool) return tool;
+function nameOf(tool: Tool): string {
+  return tool.definition.function.name;
+}
+
+function checkNames(names: readonly string[] = [], offered: readonly string[]): void {
+  for (const name of names) {
+    if (offered.includes(name)) continue;
     throw new HttpError(
       400,
       "invalid_request",
-      `Cannot use tool ${JSON.stringify(name)}: there are ${[...byName.keys()].join(", ")}.`,
+      `Cannot use tool ${JSON.stringify(name)}: there are ${offered.join(", ")}.`,
     );
-  });
+  }
 }
