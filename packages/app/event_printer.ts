@@ -1,10 +1,11 @@
 import type { LoopEvent, TurnLedger } from "@tare/loop";
 
-const COLUMNS = 110;
+const COLUMNS = 108;
 
 /** Prints a turn's events for a person: each step as it happens, and at the end the ledger in one line. */
 export function eventPrinter(write: (text: string) => void): (event: LoopEvent) => void {
   let lineOpen = false;
+  const calls = new Map<string, string>();
   const line = (text: string) => {
     write(`${lineOpen ? "\n" : ""}${text}\n`);
     lineOpen = false;
@@ -31,11 +32,12 @@ export function eventPrinter(write: (text: string) => void): (event: LoopEvent) 
       case "text_delta":
         return stream(event.text);
       case "tool_call":
-        return line(oneLine(`→ ${event.name} ${event.arguments}`));
+        calls.set(event.id, `${event.name} ${event.arguments}`);
+        return line(`→ ${oneLine(`${event.name} ${event.arguments}`, COLUMNS)}`);
       case "tool_result":
         return line(
-          `← ${event.name}${event.error ? " error" : ""}, ${number(event.bytes)} bytes, ` +
-            `${number(Math.round(event.durationMs))} ms`,
+          `← ${oneLine(calls.get(event.id) ?? event.name, COLUMNS / 2)}: ${event.error ? "error, " : ""}` +
+            `${number(event.bytes)} bytes, ${number(Math.round(event.durationMs))} ms`,
         );
       case "step_end":
         return;
@@ -62,7 +64,7 @@ function number(value: number): string {
   return value.toLocaleString("en");
 }
 
-function oneLine(text: string): string {
+function oneLine(text: string, columns: number): string {
   const flat = text.replaceAll(/\s+/g, " ");
-  return flat.length <= COLUMNS ? flat : `${flat.slice(0, COLUMNS - 1)}…`;
+  return flat.length <= columns ? flat : `${flat.slice(0, columns - 1)}…`;
 }

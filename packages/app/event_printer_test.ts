@@ -59,7 +59,7 @@ Deno.test("eventPrinter() prints steps, streamed text, calls in one line, result
       "! a rehearsal model answers",
       "I look around.",
       `→ f {"a": "${"x".repeat(98)}…`,
-      "← f error, 1,234 bytes, 3 ms",
+      `← f {"a": "${"x".repeat(44)}…: error, 1,234 bytes, 3 ms`,
       "── step 2",
       "~ schemas: prose of 1 tool (shown once); 2,000 → 800 tokens",
       "Done.",

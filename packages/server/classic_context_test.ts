@@ -1,0 +1,192 @@
+import { assertEquals, assertMatch } from "@std/assert";
+import { estimateTokens, type Message, type Tool, type ToolDefinition } from "@tare/messages";
+import { profileNamed } from "@tare/planner";
+import { type Archive, memoryArchive } from "@tare/prune";
+import { classicContext, type ClassicOptions } from "./classic_context.ts";
+import type { SessionContext } from "./session_context.ts";
+
+const HOUR = 60 * 60 * 1000;
+const OFF = { context: false, prune: false, schemas: false, bound: false };
+
+const read: Tool = {
+  definition: {
+    type: "function",
+    function: {
+      name: "read",
+      description: "Reads a file. ".repeat(200),
+      parameters: { type: "object", properties: { path: { type: "string", description: "A path." } } },
+    },
+  },
+  stance: "rederivable",
+  run: () => "",
+};
+
+/** A turn that reads a file of so many tokens, and answers unless it goes on. */
+function turn(id: string, tokens: number, answer?: string): Message[] {
+  const call = { id, type: "function", function: { name: "read", arguments: `{"path":"${id}"}` } } as const;
+  return [
+    { role: "user", content: `Read ${id}.` },
+    { role: "assistant", tool_calls: [call] },
+    { role: "tool", tool_call_id: id, content: `${id} `.repeat(tokens * 4 / (id.length + 1)) },
+    ...(answer === undefined ? [] : [{ role: "assistant", content: answer } as const]),
+  ];
+}
+
+interface Harness {
+  readonly context: SessionContext;
+  readonly archive: Archive;
+  readonly view: (messages: readonly Message[], step: number) => ReturnType<typeof view>;
+}
+
+function harness(on: Partial<ClassicOptions["mechanisms"]>, options: Partial<ClassicOptions> = {}): Harness {
+  const archive = memoryArchive();
+  const context = classicContext({
+    mechanisms: { ...OFF, ...on },
+    profile: profileNamed("none"),
+    windowTokens: 1_000_000,
+    tools: [read],
+    archive,
+    countTokens: () => Promise.resolve(estimateTokens),
+    now: () => 0,
+    ...options,
+  });
+  return { context, archive, view: (messages, step) => view(context, messages, step) };
+}
+
+async function view(context: SessionContext, messages: readonly Message[], step: number) {
+  const turnStart = messages.findLastIndex(({ role }) => role === "user");
+  const tools: ToolDefinition[] = [read.definition];
+  const { signal } = new AbortController();
+  const seen = await context.view({ messages, tools, turnStart, step, signal, progress() {} });
+  return { ...seen, saved: seen.saved ?? {}, rewrites: seen.rewrites ?? [], warnings: seen.warnings ?? [] };
+}
+
+const usage = { promptTokens: 100, cachedTokens: 0, outputTokens: 1 };
+
+Deno.test("classicContext() with everything off shows all, and the notice once a turn", async () => {
+  const { view } = harness({}, { notice: "a rehearsal model answers" });
+  const messages = [...turn("a", 20_000, "ok"), ...turn("b", 20_000)];
+  const seen = await view(messages, 2);
+  assertEquals([seen.messages, seen.tools, seen.rewrites, seen.warnings, seen.saved], [
+    messages,
+    [read.definition],
+    [],
+    [],
+    { context: 0, schemas: 0, prune: 0, bound: 0 },
+  ]);
+  assertEquals((await view(messages, 1)).warnings, ["a rehearsal model answers"]);
+});
+
+Deno.test("classicContext() bounds a huge result before its first send, and keeps it so", async () => {
+  const { view, archive, context } = harness({ bound: true });
+  const messages = turn("big", 20_000);
+  const first = await view(messages, 2);
+  assertEquals(first.rewrites.map(({ mechanism, removed }) => [mechanism, removed.replace(/^\d+/, "N")]), [
+    ["bound", "N tokens of 1 result of read"],
+  ]);
+  context.succeeded(usage);
+  const later = await view([...messages, { role: "assistant", content: "ok" }, ...turn("b", 10)], 2);
+  assertEquals(later.messages.slice(0, 3), first.messages);
+  assertEquals([later.rewrites, later.saved.bound], [[], first.saved.bound]);
+  const ref = /ref ([0-9a-f]{16})/.exec(String(first.messages[2]!.content))![1]!;
+  assertEquals(await archive.get(ref), messages[2]!.content);
+});
+
+Deno.test("classicContext() keeps a warm history as it is until the window fills up, then prunes once, stickily", async () => {
+  const { view, context } = harness({ prune: true }, { windowTokens: 60_000 });
+  const history = [...turn("a", 10_000, "ok"), ...turn("b", 10_000, "ok"), ...turn("c", 10_000, "ok")];
+  const warm = await view([...history, { role: "user", content: "go on" }], 1);
+  assertEquals([warm.messages.slice(0, -1), warm.rewrites], [history, []]);
+  context.succeeded(usage);
+  const full = [...history, ...turn("d", 18_000)];
+  const pruned = await view(full, 2);
+  assertEquals(pruned.rewrites.map(({ mechanism }) => mechanism), ["prune"]);
+  const changed = pruned.messages.flatMap((message, index) => message === full[index] ? [] : [index]);
+  assertEquals(changed, [2, 6, 10]);
+  assertMatch(String(pruned.messages[2]!.content), /^\[elided: read result, \d+ bytes; run again/);
+  const again = await view(
+    [...full, { role: "assistant", content: "ok" }, { role: "user", content: "more" }],
+    1,
+  );
+  assertEquals(again.messages.slice(0, full.length), pruned.messages);
+  assertEquals([again.rewrites, again.saved.prune], [[], pruned.saved.prune]);
+});
+
+Deno.test("classicContext() takes a tokenizer that counts more into account", async () => {
+  const { view, context } = harness({ prune: true }, { windowTokens: 60_000 });
+  const history = [...turn("a", 18_000, "ok"), ...turn("b", 18_000, "ok")];
+  const messages: Message[] = [...history, { role: "user", content: "go on" }];
+  const first = await view(messages, 1);
+  assertEquals(first.rewrites, []);
+  context.succeeded({ ...usage, promptTokens: 1.4 * 36_800 });
+  assertEquals((await view(messages, 1)).rewrites.map(({ mechanism }) => mechanism), ["prune"]);
+});
+
+Deno.test("classicContext() prunes on cold resume, not on warm resume and not when the last use is unknown", async () => {
+  let nowMs = 0;
+  const profile = { ...profileNamed("none"), coldAfterMs: HOUR };
+  const messages = [...turn("a", 10_000, "ok"), ...turn("b", 18_000, "ok"), ...turn("c", 10)];
+  for (const [idleMs, used, expected] of [[HOUR, true, 1], [HOUR - 1, true, 0], [HOUR, false, 0]] as const) {
+    const { view, context } = harness({ prune: true }, { profile, now: () => nowMs });
+    await view(messages.slice(0, 4), 1);
+    if (used) context.succeeded(usage);
+    nowMs += idleMs;
+    assertEquals((await view(messages, 1)).rewrites.length, expected);
+  }
+});
+
+Deno.test("classicContext() does not take a long turn for cold: every request that succeeded counts as use", async () => {
+  let nowMs = 0;
+  const profile = { ...profileNamed("none"), coldAfterMs: HOUR };
+  const { view, context } = harness({ prune: true }, { profile, now: () => nowMs });
+  const messages = [...turn("a", 10_000, "ok"), ...turn("b", 18_000, "ok"), ...turn("c", 10)];
+  for (let step = 1; step <= 4; step++) {
+    assertEquals((await view(messages, step)).rewrites, []);
+    context.succeeded(usage);
+    nowMs += HOUR / 2;
+  }
+  assertEquals((await view(messages, 1)).rewrites, []);
+});
+
+Deno.test("classicContext() changes nothing and says why when the archive fails", async () => {
+  const archive: Archive = { ...memoryArchive(), put: () => Promise.reject(new Error("the disk is full")) };
+  const { view } = harness({ prune: true, bound: true }, { archive, windowTokens: 40_000 });
+  const messages = [...turn("a", 20_000, "ok"), ...turn("b", 18_000)];
+  const seen = await view(messages, 2);
+  assertEquals(seen.messages, messages);
+  assertEquals(seen.warnings, [
+    "Cannot archive a result of read: the disk is full. Nothing left the prompt.",
+    "Cannot archive a result of read: the disk is full. Nothing left the prompt.",
+  ]);
+});
+
+Deno.test("classicContext() fits old turns into a budget from the second call of a turn on, and says so once", async () => {
+  const { view, context } = harness({ context: true });
+  const history = [...turn("a", 15_000, "ok"), ...turn("b", 10_000, "ok")];
+  const active = turn("c", 10);
+  const first = await view([...history, active[0]!], 1);
+  assertEquals([first.messages.length, first.rewrites], [9, []]);
+  context.succeeded(usage);
+  const second = await view([...history, ...active], 2);
+  assertEquals(second.messages, [...history.slice(4), ...active]);
+  assertEquals(second.rewrites.map(({ mechanism, removed }) => [mechanism, removed]), [[
+    "context",
+    "1 old turn",
+  ]]);
+  assertEquals(second.rewrites[0]!.tokensBefore - second.rewrites[0]!.tokensAfter, second.saved.context);
+  context.succeeded(usage);
+  assertEquals((await view([...history, ...active, ...turn("d", 10).slice(1)], 3)).rewrites, []);
+});
+
+Deno.test("classicContext() shows schemas in full until a request with them has succeeded", async () => {
+  const { view, context } = harness({ schemas: true });
+  const messages: Message[] = [{ role: "user", content: "q" }];
+  assertEquals((await view(messages, 1)).tools, [read.definition]);
+  assertEquals((await view(messages, 1)).tools, [read.definition]);
+  context.succeeded(usage);
+  const compact = await view(messages, 2);
+  assertEquals(compact.tools[0]!.function.description, undefined);
+  assertEquals(compact.rewrites.map(({ mechanism }) => mechanism), ["schemas"]);
+  context.succeeded(usage);
+  assertEquals((await view(messages, 3)).rewrites, []);
+});
