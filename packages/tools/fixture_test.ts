@@ -1,0 +1,80 @@
+import { dirname, join } from "@std/path";
+import type { Tool, ToolContext } from "@tare/messages";
+import { argumentsParser } from "@tare/messages/arguments";
+
+/** A temporary workspace with a folder beside it that no file tool may reach. */
+export interface Workspace extends AsyncDisposable {
+  readonly root: string;
+  readonly outside: string;
+  /** Absolute path of a place in the workspace. */
+  at(path: string): string;
+}
+
+/** Makes a workspace with these files; a path that ends in a slash is an empty folder. */
+export async function makeWorkspace(
+  files: Readonly<Record<string, string | Uint8Array>> = {},
+): Promise<Workspace> {
+  const parent = await Deno.realPath(await Deno.makeTempDir({ prefix: "tare-tools-" }));
+  const [root, outside] = [join(parent, "workspace"), join(parent, "outside")];
+  await Deno.mkdir(root);
+  await Deno.mkdir(outside);
+  for (const [path, content] of Object.entries(files)) {
+    const folder = path.endsWith("/");
+    await Deno.mkdir(folder ? join(root, path) : dirname(join(root, path)), { recursive: true });
+    if (!folder) {
+      await Deno.writeFile(
+        join(root, path),
+        typeof content === "string" ? new TextEncoder().encode(content) : content,
+      );
+    }
+  }
+  return {
+    root,
+    outside,
+    at: (path) => join(root, path),
+    [Symbol.asyncDispose]: () => Deno.remove(parent, { recursive: true }),
+  };
+}
+
+/** A context that nobody aborts. */
+export const context: ToolContext = { signal: new AbortController().signal, progress() {} };
+
+/** A context that is aborted by the tool's first sign of life. */
+export function abortOnProgress(): ToolContext {
+  const controller = new AbortController();
+  return { signal: controller.signal, progress: () => controller.abort() };
+}
+
+/** Runs a tool with arguments that must be valid, and gives its result in one shape. */
+export async function call(
+  tool: Tool,
+  args: Readonly<Record<string, unknown>>,
+  given: ToolContext = context,
+): Promise<{ readonly content: string; readonly error: boolean }> {
+  const parsed = argumentsParser(tool.definition)(JSON.stringify(args));
+  if (!parsed.ok) throw new TypeError(parsed.problem);
+  const output = await tool.run(parsed.value, given);
+  return typeof output === "string" ? { content: output, error: false } : output;
+}
+
+/** The text of a result that must not be an error. */
+export async function callOk(
+  tool: Tool,
+  args: Readonly<Record<string, unknown>>,
+  given?: ToolContext,
+): Promise<string> {
+  const { content, error } = await call(tool, args, given);
+  if (error) throw new Error(`Unexpected error result: ${content}`);
+  return content;
+}
+
+/** The text of a result that must be an error. */
+export async function callError(
+  tool: Tool,
+  args: Readonly<Record<string, unknown>>,
+  given?: ToolContext,
+): Promise<string> {
+  const { content, error } = await call(tool, args, given);
+  if (!error) throw new Error(`Not an error result: ${content}`);
+  return content;
+}

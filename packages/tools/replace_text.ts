@@ -1,0 +1,86 @@
+import { Refusal } from "./define_tool.ts";
+import { nearestLines } from "./nearest_lines.ts";
+import { shortLines } from "./short_lines.ts";
+
+/** What to replace. */
+export interface Replacement {
+  readonly oldText: string;
+  readonly newText: string;
+  /** Replace every occurrence. Default: there must be exactly one. */
+  readonly all?: boolean;
+}
+
+/** A text in which something was replaced. */
+export interface ReplacedText {
+  readonly text: string;
+  /** Where the new pieces start in `text`, in order. */
+  readonly starts: readonly number[];
+  /** Length of each new piece. */
+  readonly length: number;
+}
+
+/** Places named in a message. */
+const MAX_PLACES = 20;
+
+/**
+ * Replaces exact text. If all lines of the file end alike, LF or CRLF, the replacement's line ends count as those.
+ *
+ * @throws {Refusal} if the old text is not found, or found more than once and `all` is not set.
+ */
+export function replaceText(text: string, { oldText, newText, all = false }: Replacement): ReplacedText {
+  const lineEnd = uniformLineEnd(text);
+  const adapt = (part: string) => lineEnd === undefined ? part : part.replaceAll(/\r?\n/g, lineEnd);
+  const [wanted, replacement] = [adapt(oldText), adapt(newText)];
+  const found = occurrences(text, wanted);
+  if (found.length === 0) throw new Refusal(notFound(text, oldText, lineEnd));
+  if (found.length > 1 && !all) throw new Refusal(ambiguous(text, found));
+  const growth = replacement.length - wanted.length;
+  return {
+    text: text.replaceAll(wanted, () => replacement),
+    starts: found.map((at, earlier) => at + earlier * growth),
+    length: replacement.length,
+  };
+}
+
+/** Number, from 1, of the line that holds the character at `index`. */
+export function lineNumberAt(text: string, index: number): number {
+  let line = 1;
+  for (let at = text.indexOf("\n"); at >= 0 && at < index; at = text.indexOf("\n", at + 1)) line++;
+  return line;
+}
+
+/** How all lines end; `undefined` if they differ or there is but one. */
+function uniformLineEnd(text: string): "\n" | "\r\n" | undefined {
+  const ends = text.split("\n").length - 1;
+  const crlf = text.split("\r\n").length - 1;
+  if (ends === 0) return undefined;
+  return crlf === 0 ? "\n" : crlf === ends ? "\r\n" : undefined;
+}
+
+function occurrences(text: string, wanted: string): number[] {
+  const found: number[] = [];
+  for (let at = text.indexOf(wanted); at >= 0; at = text.indexOf(wanted, at + wanted.length)) found.push(at);
+  return found;
+}
+
+function ambiguous(text: string, found: readonly number[]): string {
+  const lines = found.slice(0, MAX_PLACES).map((at) => lineNumberAt(text, at));
+  const more = found.length > MAX_PLACES ? ", …" : "";
+  return `old_text occurs ${found.length} times, in lines ${
+    lines.join(", ")
+  }${more}. Add lines around it until it ` +
+    "is unique, or set replace_all to true.";
+}
+
+function notFound(text: string, oldText: string, lineEnd: string | undefined): string {
+  const lines = text.split(/\r?\n/);
+  const nearest = nearestLines(lines, oldText.split(/\r?\n/));
+  const mixed = lineEnd === undefined && text.includes("\r\n")
+    ? " Some lines of the file end in CRLF and some in LF; edit such lines one by one."
+    : "";
+  if (!nearest) {
+    return `old_text is not in it, nor anything like it. Look for the place with search_files.${mixed}`;
+  }
+  return `old_text is not in it. Copy it exactly, white space included.${mixed} The nearest lines are ` +
+    `${nearest.start + 1}-${nearest.end}:\n${shortLines(lines.slice(nearest.start, nearest.end))}`;
+}
