@@ -1,0 +1,29 @@
+import { assertEquals, assertLess } from "@std/assert";
+import { countRequestTokens } from "@tare/messages";
+import { loadTokenizer } from "@tare/messages/tiktoken";
+import { memoryArchive } from "@tare/prune";
+import { compactTool, shownTools } from "@tare/schemas";
+import { workspaceTools } from "@tare/tools";
+
+const tools = workspaceTools({ workspace: ".", archive: memoryArchive() }).map((tool) => tool.definition);
+
+Deno.test("shownTools() more than halves the tokens of the built-in tools from their second exposure on", async () => {
+  const { count: countTokens } = await loadTokenizer();
+  const first = shownTools(tools, { exposed: new Set(), countTokens });
+  const second = shownTools(tools, { exposed: first.exposed, countTokens });
+  assertEquals([first.tools, first.tokensAfter], [tools, first.tokensBefore]);
+  assertEquals(second.tokensAfter, countRequestTokens({ messages: [], tools: second.tools }, countTokens));
+  assertLess(second.tokensAfter, second.tokensBefore / 2);
+});
+
+Deno.test("compactTool() of the built-in tools still says which arguments are required", () => {
+  for (const tool of tools) {
+    const compact = compactTool(tool);
+    assertEquals(compact.function.name, tool.function.name);
+    assertEquals(compact.function.parameters?.required, tool.function.parameters?.required);
+    assertEquals(
+      Object.keys(Object(compact.function.parameters?.properties)),
+      Object.keys(Object(tool.function.parameters?.properties)),
+    );
+  }
+});
