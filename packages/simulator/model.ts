@@ -5,7 +5,9 @@ import type { Fault } from "./fault.ts";
 export interface SimulatedRequest {
   /** The model's name, as the client wrote it. */
   readonly model: string;
+  /** The conversation, as it was sent. */
   readonly messages: readonly Message[];
+  /** The tools that are offered; none if the request has no tools. */
   readonly tools: readonly ToolDefinition[];
 }
 
@@ -17,7 +19,9 @@ export type SimulatedToolCall = Omit<FunctionToolCall, "id"> & { readonly id?: s
  * provider extensions) are sent as they are.
  */
 export interface SimulatedReply extends Omit<AssistantMessage, "role" | "content" | "tool_calls"> {
+  /** The text; default none. */
   readonly content?: string | null;
+  /** Default none. */
   readonly tool_calls?: readonly SimulatedToolCall[];
   /** Default: `tool_calls` if there are any, otherwise `stop`. */
   readonly finish_reason?: string;

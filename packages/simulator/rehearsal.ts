@@ -35,45 +35,36 @@ const INTRODUCTION = "I am a rehearsal model: I only follow fixed rules and unde
 export function rehearsal(): SimulatedModel {
   return ({ messages, tools }) => {
     const turn = readTurn(messages, tools);
-    const offered = tools.map((tool) => tool.function.name);
     if (turn.question.trim() === "") return { content: `${INTRODUCTION} I was asked nothing.` };
-    if (!KNOWN_TOOLS.some((tool) => turn.offers(tool))) {
-      const others = offered.length > 0
-        ? `those offered (${offered.join(", ")}) are none of them`
-        : "none is offered";
-      return {
-        content: `${INTRODUCTION} I know the tools ${
-          KNOWN_TOOLS.join(", ")
-        }; ${others}, so I looked at nothing.`,
-      };
-    }
-    return nextReply(turn);
+    if (KNOWN_TOOLS.some((tool) => turn.offers(tool))) return nextReply(turn);
+    const offered = tools.map((tool) => tool.function.name).join(", ") || "none";
+    return {
+      content: `${INTRODUCTION} I looked at nothing: of the tools that I know (${KNOWN_TOOLS.join(", ")}) ` +
+        `none is offered. Offered: ${offered}.`,
+    };
   };
 }
 
 function nextReply(turn: RehearsalTurn): SimulatedReply {
-  const recalls = missingOriginals(turn);
-  if (recalls.length > 0) return calling("Some results are no longer here whole; I recall them.", recalls);
   const plan = PLANS.find(({ suits }) => suits(turn.question)) ?? KEYWORDS;
+  const recalls = missingOriginals(turn, plan);
+  if (recalls.length > 0) return calling("I recall what is no longer here whole.", recalls);
   for (const rule of plan.rules) {
     if (turn.calls.some(rule.made)) continue;
     const calls = rule.wants(turn).filter((call) => turn.offers(call.tool));
     if (calls.length > 0) return calling(rule.says, calls);
   }
+  const facts = plan.answer(turn);
   return {
-    content: `${INTRODUCTION} All that follows is computed from tool results of this turn.\n\n${
-      plan.answer(turn)
-    }`,
+    content: `${INTRODUCTION} All that follows is computed from tool results of this turn.\n\n${facts}`,
   };
 }
 
-/** Calls for results that are not here whole, each asked for once. */
-function missingOriginals({ calls, offers }: RehearsalTurn): WantedCall[] {
+/** Calls for what the answer needs and the prompt no longer shows whole, each asked for once. */
+function missingOriginals({ calls, offers }: RehearsalTurn, { needs }: RehearsalPlan): WantedCall[] {
   if (!offers(RECALL, "ref")) return [];
   const asked = new Set(calls.filter((call) => call.tool === RECALL).map((call) => call.args.ref));
-  const missing = calls.filter((call) => call.tool !== RECALL && call.seen !== "whole").map((call) =>
-    call.ref
-  );
+  const missing = calls.filter((call) => needs(call) && call.seen !== "whole").map((call) => call.ref);
   return [...new Set(missing)]
     .filter((ref) => ref !== undefined && !asked.has(ref))
     .map((ref) => ({ tool: RECALL, args: { ref } }));

@@ -1,4 +1,4 @@
-import { LIST_WORKSPACE, pathOf, type RehearsalPlan } from "./rehearsal_plan.ts";
+import { counted, LIST_WORKSPACE, pathOf, type RehearsalPlan } from "./rehearsal_plan.ts";
 import { countedPaths, type FoundLine, foundLines, listedEntries, readLines } from "./rehearsal_results.ts";
 import type { CallArguments, RehearsalTurn, WantedCall } from "./rehearsal_turn.ts";
 
@@ -51,6 +51,7 @@ export const KEYWORDS: RehearsalPlan = {
       made: (call) => call.tool === "read_file",
     },
   ],
+  needs: (call) => call.tool === "search_files",
   answer: (turn) =>
     [countSentences(turn), ...foundSentences(turn), readSentences(turn), listingSentence(turn)]
       .filter((paragraph) => paragraph !== "").join("\n\n"),
@@ -130,7 +131,9 @@ function countSentences(turn: RehearsalTurn): string {
   return wordCounts(turn).map(({ word, files, whole }) => {
     const lines = [...files.values()].reduce((sum, count) => sum + count, 0);
     if (lines === 0) return `"${word}" stands nowhere in the files that I could search.`;
-    return `"${word}" stands in ${whole ? "" : "at least "}${lines} lines of ${files.size} files.`;
+    return `"${word}" stands in ${whole ? "" : "at least "}${counted(lines, "line")} of ${
+      counted(files.size, "file")
+    }.`;
   }).join("\n");
 }
 
@@ -138,7 +141,9 @@ function foundSentences(turn: RehearsalTurn): string[] {
   return [...foundInFiles(turn)].map(([path, lines]) => {
     const quotes = lines.slice(0, MAX_QUOTES).map(({ line, text }) => `- line ${line}: ${quote(text)}`);
     return [
-      `${path}, the first ${Math.min(lines.length, MAX_QUOTES)} of ${lines.length} lines that I saw:`,
+      `${path}, the first ${Math.min(lines.length, MAX_QUOTES)} of ${
+        counted(lines.length, "line")
+      } that I saw:`,
       ...quotes,
     ].join(
       "\n",
@@ -161,7 +166,9 @@ function listingSentence(turn: RehearsalTurn): string {
   const listing = turn.calls.find(LIST_WORKSPACE.made);
   if (!listing || listing.seen === "none") return "I saw no listing of the workspace.";
   const { folders, files } = listedEntries(listing.text);
-  return `The workspace has ${folders.length} folders and ${files.length} files at its top.`;
+  return `The workspace has ${counted(folders.length, "folder")} and ${
+    counted(files.length, "file")
+  } at its top.`;
 }
 
 function quote(text: string): string {

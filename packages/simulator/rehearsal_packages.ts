@@ -1,4 +1,4 @@
-import { cleanPath, LIST_WORKSPACE, pathOf, type RehearsalPlan } from "./rehearsal_plan.ts";
+import { cleanPath, counted, LIST_WORKSPACE, pathOf, type RehearsalPlan } from "./rehearsal_plan.ts";
 import { countedPaths, listedEntries, readLines } from "./rehearsal_results.ts";
 import type { MadeCall, RehearsalTurn, WantedCall } from "./rehearsal_turn.ts";
 
@@ -67,17 +67,20 @@ export const LARGEST_PACKAGE: RehearsalPlan = {
       made: (call) => call.tool === "read_file" && !MANIFESTS.includes(pathOf(call)),
     },
   ],
+  needs: isCount,
   answer: (turn) => {
     const packages = countedPackages(turn);
     const [largest] = packages;
     if (!largest) return "I could not count the lines of any package with the tools and results that I have.";
+    const missed = missedSentences(turn);
     return [
-      `The package with the most lines of code is ${largest.folder}: ${largest.lines} lines in ${largest.files.length} files.`,
+      `${missed && "As far as I saw: "}${largest.folder} is the package with the most lines of code, ` +
+      `${counted(largest.lines, "line")} in ${counted(largest.files.length, "file")}.`,
       fileList(largest),
       `All that I counted: ${packages.map(({ folder, lines }) => `${folder} ${lines}`).join(", ")}.`,
       checkedSentence(turn, largest),
       "I counted every line of source files, told by the endings of their names, with tests, comments and empty lines.",
-      missedSentences(turn),
+      missed,
     ].filter((paragraph) => paragraph !== "").join("\n\n");
   },
 };
@@ -158,9 +161,11 @@ function inside(folder: string, path: string): string {
 }
 
 function fileList({ files }: CountedPackage): string {
-  const listed = files.slice(0, MAX_LISTED).map(({ path, lines }) => `- ${path}: ${lines} lines`);
+  const listed = files.slice(0, MAX_LISTED).map(({ path, lines }) => `- ${path}: ${counted(lines, "line")}`);
   const others = files.length - listed.length;
-  return ["Its files:", ...listed, ...(others > 0 ? [`- and ${others} shorter ones`] : [])].join("\n");
+  return ["Its files:", ...listed, ...(others > 0 ? [`- and ${counted(others, "shorter file")}`] : [])].join(
+    "\n",
+  );
 }
 
 function checkedSentence(turn: RehearsalTurn, { files }: CountedPackage): string {
@@ -173,7 +178,7 @@ function checkedSentence(turn: RehearsalTurn, { files }: CountedPackage): string
   const different = opened.filter(({ lines, total }) => lines !== total);
   return different.length === 0
     ? `I opened ${opened.length} of them; their lengths agree with the count.`
-    : different.map(({ path, total }) => `${path} says that it has ${total} lines.`).join(" ");
+    : different.map(({ path, total }) => `${path} says that it has ${counted(total, "line")}.`).join(" ");
 }
 
 /** What the answer leaves out, because it wasn't counted or the count can't be seen. */

@@ -19,6 +19,8 @@ export interface RehearsalPlan {
   readonly suits: (question: string) => boolean;
   /** In the order in which they are tried. */
   readonly rules: readonly RehearsalRule[];
+  /** Whether the answer is made of this call's result, so that it is worth recalling. */
+  readonly needs: (call: MadeCall) => boolean;
   /** Facts from the results of this turn. */
   readonly answer: (turn: RehearsalTurn) => string;
 }
@@ -31,6 +33,11 @@ export function pathOf(call: WantedCall): string {
 /** A path without `./` in front and `/` at the end. */
 export function cleanPath(path: string): string {
   return path.replace(/^(\.\/)+/, "").replace(/\/+$/, "") || ".";
+}
+
+/** A number with its noun: `1 file`, `2 files`. */
+export function counted(number: number, noun: string): string {
+  return `${number} ${noun}${number === 1 ? "" : "s"}`;
 }
 
 /** The rule that opens every plan: list the workspace. */

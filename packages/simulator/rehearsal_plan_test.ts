@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { cleanPath, LIST_WORKSPACE, pathOf } from "./rehearsal_plan.ts";
+import { cleanPath, counted, LIST_WORKSPACE, pathOf } from "./rehearsal_plan.ts";
 
 Deno.test("cleanPath() and pathOf() give paths one form", () => {
   assertEquals(["./a/b/", "a", "././a", "./", "", "../a"].map(cleanPath), [
@@ -21,4 +21,8 @@ Deno.test("LIST_WORKSPACE knows its own call", () => {
   const made = { text: "", seen: "none" } as const;
   const lists = [{}, { path: "." }, { path: "src" }].map((args) => ({ tool: "list_files", args, ...made }));
   assertEquals(lists.map(LIST_WORKSPACE.made), [true, true, false]);
+});
+
+Deno.test("counted() counts in the singular and the plural", () => {
+  assertEquals([0, 1, 2].map((number) => counted(number, "file")), ["0 files", "1 file", "2 files"]);
 });

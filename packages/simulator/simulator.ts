@@ -15,6 +15,7 @@ import { type Dialect, profileDialect, wireUsage } from "./wire_usage.ts";
 export interface SimulatorOptions {
   /** The model that replies, whatever name it is asked by; or models by their names, and no others. */
   readonly model: SimulatedModel | Readonly<Record<string, SimulatedModel>>;
+  /** What prompts are cut into tokens with. */
   readonly tokenizer: Encoder;
   /** The cache's rules. Default: `openai`. */
   readonly profile?: Profile;
@@ -34,6 +35,7 @@ export interface SimulatorOptions {
 export interface FaultRequest extends SimulatedRequest {
   /** Number of the request, from 0. Requests that could not be read have none. */
   readonly index: number;
+  /** Tokens of the whole prompt. */
   readonly promptTokens: number;
 }
 
@@ -43,6 +45,7 @@ export interface SimulatedCall extends SimulatedRequest {
   readonly atMs: number;
   /** HTTP status of the answer. */
   readonly status: number;
+  /** Tokens of the whole prompt. */
   readonly promptTokens: number;
   /** Of these, served from the cache; 0 if the request was refused. */
   readonly cachedTokens: number;

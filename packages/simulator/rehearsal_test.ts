@@ -1,0 +1,267 @@
+import { assertEquals } from "@std/assert";
+import type { AssistantMessage, FunctionToolCall, Message, ToolDefinition } from "@tare/messages";
+import { rehearsal, type SimulatedReply, simulator } from "@tare/simulator";
+
+const INTRODUCTION = "I am a rehearsal model: I only follow fixed rules and understand nothing.";
+const FLAGSHIP =
+  "Which package of this repository has the most lines of code, and which files does it consist of?";
+
+/** A small repository: paths and how many lines each file has. The lines name their file. */
+const REPOSITORY: Readonly<Record<string, number>> = {
+  "README.md": 30,
+  "deno.json": 1,
+  "packages/loop/run.ts": 120,
+  "packages/loop/run_test.ts": 80,
+  "packages/loop/README.md": 900,
+  "packages/messages/count.ts": 60,
+  "packages/tools/list.ts": 50,
+  "packages/tools/read.ts": 149,
+};
+
+function fileText(path: string): string {
+  if (path === "deno.json") {
+    return '{ "workspace": ["./packages/loop", "./packages/messages", "./packages/tools"] }';
+  }
+  return Array.from({ length: REPOSITORY[path] ?? 0 }, (_, at) => `// ${path} ${at + 1}`).join("\n");
+}
+
+function defined(name: string, ...argumentNames: readonly string[]): ToolDefinition {
+  const properties = Object.fromEntries(argumentNames.map((argument) => [argument, { type: "string" }]));
+  return { type: "function", function: { name, parameters: { type: "object", properties } } };
+}
+
+const TOOLS = [
+  defined("list_files", "path"),
+  defined("read_file", "path", "start_line", "end_line"),
+  defined("search_files", "pattern", "path", "glob", "output", "ignore_case", "max_results"),
+];
+const RECALL_TOOL = defined("recall", "ref");
+
+type Arguments = Readonly<Record<string, string | number>>;
+
+/** Runs a call as tools over {@linkcode REPOSITORY} would. */
+function runTool(name: string, { path = ".", ...args }: Arguments): string {
+  const paths = Object.keys(REPOSITORY).filter((file) =>
+    path === "." || file === path || file.startsWith(`${path}/`)
+  );
+  if (name === "list_files") {
+    const skip = path === "." ? 0 : `${path}/`.length;
+    const shown = new Set(paths.map((file) => file.slice(0, `${file}/`.indexOf("/", skip) + 1)));
+    return [`entries in ${path}: ${shown.size}`, ...shown].join("\n");
+  }
+  if (name === "read_file") {
+    const lines = fileText(String(path)).split("\n");
+    const from = Number(args.start_line ?? 1);
+    const shown = lines.slice(from - 1, Number(args.end_line ?? lines.length));
+    return [`lines ${from}-${from + shown.length - 1} of ${lines.length}`, ...shown].join("\n");
+  }
+  const pattern = new RegExp(String(args.pattern), "i");
+  const found = paths.map((file) => ({
+    file,
+    lines: fileText(file).split("\n").map((text, at) => ({ text, number: at + 1 })).filter(({ text }) =>
+      pattern.test(text)
+    ),
+  })).filter(({ lines }) => lines.length > 0);
+  const rows = args.output === "count"
+    ? found.map(({ file, lines }) => `${file}:${lines.length}`)
+    : found.flatMap(({ file, lines }) => lines.map(({ text, number }) => `${file}:${number}: ${text}`));
+  return [
+    `matching lines: ${found.flatMap(({ lines }) => lines).length}; files with matches: ${found.length}`,
+    ...rows,
+  ]
+    .join("\n");
+}
+
+interface PlayOptions {
+  readonly tools?: readonly ToolDefinition[];
+  /** What was said before. */
+  readonly before?: readonly Message[];
+  /** What the model is shown of the conversation. */
+  readonly view?: (messages: readonly Message[]) => readonly Message[];
+}
+
+/** Plays a turn to its end: the calls of each step as short texts, and the answer. */
+async function play(question: string, options: PlayOptions = {}) {
+  const { tools = TOOLS, before = [], view = (messages) => messages } = options;
+  const model = rehearsal();
+  const messages: Message[] = [...before, { role: "user", content: question }];
+  const originals = new Map<string, string>();
+  const steps: string[][] = [];
+  while (steps.length < 20) {
+    const reply = await model({ model: "rehearsal", messages: view(messages), tools });
+    const calls = withIds(reply, steps.length);
+    if (calls.length === 0) return { steps, answer: reply.content ?? "", messages };
+    steps.push(calls.map(({ function: { name, arguments: text } }) => describe(name, JSON.parse(text))));
+    messages.push(
+      { role: "assistant", content: reply.content ?? null, tool_calls: calls } satisfies AssistantMessage,
+    );
+    for (const { id, function: { name, arguments: text } } of calls) {
+      const args = JSON.parse(text);
+      const content = name === "recall" ? originals.get(args.ref) ?? "Cannot recall" : runTool(name, args);
+      originals.set(refOf(content), content);
+      messages.push({ role: "tool", tool_call_id: id, content });
+    }
+  }
+  throw new Error("The turn doesn't end");
+}
+
+function withIds(reply: SimulatedReply, step: number): FunctionToolCall[] {
+  return (reply.tool_calls ?? []).map((call, at) => ({ ...call, id: `${step}_${at}_${call.function.name}` }));
+}
+
+function describe(name: string, { path, output, pattern, ref }: Arguments): string {
+  return [name, output, pattern, path, ref].filter((part) => part !== undefined).join(" ");
+}
+
+function refOf(content: string): string {
+  return content.length.toString(16).padStart(16, "0");
+}
+
+/** Shows the newest results only, and those of recalls; the others have given way to placeholders. */
+function elideAllBut(newest: number, way: string) {
+  return (messages: readonly Message[]): readonly Message[] => {
+    const results = messages.filter((message) => message.role === "tool");
+    const elided = new Set<Message>(
+      results.slice(0, -newest).filter(({ tool_call_id }) => !tool_call_id.endsWith("recall")),
+    );
+    return messages.map((message) =>
+      message.role === "tool" && elided.has(message)
+        ? { ...message, content: `[elided: x result, 9999 bytes; ${way} ${refOf(String(message.content))}]` }
+        : message
+    );
+  };
+}
+
+const FLAGSHIP_STEPS = [
+  ["list_files"],
+  ["read_file deno.json", "list_files packages"],
+  [
+    "search_files count ^ packages/loop",
+    "search_files count ^ packages/messages",
+    "search_files count ^ packages/tools",
+  ],
+  ["read_file packages/loop/run.ts", "read_file packages/loop/run_test.ts"],
+];
+
+const FLAGSHIP_ANSWER = `${INTRODUCTION} All that follows is computed from tool results of this turn.
+
+packages/loop is the package with the most lines of code, 200 lines in 2 files.
+
+Its files:
+- packages/loop/run.ts: 120 lines
+- packages/loop/run_test.ts: 80 lines
+
+All that I counted: packages/loop 200, packages/tools 199, packages/messages 60.
+
+I opened 2 of them; their lengths agree with the count.
+
+I counted every line of source files, told by the endings of their names, with tests, comments and empty lines.`;
+
+Deno.test("rehearsal() finds the package with the most lines in five model calls", async () => {
+  const { steps, answer } = await play(FLAGSHIP);
+  assertEquals(steps, FLAGSHIP_STEPS);
+  assertEquals(answer, FLAGSHIP_ANSWER);
+});
+
+Deno.test("rehearsal() starts over in each turn, from its own question", async () => {
+  const first = await play("Where is list.ts?");
+  const before: Message[] = [...first.messages, { role: "assistant", content: first.answer }];
+  const second = await play(FLAGSHIP, { before });
+  assertEquals([second.steps, second.answer], [FLAGSHIP_STEPS, FLAGSHIP_ANSWER]);
+});
+
+Deno.test("rehearsal() searches for the words of any other question and reads what it found", async () => {
+  const { steps, answer } = await play("Where is run_test.ts mentioned?");
+  assertEquals(steps, [
+    ["list_files"],
+    ["search_files count run_test", "search_files count mentioned"],
+    ["search_files run_test|mentioned packages/loop/run_test.ts"],
+    ["read_file packages/loop/run_test.ts"],
+  ]);
+  assertEquals(
+    answer,
+    `${INTRODUCTION} All that follows is computed from tool results of this turn.
+
+"run_test" stands in 80 lines of 1 file.
+"mentioned" stands nowhere in the files that I could search.
+
+packages/loop/run_test.ts, the first 3 of 80 lines that I saw:
+- line 1: "// packages/loop/run_test.ts 1"
+- line 2: "// packages/loop/run_test.ts 2"
+- line 3: "// packages/loop/run_test.ts 3"
+
+I read lines 1 to 21 of 80 of packages/loop/run_test.ts, which begin: "// packages/loop/run_test.ts 1"
+
+The workspace has 1 folder and 2 files at its top.`,
+  );
+});
+
+Deno.test("rehearsal() claims nothing of results that have left the prompt", async () => {
+  const { steps, answer } = await play(FLAGSHIP, { view: elideAllBut(4, "ref") });
+  assertEquals(steps, FLAGSHIP_STEPS);
+  assertEquals(answer.split("\n\n").slice(1), [
+    "As far as I saw: packages/tools is the package with the most lines of code, 199 lines in 2 files.",
+    "Its files:\n- packages/tools/read.ts: 149 lines\n- packages/tools/list.ts: 50 lines",
+    "All that I counted: packages/tools 199, packages/messages 60.",
+    "I counted every line of source files, told by the endings of their names, with tests, comments and empty lines.",
+    "Of the count of packages/loop I saw nothing.",
+  ]);
+});
+
+Deno.test("rehearsal() recalls what its answer needs and has left the prompt", async () => {
+  const tools = [...TOOLS, RECALL_TOOL];
+  const { steps, answer } = await play(FLAGSHIP, { tools, view: elideAllBut(2, "recall with ref") });
+  assertEquals(steps.map((step) => step.map((call) => call.split(" ")[0])), [
+    ["list_files"],
+    ["read_file", "list_files"],
+    ["search_files", "search_files", "search_files"],
+    ...[["recall"], ["recall"], ["recall"]], // each pushes the oldest count out that is still there
+    ["read_file", "read_file"],
+  ]);
+  assertEquals(answer, FLAGSHIP_ANSWER);
+});
+
+Deno.test("rehearsal() copes with fewer, other and no tools, and says so", async () => {
+  const only = (...names: readonly string[]) => TOOLS.filter((tool) => names.includes(tool.function.name));
+  const listing = await play(FLAGSHIP, { tools: only("list_files", "read_file") });
+  assertEquals(listing.steps, FLAGSHIP_STEPS.slice(0, 2));
+  assertEquals(
+    listing.answer.split("\n\n")[1],
+    "I could not count the lines of any package with the tools and results that I have.",
+  );
+  const searching = await play("Where is run_test.ts?", { tools: only("search_files") });
+  assertEquals(searching.steps.flat().map((call) => call.split(" ")[0]), ["search_files", "search_files"]);
+  assertEquals(searching.answer.split("\n\n").at(-1), "I saw no listing of the workspace.");
+  const refusal =
+    "I looked at nothing: of the tools that I know (list_files, read_file, search_files) none is offered.";
+  assertEquals((await play(FLAGSHIP, { tools: [] })).answer, `${INTRODUCTION} ${refusal} Offered: none.`);
+  const others = [defined("shell", "command"), defined("ask")];
+  assertEquals(
+    (await play(FLAGSHIP, { tools: others })).answer,
+    `${INTRODUCTION} ${refusal} Offered: shell, ask.`,
+  );
+  assertEquals((await play(" ")).answer, `${INTRODUCTION} I was asked nothing.`);
+});
+
+Deno.test("rehearsal() takes tools without descriptions of their arguments", async () => {
+  const bare = TOOLS.map(({ function: { name } }): ToolDefinition => ({
+    type: "function",
+    function: { name },
+  }));
+  const { steps, answer } = await play(FLAGSHIP, { tools: bare });
+  assertEquals([steps, answer], [FLAGSHIP_STEPS, FLAGSHIP_ANSWER]);
+});
+
+Deno.test("rehearsal() replies the same to the same request, behind a provider too", async () => {
+  const { messages } = await play(FLAGSHIP);
+  const provider = simulator({
+    model: { rehearsal: rehearsal() },
+    tokenizer: { encode: (text) => [text.length] },
+  });
+  const body = JSON.stringify({ model: "rehearsal", messages, tools: TOOLS });
+  const ask = async () => {
+    const request = new Request("http://provider/v1/chat/completions", { method: "POST", body });
+    return (await (await provider.fetch(request)).json()).choices[0].message.content;
+  };
+  assertEquals([await ask(), await ask()], [FLAGSHIP_ANSWER, FLAGSHIP_ANSWER]);
+});
