@@ -52,7 +52,7 @@ const MIN_SHARE = 0.1;
  * isn't tool results. User, system and developer messages stay verbatim. If the summary fails, whole turns, their
  * user messages included, are dropped instead, with a line that says where they are archived.
  *
- * It guards against getting stuck: if the assistant messages and results of the old turns are less than a tenth of
+ * It guards against getting stuck: if the assistant messages and results of the old turns are no more than a tenth of
  * the prompt, no model is called and nothing changes; a summary that doesn't free a tenth has failed.
  *
  * @throws the signal's reason, if it was aborted for any other than a timeout.
@@ -90,7 +90,7 @@ export async function fold<M extends Message>(
   );
   const foldable = old.filter((message) => message.role !== "user");
   const minGain = MIN_SHARE * tokensBefore;
-  if (countRequestTokens({ messages: foldable }, countTokens) < minGain) return unchanged;
+  if (countRequestTokens({ messages: foldable }, countTokens) <= minGain) return unchanged;
 
   const original = old.map((message) => JSON.stringify(message)).join("\n");
   let ref: string;

@@ -2,7 +2,7 @@ import type { Archive } from "./archive.ts";
 import { archiveRef } from "./archive_ref.ts";
 
 /**
- * An archive that lives as long as the object.
+ * An archive in a map from reference to text; the map that is handed in, or a new one.
  *
  * @example
  * ```ts
@@ -14,8 +14,7 @@ import { archiveRef } from "./archive_ref.ts";
  * assertEquals(await archive.get(ref), "a long result");
  * ```
  */
-export function memoryArchive(): Archive {
-  const contents = new Map<string, string>();
+export function memoryArchive(contents: Map<string, string> = new Map()): Archive {
   return {
     async put(content) {
       const ref = await archiveRef(content);

@@ -11,9 +11,10 @@ export interface LineMatch {
 
 /** A longer line is shown only around its matches. */
 const LONG_LINE_CHARS = 500;
-/** How much of a long line is shown, and how much of that before the match. */
+/** How much of a long line is shown around a match. */
 const EXCERPT_CHARS = 300;
-const BEFORE_MATCH_CHARS = 100;
+/** How much of that before the match; and how much of its end is searched again, for a match that it cut. */
+const MARGIN_CHARS = 100;
 
 /** Finds the lines that match, from the position `start` on to the end of the line that `end` ends. */
 export function* searchLines(
@@ -49,11 +50,11 @@ function* excerpts(
   const matcher = expression.matcher(line);
   let from = Math.max(0, start - lineStart);
   while (from < line.length && matcher.find(from)) {
-    const shownFrom = Math.max(from, matcher.start() - BEFORE_MATCH_CHARS);
+    const shownFrom = Math.max(from, matcher.start() - MARGIN_CHARS);
     const shown = line.slice(shownFrom, shownFrom + EXCERPT_CHARS).toWellFormed();
     const at = lineStart + shownFrom;
     yield { text: `${number}, offset ${at}: … ${shown} …`, excerpt: true, start: lineStart + from };
-    from = Math.max(shownFrom + EXCERPT_CHARS, matcher.end());
+    from = Math.max(shownFrom + EXCERPT_CHARS - MARGIN_CHARS, matcher.end());
   }
 }
 

@@ -1,0 +1,112 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { estimateTokens, type Message } from "@tare/messages";
+import {
+  applyElisions,
+  type Archive,
+  boundResults,
+  elide,
+  type ElideOptions,
+  selectElisions,
+} from "@tare/prune";
+import { failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
+
+async function elideAll(messages: readonly Message[], archive: Archive, options: Partial<ElideOptions> = {}) {
+  const all = { countTokens: estimateTokens, protectTokens: 0, archive, ...options };
+  return await elide(messages, selectElisions(messages, all), all);
+}
+
+Deno.test("elide() archives each original before it makes the elisions, and says what they free", async () => {
+  const archive = spyArchive();
+  const messages = [
+    user("go"),
+    ...step("log", {}, text(500, "a")),
+    ...step("log", {}, text(500, "b")),
+    say(""),
+  ];
+  const elisions = await elideAll(messages, archive, { recall: true });
+  assertEquals(elisions.map(({ index, reason, tokensBefore }) => [index, reason, tokensBefore]), [
+    [2, "superseded", 504],
+    [4, "old", 504],
+  ]);
+  for (const { ref, text, index, tokensAfter } of elisions) {
+    assertEquals(await archive.get(ref), messages[index]?.content);
+    assertEquals(text, `[elided: log result, 2000 bytes; recall with ref ${ref}]`);
+    assertEquals(tokensAfter, 4 + estimateTokens(text));
+  }
+});
+
+Deno.test("elide() makes no elision when a single original can't be archived, and names the tool", async () => {
+  const messages = [...step("log", 1 + "", text(500)), ...step("dump", "2", text(500, "bad")), say("")];
+  await assertRejects(
+    () => elideAll(messages, failingArchive("bad")),
+    Error,
+    "Cannot archive a result of dump: disk full",
+  );
+});
+
+Deno.test("elide() archives many originals a few at a time", async () => {
+  let [open, most] = [0, 0];
+  const inner = spyArchive();
+  const archive: Archive = {
+    ...inner,
+    async put(content) {
+      most = Math.max(most, ++open);
+      const ref = await inner.put(content);
+      open -= 1;
+      return ref;
+    },
+  };
+  const messages = Array.from({ length: 50 }, (_, n) => step("log", { n }, text(500, `${n} `))).flat();
+  assertEquals((await elideAll([...messages, say("")], archive)).length, 50);
+  assertEquals([most, inner.contents.size], [16, 50]);
+});
+
+Deno.test("elide() points a result that was bounded on arrival to its whole original, archiving nothing", async () => {
+  const archive = spyArchive();
+  const original = Array.from({ length: 20_000 }, (_, n) => `line ${n}`).join("\n");
+  const [bound] = [await boundResults(step("log", {}, original), { archive, countTokens: estimateTokens })];
+  const elisions = await elideAll([...bound.messages, say("")], archive);
+  assertEquals(elisions.map(({ ref, text }) => [ref, text]), [
+    [bound.elisions[0]?.ref, `[elided: log result, ${original.length} bytes; ref ${bound.elisions[0]?.ref}]`],
+  ]);
+  assertEquals([await archive.get(elisions[0]!.ref), archive.puts()], [original, 1]);
+});
+
+Deno.test("elide() loses nothing of a text that only looks as if it had been bounded", async () => {
+  const archive = spyArchive();
+  const decoys = [await archive.put("something else"), "0123456789abcdef"];
+  for (const decoy of decoys) {
+    const content = `a\n[elided: middle of log result, 90000 bytes; ref ${decoy}]\n${text(500)}`;
+    const [elision] = await elideAll([...step("log", {}, content), say("")], archive);
+    assertEquals(await archive.get(elision!.ref), content);
+  }
+});
+
+Deno.test("elide() archives a bounded text itself when its whole original can't be read", async () => {
+  const archive = spyArchive();
+  const bound = await boundResults(step("log", {}, text(20_000)), { archive, countTokens: estimateTokens });
+  const broken: Archive = { ...archive, get: () => Promise.reject(new Error("damaged")) };
+  const [elision] = await elideAll([...bound.messages, say("")], broken);
+  assertEquals(await archive.get(elision!.ref), bound.messages[1]?.content);
+});
+
+Deno.test("elide() names the tool that gave it, also one no longer registered, and never says to run it again", async () => {
+  const messages = [...step("gone", {}, text(500)), ...step("read", {}, text(500)), say("")];
+  const elisions = await elideAll(messages, spyArchive(), { tools: { read: { stance: "rederivable" } } });
+  assertEquals(applyElisions(messages, elisions).map(({ content }) => content).filter(Boolean), [
+    `[elided: gone result, 2000 bytes; ref ${elisions[0]?.ref}]`,
+    `[elided: read result, 2000 bytes; run again if needed; ref ${elisions[0]?.ref}]`,
+  ]);
+});
+
+Deno.test("elide() refuses a choice that was made for other messages", async () => {
+  const candidates = selectElisions([...step("log", {}, text(500)), say("")], {
+    countTokens: estimateTokens,
+    protectTokens: 0,
+  });
+  await assertRejects(
+    () => elide([user("go"), say("")], candidates, { archive: spyArchive(), countTokens: estimateTokens }),
+    RangeError,
+    "Cannot elide message 1",
+  );
+});

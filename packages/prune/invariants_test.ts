@@ -1,0 +1,194 @@
+import { assert, assertEquals, assertStrictEquals } from "@std/assert";
+import fc from "fast-check";
+import {
+  contentText,
+  countRequestTokens,
+  estimateTokens,
+  type Message,
+  type ToolMessage,
+} from "@tare/messages";
+import {
+  applyElisions,
+  applyFold,
+  type Archive,
+  boundResults,
+  type Elision,
+  fold,
+  memoryArchive,
+  type PruneOptions,
+  pruneResults,
+} from "@tare/prune";
+import { callPairs } from "../../tests/call_pairs.ts";
+import { conversations, messyConversations } from "../../tests/conversations.ts";
+
+const anyConversation = fc.oneof(conversations(), messyConversations());
+
+const anyOptions: fc.Arbitrary<Omit<PruneOptions, "archive">> = fc.record({
+  countTokens: fc.constant(estimateTokens),
+  tools: fc.constant(
+    {
+      read_file: { stance: "rederivable", reads: "path" },
+      ask_user: { stance: "keep" },
+    } as const,
+  ),
+  recall: fc.boolean(),
+  protectTokens: fc.nat({ max: 2000 }),
+  minBytes: fc.nat({ max: 1500 }),
+});
+
+const limits = fc.integer({ min: 40, max: 500 });
+
+/** Bounds results before each reply that follows, as a loop does, and prunes at the end. */
+async function shorten(messages: readonly Message[], options: PruneOptions, limitTokens: number) {
+  const elisions: Elision[] = [];
+  let view: readonly Message[] = [];
+  for (const message of messages) {
+    if (message.role === "assistant") {
+      const bounded = await boundResults(view, { ...options, limitTokens });
+      elisions.push(...bounded.elisions);
+      view = bounded.messages;
+    }
+    view = [...view, message];
+  }
+  const pruned = await pruneResults(view, options);
+  return { view: pruned.messages, elisions: [...elisions, ...pruned.elisions] };
+}
+
+function property(
+  check: (messages: readonly Message[], options: PruneOptions, limitTokens: number) => Promise<void>,
+) {
+  return fc.assert(
+    fc.asyncProperty(
+      anyConversation,
+      anyOptions,
+      limits,
+      (messages, options, limitTokens) =>
+        check(messages, { ...options, archive: memoryArchive() }, limitTokens),
+    ),
+    { numRuns: 200 },
+  );
+}
+
+Deno.test("invariant 1, nothing is lost: the archive holds every text that bounding and pruning left out", () =>
+  property(async (messages, options, limitTokens) => {
+    const { view, elisions } = await shorten(messages, options, limitTokens);
+    const latest = new Map(elisions.map((elision) => [elision.index, elision]));
+    for (const [index, message] of view.entries()) {
+      const elision = latest.get(index);
+      if (elision === undefined) assertStrictEquals(message, messages[index]);
+      else assert(await options.archive.get(elision.ref) === contentText(messages[index]?.content));
+    }
+  }));
+
+Deno.test("invariant 1, nothing is lost: the archive holds every message that a fold left out", () =>
+  property(async (messages, { archive, countTokens }) => {
+    for (const summarise of [() => Promise.resolve("S"), () => Promise.reject(new Error("failed"))]) {
+      const { messages: folded, fold: done } = await fold(messages, {
+        archive,
+        countTokens,
+        summarise,
+        keepTokens: 0,
+      });
+      if (done === undefined) return assertStrictEquals(folded, messages);
+      const archived = (await archive.get(done.ref))?.split("\n") ?? [];
+      const left = messages.filter((message) => !folded.includes(message));
+      for (const message of left) assert(archived.includes(JSON.stringify(message)));
+    }
+  }));
+
+Deno.test("invariant 2, pairs stay whole: no message goes, and nothing but the content of results changes", () =>
+  property(async (messages, options, limitTokens) => {
+    const before = structuredClone(messages);
+    const { view } = await shorten(messages, options, limitTokens);
+    assertEquals(messages, before);
+    assertEquals(view.length, messages.length);
+    for (const [index, message] of view.entries()) {
+      const original = messages[index] as Message;
+      if (original.role !== "tool") assertStrictEquals(message, original);
+      else assertEquals({ ...message, content: "" } as ToolMessage, { ...original, content: "" });
+    }
+  }));
+
+Deno.test("invariant 2, pairs stay whole: in a folded conversation each call has its answer", () =>
+  fc.assert(
+    fc.asyncProperty(
+      conversations(),
+      fc.nat({ max: 1000 }),
+      fc.boolean(),
+      async (messages, keepTokens, fails) => {
+        const { messages: folded } = await fold(messages, {
+          archive: memoryArchive(),
+          countTokens: estimateTokens,
+          summarise: () => fails ? Promise.reject(new Error("failed")) : Promise.resolve("S"),
+          keepTokens,
+        });
+        const { unanswered, orphans } = callPairs(folded);
+        assertEquals([unanswered, orphans], [[], []]);
+        for (const message of folded) {
+          if ("tool_calls" in message) assert(messages.includes(message));
+        }
+      },
+    ),
+  ));
+
+Deno.test("invariant 3, prefix: with bounding on arrival each request begins with the one before", () =>
+  property(async (messages, options, limitTokens) => {
+    let sent: readonly Message[] = [];
+    let view: readonly Message[] = [];
+    for (const message of messages) {
+      if (message.role === "assistant") {
+        view = (await boundResults(view, { ...options, limitTokens })).messages;
+        for (const [index, before] of sent.entries()) assertStrictEquals(view[index], before);
+        sent = view;
+      }
+      view = [...view, message];
+    }
+  }));
+
+Deno.test("invariant 4, determinism: the same history and stored elisions give the same bytes", () =>
+  property(async (messages, options, limitTokens) => {
+    const first = await shorten(messages, options, limitTokens);
+    const restarted = structuredClone(messages);
+    const elsewhere: Archive = memoryArchive();
+    const again = await shorten(restarted, { ...options, archive: elsewhere }, limitTokens);
+    assertEquals(again.elisions, first.elisions);
+    const stored: Elision[] = JSON.parse(JSON.stringify(first.elisions));
+    assertEquals(JSON.stringify(applyElisions(restarted, stored)), JSON.stringify(first.view));
+  }));
+
+Deno.test("invariant 4, determinism: a stored fold gives the same bytes again", () =>
+  property(async (messages, { archive, countTokens }) => {
+    const summarise = () => Promise.resolve("S");
+    const { messages: folded, fold: done } = await fold(messages, {
+      archive,
+      countTokens,
+      summarise,
+      keepTokens: 0,
+    });
+    if (done === undefined) return;
+    assertEquals(
+      JSON.stringify(applyFold(structuredClone(messages), JSON.parse(JSON.stringify(done)))),
+      JSON.stringify(folded),
+    );
+  }));
+
+Deno.test("invariant 5, idempotence: pruning and bounding again change nothing and archive nothing", () =>
+  property(async (messages, options, limitTokens) => {
+    const { view } = await shorten(messages, options, limitTokens);
+    const closed: Archive = { ...options.archive, put: () => Promise.reject(new Error("put again")) };
+    const again = await pruneResults(view, { ...options, archive: closed });
+    assertEquals([again.elisions, again.failure], [[], undefined]);
+    assertStrictEquals(again.messages, view);
+
+    const bounded = await boundResults(messages, { ...options, limitTokens });
+    const twice = await boundResults(bounded.messages, { ...options, archive: closed, limitTokens });
+    assertEquals([twice.elisions, twice.failure], [[], undefined]);
+  }));
+
+Deno.test("tokens are counted as they are, before and after", () =>
+  property(async (messages, options) => {
+    const { messages: view, tokensBefore, tokensAfter } = await pruneResults(messages, options);
+    assertEquals(tokensBefore, countRequestTokens({ messages }, estimateTokens));
+    assertEquals(tokensAfter, countRequestTokens({ messages: view }, estimateTokens));
+    assert(tokensAfter <= tokensBefore);
+  }));

@@ -1,0 +1,145 @@
+import { assert, assertEquals, assertLess, assertRejects, assertStringIncludes } from "@std/assert";
+import fc from "fast-check";
+import { estimateTokens } from "@tare/messages";
+import { type Archive, memoryArchive, recallOriginal, type RecallRequest } from "@tare/prune";
+
+const lines = (count: number) => Array.from({ length: count }, (_, n) => `line ${n + 1}`).join("\n");
+
+async function recall(original: string, request: Omit<RecallRequest, "ref"> = {}, limitTokens?: number) {
+  const archive = memoryArchive();
+  const ref = await archive.put(original);
+  return await recallOriginal(archive, { ref, ...request }, limitTokens === undefined ? {} : { limitTokens });
+}
+
+Deno.test("recallOriginal() gives a whole original back, every code unit of it", async () => {
+  for (const original of ["", "text\r\n\n", "🙂 \ud83d", "x".repeat(28_000)]) {
+    assertEquals(await recall(original), { content: original, error: false });
+  }
+});
+
+Deno.test("recallOriginal() gives ranges of lines", async () => {
+  const requests = ["2-3", "4-", "5", " 1 - 2 ", "4-99", "1-"];
+  const answers = await Promise.all(requests.map((range) => recall(lines(5), { lines: range })));
+  assertEquals(answers.map(({ content }) => content), [
+    "line 2\nline 3",
+    "line 4\nline 5",
+    "line 5",
+    "line 1\nline 2",
+    "line 4\nline 5",
+    lines(5),
+  ]);
+  assertEquals(await recall("a\n\nb\n", { lines: "2-4" }), { content: "\nb\n", error: false });
+});
+
+Deno.test("recallOriginal() says what is wrong with a range, and what would be right", async () => {
+  for (const range of ["0-3", "3-2", "x", "", "-5", "1-2-3"]) {
+    assertEquals(await recall(lines(5), { lines: range }), {
+      content: `Cannot recall lines '${range}': a range looks like 120-180, 120- or 120, counted from 1.`,
+      error: true,
+    });
+  }
+  assertEquals(await recall(lines(5), { lines: "6-9" }), {
+    content: "Cannot recall lines '6-9': the original has 5 lines.",
+    error: true,
+  });
+});
+
+Deno.test("recallOriginal() finds the lines that match a pattern, with their numbers, also within a range", async () => {
+  assertEquals(await recall("Apple\nbanana\nCHERRY", { pattern: "(?i)^[ac]" }), {
+    content: "1:Apple\n3:CHERRY",
+    error: false,
+  });
+  assertEquals(await recall(lines(30), { pattern: "5$", lines: "10-20" }), {
+    content: "15:line 15",
+    error: false,
+  });
+  assertEquals(await recall(lines(5), { pattern: "nothing" }), {
+    content: "No match for 'nothing'.",
+    error: false,
+  });
+});
+
+Deno.test("recallOriginal() says what is wrong with a pattern, and what would be right", async () => {
+  for (const pattern of ["(", "(?=x)", "a\\1"]) {
+    const { content, error } = await recall("text", { pattern });
+    assertStringIncludes(content, `Cannot search for '${pattern}': error parsing regexp`);
+    assertStringIncludes(content, "Use RE2 syntax");
+    assert(error);
+  }
+});
+
+Deno.test("recallOriginal() says what to do about an unknown reference", async () => {
+  for (const ref of ["0123456789abcdef", "../../etc/passwd", "", "recall with ref 0123"]) {
+    const { content, error } = await recallOriginal(memoryArchive(), { ref });
+    assertStringIncludes(
+      content,
+      `Cannot recall '${ref}': no original has this reference. Copy the 16 hex digits`,
+    );
+    assert(error);
+  }
+});
+
+Deno.test("recallOriginal() forgives space around a reference, and capitals", async () => {
+  const archive = memoryArchive();
+  const ref = ` ${(await archive.put("text")).toUpperCase()}\n`;
+  assertEquals(await recallOriginal(archive, { ref }), { content: "text", error: false });
+});
+
+Deno.test("recallOriginal() cuts a long answer and says how to go on", async () => {
+  const { content, error } = await recall(lines(10_000), {}, 200);
+  const notice = content.split("\n").at(-1)!;
+  assertEquals(notice, "[characters 0 to 463 of 98893, lines 1 to 59 of 10000; go on with offset 463]");
+  assertEquals(content, `${lines(59)}\n${notice}`);
+  assertEquals(error, false);
+  const next = await recall(lines(10_000), { offset: 463 }, 200);
+  assertStringIncludes(next.content, "line 60\nline 61\n");
+});
+
+Deno.test("recallOriginal() gives every byte of an original, piece by piece, within the limit", async () => {
+  const originals = fc.array(fc.oneof(fc.string({ unit: "binary" }), fc.constant("\n"), fc.lorem()), {
+    minLength: 1,
+  })
+    .chain((pieces) => fc.integer({ min: 1, max: 50 }).map((times) => pieces.join("").repeat(times)));
+  await fc.assert(
+    fc.asyncProperty(originals, async (original) => {
+      let [offset, read] = [0, ""];
+      do {
+        const { content } = await recall(original, { offset }, 200);
+        assert(estimateTokens(content) <= 200);
+        const next = /\n\[characters \d+ to \d+ of .*go on with offset (\d+)\]$/.exec(content);
+        const end = next ? Number(next[1]) : original.length;
+        // A line break at the end of a piece is the one before the notice.
+        read += next ? content.slice(0, next.index).padEnd(end - offset, "\n") : content;
+        assert(end > offset || end === 0);
+        offset = end;
+      } while (offset < original.length);
+      assert(read === original);
+    }),
+    { examples: [["x".repeat(5000)], ["🙂".repeat(2000)]], numRuns: 50 },
+  );
+});
+
+Deno.test("recallOriginal() refuses an offset behind the end", async () => {
+  assertEquals(await recall("text", { offset: 4 }), {
+    content: "Cannot recall from offset 4: what was asked for ends at 4.",
+    error: true,
+  });
+  assertEquals((await recall("text", { offset: 3 })).content, "t");
+});
+
+Deno.test("recallOriginal() lets the archive's failure through: the model can't mend it", async () => {
+  const archive: Archive = { ...memoryArchive(), get: () => Promise.reject(new Error("damaged")) };
+  await assertRejects(() => recallOriginal(archive, { ref: "0123456789abcdef" }), Error, "damaged");
+});
+
+Deno.test("recallOriginal() answers any request for a very long text at once", async () => {
+  const original = `${"x".repeat(500_000)}\n${"é🙂\n".repeat(200_000)}`;
+  for (
+    const request of [{}, { lines: "2-" }, { pattern: "x+x+y" }, { pattern: "(.*)*x(.*x)?" }, {
+      offset: 700_000,
+    }]
+  ) {
+    const { content } = await recall(original, request);
+    assertLess(estimateTokens(content), 7000);
+  }
+});

@@ -1,0 +1,146 @@
+import { assert, assertEquals, assertLess, assertStrictEquals } from "@std/assert";
+import { countRequestTokens, estimateTokens, type Message } from "@tare/messages";
+import { type Fold, type ReliefOptions, relievePressure } from "@tare/prune";
+import { callPairs } from "../../tests/call_pairs.ts";
+import { failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
+
+const count = (messages: readonly Message[]) => countRequestTokens({ messages }, estimateTokens);
+
+function relieve(messages: readonly Message[], options: Partial<ReliefOptions> = {}) {
+  return relievePressure(messages, {
+    archive: spyArchive(),
+    countTokens: estimateTokens,
+    windowTokens: 1000,
+    minBytes: 200,
+    summarise: () => Promise.resolve("A summary."),
+    ...options,
+  });
+}
+
+const unpaid = () => Promise.reject(new Error("the model was called"));
+
+/** A prompt of so many tokens, `resultTokens` of them in an old result. */
+function prompt(tokens: number, resultTokens: number): Message[] {
+  const messages = [user("one"), ...step("log", {}, text(resultTokens)), say(""), user("two"), say("")];
+  const rest = tokens - count(messages);
+  return messages.with(3, say(text(rest - 50))).with(5, say(text(50)));
+}
+
+Deno.test("relievePressure() does nothing without a window, and nothing below 0.8 of it", async () => {
+  const archive = spyArchive();
+  for (const options of [{ windowTokens: undefined }, { windowTokens: 1100 }]) {
+    const messages = prompt(850, 400);
+    const relief = await relieve(messages, { archive, summarise: unpaid, ...options });
+    assertStrictEquals(relief.messages, messages);
+    assertEquals([relief.elisions, relief.paused, archive.puts()], [[], false, 0]);
+  }
+});
+
+Deno.test("relievePressure() avoids the fold by pruning at 850 of 1,000", async () => {
+  const relief = await relieve(prompt(850, 400), { summarise: unpaid });
+  assertEquals([relief.tokensBefore, relief.elisions.length, relief.fold, relief.paused], [
+    850,
+    1,
+    undefined,
+    false,
+  ]);
+  assertLess(relief.tokensAfter, 500);
+});
+
+Deno.test("relievePressure() still folds at 950 of 1,000, and at 850 if pruning isn't enough", async () => {
+  for (const [tokens, resultTokens] of [[950, 400], [850, 10]] as const) {
+    const relief = await relieve(prompt(tokens, resultTokens));
+    assertEquals([relief.tokensBefore, relief.fold?.kind, relief.paused], [tokens, "summary", false]);
+    assertEquals(relief.tokensAfter, count(relief.messages));
+    assertLess(relief.tokensAfter, 200);
+  }
+});
+
+Deno.test("relievePressure() counts what is in the prompt beside the messages", async () => {
+  const relief = await relieve(prompt(700, 400), { otherTokens: 150, summarise: unpaid });
+  assertEquals([relief.tokensBefore, relief.elisions.length], [700, 1]);
+});
+
+Deno.test("relievePressure() pauses in a window that is too small, instead of looping", async () => {
+  let calls = 0;
+  const summarise = () => (calls += 1, Promise.resolve("A summary."));
+  let messages: readonly Message[] = [
+    user(text(950)),
+    say("one"),
+    user("two"),
+    ...step("log", {}, text(100)),
+    say(""),
+  ];
+  for (let request = 0; request < 5; request += 1) {
+    const relief = await relieve(messages, { summarise });
+    assertEquals([relief.paused, relief.fold], [true, undefined]);
+    messages = relief.messages;
+  }
+  assertEquals(calls, 0);
+});
+
+Deno.test("relievePressure() pauses while the archive fails, and says why", async () => {
+  const messages = prompt(950, 400);
+  const relief = await relieve(messages, { archive: failingArchive(), summarise: unpaid });
+  assertStrictEquals(relief.messages, messages);
+  assertEquals([relief.paused, relief.failure?.message], [true, "Cannot archive a result of log: disk full"]);
+});
+
+/** Runs 20 turns; gives the folds, by turn, and the prompt of each request. */
+async function run(turn: (n: number) => Message[], options: Partial<ReliefOptions>) {
+  const folds: (Fold | undefined)[] = [];
+  const prompts: number[] = [];
+  let messages: readonly Message[] = [{ role: "system", content: "Be brief." }];
+  for (let n = 0; n < 20; n += 1) {
+    const relief = await relieve([...messages, ...turn(n)], { windowTokens: 10_000, ...options });
+    assert(!relief.paused && !relief.failure);
+    assertEquals(callPairs(relief.messages).orphans, []);
+    messages = relief.messages;
+    folds.push(relief.fold);
+    prompts.push(relief.tokensAfter);
+  }
+  return { folds, prompts };
+}
+
+Deno.test("relievePressure() bounds 20 tool-heavy turns without a fold", async () => {
+  const { prompts } = await run(
+    (
+      n,
+    ) => [
+      user(`turn ${n}`),
+      ...[0, 1].flatMap((k) => step("log", { n, k }, text(400, `${n}.${k} `))),
+      say("done"),
+    ],
+    { summarise: unpaid },
+  );
+  assert(Math.max(...prompts) < 8000);
+});
+
+Deno.test("relievePressure() folds 20 text-heavy turns, never twice in a row", async () => {
+  const { folds, prompts } = await run((n) => [user(`turn ${n}`), say(text(900, `${n} `))], {});
+  const turns = folds.flatMap((fold, n) => fold ? [n] : []);
+  assert(turns.length >= 2);
+  for (const [at, n] of turns.entries()) assert(at === 0 || n - turns[at - 1]! > 1);
+  assert(Math.max(...prompts) < 8000);
+});
+
+Deno.test("relievePressure() leaves warm requests alone between its triggers", async () => {
+  const archive = spyArchive();
+  let messages: readonly Message[] = [user("go")];
+  for (let n = 0; count(messages) < 7000; n += 1) {
+    const next = [...messages, ...step("log", { n }, text(300, `${n} `)), say("")];
+    const relief = await relieve(next, { windowTokens: 10_000, archive, summarise: unpaid });
+    assertStrictEquals(relief.messages, next);
+    messages = next;
+  }
+  assertEquals(archive.puts(), 0);
+});
+
+Deno.test("relievePressure() isn't triggered by a request that is tried again, nor by usage summed over retries", async () => {
+  const messages = prompt(700, 400);
+  for (let attempt = 0; attempt < 3; attempt += 1) {
+    const relief = await relieve(messages, { summarise: unpaid });
+    assertStrictEquals(relief.messages, messages);
+    assertEquals(relief.tokensBefore, 700);
+  }
+});

@@ -1,0 +1,170 @@
+import { assertEquals } from "@std/assert";
+import { estimateTokens, type Message, type ToolMessage } from "@tare/messages";
+import { type ElisionCandidate, looksLikeError, selectElisions, type SelectOptions } from "@tare/prune";
+import { say, step, text, user } from "./fixture_test.ts";
+
+const select = (messages: readonly Message[], options: Partial<SelectOptions> = {}) =>
+  selectElisions(messages, { countTokens: estimateTokens, protectTokens: 0, ...options });
+
+const reasons = (candidates: readonly ElisionCandidate[]) =>
+  candidates.map(({ index, reason }) => [index, reason]);
+
+Deno.test("selectElisions() takes old results, oldest first, and says what that frees", () => {
+  const messages = [
+    user("go"),
+    ...step("shell", { n: 1 }, text(500)),
+    ...step("shell", { n: 2 }, text(600)),
+    say(""),
+  ];
+  assertEquals(select(messages), [
+    { index: 2, toolCallId: "call", tool: "shell", tokensBefore: 504, tokensAfter: 18, reason: "old" },
+    { index: 4, toolCallId: "call", tool: "shell", tokensBefore: 604, tokensAfter: 18, reason: "old" },
+  ]);
+});
+
+Deno.test("selectElisions() puts superseded results first: the same call made again, a file written later", () => {
+  const tools = { read_file: { reads: "path" }, edit_file: { writes: "path" } };
+  const messages = [
+    ...step("shell", { cmd: "ls" }, text(500)), // 1: old
+    ...step("read_file", '{"path":"a","from":1}', text(500)), // 3: the same call again at 5
+    ...step("read_file", '{ "from": 1, "path": "a" }', text(500)), // 5: old
+    ...step("read_file", { path: "./b" }, text(500)), // 7: written at 9
+    ...step("edit_file", { path: "b" }, "done"),
+    ...step("read_file", { path: "b" }, text(500)), // 11: read again after it was written
+    say("done"),
+  ];
+  assertEquals(reasons(select(messages, { tools })), [
+    [3, "superseded"],
+    [7, "superseded"],
+    [1, "old"],
+    [5, "old"],
+    [11, "old"],
+  ]);
+});
+
+Deno.test("selectElisions() doesn't count a failed call as superseding", () => {
+  const tools = { read_file: { reads: "path" }, edit_file: { writes: "path" } };
+  const messages = [
+    ...step("read_file", { path: "a" }, text(500)),
+    ...step("edit_file", { path: "a" }, "Cannot edit a: the text to replace is not there"),
+    ...step("read_file", { path: "a" }, "Error: disk"),
+    say("done"),
+  ];
+  assertEquals(reasons(select(messages, { tools })), [[1, "old"]]);
+});
+
+Deno.test("selectElisions() compares long and broken arguments as the model wrote them", () => {
+  const long = JSON.stringify({ patch: "p".repeat(5000) });
+  const messages = [
+    ...step("patch", long, text(500)),
+    ...step("patch", long, text(500)),
+    ...step("patch", "{broken", text(500)),
+    ...step("patch", "{broken", text(500)),
+    ...step("patch", "null", text(500)),
+    say("done"),
+  ];
+  assertEquals(reasons(select(messages)), [[1, "superseded"], [5, "superseded"], [3, "old"], [7, "old"], [
+    9,
+    "old",
+  ]]);
+});
+
+Deno.test("selectElisions() keeps the protected tail, 16,384 tokens and at most half the window", () => {
+  const messages = Array.from({ length: 40 }, (_, n) => step("shell", { n }, text(996))).flat().concat(
+    say(""),
+  );
+  const kept = (options: Partial<SelectOptions>) =>
+    40 - selectElisions(messages, { countTokens: estimateTokens, ...options }).length;
+  // A step is 1,000 tokens of result and 9 of call.
+  assertEquals([{}, { windowTokens: 20_000 }, { windowTokens: 200_000 }, { protectTokens: 5000 }].map(kept), [
+    16,
+    9,
+    16,
+    4,
+  ]);
+});
+
+Deno.test("selectElisions() keeps what the model has not seen, however long it is", () => {
+  const messages = [user("go"), ...step("shell", {}, text(50_000))];
+  assertEquals(select(messages), []);
+  assertEquals(reasons(select([...messages, say("seen")])), [[2, "old"]]);
+});
+
+Deno.test("selectElisions() skips small results, counted in UTF-8 bytes", () => {
+  const messages = (content: string) => [...step("shell", {}, content), say("")];
+  const byCharacter = { countTokens: (content: string) => content.length };
+  assertEquals(reasons(select(messages("x".repeat(1023)), byCharacter)), []);
+  assertEquals(reasons(select(messages("x".repeat(1024)), byCharacter)), [[1, "old"]]);
+  assertEquals(reasons(select(messages("é".repeat(511)), byCharacter)), []);
+  assertEquals(reasons(select(messages("é".repeat(512)), byCharacter)), [[1, "old"]]);
+  assertEquals(reasons(select(messages("x".repeat(600)), { ...byCharacter, minBytes: 100 })), [[1, "old"]]);
+});
+
+Deno.test("selectElisions() skips a result that a placeholder would hardly shorten", () => {
+  const messages = [...step("shell", {}, " ".repeat(2000)), say("")];
+  assertEquals(select(messages, { countTokens: (content) => content.trim().length + 10 }), []);
+});
+
+Deno.test("selectElisions() keeps the results of tools whose stance is keep", () => {
+  const messages = [...step("ask_user", {}, text(500)), ...step("shell", {}, text(500)), say("")];
+  assertEquals(reasons(select(messages, { tools: { ask_user: { stance: "keep" } } })), [[3, "old"]]);
+});
+
+Deno.test("selectElisions() takes a tool no longer registered, or named like a property of every object, as once", () => {
+  const messages = [...step("gone", {}, text(500)), ...step("constructor", {}, text(500)), say("")];
+  assertEquals(reasons(select(messages, { tools: { shell: { stance: "keep" } } })), [[1, "old"], [3, "old"]]);
+});
+
+Deno.test("selectElisions() keeps error results, by its convention or the caller's", () => {
+  const messages = [
+    ...step("shell", {}, `Error: ${text(500)}`),
+    ...step("shell", {}, `exit 1 ${text(500)}`),
+    say(""),
+  ];
+  assertEquals(reasons(select(messages)), [[3, "old"]]);
+  const isError = (message: ToolMessage, index: number) => index === 3 && message.tool_call_id === "call";
+  assertEquals(reasons(select(messages, { isError })), [[1, "old"]]);
+});
+
+Deno.test("looksLikeError() takes texts that begin with the word Error or Cannot", () => {
+  const texts = ["Error: x", "Cannot read a: b", "Errors: 0", "An Error", ""];
+  assertEquals(
+    texts.map((content) => looksLikeError({ role: "tool", tool_call_id: "", content })),
+    [true, true, false, false, false],
+  );
+});
+
+Deno.test("selectElisions() spares what was recalled twice, and counts only what is visible", () => {
+  const [ref, other] = ["0123456789abcdef", "fedcba9876543210"];
+  const bounded = `head\n[elided: middle of log result, 90000 bytes; recall with ref ${ref}]\n${text(500)}`;
+  const recalls = [
+    ...step("log", {}, bounded), // 1: shows what is recalled twice
+    ...step("recall", { ref, lines: "1-9" }, text(500)), // 3: recalled twice
+    ...step("recall", { ref: other }, text(500)), // 5: recalled once
+    ...step("recall", { ref, pattern: "x" }, text(500)), // 7: recalled twice
+    say("done"),
+  ];
+  assertEquals(reasons(select(recalls)), [[5, "old"]]);
+  assertEquals(reasons(select(recalls.toSpliced(6, 2))), [[1, "old"], [3, "old"], [5, "old"]]);
+});
+
+Deno.test("selectElisions() lets a superseded recall go even if it was made twice", () => {
+  const args = { ref: "0123456789abcdef" };
+  const messages = [...step("recall", args, text(500)), ...step("recall", args, text(500)), say("")];
+  assertEquals(reasons(select(messages)), [[1, "superseded"]]);
+});
+
+Deno.test("selectElisions() takes a text in parts, and leaves alone what holds more than text", () => {
+  const [call, result] = step("shell", {}, "");
+  const part = { type: "text", text: text(500) } as const;
+  const image = { type: "image_url", image_url: { url: "data:" } } as const;
+  const messages = (content: ToolMessage["content"]) => [call!, { ...result, content } as Message, say("")];
+  assertEquals(reasons(select(messages([part, part]))), [[1, "old"]]);
+  assertEquals(reasons(select(messages([part, image]))), []);
+});
+
+Deno.test("selectElisions() doesn't touch placeholders, nor an empty array", () => {
+  const placeholder = "[elided: shell result, 48213 bytes; recall with ref 0123456789abcdef]";
+  assertEquals(select([...step("shell", {}, placeholder), say("")], { minBytes: 0 }), []);
+  assertEquals(select([]), []);
+});
