@@ -30,9 +30,9 @@ export interface Elision {
 }
 
 /**
- * The messages with each elided result's text in place of its content; everything else is the same object. Meant
- * to be applied to a growing history again and again: an elided message is made once and then reused. Of several elisions of the same
- * message the last counts.
+ * The messages with each elision's text in place of the result's content; everything else is the same object. Meant
+ * to be applied to a growing history again and again: an elided message is made once and then reused. Of several
+ * elisions of the same message the last counts.
  *
  * @throws {RangeError} if an elision points to anything but the tool result that it was made for.
  *

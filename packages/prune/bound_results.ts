@@ -71,9 +71,6 @@ async function bound(messages: readonly Message[], options: BoundOptions): Promi
 
 /** The results that no request held yet. */
 function newResults(messages: readonly Message[]): PairedResult[] {
-  const last = messages.findLastIndex((message) => message.role === "assistant");
-  return pairResults(messages.slice(Math.max(0, last))).map((one) => ({
-    ...one,
-    index: one.index + Math.max(0, last),
-  }));
+  const from = Math.max(0, messages.findLastIndex((message) => message.role === "assistant"));
+  return pairResults(messages.slice(from)).map((one) => ({ ...one, index: from + one.index }));
 }

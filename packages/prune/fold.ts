@@ -101,9 +101,8 @@ export async function fold<M extends Message>(
     return { ...unchanged, failure: new Error(message, { cause }) };
   }
   const bytes = bytesFromText(original).length;
-  const line = `[elided: ${old.length} messages, ${bytes} bytes; ${
-    recall ? "recall with ref" : "ref"
-  } ${ref}]`;
+  const way = recall ? "recall with ref" : "ref";
+  const line = `[elided: ${old.length} messages, ${bytes} bytes; ${way} ${ref}]`;
   const attempt = (kind: Fold["kind"], text: string): FoldResult<M> | undefined => {
     const folded = applyFold(messages, { end, kind, text });
     const tokensAfter = countRequestTokens({ messages: folded }, countTokens);

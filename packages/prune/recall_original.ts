@@ -23,7 +23,7 @@ export interface RecallOptions {
   readonly countTokens?: CountTokens;
   /**
    * Longest answer, in tokens; at least 200. Default 7,000: below the bound on arrival (8,000), so that an answer
-   * isn't cut a second time.
+   * isn't cut a second time by those who count in the same way.
    */
   readonly limitTokens?: number;
 }
@@ -40,6 +40,7 @@ export interface RecallAnswer {
  * Answers a call of the recall tool: the archived original, a range of its lines, or its lines that match a
  * pattern, with their numbers. An answer that would be too long ends with a line that says how to go on.
  *
+ * @throws {RangeError} if `limitTokens` is below 200, too short for a piece and the way to the next one.
  * @throws {Error} if the archive can't be read.
  *
  * @example
@@ -57,6 +58,10 @@ export async function recallOriginal(
   request: RecallRequest,
   options: RecallOptions = {},
 ): Promise<RecallAnswer> {
+  const { countTokens = estimateTokens, limitTokens = 7_000 } = options;
+  if (!(limitTokens >= 200)) {
+    throw new RangeError(`Cannot recall within ${limitTokens} tokens: the limit must be at least 200`);
+  }
   const ref = request.ref.trim().toLowerCase();
   const original = isArchiveRef(ref) ? await archive.get(ref) : undefined;
   if (original === undefined) {
@@ -71,10 +76,8 @@ export async function recallOriginal(
   if (offset > 0 && offset >= range.end) {
     return refuse(`Cannot recall from offset ${offset}: what was asked for ends at ${range.end}.`);
   }
-  const region = { ...range, start: Math.max(range.start, offset) };
-  return pattern === undefined
-    ? read(original, region, options)
-    : search(original, { ...region, pattern }, options);
+  const region = { start: Math.max(range.start, offset), end: range.end, countTokens, limitTokens };
+  return pattern === undefined ? read(original, region) : search(original, { ...region, pattern });
 }
 
 function refuse(content: string): RecallAnswer {
@@ -82,13 +85,15 @@ function refuse(content: string): RecallAnswer {
 }
 
 /** A stretch of the original, in UTF-16 code units; `end` is exclusive. */
-interface Region {
+interface Range {
   readonly start: number;
   readonly end: number;
 }
 
+type Region = Range & Required<RecallOptions>;
+
 /** Where these lines stand, or why that can't be said. */
-function findLines(original: string, requested: string): Region | string {
+function findLines(original: string, requested: string): Range | string {
   const [, from, dash, to] = /^\s*(\d+)\s*(-\s*(\d*))?\s*$/.exec(requested) ?? [];
   const first = Number(from);
   const last = to ? Number(to) : dash === undefined ? first : Infinity;
@@ -111,30 +116,23 @@ function findLines(original: string, requested: string): Region | string {
 /** Tokens kept free for the line that says how to go on. */
 const NOTICE_TOKENS = 80;
 
-function read(original: string, { start, end }: Region, options: RecallOptions): RecallAnswer {
-  const { countTokens = estimateTokens, limitTokens = 7_000 } = options;
+function read(original: string, { start, end, countTokens, limitTokens }: Region): RecallAnswer {
   const text = original.slice(start, end);
   if (fitHead(text, { maxTokens: limitTokens, countTokens }) === text) return { content: text, error: false };
   const shown = fitHead(text, { maxTokens: limitTokens - NOTICE_TOKENS, countTokens });
   const next = start + shown.length;
+  const [first, last, all] = [start, next - 1, original.length].map((at) => lineNumber(original, at));
   const notice =
-    `[characters ${start} to ${next} of ${original.length}, lines ${lineNumber(original, start)} to ` +
-    `${lineNumber(original, next - 1)} of ${
-      lineNumber(original, original.length)
-    }; go on with offset ${next}]`;
+    `[characters ${start} to ${next} of ${original.length}, lines ${first} to ${last} of ${all}; ` +
+    `go on with offset ${next}]`;
   return { content: `${shown.replace(/\n$/, "")}\n${notice}`, error: false };
 }
 
 /** Matches shown of long lines in one answer: each may cost a walk through the rest of its line. */
 const MAX_EXCERPTS = 20;
 
-function search(
-  original: string,
-  region: Region & { readonly pattern: string },
-  options: RecallOptions,
-): RecallAnswer {
-  const { countTokens = estimateTokens, limitTokens = 7_000 } = options;
-  const { start, end, pattern } = region;
+function search(original: string, region: Region & { readonly pattern: string }): RecallAnswer {
+  const { start, end, pattern, countTokens, limitTokens } = region;
   let expression: RE2JS;
   try {
     expression = RE2JS.compile(pattern);

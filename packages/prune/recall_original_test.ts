@@ -127,6 +127,10 @@ Deno.test("recallOriginal() refuses an offset behind the end", async () => {
   assertEquals((await recall("text", { offset: 3 })).content, "t");
 });
 
+Deno.test("recallOriginal() refuses a limit that has no room for the way to the next piece", async () => {
+  await assertRejects(() => recall("text", {}, 199), RangeError, "Cannot recall within 199 tokens");
+});
+
 Deno.test("recallOriginal() lets the archive's failure through: the model can't mend it", async () => {
   const archive: Archive = { ...memoryArchive(), get: () => Promise.reject(new Error("damaged")) };
   await assertRejects(() => recallOriginal(archive, { ref: "0123456789abcdef" }), Error, "damaged");

@@ -19,7 +19,7 @@ export interface Relief<M extends Message = Message> {
   readonly elisions: readonly Elision[];
   /** What was folded after pruning. */
   readonly fold?: Fold;
-  /** True if the window is still as full as to fold: more calls would make it worse, and another relief won't help. */
+  /** True if the window is still so full that only a fold would do: stop calling the model. */
   readonly paused: boolean;
   /** Tokens of all the messages before. */
   readonly tokensBefore: number;
