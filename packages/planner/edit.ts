@@ -1,17 +1,43 @@
+import type { Elision } from "@tare/prune";
+
 /** Shows a placeholder instead of a tool result. */
-export interface ElideEdit {
+export interface ElideEdit extends Pick<Elision, "index" | "toolCallId" | "ref" | "text"> {
   /** Which kind of edit it is. */
   readonly type: "elide";
-  /** Position of the tool message in the append-only history. */
-  readonly index: number;
-  /** Archive reference of the original content. */
+}
+
+/** Leaves out a stretch of old messages; one line stands for them. System and developer messages stay. */
+export interface DropEdit {
+  /** Which kind of edit it is. */
+  readonly type: "drop";
+  /** Position in the history of the first message of the stretch. */
+  readonly from: number;
+  /** Position behind its last message. */
+  readonly to: number;
+  /** Archive reference of the messages: the JSON of each on a line of its own. */
   readonly ref: string;
-  /** What the model sees instead of the content. */
+  /** The line that the model sees instead, behind what stays of the stretch. */
   readonly text: string;
+}
+
+/** Like {@linkcode DropEdit}, but the text is a summary, and the user's messages stay as they are. */
+export interface FoldEdit extends Omit<DropEdit, "type"> {
+  /** Which kind of edit it is. */
+  readonly type: "fold";
+}
+
+/** Shows a tool by names and types alone, as long as its definition stays the same. */
+export interface CompactEdit {
+  /** Which kind of edit it is. */
+  readonly type: "compact";
+  /** Name of the tool. */
+  readonly tool: string;
+  /** Tells the full definition that the model has seen from any other of that name. */
+  readonly definition: number;
 }
 
 /**
  * A small record that changes what the model sees of an append-only history. Edits are sticky: once applied they
- * stay until a later edit of the same place replaces them.
+ * stay until a later edit of the same place replaces them. All positions count in the history, not in the view.
  */
-export type Edit = ElideEdit;
+export type Edit = ElideEdit | DropEdit | FoldEdit | CompactEdit;

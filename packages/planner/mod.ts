@@ -5,6 +5,10 @@
  * @module
  */
 export * from "./edit.ts";
+export * from "./planner.ts";
 export * from "./prefix_cache.ts";
+export * from "./price.ts";
 export * from "./profile.ts";
-export * from "./view.ts";
+export { promptUnits } from "./prompt_units.ts";
+export * from "./retention.ts";
+export { type Conversation, view } from "./view.ts";

@@ -18,6 +18,18 @@ interface Node {
   usedMs: number;
 }
 
+/**
+ * How much of a prompt a warm cache serves if the prompt shares so many tokens with one that it holds: whole blocks
+ * of at least the smallest size, and never the last token.
+ */
+export function servedTokens(
+  { minTokens, blockTokens }: Pick<Profile, "minTokens" | "blockTokens">,
+  { promptTokens, sharedTokens }: { readonly promptTokens: number; readonly sharedTokens: number },
+): number {
+  const tokens = Math.floor(Math.min(sharedTokens, promptTokens - 1) / blockTokens) * blockTokens;
+  return tokens >= minTokens ? tokens : 0;
+}
+
 /** Prefix ends that a cache remembers unless told otherwise: some hundred long sessions. */
 const DEFAULT_MAX_UNITS = 1_000_000;
 
@@ -53,7 +65,7 @@ export class PrefixCache {
 
   /** Tokens of this prompt that are cached now. */
   lookup(units: readonly PromptUnit[], nowMs: number): number {
-    const { ttlMs, minTokens, blockTokens } = this.#profile;
+    const { ttlMs } = this.#profile;
     let node = this.#root;
     let promptTokens = 0;
     let matching = true;
@@ -64,13 +76,12 @@ export class PrefixCache {
       if (next && nowMs - next.usedMs <= ttlMs) node = next;
       else matching = false;
     }
-    const tokens = Math.min(node.endTokens, promptTokens - 1);
-    const cached = Math.floor(tokens / blockTokens) * blockTokens;
-    return cached >= minTokens ? cached : 0;
+    return servedTokens(this.#profile, { promptTokens, sharedTokens: node.endTokens });
   }
 
   /** Remembers a prompt that was processed, and refreshes what it used. */
   store(units: readonly PromptUnit[], nowMs: number): void {
+    if (this.#profile.minTokens === Infinity) return;
     let node = this.#root;
     for (const unit of units) {
       let next = node.children.get(unit.hash);

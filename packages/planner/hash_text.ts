@@ -1,0 +1,15 @@
+/**
+ * A number of 53 bits that tells texts apart: two 32-bit FNV-1a hashes (Fowler, Noll, Vo) that start from
+ * different offsets and step by different primes, joined. For caches and comparisons, not for security.
+ */
+export function hashText(text: string): number {
+  let low = 0x811c9dc5;
+  let high = 0x9e3779b9;
+  for (let i = 0; i < text.length; i++) {
+    const unit = text.charCodeAt(i);
+    low = Math.imul(low ^ unit, 0x01000193);
+    high = Math.imul(high ^ unit, 0x85ebca6b);
+    high ^= high >>> 15;
+  }
+  return (high & 0x1fffff) * 0x1_0000_0000 + (low >>> 0);
+}

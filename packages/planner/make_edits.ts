@@ -1,0 +1,87 @@
+import type { CountTokens } from "@tare/messages";
+import { type Archive, elide, type ElisionCandidate, type ToolTraits } from "@tare/prune";
+import type { DropEdit, Edit } from "./edit.ts";
+import type { Removal, Seen } from "./find_removals.ts";
+import { messageText, namesToKeep, shownNames } from "./names.ts";
+import type { Retention } from "./retention.ts";
+import { placeMessages } from "./view.ts";
+
+/** What {@linkcode makeEdits} goes by. */
+export interface MakeEditsOptions {
+  readonly countTokens: CountTokens;
+  readonly archive: Archive;
+  readonly retention: Retention;
+  readonly toolTraits?: Readonly<Record<string, ToolTraits>>;
+  readonly recall?: boolean;
+}
+
+/**
+ * Archives what leaves, then makes the edits by which it leaves.
+ *
+ * @throws {Error} if something can't be archived. Then nothing may leave.
+ */
+export async function makeEdits(
+  seen: Seen,
+  removals: readonly Removal[],
+  options: MakeEditsOptions,
+): Promise<Edit[]> {
+  const { countTokens, archive, toolTraits, recall = false } = options;
+  const candidates: ElisionCandidate[] = [];
+  const edits: Edit[] = [];
+  for (const { how } of removals) {
+    if (how.type === "elide") candidates.push(how.candidate);
+    else if (how.type === "drop") edits.push(await drop(seen, how, { archive, recall }));
+    else edits.push(how);
+  }
+  const elisions = await elide(seen.history.messages, candidates, {
+    countTokens,
+    archive,
+    recall,
+    ...(toolTraits && { tools: toolTraits }),
+  });
+  for (const { index, toolCallId, ref, text } of elisions) {
+    edits.push({ type: "elide", index, toolCallId, ref, text });
+  }
+  return addNames(seen, edits, options);
+}
+
+async function drop(
+  { history }: Seen,
+  { from, to }: { readonly from: number; readonly to: number },
+  { archive, recall }: { readonly archive: Archive; readonly recall: boolean },
+): Promise<DropEdit> {
+  const messages = history.messages.slice(from, to);
+  const original = messages.map((message) => JSON.stringify(message)).join("\n");
+  let ref: string;
+  try {
+    ref = await archive.put(original);
+  } catch (cause) {
+    const what = `Cannot archive ${messages.length} messages to drop`;
+    throw new Error(`${what}: ${(cause as Error).message}`, { cause });
+  }
+  const way = recall ? "recall with ref" : "ref";
+  return { type: "drop", from, to, ref, text: `[elided: ${messages.length} messages; ${way} ${ref}]` };
+}
+
+/** Adds to each line the names that would otherwise be seen nowhere. */
+function addNames(
+  { history, edits: before, placed }: Seen,
+  edits: readonly Edit[],
+  { countTokens, retention: { nameWorth: worth } }: MakeEditsOptions,
+): Edit[] {
+  if (worth === Infinity) return [...edits];
+  const shown = new Set<number>();
+  for (const message of placeMessages(history.messages, [...before, ...edits]).messages) {
+    for (const name of shownNames(message)) shown.add(name);
+  }
+  return edits.map((edit) => {
+    if (edit.type === "compact") return edit;
+    const [from, to] = edit.type === "elide" ? [edit.index, edit.index + 1] : [edit.from, edit.to];
+    const texts = placed.messages.filter((_, at) => {
+      const place = placed.places[at] ?? -1;
+      return from <= place && place < to;
+    }).map(messageText);
+    const names = namesToKeep(texts.join("\n"), { countTokens, shown, worth });
+    return names.length === 0 ? edit : { ...edit, text: `${edit.text}\nIt names: ${names.join(" ")}` };
+  });
+}

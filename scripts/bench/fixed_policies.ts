@@ -1,0 +1,133 @@
+import { groupTurns, toolLoopContext } from "@tare/context";
+import type { CountTokens, Message } from "@tare/messages";
+import { countRequestTokens } from "@tare/messages";
+import {
+  applyElisions,
+  elide,
+  type Elision,
+  type ElisionCandidate,
+  isColdResume,
+  memoryArchive,
+  pressure,
+  selectElisions,
+} from "@tare/prune";
+import type { Recording } from "./recording.ts";
+import type { Policy, PolicyCall } from "./replay.ts";
+
+/** What the fixed policies are handed for one session. */
+export interface PolicyOptions {
+  readonly recording: Recording;
+  readonly countTokens: CountTokens;
+  readonly windowTokens: number;
+}
+
+/** Sends everything. */
+export function resend(): Policy {
+  return { view: ({ messages, tools }) => ({ messages, tools }) };
+}
+
+/** Keeps a history of 16,000 tokens from the first follow-up call of each turn on. */
+export function toolLoop({ countTokens }: PolicyOptions): Policy {
+  return {
+    view({ messages, tools }) {
+      if (!inFollowUp(messages)) return { messages, tools };
+      return { messages: toolLoopContext(messages, { countTokens }).messages, tools };
+    },
+  };
+}
+
+/** Prunes when the prompt takes 0.8 of the window, or after 24 idle hours. */
+export function underPressure(options: PolicyOptions): Policy {
+  let lastUsedAtMs: number | undefined;
+  return sticky(options, ({ promptTokens, messages, nowMs }) => {
+    const { windowTokens } = options;
+    const cold = isColdResume({ lastUsedAtMs, nowMs });
+    lastUsedAtMs = nowMs;
+    if (!cold && pressure({ promptTokens, windowTokens }) === "none") return [];
+    return selectElisions(messages, selectOptions(options));
+  });
+}
+
+/** Clears all results but the newest `keep` whenever the prompt exceeds `triggerTokens`. */
+export function clearOver(triggerTokens: number, keep: number): (options: PolicyOptions) => Policy {
+  return (options) =>
+    sticky(options, ({ promptTokens, messages }) => {
+      if (promptTokens <= triggerTokens) return [];
+      return anyResult(messages, options).filter(({ index }) => !newestResults(messages, keep).has(index));
+    });
+}
+
+/** Always shows only the newest `keep` results. */
+export function maskAllBut(keep: number): (options: PolicyOptions) => Policy {
+  return clearOver(0, keep);
+}
+
+/**
+ * At the end of a turn spares the last two turns and the newest 40,000 tokens of older results, and elides the
+ * rest if that frees more than 20,000 tokens.
+ */
+export function protect40k(options: PolicyOptions): Policy {
+  return sticky(options, ({ messages }) => {
+    if (inFollowUp(messages)) return [];
+    // The turn that just began is the third from last to go.
+    const spared = groupTurns(messages).at(-3)?.start ?? 0;
+    const candidates = anyResult(messages, options).filter(({ index }) => index < spared);
+    let kept = 0;
+    const going = candidates.toReversed().filter(({ tokensBefore }) => {
+      kept += tokensBefore;
+      return kept > 40_000;
+    });
+    const freed = going.reduce((sum, { tokensBefore, tokensAfter }) => sum + tokensBefore - tokensAfter, 0);
+    return freed > 20_000 ? going : [];
+  });
+}
+
+/** A policy that elides what `choose` says, once and for all. */
+function sticky(
+  options: PolicyOptions,
+  choose: (call: PolicyCall & { readonly promptTokens: number }) => readonly ElisionCandidate[],
+): Policy {
+  const { countTokens } = options;
+  const archive = memoryArchive();
+  const elisions: Elision[] = [];
+  return {
+    async view({ messages, tools, nowMs }) {
+      const view = applyElisions(messages, elisions);
+      const promptTokens = countRequestTokens({ messages: view, tools }, countTokens);
+      // Chosen by the view, in which what went is too short to go again.
+      const candidates = choose({ messages: view, tools, nowMs, promptTokens });
+      elisions.push(...await elide(messages, candidates, { countTokens, archive, recall: true }));
+      return { messages: applyElisions(messages, elisions), tools };
+    },
+  };
+}
+
+function selectOptions({ recording, countTokens, windowTokens }: PolicyOptions) {
+  return {
+    countTokens,
+    windowTokens,
+    recall: true,
+    isError: (_: unknown, index: number) => recording.errors.has(index),
+  };
+}
+
+/** Every result that a placeholder would shorten, whatever its age and kind, oldest first. */
+function anyResult(messages: readonly Message[], options: PolicyOptions): ElisionCandidate[] {
+  return selectElisions(messages, {
+    ...selectOptions(options),
+    protectTokens: 0,
+    minBytes: 0,
+    isError: () => false,
+  }).sort((a, b) => a.index - b.index);
+}
+
+function newestResults(messages: readonly Message[], keep: number): Set<number> {
+  const results = messages.flatMap(({ role }, index) => role === "tool" ? [index] : []);
+  return new Set(results.slice(-keep));
+}
+
+/** Whether the turn's first call has been made. */
+function inFollowUp(messages: readonly Message[]): boolean {
+  const turn = groupTurns(messages).at(-1);
+  return turn !== undefined && messages.slice(turn.start).some(({ role }) => role === "tool");
+}

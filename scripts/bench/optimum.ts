@@ -1,0 +1,124 @@
+import { countRequestTokens, type CountTokens } from "@tare/messages";
+import { type Profile, promptCost, WINDOW_SHARE } from "@tare/planner";
+import { elide, type Elision, memoryArchive, selectElisions } from "@tare/prune";
+import type { Recording } from "./recording.ts";
+
+/** What the clairvoyant goes by, the same as `planner-age`. */
+export interface OptimumOptions {
+  readonly profile: Profile;
+  readonly countTokens: CountTokens;
+  readonly windowTokens: number;
+  readonly protectTokens: number;
+}
+
+/** The cheapest way through a session. */
+export interface Optimum {
+  readonly cost: number;
+  /** Numbers of the calls before which the prompt is rewritten. */
+  readonly rewrites: readonly number[];
+  /** All results that can ever go, in order, with the number of the first call before which each can. */
+  readonly removable: readonly Removable[];
+}
+
+/** A result that can leave, from some call on. */
+export interface Removable {
+  readonly elision: Elision;
+  readonly from: number;
+}
+
+/**
+ * The clairvoyant: the cheapest choice of calls before which to rewrite, where each rewrite elides everything that
+ * can go by then: all results of at least 1,024 bytes that report no error and stand before the protected tail.
+ * Like `planner-age` it must rewrite before a call whose prompt would take more than {@linkcode WINDOW_SHARE} of
+ * the window if that brings the prompt below; a prompt that can't be brought below is sent as it is.
+ *
+ * Exact, by dynamic programming over pairs of successive rewrites. What a call costs depends on the last rewrite
+ * alone, but for the call of a rewrite itself, which depends on the one before it as well: its cache serves
+ * everything in front of the first result that had not gone by then.
+ *
+ *     V(i) = min over h < i of V(h) + cost of the calls h + 1 … i − 1 + cost of call i, rewritten, after h
+ *
+ * O(n²) in the number of calls.
+ */
+export async function optimum(recording: Recording, options: OptimumOptions): Promise<Optimum> {
+  const { profile, windowTokens } = options;
+  const { calls } = recording;
+  const removable = await findRemovable(recording, options);
+  const limit = WINDOW_SHARE * windowTokens;
+  const ends = messageEnds(recording, options.countTokens);
+  const saved = [0];
+  for (const { elision } of removable) saved.push(saved.at(-1)! + elision.tokensBefore - elision.tokensAfter);
+  const goneBy = calls.map((_, call) => {
+    const first = removable.findIndex(({ from }) => from > call);
+    return first < 0 ? removable.length : first;
+  });
+  const fullTokens = calls.map(({ messages }) => ends[messages]!);
+  const warm = calls.map(({ timeMs }, call) => call > 0 && timeMs - calls[call - 1]!.timeMs <= profile.ttlMs);
+  const costOf = (call: number, promptTokens: number, prefixTokens: number): number => {
+    const tokens = Math.min(prefixTokens, promptTokens - 1);
+    const blocks = Math.floor(tokens / profile.blockTokens) * profile.blockTokens;
+    const cachedTokens = warm[call] && blocks >= profile.minTokens ? blocks : 0;
+    return promptCost(profile, { promptTokens, cachedTokens });
+  };
+
+  const best = calls.map(() => Infinity);
+  const before = calls.map(() => -1);
+  let cost = Infinity;
+  let last = -1;
+  for (let h = -1; h < calls.length; h++) {
+    let sum = h < 0 ? 0 : best[h]!;
+    if (sum === Infinity) continue;
+    const gone = h < 0 ? 0 : goneBy[h]!;
+    let prefixTokens = h < 0 ? 0 : fullTokens[h]! - saved[gone]!;
+    let call = h + 1;
+    for (; call < calls.length; call++) {
+      const promptTokens = fullTokens[call]! - saved[gone]!;
+      const canRewrite = goneBy[call]! > gone;
+      const rewrittenTokens = fullTokens[call]! - saved[goneBy[call]!]!;
+      if (canRewrite) {
+        const keptTokens = ends[removable[gone]!.elision.index]! - saved[gone]!;
+        const rewritten = sum + costOf(call, rewrittenTokens, Math.min(prefixTokens, keptTokens));
+        if (rewritten < best[call]!) [best[call], before[call]] = [rewritten, h];
+      }
+      if (canRewrite && promptTokens > limit && rewrittenTokens <= limit) break;
+      sum += costOf(call, promptTokens, prefixTokens);
+      prefixTokens = promptTokens;
+    }
+    if (call === calls.length && sum < cost) [cost, last] = [sum, h];
+  }
+  const rewrites: number[] = [];
+  for (let call = last; call >= 0; call = before[call]!) rewrites.unshift(call);
+  return { cost, rewrites, removable };
+}
+
+async function findRemovable(
+  { messages, calls, errors }: Recording,
+  { countTokens, windowTokens, protectTokens }: OptimumOptions,
+): Promise<Removable[]> {
+  const options = {
+    countTokens,
+    windowTokens,
+    protectTokens,
+    recall: true,
+    isError: (_: unknown, index: number) => errors.has(index),
+  };
+  const removable = new Map<number, Removable>();
+  const archive = memoryArchive();
+  for (const [from, call] of calls.entries()) {
+    const candidates = selectElisions(messages.slice(0, call.messages), options)
+      .filter(({ index }) => !removable.has(index));
+    for (const elision of await elide(messages, candidates, { ...options, archive })) {
+      removable.set(elision.index, { elision, from });
+    }
+  }
+  return [...removable.values()].sort((a, b) => a.elision.index - b.elision.index);
+}
+
+/** Tokens of the tools and of all messages before each position. */
+function messageEnds({ messages, tools }: Recording, countTokens: CountTokens): number[] {
+  const ends = [countRequestTokens({ messages: [], tools }, countTokens)];
+  for (const message of messages) {
+    ends.push(ends.at(-1)! + countRequestTokens({ messages: [message] }, countTokens));
+  }
+  return ends;
+}

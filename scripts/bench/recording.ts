@@ -1,0 +1,108 @@
+import type { Message, ToolDefinition } from "@tare/messages";
+
+/** One model call of a recorded session. */
+export interface RecordedCall {
+  /** Number of messages that the prompt of this call had. The next message is the model's answer. */
+  readonly messages: number;
+  /** When the request was made. Only differences count. */
+  readonly timeMs: number;
+}
+
+/** A recorded session, ready to be replayed. */
+export interface Recording {
+  readonly id: string;
+  readonly tools: readonly ToolDefinition[];
+  readonly messages: readonly Message[];
+  readonly calls: readonly RecordedCall[];
+  /** Positions of the results that the recording flags as errors. */
+  readonly errors: ReadonlySet<number>;
+  /** Usage that the provider reported, by position of the answer. */
+  readonly usage: ReadonlyMap<number, RecordedUsage>;
+}
+
+/** What a provider reported for one call; `input` is what was neither read from the cache nor written to it. */
+export interface RecordedUsage {
+  readonly input: number;
+  readonly cache_read?: number;
+  readonly cache_write?: number;
+}
+
+/** Time between two calls where the recording has none. */
+const DEFAULT_GAP_MS = 20_000;
+
+/** A line of a recording file, as far as it is trusted. */
+interface Line {
+  readonly id?: unknown;
+  readonly tools?: unknown;
+  readonly messages?: unknown;
+}
+
+/** A message with the recorder's notes, which no provider sees. */
+interface Noted {
+  readonly ts?: unknown;
+  readonly usage?: RecordedUsage;
+  readonly meta?: unknown;
+  readonly error?: unknown;
+}
+
+/**
+ * Reads one line of a recording file.
+ *
+ * @throws {Error} saying in one sentence why the line can't be replayed.
+ */
+export function readRecording(line: string): Recording {
+  const { id, tools, messages } = JSON.parse(line) as Line;
+  if (!Array.isArray(messages)) throw new Error("it has no messages");
+  if (!Array.isArray(tools) || tools.length === 0) throw new Error("it has no tools");
+  const errors = new Set<number>();
+  const usage = new Map<number, RecordedUsage>();
+  const times: (number | undefined)[] = [];
+  const plain = messages.map((noted: Message & Noted, index): Message => {
+    const { ts, usage: reported, meta: _, error, ...message } = noted;
+    if (error === true) errors.add(index);
+    if (reported) usage.set(index, reported);
+    times.push(typeof ts === "number" ? ts : undefined);
+    return message;
+  });
+  checkMessages(plain);
+  return { id: String(id), tools, messages: plain, calls: findCalls(plain, times), errors, usage };
+}
+
+const ROLES = new Set(["system", "developer", "user", "assistant", "tool"]);
+
+function checkMessages(messages: readonly Message[]): void {
+  if (!messages.some(({ role }) => role === "user")) throw new Error("it has no user message");
+  const open = new Map<string, number>();
+  for (const [index, message] of messages.entries()) {
+    if (!ROLES.has(message.role)) throw new Error(`message ${index} has the unknown role ${message.role}`);
+    if (message.role === "tool") {
+      const left = open.get(message.tool_call_id) ?? 0;
+      if (left === 0) throw new Error(`message ${index} answers no call`);
+      open.set(message.tool_call_id, left - 1);
+      continue;
+    }
+    for (const [id, left] of open) {
+      if (left > 0) throw new Error(`call ${id} has no answer before message ${index}`);
+    }
+    if (message.role !== "assistant") continue;
+    for (const { id } of message.tool_calls ?? []) open.set(id, (open.get(id) ?? 0) + 1);
+  }
+  // A recording may end inside a step: its last calls need no answer.
+}
+
+function findCalls(
+  messages: readonly Message[],
+  times: readonly (number | undefined)[],
+): RecordedCall[] {
+  const calls: RecordedCall[] = [];
+  for (const [index, message] of messages.entries()) {
+    if (message.role !== "assistant" || index === 0) continue;
+    const before = calls.at(-1)?.timeMs;
+    const recorded = times[index - 1];
+    const timeMs = before === undefined
+      ? recorded ?? 0
+      : Math.max(before, recorded ?? before + DEFAULT_GAP_MS);
+    calls.push({ messages: index, timeMs });
+  }
+  return calls;
+}
