@@ -13,7 +13,7 @@ if (Deno.args.includes("--help") || Deno.args.includes("-h")) {
 }
 
 try {
-  const server = startServer(readSettings(Deno.args, Deno.env.toObject()), console.error);
+  const server = await startServer(readSettings(Deno.args, Deno.env.toObject()), console.error);
   console.log(server.greeting);
   for (const signal of ["SIGINT", "SIGTERM"] as const) {
     Deno.addSignalListener(signal, async () => {

@@ -33,7 +33,7 @@ export interface RunningServer {
  *
  * @throws {RangeError} if host and port can't be listened on.
  */
-export function startServer(settings: Settings, log: (line: string) => void): RunningServer {
+export async function startServer(settings: Settings, log: (line: string) => void): Promise<RunningServer> {
   const workspace = resolve(settings.workspace);
   const tokenizer = lazily(() =>
     loadTokenizer(settings.model === undefined ? {} : { model: settings.model })
@@ -62,7 +62,10 @@ export function startServer(settings: Settings, log: (line: string) => void): Ru
     onError: (error) => log(error instanceof Error ? error.stack ?? error.message : String(error)),
     ...(provider.notice !== undefined && { notice: provider.notice }),
   });
-  const server = listen(settings, handler.fetch);
+  const server = await listen(settings, handler.fetch).catch(async (error) => {
+    await provider.close();
+    throw error;
+  });
   // Loading takes a second or two. It starts once requests are answered, and only the first turn waits for it.
   tokenizer().catch((error) => log(`Cannot load the token counter: ${error}`));
 
@@ -127,9 +130,9 @@ function startRehearsal(tokenizer: () => Promise<Tokenizer>, profile: Profile): 
   };
 }
 
-function listen({ host, port }: Settings, fetch: (request: Request) => Promise<Response>) {
+async function listen({ host, port }: Settings, fetch: (request: Request) => Promise<Response>) {
   try {
-    return Deno.serve({ hostname: host, port, onListen() {} }, fetch);
+    return await Deno.serve({ hostname: host, port, onListen() {} }, fetch);
   } catch (cause) {
     const reason = cause instanceof Deno.errors.AddrInUse
       ? "another program listens there; TARE_PORT takes another port, or 0 for a free one"

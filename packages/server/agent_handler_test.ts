@@ -316,8 +316,9 @@ Deno.test("agentHandler() answers bad input with one JSON shape", async () => {
 Deno.test("agentHandler() hides what a bug says from clients and tells it to onError", async () => {
   const told: unknown[] = [];
   const bug = new Error("secret");
+  let calls = 0;
   const broken = agent(scriptedModel([]), {
-    countTokens: () => Promise.reject(bug),
+    countTokens: () => calls++ === 0 ? Promise.resolve(estimateTokens) : Promise.reject(bug),
     onError: (error) => told.push(error),
   });
   const seen = await turn(broken, await newSession(broken), "q");

@@ -52,9 +52,8 @@ export class Sessions {
     const id = crypto.randomUUID();
     checkNames(names, [...options.tools.map(nameOf), RECALL_TOOL.function.name]);
     const archive = await options.archives.open(id);
-    const tools = [...options.tools, recallTool(archive)].filter((tool) =>
-      names?.includes(nameOf(tool)) ?? true
-    );
+    const recall = recallTool(archive, { countTokens: await options.countTokens() });
+    const tools = [...options.tools, recall].filter((tool) => names?.includes(nameOf(tool)) ?? true);
     const system = instructions ?? options.instructions ?? DEFAULT_INSTRUCTIONS;
     const session: Session = {
       id,

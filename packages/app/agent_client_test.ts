@@ -1,0 +1,59 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { estimateTokens } from "@tare/messages";
+import { profileNamed } from "@tare/planner";
+import { memoryArchive } from "@tare/prune";
+import { agentHandler } from "@tare/server";
+import { agentClient } from "./agent_client.ts";
+
+async function withServer(use: (url: string) => Promise<void>): Promise<void> {
+  const agent = agentHandler({
+    model: () =>
+      async function* () {
+        yield { type: "completed", message: { role: "assistant", content: "Hello." }, finishReason: "stop" };
+      },
+    defaultModel: "greeter",
+    tools: [],
+    archives: { open: () => memoryArchive(), remove() {} },
+    countTokens: () => Promise.resolve(estimateTokens),
+    profile: profileNamed("none"),
+    windowTokens: 1000,
+    mechanisms: { context: true, prune: true, schemas: true, bound: true },
+  });
+  const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, agent.fetch);
+  try {
+    await use(`http://127.0.0.1:${server.addr.port}`);
+  } finally {
+    await agent.close();
+    await server.shutdown();
+  }
+}
+
+Deno.test("agentClient() makes sessions, streams turns and cancels", async () => {
+  await withServer(async (url) => {
+    const client = agentClient(url);
+    const session = await client.createSession();
+    const types: string[] = [];
+    for await (const event of client.startTurn(session, "Hi.")) types.push(event.type);
+    assertEquals(types, ["turn_start", "step_start", "assistant_message", "step_end", "turn_end"]);
+    await client.cancel(session);
+  });
+});
+
+Deno.test("agentClient() says in a sentence what the server refuses, and that it can't be reached", async () => {
+  let url = "";
+  await withServer(async (running) => {
+    url = running;
+    const client = agentClient(running);
+    await assertRejects(
+      () => client.cancel("none"),
+      Error,
+      "Cannot find session none: there is no such session.",
+    );
+    await assertRejects(() => client.startTurn("none", "Hi.").next(), Error, "Cannot find session none");
+  });
+  await assertRejects(
+    () => agentClient(url).createSession(),
+    Error,
+    `Cannot reach the server at ${url}: start it with deno task start.`,
+  );
+});
