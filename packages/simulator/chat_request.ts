@@ -42,23 +42,46 @@ interface WireRequest {
 }
 
 const TEXT: JsonSchema = { type: "string" };
+const TEXT_OR_NULL: JsonSchema = { type: ["string", "null"] };
 
-const PART: JsonSchema = { type: "object", required: ["type"], properties: { type: TEXT } };
+/** An object with a `type`, which says what else it must have. */
+function typed(variants: Readonly<Record<string, JsonSchema>>): JsonSchema {
+  return {
+    type: "object",
+    required: ["type"],
+    properties: { type: TEXT },
+    allOf: Object.entries(variants).map(([type, properties]) => ({
+      if: { properties: { type: { const: type } } },
+      then: { required: Object.keys(properties), properties },
+    })),
+  };
+}
+
+/** An object that has these texts. */
+function texts(...names: readonly string[]): JsonSchema {
+  return {
+    type: "object",
+    required: names,
+    properties: Object.fromEntries(names.map((name) => [name, TEXT])),
+  };
+}
+
+/** Parts of other kinds, which providers may add, are taken as they are. */
+const PART = typed({
+  text: { text: TEXT },
+  refusal: { refusal: TEXT },
+  image_url: { image_url: texts("url") },
+  input_audio: { input_audio: texts("data") },
+  file: { file: { type: "object", properties: { file_data: TEXT } } },
+});
 
 const CALL: JsonSchema = {
-  type: "object",
+  ...typed({
+    function: { function: texts("name", "arguments") },
+    custom: { custom: texts("name", "input") },
+  }),
   required: ["id", "type"],
-  properties: {
-    id: TEXT,
-    type: { enum: ["function", "custom"] },
-    function: {
-      type: "object",
-      required: ["name", "arguments"],
-      properties: { name: TEXT, arguments: TEXT },
-    },
-    custom: { type: "object", required: ["name", "input"], properties: { name: TEXT, input: TEXT } },
-  },
-  anyOf: [{ required: ["function"] }, { required: ["custom"] }],
+  properties: { id: TEXT, type: { enum: ["function", "custom"] } },
 };
 
 const MESSAGE: JsonSchema = {
@@ -66,7 +89,10 @@ const MESSAGE: JsonSchema = {
   required: ["role"],
   properties: {
     role: { enum: ["system", "developer", "user", "assistant", "tool", "function"] },
+    name: TEXT,
     content: { type: ["string", "array", "null"], items: PART },
+    reasoning_content: TEXT_OR_NULL,
+    refusal: TEXT_OR_NULL,
     tool_calls: { type: ["array", "null"], minItems: 1, items: CALL },
     tool_call_id: TEXT,
   },

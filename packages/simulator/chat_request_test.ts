@@ -49,8 +49,11 @@ Deno.test("parseChatRequest() names what is wrong with a body", async () => {
       [{ model: "m", messages: [user], n: 2 }, "n must be equal to one of the allowed values ([1,null])"],
       [
         { model: "m", messages: [{ role: "assistant", tool_calls: [{ id: "a", type: "function" }] }] },
-        "messages.0.tool_calls.0 must have required property 'function'; " +
-        "messages.0.tool_calls.0 must have required property 'custom'; messages.0.tool_calls.0 must match a schema in anyOf",
+        "messages.0.tool_calls.0 must have required property 'function'",
+      ],
+      [
+        { model: "m", messages: [{ role: "user", content: [{ type: "image_url", image_url: {} }] }] },
+        "messages.0.content.0.image_url must have required property 'url'",
       ],
       [
         { model: "m", messages: [user], tools: [{ type: "function" }] },

@@ -6,7 +6,10 @@ import { RunningHash } from "./running_hash.ts";
 export interface Prompt {
   readonly messages: readonly Message[];
   readonly tools: readonly ToolDefinition[];
-  /** Those of the tools, then those of the messages in the order in which they were sent. */
+  /**
+   * Those of the tools, then those of the messages as they were sent: system messages usually come first, and one
+   * that comes later changes nothing of what stands before it.
+   */
   readonly units: readonly RunUnit[];
   readonly tokens: number;
   /** The same for the same prompt, and hardly for another one. */

@@ -171,8 +171,8 @@ function fileList({ files }: CountedPackage): string {
 function checkedSentence(turn: RehearsalTurn, { files }: CountedPackage): string {
   const opened = turn.calls.flatMap((call) => {
     const total = call.tool === "read_file" ? readLines(call.text)?.total : undefined;
-    const counted = files.find(({ path }) => path === pathOf(call));
-    return total === undefined || !counted ? [] : [{ ...counted, total }];
+    const file = files.find(({ path }) => path === pathOf(call));
+    return total === undefined || !file ? [] : [{ ...file, total }];
   });
   if (opened.length === 0) return "";
   const different = opened.filter(({ lines, total }) => lines !== total);

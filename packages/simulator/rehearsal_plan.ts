@@ -25,7 +25,7 @@ export interface RehearsalPlan {
   readonly answer: (turn: RehearsalTurn) => string;
 }
 
-/** Reads of a call's `path` argument, `.` if it has none. */
+/** The path that a call is about: its `path` argument, or `.` if it has none. */
 export function pathOf(call: WantedCall): string {
   return typeof call.args.path === "string" ? cleanPath(call.args.path) : ".";
 }

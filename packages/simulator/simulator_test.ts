@@ -1,7 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
-import fc from "fast-check";
 import { countRequestTokens, type Message, type ToolDefinition } from "@tare/messages";
-import { profileNamed, PROFILES } from "@tare/planner";
+import { profileNamed } from "@tare/planner";
 import {
   type Fault,
   scripted,
@@ -11,8 +10,6 @@ import {
   type SimulatorOptions,
   toolCall,
 } from "@tare/simulator";
-import { callPairs } from "../../tests/call_pairs.ts";
-import { conversations } from "../../tests/conversations.ts";
 
 const characters = { encode: (text: string) => Array.from(text, (character) => character.charCodeAt(0)) };
 const count = (text: string) => characters.encode(text).length;
@@ -342,34 +339,4 @@ Deno.test("simulator() answers requests at the same time", async () => {
   const bodies = await Promise.all(pending.map(async (response) => (await response).json()));
   assertEquals(bodies.map((body) => body.choices[0].message.content), ["1", "2"]);
   assertEquals(to.requests.map((request) => request.cachedTokens), [0, 0]); // neither had begun before the other came
-});
-
-Deno.test("simulator() counts every prompt like countRequestTokens(), and serves all that was sent before", async () => {
-  const profiles = Object.values(PROFILES).filter((profile) => profile.name !== "none");
-  await fc.assert(
-    fc.asyncProperty(
-      conversations(),
-      fc.constantFrom(...profiles),
-      fc.boolean(),
-      async (messages, profile, tools) => {
-        const to = provider({ profile, now: () => 0 });
-        let previous = 0;
-        for (let end = 1; end <= messages.length; end++) {
-          const body = { messages: messages.slice(0, end), ...(tools && { tools: [tool] }) };
-          const { pairs, unanswered, orphans } = callPairs(body.messages);
-          const response = await post(to, body);
-          if (!response.ok) continue; // calls without their results, or something between them
-          assertEquals([unanswered, orphans], [[], []], `${pairs.length} pairs`);
-          await response.body?.cancel();
-          const request = to.requests.at(-1)!;
-          assertEquals(request.promptTokens, countRequestTokens(body, count));
-          assert(request.cachedTokens < request.promptTokens);
-          const whole = Math.floor(previous / profile.blockTokens) * profile.blockTokens;
-          if (whole >= profile.minTokens) assert(request.cachedTokens >= whole);
-          previous = request.promptTokens;
-        }
-      },
-    ),
-    { numRuns: 40 },
-  );
 });
