@@ -13,6 +13,7 @@ export type ErrorCode =
 
 /** An error that a client may read. Its message is a sentence that says what was wrong and what would be right. */
 export class HttpError extends Error {
+  /** Always `HttpError`. */
   override readonly name = "HttpError";
   /** HTTP status. */
   readonly status: number;
