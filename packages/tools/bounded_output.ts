@@ -42,10 +42,11 @@ export class BoundedOutput {
       return { ...decodeText(join(head, this.#tail.subarray(0, this.#tailBytes))), totalBytes };
     }
     const at = this.#tailBytes % size;
-    const begin = decodeText(wholeCharacters(head));
-    const end = decodeText(wholeCharacters(join(this.#tail.subarray(at), this.#tail.subarray(0, at))));
-    const note = `\n[… ${this.#tailBytes - size} bytes left out here …]\n`;
-    return { text: begin.text + note + end.text, replaced: begin.replaced || end.replaced, totalBytes };
+    const begin = wholeCharacters(head);
+    const end = wholeCharacters(join(this.#tail.subarray(at), this.#tail.subarray(0, at)));
+    const note = `\n[… ${totalBytes - begin.length - end.length} bytes left out here …]\n`;
+    const [first, last] = [decodeText(begin), decodeText(end)];
+    return { text: first.text + note + last.text, replaced: first.replaced || last.replaced, totalBytes };
   }
 }
 

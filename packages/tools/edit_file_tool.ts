@@ -1,7 +1,7 @@
 import type { Tool } from "@tare/messages";
 import { defineTool, Refusal } from "./define_tool.ts";
 import { inTurn } from "./in_turn.ts";
-import { lineNumberAt, type ReplacedText, replaceText } from "./replace_text.ts";
+import { lineNumberAt, lineNumbers, type ReplacedText, replaceText } from "./replace_text.ts";
 import { resolveInWorkspace } from "./resolve_in_workspace.ts";
 import { shortLines } from "./short_lines.ts";
 import { statFile } from "./stat_in_workspace.ts";
@@ -76,7 +76,7 @@ function report(path: string, { text, starts, length }: ReplacedText): string {
   const from = Math.max(1, lineNumberAt(text, first) - CONTEXT_LINES);
   const to = Math.min(lines.length, lineNumberAt(text, first + length) + CONTEXT_LINES);
   const more = others.length > 0
-    ? `${starts.length} replacements, in lines ${starts.map((at) => lineNumberAt(text, at)).join(", ")}; `
+    ? `${starts.length} replacements, in lines ${lineNumbers(text, starts)}; `
     : "";
   return `edited ${path}: ${more}lines ${from}-${to} of ${lines.length} are now\n` +
     shortLines(lines.slice(from - 1, to));

@@ -1,4 +1,5 @@
 const REASONS: Readonly<Record<string, string>> = {
+  E2BIG: "it is longer than the system allows. Write it to a file and run that.",
   EACCES: "permission denied.",
   EBUSY: "it is in use by the system.",
   EDQUOT: "the disk quota is used up.",

@@ -49,7 +49,7 @@ export function readFileTool(workspace: string): Tool {
       using file = await openText(place.absolute);
       const page = await readPage(file, { start, end }, context);
       if (start > Math.max(1, page.total)) {
-        throw new Refusal(`it has only ${page.total} lines; start_line was ${start}.`);
+        throw new Refusal(`start_line ${start} is behind its last line, ${page.total}.`);
       }
       return [header(page, start, end), ...page.lines].join("\n");
     },

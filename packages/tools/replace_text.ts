@@ -2,6 +2,9 @@ import { Refusal } from "./define_tool.ts";
 import { nearestLines } from "./nearest_lines.ts";
 import { shortLines } from "./short_lines.ts";
 
+/** Places named in a message. */
+const MAX_PLACES = 20;
+
 /** What to replace. */
 export interface Replacement {
   readonly oldText: string;
@@ -18,9 +21,6 @@ export interface ReplacedText {
   /** Length of each new piece. */
   readonly length: number;
 }
-
-/** Places named in a message. */
-const MAX_PLACES = 20;
 
 /**
  * Replaces exact text. If all lines of the file end alike, LF or CRLF, the replacement's line ends count as those.
@@ -49,6 +49,12 @@ export function lineNumberAt(text: string, index: number): number {
   return line;
 }
 
+/** Numbers of the lines at these indices, of at most the first twenty, for a message. */
+export function lineNumbers(text: string, indices: readonly number[]): string {
+  const numbers = indices.slice(0, MAX_PLACES).map((at) => lineNumberAt(text, at));
+  return numbers.join(", ") + (indices.length > MAX_PLACES ? ", …" : "");
+}
+
 /** How all lines end; `undefined` if they differ or there is but one. */
 function uniformLineEnd(text: string): "\n" | "\r\n" | undefined {
   const ends = text.split("\n").length - 1;
@@ -64,11 +70,9 @@ function occurrences(text: string, wanted: string): number[] {
 }
 
 function ambiguous(text: string, found: readonly number[]): string {
-  const lines = found.slice(0, MAX_PLACES).map((at) => lineNumberAt(text, at));
-  const more = found.length > MAX_PLACES ? ", …" : "";
   return `old_text occurs ${found.length} times, in lines ${
-    lines.join(", ")
-  }${more}. Add lines around it until it ` +
+    lineNumbers(text, found)
+  }. Add lines around it until it ` +
     "is unique, or set replace_all to true.";
 }
 

@@ -7,7 +7,10 @@ import { type CommandOutcome, GRACE_MS, runCommand } from "./run_command.ts";
 export interface ShellToolOptions {
   /** Folder that commands start in. */
   readonly workspace: string;
-  /** Longest time that one command may ask for, in milliseconds. Default: 600,000. */
+  /**
+   * Longest time that one command may ask for, in milliseconds. Default: 240,000, which is less than the time after
+   * which the loop takes a silent turn for stalled.
+   */
   readonly timeoutMs?: number;
   /** Bytes of output kept; of more, the middle is dropped. At least 1. Default: 65,536. */
   readonly maxOutputBytes?: number;
@@ -28,7 +31,7 @@ const DEFAULT_TIMEOUT_MS = 120_000;
  * guard that keeps the file tools in the workspace does not hold for it.
  */
 export function shellTool(options: ShellToolOptions): Tool {
-  const { workspace, timeoutMs = 600_000, maxOutputBytes = 64 * 1024, env = {} } = options;
+  const { workspace, timeoutMs = 240_000, maxOutputBytes = 64 * 1024, env = {} } = options;
   const defaultTimeoutMs = Math.min(DEFAULT_TIMEOUT_MS, timeoutMs);
   return defineTool<ShellArguments>({
     name: "shell",
@@ -67,16 +70,15 @@ export function shellTool(options: ShellToolOptions): Tool {
       const output = describeOutput(outcome);
       switch (outcome.ending) {
         case "exited":
-          return `${describeStatus(outcome)}${output}`;
-        case "timed_out":
-          return {
-            content:
-              `Cannot finish the command: its time limit of ${limitMs / 1000} s was over, and all that it ` +
-              `started was stopped. Do less in one command, or give a timeout_ms of up to ${timeoutMs}.${output}`,
-            error: true,
-          };
+          return `${describeStatus(outcome)}; ${output}`;
+        case "timed_out": {
+          const limit = `its time limit of ${
+            limitMs / 1000
+          } s was over (timeout_ms may be up to ${timeoutMs})`;
+          return { content: `Cannot finish the command: ${limit}; ${output}`, error: true };
+        }
         case "cancelled":
-          return { content: `Cannot finish the command: it was cancelled.${output}`, error: true };
+          return { content: `Cannot finish the command: it was cancelled; ${output}`, error: true };
       }
     },
   });
@@ -95,8 +97,6 @@ function describeStatus({ status, leftProcesses }: CommandOutcome): string {
 
 function describeOutput({ output }: CommandOutcome): string {
   const { text, replaced, totalBytes } = output.text();
-  if (totalBytes === 0) return "; no output";
-  return `; ${totalBytes} bytes of output${
-    replaced ? ", invalid UTF-8 or NUL shown as \uFFFD" : ""
-  }\n${text}`;
+  if (totalBytes === 0) return "no output";
+  return `${totalBytes} bytes of output${replaced ? ", invalid UTF-8 or NUL shown as \uFFFD" : ""}\n${text}`;
 }

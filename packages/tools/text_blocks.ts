@@ -8,13 +8,13 @@ export interface TextBlock {
   readonly droppedBytes: number;
 }
 
-/** Bytes kept of one line. */
+/** Lines of up to so many bytes are kept whole. */
 export const MAX_LINE_BYTES: number = 256 * 1024;
 const CHUNK_BYTES = 64 * 1024;
 const NEWLINE = 10;
 
 /**
- * Reads a file from where it stands to its end, in blocks of whole lines and in constant memory. Of a line over
+ * Reads a file from where it stands to its end, in blocks of whole lines and in constant memory. Of a line far over
  * {@linkcode MAX_LINE_BYTES} the end is dropped.
  */
 export async function* textBlocks(file: Deno.FsFile, context: ToolContext): AsyncGenerator<TextBlock> {

@@ -30,8 +30,8 @@ export function writeFileTool(workspace: string): Tool {
         const bytes = new TextEncoder().encode(content);
         await writeAtomically(absolute, bytes, { mode: old?.mode });
         const lines = content === "" ? 0 : content.split("\n").length - (content.endsWith("\n") ? 1 : 0);
-        const before = old ? ` (${old.size} bytes before)` : "";
-        return `${old ? "replaced" : "created"} ${relative}: ${bytes.length} bytes, ${lines} lines${before}`;
+        const before = old ? ` (before: bytes ${old.size})` : "";
+        return `${old ? "replaced" : "created"} ${relative}: bytes ${bytes.length}, lines ${lines}${before}`;
       });
     },
   });

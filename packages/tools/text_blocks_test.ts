@@ -1,0 +1,68 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import fc from "fast-check";
+import { abortOnProgress, context, makeWorkspace } from "./fixture_test.ts";
+import { MAX_LINE_BYTES, textBlocks } from "./text_blocks.ts";
+
+async function blocksOf(content: string | Uint8Array) {
+  await using ws = await makeWorkspace({ f: content });
+  using file = await Deno.open(ws.at("f"));
+  const blocks: { text: string; droppedBytes: number }[] = [];
+  for await (const { bytes, droppedBytes } of textBlocks(file, context)) {
+    blocks.push({ text: new TextDecoder().decode(bytes), droppedBytes });
+  }
+  return blocks;
+}
+
+Deno.test("textBlocks() gives blocks of whole lines", async () => {
+  assertEquals(await blocksOf(""), []);
+  assertEquals(await blocksOf("a\nb\n"), [{ text: "a\nb\n", droppedBytes: 0 }]);
+  assertEquals(await blocksOf("a\nb"), [{ text: "a\n", droppedBytes: 0 }, { text: "b", droppedBytes: 0 }]);
+  const lines = Array.from({ length: 20_000 }, (_, at) => `line ${at}\n`).join("");
+  const blocks = await blocksOf(lines);
+  assertEquals(blocks.map(({ text }) => text).join(""), lines);
+  assertEquals(blocks.length > 2 && blocks.every(({ text }) => text.endsWith("\n")), true);
+});
+
+Deno.test("textBlocks() drops the end of a line that is too long, and goes on behind it", async () => {
+  const long = "x".repeat(MAX_LINE_BYTES + 200_000);
+  assertEquals(await blocksOf(`a\n${long}\nb\n`), [
+    { text: "a\n", droppedBytes: 0 },
+    { text: "x".repeat(MAX_LINE_BYTES), droppedBytes: 200_000 },
+    { text: "b\n", droppedBytes: 0 },
+  ]);
+  assertEquals(await blocksOf(long), [{ text: "x".repeat(MAX_LINE_BYTES), droppedBytes: 200_000 }]);
+});
+
+Deno.test("textBlocks() cuts a line between characters", async () => {
+  const [block] = await blocksOf(`a${"€".repeat(MAX_LINE_BYTES / 2)}`);
+  assertEquals(block?.text, `a${"€".repeat((MAX_LINE_BYTES - 1) / 3)}`);
+});
+
+Deno.test("textBlocks() loses nothing but what it counts", async () => {
+  const line = fc.oneof(
+    fc.string({ unit: "grapheme", maxLength: 20 }),
+    fc.nat({ max: 2 * MAX_LINE_BYTES }).map((length) => "y".repeat(length)),
+  );
+  await fc.assert(
+    fc.asyncProperty(fc.array(line, { maxLength: 6 }), async (lines) => {
+      const text = lines.join("\n");
+      const blocks = await blocksOf(text);
+      const lineEnds = blocks.filter(({ droppedBytes }, at) =>
+        droppedBytes > 0 && at < blocks.length - 1
+      ).length;
+      const bytes = blocks.reduce(
+        (sum, { text, droppedBytes }) => sum + text.length + droppedBytes,
+        lineEnds,
+      );
+      const endDropped = blocks.at(-1)?.droppedBytes && text.endsWith("\n") ? 1 : 0;
+      assertEquals(bytes + endDropped, text.length);
+    }),
+    { numRuns: 30 },
+  );
+});
+
+Deno.test("textBlocks() stops when aborted", async () => {
+  await using ws = await makeWorkspace({ f: "a\n".repeat(200_000) });
+  using file = await Deno.open(ws.at("f"));
+  await assertRejects(() => Array.fromAsync(textBlocks(file, abortOnProgress())), DOMException, "aborted");
+});

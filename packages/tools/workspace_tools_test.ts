@@ -1,0 +1,61 @@
+import { assertEquals } from "@std/assert";
+import { memoryArchive } from "@tare/prune";
+import { workspaceTools } from "@tare/tools";
+import { argumentsParser } from "@tare/messages/arguments";
+
+const tools = workspaceTools({ workspace: "/", archive: memoryArchive(), shell: { timeoutMs: 1000 } });
+
+Deno.test("workspaceTools() gives all tools, each with its stance", () => {
+  assertEquals(tools.map(({ definition, stance }) => [definition.function.name, stance]), [
+    ["list_files", "rederivable"],
+    ["read_file", "rederivable"],
+    ["search_files", "rederivable"],
+    ["write_file", "once"],
+    ["edit_file", "once"],
+    ["shell", "once"],
+    ["recall", "rederivable"],
+  ]);
+});
+
+Deno.test("workspaceTools() gives no recall without an archive, and passes the shell its limits", () => {
+  const names = workspaceTools({ workspace: "/" }).map(({ definition }) => definition.function.name);
+  assertEquals(names.includes("recall"), false);
+  assertEquals(tools.find(({ definition }) => definition.function.name === "shell")?.timeoutMs, 6000);
+});
+
+Deno.test("workspaceTools() describes every tool and every argument, in closed schemas", () => {
+  for (const { definition: { function: { name, description, parameters } } } of tools) {
+    const { properties, additionalProperties } = parameters as {
+      properties: Record<string, { type?: string; description?: string; minimum?: number }>;
+      additionalProperties: boolean;
+    };
+    assertEquals([typeof description, additionalProperties], ["string", false], name);
+    for (const [argument, schema] of Object.entries(properties)) {
+      assertEquals(typeof schema.description, "string", `${name} ${argument}`);
+      if (schema.type === "integer") assertEquals(typeof schema.minimum, "number", `${name} ${argument}`);
+    }
+  }
+});
+
+Deno.test("workspaceTools() refuses invalid arguments by schema", () => {
+  const invalid: Record<string, readonly unknown[]> = {
+    list_files: [{ depth: 0 }, { path: 1 }, { recursive: true }, { glob: "" }],
+    read_file: [{}, { path: "a", start_line: 0 }, { path: "a", start_line: 1.5 }, {
+      path: "a",
+      end_line: "9",
+    }],
+    search_files: [{}, { pattern: "a", output: "json" }, { pattern: "a", context_lines: -1 }, {
+      pattern: "a",
+      max_results: 1e6,
+    }],
+    write_file: [{ path: "a" }, { path: "", content: "" }, { path: "a", content: 1 }],
+    edit_file: [{ path: "a", old_text: "", new_text: "" }, { path: "a", old_text: "a" }],
+    shell: [{}, { command: "" }, { command: "ls", timeout_ms: 0 }, { command: "ls", timeout_ms: 2000 }],
+    recall: [{}, { ref: 1 }],
+  };
+  for (const { definition } of tools) {
+    const parse = argumentsParser(definition);
+    const results = invalid[definition.function.name]?.map((args) => parse(JSON.stringify(args)).ok);
+    assertEquals(results, results?.map(() => false), definition.function.name);
+  }
+});
