@@ -96,7 +96,9 @@ async function readPage(file: Deno.FsFile, { start, end }: Range, context: ToolC
   const crlf = lines.length > 0 && lines.every((line) => line.endsWith("\r"));
   const notes: string[] = [];
   if (crlf) notes.push("CRLF line ends");
-  if (anyReplaced) notes.push("invalid UTF-8 or NUL shown as \uFFFD");
+  if (anyReplaced && lines.some((line) => line.includes("\uFFFD"))) {
+    notes.push("invalid UTF-8 or NUL shown as \uFFFD");
+  }
   if (start + lines.length > total && !endsInNewline) notes.push("no newline at the end");
   return { lines: crlf ? lines.map((line) => line.slice(0, -1)) : lines, total, notes };
 }

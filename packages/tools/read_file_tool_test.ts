@@ -73,6 +73,10 @@ Deno.test("read_file shows CRLF, invalid UTF-8 and NUL for what they are", async
     await callOk(read, { path: "late", start_line: 5001 }),
     "lines 5001-5001 of 5001 (invalid UTF-8 or NUL shown as \uFFFD)\nb\uFFFDc",
   );
+  assertEquals(
+    await callOk(read, { path: "late", start_line: 5000, end_line: 5000 }),
+    "lines 5000-5000 of 5001\na",
+  );
   assertEquals(await callOk(read, { path: "bom" }), "lines 1-1 of 1\na");
 });
 

@@ -40,8 +40,8 @@ export async function resolveInWorkspace(workspace: string, path: string): Promi
 async function realWorkspace(workspace: string): Promise<string> {
   try {
     return await Deno.realPath(workspace);
-  } catch {
-    throw new Refusal("the workspace folder itself cannot be reached. This needs the operator.");
+  } catch (cause) {
+    throw new Refusal("the workspace folder itself cannot be reached. This needs the operator.", { cause });
   }
 }
 

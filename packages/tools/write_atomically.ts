@@ -4,13 +4,16 @@ import { dirname, join } from "@std/path";
  * Writes a whole file so that whoever reads it sees either the old bytes or the new ones, also after a crash: the
  * bytes go to a new file beside it, to disk, and then take its name. Folders that are missing are made.
  *
- * @param mode permission bits of the file. Default: what the system gives new files.
+ * @param mode permission bits of the file that is replaced, which the new one gets too. Default: there is none, and
+ *   the new file gets what the system gives new files.
  */
 export async function writeAtomically(
   absolute: string,
   bytes: Uint8Array,
   { mode }: { readonly mode?: number | null | undefined } = {},
 ): Promise<void> {
+  // Taking a file's place takes no permission to write to it; whoever withheld that meant it.
+  if (typeof mode === "number") (await Deno.open(absolute, { write: true })).close();
   const folder = dirname(absolute);
   await Deno.mkdir(folder, { recursive: true });
   const temporary = join(folder, `.tare-${crypto.randomUUID()}.tmp`);

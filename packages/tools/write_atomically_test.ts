@@ -12,7 +12,7 @@ Deno.test("writeAtomically() writes the file, makes its folders and leaves nothi
 });
 
 Deno.test("writeAtomically() gives the mode it is told, and the usual one otherwise", async () => {
-  await using ws = await makeWorkspace({ usual: "" });
+  await using ws = await makeWorkspace({ f: "old", usual: "" });
   await writeAtomically(ws.at("f"), bytes, { mode: 0o100750 });
   assertEquals((await Deno.stat(ws.at("f"))).mode! & 0o777, 0o750);
   await writeAtomically(ws.at("g"), bytes);

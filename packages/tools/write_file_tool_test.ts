@@ -86,11 +86,16 @@ Deno.test({
   // The superuser can write everywhere.
   ignore: Deno.uid() === 0,
   async fn() {
-    await using ws = await makeWorkspace({ "src/": "" });
+    await using ws = await makeWorkspace({ "src/": "", protected: "old" });
     await Deno.chmod(ws.at("src"), 0o500);
+    await Deno.chmod(ws.at("protected"), 0o400);
     assertEquals(
       await callError(writeFileTool(ws.root), { path: "src/f", content: "" }),
       'Cannot write "src/f": permission denied.',
+    );
+    assertEquals(
+      await callError(writeFileTool(ws.root), { path: "protected", content: "" }),
+      'Cannot write "protected": permission denied.',
     );
   },
 });
