@@ -1,11 +1,5 @@
 import { fitTurns, groupTurns } from "@tare/context";
-import {
-  countMessageTokens,
-  type CountTokens,
-  countToolTokens,
-  type Message,
-  type ToolMessage,
-} from "@tare/messages";
+import { countMessageTokens, type CountTokens, countToolTokens, type ToolMessage } from "@tare/messages";
 import { type ElisionCandidate, selectElisions, type ToolTraits } from "@tare/prune";
 import { compactTool, shownTools as exposedTools } from "@tare/schemas";
 import type { CompactEdit, Edit } from "./edit.ts";

@@ -1,174 +1,295 @@
-import type { CountTokens, Message, ToolDefinition, ToolMessage, Usage } from "@tare/messages";
-import type { Archive, ToolTraits } from "@tare/prune";
+import type { CountTokens, Usage } from "@tare/messages";
+import type { Archive } from "@tare/prune";
+import { decide, reckonedAlive, WINDOW_SHARE } from "./decide.ts";
 import type { Edit } from "./edit.ts";
-import { findRemovals, type Removal, type Seen } from "./find_removals.ts";
+import { type CacheStory, explainUncached } from "./explain_uncached.ts";
+import { findRemovals, type Removal, type RemovalOptions, type Seen } from "./find_removals.ts";
+import { hashText } from "./hash_text.ts";
+import { type LedgerEntry, sharePrompt } from "./ledger.ts";
 import { makeEdits } from "./make_edits.ts";
+import { makeFold } from "./make_fold.ts";
+import type { Plan, PlanRequest, Summarise } from "./plan.ts";
+import { NEW_SESSION, type PlannerState, type SentRequest } from "./planner_state.ts";
 import { type PromptUnit, servedTokens } from "./prefix_cache.ts";
 import { promptCost } from "./price.ts";
-import type { Profile } from "./profile.ts";
-import { promptUnits, sharedTokens, sumTokens } from "./prompt_units.ts";
+import { type Profile, profileNamed } from "./profile.ts";
+import { hashPiece, promptUnits, sharedTokens, sumTokens } from "./prompt_units.ts";
+import { recogniseProfile } from "./recognise_profile.ts";
 import { KEEP_WANTED, type Retention } from "./retention.ts";
-import { type Conversation, placeMessages, shownTools } from "./view.ts";
-import { estimateWarmth, type WarmthObservation } from "./warmth.ts";
-import { type Cut, weighCuts } from "./weigh_cuts.ts";
+import { type Conversation, placeMessages, view } from "./view.ts";
+import { estimateWarmth, observeWarmth } from "./warmth.ts";
 
-/** Share of the window from which on price no longer decides. The rest is room for the answer. */
-export const WINDOW_SHARE = 0.9;
+/** Share of the cached tokens that were expected which must be served for the prefix to count as still there. */
+const WARM_SHARE = 0.8;
 
 /** What a planner goes by. */
-export interface PlannerOptions {
+export interface PlannerOptions extends Omit<RemovalOptions, "retention"> {
+  /** Cache rules and prices of the provider. Where it is `none`, usage that shows cached tokens corrects it. */
   readonly profile: Profile;
-  readonly countTokens: CountTokens;
+  /** Where what leaves the prompt goes. */
   readonly archive: Archive;
-  readonly toolTraits?: Readonly<Record<string, ToolTraits>>;
-  readonly recall?: boolean;
-  readonly windowTokens?: number;
+  /** What may leave and what stays. Default {@linkcode KEEP_WANTED}. */
   readonly retention?: Retention;
-  /** Default 0.05; infinite: none. */
+  /**
+   * A rewrite is not bought if, were the session to end right after, it would have cost more than resending
+   * everything by over this share. Default 0.05; infinite: bought whenever the rent has paid for it. At twice this
+   * loss the planner stops rewriting.
+   */
   readonly lossLimit?: number;
-  readonly isError?: (message: ToolMessage, index: number) => boolean;
+  /** Asks a model for a summary, when the window is full of what isn't tool results. Default: old turns are dropped. */
+  readonly summarise?: Summarise;
 }
 
-export interface PlanRequest extends Conversation {
-  readonly edits: readonly Edit[];
-  readonly nowMs: number;
-  readonly model?: string;
-}
-
-export type DecisionCause = "price" | "window" | "none";
-
-export interface Decision extends Omit<Cut, "first"> {
-  readonly cause: DecisionCause;
-  readonly alive: number;
-}
-
-export interface Plan {
-  readonly edits: readonly Edit[];
-  readonly view: Conversation;
-  readonly promptTokens: number;
-  readonly decision?: Decision;
-  readonly warnings: readonly string[];
-  readonly request: PlanRequest;
-  readonly pending: readonly Removal[];
-}
-
-export interface PlannerState {
-  readonly sent?: { readonly units: readonly PromptUnit[]; readonly atMs: number; readonly model?: string };
-  readonly rent: Readonly<Record<string, number>>;
-  readonly exposed: readonly string[];
-  readonly warmth: readonly WarmthObservation[];
-  readonly paid: number;
-  readonly resend: number;
-  readonly fullTokens: number;
-}
-
-const FRESH: PlannerState = { rent: {}, exposed: [], warmth: [], paid: 0, resend: 0, fullTokens: 0 };
-
+/**
+ * Decides for one session, call by call, when what could leave the prompt does leave it: as soon as the rent paid
+ * for carrying it equals the price of reading again what stands behind it (see {@linkcode PlannerOptions} for what
+ * bounds the rule).
+ *
+ * For each call: {@linkcode Planner.plan}, store the new edits, make the request, {@linkcode Planner.sent}, store
+ * {@linkcode Planner.state}. A crash between two of these loses nothing: planning changes nothing by itself, and a
+ * stored edit counts wherever it comes from.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { estimateTokens, type Message } from "@tare/messages";
+ * import { Planner, profileNamed } from "@tare/planner";
+ * import { memoryArchive } from "@tare/prune";
+ *
+ * const planner = new Planner({
+ *   profile: profileNamed("none"),
+ *   countTokens: estimateTokens,
+ *   archive: memoryArchive(),
+ * });
+ * const messages: Message[] = [
+ *   { role: "user", content: "Read the log, then the sources." },
+ *   { role: "assistant", tool_calls: [{ id: "1", type: "function", function: { name: "log", arguments: "{}" } }] },
+ *   { role: "tool", tool_call_id: "1", content: "x".repeat(50_000) },
+ *   { role: "assistant", tool_calls: [{ id: "2", type: "function", function: { name: "src", arguments: "{}" } }] },
+ *   { role: "tool", tool_call_id: "2", content: "y".repeat(60_000) },
+ * ];
+ * const plan = await planner.plan({ messages, tools: [], edits: [], nowMs: 0 });
+ * assertEquals(plan.edits.map(({ type }) => type), ["elide"]);
+ * planner.sent(plan, { promptTokens: 15_100, cachedTokens: 0, outputTokens: 10 });
+ * ```
+ */
 export class Planner {
-  readonly #options: PlannerOptions & { readonly retention: Retention };
+  readonly #options: PlannerOptions & { readonly retention: Retention; readonly lossLimit: number };
   #state: PlannerState;
 
-  constructor(options: PlannerOptions, state: PlannerState = FRESH) {
-    this.#options = { retention: KEEP_WANTED, ...options };
+  /** A planner for a new session, or for one that goes on from a stored state. */
+  constructor(options: PlannerOptions, state: PlannerState = NEW_SESSION) {
+    this.#options = { retention: KEEP_WANTED, lossLimit: 0.05, ...options };
     this.#state = state;
   }
 
+  /** What it knows of the session, to be stored after each successful request. */
   get state(): PlannerState {
     return this.#state;
   }
 
+  /** The cache rules that it goes by. */
+  get profile(): Profile {
+    return this.#state.recognised ? profileNamed(this.#state.recognised) : this.#options.profile;
+  }
+
+  /** Plans a call. Changes nothing but the archive: planning again gives the same plan. */
   async plan(request: PlanRequest): Promise<Plan> {
-    const { profile, countTokens, windowTokens = Infinity, lossLimit = 0.05 } = this.#options;
-    const { messages, tools, edits, nowMs } = request;
-    const placed = placeMessages(messages, edits);
-    const view = { messages: placed.messages, tools: shownTools(tools, edits) };
-    const seen: Seen = { history: request, edits, placed, exposed: new Set(this.#state.exposed) };
-    const units = promptUnits(view, countTokens);
-    const promptTokens = sumTokens(units);
-    const { cachedTokens, alive } = this.#predict(units, request);
+    const { countTokens } = this.#options;
+    const { edits } = request;
+    const before = view(request, edits);
+    const seen: Seen = {
+      history: request,
+      edits,
+      placed: placeMessages(request.messages, edits),
+      exposed: new Set(this.#state.exposed),
+    };
     const removals = findRemovals(seen, this.#options);
-    const priced = removals.map(({ start, parts }) => {
-      let tokens = 0;
-      let rent = 0;
-      for (const part of parts) {
-        tokens += part.tokens;
-        rent += this.#state.rent[part.name] ?? 0;
-      }
-      return { start, tokens, rent };
-    });
-    const cuts = weighCuts(priced, { profile, cachedTokens, alive });
-    const limit = windowTokens * WINDOW_SHARE;
-    const now = promptCost(profile, { promptTokens, cachedTokens: cachedTokens * alive });
-    const allowed = (1 + lossLimit) * (this.#state.resend + this.#resendCost(request, alive)) -
-      this.#state.paid - now;
-    const all = cuts.at(-1);
-    const forced = all && promptTokens > limit && promptTokens - all.tokens <= limit;
-    let best: Cut | undefined;
-    if (forced) best = all;
-    else {
-      for (const cut of cuts) {
-        if (cut.rent < cut.price || (cut.price > 0 && cut.price > allowed)) continue;
-        if (!best || cut.rent - cut.price >= best.rent - best.price) best = cut;
+    const tokensBefore = countUnits(before, countTokens);
+    const { cut, decision } = this.#decide(request, before, removals);
+    const unchanged: Plan = {
+      edits: [],
+      view: before,
+      promptTokens: tokensBefore,
+      tokensBefore,
+      ...(decision && { decision }),
+      warnings: [],
+      request,
+      pending: removals,
+    };
+    const made: Edit[] = [];
+    const warnings: string[] = [];
+    let summary: Usage | undefined;
+    if (cut) {
+      try {
+        made.push(...await makeEdits(seen, removals.slice(cut.first), this.#options));
+      } catch (error) {
+        return { ...unchanged, warnings: [`${(error as Error).message}. Nothing left the prompt.`] };
       }
     }
-    const kept = { edits: [], view, promptTokens, warnings: [], request, pending: removals };
-    if (!best) return kept;
-    const { first, ...figures } = best;
-    const made = await makeEdits(seen, removals.slice(first), this.#options);
-    const next = {
-      messages: placeMessages(messages, [...edits, ...made]).messages,
-      tools: shownTools(tools, [...edits, ...made]),
-    };
+    if (this.#overflows(view(request, [...edits, ...made]))) {
+      const folded = await makeFold(placeMessages(request.messages, [...edits, ...made]), this.#options);
+      if (folded.edit) made.push(folded.edit);
+      if (folded.warning) warnings.push(folded.warning);
+      summary = folded.usage;
+    }
+    if (made.length === 0 && !summary) return { ...unchanged, warnings };
+    const after = view(request, [...edits, ...made]);
     return {
-      ...kept,
+      ...unchanged,
       edits: made,
-      view: next,
-      promptTokens: sumTokens(promptUnits(next, countTokens)),
-      decision: { ...figures, cause: forced ? "window" : "price", alive },
-      pending: removals.slice(0, first),
+      view: after,
+      promptTokens: countUnits(after, countTokens),
+      warnings,
+      ...(summary && { summary }),
+      pending: cut ? removals.slice(0, cut.first) : removals,
     };
   }
 
-  sent(plan: Plan, usage: Pick<Usage, "promptTokens" | "cachedTokens">): void {
-    const { profile, countTokens } = this.#options;
-    const { request: { nowMs, model } } = plan;
+  /**
+   * Takes note of a request that succeeded.
+   *
+   * @param usage What the provider reported of this very request; absent or `estimated` if it reported nothing.
+   */
+  sent(plan: Plan, usage?: Usage): LedgerEntry {
+    const { countTokens, lossLimit } = this.#options;
+    const { request } = plan;
     const before = this.#state;
     const units = promptUnits(plan.view, countTokens);
+    const predicted = this.#predict(units, request);
+    const reported = usage && !usage.estimated ? usage : undefined;
+    // Another tokenizer than ours counts more or less.
+    const scale = reported ? reported.promptTokens / plan.promptTokens : 1;
+    const expected = Math.round(predicted.cachedTokens * scale);
+    const actual: Usage = reported ?? {
+      promptTokens: plan.promptTokens,
+      cachedTokens: predicted.alive < 0.5 ? 0 : expected,
+      outputTokens: usage?.outputTokens ?? 0,
+      estimated: true,
+    };
+    // A rewrite at the very front leaves nothing to go by but the estimate.
+    const served = expected > 0 ? actual.cachedTokens / expected : predicted.alive;
+    const { profile } = this;
+    const cost = promptCost(profile, actual) + (plan.summary ? promptCost(profile, plan.summary) : 0);
+    const resendCost = scale * this.#resendCost(request, served >= WARM_SHARE ? 1 : served);
     const rent: Record<string, number> = {};
     for (const { parts, start } of plan.pending) {
-      const price = start < usage.cachedTokens ? profile.read : profile.write;
+      const price = start * scale < actual.cachedTokens ? profile.read : profile.write;
       for (const { name, tokens } of parts) rent[name] = (before.rent[name] ?? 0) + tokens * price;
     }
+    const paid = before.paid + cost;
+    const resend = before.resend + resendCost;
+    const recognised = before.recognised ?? (profile.name === "none" ? recogniseProfile(actual) : undefined);
+    const idleMs = before.sent && request.nowMs - before.sent.atMs;
     this.#state = {
-      sent: { units, atMs: nowMs, ...(model !== undefined && { model }) },
+      sent: {
+        units,
+        fullTokens: countUnits(request, countTokens),
+        toolsHash: hashTools(request),
+        atMs: request.nowMs,
+        model: request.model,
+      },
       rent,
-      exposed: [...new Set([...before.exposed, ...plan.request.tools.map((tool) => tool.function.name)])],
-      warmth: before.warmth,
-      paid: before.paid + promptCost(profile, usage),
-      resend: before.resend + this.#resendCost(plan.request, usage.cachedTokens > 0 ? 1 : 0),
-      fullTokens: sumTokens(promptUnits(plan.request, countTokens)),
+      exposed: [...new Set([...before.exposed, ...request.tools.map((tool) => tool.function.name)])],
+      warmth: reported && expected > 0 && idleMs !== undefined
+        ? observeWarmth(profile, { idleMs, warm: served >= WARM_SHARE }, before.warmth)
+        : before.warmth,
+      paid,
+      resend,
+      stopped: before.stopped || paid > (1 + 2 * lossLimit) * resend,
+      ...(recognised && { recognised }),
+    };
+    return {
+      usage: actual,
+      predictedCachedTokens: expected,
+      shares: sharePrompt(plan, countTokens),
+      uncached: explainUncached({
+        uncachedTokens: actual.promptTokens - actual.cachedTokens,
+        change: findChange(before.sent, request),
+        brokenTokens: before.sent
+          ? scale * (sumTokens(before.sent.units) - sharedTokens(units, before.sent.units))
+          : 0,
+        missingTokens: expected - actual.cachedTokens,
+        late: idleMs !== undefined && idleMs > profile.ttlMs,
+      }),
+      cost,
+      resendCost,
+      saved: resend - paid,
+      ...(plan.decision && { decision: plan.decision }),
     };
   }
 
-  /** What the cache serves of these units if it is warm, and how likely it is. */
+  #decide(
+    request: PlanRequest,
+    before: Conversation,
+    removals: readonly Removal[],
+  ): ReturnType<typeof decide> {
+    const { countTokens, windowTokens = Infinity, lossLimit } = this.#options;
+    const { profile } = this;
+    const { rent, paid, resend, stopped } = this.#state;
+    const units = promptUnits(before, countTokens);
+    const promptTokens = sumTokens(units);
+    const { cachedTokens, alive } = this.#predict(units, request);
+    const reckoned = reckonedAlive(alive);
+    const cost = promptCost(profile, { promptTokens, cachedTokens: reckoned * cachedTokens });
+    const resendCost = this.#resendCost(request, reckoned);
+    const removables = removals.map(({ start, parts }) => {
+      const removable = { start, tokens: 0, rent: 0 };
+      for (const { name, tokens } of parts) {
+        removable.tokens += tokens;
+        removable.rent += rent[name] ?? 0;
+      }
+      return removable;
+    });
+    return decide(removables, {
+      profile,
+      promptTokens,
+      cachedTokens,
+      alive,
+      windowTokens,
+      allowedPrice: (1 + lossLimit) * (resend + resendCost) - paid - cost,
+      stopped,
+    });
+  }
+
+  /** What the cache serves of these units if it is warm, and how likely that is. */
   #predict(
     units: readonly PromptUnit[],
     { nowMs, model }: PlanRequest,
-  ): { cachedTokens: number; alive: number } {
-    const { profile } = this.#options;
+  ): { readonly cachedTokens: number; readonly alive: number } {
     const { sent, warmth } = this.#state;
     if (!sent || sent.model !== model) return { cachedTokens: 0, alive: 0 };
-    const cachedTokens = servedTokens(profile, {
-      promptTokens: sumTokens(units),
-      sharedTokens: sharedTokens(units, sent.units),
-    });
-    return { cachedTokens, alive: estimateWarmth(profile, nowMs - sent.atMs, warmth) };
+    const shared = sharedTokens(units, sent.units);
+    const cachedTokens = servedTokens(this.profile, { promptTokens: sumTokens(units), sharedTokens: shared });
+    return { cachedTokens, alive: estimateWarmth(this.profile, nowMs - sent.atMs, warmth) };
   }
 
-  #resendCost(request: Conversation, alive: number): number {
-    const { profile, countTokens } = this.#options;
-    const promptTokens = sumTokens(promptUnits(request, countTokens));
-    const cachedTokens = servedTokens(profile, { promptTokens, sharedTokens: this.#state.fullTokens });
-    return promptCost(profile, { promptTokens, cachedTokens: cachedTokens * alive });
+  /** What it would cost now to send everything, had everything been sent so far. */
+  #resendCost(request: PlanRequest, alive: number): number {
+    const { sent } = this.#state;
+    const promptTokens = countUnits(request, this.#options.countTokens);
+    const shared = findChange(sent, request) === "none" ? sent?.fullTokens ?? 0 : 0;
+    const cachedTokens = alive * servedTokens(this.profile, { promptTokens, sharedTokens: shared });
+    return promptCost(this.profile, { promptTokens, cachedTokens });
   }
+
+  /** Whether a view leaves no room for the answer, and turns may be folded for it. */
+  #overflows(seen: Conversation): boolean {
+    const { countTokens, windowTokens = Infinity, retention } = this.#options;
+    return retention.historyTokens < Infinity && countUnits(seen, countTokens) > WINDOW_SHARE * windowTokens;
+  }
+}
+
+function countUnits(conversation: Conversation, countTokens: CountTokens): number {
+  return sumTokens(promptUnits(conversation, countTokens));
+}
+
+function findChange(sent: SentRequest | undefined, request: PlanRequest): CacheStory["change"] {
+  if (!sent) return "first_call";
+  if (sent.model !== request.model) return "model_changed";
+  return sent.toolsHash === hashTools(request) ? "none" : "tools_changed";
+}
+
+function hashTools({ tools }: Conversation): number {
+  return hashText(tools.map(hashPiece).join());
 }

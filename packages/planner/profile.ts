@@ -55,12 +55,15 @@ export const PROFILES: Readonly<Record<string, Profile>> = {
     name: "anthropic-5m",
     ttlMs: 5 * MINUTE,
     write: 1.25,
-    coldAfterMs: HOUR,
+    coldAfterMs: 2 * HOUR,
+    // Of 17,523 recorded calls, some of which asked for the hour: a session soon shows which it is.
     warmth: [
       { idleMs: MINUTE, probability: 0.994 },
       { idleMs: 5 * MINUTE, probability: 0.913 },
-      { idleMs: 10 * MINUTE, probability: 0.2 },
-      { idleMs: HOUR, probability: 0.1 },
+      { idleMs: 10 * MINUTE, probability: 0.516 },
+      { idleMs: 30 * MINUTE, probability: 0.457 },
+      { idleMs: HOUR, probability: 0.404 },
+      { idleMs: 2 * HOUR, probability: 0.045 },
     ],
   },
   "anthropic-1h": {
@@ -85,8 +88,8 @@ export const PROFILES: Readonly<Record<string, Profile>> = {
     read: 0.1,
     coldAfterMs: 24 * HOUR,
     warmth: [
-      { idleMs: MINUTE, probability: 0.98 },
-      { idleMs: 5 * MINUTE, probability: 0.95 },
+      { idleMs: MINUTE, probability: 0.95 },
+      { idleMs: 5 * MINUTE, probability: 0.9 },
       { idleMs: 10 * MINUTE, probability: 0.7 },
       { idleMs: HOUR, probability: 0.2 },
       { idleMs: 24 * HOUR, probability: 0.02 },

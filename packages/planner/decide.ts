@@ -1,0 +1,72 @@
+import type { Decision, DecisionCause } from "./plan.ts";
+import type { Profile } from "./profile.ts";
+import { type Cut, type Removable, weighCuts } from "./weigh_cuts.ts";
+
+/** Share of the window from which on price no longer decides. The rest is room for the answer. */
+export const WINDOW_SHARE = 0.9;
+
+/** Share of a prompt that a forced rewrite must free if it can't make it fit, or it would come again at once. */
+const WORTHWHILE_SHARE = 0.1;
+
+/** A cache that is there with less than this probability is not reckoned with. */
+const SURELY_COLD = 0.1;
+
+/** The probability that the loss limit reckons with: unless the cache is as good as gone, that it is there. */
+export function reckonedAlive(alive: number): number {
+  return alive < SURELY_COLD ? alive : 1;
+}
+
+/** A prompt that is about to be sent, and what bounds the decision. */
+export interface Situation {
+  readonly profile: Profile;
+  /** Tokens of the prompt as it stands. */
+  readonly promptTokens: number;
+  /** Of these, tokens that the cache serves if it is still warm. */
+  readonly cachedTokens: number;
+  /** Probability that it is. */
+  readonly alive: number;
+  /** The model's context window. */
+  readonly windowTokens: number;
+  /** Most that a rewrite may cost this call more than without it, should the cache still be warm. */
+  readonly allowedPrice: number;
+  /** Whether rewriting has stopped, but for the window. */
+  readonly stopped: boolean;
+}
+
+/** The best rewrite, and whether to make it. */
+export function decide(
+  removables: readonly Removable[],
+  situation: Situation,
+): { readonly cut?: Cut; readonly decision?: Decision } {
+  const { promptTokens, alive, allowedPrice, stopped } = situation;
+  const cuts = weighCuts(removables, situation);
+  const whole = cuts.at(-1);
+  if (!whole) return {};
+  const decided = ({ first: _, ...figures }: Cut, cause: DecisionCause): Decision => ({
+    cause,
+    alive,
+    ...figures,
+  });
+  const limit = WINDOW_SHARE * situation.windowTokens;
+  const frees = promptTokens - whole.tokens <= limit || whole.tokens >= WORTHWHILE_SHARE * promptTokens;
+  if (promptTokens > limit && frees) return { cut: whole, decision: decided(whole, "window") };
+
+  const paid = cuts.filter(({ rent, price }) => rent >= price);
+  const worst = weighCuts(removables, { ...situation, alive: reckonedAlive(alive) });
+  const affordable = paid.filter(({ first }) =>
+    (worst.find((cut) => cut.first === first)?.price ?? 0) <= Math.max(0, allowedPrice)
+  );
+  const best = mostPaid(stopped ? [] : affordable);
+  if (best) return { cut: best, decision: decided(best, "price") };
+  const cause = paid.length === 0 ? "wait" : stopped ? "stopped" : "loss_limit";
+  return { decision: decided(mostPaid(paid.length === 0 ? cuts : paid) ?? whole, cause) };
+}
+
+/** The cut whose rent exceeds its price by most; of equals the one that takes most along. */
+function mostPaid(cuts: readonly Cut[]): Cut | undefined {
+  let best: Cut | undefined;
+  for (const cut of cuts) {
+    if (!best || cut.rent - cut.price >= best.rent - best.price) best = cut;
+  }
+  return best;
+}

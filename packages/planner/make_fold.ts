@@ -1,0 +1,54 @@
+import type { CountTokens, Usage } from "@tare/messages";
+import { type Archive, fold } from "@tare/prune";
+import type { DropEdit, FoldEdit } from "./edit.ts";
+import type { Summarise } from "./plan.ts";
+import type { PlacedMessages } from "./view.ts";
+
+/** What a fold came to. */
+export interface MadeFold {
+  /** The edit; absent if too little would have been gained. */
+  readonly edit?: FoldEdit | DropEdit;
+  /** What the model that summarised was paid. */
+  readonly usage?: Usage;
+  /** What went wrong, in one sentence. */
+  readonly warning?: string;
+}
+
+/** What {@linkcode makeFold} goes by. */
+export interface MakeFoldOptions {
+  readonly countTokens: CountTokens;
+  readonly archive: Archive;
+  readonly recall?: boolean;
+  readonly windowTokens?: number;
+  readonly summarise?: Summarise;
+}
+
+/** Folds the oldest turns of a view (see `fold` of `@tare/prune`), as an edit of its history. */
+export async function makeFold(
+  { messages, places }: PlacedMessages,
+  { summarise, ...options }: MakeFoldOptions,
+): Promise<MadeFold> {
+  let usage: Usage | undefined;
+  const folded = await fold(messages, {
+    ...options,
+    async summarise(old, signal) {
+      if (!summarise) throw new Error("no model summarises here");
+      const summary = await summarise(old, signal);
+      usage = summary.usage;
+      return summary.text;
+    },
+  });
+  const paid = usage && { usage };
+  const failed = summarise && folded.failure && { warning: folded.failure.message };
+  if (!folded.fold) return { ...paid, ...failed };
+  const { end, kind, ref, text } = folded.fold;
+  const stretch = places.slice(0, end).filter((place, at) => {
+    const role = messages[at]?.role;
+    return place >= 0 && role !== "system" && role !== "developer";
+  });
+  const from = stretch.at(0);
+  const last = stretch.at(-1);
+  if (from === undefined || last === undefined) return { ...paid, ...failed };
+  const type = kind === "summary" ? "fold" : "drop";
+  return { edit: { type, from, to: last + 1, ref, text }, ...paid, ...failed };
+}
