@@ -1,6 +1,5 @@
 import { groupTurns, toolLoopContext } from "@tare/context";
-import type { CountTokens, Message } from "@tare/messages";
-import { countRequestTokens } from "@tare/messages";
+import { countRequestTokens, type Message } from "@tare/messages";
 import {
   applyElisions,
   elide,
@@ -11,15 +10,8 @@ import {
   pressure,
   selectElisions,
 } from "@tare/prune";
-import type { Recording } from "./recording.ts";
-import type { Policy, PolicyCall } from "./replay.ts";
-
-/** What the fixed policies are handed for one session. */
-export interface PolicyOptions {
-  readonly recording: Recording;
-  readonly countTokens: CountTokens;
-  readonly windowTokens: number;
-}
+import { shownTools } from "@tare/schemas";
+import type { Policy, PolicyCall, PolicyOptions } from "./policy.ts";
 
 /** Sends everything. */
 export function resend(): Policy {
@@ -32,6 +24,18 @@ export function toolLoop({ countTokens }: PolicyOptions): Policy {
     view({ messages, tools }) {
       if (!inFollowUp(messages)) return { messages, tools };
       return { messages: toolLoopContext(messages, { countTokens }).messages, tools };
+    },
+  };
+}
+
+/** Shows each tool in full in the first call that offers it, and compact from then on. */
+export function schemasEager({ countTokens }: PolicyOptions): Policy {
+  let exposed: ReadonlySet<string> = new Set();
+  return {
+    view({ messages, tools }) {
+      const shown = shownTools(tools, { exposed, countTokens });
+      exposed = shown.exposed;
+      return { messages, tools: shown.tools };
     },
   };
 }

@@ -18,6 +18,10 @@ export interface Recording {
   readonly errors: ReadonlySet<number>;
   /** Usage that the provider reported, by position of the answer. */
   readonly usage: ReadonlyMap<number, RecordedUsage>;
+  /** Positions in front of which the recorded client replaced what came before by a summary. */
+  readonly compacted: readonly number[];
+  /** Name of the recorded model, where it is known. */
+  readonly model?: string;
 }
 
 /** What a provider reported for one call; `input` is what was neither read from the cache nor written to it. */
@@ -35,6 +39,8 @@ interface Line {
   readonly id?: unknown;
   readonly tools?: unknown;
   readonly messages?: unknown;
+  readonly models?: Readonly<Record<string, number>> | null;
+  readonly compactions?: readonly { readonly before_message: number }[];
 }
 
 /** A message with the recorder's notes, which no provider sees. */
@@ -51,7 +57,7 @@ interface Noted {
  * @throws {Error} saying in one sentence why the line can't be replayed.
  */
 export function readRecording(line: string): Recording {
-  const { id, tools, messages } = JSON.parse(line) as Line;
+  const { id, tools, messages, models, compactions = [] } = JSON.parse(line) as Line;
   if (!Array.isArray(messages)) throw new Error("it has no messages");
   if (!Array.isArray(tools) || tools.length === 0) throw new Error("it has no tools");
   const errors = new Set<number>();
@@ -65,7 +71,17 @@ export function readRecording(line: string): Recording {
     return message;
   });
   checkMessages(plain);
-  return { id: String(id), tools, messages: plain, calls: findCalls(plain, times), errors, usage };
+  const model = Object.keys(models ?? {})[0];
+  return {
+    id: String(id),
+    tools,
+    messages: plain,
+    calls: findCalls(plain, times),
+    errors,
+    usage,
+    compacted: compactions.map(({ before_message }) => before_message),
+    ...(model !== undefined && { model }),
+  };
 }
 
 const ROLES = new Set(["system", "developer", "user", "assistant", "tool"]);

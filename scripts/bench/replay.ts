@@ -1,26 +1,8 @@
-import type { CountTokens, Message, Usage } from "@tare/messages";
-import {
-  type Conversation,
-  PrefixCache,
-  type Profile,
-  promptCost,
-  type PromptUnit,
-  promptUnits,
-} from "@tare/planner";
+import type { CountTokens, Message } from "@tare/messages";
+import { PrefixCache, type Profile, promptCost, type PromptUnit, promptUnits } from "@tare/planner";
+import type { Policy } from "./policy.ts";
 import type { Recording } from "./recording.ts";
 import { callWords, messageWords, ShownWords } from "./words.ts";
-
-/** What a policy knows when a call is about to be made. */
-export interface PolicyCall extends Conversation {
-  readonly nowMs: number;
-}
-
-/** Decides what each call of one session sends. */
-export interface Policy {
-  view(call: PolicyCall): Conversation | Promise<Conversation>;
-  /** Told what the provider reported. */
-  sent?(usage: Usage): void;
-}
 
 /** What a session cost under a policy. */
 export interface Replay {
