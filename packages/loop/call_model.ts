@@ -49,7 +49,7 @@ export async function* callModel(
   const events = model({ messages, tools, signal, progress })[Symbol.asyncIterator]();
   try {
     for (;;) {
-      const { done, value: event } = await watchdog.wait(events.next());
+      const { done, value: event } = await watchdog.wait(() => events.next());
       if (done) throw new ModelError("bad_response", "The model's stream ended without a reply.");
       if (event.type === "completed") {
         const { message, finishReason, usage = countUsage(view, message, countTokens) } = event;

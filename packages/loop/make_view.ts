@@ -20,14 +20,16 @@ export async function* makeView(
   { messages, step, watchdog }: MakeViewOptions,
 ): AsyncGenerator<LoopEvent, ContextView> {
   const { signal, progress } = watchdog;
-  const view = await watchdog.wait(Promise.try(context, {
-    messages: [...history, ...messages],
-    turnStart: activeTurnStart(history),
-    tools: Array.from(tools.values(), ({ tool }) => tool.definition),
-    step,
-    signal,
-    progress,
-  }));
+  const view = await watchdog.wait(() =>
+    context({
+      messages: [...history, ...messages],
+      turnStart: activeTurnStart(history),
+      tools: Array.from(tools.values(), ({ tool }) => tool.definition),
+      step,
+      signal,
+      progress,
+    })
+  );
   for (const rewrite of view.rewrites ?? []) yield { type: "context_rewritten", step, ...rewrite };
   for (const message of view.warnings ?? []) yield { type: "warning", message };
   return view;

@@ -51,7 +51,7 @@ export async function* runTools(
     if (running.size === 0) break;
     const next = Promise.race(running.values());
     // Once the turn is stopped, each call answers so by itself.
-    const { index, call, outcome, durationMs } = await watchdog.wait(next).catch(() => next);
+    const { index, call, outcome, durationMs } = await watchdog.wait(() => next).catch(() => next);
     running.delete(index);
     const content = repeated.contentFor(call, outcome, visible);
     outcomes[index] = [call, outcome];

@@ -22,7 +22,7 @@ const TOO_LONG =
   /context[ _-]?(length|size|window)|maximum (context|prompt) length|prompt[^.]{0,40} too (long|large)|too many (input )?tokens|input token count|token (limit|count)[^.]{0,60}exceed|exceed[^.]{0,60}(token limit|context|number of tokens)|max_prompt_tokens/i;
 
 const NO_SUCH_MODEL =
-  /model_not_found|model[^.]{0,100}(not found|not exist|not a valid model)|(no such|unknown|invalid) model/i;
+  /model_not_found|model.{0,100}(not found|not exist)|not a valid model|(no such|unknown|invalid) model/i;
 
 /**
  * Tells what went wrong with a request, in one sentence that never holds the API key. What isn't the provider's or the

@@ -49,8 +49,13 @@ export class Watchdog {
     this.#lastSign = this.#clock.now();
   };
 
-  /** Waits for `work`; rejects with the signal's reason as soon as the turn is stopped. */
-  async wait<T>(work: Promise<T>): Promise<T> {
+  /**
+   * Starts work and waits for it; rejects with the signal's reason as soon as the turn is stopped. Work isn't started
+   * any more once it is.
+   */
+  async wait<T>(start: () => Promise<T> | T): Promise<T> {
+    this.signal.throwIfAborted();
+    const work = Promise.try(start);
     this.track(work);
     const stopped = Promise.withResolvers<never>();
     const onAbort = () => stopped.reject(this.signal.reason);

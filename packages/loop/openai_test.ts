@@ -1,0 +1,200 @@
+import { assert, assertEquals, assertRejects, assertStringIncludes, assertThrows } from "@std/assert";
+import { ModelError, run } from "@tare/loop";
+import { openaiModel } from "@tare/loop/openai";
+import type { Message } from "@tare/messages";
+import { collect, outline, tool } from "./fixture_test.ts";
+import { ask, completed, delta, reply, REQUEST, sse, stream } from "./openai_fixture_test.ts";
+
+const DONE = delta({}, "stop");
+
+Deno.test("openaiModel() streams text and reasoning and completes with usage", async () => {
+  const asked = await ask(reply(
+    delta({ role: "assistant", content: "" }),
+    delta({ reasoning_content: "Let me " }),
+    delta({ reasoning_content: "see." }),
+    delta({ content: "Hel" }),
+    delta({ content: "lo." }),
+    DONE,
+    {
+      choices: [],
+      usage: { prompt_tokens: 9, completion_tokens: 4, prompt_tokens_details: { cached_tokens: 5 } },
+    },
+  ));
+  assertEquals(asked.events, [
+    { type: "reasoning_delta", text: "Let me " },
+    { type: "reasoning_delta", text: "see." },
+    { type: "text_delta", text: "Hel" },
+    { type: "text_delta", text: "lo." },
+    {
+      type: "completed",
+      message: { role: "assistant", content: "Hello.", reasoning_content: "Let me see." },
+      finishReason: "stop",
+      usage: { promptTokens: 9, cachedTokens: 5, outputTokens: 4 },
+    },
+  ]);
+});
+
+Deno.test("openaiModel() sends messages and tools as they are", async () => {
+  const messages = [
+    { role: "system", content: "Be brief." },
+    { role: "user", content: [{ type: "text", text: "Hi" }], provider_field: { x: 1 } },
+    { role: "assistant", content: "Hello", reasoning_content: "Hm", signature: "s" },
+    { role: "user", content: "Go" },
+  ] as Message[];
+  const tools = [{ type: "function", function: { name: "f", strict: true } }] as const;
+  const asked = await ask(reply(delta({ content: "ok" }, "stop")), {
+    apiKey: "sk-1",
+    request: { messages, tools },
+  });
+  assertEquals(asked.bodies, [{
+    path: "/v1/chat/completions",
+    model: "m",
+    messages,
+    tools,
+    stream: true,
+    stream_options: { include_usage: true },
+  }]);
+  assertEquals(asked.headers.get("authorization"), "Bearer sk-1");
+});
+
+Deno.test("openaiModel() sends no key without one, no empty tools, and what it is told to", async () => {
+  const { bodies, headers } = await ask(reply(delta({ content: "ok" }, "stop")), {
+    headers: { "x-title": "Tare" },
+    extraBody: { temperature: 0, stream_options: undefined },
+  });
+  assertEquals(headers.has("authorization"), false);
+  assertEquals(headers.get("x-title"), "Tare");
+  assertEquals(Object.keys(bodies[0] ?? {}), ["path", "model", "messages", "stream", "temperature"]);
+});
+
+Deno.test({
+  name: "openaiModel() works with no permission but the network",
+  permissions: { net: true },
+  fn: async () => {
+    assertEquals(completed(await ask(reply(delta({ content: "ok" }, "stop")))).message.content, "ok");
+  },
+});
+
+Deno.test("openaiModel() plays a turn with reasoning passed back", async () => {
+  const thinking = { reasoning_content: "I call f.", reasoning: "I call f." };
+  const call = { index: 0, id: "c1", function: { name: "f", arguments: "{}" } };
+  const bodies: { messages: unknown[] }[] = [];
+  const server = Deno.serve({ port: 0, onListen() {} }, async (request) => {
+    bodies.push(await request.json());
+    return bodies.length === 1
+      ? reply(delta({ ...thinking, tool_calls: [call] }), delta({}, "tool_calls"))
+      : reply(delta({ content: "Done." }, "stop"));
+  });
+  const model = openaiModel({ model: "m", baseURL: `http://127.0.0.1:${server.addr.port}/v1` });
+  const { events } = await collect(run({ model, tools: [tool("f", () => "ok")], history: [], input: "Go" }));
+  await server.shutdown();
+  assertEquals(outline(events), [
+    "turn_start",
+    "step_start",
+    "reasoning_delta I call f.",
+    "assistant_message",
+    "tool_call c1",
+    "tool_result c1",
+    "step_end",
+    "step_start",
+    "text_delta Done.",
+    "assistant_message",
+    "step_end",
+    "turn_end completed",
+  ]);
+  assertEquals(bodies[1]?.messages.slice(1), [
+    {
+      role: "assistant",
+      content: null,
+      ...thinking,
+      tool_calls: [{ id: "c1", type: "function", function: { name: "f", arguments: "{}" } }],
+    },
+    { role: "tool", tool_call_id: "c1", content: "ok" },
+  ]);
+});
+
+Deno.test("openaiModel() does without the end mark, but not without the end of the reply", async () => {
+  const whole = await ask(stream(sse(delta({ content: "Hi" }, "stop"))));
+  assertEquals(completed(whole).message.content, "Hi");
+
+  const half = await ask(stream(sse(delta({ content: "Hi" })), sse("[DONE]")));
+  assertEquals(half.events, [{ type: "text_delta", text: "Hi" }]);
+  assert(half.error instanceof ModelError);
+  assertEquals(half.error.code, "bad_response");
+  assertStringIncludes(half.error.message, "its stream ended before the reply was whole.");
+});
+
+Deno.test("openaiModel() asks again when a stream breaks before anything came, never after", async () => {
+  const cut = () => {
+    throw new Error("cut");
+  };
+  const empty = () => stream(sse(delta({ role: "assistant", content: "" })), cut);
+  const again = await ask([empty(), empty(), reply(delta({ content: "Hi" }, "stop"))], { maxRetries: 2 });
+  assertEquals([completed(again).message.content, again.bodies.length], ["Hi", 3]);
+
+  const begun = await ask([stream(sse(delta({ content: "Hal" })), cut), reply(DONE)], { maxRetries: 2 });
+  assertEquals([begun.error?.code, begun.bodies.length], ["bad_response", 1]);
+  assertStringIncludes(`${begun.error?.message}`, "its stream broke off before the reply was whole.");
+});
+
+Deno.test("openaiModel() retries what the server says is temporary", async () => {
+  const busy = () =>
+    Response.json({ error: { message: "busy" } }, { status: 503, headers: { "retry-after-ms": "1" } });
+  const asked = await ask([busy(), busy(), reply(delta({ content: "Hi" }, "stop"))], { maxRetries: 2 });
+  assertEquals([completed(asked).message.content, asked.bodies.length], ["Hi", 3]);
+});
+
+Deno.test("openaiModel() stops in the middle of a stream when it is told to", async () => {
+  const controller = new AbortController();
+  const gone = Promise.withResolvers<void>();
+  const server = Deno.serve({ port: 0, onListen() {} }, () => {
+    const first = new TextEncoder().encode(sse(delta({ content: "Hi" })));
+    return new Response(
+      new ReadableStream({ start: (stream) => stream.enqueue(first), cancel: () => gone.resolve() }),
+    );
+  });
+  const model = openaiModel({ model: "m", baseURL: `http://127.0.0.1:${server.addr.port}` });
+  await assertRejects(
+    async () => {
+      for await (const _ of model({ ...REQUEST, signal: controller.signal })) {
+        controller.abort(new Error("enough"));
+      }
+    },
+    Error,
+    "enough",
+  );
+  await gone.promise;
+  await server.shutdown();
+});
+
+Deno.test("openaiModel() stops waiting for an answer when it is told to", async () => {
+  const controller = new AbortController();
+  const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const model = openaiModel({ model: "m", baseURL: `http://127.0.0.1:${listener.addr.port}` });
+  const asking = assertRejects(
+    () => Array.fromAsync(model({ ...REQUEST, signal: controller.signal })),
+    Error,
+    "enough",
+  );
+  const connection = await listener.accept();
+  const bytes = new Uint8Array(65_536);
+  await connection.read(bytes);
+  controller.abort(new Error("enough"));
+  // The connection is closed, so that the provider may stop too.
+  while (await connection.read(bytes) !== null);
+  await asking;
+  connection.close();
+  listener.close();
+});
+
+Deno.test("openaiModel() refuses an address or a key that can't be one, without showing the key", () => {
+  for (const baseURL of ["", "localhost:8080", "ftp://example.org"]) {
+    assertThrows(() => openaiModel({ model: "m", baseURL }), TypeError, `Cannot use base URL "${baseURL}"`);
+  }
+  const error = assertThrows(
+    () => openaiModel({ model: "m", apiKey: "sk-secret\n" }),
+    TypeError,
+    "Cannot use the API key",
+  );
+  assert(!error.message.includes("secret"));
+});

@@ -1,0 +1,132 @@
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { run, type RunOptions } from "@tare/loop";
+import type { Tool, ToolCall } from "@tare/messages";
+import { breathe, call, callTools, collect, FakeClock, say, scripted, tool } from "./fixture_test.ts";
+
+/** What one call of a turn comes to. */
+async function resultOf(toolCall: ToolCall, tools: readonly Tool[], options: Partial<RunOptions> = {}) {
+  const reply = callTools().map((event) =>
+    event.type === "completed" ? { ...event, message: { ...event.message, tool_calls: [toolCall] } } : event
+  );
+  const { model } = scripted(reply, say("Done."));
+  const { events, result } = await collect(run({ model, tools, history: [], input: "Go", ...options }));
+  assertEquals(result.reason, "completed");
+  const event = events.find((event) => event.type === "tool_result");
+  assert(event?.type === "tool_result");
+  assertEquals(result.messages[2]?.content, event.content);
+  return { content: event.content, error: event.error };
+}
+
+const readFile: Tool = {
+  definition: {
+    type: "function",
+    function: {
+      name: "read_file",
+      parameters: { type: "object", properties: { path: { type: "string" } }, required: ["path"] },
+    },
+  },
+  run: ({ path }) => `text of ${path}`,
+};
+
+Deno.test("runCall() hands valid arguments to the tool", async () => {
+  assertEquals(await resultOf(call("1", "read_file", { path: "a" }), [readFile]), {
+    content: "text of a",
+    error: false,
+  });
+});
+
+Deno.test("runCall() teaches a model that calls with bad arguments", async () => {
+  for (
+    const [args, fault] of [
+      ['{"path":', "not valid JSON"],
+      ["{}", "must have required property 'path'"],
+      ['{"path":1}', "path must be string"],
+    ] as const
+  ) {
+    const { content, error } = await resultOf(call("1", "read_file", args), [readFile]);
+    assertEquals(error, true);
+    assertStringIncludes(content, fault);
+    assertStringIncludes(content, JSON.stringify(readFile.definition.function));
+  }
+});
+
+Deno.test("runCall() names the tools that exist and the one that was meant", async () => {
+  const tools = [readFile, tool("list_files", () => "")];
+  assertEquals(await resultOf(call("1", "ReadFile"), tools), {
+    content: 'Cannot run "ReadFile": there is no such tool. Did you mean read_file? ' +
+      "The tools are: read_file, list_files.",
+    error: true,
+  });
+  assertEquals(await resultOf(call("1", "browse"), tools), {
+    content: 'Cannot run "browse": there is no such tool. The tools are: read_file, list_files.',
+    error: true,
+  });
+  assertEquals(await resultOf(call("1", "browse"), []), {
+    content: 'Cannot run "browse": there is no such tool. There are no tools: answer without.',
+    error: true,
+  });
+});
+
+Deno.test("runCall() makes an error result of what a tool throws or marks as one", async () => {
+  class NotFound extends Error {
+    override name = "NotFound";
+  }
+  for (
+    const [thrown, content] of [
+      [new Error("No such file."), "No such file."],
+      [new NotFound(), "NotFound"],
+      ["text", "text"],
+      ["", "Cannot finish f: it failed without saying why."],
+    ] as const
+  ) {
+    const throwing = tool("f", () => {
+      throw thrown;
+    });
+    assertEquals(await resultOf(call("1", "f"), [throwing]), { content, error: true });
+    const rejecting = tool("f", () => Promise.reject(thrown));
+    assertEquals(await resultOf(call("1", "f"), [rejecting]), { content, error: true });
+  }
+  const marked = tool("f", () => ({ content: "exit code 1", error: true }));
+  assertEquals(await resultOf(call("1", "f"), [marked]), { content: "exit code 1", error: true });
+});
+
+Deno.test("runCall() stops a tool at its own limit, or else at the loop's, and says which it was", async () => {
+  const reasons: unknown[] = [];
+  const slow = async (_: unknown, { signal }: { readonly signal: AbortSignal }) => {
+    while (!signal.aborted) {
+      await breathe();
+      clock.advance(500);
+    }
+    reasons.push(signal.reason.name);
+    throw signal.reason;
+  };
+  let clock = new FakeClock();
+  const told = (seconds: number) =>
+    `Cannot finish f: it ran into its limit of ${seconds} s and was stopped. Ask for less in one call.`;
+  assertEquals(
+    await resultOf(call("1", "f"), [tool("f", slow)], { clock, toolTimeoutMs: 1_500 }),
+    { content: told(1.5), error: true },
+  );
+  clock = new FakeClock();
+  assertEquals(
+    await resultOf(call("1", "f"), [tool("f", slow, { timeoutMs: 1_000 })], { clock, toolTimeoutMs: 1_500 }),
+    { content: told(1), error: true },
+  );
+  assertEquals(reasons, ["TimeoutError", "TimeoutError"]);
+});
+
+Deno.test("runCall() doesn't wait for a tool that won't stop", async () => {
+  const release = Promise.withResolvers<string>();
+  const deaf = tool("f", () => release.promise, { timeoutMs: 1 });
+  const { model } = scripted(callTools(call("1", "f")), say("Done."));
+  const turn = collect(run({ model, tools: [deaf], history: [], input: "Go" }), (event) => {
+    if (event.type === "text_delta") release.resolve("late");
+  });
+  const { result } = await turn;
+  assertStringIncludes(`${result.messages[2]?.content}`, "its limit of 0.001 s");
+});
+
+Deno.test("runCall() takes a custom call for one with JSON input", async () => {
+  const custom = { id: "1", type: "custom", custom: { name: "read_file", input: '{"path":"b"}' } } as const;
+  assertEquals(await resultOf(custom, [readFile]), { content: "text of b", error: false });
+});

@@ -1,0 +1,290 @@
+import { assert, assertEquals } from "@std/assert";
+import { type ContextHook, type Model, ModelError, run } from "@tare/loop";
+import { type Message, MESSAGE_OVERHEAD_TOKENS } from "@tare/messages";
+import {
+  assertWhole,
+  call,
+  callTools,
+  collect,
+  FakeClock,
+  outline,
+  say,
+  scripted,
+  tool,
+  USAGE,
+} from "./fixture_test.ts";
+
+const echo = tool("echo", (args) => `echo ${JSON.stringify(args)}`);
+
+Deno.test("run() plays a turn of two steps and tells all of it in order", async () => {
+  const reply = callTools(call("1", "echo", { a: 1 }), call("2", "echo", { b: 2 }));
+  const { model, requests } = scripted([{ type: "reasoning_delta", text: "Hm" }, ...reply], say("Done."));
+  const history: Message[] = [{ role: "system", content: "Be brief." }];
+  const { events, result } = await collect(
+    run({ model, tools: [echo], history, input: "Go", clock: new FakeClock() }),
+  );
+
+  const assistant = reply[0]?.type === "completed" ? reply[0].message : undefined;
+  const ledger = {
+    calls: 2,
+    promptTokens: 20,
+    cachedTokens: 8,
+    outputTokens: 4,
+    saved: {},
+    estimated: false,
+  };
+  assertEquals(events, [
+    { type: "turn_start", input: "Go" },
+    { type: "step_start", step: 1 },
+    { type: "reasoning_delta", step: 1, text: "Hm" },
+    { type: "assistant_message", step: 1, message: assistant! },
+    { type: "tool_call", step: 1, id: "1", name: "echo", arguments: '{"a":1}' },
+    { type: "tool_call", step: 1, id: "2", name: "echo", arguments: '{"b":2}' },
+    {
+      type: "tool_result",
+      step: 1,
+      id: "1",
+      name: "echo",
+      content: 'echo {"a":1}',
+      error: false,
+      bytes: 12,
+      durationMs: 0,
+    },
+    {
+      type: "tool_result",
+      step: 1,
+      id: "2",
+      name: "echo",
+      content: 'echo {"b":2}',
+      error: false,
+      bytes: 12,
+      durationMs: 0,
+    },
+    { type: "step_end", step: 1, usage: USAGE, finishReason: "tool_calls" },
+    { type: "step_start", step: 2 },
+    { type: "text_delta", step: 2, text: "Done." },
+    { type: "assistant_message", step: 2, message: { role: "assistant", content: "Done." } },
+    { type: "step_end", step: 2, usage: USAGE, finishReason: "stop" },
+    { type: "turn_end", reason: "completed", text: "Done.", ledger },
+  ]);
+  const messages: Message[] = [
+    { role: "user", content: "Go" },
+    assistant!,
+    { role: "tool", tool_call_id: "1", content: 'echo {"a":1}' },
+    { role: "tool", tool_call_id: "2", content: 'echo {"b":2}' },
+    { role: "assistant", content: "Done." },
+  ];
+  assertEquals(result, { reason: "completed", text: "Done.", ledger, messages });
+  assertEquals(requests.map((request) => request.messages), [
+    [...history, ...messages.slice(0, 1)],
+    [...history, ...messages.slice(0, 4)],
+  ]);
+  assertEquals(requests[0]?.tools, [echo.definition]);
+});
+
+Deno.test("run() tells what the context hook changed and sums up what it saved", async () => {
+  const { model, requests } = scripted(callTools(call("1", "echo")), say("Done."));
+  const rewrite = {
+    mechanism: "prune",
+    reason: "Cold.",
+    removed: "One result.",
+    tokensBefore: 9,
+    tokensAfter: 2,
+  };
+  const asked: Parameters<ContextHook>[0][] = [];
+  const context: ContextHook = (request) => {
+    asked.push(request);
+    return {
+      messages: request.messages.slice(-1),
+      tools: [],
+      saved: { prune: 7, schemas: request.step },
+      ...(request.step === 1 && { rewrites: [rewrite], warnings: ["The archive is full."] }),
+    };
+  };
+  const history: Message[] = [
+    { role: "user", content: "Hi" },
+    { role: "assistant", content: "Hello" },
+    { role: "user", content: "Unanswered" },
+  ];
+  const { events, result } = await collect(run({ model, tools: [echo], history, input: "Go", context }));
+
+  assertEquals(outline(events).slice(0, 5), [
+    "turn_start",
+    "step_start",
+    "context_rewritten",
+    "warning The archive is full.",
+    "assistant_message",
+  ]);
+  assertEquals(events[2], { type: "context_rewritten", step: 1, ...rewrite });
+  assertEquals(result.ledger.saved, { prune: 14, schemas: 3 });
+  assertEquals(
+    asked.map(({ messages, turnStart, step }) => [messages.length, turnStart, step]),
+    [[4, 2, 1], [6, 2, 2]],
+  );
+  assertEquals(asked[0]?.tools, [echo.definition]);
+  assertEquals(requests.map(({ messages, tools }) => [messages.length, tools.length]), [[1, 0], [1, 0]]);
+});
+
+Deno.test("run() counts the usage that a provider doesn't send", async () => {
+  const model: Model = async function* () {
+    yield { type: "completed", message: { role: "assistant", content: "four" }, finishReason: "stop" };
+  };
+  const countTokens = (text: string) => text.length;
+  const { events, result } = await collect(run({ model, history: [], input: "Go", countTokens }));
+  const usage = {
+    promptTokens: MESSAGE_OVERHEAD_TOKENS + 2,
+    cachedTokens: 0,
+    outputTokens: 4,
+    estimated: true,
+  };
+  assertEquals(events.at(-2), { type: "step_end", step: 1, usage, finishReason: "stop" });
+  assertEquals(result.ledger, {
+    calls: 1,
+    promptTokens: usage.promptTokens,
+    cachedTokens: 0,
+    outputTokens: 4,
+    saved: {},
+    estimated: true,
+  });
+});
+
+Deno.test("run() ends at the step limit, with every call answered", async () => {
+  const { model, requests } = scripted(callTools(call("1", "echo")), callTools(call("2", "echo", { x: 1 })));
+  const { events, result } = await collect(
+    run({ model, tools: [echo], history: [], input: "Go", maxSteps: 2 }),
+  );
+  assertEquals(outline(events).slice(-4), [
+    "tool_call 2",
+    "tool_result 2",
+    "step_end",
+    "turn_end step_limit",
+  ]);
+  assertEquals(result.message, "The turn reached its limit of 2 model calls.");
+  assertEquals(requests.length, 2);
+  assertWhole(result);
+});
+
+Deno.test("run() ends at the output limit, but lets an answer stand", async () => {
+  const limited = { tools: [echo], history: [], input: "Go", maxOutputTokens: 2 };
+  const chain = await collect(run({ ...limited, model: scripted(callTools(call("1", "echo"))).model }));
+  assertEquals(chain.result.reason, "output_limit");
+  assertEquals(chain.result.message, "The turn reached its limit of 2 output tokens (it has 2).");
+  assertWhole(chain.result);
+  const answer = await collect(run({ ...limited, model: scripted(say("Done.")).model }));
+  assertEquals(answer.result.reason, "completed");
+});
+
+Deno.test("run() ends when a reply is cut off, and runs none of its calls", async () => {
+  let ran = 0;
+  const model: Model = async function* () {
+    yield {
+      type: "completed",
+      message: {
+        role: "assistant",
+        content: "I write",
+        tool_calls: [call("1", "count"), call("2", "count", '{"x":')],
+      },
+      finishReason: "length",
+      usage: USAGE,
+    };
+  };
+  const count = tool("count", () => `${++ran}`);
+  const { events, result } = await collect(run({ model, tools: [count], history: [], input: "Go" }));
+  assertEquals(outline(events), [
+    "turn_start",
+    "step_start",
+    "assistant_message",
+    "tool_call 1",
+    "tool_call 2",
+    "tool_result 1 error",
+    "tool_result 2 error",
+    "step_end",
+    "turn_end output_limit",
+  ]);
+  assertEquals(
+    [ran, result.text, result.message],
+    [0, "I write", "The reply was cut off: it reached the provider's limit on output tokens."],
+  );
+  assertWhole(result);
+});
+
+Deno.test("run() says when the provider's filter stopped a reply", async () => {
+  const { model } = scripted(say("I can", "content_filter"));
+  const { result } = await collect(run({ model, history: [], input: "Go" }));
+  assertEquals([result.reason, result.text], ["model_error", "I can"]);
+  assertEquals(result.message, "The provider's content filter stopped the reply.");
+});
+
+Deno.test("run() warns of an empty reply, ends, and keeps it out of the history", async () => {
+  for (const content of [null, "", " \n"]) {
+    const model: Model = async function* () {
+      yield {
+        type: "completed",
+        message: { role: "assistant", content },
+        finishReason: "stop",
+        usage: USAGE,
+      };
+    };
+    const { events, result } = await collect(run({ model, history: [], input: "Go" }));
+    assertEquals(outline(events), [
+      "turn_start",
+      "step_start",
+      "warning The model's reply was empty.",
+      "step_end",
+      "turn_end completed",
+    ]);
+    assertEquals(result.message, "The model's reply was empty.");
+    assertEquals(result.messages, [{ role: "user", content: "Go" }]);
+  }
+});
+
+Deno.test("run() takes a refusal for the answer", async () => {
+  const message = { role: "assistant", content: null, refusal: "No." } as const;
+  const model: Model = async function* () {
+    yield { type: "completed", message, finishReason: "stop", usage: USAGE };
+  };
+  const { result } = await collect(run({ model, history: [], input: "Go" }));
+  assertEquals([result.reason, result.text, result.messages[1]], ["completed", "No.", message]);
+});
+
+Deno.test("run() ends with the model's error and keeps the steps before it", async () => {
+  let step = 0;
+  const failure = new ModelError("rate_limited", "Too fast.", { retryAfterMs: 5 });
+  const model: Model = async function* () {
+    if (++step === 2) throw failure;
+    yield* callTools(call("1", "echo"));
+  };
+  const { events, result } = await collect(run({ model, tools: [echo], history: [], input: "Go" }));
+  assertEquals(outline(events).slice(-3), ["step_end", "step_start", "turn_end model_error"]);
+  assertEquals([result.code, result.message, result.error], ["rate_limited", "Too fast.", failure]);
+  assertEquals(result.ledger.calls, 1);
+  assertEquals(result.messages.length, 3);
+  assertWhole(result);
+});
+
+Deno.test("run() ends with an internal error when a hook or a model throws what it shouldn't", async () => {
+  const broken = () => {
+    throw new Error("bug");
+  };
+  for (
+    const options of [
+      { model: scripted(say("Hi")).model, context: broken },
+      { model: scripted(say("Hi")).model, context: () => Promise.reject(new Error("bug")) },
+      { model: broken },
+    ]
+  ) {
+    const { events, result } = await collect(run({ ...options, history: [], input: "Go" }));
+    assertEquals(outline(events), ["turn_start", "step_start", "turn_end internal_error"]);
+    assertEquals(result.message, "bug");
+    assert(result.error instanceof Error);
+  }
+});
+
+Deno.test("run() passes reasoning and unknown fields back as they came", async () => {
+  const [completed] = callTools(call("1", "echo"));
+  assert(completed?.type === "completed");
+  const message = { ...completed.message, reasoning_content: "Hm", signature: "s" };
+  const { model, requests } = scripted([{ ...completed, message }], say("Done."));
+  await collect(run({ model, tools: [echo], history: [], input: "Go" }));
+  assert(requests[1]?.messages[1] === message);
+});

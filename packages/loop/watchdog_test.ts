@@ -1,0 +1,86 @@
+import { assertEquals } from "@std/assert";
+import { type ContextHook, type Model, run } from "@tare/loop";
+import {
+  breathe,
+  call,
+  callTools,
+  collect,
+  FakeClock,
+  outline,
+  say,
+  scripted,
+  tool,
+} from "./fixture_test.ts";
+
+const idle = { history: [], input: "Go", idleTimeoutMs: 100 };
+
+/** Moves the clock in steps, each a sign of life apart. */
+async function work(clock: FakeClock, progress: () => void): Promise<void> {
+  for (let i = 0; i < 5; i++) {
+    await breathe();
+    clock.advance(80);
+    progress();
+  }
+}
+
+Deno.test("Watchdog never stops what shows signs of life, however long it takes", async () => {
+  const clock = new FakeClock();
+  const slowTool = tool("f", async (_, { progress }) => {
+    await work(clock, progress);
+    return "ready";
+  });
+  const { model: replies } = scripted(callTools(call("1", "f")), say("Done."));
+  const model: Model = async function* (request) {
+    await work(clock, () => request.progress?.());
+    for await (const event of replies(request)) {
+      await breathe();
+      clock.advance(80);
+      yield event;
+    }
+  };
+  const context: ContextHook = async ({ messages, tools, progress }) => {
+    await work(clock, progress);
+    return { messages, tools };
+  };
+  const { result } = await collect(run({ ...idle, model, tools: [slowTool], context, clock }));
+  assertEquals([result.reason, result.messages[2]?.content, clock.now()], ["completed", "ready", 2240]);
+  assertEquals(clock.pending, 0);
+});
+
+Deno.test("Watchdog ends a turn whose model, tool or hook shows none", async () => {
+  const never = () => new Promise<never>(() => {});
+  for (
+    const [options, end] of [
+      [{ model: () => ({ [Symbol.asyncIterator]: () => ({ next: never }) }) }, ["step_start"]],
+      [{ model: scripted(say("Hi")).model, context: never }, ["step_start"]],
+      [
+        { model: scripted(callTools(call("1", "f"))).model, tools: [tool("f", never)], toolTimeoutMs: 1_000 },
+        ["tool_result 1 error", "step_end"],
+      ],
+    ] as const
+  ) {
+    const clock = new FakeClock();
+    const turn = collect(run({ ...idle, ...options, clock }));
+    await breathe();
+    clock.advance(99);
+    await breathe();
+    clock.advance(1);
+    await breathe();
+    // The work that is stuck gets time to stop, and doesn't take it.
+    clock.advance(2_000);
+    const { events, result } = await turn;
+    assertEquals(outline(events).slice(-1 - end.length), [...end, "turn_end stalled"]);
+    assertEquals(result.message, "Nothing moved for 0.1 s.");
+    assertEquals(clock.pending, 0);
+  }
+});
+
+Deno.test("Watchdog gives consumers of the events all the time they take", async () => {
+  const clock = new FakeClock();
+  const { model } = scripted(callTools(call("1", "f")), say("Done."));
+  const { result } = await collect(
+    run({ ...idle, model, tools: [tool("f", () => "ready")], clock }),
+    () => clock.advance(1_000),
+  );
+  assertEquals(result.reason, "completed");
+});
