@@ -1,6 +1,5 @@
 import type { Decision, DecisionCause } from "./plan.ts";
-import type { Profile } from "./profile.ts";
-import { type Cut, type Removable, weighCuts } from "./weigh_cuts.ts";
+import { type CachedPrompt, type Cut, type Removable, weighCuts } from "./weigh_cuts.ts";
 
 /** Share of the window from which on price no longer decides. The rest is room for the answer. */
 export const WINDOW_SHARE = 0.9;
@@ -17,14 +16,7 @@ export function reckonedAlive(alive: number): number {
 }
 
 /** A prompt that is about to be sent, and what bounds the decision. */
-export interface Situation {
-  readonly profile: Profile;
-  /** Tokens of the prompt as it stands. */
-  readonly promptTokens: number;
-  /** Of these, tokens that the cache serves if it is still warm. */
-  readonly cachedTokens: number;
-  /** Probability that it is. */
-  readonly alive: number;
+export interface Situation extends CachedPrompt {
   /** The model's context window. */
   readonly windowTokens: number;
   /** Most that a rewrite may cost this call more than without it, should the cache still be warm. */

@@ -1,3 +1,4 @@
+import { servedTokens } from "./prefix_cache.ts";
 import type { Profile } from "./profile.ts";
 
 /** Something that could leave the prompt, with its price tag. */
@@ -16,19 +17,31 @@ export interface Cut {
   readonly first: number;
   /** Tokens by which the prompt shrinks (ΔT). */
   readonly tokens: number;
-  /** Tokens behind the cut that the cache would have served (S, and of ΔT what was cached). */
-  readonly cachedTokens: number;
+  /** Tokens that the cache would have served and that it no longer can: those behind the cut (S, and what was cached of ΔT). */
+  readonly brokenTokens: number;
   /** What carrying the tokens has cost so far. */
   readonly rent: number;
   /** What this call costs more than without the rewrite; negative if it costs less. */
   readonly price: number;
 }
 
+/** A prompt that is about to be sent. */
+export interface CachedPrompt {
+  /** The provider's cache rules and prices. */
+  readonly profile: Profile;
+  /** Tokens of the prompt as it stands. */
+  readonly promptTokens: number;
+  /** Of these, tokens that the cache serves if it is still warm. */
+  readonly cachedTokens: number;
+  /** Probability that it is. */
+  readonly alive: number;
+}
+
 /**
  * All rewrites of a prompt, from the newest removable backwards, because a cut nearer to the end keeps a longer
- * prefix. For a cut at token p, with c tokens of the prompt cached:
+ * prefix. A cut that leaves c′ of c cached tokens and takes ΔT tokens out of the prompt has the price
  *
- *     price = alive · (write − read) · (c − min(c, p)) − write · ΔT
+ *     alive · (write − read) · (c − c′) − write · ΔT
  *
  * A rewrite is worth its price as soon as the rent paid equals it: the ski-rental rule (Karlin, Manasse, Rudolph,
  * Sleator 1988). Where tokens become removable at a steady pace this is also the interval of the economic order
@@ -36,13 +49,7 @@ export interface Cut {
  */
 export function weighCuts(
   removables: readonly Removable[],
-  { profile: { write, read }, cachedTokens, alive }: {
-    readonly profile: Pick<Profile, "write" | "read">;
-    /** Tokens of the prompt, as it stands, that the cache serves if it is still warm. */
-    readonly cachedTokens: number;
-    /** Probability that it is. */
-    readonly alive: number;
-  },
+  { profile, promptTokens, cachedTokens, alive }: CachedPrompt,
 ): Cut[] {
   let tokens = 0;
   let rent = 0;
@@ -50,9 +57,10 @@ export function weighCuts(
   for (const [first, removable] of [...removables.entries()].reverse()) {
     tokens += removable.tokens;
     rent += removable.rent;
-    const behind = Math.max(0, cachedTokens - removable.start);
-    const price = alive * (write - read) * behind - write * tokens;
-    cuts.push({ first, tokens, cachedTokens: behind, rent, price });
+    const kept = servedTokens(profile, { promptTokens, sharedTokens: removable.start });
+    const brokenTokens = Math.max(0, cachedTokens - kept);
+    const price = alive * (profile.write - profile.read) * brokenTokens - profile.write * tokens;
+    cuts.push({ first, tokens, brokenTokens, rent, price });
   }
   return cuts;
 }
