@@ -3,13 +3,11 @@ import {
   countMessageTokens,
   countRequestTokens,
   type CountTokens,
-  type Message,
   MESSAGE_OVERHEAD_TOKENS,
-  type ToolDefinition,
   type Usage,
 } from "@tare/messages";
 import type { LoopEvent } from "./event.ts";
-import type { FinishReason, Model } from "./model.ts";
+import type { FinishReason, Model, ModelRequest } from "./model.ts";
 import { ModelError } from "./model_error.ts";
 import type { Watchdog } from "./watchdog.ts";
 
@@ -22,6 +20,9 @@ export interface Reply {
   /** What it cost: as the provider says, or else counted. */
   readonly usage: Usage;
 }
+
+/** What the model is sent. */
+type View = Pick<ModelRequest, "messages" | "tools">;
 
 /** What a model call needs beside its prompt. */
 export interface CallModelOptions {
@@ -41,7 +42,7 @@ export interface CallModelOptions {
  * @throws {ModelError} if the model fails or its stream ends without a reply.
  */
 export async function* callModel(
-  view: { readonly messages: readonly Message[]; readonly tools: readonly ToolDefinition[] },
+  view: View,
   { model, step, countTokens, watchdog }: CallModelOptions,
 ): AsyncGenerator<LoopEvent, Reply> {
   const { messages, tools } = view;
@@ -64,7 +65,7 @@ export async function* callModel(
 }
 
 function countUsage(
-  view: { readonly messages: readonly Message[]; readonly tools: readonly ToolDefinition[] },
+  view: View,
   message: AssistantMessage,
   countTokens: CountTokens,
 ): Usage {

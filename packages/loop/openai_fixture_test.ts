@@ -1,5 +1,5 @@
 // What the tests of the OpenAI adapter share: a provider on the loopback interface that says what a test tells it to.
-import type { ModelError, ModelEvent, ModelRequest } from "@tare/loop";
+import type { Model, ModelError, ModelEvent, ModelRequest } from "@tare/loop";
 import { openaiModel, type OpenAIModelOptions } from "@tare/loop/openai";
 import { assert } from "@std/assert";
 
@@ -86,4 +86,16 @@ export function completed({ events, error }: Asked): Extract<ModelEvent, { type:
   const last = events.at(-1);
   assert(last?.type === "completed");
   return last;
+}
+
+/** A model behind a provider that says one thing and then nothing. `gone` resolves when its client has left. */
+export function endless(): { readonly model: Model; readonly gone: Promise<void> } {
+  const left = Promise.withResolvers<void>();
+  const first = new TextEncoder().encode(sse(delta({ content: "Hi" })));
+  const server = Deno.serve({ port: 0, onListen() {} }, () =>
+    new Response(
+      new ReadableStream({ start: (stream) => stream.enqueue(first), cancel: () => left.resolve() }),
+    ));
+  const model = openaiModel({ model: "m", baseURL: `http://127.0.0.1:${server.addr.port}` });
+  return { model, gone: left.promise.then(() => server.shutdown()) };
 }

@@ -3,7 +3,7 @@ import { ModelError, run } from "@tare/loop";
 import { openaiModel } from "@tare/loop/openai";
 import type { Message } from "@tare/messages";
 import { collect, outline, tool } from "./fixture_test.ts";
-import { ask, completed, delta, reply, REQUEST, sse, stream } from "./openai_fixture_test.ts";
+import { ask, completed, delta, endless, reply, REQUEST, sse, stream } from "./openai_fixture_test.ts";
 
 const DONE = delta({}, "stop");
 
@@ -146,14 +146,7 @@ Deno.test("openaiModel() retries what the server says is temporary", async () =>
 
 Deno.test("openaiModel() stops in the middle of a stream when it is told to", async () => {
   const controller = new AbortController();
-  const gone = Promise.withResolvers<void>();
-  const server = Deno.serve({ port: 0, onListen() {} }, () => {
-    const first = new TextEncoder().encode(sse(delta({ content: "Hi" })));
-    return new Response(
-      new ReadableStream({ start: (stream) => stream.enqueue(first), cancel: () => gone.resolve() }),
-    );
-  });
-  const model = openaiModel({ model: "m", baseURL: `http://127.0.0.1:${server.addr.port}` });
+  const { model, gone } = endless();
   await assertRejects(
     async () => {
       for await (const _ of model({ ...REQUEST, signal: controller.signal })) {
@@ -163,8 +156,15 @@ Deno.test("openaiModel() stops in the middle of a stream when it is told to", as
     Error,
     "enough",
   );
-  await gone.promise;
-  await server.shutdown();
+  await gone;
+});
+
+Deno.test("openaiModel() stops in the middle of a stream when the turn's consumer leaves", async () => {
+  const { model, gone } = endless();
+  for await (const event of run({ model, history: [], input: "Go" })) {
+    if (event.type === "text_delta") break;
+  }
+  await gone;
 });
 
 Deno.test("openaiModel() stops waiting for an answer when it is told to", async () => {

@@ -1,14 +1,21 @@
 import { contentText } from "@tare/messages";
-import type { AssistantMessage, Message, ToolCall, ToolMessage } from "@tare/messages";
+import type { Message } from "@tare/messages";
 import { addLedgers, EMPTY_LEDGER } from "./add_ledgers.ts";
-import { callModel, type Reply } from "./call_model.ts";
+import { callModel } from "./call_model.ts";
 import type { LoopEvent, TurnEnd, TurnLedger } from "./event.ts";
+import {
+  EMPTY_REPLY,
+  type Ending,
+  endingByError,
+  endingByLimit,
+  endingByReply,
+  isEmptyReply,
+} from "./ending.ts";
 import { makeView } from "./make_view.ts";
-import { ModelError } from "./model_error.ts";
 import { RepeatedCalls } from "./repeated_calls.ts";
 import { describeCall } from "./run_call.ts";
 import { resolveOptions, type RunOptions, type Settings } from "./run_options.ts";
-import { resultEvent, runTools } from "./run_tools.ts";
+import { refuseCalls, runTools } from "./run_tools.ts";
 import { Watchdog } from "./watchdog.ts";
 
 /** How a turn ended and what it left. */
@@ -28,10 +35,6 @@ interface Turn {
   ledger: TurnLedger;
   text: string;
 }
-
-const EMPTY_REPLY = "The model's reply was empty.";
-
-type Ending = Pick<TurnResult, "reason" | "message" | "code" | "error">;
 
 /**
  * Runs one turn: calls the model, runs the tools that it calls, and goes on until it answers without a call.
@@ -67,7 +70,7 @@ async function* playTurn(settings: Settings, watchdog: Watchdog): AsyncGenerator
   try {
     ending = yield* playSteps(settings, watchdog, turn);
   } catch (error) {
-    ending = failure(error, settings, watchdog);
+    ending = endingByError(error, { ...settings, watchdog });
   } finally {
     await watchdog.close();
   }
@@ -96,92 +99,23 @@ async function* playSteps(
       saved: view.saved ?? {},
       estimated: usage.estimated ?? false,
     });
-    if (isEmpty(message)) {
+    if (isEmptyReply(message)) {
       yield { type: "warning", message: EMPTY_REPLY };
     } else {
       yield { type: "assistant_message", step, message };
-      turn.text = textOf(message) || turn.text;
+      turn.text = contentText(message.content) || message.refusal || turn.text;
       const calls = message.tool_calls ?? [];
       for (const call of calls) yield { type: "tool_call", step, id: call.id, ...describeCall(call) };
-      const answers = isWhole(reply)
+      const answers = finishReason === "stop" || finishReason === "tool_calls"
         ? yield* runTools(calls, { ...settings, step, repeated, visible: view.messages, watchdog })
-        : yield* refuse(calls, step);
+        : yield* refuseCalls(calls, step);
       turn.messages = [...turn.messages, message, ...answers];
     }
     yield { type: "step_end", step, usage, finishReason };
-    const ending = endingOf(reply);
+    const ending = endingByReply(reply);
     if (ending) return ending;
     watchdog.signal.throwIfAborted();
-    const limit = limitReached(settings, turn.ledger, step);
+    const limit = endingByLimit(turn.ledger, settings);
     if (limit) return limit;
   }
-}
-
-/** A reply that was cut off may hold half-made calls. */
-function isWhole({ finishReason }: Reply): boolean {
-  return finishReason === "stop" || finishReason === "tool_calls";
-}
-
-/** Providers refuse a history with a reply that says nothing. */
-function isEmpty({ content, refusal, tool_calls: calls }: AssistantMessage): boolean {
-  const said = typeof content === "string" ? content.trim() : content ?? "";
-  return said.length === 0 && !refusal && !calls?.length;
-}
-
-function textOf({ content, refusal }: AssistantMessage): string {
-  return contentText(content) || (refusal ?? "");
-}
-
-function* refuse(calls: readonly ToolCall[], step: number): Generator<LoopEvent, readonly ToolMessage[]> {
-  const answers: ToolMessage[] = [];
-  for (const call of calls) {
-    const content =
-      `Cannot run ${describeCall(call).name}: the reply was cut off, so that its calls may be ` +
-      "incomplete and none was run. Make the call again.";
-    answers.push({ role: "tool", tool_call_id: call.id, content });
-    yield resultEvent(step, call, { content, error: true, durationMs: 0 });
-  }
-  return answers;
-}
-
-function endingOf({ message, finishReason }: Reply): Ending | undefined {
-  if (finishReason === "length") {
-    return {
-      reason: "output_limit",
-      message: "The reply was cut off: it reached the provider's limit on output tokens.",
-    };
-  }
-  if (finishReason === "content_filter") {
-    return { reason: "model_error", message: "The provider's content filter stopped the reply." };
-  }
-  if (isEmpty(message)) return { reason: "completed", message: EMPTY_REPLY };
-  return message.tool_calls?.length ? undefined : { reason: "completed" };
-}
-
-function limitReached(
-  { maxOutputTokens, maxSteps }: Settings,
-  { outputTokens }: TurnLedger,
-  step: number,
-): Ending | undefined {
-  if (outputTokens >= maxOutputTokens) {
-    return {
-      reason: "output_limit",
-      message: `The turn reached its limit of ${maxOutputTokens} output tokens (it has ${outputTokens}).`,
-    };
-  }
-  if (step >= maxSteps) {
-    return { reason: "step_limit", message: `The turn reached its limit of ${maxSteps} model calls.` };
-  }
-  return undefined;
-}
-
-function failure(error: unknown, { idleTimeoutMs }: Settings, watchdog: Watchdog): Ending {
-  if (watchdog.stalled) {
-    return { reason: "stalled", message: `Nothing moved for ${idleTimeoutMs / 1000} s.` };
-  }
-  if (watchdog.signal.aborted) return { reason: "cancelled", message: "The turn was cancelled." };
-  if (error instanceof ModelError) {
-    return { reason: "model_error", code: error.code, message: error.message, error };
-  }
-  return { reason: "internal_error", message: error instanceof Error ? error.message : String(error), error };
 }

@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { type ContextHook, type Model, ModelError, run } from "@tare/loop";
+import { type ContextHook, type Model, run } from "@tare/loop";
 import { type Message, MESSAGE_OVERHEAD_TOKENS } from "@tare/messages";
 import {
   assertWhole,
@@ -148,32 +148,6 @@ Deno.test("run() counts the usage that a provider doesn't send", async () => {
   });
 });
 
-Deno.test("run() ends at the step limit, with every call answered", async () => {
-  const { model, requests } = scripted(callTools(call("1", "echo")), callTools(call("2", "echo", { x: 1 })));
-  const { events, result } = await collect(
-    run({ model, tools: [echo], history: [], input: "Go", maxSteps: 2 }),
-  );
-  assertEquals(outline(events).slice(-4), [
-    "tool_call 2",
-    "tool_result 2",
-    "step_end",
-    "turn_end step_limit",
-  ]);
-  assertEquals(result.message, "The turn reached its limit of 2 model calls.");
-  assertEquals(requests.length, 2);
-  assertWhole(result);
-});
-
-Deno.test("run() ends at the output limit, but lets an answer stand", async () => {
-  const limited = { tools: [echo], history: [], input: "Go", maxOutputTokens: 2 };
-  const chain = await collect(run({ ...limited, model: scripted(callTools(call("1", "echo"))).model }));
-  assertEquals(chain.result.reason, "output_limit");
-  assertEquals(chain.result.message, "The turn reached its limit of 2 output tokens (it has 2).");
-  assertWhole(chain.result);
-  const answer = await collect(run({ ...limited, model: scripted(say("Done.")).model }));
-  assertEquals(answer.result.reason, "completed");
-});
-
 Deno.test("run() ends when a reply is cut off, and runs none of its calls", async () => {
   let ran = 0;
   const model: Model = async function* () {
@@ -206,78 +180,6 @@ Deno.test("run() ends when a reply is cut off, and runs none of its calls", asyn
     [0, "I write", "The reply was cut off: it reached the provider's limit on output tokens."],
   );
   assertWhole(result);
-});
-
-Deno.test("run() says when the provider's filter stopped a reply", async () => {
-  const { model } = scripted(say("I can", "content_filter"));
-  const { result } = await collect(run({ model, history: [], input: "Go" }));
-  assertEquals([result.reason, result.text], ["model_error", "I can"]);
-  assertEquals(result.message, "The provider's content filter stopped the reply.");
-});
-
-Deno.test("run() warns of an empty reply, ends, and keeps it out of the history", async () => {
-  for (const content of [null, "", " \n"]) {
-    const model: Model = async function* () {
-      yield {
-        type: "completed",
-        message: { role: "assistant", content },
-        finishReason: "stop",
-        usage: USAGE,
-      };
-    };
-    const { events, result } = await collect(run({ model, history: [], input: "Go" }));
-    assertEquals(outline(events), [
-      "turn_start",
-      "step_start",
-      "warning The model's reply was empty.",
-      "step_end",
-      "turn_end completed",
-    ]);
-    assertEquals(result.message, "The model's reply was empty.");
-    assertEquals(result.messages, [{ role: "user", content: "Go" }]);
-  }
-});
-
-Deno.test("run() takes a refusal for the answer", async () => {
-  const message = { role: "assistant", content: null, refusal: "No." } as const;
-  const model: Model = async function* () {
-    yield { type: "completed", message, finishReason: "stop", usage: USAGE };
-  };
-  const { result } = await collect(run({ model, history: [], input: "Go" }));
-  assertEquals([result.reason, result.text, result.messages[1]], ["completed", "No.", message]);
-});
-
-Deno.test("run() ends with the model's error and keeps the steps before it", async () => {
-  let step = 0;
-  const failure = new ModelError("rate_limited", "Too fast.", { retryAfterMs: 5 });
-  const model: Model = async function* () {
-    if (++step === 2) throw failure;
-    yield* callTools(call("1", "echo"));
-  };
-  const { events, result } = await collect(run({ model, tools: [echo], history: [], input: "Go" }));
-  assertEquals(outline(events).slice(-3), ["step_end", "step_start", "turn_end model_error"]);
-  assertEquals([result.code, result.message, result.error], ["rate_limited", "Too fast.", failure]);
-  assertEquals(result.ledger.calls, 1);
-  assertEquals(result.messages.length, 3);
-  assertWhole(result);
-});
-
-Deno.test("run() ends with an internal error when a hook or a model throws what it shouldn't", async () => {
-  const broken = () => {
-    throw new Error("bug");
-  };
-  for (
-    const options of [
-      { model: scripted(say("Hi")).model, context: broken },
-      { model: scripted(say("Hi")).model, context: () => Promise.reject(new Error("bug")) },
-      { model: broken },
-    ]
-  ) {
-    const { events, result } = await collect(run({ ...options, history: [], input: "Go" }));
-    assertEquals(outline(events), ["turn_start", "step_start", "turn_end internal_error"]);
-    assertEquals(result.message, "bug");
-    assert(result.error instanceof Error);
-  }
 });
 
 Deno.test("run() passes reasoning and unknown fields back as they came", async () => {

@@ -62,8 +62,23 @@ export async function* runTools(
   return answers;
 }
 
-/** The event that tells of a call's result. */
-export function resultEvent(
+/** Answers the calls of a reply that was cut off, without running any. */
+export function* refuseCalls(
+  calls: readonly ToolCall[],
+  step: number,
+): Generator<LoopEvent, readonly ToolMessage[]> {
+  const answers: ToolMessage[] = [];
+  for (const call of calls) {
+    const content =
+      `Cannot run ${describeCall(call).name}: the reply was cut off, so that its calls may be ` +
+      "incomplete and none was run. Call again, with shorter arguments.";
+    answers.push({ role: "tool", tool_call_id: call.id, content });
+    yield resultEvent(step, call, { content, error: true, durationMs: 0 });
+  }
+  return answers;
+}
+
+function resultEvent(
   step: number,
   call: ToolCall,
   result: { readonly content: string; readonly error: boolean; readonly durationMs: number },

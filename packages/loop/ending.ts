@@ -1,0 +1,68 @@
+import type { AssistantMessage } from "@tare/messages";
+import type { Reply } from "./call_model.ts";
+import type { TurnEnd, TurnLedger } from "./event.ts";
+import { ModelError } from "./model_error.ts";
+import type { Settings } from "./run_options.ts";
+import type { Watchdog } from "./watchdog.ts";
+
+/** Why a turn ends, and the error if one was thrown. */
+export interface Ending extends Pick<TurnEnd, "reason" | "message" | "code"> {
+  /** What was thrown. */
+  readonly error?: unknown;
+}
+
+/** What people are told of a reply that says nothing. */
+export const EMPTY_REPLY = "The model's reply was empty.";
+
+/** Whether a reply says nothing and calls nothing. Providers refuse a history that holds one. */
+export function isEmptyReply({ content, refusal, tool_calls: calls }: AssistantMessage): boolean {
+  const said = typeof content === "string" ? content.trim() : content ?? "";
+  return said.length === 0 && !refusal && !calls?.length;
+}
+
+/** The ending that a reply brings about, or nothing if the turn goes on. */
+export function endingByReply({ message, finishReason }: Reply): Ending | undefined {
+  if (finishReason === "length") {
+    return {
+      reason: "output_limit",
+      message: "The reply was cut off: it reached the provider's limit on output tokens.",
+    };
+  }
+  if (finishReason === "content_filter") {
+    return { reason: "model_error", message: "The provider's content filter stopped the reply." };
+  }
+  if (isEmptyReply(message)) return { reason: "completed", message: EMPTY_REPLY };
+  return message.tool_calls?.length ? undefined : { reason: "completed" };
+}
+
+/** The ending by the turn's own limits, or nothing if none is reached. */
+export function endingByLimit(
+  { calls, outputTokens }: TurnLedger,
+  { maxSteps, maxOutputTokens }: Pick<Settings, "maxSteps" | "maxOutputTokens">,
+): Ending | undefined {
+  if (outputTokens >= maxOutputTokens) {
+    return {
+      reason: "output_limit",
+      message: `The turn reached its limit of ${maxOutputTokens} output tokens (it has ${outputTokens}).`,
+    };
+  }
+  if (calls >= maxSteps) {
+    return { reason: "step_limit", message: `The turn reached its limit of ${maxSteps} model calls.` };
+  }
+  return undefined;
+}
+
+/** The ending when something was thrown: the turn was stopped, the model failed, or there is a bug. */
+export function endingByError(
+  error: unknown,
+  { watchdog, idleTimeoutMs }: { readonly watchdog: Watchdog; readonly idleTimeoutMs: number },
+): Ending {
+  if (watchdog.stalled) {
+    return { reason: "stalled", message: `Nothing moved for ${idleTimeoutMs / 1000} s.` };
+  }
+  if (watchdog.signal.aborted) return { reason: "cancelled", message: "The turn was cancelled." };
+  if (error instanceof ModelError) {
+    return { reason: "model_error", code: error.code, message: error.message, error };
+  }
+  return { reason: "internal_error", message: error instanceof Error ? error.message : String(error), error };
+}
