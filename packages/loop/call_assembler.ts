@@ -99,8 +99,8 @@ function startsAnew(piece: Piece, call: PartialCall, chunk: number): boolean {
     return !same || isJsonObject(call.arguments);
   }
   if (piece.id && call.id) return piece.id !== call.id;
-  return isJsonObject(call.arguments) &&
-    (piece.arguments.trimStart().startsWith("{") || piece.name !== call.name);
+  return (piece.arguments.trimStart().startsWith("{") || piece.name !== call.name) &&
+    isJsonObject(call.arguments);
 }
 
 function addName(call: PartialCall, { name }: Piece): void {
@@ -114,7 +114,9 @@ function addArguments(call: PartialCall, piece: Piece): void {
   // Some servers open each call with empty arguments, although more follow.
   else if (call.arguments === "{}" && piece.arguments.trim()) call.arguments = piece.arguments;
   // Some servers send the whole call once more at its end.
-  else if (!piece.name || !isJsonObject(call.arguments)) call.arguments += piece.arguments;
+  else if (piece.arguments !== call.arguments || !isJsonObject(call.arguments)) {
+    call.arguments += piece.arguments;
+  }
 }
 
 function asPiece(value: unknown): Piece | undefined {
