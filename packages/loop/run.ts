@@ -1,5 +1,4 @@
-import { contentText } from "@tare/messages";
-import type { Message } from "@tare/messages";
+import { contentText, type Message } from "@tare/messages";
 import { addLedgers, EMPTY_LEDGER } from "./add_ledgers.ts";
 import { callModel } from "./call_model.ts";
 import type { LoopEvent, TurnEnd, TurnLedger } from "./event.ts";
