@@ -3,6 +3,7 @@ import { countMessageTokens, type CountTokens, countToolTokens, type ToolMessage
 import { type ElisionCandidate, selectElisions, type ToolTraits } from "@tare/prune";
 import { compactTool, shownTools as exposedTools } from "@tare/schemas";
 import type { CompactEdit, Edit } from "./edit.ts";
+import { firstOpenCall } from "./first_open_call.ts";
 import { hashPiece } from "./prompt_units.ts";
 import type { Retention } from "./retention.ts";
 import { type Conversation, type PlacedMessages, shownTools } from "./view.ts";
@@ -100,7 +101,8 @@ function findDrop(
   // The last turn is the active one.
   const turns = groupTurns(history).slice(0, -1);
   const kept = fitTurns(placed.elided, turns, { countTokens, historyBudgetTokens });
-  const to = turns.at(-1 - kept.length)?.end ?? 0;
+  const settled = firstOpenCall(history);
+  const to = turns.slice(0, turns.length - kept.length).findLast(({ end }) => end <= settled)?.end ?? 0;
   const parts: { name: string; tokens: number }[] = [];
   let from = -1;
   for (const [at, place] of placed.places.entries()) {

@@ -1,6 +1,8 @@
-import type { CountTokens, Usage } from "@tare/messages";
+import { groupTurns } from "@tare/context";
+import type { CountTokens, Message, Usage } from "@tare/messages";
 import { type Archive, fold } from "@tare/prune";
 import type { DropEdit, FoldEdit } from "./edit.ts";
+import { firstOpenCall } from "./first_open_call.ts";
 import type { Summarise } from "./plan.ts";
 import type { PlacedMessages } from "./view.ts";
 
@@ -23,11 +25,15 @@ export interface MakeFoldOptions {
   readonly summarise?: Summarise;
 }
 
-/** Folds the oldest turns of a view (see `fold` of `@tare/prune`), as an edit of its history. */
+/**
+ * Folds the oldest turns of a view (see `fold` of `@tare/prune`), as an edit of its history. Does nothing if an answer
+ * stands in a later turn than its call, or could still come: the fold would stand between them.
+ */
 export async function makeFold(
   { messages, places }: PlacedMessages,
   { summarise, ...options }: MakeFoldOptions,
 ): Promise<MadeFold> {
+  if (!turnsAreWhole(messages)) return {};
   let usage: Usage | undefined;
   const folded = await fold(messages, {
     ...options,
@@ -51,4 +57,14 @@ export async function makeFold(
   if (from === undefined || last === undefined) return { ...paid, ...failed };
   const type = kind === "summary" ? "fold" : "drop";
   return { edit: { type, from, to: last + 1, ref, text }, ...paid, ...failed };
+}
+
+/** Whether every user message that could open a turn does, and no call before the last turn lacks its answer. */
+function turnsAreWhole(messages: readonly Message[]): boolean {
+  const turns = groupTurns(messages);
+  if (firstOpenCall(messages) < (turns.at(-1)?.start ?? 0)) return false;
+  const starts = new Set(turns.map(({ start }) => start));
+  return messages.every(({ role }, at) =>
+    role !== "user" || messages[at - 1]?.role === "user" || starts.has(at)
+  );
 }

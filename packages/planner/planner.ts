@@ -22,6 +22,16 @@ import { estimateWarmth, observeWarmth } from "./warmth.ts";
 /** Share of the cached tokens that were expected which must be served for the prefix to count as still there. */
 const WARM_SHARE = 0.8;
 
+/** So many models and sets of tools of a session are remembered with what they were sent last. */
+const REMEMBERED_REQUESTS = 4;
+
+/** What the cache is expected to do for a request. */
+interface Prediction {
+  readonly cachedTokens: number;
+  readonly alive: number;
+  readonly idleMs: number;
+}
+
 /** What a planner goes by. */
 export interface PlannerOptions extends Omit<RemovalOptions, "retention"> {
   /** Cache rules and prices of the provider. Where it is `none`, usage that shows cached tokens corrects it. */
@@ -154,7 +164,10 @@ export class Planner {
   sent(plan: Plan, usage?: Usage): LedgerEntry {
     const { countTokens, lossLimit } = this.#options;
     const { request } = plan;
+    const { nowMs, model } = request;
+    const toolsHash = hashTools(request);
     const before = this.#state;
+    const last = before.sent[0];
     const units = promptUnits(plan.view, countTokens);
     const predicted = this.#predict(units, request);
     const reported = usage && !usage.estimated ? usage : undefined;
@@ -180,19 +193,16 @@ export class Planner {
     const paid = before.paid + cost;
     const resend = before.resend + resendCost;
     const recognised = before.recognised ?? (profile.name === "none" ? recogniseProfile(actual) : undefined);
-    const idleMs = before.sent && request.nowMs - before.sent.atMs;
+
     this.#state = {
-      sent: {
-        units,
-        fullTokens: countUnits(request, countTokens),
-        toolsHash: hashTools(request),
-        atMs: request.nowMs,
-        model: request.model,
-      },
+      sent: [
+        { units, fullTokens: countUnits(request, countTokens), toolsHash, atMs: nowMs, model },
+        ...before.sent.filter((other) => other.model !== model || other.toolsHash !== toolsHash),
+      ].slice(0, REMEMBERED_REQUESTS),
       rent,
       exposed: [...new Set([...before.exposed, ...request.tools.map((tool) => tool.function.name)])],
-      warmth: reported && expected > 0 && idleMs !== undefined
-        ? observeWarmth(profile, { idleMs, warm: served >= WARM_SHARE }, before.warmth)
+      warmth: reported && expected > 0
+        ? observeWarmth(profile, { idleMs: predicted.idleMs, warm: served >= WARM_SHARE }, before.warmth)
         : before.warmth,
       paid,
       resend,
@@ -205,12 +215,10 @@ export class Planner {
       shares: sharePrompt(plan, countTokens),
       uncached: explainUncached({
         uncachedTokens: actual.promptTokens - actual.cachedTokens,
-        change: findChange(before.sent, request),
-        brokenTokens: before.sent
-          ? scale * (sumTokens(before.sent.units) - sharedTokens(units, before.sent.units))
-          : 0,
+        change: findChange(last, request),
+        brokenTokens: last ? scale * (sumTokens(last.units) - sharedTokens(units, last.units)) : 0,
         missingTokens: expected - actual.cachedTokens,
-        late: idleMs !== undefined && idleMs > profile.ttlMs,
+        late: predicted.idleMs > profile.ttlMs,
       }),
       cost,
       resendCost,
@@ -252,25 +260,28 @@ export class Planner {
     });
   }
 
-  /** What the cache serves of these units if it is warm, and how likely that is. */
-  #predict(
-    units: readonly PromptUnit[],
-    { nowMs, model }: PlanRequest,
-  ): { readonly cachedTokens: number; readonly alive: number } {
-    const { sent, warmth } = this.#state;
-    if (!sent || sent.model !== model) return { cachedTokens: 0, alive: 0 };
-    const shared = sharedTokens(units, sent.units);
-    const cachedTokens = servedTokens(this.profile, { promptTokens: sumTokens(units), sharedTokens: shared });
-    return { cachedTokens, alive: estimateWarmth(this.profile, nowMs - sent.atMs, warmth) };
+  /** What the cache serves of these units if it is warm, how likely that is, and how long ago it was used. */
+  #predict(units: readonly PromptUnit[], { nowMs, model }: PlanRequest): Prediction {
+    let best: Prediction = { cachedTokens: 0, alive: 0, idleMs: 0 };
+    const promptTokens = sumTokens(units);
+    for (const sent of this.#state.sent) {
+      if (sent.model !== model) continue;
+      const shared = sharedTokens(units, sent.units);
+      const cachedTokens = servedTokens(this.profile, { promptTokens, sharedTokens: shared });
+      const idleMs = nowMs - sent.atMs;
+      const alive = estimateWarmth(this.profile, idleMs, this.#state.warmth);
+      const better = alive * cachedTokens > best.alive * best.cachedTokens;
+      if (better || best.cachedTokens === 0) best = { cachedTokens, alive, idleMs };
+    }
+    return best;
   }
 
   /** What it would cost now to send everything, had everything been sent so far. */
   #resendCost(request: PlanRequest, alive: number): number {
-    const { sent } = this.#state;
+    const sent = this.#state.sent.find((sent) => findChange(sent, request) === "none");
     const promptTokens = countUnits(request, this.#options.countTokens);
-    const shared = findChange(sent, request) === "none" ? sent?.fullTokens ?? 0 : 0;
-    const cachedTokens = alive * servedTokens(this.profile, { promptTokens, sharedTokens: shared });
-    return promptCost(this.profile, { promptTokens, cachedTokens });
+    const cachedTokens = servedTokens(this.profile, { promptTokens, sharedTokens: sent?.fullTokens ?? 0 });
+    return promptCost(this.profile, { promptTokens, cachedTokens: alive * cachedTokens });
   }
 
   /** Whether a view leaves no room for the answer, and turns may be folded for it. */

@@ -3,8 +3,8 @@ import { NO_WARMTH, type WarmthRecord } from "./warmth.ts";
 
 /** What a planner remembers of a session. Plain data, a few numbers for each message. */
 export interface PlannerState {
-  /** The last request that succeeded. */
-  readonly sent?: SentRequest;
+  /** The last requests that succeeded, newest first: one for each model and set of tools, as each has its own prefix. */
+  readonly sent: readonly SentRequest[];
   /** What carrying each part that could leave has cost since it could, in the price of one uncached token. */
   readonly rent: Readonly<Record<string, number>>;
   /** Names of the tools that the model was shown in full. */
@@ -37,6 +37,7 @@ export interface SentRequest {
 
 /** A session that has sent nothing yet. */
 export const NEW_SESSION: PlannerState = {
+  sent: [],
   rent: {},
   exposed: [],
   warmth: NO_WARMTH,
