@@ -1,4 +1,5 @@
 import type { LoopEvent, TurnLedger } from "@tare/loop";
+import { contentText } from "@tare/messages";
 
 const COLUMNS = 108;
 
@@ -22,6 +23,8 @@ export function eventPrinter(write: (text: string) => void): (event: LoopEvent) 
         return;
       case "step_start":
         return line(`── step ${event.step}`);
+      case "user_message":
+        return line(`> ${contentText(event.input)}`);
       case "warning":
         return line(`! ${event.message}`);
       case "context_rewritten":

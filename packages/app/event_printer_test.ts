@@ -51,6 +51,7 @@ Deno.test("eventPrinter() prints steps, streamed text, calls in one line, result
         tokensBefore: 2_000,
         tokensAfter: 800,
       },
+      { type: "user_message", step: 2, input: "Be quick." },
       { type: "text_delta", step: 2, text: "Done.\n" },
       { type: "turn_end", reason: "completed", text: "Done.\n", ledger },
     ]).split("\n"),
@@ -62,6 +63,7 @@ Deno.test("eventPrinter() prints steps, streamed text, calls in one line, result
       `← f {"a": "${"x".repeat(44)}…: error, 1,234 bytes, 3 ms`,
       "── step 2",
       "~ schemas: prose of 1 tool (shown once); 2,000 → 800 tokens",
+      "> Be quick.",
       "Done.",
       "ledger: 2 calls, 12,345 prompt tokens, of these 9,000 cached, 67 output tokens; " +
       "tokens saved: context 0, schemas 1,200",

@@ -35,11 +35,14 @@ export function endingByReply({ message, finishReason }: Reply): Ending | undefi
   return message.tool_calls?.length ? undefined : { reason: "completed" };
 }
 
-/** The ending by the turn's own limits, or nothing if none is reached. */
+/** The ending by the turn's budget or its own limits, or nothing if none is reached. */
 export function endingByLimit(
-  { calls, outputTokens }: TurnLedger,
-  { maxSteps, maxOutputTokens }: Pick<Settings, "maxSteps" | "maxOutputTokens">,
+  ledger: TurnLedger,
+  { maxSteps, maxOutputTokens, overBudget }: Pick<Settings, "maxSteps" | "maxOutputTokens" | "overBudget">,
 ): Ending | undefined {
+  const { calls, outputTokens } = ledger;
+  const spent = overBudget(ledger);
+  if (spent !== undefined) return { reason: "budget", message: spent };
   if (outputTokens >= maxOutputTokens) {
     return {
       reason: "output_limit",

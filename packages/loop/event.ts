@@ -20,15 +20,18 @@ export interface TurnLedger {
 }
 
 /**
- * Why a turn ended: the model answered; the caller aborted; a limit was reached; nothing moved for too long; or
- * the provider failed (or a bug did: `internal_error`).
+ * Why a turn ended: the model answered; the caller aborted; a limit or the caller's budget was reached; nothing moved
+ * for too long; the process that ran it ended (told later, by who finds it); or the provider failed (or a bug did:
+ * `internal_error`).
  */
 export type TurnEndReason =
   | "completed"
   | "cancelled"
   | "step_limit"
   | "output_limit"
+  | "budget"
   | "stalled"
+  | "interrupted"
   | "model_error"
   | "internal_error";
 
@@ -48,8 +51,11 @@ export interface TurnEnd {
 
 /** Everything that happens in a turn, in one flat union. `step` counts model calls from 1. */
 export type LoopEvent =
-  | { readonly type: "turn_start"; readonly input: Content }
+  /** Without `input` the turn goes on where an earlier one stopped. */
+  | { readonly type: "turn_start"; readonly input?: Content }
   | { readonly type: "step_start"; readonly step: number }
+  /** What the user said in the middle of the turn. */
+  | { readonly type: "user_message"; readonly step: number; readonly input: Content }
   | ({ readonly type: "context_rewritten"; readonly step: number } & Rewrite)
   | { readonly type: "warning"; readonly message: string }
   | { readonly type: "text_delta"; readonly step: number; readonly text: string }

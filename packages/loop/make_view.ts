@@ -16,14 +16,14 @@ export interface MakeViewOptions {
 
 /** Asks the context hook what the next model call sends, and tells what the hook changed. */
 export async function* makeView(
-  { history, tools, context }: Settings,
+  { history, input, tools, context }: Settings,
   { messages, step, watchdog }: MakeViewOptions,
 ): AsyncGenerator<LoopEvent, ContextView> {
   const { signal, progress } = watchdog;
   const view = await watchdog.wait(() =>
     context({
       messages: [...history, ...messages],
-      turnStart: activeTurnStart(history),
+      turnStart: activeTurnStart(history, input !== undefined),
       tools: Array.from(tools.values(), ({ tool }) => tool.definition),
       step,
       signal,
@@ -35,9 +35,12 @@ export async function* makeView(
   return view;
 }
 
-/** Several user messages in a row open one turn: an unanswered one at the end of the history belongs to it. */
-function activeTurnStart(history: readonly Message[]): number {
-  let start = history.length;
+/**
+ * Several user messages in a row open one turn: an unanswered one at the end of the history belongs to a turn that
+ * starts now. A turn that goes on started with the last user message.
+ */
+function activeTurnStart(history: readonly Message[], startsNow: boolean): number {
+  let start = startsNow ? history.length : history.findLastIndex(({ role }) => role === "user") + 1;
   while (history[start - 1]?.role === "user") start--;
   return start;
 }

@@ -1,4 +1,4 @@
-import { contentText, type Message } from "@tare/messages";
+import { type Content, contentText, type Message } from "@tare/messages";
 import { addLedgers, EMPTY_LEDGER } from "./add_ledgers.ts";
 import { callModel } from "./call_model.ts";
 import type { LoopEvent, TurnEnd, TurnLedger } from "./event.ts";
@@ -63,8 +63,9 @@ export function run(options: RunOptions): AsyncGenerator<LoopEvent, TurnResult> 
 
 async function* playTurn(settings: Settings, watchdog: Watchdog): AsyncGenerator<LoopEvent, TurnResult> {
   const { input } = settings;
-  const turn: Turn = { messages: [{ role: "user", content: input }], ledger: EMPTY_LEDGER, text: "" };
-  yield { type: "turn_start", input };
+  const messages: readonly Message[] = input === undefined ? [] : [{ role: "user", content: input }];
+  const turn: Turn = { messages, ledger: EMPTY_LEDGER, text: "" };
+  yield { type: "turn_start", ...(input !== undefined && { input }) };
   let ending: Ending;
   try {
     ending = yield* playSteps(settings, watchdog, turn);
@@ -87,6 +88,7 @@ async function* playSteps(
   const repeated = new RepeatedCalls();
   for (let step = 1;; step++) {
     yield { type: "step_start", step };
+    yield* steer(settings.steering(), turn, step);
     const view = yield* makeView(settings, { messages: turn.messages, step, watchdog });
     const reply = yield* callModel(view, { ...settings, step, watchdog });
     const { message, finishReason, usage } = reply;
@@ -112,9 +114,19 @@ async function* playSteps(
     }
     yield { type: "step_end", step, usage, finishReason };
     const ending = endingByReply(reply);
-    if (ending) return ending;
+    const steering = ending?.reason === "completed" ? settings.steering() : [];
+    if (ending && steering.length === 0) return ending;
     watchdog.signal.throwIfAborted();
+    yield* steer(steering, turn, step);
     const limit = endingByLimit(turn.ledger, settings);
     if (limit) return limit;
+  }
+}
+
+/** Adds what the user said in the middle of the turn. */
+function* steer(inputs: readonly Content[], turn: Turn, step: number): Generator<LoopEvent> {
+  for (const input of inputs) {
+    turn.messages = [...turn.messages, { role: "user", content: input }];
+    yield { type: "user_message", step, input };
   }
 }

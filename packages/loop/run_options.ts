@@ -9,6 +9,7 @@ import {
 import { argumentsParser } from "@tare/messages/arguments";
 import { type Clock, systemClock } from "./clock.ts";
 import type { ContextHook } from "./context_hook.ts";
+import type { TurnLedger } from "./event.ts";
 import type { Model } from "./model.ts";
 
 /** What a turn needs. */
@@ -17,8 +18,18 @@ export interface RunOptions {
   readonly model: Model;
   /** The conversation so far; instructions are system messages at its start. Not changed. */
   readonly history: readonly Message[];
-  /** What the user says now. */
-  readonly input: Content;
+  /** What the user says now. Absent: the turn goes on where the history stops. */
+  readonly input?: Content;
+  /**
+   * What the user has said since it was last called. Called before each model call, and once the model has answered:
+   * then the turn goes on if there is something. Default: nothing.
+   */
+  readonly steering?: () => readonly Content[];
+  /**
+   * Called between two model calls with what the turn cost so far: a sentence ends the turn by reason `budget`.
+   * Default: no budget.
+   */
+  readonly overBudget?: (ledger: TurnLedger) => string | undefined;
   /** The tools that the model may call. Default: none. */
   readonly tools?: readonly Tool[];
   /** Decides before each model call what the model sees. Default: everything. */
@@ -56,7 +67,9 @@ export interface PreparedTool {
 }
 
 /** {@linkcode RunOptions} checked and with their defaults. */
-export interface Settings extends Omit<Required<RunOptions>, "tools" | "context" | "signal"> {
+export interface Settings extends Omit<Required<RunOptions>, "tools" | "context" | "signal" | "input"> {
+  /** What the user says now. */
+  readonly input?: Content;
   /** The tools by name. */
   readonly tools: ReadonlyMap<string, PreparedTool>;
   /** Decides what the model sees. */
@@ -72,12 +85,14 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
  * Checks what the caller hands in and fills in the defaults.
  *
  * @throws {TypeError} if two tools have one name, or a tool's parameters are no JSON Schema.
- * @throws {RangeError} if a limit is out of its range.
+ * @throws {RangeError} if a limit is out of its range, or there is neither input nor history.
  */
 export function resolveOptions(options: RunOptions): Settings {
   const {
     tools = [],
     context = ({ messages, tools }) => ({ messages, tools }),
+    steering = () => [],
+    overBudget = () => undefined,
     maxSteps = 50,
     maxOutputTokens = 500_000,
     maxParallelTools = 8,
@@ -87,6 +102,9 @@ export function resolveOptions(options: RunOptions): Settings {
     clock = systemClock,
     ...given
   } = options;
+  if (given.input === undefined && given.history.length === 0) {
+    throw new RangeError("Cannot start a turn: there is neither an input nor a history to go on with.");
+  }
   checkLimit("maxSteps", maxSteps);
   checkLimit("maxOutputTokens", maxOutputTokens);
   checkLimit("maxParallelTools", maxParallelTools);
@@ -96,6 +114,8 @@ export function resolveOptions(options: RunOptions): Settings {
     ...given,
     tools: prepareTools(tools),
     context,
+    steering,
+    overBudget,
     maxSteps,
     maxOutputTokens,
     maxParallelTools,
