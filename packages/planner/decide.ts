@@ -48,17 +48,14 @@ export function decide(
   const affordable = paid.filter(({ first }) =>
     (worst.find((cut) => cut.first === first)?.price ?? 0) <= Math.max(0, allowedPrice)
   );
-  const best = mostPaid(stopped ? [] : affordable);
+  // The cuts grow from first to last: the largest takes most along for rent that is paid.
+  const best = stopped ? undefined : affordable.at(-1);
   if (best) return { cut: best, decision: decided(best, "price") };
   const cause = paid.length === 0 ? "wait" : stopped ? "stopped" : "loss_limit";
-  return { decision: decided(mostPaid(paid.length === 0 ? cuts : paid) ?? whole, cause) };
+  return { decision: decided(paid.at(-1) ?? nearest(cuts, whole), cause) };
 }
 
-/** The cut whose rent exceeds its price by most; of equals the one that takes most along. */
-function mostPaid(cuts: readonly Cut[]): Cut | undefined {
-  let best: Cut | undefined;
-  for (const cut of cuts) {
-    if (!best || cut.rent - cut.price >= best.rent - best.price) best = cut;
-  }
-  return best;
+/** The cut whose rent comes nearest to its price. */
+function nearest(cuts: readonly Cut[], whole: Cut): Cut {
+  return cuts.reduce((best, cut) => cut.rent - cut.price >= best.rent - best.price ? cut : best, whole);
 }
