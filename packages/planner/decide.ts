@@ -21,6 +21,8 @@ export interface Situation extends CachedPrompt {
   readonly windowTokens: number;
   /** Most that a rewrite may cost this call more than without it, should the cache still be warm. */
   readonly allowedPrice: number;
+  /** So many of the first removables are tools. A full window spares them if it can: little is won by them, and all is read again. */
+  readonly toolsFirst: number;
   /** Whether rewriting has stopped, but for the window. */
   readonly stopped: boolean;
 }
@@ -40,8 +42,12 @@ export function decide(
     ...figures,
   });
   const limit = WINDOW_SHARE * situation.windowTokens;
-  const frees = promptTokens - whole.tokens <= limit || whole.tokens >= WORTHWHILE_SHARE * promptTokens;
-  if (promptTokens > limit && frees) return { cut: whole, decision: decided(whole, "window") };
+  if (promptTokens > limit) {
+    const fits = ({ tokens }: Cut) => promptTokens - tokens <= limit;
+    const forced = cuts.find((cut) => cut.first === situation.toolsFirst && fits(cut)) ?? whole;
+    const worthwhile = fits(forced) || forced.tokens >= WORTHWHILE_SHARE * promptTokens;
+    if (worthwhile) return { cut: forced, decision: decided(forced, "window") };
+  }
 
   const paid = cuts.filter(({ rent, price }) => rent >= price);
   const worst = weighCuts(removables, { ...situation, alive: reckonedAlive(alive) });
