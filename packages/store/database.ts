@@ -175,8 +175,11 @@ function databaseOver(
     },
     close() {
       if (!connection.isOpen) return;
-      connection.close();
-      lock.close();
+      try {
+        connection.close();
+      } finally {
+        lock.close();
+      }
     },
   };
 }
