@@ -58,8 +58,8 @@ Deno.test("openStore() and what it gives never show other content than was writt
   withBytes(async ({ path, bytes, refs }) => {
     let refused = 0;
     let detected = 0;
-    // A prime step, so that every place within a page has its turn.
-    for (let at = 0; at < bytes.length; at += 1013) {
+    // The first pages hold the header and the schema. A prime step gives every place within a page its turn.
+    for (let at = 0; at < bytes.length; at += at < 3 * 4096 ? 31 : 2027) {
       const damaged = bytes.slice();
       damaged[at]! ^= 1 << at % 8;
       Deno.writeFileSync(path, damaged);
@@ -68,6 +68,7 @@ Deno.test("openStore() and what it gives never show other content than was writt
         store = openStore(path);
       } catch (error) {
         assert(error instanceof StoreError, `byte ${at}: ${error}`);
+        assert(["corrupt", "newer_version"].includes(error.code), `byte ${at}: ${error}`);
         refused++;
         continue;
       }
@@ -83,7 +84,7 @@ Deno.test("openStore() and what it gives never show other content than was writt
       }
       store.close();
     }
-    assert(refused > 5 && detected > 20, `${refused} refused, ${detected} detected`);
+    assert(refused > 5 && detected > 10, `${refused} refused, ${detected} detected`);
   }));
 
 function reads(store: SessionStore, refs: readonly string[]): [() => unknown, unknown][] {

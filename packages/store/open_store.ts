@@ -5,6 +5,7 @@ import { sessionArchives } from "./session_archive.ts";
 import { sessionDocuments } from "./session_documents.ts";
 import { sessionEvents } from "./session_events.ts";
 import type { SessionRecord, SessionStore, StoreOptions } from "./session_store.ts";
+import { toOpenError } from "./store_error.ts";
 import { fromStoredJson, type StoredJson, toStoredJson } from "./stored_json.ts";
 
 /**
@@ -27,15 +28,20 @@ import { fromStoredJson, type StoredJson, toStoredJson } from "./stored_json.ts"
 export function openStore(path: string, options: StoreOptions = {}): SessionStore {
   const { now = Date.now, ...rest } = options;
   const database = openDatabase(path, { ...rest, migrations: MIGRATIONS });
-  const { keyOf, ...sessions } = sessionRecords(database);
-  return {
-    ...sessions,
-    ...sessionEvents(database, keyOf),
-    archive: sessionArchives(database, keyOf),
-    idempotency: idempotencyKeys(database, { now, keyOf }),
-    documents: sessionDocuments(database, keyOf),
-    close: database.close,
-  };
+  try {
+    const { keyOf, ...sessions } = sessionRecords(database);
+    return {
+      ...sessions,
+      ...sessionEvents(database, keyOf),
+      archive: sessionArchives(database, keyOf),
+      idempotency: idempotencyKeys(database, { now, keyOf }),
+      documents: sessionDocuments(database, keyOf),
+      close: database.close,
+    };
+  } catch (error) {
+    database.close();
+    throw toOpenError(error, database.path);
+  }
 }
 
 function sessionRecords(database: Database):
