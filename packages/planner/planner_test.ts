@@ -118,7 +118,7 @@ Deno.test("Planner elides at once without a cache, and names its own rewrite", a
   assertEquals([waits.plan.edits, waits.plan.decision?.cause], [[], "wait"]);
   const resumed = await warm.call([...rounds, answer("Done."), ask("More.")], { nowMs: 30 * 24 * 3_600_000 });
   assertEquals(resumed.plan.edits.map(({ type }) => type), ["compact", "elide"]);
-  assertEquals(causes(resumed.entry), ["own_rewrite", "new"]);
+  assertEquals(causes(resumed.entry), ["expired"]);
 });
 
 Deno.test("Planner drops old turns whole, with a line that names what is said nowhere else", async () => {
