@@ -84,6 +84,7 @@ function findElisions(
   { edits, placed: { elided } }: Seen,
   { countTokens, retention: { protectTokens }, toolTraits, recall, windowTokens, isError }: RemovalOptions,
 ): ElisionCandidate[] {
+  if (protectTokens === Infinity) return [];
   const gone = new Set<number>();
   for (const edit of edits) if (edit.type === "elide" && isPlaceholder(edit.text)) gone.add(edit.index);
   return selectElisions(elided, {

@@ -49,6 +49,8 @@ export interface LedgerEntry {
   readonly resendCost: number;
   /** What the session has saved so far against sending everything; negative if it lost. */
   readonly saved: number;
+  /** Whether rewriting has cost the session so much more than it saved that it stopped. */
+  readonly stopped: boolean;
   /** The rewrite that was weighed for this call. */
   readonly decision?: Decision;
 }

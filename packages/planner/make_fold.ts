@@ -23,6 +23,7 @@ export interface MakeFoldOptions {
   readonly recall?: boolean;
   readonly windowTokens?: number;
   readonly summarise?: Summarise;
+  readonly signal?: AbortSignal;
 }
 
 /**

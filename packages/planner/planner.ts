@@ -138,7 +138,9 @@ export class Planner {
       }
     }
     if (this.#overflows(view(request, [...edits, ...made]))) {
-      const folded = await makeFold(placeMessages(request.messages, [...edits, ...made]), this.#options);
+      const { signal } = request;
+      const options = { ...this.#options, ...(signal && { signal }) };
+      const folded = await makeFold(placeMessages(request.messages, [...edits, ...made]), options);
       if (folded.edit) made.push(folded.edit);
       if (folded.warning) warnings.push(folded.warning);
       summary = folded.usage;
@@ -227,6 +229,7 @@ export class Planner {
       cost,
       resendCost,
       saved: resend - paid,
+      stopped: this.#state.stopped,
       ...(plan.decision && { decision: plan.decision }),
     };
   }

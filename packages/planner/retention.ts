@@ -1,6 +1,6 @@
 /** What may leave the prompt, and what of it stays. */
 export interface Retention {
-  /** Tokens at the end of the history in which no result goes; at most half the window. */
+  /** Tokens at the end of the history in which no result goes; at most half the window. Infinite: none goes. */
   readonly protectTokens: number;
   /** Complete turns behind so many tokens of newer complete turns, as the model sees them, go whole; at most a quarter of the window. */
   readonly historyTokens: number;
