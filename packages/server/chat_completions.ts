@@ -8,7 +8,7 @@ import {
 } from "./chat_completions_schema.ts";
 import { readChatMessages } from "./chat_messages.ts";
 import { continueConversation, type ConversationTurn } from "./continue_conversation.ts";
-import { OPENAI_ERRORS } from "./openai_error.ts";
+import { OPENAI_ERRORS, TURN_ERRORS } from "./openai_error.ts";
 import type { OpenaiOptions } from "./openai_options.ts";
 import { AGENT_MODEL, modelNotFound, refuseUnsupported } from "./openai_request.ts";
 import type { Route } from "./route.ts";
@@ -39,6 +39,7 @@ interface Envelope {
  *   ends the stream.
  */
 export function chatCompletionsRoute(options: OpenaiOptions): Route<ChatRequest> {
+  const { onError, heartbeat, now = Date.now } = options;
   return {
     method: "POST",
     path: "/v1/chat/completions",
@@ -50,6 +51,7 @@ export function chatCompletionsRoute(options: OpenaiOptions): Route<ChatRequest>
         description: "The answer, as one object or streamed.",
         content: { "application/json": CHAT_COMPLETION, "text/event-stream": CHAT_COMPLETION_EVENT },
       },
+      ...TURN_ERRORS,
     },
     errors: OPENAI_ERRORS,
     async answer({ request, body, keep }) {
@@ -66,12 +68,13 @@ export function chatCompletionsRoute(options: OpenaiOptions): Route<ChatRequest>
       keep({ sessionId: turn.sessionId });
       const envelope: Envelope = {
         id: `chatcmpl-${crypto.randomUUID().replaceAll("-", "")}`,
-        created: Math.floor((options.now ?? Date.now)() / 1000),
+        created: Math.floor(now() / 1000),
         model: AGENT_MODEL,
       };
       if (body.stream) {
         const includeUsage = body.stream_options?.include_usage ?? false;
-        return await streamTurn(turn, chunks(turn, { envelope, includeUsage, onError: options.onError }));
+        const messages = chunks(turn, { envelope, includeUsage, onError });
+        return await streamTurn(turn, { messages, heartbeat });
       }
       return Response.json(await completion(turn, envelope), {
         headers: { [SESSION_HEADER]: turn.sessionId },
@@ -82,7 +85,7 @@ export function chatCompletionsRoute(options: OpenaiOptions): Route<ChatRequest>
 
 async function completion(turn: ConversationTurn, { id, created, model }: Envelope): Promise<object> {
   const { text, progress, finish, ledger } = await readTurn(turn);
-  await turn.remember(text);
+  turn.remember(text);
   const message = {
     role: "assistant",
     content: text,
@@ -129,7 +132,7 @@ async function* chunks(
       yield choice(type === "text" ? { content: text } : { reasoning_content: text });
     }
     const { text, finish, ledger } = part.value;
-    await turn.remember(text);
+    turn.remember(text);
     yield choice({}, finish);
     if (includeUsage) yield chunk([], chatUsage(ledger));
     yield { data: "[DONE]" };

@@ -189,8 +189,7 @@ const CHAT_COMPLETION_CHUNK: JsonSchema = {
   }, { usage: { anyOf: [{ type: "null" }, CHAT_USAGE] } }),
 };
 
-/**
- * JSON Schema of the data of each event of a streamed answer, but the last: that is the text `[DONE]`, which is no
- * JSON.
- */
-export const CHAT_COMPLETION_EVENT: JsonSchema = { anyOf: [CHAT_COMPLETION_CHUNK, OPENAI_ERROR] };
+/** JSON Schema of the data of each event of a streamed answer; the text `[DONE]`, which is no JSON, is the last. */
+export const CHAT_COMPLETION_EVENT: JsonSchema = {
+  anyOf: [CHAT_COMPLETION_CHUNK, OPENAI_ERROR, { const: "[DONE]" }],
+};

@@ -38,7 +38,7 @@ export interface ConversationTurn {
   /** Where its session stands. */
   readonly point: () => ConversationPoint;
   /** Makes the conversation known by its content, this answer included. */
-  readonly remember: (answer: string) => Promise<void>;
+  readonly remember: (answer: string) => void;
 }
 
 /**
@@ -75,7 +75,7 @@ async function findAndBegin(
   const hash = new ConversationHash([user, instructions]);
   const keys = dialogue.map((said) => hash.add(said));
   const pastLength = dialogue.findLastIndex(({ role }) => role === "assistant") + 1;
-  const known = after ? { point: after, length: 0 } : await index.find(keys.slice(0, pastLength));
+  const known = after ? { point: after, length: 0 } : index.find(keys.slice(0, pastLength));
   const knownSession = after
     ? await options.sessions.get(after.sessionId)
     : known && await findSession(options.sessions, known.point.sessionId);
@@ -84,10 +84,10 @@ async function findAndBegin(
   const begin = (session: Session) => {
     const turn = beginTurn(session, input, request, options);
     const point = () => ({ sessionId: session.id, messages: session.history.length });
-    const remember = async (answer: string) => {
+    const remember = (answer: string) => {
       // What came before `after` isn't in the names.
       if (after || answer.trim() === "") return;
-      await index.remember(hash.add({ role: "assistant", content: answer }), point());
+      index.remember(hash.add({ role: "assistant", content: answer }), point());
     };
     return { sessionId: session.id, ...turn, point, remember };
   };

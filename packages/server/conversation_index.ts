@@ -1,4 +1,4 @@
-import type { DocumentStore } from "./document_store.ts";
+import type { SessionDocuments } from "@tare/store";
 
 /** A place in a session's history: after its first `messages` messages, the system message included. */
 export interface ConversationPoint {
@@ -19,28 +19,28 @@ export interface KnownBeginning {
 const KIND = "conversation";
 
 /**
- * Recognises conversations that clients send as a whole, by the names that a `ConversationHash` gives them. A
- * conversation that the store forgot is merely seen as new.
+ * Recognises conversations that clients send as a whole, by the names that a `ConversationHash` gives them. One that
+ * the documents have forgotten is merely seen as new.
  */
 export class ConversationIndex {
-  readonly #documents: DocumentStore;
+  readonly #documents: SessionDocuments;
 
-  /** An index that keeps what it knows in this store, as documents of the kind `conversation`. */
-  constructor(documents: DocumentStore) {
+  /** An index that keeps what it knows as documents of the kind `conversation`. */
+  constructor(documents: SessionDocuments) {
     this.#documents = documents;
   }
 
   /** Remembers where the conversation of this name stands. */
-  async remember(key: string, { sessionId, messages }: ConversationPoint): Promise<void> {
-    await this.#documents.put({ kind: KIND, id: key, sessionId, json: JSON.stringify({ messages }) });
+  remember(key: string, { sessionId, messages }: ConversationPoint): void {
+    this.#documents.put({ kind: KIND, id: key, sessionId, value: { messages } });
   }
 
   /** The longest beginning that is known; `keys` names the conversation up to each of its messages, in order. */
-  async find(keys: readonly string[]): Promise<KnownBeginning | undefined> {
+  find(keys: readonly string[]): KnownBeginning | undefined {
     for (let length = keys.length; length > 0; length--) {
-      const document = await this.#documents.get(KIND, keys[length - 1] ?? "");
+      const document = this.#documents.get(KIND, keys[length - 1] ?? "");
       if (!document) continue;
-      const { messages } = JSON.parse(document.json) as { readonly messages: number };
+      const { messages } = document.value as { readonly messages: number };
       return { point: { sessionId: document.sessionId, messages }, length };
     }
     return undefined;

@@ -1,28 +1,26 @@
-import type { DocumentStore, SessionDocument } from "./document_store.ts";
+import type { SessionDocuments } from "@tare/store";
 
 /**
- * Documents in memory, of at most `maxChars` UTF-16 code units together: the least recently used ones are forgotten.
- * Default: 32 Mi, which is up to 64 MiB.
+ * Documents in memory, of at most `maxChars` UTF-16 code units of JSON together: the least recently used ones are
+ * forgotten. Default: 32 Mi, which is up to 64 MiB.
  */
 export function memoryDocuments(
   { maxChars = 32 * 2 ** 20 }: { readonly maxChars?: number } = {},
-): DocumentStore {
+): SessionDocuments {
   // A map keeps its keys in the order in which they were set: the least recently used first.
-  const documents = new Map<string, SessionDocument>();
+  const documents = new Map<string, string>();
   let chars = 0;
 
-  const name = (kind: string, id: string) => `${kind} ${id}`;
-  const take = (key: string): SessionDocument | undefined => {
-    const document = documents.get(key);
-    if (document) chars -= sizeOf(document);
-    documents.delete(key);
-    return document;
+  const take = (name: string): string | undefined => {
+    const json = documents.get(name);
+    if (json !== undefined) chars -= name.length + json.length;
+    documents.delete(name);
+    return json;
   };
-  const keep = (document: SessionDocument) => {
-    const key = name(document.kind, document.id);
-    take(key);
-    documents.set(key, document);
-    chars += sizeOf(document);
+  const keep = (name: string, json: string) => {
+    take(name);
+    documents.set(name, json);
+    chars += name.length + json.length;
     for (const oldest of documents.keys()) {
       if (chars <= maxChars) break;
       take(oldest);
@@ -30,15 +28,17 @@ export function memoryDocuments(
   };
 
   return {
-    put: keep,
+    put: (document) => keep(nameOf(document.kind, document.id), JSON.stringify(document)),
     get(kind, id) {
-      const document = take(name(kind, id));
-      if (document) keep(document);
-      return document;
+      const name = nameOf(kind, id);
+      const json = take(name);
+      if (json === undefined) return undefined;
+      keep(name, json);
+      return JSON.parse(json);
     },
   };
 }
 
-function sizeOf({ kind, id, sessionId, json }: SessionDocument): number {
-  return kind.length + id.length + sessionId.length + json.length;
+function nameOf(kind: string, id: string): string {
+  return `${kind} ${id}`;
 }

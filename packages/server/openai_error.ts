@@ -1,7 +1,7 @@
 import { STATUS_TEXT } from "@std/http";
 import type { JsonSchema } from "@tare/messages";
 import { HttpError } from "./http_error.ts";
-import type { RouteErrors } from "./route.ts";
+import type { RouteErrors, RouteResponse } from "./route.ts";
 
 /** What an error of the OpenAI-compatible routes says beside its status and sentence. */
 export interface OpenaiErrorDetails {
@@ -30,6 +30,7 @@ export interface OpenaiErrorBody {
 
 /** JSON Schema of {@linkcode OpenaiErrorBody}. */
 export const OPENAI_ERROR: JsonSchema = {
+  title: "OpenaiError",
   type: "object",
   properties: {
     error: {
@@ -96,6 +97,28 @@ export function openaiErrorResponse(error: unknown): Response {
 
 /** How the OpenAI-compatible routes tell their errors. */
 export const OPENAI_ERRORS: RouteErrors = { schema: OPENAI_ERROR, respond: openaiErrorResponse };
+
+/** Responses that tell of an error, by status: when each is given, in one sentence. */
+export function openaiErrorResponses(
+  descriptions: Readonly<Record<number, string>>,
+): Readonly<Record<string, RouteResponse>> {
+  return Object.fromEntries(
+    Object.entries(descriptions).map(([status, description]) => [
+      status,
+      { description, content: { "application/json": OPENAI_ERROR } },
+    ]),
+  );
+}
+
+/** What can go wrong with a turn that a request starts, by status, beside what can with any request. */
+export const TURN_ERRORS: Readonly<Record<string, RouteResponse>> = openaiErrorResponses({
+  404: "There is no such model, or what the request refers to is gone.",
+  429:
+    "As many turns or sessions are there as the server allows, or the provider limits the rate of requests.",
+  499: "The turn was cancelled.",
+  502: "The provider failed.",
+  504: "Nothing moved for too long.",
+});
 
 /** The parameter that a sentence about an invalid body blames first. */
 function paramOf(message: string): { readonly param?: string } {

@@ -1,27 +1,17 @@
 import type { Model, ModelRequest } from "@tare/loop";
-import { type AssistantMessage, estimateTokens, type Tool } from "@tare/messages";
-import { schemaChecker } from "@tare/messages/arguments";
+import { type AssistantMessage, estimateTokens, type JsonSchema } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { memoryArchive } from "@tare/prune";
-import { HttpError } from "./http_error.ts";
+import { dispatcher } from "./dispatcher.ts";
+import { echo } from "./fixture_test.ts";
 import { memoryDocuments } from "./memory_documents.ts";
+import { memoryIdempotencyKeys } from "./memory_idempotency_keys.ts";
+import { openapiDocument } from "./openapi_document.ts";
+import { checkedFetch, type OpenapiDocument } from "./openapi_fixture_test.ts";
 import type { OpenaiOptions } from "./openai_options.ts";
 import { openaiRoutes } from "./openai_routes.ts";
-import type { Call, Route } from "./route.ts";
 import { Sessions } from "./sessions.ts";
 import { TurnSlots } from "./turn_slots.ts";
-
-/** A tool that says what it is told. */
-export const echo: Tool = {
-  definition: {
-    type: "function",
-    function: {
-      name: "echo",
-      parameters: { type: "object", properties: { text: { type: "string" } }, required: ["text"] },
-    },
-  },
-  run: ({ text }) => String(text),
-};
 
 /** A call of {@linkcode echo}. */
 export function echoCall(text: string): Partial<AssistantMessage> {
@@ -76,43 +66,21 @@ export function openaiOptions(model: Model, options: Partial<OpenaiOptions> = {}
     countTokens,
     documents: memoryDocuments(),
     slots: new TurnSlots(10),
+    heartbeat: {},
     onError: () => {},
     now: () => 5_000,
     ...options,
   };
 }
 
-/** The routes as a function from request to response. */
+/** The routes as a function from request to response that throws if an answer isn't as documented. */
 export function serve(options: OpenaiOptions): (request: Request) => Promise<Response> {
   const routes = openaiRoutes(options);
-  return async (request) => {
-    const found = find(routes, request);
-    if (!found) return new Response("No such route.", { status: 404 });
-    const { route, path } = found;
-    try {
-      const body = await request.clone().json().catch(() => undefined);
-      const faults = route.body && schemaChecker(route.body, "the body")(body);
-      if (faults) throw new HttpError(400, "invalid_request", `Cannot use the body: ${faults}.`);
-      const call: Call = { request, body, path, keep() {} };
-      return await route.answer(call);
-    } catch (error) {
-      return route.errors!.respond(error);
-    }
-  };
-}
-
-function find(
-  routes: readonly Route[],
-  request: Request,
-): { readonly route: Route; readonly path: Record<string, string> } | undefined {
-  const { pathname } = new URL(request.url);
-  for (const route of routes) {
-    const match = new URLPattern({ pathname: route.path.replaceAll(/\{(\w+)\}/g, ":$1") }).exec({ pathname });
-    if (match && route.method === request.method) {
-      return { route, path: match.pathname.groups as Record<string, string> };
-    }
-  }
-  return undefined;
+  const { onError } = options;
+  const idempotencyKeys = memoryIdempotencyKeys();
+  const fetch = dispatcher(routes, { maxBodyBytes: 2 ** 20, idempotencyKeys, onError });
+  const document = openapiDocument(routes) as JsonSchema & OpenapiDocument;
+  return checkedFetch(fetch, () => Promise.resolve(document));
 }
 
 /** Posts a body as JSON. */

@@ -1,7 +1,8 @@
 import type { Model } from "@tare/loop";
-import type { DocumentStore } from "./document_store.ts";
+import type { SessionDocuments } from "@tare/store";
 import type { TurnOptions } from "./run_turn.ts";
 import type { Sessions } from "./sessions.ts";
+import type { Heartbeat } from "./sse_response.ts";
 import type { TurnSlots } from "./turn_slots.ts";
 
 /** What the OpenAI-compatible routes need. */
@@ -12,10 +13,12 @@ export interface OpenaiOptions extends Omit<TurnOptions, "model"> {
   readonly model: (name: string) => Model;
   /** What every agent is told first; the client's instructions follow. Default: `DEFAULT_INSTRUCTIONS`. */
   readonly instructions?: string;
-  /** Keeps stored responses, and where known conversations stand. */
-  readonly documents: DocumentStore;
-  /** Limits how many turns run at once. */
-  readonly slots: Pick<TurnSlots, "take">;
+  /** Keeps responses, and where known conversations stand. */
+  readonly documents: SessionDocuments;
+  /** The turns that may run at once. */
+  readonly slots: TurnSlots;
+  /** How streams show that they are alive. */
+  readonly heartbeat: Heartbeat;
   /** The time in milliseconds since the epoch. Default: `Date.now`. */
   readonly now?: () => number;
 }

@@ -18,8 +18,8 @@ export interface ResponseEventsOptions {
   readonly draft: ResponseBody;
   /** The time in milliseconds since the epoch. */
   readonly now: () => number;
-  /** Called with the ended response before clients are told that it has ended; `answer` is absent if it failed. */
-  readonly ended: (response: ResponseBody, answer?: TurnAnswer) => Promise<void>;
+  /** Called with a response that hasn't failed, before clients are told that it has ended. */
+  readonly ended: (response: ResponseBody, answer: TurnAnswer) => void;
 }
 
 /** What one kind of item is called in the events and made of. */
@@ -127,7 +127,6 @@ export async function* responseEvents(
   } catch (error) {
     yield* finish("incomplete");
     const failed: ResponseBody = { ...draft, status: "failed", error: failureOf(error), output };
-    await ended(failed);
     yield event("failed", { response: failed });
     throw error;
   }
@@ -144,7 +143,7 @@ export async function* responseEvents(
     output,
     usage: responseUsage(answer.ledger),
   };
-  await ended(response, answer);
+  ended(response, answer);
   yield event(response.status, { response });
   return response;
 }

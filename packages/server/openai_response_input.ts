@@ -1,7 +1,7 @@
 import type { ContentPart } from "@tare/messages";
+import type { SessionDocuments } from "@tare/store";
 import type { ChatMessage } from "./chat_completions_schema.ts";
 import { type Dialogue, readChatMessages } from "./chat_messages.ts";
-import type { DocumentStore } from "./document_store.ts";
 import { OpenaiError } from "./openai_error.ts";
 import { unsupported } from "./openai_request.ts";
 import { hexOf } from "./openai_response_events.ts";
@@ -15,30 +15,30 @@ import { findResponse } from "./stored_response.ts";
  * @throws {OpenaiError} 400 for items that the agent can't take, such as the result of a call; 404 for a reference to
  * an item that isn't there.
  */
-export async function readResponseInput(
+export function readResponseInput(
   { input, instructions }: ResponsesRequest,
-  documents: DocumentStore,
-): Promise<Dialogue> {
+  documents: SessionDocuments,
+): Dialogue {
   const messages: ChatMessage[] = instructions ? [{ role: "system", content: instructions }] : [];
   const items: readonly InputItem[] = typeof input === "string" ? [{ role: "user", content: input }] : input;
   for (const [index, item] of items.entries()) {
-    const message = await readItem(item, `input[${index}]`, documents);
+    const message = readItem(item, `input[${index}]`, documents);
     if (message) messages.push(message);
   }
   return readChatMessages(messages, "input");
 }
 
-async function readItem(
+function readItem(
   { type, role, content = "", id = "" }: InputItem,
   parameter: string,
-  documents: DocumentStore,
-): Promise<ChatMessage | undefined> {
+  documents: SessionDocuments,
+): ChatMessage | undefined {
   switch (type ?? (role ? "message" : "item_reference")) {
     case "message":
       if (!role) throw invalid(parameter, "a message needs a role");
       return { role, content: typeof content === "string" ? content : content.map(partReader(parameter)) };
     case "item_reference":
-      return await readReference(id, documents);
+      return readReference(id, documents);
     case "reasoning":
       return undefined;
     default:
@@ -78,8 +78,8 @@ function partReader(parameter: string): (part: InputPart) => ContentPart {
   };
 }
 
-async function readReference(id: string, documents: DocumentStore): Promise<ChatMessage | undefined> {
-  const stored = await findResponse(documents, `resp_${hexOf(id)}`);
+function readReference(id: string, documents: SessionDocuments): ChatMessage | undefined {
+  const stored = findResponse(documents, `resp_${hexOf(id)}`);
   const item = stored?.response.output.find((one) => one.id === id);
   if (!item) {
     throw new OpenaiError(404, `Cannot find item ${JSON.stringify(id)}: no stored response has it.`, {

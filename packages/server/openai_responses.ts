@@ -1,5 +1,5 @@
 import { continueConversation, type ConversationTurn } from "./continue_conversation.ts";
-import { OPENAI_ERRORS, OpenaiError } from "./openai_error.ts";
+import { OPENAI_ERRORS, OpenaiError, openaiErrorResponses, TURN_ERRORS } from "./openai_error.ts";
 import type { OpenaiOptions } from "./openai_options.ts";
 import { AGENT_MODEL, modelNotFound, refuseUnsupported, unsupported } from "./openai_request.ts";
 import { emptyResponse, type ResponseBody } from "./openai_response.ts";
@@ -30,12 +30,12 @@ import { cancelWithClient, SESSION_HEADER, streamTurn, tellError } from "./strea
  * - `max_output_tokens` ends the turn after the reply that reaches it; no reply is cut. A response that a limit ended is
  *   `incomplete`.
  * - The client's `tools`, sampling parameters and whatever else doesn't make an answer wrong are ignored.
- * - A client that disconnects cancels the turn, and the response isn't stored.
+ * - A client that disconnects cancels the turn. A response that was cancelled or failed isn't stored.
  * - A turn that fails before its model has shown a sign is an HTTP error, also of a request to stream; later,
  *   `response.failed` ends the stream.
  */
 export function createResponseRoute(options: OpenaiOptions): Route<ResponsesRequest> {
-  const { documents, onError, now = Date.now } = options;
+  const { documents, onError, heartbeat, now = Date.now } = options;
   return {
     method: "POST",
     path: "/v1/responses",
@@ -47,6 +47,7 @@ export function createResponseRoute(options: OpenaiOptions): Route<ResponsesRequ
         description: "The response, as one object or streamed.",
         content: { "application/json": RESPONSE, "text/event-stream": RESPONSE_EVENT },
       },
+      ...TURN_ERRORS,
     },
     errors: OPENAI_ERRORS,
     async answer({ request, body, keep }) {
@@ -60,12 +61,12 @@ export function createResponseRoute(options: OpenaiOptions): Route<ResponsesRequ
       const events = responseEvents(turn.parts, {
         draft,
         now,
-        async ended(response, answer) {
-          if (answer) await turn.remember(answer.text);
-          if (response.store) await storeResponse(documents, { response, point: turn.point() });
+        ended(response, { text }) {
+          turn.remember(text);
+          if (response.store) storeResponse(documents, { response, point: turn.point() });
         },
       });
-      if (body.stream) return await streamTurn(turn, toSse(events, onError));
+      if (body.stream) return await streamTurn(turn, { messages: toSse(events, onError), heartbeat });
       return Response.json(await readToEnd(events), { headers: { [SESSION_HEADER]: turn.sessionId } });
     },
   };
@@ -78,13 +79,19 @@ export function getResponseRoute({ documents }: Pick<OpenaiOptions, "documents">
     path: "/v1/responses/{id}",
     operationId: "getResponse",
     summary: "Gives a stored response.",
-    responses: { 200: { description: "The response.", content: { "application/json": RESPONSE } } },
+    responses: {
+      200: { description: "The response.", content: { "application/json": RESPONSE } },
+      ...openaiErrorResponses({
+        400: "The request asks for what isn't supported.",
+        404: "There is no such response.",
+      }),
+    },
     errors: OPENAI_ERRORS,
-    async answer({ request, path: { id = "" } }) {
+    answer({ request, path: { id = "" } }) {
       if (new URL(request.url).searchParams.get("stream") === "true") {
         throw unsupported("stream", "only the request that makes a response can stream it");
       }
-      const stored = await findResponse(documents, id);
+      const stored = findResponse(documents, id);
       if (stored) return Response.json(stored.response);
       throw new OpenaiError(404, `Cannot find response ${JSON.stringify(id)}: there is none stored.`, {
         code: "response_not_found",
@@ -96,9 +103,9 @@ export function getResponseRoute({ documents }: Pick<OpenaiOptions, "documents">
 
 async function begin(body: ResponsesRequest, options: OpenaiOptions): Promise<ConversationTurn> {
   const { previous_response_id: previousId, max_output_tokens: maxOutputTokens } = body;
-  const previous = previousId ? await findPrevious(previousId, options) : undefined;
+  const previous = previousId ? findPrevious(previousId, options) : undefined;
   return await continueConversation({
-    ...await readResponseInput(body, options.documents),
+    ...readResponseInput(body, options.documents),
     user: body.safety_identifier ?? body.user ?? "",
     metadata: body.metadata ?? {},
     ...(previous && { after: previous.point }),
@@ -107,8 +114,8 @@ async function begin(body: ResponsesRequest, options: OpenaiOptions): Promise<Co
 }
 
 /** Status and code are those that OpenAI's clients know. */
-async function findPrevious(id: string, { documents }: OpenaiOptions): Promise<StoredResponse> {
-  const stored = await findResponse(documents, id);
+function findPrevious(id: string, { documents }: OpenaiOptions): StoredResponse {
+  const stored = findResponse(documents, id);
   if (stored) return stored;
   throw new OpenaiError(400, `Cannot follow response ${JSON.stringify(id)}: there is none stored.`, {
     code: "previous_response_not_found",

@@ -1,5 +1,5 @@
+import type { SessionDocuments } from "@tare/store";
 import type { ConversationPoint } from "./conversation_index.ts";
-import type { DocumentStore } from "./document_store.ts";
 import type { ResponseBody } from "./openai_response.ts";
 
 /** A response that can be read later and be followed. */
@@ -13,22 +13,18 @@ export interface StoredResponse {
 const KIND = "response";
 
 /** Keeps a response, as a document of the kind `response`. */
-export async function storeResponse(
-  documents: DocumentStore,
+export function storeResponse(
+  documents: SessionDocuments,
   { response, point: { sessionId, messages } }: StoredResponse,
-): Promise<void> {
-  const json = JSON.stringify({ response, messages });
-  await documents.put({ kind: KIND, id: response.id, sessionId, json });
+): void {
+  documents.put({ kind: KIND, id: response.id, sessionId, value: { response, messages } });
 }
 
 /** The stored response of this name, or nothing if there is none. */
-export async function findResponse(
-  documents: DocumentStore,
-  id: string,
-): Promise<StoredResponse | undefined> {
-  const document = await documents.get(KIND, id);
+export function findResponse(documents: SessionDocuments, id: string): StoredResponse | undefined {
+  const document = documents.get(KIND, id);
   if (!document) return undefined;
-  const { response, messages } = JSON.parse(document.json) as {
+  const { response, messages } = document.value as {
     readonly response: ResponseBody;
     readonly messages: number;
   };

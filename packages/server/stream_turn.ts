@@ -1,6 +1,6 @@
 import type { ConversationTurn } from "./continue_conversation.ts";
 import { OpenaiError, type OpenaiErrorBody, openaiErrorBody, toOpenaiError } from "./openai_error.ts";
-import { type SseMessage, sseResponse } from "./sse_response.ts";
+import { type Heartbeat, type SseMessage, sseResponse } from "./sse_response.ts";
 import type { TurnAnswer } from "./turn_parts.ts";
 
 /** The header that names the session in which a turn ran. */
@@ -20,7 +20,10 @@ export function cancelWithClient(turn: ConversationTurn, { signal }: Request): v
  */
 export async function streamTurn(
   turn: ConversationTurn,
-  messages: AsyncGenerator<SseMessage, void>,
+  { messages, heartbeat }: {
+    readonly messages: AsyncGenerator<SseMessage, void>;
+    readonly heartbeat: Heartbeat;
+  },
 ): Promise<Response> {
   let first: IteratorResult<SseMessage, void> | undefined = await messages.next();
   const iterator: AsyncIterator<SseMessage, void> = {
@@ -35,7 +38,7 @@ export async function streamTurn(
       return messages.return();
     },
   };
-  const response = sseResponse({ [Symbol.asyncIterator]: () => iterator });
+  const response = sseResponse({ [Symbol.asyncIterator]: () => iterator }, heartbeat);
   response.headers.set(SESSION_HEADER, turn.sessionId);
   return response;
 }
