@@ -92,6 +92,7 @@ async function* playSteps(
     const view = yield* makeView(settings, { messages: turn.messages, step, watchdog });
     const reply = yield* callModel(view, { ...settings, step, watchdog });
     const { message, finishReason, usage } = reply;
+    const ledger = view.succeeded?.(usage);
     turn.ledger = addLedgers(turn.ledger, {
       calls: 1,
       promptTokens: usage.promptTokens,
@@ -112,7 +113,7 @@ async function* playSteps(
         : yield* refuseCalls(calls, step);
       turn.messages = [...turn.messages, message, ...answers];
     }
-    yield { type: "step_end", step, usage, finishReason };
+    yield { type: "step_end", step, usage, finishReason, ...(ledger && { ledger }) };
     const ending = endingByReply(reply);
     const steering = ending?.reason === "completed" ? settings.steering() : [];
     if (ending && steering.length === 0) return ending;
