@@ -21,6 +21,8 @@ export interface Situation extends CachedPrompt {
   readonly windowTokens: number;
   /** Most that a rewrite may cost this call more than without it, should the cache still be warm. */
   readonly allowedPrice: number;
+  /** So many of the first removables are tools. A full window spares them if it can: little is won by them, and all is read again. */
+  readonly toolsFirst: number;
   /** Whether rewriting has stopped, but for the window. */
   readonly stopped: boolean;
 }
@@ -40,25 +42,26 @@ export function decide(
     ...figures,
   });
   const limit = WINDOW_SHARE * situation.windowTokens;
-  const frees = promptTokens - whole.tokens <= limit || whole.tokens >= WORTHWHILE_SHARE * promptTokens;
-  if (promptTokens > limit && frees) return { cut: whole, decision: decided(whole, "window") };
+  if (promptTokens > limit) {
+    const fits = ({ tokens }: Cut) => promptTokens - tokens <= limit;
+    const forced = cuts.find((cut) => cut.first === situation.toolsFirst && fits(cut)) ?? whole;
+    const worthwhile = fits(forced) || forced.tokens >= WORTHWHILE_SHARE * promptTokens;
+    if (worthwhile) return { cut: forced, decision: decided(forced, "window") };
+  }
 
   const paid = cuts.filter(({ rent, price }) => rent >= price);
   const worst = weighCuts(removables, { ...situation, alive: reckonedAlive(alive) });
   const affordable = paid.filter(({ first }) =>
     (worst.find((cut) => cut.first === first)?.price ?? 0) <= Math.max(0, allowedPrice)
   );
-  const best = mostPaid(stopped ? [] : affordable);
+  // The cuts grow from first to last: the largest takes most along for rent that is paid.
+  const best = stopped ? undefined : affordable.at(-1);
   if (best) return { cut: best, decision: decided(best, "price") };
   const cause = paid.length === 0 ? "wait" : stopped ? "stopped" : "loss_limit";
-  return { decision: decided(mostPaid(paid.length === 0 ? cuts : paid) ?? whole, cause) };
+  return { decision: decided(paid.at(-1) ?? nearest(cuts, whole), cause) };
 }
 
-/** The cut whose rent exceeds its price by most; of equals the one that takes most along. */
-function mostPaid(cuts: readonly Cut[]): Cut | undefined {
-  let best: Cut | undefined;
-  for (const cut of cuts) {
-    if (!best || cut.rent - cut.price >= best.rent - best.price) best = cut;
-  }
-  return best;
+/** The cut whose rent comes nearest to its price. */
+function nearest(cuts: readonly Cut[], whole: Cut): Cut {
+  return cuts.reduce((best, cut) => cut.rent - cut.price >= best.rent - best.price ? cut : best, whole);
 }

@@ -26,11 +26,17 @@ export type Way =
 
 /** What {@linkcode findRemovals} goes by. */
 export interface RemovalOptions {
+  /** Counts tokens; what is counted of an object is remembered. */
   readonly countTokens: CountTokens;
+  /** What may leave and what stays. */
   readonly retention: Retention;
+  /** What pruning wants to know of each tool, by name. Default: nothing is known. */
   readonly toolTraits?: Readonly<Record<string, ToolTraits>>;
+  /** Whether the model is offered the recall tool, so that lines may point to it. Default false. */
   readonly recall?: boolean;
+  /** The model's context window, in tokens. Default: unknown, and no limit. */
   readonly windowTokens?: number;
+  /** Whether a result reports an error; such results stay. Default: that of `selectElisions`. */
   readonly isError?: (message: ToolMessage, index: number) => boolean;
 }
 

@@ -256,6 +256,7 @@ export class Planner {
       alive,
       windowTokens,
       allowedPrice: (1 + lossLimit) * (resend + resendCost) - paid - cost,
+      toolsFirst: removals.filter(({ how }) => how.type === "compact").length,
       stopped,
     });
   }

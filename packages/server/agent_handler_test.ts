@@ -1,110 +1,17 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { ServerSentEventParseStream } from "@std/http";
-import type { LoopEvent, Model } from "@tare/loop";
-import { type AssistantMessage, estimateTokens, type Tool } from "@tare/messages";
-import { profileNamed } from "@tare/planner";
-import { memoryArchive } from "@tare/prune";
-import { type AgentHandler, agentHandler, type AgentOptions } from "@tare/server";
-
-const echo: Tool = {
-  definition: {
-    type: "function",
-    function: {
-      name: "echo",
-      parameters: { type: "object", properties: { text: { type: "string" } }, required: ["text"] },
-    },
-  },
-  run: ({ text }) => String(text),
-};
-
-/** A model that gives these replies one after the other. */
-function scriptedModel(replies: readonly Partial<AssistantMessage>[]): Model {
-  let next = 0;
-  return async function* () {
-    const message: AssistantMessage = { role: "assistant", content: "", ...replies[next++] };
-    if (message.content) yield { type: "text_delta", text: String(message.content) };
-    yield {
-      type: "completed",
-      message,
-      finishReason: message.tool_calls ? "tool_calls" : "stop",
-      usage: { promptTokens: 10, cachedTokens: 5, outputTokens: 2 },
-    };
-  };
-}
-
-/** A model that says nothing until it is stopped; `asked` settles when it is first called. */
-function silentModel(): { model: Model; asked: Promise<void> } {
-  const { promise: asked, resolve } = Promise.withResolvers<void>();
-  const model: Model = async function* ({ signal }) {
-    resolve();
-    await new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
-    yield { type: "text_delta", text: "never" };
-  };
-  return { model, asked };
-}
-
-function agent(model: Model, options: Partial<AgentOptions> = {}): AgentHandler {
-  return agentHandler({
-    model: () => model,
-    defaultModel: "scripted",
-    instructions: "Be brief.",
-    tools: [echo],
-    archives: { open: () => memoryArchive(), remove() {} },
-    countTokens: () => Promise.resolve(estimateTokens),
-    profile: profileNamed("none"),
-    windowTokens: 100_000,
-    mechanisms: { context: true, prune: true, schemas: true, bound: true },
-    now: () => 0,
-    ...options,
-  });
-}
-
-async function call(
-  handler: AgentHandler,
-  method: string,
-  path: string,
-  body?: unknown,
-): Promise<{ status: number; body: unknown; headers: Headers }> {
-  const response = await handler.fetch(request(method, path, body));
-  const text = await response.text();
-  return { status: response.status, body: text === "" ? null : JSON.parse(text), headers: response.headers };
-}
-
-function request(method: string, path: string, body?: unknown): Request {
-  return new Request(`http://localhost${path}`, {
-    method,
-    ...(body !== undefined && {
-      headers: { "content-type": "application/json" },
-      body: typeof body === "string" ? body : JSON.stringify(body),
-    }),
-  });
-}
-
-async function newSession(handler: AgentHandler, body: unknown = {}): Promise<string> {
-  const { body: session } = await call(handler, "POST", "/v1/sessions", body);
-  return `/v1/sessions/${(session as { id: string }).id}`;
-}
-
-async function events(response: Response): Promise<{ id: number; event: LoopEvent }[]> {
-  const seen: { id: number; event: LoopEvent }[] = [];
-  for await (const { id, data } of response.body!.pipeThrough(new ServerSentEventParseStream())) {
-    seen.push({ id: Number(id), event: JSON.parse(data!) });
-  }
-  return seen;
-}
-
-async function turn(handler: AgentHandler, session: string, input: unknown) {
-  return await events(await handler.fetch(request("POST", `${session}/turns`, { input })));
-}
-
-function error(status: number, code: string, message: string) {
-  return { status, body: { error: { status, code, message } } };
-}
-
-async function refused(handler: AgentHandler, method: string, path: string, body?: unknown) {
-  const answer = await call(handler, method, path, body);
-  return { status: answer.status, body: answer.body };
-}
+import { estimateTokens } from "@tare/messages";
+import {
+  agent,
+  call,
+  error,
+  events,
+  newSession,
+  refused,
+  request,
+  scriptedModel,
+  silentModel,
+  turn,
+} from "./fixture_test.ts";
 
 Deno.test("agentHandler() runs a turn with a tool and streams its events, each with its number", async () => {
   const toolCall = {

@@ -1,15 +1,28 @@
 import { STATUS_TEXT } from "@std/http";
 
+/** What each error is called in the JSON body, for programs. */
+export const ERROR_CODES = [
+  "invalid_json",
+  "invalid_request",
+  "unauthorized",
+  "origin_not_allowed",
+  "not_found",
+  "method_not_allowed",
+  "turn_running",
+  "idempotency_key_in_use",
+  "idempotency_key_interrupted",
+  "idempotency_key_reused",
+  "body_too_large",
+  "unsupported_media_type",
+  "host_not_allowed",
+  "too_many_turns",
+  "headers_too_large",
+  "internal_error",
+  "too_many_sessions",
+] as const;
+
 /** What an error is called in the JSON body, for programs. */
-export type ErrorCode =
-  | "invalid_json"
-  | "invalid_request"
-  | "unsupported_media_type"
-  | "body_too_large"
-  | "not_found"
-  | "method_not_allowed"
-  | "turn_running"
-  | "internal_error";
+export type ErrorCode = typeof ERROR_CODES[number];
 
 /** An error that a client may read. Its message is a sentence that says what was wrong and what would be right. */
 export class HttpError extends Error {

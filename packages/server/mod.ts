@@ -31,10 +31,17 @@
  * @module
  */
 export * from "./agent_handler.ts";
+export { allowedHosts, isLoopback, LOOPBACK_HOSTS } from "./host_rule.ts";
 export type { ClassicOptions, Mechanisms } from "./classic_context.ts";
 export * from "./event_log.ts";
+export type { GuardOptions } from "./guard.ts";
 export * from "./http_error.ts";
+export * from "./memory_idempotency_keys.ts";
+export { openapiDocument } from "./openapi_document.ts";
 export * from "./request_schemas.ts";
+export type { Call, Route, RouteErrors, RouteParameter, RouteResponse } from "./route.ts";
 export type { TurnOptions } from "./run_turn.ts";
 export type { SessionBody } from "./session.ts";
 export { DEFAULT_INSTRUCTIONS, type SessionArchives, type SessionOptions } from "./sessions.ts";
+export * from "./sse_response.ts";
+export * from "./turn_slots.ts";

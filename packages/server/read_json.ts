@@ -3,16 +3,24 @@ import { HttpError } from "./http_error.ts";
 /** Faults of a value in one line, or nothing for a valid one. */
 export type Check = (value: unknown) => string | undefined;
 
+/** A JSON body, read. */
+export interface JsonBody {
+  /** What it says. */
+  readonly value: unknown;
+  /** How it was sent. */
+  readonly bytes: Uint8Array<ArrayBuffer>;
+}
+
 /**
  * Reads a request's JSON body of at most `maxBytes` bytes and validates it. An empty body counts as `{}`.
  *
  * @throws {HttpError} 415 if the body isn't declared as JSON (so that no web page can send it without asking), 413 if
  * it is too large, 400 if it isn't JSON or `check` finds faults.
  */
-export async function readJson<T>(
+export async function readJson(
   request: Request,
   options: { readonly maxBytes: number; readonly check: Check },
-): Promise<T> {
+): Promise<JsonBody> {
   const { maxBytes, check } = options;
   const bytes = await readBytes(request, maxBytes);
   const type = request.headers.get("content-type") ?? "none";
@@ -31,10 +39,10 @@ export async function readJson<T>(
   }
   const faults = check(value);
   if (faults !== undefined) throw new HttpError(400, "invalid_request", `Cannot use the body: ${faults}.`);
-  return value as T;
+  return { value, bytes };
 }
 
-async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array> {
+async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array<ArrayBuffer>> {
   const tooLarge = () =>
     new HttpError(413, "body_too_large", `Cannot read the body: it has more than ${maxBytes} bytes.`);
   if (Number(request.headers.get("content-length") ?? 0) > maxBytes) throw tooLarge();

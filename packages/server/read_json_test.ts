@@ -12,9 +12,10 @@ async function failure(request: Request, options = anything): Promise<[number, s
   return [error.status, error.message];
 }
 
-Deno.test("readJson() reads JSON, and nothing as {}", async () => {
-  assertEquals(await readJson(post('{"a":"é"}'), anything), { a: "é" });
-  assertEquals(await readJson(post(null), anything), {});
+Deno.test("readJson() reads JSON and gives its bytes, and reads nothing as {}", async () => {
+  const { value, bytes } = await readJson(post('{"a":"é"}'), anything);
+  assertEquals([value, new TextDecoder().decode(bytes)], [{ a: "é" }, '{"a":"é"}']);
+  assertEquals(await readJson(post(null), anything), { value: {}, bytes: new Uint8Array() });
 });
 
 Deno.test("readJson() refuses broken JSON, broken UTF-8, other types, faults and what is too large", async () => {

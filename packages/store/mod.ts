@@ -1,7 +1,31 @@
 /**
- * Where sessions are kept. So far: the archive of elided texts, in files.
+ * Where sessions are kept.
  *
- * @example
+ * - {@linkcode openStore} keeps whole sessions in one SQLite file: events, state, archived texts, idempotency keys.
+ *   It has no dependencies beside the SQLite that Deno brings, and needs to read and write the file's folder.
+ * - {@linkcode openFileArchive} keeps archived texts alone, each in a file of its own, for those who have a loop and a
+ *   history of theirs.
+ *
+ * @example A session that is there again after a restart
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { openStore } from "@tare/store";
+ *
+ * const folder = await Deno.makeTempDir();
+ * const before = openStore(`${folder}/tare.db`);
+ * before.createSession({ id: "s1", createdAtMs: 0, settings: {} });
+ * before.appendEvents("s1", [{ type: "turn_start" }]);
+ * const ref = await before.archive("s1").put("a long result");
+ * before.close();
+ *
+ * const after = openStore(`${folder}/tare.db`);
+ * assertEquals(after.lastEvent("s1"), 1);
+ * assertEquals(await after.archive("s1").get(ref), "a long result");
+ * after.close();
+ * await Deno.remove(folder, { recursive: true });
+ * ```
+ *
+ * @example Archived texts in files
  * ```ts
  * import { assertEquals } from "@std/assert";
  * import { openFileArchive } from "@tare/store";
@@ -18,3 +42,6 @@
  * @module
  */
 export * from "./file_archive.ts";
+export { openStore } from "./open_store.ts";
+export type * from "./session_store.ts";
+export { StoreError, type StoreErrorCode } from "./store_error.ts";

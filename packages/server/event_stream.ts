@@ -1,0 +1,33 @@
+import type { EventLog, NumberedEvent } from "./event_log.ts";
+import { type Heartbeat, type SseMessage, sseResponse } from "./sse_response.ts";
+
+/**
+ * An answer that streams these events of a session: each one's number is its `id`, its JSON the `data`.
+ */
+export function eventStream(events: AsyncIterable<NumberedEvent>, heartbeat?: Heartbeat): Response {
+  return sseResponse(messagesOf(events), heartbeat);
+}
+
+async function* messagesOf(events: AsyncIterable<NumberedEvent>): AsyncGenerator<SseMessage> {
+  for await (const { number, event } of events) yield { id: number, data: JSON.stringify(event) };
+}
+
+/** The events of the one turn that began after number `after`, those to come included. */
+export async function* turnEvents(log: EventLog, after: number): AsyncGenerator<NumberedEvent, void> {
+  for await (const numbered of log.read(after)) {
+    yield numbered;
+    if (numbered.event.type === "turn_end") return;
+  }
+}
+
+/** Whether the turn that began after number `after` has ended. */
+export async function turnHasEnded(log: EventLog, after: number): Promise<boolean> {
+  const { last } = log;
+  // Reading on at the end of the log would wait for what is still to come.
+  if (last <= after) return false;
+  for await (const { number, event } of log.read(after)) {
+    if (event.type === "turn_end") return true;
+    if (number >= last) return false;
+  }
+  return false;
+}

@@ -1,0 +1,147 @@
+/**
+ * Models, requests and a checked agent server for the tests of this package. Holds no tests.
+ *
+ * @module
+ */
+import { ServerSentEventParseStream } from "@std/http";
+import type { LoopEvent, Model } from "@tare/loop";
+import { type AssistantMessage, estimateTokens, type Tool } from "@tare/messages";
+import { profileNamed } from "@tare/planner";
+import { memoryArchive } from "@tare/prune";
+import { type AgentHandler, agentHandler, type AgentOptions } from "@tare/server";
+import { checkedFetch, type OpenapiDocument } from "./openapi_fixture_test.ts";
+
+/** A tool that gives back its text. */
+export const echo: Tool = {
+  definition: {
+    type: "function",
+    function: {
+      name: "echo",
+      parameters: { type: "object", properties: { text: { type: "string" } }, required: ["text"] },
+    },
+  },
+  run: ({ text }) => String(text),
+};
+
+/** A model that gives these replies one after the other. */
+export function scriptedModel(replies: readonly Partial<AssistantMessage>[]): Model {
+  let next = 0;
+  return async function* () {
+    const message: AssistantMessage = { role: "assistant", content: "", ...replies[next++] };
+    if (message.content) yield { type: "text_delta", text: String(message.content) };
+    yield {
+      type: "completed",
+      message,
+      finishReason: message.tool_calls ? "tool_calls" : "stop",
+      usage: { promptTokens: 10, cachedTokens: 5, outputTokens: 2 },
+    };
+  };
+}
+
+/** A model that says nothing until it is stopped; `asked` settles when it is first called. */
+export function silentModel(): { model: Model; asked: Promise<void> } {
+  const { promise: asked, resolve } = Promise.withResolvers<void>();
+  const model: Model = async function* ({ signal }) {
+    resolve();
+    await new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+    yield { type: "text_delta", text: "never" };
+  };
+  return { model, asked };
+}
+
+/** An agent server that answers by this model. Each of its answers is checked against its OpenAPI document. */
+export function agent(model: Model, options: Partial<AgentOptions> = {}): AgentHandler {
+  const all: AgentOptions = {
+    model: () => model,
+    defaultModel: "scripted",
+    instructions: "Be brief.",
+    tools: [echo],
+    archives: { open: () => memoryArchive(), remove() {} },
+    countTokens: () => Promise.resolve(estimateTokens),
+    profile: profileNamed("none"),
+    windowTokens: 100_000,
+    mechanisms: { context: true, prune: true, schemas: true, bound: true },
+    now: () => 0,
+    ...options,
+  };
+  const handler = agentHandler(all);
+  const { hosts = ["localhost"], token } = all.guard ?? {};
+  let document: Promise<OpenapiDocument> | undefined;
+  const readDocument = async () => {
+    const headers = { authorization: `Bearer ${token}` };
+    return await (await handler.fetch(new Request(`http://${hosts[0]}/openapi.json`, { headers }))).json();
+  };
+  return { ...handler, fetch: checkedFetch(handler.fetch, () => document ??= readDocument()) };
+}
+
+/** What a request was answered, its body read as JSON. */
+export interface Answered {
+  readonly status: number;
+  readonly body: unknown;
+  readonly headers: Headers;
+}
+
+/** An event of a stream with its number. */
+export interface SeenEvent {
+  readonly id: number;
+  readonly event: LoopEvent;
+}
+
+/** Sends a request and reads its JSON answer. */
+export async function call(
+  handler: AgentHandler,
+  method: string,
+  path: string,
+  body?: unknown,
+): Promise<Answered> {
+  const response = await handler.fetch(request(method, path, body));
+  const text = await response.text();
+  return { status: response.status, body: text === "" ? null : JSON.parse(text), headers: response.headers };
+}
+
+/** A request to the path, with a body that is JSON or text that claims to be. */
+export function request(method: string, path: string, body?: unknown): Request {
+  return new Request(`http://localhost${path}`, {
+    method,
+    ...(body !== undefined && {
+      headers: { "content-type": "application/json" },
+      body: typeof body === "string" ? body : JSON.stringify(body),
+    }),
+  });
+}
+
+/** Makes a session and gives its path. */
+export async function newSession(handler: AgentHandler, body: unknown = {}): Promise<string> {
+  const { body: session } = await call(handler, "POST", "/v1/sessions", body);
+  return `/v1/sessions/${(session as { id: string }).id}`;
+}
+
+/** The events of a stream, read to its end. */
+export async function events(response: Response): Promise<SeenEvent[]> {
+  const seen: SeenEvent[] = [];
+  for await (const { id, data } of response.body!.pipeThrough(new ServerSentEventParseStream())) {
+    seen.push({ id: Number(id), event: JSON.parse(data!) });
+  }
+  return seen;
+}
+
+/** Plays a turn and gives its events. */
+export async function turn(handler: AgentHandler, session: string, input: unknown): Promise<SeenEvent[]> {
+  return await events(await handler.fetch(request("POST", `${session}/turns`, { input })));
+}
+
+/** What {@linkcode refused} gives for an error. */
+export function error(status: number, code: string, message: string): Omit<Answered, "headers"> {
+  return { status, body: { error: { status, code, message } } };
+}
+
+/** Sends a request and gives status and body of its answer. */
+export async function refused(
+  handler: AgentHandler,
+  method: string,
+  path: string,
+  body?: unknown,
+): Promise<Omit<Answered, "headers">> {
+  const answer = await call(handler, method, path, body);
+  return { status: answer.status, body: answer.body };
+}

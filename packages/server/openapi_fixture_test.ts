@@ -1,0 +1,117 @@
+/**
+ * Checks every answer of a handler against its OpenAPI document. Holds no tests.
+ *
+ * @module
+ */
+import type { JsonSchema } from "@tare/messages";
+import { schemaChecker } from "@tare/messages/arguments";
+import type { AgentHandler } from "@tare/server";
+
+type Fetch = AgentHandler["fetch"];
+type Check = (value: unknown) => string | undefined;
+
+interface Media {
+  readonly schema: JsonSchema;
+}
+
+interface Operation {
+  readonly responses: Readonly<Record<string, { readonly content?: Readonly<Record<string, Media>> }>>;
+}
+
+/** As much of an OpenAPI document as answers are checked by. */
+export interface OpenapiDocument {
+  readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
+  readonly components: { readonly schemas: Readonly<Record<string, JsonSchema>> };
+}
+
+/** What the guard and the dispatcher may answer to a request for which there is no operation. */
+const WITHOUT_OPERATION = { unknownPath: [401, 403, 404, 421, 431], otherMethod: [401, 403, 405, 421, 431] };
+
+/**
+ * Wraps a handler's `fetch` so that it throws, or the body that it gives does, if an answer isn't documented: its
+ * status, its content type, its JSON body or the data of its events.
+ */
+export function checkedFetch(fetch: Fetch, document: () => Promise<OpenapiDocument>): Fetch {
+  return async (request) => {
+    const response = await fetch(request);
+    const { status } = response;
+    const answered = `${request.method} ${new URL(request.url).pathname} answered ${status}`;
+    const { paths, components } = await document();
+    const checker = (schema: JsonSchema) => checkerOf({ ...schema, components });
+    const path = Object.entries(paths).find(([template]) => matches(template, request))?.[1];
+    const operation = path?.[request.method.toLowerCase()];
+    if (!operation) {
+      if (request.method === "OPTIONS" && status === 204) return response;
+      const { unknownPath, otherMethod } = WITHOUT_OPERATION;
+      if (!(path ? otherMethod : unknownPath).includes(status)) {
+        throw new Error(`${answered}: no such operation`);
+      }
+      return await checkJson(response, checker({ $ref: "#/components/schemas/Error" }), answered);
+    }
+    const documented = operation.responses[status];
+    if (!documented) throw new Error(`${answered}: that status isn't documented`);
+    const type = response.headers.get("content-type")?.split(";")[0];
+    if (!documented.content) {
+      if (response.body !== null) throw new Error(`${answered} with a body, which isn't documented`);
+      return response;
+    }
+    const media = type === undefined ? undefined : documented.content[type];
+    if (!media) throw new Error(`${answered} with ${type}, which isn't documented`);
+    if (type === "application/json") return await checkJson(response, checker(media.schema), answered);
+    if (type === "text/event-stream") return checkEvents(response, checker(media.schema), answered);
+    return response;
+  };
+}
+
+const checkers = new Map<string, Check>();
+
+function checkerOf(schema: JsonSchema): Check {
+  const name = JSON.stringify(schema);
+  const checker = checkers.get(name) ?? schemaChecker(schema);
+  checkers.set(name, checker);
+  return checker;
+}
+
+function matches(template: string, { url }: Request): boolean {
+  return new URLPattern({ pathname: template.replaceAll(/\{(\w+)\}/g, ":$1") }).test({
+    pathname: new URL(url).pathname,
+  });
+}
+
+async function checkJson(response: Response, check: Check, answered: string): Promise<Response> {
+  const text = await response.text();
+  const faults = check(JSON.parse(text));
+  if (faults !== undefined) throw new Error(`${answered} with an undocumented body: ${faults}\n${text}`);
+  return new Response(text, response);
+}
+
+/** Checks each event as it passes. Asks for no more than the reader does, and cancels when it does. */
+function checkEvents(response: Response, check: Check, answered: string): Response {
+  const reader = response.body!.getReader();
+  const decoder = new TextDecoder();
+  let rest = "";
+  const body = new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      const { done, value } = await reader.read();
+      if (done) {
+        if (rest !== "") throw new Error(`${answered} and broke off in an event: ${rest}`);
+        return controller.close();
+      }
+      const blocks = (rest + decoder.decode(value, { stream: true })).split("\n\n");
+      rest = blocks.pop()!;
+      for (const block of blocks) {
+        const data = /^data: (.*)$/m.exec(block)?.[1];
+        if (data === undefined && !block.startsWith(":")) {
+          throw new Error(`${answered} with no event: ${block}`);
+        }
+        const faults = data === undefined ? undefined : check(data === "[DONE]" ? data : JSON.parse(data));
+        if (faults !== undefined) {
+          throw new Error(`${answered} with an undocumented event: ${faults}\n${data}`);
+        }
+      }
+      controller.enqueue(value);
+    },
+    cancel: (reason) => reader.cancel(reason),
+  }, { highWaterMark: 0 });
+  return new Response(body, response);
+}

@@ -1,0 +1,100 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { type SseMessage, sseResponse } from "@tare/server";
+
+interface Timer {
+  readonly ms: number;
+  readonly fire: () => void;
+}
+
+/** Timers that fire when the test says so; `started` gives the one that is started next. */
+function handTimer() {
+  const running = new Set<Timer>();
+  let next = Promise.withResolvers<Timer>();
+  return {
+    running,
+    started: () => next.promise,
+    after(ms: number, fire: () => void) {
+      const timer = { ms, fire };
+      running.add(timer);
+      next.resolve(timer);
+      next = Promise.withResolvers();
+      return () => void running.delete(timer);
+    },
+  };
+}
+
+function reader(response: Response): () => Promise<string | undefined> {
+  const chunks = response.body!.getReader();
+  return async () => {
+    const { value } = await chunks.read();
+    return value && new TextDecoder().decode(value);
+  };
+}
+
+Deno.test("sseResponse() sends a comment after each 15 s of silence, and events as they come", async () => {
+  const { running, started, after } = handTimer();
+  const [first, second] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const messages = async function* (): AsyncGenerator<SseMessage> {
+    await first.promise;
+    yield { id: 1, data: "{}" };
+    await second.promise;
+    yield { event: "end", data: "2" };
+  };
+  const response = sseResponse(messages(), { after });
+  assertEquals([response.headers.get("content-type"), response.headers.get("cache-control")], [
+    "text/event-stream",
+    "no-store",
+  ]);
+  assertEquals(running.size, 0);
+  const read = reader(response);
+  const silence = async () => {
+    const timer = started();
+    const chunk = read();
+    const { ms, fire } = await timer;
+    assertEquals(ms, 15_000);
+    fire();
+    assertEquals(await chunk, ": heartbeat\n\n");
+  };
+  await silence();
+  await silence();
+  first.resolve();
+  assertEquals(await read(), "id: 1\ndata: {}\n\n");
+  await silence();
+  second.resolve();
+  assertEquals(await read(), "event: end\ndata: 2\n\n");
+  assertEquals(await read(), undefined);
+  assertEquals(running.size, 0);
+});
+
+Deno.test("sseResponse() of a client that disconnects leaves no timer and ends the iteration", async () => {
+  let ended = false;
+  const gate = Promise.withResolvers<void>();
+  const end = Promise.withResolvers<void>();
+  const messages = async function* (): AsyncGenerator<SseMessage> {
+    try {
+      yield { data: "1" };
+      await gate.promise;
+      yield { data: "2" };
+    } finally {
+      ended = true;
+      end.resolve();
+    }
+  };
+  // The real timer: the sanitizer would find one that was left.
+  const chunks = sseResponse(messages()).body!.getReader();
+  await chunks.read();
+  const waiting = chunks.read();
+  await chunks.cancel();
+  assertEquals((await waiting).done, true);
+  gate.resolve();
+  await end.promise;
+  assertEquals(ended, true);
+});
+
+Deno.test("sseResponse() breaks off when its messages fail", async () => {
+  // deno-lint-ignore require-yield
+  const messages = async function* (): AsyncGenerator<SseMessage> {
+    throw new Error("broken");
+  };
+  await assertRejects(() => sseResponse(messages()).text(), Error, "broken");
+});

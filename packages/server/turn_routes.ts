@@ -1,0 +1,152 @@
+import type { Model } from "@tare/loop";
+import { errorResponses } from "./error_responses.ts";
+import { EVENT } from "./event_schema.ts";
+import { eventStream, turnEvents, turnHasEnded } from "./event_stream.ts";
+import { HttpError } from "./http_error.ts";
+import { objectSchema } from "./object_schema.ts";
+import { START_TURN, type StartTurn } from "./request_schemas.ts";
+import { SESSION } from "./response_schemas.ts";
+import type { Route, RouteResponse } from "./route.ts";
+import { startTurn, type TurnOptions } from "./run_turn.ts";
+import { type Session, sessionBody } from "./session.ts";
+import type { Sessions } from "./sessions.ts";
+import type { Heartbeat } from "./sse_response.ts";
+import type { TurnSlots } from "./turn_slots.ts";
+
+/** What {@linkcode turnRoutes} work on. */
+export interface TurnRoutesOptions extends Omit<TurnOptions, "model"> {
+  /** The server's sessions. */
+  readonly sessions: Sessions;
+  /** The model port for a model's name. */
+  readonly model: (name: string) => Model;
+  /** The turns that may run at once. */
+  readonly slots: TurnSlots;
+  /** How streams show that they are alive. */
+  readonly heartbeat: Heartbeat;
+}
+
+const EVENTS: RouteResponse = {
+  description: "The events, each with its number in the session as its id.",
+  content: { "text/event-stream": EVENT },
+};
+
+/** The routes that start, watch and cancel turns. */
+export function turnRoutes(options: TurnRoutesOptions): readonly Route[] {
+  const { sessions, model, slots, heartbeat, ...turnOptions } = options;
+  const start: Route<StartTurn> = {
+    method: "POST",
+    path: "/v1/sessions/{id}/turns",
+    operationId: "startTurn",
+    summary: "Starts a turn and streams its events up to its end.",
+    body: START_TURN,
+    responses: {
+      200: EVENTS,
+      ...errorResponses({
+        404: "There is no such session.",
+        409: "A turn runs in the session, or a request with this Idempotency-Key is being worked on.",
+        429: "As many turns run as the server allows.",
+      }),
+    },
+    async answer({ path: { id = "" }, body: { input }, keep }) {
+      const session = await sessions.get(id);
+      if (session.running) {
+        throw new HttpError(
+          409,
+          "turn_running",
+          `Cannot start a turn in session ${session.id}: one is running. Wait for its turn_end, or cancel it.`,
+        );
+      }
+      const before = session.events.last;
+      const giveBack = slots.take();
+      try {
+        startTurn(session, input, { ...turnOptions, model: model(session.settings.model) });
+      } catch (error) {
+        giveBack();
+        throw error;
+      }
+      endOf(session).then(giveBack);
+      keep({ sessionId: session.id, reference: String(before) });
+      return eventStream(turnEvents(session.events, before), heartbeat);
+    },
+    async replay({ path: { id = "" } }, reference) {
+      const session = await sessions.get(id);
+      const before = Number(reference);
+      if (await turnHasEnded(session.events, before)) {
+        return eventStream(turnEvents(session.events, before), heartbeat);
+      }
+      throw new HttpError(
+        409,
+        "idempotency_key_in_use",
+        `Cannot answer again yet: the turn is running. GET /v1/sessions/${id}/events?after=${before} follows it.`,
+        { "retry-after": "1" },
+      );
+    },
+  };
+  const events: Route = {
+    method: "GET",
+    path: "/v1/sessions/{id}/events",
+    operationId: "getEvents",
+    summary: "Streams the events after a number, those of a running turn included.",
+    parameters: [
+      {
+        name: "after",
+        in: "query",
+        description: "Number of the last event that isn't wanted. Default: 0.",
+        schema: { type: "integer", minimum: 0 },
+      },
+      {
+        name: "Last-Event-ID",
+        in: "header",
+        description: "The same, as browsers send it when they connect again; the query outranks it.",
+        schema: { type: "integer", minimum: 0 },
+      },
+    ],
+    responses: {
+      200: EVENTS,
+      ...errorResponses({ 400: "The number isn't one.", 404: "There is no such session." }),
+    },
+    async answer({ path: { id = "" }, request }) {
+      const session = await sessions.get(id);
+      return eventStream(session.events.read(eventNumber(request)), heartbeat);
+    },
+  };
+  const cancel: Route = {
+    method: "POST",
+    path: "/v1/sessions/{id}/cancel",
+    operationId: "cancelTurn",
+    summary: "Cancels the running turn and waits for its end.",
+    responses: {
+      200: {
+        description: "Whether a turn was running, and the session.",
+        content: {
+          "application/json": objectSchema({ cancelled: { type: "boolean" }, session: SESSION }),
+        },
+      },
+      ...errorResponses({ 404: "There is no such session." }),
+    },
+    async answer({ path: { id = "" }, keep }) {
+      const session = await sessions.get(id);
+      const { running } = session;
+      running?.cancel();
+      await running?.done;
+      keep({ sessionId: session.id });
+      return Response.json({ cancelled: running !== undefined, session: sessionBody(session) });
+    },
+  };
+  return [start, events, cancel];
+}
+
+/** Settles when no turn runs in the session. */
+async function endOf({ running }: Session): Promise<void> {
+  await running?.done;
+}
+
+function eventNumber(request: Request): number {
+  const text = new URL(request.url).searchParams.get("after") ?? request.headers.get("last-event-id") ?? "0";
+  if (/^\d{1,15}$/.test(text)) return Number(text);
+  throw new HttpError(
+    400,
+    "invalid_request",
+    `Cannot read events after ${JSON.stringify(text)}: a number from 0 is wanted.`,
+  );
+}

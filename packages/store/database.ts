@@ -1,0 +1,182 @@
+import { dirname, resolve } from "@std/path";
+import { DatabaseSync, type SQLInputValue } from "node:sqlite";
+import { APPLICATION_ID } from "./schema.ts";
+import type { StoreOptions } from "./session_store.ts";
+import { corruptError, lockedError, StoreError, toStoreError } from "./store_error.ts";
+
+/** A prepared statement. */
+export interface Statement<Row> {
+  /** Runs it and gives how many rows it changed. */
+  run(...values: SQLInputValue[]): number;
+  /** Its first row. */
+  get(...values: SQLInputValue[]): Row | undefined;
+  /** Its rows. */
+  all(...values: SQLInputValue[]): Row[];
+}
+
+/** An open SQLite file that is this process's alone. Everything throws a {@linkcode StoreError} if the file fails. */
+export interface Database {
+  /** The file. */
+  readonly path: string;
+  /** Prepares a statement. The caller knows the form of its rows. */
+  prepare<Row = never>(sql: string): Statement<Row>;
+  /** Runs `write` as one transaction: it is committed when this returns, or undone and the error thrown on. */
+  transaction<T>(write: () => T): T;
+  /** Closes the file; a second call does nothing. */
+  close(): void;
+}
+
+/** How a file is opened. */
+export interface DatabaseOptions extends Pick<StoreOptions, "maxBytes"> {
+  /** The schema's history: see {@linkcode MIGRATIONS}. */
+  readonly migrations: readonly string[];
+}
+
+const PAGE_BYTES = 4096;
+
+/** Files up to this size are checked as a whole at open: 1 ms per MiB if the system has it in memory, else up to 7. */
+const CHECKED_BYTES = 64 * 2 ** 20;
+
+/**
+ * Opens a SQLite file, makes it if it isn't there (for its owner alone, the folder too) and brings it to the newest
+ * version of the schema.
+ *
+ * Two locks keep other processes out, and the system releases both when a process ends, however it ends. SQLite's own
+ * keeps other programs out, but on POSIX systems it is lost as soon as anything in this process opens and closes
+ * the file by itself; so a lock file beside it keeps a second store out in any case.
+ *
+ * @throws {StoreError} if it can't be opened or is no store.
+ */
+export function openDatabase(path: string, options: DatabaseOptions): Database {
+  const file = resolve(path);
+  let lock: Deno.FsFile | undefined;
+  let connection: DatabaseSync | undefined;
+  try {
+    Deno.mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
+    lock = Deno.openSync(`${file}.lock`, { create: true, write: true, mode: 0o600 });
+    if (!lock.tryLockSync(true)) throw lockedError(file);
+    createFile(file);
+    connection = new DatabaseSync(file, { enableForeignKeyConstraints: false });
+    prepareFile(connection, { ...options, file });
+  } catch (error) {
+    connection?.close();
+    lock?.close();
+    throw toStoreError(error, file);
+  }
+  return databaseOver(connection, { file, lock });
+}
+
+function createFile(file: string): void {
+  try {
+    Deno.openSync(file, { createNew: true, write: true, mode: 0o600 }).close();
+  } catch (error) {
+    if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
+    // SQLite takes an empty file for a new one and deletes its log, with all that was committed.
+    if (sizeOf(file) === 0 && sizeOf(`${file}-wal`) > 0) {
+      throw corruptError(file, `it is empty, but ${file}-wal holds what was written to it`);
+    }
+  }
+}
+
+function sizeOf(file: string): number {
+  try {
+    return Deno.statSync(file).size;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return 0;
+    throw error;
+  }
+}
+
+function prepareFile(
+  connection: DatabaseSync,
+  { file, migrations, maxBytes }: DatabaseOptions & { readonly file: string },
+): void {
+  connection.exec("PRAGMA locking_mode = EXCLUSIVE; PRAGMA cell_size_check = ON");
+  const version = schemaVersion(connection, file);
+  if (version > migrations.length) {
+    throw new StoreError(
+      "newer_version",
+      `Cannot open the store ${file}: its schema is version ${version}, and this program knows up to ` +
+        `${migrations.length}. Use the program that wrote it or a newer one, or another file.`,
+    );
+  }
+  // What is committed survives the process at once, and a power failure from the next checkpoint on.
+  connection.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL");
+  if (maxBytes !== undefined) {
+    connection.exec(`PRAGMA max_page_count = ${Math.max(1, Math.floor(maxBytes / PAGE_BYTES))}`);
+  }
+  if (sizeOf(file) <= CHECKED_BYTES) {
+    const found = firstValue(connection, "PRAGMA quick_check(1)");
+    if (found !== "ok") throw corruptError(file, String(found).replaceAll("\n", " "));
+  }
+  migrate(connection, { version, migrations });
+  connection.exec("PRAGMA foreign_keys = ON");
+}
+
+/** The version of the schema; 0 of a file that is new. */
+function schemaVersion(connection: DatabaseSync, file: string): number {
+  const id = firstValue(connection, "PRAGMA application_id");
+  if (id === APPLICATION_ID) return Number(firstValue(connection, "PRAGMA user_version"));
+  if (id === 0 && firstValue(connection, "SELECT count(*) FROM sqlite_schema") === 0) return 0;
+  throw corruptError(file, "it is another program's database");
+}
+
+function migrate(
+  connection: DatabaseSync,
+  { version, migrations }: { readonly version: number; readonly migrations: readonly string[] },
+): void {
+  for (const [index, sql] of migrations.entries()) {
+    if (index < version) continue;
+    const mark = `PRAGMA application_id = ${APPLICATION_ID}; PRAGMA user_version = ${index + 1}`;
+    connection.exec(`BEGIN IMMEDIATE; ${sql}; ${mark}; COMMIT`);
+  }
+}
+
+function firstValue(connection: DatabaseSync, sql: string): unknown {
+  return Object.values(connection.prepare(sql).get() ?? {})[0];
+}
+
+function databaseOver(
+  connection: DatabaseSync,
+  { file, lock }: { readonly file: string; readonly lock: Deno.FsFile },
+): Database {
+  const guard = <T>(act: () => T): T => {
+    try {
+      return act();
+    } catch (error) {
+      throw toStoreError(error, file);
+    }
+  };
+  const prepare = <Row>(sql: string): Statement<Row> => {
+    const statement = guard(() => connection.prepare(sql));
+    return {
+      run: (...values) => Number(guard(() => statement.run(...values)).changes),
+      get: (...values) => guard(() => statement.get(...values)) as Row | undefined,
+      all: (...values) => guard(() => statement.all(...values)) as Row[],
+    };
+  };
+  const begin = prepare("BEGIN IMMEDIATE");
+  const commit = prepare("COMMIT");
+  const rollback = prepare("ROLLBACK");
+  return {
+    path: file,
+    prepare,
+    transaction(write) {
+      begin.run();
+      try {
+        const result = write();
+        commit.run();
+        return result;
+      } catch (error) {
+        // SQLite has undone it by itself after some errors.
+        if (connection.isTransaction) rollback.run();
+        throw error;
+      }
+    },
+    close() {
+      if (!connection.isOpen) return;
+      connection.close();
+      lock.close();
+    },
+  };
+}

@@ -1,0 +1,73 @@
+/** Marks a SQLite file as a store: "TARE" in ASCII. */
+export const APPLICATION_ID = 0x54415245;
+
+/**
+ * The schema's history: the statement list at index `n` makes version `n + 1` of version `n`. Files of every version
+ * exist, so what stands here is never changed, only added to.
+ *
+ * `crc` is the CRC-32 of the JSON beside it. Events are clustered by session, so that a session is read in one sweep.
+ */
+export const MIGRATIONS: readonly string[] = [`
+  CREATE TABLE sessions (
+    key INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    json TEXT NOT NULL,
+    crc INTEGER NOT NULL
+  ) STRICT;
+
+  CREATE TABLE events (
+    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    type TEXT NOT NULL,
+    json TEXT NOT NULL,
+    crc INTEGER NOT NULL,
+    PRIMARY KEY (session, number)
+  ) STRICT, WITHOUT ROWID;
+
+  CREATE TABLE state (
+    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    json TEXT NOT NULL,
+    crc INTEGER NOT NULL,
+    PRIMARY KEY (session, name)
+  ) STRICT, WITHOUT ROWID;
+
+  CREATE TABLE texts (
+    ref TEXT PRIMARY KEY NOT NULL,
+    zstd BLOB NOT NULL
+  ) STRICT;
+
+  CREATE TABLE archived (
+    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+    ref TEXT NOT NULL REFERENCES texts,
+    PRIMARY KEY (session, ref)
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX archived_by_ref ON archived (ref);
+  CREATE TRIGGER archived_last AFTER DELETE ON archived BEGIN
+    DELETE FROM texts WHERE ref = OLD.ref AND NOT EXISTS (SELECT 1 FROM archived WHERE ref = OLD.ref);
+  END;
+
+  CREATE TABLE idempotency_keys (
+    scope TEXT NOT NULL,
+    key TEXT NOT NULL,
+    body_hash TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    touched_at_ms INTEGER NOT NULL,
+    session INTEGER REFERENCES sessions ON DELETE CASCADE,
+    json TEXT,
+    crc INTEGER,
+    PRIMARY KEY (scope, key)
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX idempotency_keys_by_age ON idempotency_keys (touched_at_ms);
+  CREATE INDEX idempotency_keys_by_session ON idempotency_keys (session) WHERE session IS NOT NULL;
+
+  CREATE TABLE documents (
+    kind TEXT NOT NULL,
+    id TEXT NOT NULL,
+    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+    json TEXT NOT NULL,
+    crc INTEGER NOT NULL,
+    PRIMARY KEY (kind, id)
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX documents_by_session ON documents (session);
+`];

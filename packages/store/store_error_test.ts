@@ -1,0 +1,34 @@
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { StoreError } from "@tare/store";
+import { toStoreError } from "./store_error.ts";
+
+Deno.test("toStoreError() tells what the file is to blame for, names it and what to do", () => {
+  const cases = [
+    ["database or disk is full", "full", "make room"],
+    ["No space left on device (os error 28)", "full", "make room"],
+    ["database disk image is malformed", "corrupt", "Restore it from a backup"],
+    ["file is not a database", "corrupt", "Restore it from a backup"],
+    ["malformed database schema (events)", "corrupt", "Restore it from a backup"],
+    ["database is locked", "locked", "Stop it, or use another file"],
+    ["disk I/O error", "io", "Check the disk"],
+    ["attempt to write a readonly database", "io", "who may read and write"],
+    ["unable to open database file: /x/tare.db", "io", "Check the disk"],
+  ] as const;
+  for (const [message, code, remedy] of cases) {
+    const error = toStoreError(new Error(message), "/x/tare.db");
+    assert(error instanceof StoreError && error.cause instanceof Error);
+    assertEquals([error.name, error.code], ["StoreError", code]);
+    assertStringIncludes(error.message, "/x/tare.db: ");
+    assertStringIncludes(error.message, remedy);
+  }
+});
+
+Deno.test("toStoreError() knows the system's errors by their names", () => {
+  const error = toStoreError(new Deno.errors.PermissionDenied("Permission denied (os error 13)"), "f");
+  assertEquals(error instanceof StoreError && error.code, "io");
+});
+
+Deno.test("toStoreError() leaves other errors as they are", () => {
+  const errors = [new Error("no such table: x"), new TypeError("t"), "text", new StoreError("io", "m")];
+  assertEquals(errors.map((error) => toStoreError(error, "f") === error), [true, true, true, true]);
+});
