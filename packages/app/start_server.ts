@@ -4,7 +4,7 @@ import { loadTokenizer, type Tokenizer } from "@tare/messages/tiktoken";
 import { chooseProfile, type Profile, profileNamed } from "@tare/planner";
 import { agentHandler } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
-import { openFileArchive } from "@tare/store";
+import { openStore } from "@tare/store";
 import { workspaceTools } from "@tare/tools";
 import type { Settings } from "./settings.ts";
 
@@ -12,8 +12,8 @@ import type { Settings } from "./settings.ts";
 export const REHEARSAL_NOTICE =
   "no language model is configured; a rehearsal model that only follows fixed rules answers";
 
-/** Where sessions keep what left their prompts, in the current folder. */
-const ARCHIVES = join(".tare", "archives");
+/** Where sessions are kept, in the current folder. */
+const DATA = ".tare";
 
 /** The rehearsal provider's cache rules, if none are chosen. */
 const REHEARSAL_PROFILE = "openai";
@@ -42,6 +42,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
   const provider = settings.model === undefined
     ? startRehearsal(tokenizer, profileNamed(settings.profile ?? REHEARSAL_PROFILE))
     : configuredProvider(settings, settings.model);
+  const store = openStore(join(DATA, "tare.db"));
   const handler = agentHandler({
     defaultModel: provider.model,
     model: (model) => openaiModel({ model, ...provider.access }),
@@ -54,10 +55,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
       bound: !off.includes("bound"),
     },
     tools: workspaceTools({ workspace }),
-    archives: {
-      open: (sessionId) => openFileArchive(join(ARCHIVES, sessionId)),
-      remove: (sessionId) => Deno.remove(join(ARCHIVES, sessionId), { recursive: true }),
-    },
+    store,
     countTokens: async () => (await tokenizer()).count,
     onError: (error) => log(error instanceof Error ? error.stack ?? error.message : String(error)),
     ...(provider.notice !== undefined && { notice: provider.notice }),
@@ -85,6 +83,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
       await handler.close();
       await server.shutdown();
       await provider.close();
+      store.close();
     },
   };
 }

@@ -95,13 +95,10 @@ Deno.test("answerOnce() refuses a key whose request is being worked on", async (
   const gate = Promise.withResolvers<void>();
   const opened = Promise.withResolvers<void>();
   const handler = agent(scriptedModel([]), {
-    archives: {
-      async open() {
-        opened.resolve();
-        await gate.promise;
-        throw new Error("no archive");
-      },
-      remove() {},
+    async countTokens() {
+      opened.resolve();
+      await gate.promise;
+      throw new Error("no counter");
     },
   });
   const first = send(handler, "/v1/sessions", { key: "k" });

@@ -1,4 +1,4 @@
-import { type Database, openDatabase } from "./database.ts";
+import { type Database, MEMORY, openDatabase } from "./database.ts";
 import { idempotencyKeys } from "./idempotency_keys.ts";
 import { MIGRATIONS } from "./schema.ts";
 import { sessionArchives } from "./session_archive.ts";
@@ -52,6 +52,11 @@ export function openStore(path: string, options: StoreOptions = {}): SessionStor
     documents: sessionDocuments(database, keyOf),
     close: database.close,
   };
+}
+
+/** A store that is nowhere but in memory, and gone when nobody refers to it any longer: for tests and trials. */
+export function memoryStore(options: StoreOptions = {}): SessionStore {
+  return openStore(MEMORY, options);
 }
 
 function sessionRecords(database: Database):
