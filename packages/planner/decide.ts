@@ -21,7 +21,7 @@ export interface Situation extends CachedPrompt {
   readonly windowTokens: number;
   /** Most that a rewrite may cost this call more than without it, should the cache still be warm. */
   readonly allowedPrice: number;
-  /** So many of the first removables are tools. A full window spares them if it can: little is won by them, and all is read again. */
+  /** So many of the first removables are tools. A full window alone doesn't take them along if it can fit without: little is won by them. */
   readonly toolsFirst: number;
   /** Whether rewriting has stopped, but for the window. */
   readonly stopped: boolean;
@@ -32,7 +32,7 @@ export function decide(
   removables: readonly Removable[],
   situation: Situation,
 ): { readonly cut?: Cut; readonly decision?: Decision } {
-  const { promptTokens, alive, allowedPrice, stopped } = situation;
+  const { alive, stopped } = situation;
   const cuts = weighCuts(removables, situation);
   const whole = cuts.at(-1);
   if (!whole) return {};
@@ -41,27 +41,54 @@ export function decide(
     alive,
     ...figures,
   });
-  const limit = WINDOW_SHARE * situation.windowTokens;
-  if (promptTokens > limit) {
-    const fits = ({ tokens }: Cut) => promptTokens - tokens <= limit;
-    const forced = cuts.find((cut) => cut.first === situation.toolsFirst && fits(cut)) ?? whole;
-    const worthwhile = fits(forced) || forced.tokens >= WORTHWHILE_SHARE * promptTokens;
-    if (worthwhile) return { cut: forced, decision: decided(forced, "window") };
-  }
-
-  const paid = cuts.filter(({ rent, price }) => rent >= price);
-  const worst = weighCuts(removables, { ...situation, alive: reckonedAlive(alive) });
-  const affordable = paid.filter(({ first }) =>
-    (worst.find((cut) => cut.first === first)?.price ?? 0) <= Math.max(0, allowedPrice)
-  );
+  const forced = forcedCut(cuts, situation);
+  const paid = paidCuts(cuts, forced ?? NOTHING);
+  const affordable = affordableCuts(paid, { forced, removables, situation });
   // The cuts grow from first to last: the largest takes most along for rent that is paid.
-  const best = stopped ? undefined : affordable.at(-1);
-  if (best) return { cut: best, decision: decided(best, "price") };
-  const cause = paid.length === 0 ? "wait" : stopped ? "stopped" : "loss_limit";
-  return { decision: decided(paid.at(-1) ?? nearest(cuts, whole), cause) };
+  const bought = stopped ? undefined : affordable.at(-1);
+  const cut = bought ?? forced;
+  if (cut) return { cut, decision: decided(cut, forced ? "window" : "price") };
+  if (paid.length > 0) return { decision: decided(paid.at(-1) ?? whole, stopped ? "stopped" : "loss_limit") };
+  const nearest = cuts.reduce((a, b) => b.rent - b.price >= a.rent - a.price ? b : a);
+  return { decision: decided(nearest, "wait") };
 }
 
-/** The cut whose rent comes nearest to its price. */
-function nearest(cuts: readonly Cut[], whole: Cut): Cut {
-  return cuts.reduce((best, cut) => cut.rent - cut.price >= best.rent - best.price ? cut : best, whole);
+const NOTHING: Cut = { first: Infinity, tokens: 0, brokenTokens: 0, rent: 0, price: 0 };
+
+/** What must leave because the window is full, if that helps. */
+function forcedCut(
+  cuts: readonly Cut[],
+  { promptTokens, windowTokens, toolsFirst }: Situation,
+): Cut | undefined {
+  const limit = WINDOW_SHARE * windowTokens;
+  if (promptTokens <= limit) return undefined;
+  const fits = ({ tokens }: Cut) => promptTokens - tokens <= limit;
+  const cut = cuts.find((cut) => cut.first === toolsFirst && fits(cut)) ?? cuts.at(-1);
+  return cut && (fits(cut) || cut.tokens >= WORTHWHILE_SHARE * promptTokens) ? cut : undefined;
+}
+
+/** The cuts that go beyond `base` for rent that is paid. */
+function paidCuts(cuts: readonly Cut[], base: Cut): Cut[] {
+  return cuts.filter(({ first, rent, price }) =>
+    first < base.first && rent - base.rent >= price - base.price
+  );
+}
+
+function affordableCuts(
+  paid: readonly Cut[],
+  { forced, removables, situation }: {
+    readonly forced: Cut | undefined;
+    readonly removables: readonly Removable[];
+    readonly situation: Situation;
+  },
+): Cut[] {
+  const { alive, allowedPrice } = situation;
+  const prices = new Map(
+    weighCuts(removables, { ...situation, alive: reckonedAlive(alive) }).map((
+      { first, price },
+    ) => [first, price]),
+  );
+  const spent = forced ? prices.get(forced.first) ?? 0 : 0;
+  const left = Math.max(0, allowedPrice - spent);
+  return paid.filter(({ first }) => (prices.get(first) ?? 0) - spent <= left);
 }

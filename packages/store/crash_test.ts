@@ -16,14 +16,18 @@ async function writeAndKill(path: string, lines: number, whileOpen = () => {}): 
   }).spawn();
   let said: string[] = [];
   let text = "";
+  let killed = false;
   for await (const piece of child.stdout.pipeThrough(new TextDecoderStream())) {
-    const enough = said.length > lines;
     text += piece;
     // What comes behind the last line break was cut off.
     said = text.split("\n").slice(0, -1);
-    if (enough || said.length <= lines) continue;
-    whileOpen();
-    child.kill("SIGKILL");
+    if (killed || said.length <= lines) continue;
+    try {
+      whileOpen();
+    } finally {
+      child.kill("SIGKILL");
+      killed = true;
+    }
   }
   await child.status;
   return said.map((line) => line.split(" "));

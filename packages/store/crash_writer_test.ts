@@ -12,7 +12,7 @@ if (import.meta.main) {
     if (!store.getSession(id)) store.createSession({ id, createdAtMs: 0, settings: {} });
   }
   say("open");
-  for (let turn = 0; path !== ""; turn++) {
+  for (let turn = 0;; turn++) {
     const id = SESSIONS[turn % SESSIONS.length] ?? "";
     const last = store.lastEvent(id);
     const events = Array.from({ length: 1 + turn % 4 }, (_, index) => {

@@ -2,7 +2,7 @@ import { dirname, resolve } from "@std/path";
 import { DatabaseSync, type SQLInputValue } from "node:sqlite";
 import { APPLICATION_ID } from "./schema.ts";
 import type { StoreOptions } from "./session_store.ts";
-import { corruptError, lockedError, StoreError, toStoreError } from "./store_error.ts";
+import { corruptError, lockedError, StoreError, toOpenError, toStoreError } from "./store_error.ts";
 
 /** A prepared statement. */
 export interface Statement<Row> {
@@ -69,7 +69,7 @@ export function openDatabase(path: string, options: DatabaseOptions): Database {
   } catch (error) {
     connection?.close();
     lock?.close();
-    throw toStoreError(error, file);
+    throw toOpenError(error, file);
   }
   return databaseOver(connection, { file, lock });
 }
@@ -108,7 +108,8 @@ function prepareFile(
         `${migrations.length}. Use the program that wrote it or a newer one, or another file.`,
     );
   }
-  // What is committed survives the process at once, and a power failure from the next checkpoint on.
+  // What is committed survives the process at once, and a power failure from the next checkpoint on. FULL would wait
+  // for the disk at each commit: milliseconds for every word of every answer, in which nothing else can run.
   connection.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL");
   if (maxBytes !== undefined) {
     connection.exec(`PRAGMA max_page_count = ${Math.max(1, Math.floor(maxBytes / PAGE_BYTES))}`);
@@ -183,8 +184,11 @@ function databaseOver(
     },
     close() {
       if (!connection.isOpen) return;
-      connection.close();
-      lock?.close();
+      try {
+        connection.close();
+      } finally {
+        lock?.close();
+      }
     },
   };
 }

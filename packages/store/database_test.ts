@@ -33,7 +33,12 @@ Deno.test("openDatabase() undoes a migration that fails, and those before it sta
     const path = join(folder, "x.db");
     use(path, [V1], "INSERT INTO notes VALUES ('four')");
     const failing = "DELETE FROM notes; INSERT INTO nowhere VALUES (1)";
-    assertThrows(() => use(path, [V1, V2, failing]), Error, "no such table");
+    const error = assertThrows(() => use(path, [V1, V2, failing]), StoreError);
+    assertEquals([error.code, error.message], [
+      "corrupt",
+      `Cannot read the store ${path}: its tables aren't what they should be, no such table: nowhere. ` +
+      "Restore it from a backup, or move it away to begin anew.",
+    ]);
     assertEquals(use(path, [V1, V2]), [{ text: "four", words: 4 }]);
   }));
 

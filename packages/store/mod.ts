@@ -14,12 +14,13 @@
  * const folder = await Deno.makeTempDir();
  * const before = openStore(`${folder}/tare.db`);
  * before.createSession({ id: "s1", createdAtMs: 0, settings: {} });
- * before.appendEvents("s1", [{ type: "turn_start" }]);
+ * before.appendEvents("s1", [{ type: "turn_start" }, { type: "turn_end" }], { state: { turns: 1 } });
  * const ref = await before.archive("s1").put("a long result");
  * before.close();
  *
  * const after = openStore(`${folder}/tare.db`);
- * assertEquals(after.lastEvent("s1"), 1);
+ * assertEquals(after.readEvents("s1", { after: 1 }), [{ number: 2, event: { type: "turn_end" } }]);
+ * assertEquals(after.readState("s1", "turns"), 1);
  * assertEquals(await after.archive("s1").get(ref), "a long result");
  * after.close();
  * await Deno.remove(folder, { recursive: true });

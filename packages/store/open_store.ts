@@ -5,6 +5,7 @@ import { sessionArchives } from "./session_archive.ts";
 import { sessionDocuments } from "./session_documents.ts";
 import { sessionEvents } from "./session_events.ts";
 import type { SessionRecord, SessionStore, StoreOptions } from "./session_store.ts";
+import { toOpenError } from "./store_error.ts";
 import { fromStoredJson, type StoredJson, toStoredJson } from "./stored_json.ts";
 
 /**
@@ -23,35 +24,24 @@ import { fromStoredJson, type StoredJson, toStoredJson } from "./stored_json.ts"
  *
  * @throws {StoreError} if the file can't be opened, another process has it open, it is damaged or no store, or a
  * newer program wrote it.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { openStore } from "@tare/store";
- *
- * const folder = await Deno.makeTempDir();
- * const store = openStore(`${folder}/tare.db`);
- * store.createSession({ id: "s1", createdAtMs: Date.now(), settings: { model: "m" } });
- * store.appendEvents("s1", [{ type: "turn_start" }, { type: "turn_end" }], { state: { turns: 1 } });
- *
- * assertEquals(store.readEvents("s1", { after: 1 }), [{ number: 2, event: { type: "turn_end" } }]);
- * assertEquals(store.readState("s1", "turns"), 1);
- * store.close();
- * await Deno.remove(folder, { recursive: true });
- * ```
  */
 export function openStore(path: string, options: StoreOptions = {}): SessionStore {
   const { now = Date.now, ...rest } = options;
   const database = openDatabase(path, { ...rest, migrations: MIGRATIONS });
-  const { keyOf, ...sessions } = sessionRecords(database);
-  return {
-    ...sessions,
-    ...sessionEvents(database, keyOf),
-    archive: sessionArchives(database, keyOf),
-    idempotency: idempotencyKeys(database, { now, keyOf }),
-    documents: sessionDocuments(database, keyOf),
-    close: database.close,
-  };
+  try {
+    const { keyOf, ...sessions } = sessionRecords(database);
+    return {
+      ...sessions,
+      ...sessionEvents(database, keyOf),
+      archive: sessionArchives(database, keyOf),
+      idempotency: idempotencyKeys(database, { now, keyOf }),
+      documents: sessionDocuments(database, keyOf),
+      close: database.close,
+    };
+  } catch (error) {
+    database.close();
+    throw toOpenError(error, database.path);
+  }
 }
 
 /** A store that is nowhere but in memory, and gone when nobody refers to it any longer: for tests and trials. */

@@ -154,6 +154,9 @@ export interface SessionStore {
 export interface StoreOptions {
   /** Milliseconds since the epoch; idempotency keys expire by it. Default: the system's clock. */
   readonly now?: () => number;
-  /** Largest size of the file in bytes; a write that needs more fails as if the disk were full. Default: no limit. */
+  /**
+   * Largest size of the file in bytes, its log not counted; a write that needs more fails as if the disk were full.
+   * Default: no limit.
+   */
   readonly maxBytes?: number;
 }

@@ -53,3 +53,10 @@ export function toStoreError(error: unknown, path: string): unknown {
   const text = `Cannot use the store ${path}: ${message}. Check the disk and who may read and write there.`;
   return new StoreError("io", text, options);
 }
+
+/** The same of what was thrown while the file was opened: then its tables are to blame for what SQL can't find. */
+export function toOpenError(error: unknown, path: string): unknown {
+  const known = toStoreError(error, path);
+  if (known instanceof StoreError || !(known instanceof Error)) return known;
+  return corruptError(path, `its tables aren't what they should be, ${known.message}`, { cause: known });
+}

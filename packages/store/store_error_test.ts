@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { StoreError } from "@tare/store";
-import { toStoreError } from "./store_error.ts";
+import { toOpenError, toStoreError } from "./store_error.ts";
 
 Deno.test("toStoreError() tells what the file is to blame for, names it and what to do", () => {
   const cases = [
@@ -31,4 +31,16 @@ Deno.test("toStoreError() knows the system's errors by their names", () => {
 Deno.test("toStoreError() leaves other errors as they are", () => {
   const errors = [new Error("no such table: x"), new TypeError("t"), "text", new StoreError("io", "m")];
   assertEquals(errors.map((error) => toStoreError(error, "f") === error), [true, true, true, true]);
+});
+
+Deno.test("toOpenError() blames the file's tables for what it doesn't know", () => {
+  const error = toOpenError(new Error("no such column: json"), "f");
+  assert(error instanceof StoreError);
+  assertEquals([error.code, error.message], [
+    "corrupt",
+    "Cannot read the store f: its tables aren't what they should be, no such column: json. " +
+    "Restore it from a backup, or move it away to begin anew.",
+  ]);
+  const full = toOpenError(new Error("database or disk is full"), "f");
+  assertEquals(full instanceof StoreError && full.code, "full");
 });

@@ -1,0 +1,107 @@
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import { openStore, type SessionStore, StoreError } from "@tare/store";
+import { withStore } from "./fixture_test.ts";
+
+const events = Array.from({ length: 300 }, (_, index) => ({
+  type: index % 10 === 0 ? "tool_result" : "text_delta",
+  text: `event ${index} `.repeat(index % 10 === 0 ? 300 : 3),
+}));
+const texts = Array.from({ length: 10 }, (_, index) => `result ${index} `.repeat(3 ** index % 5000));
+
+/** Runs a test on the bytes of a closed store with events, state, texts and a document. */
+function withBytes(
+  test: (options: { path: string; bytes: Uint8Array<ArrayBuffer>; refs: string[] }) => Promise<void> | void,
+): Promise<void> {
+  return withStore(async (store, path) => {
+    store.appendEvents("a", events, { state: { edits: texts } });
+    const refs = await Promise.all(texts.map((text) => store.archive("a").put(text)));
+    store.documents.put({ kind: "response", id: "r", sessionId: "a", value: texts });
+    store.close();
+    await test({ path, bytes: Deno.readFileSync(path), refs });
+  });
+}
+
+function assertRefused(path: string, state: string): void {
+  const error = assertThrows(() => openStore(path), StoreError);
+  assertEquals([error.code, error.message], [
+    "corrupt",
+    `Cannot read the store ${path}: ${state}. Restore it from a backup, or move it away to begin anew.`,
+  ]);
+}
+
+Deno.test("openStore() refuses a file that is no database, and leaves it alone", () =>
+  withBytes(({ path }) => {
+    for (const content of ["no database at all", "no database at all ".repeat(1000), "\0".repeat(8192)]) {
+      Deno.writeTextFileSync(path, content);
+      assertRefused(path, "file is not a database");
+      assertEquals(Deno.readTextFileSync(path), content);
+    }
+  }));
+
+Deno.test("openStore() refuses a file that was cut off", () =>
+  withBytes(({ path, bytes }) => {
+    for (const length of [50, 100, 4095, 4096, 4097, bytes.length >> 1, bytes.length - 4096]) {
+      Deno.writeFileSync(path, bytes.subarray(0, length));
+      assertRefused(path, "database disk image is malformed");
+    }
+  }));
+
+Deno.test("openStore() refuses a file that was emptied while its log holds what was written", () =>
+  withBytes(({ path }) => {
+    Deno.writeTextFileSync(path, "");
+    Deno.writeTextFileSync(`${path}-wal`, "committed");
+    assertRefused(path, `it is empty, but ${path}-wal holds what was written to it`);
+    assertEquals(Deno.readTextFileSync(`${path}-wal`), "committed");
+  }));
+
+Deno.test("openStore() and what it gives never show other content than was written, whichever byte changed", () =>
+  withBytes(async ({ path, bytes, refs }) => {
+    let refused = 0;
+    let detected = 0;
+    // The first pages hold the header and the schema. A prime step gives every place within a page its turn.
+    for (let at = 0; at < bytes.length; at += at < 3 * 4096 ? 31 : 2027) {
+      const damaged = bytes.slice();
+      damaged[at]! ^= 1 << at % 8;
+      Deno.writeFileSync(path, damaged);
+      let store: SessionStore | undefined;
+      try {
+        store = openStore(path);
+      } catch (error) {
+        assert(error instanceof StoreError, `byte ${at}: ${error}`);
+        assert(["corrupt", "newer_version"].includes(error.code), `byte ${at}: ${error}`);
+        refused++;
+        continue;
+      }
+      for (const [read, written] of reads(store, refs)) {
+        try {
+          const got = await read();
+          // A changed name hides what it names.
+          if (got !== undefined) assertEquals(got, written, `byte ${at}`);
+        } catch (error) {
+          assert(error instanceof StoreError && error.code === "corrupt", `byte ${at}: ${error}`);
+          detected++;
+        }
+      }
+      store.close();
+    }
+    assert(refused > 5 && detected > 10, `${refused} refused, ${detected} detected`);
+  }));
+
+function reads(store: SessionStore, refs: readonly string[]): [() => unknown, unknown][] {
+  const archive = store.archive("a");
+  return [
+    [() => store.getSession("a"), { id: "a", createdAtMs: 1, settings: {} }],
+    [
+      () => store.getSession("a") && store.readEvents("a"),
+      events.map((event, index) => ({ number: index + 1, event })),
+    ],
+    [() => store.getSession("a") && store.readState("a", "edits"), texts],
+    [() => store.documents.get("response", "r"), {
+      kind: "response",
+      id: "r",
+      sessionId: "a",
+      value: texts,
+    }],
+    ...refs.map((ref, index): [() => unknown, unknown] => [() => archive.get(ref), texts[index]]),
+  ];
+}
