@@ -86,6 +86,8 @@ async function* playSteps(
   turn: Turn,
 ): AsyncGenerator<LoopEvent, Ending> {
   const repeated = new RepeatedCalls();
+  const spent = settings.overBudget(turn.ledger);
+  if (spent !== undefined) return { reason: "budget", message: spent };
   for (let step = 1;; step++) {
     yield { type: "step_start", step };
     yield* steer(settings.steering(), turn, step);

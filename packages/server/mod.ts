@@ -37,7 +37,6 @@ export type { ContextOptions, Mechanisms } from "./session_context.ts";
 export * from "./event_log.ts";
 export type { GuardOptions } from "./guard.ts";
 export * from "./http_error.ts";
-export * from "./memory_idempotency_keys.ts";
 export { openapiDocument } from "./openapi_document.ts";
 export * from "./request_schemas.ts";
 export type { Call, Route, RouteErrors, RouteParameter, RouteResponse } from "./route.ts";

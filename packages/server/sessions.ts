@@ -52,7 +52,7 @@ export class Sessions {
   }
 
   /** Makes a session. @throws {HttpError} 400 if it names a tool that isn't there. */
-  async create({ instructions, model, tools, metadata = {} }: CreateSession): Promise<Session> {
+  async create({ instructions, model, tools, metadata = {}, budget = {} }: CreateSession): Promise<Session> {
     const { store, defaultModel, now = Date.now } = this.#options;
     const offered = this.#toolNames();
     checkNames(tools, offered);
@@ -65,6 +65,7 @@ export class Sessions {
         model: model ?? defaultModel,
         tools: offered.filter((name) => tools?.includes(name) ?? true),
         metadata,
+        budget,
       },
     };
     store.createSession(record);
@@ -83,6 +84,11 @@ export class Sessions {
     const record = this.#options.store.getSession(id);
     if (record) return this.#load(asRecord(record), countTokens);
     throw new HttpError(404, "not_found", `Cannot find session ${id}: there is no such session.`);
+  }
+
+  /** How many there are. */
+  get count(): number {
+    return this.#options.store.countSessions();
   }
 
   /** All sessions, the newest first, without loading them. */
