@@ -12,14 +12,17 @@ export interface AgentClient {
 }
 
 /**
- * Makes a client of the agent server at this address. Its functions throw an `Error` with a sentence for people
+ * Makes a client of the agent server at this address, which sends `token` along if there is one. Its functions throw an `Error` with a sentence for people
  * when the server can't be reached or refuses.
  */
-export function agentClient(url: string): AgentClient {
+export function agentClient(url: string, token?: string): AgentClient {
   const post = async (path: string, body: unknown = {}): Promise<Response> => {
     const request = new Request(new URL(path, url), {
       method: "POST",
-      headers: { "content-type": "application/json" },
+      headers: {
+        "content-type": "application/json",
+        ...(token !== undefined && { authorization: `Bearer ${token}` }),
+      },
       body: JSON.stringify(body),
     });
     let response: Response;

@@ -17,11 +17,13 @@ const HELP = `Puts a question to the agent server and prints what happens:
   --json        Print the events as JSON lines
   --url URL     The server. Default: from TARE_HOST and TARE_PORT, http://127.0.0.1:8787
 
+TARE_TOKEN is sent along if it is set.
 Ctrl-C cancels the turn.`;
 
 interface Question {
   readonly text: string;
   readonly url: string;
+  readonly token?: string;
   readonly session?: string;
   readonly json: boolean;
 }
@@ -44,16 +46,18 @@ function readQuestion(): Question {
   }
   const host = Deno.env.get("TARE_HOST") || "127.0.0.1";
   const port = Deno.env.get("TARE_PORT") || "8787";
+  const token = Deno.env.get("TARE_TOKEN");
   return {
     text,
     url: values.url ?? `http://${host.includes(":") ? `[${host}]` : host}:${port}`,
     json: values.json ?? false,
+    ...(token && { token }),
     ...(values.session !== undefined && { session: values.session }),
   };
 }
 
-async function ask({ text, url, session: given, json }: Question): Promise<TurnEndReason | undefined> {
-  const client = agentClient(url);
+async function ask({ text, url, token, session: given, json }: Question): Promise<TurnEndReason | undefined> {
+  const client = agentClient(url, token);
   const session = given ?? await client.createSession();
   const write = (piece: string) => void Deno.stdout.writeSync(new TextEncoder().encode(piece));
   const print = eventPrinter(write);

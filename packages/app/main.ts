@@ -1,29 +1,29 @@
 /**
- * Starts the agent server: `deno task start`.
+ * The agent server's process. `deno task start` starts it by way of `start.ts`.
  *
  * @module
  */
 // deno-lint-ignore-file no-console
-import { readSettings, settingsHelp } from "./settings.ts";
+import { StoreError } from "@tare/store";
+import { readSettings, VARIABLES } from "./settings.ts";
 import { startServer } from "./start_server.ts";
 
-if (Deno.args.includes("--help") || Deno.args.includes("-h")) {
-  console.log(settingsHelp());
-  Deno.exit(0);
-}
-
 try {
-  const server = await startServer(readSettings(Deno.args, Deno.env.toObject()), console.error);
+  // One by one: the server may read no others.
+  const environment = Object.fromEntries(VARIABLES.map((name) => [name, Deno.env.get(name)]));
+  const server = await startServer(readSettings(Deno.args, environment), console.error);
   console.log(server.greeting);
+  let closing: Promise<void> | undefined;
   for (const signal of ["SIGINT", "SIGTERM"] as const) {
     Deno.addSignalListener(signal, async () => {
-      await server.close();
+      // A terminal's Ctrl-C comes twice: from the terminal, and from the process that started this one.
+      await (closing ??= server.close());
       Deno.exit(0);
     });
   }
 } catch (error) {
   // Only what a person can mend is a sentence; anything else is a bug and shows its stack.
-  if (!(error instanceof RangeError)) throw error;
+  if (!(error instanceof RangeError || error instanceof StoreError)) throw error;
   console.error(error.message);
   Deno.exit(1);
 }

@@ -7,6 +7,14 @@ export interface Settings {
   readonly port: number;
   /** The folder that the tools may touch. */
   readonly workspace: string;
+  /** The folder where sessions are kept. */
+  readonly data: string;
+  /** What requests must carry as a bearer token. */
+  readonly token?: string;
+  /** Host names that requests may name beside those of {@linkcode Settings.host}. */
+  readonly allowedHosts: readonly string[];
+  /** Origins whose pages may use the server. */
+  readonly corsOrigins: readonly string[];
   readonly apiKey?: string;
   readonly baseUrl?: string;
   readonly model?: string;
@@ -33,6 +41,8 @@ interface Option {
   readonly flag?: string;
   readonly fallback?: string;
   readonly help: string;
+  /** True if no message may show the value. */
+  readonly isSecret?: boolean;
   /** What would be right, if the value is wrong. */
   readonly fault?: (value: string) => string | undefined;
 }
@@ -58,8 +68,40 @@ const OPTIONS = {
     help: "The folder that the tools may touch",
     fault: (value) => isDirectory(value) ? undefined : "a folder that exists",
   },
+  data: {
+    variable: "TARE_DATA",
+    flag: "data",
+    fallback: ".tare",
+    help: "The folder where sessions are kept",
+  },
+  token: {
+    variable: "TARE_TOKEN",
+    isSecret: true,
+    help:
+      "Token that requests must carry (Authorization: Bearer …); needed if other machines can reach TARE_HOST",
+    fault: (value) => /^[\x21-\x7e]+$/.test(value) ? undefined : "printable ASCII without spaces",
+  },
+  allowedHosts: {
+    variable: "TARE_ALLOWED_HOSTS",
+    flag: "allowed-hosts",
+    help: "Names under which requests may reach the server beside its own, with commas between them",
+    fault: (value) =>
+      list(value).every((host) => URL.parse(`http://${host}`)?.host === host.toLowerCase())
+        ? undefined
+        : "host names such as agent.example, with commas between them",
+  },
+  corsOrigins: {
+    variable: "TARE_CORS_ORIGINS",
+    flag: "cors-origins",
+    help: "Origins whose web pages may use the server, with commas between them",
+    fault: (value) =>
+      list(value).every((origin) => /^https?:/.test(origin) && URL.parse(origin)?.origin === origin)
+        ? undefined
+        : "origins such as https://chat.example, with commas between them",
+  },
   apiKey: {
     variable: "OPENAI_API_KEY",
+    isSecret: true,
     help: "Key of the provider; without key and base URL a rehearsal model answers",
   },
   baseUrl: {
@@ -90,6 +132,9 @@ const OPTIONS = {
   },
 } satisfies Record<string, Option>;
 
+/** The environment variables that the settings are read from. */
+export const VARIABLES: readonly string[] = Object.values(OPTIONS).map(({ variable }) => variable);
+
 /**
  * Reads the settings from flags and environment; a flag outranks its variable, and an empty variable counts as unset.
  *
@@ -97,7 +142,7 @@ const OPTIONS = {
  */
 export function readSettings(
   args: readonly string[],
-  environment: Readonly<Record<string, string>>,
+  environment: Readonly<Record<string, string | undefined>>,
 ): Settings {
   const flags = parseFlags(args);
   const read = (option: Option): string | undefined => {
@@ -106,9 +151,11 @@ export function readSettings(
     const right = value === undefined ? undefined : option.fault?.(value);
     if (right === undefined) return value;
     const name = typeof byFlag === "string" ? `--${option.flag}` : option.variable;
-    throw new RangeError(`Cannot start: ${name} is ${JSON.stringify(value)}, but it must be ${right}.`);
+    const state = option.isSecret ? "is set to something else" : `is ${JSON.stringify(value)}`;
+    throw new RangeError(`Cannot start: ${name} ${state}, but it must be ${right}.`);
   };
-  const { apiKey, baseUrl, model, profile } = {
+  const { token, apiKey, baseUrl, model, profile } = {
+    token: read(OPTIONS.token),
     apiKey: read(OPTIONS.apiKey),
     baseUrl: read(OPTIONS.baseUrl),
     model: read(OPTIONS.model),
@@ -132,8 +179,12 @@ export function readSettings(
     host: read(OPTIONS.host) ?? "",
     port: Number(read(OPTIONS.port)),
     workspace: read(OPTIONS.workspace) ?? "",
+    data: read(OPTIONS.data) ?? "",
+    allowedHosts: list(read(OPTIONS.allowedHosts)),
+    corsOrigins: list(read(OPTIONS.corsOrigins)),
     windowTokens: Number(read(OPTIONS.windowTokens)),
     off: mechanismNames().filter((name) => flags[`no-${name}`] === true),
+    ...(token !== undefined && { token }),
     ...(apiKey !== undefined && { apiKey }),
     ...(baseUrl !== undefined && { baseUrl }),
     ...(model !== undefined && { model }),
@@ -173,6 +224,11 @@ function parseFlags(args: readonly string[]): Readonly<Record<string, string | b
 
 function mechanismNames(): Mechanism[] {
   return Object.keys(MECHANISMS) as Mechanism[];
+}
+
+/** The members of a list with commas between them. */
+function list(text = ""): readonly string[] {
+  return text.split(",").map((member) => member.trim()).filter(Boolean);
 }
 
 function wholeNumber(least: number, most: number): (value: string) => string | undefined {

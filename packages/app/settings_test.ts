@@ -6,6 +6,9 @@ Deno.test("readSettings() fills defaults in, and a flag outranks its variable", 
     host: "127.0.0.1",
     port: 8787,
     workspace: ".",
+    data: ".tare",
+    allowedHosts: [],
+    corsOrigins: [],
     windowTokens: 128_000,
     off: [],
   };
@@ -22,6 +25,19 @@ Deno.test("readSettings() fills defaults in, and a flag outranks its variable", 
       TARE_PROFILE: "local",
     }),
     { ...defaults, baseUrl: "http://localhost:11434/v1", model: "m", profile: "local" },
+  );
+  assertEquals(
+    readSettings(["--data", "/data", "--allowed-hosts", "agent.example, Other.example:81"], {
+      TARE_TOKEN: "secret",
+      TARE_CORS_ORIGINS: "https://chat.example,http://localhost:3000,",
+    }),
+    {
+      ...defaults,
+      data: "/data",
+      token: "secret",
+      allowedHosts: ["agent.example", "Other.example:81"],
+      corsOrigins: ["https://chat.example", "http://localhost:3000"],
+    },
   );
 });
 
@@ -45,6 +61,21 @@ Deno.test("readSettings() names the variable, the value and what would be right"
       { TARE_WINDOW: "1e5" },
       'TARE_WINDOW is "1e5", but it must be a whole number from 1000 to 100000000.',
     ],
+    [
+      [],
+      { TARE_TOKEN: "sk-secret sk-secret" },
+      "TARE_TOKEN is set to something else, but it must be printable ASCII without spaces.",
+    ],
+    [
+      [],
+      { TARE_ALLOWED_HOSTS: "a.example,http://b.example" },
+      'TARE_ALLOWED_HOSTS is "a.example,http://b.example", but it must be host names such as agent.example',
+    ],
+    ...["*", "null", "chat.example", "https://chat.example/"].map((origin): typeof cases[number] => [
+      ["--cors-origins", origin],
+      {},
+      `--cors-origins is "${origin}", but it must be origins such as https://chat.example`,
+    ]),
     [[], { OPENAI_API_KEY: "sk-secret" }, "TARE_MODEL is not set"],
     [
       [],
@@ -70,6 +101,10 @@ Deno.test("settingsHelp() lists every variable and flag", () => {
       "TARE_PORT",
       "TARE_HOST",
       "TARE_WORKSPACE",
+      "TARE_DATA",
+      "TARE_TOKEN",
+      "TARE_ALLOWED_HOSTS",
+      "TARE_CORS_ORIGINS",
       "TARE_PROFILE",
       "--no-context",
       "--no-bound",

@@ -2,7 +2,7 @@ import { join, resolve } from "@std/path";
 import { openaiModel } from "@tare/loop/openai";
 import { loadTokenizer, type Tokenizer } from "@tare/messages/tiktoken";
 import { chooseProfile, type Profile, profileNamed } from "@tare/planner";
-import { agentHandler } from "@tare/server";
+import { agentHandler, allowedHosts, isLoopback } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
 import { openStore } from "@tare/store";
 import { workspaceTools } from "@tare/tools";
@@ -11,9 +11,6 @@ import type { Settings } from "./settings.ts";
 /** What the server says at its start and in every answer's event stream while no provider is configured. */
 export const REHEARSAL_NOTICE =
   "no language model is configured; a rehearsal model that only follows fixed rules answers";
-
-/** Where sessions are kept, in the current folder. */
-const DATA = ".tare";
 
 /** The rehearsal provider's cache rules, if none are chosen. */
 const REHEARSAL_PROFILE = "openai";
@@ -31,10 +28,21 @@ export interface RunningServer {
 /**
  * Starts the agent server, and without a configured provider a rehearsal provider beside it.
  *
- * @throws {RangeError} if host and port can't be listened on.
+ * @throws {RangeError} if host and port can't be listened on, or other machines can reach them and no token is set.
+ * @throws {StoreError} if the sessions in the data folder can't be opened.
  */
 export async function startServer(settings: Settings, log: (line: string) => void): Promise<RunningServer> {
+  const { host, token, corsOrigins } = settings;
+  if (token === undefined && !isLoopback(host)) {
+    throw new RangeError(
+      `Cannot start: TARE_HOST is ${
+        JSON.stringify(host)
+      }, which other machines can reach, so TARE_TOKEN must be set to ` +
+        "a token that requests then must carry; or listen on 127.0.0.1.",
+    );
+  }
   const workspace = resolve(settings.workspace);
+  const store = openStore(join(settings.data, "tare.db"));
   const tokenizer = lazily(() =>
     loadTokenizer(settings.model === undefined ? {} : { model: settings.model })
   );
@@ -42,7 +50,6 @@ export async function startServer(settings: Settings, log: (line: string) => voi
   const provider = settings.model === undefined
     ? startRehearsal(tokenizer, profileNamed(settings.profile ?? REHEARSAL_PROFILE))
     : configuredProvider(settings, settings.model);
-  const store = openStore(join(DATA, "tare.db"));
   const handler = agentHandler({
     defaultModel: provider.model,
     model: (model) => openaiModel({ model, ...provider.access }),
@@ -56,12 +63,18 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     },
     tools: workspaceTools({ workspace }),
     store,
+    guard: {
+      hosts: allowedHosts(host, settings.allowedHosts),
+      origins: corsOrigins,
+      ...(token !== undefined && { token }),
+    },
     countTokens: async () => (await tokenizer()).count,
     onError: (error) => log(error instanceof Error ? error.stack ?? error.message : String(error)),
     ...(provider.notice !== undefined && { notice: provider.notice }),
   });
   const server = await listen(settings, handler.fetch).catch(async (error) => {
     await provider.close();
+    store.close();
     throw error;
   });
   // Loading takes a second or two. It starts once requests are answered, and only the first turn waits for it.

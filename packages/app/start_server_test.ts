@@ -22,37 +22,47 @@ async function largestPackage(folder: string): Promise<{ path: string; lines: nu
   return largest;
 }
 
-Deno.test("startServer() without a key says so and answers by a rehearsal of at least five steps over real files", async () => {
-  const workspace = fromFileUrl(new URL("../../", import.meta.url));
-  const logged: string[] = [];
-  const settings = readSettings(["--port", "0", "--workspace", workspace], {});
-  const server = await startServer(settings, (line) => logged.push(line));
+async function withData(use: (data: string) => Promise<void>): Promise<void> {
+  const data = await Deno.makeTempDir();
   try {
-    assertStringIncludes(server.greeting, REHEARSAL_NOTICE);
-    assertStringIncludes(server.greeting, server.url);
-    assertEquals(await (await fetch(`${server.url}/health`)).json(), { status: "ok" });
-    const client = agentClient(server.url);
-    const session = await client.createSession();
-    const events: LoopEvent[] = [];
-    for await (const event of client.startTurn(session, QUESTION)) events.push(event);
-    const end = events.at(-1);
-    assertEquals(end?.type === "turn_end" && end.reason, "completed");
-    assertEquals(end?.type === "turn_end" && end.ledger.calls >= 5 && end.ledger.cachedTokens > 0, true);
-    assertEquals(
-      events.filter((event) => event.type === "warning").map((event) => event.message),
-      [REHEARSAL_NOTICE],
-    );
-    const { path, lines, files } = await largestPackage(join(workspace, "packages"));
-    assertStringIncludes(
-      end?.type === "turn_end" ? end.text : "",
-      `packages/${path} is the package with the most lines of code, ${lines} lines in ${files} files.`,
-    );
-    assertEquals((await fetch(`${server.url}/v1/sessions/${session}`, { method: "DELETE" })).status, 204);
+    await use(data);
   } finally {
-    await server.close();
+    await Deno.remove(data, { recursive: true });
   }
-  assertEquals(logged, []);
-});
+}
+
+Deno.test("startServer() without a key says so and answers by a rehearsal of at least five steps over real files", () =>
+  withData(async (data) => {
+    const workspace = fromFileUrl(new URL("../../", import.meta.url));
+    const logged: string[] = [];
+    const settings = readSettings(["--port", "0", "--workspace", workspace, "--data", data], {});
+    const server = await startServer(settings, (line) => logged.push(line));
+    try {
+      assertStringIncludes(server.greeting, REHEARSAL_NOTICE);
+      assertStringIncludes(server.greeting, server.url);
+      assertEquals(await (await fetch(`${server.url}/health`)).json(), { status: "ok" });
+      const client = agentClient(server.url);
+      const session = await client.createSession();
+      const events: LoopEvent[] = [];
+      for await (const event of client.startTurn(session, QUESTION)) events.push(event);
+      const end = events.at(-1);
+      assertEquals(end?.type === "turn_end" && end.reason, "completed");
+      assertEquals(end?.type === "turn_end" && end.ledger.calls >= 5 && end.ledger.cachedTokens > 0, true);
+      assertEquals(
+        events.filter((event) => event.type === "warning").map((event) => event.message),
+        [REHEARSAL_NOTICE],
+      );
+      const { path, lines, files } = await largestPackage(join(workspace, "packages"));
+      assertStringIncludes(
+        end?.type === "turn_end" ? end.text : "",
+        `packages/${path} is the package with the most lines of code, ${lines} lines in ${files} files.`,
+      );
+      assertEquals((await fetch(`${server.url}/v1/sessions/${session}`, { method: "DELETE" })).status, 204);
+    } finally {
+      await server.close();
+    }
+    assertEquals(logged, []);
+  }));
 
 Deno.test("startServer() names host and port when another program listens there", async () => {
   const taken = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, () => new Response());
@@ -68,28 +78,75 @@ Deno.test("startServer() names host and port when another program listens there"
   }
 });
 
-Deno.test("startServer() with a provider names its model and address, and tells a client that it can't be reached", async () => {
-  const closed = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, () => new Response());
-  const baseUrl = `http://127.0.0.1:${closed.addr.port}/v1`;
-  await closed.shutdown();
-  const environment = { OPENAI_BASE_URL: baseUrl, OPENAI_API_KEY: "sk-planted", TARE_MODEL: "m" };
-  const logged: string[] = [];
-  const server = await startServer(
-    readSettings(["--port", "0", "--no-prune"], environment),
-    (line) => logged.push(line),
-  );
-  try {
-    assertStringIncludes(server.greeting, `m at ${baseUrl}`);
-    assertStringIncludes(server.greeting, "off        prune");
-    const client = agentClient(server.url);
-    const session = await client.createSession();
-    const events: LoopEvent[] = [];
-    for await (const event of client.startTurn(session, "Hi.")) events.push(event);
-    const end = events.at(-1);
-    assertEquals(end?.type === "turn_end" && [end.reason, end.code], ["model_error", "unreachable"]);
-    assertEquals(JSON.stringify([events, logged, server.greeting]).includes("sk-planted"), false);
-    await fetch(`${server.url}/v1/sessions/${session}`, { method: "DELETE" });
-  } finally {
-    await server.close();
+Deno.test("startServer() with a provider names its model and address, and tells a client that it can't be reached", () =>
+  withData(async (data) => {
+    const closed = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, () => new Response());
+    const baseUrl = `http://127.0.0.1:${closed.addr.port}/v1`;
+    await closed.shutdown();
+    const environment = { OPENAI_BASE_URL: baseUrl, OPENAI_API_KEY: "sk-planted", TARE_MODEL: "m" };
+    const logged: string[] = [];
+    const server = await startServer(
+      readSettings(["--port", "0", "--data", data, "--no-prune"], environment),
+      (line) => logged.push(line),
+    );
+    try {
+      assertStringIncludes(server.greeting, `m at ${baseUrl}`);
+      assertStringIncludes(server.greeting, "off        prune");
+      const client = agentClient(server.url);
+      const session = await client.createSession();
+      const events: LoopEvent[] = [];
+      for await (const event of client.startTurn(session, "Hi.")) events.push(event);
+      const end = events.at(-1);
+      assertEquals(end?.type === "turn_end" && [end.reason, end.code], ["model_error", "unreachable"]);
+      assertEquals(JSON.stringify([events, logged, server.greeting]).includes("sk-planted"), false);
+      await fetch(`${server.url}/v1/sessions/${session}`, { method: "DELETE" });
+    } finally {
+      await server.close();
+    }
+  }));
+
+Deno.test("startServer() on an address that other machines can reach wants a token", async () => {
+  for (const host of ["0.0.0.0", "::", "agent.example"]) {
+    await assertRejects(
+      () => startServer(readSettings(["--host", host, "--port", "0"], {}), () => {}),
+      RangeError,
+      `Cannot start: TARE_HOST is "${host}", which other machines can reach, so TARE_TOKEN must be set`,
+    );
   }
 });
+
+Deno.test("startServer() lets in who brings the token and names a host that is its own", () =>
+  withData(async (data) => {
+    const environment = {
+      TARE_HOST: "0.0.0.0",
+      TARE_TOKEN: "secret",
+      TARE_ALLOWED_HOSTS: "agent.example",
+      TARE_CORS_ORIGINS: "https://chat.example",
+    };
+    const server = await startServer(readSettings(["--port", "0", "--data", data], environment), () => {});
+    const { port } = new URL(server.url);
+    const url = `http://127.0.0.1:${port}`;
+    // Written by hand: fetch() chooses the host itself.
+    const status = async (headers: Record<string, string>, target = "/v1/sessions"): Promise<number> => {
+      using connection = await Deno.connect({ hostname: "127.0.0.1", port: Number(port) });
+      const lines = Object.entries({ host: `127.0.0.1:${port}`, connection: "close", ...headers })
+        .map(([name, value]) => `${name}: ${value}\r\n`);
+      await connection.write(new TextEncoder().encode(`GET ${target} HTTP/1.1\r\n${lines.join("")}\r\n`));
+      const [start] = await Array.fromAsync(connection.readable);
+      return Number(new TextDecoder().decode(start).split(" ")[1]);
+    };
+    try {
+      const authorization = "Bearer secret";
+      assertEquals(await status({}), 401);
+      assertEquals(await status({ authorization }), 200);
+      assertEquals(await status({ authorization, host: "agent.example" }), 200);
+      assertEquals(await status({ authorization, host: "evil.example" }), 421);
+      assertEquals(await status({ authorization }, "http://evil.example/v1/sessions"), 421);
+      assertEquals(await status({ authorization, origin: "https://chat.example" }), 200);
+      assertEquals(await status({ authorization, origin: "https://evil.example" }), 403);
+      const session = await agentClient(url, "secret").createSession();
+      await assertRejects(() => agentClient(url).cancel(session), Error, "it must carry the server's token");
+    } finally {
+      await server.close();
+    }
+  }));

@@ -29,7 +29,7 @@ const NO_SUCH_MODEL =
  * connection's fault comes back as it is.
  */
 export function toModelError(error: unknown, request: FailedRequest): unknown {
-  const { host, timeoutMs, apiKey } = request;
+  const { host, timeoutMs } = request;
   if (error instanceof APIConnectionTimeoutError) {
     return replyError("unreachable", host, `no answer began within ${timeoutMs / 1000} s`);
   }
@@ -38,9 +38,8 @@ export function toModelError(error: unknown, request: FailedRequest): unknown {
   }
   if (error instanceof APIError) {
     const { code, state } = judge(error, request);
-    const told = apiKey ? state.replaceAll(apiKey, "***") : state;
     // The provider's answer may quote the key, so the error that holds it is no cause here.
-    return replyError(code, host, told, code === "rate_limited" ? waitOf(error.headers) : {});
+    return replyError(code, host, state, code === "rate_limited" ? waitOf(error.headers) : {});
   }
   if (error instanceof SyntaxError) {
     return replyError("bad_response", host, "its stream holds an event that is no JSON", { cause: error });
@@ -71,7 +70,7 @@ function judge(
   // An error in the middle of a stream has no status, but sometimes a number as its code.
   const status = error.status ?? (typeof error.code === "number" ? error.code : undefined);
   const details = JSON.stringify(error.error ?? error.message);
-  const quote = [status, quoteOf(error)].filter(Boolean).join(": ");
+  const quote = [status, quoteOf(error, apiKey)].filter(Boolean).join(": ");
   const told = quote ? ` (${quote})` : "";
   if (status === 401) {
     // Providers quote parts of the key here.
@@ -97,8 +96,8 @@ function judge(
     : { code: "provider_error", state: `it failed${told}` };
 }
 
-/** The provider's own words, on one line. */
-function quoteOf({ error, message, status }: APIError): string {
+/** The provider's own words, on one line and without the key. */
+function quoteOf({ error, message, status }: APIError, apiKey: string | undefined): string {
   const body = asRecord(error);
   // OpenRouter hands on what the provider behind it said.
   const inner = asRecord(body?.metadata)?.raw;
@@ -108,7 +107,8 @@ function quoteOf({ error, message, status }: APIError): string {
     ? [body.message ?? body.detail ?? JSON.stringify(body), inner].filter((part) => typeof part === "string")
       .join(" ")
     : message.replace(`${status} `, "");
-  const line = said.replaceAll(/\s+/g, " ").trim();
+  // Before the line is cut, or a part of the key could be left.
+  const line = (apiKey ? said.replaceAll(apiKey, "***") : said).replaceAll(/\s+/g, " ").trim();
   // An error page of a proxy says nothing that its status doesn't.
   if (line.startsWith("<") || line === "status code (no body)") return "";
   return line.length > MAX_QUOTE ? `${line.slice(0, MAX_QUOTE)}…` : line.replace(/\.$/, "");

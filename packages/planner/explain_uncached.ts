@@ -8,7 +8,7 @@ export interface CacheStory {
   readonly change: "first_call" | "model_changed" | "tools_changed" | "none";
   /** Tokens at the end of the request before with which this one no longer goes on. */
   readonly brokenTokens: number;
-  /** Tokens that a warm cache would have served and this one didn't. */
+  /** Tokens of the request before that a warm cache would have served and this one didn't. */
   readonly missingTokens: number;
   /** Whether the profile's time to live was over. */
   readonly late: boolean;

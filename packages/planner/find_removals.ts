@@ -1,6 +1,6 @@
 import { fitTurns, groupTurns } from "@tare/context";
 import { countMessageTokens, type CountTokens, countToolTokens, type ToolMessage } from "@tare/messages";
-import { type ElisionCandidate, selectElisions, type ToolTraits } from "@tare/prune";
+import { type ElisionCandidate, parsePlaceholder, selectElisions, type ToolTraits } from "@tare/prune";
 import { compactTool, shownTools as exposedTools } from "@tare/schemas";
 import type { CompactEdit, Edit } from "./edit.ts";
 import { firstOpenCall } from "./first_open_call.ts";
@@ -81,19 +81,24 @@ export function findRemovals(seen: Seen, options: RemovalOptions): Removal[] {
 }
 
 function findElisions(
-  { history: { messages }, edits }: Seen,
+  { edits, placed: { elided } }: Seen,
   { countTokens, retention: { protectTokens }, toolTraits, recall, windowTokens, isError }: RemovalOptions,
 ): ElisionCandidate[] {
-  const elided = new Set<number>();
-  for (const edit of edits) if (edit.type === "elide") elided.add(edit.index);
-  return selectElisions(messages, {
+  const gone = new Set<number>();
+  for (const edit of edits) if (edit.type === "elide" && isPlaceholder(edit.text)) gone.add(edit.index);
+  return selectElisions(elided, {
     countTokens,
     protectTokens,
     ...(windowTokens !== undefined && { windowTokens }),
     ...(toolTraits && { tools: toolTraits }),
     ...(recall !== undefined && { recall }),
     ...(isError && { isError }),
-  }).filter(({ index }) => !elided.has(index));
+  }).filter(({ index }) => !gone.has(index));
+}
+
+/** Whether a text stands for all of a result. One that was bounded on arrival still shows head and tail. */
+function isPlaceholder(text: string): boolean {
+  return parsePlaceholder(text.split("\n", 1)[0] ?? "")?.middle === false;
 }
 
 function findDrop(

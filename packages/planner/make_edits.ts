@@ -33,7 +33,8 @@ export async function makeEdits(
     else if (how.type === "drop") edits.push(await drop(seen, how, { archive, recall }));
     else edits.push(how);
   }
-  const elisions = await elide(seen.history.messages, candidates, {
+  // As the model sees them: of a result that was bounded on arrival the whole original is in the archive.
+  const elisions = await elide(seen.placed.elided, candidates, {
     countTokens,
     archive,
     recall,

@@ -168,6 +168,7 @@ export class Planner {
     const toolsHash = hashTools(request);
     const before = this.#state;
     const last = before.sent[0];
+    const late = last && nowMs - last.atMs > this.profile.ttlMs;
     const units = promptUnits(plan.view, countTokens);
     const predicted = this.#predict(units, request);
     const reported = usage && !usage.estimated ? usage : undefined;
@@ -217,8 +218,11 @@ export class Planner {
         uncachedTokens: actual.promptTokens - actual.cachedTokens,
         change: findChange(last, request),
         brokenTokens: last ? scale * (sumTokens(last.units) - sharedTokens(units, last.units)) : 0,
-        missingTokens: expected - actual.cachedTokens,
-        late: predicted.idleMs > profile.ttlMs,
+        // What a rewrite moved in a cold cache was gone before.
+        missingTokens: late && actual.cachedTokens === 0
+          ? scale * sumTokens(last.units)
+          : expected - actual.cachedTokens,
+        late: late ?? false,
       }),
       cost,
       resendCost,

@@ -1,0 +1,45 @@
+import { resolve } from "@std/path";
+import { type Settings, VARIABLES } from "./settings.ts";
+
+/**
+ * The permissions that a server with these settings needs, as flags for `deno run`, and no others: to read and write
+ * its workspace and data folder, to listen where it is told and to reach its provider, to read the variables that the
+ * settings come from. Running programs can't be narrowed: the shell tool may start any, and ending all that a command
+ * started takes the whole permission.
+ */
+export function serverPermissions(settings: Settings): string[] {
+  const { host, port, workspace, data, apiKey, baseUrl } = settings;
+  const folders = [workspace, data].flatMap((folder) => withRealPath(resolve(folder))).map(escapeCommas);
+  const provider = apiKey === undefined && baseUrl === undefined
+    // The rehearsal provider listens on a free port, which isn't known yet.
+    ? "127.0.0.1"
+    : hostAndPort(new URL(baseUrl ?? "https://api.openai.com/v1"));
+  const net = [`${host.includes(":") ? `[${host}]` : host}:${port}`, provider];
+  return [
+    "--no-prompt",
+    `--allow-net=${net.join(",")}`,
+    `--allow-read=${folders.join(",")}`,
+    `--allow-write=${folders.join(",")}`,
+    `--allow-env=${VARIABLES.join(",")}`,
+    "--allow-run",
+  ];
+}
+
+/** A folder, and where it really is if a link leads there: the tools go by that. */
+function withRealPath(folder: string): string[] {
+  try {
+    return [...new Set([folder, Deno.realPathSync(folder)])];
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return [folder];
+    throw error;
+  }
+}
+
+/** Commas stand between paths; a doubled one is part of a path. */
+function escapeCommas(path: string): string {
+  return path.replaceAll(",", ",,");
+}
+
+function hostAndPort({ hostname, port, protocol }: URL): string {
+  return `${hostname}:${port || (protocol === "https:" ? 443 : 80)}`;
+}

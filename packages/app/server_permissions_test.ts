@@ -1,0 +1,41 @@
+import { assertEquals } from "@std/assert";
+import { join } from "@std/path";
+import { serverPermissions } from "./server_permissions.ts";
+import { readSettings, VARIABLES } from "./settings.ts";
+
+const permissions = (args: string[], environment: Record<string, string> = {}) =>
+  serverPermissions(readSettings(args, environment));
+
+Deno.test("serverPermissions() opens workspace and data folder, linked ones where they really are", async () => {
+  const top = await Deno.realPath(await Deno.makeTempDir());
+  try {
+    await Deno.mkdir(join(top, "a,b"));
+    await Deno.symlink(join(top, "a,b"), join(top, "link"));
+    const flags = permissions(["--workspace", join(top, "link"), "--data", join(top, "none")]);
+    const folders = [join(top, "link"), join(top, "a,,b"), join(top, "none")].join(",");
+    assertEquals(flags, [
+      "--no-prompt",
+      "--allow-net=127.0.0.1:8787,127.0.0.1",
+      `--allow-read=${folders}`,
+      `--allow-write=${folders}`,
+      `--allow-env=${VARIABLES.join(",")}`,
+      "--allow-run",
+    ]);
+  } finally {
+    await Deno.remove(top, { recursive: true });
+  }
+});
+
+Deno.test("serverPermissions() opens the network to where it listens and to its provider alone", () => {
+  const net = (args: string[], environment: Record<string, string>) =>
+    permissions(args, { TARE_MODEL: "m", ...environment })[1];
+  assertEquals(net([], { OPENAI_API_KEY: "k" }), "--allow-net=127.0.0.1:8787,api.openai.com:443");
+  assertEquals(
+    net(["--host", "::1", "--port", "0"], { OPENAI_BASE_URL: "http://[::1]:11434/v1" }),
+    "--allow-net=[::1]:0,[::1]:11434",
+  );
+  assertEquals(
+    net([], { OPENAI_BASE_URL: "http://models.example/v1" }),
+    "--allow-net=127.0.0.1:8787,models.example:80",
+  );
+});

@@ -1,0 +1,70 @@
+/**
+ * Starts the real agent server in a process of its own, as `deno task start` does. Holds no tests.
+ *
+ * @module
+ */
+import { fromFileUrl } from "@std/path";
+
+/** How a process ended and what it wrote. */
+export interface Ended {
+  readonly code: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** A server that listens. */
+export interface ServerProcess {
+  readonly url: string;
+  /** Sends the signal and waits for the end. */
+  readonly end: (signal: Deno.Signal) => Promise<Ended>;
+}
+
+const START = fromFileUrl(new URL("start.ts", import.meta.url));
+
+/** The command that starts the server. Of this process's environment it gets only what Deno itself needs. */
+export function startCommand(
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Deno.Command {
+  const inherited = ["PATH", "HOME", "DENO_DIR", "TMPDIR"].flatMap((name) => {
+    const value = Deno.env.get(name);
+    return value === undefined ? [] : [[name, value]];
+  });
+  return new Deno.Command(Deno.execPath(), {
+    args: ["run", "--no-prompt", "--allow-read", "--allow-run", "--allow-env", START, ...args],
+    env: { ...Object.fromEntries(inherited), NO_COLOR: "1", ...env },
+    clearEnv: true,
+    stdin: "null",
+    stdout: "piped",
+    stderr: "piped",
+  });
+}
+
+/** Starts the server and waits until it says where it listens. */
+export async function startProcess(
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<ServerProcess> {
+  const process = startCommand(args, env).spawn();
+  const stderr = new Response(process.stderr).text();
+  const url = Promise.withResolvers<string>();
+  const readOutput = async () => {
+    let text = "";
+    for await (const piece of process.stdout.pipeThrough(new TextDecoderStream())) {
+      text += piece;
+      const told = /listens on (\S+)\n/.exec(text)?.[1];
+      if (told !== undefined) url.resolve(told);
+    }
+    url.reject(new Error(`The server ended before it listened: ${await stderr}`));
+    return text;
+  };
+  const stdout = readOutput();
+  return {
+    url: await url.promise,
+    async end(signal) {
+      process.kill(signal);
+      const [{ code }, out, err] = await Promise.all([process.status, stdout, stderr]);
+      return { code, stdout: out, stderr: err };
+    },
+  };
+}

@@ -1,0 +1,42 @@
+/**
+ * Starts the agent server with the permissions that its settings need and no others: `deno task start`.
+ *
+ * @module
+ */
+// deno-lint-ignore-file no-console
+import { fromFileUrl } from "@std/path";
+import { serverPermissions } from "./server_permissions.ts";
+import { readSettings, settingsHelp, VARIABLES } from "./settings.ts";
+
+if (Deno.args.includes("--help") || Deno.args.includes("-h")) {
+  console.log(settingsHelp());
+  Deno.exit(0);
+}
+
+/** The flags for the server's process, or the end of this one. */
+function permissions(): string[] {
+  try {
+    const environment = Object.fromEntries(VARIABLES.map((name) => [name, Deno.env.get(name)]));
+    return serverPermissions(readSettings(Deno.args, environment));
+  } catch (error) {
+    // Only what a person can mend is a sentence; anything else is a bug and shows its stack.
+    if (!(error instanceof RangeError)) throw error;
+    console.error(error.message);
+    Deno.exit(1);
+  }
+}
+
+const main = fromFileUrl(new URL("main.ts", import.meta.url));
+const server = new Deno.Command(Deno.execPath(), {
+  args: ["run", "--frozen", ...permissions(), main, ...Deno.args],
+}).spawn();
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
+  Deno.addSignalListener(signal, () => {
+    try {
+      server.kill(signal);
+    } catch {
+      // It has ended already.
+    }
+  });
+}
+Deno.exit((await server.status).code);

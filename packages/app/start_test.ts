@@ -1,0 +1,44 @@
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { join } from "@std/path";
+import { startCommand, startProcess } from "./server_process_fixture_test.ts";
+
+Deno.test("start.ts starts a server that answers, and ends it when it is told to end", async () => {
+  const folder = await Deno.makeTempDir();
+  for (const signal of ["SIGTERM", "SIGINT"] as const) {
+    const server = await startProcess([
+      ...["--port", "0", "--workspace", folder],
+      ...["--data", join(folder, "data")],
+    ]);
+    assertEquals(await (await fetch(`${server.url}/health`)).json(), { status: "ok" });
+    const session = await fetch(`${server.url}/v1/sessions`, { method: "POST" });
+    assertEquals([session.status, (await session.json()).status], [201, "idle"]);
+    const { code, stderr } = await server.end(signal);
+    assertEquals([code, stderr], [0, ""]);
+  }
+  await Deno.remove(folder, { recursive: true });
+});
+
+Deno.test("start.ts says in a sentence what is wrong with the settings, and nothing of a secret", async () => {
+  const cases: [string[], Record<string, string>, string][] = [
+    [["--port", "x"], {}, '--port is "x", but it must be a whole number'],
+    [["--host", "0.0.0.0", "--port", "0"], {}, 'TARE_HOST is "0.0.0.0", which other machines can reach'],
+    [
+      [],
+      { TARE_TOKEN: "planted secret" },
+      "TARE_TOKEN is set to something else, but it must be printable ASCII",
+    ],
+  ];
+  for (const [args, env, sentence] of cases) {
+    const { code, stdout, stderr } = await startCommand(args, env).output();
+    const [said, errors] = [stdout, stderr].map((bytes) => new TextDecoder().decode(bytes));
+    assertEquals([code, said], [1, ""]);
+    assertStringIncludes(errors!, sentence);
+    assertEquals(errors!.includes("planted"), false);
+  }
+});
+
+Deno.test("start.ts --help lists the settings", async () => {
+  const { code, stdout } = await startCommand(["--help"]).output();
+  assertEquals(code, 0);
+  assertStringIncludes(new TextDecoder().decode(stdout), "TARE_WORKSPACE");
+});

@@ -1,0 +1,105 @@
+import { STATUS_TEXT } from "@std/http";
+import type { JsonSchema } from "@tare/messages";
+import { HttpError } from "./http_error.ts";
+import type { RouteErrors } from "./route.ts";
+
+/** What an error of the OpenAI-compatible routes says beside its status and sentence. */
+export interface OpenaiErrorDetails {
+  /** Name of the error for programs. */
+  readonly code: string;
+  /** The parameter of the request that is at fault. Default: none. */
+  readonly param?: string;
+  /** Further response headers. */
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/** The body of an error, in OpenAI's shape. */
+export interface OpenaiErrorBody {
+  /** What went wrong. */
+  readonly error: {
+    /** A sentence for people. */
+    readonly message: string;
+    /** The kind of error. */
+    readonly type: "invalid_request_error" | "requests" | "server_error";
+    /** The parameter at fault, if it is one. */
+    readonly param: string | null;
+    /** Name of the error for programs. */
+    readonly code: string;
+  };
+}
+
+/** JSON Schema of {@linkcode OpenaiErrorBody}. */
+export const OPENAI_ERROR: JsonSchema = {
+  type: "object",
+  properties: {
+    error: {
+      type: "object",
+      properties: {
+        message: { type: "string" },
+        type: { enum: ["invalid_request_error", "requests", "server_error"] },
+        param: { type: ["string", "null"] },
+        code: { type: "string" },
+      },
+      required: ["message", "type", "param", "code"],
+      additionalProperties: false,
+    },
+  },
+  required: ["error"],
+  additionalProperties: false,
+};
+
+/** An error that clients of the OpenAI-compatible routes may read. */
+export class OpenaiError extends Error {
+  /** Always `OpenaiError`. */
+  override readonly name = "OpenaiError";
+  /** HTTP status. */
+  readonly status: number;
+  /** Code, parameter and headers. */
+  readonly details: OpenaiErrorDetails;
+
+  /** An error with this status and sentence. */
+  constructor(status: number, message: string, details: OpenaiErrorDetails) {
+    super(message);
+    this.status = status;
+    this.details = details;
+  }
+}
+
+/** An error as the OpenAI-compatible routes tell it. What is neither theirs nor an `HttpError` is hidden. */
+export function toOpenaiError(error: unknown): OpenaiError {
+  if (error instanceof OpenaiError) return error;
+  if (error instanceof HttpError) {
+    const { status, message, code, headers } = error;
+    return new OpenaiError(status, message, { code, headers, ...paramOf(message) });
+  }
+  return new OpenaiError(500, "The server met an unexpected error; its log says more.", {
+    code: "internal_error",
+  });
+}
+
+/** The body that tells of an error. */
+export function openaiErrorBody({ status, message, details }: OpenaiError): OpenaiErrorBody {
+  const type = status === 429 ? "requests" : status < 500 ? "invalid_request_error" : "server_error";
+  return { error: { message, type, param: details.param ?? null, code: details.code } };
+}
+
+/** The response that tells of any error in OpenAI's shape, for every route that an OpenAI client calls. */
+export function openaiErrorResponse(error: unknown): Response {
+  const told = toOpenaiError(error);
+  const { status, details } = told;
+  return Response.json(openaiErrorBody(told), {
+    status,
+    statusText: STATUS_TEXT[status as keyof typeof STATUS_TEXT] ?? "",
+    headers: { ...details.headers },
+  });
+}
+
+/** How the OpenAI-compatible routes tell their errors. */
+export const OPENAI_ERRORS: RouteErrors = { schema: OPENAI_ERROR, respond: openaiErrorResponse };
+
+/** The parameter that a sentence about an invalid body blames first. */
+function paramOf(message: string): { readonly param?: string } {
+  const param = /^Cannot use the body: the body must have required property '(\w+)'/.exec(message)?.[1] ??
+    /^Cannot use the body: ([\w.]+) must /.exec(message)?.[1];
+  return param === undefined ? {} : { param };
+}

@@ -1,0 +1,131 @@
+import type { Model, ModelRequest } from "@tare/loop";
+import { type AssistantMessage, estimateTokens, type Tool } from "@tare/messages";
+import { schemaChecker } from "@tare/messages/arguments";
+import { profileNamed } from "@tare/planner";
+import { memoryStore } from "@tare/store";
+import { HttpError } from "./http_error.ts";
+import { memoryDocuments } from "./memory_documents.ts";
+import type { OpenaiOptions } from "./openai_options.ts";
+import { openaiRoutes } from "./openai_routes.ts";
+import type { Call, Route } from "./route.ts";
+import { Sessions } from "./sessions.ts";
+import { TurnSlots } from "./turn_slots.ts";
+
+/** A tool that says what it is told. */
+export const echo: Tool = {
+  definition: {
+    type: "function",
+    function: {
+      name: "echo",
+      parameters: { type: "object", properties: { text: { type: "string" } }, required: ["text"] },
+    },
+  },
+  run: ({ text }) => String(text),
+};
+
+/** A call of {@linkcode echo}. */
+export function echoCall(text: string): Partial<AssistantMessage> {
+  return {
+    tool_calls: [
+      { id: "c1", type: "function", function: { name: "echo", arguments: JSON.stringify({ text }) } },
+    ],
+  };
+}
+
+/** A model that gives these replies one after the other, and what it was asked. A reply may fail instead. */
+export function scriptedModel(replies: readonly (Partial<AssistantMessage> | Error)[]): {
+  readonly model: Model;
+  readonly asked: ModelRequest[];
+} {
+  const asked: ModelRequest[] = [];
+  const model: Model = async function* (request) {
+    asked.push(request);
+    const reply = replies[asked.length - 1] ?? new Error("The script has no more replies.");
+    if (reply instanceof Error) throw reply;
+    const message: AssistantMessage = { role: "assistant", content: "", ...reply };
+    if (message.reasoning_content) yield { type: "reasoning_delta", text: message.reasoning_content };
+    for (const text of String(message.content ?? "").match(/.{1,4}/gs) ?? []) {
+      yield { type: "text_delta", text };
+    }
+    yield {
+      type: "completed",
+      message,
+      finishReason: message.tool_calls ? "tool_calls" : "stop",
+      usage: { promptTokens: 10, cachedTokens: 5, outputTokens: 2 },
+    };
+  };
+  return { model, asked };
+}
+
+/** What the routes need, with everything in memory. */
+export function openaiOptions(model: Model, options: Partial<OpenaiOptions> = {}): OpenaiOptions {
+  const countTokens = () => Promise.resolve(estimateTokens);
+  return {
+    sessions: new Sessions({
+      defaultModel: "scripted",
+      tools: [echo],
+      store: memoryStore(),
+      countTokens,
+      profile: profileNamed("none"),
+      windowTokens: 100_000,
+      mechanisms: { context: false, prune: false, schemas: false, bound: false },
+      now: () => 0,
+    }),
+    model: () => model,
+    instructions: "Be brief.",
+    countTokens,
+    documents: memoryDocuments(),
+    slots: new TurnSlots(10),
+    onError: () => {},
+    now: () => 5_000,
+    ...options,
+  };
+}
+
+/** The routes as a function from request to response. */
+export function serve(options: OpenaiOptions): (request: Request) => Promise<Response> {
+  const routes = openaiRoutes(options);
+  return async (request) => {
+    const found = find(routes, request);
+    if (!found) return new Response("No such route.", { status: 404 });
+    const { route, path } = found;
+    try {
+      const body = await request.clone().json().catch(() => undefined);
+      const faults = route.body && schemaChecker(route.body, "the body")(body);
+      if (faults) throw new HttpError(400, "invalid_request", `Cannot use the body: ${faults}.`);
+      const call: Call = { request, body, path, keep() {} };
+      return await route.answer(call);
+    } catch (error) {
+      return route.errors!.respond(error);
+    }
+  };
+}
+
+function find(
+  routes: readonly Route[],
+  request: Request,
+): { readonly route: Route; readonly path: Record<string, string> } | undefined {
+  const { pathname } = new URL(request.url);
+  for (const route of routes) {
+    const match = new URLPattern({ pathname: route.path.replaceAll(/\{(\w+)\}/g, ":$1") }).exec({ pathname });
+    if (match && route.method === request.method) {
+      return { route, path: match.pathname.groups as Record<string, string> };
+    }
+  }
+  return undefined;
+}
+
+/** Posts a body as JSON. */
+export async function post(
+  handler: (request: Request) => Promise<Response>,
+  path: string,
+  body: unknown,
+): Promise<Response> {
+  return await handler(
+    new Request(`http://localhost${path}`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify(body),
+    }),
+  );
+}

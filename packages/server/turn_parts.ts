@@ -1,0 +1,115 @@
+import { contentText } from "@tare/messages";
+import type { FinishReason, LoopEvent, TurnEnd, TurnLedger } from "@tare/loop";
+import { turnError } from "./turn_error.ts";
+
+/** A piece of what a turn says: of its answer, or of what it does to get there. */
+export interface TurnPart {
+  /** Whether it belongs to the answer or tells of progress. */
+  readonly type: "text" | "progress";
+  /** The piece. */
+  readonly text: string;
+}
+
+/** What a turn that ended well said. */
+export interface TurnAnswer {
+  /** All that the model said, over all steps, with a blank line between steps. */
+  readonly text: string;
+  /** The model's reasoning, and a line for each tool call. */
+  readonly progress: string;
+  /** Whether the answer is whole, or a limit or the provider's filter cut it off. */
+  readonly finish: "stop" | "length" | "content_filter";
+  /** What the turn cost. */
+  readonly ledger: TurnLedger;
+}
+
+/** Most UTF-16 code units of a call's arguments in a progress line. */
+const MAX_ARGUMENTS = 200;
+
+/**
+ * Reads a turn's events up to its end as what a chat client shows: text of the answer, and progress (reasoning, a line
+ * for each tool call, warnings). Nothing is given before the model has shown a sign, so that a turn that fails at once
+ * can still be told as an HTTP error.
+ *
+ * @throws {OpenaiError} if the turn ends without an answer.
+ */
+export async function* turnParts(
+  events: AsyncIterable<LoopEvent>,
+  retryAfterMs: () => number | undefined,
+): AsyncGenerator<TurnPart, TurnAnswer> {
+  let text = "";
+  let progress = "";
+  let warnings = "";
+  let stepText = "";
+  let acted = false;
+  let stopped: FinishReason | undefined;
+
+  const say = (piece: string): TurnPart[] => {
+    const parting = stepText === "" && text !== "" ? "\n\n" : "";
+    stepText += piece;
+    text += parting + piece;
+    return [...tell(""), { type: "text", text: parting + piece }];
+  };
+  const tell = (piece: string): TurnPart[] => {
+    const told = warnings + piece;
+    warnings = "";
+    progress += told;
+    return told === "" ? [] : [{ type: "progress", text: told }];
+  };
+  const ownLine = (line: string) => `${progress === "" || progress.endsWith("\n") ? "" : "\n"}${line}\n`;
+
+  for await (const event of events) {
+    switch (event.type) {
+      case "step_start":
+        stepText = "";
+        break;
+      case "warning":
+        warnings += `${event.message}\n`;
+        break;
+      case "text_delta":
+        if (event.text !== "") yield* say(event.text);
+        break;
+      case "reasoning_delta":
+        yield* tell(event.text);
+        break;
+      case "assistant_message": {
+        // Not every model streams what it says.
+        const { content, refusal } = event.message;
+        const rest = unsaid(contentText(content) || (refusal ?? ""), stepText);
+        if (rest !== "") yield* say(rest);
+        break;
+      }
+      case "tool_call":
+        acted = true;
+        yield* tell(ownLine(`${event.name} ${shorten(event.arguments)}`));
+        break;
+      case "step_end":
+        stopped = event.finishReason;
+        break;
+      case "turn_end": {
+        const finish = finishOf(event, stopped);
+        if (!finish) throw turnError(event, { acted, retryAfterMs: retryAfterMs() });
+        yield* tell("");
+        return { text, progress, finish, ledger: event.ledger };
+      }
+    }
+  }
+  throw new Error("Cannot answer: the turn's events broke off before its end.");
+}
+
+function finishOf(
+  { reason }: TurnEnd,
+  stopped: FinishReason | undefined,
+): TurnAnswer["finish"] | undefined {
+  if (reason === "completed") return "stop";
+  if (reason === "output_limit" || reason === "step_limit") return "length";
+  return reason === "model_error" && stopped === "content_filter" ? "content_filter" : undefined;
+}
+
+function unsaid(whole: string, said: string): string {
+  return whole.startsWith(said) ? whole.slice(said.length) : "";
+}
+
+function shorten(text: string): string {
+  const line = text.replaceAll(/\s+/g, " ").trim();
+  return line.length > MAX_ARGUMENTS ? `${line.slice(0, MAX_ARGUMENTS)}…` : line;
+}
