@@ -232,7 +232,7 @@ Deno.test("agentHandler() hides what a bug says from clients and tells it to onE
   const bug = new Error("secret");
   let calls = 0;
   const broken = agent(scriptedModel([]), {
-    countTokens: () => calls++ === 0 ? Promise.resolve(estimateTokens) : Promise.reject(bug),
+    countTokens: () => calls++ < 2 ? Promise.resolve(estimateTokens) : Promise.reject(bug),
     onError: (error) => told.push(error),
   });
   const seen = await turn(broken, await newSession(broken), "q");

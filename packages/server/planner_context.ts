@@ -19,7 +19,14 @@ interface PlannedState {
   /** Positions of results that show their head and tail, because they were over the limit on arrival. */
   readonly bounded: readonly number[];
   readonly planner?: PlannerState;
+  /** Whether people were told that rewriting has stopped. */
+  readonly stopSaid: boolean;
 }
+
+const NEW_STATE: PlannedState = { edits: [], bounded: [], stopSaid: false };
+
+const STOPPED =
+  "Rewriting has cost this session more than it saved; from now on only a full window changes its prompt.";
 
 /**
  * Lets the planner decide when the mechanisms act: as soon as a rewrite pays, or the window is nearly full. Only a
@@ -30,7 +37,7 @@ export function plannerContext(options: ContextOptions & { readonly model: strin
   const tools = Object.fromEntries(options.tools.map((tool) => [tool.definition.function.name, tool]));
   const recall = RECALL_TOOL.function.name in tools;
   // What was stored is what `state` gave.
-  let state = (options.state ?? { edits: [], bounded: [] }) as PlannedState;
+  let state = (options.state ?? NEW_STATE) as PlannedState;
   const planner = new Planner({
     profile,
     archive,
@@ -73,15 +80,17 @@ export function plannerContext(options: ContextOptions & { readonly model: strin
   }
 
   return {
-    async view({ messages, tools: definitions, step }: ContextRequest): Promise<ContextView> {
+    async view({ messages, tools: definitions, step, signal }: ContextRequest): Promise<ContextView> {
       const { rewrites = [], warnings = [] } = mechanisms.bound ? await bound(messages) : {};
-      const request = { messages, tools: definitions, edits: state.edits, nowMs: now(), model };
+      const request = { messages, tools: definitions, edits: state.edits, nowMs: now(), model, signal };
       const plan = await planner.plan(request);
+      const stopsNow = planner.state.stopped && !state.stopSaid;
       const replaced = new Set(plan.edits.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));
       state = {
         ...state,
         edits: [...state.edits, ...plan.edits],
         bounded: state.bounded.filter((index) => !replaced.has(index)),
+        stopSaid: planner.state.stopped,
       };
       return {
         messages: plan.view.messages,
@@ -90,6 +99,7 @@ export function plannerContext(options: ContextOptions & { readonly model: strin
         saved: savedTokens(plan, state, countTokens),
         warnings: [
           ...(step === 1 && notice !== undefined ? [notice] : []),
+          ...(stopsNow ? [STOPPED] : []),
           ...warnings,
           ...plan.warnings,
         ],
@@ -121,14 +131,19 @@ function describeRewrite({ edits, decision, tokensBefore, promptTokens }: Plan):
   const removed = [
     ...(of("elide") > 0 ? [count(of("elide"), "old result")] : []),
     ...(of("drop") > 0 ? ["old turns"] : []),
-    ...(of("fold") > 0 ? ["old turns, for a summary"] : []),
+    ...(of("fold") > 0 ? ["old turns, summarised"] : []),
     ...(of("compact") > 0 ? [`the prose of ${count(of("compact"), "tool")}`] : []),
   ].join("; ");
-  const reason = decision?.cause === "price"
-    ? `carrying it has cost ${Math.round(decision.rent)} tokens' price, and leaving costs ` +
-      `${Math.round(Math.max(0, decision.price))}`
-    : "the prompt nearly fills the window";
-  return { mechanism: "planner", reason, removed, tokensBefore, tokensAfter: promptTokens };
+  return { mechanism: "planner", reason: reasonOf(decision), removed, tokensBefore, tokensAfter: promptTokens };
+}
+
+function reasonOf(decision: Plan["decision"]): string {
+  if (decision?.cause !== "price") return "the window is nearly full";
+  const { tokens, rent, price, alive, brokenTokens } = decision;
+  const numbers = `${Math.round(tokens)} tokens leave, ${Math.round(brokenTokens)} cached ones are read again`;
+  return price <= 0
+    ? `it costs nothing now: ${numbers}, and the cache is warm with probability ${alive.toFixed(2)}`
+    : `the rent of ${Math.round(rent)} has paid the price of ${Math.round(price)}: ${numbers}`;
 }
 
 /** What each mechanism keeps out of this very request. */
