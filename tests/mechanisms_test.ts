@@ -6,9 +6,9 @@ import { openaiModel } from "@tare/loop/openai";
 import { contentText } from "@tare/messages";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { profileNamed } from "@tare/planner";
-import { memoryArchive } from "@tare/prune";
 import { agentHandler, type Mechanisms } from "@tare/server";
 import { type SimulatedModel, simulator } from "@tare/simulator";
+import { memoryStore } from "@tare/store";
 import { workspaceTools } from "@tare/tools";
 
 const OFF: Mechanisms = { context: false, prune: false, schemas: false, bound: false };
@@ -67,7 +67,8 @@ async function play(mechanisms: Mechanisms, workspace: string): Promise<Outcome>
     model: (model) => openaiModel({ model, baseURL: `http://127.0.0.1:${upstream.addr.port}/v1` }),
     defaultModel: "caller",
     tools: workspaceTools({ workspace }),
-    archives: { open: () => memoryArchive(), remove() {} },
+    store: memoryStore(),
+    policy: "classic",
     countTokens: () => Promise.resolve(tokenizer.count),
     profile: profileNamed("openai"),
     windowTokens: 40_000,

@@ -1,8 +1,8 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
-import { memoryArchive } from "@tare/prune";
 import { agentHandler } from "@tare/server";
+import { memoryStore } from "@tare/store";
 import { agentClient } from "./agent_client.ts";
 
 async function withServer(use: (url: string) => Promise<void>): Promise<void> {
@@ -13,7 +13,7 @@ async function withServer(use: (url: string) => Promise<void>): Promise<void> {
       },
     defaultModel: "greeter",
     tools: [],
-    archives: { open: () => memoryArchive(), remove() {} },
+    store: memoryStore(),
     countTokens: () => Promise.resolve(estimateTokens),
     profile: profileNamed("none"),
     windowTokens: 1000,

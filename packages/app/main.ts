@@ -4,6 +4,7 @@
  * @module
  */
 // deno-lint-ignore-file no-console
+import { StoreError } from "@tare/store";
 import { readSettings, VARIABLES } from "./settings.ts";
 import { startServer } from "./start_server.ts";
 
@@ -22,7 +23,7 @@ try {
   }
 } catch (error) {
   // Only what a person can mend is a sentence; anything else is a bug and shows its stack.
-  if (!(error instanceof RangeError)) throw error;
+  if (!(error instanceof RangeError || error instanceof StoreError)) throw error;
   console.error(error.message);
   Deno.exit(1);
 }

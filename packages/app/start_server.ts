@@ -4,7 +4,7 @@ import { loadTokenizer, type Tokenizer } from "@tare/messages/tiktoken";
 import { chooseProfile, type Profile, profileNamed } from "@tare/planner";
 import { agentHandler, allowedHosts, isLoopback } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
-import { openFileArchive } from "@tare/store";
+import { openStore } from "@tare/store";
 import { workspaceTools } from "@tare/tools";
 import type { Settings } from "./settings.ts";
 
@@ -29,6 +29,7 @@ export interface RunningServer {
  * Starts the agent server, and without a configured provider a rehearsal provider beside it.
  *
  * @throws {RangeError} if host and port can't be listened on, or other machines can reach them and no token is set.
+ * @throws {StoreError} if the sessions in the data folder can't be opened.
  */
 export async function startServer(settings: Settings, log: (line: string) => void): Promise<RunningServer> {
   const { host, token, corsOrigins } = settings;
@@ -41,7 +42,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     );
   }
   const workspace = resolve(settings.workspace);
-  const archives = join(settings.data, "archives");
+  const store = openStore(join(settings.data, "tare.db"));
   const tokenizer = lazily(() =>
     loadTokenizer(settings.model === undefined ? {} : { model: settings.model })
   );
@@ -61,10 +62,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
       bound: !off.includes("bound"),
     },
     tools: workspaceTools({ workspace }),
-    archives: {
-      open: (sessionId) => openFileArchive(join(archives, sessionId)),
-      remove: (sessionId) => Deno.remove(join(archives, sessionId), { recursive: true }),
-    },
+    store,
     guard: {
       hosts: allowedHosts(host, settings.allowedHosts),
       origins: corsOrigins,
@@ -76,6 +74,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
   });
   const server = await listen(settings, handler.fetch).catch(async (error) => {
     await provider.close();
+    store.close();
     throw error;
   });
   // Loading takes a second or two. It starts once requests are answered, and only the first turn waits for it.
@@ -97,6 +96,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
       await handler.close();
       await server.shutdown();
       await provider.close();
+      store.close();
     },
   };
 }

@@ -1,4 +1,4 @@
-import type { Message, ToolDefinition } from "@tare/messages";
+import type { Message, ToolDefinition, Usage } from "@tare/messages";
 
 /** What the loop is about to send. */
 export interface ContextRequest {
@@ -42,6 +42,11 @@ export interface ContextView {
   readonly saved?: Readonly<Record<string, number>>;
   /** Sentences for people, such as an archive that could not be written. */
   readonly warnings?: readonly string[];
+  /**
+   * Called once the request has succeeded, with its own usage (not summed over retries), before the reply's calls are
+   * run. What it returns, plain data, becomes the `ledger` of the step's end.
+   */
+  readonly succeeded?: (usage: Usage) => object | undefined;
 }
 
 /** The loop's one hook: turns the conversation into the view that the next request sends. */

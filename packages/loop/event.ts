@@ -86,5 +86,7 @@ export type LoopEvent =
     readonly step: number;
     readonly usage: Usage;
     readonly finishReason: FinishReason;
+    /** What the context hook says of the call, where it keeps a ledger. */
+    readonly ledger?: object;
   }
   | ({ readonly type: "turn_end" } & TurnEnd);

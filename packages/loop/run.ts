@@ -86,12 +86,15 @@ async function* playSteps(
   turn: Turn,
 ): AsyncGenerator<LoopEvent, Ending> {
   const repeated = new RepeatedCalls();
+  const spent = settings.overBudget(turn.ledger);
+  if (spent !== undefined) return { reason: "budget", message: spent };
   for (let step = 1;; step++) {
     yield { type: "step_start", step };
     yield* steer(settings.steering(), turn, step);
     const view = yield* makeView(settings, { messages: turn.messages, step, watchdog });
     const reply = yield* callModel(view, { ...settings, step, watchdog });
     const { message, finishReason, usage } = reply;
+    const ledger = view.succeeded?.(usage);
     turn.ledger = addLedgers(turn.ledger, {
       calls: 1,
       promptTokens: usage.promptTokens,
@@ -112,7 +115,7 @@ async function* playSteps(
         : yield* refuseCalls(calls, step);
       turn.messages = [...turn.messages, message, ...answers];
     }
-    yield { type: "step_end", step, usage, finishReason };
+    yield { type: "step_end", step, usage, finishReason, ...(ledger && { ledger }) };
     const ending = endingByReply(reply);
     const steering = ending?.reason === "completed" ? settings.steering() : [];
     if (ending && steering.length === 0) return ending;

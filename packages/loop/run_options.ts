@@ -26,7 +26,7 @@ export interface RunOptions {
    */
   readonly steering?: () => readonly Content[];
   /**
-   * Called between two model calls with what the turn cost so far: a sentence ends the turn by reason `budget`.
+   * Called before each model call with what the turn cost so far: a sentence ends the turn by reason `budget`.
    * Default: no budget.
    */
   readonly overBudget?: (ledger: TurnLedger) => string | undefined;

@@ -68,13 +68,16 @@ Deno.test("run() ends a turn that is over budget with the sentence it was told",
     tools: [clock],
     history: [],
     input: "What time is it?",
-    overBudget: ({ promptTokens }) => (seen.push(promptTokens), "The turn may cost 5 tokens."),
+    overBudget: ({ promptTokens }) => {
+      seen.push(promptTokens);
+      return promptTokens > 5 ? "The turn may cost 5 tokens." : undefined;
+    },
   });
   assertEquals([result.reason, result.message, result.messages.length, seen], [
     "budget",
     "The turn may cost 5 tokens.",
     3,
-    [10],
+    [0, 10],
   ]);
 });
 

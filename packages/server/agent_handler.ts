@@ -1,8 +1,6 @@
 import type { Model } from "@tare/loop";
-import type { IdempotencyKeys } from "@tare/store";
 import { dispatcher } from "./dispatcher.ts";
 import { guard, type GuardOptions } from "./guard.ts";
-import { memoryIdempotencyKeys } from "./memory_idempotency_keys.ts";
 import { openapiDocument } from "./openapi_document.ts";
 import type { Route } from "./route.ts";
 import type { TurnOptions } from "./run_turn.ts";
@@ -19,8 +17,6 @@ export interface AgentOptions extends SessionOptions, Pick<TurnOptions, "limits"
   readonly model: (name: string) => Model;
   /** Who may use it. Default: whoever reaches it under a name of loopback, without a token. */
   readonly guard?: GuardOptions;
-  /** Where answers to requests with an `Idempotency-Key` are kept. Default: in memory. */
-  readonly idempotencyKeys?: IdempotencyKeys;
   /** How event streams show that they are alive. Default: a comment after each 15 s of silence. */
   readonly heartbeat?: Heartbeat;
   /** Largest request body in bytes. Default: 10 MiB. */
@@ -60,10 +56,11 @@ export interface AgentHandler {
 export function agentHandler(options: AgentOptions): AgentHandler {
   const {
     model,
+    profile,
+    store,
     limits,
     countTokens,
     heartbeat = {},
-    idempotencyKeys = memoryIdempotencyKeys(),
     maxBodyBytes = 10 * 2 ** 20,
     maxSessions = 10_000,
     maxRunningTurns = 100,
@@ -73,11 +70,20 @@ export function agentHandler(options: AgentOptions): AgentHandler {
   const slots = new TurnSlots(maxRunningTurns);
   const routes: readonly Route[] = [
     ...sessionRoutes({ sessions, maxSessions }),
-    ...turnRoutes({ sessions, model, countTokens, slots, heartbeat, onError, ...(limits && { limits }) }),
+    ...turnRoutes({
+      sessions,
+      model,
+      profile,
+      countTokens,
+      slots,
+      heartbeat,
+      onError,
+      ...(limits && { limits }),
+    }),
     ...systemRoutes(() => openapiDocument(routes)),
   ];
   return {
-    fetch: guard(dispatcher(routes, { maxBodyBytes, idempotencyKeys, onError }), {
+    fetch: guard(dispatcher(routes, { maxBodyBytes, idempotencyKeys: store.idempotency, onError }), {
       ...options.guard,
       isPublic: ({ url }) => routes.some(({ isPublic, path }) => isPublic && path === new URL(url).pathname),
       onError,

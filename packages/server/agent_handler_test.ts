@@ -60,6 +60,7 @@ Deno.test("agentHandler() runs a turn with a tool and streams its events, each w
     model: "scripted",
     tools: ["echo", "recall"],
     metadata: { of: "a test" },
+    budget: {},
     turns: 1,
     last_event: 11,
     ledger: (end as { ledger: unknown }).ledger,
@@ -105,8 +106,8 @@ Deno.test("agentHandler() makes sessions with their own instructions, model and 
     sessions: { id: string; tools: string[] }[];
   };
   assertEquals(list.sessions.map((one) => [one.id, one.tools]), [
-    [id, []],
     [other.split("/").at(-1)!, ["echo", "recall"]],
+    [id, []],
   ]);
   assertEquals((await call(handler, "DELETE", session)).status, 204);
   assertEquals(
@@ -131,7 +132,8 @@ Deno.test("agentHandler() refuses a second turn while one runs, and cancels the 
     error(
       409,
       "turn_running",
-      `Cannot start a turn in session ${id}: one is running. Wait for its turn_end, or cancel it.`,
+      `Cannot start a turn in session ${id}: one is running. Wait for its turn_end, cancel it, or send ` +
+        "the input with steer.",
     ),
   );
   const cancelled = await call(handler, "POST", `${session}/cancel`);
@@ -191,7 +193,12 @@ Deno.test("agentHandler() answers bad input with one JSON shape", async () => {
   );
   assertEquals(
     await refused(handler, "POST", turns, {}),
-    error(400, "invalid_request", "Cannot use the body: the body must have required property 'input'."),
+    error(
+      400,
+      "invalid_request",
+      "Cannot use the body: the body must have required property 'input'; the body must have required property " +
+        "'continue'; the body must match a schema in anyOf.",
+    ),
   );
   assertEquals(
     await refused(handler, "POST", turns, { input: "x".repeat(100) }),
@@ -225,7 +232,7 @@ Deno.test("agentHandler() hides what a bug says from clients and tells it to onE
   const bug = new Error("secret");
   let calls = 0;
   const broken = agent(scriptedModel([]), {
-    countTokens: () => calls++ === 0 ? Promise.resolve(estimateTokens) : Promise.reject(bug),
+    countTokens: () => calls++ < 2 ? Promise.resolve(estimateTokens) : Promise.reject(bug),
     onError: (error) => told.push(error),
   });
   const seen = await turn(broken, await newSession(broken), "q");

@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { type AgentHandler, memoryIdempotencyKeys } from "@tare/server";
+import type { AgentHandler } from "@tare/server";
+import { memoryStore } from "@tare/store";
 import {
   agent,
   call,
@@ -95,13 +96,10 @@ Deno.test("answerOnce() refuses a key whose request is being worked on", async (
   const gate = Promise.withResolvers<void>();
   const opened = Promise.withResolvers<void>();
   const handler = agent(scriptedModel([]), {
-    archives: {
-      async open() {
-        opened.resolve();
-        await gate.promise;
-        throw new Error("no archive");
-      },
-      remove() {},
+    async countTokens() {
+      opened.resolve();
+      await gate.promise;
+      throw new Error("no counter");
     },
   });
   const first = send(handler, "/v1/sessions", { key: "k" });
@@ -128,16 +126,20 @@ Deno.test("answerOnce() doesn't keep refusals", async () => {
 });
 
 Deno.test("answerOnce() doesn't act on a key that a server which has ended was working on", async () => {
-  const keys = memoryIdempotencyKeys();
+  const store = memoryStore();
+  const keys = store.idempotency;
   let isNew = true;
   const handler = agent(scriptedModel([]), {
-    idempotencyKeys: {
-      ...keys,
-      claim(request) {
-        const claim = keys.claim(request);
-        if (!isNew) return claim;
-        isNew = false;
-        return { state: "interrupted" };
+    store: {
+      ...store,
+      idempotency: {
+        ...keys,
+        claim(request) {
+          const claim = keys.claim(request);
+          if (!isNew) return claim;
+          isNew = false;
+          return { state: "interrupted" };
+        },
       },
     },
   });

@@ -1,9 +1,8 @@
 import { toolLoopContext } from "@tare/context";
 import type { ContextRequest, ContextView, Rewrite } from "@tare/loop";
-import { countMessageTokens, countRequestTokens, type CountTokens, type Tool } from "@tare/messages";
-import { type Conversation, type ElideEdit, type Profile, view } from "@tare/planner";
+import { countMessageTokens, countRequestTokens } from "@tare/messages";
+import { type Conversation, type ElideEdit, view } from "@tare/planner";
 import {
-  type Archive,
   boundResults,
   type Elision,
   isColdResume,
@@ -13,39 +12,19 @@ import {
   RECALL_TOOL,
 } from "@tare/prune";
 import { shownTools } from "@tare/schemas";
-import type { SessionContext } from "./session_context.ts";
+import type { ContextOptions, SessionContext } from "./session_context.ts";
 
-/** The mechanisms that keep the prompt small, each on or off. */
-export interface Mechanisms {
-  /** From the second call of a turn on, old turns stay only as far as they fit in a budget. */
-  readonly context: boolean;
-  /** Old tool results become placeholders when the window fills up or the provider's cache has gone cold. */
-  readonly prune: boolean;
-  /** A tool's schema is shown in full once and compact afterwards. */
-  readonly schemas: boolean;
-  /** A huge result enters the prompt as its head and tail. */
-  readonly bound: boolean;
+/** What a restart needs to go on as if nothing had happened. */
+interface ClassicState {
+  readonly edits: readonly StickyEdit[];
+  /** Tools whose full schema the model has seen. */
+  readonly exposed: readonly string[];
+  readonly lastUsedAtMs?: number;
+  /** What the provider counts for each token that we count; another tokenizer than ours counts more. */
+  readonly scale: number;
 }
 
-/** What the classic triggers go by. */
-export interface ClassicOptions {
-  /** Which mechanisms work. */
-  readonly mechanisms: Mechanisms;
-  /** The provider's cache rules. */
-  readonly profile: Profile;
-  /** The model's context window in tokens. */
-  readonly windowTokens: number;
-  /** The session's tools. */
-  readonly tools: readonly Tool[];
-  /** Where originals go. */
-  readonly archive: Archive;
-  /** Gives the token counter, once it is loaded. */
-  readonly countTokens: () => Promise<CountTokens>;
-  /** A sentence that every turn starts with, as a warning. Default: none. */
-  readonly notice?: string;
-  /** The time in milliseconds since the epoch. Default: `Date.now`. */
-  readonly now?: () => number;
-}
+const NEW_STATE: ClassicState = { edits: [], exposed: [], scale: 1 };
 
 /** An elision that stays until the session ends, and what it keeps out of every request. */
 interface StickyEdit extends ElideEdit {
@@ -66,21 +45,18 @@ interface Draft extends Conversation {
  * the prompt reaches 0.8 of the window or the session resumes cold; from the second call of a turn on, old turns must
  * fit in a budget, and schemas that were shown are compact.
  */
-export function classicContext(options: ClassicOptions): SessionContext {
-  const { mechanisms, profile, windowTokens, archive, notice, now = Date.now } = options;
+export function classicContext(options: ContextOptions): SessionContext {
+  const { mechanisms, profile, windowTokens, archive, countTokens, notice, now = Date.now } = options;
   const tools = Object.fromEntries(options.tools.map((tool) => [tool.definition.function.name, tool]));
   const recall = RECALL_TOOL.function.name in tools;
 
-  let edits: readonly StickyEdit[] = [];
-  /** Tools whose full schema the model has seen. */
-  let exposed: ReadonlySet<string> = new Set();
-  let lastUsedAtMs: number | undefined;
-  /** What the provider counts for each token that we count; another tokenizer than ours counts more. */
-  let scale = 1;
-  /** The newest request; what it showed counts as seen once it has succeeded. */
+  // What was stored is what `state` gave.
+  let state = (options.state ?? NEW_STATE) as ClassicState;
+  /** The newest request of this turn. */
   let sent: Draft | undefined;
 
-  function fit({ messages, tools }: Conversation, turnStart: number, countTokens: CountTokens): Draft {
+  function fit({ messages, tools }: Conversation, turnStart: number): Draft {
+    const exposed = new Set(state.exposed);
     const fitted = mechanisms.context
       ? toolLoopContext(messages, { countTokens, activeTurnStart: turnStart })
       : { messages, tokensBefore: 0, tokensAfter: 0, removedTurns: 0 };
@@ -105,10 +81,10 @@ export function classicContext(options: ClassicOptions): SessionContext {
     if (!mechanisms.prune) return undefined;
     const nowMs = now();
     const cacheColdAfterMs = profile.coldAfterMs;
-    if (step === 1 && isColdResume({ lastUsedAtMs, nowMs, cacheColdAfterMs })) {
+    if (step === 1 && isColdResume({ lastUsedAtMs: state.lastUsedAtMs, nowMs, cacheColdAfterMs })) {
       return "the session resumes after so long that the provider's cache is cold";
     }
-    const promptTokens = Math.ceil(draft.tokens * scale);
+    const promptTokens = Math.ceil(draft.tokens * state.scale);
     if (pressure({ promptTokens, windowTokens }) === "none") return undefined;
     return `the prompt would fill ${promptTokens} of the window's ${windowTokens} tokens`;
   }
@@ -117,12 +93,11 @@ export function classicContext(options: ClassicOptions): SessionContext {
     async view(
       { messages: history, tools: definitions, turnStart, step }: ContextRequest,
     ): Promise<ContextView> {
-      const countTokens = await options.countTokens();
       const eliding = { archive, countTokens, tools, recall, windowTokens };
       const rewrites: Rewrite[] = [];
       const warnings = step === 1 && notice !== undefined ? [notice] : [];
 
-      let seen = view({ messages: history, tools: definitions }, edits);
+      let seen = view({ messages: history, tools: definitions }, state.edits);
       const apply = (result: PruneResult, mechanism: StickyEdit["mechanism"], reason: string) => {
         if (result.failure) warnings.push(`${result.failure.message}. Nothing left the prompt.`);
         if (result.elisions.length === 0) return;
@@ -141,30 +116,42 @@ export function classicContext(options: ClassicOptions): SessionContext {
           const savedTokens = tokensBefore - tokensAfter;
           return { type: "elide", index, toolCallId, ref, text, mechanism, savedTokens };
         });
-        edits = [...edits.filter(({ index }) => !replaced.has(index)), ...added];
+        const kept = state.edits.filter(({ index }) => !replaced.has(index));
+        state = { ...state, edits: [...kept, ...added] };
         seen = { ...seen, messages: result.messages };
       };
 
       if (mechanisms.bound) {
         apply(await boundResults(seen.messages, eliding), "bound", "over the limit on arrival");
       }
-      let draft = fit(seen, turnStart, countTokens);
+      let draft = fit(seen, turnStart);
       const reason = pruneReason(draft, step);
       if (reason !== undefined) {
         apply(await pruneResults(seen.messages, eliding), "prune", reason);
-        draft = fit(seen, turnStart, countTokens);
+        draft = fit(seen, turnStart);
       }
       rewrites.push(...fittingRewrites(draft, step === 1 ? undefined : sent));
       sent = draft;
+      const { edits } = state;
       const saved = { ...draft.saved, prune: savedBy(edits, "prune"), bound: savedBy(edits, "bound") };
-      return { messages: draft.messages, tools: draft.tools, rewrites, saved, warnings };
+      return {
+        messages: draft.messages,
+        tools: draft.tools,
+        rewrites,
+        saved,
+        warnings,
+        succeeded: ({ promptTokens, estimated = false }) => {
+          const scale = estimated || draft.tokens === 0
+            ? state.scale
+            : Math.max(1, promptTokens / draft.tokens);
+          state = { ...state, exposed: [...draft.exposed], lastUsedAtMs: now(), scale };
+          return undefined;
+        },
+      };
     },
 
-    succeeded({ promptTokens, estimated = false }) {
-      lastUsedAtMs = now();
-      if (sent === undefined) return;
-      exposed = sent.exposed;
-      if (!estimated && sent.tokens > 0) scale = Math.max(1, promptTokens / sent.tokens);
+    get state() {
+      return state;
     },
   };
 }

@@ -1,9 +1,9 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { estimateTokens, type Message, type Tool, type ToolDefinition } from "@tare/messages";
+import { estimateTokens, type Message, type Tool, type ToolDefinition, type Usage } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { type Archive, memoryArchive } from "@tare/prune";
-import { classicContext, type ClassicOptions } from "./classic_context.ts";
-import type { SessionContext } from "./session_context.ts";
+import { classicContext } from "./classic_context.ts";
+import type { ContextOptions, SessionContext } from "./session_context.ts";
 
 const HOUR = 60 * 60 * 1000;
 const OFF = { context: false, prune: false, schemas: false, bound: false };
@@ -34,11 +34,13 @@ function turn(id: string, tokens: number, answer?: string): Message[] {
 
 interface Harness {
   readonly context: SessionContext;
+  /** Says that the newest request succeeded. */
+  readonly succeeded: (usage: Usage) => void;
   readonly archive: Archive;
   readonly view: (messages: readonly Message[], step: number) => ReturnType<typeof view>;
 }
 
-function harness(on: Partial<ClassicOptions["mechanisms"]>, options: Partial<ClassicOptions> = {}): Harness {
+function harness(on: Partial<ContextOptions["mechanisms"]>, options: Partial<ContextOptions> = {}): Harness {
   const archive = memoryArchive();
   const context = classicContext({
     mechanisms: { ...OFF, ...on },
@@ -46,11 +48,21 @@ function harness(on: Partial<ClassicOptions["mechanisms"]>, options: Partial<Cla
     windowTokens: 1_000_000,
     tools: [read],
     archive,
-    countTokens: () => Promise.resolve(estimateTokens),
+    countTokens: estimateTokens,
     now: () => 0,
     ...options,
   });
-  return { context, archive, view: (messages, step) => view(context, messages, step) };
+  let succeeded: (usage: Usage) => void = () => {};
+  return {
+    context,
+    archive,
+    succeeded: (usage) => succeeded(usage),
+    async view(messages, step) {
+      const seen = await view(context, messages, step);
+      succeeded = seen.succeeded;
+      return seen;
+    },
+  };
 }
 
 async function view(context: SessionContext, messages: readonly Message[], step: number) {
@@ -58,7 +70,8 @@ async function view(context: SessionContext, messages: readonly Message[], step:
   const tools: ToolDefinition[] = [read.definition];
   const { signal } = new AbortController();
   const seen = await context.view({ messages, tools, turnStart, step, signal, progress() {} });
-  return { ...seen, saved: seen.saved ?? {}, rewrites: seen.rewrites ?? [], warnings: seen.warnings ?? [] };
+  const { saved = {}, rewrites = [], warnings = [], succeeded = () => {} } = seen;
+  return { ...seen, saved, rewrites, warnings, succeeded };
 }
 
 const usage = { promptTokens: 100, cachedTokens: 0, outputTokens: 1 };
@@ -78,13 +91,13 @@ Deno.test("classicContext() with everything off shows all, and the notice once a
 });
 
 Deno.test("classicContext() bounds a huge result before its first send, and keeps it so", async () => {
-  const { view, archive, context } = harness({ bound: true });
+  const { view, archive, succeeded } = harness({ bound: true });
   const messages = turn("big", 20_000);
   const first = await view(messages, 2);
   assertEquals(first.rewrites.map(({ mechanism, removed }) => [mechanism, removed.replace(/^\d+/, "N")]), [
     ["bound", "N tokens of 1 result of read"],
   ]);
-  context.succeeded(usage);
+  succeeded(usage);
   const later = await view([...messages, { role: "assistant", content: "ok" }, ...turn("b", 10)], 2);
   assertEquals(later.messages.slice(0, 3), first.messages);
   assertEquals([later.rewrites, later.saved.bound], [[], first.saved.bound]);
@@ -93,11 +106,11 @@ Deno.test("classicContext() bounds a huge result before its first send, and keep
 });
 
 Deno.test("classicContext() keeps a warm history as it is until the window fills up, then prunes once, stickily", async () => {
-  const { view, context } = harness({ prune: true }, { windowTokens: 60_000 });
+  const { view, succeeded } = harness({ prune: true }, { windowTokens: 60_000 });
   const history = [...turn("a", 10_000, "ok"), ...turn("b", 10_000, "ok"), ...turn("c", 10_000, "ok")];
   const warm = await view([...history, { role: "user", content: "go on" }], 1);
   assertEquals([warm.messages.slice(0, -1), warm.rewrites], [history, []]);
-  context.succeeded(usage);
+  succeeded(usage);
   const full = [...history, ...turn("d", 18_000)];
   const pruned = await view(full, 2);
   assertEquals(pruned.rewrites.map(({ mechanism }) => mechanism), ["prune"]);
@@ -113,12 +126,12 @@ Deno.test("classicContext() keeps a warm history as it is until the window fills
 });
 
 Deno.test("classicContext() takes a tokenizer that counts more into account", async () => {
-  const { view, context } = harness({ prune: true }, { windowTokens: 60_000 });
+  const { view, succeeded } = harness({ prune: true }, { windowTokens: 60_000 });
   const history = [...turn("a", 18_000, "ok"), ...turn("b", 18_000, "ok")];
   const messages: Message[] = [...history, { role: "user", content: "go on" }];
   const first = await view(messages, 1);
   assertEquals(first.rewrites, []);
-  context.succeeded({ ...usage, promptTokens: 1.4 * 36_800 });
+  succeeded({ ...usage, promptTokens: 1.4 * 36_800 });
   assertEquals((await view(messages, 1)).rewrites.map(({ mechanism }) => mechanism), ["prune"]);
 });
 
@@ -127,9 +140,9 @@ Deno.test("classicContext() prunes on cold resume, not on warm resume and not wh
   const profile = { ...profileNamed("none"), coldAfterMs: HOUR };
   const messages = [...turn("a", 10_000, "ok"), ...turn("b", 18_000, "ok"), ...turn("c", 10)];
   for (const [idleMs, used, expected] of [[HOUR, true, 1], [HOUR - 1, true, 0], [HOUR, false, 0]] as const) {
-    const { view, context } = harness({ prune: true }, { profile, now: () => nowMs });
+    const { view, succeeded } = harness({ prune: true }, { profile, now: () => nowMs });
     await view(messages.slice(0, 4), 1);
-    if (used) context.succeeded(usage);
+    if (used) succeeded(usage);
     nowMs += idleMs;
     assertEquals((await view(messages, 1)).rewrites.length, expected);
   }
@@ -138,11 +151,11 @@ Deno.test("classicContext() prunes on cold resume, not on warm resume and not wh
 Deno.test("classicContext() does not take a long turn for cold: every request that succeeded counts as use", async () => {
   let nowMs = 0;
   const profile = { ...profileNamed("none"), coldAfterMs: HOUR };
-  const { view, context } = harness({ prune: true }, { profile, now: () => nowMs });
+  const { view, succeeded } = harness({ prune: true }, { profile, now: () => nowMs });
   const messages = [...turn("a", 10_000, "ok"), ...turn("b", 18_000, "ok"), ...turn("c", 10)];
   for (let step = 1; step <= 4; step++) {
     assertEquals((await view(messages, step)).rewrites, []);
-    context.succeeded(usage);
+    succeeded(usage);
     nowMs += HOUR / 2;
   }
   assertEquals((await view(messages, 1)).rewrites, []);
@@ -161,12 +174,12 @@ Deno.test("classicContext() changes nothing and says why when the archive fails"
 });
 
 Deno.test("classicContext() fits old turns into a budget from the second call of a turn on, and says so once", async () => {
-  const { view, context } = harness({ context: true });
+  const { view, succeeded } = harness({ context: true });
   const history = [...turn("a", 15_000, "ok"), ...turn("b", 10_000, "ok")];
   const active = turn("c", 10);
   const first = await view([...history, active[0]!], 1);
   assertEquals([first.messages.length, first.rewrites], [9, []]);
-  context.succeeded(usage);
+  succeeded(usage);
   const second = await view([...history, ...active], 2);
   assertEquals(second.messages, [...history.slice(4), ...active]);
   assertEquals(second.rewrites.map(({ mechanism, removed }) => [mechanism, removed]), [[
@@ -174,19 +187,38 @@ Deno.test("classicContext() fits old turns into a budget from the second call of
     "1 old turn",
   ]]);
   assertEquals(second.rewrites[0]!.tokensBefore - second.rewrites[0]!.tokensAfter, second.saved.context);
-  context.succeeded(usage);
+  succeeded(usage);
   assertEquals((await view([...history, ...active, ...turn("d", 10).slice(1)], 3)).rewrites, []);
 });
 
 Deno.test("classicContext() shows schemas in full until a request with them has succeeded", async () => {
-  const { view, context } = harness({ schemas: true });
+  const { view, succeeded } = harness({ schemas: true });
   const messages: Message[] = [{ role: "user", content: "q" }];
   assertEquals((await view(messages, 1)).tools, [read.definition]);
   assertEquals((await view(messages, 1)).tools, [read.definition]);
-  context.succeeded(usage);
+  succeeded(usage);
   const compact = await view(messages, 2);
   assertEquals(compact.tools[0]!.function.description, undefined);
   assertEquals(compact.rewrites.map(({ mechanism }) => mechanism), ["schemas"]);
-  context.succeeded(usage);
+  succeeded(usage);
   assertEquals((await view(messages, 3)).rewrites, []);
+});
+
+Deno.test("classicContext() restored from its state shows the same bytes", async () => {
+  const options = { windowTokens: 60_000 };
+  const { view, context, succeeded } = harness({ prune: true, bound: true, schemas: true }, options);
+  const messages = [...turn("a", 10_000, "ok"), ...turn("b", 20_000, "ok"), ...turn("c", 18_000, "ok")];
+  for (const end of [3, 7, 11]) {
+    await view(messages.slice(0, end), 2);
+    succeeded(usage);
+  }
+  const next: Message[] = [...messages, { role: "user", content: "more" }];
+  const state = JSON.parse(JSON.stringify(context.state));
+  const restored = harness({ prune: true, bound: true, schemas: true }, { ...options, state });
+  const [before, after] = [await view(next, 1), await restored.view(next, 1)];
+  assertEquals(
+    JSON.stringify([after.messages, after.tools]),
+    JSON.stringify([before.messages, before.tools]),
+  );
+  assertEquals([after.saved, after.rewrites], [before.saved, before.rewrites]);
 });

@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { HttpError, memoryIdempotencyKeys, openapiDocument, type Route } from "@tare/server";
+import { HttpError, openapiDocument, type Route } from "@tare/server";
+import { memoryStore } from "@tare/store";
 import { dispatcher } from "./dispatcher.ts";
 import { request } from "./fixture_test.ts";
 import { checkedFetch } from "./openapi_fixture_test.ts";
@@ -19,7 +20,7 @@ function serve(
   }];
   const options = {
     maxBodyBytes: 100,
-    idempotencyKeys: memoryIdempotencyKeys(),
+    idempotencyKeys: memoryStore().idempotency,
     onError: (error: unknown) => told.push(error),
   };
   const document = JSON.parse(JSON.stringify(openapiDocument(routes)));

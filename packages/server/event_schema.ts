@@ -95,7 +95,7 @@ const FIELDS: Readonly<Record<LoopEvent["type"], readonly [required: Properties,
     step: STEP,
     usage: USAGE,
     finishReason: oneOf(FINISH_REASONS),
-  }],
+  }, { ledger: { type: "object", description: "What the call cost and why, by the server's policy." } }],
   turn_end: [
     { reason: oneOf(END_REASONS), text: STRING, ledger: LEDGER },
     { message: STRING, code: oneOf(MODEL_ERRORS) },

@@ -1,4 +1,5 @@
 import type { EventLog, NumberedEvent } from "./event_log.ts";
+import { errorBody } from "./http_error.ts";
 import { type Heartbeat, type SseMessage, sseResponse } from "./sse_response.ts";
 
 /**
@@ -9,7 +10,12 @@ export function eventStream(events: AsyncIterable<NumberedEvent>, heartbeat?: He
 }
 
 async function* messagesOf(events: AsyncIterable<NumberedEvent>): AsyncGenerator<SseMessage> {
-  for await (const { number, event } of events) yield { id: number, data: JSON.stringify(event) };
+  try {
+    for await (const { number, event } of events) yield { id: number, data: JSON.stringify(event) };
+  } catch (error) {
+    // Too late for a status: the client is told in the stream, by an event without a number.
+    yield { event: "error", data: JSON.stringify(errorBody(error)) };
+  }
 }
 
 /** The events of the one turn that began after number `after`, those to come included. */

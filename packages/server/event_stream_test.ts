@@ -1,7 +1,8 @@
 import { assertEquals } from "@std/assert";
 import type { LoopEvent } from "@tare/loop";
-import { EventLog, type NumberedEvent } from "@tare/server";
+import type { NumberedEvent } from "@tare/server";
 import { eventStream, turnEvents, turnHasEnded } from "./event_stream.ts";
+import { newLog } from "./fixture_test.ts";
 
 const warning = (message: string): LoopEvent => ({ type: "warning", message });
 const end: LoopEvent = {
@@ -18,28 +19,28 @@ async function numbers(events: AsyncIterable<NumberedEvent>): Promise<number[]> 
 }
 
 Deno.test("turnEvents() ends with the turn, though the next one follows before a slow reader gets there", async () => {
-  const log = new EventLog();
+  const log = newLog();
   log.open();
-  for (const event of [warning("1"), end, warning("3"), end]) log.append(event);
+  for (const event of [warning("1"), end, warning("3"), end]) log.append([event]);
   assertEquals(await numbers(turnEvents(log, 0)), [1, 2]);
   assertEquals(await numbers(turnEvents(log, 2)), [3, 4]);
 });
 
 Deno.test("turnHasEnded() tells, and doesn't wait for a turn that runs", async () => {
-  const log = new EventLog();
+  const log = newLog();
   log.open();
   assertEquals(await turnHasEnded(log, 0), false);
-  log.append(warning("1"));
+  log.append([warning("1")]);
   assertEquals(await turnHasEnded(log, 0), false);
-  log.append(end);
+  log.append([end]);
   assertEquals(await turnHasEnded(log, 0), true);
   assertEquals(await turnHasEnded(log, 2), false);
 });
 
 Deno.test("eventStream() numbers each event", async () => {
-  const log = new EventLog();
-  log.append(warning("a"));
-  log.append(warning("b"));
+  const log = newLog();
+  log.append([warning("a")]);
+  log.append([warning("b")]);
   assertEquals(
     await eventStream(log.read()).text(),
     'id: 1\ndata: {"type":"warning","message":"a"}\n\nid: 2\ndata: {"type":"warning","message":"b"}\n\n',

@@ -7,8 +7,8 @@ import { ServerSentEventParseStream } from "@std/http";
 import type { LoopEvent, Model } from "@tare/loop";
 import { type AssistantMessage, estimateTokens, type Tool } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
-import { memoryArchive } from "@tare/prune";
-import { type AgentHandler, agentHandler, type AgentOptions } from "@tare/server";
+import { type AgentHandler, agentHandler, type AgentOptions, EventLog } from "@tare/server";
+import { memoryStore } from "@tare/store";
 import { checkedFetch, type OpenapiDocument } from "./openapi_fixture_test.ts";
 
 /** A tool that gives back its text. */
@@ -49,6 +49,13 @@ export function silentModel(): { model: Model; asked: Promise<void> } {
   return { model, asked };
 }
 
+/** An empty log. */
+export function newLog(): EventLog {
+  const store = memoryStore();
+  store.createSession({ id: "s", createdAtMs: 0, settings: {} });
+  return new EventLog(store, "s");
+}
+
 /** An agent server that answers by this model. Each of its answers is checked against its OpenAPI document. */
 export function agent(model: Model, options: Partial<AgentOptions> = {}): AgentHandler {
   const all: AgentOptions = {
@@ -56,7 +63,7 @@ export function agent(model: Model, options: Partial<AgentOptions> = {}): AgentH
     defaultModel: "scripted",
     instructions: "Be brief.",
     tools: [echo],
-    archives: { open: () => memoryArchive(), remove() {} },
+    store: memoryStore(),
     countTokens: () => Promise.resolve(estimateTokens),
     profile: profileNamed("none"),
     windowTokens: 100_000,

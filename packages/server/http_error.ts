@@ -1,4 +1,5 @@
 import { STATUS_TEXT } from "@std/http";
+import { StoreError } from "@tare/store";
 
 /** What each error is called in the JSON body, for programs. */
 export const ERROR_CODES = [
@@ -9,6 +10,7 @@ export const ERROR_CODES = [
   "not_found",
   "method_not_allowed",
   "turn_running",
+  "nothing_to_continue",
   "idempotency_key_in_use",
   "idempotency_key_interrupted",
   "idempotency_key_reused",
@@ -19,6 +21,7 @@ export const ERROR_CODES = [
   "headers_too_large",
   "internal_error",
   "too_many_sessions",
+  "store_failed",
 ] as const;
 
 /** What an error is called in the JSON body, for programs. */
@@ -50,14 +53,29 @@ export class HttpError extends Error {
 }
 
 /**
- * The one JSON shape of every error, `{"error": {"status", "code", "message"}}`. The message of an error that isn't
- * an {@linkcode HttpError} is hidden.
+ * What a client may read of anything that was thrown: an {@linkcode HttpError} as it is; the sentence of a store that
+ * failed, as 507 if it is full; of anything else nothing.
  */
+export function toHttpError(error: unknown): HttpError {
+  if (error instanceof HttpError) return error;
+  if (error instanceof StoreError) {
+    return new HttpError(error.code === "full" ? 507 : 500, "store_failed", error.message);
+  }
+  return new HttpError(500, "internal_error", "The server met an unexpected error; its log says more.");
+}
+
+/** The one JSON shape of every error, `{"error": {"status", "code", "message"}}`. */
+export function errorBody(
+  error: unknown,
+): { readonly error: Pick<HttpError, "status" | "code" | "message"> } {
+  const { status, code, message } = toHttpError(error);
+  return { error: { status, code, message } };
+}
+
+/** An answer that tells a client of anything that was thrown, as far as it may read it. */
 export function errorResponse(error: unknown): Response {
-  const { status, code, message, headers } = error instanceof HttpError
-    ? error
-    : new HttpError(500, "internal_error", "The server met an unexpected error; its log says more.");
-  return Response.json({ error: { status, code, message } }, {
+  const { status, headers } = toHttpError(error);
+  return Response.json(errorBody(error), {
     status,
     statusText: STATUS_TEXT[status] ?? "",
     headers: { ...headers },

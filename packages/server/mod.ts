@@ -1,14 +1,14 @@
 /**
  * The agent server as a function from request to response: sessions, turns and their events over HTTP and
- * server-sent events. It has no port, key or file of its own; those who serve it hand in models, tools and archive.
+ * server-sent events. It has no port, key or file of its own; those who serve it hand in models, tools and a store.
  *
  * @example Serve an agent whose model always says the same
  * ```ts
  * import { assertEquals } from "@std/assert";
  * import { estimateTokens } from "@tare/messages";
  * import { profileNamed } from "@tare/planner";
- * import { memoryArchive } from "@tare/prune";
  * import { agentHandler } from "@tare/server";
+ * import { memoryStore } from "@tare/store";
  *
  * const agent = agentHandler({
  *   model: () =>
@@ -17,7 +17,7 @@
  *     },
  *   defaultModel: "greeter",
  *   tools: [],
- *   archives: { open: () => memoryArchive(), remove() {} },
+ *   store: memoryStore(),
  *   countTokens: () => Promise.resolve(estimateTokens),
  *   profile: profileNamed("none"),
  *   windowTokens: 128_000,
@@ -32,16 +32,16 @@
  */
 export * from "./agent_handler.ts";
 export { allowedHosts, isLoopback, LOOPBACK_HOSTS } from "./host_rule.ts";
-export type { ClassicOptions, Mechanisms } from "./classic_context.ts";
+export { POLICIES, type Policy } from "./make_context.ts";
+export type { ContextOptions, Mechanisms } from "./session_context.ts";
 export * from "./event_log.ts";
 export type { GuardOptions } from "./guard.ts";
 export * from "./http_error.ts";
-export * from "./memory_idempotency_keys.ts";
 export { openapiDocument } from "./openapi_document.ts";
 export * from "./request_schemas.ts";
 export type { Call, Route, RouteErrors, RouteParameter, RouteResponse } from "./route.ts";
 export type { TurnOptions } from "./run_turn.ts";
-export type { SessionBody } from "./session.ts";
-export { DEFAULT_INSTRUCTIONS, type SessionArchives, type SessionOptions } from "./sessions.ts";
+export type { SessionBody, SessionInfo, SessionTotals } from "./session.ts";
+export { DEFAULT_INSTRUCTIONS, type SessionOptions } from "./sessions.ts";
 export * from "./sse_response.ts";
 export * from "./turn_slots.ts";

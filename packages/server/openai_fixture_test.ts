@@ -1,11 +1,10 @@
 import type { Model, ModelRequest } from "@tare/loop";
 import { type AssistantMessage, estimateTokens, type JsonSchema } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
-import { memoryArchive } from "@tare/prune";
+import { memoryStore } from "@tare/store";
 import { dispatcher } from "./dispatcher.ts";
 import { echo } from "./fixture_test.ts";
 import { memoryDocuments } from "./memory_documents.ts";
-import { memoryIdempotencyKeys } from "./memory_idempotency_keys.ts";
 import { openapiDocument } from "./openapi_document.ts";
 import { checkedFetch, type OpenapiDocument } from "./openapi_fixture_test.ts";
 import type { OpenaiOptions } from "./openai_options.ts";
@@ -54,7 +53,7 @@ export function openaiOptions(model: Model, options: Partial<OpenaiOptions> = {}
     sessions: new Sessions({
       defaultModel: "scripted",
       tools: [echo],
-      archives: { open: () => memoryArchive(), remove() {} },
+      store: memoryStore(),
       countTokens,
       profile: profileNamed("none"),
       windowTokens: 100_000,
@@ -77,7 +76,7 @@ export function openaiOptions(model: Model, options: Partial<OpenaiOptions> = {}
 export function serve(options: OpenaiOptions): (request: Request) => Promise<Response> {
   const routes = openaiRoutes(options);
   const { onError } = options;
-  const idempotencyKeys = memoryIdempotencyKeys();
+  const idempotencyKeys = memoryStore().idempotency;
   const fetch = dispatcher(routes, { maxBodyBytes: 2 ** 20, idempotencyKeys, onError });
   const document = openapiDocument(routes) as JsonSchema & OpenapiDocument;
   return checkedFetch(fetch, () => Promise.resolve(document));

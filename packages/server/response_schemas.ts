@@ -2,6 +2,7 @@ import type { JsonSchema } from "@tare/messages";
 import { LEDGER } from "./event_schema.ts";
 import { ERROR_CODES } from "./http_error.ts";
 import { MESSAGE } from "./message_schemas.ts";
+import { BUDGET } from "./request_schemas.ts";
 import { objectSchema } from "./object_schema.ts";
 
 const STRING: JsonSchema = { type: "string" };
@@ -23,6 +24,7 @@ const SESSION_FIELDS: Readonly<Record<string, JsonSchema>> = {
   model: STRING,
   tools: { type: "array", items: STRING },
   metadata: { type: "object", additionalProperties: STRING },
+  budget: BUDGET,
   turns: COUNT,
   last_event: COUNT,
   ledger: LEDGER,

@@ -1,18 +1,34 @@
 import type { TurnLedger } from "@tare/loop";
-import type { Message, Tool } from "@tare/messages";
+import type { Content, Message, Tool } from "@tare/messages";
 import type { Archive } from "@tare/prune";
 import type { EventLog } from "./event_log.ts";
 import type { CreateSession } from "./request_schemas.ts";
 import type { SessionContext } from "./session_context.ts";
 
-/** A conversation with the agent, and all that belongs to it. */
-export interface Session {
+/** What all turns of a session come to. */
+export interface SessionTotals {
+  /** What they cost. */
+  readonly ledger: TurnLedger;
+  /** How many have ended. */
+  readonly turns: number;
+}
+
+/** What clients are told of a session. */
+export interface SessionInfo extends SessionTotals {
   /** Name in every route. */
   readonly id: string;
   /** When it was made, in milliseconds since the epoch. */
   readonly createdAtMs: number;
   /** What it was made with, defaults filled in. */
   readonly settings: Required<CreateSession>;
+  /** Number of the newest event. */
+  readonly lastEvent: number;
+  /** The turn that runs now. */
+  readonly running?: RunningTurn;
+}
+
+/** A conversation with the agent, and all that belongs to it, in memory while it is used. */
+export interface Session extends SessionInfo {
   /** The tools that the model is offered. */
   readonly tools: readonly Tool[];
   /** Everything that happened. */
@@ -21,13 +37,14 @@ export interface Session {
   readonly archive: Archive;
   /** Decides what the model sees of the history. */
   readonly context: SessionContext;
+  /** Stores what the context must not forget. */
+  readonly saveContext: () => void;
+  /** Told when a turn has ended: in order, or because the store failed. */
+  readonly released: (failed: boolean) => void;
   /** What was said in the turns that have ended, the system message first. Append-only. */
   history: readonly Message[];
-  /** What all its turns cost. */
   ledger: TurnLedger;
-  /** Turns that have ended. */
   turns: number;
-  /** The turn that runs now. */
   running?: RunningTurn;
 }
 
@@ -35,35 +52,31 @@ export interface Session {
 export interface RunningTurn {
   /** Ends the turn soon. */
   readonly cancel: () => void;
+  /** Lets the user speak before the next model call. */
+  readonly steer: (input: Content) => void;
   /** Settles when the turn has ended; never rejects. */
   readonly done: Promise<void>;
 }
 
 /** A session as its clients see it. */
-export interface SessionBody extends Required<CreateSession> {
-  /** Name in every route. */
-  readonly id: string;
+export interface SessionBody extends Required<CreateSession>, SessionTotals, Pick<SessionInfo, "id"> {
   /** When it was made, as an ISO 8601 time. */
   readonly created_at: string;
   /** Whether a turn runs. */
   readonly status: "idle" | "running";
-  /** Turns that have ended. */
-  readonly turns: number;
   /** Number of the newest event. */
   readonly last_event: number;
-  /** What all its turns cost. */
-  readonly ledger: TurnLedger;
 }
 
-/** What clients are told of a session. */
-export function sessionBody(session: Session): SessionBody {
+/** The JSON that clients get of a session. */
+export function sessionBody(session: SessionInfo): SessionBody {
   return {
     id: session.id,
     created_at: new Date(session.createdAtMs).toISOString(),
     status: session.running ? "running" : "idle",
     ...session.settings,
     turns: session.turns,
-    last_event: session.events.last,
+    last_event: session.lastEvent,
     ledger: session.ledger,
   };
 }

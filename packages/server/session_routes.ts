@@ -30,7 +30,7 @@ export function sessionRoutes({ sessions, maxSessions }: SessionRoutesOptions): 
       ...errorResponses({ 507: "The server keeps as many sessions as it may." }),
     },
     async answer({ body, keep }) {
-      const count = (await sessions.list()).length;
+      const { count } = sessions;
       if (count >= maxSessions) {
         throw new HttpError(
           507,
@@ -50,7 +50,7 @@ export function sessionRoutes({ sessions, maxSessions }: SessionRoutesOptions): 
     method: "GET",
     path: "/v1/sessions",
     operationId: "listSessions",
-    summary: "Lists all sessions, the oldest first.",
+    summary: "Lists all sessions, the newest first.",
     responses: {
       200: {
         description: "The sessions.",
@@ -62,7 +62,7 @@ export function sessionRoutes({ sessions, maxSessions }: SessionRoutesOptions): 
         },
       },
     },
-    answer: async () => Response.json({ sessions: (await sessions.list()).map(sessionBody) }),
+    answer: () => Response.json({ sessions: sessions.list().map(sessionBody) }),
   };
   const show: Route = {
     method: "GET",

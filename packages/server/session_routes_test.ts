@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { memoryArchive } from "@tare/prune";
+import { memoryStore } from "@tare/store";
 import { agent, call, error, newSession, refused, request, scriptedModel } from "./fixture_test.ts";
 
 Deno.test("sessionRoutes() refuses a session over the limit until one is deleted", async () => {
@@ -19,10 +19,10 @@ Deno.test("sessionRoutes() refuses a session over the limit until one is deleted
 });
 
 Deno.test("sessionRoutes() gives archived text as plain text", async () => {
-  const archive = memoryArchive();
-  const ref = await archive.put("<b>original</b>");
-  const handler = agent(scriptedModel([]), { archives: { open: () => archive, remove() {} } });
+  const store = memoryStore();
+  const handler = agent(scriptedModel([]), { store });
   const session = await newSession(handler);
+  const ref = await store.archive(session.split("/").at(-1)!).put("<b>original</b>");
   const response = await handler.fetch(
     request("GET", `${session}/archive/${ref}`),
   );

@@ -1,11 +1,13 @@
 import type { Model } from "@tare/loop";
+import type { Profile } from "@tare/planner";
 import { errorResponses } from "./error_responses.ts";
 import { EVENT } from "./event_schema.ts";
 import { eventStream, turnEvents, turnHasEnded } from "./event_stream.ts";
 import { HttpError } from "./http_error.ts";
+import { overBudget } from "./over_budget.ts";
 import { objectSchema } from "./object_schema.ts";
 import { START_TURN, type StartTurn } from "./request_schemas.ts";
-import { SESSION } from "./response_schemas.ts";
+import { ERROR, SESSION } from "./response_schemas.ts";
 import type { Route, RouteResponse } from "./route.ts";
 import { startTurn, type TurnOptions } from "./run_turn.ts";
 import { type Session, sessionBody } from "./session.ts";
@@ -14,11 +16,13 @@ import type { Heartbeat } from "./sse_response.ts";
 import type { TurnSlots } from "./turn_slots.ts";
 
 /** What {@linkcode turnRoutes} work on. */
-export interface TurnRoutesOptions extends Omit<TurnOptions, "model"> {
+export interface TurnRoutesOptions extends Omit<TurnOptions, "model" | "overBudget"> {
   /** The server's sessions. */
   readonly sessions: Sessions;
   /** The model port for a model's name. */
   readonly model: (name: string) => Model;
+  /** The provider's prices. */
+  readonly profile: Profile;
   /** The turns that may run at once. */
   readonly slots: TurnSlots;
   /** How streams show that they are alive. */
@@ -27,39 +31,70 @@ export interface TurnRoutesOptions extends Omit<TurnOptions, "model"> {
 
 const EVENTS: RouteResponse = {
   description: "The events, each with its number in the session as its id.",
-  content: { "text/event-stream": EVENT },
+  content: { "text/event-stream": { anyOf: [EVENT, ERROR] } },
 };
 
 /** The routes that start, watch and cancel turns. */
 export function turnRoutes(options: TurnRoutesOptions): readonly Route[] {
-  const { sessions, model, slots, heartbeat, ...turnOptions } = options;
+  const { sessions, model, profile, slots, heartbeat, ...turnOptions } = options;
   const start: Route<StartTurn> = {
     method: "POST",
     path: "/v1/sessions/{id}/turns",
     operationId: "startTurn",
-    summary: "Starts a turn and streams its events up to its end.",
+    summary: "Starts or continues a turn and streams its events up to its end, or steers the one that runs.",
     body: START_TURN,
     responses: {
       200: EVENTS,
+      202: {
+        description: "The input enters the running turn before its next model call.",
+        content: {
+          "application/json": objectSchema({ steered: { const: true }, session: SESSION }),
+        },
+      },
       ...errorResponses({
         404: "There is no such session.",
-        409: "A turn runs in the session, or a request with this Idempotency-Key is being worked on.",
+        409:
+          "A turn runs in the session, or there is nothing to continue, or a request with this Idempotency-Key is " +
+          "being worked on.",
         429: "As many turns run as the server allows.",
       }),
     },
-    async answer({ path: { id = "" }, body: { input }, keep }) {
+    async answer({ path: { id = "" }, body, keep }) {
       const session = await sessions.get(id);
+      const { input } = body;
       if (session.running) {
+        if (body.steer && input !== undefined) {
+          session.running.steer(input);
+          keep({ sessionId: session.id });
+          return Response.json({ steered: true, session: sessionBody(session) }, { status: 202 });
+        }
         throw new HttpError(
           409,
           "turn_running",
-          `Cannot start a turn in session ${session.id}: one is running. Wait for its turn_end, or cancel it.`,
+          `Cannot start a turn in session ${session.id}: one is running. Wait for its turn_end, cancel it, or send ` +
+            "the input with steer.",
+        );
+      }
+      if (body.continue && !canContinue(session)) {
+        throw new HttpError(
+          409,
+          "nothing_to_continue",
+          `Cannot continue session ${session.id}: the model has answered last. Send an input.`,
         );
       }
       const before = session.events.last;
       const giveBack = slots.take();
       try {
-        startTurn(session, input, { ...turnOptions, model: model(session.settings.model) });
+        startTurn(session, input, {
+          ...turnOptions,
+          model: model(session.settings.model),
+          overBudget: overBudget({
+            session: session.settings.budget,
+            before: session.ledger,
+            profile,
+            ...(body.budget && { turn: body.budget }),
+          }),
+        });
       } catch (error) {
         giveBack();
         throw error;
@@ -134,6 +169,12 @@ export function turnRoutes(options: TurnRoutesOptions): readonly Route[] {
     },
   };
   return [start, events, cancel];
+}
+
+/** Whether the model still owes an answer. */
+function canContinue({ history }: Session): boolean {
+  const last = history.at(-1)?.role;
+  return last === "user" || last === "tool";
 }
 
 /** Settles when no turn runs in the session. */

@@ -43,6 +43,6 @@
  * @module
  */
 export * from "./file_archive.ts";
-export { openStore } from "./open_store.ts";
+export { memoryStore, openStore } from "./open_store.ts";
 export type * from "./session_store.ts";
 export { StoreError, type StoreErrorCode } from "./store_error.ts";

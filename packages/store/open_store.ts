@@ -1,4 +1,4 @@
-import { type Database, openDatabase } from "./database.ts";
+import { type Database, MEMORY, openDatabase } from "./database.ts";
 import { idempotencyKeys } from "./idempotency_keys.ts";
 import { MIGRATIONS } from "./schema.ts";
 import { sessionArchives } from "./session_archive.ts";
@@ -44,8 +44,13 @@ export function openStore(path: string, options: StoreOptions = {}): SessionStor
   }
 }
 
+/** A store that is nowhere but in memory, and gone when nobody refers to it any longer: for tests and trials. */
+export function memoryStore(options: StoreOptions = {}): SessionStore {
+  return openStore(MEMORY, options);
+}
+
 function sessionRecords(database: Database):
-  & Pick<SessionStore, "createSession" | "getSession" | "listSessions" | "deleteSession">
+  & Pick<SessionStore, "createSession" | "getSession" | "listSessions" | "countSessions" | "deleteSession">
   & { readonly keyOf: (id: string) => number } {
   const insert = database.prepare(
     "INSERT INTO sessions (id, json, crc) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
@@ -55,6 +60,7 @@ function sessionRecords(database: Database):
     "SELECT json, crc FROM sessions WHERE key < ? ORDER BY key DESC LIMIT ?",
   );
   const selectKey = database.prepare<{ key: number }>("SELECT key FROM sessions WHERE id = ?");
+  const selectCount = database.prepare<{ count: number }>("SELECT count(*) AS count FROM sessions");
   const remove = database.prepare("DELETE FROM sessions WHERE id = ?");
   const toRecord = (row: StoredJson) => fromStoredJson(row, database.path) as SessionRecord;
   const keyOf = (id: string) => {
@@ -77,6 +83,7 @@ function sessionRecords(database: Database):
       const key = before === undefined ? Number.MAX_SAFE_INTEGER : keyOf(before);
       return selectPage.all(key, limit).map(toRecord);
     },
+    countSessions: () => selectCount.get()?.count ?? 0,
     // Everything that refers to the session goes by the schema's cascades.
     deleteSession: (id) => remove.run(id) > 0,
   };

@@ -118,6 +118,8 @@ export interface SessionStore {
   getSession(id: string): SessionRecord | undefined;
   /** Sessions without their events, the newest first. */
   listSessions(options?: ListOptions): SessionRecord[];
+  /** How many sessions there are. */
+  countSessions(): number;
   /** Removes a session with all that only it refers to. False if there is none. */
   deleteSession(id: string): boolean;
   /**

@@ -60,6 +60,7 @@ function modelStore(now: () => number): SessionStore & { readonly restart: () =>
       const from = before === undefined ? 0 : records.indexOf(named(before).record) + 1;
       return records.slice(from, from + limit);
     },
+    countSessions: () => sessions.size,
     deleteSession(id) {
       const session = sessions.get(id);
       for (const [name, { sessionId }] of documents) if (sessionId === id) documents.delete(name);

@@ -1,0 +1,93 @@
+import { addLedgers, EMPTY_LEDGER, type LoopEvent, type TurnLedger } from "@tare/loop";
+import type { Message, ToolCall, ToolMessage } from "@tare/messages";
+
+/** The events that say what was said; the others only tell how. */
+export const HISTORY_EVENTS: readonly LoopEvent["type"][] = [
+  "turn_start",
+  "user_message",
+  "assistant_message",
+  "tool_result",
+  "step_end",
+  "turn_end",
+];
+
+/** What a session's events say of it. */
+export interface RebuiltHistory {
+  /** What was said, without the system message. */
+  readonly messages: readonly Message[];
+  /** What all turns cost, an interrupted one as far as its steps ended. */
+  readonly ledger: TurnLedger;
+  /** Turns that have ended. */
+  readonly turns: number;
+  /** What is missing of a turn that never ended; absent if all did. */
+  readonly interrupted?: {
+    /** The step that was under way. */
+    readonly step: number;
+    /** Its calls that have no answer. */
+    readonly unanswered: readonly ToolCall[];
+    /** What the turn cost until then. */
+    readonly ledger: TurnLedger;
+  };
+}
+
+/**
+ * Rebuilds a session's history from its events, exactly as the loop made it: each reply is followed by the answers
+ * to its calls, in the order of the calls. Other events than {@linkcode HISTORY_EVENTS} change nothing.
+ */
+export function rebuildHistory(events: Iterable<LoopEvent>): RebuiltHistory {
+  const messages: Message[] = [];
+  let turn: { step: number; ledger: TurnLedger } | undefined;
+  let ledger: TurnLedger = EMPTY_LEDGER;
+  let turns = 0;
+  let calls: readonly ToolCall[] = [];
+  let answers = new Map<string, ToolMessage>();
+
+  const settle = () => {
+    for (const { id } of calls) {
+      const answer = answers.get(id);
+      if (answer) messages.push(answer);
+    }
+    calls = [];
+    answers = new Map();
+  };
+
+  for (const event of events) {
+    switch (event.type) {
+      case "turn_start":
+        turn = { step: 1, ledger: EMPTY_LEDGER };
+        if (event.input !== undefined) messages.push({ role: "user", content: event.input });
+        break;
+      case "user_message":
+        settle();
+        messages.push({ role: "user", content: event.input });
+        break;
+      case "assistant_message":
+        settle();
+        messages.push(event.message);
+        calls = event.message.tool_calls ?? [];
+        if (turn) turn.step = event.step;
+        break;
+      case "tool_result":
+        answers.set(event.id, { role: "tool", tool_call_id: event.id, content: event.content });
+        break;
+      case "step_end":
+        settle();
+        if (turn) {
+          const { promptTokens, cachedTokens, outputTokens, estimated = false } = event.usage;
+          const step = { calls: 1, promptTokens, cachedTokens, outputTokens, saved: {}, estimated };
+          turn = { step: event.step + 1, ledger: addLedgers(turn.ledger, step) };
+        }
+        break;
+      case "turn_end":
+        settle();
+        ledger = addLedgers(ledger, event.ledger);
+        turns += 1;
+        turn = undefined;
+        break;
+    }
+  }
+  if (!turn) return { messages, ledger, turns };
+  const unanswered = calls.filter(({ id }) => !answers.has(id));
+  settle();
+  return { messages, ledger: addLedgers(ledger, turn.ledger), turns, interrupted: { ...turn, unanswered } };
+}

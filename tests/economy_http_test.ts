@@ -1,0 +1,119 @@
+import { assert, assertEquals } from "@std/assert";
+import { openaiModel } from "@tare/loop/openai";
+import { contentText, type Tool } from "@tare/messages";
+import { loadTokenizer } from "@tare/messages/tiktoken";
+import { type LedgerEntry, profileNamed } from "@tare/planner";
+import { memoryArchive } from "@tare/prune";
+import { agentHandler, type Mechanisms, plannerContext } from "@tare/server";
+import { replay as replayModel, simulator } from "@tare/simulator";
+import { plannerPolicy } from "../scripts/bench/planner_policy.ts";
+import type { Recording } from "../scripts/bench/recording.ts";
+import { replay } from "../scripts/bench/replay.ts";
+import { generateWorkload } from "../scripts/bench/workload.ts";
+
+const MECHANISMS: Mechanisms = { context: true, prune: true, schemas: true, bound: false };
+const profile = profileNamed("openai");
+const windowTokens = 200_000;
+
+/** The tools of a session, each giving the recorded results one after the other. */
+function recordedTools({ tools, messages }: Recording): Tool[] {
+  const results = new Map<string, string[]>();
+  const names = new Map<string, string>();
+  for (const message of messages) {
+    if (message.role === "assistant") {
+      for (const call of message.tool_calls ?? []) {
+        if (call.type === "function") names.set(call.id, call.function.name);
+      }
+    } else if (message.role === "tool") {
+      const name = names.get(message.tool_call_id) ?? "";
+      results.set(name, [...results.get(name) ?? [], contentText(message.content)]);
+    }
+  }
+  return tools.map((definition) => ({
+    definition,
+    run: () => results.get(definition.function.name)?.shift() ?? "no result was recorded",
+  }));
+}
+
+/** Plays a recorded session through server, loop, `npm:openai` and simulator over HTTP. */
+async function playOverHttp(recording: Recording) {
+  const { messages, calls } = recording;
+  const tokenizer = await loadTokenizer();
+  // The clock stands at the time of the call that comes next.
+  const now = (): number => calls[Math.min(provider.requests.length, calls.length - 1)]?.timeMs ?? 0;
+  const provider = simulator({ model: replayModel(messages), tokenizer, profile, now });
+  const listening = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, provider.fetch);
+  const baseURL = `http://127.0.0.1:${listening.addr.port}/v1`;
+  const entries: LedgerEntry[] = [];
+  const agent = agentHandler({
+    model: (model) => openaiModel({ model, baseURL, apiKey: "any" }),
+    defaultModel: "recorded",
+    tools: recordedTools(recording),
+    archives: { open: () => memoryArchive(), remove() {} },
+    countTokens: () => Promise.resolve(tokenizer.count),
+    profile,
+    windowTokens,
+    mechanisms: MECHANISMS,
+    limits: { maxSteps: 1_000 },
+    now,
+    context: (options) =>
+      plannerContext({
+        ...options,
+        journal: { edits: [], addEdits() {}, addEntry: (entry) => void entries.push(entry) },
+      }),
+  });
+  const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, agent.fetch);
+  const url = `http://127.0.0.1:${server.addr.port}/v1/sessions`;
+  const post = (path: string, body: unknown) =>
+    fetch(url + path, {
+      method: "POST",
+      body: JSON.stringify(body),
+      headers: { "content-type": "application/json" },
+    });
+  try {
+    const tools = recording.tools.map((tool) => tool.function.name);
+    const instructions = messages[0]?.role === "system" ? contentText(messages[0].content) : "";
+    const { id } = await (await post("", { instructions, tools })).json();
+    for (const { role, content } of messages) {
+      if (role !== "user") continue;
+      // The stream of events ends with the turn.
+      await (await post(`/${id}/turns`, { input: contentText(content) })).text();
+    }
+    return { requests: provider.requests, entries };
+  } finally {
+    await server.shutdown();
+    await agent.close();
+    await listening.shutdown();
+  }
+}
+
+/** What the benchmark finds for each call. */
+async function playInBenchmark(recording: Recording) {
+  const { count: countTokens } = await loadTokenizer();
+  const usages: { readonly promptTokens: number; readonly cachedTokens: number }[] = [];
+  const policy = plannerPolicy({ recording, profile, windowTokens, countTokens }, { recall: false });
+  await replay(recording, {
+    view: policy.view,
+    sent(usage) {
+      usages.push({ promptTokens: usage.promptTokens, cachedTokens: usage.cachedTokens });
+      policy.sent?.(usage);
+    },
+  }, { profile, countTokens });
+  return usages;
+}
+
+Deno.test("a recorded session costs the same tokens over HTTP as in the benchmark, and the ledger says so", async () => {
+  const recording = generateWorkload()[3];
+  assert(recording);
+  const { requests, entries } = await playOverHttp(recording);
+  const overHttp = requests.map(({ promptTokens, cachedTokens }) => ({ promptTokens, cachedTokens }));
+  assertEquals(overHttp, await playInBenchmark(recording));
+  assertEquals(
+    entries.map(({ usage: { promptTokens, cachedTokens } }) => ({ promptTokens, cachedTokens })),
+    overHttp,
+  );
+  assert(
+    entries.some(({ decision }) => decision?.cause === "price"),
+    "the session is long enough to be rewritten",
+  );
+});
