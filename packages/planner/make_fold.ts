@@ -20,10 +20,10 @@ export interface MadeFold {
 export interface MakeFoldOptions {
   readonly countTokens: CountTokens;
   readonly archive: Archive;
-  readonly recall?: boolean;
-  readonly windowTokens?: number;
-  readonly summarise?: Summarise;
-  readonly signal?: AbortSignal;
+  readonly recall?: boolean | undefined;
+  readonly windowTokens?: number | undefined;
+  readonly summarise?: Summarise | undefined;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /**
@@ -32,12 +32,13 @@ export interface MakeFoldOptions {
  */
 export async function makeFold(
   { messages, places }: PlacedMessages,
-  { summarise, ...options }: MakeFoldOptions,
+  { summarise, recall = false, ...options }: MakeFoldOptions,
 ): Promise<MadeFold> {
   if (!turnsAreWhole(messages)) return {};
   let usage: Usage | undefined;
   const folded = await fold(messages, {
     ...options,
+    recall,
     async summarise(old, signal) {
       if (!summarise) throw new Error("no model summarises here");
       const summary = await summarise(old, signal);

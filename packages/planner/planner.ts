@@ -8,7 +8,7 @@ import { hashText } from "./hash_text.ts";
 import { type LedgerEntry, sharePrompt } from "./ledger.ts";
 import { makeEdits } from "./make_edits.ts";
 import { makeFold } from "./make_fold.ts";
-import type { Plan, PlanRequest, Summarise } from "./plan.ts";
+import type { Decision, Plan, PlanRequest, Summarise } from "./plan.ts";
 import { NEW_SESSION, type PlannerState, type SentRequest } from "./planner_state.ts";
 import { type PromptUnit, servedTokens } from "./prefix_cache.ts";
 import { promptCost } from "./price.ts";
@@ -16,8 +16,9 @@ import { type Profile, profileNamed } from "./profile.ts";
 import { hashPiece, promptUnits, sharedTokens, sumTokens } from "./prompt_units.ts";
 import { recogniseProfile } from "./recognise_profile.ts";
 import { KEEP_WANTED, type Retention } from "./retention.ts";
-import { type Conversation, placeMessages, view } from "./view.ts";
+import { type Conversation, placeMessages, shownTools, view } from "./view.ts";
 import { estimateWarmth, observeWarmth } from "./warmth.ts";
+import type { Cut } from "./weigh_cuts.ts";
 
 /** Share of the cached tokens that were expected which must be served for the prefix to count as still there. */
 const WARM_SHARE = 0.8;
@@ -30,6 +31,15 @@ interface Prediction {
   readonly cachedTokens: number;
   readonly alive: number;
   readonly idleMs: number;
+}
+
+/** A prompt as it would be sent, and whether to change it. */
+interface Draft {
+  readonly seen: Seen;
+  readonly promptTokens: number;
+  readonly removals: readonly Removal[];
+  readonly cut?: Cut;
+  readonly decision?: Decision;
 }
 
 /** What a planner goes by. */
@@ -105,56 +115,45 @@ export class Planner {
 
   /** Plans a call. Changes nothing but the archive: planning again gives the same plan. */
   async plan(request: PlanRequest): Promise<Plan> {
-    const { countTokens } = this.#options;
-    const { edits } = request;
-    const before = view(request, edits);
-    const seen: Seen = {
-      history: request,
-      edits,
-      placed: placeMessages(request.messages, edits),
-      exposed: new Set(this.#state.exposed),
-    };
-    const removals = findRemovals(seen, this.#options);
-    const tokensBefore = countUnits(before, countTokens);
-    const { cut, decision } = this.#decide(request, before, removals);
-    const unchanged: Plan = {
-      edits: [],
-      view: before,
-      promptTokens: tokensBefore,
-      tokensBefore,
-      ...(decision && { decision }),
-      warnings: [],
-      request,
-      pending: removals,
-    };
+    const { countTokens, recall, archive, windowTokens, summarise } = this.#options;
+    const { signal } = request;
     const made: Edit[] = [];
     const warnings: string[] = [];
-    let summary: Usage | undefined;
-    if (cut) {
+    let draft = this.#draft(request, made);
+    let { decision } = draft;
+    const tokensBefore = draft.promptTokens;
+    // What a rewrite leaves is known only once it is made: a full window may ask for more.
+    while (draft.cut) {
       try {
-        made.push(...await makeEdits(seen, removals.slice(cut.first), this.#options));
+        made.push(...await makeEdits(draft.seen, draft.removals.slice(draft.cut.first), this.#options));
       } catch (error) {
-        return { ...unchanged, warnings: [`${(error as Error).message}. Nothing left the prompt.`] };
+        warnings.push(
+          `${(error as Error).message}. Nothing${made.length > 0 ? " more" : ""} left the prompt.`,
+        );
+        break;
       }
+      decision = draft.decision;
+      draft = this.#draft(request, made);
     }
-    if (this.#overflows(view(request, [...edits, ...made]))) {
-      const { signal } = request;
-      const options = { ...this.#options, ...(signal && { signal }) };
-      const folded = await makeFold(placeMessages(request.messages, [...edits, ...made]), options);
+    let summary: Usage | undefined;
+    if (this.#overflows(draft.promptTokens)) {
+      const options = { countTokens, archive, recall, windowTokens, summarise, signal };
+      const folded = await makeFold(draft.seen.placed, options);
       if (folded.edit) made.push(folded.edit);
       if (folded.warning) warnings.push(folded.warning);
       summary = folded.usage;
     }
-    if (made.length === 0 && !summary) return { ...unchanged, warnings };
-    const after = view(request, [...edits, ...made]);
+    const after = view(request, [...request.edits, ...made]);
     return {
-      ...unchanged,
       edits: made,
       view: after,
       promptTokens: countUnits(after, countTokens),
+      tokensBefore,
+      ...(decision && { decision }),
       warnings,
       ...(summary && { summary }),
-      pending: cut ? removals.slice(0, cut.first) : removals,
+      request,
+      pending: draft.removals,
     };
   }
 
@@ -234,20 +233,18 @@ export class Planner {
     };
   }
 
-  #decide(
-    request: PlanRequest,
-    before: Conversation,
-    removals: readonly Removal[],
-  ): ReturnType<typeof decide> {
+  /** The prompt after the edits made so far, what could leave it, and whether to let it. */
+  #draft(request: PlanRequest, made: readonly Edit[]): Draft {
     const { countTokens, windowTokens = Infinity, lossLimit } = this.#options;
     const { profile } = this;
-    const { rent, paid, resend, stopped } = this.#state;
-    const units = promptUnits(before, countTokens);
+    const { rent, paid, resend, stopped, exposed } = this.#state;
+    const edits = [...request.edits, ...made];
+    const placed = placeMessages(request.messages, edits);
+    const tools = shownTools(request.tools, edits);
+    const units = promptUnits({ messages: placed.messages, tools }, countTokens);
     const promptTokens = sumTokens(units);
-    const { cachedTokens, alive } = this.#predict(units, request);
-    const reckoned = reckonedAlive(alive);
-    const cost = promptCost(profile, { promptTokens, cachedTokens: reckoned * cachedTokens });
-    const resendCost = this.#resendCost(request, reckoned);
+    const seen: Seen = { history: request, edits, placed, exposed: new Set(exposed) };
+    const removals = findRemovals(seen, this.#options);
     const removables = removals.map(({ start, parts }) => {
       const removable = { start, tokens: 0, rent: 0 };
       for (const { name, tokens } of parts) {
@@ -256,16 +253,20 @@ export class Planner {
       }
       return removable;
     });
-    return decide(removables, {
+    const { cachedTokens, alive } = this.#predict(units, request);
+    const reckoned = reckonedAlive(alive);
+    const cost = promptCost(profile, { promptTokens, cachedTokens: reckoned * cachedTokens });
+    const decided = decide(removables, {
       profile,
       promptTokens,
       cachedTokens,
       alive,
       windowTokens,
-      allowedPrice: (1 + lossLimit) * (resend + resendCost) - paid - cost,
+      allowedPrice: (1 + lossLimit) * (resend + this.#resendCost(request, reckoned)) - paid - cost,
       toolsFirst: removals.filter(({ how }) => how.type === "compact").length,
       stopped,
     });
+    return { seen, promptTokens, removals, ...decided };
   }
 
   /** What the cache serves of these units if it is warm, how likely that is, and how long ago it was used. */
@@ -292,10 +293,10 @@ export class Planner {
     return promptCost(this.profile, { promptTokens, cachedTokens: alive * cachedTokens });
   }
 
-  /** Whether a view leaves no room for the answer, and turns may be folded for it. */
-  #overflows(seen: Conversation): boolean {
-    const { countTokens, windowTokens = Infinity, retention } = this.#options;
-    return retention.historyTokens < Infinity && countUnits(seen, countTokens) > WINDOW_SHARE * windowTokens;
+  /** Whether a prompt leaves no room for the answer, and turns may be folded for it. */
+  #overflows(promptTokens: number): boolean {
+    const { windowTokens = Infinity, retention } = this.#options;
+    return retention.historyTokens < Infinity && promptTokens > WINDOW_SHARE * windowTokens;
   }
 }
 

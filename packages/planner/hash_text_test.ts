@@ -1,0 +1,23 @@
+import { assertEquals } from "@std/assert";
+import { hashText } from "./hash_text.ts";
+
+Deno.test("hashText() gives whole numbers below 2^53 that tell texts apart, always the same", () => {
+  const texts = [
+    "",
+    "a",
+    "b",
+    "ab",
+    "ba",
+    "aa",
+    "\u0000",
+    "ä",
+    "😀",
+    ...Array.from({ length: 20_000 }, (_, n) => `${n}`),
+  ];
+  const hashes = texts.map(hashText);
+  assertEquals(hashes.filter((hash) => !Number.isSafeInteger(hash) || hash < 0), []);
+  assertEquals(new Set(hashes).size, texts.length);
+  // Its low half alone tells names apart.
+  assertEquals(new Set(hashes.map((hash) => hash >>> 0)).size, texts.length);
+  assertEquals(hashText("tare"), hashText(["ta", "re"].join("")));
+});
