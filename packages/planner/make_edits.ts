@@ -2,7 +2,7 @@ import type { CountTokens } from "@tare/messages";
 import { type Archive, elide, type ElisionCandidate, type ToolTraits } from "@tare/prune";
 import type { DropEdit, Edit } from "./edit.ts";
 import type { Removal, Seen } from "./find_removals.ts";
-import { messageText, namesToKeep, shownNames } from "./names.ts";
+import { messageText, namesToKeep, unseenNames } from "./names.ts";
 import type { Retention } from "./retention.ts";
 import { placeMessages } from "./view.ts";
 
@@ -71,18 +71,20 @@ function addNames(
   { countTokens, retention: { nameWorth: worth } }: MakeEditsOptions,
 ): Edit[] {
   if (worth === Infinity) return [...edits];
-  const shown = new Set<number>();
-  for (const message of placeMessages(history.messages, [...before, ...edits]).messages) {
-    for (const name of shownNames(message)) shown.add(name);
-  }
-  return edits.map((edit) => {
-    if (edit.type === "compact") return edit;
+  const leaving = edits.map((edit) => {
+    if (edit.type === "compact") return [];
     const [from, to] = edit.type === "elide" ? [edit.index, edit.index + 1] : [edit.from, edit.to];
-    const texts = placed.messages.filter((_, at) => {
+    return placed.messages.filter((_, at) => {
       const place = placed.places[at] ?? -1;
       return from <= place && place < to;
-    }).map(messageText);
-    const names = namesToKeep(texts.join("\n"), { countTokens, shown, worth });
+    });
+  });
+  const staying = placeMessages(history.messages, [...before, ...edits]).messages;
+  const unseen = unseenNames(leaving.flat(), staying);
+  return edits.map((edit, at) => {
+    if (edit.type === "compact") return edit;
+    const text = (leaving[at] ?? []).map(messageText).join("\n");
+    const names = namesToKeep(text, { countTokens, unseen, worth });
     return names.length === 0 ? edit : { ...edit, text: `${edit.text}\nIt names: ${names.join(" ")}` };
   });
 }

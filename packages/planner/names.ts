@@ -43,12 +43,20 @@ function hashName(name: string): number {
   return hashText(name) >>> 0;
 }
 
+/** Of the names that some messages show, as hashes, those that others don't. */
+export function unseenNames(leaving: readonly Message[], staying: readonly Message[]): Set<number> {
+  const unseen = new Set<number>();
+  for (const message of leaving) for (const name of shownNames(message)) unseen.add(name);
+  for (const message of staying) for (const name of shownNames(message)) unseen.delete(name);
+  return unseen;
+}
+
 /** What {@linkcode namesToKeep} goes by. */
 export interface NamesToKeepOptions {
   /** Counts the tokens of a name. */
   readonly countTokens: CountTokens;
-  /** Names that the model sees elsewhere, as hashes. Those that are kept join them. */
-  readonly shown: Set<number>;
+  /** Names that the model sees nowhere else, as hashes. Those that are kept leave the set. */
+  readonly unseen: Set<number>;
   /** Least worth of a name that is kept. */
   readonly worth: number;
 }
@@ -59,13 +67,14 @@ export interface NamesToKeepOptions {
  * its tokens: in recorded sessions names that are said often are referred to again up to three times as often as
  * those that are said once, and short ones as often as long ones. In order of worth, then of their occurrence.
  */
-export function namesToKeep(text: string, { countTokens, shown, worth }: NamesToKeepOptions): string[] {
+export function namesToKeep(text: string, { countTokens, unseen, worth }: NamesToKeepOptions): string[] {
   const kept: { readonly name: string; readonly worth: number }[] = [];
   for (const [name, count] of countNames(text)) {
-    const tokens = countTokens(name);
     const hash = hashName(name);
-    if (Math.sqrt(count) < worth * tokens || shown.has(hash)) continue;
-    shown.add(hash);
+    if (!unseen.has(hash)) continue;
+    const tokens = countTokens(name);
+    if (Math.sqrt(count) < worth * tokens) continue;
+    unseen.delete(hash);
     kept.push({ name, worth: Math.sqrt(count) / tokens });
   }
   return kept.sort((a, b) => b.worth - a.worth).map(({ name }) => name);

@@ -1,12 +1,12 @@
 import { assertEquals } from "@std/assert";
 import type { Message } from "@tare/messages";
-import { namesToKeep, shownNames } from "./names.ts";
+import { namesToKeep, unseenNames } from "./names.ts";
 
 const countTokens = (text: string) => Math.ceil(text.length / 4);
 
 function keep(text: string, { worth = 0.2, shown = [] as readonly Message[] } = {}): string[] {
-  const hashes = new Set(shown.flatMap((message) => [...shownNames(message)]));
-  return namesToKeep(text, { countTokens, worth, shown: hashes });
+  const unseen = unseenNames([{ role: "tool", tool_call_id: "1", content: text }], shown);
+  return namesToKeep(text, { countTokens, worth, unseen });
 }
 
 Deno.test("namesToKeep() keeps what is said nowhere else, the most said and shortest first", () => {
@@ -25,8 +25,8 @@ Deno.test("namesToKeep() leaves out what the model sees elsewhere, in texts or a
   };
   const shown: Message[] = [{ role: "user", content: "Fix parseHeader!" }, call];
   assertEquals(keep("parseHeader readBuffer src/http/parser.ts.", { shown }), ["readBuffer"]);
-  const hashes = new Set<number>();
-  const again = () => namesToKeep("readBuffer", { countTokens, worth: 0.2, shown: hashes });
+  const unseen = unseenNames([{ role: "user", content: "readBuffer" }], []);
+  const again = () => namesToKeep("readBuffer", { countTokens, worth: 0.2, unseen });
   assertEquals([again(), again()], [["readBuffer"], []]);
 });
 
