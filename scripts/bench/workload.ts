@@ -32,7 +32,7 @@ function tool(name: string, description: string, args: readonly string[]): ToolD
 
 /**
  * Sessions of a coding agent that reads, searches, edits and runs an invented project, for those who have no
- * recordings. Always the same. They refer back to what they read as recorded sessions do: mostly to the newest files.
+ * recordings. Always the same. They refer back to what they read as recorded sessions do: mostly to what was read in the same turn.
  */
 export function generateWorkload(): Recording[] {
   return SHAPES.map((shape, at) =>
@@ -42,7 +42,11 @@ export function generateWorkload(): Recording[] {
 
 interface Project {
   readonly random: () => number;
-  readonly files: readonly { readonly path: string; readonly symbols: readonly string[] }[];
+  readonly files: readonly {
+    readonly path: string;
+    readonly symbols: readonly string[];
+    readonly text: string;
+  }[];
 }
 
 function generateSession(
@@ -57,7 +61,10 @@ function generateSession(
   let calls = 0;
   for (let turn = 0; turn < turns; turn++) {
     ts += turn === 0 ? 0 : pauseMs * (0.5 + random());
-    const topic = pick(project.files, random);
+    const at = Math.floor(random() * project.files.length);
+    // Within a turn the agent stays among a few files, the first of them most.
+    const near = Array.from({ length: 6 }, (_, next) => project.files[(at + next) % project.files.length]!);
+    const topic = near[0]!;
     messages.push({
       role: "user",
       content: `Please change ${pick(topic.symbols, random)} in ${topic.path}.`,
@@ -65,7 +72,7 @@ function generateSession(
     });
     for (let round = 0; round < rounds; round++) {
       ts += 4000 + 10_000 * random();
-      const step = generateStep(project, round);
+      const step = generateStep({ ...project, near }, round);
       const call = { id: `call-${++calls}`, type: "function" as const, function: step.call };
       messages.push({ role: "assistant", content: step.thought, tool_calls: [call], ts });
       ts += 500;
@@ -81,21 +88,21 @@ function generateProject(random: () => number): Project {
   const files = Array.from({ length: 24 }, () => {
     const name = word(random);
     const symbols = Array.from({ length: 30 }, () => word(random) + capitalised(word(random)));
-    return { path: `src/${word(random)}/${name}.ts`, symbols };
+    const text = source(symbols, 40 + Math.floor(random() * 260), random);
+    return { path: `src/${word(random)}/${name}.ts`, symbols, text };
   });
   return { random, files };
 }
 
-function generateStep({ random, files }: Project, round: number) {
-  // Squared: the first files are asked for most.
-  const file = files[Math.floor(files.length * random() ** 2)] ?? pick(files, random);
+function generateStep({ random, files, near }: Project & { readonly near: Project["files"] }, round: number) {
+  const file = near[Math.floor(near.length * random() ** 2)] ?? pick(near, random);
   const symbol = pick(file.symbols, random);
   const kind = round % 4;
   if (kind === 0) {
-    return step("read_file", { path: file.path }, source(file, 40 + Math.floor(random() * 260), random));
+    return step("read_file", { path: file.path }, file.text);
   }
   if (kind === 1) {
-    return step("search", { pattern: symbol, folder: "src" }, listing(files, 10 + random() * 60, random));
+    return step("search", { pattern: symbol, folder: "src" }, listing(near, 10 + random() * 60, random));
   }
   if (kind === 2) {
     const line = `  const ${symbol} = ${pick(file.symbols, random)}();`;
@@ -113,7 +120,7 @@ function step(name: string, args: Readonly<Record<string, string>>, result: stri
   return { thought: `Next: ${name}.`, call: { name, arguments: JSON.stringify(args) }, result };
 }
 
-function source({ symbols }: Project["files"][number], lines: number, random: () => number): string {
+function source(symbols: readonly string[], lines: number, random: () => number): string {
   return Array.from(
     { length: lines },
     (_, at) =>
