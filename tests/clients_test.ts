@@ -1,29 +1,34 @@
-import { assertEquals, assertRejects } from "@std/assert";
-import { ModelError } from "@tare/loop";
+import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { type Model, ModelError } from "@tare/loop";
 import OpenAI from "openai";
 import { createOpenAI } from "npm:@ai-sdk/openai@4.0.118";
 import { createOpenAICompatible } from "npm:@ai-sdk/openai-compatible@3.0.92";
 import { generateText, streamText } from "npm:ai@7.0.173";
 import { echoCall, openaiOptions, scriptedModel, serve } from "../packages/server/openai_fixture_test.ts";
 
-/** Lets clients talk to the routes over real HTTP, with a model that gives these replies. */
-async function withServer(
-  replies: Parameters<typeof scriptedModel>[0],
-  use: (server: {
-    readonly baseURL: string;
-    readonly client: OpenAI;
-    readonly asked: ReturnType<typeof scriptedModel>["asked"];
-  }) => Promise<void>,
-): Promise<void> {
-  const { model, asked } = scriptedModel(replies);
+interface Server {
+  readonly baseURL: string;
+  readonly client: OpenAI;
+}
+
+/** Lets clients talk to the routes over real HTTP. Every answer is checked against the OpenAPI document. */
+async function withModel(model: Model, use: (server: Server) => Promise<void>): Promise<void> {
   const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, serve(openaiOptions(model)));
   const baseURL = `http://127.0.0.1:${server.addr.port}/v1`;
-  const client = new OpenAI({ baseURL, apiKey: "any" });
   try {
-    await use({ baseURL, client, asked });
+    await use({ baseURL, client: new OpenAI({ baseURL, apiKey: "any" }) });
   } finally {
     await server.shutdown();
   }
+}
+
+/** The same with a model that gives these replies, and what it was asked. */
+async function withServer(
+  replies: Parameters<typeof scriptedModel>[0],
+  use: (server: Server & { readonly asked: ReturnType<typeof scriptedModel>["asked"] }) => Promise<void>,
+): Promise<void> {
+  const { model, asked } = scriptedModel(replies);
+  await withModel(model, (server) => use({ ...server, asked }));
 }
 
 const TOOL_TURN = [
@@ -211,17 +216,63 @@ Deno.test("openai: errors are those that the client knows", async () => {
   });
 });
 
-Deno.test("openai: a client that goes away cancels the turn", async () => {
-  await withServer([{ content: "A long answer." }], async ({ client, asked }) => {
-    const stream = await client.chat.completions.create({
-      model: "agent",
-      messages: [{ role: "user", content: "Hi." }],
-      stream: true,
+Deno.test("clients that go away cancel the turn", async () => {
+  for (const leave of [leaveStream, leaveAnswer, leaveText]) {
+    const stopped = Promise.withResolvers<void>();
+    const begun = Promise.withResolvers<void>();
+    const endless: Model = async function* ({ signal }) {
+      yield { type: "text_delta", text: "Well, " };
+      begun.resolve();
+      await new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+    };
+    const model: Model = async function* (request) {
+      try {
+        yield* endless(request);
+      } finally {
+        stopped.resolve();
+      }
+    };
+    await withModel(model, async ({ client, baseURL }) => {
+      await leave({ client, baseURL, begun: begun.promise });
+      await stopped.promise;
     });
-    for await (const _ of stream) break;
-    assertEquals(asked.length, 1);
-  });
+  }
 });
+
+interface Leaving {
+  readonly client: OpenAI;
+  readonly baseURL: string;
+  /** Settles when the model has begun to answer. */
+  readonly begun: Promise<void>;
+}
+
+async function leaveStream({ client }: Leaving): Promise<void> {
+  const stream = await client.chat.completions.create({
+    model: "agent",
+    messages: [{ role: "user", content: "Hi." }],
+    stream: true,
+  });
+  for await (const { choices } of stream) if (choices[0]?.delta.content) break;
+}
+
+async function leaveAnswer({ client, begun }: Leaving): Promise<void> {
+  const controller = new AbortController();
+  const answer = client.responses.create({ model: "agent", input: "Hi." }, { signal: controller.signal });
+  begun.then(() => controller.abort());
+  await assertRejects(async () => await answer, OpenAI.APIUserAbortError);
+}
+
+async function leaveText({ baseURL }: Leaving): Promise<void> {
+  const controller = new AbortController();
+  const provider = createOpenAICompatible({ name: "tare", baseURL, apiKey: "any" });
+  const result = streamText({
+    model: provider("agent"),
+    prompt: "Hi.",
+    abortSignal: controller.signal,
+    onError() {},
+  });
+  for await (const _ of result.textStream) controller.abort();
+}
 
 Deno.test("AI SDK: generateText() with the OpenAI-compatible provider, over two turns", async () => {
   await withServer([...TOOL_TURN, { content: "Again hi." }], async ({ baseURL, asked }) => {
@@ -287,4 +338,29 @@ Deno.test("AI SDK: generateText() and streamText() with the OpenAI provider's re
       assertEquals([third.text, roles(asked[3]!.messages)], ["Third.", "suatauau"]);
     },
   );
+});
+
+Deno.test("AI SDK: a failure in the middle of a stream is its error", async () => {
+  const failing = [
+    { content: "Well.", ...echoCall("hi") },
+    new ModelError("unreachable", "The provider is gone."),
+  ];
+  const providers = [
+    (baseURL: string) => createOpenAICompatible({ name: "tare", baseURL, apiKey: "any" })("agent"),
+    (baseURL: string) => createOpenAI({ baseURL, apiKey: "any" }).responses("agent"),
+  ];
+  for (const provider of providers) {
+    await withServer(failing, async ({ baseURL }) => {
+      const errors: unknown[] = [];
+      const result = streamText({
+        model: provider(baseURL),
+        prompt: "Hi.",
+        onError: ({ error }) => void errors.push(error),
+      });
+      let text = "";
+      for await (const piece of result.textStream) text += piece;
+      assertEquals([text, errors.length], ["Well.", 1]);
+      assertStringIncludes(JSON.stringify(errors[0]) + String(errors[0]), "The provider is gone.");
+    });
+  }
 });

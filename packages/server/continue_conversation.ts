@@ -2,9 +2,9 @@ import { type LoopEvent, ModelError } from "@tare/loop";
 import type { Content, ContentPart, Message } from "@tare/messages";
 import { ConversationHash, type Said } from "./conversation_hash.ts";
 import { ConversationIndex, type ConversationPoint, type KnownBeginning } from "./conversation_index.ts";
-import { HttpError } from "./http_error.ts";
 import type { OpenaiOptions } from "./openai_options.ts";
 import { startTurn } from "./run_turn.ts";
+import { seedHistory } from "./seed_history.ts";
 import type { Session } from "./session.ts";
 import { DEFAULT_INSTRUCTIONS } from "./sessions.ts";
 import { type TurnAnswer, type TurnPart, turnParts } from "./turn_parts.ts";
@@ -42,10 +42,14 @@ export interface ConversationTurn {
 }
 
 /**
- * Goes on with a conversation that a client sends as a whole: starts its next turn. If its beginning is known, up to the newest
- * answer, and nothing else has happened in its session, the turn runs there, and the session's ledger and view go on.
- * If the client went back to an earlier answer, the turn runs in a new session with the history up to there, tool
- * results included; whatever isn't known is added as the client tells it.
+ * Goes on with a conversation that a client sends as a whole: starts its next turn.
+ *
+ * - If its beginning is known, up to the newest answer, and nothing else has happened in its session since, the turn
+ *   runs there, and the session's ledger and view go on.
+ * - If the client went back to an earlier answer, or its session is busy, the turn runs in a new session with the
+ *   history up to there, tool results included. Whatever isn't known is added as the client tells it.
+ * - If it was sent before and its turn ended without an answer, that turn goes on: no tool call is made twice.
+ * - A new session whose turn fails before the model has answered once is deleted again.
  *
  * @throws {HttpError} 404 if `after` names a session that is gone; 429 if no more turns or sessions are allowed now.
  */
@@ -69,46 +73,64 @@ async function findAndBegin(
   options: OpenaiOptions,
 ): Promise<ConversationTurn> {
   const { dialogue, after, user, metadata } = request;
+  const { sessions } = options;
   const instructions = [options.instructions ?? DEFAULT_INSTRUCTIONS, request.instructions]
     .filter((text) => text !== "").join("\n\n");
   const index = new ConversationIndex(options.documents);
-  const hash = new ConversationHash([user, instructions]);
+  const hash = new ConversationHash([user, instructions, ...(after ? Object.values(after).map(String) : [])]);
   const keys = dialogue.map((said) => hash.add(said));
   const pastLength = dialogue.findLastIndex(({ role }) => role === "assistant") + 1;
-  const known = after ? { point: after, length: 0 } : index.find(keys.slice(0, pastLength));
-  const knownSession = after
-    ? await options.sessions.get(after.sessionId)
-    : known && await findSession(options.sessions, known.point.sessionId);
+
+  const begin = (session: Session, input?: Content): ConversationTurn => {
+    const point = () => ({ sessionId: session.id, messages: session.history.length });
+    if (input !== undefined) index.remember(keys.at(-1) ?? "", point());
+    return {
+      sessionId: session.id,
+      ...beginTurn(session, input, { request, options }),
+      point,
+      remember(answer) {
+        if (answer.trim() !== "") index.remember(hash.add({ role: "assistant", content: answer }), point());
+      },
+    };
+  };
+  // In all that follows, nothing is awaited between looking whether a session is free and starting a turn in it.
+
+  const asked = index.find(keys.slice(-1))?.point;
+  const askedSession = asked && await sessions.get(asked.sessionId);
+  if (askedSession && !askedSession.running && isUnanswered(askedSession.history.slice(asked.messages))) {
+    return begin(askedSession);
+  }
 
   const input = joinContents(dialogue.slice(pastLength).map(({ content }) => content));
-  const begin = (session: Session) => {
-    const turn = beginTurn(session, input, request, options);
-    const point = () => ({ sessionId: session.id, messages: session.history.length });
-    const remember = (answer: string) => {
-      // What came before `after` isn't in the names.
-      if (after || answer.trim() === "") return;
-      index.remember(hash.add({ role: "assistant", content: answer }), point());
-    };
-    return { sessionId: session.id, ...turn, point, remember };
-  };
-
-  // Nothing is awaited between looking whether the session is free and starting the turn.
-  if (known && knownSession && known.length === pastLength && isFree(knownSession, known, instructions)) {
-    return begin(knownSession);
+  const known = after ? { point: after, length: 0 } : index.find(keys.slice(0, pastLength));
+  const knownSession = known && await sessions.get(known.point.sessionId);
+  const rest = dialogue.slice(known?.length ?? 0, pastLength);
+  if (known && knownSession && rest.length === 0 && isFree(knownSession, known, instructions)) {
+    return begin(knownSession, input);
   }
-  const past = known && knownSession
-    ? [...saidBefore(knownSession, known.point), ...dialogue.slice(known.length, pastLength)]
-    : dialogue.slice(0, pastLength);
-  const session = await options.sessions.create({ instructions, metadata });
-  session.history = [...session.history, ...past];
-  return begin(session);
+
+  const session = await sessions.create({ instructions, metadata });
+  seedHistory(session, [...(known && knownSession ? saidBefore(knownSession, known.point) : []), ...rest]);
+  const turn = begin(session, input);
+  return { ...turn, parts: deletingUnanswered(turn.parts, session, options) };
 }
 
-async function findSession(sessions: OpenaiOptions["sessions"], id: string): Promise<Session | undefined> {
+/** Whether this is a turn that ended before the model had answered: what the user said, and perhaps some steps. */
+function isUnanswered(said: readonly Message[]): boolean {
+  const last = said.at(-1)?.role;
+  return said.findLastIndex(({ role }) => role === "user") === 0 && (last === "user" || last === "tool");
+}
+
+/** A turn that failed before its model had answered once leaves nothing that is worth a session. */
+async function* deletingUnanswered(
+  parts: ConversationTurn["parts"],
+  session: Session,
+  { sessions }: OpenaiOptions,
+): ConversationTurn["parts"] {
   try {
-    return await sessions.get(id);
+    return yield* parts;
   } catch (error) {
-    if (error instanceof HttpError && error.status === 404) return undefined;
+    if (session.ledger.calls === 0) await sessions.delete(session);
     throw error;
   }
 }
@@ -124,10 +146,13 @@ function saidBefore({ history }: Session, { messages }: ConversationPoint): read
 
 function beginTurn(
   session: Session,
-  input: Content,
-  { maxOutputTokens = Infinity }: ConversationRequest,
-  { model, countTokens, limits, onError }: OpenaiOptions,
+  input: Content | undefined,
+  { request: { maxOutputTokens = Infinity }, options }: {
+    readonly request: ConversationRequest;
+    readonly options: OpenaiOptions;
+  },
 ): Pick<ConversationTurn, "parts" | "cancel" | "done"> {
+  const { model, countTokens, limits, onError } = options;
   let failure: unknown;
   const before = session.events.last;
   const maxTokens = Math.min(maxOutputTokens, limits?.maxOutputTokens ?? Infinity);

@@ -1,6 +1,6 @@
 import { STATUS_TEXT } from "@std/http";
 import type { JsonSchema } from "@tare/messages";
-import { HttpError } from "./http_error.ts";
+import { toHttpError } from "./http_error.ts";
 import type { RouteErrors, RouteResponse } from "./route.ts";
 
 /** What an error of the OpenAI-compatible routes says beside its status and sentence. */
@@ -66,16 +66,11 @@ export class OpenaiError extends Error {
   }
 }
 
-/** An error as the OpenAI-compatible routes tell it. What is neither theirs nor an `HttpError` is hidden. */
+/** An error as the OpenAI-compatible routes tell it, as far as clients may read it. */
 export function toOpenaiError(error: unknown): OpenaiError {
   if (error instanceof OpenaiError) return error;
-  if (error instanceof HttpError) {
-    const { status, message, code, headers } = error;
-    return new OpenaiError(status, message, { code, headers, ...paramOf(message) });
-  }
-  return new OpenaiError(500, "The server met an unexpected error; its log says more.", {
-    code: "internal_error",
-  });
+  const { status, message, code, headers } = toHttpError(error);
+  return new OpenaiError(status, message, { code, headers, ...paramOf(message) });
 }
 
 /** The body that tells of an error. */
@@ -113,11 +108,11 @@ export function openaiErrorResponses(
 /** What can go wrong with a turn that a request starts, by status, beside what can with any request. */
 export const TURN_ERRORS: Readonly<Record<string, RouteResponse>> = openaiErrorResponses({
   404: "There is no such model, or what the request refers to is gone.",
-  429:
-    "As many turns or sessions are there as the server allows, or the provider limits the rate of requests.",
+  429: "As many turns run as the server allows, or the provider limits the rate of requests.",
   499: "The turn was cancelled.",
   502: "The provider failed.",
   504: "Nothing moved for too long.",
+  507: "The server has no room for another session.",
 });
 
 /** The parameter that a sentence about an invalid body blames first. */

@@ -4,7 +4,6 @@ import { profileNamed } from "@tare/planner";
 import { memoryStore } from "@tare/store";
 import { dispatcher } from "./dispatcher.ts";
 import { echo } from "./fixture_test.ts";
-import { memoryDocuments } from "./memory_documents.ts";
 import { openapiDocument } from "./openapi_document.ts";
 import { checkedFetch, type OpenapiDocument } from "./openapi_fixture_test.ts";
 import type { OpenaiOptions } from "./openai_options.ts";
@@ -49,11 +48,12 @@ export function scriptedModel(replies: readonly (Partial<AssistantMessage> | Err
 /** What the routes need, with everything in memory. */
 export function openaiOptions(model: Model, options: Partial<OpenaiOptions> = {}): OpenaiOptions {
   const countTokens = () => Promise.resolve(estimateTokens);
+  const store = memoryStore();
   return {
     sessions: new Sessions({
       defaultModel: "scripted",
       tools: [echo],
-      store: memoryStore(),
+      store,
       countTokens,
       profile: profileNamed("none"),
       windowTokens: 100_000,
@@ -63,7 +63,7 @@ export function openaiOptions(model: Model, options: Partial<OpenaiOptions> = {}
     model: () => model,
     instructions: "Be brief.",
     countTokens,
-    documents: memoryDocuments(),
+    documents: store.documents,
     slots: new TurnSlots(10),
     heartbeat: {},
     onError: () => {},

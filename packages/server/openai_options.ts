@@ -6,9 +6,9 @@ import type { Heartbeat } from "./sse_response.ts";
 import type { TurnSlots } from "./turn_slots.ts";
 
 /** What the OpenAI-compatible routes need. */
-export interface OpenaiOptions extends Omit<TurnOptions, "model"> {
+export interface OpenaiOptions extends Omit<TurnOptions, "model" | "overBudget"> {
   /** The server's sessions. */
-  readonly sessions: Pick<Sessions, "create" | "get">;
+  readonly sessions: Pick<Sessions, "create" | "get" | "delete">;
   /** The model port for a model's name. */
   readonly model: (name: string) => Model;
   /** What every agent is told first; the client's instructions follow. Default: `DEFAULT_INSTRUCTIONS`. */

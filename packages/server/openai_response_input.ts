@@ -36,6 +36,7 @@ function readItem(
   switch (type ?? (role ? "message" : "item_reference")) {
     case "message":
       if (!role) throw invalid(parameter, "a message needs a role");
+      if (role === "user" && content.length === 0) throw invalid(parameter, "the user says nothing");
       return { role, content: typeof content === "string" ? content : content.map(partReader(parameter)) };
     case "item_reference":
       return readReference(id, documents);

@@ -60,8 +60,6 @@ const count: JsonSchema = { type: "integer", minimum: 0 };
 
 const MESSAGE_CONTENT: JsonSchema = {
   type: ["string", "array"],
-  minLength: 1,
-  minItems: 1,
   items: taggedSchema("type", {
     input_text: openObjectSchema({ text }),
     output_text: openObjectSchema({ text }),

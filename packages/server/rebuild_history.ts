@@ -54,6 +54,8 @@ export function rebuildHistory(events: Iterable<LoopEvent>): RebuiltHistory {
   for (const event of events) {
     switch (event.type) {
       case "turn_start":
+        // A history that was brought from elsewhere may end with results.
+        settle();
         turn = { step: 1, ledger: EMPTY_LEDGER };
         if (event.input !== undefined) messages.push({ role: "user", content: event.input });
         break;
@@ -86,7 +88,10 @@ export function rebuildHistory(events: Iterable<LoopEvent>): RebuiltHistory {
         break;
     }
   }
-  if (!turn) return { messages, ledger, turns };
+  if (!turn) {
+    settle();
+    return { messages, ledger, turns };
+  }
   const unanswered = calls.filter(({ id }) => !answers.has(id));
   settle();
   return { messages, ledger: addLedgers(ledger, turn.ledger), turns, interrupted: { ...turn, unanswered } };

@@ -1,30 +1,19 @@
 import type { ModelErrorCode, TurnEnd } from "@tare/loop";
 import { OpenaiError } from "./openai_error.ts";
 
-/** What is known of a failed turn beside its end. */
-export interface TurnFailure {
-  /** Whether a tool was called: sending the request again would call it again. */
-  readonly acted: boolean;
-  /** How long the provider asks to wait, in milliseconds. */
-  readonly retryAfterMs?: number | undefined;
-}
-
 /**
  * A turn that ended without an answer, as an HTTP error. The provider's own faults are 502, whatever its status was:
- * a key that it refused isn't the client's key. A cancelled turn is 499, which no client sends again by itself, and
- * one in which tools have run asks clients not to.
+ * a key that it refused isn't the client's key. A cancelled turn is 499, which no client sends again by itself.
+ *
+ * @param retryAfterMs How long the provider asks to wait, in milliseconds.
  */
-export function turnError(end: TurnEnd, { acted, retryAfterMs }: TurnFailure): OpenaiError {
+export function turnError(end: TurnEnd, retryAfterMs?: number): OpenaiError {
   const { status, code } = kindOf(end);
   const message = end.message ?? "The turn ended without an answer.";
+  const seconds = status === 429 && retryAfterMs !== undefined ? Math.ceil(retryAfterMs / 1000) : undefined;
   return new OpenaiError(status, message, {
     code,
-    headers: {
-      ...(acted && { "x-should-retry": "false" }),
-      ...(status === 429 && retryAfterMs !== undefined && {
-        "retry-after": String(Math.ceil(retryAfterMs / 1000)),
-      }),
-    },
+    ...(seconds !== undefined && { headers: { "retry-after": String(seconds) } }),
   });
 }
 

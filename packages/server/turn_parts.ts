@@ -40,7 +40,6 @@ export async function* turnParts(
   let progress = "";
   let warnings = "";
   let stepText = "";
-  let acted = false;
   let stopped: FinishReason | undefined;
 
   const say = (piece: string): TurnPart[] => {
@@ -79,7 +78,6 @@ export async function* turnParts(
         break;
       }
       case "tool_call":
-        acted = true;
         yield* tell(ownLine(`${event.name} ${shorten(event.arguments)}`));
         break;
       case "step_end":
@@ -87,7 +85,7 @@ export async function* turnParts(
         break;
       case "turn_end": {
         const finish = finishOf(event, stopped);
-        if (!finish) throw turnError(event, { acted, retryAfterMs: retryAfterMs() });
+        if (!finish) throw turnError(event, retryAfterMs());
         yield* tell("");
         return { text, progress, finish, ledger: event.ledger };
       }
@@ -101,7 +99,7 @@ function finishOf(
   stopped: FinishReason | undefined,
 ): TurnAnswer["finish"] | undefined {
   if (reason === "completed") return "stop";
-  if (reason === "output_limit" || reason === "step_limit") return "length";
+  if (reason === "output_limit" || reason === "step_limit" || reason === "budget") return "length";
   return reason === "model_error" && stopped === "content_filter" ? "content_filter" : undefined;
 }
 

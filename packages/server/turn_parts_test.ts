@@ -1,0 +1,112 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { EMPTY_LEDGER, type LoopEvent, type TurnEndReason } from "@tare/loop";
+import { OpenaiError } from "./openai_error.ts";
+import { type TurnAnswer, type TurnPart, turnParts } from "./turn_parts.ts";
+
+const USAGE = { promptTokens: 1, cachedTokens: 0, outputTokens: 1 };
+const text = (text: string): LoopEvent => ({ type: "text_delta", step: 1, text });
+const reasoning = (text: string): LoopEvent => ({ type: "reasoning_delta", step: 1, text });
+const start: LoopEvent = { type: "step_start", step: 1 };
+const call = (args: string): LoopEvent => ({
+  type: "tool_call",
+  step: 1,
+  id: "c",
+  name: "read",
+  arguments: args,
+});
+const said = (content: string): LoopEvent => ({
+  type: "assistant_message",
+  step: 1,
+  message: { role: "assistant", content },
+});
+const stepEnd = (finishReason: "stop" | "content_filter"): LoopEvent => ({
+  type: "step_end",
+  step: 1,
+  usage: USAGE,
+  finishReason,
+});
+const end = (reason: TurnEndReason): LoopEvent => ({
+  type: "turn_end",
+  reason,
+  text: "",
+  ledger: EMPTY_LEDGER,
+  message: "Why.",
+});
+
+async function read(
+  events: readonly LoopEvent[],
+): Promise<{ readonly parts: readonly string[]; readonly answer: TurnAnswer }> {
+  const all = turnParts(ReadableStream.from(events), () => undefined);
+  const parts: string[] = [];
+  for (;;) {
+    const { done, value } = await all.next();
+    if (done) return { parts, answer: value };
+    parts.push(`${(value as TurnPart).type}: ${value.text}`);
+  }
+}
+
+Deno.test("turnParts() gives the text of all steps, parted by blank lines, and tells of calls", async () => {
+  const { parts, answer } = await read([
+    start,
+    reasoning("Hm."),
+    text("I "),
+    text("look."),
+    said("I look."),
+    call('{"path":\n "a"}'),
+    stepEnd("stop"),
+    start,
+    text("Found."),
+    said("Found."),
+    stepEnd("stop"),
+    end("completed"),
+  ]);
+  assertEquals(parts, [
+    "progress: Hm.",
+    "text: I ",
+    "text: look.",
+    'progress: \nread {"path": "a"}\n',
+    "text: \n\nFound.",
+  ]);
+  assertEquals(answer, {
+    text: "I look.\n\nFound.",
+    progress: 'Hm.\nread {"path": "a"}\n',
+    finish: "stop",
+    ledger: EMPTY_LEDGER,
+  });
+});
+
+Deno.test("turnParts() gives what a model said without streaming it, and shortens long arguments", async () => {
+  const { parts } = await read([
+    start,
+    text("a"),
+    said("abc"),
+    call("x".repeat(300)),
+    stepEnd("stop"),
+    start,
+    said("d"),
+    end("completed"),
+  ]);
+  assertEquals(parts, ["text: a", "text: bc", `progress: read ${"x".repeat(200)}…\n`, "text: \n\nd"]);
+});
+
+Deno.test("turnParts() holds warnings back until the model shows a sign", async () => {
+  const warning: LoopEvent = { type: "warning", message: "Careful." };
+  assertEquals((await read([start, warning, text("a"), end("completed")])).parts, [
+    "progress: Careful.\n",
+    "text: a",
+  ]);
+  assertEquals((await read([start, warning, end("completed")])).parts, ["progress: Careful.\n"]);
+  const failing = turnParts(ReadableStream.from([start, warning, end("model_error")]), () => undefined);
+  await assertRejects(() => failing.next(), OpenaiError, "Why.");
+});
+
+Deno.test("turnParts() tells how an answer ended, and throws if there is none", async () => {
+  const finish = async (events: readonly LoopEvent[]) => (await read(events)).answer.finish;
+  assertEquals(await finish([end("completed")]), "stop");
+  assertEquals(await finish([end("output_limit")]), "length");
+  assertEquals(await finish([end("step_limit")]), "length");
+  assertEquals(await finish([stepEnd("content_filter"), end("model_error")]), "content_filter");
+  const ends: TurnEndReason[] = ["cancelled", "stalled", "model_error", "internal_error"];
+  for (const reason of ends) await assertRejects(() => read([end(reason)]), OpenaiError, "Why.");
+  await assertRejects(() => read([start]), Error, "broke off");
+});
