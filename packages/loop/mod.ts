@@ -38,5 +38,6 @@ export * from "./context_hook.ts";
 export * from "./event.ts";
 export * from "./model.ts";
 export * from "./model_error.ts";
+export { readUsage } from "./read_usage.ts";
 export * from "./run.ts";
 export type { RunOptions } from "./run_options.ts";

@@ -1,7 +1,10 @@
 import type { Model } from "@tare/loop";
 import { dispatcher } from "./dispatcher.ts";
+import { Gateway, type GatewayOptions } from "./gateway/gateway.ts";
+import { gatewayed, ledgerRoute } from "./gateway/gateway_routes.ts";
 import { guard, type GuardOptions } from "./guard.ts";
 import { openapiDocument } from "./openapi_document.ts";
+import { openaiRoutes } from "./openai_routes.ts";
 import type { Route } from "./route.ts";
 import type { TurnOptions } from "./run_turn.ts";
 import { sessionRoutes } from "./session_routes.ts";
@@ -17,6 +20,8 @@ export interface AgentOptions extends SessionOptions, Pick<TurnOptions, "limits"
   readonly model: (name: string) => Model;
   /** Who may use it. Default: whoever reaches it under a name of loopback, without a token. */
   readonly guard?: GuardOptions;
+  /** Where requests of the OpenAI-compatible routes for other models than `agent` go. Default: there are no others. */
+  readonly gateway?: GatewayOptions;
   /** How event streams show that they are alive. Default: a comment after each 15 s of silence. */
   readonly heartbeat?: Heartbeat;
   /** Largest request body in bytes. Default: 10 MiB. */
@@ -50,6 +55,11 @@ export interface AgentHandler {
  * | `GET /v1/sessions/{id}/events?after=N` | streams the events after number N, those of a running turn included |
  * | `POST /v1/sessions/{id}/cancel` | cancels the running turn and waits for its end |
  * | `GET /v1/sessions/{id}/archive/{ref}` | the original of what left the prompt |
+ * | `POST /v1/chat/completions` | the agent as an OpenAI-compatible model; other models are the gateway's |
+ * | `POST /v1/responses` | likewise |
+ * | `GET /v1/responses/{id}` | a stored response of the agent |
+ * | `GET /v1/models` | the models of these routes |
+ * | `GET /v1/ledger` | with a gateway: what its sessions cost |
  * | `GET /health` | says that the server is up |
  * | `GET /openapi.json` | describes all routes |
  */
@@ -68,18 +78,18 @@ export function agentHandler(options: AgentOptions): AgentHandler {
   } = options;
   const sessions = new Sessions(options);
   const slots = new TurnSlots(maxRunningTurns);
+  const turns = { sessions, model, countTokens, slots, heartbeat, onError, ...(limits && { limits }) };
+  const openai = openaiRoutes({ ...options, ...turns, documents: store.documents });
+  const gateway = options.gateway && new Gateway({
+    ...options,
+    ...options.gateway,
+    guarded: options.guard?.token !== undefined,
+    onError,
+  });
   const routes: readonly Route[] = [
     ...sessionRoutes({ sessions, maxSessions }),
-    ...turnRoutes({
-      sessions,
-      model,
-      profile,
-      countTokens,
-      slots,
-      heartbeat,
-      onError,
-      ...(limits && { limits }),
-    }),
+    ...turnRoutes({ ...turns, profile }),
+    ...(gateway ? [...gatewayed(openai, gateway), ledgerRoute(gateway)] : openai),
     ...systemRoutes(() => openapiDocument(routes)),
   ];
   return {

@@ -2,7 +2,7 @@ import { schemaChecker } from "@tare/messages/arguments";
 import type { IdempotencyKeys } from "@tare/store";
 import { answerOnce } from "./answer_once.ts";
 import { errorResponse, HttpError } from "./http_error.ts";
-import { type Check, readJson } from "./read_json.ts";
+import { type Check, parseBody, readBody } from "./read_json.ts";
 import type { Call, Route } from "./route.ts";
 
 /** What requests are dispatched with. */
@@ -87,11 +87,12 @@ async function answer(
   request: Request,
   options: DispatchOptions & Pick<Entry, "check"> & Pick<Call, "path">,
 ): Promise<Response> {
-  const { maxBodyBytes: maxBytes, idempotencyKeys: keys, check, path } = options;
+  const { idempotencyKeys: keys, check, path } = options;
+  const bytes = route.body ? await readBody(request, route.maxBodyBytes ?? options.maxBodyBytes) : NO_BODY;
+  const diverted = route.divert?.(request, bytes);
+  if (diverted) return await diverted;
   const key = idempotencyKey(route, request);
-  const { value, bytes } = route.body
-    ? await readJson(request, { maxBytes, check })
-    : { value: undefined, bytes: NO_BODY };
+  const value = route.body ? parseBody(bytes, check) : undefined;
   const call: Call = { request, path, body: value, keep() {} };
   if (key === undefined) return await route.answer(call);
   const scope = `${request.method} ${new URL(request.url).pathname}`;

@@ -134,13 +134,21 @@ function describeRewrite({ edits, decision, tokensBefore, promptTokens }: Plan):
     ...(of("fold") > 0 ? ["old turns, summarised"] : []),
     ...(of("compact") > 0 ? [`the prose of ${count(of("compact"), "tool")}`] : []),
   ].join("; ");
-  return { mechanism: "planner", reason: reasonOf(decision), removed, tokensBefore, tokensAfter: promptTokens };
+  return {
+    mechanism: "planner",
+    reason: reasonOf(decision),
+    removed,
+    tokensBefore,
+    tokensAfter: promptTokens,
+  };
 }
 
 function reasonOf(decision: Plan["decision"]): string {
   if (decision?.cause !== "price") return "the window is nearly full";
   const { tokens, rent, price, alive, brokenTokens } = decision;
-  const numbers = `${Math.round(tokens)} tokens leave, ${Math.round(brokenTokens)} cached ones are read again`;
+  const numbers = `${Math.round(tokens)} tokens leave, ${
+    Math.round(brokenTokens)
+  } cached ones are read again`;
   return price <= 0
     ? `it costs nothing now: ${numbers}, and the cache is warm with probability ${alive.toFixed(2)}`
     : `the rent of ${Math.round(rent)} has paid the price of ${Math.round(price)}: ${numbers}`;

@@ -21,7 +21,16 @@ export async function readJson(
   request: Request,
   options: { readonly maxBytes: number; readonly check: Check },
 ): Promise<JsonBody> {
-  const { maxBytes, check } = options;
+  const bytes = await readBody(request, options.maxBytes);
+  return { value: parseBody(bytes, options.check), bytes };
+}
+
+/**
+ * Reads the bytes of a request's JSON body.
+ *
+ * @throws {HttpError} 415 if the body isn't declared as JSON, 413 if it is too large.
+ */
+export async function readBody(request: Request, maxBytes: number): Promise<Uint8Array<ArrayBuffer>> {
   const bytes = await readBytes(request, maxBytes);
   const type = request.headers.get("content-type") ?? "none";
   if (bytes.length > 0 && !/^application\/json\b/i.test(type)) {
@@ -31,6 +40,11 @@ export async function readJson(
       `Cannot read the body: its content-type is ${type}, and application/json is wanted.`,
     );
   }
+  return bytes;
+}
+
+/** Reads a JSON body and validates it. @throws {HttpError} 400 if it isn't JSON or `check` finds faults. */
+export function parseBody(bytes: Uint8Array<ArrayBuffer>, check: Check): unknown {
   let value: unknown;
   try {
     value = bytes.length === 0 ? {} : JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
@@ -39,7 +53,7 @@ export async function readJson(
   }
   const faults = check(value);
   if (faults !== undefined) throw new HttpError(400, "invalid_request", `Cannot use the body: ${faults}.`);
-  return { value, bytes };
+  return value;
 }
 
 async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array<ArrayBuffer>> {

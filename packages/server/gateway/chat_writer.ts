@@ -1,0 +1,263 @@
+import { readUsage } from "@tare/loop";
+import type { Usage } from "@tare/messages";
+import { RECALL_TOOL } from "@tare/prune";
+import { anchorOf } from "./anchor_of.ts";
+import { isRecord } from "./is_record.ts";
+import { joinBytes } from "./json_spans.ts";
+import { mergeFields } from "./merge_fields.ts";
+import { type RawEvent, SseSplitter } from "./sse_splitter.ts";
+import { sumUsage } from "./sum_usage.ts";
+import type { HiddenItems, RecallCall, TurnWriter, TurnWriterOptions, WireReply } from "./wire_format.ts";
+
+type Fields = Record<string, unknown>;
+
+/** A call with all its fields. */
+interface WireCall extends Readonly<Fields> {
+  readonly function: { readonly name?: string; readonly arguments: string };
+}
+
+/** Passes on the chat completions of one turn. What isn't ours to change keeps its bytes. */
+export class ChatWriter implements TurnWriter {
+  readonly #options: TurnWriterOptions;
+  readonly #replies: { readonly message: Fields; readonly reply: WireReply }[] = [];
+  #splitter = new SseSplitter();
+  /** The message of the reply that is being read, and its calls by their index in it. */
+  #message: Fields = {};
+  #calls = new Map<number, WireCall>();
+  #usage: unknown;
+  /** Sum over the turn's replies, in the upstream's own fields. */
+  #usageSum: unknown;
+  /** What a stream's first chunk says of all. */
+  #envelope: Fields = {};
+  #held: Uint8Array<ArrayBuffer>[] = [];
+  #holds = false;
+  #ended = false;
+  #whole: Uint8Array<ArrayBuffer> = new Uint8Array();
+
+  /** A writer for one turn. */
+  constructor(options: TurnWriterOptions) {
+    this.#options = options;
+  }
+
+  /** Takes bytes of a stream and gives those for the client. */
+  push(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>[] {
+    this.#begin();
+    return this.#splitter.push(bytes).flatMap((event) => this.#pass(event));
+  }
+
+  /** The stream has ended. */
+  end(): WireReply {
+    this.#begin();
+    const rest = this.#splitter.end();
+    if (rest) this.#held.push(...this.#pass(rest));
+    const calls = [...this.#calls].sort(([a], [b]) => a - b).map(([, call]) => call);
+    return this.#take({ ...this.#message, ...(calls.length > 0 && { tool_calls: calls }) });
+  }
+
+  /** Takes a whole answer. */
+  read(bytes: Uint8Array<ArrayBuffer>): WireReply {
+    const body: unknown = JSON.parse(decoder.decode(bytes));
+    this.#whole = bytes;
+    this.#usage = isRecord(body) ? body.usage : undefined;
+    const choice = isRecord(body) && Array.isArray(body.choices) ? body.choices[0] : undefined;
+    const message = isRecord(choice) && isRecord(choice.message) ? choice.message : {};
+    return this.#take(message);
+  }
+
+  /** The rest of the stream, or the answer. */
+  finish(): Uint8Array<ArrayBuffer> {
+    if (this.#whole.length === 0) return joinBytes(this.#held);
+    const last = this.#replies.at(-1);
+    if (!last || (this.#replies.length === 1 && last.reply.recalls.length === 0)) return this.#whole;
+    const body = JSON.parse(decoder.decode(this.#whole));
+    const calls = clientCalls(last.message);
+    const { tool_calls: _, ...message } = last.message;
+    const [choice] = body.choices;
+    body.choices[0] = {
+      ...choice,
+      message: { ...message, content: this.#text(), ...(calls.length > 0 && { tool_calls: calls }) },
+      ...(calls.length === 0 && choice.finish_reason === "tool_calls" && { finish_reason: "stop" }),
+    };
+    if (isRecord(body.usage)) body.usage = this.#usageSum;
+    return encoder.encode(JSON.stringify(body));
+  }
+
+  /** An error in the stream. */
+  fail(message: string): Uint8Array<ArrayBuffer> {
+    const error = { message, type: "server_error", param: null, code: "upstream_failed" };
+    return encoder.encode(`data: ${JSON.stringify({ error })}\n\n`);
+  }
+
+  /** The replies and answers that stand in place of the one message that the client knows. */
+  hidden(answers: readonly (readonly string[])[]): HiddenItems[] {
+    const last = this.#replies.at(-1);
+    if (!last || !this.#replies.some(({ reply }) => reply.recalls.length > 0)) return [];
+    const calls = clientCalls(last.message);
+    const known = {
+      role: "assistant",
+      content: this.#text(),
+      ...(calls.length > 0 && { tool_calls: calls }),
+    };
+    const items = this.#replies.flatMap(({ reply }, at) => [...reply.items, ...answers[at] ?? []]);
+    return [{ anchor: anchorOf(known as Parameters<typeof anchorOf>[0]), replaces: true, items }];
+  }
+
+  /** All that the client was told. */
+  #text(): string | null {
+    const texts = this.#replies.map(({ message }) => message.content).filter((text) =>
+      typeof text === "string"
+    );
+    return texts.length > 0 ? texts.join("") : null;
+  }
+
+  #take(message: Fields): WireReply {
+    const calls = Array.isArray(message.tool_calls) ? message.tool_calls as WireCall[] : [];
+    const recalls = this.#options.recall
+      ? calls.filter(isRecall).map((call): RecallCall => ({
+        id: String(call.id ?? ""),
+        arguments: String(call.function.arguments ?? ""),
+      }))
+      : [];
+    const usage: Usage | undefined = readUsage(this.#usage);
+    const reply: WireReply = {
+      ...(usage && { usage }),
+      recalls,
+      callsClient: calls.length > recalls.length,
+      items: [JSON.stringify({ role: "assistant", ...message })],
+    };
+    this.#replies.push({ message, reply });
+    this.#usageSum = sumUsage(this.#usageSum, this.#usage);
+    this.#ended = true;
+    return reply;
+  }
+
+  /** How a reply that goes on ended is nobody's business. */
+  #begin(): void {
+    if (!this.#ended) return;
+    this.#ended = false;
+    this.#held = [];
+    this.#holds = false;
+    this.#message = {};
+    this.#calls = new Map();
+    this.#usage = undefined;
+    this.#splitter = new SseSplitter();
+  }
+
+  /** The bytes of an event that the client may see now. */
+  #pass(event: RawEvent): Uint8Array<ArrayBuffer>[] {
+    const { bytes, data } = event;
+    // Clients leave when they see it; what the call cost must be known by then.
+    if (data === "[DONE]") this.#holds = true;
+    const chunk = data === undefined || data === "[DONE]" ? undefined : readChunk(data);
+    const seen = chunk ? this.#passChunk(chunk, bytes) : [bytes];
+    if (!this.#holds) return seen;
+    this.#held.push(...seen);
+    return [];
+  }
+
+  #passChunk(chunk: Fields, bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>[] {
+    const { hidesUsage } = this.#options;
+    const choices = Array.isArray(chunk.choices) ? chunk.choices : [];
+    const choice: unknown = choices[0];
+    const later = this.#replies.length > 0;
+    const first = this.#envelope;
+    if (!later && chunk.id !== undefined && first.id === undefined) this.#envelope = { id: chunk.id };
+    let changed: Fields | undefined = later ? { ...chunk, ...this.#envelope } : undefined;
+    if (isRecord(chunk.usage)) {
+      this.#usage = chunk.usage;
+      if (hidesUsage && choices.length === 0) return [];
+      if (later) changed = { ...changed, usage: sumUsage(this.#usageSum, chunk.usage) };
+    } else if (hidesUsage && chunk.usage === null) {
+      // Upstreams that are asked for usage say null in all chunks but the last.
+      const { usage: _, ...rest } = changed ?? chunk;
+      changed = rest;
+    }
+    if (isRecord(choice)) {
+      const delta = isRecord(choice.delta) ? choice.delta : {};
+      const shown = this.#takeDelta(delta, later);
+      const ends = typeof choice.finish_reason === "string";
+      const recalled = this.#options.recall && [...this.#calls.values()].some(isRecall);
+      if (shown === undefined && !ends) return [];
+      if (shown !== delta || (ends && recalled)) {
+        const { tool_calls: _, ...rest } = delta;
+        const client = [...this.#calls.values()].some((call) => !isRecall(call));
+        const finish = ends && recalled && !client ? "stop" : choice.finish_reason;
+        const seen = { ...choice, delta: shown ?? rest, finish_reason: finish };
+        changed = { ...(changed ?? chunk), choices: [seen, ...choices.slice(1)] };
+      }
+      if (ends && recalled) this.#holds = true;
+    }
+    return [changed ? encoder.encode(`data: ${JSON.stringify(changed)}\n\n`) : bytes];
+  }
+
+  /** Reads a delta and gives what the client may see of it; nothing if it may see nothing. */
+  #takeDelta(delta: Fields, later: boolean): Fields | undefined {
+    const { tool_calls: calls, role, ...fields } = delta;
+    this.#message = mergeFields(this.#message, fields);
+    const withoutRole = later ? fields : { ...(role !== undefined && { role }), ...fields };
+    if (!Array.isArray(calls)) {
+      return later && role !== undefined ? (isEmpty(fields) ? undefined : fields) : delta;
+    }
+    const seen: unknown[] = [];
+    let moved = false;
+    for (const [at, call] of calls.entries()) {
+      if (!isRecord(call)) continue;
+      const index = typeof call.index === "number" ? call.index : at;
+      const known = this.#takeCall(index, call);
+      if (this.#options.recall && isRecall(known)) {
+        moved = true;
+        continue;
+      }
+      const before = [...this.#calls].filter(([other, call]) => other < index && isRecall(call)).length;
+      const shift = this.#options.recall ? before : 0;
+      if (shift > 0) moved = true;
+      seen.push(shift > 0 ? { ...call, index: index - shift } : call);
+    }
+    if (!moved) return later && role !== undefined ? { ...fields, tool_calls: calls } : delta;
+    if (seen.length > 0) return { ...withoutRole, tool_calls: seen };
+    return isEmpty(withoutRole) ? undefined : withoutRole;
+  }
+
+  #takeCall(index: number, { index: _, id, type, function: called, ...fields }: Fields): WireCall {
+    const before = this.#calls.get(index) ?? { function: { arguments: "" } };
+    const { name, arguments: text } = isRecord(called) ? called : {};
+    const call: WireCall = {
+      ...mergeFields(before, fields),
+      // Some providers repeat id, type and name in each delta.
+      ...(typeof id === "string" && id !== "" && { id }),
+      type: typeof type === "string" ? type : before.type ?? "function",
+      function: {
+        ...before.function,
+        ...(typeof name === "string" && name !== "" && { name }),
+        arguments: before.function.arguments + (typeof text === "string" ? text : ""),
+      },
+    };
+    this.#calls.set(index, call);
+    return call;
+  }
+}
+
+const decoder = new TextDecoder();
+const encoder = new TextEncoder();
+
+function readChunk(data: string): Fields | undefined {
+  try {
+    const chunk: unknown = JSON.parse(data);
+    return isRecord(chunk) ? chunk : undefined;
+  } catch {
+    // Whatever it is, the client gets it as it came.
+    return undefined;
+  }
+}
+
+function isRecall(call: unknown): boolean {
+  return isRecord(call) && isRecord(call.function) && call.function.name === RECALL_TOOL.function.name;
+}
+
+function clientCalls({ tool_calls: calls }: Fields): unknown[] {
+  return Array.isArray(calls) ? calls.filter((call) => !isRecall(call)) : [];
+}
+
+function isEmpty(fields: Fields): boolean {
+  return Object.values(fields).every((value) => value === null || value === undefined || value === "");
+}

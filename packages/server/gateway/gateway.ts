@@ -1,0 +1,435 @@
+import { countRequestTokens, type CountTokens } from "@tare/messages";
+import { BY_AGE, KEEP_WANTED, Planner, type PlannerState, type Profile, type Retention } from "@tare/planner";
+import type { Mechanisms } from "../session_context.ts";
+import { RECALL_TOOL } from "@tare/prune";
+import { GatewayLedger } from "./gateway_ledger.ts";
+import type { GatewaySession } from "./gateway_session.ts";
+import { GatewaySessions, type PlannedSession } from "./gateway_sessions.ts";
+import { GatewayTurn } from "./gateway_turn.ts";
+import { joinBytes } from "./json_spans.ts";
+import { KnownJson } from "./known_json.ts";
+import { plannedTools } from "./upstream_prompt.ts";
+import { answerHeaders, upstreamHeaders, type UpstreamOptions } from "./upstream.ts";
+import type { WireBody, WireFormat, WireReply } from "./wire_format.ts";
+import { type KnownParts, readField, readWireRequest } from "./wire_request.ts";
+
+/** How requests for other models than the agent are passed on. */
+export interface GatewayOptions extends UpstreamOptions {
+  /** Whether requests with tools get the recall tool too. Default: true. */
+  readonly recall?: boolean;
+  /** Share of sessions, from 0 to 1, that are left as they are, to compare with. Default: 0. */
+  readonly control?: number;
+}
+
+/** What a gateway plans with. */
+export interface GatewaySettings {
+  /** The provider's cache rules and prices. */
+  readonly profile: Profile;
+  /** The models' context window in tokens. */
+  readonly windowTokens: number;
+  /** Which mechanisms work. */
+  readonly mechanisms: Mechanisms;
+  /** Gives the token counter, once it is loaded. */
+  readonly countTokens: () => Promise<CountTokens>;
+  /** Whether requests carry this server's own token, which isn't the upstream's business. */
+  readonly guarded: boolean;
+  /** Told of what went wrong and of what clients don't get to read. */
+  readonly onError: (error: unknown) => void;
+  /** The time in milliseconds since the epoch. Default: `Date.now`. */
+  readonly now?: () => number;
+}
+
+/** A request for the upstream. */
+export interface GatewayCall {
+  /** The request; its body has been read. */
+  readonly request: Request;
+  /** The body. */
+  readonly body: WireBody;
+}
+
+/** So many calls of a turn may do nothing but recall. */
+const MAX_RECALL_CALLS = 8;
+
+/** Responses whose recalls were answered and not yet told. */
+const MAX_OWED = 10_000;
+
+/** Nothing leaves. */
+const LEAVE_ALL: Retention = { ...BY_AGE, protectTokens: Infinity };
+
+/**
+ * Passes model calls on to an upstream, and lets the planner decide what of each prompt it gets to see. Whatever goes
+ * wrong in doing so, the request goes upstream as the client sent it.
+ */
+export class Gateway {
+  /** What sessions cost. */
+  readonly ledger: GatewayLedger = new GatewayLedger();
+  readonly #options: GatewayOptions & GatewaySettings;
+  readonly #known: KnownParts = {
+    messages: new KnownJson({ maxBytes: 128 * 2 ** 20 }),
+    tools: new KnownJson({ maxBytes: 16 * 2 ** 20 }),
+  };
+  #sessions: GatewaySessions | undefined;
+  /** Sessions by the ids of the responses that they may be continued with, and what those still wait for. */
+  readonly #responses = new Map<
+    string,
+    { readonly session: GatewaySession; readonly owed: readonly string[] }
+  >();
+
+  /** A gateway that has seen nothing yet. */
+  constructor(options: GatewayOptions & GatewaySettings) {
+    this.#options = options;
+  }
+
+  /** Answers a request. @throws what `fetch` throws if the upstream can't be reached. */
+  async answer(format: WireFormat, { request, body }: GatewayCall): Promise<Response> {
+    const abort = new AbortController();
+    const leave = () => abort.abort(request.signal.reason);
+    if (request.signal.aborted) leave();
+    else request.signal.addEventListener("abort", leave, { once: true });
+    const send = (bytes: Uint8Array<ArrayBuffer>) =>
+      this.#send(format.path, { request, bytes, signal: abort.signal });
+    if (request.headers.get("x-tare")?.toLowerCase() === "off") return passOn(await send(body.bytes), abort);
+    let turn: StartedTurn | undefined;
+    let bytes = body.bytes;
+    let warning: string | undefined;
+    try {
+      turn = await this.#begin(format, { request, body });
+      if (turn) bytes = await turn.turn.prompt(abort.signal);
+    } catch (error) {
+      if (abort.signal.aborted) throw error;
+      turn = undefined;
+      bytes = body.bytes;
+      warning = this.#warn("the request was sent on as it came", error);
+    }
+    let response = await send(bytes);
+    if (turn && turn.turn.edited && REFUSALS.includes(response.status)) {
+      const again = await this.#revert(turn, { response, send: () => send(body.bytes) });
+      response = again.response;
+      if (again.warning !== undefined) {
+        warning = again.warning;
+        turn = undefined;
+      }
+    }
+    if (turn && !response.ok) this.ledger.count(turn.group, "errors");
+    const type = response.headers.get("content-type") ?? "";
+    if (!turn || !response.ok) return passOn(response, abort, { ...turn?.headers(), ...warned(warning) });
+    if (type.includes("text/event-stream")) {
+      return new Response(streamOf(this.#stream(turn, { response, send, abort }), abort), {
+        status: response.status,
+        statusText: response.statusText,
+        headers: withHeaders(answerHeaders(response), turn.headers()),
+      });
+    }
+    if (type.includes("json")) return await this.#whole(turn, { response, send, abort });
+    return passOn(response, abort, turn.headers());
+  }
+
+  /** Passes a request without a plan on, such as one for the list of models. */
+  async forward(path: string, request: Request): Promise<Response> {
+    return await this.#send(path, { request, signal: request.signal });
+  }
+
+  #send(path: string, { request, bytes, signal }: {
+    readonly request: Request;
+    readonly bytes?: Uint8Array<ArrayBuffer>;
+    readonly signal: AbortSignal;
+  }): Promise<Response> {
+    const { baseURL, apiKey, fetch = globalThis.fetch, guarded } = this.#options;
+    return fetch(baseURL.replace(/\/+$/, "") + path + new URL(request.url).search, {
+      method: request.method,
+      headers: upstreamHeaders(request, { apiKey, keepsKey: guarded }),
+      ...(bytes && { body: bytes }),
+      signal,
+      redirect: "manual",
+    });
+  }
+
+  /** Finds the session of a request and plans for it; nothing for a request that can't be planned. */
+  async #begin(format: WireFormat, { request, body }: GatewayCall): Promise<StartedTurn | undefined> {
+    const { recall: offers = true, now = Date.now } = this.#options;
+    const count = readField(body, "n");
+    if (typeof count === "number" && count > 1) return undefined;
+    const countTokens = await this.#options.countTokens();
+    const wire = readWireRequest(body, format, this.#known);
+    const previous = readField(body, "previous_response_id");
+    const conversation = readField(body, "conversation");
+    const stateful = typeof previous === "string" || (conversation !== undefined && conversation !== null);
+    const key = readField(body, "prompt_cache_key");
+    const scope = JSON.stringify([
+      format.name,
+      request.headers.get("authorization"),
+      typeof key === "string" ? key : null,
+      stateful ? conversation ?? null : null,
+    ]);
+    const followed = typeof previous === "string" ? this.#responses.get(previous) : undefined;
+    const name = request.headers.get("x-tare-session") ??
+      (conversation ? JSON.stringify(conversation) : undefined);
+    const session = followed?.session ?? this.#sessionsWith(countTokens).find({
+      scope,
+      ...(name !== undefined && { name }),
+      keys: wire.items.map(({ key }) => key),
+      messages: wire.items.map(({ value }) => value),
+    });
+    const planned = !session.control && !session.reverted;
+    const recall = offers && planned && wire.tools !== undefined && wire.tools.length > 0 &&
+      wire.tools.every(({ definition }) => definition?.function.name !== RECALL_TOOL.function.name);
+    if (recall !== session.recall) {
+      session.recall = recall;
+      session.planner = this.#planner(session, session.planner.state, countTokens);
+    }
+    const turn = new GatewayTurn({
+      session,
+      request: wire,
+      recall,
+      owed: followed?.owed ?? [],
+      stateful,
+      countTokens,
+      known: this.#known,
+      now,
+    });
+    const group = session.control ? "control" : "planned";
+    const tokens = countRequestTokens({
+      messages: wire.items.map(({ value }) => value),
+      tools: plannedTools(wire.tools, false),
+    }, countTokens);
+    return {
+      turn,
+      session,
+      group,
+      headers: () => ({
+        "x-tare-session": session.id,
+        "x-tare-epoch": String(session.epoch),
+        "x-tare-tokens-received": String(tokens),
+        ...(turn.plan && {
+          "x-tare-tokens-sent": String(turn.plan.promptTokens),
+          "x-tare-cached-predicted": String(turn.predictedCachedTokens),
+        }),
+        "x-tare-saved": String(Math.round(session.planner.state.resend - session.planner.state.paid)),
+      }),
+    };
+  }
+
+  #sessionsWith(countTokens: CountTokens): GatewaySessions {
+    return this.#sessions ??= new GatewaySessions({
+      planner: (session, state) => this.#planner(session, state, countTokens),
+      control: this.#options.control ?? 0,
+      begun: ({ control }) => this.ledger.count(control ? "control" : "planned", "sessions"),
+    });
+  }
+
+  #planner(
+    { archive, recall, control, reverted }: PlannedSession,
+    state: PlannerState,
+    countTokens: CountTokens,
+  ): Planner {
+    const { profile, windowTokens, mechanisms: { context, prune, schemas } } = this.#options;
+    const retention = control || reverted ? LEAVE_ALL : {
+      ...KEEP_WANTED,
+      ...(!prune && { protectTokens: Infinity }),
+      ...(!context && { historyTokens: Infinity }),
+      ...(!schemas && { compactTools: false }),
+    };
+    return new Planner({ profile, archive, countTokens, windowTokens, recall, retention }, state);
+  }
+
+  /** The upstream refused what was made of a request: if it takes the client's own, that's what it gets from now on. */
+  async #revert(
+    { session }: StartedTurn,
+    { response, send }: { readonly response: Response; readonly send: () => Promise<Response> },
+  ): Promise<{ readonly response: Response; readonly warning?: string }> {
+    const refusal = await response.text();
+    const second = await send();
+    if (!second.ok) return { response: second };
+    session.reverted = true;
+    session.recall = false;
+    session.edits = [];
+    session.hidden = [];
+    session.planner = this.#planner(session, session.planner.state, await this.#options.countTokens());
+    const cause = new Error(`the upstream answered ${response.status}: ${refusal.slice(0, 500)}`);
+    return { response: second, warning: this.#warn("this session is sent on as it comes", cause) };
+  }
+
+  /** An answer that isn't streamed. */
+  async #whole(started: StartedTurn, { response, send, abort }: Exchange): Promise<Response> {
+    const { turn, session } = started;
+    let last = response;
+    let usage: WireReply["usage"];
+    let answer: Uint8Array<ArrayBuffer> | undefined;
+    for (let calls = 1; answer === undefined; calls++) {
+      const bytes = await last.bytes();
+      try {
+        const reply = turn.writer.read(bytes);
+        usage = reply.usage;
+        this.#account(started, reply);
+        const next = await this.#next(started, { reply, calls, abort });
+        if (next) {
+          last = await send(next);
+          if (last.ok) continue;
+          this.ledger.count(started.group, "errors");
+          return passOn(last, abort, started.headers());
+        }
+        answer = turn.writer.finish();
+        this.#end(started, reply);
+      } catch (error) {
+        if (abort.signal.aborted) throw error;
+        this.#warn("the answer was passed on as it came", error);
+        answer = bytes;
+      }
+    }
+    const headers = withHeaders(answerHeaders(last), started.headers());
+    if (usage) headers.set("x-tare-cached-reported", String(usage.cachedTokens));
+    headers.set("x-tare-session", session.id);
+    return new Response(answer, { status: last.status, statusText: last.statusText, headers });
+  }
+
+  async *#stream(
+    started: StartedTurn,
+    { response, send, abort }: Exchange,
+  ): AsyncGenerator<Uint8Array<ArrayBuffer>, void> {
+    const { turn } = started;
+    let last = response;
+    for (let calls = 1;; calls++) {
+      let raw = false;
+      for await (const bytes of last.body ?? []) {
+        if (raw) yield bytes;
+        else {
+          let seen: Uint8Array<ArrayBuffer>[] = [];
+          try {
+            seen = turn.writer.push(bytes);
+          } catch (error) {
+            this.#warn("the rest of the stream is passed on as it comes", error);
+            raw = true;
+            seen = [bytes];
+          }
+          if (seen.length > 0) yield joinBytes(seen);
+        }
+      }
+      if (raw) return;
+      const reply = turn.writer.end();
+      this.#account(started, reply);
+      let next: Uint8Array<ArrayBuffer> | undefined;
+      try {
+        next = await this.#next(started, { reply, calls, abort });
+      } catch (error) {
+        this.#warn("a recall was not answered", error);
+      }
+      if (!next) {
+        yield turn.writer.finish();
+        this.#end(started, reply);
+        return;
+      }
+      last = await send(next);
+      if (last.ok) continue;
+      this.ledger.count(started.group, "errors");
+      yield turn.writer.fail(`The upstream answered ${last.status}: ${(await last.text()).slice(0, 1_000)}`);
+      return;
+    }
+  }
+
+  /** The next call of a turn, if its model only recalls; a reply that calls the client's tools too ends the turn. */
+  async #next(
+    { turn, group }: StartedTurn,
+    { reply, calls, abort }: {
+      readonly reply: WireReply;
+      readonly calls: number;
+      readonly abort: AbortController;
+    },
+  ): Promise<Uint8Array<ArrayBuffer> | undefined> {
+    if (reply.recalls.length === 0) return undefined;
+    await turn.recall(reply);
+    this.ledger.count(group, "recalls", reply.recalls.length);
+    if (reply.callsClient || calls >= MAX_RECALL_CALLS) return undefined;
+    return await turn.prompt(abort.signal);
+  }
+
+  #account({ turn, group, session }: StartedTurn, reply: WireReply): void {
+    try {
+      const entry = turn.sent(reply);
+      const usage = entry?.usage ?? reply.usage;
+      if (usage) this.ledger.call(group, { usage, profile: session.planner.profile });
+    } catch (error) {
+      this.#warn("what a call cost is not known", error);
+    }
+  }
+
+  #end({ turn, session }: StartedTurn, { id, callsClient, recalls }: WireReply): void {
+    try {
+      turn.remember();
+      if (id === undefined) return;
+      this.#responses.delete(id);
+      this.#responses.set(id, { session, owed: callsClient && recalls.length > 0 ? turn.lastAnswers : [] });
+      for (const oldest of this.#responses.keys()) {
+        if (this.#responses.size <= MAX_OWED) break;
+        this.#responses.delete(oldest);
+      }
+    } catch (error) {
+      this.#warn("a recall will not be remembered", error);
+    }
+  }
+
+  #warn(what: string, error: unknown): string {
+    const reason = error instanceof Error ? error.message : String(error);
+    this.#options.onError(new Error(`Cannot plan: ${reason}; ${what}.`, { cause: error }));
+    return `${what}: ${reason}`;
+  }
+}
+
+/** A request that was planned. */
+interface StartedTurn {
+  readonly turn: GatewayTurn;
+  readonly session: GatewaySession;
+  readonly group: "planned" | "control";
+  readonly headers: () => Readonly<Record<string, string>>;
+}
+
+/** What an answer is made from. */
+interface Exchange {
+  readonly response: Response;
+  readonly send: (bytes: Uint8Array<ArrayBuffer>) => Promise<Response>;
+  readonly abort: AbortController;
+}
+
+/** With these an upstream says that it doesn't take a request as it is. */
+const REFUSALS: readonly number[] = [400, 422];
+
+/** The upstream's answer as it is. */
+function passOn(
+  response: Response,
+  abort: AbortController,
+  more: Readonly<Record<string, string>> = {},
+): Response {
+  const { status, statusText, body } = response;
+  const headers = withHeaders(answerHeaders(response), more);
+  return new Response(body && streamOf(body.values(), abort), { status, statusText, headers });
+}
+
+/** A stream of these bytes that stops the upstream when its reader leaves. */
+function streamOf(
+  bytes: AsyncIterator<Uint8Array<ArrayBuffer>>,
+  abort: AbortController,
+): ReadableStream<Uint8Array<ArrayBuffer>> {
+  return new ReadableStream({
+    async pull(controller) {
+      const { done, value } = await bytes.next();
+      if (done) controller.close();
+      else if (value.length > 0) controller.enqueue(value);
+      else await this.pull?.(controller);
+    },
+    cancel(reason) {
+      abort.abort(reason);
+      bytes.return?.()?.catch(() => {});
+    },
+  }, { highWaterMark: 0 });
+}
+
+function withHeaders(headers: Headers, more: Readonly<Record<string, string>>): Headers {
+  for (const [name, value] of Object.entries(more)) headers.set(name, value);
+  return headers;
+}
+
+/** A header can't hold everything that a sentence can. */
+function warned(warning: string | undefined): Readonly<Record<string, string>> {
+  return warning === undefined
+    ? {}
+    : { "x-tare-warning": warning.replaceAll(/[^\x20-\x7e]+/g, " ").slice(0, 500) };
+}

@@ -1,0 +1,131 @@
+import type { JsonSchema } from "@tare/messages";
+import { objectSchema } from "../object_schema.ts";
+import { OPENAI_ERRORS, OpenaiError } from "../openai_error.ts";
+import { AGENT_MODEL } from "../openai_request.ts";
+import type { Route, RouteResponse } from "../route.ts";
+import { CHAT_FORMAT } from "./chat_format.ts";
+import type { Gateway } from "./gateway.ts";
+import { isRecord } from "./is_record.ts";
+import type { WireBody, WireFormat } from "./wire_format.ts";
+import { readField, readWireBody } from "./wire_request.ts";
+
+/** Largest body that is passed on: prompts may hold pictures and recordings. */
+const MAX_BODY_BYTES = 128 * 2 ** 20;
+
+const FORMATS: readonly WireFormat[] = [CHAT_FORMAT];
+
+const ANYTHING: RouteResponse = {
+  description: "For another model: the upstream's answer, as it gave it.",
+  content: { "application/json": {}, "text/event-stream": {}, "*/*": {} },
+};
+
+/** These routes, with every model but the agent passed on to the gateway's upstream. */
+export function gatewayed(routes: readonly Route[], gateway: Gateway): readonly Route[] {
+  return routes.map((route) => {
+    if (route.path === "/v1/models") return withUpstreamModels(route, gateway);
+    const format = FORMATS.find(({ path }) => `/v1${path}` === route.path && route.method === "POST");
+    return format ? withUpstream(route, { gateway, format }) : route;
+  });
+}
+
+function withUpstream(
+  route: Route,
+  { gateway, format }: { readonly gateway: Gateway; readonly format: WireFormat },
+): Route {
+  return {
+    ...route,
+    summary:
+      `${route.summary} Requests for any other model than \`${AGENT_MODEL}\` go to the configured provider.`,
+    responses: {
+      ...route.responses,
+      200: { ...ANYTHING, description: "The answer, as one object or streamed." },
+      default: ANYTHING,
+    },
+    maxBodyBytes: MAX_BODY_BYTES,
+    divert(request, bytes) {
+      const body = bodyForUpstream(bytes);
+      return body && gateway.answer(format, { request, body }).catch((error) => {
+        throw unreachable(error);
+      });
+    },
+  };
+}
+
+/** The body of a request for another model than the agent. */
+function bodyForUpstream(bytes: Uint8Array<ArrayBuffer>): WireBody | undefined {
+  try {
+    const body = readWireBody(bytes);
+    const model = readField(body, "model");
+    return typeof model === "string" && model !== AGENT_MODEL ? body : undefined;
+  } catch {
+    // The route itself says what is wrong with it.
+    return undefined;
+  }
+}
+
+function withUpstreamModels(route: Route, gateway: Gateway): Route {
+  return {
+    ...route,
+    responses: {
+      200: { description: "The agent, then the provider's models.", content: { "application/json": {} } },
+    },
+    async answer(call) {
+      const own = await (await route.answer(call)).json();
+      return Response.json({ ...own, data: [...own.data, ...await upstreamModels(gateway, call.request)] });
+    },
+  };
+}
+
+/** The upstream's models; none if it doesn't tell. */
+async function upstreamModels(gateway: Gateway, request: Request): Promise<readonly unknown[]> {
+  try {
+    const response = await gateway.forward("/models", request);
+    const list: unknown = await response.json();
+    return response.ok && isRecord(list) && Array.isArray(list.data) ? list.data : [];
+  } catch {
+    return [];
+  }
+}
+
+function unreachable(error: unknown): OpenaiError {
+  const reason = error instanceof Error ? error.message : String(error);
+  return new OpenaiError(502, `Cannot reach the provider: ${reason}.`, { code: "upstream_unreachable" });
+}
+
+const number: JsonSchema = { type: "number" };
+const GROUP: JsonSchema = {
+  title: "LedgerGroup",
+  ...objectSchema({
+    sessions: number,
+    calls: number,
+    errors: number,
+    recalls: number,
+    prompt_tokens: number,
+    cached_tokens: number,
+    output_tokens: number,
+    cost: number,
+    cost_per_session: number,
+    calls_per_session: number,
+  }),
+};
+
+/** `GET /v1/ledger`: what the gateway's sessions cost, planned and left as they are. */
+export function ledgerRoute({ ledger }: Pick<Gateway, "ledger">): Route {
+  return {
+    method: "GET",
+    path: "/v1/ledger",
+    operationId: "getLedger",
+    summary:
+      "Compares what sessions of other models cost with and without planning, since the server's start.",
+    responses: {
+      200: {
+        description: "Both groups. Costs are in the price of one uncached input token.",
+        content: {
+          "application/json": { title: "Ledger", ...objectSchema({ planned: GROUP, control: GROUP }) },
+        },
+      },
+    },
+    errors: OPENAI_ERRORS,
+    answer: () => Response.json(ledger.report()),
+  };
+}

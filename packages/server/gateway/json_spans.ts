@@ -1,0 +1,133 @@
+/** Where a JSON value stands in its text: from its first byte to behind its last. */
+export interface Span {
+  /** Its first byte. */
+  readonly start: number;
+  /** The byte behind its last. */
+  readonly end: number;
+}
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const COMMA = 0x2c;
+const COLON = 0x3a;
+const [OPEN_ARRAY, CLOSE_ARRAY, OPEN_OBJECT, CLOSE_OBJECT] = [0x5b, 0x5d, 0x7b, 0x7d];
+
+/**
+ * The values of a JSON object's fields, by name, as places in its text; of a name that stands twice the last counts.
+ * What lies inside the values isn't looked at, so that parts of a text can be read, or replaced, without the rest.
+ *
+ * @throws {SyntaxError} if there is no object at `at`, or it doesn't end.
+ */
+export function objectFields(bytes: Uint8Array<ArrayBuffer>, at = 0): Map<string, Span> {
+  const fields = new Map<string, Span>();
+  walk(bytes, { at, open: OPEN_OBJECT, close: CLOSE_OBJECT }, (start) => {
+    if (bytes[start] !== QUOTE) throw misread("a name", start);
+    const end = skipString(bytes, start);
+    const colon = skipBlanks(bytes, end);
+    if (bytes[colon] !== COLON) throw misread("a colon", colon);
+    const value = spanAt(bytes, skipBlanks(bytes, colon + 1));
+    fields.set(readJsonAt(bytes, { start, end }) as string, value);
+    return value.end;
+  });
+  return fields;
+}
+
+/**
+ * The items of a JSON array as places in its text.
+ *
+ * @throws {SyntaxError} if there is no array at `at`, or it doesn't end.
+ */
+export function arrayItems(bytes: Uint8Array<ArrayBuffer>, at = 0): Span[] {
+  const items: Span[] = [];
+  walk(bytes, { at, open: OPEN_ARRAY, close: CLOSE_ARRAY }, (start) => {
+    const item = spanAt(bytes, start);
+    items.push(item);
+    return item.end;
+  });
+  return items;
+}
+
+/** Reads the JSON that stands at a place. @throws {SyntaxError} if it is none. @throws {TypeError} if it isn't UTF-8. */
+export function readJsonAt(bytes: Uint8Array<ArrayBuffer>, { start, end }: Span): unknown {
+  return JSON.parse(decoder.decode(bytes.subarray(start, end)));
+}
+
+/** These pieces one behind the other. */
+export function joinBytes(pieces: readonly Uint8Array<ArrayBuffer>[]): Uint8Array<ArrayBuffer> {
+  const joined = new Uint8Array(pieces.reduce((length, piece) => length + piece.length, 0));
+  let at = 0;
+  for (const piece of pieces) {
+    joined.set(piece, at);
+    at += piece.length;
+  }
+  return joined;
+}
+
+const decoder = new TextDecoder("utf-8", { fatal: true });
+
+/** Calls `member` for each member of an object or array with its place; it says where the member ends. */
+function walk(
+  bytes: Uint8Array<ArrayBuffer>,
+  { at, open, close }: { readonly at: number; readonly open: number; readonly close: number },
+  member: (start: number) => number,
+): void {
+  let next = skipBlanks(bytes, at);
+  if (bytes[next] !== open) throw misread(open === OPEN_ARRAY ? "an array" : "an object", next);
+  next = skipBlanks(bytes, next + 1);
+  if (bytes[next] === close) return;
+  for (;;) {
+    next = skipBlanks(bytes, member(next));
+    if (bytes[next] === close) return;
+    if (bytes[next] !== COMMA) throw misread("a comma", next);
+    next = skipBlanks(bytes, next + 1);
+  }
+}
+
+function spanAt(bytes: Uint8Array<ArrayBuffer>, start: number): Span {
+  const first = bytes[start];
+  if (first === QUOTE) return { start, end: skipString(bytes, start) };
+  if (first === OPEN_ARRAY || first === OPEN_OBJECT) return { start, end: skipNested(bytes, start) };
+  let end = start;
+  while (end < bytes.length && !isEnd(bytes[end])) end++;
+  if (end === start) throw misread("a value", start);
+  return { start, end };
+}
+
+function skipNested(bytes: Uint8Array<ArrayBuffer>, start: number): number {
+  let depth = 0;
+  for (let at = start; at < bytes.length; at++) {
+    const byte = bytes[at];
+    if (byte === QUOTE) at = skipString(bytes, at) - 1;
+    else if (byte === OPEN_ARRAY || byte === OPEN_OBJECT) depth++;
+    else if ((byte === CLOSE_ARRAY || byte === CLOSE_OBJECT) && --depth === 0) return at + 1;
+  }
+  throw misread("an end", bytes.length);
+}
+
+/** From the opening quote to behind the closing one: the next quote before which the backslashes are even. */
+function skipString(bytes: Uint8Array<ArrayBuffer>, start: number): number {
+  for (let quote = bytes.indexOf(QUOTE, start + 1); quote >= 0; quote = bytes.indexOf(QUOTE, quote + 1)) {
+    let before = quote;
+    while (bytes[before - 1] === BACKSLASH) before--;
+    if ((quote - before) % 2 === 0) return quote + 1;
+  }
+  throw misread("a closing quote", bytes.length);
+}
+
+function skipBlanks(bytes: Uint8Array<ArrayBuffer>, start: number): number {
+  let at = start;
+  while (isBlank(bytes[at])) at++;
+  return at;
+}
+
+function isBlank(byte: number | undefined): boolean {
+  return byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
+}
+
+function isEnd(byte: number | undefined): boolean {
+  return byte === COMMA || byte === CLOSE_ARRAY || byte === CLOSE_OBJECT || isBlank(byte);
+}
+
+function misread(wanted: string, at: number): SyntaxError {
+  return new SyntaxError(`Cannot read the JSON: ${wanted} is wanted at byte ${at}`);
+}

@@ -1,0 +1,142 @@
+import type { Message, ToolDefinition } from "@tare/messages";
+import { arrayItems, joinBytes, objectFields, readJsonAt, type Span } from "./json_spans.ts";
+import type { KnownJson, KnownPiece } from "./known_json.ts";
+import { isRecord } from "./is_record.ts";
+import type { WireBody, WireFormat } from "./wire_format.ts";
+
+/** A tool of a request. */
+export interface WireTool {
+  /** Its JSON, as it was sent. */
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  /** What it is to the planner; nothing of a tool that is no function. */
+  readonly definition: ToolDefinition | undefined;
+}
+
+/** A request, read as far as the gateway has to know it. */
+export interface WireRequest extends WireBody {
+  /** Its format. */
+  readonly format: WireFormat;
+  /** The model that it asks for. */
+  readonly model: string;
+  /** Whether the answer shall be streamed. */
+  readonly stream: boolean;
+  /** What stands before the list, then the list's items. */
+  readonly items: readonly KnownPiece<Message>[];
+  /** Where the items stand; nothing for what stands before the list. */
+  readonly spans: readonly (Span | undefined)[];
+  /** The tools; nothing if the request has none. */
+  readonly tools: readonly WireTool[] | undefined;
+}
+
+/** What is remembered of earlier requests. */
+export interface KnownParts {
+  /** Their messages. */
+  readonly messages: KnownJson<Message>;
+  /** Their tools. */
+  readonly tools: KnownJson<ToolDefinition | undefined>;
+}
+
+/** A field's value; nothing if there is no such field. @throws {SyntaxError} if it is no JSON. */
+export function readField({ bytes, fields }: WireBody, name: string): unknown {
+  const span = fields.get(name);
+  return span && readJsonAt(bytes, span);
+}
+
+/**
+ * Reads a request.
+ *
+ * @throws {UnknownShape} if a message or tool isn't as the format says.
+ * @throws {SyntaxError} if there is no list of messages.
+ */
+export function readWireRequest(body: WireBody, format: WireFormat, known: KnownParts): WireRequest {
+  const { bytes, fields } = body;
+  const items: KnownPiece<Message>[] = [];
+  const spans: (Span | undefined)[] = [];
+  if (format.head) {
+    const { fields: names, read } = format.head;
+    const json = encoder.encode(JSON.stringify(names.map((name) => readField(body, name) ?? null)));
+    items.push(known.messages.read(json, {
+      start: 0,
+      end: json.length,
+      kind: `${format.name} head`,
+      read: (values) => read(values as readonly unknown[]),
+    }));
+    spans.push(undefined);
+  }
+  const list = fields.get(format.listField);
+  const listed = list === undefined
+    ? []
+    : bytes[list.start] === QUOTE
+    ? [list]
+    : arrayItems(bytes, list.start);
+  for (const span of listed) {
+    items.push(known.messages.read(bytes, { ...span, kind: format.name, read: format.readItem }));
+    spans.push(span);
+  }
+  const tools = fields.get("tools");
+  const isList = tools !== undefined && bytes[tools.start] === OPEN_ARRAY;
+  return {
+    ...body,
+    format,
+    model: String(readField(body, "model")),
+    stream: readField(body, "stream") === true,
+    items,
+    spans,
+    tools: isList
+      ? arrayItems(bytes, tools.start).map((span) => ({
+        bytes: bytes.subarray(span.start, span.end),
+        definition: known.tools.read(bytes, { ...span, kind: format.name, read: format.readTool }).value,
+      }))
+      : undefined,
+  };
+}
+
+/** The places of a body's fields. @throws {SyntaxError} if it is no object. */
+export function readWireBody(bytes: Uint8Array<ArrayBuffer>): WireBody {
+  return { bytes, fields: objectFields(bytes) };
+}
+
+/** A body with these values in place of its fields', or in front of all if it has no such fields. */
+export function withFields(
+  { bytes, fields }: WireBody,
+  values: ReadonlyMap<string, Uint8Array<ArrayBuffer>>,
+): Uint8Array<ArrayBuffer> {
+  const changes = [...values].map(([name, value]) => {
+    const span = fields.get(name);
+    if (span) return { ...span, value };
+    const start = bytes.indexOf(OPEN_OBJECT) + 1;
+    return {
+      start,
+      end: start,
+      value: joinBytes([encoder.encode(`${JSON.stringify(name)}:`), value, COMMA]),
+    };
+  });
+  changes.sort((a, b) => a.start - b.start);
+  const pieces: Uint8Array<ArrayBuffer>[] = [];
+  let from = 0;
+  for (const { start, end, value } of changes) {
+    pieces.push(bytes.subarray(from, start), value);
+    from = end;
+  }
+  return joinBytes([...pieces, bytes.subarray(from)]);
+}
+
+/** A JSON array of these items. */
+export function joinArray(items: readonly Uint8Array<ArrayBuffer>[]): Uint8Array<ArrayBuffer> {
+  return joinBytes([OPEN, ...items.flatMap((item, at) => at === 0 ? [item] : [COMMA, item]), CLOSE]);
+}
+
+/** The value of `stream_options` that asks for usage; nothing if it does already. */
+export function askForUsage(body: WireBody): Uint8Array<ArrayBuffer> | undefined {
+  const options = readField(body, "stream_options");
+  if (isRecord(options) && options.include_usage === true) return undefined;
+  return encoder.encode(JSON.stringify({ ...(isRecord(options) && options), include_usage: true }));
+}
+
+const encoder = new TextEncoder();
+const QUOTE = 0x22;
+const OPEN_ARRAY = 0x5b;
+const OPEN_OBJECT = 0x7b;
+const OPEN = encoder.encode("[");
+const CLOSE = encoder.encode("]");
+const COMMA = encoder.encode(",");
