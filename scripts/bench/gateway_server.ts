@@ -1,0 +1,40 @@
+/**
+ * The gateway of `bench:gateway`, in a process of its own, as it is deployed: with a store on the disk and exact token
+ * counts. Takes the upstream's base URL, prints its port.
+ *
+ * @module
+ */
+// deno-lint-ignore-file no-console
+import { join } from "@std/path";
+import { loadTokenizer } from "@tare/messages/tiktoken";
+import { profileNamed } from "@tare/planner";
+import { agentHandler } from "@tare/server";
+import { openStore } from "@tare/store";
+
+const [baseURL] = Deno.args;
+if (!baseURL) throw new RangeError("Cannot start the gateway: no base URL of an upstream is given");
+const folder = await Deno.makeTempDir();
+const store = openStore(join(folder, "bench.sqlite"));
+const tokenizer = await loadTokenizer();
+const agent = agentHandler({
+  model: () => {
+    throw new Error("only the gateway is measured");
+  },
+  defaultModel: "none",
+  tools: [],
+  store,
+  countTokens: () => Promise.resolve(tokenizer.count),
+  profile: profileNamed("openai"),
+  windowTokens: 272_000,
+  mechanisms: { context: true, prune: true, schemas: true, bound: true },
+  onError: (error) => console.error(error),
+  gateway: { baseURL },
+});
+const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, agent.fetch);
+console.log(server.addr.port);
+// The bench closes the input when it is done.
+for await (const _ of Deno.stdin.readable) { /* Nothing is said. */ }
+await server.shutdown();
+await agent.close();
+store.close();
+await Deno.remove(folder, { recursive: true });

@@ -1,0 +1,75 @@
+import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
+import { scripted } from "@tare/simulator";
+import { startGateway } from "./gateway.ts";
+import { ANSWER, CALLS, runTool, SCRIPT } from "./long_session.ts";
+import { predict, recordingOf } from "./predict.ts";
+import { costOf, startUpstream, type Upstream } from "./upstream.ts";
+
+/** What a client is handed: where to send its requests, and the tools' results. */
+export interface Client {
+  readonly baseURL: string;
+  /** Runs a tool and takes note of the call. `args` as the client got them: the JSON text, or what it read from it. */
+  readonly run: (name: string, args: unknown) => string;
+  /** Takes note of what the client sends. */
+  readonly fetch: typeof fetch;
+}
+
+interface Played {
+  readonly answer: string;
+  readonly calls: readonly string[];
+  /** The bodies that the client sent. */
+  readonly bodies: readonly string[];
+}
+
+async function play(baseURL: string, client: (client: Client) => Promise<string>): Promise<Played> {
+  const calls: string[] = [];
+  const bodies: string[] = [];
+  const answer = await client({
+    baseURL,
+    run(name, args) {
+      const text = typeof args === "string" ? args : JSON.stringify(args);
+      calls.push(`${name} ${text}`);
+      return runTool(name, text);
+    },
+    async fetch(input, init) {
+      const request = new Request(input, init);
+      bodies.push(await request.clone().text());
+      return await fetch(request);
+    },
+  });
+  return { answer, calls, bodies };
+}
+
+/**
+ * How far the provider's bill may be from the benchmark's, as a share. The benchmark takes a message as cached whole or
+ * not at all; a provider also serves the first tokens of a message that was changed behind them, in blocks of 128.
+ */
+const TOLERANCE = 0.005;
+
+/**
+ * Plays the long session with a client, once directly and once through the gateway. Everything that the client gets to
+ * see and sends must be the same; what the provider charges must be less, by what the benchmark says.
+ */
+export async function compare(
+  client: (client: Client) => Promise<string>,
+  options: { readonly tolerance?: number } = {},
+): Promise<{ readonly direct: Upstream; readonly through: Upstream }> {
+  await using direct = await startUpstream(scripted(SCRIPT));
+  const alone = await play(direct.baseURL, client);
+  assertEquals([alone.answer, alone.calls], [ANSWER, CALLS]);
+
+  await using through = await startUpstream(scripted(SCRIPT));
+  await using gateway = await startGateway(through);
+  const guided = await play(gateway.baseURL, client);
+  assertEquals(guided, alone);
+  assertEquals(gateway.errors, []);
+
+  const { profile, tokenizer } = direct;
+  const predicted = await predict(recordingOf(direct.requests), { profile, countTokens: tokenizer.count });
+  const cost = costOf(through);
+  const saved = 1 - cost / costOf(direct);
+  assert(saved > 0.1, `the gateway saved ${(100 * saved).toFixed(1)} %`);
+  const { tolerance = TOLERANCE } = options;
+  assertAlmostEquals(cost / predicted.cost, 1, tolerance);
+  return { direct, through };
+}

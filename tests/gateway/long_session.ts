@@ -1,0 +1,146 @@
+import type { ToolDefinition } from "@tare/messages";
+import { type SimulatedReply, toolCall } from "@tare/simulator";
+
+/** A tool as every client can be given it: what the model is told, and a function from arguments to result. */
+export interface SessionTool {
+  readonly name: string;
+  readonly description: string;
+  /** Names of its arguments; all are texts and required. */
+  readonly args: readonly string[];
+  readonly run: (args: Readonly<Record<string, string>>) => string;
+}
+
+/** What the model is told, and asked. */
+export const SYSTEM: string = "You review a code base with tools and answer in one sentence. ".repeat(8)
+  .trim();
+export const QUESTION: string = "Why do nightly builds fail since the cache was changed?";
+
+/** What the model says at the end. */
+export const ANSWER: string =
+  "They fail because src/cache_3.ts drops entries that src/build_3.ts still reads.";
+
+const SYLLABLES = [
+  "ba",
+  "co",
+  "di",
+  "fu",
+  "gar",
+  "lem",
+  "mo",
+  "nit",
+  "pra",
+  "quo",
+  "ros",
+  "sel",
+  "tun",
+  "vex",
+];
+
+/** Lines of invented source, about as many tokens as asked for and always the same for the same seed. */
+export function sourceText(seed: string, tokens: number): string {
+  let state = 0;
+  for (let i = 0; i < seed.length; i++) state = (Math.imul(state, 31) + seed.charCodeAt(i)) | 0;
+  const next = (below: number) => {
+    state = (Math.imul(state, 1664525) + 1013904223) | 0;
+    return (state >>> 8) % below;
+  };
+  const word = () => Array.from({ length: 3 }, () => SYLLABLES[next(SYLLABLES.length)]).join("");
+  const lines: string[] = [];
+  // A line is 20 to 24 tokens of o200k_base.
+  for (let line = 1; line * 21 < tokens; line++) {
+    lines.push(`${line}:  const ${word()} = ${word()}(${next(1000)});`);
+  }
+  return lines.join("\n");
+}
+
+/** From 1,000 to 6,000 tokens, by what is asked. */
+function sizeOf(text: string): number {
+  let sum = 0;
+  for (let i = 0; i < text.length; i++) sum = (sum * 7 + text.charCodeAt(i)) % 5000;
+  return 1000 + sum;
+}
+
+function result(name: string) {
+  return (args: Readonly<Record<string, string>>) => {
+    const asked = `${name} ${Object.values(args).join(" ")}`;
+    return sourceText(asked, sizeOf(asked));
+  };
+}
+
+/** The tools that the client brings. */
+export const TOOLS: readonly SessionTool[] = [
+  {
+    name: "read_file",
+    description: "Reads a file of the project and returns its text with line numbers.",
+    args: ["path"],
+    run: result("read_file"),
+  },
+  {
+    name: "search",
+    description: "Searches all files of the project for a regular expression.",
+    args: ["pattern", "folder"],
+    run: result("search"),
+  },
+  {
+    name: "shell",
+    description: "Runs a shell command and returns what it prints.",
+    args: ["command"],
+    run: result("shell"),
+  },
+];
+
+/** The JSON Schema of a tool's arguments. */
+export function parametersOf({ args }: Pick<SessionTool, "args">): {
+  type: "object";
+  properties: Record<string, { type: "string" }>;
+  required: string[];
+  additionalProperties: false;
+} {
+  return {
+    type: "object",
+    properties: Object.fromEntries(args.map((arg) => [arg, { type: "string" as const }])),
+    required: [...args],
+    additionalProperties: false,
+  };
+}
+
+/** The tools as a chat-completions request names them. */
+export const DEFINITIONS: readonly ToolDefinition[] = TOOLS.map((tool) => ({
+  type: "function",
+  function: { name: tool.name, description: tool.description, parameters: parametersOf(tool) },
+}));
+
+/** The result of a call, by the tool's name and its arguments as the client got them. */
+export function runTool(name: string, args: string): string {
+  const tool = TOOLS.find((tool) => tool.name === name);
+  if (!tool) throw new Error(`the model was not offered ${name}`);
+  return tool.run(JSON.parse(args));
+}
+
+/** Rounds of the session; each third one has two parallel calls: 40 calls in all. */
+const ROUNDS = 30;
+
+/**
+ * What the model says in the whole session: 40 calls of tools in 30 rounds, some of them parallel, some with text,
+ * and the answer. Results have 1,000 to 6,000 tokens, together about 130,000.
+ */
+export const SCRIPT: readonly SimulatedReply[] = [
+  ...Array.from({ length: ROUNDS }, (_, round): SimulatedReply => {
+    const id = (at: number) => ({ id: `call_${round}_${at}` });
+    const calls = round % 3 === 0
+      ? [
+        toolCall("read_file", { path: `src/cache_${round}.ts` }, id(0)),
+        toolCall("read_file", { path: `src/build_${round}.ts` }, id(1)),
+      ]
+      : round % 3 === 1
+      ? [toolCall("search", { pattern: `evict_${round}`, folder: "src" }, id(0))]
+      : [toolCall("shell", { command: `deno test src/cache_${round - 2}.ts` }, id(0))];
+    return { content: round % 4 === 0 ? `Step ${round}: looking further.` : null, tool_calls: calls };
+  }),
+  { content: ANSWER },
+];
+
+/** Name and arguments of every call of the script, in order. */
+export const CALLS: readonly string[] = SCRIPT.flatMap(({ tool_calls = [] }) =>
+  tool_calls.map((call) => `${call.function.name} ${call.function.arguments}`)
+);

@@ -1,0 +1,114 @@
+import { assert, assertEquals } from "@std/assert";
+import fc from "fast-check";
+import { estimateTokens } from "@tare/messages";
+import { profileNamed } from "@tare/planner";
+import { agentHandler } from "@tare/server";
+import { memoryStore } from "@tare/store";
+import { checkLossless, type FoundEdits } from "./lossless.ts";
+import { oddUpstream } from "./odd_upstream.ts";
+import { type GeneratedRequest, maltreatedSessions } from "./request_bodies.ts";
+
+/** So many batches of 100 sessions with four requests each: 10,000 requests. */
+const BATCHES = 25;
+
+/** Headers that the upstream sets. */
+const PASSED = ["content-type", "x-request-id", "x-ratelimit-remaining", "retry-after"];
+
+/** What came of the requests. */
+interface Tally extends FoundEdits {
+  requests: number;
+  forwarded: number;
+  refused: number;
+}
+
+function maltreatedGateway() {
+  const store = memoryStore();
+  const upstream = oddUpstream();
+  const errors: unknown[] = [];
+  const agent = agentHandler({
+    model: () => {
+      throw new Error("only the model agent runs here");
+    },
+    defaultModel: "none",
+    tools: [],
+    store,
+    countTokens: () => Promise.resolve(estimateTokens),
+    // Without a cache every edit pays at once.
+    profile: profileNamed("none"),
+    windowTokens: 60_000,
+    mechanisms: { context: true, prune: true, schemas: true, bound: false },
+    onError: (error) => void errors.push(error),
+    gateway: { baseURL: "http://upstream.test/v1", fetch: upstream.fetch },
+  });
+  const findOriginal = async (ref: string) => {
+    for (const { id } of store.listSessions({ limit: 1_000_000 })) {
+      const original = await store.archive(id).get(ref);
+      if (original !== undefined) return original;
+    }
+    return undefined;
+  };
+  return { agent, upstream, errors, findOriginal };
+}
+
+function asksForUsage(body: Uint8Array<ArrayBuffer>): boolean {
+  try {
+    return JSON.parse(new TextDecoder().decode(body))?.stream_options?.include_usage === true;
+  } catch {
+    return false;
+  }
+}
+
+async function check(
+  { path, body }: GeneratedRequest,
+  { agent, upstream, findOriginal }: ReturnType<typeof maltreatedGateway>,
+  tally: Tally,
+): Promise<void> {
+  upstream.exchanges.length = 0;
+  const response = await agent.fetch(
+    new Request(`http://127.0.0.1${path}`, {
+      method: "POST",
+      headers: { "content-type": "application/json", authorization: "Bearer key" },
+      body,
+    }),
+  );
+  const text = await response.text();
+  tally.requests++;
+  const [exchange, ...more] = upstream.exchanges;
+  assertEquals(more.length, 0, "one request went upstream more than once");
+  if (!exchange) {
+    tally.refused++;
+    assert(response.status >= 400 && response.status < 500, `${response.status}: ${text}`);
+    const { error } = JSON.parse(text);
+    assert(typeof error.message === "string" && error.message.length > 10, text);
+    return;
+  }
+  tally.forwarded++;
+  assertEquals(exchange.path, path);
+  await checkLossless({ sent: body, reached: exchange.body }, { findOriginal, found: tally });
+  assertEquals(response.status, exchange.status);
+  assertEquals(text, asksForUsage(body) ? exchange.answer : exchange.answer.replace(exchange.tally, ""));
+  for (const name of PASSED) {
+    assertEquals(response.headers.get(name), exchange.headers[name] ?? null, `header ${name}`);
+  }
+}
+
+Deno.test("gateway: 10,000 maltreated requests lose nothing and get an answer", async () => {
+  const tally: Tally = { requests: 0, forwarded: 0, refused: 0, elided: 0, dropped: 0, compacted: 0 };
+  const gateway = maltreatedGateway();
+  for (let batch = 0; batch < BATCHES; batch++) {
+    for (const requests of fc.sample(maltreatedSessions(), { numRuns: 100, seed: batch })) {
+      for (const request of requests) {
+        try {
+          await check(request, gateway, tally);
+        } catch (cause) {
+          const body = new TextDecoder().decode(request.body).slice(0, 2_000);
+          throw new Error(`Request ${tally.requests} of batch ${batch}, ${request.path}: ${body}`, { cause });
+        }
+      }
+    }
+  }
+  await gateway.agent.close();
+  assertEquals(tally.requests, 10_000);
+  // The generator must reach what it is for.
+  assert(tally.forwarded > 5_000 && tally.elided > 50 && tally.compacted > 50, JSON.stringify(tally));
+});

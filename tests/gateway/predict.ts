@@ -1,0 +1,54 @@
+import type { CountTokens, ToolDefinition } from "@tare/messages";
+import type { Profile } from "@tare/planner";
+import { RECALL_TOOL } from "@tare/prune";
+import { type Replay, replay } from "../../scripts/bench/replay.ts";
+import { asShipped } from "../../scripts/bench/planner_policy.ts";
+import type { Recording } from "../../scripts/bench/recording.ts";
+import type { SimulatedCall } from "@tare/simulator";
+
+/** The window that gateway and benchmark go by. */
+export const WINDOW_TOKENS = 272_000;
+
+/** The session of one client as `bench:economy` replays it, from the requests that reached the provider directly. */
+export function recordingOf(requests: readonly SimulatedCall[]): Recording {
+  const last = requests.at(-1);
+  if (!last) throw new Error("no request reached the provider");
+  return {
+    id: "client",
+    tools: last.tools,
+    messages: last.messages,
+    calls: requests.map(({ messages, atMs }) => ({ messages: messages.length, timeMs: atMs })),
+    errors: new Set(),
+    usage: new Map(),
+    compacted: [],
+  };
+}
+
+/** What one call sends in the benchmark. */
+export interface PredictedCall {
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+}
+
+/**
+ * What `bench:economy` says of a session under the planner as it ships, call by call: with the tools that the gateway
+ * sends, and without the recording's flags on failed results, which no request carries.
+ */
+export async function predict(
+  recording: Recording,
+  { profile, countTokens }: { readonly profile: Profile; readonly countTokens: CountTokens },
+): Promise<Replay & { readonly each: readonly PredictedCall[] }> {
+  const tools: readonly ToolDefinition[] = [...recording.tools, RECALL_TOOL];
+  const asSent: Recording = { ...recording, tools, errors: new Set() };
+  const options = { recording: asSent, profile, windowTokens: WINDOW_TOKENS, countTokens };
+  const policy = asShipped(options);
+  const each: PredictedCall[] = [];
+  const sums = await replay(asSent, {
+    view: policy.view,
+    sent(usage) {
+      each.push({ promptTokens: usage.promptTokens, cachedTokens: usage.cachedTokens });
+      policy.sent?.(usage);
+    },
+  }, options);
+  return { ...sums, each };
+}

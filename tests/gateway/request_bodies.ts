@@ -1,0 +1,210 @@
+import fc from "fast-check";
+import type { Message } from "@tare/messages";
+import { conversations } from "../conversations.ts";
+import { DEFINITIONS } from "./long_session.ts";
+
+/** A request whose body may or may not be JSON, or UTF-8, and the route it goes to. */
+export interface GeneratedRequest {
+  readonly path: "/v1/chat/completions" | "/v1/responses";
+  readonly body: Uint8Array<ArrayBuffer>;
+}
+
+type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
+
+/**
+ * The requests of one session, each with a longer piece of the same conversation, and each maltreated on its own:
+ * fields lost, doubled, shuffled, of a wrong type, of a giant text, or unknown; ids used twice; JSON cut off or spoilt.
+ */
+export function maltreatedSessions(): fc.Arbitrary<readonly GeneratedRequest[]> {
+  return fc.record({
+    messages: conversations(),
+    path: fc.constantFrom<GeneratedRequest["path"]>("/v1/chat/completions", "/v1/responses"),
+    stream: fc.constantFrom<readonly Json[]>([true], [true, { include_usage: true }], [false], []),
+    hasTools: fc.boolean(),
+    extra: fc.dictionary(fc.constantFrom("temperature", "user", "seed", "ünknown", "__proto__"), json(), {
+      maxKeys: 2,
+    }),
+    cuts: fc.array(fc.nat(), { minLength: 4, maxLength: 4 }),
+    maltreatments: fc.array(fc.array(maltreatment(), { maxLength: 3 }), { minLength: 4, maxLength: 4 }),
+    spoils: fc.array(fc.option(spoil(), { freq: 5 }), { minLength: 4, maxLength: 4 }),
+  }).map(({ messages, path, stream: [stream, streamOptions], hasTools, extra, cuts, ...rest }) =>
+    cuts.map((cut) => cut % (messages.length + 1)).sort((a, b) => a - b).map((length, at) => {
+      const list = messages.slice(0, length);
+      const body = {
+        model: "gpt-5",
+        ...(path === "/v1/responses" ? responsesBody(list, hasTools) : chatBody(list, hasTools)),
+        ...(stream !== undefined && { stream }),
+        ...(streamOptions !== undefined && { stream_options: streamOptions }),
+        ...extra,
+      };
+      let value = JSON.parse(JSON.stringify(body)) as Json;
+      for (const maltreat of rest.maltreatments[at] ?? []) value = maltreat(value);
+      const bytes = new TextEncoder().encode(JSON.stringify(value));
+      return { path, body: rest.spoils[at]?.(bytes) ?? bytes };
+    })
+  );
+}
+
+function chatBody(messages: readonly Message[], hasTools: boolean) {
+  return { messages, ...(hasTools && { tools: DEFINITIONS }) };
+}
+
+function responsesBody(messages: readonly Message[], hasTools: boolean) {
+  return {
+    input: messages.flatMap(toItems),
+    ...(hasTools && {
+      tools: DEFINITIONS.map(({ type, function: definition }) => ({ type, ...definition, strict: true })),
+    }),
+  };
+}
+
+function toItems(message: Message): object[] {
+  if (message.role === "tool") {
+    const output = Array.isArray(message.content) ? toParts(message.content) : message.content;
+    return [{ type: "function_call_output", call_id: message.tool_call_id, output }];
+  }
+  const calls = message.role === "assistant" ? message.tool_calls ?? [] : [];
+  const content = Array.isArray(message.content) ? toParts(message.content) : message.content;
+  return [
+    ...(content ? [{ type: "message", role: message.role, content }] : []),
+    ...calls.map((call) =>
+      call.type === "function"
+        ? { type: "function_call", call_id: call.id, ...call.function }
+        : { type: "custom_tool_call", call_id: call.id, ...call.custom }
+    ),
+  ];
+}
+
+function toParts(parts: readonly { readonly type: string }[]): object[] {
+  return parts.map((part) =>
+    part.type === "text" ? { ...part, type: "input_text" } : { type: "input_image" }
+  );
+}
+
+function json(): fc.Arbitrary<Json> {
+  return fc.oneof(
+    fc.constantFrom<Json>(
+      null,
+      true,
+      0,
+      -1,
+      1e21,
+      0.1,
+      "",
+      "x",
+      [],
+      {},
+      [[]],
+      { type: "text" },
+      "\ud800",
+      "\u0000",
+    ),
+    fc.jsonValue({ maxDepth: 2 }) as fc.Arbitrary<Json>,
+  );
+}
+
+type Maltreatment = (value: Json) => Json;
+
+interface Place {
+  readonly value: Json;
+  readonly replace: (value: Json) => void;
+  readonly remove: () => void;
+  readonly parent: Json[] | { [name: string]: Json };
+}
+
+/** All places of a value, its own excepted. */
+function places(value: Json): Place[] {
+  const found: Place[] = [];
+  const visit = (parent: Json) => {
+    if (typeof parent !== "object" || parent === null) return;
+    if (Array.isArray(parent)) {
+      for (const [at, child] of parent.entries()) {
+        found.push({
+          value: child,
+          parent,
+          replace: (value) => void (parent[at] = value),
+          remove: () => void parent.splice(at, 1),
+        });
+        visit(child);
+      }
+      return;
+    }
+    for (const [name, child] of Object.entries(parent)) {
+      const replace = (value: Json) =>
+        void Object.defineProperty(parent, name, {
+          value,
+          enumerable: true,
+          configurable: true,
+          writable: true,
+        });
+      found.push({ value: child, parent, replace, remove: () => void delete parent[name] });
+      visit(child);
+    }
+  };
+  visit(value);
+  return found;
+}
+
+function maltreatment(): fc.Arbitrary<Maltreatment> {
+  const somewhere = (change: (place: Place) => void) =>
+    fc.nat().map((at): Maltreatment => (value) => {
+      const all = places(value);
+      const place = all[at % Math.max(1, all.length)];
+      if (place) change(place);
+      return value;
+    });
+  return fc.oneof(
+    json().chain((other) => somewhere(({ replace }) => replace(other))),
+    somewhere(({ remove }) => remove()),
+    somewhere(({ parent, value }) => {
+      if (Array.isArray(parent)) parent.push(structuredClone(value));
+    }),
+    somewhere(({ parent }) => {
+      if (Array.isArray(parent)) parent.reverse();
+    }),
+    fc.constantFrom("", "call_0", "same").chain((id) =>
+      somewhere(({ parent }) => {
+        for (const name of Array.isArray(parent) ? [] : ["id", "call_id", "tool_call_id"]) {
+          if (!Array.isArray(parent) && name in parent) parent[name] = id;
+        }
+      })
+    ),
+    fc.tuple(fc.constantFrom("content", "output", "arguments", "x_unknown"), json()).chain(([name, other]) =>
+      somewhere(({ parent }) => {
+        if (!Array.isArray(parent)) parent[name] = other;
+      })
+    ),
+    // Long enough to leave the prompt as soon as it is old.
+    fc.constantFrom(5_000, 60_000).chain((length) =>
+      somewhere(({ value, replace }) => {
+        if (typeof value === "string") {
+          replace(`${value} giant `.repeat(Math.ceil(length / (value.length + 7))));
+        }
+      })
+    ),
+    json().map((other): Maltreatment => () => other),
+  );
+}
+
+/** What happens to a request's bytes. */
+function spoil(): fc.Arbitrary<(body: Uint8Array<ArrayBuffer>) => Uint8Array<ArrayBuffer>> {
+  return fc.tuple(fc.nat(), fc.constantFrom("cut", "insert", "lose", "number", "blanks", "twice")).map(
+    ([at, how]) => (body) => {
+      const place = at % (body.length + 1);
+      if (how === "cut") return body.slice(0, place);
+      if (how === "insert") return joined(body.slice(0, place), "}", body.slice(place));
+      if (how === "lose") return joined(body.slice(0, place), "", body.slice(place + 1));
+      if (how === "blanks" || body.at(0) !== 0x7b) return joined("\r\n\t ", body, "\n");
+      // No number of JavaScript's, and a name that stands twice.
+      const first = how === "number"
+        ? '{"seed":12345678901234567890.10,'
+        : '{"user":"first","user":"\\u0073econd",';
+      return joined(first, body.at(1) === 0x7d ? '"x":1' : "", body.slice(1));
+    },
+  );
+}
+
+function joined(...pieces: readonly (string | Uint8Array<ArrayBuffer>)[]): Uint8Array<ArrayBuffer> {
+  const bytes = pieces.map((piece) => typeof piece === "string" ? new TextEncoder().encode(piece) : piece);
+  return new Uint8Array(bytes.flatMap((piece) => [...piece]));
+}

@@ -1,0 +1,52 @@
+import { loadTokenizer, type Tokenizer } from "@tare/messages/tiktoken";
+import { type Profile, profileNamed, promptCost } from "@tare/planner";
+import { type SimulatedCall, type SimulatedModel, simulator } from "@tare/simulator";
+import { responsesUpstream } from "./responses_upstream.ts";
+
+/** A provider that listens on loopback. */
+export interface Upstream extends AsyncDisposable {
+  readonly baseURL: string;
+  /** The requests that it answered, as chat completions whatever they came as. */
+  readonly requests: readonly SimulatedCall[];
+  /** Its clock, in milliseconds: the time of the request that comes next. */
+  readonly now: () => number;
+  readonly tokenizer: Tokenizer;
+  readonly profile: Profile;
+}
+
+/** The provider's rules where a test names no others. */
+export const OPENAI: Profile = profileNamed("openai");
+
+/** Time between two requests, as `bench:economy` takes it where a recording has no times. */
+const GAP_MS = 20_000;
+
+/** Starts a simulated provider for chat completions and responses. */
+export async function startUpstream(
+  model: SimulatedModel,
+  { profile = OPENAI, timeOf = (request) => request * GAP_MS }: {
+    readonly profile?: Profile;
+    /** When a request comes, by its number. Default: {@linkcode GAP_MS} after the one before. */
+    readonly timeOf?: (request: number) => number;
+  } = {},
+): Promise<Upstream> {
+  const tokenizer = await loadTokenizer();
+  const now = (): number => timeOf(provider.requests.length);
+  const provider = simulator({ model, tokenizer, profile, now });
+  const server = Deno.serve(
+    { port: 0, hostname: "127.0.0.1", onListen() {} },
+    responsesUpstream(provider.fetch),
+  );
+  return {
+    baseURL: `http://127.0.0.1:${server.addr.port}/v1`,
+    requests: provider.requests,
+    now,
+    tokenizer,
+    profile,
+    [Symbol.asyncDispose]: () => server.shutdown(),
+  };
+}
+
+/** What requests cost, in the price of one uncached input token. */
+export function costOf({ requests, profile }: Pick<Upstream, "requests" | "profile">): number {
+  return requests.reduce((sum, request) => sum + promptCost(profile, request), 0);
+}
