@@ -126,7 +126,7 @@ export class Gateway {
 
   /** Passes a request without a plan on, such as one for the list of models. */
   async forward(path: string, request: Request): Promise<Response> {
-    return await this.#send(path, { request, signal: request.signal });
+    return passOn(await this.#send(path, { request, signal: request.signal }), new AbortController());
   }
 
   #send(path: string, { request, bytes, signal }: {
@@ -148,7 +148,8 @@ export class Gateway {
   async #begin(format: WireFormat, { request, body }: GatewayCall): Promise<StartedTurn | undefined> {
     const { recall: offers = true, now = Date.now } = this.#options;
     const count = readField(body, "n");
-    if (typeof count === "number" && count > 1) return undefined;
+    // Several answers at once can't be gone on with, and one in the background isn't there to be read.
+    if ((typeof count === "number" && count > 1) || readField(body, "background") === true) return undefined;
     const countTokens = await this.#options.countTokens();
     const wire = readWireRequest(body, format, this.#known);
     const previous = readField(body, "previous_response_id");

@@ -6,13 +6,12 @@ import type { Route, RouteResponse } from "../route.ts";
 import { CHAT_FORMAT } from "./chat_format.ts";
 import type { Gateway } from "./gateway.ts";
 import { isRecord } from "./is_record.ts";
+import { responsesFormat } from "./responses_format.ts";
 import type { WireBody, WireFormat } from "./wire_format.ts";
 import { readField, readWireBody } from "./wire_request.ts";
 
 /** Largest body that is passed on: prompts may hold pictures and recordings. */
 const MAX_BODY_BYTES = 128 * 2 ** 20;
-
-const FORMATS: readonly WireFormat[] = [CHAT_FORMAT];
 
 const ANYTHING: RouteResponse = {
   description: "For another model: the upstream's answer, as it gave it.",
@@ -21,9 +20,11 @@ const ANYTHING: RouteResponse = {
 
 /** These routes, with every model but the agent passed on to the gateway's upstream. */
 export function gatewayed(routes: readonly Route[], gateway: Gateway): readonly Route[] {
+  const formats: readonly WireFormat[] = [CHAT_FORMAT, responsesFormat()];
   return routes.map((route) => {
     if (route.path === "/v1/models") return withUpstreamModels(route, gateway);
-    const format = FORMATS.find(({ path }) => `/v1${path}` === route.path && route.method === "POST");
+    if (route.path === "/v1/responses/{id}") return withUpstreamResponse(route, gateway);
+    const format = formats.find(({ path }) => `/v1${path}` === route.path && route.method === "POST");
     return format ? withUpstream(route, { gateway, format }) : route;
   });
 }
@@ -72,6 +73,24 @@ function withUpstreamModels(route: Route, gateway: Gateway): Route {
     async answer(call) {
       const own = await (await route.answer(call)).json();
       return Response.json({ ...own, data: [...own.data, ...await upstreamModels(gateway, call.request)] });
+    },
+  };
+}
+
+function withUpstreamResponse(route: Route, gateway: Gateway): Route {
+  return {
+    ...route,
+    responses: { ...route.responses, 200: ANYTHING, default: ANYTHING },
+    async answer(call) {
+      try {
+        return await route.answer(call);
+      } catch (error) {
+        if (!(error instanceof OpenaiError && error.status === 404)) throw error;
+        return await gateway.forward(`/responses/${encodeURIComponent(call.path.id ?? "")}`, call.request)
+          .catch((error) => {
+            throw unreachable(error);
+          });
+      }
     },
   };
 }

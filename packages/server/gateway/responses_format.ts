@@ -1,0 +1,180 @@
+import type { Content, ContentPart, Message, ToolDefinition } from "@tare/messages";
+import { isRecord } from "./is_record.ts";
+import { ResponsesWriter } from "./responses_writer.ts";
+import { UnknownShape, type WireFormat } from "./wire_format.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** Items of replies that may be referred to by their ids. */
+const MAX_REFERRED = 20_000;
+
+/** Longest text of an item that the planner doesn't know, in UTF-16 code units: such are pictures, not prose. */
+const OPAQUE_CHARS = 1_000;
+
+/**
+ * The responses format: each item of the input is a message to the planner, which edits the outputs of function
+ * calls; whatever isn't a message or a call of a function stays as it is.
+ */
+export function responsesFormat(): WireFormat {
+  // The least recently seen first.
+  const referred = new Map<string, Message>();
+  const format: WireFormat = {
+    name: "responses",
+    path: "/responses",
+    listField: "input",
+    resultField: "output",
+    asksForUsage: false,
+    head: {
+      fields: ["instructions"],
+      read: ([instructions]) => ({
+        role: "system",
+        content: typeof instructions === "string" ? instructions : JSON.stringify(instructions ?? ""),
+      }),
+    },
+    readItem: (value) => readItem(value, referred),
+    writeMessage,
+    readTool,
+    writeTool,
+    writer: (options) =>
+      new ResponsesWriter({
+        ...options,
+        readItem: format.readItem,
+        seen(item) {
+          if (typeof item.id !== "string") return;
+          referred.set(item.id, format.readItem(item));
+          for (const oldest of referred.keys()) {
+            if (referred.size <= MAX_REFERRED) break;
+            referred.delete(oldest);
+          }
+        },
+      }),
+  };
+  return format;
+}
+
+function readItem(item: unknown, referred: ReadonlyMap<string, Message>): Message {
+  if (typeof item === "string") return { role: "user", content: item };
+  if (!isRecord(item)) throw unknown("an item of the input");
+  const { type = "message", id } = item;
+  const known = type === "item_reference" && typeof id === "string" ? referred.get(id) : undefined;
+  if (known) return known;
+  switch (type) {
+    case "message":
+      return readMessage(item);
+    case "function_call":
+      return {
+        role: "assistant",
+        tool_calls: [{
+          id: text(item.call_id),
+          type: "function",
+          function: { name: text(item.name), arguments: text(item.arguments) },
+        }],
+      };
+    case "custom_tool_call":
+      return {
+        role: "assistant",
+        tool_calls: [{
+          id: text(item.call_id),
+          type: "custom",
+          custom: { name: text(item.name), input: text(item.input) },
+        }],
+      };
+    case "function_call_output":
+    case "custom_tool_call_output":
+      return { role: "tool", tool_call_id: text(item.call_id), content: readContent(item.output) };
+    case "item_reference":
+    case "reasoning":
+      return withId({ role: "assistant", content: null, reasoning_content: summary(item) }, id);
+    default:
+      return withId({ role: "assistant", content: JSON.stringify(item, shorten) }, id);
+  }
+}
+
+/** A client may send an item back in its own spelling; its id stays. */
+function withId(message: Message, id: unknown): Message {
+  return typeof id === "string" ? Object.assign(message, { id }) : message;
+}
+
+function readMessage({ role, content }: Fields): Message {
+  const read = readContent(content);
+  if (role === "system" || role === "developer" || role === "user" || role === "assistant") {
+    return { role, content: read };
+  }
+  throw unknown("the role of a message");
+}
+
+function readContent(content: unknown): Content {
+  if (typeof content === "string") return content;
+  if (!Array.isArray(content)) throw unknown("the content of an item");
+  return content.map(readPart);
+}
+
+function readPart(part: unknown): ContentPart {
+  if (!isRecord(part)) throw unknown("a part of a content");
+  switch (part.type) {
+    case "input_text":
+    case "output_text":
+    case "text":
+      return { type: "text", text: text(part.text) };
+    case "refusal":
+      return { type: "refusal", refusal: text(part.refusal) };
+    case "input_image":
+      return {
+        type: "image_url",
+        image_url: { url: "", ...(typeof part.detail === "string" && { detail: part.detail }) },
+      };
+    case "input_file":
+      return { type: "file", file: { file_data: typeof part.file_data === "string" ? part.file_data : "" } };
+    default:
+      throw unknown("a part of a content");
+  }
+}
+
+function writeMessage(message: Message): string {
+  const { role, content } = message;
+  if (role === "tool") {
+    return JSON.stringify({ type: "function_call_output", call_id: message.tool_call_id, output: content });
+  }
+  return JSON.stringify({ role, content });
+}
+
+function readTool(tool: unknown): ToolDefinition | undefined {
+  if (!isRecord(tool)) throw unknown("a tool");
+  const { type, name, description, parameters, strict } = tool;
+  if (type !== "function") return undefined;
+  if (typeof name !== "string") throw unknown("a tool");
+  return {
+    type: "function",
+    function: {
+      name,
+      ...(typeof description === "string" && { description }),
+      ...(isRecord(parameters) && { parameters }),
+      ...(typeof strict === "boolean" && { strict }),
+    },
+  };
+}
+
+function writeTool({ type, function: shown }: ToolDefinition, original?: unknown): string {
+  // Without a word the upstream takes a schema as strict.
+  if (!isRecord(original)) return JSON.stringify({ type, ...shown, strict: shown.strict ?? false });
+  const { description: _, ...rest } = original;
+  return JSON.stringify({ ...rest, ...shown });
+}
+
+function summary({ summary }: Fields): string {
+  if (!Array.isArray(summary)) return "";
+  return summary.map((part) => isRecord(part) && typeof part.text === "string" ? part.text : "").join("\n");
+}
+
+function text(value: unknown): string {
+  if (typeof value === "string") return value;
+  throw unknown("a text");
+}
+
+function shorten(_: string, value: unknown): unknown {
+  return typeof value === "string" ? value.slice(0, OPAQUE_CHARS) : value;
+}
+
+function unknown(what: string): UnknownShape {
+  return new UnknownShape(`${what} is not as the responses format says`);
+}

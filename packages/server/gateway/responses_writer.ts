@@ -1,0 +1,213 @@
+import { readUsage } from "@tare/loop";
+import type { Message } from "@tare/messages";
+import { RECALL_TOOL } from "@tare/prune";
+import { anchorOf } from "./anchor_of.ts";
+import { isRecord } from "./is_record.ts";
+import { joinBytes } from "./json_spans.ts";
+import { type RawEvent, SseSplitter } from "./sse_splitter.ts";
+import { sumUsage } from "./sum_usage.ts";
+import type { HiddenItems, TurnWriter, TurnWriterOptions, WireReply } from "./wire_format.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** What a writer needs of its format. */
+export interface ResponsesWriterOptions extends TurnWriterOptions {
+  /** Makes a message of an item. */
+  readonly readItem: (item: unknown) => Message;
+  /** Told of each item of a reply. */
+  readonly seen: (item: Fields) => void;
+}
+
+const TERMINAL = ["response.completed", "response.incomplete", "response.failed"];
+const OPENING = ["response.created", "response.queued", "response.in_progress"];
+
+/** Passes on the responses of one turn as one. What isn't ours to change keeps its bytes. */
+export class ResponsesWriter implements TurnWriter {
+  readonly #options: ResponsesWriterOptions;
+  readonly #replies: { readonly items: readonly Fields[]; readonly reply: WireReply }[] = [];
+  #splitter = new SseSplitter();
+  /** Items of the reply that is being streamed, by their index. */
+  #items = new Map<number, Fields>();
+  /** Indexes of recalls. */
+  #recalls = new Set<number>();
+  #last: Fields = {};
+  #usageSum: unknown;
+  /** Number of the next event for the client. */
+  #sequence = 0;
+  #held: RawEvent[] = [];
+  #ended = false;
+  #whole: Uint8Array<ArrayBuffer> = new Uint8Array();
+
+  /** A writer for one turn. */
+  constructor(options: ResponsesWriterOptions) {
+    this.#options = options;
+  }
+
+  /** Takes bytes of a stream and gives those for the client. */
+  push(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>[] {
+    this.#begin();
+    return this.#splitter.push(bytes).flatMap((event) => this.#pass(event));
+  }
+
+  /** The stream has ended. */
+  end(): WireReply {
+    this.#begin();
+    const rest = this.#splitter.end();
+    if (rest) this.#pass(rest).forEach((bytes) => this.#held.push({ bytes }));
+    const { output } = this.#last;
+    const items = [...this.#items].sort(([a], [b]) => a - b).map(([, item]) => item);
+    return this.#take(Array.isArray(output) && output.length >= items.length ? output : items);
+  }
+
+  /** Takes a whole answer. */
+  read(bytes: Uint8Array<ArrayBuffer>): WireReply {
+    const body: unknown = JSON.parse(decoder.decode(bytes));
+    this.#whole = bytes;
+    this.#last = isRecord(body) ? body : {};
+    return this.#take(Array.isArray(this.#last.output) ? this.#last.output : []);
+  }
+
+  /** The last event of the stream, or the answer. */
+  finish(): Uint8Array<ArrayBuffer> {
+    const changed = this.#replies.length > 1 || this.#replies.some(({ reply }) => reply.recalls.length > 0);
+    const response = changed
+      ? {
+        ...this.#last,
+        output: this.#visible(),
+        ...(isRecord(this.#last.usage) && { usage: this.#usageSum }),
+      }
+      : undefined;
+    if (this.#whole.length > 0) return response ? encoder.encode(JSON.stringify(response)) : this.#whole;
+    return joinBytes(this.#held.map((event) => {
+      const data = event.data === undefined ? undefined : readData(event.data);
+      if (!response || !data || !TERMINAL.includes(String(data.type))) return event.bytes;
+      return write({ ...data, response, sequence_number: this.#sequence++ });
+    }));
+  }
+
+  /** An error in the stream. */
+  fail(message: string): Uint8Array<ArrayBuffer> {
+    const type = "error";
+    return write({ type, code: "upstream_failed", message, param: null, sequence_number: this.#sequence++ });
+  }
+
+  /** Each recall with its answer, before the item that follows it in the client's history. */
+  hidden(answers: readonly (readonly string[])[]): HiddenItems[] {
+    const hidden = new Map<string, string[]>();
+    for (const [at, { items }] of this.#replies.entries()) {
+      const recalls = items.filter((item) => this.#isRecall(item));
+      if (recalls.length === 0) continue;
+      const seen = items.find((item) => isCall(item) && !this.#isRecall(item)) ??
+        this.#replies.slice(at + 1).flatMap(({ items }) => items).find((item) => !this.#isRecall(item));
+      if (!seen) continue;
+      const anchor = anchorOf(this.#options.readItem(seen));
+      const written = [...recalls.map((item) => JSON.stringify(item)), ...answers[at] ?? []];
+      hidden.set(anchor, [...hidden.get(anchor) ?? [], ...written]);
+    }
+    return [...hidden].map(([anchor, items]) => ({ anchor, replaces: false, items }));
+  }
+
+  #visible(): Fields[] {
+    return this.#replies.flatMap(({ items }) => items.filter((item) => !this.#isRecall(item)));
+  }
+
+  #isRecall(item: unknown): boolean {
+    return this.#options.recall && isCall(item) && item.name === RECALL_TOOL.function.name;
+  }
+
+  #take(output: readonly unknown[]): WireReply {
+    const items = output.filter(isRecord);
+    for (const item of items) this.#options.seen(item);
+    const recalls = items.filter((item) => this.#isRecall(item)).map((item) => ({
+      id: String(item.call_id ?? ""),
+      arguments: String(item.arguments ?? ""),
+    }));
+    const { id, usage: told } = this.#last;
+    const usage = readUsage(told);
+    const reply: WireReply = {
+      ...(usage && { usage }),
+      ...(typeof id === "string" && { id }),
+      recalls,
+      callsClient: items.some((item) => CLIENT_CALLS.includes(item.type) && !this.#isRecall(item)),
+      items: items.map((item) => JSON.stringify(item)),
+    };
+    this.#usageSum = sumUsage(this.#usageSum, told);
+    this.#replies.push({ items, reply });
+    this.#ended = true;
+    return reply;
+  }
+
+  /** The bytes of an event that the client may see now. */
+  #pass(event: RawEvent): Uint8Array<ArrayBuffer>[] {
+    const data = event.data === undefined ? undefined : readData(event.data);
+    if (!data) return [event.bytes];
+    const type = String(data.type);
+    // A reply that goes on with a turn begins nothing for the client.
+    if (OPENING.includes(type) && this.#replies.length > 0) return [];
+    if (TERMINAL.includes(type)) {
+      this.#last = isRecord(data.response) ? data.response : {};
+      this.#held.push(event);
+      return [];
+    }
+    return this.#passItem(data, event);
+  }
+
+  #passItem(data: Fields, { bytes }: RawEvent): Uint8Array<ArrayBuffer>[] {
+    const { output_index: index, item, type } = data;
+    let shown = data;
+    if (typeof index === "number") {
+      if (isRecord(item)) this.#items.set(index, item);
+      if (type === "response.output_item.added" && this.#isRecall(item)) this.#recalls.add(index);
+      if (this.#recalls.has(index)) return [];
+      const before = this.#visible().length - [...this.#recalls].filter((recall) => recall < index).length;
+      if (before !== 0) shown = { ...shown, output_index: index + before };
+    }
+    const { sequence_number: sequence } = data;
+    if (typeof sequence === "number") {
+      if (sequence !== this.#sequence) shown = { ...shown, sequence_number: this.#sequence };
+      this.#sequence++;
+    }
+    return [shown === data ? bytes : write(shown)];
+  }
+
+  #begin(): void {
+    if (!this.#ended) return;
+    this.#ended = false;
+    this.#last = {};
+    this.#items = new Map();
+    this.#recalls = new Set();
+    this.#held = [];
+    this.#splitter = new SseSplitter();
+  }
+}
+
+const decoder = new TextDecoder();
+const encoder = new TextEncoder();
+
+function readData(text: string): Fields | undefined {
+  try {
+    const data: unknown = JSON.parse(text);
+    return isRecord(data) ? data : undefined;
+  } catch {
+    // Whatever it is, the client gets it as it came.
+    return undefined;
+  }
+}
+
+function write(data: Fields): Uint8Array<ArrayBuffer> {
+  return encoder.encode(`event: ${String(data.type)}\ndata: ${JSON.stringify(data)}\n\n`);
+}
+
+function isCall(item: unknown): item is Fields {
+  return isRecord(item) && item.type === "function_call";
+}
+
+/** Calls that the client answers. */
+const CLIENT_CALLS: readonly unknown[] = [
+  "function_call",
+  "custom_tool_call",
+  "local_shell_call",
+  "shell_call",
+  "apply_patch_call",
+  "computer_call",
+];
