@@ -20,6 +20,10 @@ export interface Settings {
   readonly model?: string;
   readonly profile?: string;
   readonly windowTokens: number;
+  /** Whether requests for the provider's models get the recall tool. */
+  readonly recall: boolean;
+  /** Share of the provider's sessions that are left as they are. */
+  readonly control: number;
   /** Mechanisms that are switched off. */
   readonly off: readonly Mechanism[];
 }
@@ -130,6 +134,22 @@ const OPTIONS = {
     help: "The model's context window in tokens",
     fault: wholeNumber(1000, 100_000_000),
   },
+  recall: {
+    variable: "TARE_RECALL",
+    flag: "recall",
+    fallback: "on",
+    help:
+      "Whether requests for the provider's models get a tool to read back what left their prompts: on, off",
+    fault: (value) => /^(on|off)$/.test(value) ? undefined : "on or off",
+  },
+  control: {
+    variable: "TARE_CONTROL",
+    flag: "control",
+    fallback: "0",
+    help: "Share of the sessions with the provider's models that are sent on as they are, to compare with",
+    fault: (value) =>
+      /^\d*\.?\d+$/.test(value) && Number(value) <= 1 ? undefined : "a number from 0 to 1, such as 0.1",
+  },
 } satisfies Record<string, Option>;
 
 /** The environment variables that the settings are read from. */
@@ -183,6 +203,8 @@ export function readSettings(
     allowedHosts: list(read(OPTIONS.allowedHosts)),
     corsOrigins: list(read(OPTIONS.corsOrigins)),
     windowTokens: Number(read(OPTIONS.windowTokens)),
+    recall: read(OPTIONS.recall) === "on",
+    control: Number(read(OPTIONS.control)),
     off: mechanismNames().filter((name) => flags[`no-${name}`] === true),
     ...(token !== undefined && { token }),
     ...(apiKey !== undefined && { apiKey }),

@@ -10,6 +10,8 @@ Deno.test("readSettings() fills defaults in, and a flag outranks its variable", 
     allowedHosts: [],
     corsOrigins: [],
     windowTokens: 128_000,
+    recall: true,
+    control: 0,
     off: [],
   };
   assertEquals(readSettings([], {}), defaults);
@@ -23,8 +25,17 @@ Deno.test("readSettings() fills defaults in, and a flag outranks its variable", 
       OPENAI_BASE_URL: "http://localhost:11434/v1",
       TARE_MODEL: "m",
       TARE_PROFILE: "local",
+      TARE_RECALL: "off",
+      TARE_CONTROL: "0.1",
     }),
-    { ...defaults, baseUrl: "http://localhost:11434/v1", model: "m", profile: "local" },
+    {
+      ...defaults,
+      baseUrl: "http://localhost:11434/v1",
+      model: "m",
+      profile: "local",
+      recall: false,
+      control: 0.1,
+    },
   );
   assertEquals(
     readSettings(["--data", "/data", "--allowed-hosts", "agent.example, Other.example:81"], {
@@ -50,6 +61,13 @@ Deno.test("readSettings() names the variable, the value and what would be right"
       { TARE_WORKSPACE: "/no/such" },
       'TARE_WORKSPACE is "/no/such", but it must be a folder that exists.',
     ],
+    [[], { TARE_RECALL: "no" }, 'TARE_RECALL is "no", but it must be on or off.'],
+    [
+      [],
+      { TARE_CONTROL: "10%" },
+      'TARE_CONTROL is "10%", but it must be a number from 0 to 1, such as 0.1.',
+    ],
+    [["--control", "1.5"], {}, '--control is "1.5", but it must be a number from 0 to 1, such as 0.1.'],
     [[], { TARE_PROFILE: "x" }, 'TARE_PROFILE is "x", but it must be one of anthropic-5m, '],
     [
       [],

@@ -15,6 +15,9 @@ export const REHEARSAL_NOTICE =
 /** The rehearsal provider's cache rules, if none are chosen. */
 const REHEARSAL_PROFILE = "openai";
 
+/** Where the provider is, if only a key is set. */
+const OPENAI_URL = "https://api.openai.com/v1";
+
 /** A server that listens. */
 export interface RunningServer {
   /** Where it listens. */
@@ -70,6 +73,15 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     },
     countTokens: async () => (await tokenizer()).count,
     onError: (error) => log(error instanceof Error ? error.stack ?? error.message : String(error)),
+    // The rehearsal provider is nobody's upstream.
+    ...(settings.model !== undefined && {
+      gateway: {
+        baseURL: OPENAI_URL,
+        ...provider.access,
+        recall: settings.recall,
+        control: settings.control,
+      },
+    }),
     ...(provider.notice !== undefined && { notice: provider.notice }),
   });
   const server = await listen(settings, handler.fetch).catch(async (error) => {
@@ -90,6 +102,9 @@ export async function startServer(settings: Settings, log: (line: string) => voi
         provider.notice ?? `${provider.model} at ${provider.access.baseURL ?? "api.openai.com"}`
       }`,
       `profile    ${provider.profile.name}`,
+      ...(settings.model === undefined
+        ? []
+        : [`gateway    ${url}/v1 passes requests for the provider's models on`]),
       ...(off.length > 0 ? [`off        ${off.join(", ")}`] : []),
     ].join("\n"),
     async close() {
@@ -118,7 +133,7 @@ function configuredProvider({ apiKey, baseUrl, profile: name }: Settings, model:
   };
   const hints = {
     model,
-    baseUrl: baseUrl ?? "https://api.openai.com/v1",
+    baseUrl: baseUrl ?? OPENAI_URL,
     ...(name !== undefined && { name }),
   };
   return { model, profile: chooseProfile(hints), access, close: () => Promise.resolve() };
