@@ -42,7 +42,7 @@ Deno.test("eventStream() numbers each event", async () => {
   log.append([warning("a")]);
   log.append([warning("b")]);
   assertEquals(
-    await eventStream(log.read()).text(),
+    await eventStream(log.read(), { onError() {} }).text(),
     'id: 1\ndata: {"type":"warning","message":"a"}\n\nid: 2\ndata: {"type":"warning","message":"b"}\n\n',
   );
 });

@@ -85,13 +85,16 @@ export function plannerContext(options: ContextOptions & { readonly model: strin
       const request = { messages, tools: definitions, edits: state.edits, nowMs: now(), model, signal };
       const plan = await planner.plan(request);
       const stopsNow = planner.state.stopped && !state.stopSaid;
-      const replaced = new Set(plan.edits.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));
-      state = {
-        ...state,
-        edits: [...state.edits, ...plan.edits],
-        bounded: state.bounded.filter((index) => !replaced.has(index)),
-        stopSaid: planner.state.stopped,
-      };
+      // A state that is the same need not be stored again.
+      if (plan.edits.length > 0 || stopsNow) {
+        const replaced = new Set(plan.edits.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));
+        state = {
+          ...state,
+          edits: [...state.edits, ...plan.edits],
+          bounded: state.bounded.filter((index) => !replaced.has(index)),
+          stopSaid: planner.state.stopped,
+        };
+      }
       return {
         messages: plan.view.messages,
         tools: plan.view.tools,
@@ -134,13 +137,21 @@ function describeRewrite({ edits, decision, tokensBefore, promptTokens }: Plan):
     ...(of("fold") > 0 ? ["old turns, summarised"] : []),
     ...(of("compact") > 0 ? [`the prose of ${count(of("compact"), "tool")}`] : []),
   ].join("; ");
-  return { mechanism: "planner", reason: reasonOf(decision), removed, tokensBefore, tokensAfter: promptTokens };
+  return {
+    mechanism: "planner",
+    reason: reasonOf(decision),
+    removed,
+    tokensBefore,
+    tokensAfter: promptTokens,
+  };
 }
 
 function reasonOf(decision: Plan["decision"]): string {
   if (decision?.cause !== "price") return "the window is nearly full";
   const { tokens, rent, price, alive, brokenTokens } = decision;
-  const numbers = `${Math.round(tokens)} tokens leave, ${Math.round(brokenTokens)} cached ones are read again`;
+  const numbers = `${Math.round(tokens)} tokens leave, ${
+    Math.round(brokenTokens)
+  } cached ones are read again`;
   return price <= 0
     ? `it costs nothing now: ${numbers}, and the cache is warm with probability ${alive.toFixed(2)}`
     : `the rent of ${Math.round(rent)} has paid the price of ${Math.round(price)}: ${numbers}`;
