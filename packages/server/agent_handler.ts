@@ -1,6 +1,7 @@
 import type { Model } from "@tare/loop";
 import { dispatcher } from "./dispatcher.ts";
 import { guard, type GuardOptions } from "./guard.ts";
+import { openaiRoutes } from "./openai_routes.ts";
 import { openapiDocument } from "./openapi_document.ts";
 import type { Route } from "./route.ts";
 import type { TurnOptions } from "./run_turn.ts";
@@ -50,6 +51,7 @@ export interface AgentHandler {
  * | `GET /v1/sessions/{id}/events?after=N` | streams the events after number N, those of a running turn included |
  * | `POST /v1/sessions/{id}/cancel` | cancels the running turn and waits for its end |
  * | `GET /v1/sessions/{id}/archive/{ref}` | the original of what left the prompt |
+ * | `GET /v1/models`, `POST /v1/chat/completions`, `POST /v1/responses`, `GET /v1/responses/{id}` | the agent as a model |
  * | `GET /health` | says that the server is up |
  * | `GET /openapi.json` | describes all routes |
  */
@@ -68,17 +70,15 @@ export function agentHandler(options: AgentOptions): AgentHandler {
   } = options;
   const sessions = new Sessions(options);
   const slots = new TurnSlots(maxRunningTurns);
+  const turns = { sessions, model, countTokens, slots, heartbeat, onError, ...(limits && { limits }) };
   const routes: readonly Route[] = [
     ...sessionRoutes({ sessions, maxSessions }),
-    ...turnRoutes({
-      sessions,
-      model,
-      profile,
-      countTokens,
-      slots,
-      heartbeat,
-      onError,
-      ...(limits && { limits }),
+    ...turnRoutes({ ...turns, profile }),
+    ...openaiRoutes({
+      ...turns,
+      documents: store.documents,
+      ...(options.instructions !== undefined && { instructions: options.instructions }),
+      ...(options.now && { now: options.now }),
     }),
     ...systemRoutes(() => openapiDocument(routes)),
   ];
