@@ -46,6 +46,7 @@ export function plannerContext(options: ContextOptions & { readonly model: strin
     recall,
     toolTraits: tools,
     retention: retentionOf(mechanisms),
+    ...(options.summarise && { summarise: options.summarise }),
   }, state.planner);
 
   async function bound(history: readonly Message[]): Promise<Pick<ContextView, "rewrites" | "warnings">> {

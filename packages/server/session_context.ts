@@ -1,6 +1,6 @@
 import type { ContextHook } from "@tare/loop";
 import type { CountTokens, Tool } from "@tare/messages";
-import type { Profile } from "@tare/planner";
+import type { Profile, Summarise } from "@tare/planner";
 import type { Archive } from "@tare/prune";
 
 /** Decides what the model sees of one session, call by call. */
@@ -42,6 +42,8 @@ export interface ContextOptions {
   readonly countTokens: CountTokens;
   /** A sentence that every turn starts with, as a warning. Default: none. */
   readonly notice?: string;
+  /** Asks a model for a summary when the window is full of what isn't tool results. Default: old turns are dropped. */
+  readonly summarise?: Summarise;
   /** The time in milliseconds since the epoch. Default: `Date.now`. */
   readonly now?: () => number;
   /** What {@linkcode SessionContext.state} was when the session was last used. Default: a new session. */

@@ -1,4 +1,4 @@
-import { EMPTY_LEDGER } from "@tare/loop";
+import { EMPTY_LEDGER, type Model } from "@tare/loop";
 import type { Content, CountTokens, Tool } from "@tare/messages";
 import { RECALL_TOOL } from "@tare/prune";
 import type { SessionStore } from "@tare/store";
@@ -11,13 +11,20 @@ import { recoveryEvents, type RecoveryOptions } from "./recovery_events.ts";
 import type { CreateSession } from "./request_schemas.ts";
 import type { Session, SessionInfo, SessionTotals } from "./session.ts";
 import type { ContextOptions } from "./session_context.ts";
+import { summariseWith } from "./summarise_with.ts";
 
 /** What sessions are made of. */
-export interface SessionOptions extends Omit<ContextOptions, "archive" | "tools" | "countTokens" | "state"> {
+export interface SessionOptions
+  extends Omit<ContextOptions, "archive" | "tools" | "countTokens" | "state" | "summarise"> {
   /** Where sessions are kept. */
   readonly store: SessionStore;
   /** What decides when a prompt is rewritten. Default: `planner`. */
   readonly policy?: Policy;
+  /**
+   * The model port for a model's name: it summarises old turns when the window is full of what isn't tool results.
+   * Default: old turns are dropped then.
+   */
+  readonly model?: (name: string) => Model;
   /** Model of sessions that name none. */
   readonly defaultModel: string;
   /** System message of sessions that bring none. Default: {@linkcode DEFAULT_INSTRUCTIONS}. */
@@ -122,7 +129,7 @@ export class Sessions {
   }
 
   #load({ id, createdAtMs, settings }: SessionRecordOf, countTokens: CountTokens): Session {
-    const { store, tools: offered, policy = "planner", ...options } = this.#options;
+    const { store, tools: offered, policy = "planner", model, ...options } = this.#options;
     const archive = store.archive(id);
     const tools = [...offered, recallTool(archive, { countTokens })]
       .filter((tool) => settings.tools.includes(nameOf(tool)));
@@ -142,6 +149,7 @@ export class Sessions {
           tools,
           countTokens,
           model: settings.model,
+          ...(model && { summarise: summariseWith(model(settings.model), countTokens) }),
           state: store.readState(id, "context"),
         }),
       };
