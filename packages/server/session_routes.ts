@@ -27,7 +27,7 @@ export function sessionRoutes({ sessions, maxSessions }: SessionRoutesOptions): 
     body: CREATE_SESSION,
     responses: {
       201: { description: "The session.", content: { "application/json": SESSION } },
-      ...errorResponses({ 507: "The server keeps as many sessions as it may." }),
+      ...errorResponses({ 507: "The server keeps as many sessions as it may, or its store has no room left." }),
     },
     async answer({ body, keep }) {
       const { count } = sessions;

@@ -149,7 +149,11 @@ export class Sessions {
           tools,
           countTokens,
           model: settings.model,
-          ...(model && { summarise: summariseWith(model(settings.model), countTokens) }),
+          ...(model && {
+            // A model that can't be had must not keep anybody from the session.
+            summarise: (messages, signal) =>
+              summariseWith(model(settings.model), countTokens)(messages, signal),
+          }),
           state: store.readState(id, "context"),
         }),
       };
