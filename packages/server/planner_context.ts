@@ -117,6 +117,7 @@ export function plannerContext(options: ContextOptions & { readonly model: strin
     get state() {
       return state;
     },
+    quote: (conversation) => planner.quote({ ...conversation, edits: state.edits, nowMs: now(), model }),
   };
 }
 

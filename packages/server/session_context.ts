@@ -1,6 +1,6 @@
 import type { ContextHook } from "@tare/loop";
 import type { CountTokens, Tool } from "@tare/messages";
-import type { Profile, Summarise } from "@tare/planner";
+import type { Conversation, Profile, Quote, Summarise } from "@tare/planner";
 import type { Archive } from "@tare/prune";
 
 /** Decides what the model sees of one session, call by call. */
@@ -12,6 +12,8 @@ export interface SessionContext {
    * its request is sent, and again once the request has succeeded.
    */
   readonly state: unknown;
+  /** What a request for this conversation would cost. Absent where the policy knows nothing of costs. */
+  readonly quote?: (conversation: Conversation) => Quote;
 }
 
 /** The mechanisms that keep the prompt small, each on or off. */
