@@ -1,9 +1,9 @@
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { type Model, ModelError } from "@tare/loop";
 import OpenAI from "openai";
-import { createOpenAI } from "npm:@ai-sdk/openai@4.0.118";
-import { createOpenAICompatible } from "npm:@ai-sdk/openai-compatible@3.0.92";
-import { generateText, streamText } from "npm:ai@7.0.173";
+import { createOpenAI } from "@ai-sdk/openai";
+import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
+import { generateText, streamText } from "ai";
 import { echoCall, openaiOptions, scriptedModel, serve } from "../packages/server/openai_fixture_test.ts";
 
 interface Server {

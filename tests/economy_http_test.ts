@@ -1,11 +1,13 @@
 import { assert, assertEquals } from "@std/assert";
+import { ServerSentEventParseStream } from "@std/http";
+import type { LoopEvent } from "@tare/loop";
 import { openaiModel } from "@tare/loop/openai";
 import { contentText, type Tool } from "@tare/messages";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { type LedgerEntry, profileNamed } from "@tare/planner";
-import { memoryArchive } from "@tare/prune";
-import { agentHandler, type Mechanisms, plannerContext } from "@tare/server";
+import { agentHandler, type Mechanisms } from "@tare/server";
 import { replay as replayModel, simulator } from "@tare/simulator";
+import { memoryStore } from "@tare/store";
 import { plannerPolicy } from "../scripts/bench/planner_policy.ts";
 import type { Recording } from "../scripts/bench/recording.ts";
 import { replay } from "../scripts/bench/replay.ts";
@@ -49,18 +51,13 @@ async function playOverHttp(recording: Recording) {
     model: (model) => openaiModel({ model, baseURL, apiKey: "any" }),
     defaultModel: "recorded",
     tools: recordedTools(recording),
-    archives: { open: () => memoryArchive(), remove() {} },
+    store: memoryStore(),
     countTokens: () => Promise.resolve(tokenizer.count),
     profile,
     windowTokens,
     mechanisms: MECHANISMS,
     limits: { maxSteps: 1_000 },
     now,
-    context: (options) =>
-      plannerContext({
-        ...options,
-        journal: { edits: [], addEdits() {}, addEntry: (entry) => void entries.push(entry) },
-      }),
   });
   const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, agent.fetch);
   const url = `http://127.0.0.1:${server.addr.port}/v1/sessions`;
@@ -77,7 +74,11 @@ async function playOverHttp(recording: Recording) {
     for (const { role, content } of messages) {
       if (role !== "user") continue;
       // The stream of events ends with the turn.
-      await (await post(`/${id}/turns`, { input: contentText(content) })).text();
+      const stream = await post(`/${id}/turns`, { input: contentText(content) });
+      for await (const { data } of stream.body!.pipeThrough(new ServerSentEventParseStream())) {
+        const event: LoopEvent = JSON.parse(data!);
+        if (event.type === "step_end") entries.push(event.ledger as LedgerEntry);
+      }
     }
     return { requests: provider.requests, entries };
   } finally {

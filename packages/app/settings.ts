@@ -1,5 +1,7 @@
 import { parseArgs } from "node:util";
 import { PROFILES } from "@tare/planner";
+// The type alone: who only reads settings need not load the server.
+import type { Policy } from "@tare/server";
 
 /** Everything that can be configured, with defaults filled in. */
 export interface Settings {
@@ -24,6 +26,10 @@ export interface Settings {
   readonly recall: boolean;
   /** Share of the provider's sessions that are left as they are. */
   readonly control: number;
+  /** What decides when a prompt is rewritten. */
+  readonly policy: Policy;
+  /** Where the shell tool finds programs, from the environment's `PATH`. Default: the system's usual folders. */
+  readonly path?: string;
   /** Mechanisms that are switched off. */
   readonly off: readonly Mechanism[];
 }
@@ -35,6 +41,12 @@ export const MECHANISMS = {
   schemas: "Send every tool's full schema with every call",
   bound: "Send huge tool results whole",
 } as const;
+
+/** Each policy, and when it rewrites a prompt. */
+const POLICIES: Readonly<Record<Policy, string>> = {
+  planner: "as soon as that pays",
+  classic: "at fixed triggers",
+};
 
 /** Name of a mechanism. */
 export type Mechanism = keyof typeof MECHANISMS;
@@ -127,6 +139,15 @@ const OPTIONS = {
     fault: (value) =>
       Object.hasOwn(PROFILES, value) ? undefined : `one of ${Object.keys(PROFILES).join(", ")}`,
   },
+  policy: {
+    variable: "TARE_POLICY",
+    flag: "policy",
+    fallback: "planner",
+    help: `When a prompt is rewritten: ${
+      Object.entries(POLICIES).map(([name, when]) => `${name}, ${when}`).join("; ")
+    }`,
+    fault: (value) => isPolicy(value) ? undefined : `one of ${Object.keys(POLICIES).join(", ")}`,
+  },
   windowTokens: {
     variable: "TARE_WINDOW",
     flag: "window",
@@ -153,7 +174,10 @@ const OPTIONS = {
 } satisfies Record<string, Option>;
 
 /** The environment variables that the settings are read from. */
-export const VARIABLES: readonly string[] = Object.values(OPTIONS).map(({ variable }) => variable);
+export const VARIABLES: readonly string[] = [
+  "PATH",
+  ...Object.values(OPTIONS).map(({ variable }) => variable),
+];
 
 /**
  * Reads the settings from flags and environment; a flag outranks its variable, and an empty variable counts as unset.
@@ -205,6 +229,8 @@ export function readSettings(
     windowTokens: Number(read(OPTIONS.windowTokens)),
     recall: read(OPTIONS.recall) === "on",
     control: Number(read(OPTIONS.control)),
+    policy: policyNamed(read(OPTIONS.policy)),
+    ...(environment.PATH && { path: environment.PATH }),
     off: mechanismNames().filter((name) => flags[`no-${name}`] === true),
     ...(token !== undefined && { token }),
     ...(apiKey !== undefined && { apiKey }),
@@ -242,6 +268,15 @@ function parseFlags(args: readonly string[]): Readonly<Record<string, string | b
   } catch (error) {
     throw new RangeError(`Cannot start: ${(error as Error).message}. See --help.`, { cause: error });
   }
+}
+
+function isPolicy(name: string): name is Policy {
+  return Object.hasOwn(POLICIES, name);
+}
+
+/** The policy of this name, which has been checked. */
+function policyNamed(name = ""): Policy {
+  return isPolicy(name) ? name : "planner";
 }
 
 function mechanismNames(): Mechanism[] {

@@ -1,8 +1,8 @@
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
-import { readSettings, settingsHelp } from "./settings.ts";
+import { readSettings, type Settings, settingsHelp } from "./settings.ts";
 
 Deno.test("readSettings() fills defaults in, and a flag outranks its variable", () => {
-  const defaults = {
+  const defaults: Settings = {
     host: "127.0.0.1",
     port: 8787,
     workspace: ".",
@@ -12,6 +12,7 @@ Deno.test("readSettings() fills defaults in, and a flag outranks its variable", 
     windowTokens: 128_000,
     recall: true,
     control: 0,
+    policy: "planner",
     off: [],
   };
   assertEquals(readSettings([], {}), defaults);

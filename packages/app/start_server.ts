@@ -49,7 +49,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
   const tokenizer = lazily(() =>
     loadTokenizer(settings.model === undefined ? {} : { model: settings.model })
   );
-  const { off, windowTokens } = settings;
+  const { off, windowTokens, policy } = settings;
   const provider = settings.model === undefined
     ? startRehearsal(tokenizer, profileNamed(settings.profile ?? REHEARSAL_PROFILE))
     : configuredProvider(settings, settings.model);
@@ -58,13 +58,17 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     model: (model) => openaiModel({ model, ...provider.access }),
     profile: provider.profile,
     windowTokens,
+    policy,
     mechanisms: {
       context: !off.includes("context"),
       prune: !off.includes("prune"),
       schemas: !off.includes("schemas"),
       bound: !off.includes("bound"),
     },
-    tools: workspaceTools({ workspace }),
+    tools: workspaceTools({
+      workspace,
+      ...(settings.path !== undefined && { shell: { env: { PATH: settings.path } } }),
+    }),
     store,
     guard: {
       hosts: allowedHosts(host, settings.allowedHosts),

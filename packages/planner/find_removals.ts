@@ -115,13 +115,14 @@ function findDrop(
   const kept = fitTurns(placed.elided, turns, { countTokens, historyBudgetTokens });
   const settled = firstOpenCall(history);
   const to = turns.slice(0, turns.length - kept.length).findLast(({ end }) => end <= settled)?.end ?? 0;
+  const namesShare = retention.nameWorth < Infinity ? NAMES_SHARE : 0;
   const parts: { name: string; tokens: number }[] = [];
   let from = -1;
   for (const [at, place] of placed.places.entries()) {
     if (place >= to) break;
     const message = placed.messages[at];
     if (place < 0 || !message || message.role === "system" || message.role === "developer") continue;
-    const tokens = countMessageTokens(message, countTokens);
+    const tokens = (1 - namesShare) * countMessageTokens(message, countTokens);
     parts.push({ name: String(place), tokens: from < 0 ? tokens - DROP_LINE_TOKENS : tokens });
     if (from < 0) from = place;
   }

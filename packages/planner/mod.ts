@@ -47,6 +47,7 @@ export * from "./prefix_cache.ts";
 export * from "./price.ts";
 export * from "./profile.ts";
 export { promptUnits, sharedTokens } from "./prompt_units.ts";
+export type { Quote, QuotedPrompt } from "./quote.ts";
 export * from "./retention.ts";
 export { type Conversation, type PlacedMessages, placeMessages, view } from "./view.ts";
 export * from "./warmth.ts";

@@ -14,6 +14,7 @@ import { type PromptUnit, servedTokens } from "./prefix_cache.ts";
 import { promptCost } from "./price.ts";
 import { type Profile, profileNamed } from "./profile.ts";
 import { hashPiece, promptUnits, sharedTokens, sumTokens } from "./prompt_units.ts";
+import { type Quote, quotePrompt } from "./quote.ts";
 import { recogniseProfile } from "./recognise_profile.ts";
 import { KEEP_WANTED, type Retention } from "./retention.ts";
 import { type Conversation, placeMessages, shownTools, view } from "./view.ts";
@@ -37,6 +38,8 @@ interface Prediction {
 interface Draft {
   readonly seen: Seen;
   readonly promptTokens: number;
+  readonly cachedTokens: number;
+  readonly alive: number;
   readonly removals: readonly Removal[];
   readonly cut?: Cut;
   readonly decision?: Decision;
@@ -157,6 +160,12 @@ export class Planner {
     };
   }
 
+  /** What a call would cost, as it stands and without everything that could leave now. Changes nothing at all. */
+  quote(request: PlanRequest): Quote {
+    const { removals, promptTokens, cachedTokens, alive } = this.#draft(request, []);
+    return quotePrompt(removals, { profile: this.profile, promptTokens, cachedTokens, alive });
+  }
+
   /**
    * Takes note of a request that succeeded.
    *
@@ -266,7 +275,7 @@ export class Planner {
       toolsFirst: removals.filter(({ how }) => how.type === "compact").length,
       stopped,
     });
-    return { seen, promptTokens, removals, ...decided };
+    return { seen, promptTokens, cachedTokens, alive, removals, ...decided };
   }
 
   /** What the cache serves of these units if it is warm, how likely that is, and how long ago it was used. */

@@ -158,8 +158,8 @@ export const PROFILES: Readonly<Record<string, Profile>> = {
     read: 0,
     coldAfterMs: 24 * HOUR,
     warmth: [
-      { idleMs: HOUR, probability: 0.95 },
-      { idleMs: 24 * HOUR, probability: 0.5 },
+      { idleMs: HOUR, probability: 0.99 },
+      { idleMs: 24 * HOUR, probability: 0.99 },
     ],
     source: "https://docs.vllm.ai/en/latest/design/prefix_caching.html",
     notes: "llama.cpp, vLLM, Ollama. A prefix lives while memory lasts; the price is prefill time.",

@@ -3,8 +3,8 @@ import { dispatcher } from "./dispatcher.ts";
 import { Gateway, type GatewayOptions } from "./gateway/gateway.ts";
 import { gatewayed, ledgerRoute } from "./gateway/gateway_routes.ts";
 import { guard, type GuardOptions } from "./guard.ts";
-import { openapiDocument } from "./openapi_document.ts";
 import { openaiRoutes } from "./openai_routes.ts";
+import { openapiDocument } from "./openapi_document.ts";
 import type { Route } from "./route.ts";
 import type { TurnOptions } from "./run_turn.ts";
 import { sessionRoutes } from "./session_routes.ts";
@@ -79,7 +79,12 @@ export function agentHandler(options: AgentOptions): AgentHandler {
   const sessions = new Sessions(options);
   const slots = new TurnSlots(maxRunningTurns);
   const turns = { sessions, model, countTokens, slots, heartbeat, onError, ...(limits && { limits }) };
-  const openai = openaiRoutes({ ...options, ...turns, documents: store.documents });
+  const openai = openaiRoutes({
+    ...turns,
+    documents: store.documents,
+    ...(options.instructions !== undefined && { instructions: options.instructions }),
+    ...(options.now && { now: options.now }),
+  });
   const gateway = options.gateway && new Gateway({
     ...options,
     ...options.gateway,

@@ -177,7 +177,7 @@ function beginTurn(
 }
 
 async function* eventsAfter({ events }: Session, before: number): AsyncGenerator<LoopEvent> {
-  for await (const { event } of events.read(before)) yield event;
+  for await (const { event } of events.read(before)) if (event.type !== "message_added") yield event;
 }
 
 /** Several messages of the user in a row are one input. */

@@ -219,3 +219,18 @@ Deno.test("continueConversation() answers a conversation anew that it has answer
   assertEquals([anew.text, anew.prompt, anew.id === first.id], ["c", ["Be brief.", "1", "a", "2"], false]);
   assertEquals((await play([user("1")])).prompt, ["Be brief.", "1"]);
 });
+
+Deno.test("continueConversation() goes on in sessions that were unloaded meanwhile", async () => {
+  const others = Array.from({ length: 20 }, () => ({ content: "o" }));
+  const { play } = harness([echoCall("x"), { content: "a" }, { content: "b" }, ...others, { content: "c" }]);
+  await play([user("1")]);
+  const fork = await play([user("1"), agent("a"), user("2"), agent("half"), user("3")]);
+  for (const index of others.keys()) await play([user(`other ${index}`)]);
+  const next = await play(
+    [user("1"), agent("a"), user("2"), agent("half"), user("3"), agent("b"), user("4")],
+  );
+  assertEquals([next.id, next.prompt], [
+    fork.id,
+    ["Be brief.", "1", "", "tool x", "a", "2", "half", "3", "b", "4"],
+  ]);
+});

@@ -1,12 +1,13 @@
-import type { LoopEvent } from "@tare/loop";
 import type { SessionState, SessionStore, StoredEvent } from "@tare/store";
+import { HttpError } from "./http_error.ts";
+import type { SessionEvent } from "./session_event.ts";
 
 /** An event with its number in the session, from 1. */
 export interface NumberedEvent {
   /** Position in the session's log. */
   readonly number: number;
   /** The event. */
-  readonly event: LoopEvent;
+  readonly event: SessionEvent;
 }
 
 /** Events that a reader holds at a time. */
@@ -37,6 +38,11 @@ export class EventLog {
     return this.#last;
   }
 
+  /** Whether the log was closed by a failure: what its session has in memory may not be what is stored. */
+  get failed(): boolean {
+    return this.#failure !== undefined;
+  }
+
   /** Says that events will follow: readers that reach the end wait. */
   open(): void {
     this.#failure = undefined;
@@ -50,12 +56,20 @@ export class EventLog {
     this.#wake();
   }
 
+  /** Says that the session is gone: readers are told so wherever they are. */
+  remove(): void {
+    this.#last = 0;
+    this.close(
+      new HttpError(404, "not_found", `Cannot read on: session ${this.#sessionId} was deleted.`),
+    );
+  }
+
   /**
    * Commits events, and with them state of the session, then hands them to everyone who follows.
    *
    * @throws {StoreError} if they can't be committed; then nobody gets them.
    */
-  append(events: readonly LoopEvent[], state: SessionState = {}): void {
+  append(events: readonly SessionEvent[], state: SessionState = {}): void {
     this.#last = this.#store.appendEvents(this.#sessionId, events, { state });
     this.#wake();
   }
@@ -71,7 +85,7 @@ export class EventLog {
         ? this.#store.readEvents(this.#sessionId, { after: position, limit: PAGE })
         : [];
       for (const { number, event } of page) {
-        yield { number, event: asLoopEvent(event) };
+        yield { number, event: asSessionEvent(event) };
         position = number;
       }
       if (page.length > 0) continue;
@@ -88,6 +102,6 @@ export class EventLog {
 }
 
 /** An event as it was appended: nothing else is in a session's log. */
-export function asLoopEvent(event: StoredEvent["event"]): LoopEvent {
-  return event as LoopEvent;
+export function asSessionEvent(event: StoredEvent["event"]): SessionEvent {
+  return event as SessionEvent;
 }

@@ -1,7 +1,8 @@
-import type { FinishReason, LoopEvent, ModelErrorCode, TurnEndReason } from "@tare/loop";
+import type { FinishReason, ModelErrorCode, TurnEndReason } from "@tare/loop";
 import type { JsonSchema } from "@tare/messages";
-import { ASSISTANT_MESSAGE, CONTENT } from "./message_schemas.ts";
+import { ASSISTANT_MESSAGE, CONTENT, MESSAGE } from "./message_schemas.ts";
 import { objectSchema } from "./object_schema.ts";
+import type { SessionEvent } from "./session_event.ts";
 
 const STRING: JsonSchema = { type: "string" };
 const BOOLEAN: JsonSchema = { type: "boolean" };
@@ -65,42 +66,44 @@ function oneOf(members: Readonly<Record<string, true>>): JsonSchema {
 type Properties = Readonly<Record<string, JsonSchema>>;
 
 /** The fields of each event beside `type`: those that are required, then the optional ones. */
-const FIELDS: Readonly<Record<LoopEvent["type"], readonly [required: Properties, optional?: Properties]>> = {
-  turn_start: [{}, { input: CONTENT }],
-  step_start: [{ step: STEP }],
-  user_message: [{ step: STEP, input: CONTENT }],
-  context_rewritten: [{
-    step: STEP,
-    mechanism: STRING,
-    reason: STRING,
-    removed: STRING,
-    tokensBefore: TOKENS,
-    tokensAfter: TOKENS,
-  }],
-  warning: [{ message: STRING }],
-  text_delta: [{ step: STEP, text: STRING }],
-  reasoning_delta: [{ step: STEP, text: STRING }],
-  assistant_message: [{ step: STEP, message: ASSISTANT_MESSAGE }],
-  tool_call: [{ step: STEP, id: STRING, name: STRING, arguments: STRING }],
-  tool_result: [{
-    step: STEP,
-    id: STRING,
-    name: STRING,
-    content: STRING,
-    error: BOOLEAN,
-    bytes: { type: "integer", minimum: 0 },
-    durationMs: { type: "number", minimum: 0 },
-  }],
-  step_end: [{
-    step: STEP,
-    usage: USAGE,
-    finishReason: oneOf(FINISH_REASONS),
-  }, { ledger: { type: "object", description: "What the call cost and why, by the server's policy." } }],
-  turn_end: [
-    { reason: oneOf(END_REASONS), text: STRING, ledger: LEDGER },
-    { message: STRING, code: oneOf(MODEL_ERRORS) },
-  ],
-};
+const FIELDS: Readonly<Record<SessionEvent["type"], readonly [required: Properties, optional?: Properties]>> =
+  {
+    message_added: [{ message: MESSAGE }],
+    turn_start: [{}, { input: CONTENT }],
+    step_start: [{ step: STEP }],
+    user_message: [{ step: STEP, input: CONTENT }],
+    context_rewritten: [{
+      step: STEP,
+      mechanism: STRING,
+      reason: STRING,
+      removed: STRING,
+      tokensBefore: TOKENS,
+      tokensAfter: TOKENS,
+    }],
+    warning: [{ message: STRING }],
+    text_delta: [{ step: STEP, text: STRING }],
+    reasoning_delta: [{ step: STEP, text: STRING }],
+    assistant_message: [{ step: STEP, message: ASSISTANT_MESSAGE }],
+    tool_call: [{ step: STEP, id: STRING, name: STRING, arguments: STRING }],
+    tool_result: [{
+      step: STEP,
+      id: STRING,
+      name: STRING,
+      content: STRING,
+      error: BOOLEAN,
+      bytes: { type: "integer", minimum: 0 },
+      durationMs: { type: "number", minimum: 0 },
+    }],
+    step_end: [{
+      step: STEP,
+      usage: USAGE,
+      finishReason: oneOf(FINISH_REASONS),
+    }, { ledger: { type: "object", description: "What the call cost and why, by the server's policy." } }],
+    turn_end: [
+      { reason: oneOf(END_REASONS), text: STRING, ledger: LEDGER },
+      { message: STRING, code: oneOf(MODEL_ERRORS) },
+    ],
+  };
 
 /** JSON Schema of an event: the `data` of each server-sent event of a session's streams. */
 export const EVENT: JsonSchema = {

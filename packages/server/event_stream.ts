@@ -1,19 +1,35 @@
 import type { EventLog, NumberedEvent } from "./event_log.ts";
-import { errorBody } from "./http_error.ts";
+import { errorBody, HttpError } from "./http_error.ts";
 import { type Heartbeat, type SseMessage, sseResponse } from "./sse_response.ts";
 
-/**
- * An answer that streams these events of a session: each one's number is its `id`, its JSON the `data`.
- */
-export function eventStream(events: AsyncIterable<NumberedEvent>, heartbeat?: Heartbeat): Response {
-  return sseResponse(messagesOf(events), heartbeat);
+/** What {@linkcode eventStream} goes by. */
+export interface EventStreamOptions {
+  /** How the stream shows that it is alive. Default: that of `sseResponse`. */
+  readonly heartbeat?: Heartbeat;
+  /** Told of every error that clients don't get to read. */
+  readonly onError: (error: unknown) => void;
 }
 
-async function* messagesOf(events: AsyncIterable<NumberedEvent>): AsyncGenerator<SseMessage> {
+/**
+ * An answer that streams these events of a session: each one's number is its `id`, its JSON the `data`. An error is
+ * told by an event named `error`, without a number, at the end.
+ */
+export function eventStream(
+  events: AsyncIterable<NumberedEvent>,
+  { heartbeat, onError }: EventStreamOptions,
+): Response {
+  return sseResponse(messagesOf(events, onError), heartbeat);
+}
+
+async function* messagesOf(
+  events: AsyncIterable<NumberedEvent>,
+  onError: EventStreamOptions["onError"],
+): AsyncGenerator<SseMessage> {
   try {
     for await (const { number, event } of events) yield { id: number, data: JSON.stringify(event) };
   } catch (error) {
-    // Too late for a status: the client is told in the stream, by an event without a number.
+    if (!(error instanceof HttpError)) onError(error);
+    // Too late for a status.
     yield { event: "error", data: JSON.stringify(errorBody(error)) };
   }
 }

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import type { LoopEvent } from "@tare/loop";
-import type { NumberedEvent } from "@tare/server";
+import { HttpError, type NumberedEvent } from "@tare/server";
 import { eventStream, turnEvents, turnHasEnded } from "./event_stream.ts";
 import { newLog } from "./fixture_test.ts";
 
@@ -42,7 +42,29 @@ Deno.test("eventStream() numbers each event", async () => {
   log.append([warning("a")]);
   log.append([warning("b")]);
   assertEquals(
-    await eventStream(log.read()).text(),
+    await eventStream(log.read(), { onError() {} }).text(),
     'id: 1\ndata: {"type":"warning","message":"a"}\n\nid: 2\ndata: {"type":"warning","message":"b"}\n\n',
   );
+});
+
+Deno.test("eventStream() tells an error in the stream, and onError what clients don't get to read", async () => {
+  const told: unknown[] = [];
+  const read = async (failure: Error) => {
+    const log = newLog();
+    log.append([warning("a")]);
+    log.close(failure);
+    const text = await eventStream(log.read(), { onError: (error) => told.push(error) }).text();
+    return text.split("\n\n")[1];
+  };
+  const bug = new Error("secret");
+  assertEquals(
+    await read(bug),
+    'event: error\ndata: {"error":{"status":500,"code":"internal_error","message":"The server met an unexpected ' +
+      'error; its log says more."}}',
+  );
+  assertEquals(
+    await read(new HttpError(507, "store_failed", "It is full.")),
+    'event: error\ndata: {"error":{"status":507,"code":"store_failed","message":"It is full."}}',
+  );
+  assertEquals(told, [bug]);
 });

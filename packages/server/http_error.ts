@@ -8,6 +8,7 @@ export const ERROR_CODES = [
   "unauthorized",
   "origin_not_allowed",
   "not_found",
+  "not_supported",
   "method_not_allowed",
   "turn_running",
   "nothing_to_continue",

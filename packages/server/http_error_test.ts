@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { errorResponse, HttpError } from "@tare/server";
+import { StoreError } from "@tare/store";
 
 Deno.test("errorResponse() gives status, code and sentence in one JSON shape", async () => {
   const response = errorResponse(
@@ -24,4 +25,12 @@ Deno.test("errorResponse() hides the message of an unexpected error", async () =
       message: "The server met an unexpected error; its log says more.",
     },
   });
+});
+
+Deno.test("errorResponse() tells the sentence of a store that failed, as 507 if it is full", async () => {
+  for (const [code, expected] of [["full", 507], ["io", 500], ["corrupt", 500]] as const) {
+    const response = errorResponse(new StoreError(code, "Cannot write."));
+    const error = { status: expected, code: "store_failed", message: "Cannot write." };
+    assertEquals([response.status, await response.json()], [expected, { error }]);
+  }
 });

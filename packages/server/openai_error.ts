@@ -119,5 +119,5 @@ export const TURN_ERRORS: Readonly<Record<string, RouteResponse>> = openaiErrorR
 function paramOf(message: string): { readonly param?: string } {
   const param = /^Cannot use the body: the body must have required property '(\w+)'/.exec(message)?.[1] ??
     /^Cannot use the body: ([\w.]+) must /.exec(message)?.[1];
-  return param === undefined ? {} : { param };
+  return param === undefined ? {} : { param: param.replaceAll(/\.(\d+)/g, "[$1]") };
 }

@@ -40,8 +40,8 @@ Deno.test("openaiErrorResponse() names the parameter that an invalid body is bla
     return (error as { param: unknown }).param;
   };
   assertEquals(await paramOf("the body must have required property 'model'"), "model");
-  assertEquals(await paramOf("messages.0.content must be string; n must be integer"), "messages.0.content");
-  assertEquals(await paramOf("messages.0 must have required property 'content'"), "messages.0");
+  assertEquals(await paramOf("messages.0.content must be string; n must be integer"), "messages[0].content");
+  assertEquals(await paramOf("messages.0 must have required property 'content'"), "messages[0]");
   assertEquals(await paramOf("the body must be object"), null);
 });
 

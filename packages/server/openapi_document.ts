@@ -85,7 +85,10 @@ function responsesOf(route: Route): Readonly<Record<string, RouteResponse>> {
   const { body, isPublic, method, errors, responses } = route;
   const common = {
     ...GUARD_ERRORS,
-    ...(!isPublic && { 401: "The request doesn't carry the server's token." }),
+    ...(!isPublic && {
+      401: "The request doesn't carry the server's token.",
+      507: "The store has no room left.",
+    }),
     ...(method !== "GET" && KEY_ERRORS),
     ...(body && BODY_ERRORS),
   };

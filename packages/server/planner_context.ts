@@ -46,6 +46,7 @@ export function plannerContext(options: ContextOptions & { readonly model: strin
     recall,
     toolTraits: tools,
     retention: retentionOf(mechanisms),
+    ...(options.summarise && { summarise: options.summarise }),
   }, state.planner);
 
   async function bound(history: readonly Message[]): Promise<Pick<ContextView, "rewrites" | "warnings">> {
@@ -85,13 +86,16 @@ export function plannerContext(options: ContextOptions & { readonly model: strin
       const request = { messages, tools: definitions, edits: state.edits, nowMs: now(), model, signal };
       const plan = await planner.plan(request);
       const stopsNow = planner.state.stopped && !state.stopSaid;
-      const replaced = new Set(plan.edits.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));
-      state = {
-        ...state,
-        edits: [...state.edits, ...plan.edits],
-        bounded: state.bounded.filter((index) => !replaced.has(index)),
-        stopSaid: planner.state.stopped,
-      };
+      // A state that is the same need not be stored again.
+      if (plan.edits.length > 0 || stopsNow) {
+        const replaced = new Set(plan.edits.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));
+        state = {
+          ...state,
+          edits: [...state.edits, ...plan.edits],
+          bounded: state.bounded.filter((index) => !replaced.has(index)),
+          stopSaid: planner.state.stopped,
+        };
+      }
       return {
         messages: plan.view.messages,
         tools: plan.view.tools,
@@ -113,6 +117,7 @@ export function plannerContext(options: ContextOptions & { readonly model: strin
     get state() {
       return state;
     },
+    quote: (conversation) => planner.quote({ ...conversation, edits: state.edits, nowMs: now(), model }),
   };
 }
 

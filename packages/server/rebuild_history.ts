@@ -1,8 +1,10 @@
-import { addLedgers, EMPTY_LEDGER, type LoopEvent, type TurnLedger } from "@tare/loop";
+import { addLedgers, EMPTY_LEDGER, type TurnLedger } from "@tare/loop";
 import type { Message, ToolCall, ToolMessage } from "@tare/messages";
+import type { SessionEvent } from "./session_event.ts";
 
 /** The events that say what was said; the others only tell how. */
-export const HISTORY_EVENTS: readonly LoopEvent["type"][] = [
+export const HISTORY_EVENTS: readonly SessionEvent["type"][] = [
+  "message_added",
   "turn_start",
   "user_message",
   "assistant_message",
@@ -34,7 +36,7 @@ export interface RebuiltHistory {
  * Rebuilds a session's history from its events, exactly as the loop made it: each reply is followed by the answers
  * to its calls, in the order of the calls. Other events than {@linkcode HISTORY_EVENTS} change nothing.
  */
-export function rebuildHistory(events: Iterable<LoopEvent>): RebuiltHistory {
+export function rebuildHistory(events: Iterable<SessionEvent>): RebuiltHistory {
   const messages: Message[] = [];
   let turn: { step: number; ledger: TurnLedger } | undefined;
   let ledger: TurnLedger = EMPTY_LEDGER;
@@ -53,9 +55,10 @@ export function rebuildHistory(events: Iterable<LoopEvent>): RebuiltHistory {
 
   for (const event of events) {
     switch (event.type) {
+      case "message_added":
+        messages.push(event.message);
+        break;
       case "turn_start":
-        // A history that was brought from elsewhere may end with results.
-        settle();
         turn = { step: 1, ledger: EMPTY_LEDGER };
         if (event.input !== undefined) messages.push({ role: "user", content: event.input });
         break;
@@ -88,10 +91,7 @@ export function rebuildHistory(events: Iterable<LoopEvent>): RebuiltHistory {
         break;
     }
   }
-  if (!turn) {
-    settle();
-    return { messages, ledger, turns };
-  }
+  if (!turn) return { messages, ledger, turns };
   const unanswered = calls.filter(({ id }) => !answers.has(id));
   settle();
   return { messages, ledger: addLedgers(ledger, turn.ledger), turns, interrupted: { ...turn, unanswered } };

@@ -1,14 +1,24 @@
-import type { LoopEvent } from "@tare/loop";
-import type { Tool, ToolCall } from "@tare/messages";
+import type { LoopEvent, TurnEnd } from "@tare/loop";
+import type { Content, Tool, ToolCall } from "@tare/messages";
 import type { RebuiltHistory } from "./rebuild_history.ts";
 
+/** What {@linkcode recoveryEvents} go by. */
+export interface RecoveryOptions {
+  /** The session's tools. */
+  readonly tools: readonly Tool[];
+  /** What the user said in the middle of the turn and no event tells yet. */
+  readonly waiting: readonly Content[];
+  /** How the turn ended. */
+  readonly end: Pick<TurnEnd, "reason" | "message">;
+}
+
 /**
- * The events that end a turn which a crash cut off: an error result for each call that has none, and the turn's end.
- * Nothing is run again; the model is told what it may safely repeat.
+ * The events that end a turn which was cut off: an error result for each call that has none, what the user said to it
+ * and it never heard, and the turn's end. Nothing is run again; the model is told what it may safely repeat.
  */
 export function recoveryEvents(
   { step, unanswered, ledger }: NonNullable<RebuiltHistory["interrupted"]>,
-  tools: readonly Tool[],
+  { tools, waiting, end }: RecoveryOptions,
 ): LoopEvent[] {
   const results = unanswered.map((call): LoopEvent => {
     const name = call.type === "custom" ? call.custom.name : call.function.name;
@@ -19,13 +29,11 @@ export function recoveryEvents(
     const bytes = new TextEncoder().encode(content).length;
     return { type: "tool_result", step, id: call.id, name, content, error: true, bytes, durationMs: 0 };
   });
-  return [...results, {
-    type: "turn_end",
-    reason: "interrupted",
-    text: "",
-    message: "The server ended in the middle of this turn. It can be continued.",
-    ledger,
-  }];
+  return [
+    ...results,
+    ...waiting.map((input): LoopEvent => ({ type: "user_message", step, input })),
+    { type: "turn_end", text: "", ledger, ...end },
+  ];
 }
 
 function interruptedResult({ type }: ToolCall, tool: Tool | undefined): string {

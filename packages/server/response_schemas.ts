@@ -7,6 +7,7 @@ import { objectSchema } from "./object_schema.ts";
 
 const STRING: JsonSchema = { type: "string" };
 const COUNT: JsonSchema = { type: "integer", minimum: 0 };
+const COST: JsonSchema = { type: "number", minimum: 0 };
 
 /** JSON Schema of every error. */
 export const ERROR: JsonSchema = {
@@ -37,4 +38,19 @@ export const SESSION: JsonSchema = { title: "Session", ...objectSchema(SESSION_F
 export const SESSION_WITH_MESSAGES: JsonSchema = {
   title: "SessionWithMessages",
   ...objectSchema({ ...SESSION_FIELDS, messages: { type: "array", items: MESSAGE } }),
+};
+
+const QUOTED_PROMPT: JsonSchema = {
+  title: "QuotedPrompt",
+  ...objectSchema({ promptTokens: COUNT, cachedTokens: COUNT, warmCost: COST, coldCost: COST }),
+};
+
+/** JSON Schema of what the next request would cost. */
+export const QUOTE: JsonSchema = {
+  title: "Quote",
+  ...objectSchema({
+    asIs: QUOTED_PROMPT,
+    rewritten: QUOTED_PROMPT,
+    alive: { type: "number", minimum: 0, maximum: 1 },
+  }),
 };

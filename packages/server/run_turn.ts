@@ -1,16 +1,8 @@
-import {
-  addLedgers,
-  EMPTY_LEDGER,
-  type LoopEvent,
-  type Model,
-  run,
-  type RunOptions,
-  type TurnResult,
-} from "@tare/loop";
-import type { Content, CountTokens, Message } from "@tare/messages";
+import { addLedgers, type LoopEvent, type Model, run, type RunOptions, type TurnResult } from "@tare/loop";
+import type { Content, CountTokens } from "@tare/messages";
+import { toHttpError } from "./http_error.ts";
 import type { Session, SessionTotals } from "./session.ts";
-
-type TurnEndEvent = Extract<LoopEvent, { readonly type: "turn_end" }>;
+import { SteeringQueue } from "./steering_queue.ts";
 
 /** What a turn needs beside its session. */
 export interface TurnOptions {
@@ -29,111 +21,105 @@ export interface TurnOptions {
   readonly onError: (error: unknown) => void;
 }
 
-/** What clients are told when a bug of ours ended the turn. */
-const UNEXPECTED_END: TurnEndEvent = {
-  type: "turn_end",
-  reason: "internal_error",
-  text: "",
-  message: "The server met an unexpected error; its log says more.",
-  ledger: EMPTY_LEDGER,
-};
-
 /**
  * Starts a turn and returns at once; what happens is committed to the session's events before anybody sees it. Without
  * an input the turn goes on where the last one stopped. The session is idle again before its `turn_end` can be read,
  * so that who has read it may start the next turn.
+ *
+ * @throws {StoreError} if not even its start can be committed. Then nothing has happened.
  */
 export function startTurn(session: Session, input: Content | undefined, options: TurnOptions): void {
+  if (session.events.failed) session.restore();
   const controller = new AbortController();
-  const queue: Content[] = [];
-  const steering = () => queue.splice(0);
+  const steering = new SteeringQueue((waiting) => session.events.append([], { steering: waiting }));
+  session.events.append([{ type: "turn_start", ...(input !== undefined && { input }) }]);
   session.events.open();
   const done = Promise.try(() =>
     playTurn(session, { input, steering, signal: controller.signal, ...options })
   )
-    .then(() => release(session))
-    .catch((error) => {
-      options.onError(error);
-      try {
-        endTurn(session, UNEXPECTED_END);
-        release(session, { failed: true });
-      } catch (storeError) {
-        // Not even the end could be committed, so nobody may see one: readers are told of the failure itself.
-        release(session, { failed: true, failure: storeError });
-      }
-    });
-  session.running = { cancel: () => controller.abort(), steer: (said) => void queue.push(said), done };
+    .catch((error) => endFailedTurn(session, error, options));
+  session.running = { cancel: () => controller.abort(), steer: (said) => steering.add(said), done };
 }
 
-/** Makes the session idle, and lets its readers come to the end. */
-function release(
-  session: Session,
-  { failed = false, failure }: { readonly failed?: boolean; readonly failure?: unknown } = {},
-): void {
-  delete session.running;
-  session.events.close(failure);
-  session.released(failed);
-}
-
-interface PlayOptions extends TurnOptions, Required<Pick<RunOptions, "signal" | "steering">> {
+interface PlayOptions extends TurnOptions, Required<Pick<RunOptions, "signal">> {
   readonly input: Content | undefined;
+  readonly steering: SteeringQueue;
 }
 
 async function playTurn(session: Session, options: PlayOptions): Promise<void> {
   const { input, countTokens, limits, overBudget, onError, model, signal, steering } = options;
+  const { events } = session;
   const runOptions: RunOptions = {
     ...limits,
     ...(overBudget && { overBudget }),
     ...(input !== undefined && { input }),
     model,
     signal,
-    steering,
+    steering: () => steering.take(),
     history: session.history,
     tools: session.tools,
     countTokens: await countTokens(),
     context: async (request) => {
       const view = await session.context.view(request);
-      session.saveContext();
+      events.append([], session.unsaved());
       return view;
     },
   };
+  let step = 1;
   let result: TurnResult | undefined;
-  let end: TurnEndEvent = UNEXPECTED_END;
   // Leaving the loop over these events, by an error too, stops the turn.
-  const events = (async function* () {
+  const played = (async function* () {
     result = yield* run(runOptions);
   })();
-  for await (const event of events) {
-    if (event.type !== "turn_end") {
-      session.events.append([event], event.type === "step_end" ? { context: session.context.state } : {});
+  for await (const event of played) {
+    if (event.type === "turn_start" || event.type === "turn_end") continue;
+    if ("step" in event) step = event.step;
+    if (event.type === "user_message") {
+      events.append([event], { ...session.unsaved(), steering: steering.waiting.slice(1) });
+      steering.shift();
     } else {
-      end = event.reason === "internal_error" ? { ...UNEXPECTED_END, ledger: event.ledger } : event;
+      events.append([event], session.unsaved());
     }
   }
-  if (result?.error !== undefined) onError(result.error);
+  if (!result) throw new Error("Cannot end the turn: the loop gave no result.");
+  const { messages, error, ...end } = result;
+  if (end.reason === "internal_error") throw error;
+  if (error !== undefined) onError(error);
+
   // What the user said too late for this turn is not lost: the next one begins with it.
-  const unheard = steering().map((input): LoopEvent => ({
-    type: "user_message",
-    step: end.ledger.calls,
-    input,
-  }));
-  if (unheard.length > 0) session.events.append(unheard);
+  const unheard = steering.waiting;
+  const totals: SessionTotals = {
+    turns: session.turns + 1,
+    ledger: addLedgers(session.ledger, end.ledger),
+  };
+  events.append(
+    [
+      ...unheard.map((input): LoopEvent => ({ type: "user_message", step, input })),
+      { type: "turn_end", ...end },
+    ],
+    { ...session.unsaved(), totals, ...(unheard.length > 0 && { steering: [] }) },
+  );
   session.history = [
     ...session.history,
-    ...result?.messages ?? [],
-    ...unheard.flatMap((event) => event.type === "user_message" ? [userMessage(event.input)] : []),
+    ...messages,
+    ...unheard.map((content) => ({ role: "user", content }) as const),
   ];
-  endTurn(session, end);
+  Object.assign(session, totals);
+  delete session.running;
+  events.close();
+  session.released();
 }
 
-function userMessage(content: Content): Message {
-  return { role: "user", content };
-}
-
-function endTurn(session: Session, end: TurnEndEvent): void {
-  const turns = session.turns + 1;
-  const ledger = addLedgers(session.ledger, end.ledger);
-  session.events.append([end], { totals: { turns, ledger } satisfies SessionTotals });
-  session.turns = turns;
-  session.ledger = ledger;
+/** Ends a turn that failed by a bug of ours or by the store, with what is stored of it. */
+function endFailedTurn(session: Session, error: unknown, { onError }: TurnOptions): void {
+  onError(error);
+  delete session.running;
+  try {
+    session.restore({ reason: "internal_error", message: toHttpError(error).message });
+  } catch (storeError) {
+    onError(storeError);
+    // Not even the end could be committed, so nobody may see one: readers are told of the failure itself.
+    session.events.close(toHttpError(storeError));
+  }
+  session.released();
 }

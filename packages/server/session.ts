@@ -1,7 +1,9 @@
 import type { TurnLedger } from "@tare/loop";
 import type { Content, Message, Tool } from "@tare/messages";
 import type { Archive } from "@tare/prune";
+import type { SessionState } from "@tare/store";
 import type { EventLog } from "./event_log.ts";
+import type { RecoveryOptions } from "./recovery_events.ts";
 import type { CreateSession } from "./request_schemas.ts";
 import type { SessionContext } from "./session_context.ts";
 
@@ -35,12 +37,17 @@ export interface Session extends SessionInfo {
   readonly events: EventLog;
   /** Originals of what left the prompt. */
   readonly archive: Archive;
+  /** What of the context's state has changed since it was last asked for: who asks must store it. */
+  readonly unsaved: () => SessionState;
+  /**
+   * Takes from the store what is there, after something failed. A turn that has no end there is ended, by default as
+   * interrupted. @throws {StoreError} if that can't be done.
+   */
+  readonly restore: (end?: RecoveryOptions["end"]) => void;
+  /** Told when a turn has ended. */
+  readonly released: () => void;
   /** Decides what the model sees of the history. */
-  readonly context: SessionContext;
-  /** Stores what the context must not forget. */
-  readonly saveContext: () => void;
-  /** Told when a turn has ended: in order, or because the store failed. */
-  readonly released: (failed: boolean) => void;
+  context: SessionContext;
   /** What was said in the turns that have ended, the system message first. Append-only. */
   history: readonly Message[];
   ledger: TurnLedger;
@@ -52,7 +59,7 @@ export interface Session extends SessionInfo {
 export interface RunningTurn {
   /** Ends the turn soon. */
   readonly cancel: () => void;
-  /** Lets the user speak before the next model call. */
+  /** Lets the user speak before the next model call. @throws {StoreError} if that can't be stored. */
   readonly steer: (input: Content) => void;
   /** Settles when the turn has ended; never rejects. */
   readonly done: Promise<void>;

@@ -1,6 +1,6 @@
 import type { ContextHook } from "@tare/loop";
 import type { CountTokens, Tool } from "@tare/messages";
-import type { Profile } from "@tare/planner";
+import type { Conversation, Profile, Quote, Summarise } from "@tare/planner";
 import type { Archive } from "@tare/prune";
 
 /** Decides what the model sees of one session, call by call. */
@@ -12,6 +12,8 @@ export interface SessionContext {
    * its request is sent, and again once the request has succeeded.
    */
   readonly state: unknown;
+  /** What a request for this conversation would cost. Absent where the policy knows nothing of costs. */
+  readonly quote?: (conversation: Conversation) => Quote;
 }
 
 /** The mechanisms that keep the prompt small, each on or off. */
@@ -42,6 +44,8 @@ export interface ContextOptions {
   readonly countTokens: CountTokens;
   /** A sentence that every turn starts with, as a warning. Default: none. */
   readonly notice?: string;
+  /** Asks a model for a summary when the window is full of what isn't tool results. Default: old turns are dropped. */
+  readonly summarise?: Summarise;
   /** The time in milliseconds since the epoch. Default: `Date.now`. */
   readonly now?: () => number;
   /** What {@linkcode SessionContext.state} was when the session was last used. Default: a new session. */

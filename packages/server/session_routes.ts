@@ -2,7 +2,7 @@ import { errorResponses } from "./error_responses.ts";
 import { HttpError } from "./http_error.ts";
 import { objectSchema } from "./object_schema.ts";
 import { CREATE_SESSION, type CreateSession } from "./request_schemas.ts";
-import { SESSION, SESSION_WITH_MESSAGES } from "./response_schemas.ts";
+import { QUOTE, SESSION, SESSION_WITH_MESSAGES } from "./response_schemas.ts";
 import type { Route } from "./route.ts";
 import { sessionBody } from "./session.ts";
 import type { Sessions } from "./sessions.ts";
@@ -17,7 +17,7 @@ export interface SessionRoutesOptions {
 
 const NO_SESSION = errorResponses({ 404: "There is no such session." });
 
-/** The routes that make, show and delete sessions. */
+/** The routes that make, show, quote and delete sessions. */
 export function sessionRoutes({ sessions, maxSessions }: SessionRoutesOptions): readonly Route[] {
   const create: Route<CreateSession> = {
     method: "POST",
@@ -27,7 +27,9 @@ export function sessionRoutes({ sessions, maxSessions }: SessionRoutesOptions): 
     body: CREATE_SESSION,
     responses: {
       201: { description: "The session.", content: { "application/json": SESSION } },
-      ...errorResponses({ 507: "The server keeps as many sessions as it may." }),
+      ...errorResponses({
+        507: "The server keeps as many sessions as it may, or its store has no room left.",
+      }),
     },
     async answer({ body, keep }) {
       const { count } = sessions;
@@ -111,5 +113,33 @@ export function sessionRoutes({ sessions, maxSessions }: SessionRoutesOptions): 
       return new Response(content, { headers: { "content-type": "text/plain; charset=utf-8" } });
     },
   };
-  return [create, list, show, remove, archived];
+  const quote: Route = {
+    method: "GET",
+    path: "/v1/sessions/{id}/quote",
+    operationId: "quoteSession",
+    summary:
+      "Says what resending the turns that have ended would cost, as they stand and without all that could leave now, " +
+      "with a warm and a cold cache. Costs are in the price of one uncached input token.",
+    responses: {
+      200: { description: "The quote.", content: { "application/json": QUOTE } },
+      ...errorResponses({
+        404: "There is no such session.",
+        501: "The server's policy knows nothing of costs.",
+      }),
+    },
+    async answer({ path: { id = "" } }) {
+      const { context, history, tools } = await sessions.get(id);
+      if (!context.quote) {
+        throw new HttpError(
+          501,
+          "not_supported",
+          `Cannot quote session ${id}: the server's policy knows nothing of costs. The planner does.`,
+        );
+      }
+      return Response.json(
+        context.quote({ messages: history, tools: tools.map(({ definition }) => definition) }),
+      );
+    },
+  };
+  return [create, list, show, remove, archived, quote];
 }

@@ -1,23 +1,30 @@
-import { EMPTY_LEDGER, type LoopEvent } from "@tare/loop";
-import type { CountTokens, Tool } from "@tare/messages";
+import { EMPTY_LEDGER, type Model } from "@tare/loop";
+import type { Content, CountTokens, Tool } from "@tare/messages";
 import { RECALL_TOOL } from "@tare/prune";
 import type { SessionStore } from "@tare/store";
 import { recallTool } from "@tare/tools";
-import { asLoopEvent, EventLog } from "./event_log.ts";
+import { asSessionEvent, EventLog } from "./event_log.ts";
 import { HttpError } from "./http_error.ts";
 import { makeContext, type Policy } from "./make_context.ts";
 import { HISTORY_EVENTS, rebuildHistory } from "./rebuild_history.ts";
-import { recoveryEvents } from "./recovery_events.ts";
+import { recoveryEvents, type RecoveryOptions } from "./recovery_events.ts";
 import type { CreateSession } from "./request_schemas.ts";
 import type { Session, SessionInfo, SessionTotals } from "./session.ts";
 import type { ContextOptions } from "./session_context.ts";
+import { summariseWith } from "./summarise_with.ts";
 
 /** What sessions are made of. */
-export interface SessionOptions extends Omit<ContextOptions, "archive" | "tools" | "countTokens" | "state"> {
+export interface SessionOptions
+  extends Omit<ContextOptions, "archive" | "tools" | "countTokens" | "state" | "summarise"> {
   /** Where sessions are kept. */
   readonly store: SessionStore;
   /** What decides when a prompt is rewritten. Default: `planner`. */
   readonly policy?: Policy;
+  /**
+   * The model port for a model's name: it summarises old turns when the window is full of what isn't tool results.
+   * Default: old turns are dropped then.
+   */
+  readonly model?: (name: string) => Model;
   /** Model of sessions that name none. */
   readonly defaultModel: string;
   /** System message of sessions that bring none. Default: {@linkcode DEFAULT_INSTRUCTIONS}. */
@@ -38,13 +45,16 @@ export const DEFAULT_INSTRUCTIONS: string =
 const MAX_IDLE = 16;
 
 /**
- * The sessions of a server. All are in the store; in memory are those with a running turn, and a few idle ones. A
- * session that an earlier process left in the middle of a turn is mended when it is first asked for.
+ * The sessions of a server. All are in the store; in memory are those with a running turn, a few idle ones, and
+ * those that somebody still holds. A session that an earlier process left in the middle of a turn is mended when it is
+ * first asked for.
  */
 export class Sessions {
   readonly #options: SessionOptions;
   /** In order of their last use. */
   readonly #loaded = new Map<string, Session>();
+  /** Who holds a session that isn't kept any more may still start a turn in it: it must not be loaded twice. */
+  readonly #held = new Map<string, WeakRef<Session>>();
 
   /** The sessions of this store. */
   constructor(options: SessionOptions) {
@@ -76,10 +86,11 @@ export class Sessions {
   async get(id: string): Promise<Session> {
     const countTokens = await this.#options.countTokens();
     // From here on nothing waits, so that no session is ever loaded twice.
-    const loaded = this.#loaded.get(id);
-    if (loaded) {
-      this.#touch(loaded);
-      return loaded;
+    const session = this.#find(id);
+    if (session) {
+      if (session.events.failed) session.restore();
+      this.#touch(session);
+      return session;
     }
     const record = this.#options.store.getSession(id);
     if (record) return this.#load(asRecord(record), countTokens);
@@ -96,16 +107,20 @@ export class Sessions {
     const { store } = this.#options;
     return store.listSessions({ limit: Number.MAX_SAFE_INTEGER }).map((record) => {
       const { id } = record;
+      const session = this.#find(id);
+      if (session) return session;
       const totals = (store.readState(id, "totals") ?? NO_TURNS) as SessionTotals;
-      return this.#loaded.get(id) ?? { ...asRecord(record), ...totals, lastEvent: store.lastEvent(id) };
+      return { ...asRecord(record), ...totals, lastEvent: store.lastEvent(id) };
     });
   }
 
   /** Cancels what runs in the session and removes it with all that only it refers to. */
   async delete(session: Session): Promise<void> {
     await stop(session);
-    this.#loaded.delete(session.id);
     this.#options.store.deleteSession(session.id);
+    this.#loaded.delete(session.id);
+    this.#held.delete(session.id);
+    session.events.remove();
   }
 
   /** Cancels every running turn and waits until they have ended. */
@@ -114,49 +129,67 @@ export class Sessions {
   }
 
   #load({ id, createdAtMs, settings }: SessionRecordOf, countTokens: CountTokens): Session {
-    const { store, tools: offered, policy = "planner", ...options } = this.#options;
+    const { store, tools: offered, policy = "planner", model, ...options } = this.#options;
     const archive = store.archive(id);
     const tools = [...offered, recallTool(archive, { countTokens })]
       .filter((tool) => settings.tools.includes(nameOf(tool)));
     const events = new EventLog(store, id);
-    const { messages, ledger, turns } = mend(store, { id, events, tools });
-    const context = makeContext({
-      ...options,
-      policy,
-      archive,
-      tools,
-      countTokens,
-      model: settings.model,
-      state: store.readState(id, "context"),
-    });
-    let saved = context.state;
+    const read = (end: RecoveryOptions["end"]): Pick<Session, "history" | "ledger" | "turns" | "context"> => {
+      const { messages, ledger, turns } = mend(store, { id, events, tools, end });
+      return {
+        history: settings.instructions === ""
+          ? messages
+          : [{ role: "system", content: settings.instructions }, ...messages],
+        ledger,
+        turns,
+        context: makeContext({
+          ...options,
+          policy,
+          archive,
+          tools,
+          countTokens,
+          model: settings.model,
+          ...(model && {
+            // A model that can't be had must not keep anybody from the session.
+            summarise: (messages, signal) =>
+              summariseWith(model(settings.model), countTokens)(messages, signal),
+          }),
+          state: store.readState(id, "context"),
+        }),
+      };
+    };
     const session: Session = {
+      ...read(INTERRUPTED),
       id,
       createdAtMs,
       settings,
       tools,
       events,
       archive,
-      context,
-      ledger,
-      turns,
-      history: settings.instructions === ""
-        ? messages
-        : [{ role: "system", content: settings.instructions }, ...messages],
       get lastEvent() {
         return events.last;
       },
-      saveContext() {
-        if (context.state !== saved) store.saveState(id, { context: saved = context.state });
+      unsaved() {
+        const { state } = session.context;
+        if (state === stored) return {};
+        stored = state;
+        return { context: state };
       },
-      released: (failed) => {
-        // What a failed turn left in memory may not be what is stored.
-        if (failed) this.#loaded.delete(id);
-        else this.#evict();
+      restore(end = INTERRUPTED) {
+        Object.assign(session, read(end));
+        stored = session.context.state;
+        events.close();
       },
+      released: () => this.#evict(),
     };
+    let stored = session.context.state;
+    this.#held.set(id, new WeakRef(session));
     this.#touch(session);
     return session;
+  }
+
+  #find(id: string): Session | undefined {
+    return this.#loaded.get(id) ?? this.#held.get(id)?.deref();
   }
 
   #touch(session: Session): void {
@@ -184,23 +217,36 @@ function asRecord(record: ReturnType<SessionStore["listSessions"]>[number]): Ses
   return record as SessionRecordOf;
 }
 
-/** The session's history. A turn that an earlier process left unfinished is ended first. */
+/** How a turn ended that an earlier process left unfinished. */
+const INTERRUPTED: RecoveryOptions["end"] = {
+  reason: "interrupted",
+  message: "The server ended in the middle of this turn. It can be continued.",
+};
+
+/** The session's history. A turn that was left unfinished is ended first. */
 function mend(
   store: SessionStore,
-  { id, events, tools }: { readonly id: string; readonly events: EventLog; readonly tools: readonly Tool[] },
+  { id, events, ...options }: Omit<RecoveryOptions, "waiting"> & {
+    readonly id: string;
+    readonly events: EventLog;
+  },
 ) {
-  const read = (): LoopEvent[] =>
-    store.readEvents(id, { types: HISTORY_EVENTS }).map(({ event }) => asLoopEvent(event));
-  const rebuilt = rebuildHistory(read());
+  const read = () =>
+    rebuildHistory(store.readEvents(id, { types: HISTORY_EVENTS }).map(({ event }) => asSessionEvent(event)));
+  const rebuilt = read();
   if (!rebuilt.interrupted) return rebuilt;
-  const { ledger, turns } = rebuilt;
-  events.append(recoveryEvents(rebuilt.interrupted, tools), { totals: { ledger, turns: turns + 1 } });
-  return rebuildHistory(read());
+  const waiting = (store.readState(id, "steering") ?? []) as readonly Content[];
+  const totals: SessionTotals = { ledger: rebuilt.ledger, turns: rebuilt.turns + 1 };
+  events.append(recoveryEvents(rebuilt.interrupted, { ...options, waiting }), { totals, steering: [] });
+  return read();
 }
 
-async function stop({ running }: Session): Promise<void> {
-  running?.cancel();
-  await running?.done;
+async function stop(session: Session): Promise<void> {
+  // Who has read a turn's end may start the next at once.
+  while (session.running) {
+    session.running.cancel();
+    await session.running?.done;
+  }
 }
 
 function nameOf(tool: Tool): string {

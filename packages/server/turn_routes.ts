@@ -37,6 +37,7 @@ const EVENTS: RouteResponse = {
 /** The routes that start, watch and cancel turns. */
 export function turnRoutes(options: TurnRoutesOptions): readonly Route[] {
   const { sessions, model, profile, slots, heartbeat, ...turnOptions } = options;
+  const streaming = { heartbeat, onError: turnOptions.onError };
   const start: Route<StartTurn> = {
     method: "POST",
     path: "/v1/sessions/{id}/turns",
@@ -101,13 +102,13 @@ export function turnRoutes(options: TurnRoutesOptions): readonly Route[] {
       }
       endOf(session).then(giveBack);
       keep({ sessionId: session.id, reference: String(before) });
-      return eventStream(turnEvents(session.events, before), heartbeat);
+      return eventStream(turnEvents(session.events, before), streaming);
     },
     async replay({ path: { id = "" } }, reference) {
       const session = await sessions.get(id);
       const before = Number(reference);
       if (await turnHasEnded(session.events, before)) {
-        return eventStream(turnEvents(session.events, before), heartbeat);
+        return eventStream(turnEvents(session.events, before), streaming);
       }
       throw new HttpError(
         409,
@@ -142,7 +143,7 @@ export function turnRoutes(options: TurnRoutesOptions): readonly Route[] {
     },
     async answer({ path: { id = "" }, request }) {
       const session = await sessions.get(id);
-      return eventStream(session.events.read(eventNumber(request)), heartbeat);
+      return eventStream(session.events.read(eventNumber(request)), streaming);
     },
   };
   const cancel: Route = {

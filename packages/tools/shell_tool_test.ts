@@ -93,7 +93,7 @@ Deno.test("shell tells the watchdog of output", async () => {
 Deno.test("shell stops the whole process group when the call is cancelled", async () => {
   await using ws = await makeWorkspace();
   const pipe = await openPipe(ws);
-  const command = "(sh -c 'sleep 1000 >alive; :'; :) & echo started; wait";
+  const command = "exec 3>alive; (sh -c 'sleep 1000; :'; :) & echo started; wait";
   assertEquals(
     await callError(shellTool({ workspace: ws.root }), { command }, abortOnProgress()),
     "Cannot finish the command: it was cancelled; 8 bytes of output\nstarted\n",
@@ -104,7 +104,7 @@ Deno.test("shell stops the whole process group when the call is cancelled", asyn
 Deno.test("shell stops processes that ignore being asked", async () => {
   await using ws = await makeWorkspace();
   const pipe = await openPipe(ws);
-  const command = "trap '' TERM; echo started; exec >alive; while :; do sleep 0.05; done";
+  const command = "trap '' TERM; exec 3>alive; echo started; while :; do sleep 0.05; done";
   await callError(shellTool({ workspace: ws.root }), { command }, abortOnProgress());
   await pipe.closed;
 });
@@ -114,7 +114,7 @@ Deno.test("shell stops everything when the time is up, and shows what came until
   const pipe = await openPipe(ws);
   const shell = shellTool({ workspace: ws.root, timeoutMs: 5000 });
   assertEquals(
-    await callError(shell, { command: "echo started; sleep 1000 >alive", timeout_ms: 300 }),
+    await callError(shell, { command: "exec 3>alive; echo started; sleep 1000", timeout_ms: 300 }),
     "Cannot finish the command: its time limit of 0.3 s was over (timeout_ms may be up to 5000); 8 bytes of output\nstarted\n",
   );
   await pipe.closed;
@@ -124,7 +124,7 @@ Deno.test("shell does not wait for background processes, and ends them", async (
   await using ws = await makeWorkspace();
   const pipe = await openPipe(ws);
   assertEquals(
-    await callOk(shellTool({ workspace: ws.root }), { command: "sleep 1000 3>alive & echo started" }),
+    await callOk(shellTool({ workspace: ws.root }), { command: "exec 3>alive; sleep 1000 & echo started" }),
     "exit code 0 (processes left in the background were ended); 8 bytes of output\nstarted\n",
   );
   await pipe.closed;

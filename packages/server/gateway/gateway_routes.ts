@@ -113,7 +113,7 @@ function unreachable(error: unknown): OpenaiError {
 
 const number: JsonSchema = { type: "number" };
 const GROUP: JsonSchema = {
-  title: "LedgerGroup",
+  title: "GatewayLedgerGroup",
   ...objectSchema({
     sessions: number,
     calls: number,
@@ -140,7 +140,7 @@ export function ledgerRoute({ ledger }: Pick<Gateway, "ledger">): Route {
       200: {
         description: "Both groups. Costs are in the price of one uncached input token.",
         content: {
-          "application/json": { title: "Ledger", ...objectSchema({ planned: GROUP, control: GROUP }) },
+          "application/json": { title: "GatewayLedger", ...objectSchema({ planned: GROUP, control: GROUP }) },
         },
       },
     },

@@ -1,0 +1,54 @@
+import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { fromFileUrl, join } from "@std/path";
+import { startProcess } from "./server_process_fixture_test.ts";
+
+const ASK = fromFileUrl(new URL("ask.ts", import.meta.url));
+
+/** Asks with the permissions that `deno task ask` has. */
+async function ask(args: readonly string[], env: Readonly<Record<string, string>> = {}) {
+  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: ["run", "--no-prompt", "--allow-net", "--allow-env=TARE_HOST,TARE_PORT,TARE_TOKEN", ASK, ...args],
+    env: { NO_COLOR: "1", TARE_HOST: "", TARE_PORT: "", TARE_TOKEN: "", ...env },
+  }).output();
+  return { code, out: new TextDecoder().decode(stdout), err: new TextDecoder().decode(stderr) };
+}
+
+Deno.test("ask.ts prints what happens, goes on with a session, and gives events as JSON", async () => {
+  const folder = await Deno.makeTempDir();
+  await Deno.mkdir(join(folder, "workspace"));
+  const server = await startProcess([
+    ...["--port", "0", "--workspace", join(folder, "workspace")],
+    ...["--data", join(folder, "data")],
+  ], { TARE_TOKEN: "secret" });
+  const { port } = new URL(server.url);
+  const env = { TARE_PORT: port, TARE_TOKEN: "secret" };
+  const first = await ask(["Hello?"], env);
+  assertEquals([first.code, first.err], [0, ""]);
+  const id = /^session (\S+)\n/.exec(first.out)![1]!;
+  assertMatch(first.out, /\n── step 1\n[^]*\nledger: \d+ calls, .*\n$/);
+  const second = await ask(["--json", "--session", id, "--url", server.url, "And", "now?"], env);
+  assertEquals([second.code, second.err], [0, `session ${id}\n`]);
+  const events = second.out.trim().split("\n").map((line) => JSON.parse(line));
+  assertEquals(events[0], { type: "turn_start", input: "And now?" });
+  assertEquals([events.at(-1).type, events.at(-1).reason], ["turn_end", "completed"]);
+
+  const unknown = await ask(["--session", "none", "Hello?"], env);
+  assertEquals([unknown.code, unknown.err], [1, "Cannot find session none: there is no such session.\n"]);
+  const uninvited = await ask(["Hello?"], { ...env, TARE_TOKEN: "" });
+  assertEquals(uninvited.code, 1);
+  assertStringIncludes(uninvited.err, "it must carry the server's token");
+  await server.end("SIGTERM");
+  const closed = await ask(["Hello?"], env);
+  assertEquals([closed.code, closed.err], [
+    1,
+    `Cannot reach the server at http://127.0.0.1:${port}: start it with deno task start.\n`,
+  ]);
+  await Deno.remove(folder, { recursive: true });
+});
+
+Deno.test("ask.ts without a question says how it is used", async () => {
+  const { code, out } = await ask([]);
+  assertEquals(code, 2);
+  assertStringIncludes(out, 'deno task ask [--session ID] [--json] "question"');
+  assertEquals((await ask(["--help"])).code, 0);
+});

@@ -1,0 +1,108 @@
+import { assertEquals } from "@std/assert";
+import { EMPTY_LEDGER } from "@tare/loop";
+import type { Message, Usage } from "@tare/messages";
+import { HISTORY_EVENTS, rebuildHistory } from "./rebuild_history.ts";
+import type { SessionEvent } from "./session_event.ts";
+
+const call = (id: string) => ({ id, type: "function", function: { name: "read", arguments: "{}" } }) as const;
+const usage: Usage = { promptTokens: 10, cachedTokens: 5, outputTokens: 2 };
+const ledger = { ...EMPTY_LEDGER, calls: 1, ...usage };
+
+function reply(step: number, content: string, ...ids: string[]): SessionEvent {
+  return {
+    type: "assistant_message",
+    step,
+    message: { role: "assistant", content, ...(ids.length > 0 && { tool_calls: ids.map(call) }) },
+  };
+}
+
+function result(step: number, id: string): SessionEvent {
+  return {
+    type: "tool_result",
+    step,
+    id,
+    name: "read",
+    content: `of ${id}`,
+    error: false,
+    bytes: 4,
+    durationMs: 0,
+  };
+}
+
+const stepEnd = (step: number): SessionEvent => ({ type: "step_end", step, usage, finishReason: "stop" });
+const turnEnd: SessionEvent = { type: "turn_end", reason: "completed", text: "", ledger };
+const roles = (messages: readonly Message[]) =>
+  messages.map((message) =>
+    message.role === "tool" ? message.content : `${message.role}: ${message.content}`
+  );
+
+Deno.test("rebuildHistory() puts answers in the order of their calls, and what the user said in the middle behind them", () => {
+  const { messages, interrupted, ...totals } = rebuildHistory([
+    { type: "turn_start", input: "q" },
+    reply(1, "look", "a", "b"),
+    result(1, "b"),
+    result(1, "a"),
+    stepEnd(1),
+    { type: "user_message", step: 2, input: "more" },
+    reply(2, "done"),
+    stepEnd(2),
+    turnEnd,
+  ]);
+  assertEquals(roles(messages), [
+    "user: q",
+    "assistant: look",
+    "of a",
+    "of b",
+    "user: more",
+    "assistant: done",
+  ]);
+  assertEquals([interrupted, totals], [undefined, { ledger, turns: 1 }]);
+});
+
+Deno.test("rebuildHistory() tells what an unfinished turn lacks", () => {
+  const start: SessionEvent[] = [{ type: "turn_start", input: "q" }, turnEnd, { type: "turn_start" }];
+  const first = [reply(1, "look", "a", "b", "c"), result(1, "b")];
+  assertEquals(rebuildHistory(start).interrupted, { step: 1, unanswered: [], ledger: EMPTY_LEDGER });
+  const midway = rebuildHistory([...start, ...first]);
+  assertEquals(midway.interrupted, { step: 1, unanswered: [call("a"), call("c")], ledger: EMPTY_LEDGER });
+  assertEquals(roles(midway.messages), ["user: q", "assistant: look", "of b"]);
+  const later = rebuildHistory([...start, reply(1, "look", "a"), result(1, "a"), stepEnd(1)]);
+  assertEquals(later.interrupted, { step: 2, unanswered: [], ledger });
+  assertEquals([later.ledger.calls, later.turns], [2, 1]);
+});
+
+Deno.test("rebuildHistory() takes messages that were said elsewhere as they are", () => {
+  const added: Message[] = [
+    { role: "developer", content: "d", name: "n" },
+    { role: "assistant", content: null, tool_calls: [call("a"), call("b")] },
+    { role: "tool", tool_call_id: "b", content: [{ type: "text", text: "x" }] },
+    { role: "tool", tool_call_id: "a", content: "y" },
+  ];
+  const events = added.map((message): SessionEvent => ({ type: "message_added", message }));
+  assertEquals(rebuildHistory(events), { messages: added, ledger: EMPTY_LEDGER, turns: 0 });
+  const { messages } = rebuildHistory([
+    ...events,
+    { type: "turn_start", input: "q" },
+    reply(1, "a"),
+    turnEnd,
+  ]);
+  assertEquals(messages.slice(0, 4), added);
+  assertEquals(roles(messages.slice(4)), ["user: q", "assistant: a"]);
+});
+
+Deno.test("rebuildHistory() needs no events but HISTORY_EVENTS", () => {
+  const events: SessionEvent[] = [
+    { type: "turn_start", input: "q" },
+    { type: "step_start", step: 1 },
+    { type: "warning", message: "w" },
+    { type: "text_delta", step: 1, text: "l" },
+    reply(1, "look", "a"),
+    { type: "tool_call", step: 1, id: "a", name: "read", arguments: "{}" },
+    result(1, "a"),
+    stepEnd(1),
+    turnEnd,
+  ];
+  const kept = events.filter(({ type }) => HISTORY_EVENTS.includes(type));
+  assertEquals(kept.length, 5);
+  assertEquals(rebuildHistory(kept), rebuildHistory(events));
+});

@@ -1,0 +1,60 @@
+import { assertEquals } from "@std/assert";
+import { EMPTY_LEDGER } from "@tare/loop";
+import type { Tool, ToolCall } from "@tare/messages";
+import { recoveryEvents } from "./recovery_events.ts";
+
+function tool(name: string, stance?: Tool["stance"]): Tool {
+  return {
+    definition: { type: "function", function: { name } },
+    ...(stance && { stance }),
+    run() {
+      throw new Error("A tool was run again.");
+    },
+  };
+}
+
+const call = (id: string, name: string): ToolCall => ({
+  id,
+  type: "function",
+  function: { name, arguments: "{}" },
+});
+
+Deno.test("recoveryEvents() answers each open call, says what was never heard, and ends the turn", () => {
+  const ledger = { ...EMPTY_LEDGER, calls: 2 };
+  const events = recoveryEvents({
+    step: 3,
+    unanswered: [
+      call("a", "read"),
+      call("b", "write"),
+      call("c", "gone"),
+      { id: "d", type: "custom", custom: { name: "read", input: "x" } },
+    ],
+    ledger,
+  }, {
+    tools: [tool("read", "rederivable"), tool("write")],
+    waiting: ["also", [{ type: "text", text: "and" }]],
+    end: { reason: "interrupted", message: "It ended." },
+  });
+  const unknown = "Cannot tell the result: interrupted, outcome unknown.";
+  const reads = `${unknown} It only reads: call it again if you need it.`;
+  const acts = `${unknown} It may have taken effect: find out before you call it again.`;
+  const result = (id: string, name: string, content: string) => ({
+    type: "tool_result" as const,
+    step: 3,
+    id,
+    name,
+    content,
+    error: true,
+    bytes: content.length,
+    durationMs: 0,
+  });
+  assertEquals(events, [
+    result("a", "read", reads),
+    result("b", "write", acts),
+    result("c", "gone", acts),
+    result("d", "read", acts),
+    { type: "user_message", step: 3, input: "also" },
+    { type: "user_message", step: 3, input: [{ type: "text", text: "and" }] },
+    { type: "turn_end", reason: "interrupted", text: "", message: "It ended.", ledger },
+  ]);
+});

@@ -1,0 +1,235 @@
+import { assert, assertEquals } from "@std/assert";
+import type { LoopEvent } from "@tare/loop";
+import type { Message } from "@tare/messages";
+import { readEvents, type ReceivedEvent } from "./read_events.ts";
+import type { RecordedRequest, RecordingProvider } from "./recording_provider.ts";
+
+/** A request that starts a turn, as it was sent. */
+interface TurnRequest {
+  readonly key: string;
+  readonly body: string;
+}
+
+/** What became of a session, as far as its witness must know. */
+export interface Testimony {
+  /** Every event. */
+  readonly events: readonly LoopEvent[];
+  /** Whether the last turn was cut off. */
+  readonly interrupted: boolean;
+}
+
+/**
+ * The clients of one session: one that starts turns and steers them, and one that watches. They remember what the
+ * server acknowledged, and {@linkcode check} that all of it is there.
+ */
+export class Witness {
+  readonly #provider: RecordingProvider;
+  readonly #random: () => number;
+  readonly #id: string;
+  readonly #instructions: string;
+  /** The data of each event that was received, by its number. */
+  readonly #acknowledged = new Map<number, string>();
+  /** What the user said in the middle of turns, as far as the server took it. */
+  readonly #steered: string[] = [];
+  #sent = 0;
+  #lastTurn: TurnRequest | undefined;
+
+  private constructor(
+    id: string,
+    options: {
+      readonly instructions: string;
+      readonly provider: RecordingProvider;
+      readonly random: () => number;
+    },
+  ) {
+    this.#id = id;
+    this.#instructions = options.instructions;
+    this.#provider = options.provider;
+    this.#random = options.random;
+  }
+
+  /** Makes a session. Its `instructions` must be its own: the provider knows it by them. */
+  static async create(
+    url: string,
+    options: {
+      readonly instructions: string;
+      readonly provider: RecordingProvider;
+      readonly random: () => number;
+    },
+  ): Promise<Witness> {
+    const { instructions } = options;
+    const response = await fetch(`${url}/v1/sessions`, jsonPost({ instructions }));
+    assertEquals(response.status, 201);
+    return new Witness((await response.json()).id, options);
+  }
+
+  /** Goes on with a turn that was cut off, then has one turn after the other, until the connection breaks. */
+  async work(url: string): Promise<void> {
+    const { interrupted, events } = await this.check(url);
+    if (interrupted) await this.#continue(url, events.length);
+    for (;;) {
+      this.#lastTurn = {
+        key: crypto.randomUUID(),
+        body: JSON.stringify({ input: `Go on: ${++this.#sent}.` }),
+      };
+      assertEquals((await this.#play(url, this.#lastTurn)).at(-1), "completed");
+    }
+  }
+
+  /** Checks that the server has all that it acknowledged, and that the session is whole. */
+  async check(url: string): Promise<Testimony> {
+    await this.#sendAgain(url);
+    const response = await fetch(this.#url(url));
+    assertEquals(response.status, 200);
+    const { messages, status } = await response.json();
+    assertEquals(status, "idle");
+    const received = await Array.fromAsync(readEvents(await fetch(this.#url(url, "/events"))));
+    assertEquals(received.map(({ number }) => number), received.map((_, index) => index + 1));
+    for (const [number, data] of this.#acknowledged) {
+      assertEquals(received[number - 1]?.data, data, `event ${number} of session ${this.#id}`);
+    }
+    const events = received.map(({ data }): LoopEvent => JSON.parse(data));
+    assertTurns(events);
+    assertAnswered(messages);
+    for (const text of this.#steered) {
+      const said = messages.filter(({ role, content }: Message) => role === "user" && content === text);
+      assertEquals(said.length, 1, `${text} was acknowledged`);
+    }
+    assertPrefixes(this.#requests(), events);
+    const end = events.at(-1);
+    return { events, interrupted: end?.type === "turn_end" && end.reason === "interrupted" };
+  }
+
+  /** One request goes on with the turn, and sends what was sent before, byte by byte, and more. */
+  async #continue(url: string, eventsBefore: number): Promise<void> {
+    const requestsBefore = this.#requests();
+    const response = await fetch(this.#url(url, "/turns"), jsonPost({ continue: true }));
+    const events: LoopEvent[] = [];
+    for await (const event of this.#received(response)) {
+      events.push(JSON.parse(event.data));
+      assert(event.number > eventsBefore);
+    }
+    const end = events.at(-1);
+    assertEquals(end?.type === "turn_end" && end.reason, "completed");
+    const [before, after] = [requestsBefore.at(-1), this.#requests()[requestsBefore.length]];
+    const firstStep = events.slice(0, events.findIndex(({ type }) => type === "assistant_message"));
+    if (before && after && !firstStep.some(isRewrite)) assert(extendsRequest(before, after), "other bytes");
+  }
+
+  /** Starts a turn; gives the types of its events, and at last how it ended. */
+  async #play(url: string, { key, body }: TurnRequest): Promise<string[]> {
+    const last = Math.max(0, ...this.#acknowledged.keys());
+    const response = await fetch(this.#url(url, "/turns"), jsonPost(body, { "idempotency-key": key }));
+    const watching = this.#watch(url, last);
+    const types: string[] = [];
+    try {
+      const steersAt = Math.floor(this.#random() * 60);
+      for await (const event of this.#received(response)) {
+        const { type, reason }: { type: string; reason?: string } = JSON.parse(event.data);
+        types.push(reason ?? type);
+        if (types.length === steersAt) await this.#steer(url);
+      }
+    } finally {
+      await watching;
+    }
+    return types;
+  }
+
+  async #steer(url: string): Promise<void> {
+    const input = `And also: ${++this.#sent}.`;
+    const response = await fetch(this.#url(url, "/turns"), jsonPost({ input, steer: true }));
+    if (response.status === 202) this.#steered.push(input);
+    // The turn has just ended: that was the start of another one.
+    else for await (const _ of this.#received(response));
+    await response.body?.cancel();
+  }
+
+  /** Follows the turn as a second client, which connects again behind the last event. */
+  async #watch(url: string, last: number): Promise<void> {
+    try {
+      const headers = { "last-event-id": String(last) };
+      for await (const _ of this.#received(await fetch(this.#url(url, "/events"), { headers })));
+    } catch {
+      // The first client meets the same end, and says so.
+    }
+  }
+
+  async *#received(response: Response): AsyncGenerator<ReceivedEvent, void> {
+    for await (const event of readEvents(response)) {
+      assertEquals(event.data, this.#acknowledged.get(event.number) ?? event.data);
+      this.#acknowledged.set(event.number, event.data);
+      yield event;
+    }
+  }
+
+  /** Sends the last turn's request again, as a client does that didn't see its end. It starts no second turn. */
+  async #sendAgain(url: string): Promise<void> {
+    const turn = this.#lastTurn;
+    this.#lastTurn = undefined;
+    if (!turn) return;
+    const response = await fetch(this.#url(url, "/turns"), jsonPost(turn.body, { "idempotency-key": turn.key }));
+    if (response.status === 409) {
+      assertEquals((await response.json()).error.code, "idempotency_key_interrupted");
+    } else {
+      // Played again, or for the first time if the server hadn't taken it.
+      for await (const _ of this.#received(response));
+    }
+  }
+
+  #requests(): readonly RecordedRequest[] {
+    return this.#provider.requestsOf(this.#instructions);
+  }
+
+  #url(url: string, path = ""): string {
+    return `${url}/v1/sessions/${this.#id}${path}`;
+  }
+}
+
+function jsonPost(body: unknown, headers: Readonly<Record<string, string>> = {}): RequestInit {
+  return {
+    method: "POST",
+    headers: { "content-type": "application/json", ...headers },
+    body: typeof body === "string" ? body : JSON.stringify(body),
+  };
+}
+
+/** Each turn has a start and an end, and none runs. */
+function assertTurns(events: readonly LoopEvent[]): void {
+  const marks = events.map(({ type }) => type).filter((type) => type === "turn_start" || type === "turn_end");
+  assertEquals(marks, marks.map((_, index) => index % 2 === 0 ? "turn_start" : "turn_end"));
+  assertEquals(marks.length % 2, 0, "a turn has no end");
+}
+
+/** Each reply is followed by the answers to its calls, in order, and there are no others. */
+function assertAnswered(messages: readonly Message[]): void {
+  let open: string[] = [];
+  for (const message of messages) {
+    if (message.role === "tool") {
+      assertEquals(message.tool_call_id, open.shift());
+    } else {
+      assertEquals(open, [], "a call has no answer");
+      if (message.role === "assistant") open = (message.tool_calls ?? []).map(({ id }) => id);
+    }
+  }
+  assertEquals(open, [], "a call has no answer");
+}
+
+/** Each request extends the one before, unless an event told of a rewrite. */
+function assertPrefixes(requests: readonly RecordedRequest[], events: readonly LoopEvent[]): void {
+  const breaks = requests.filter((request, index) => {
+    const before = requests[index - 1];
+    return before && !extendsRequest(before, request);
+  });
+  const rewrites = events.filter(isRewrite).length;
+  assert(breaks.length <= rewrites, `${breaks.length} breaks of the prefix, ${rewrites} rewrites`);
+}
+
+/** Whether the event tells of a change of what was sent before. A result that is bounded was not sent yet. */
+function isRewrite(event: LoopEvent): boolean {
+  return event.type === "context_rewritten" && event.mechanism !== "bound";
+}
+
+function extendsRequest(before: RecordedRequest, after: RecordedRequest): boolean {
+  return before.tools === after.tools &&
+    before.messages.every((message, index) => message === after.messages[index]);
+}

@@ -1,0 +1,70 @@
+import type { Message } from "@tare/messages";
+import { type SimulatedModel, type SimulatedToolCall, toolCall } from "@tare/simulator";
+
+/** A model that keeps tools busy, and what it asked of those that have side effects. */
+export interface WorkingModel {
+  readonly model: SimulatedModel;
+  /** Tokens that a shell command was asked to append to {@linkcode LOG}, each in one call only. */
+  readonly appended: ReadonlySet<string>;
+  /** Tokens that `write_file` was asked to write to a file of that name in {@linkcode OUT}, each in one call only. */
+  readonly written: ReadonlySet<string>;
+}
+
+/** File of the workspace that shell commands append to. */
+export const LOG = "log.txt";
+
+/** Folder of the workspace that files are written to. */
+export const OUT = "out";
+
+/** File of the workspace that is read. */
+export const NOTES = "notes.txt";
+
+/** Steps with tool calls before a turn's answer. */
+const MAX_STEPS = 3;
+
+/**
+ * Each turn has one to three steps of text and parallel calls, then an answer: calls that only read, commands that
+ * take a while and append a line in the middle of it, and written files. Now and then a result is huge.
+ */
+export function workingModel(random: () => number): WorkingModel {
+  const appended = new Set<string>();
+  const written = new Set<string>();
+  let made = 0;
+  const token = () => `token-${++made}`;
+
+  const read = () => toolCall("read_file", { path: NOTES, start_line: 1 + Math.floor(random() * 100) });
+  const append = () => {
+    const line = token();
+    appended.add(line);
+    const pause = () => (random() * 0.02).toFixed(3);
+    const tail = random() < 0.15 ? "; seq 1 9000" : "";
+    return toolCall("shell", {
+      command: `sleep ${pause()}; echo ${line} >> ${LOG}; sleep ${pause()}; echo ${line}${tail}`,
+    });
+  };
+  const write = () => {
+    const name = token();
+    written.add(name);
+    return toolCall("write_file", { path: `${OUT}/${name}`, content: `${name}\n` });
+  };
+
+  return {
+    appended,
+    written,
+    model({ messages }) {
+      const steps = stepsOfTurn(messages);
+      const text = "The work goes on, word by word. ".repeat(1 + Math.floor(random() * 4));
+      if (steps > 0 && (steps >= MAX_STEPS || random() < 0.3)) return { content: `${text}Done.` };
+      const kinds = [read, read, append, append, write].toSorted(() => random() - 0.5);
+      const tool_calls: SimulatedToolCall[] = kinds.slice(0, 2 + Math.floor(random() * 3)).map((make) =>
+        make()
+      );
+      return { content: text, tool_calls };
+    },
+  };
+}
+
+function stepsOfTurn(messages: readonly Message[]): number {
+  const start = messages.findLastIndex(({ role }) => role === "user");
+  return messages.slice(start).filter(({ role }) => role === "assistant").length;
+}
