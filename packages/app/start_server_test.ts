@@ -11,15 +11,25 @@ const QUESTION =
 async function largestPackage(folder: string): Promise<{ path: string; lines: number; files: number }> {
   let largest = { path: "", lines: 0, files: 0 };
   for await (const { name: path } of Deno.readDir(folder)) {
-    let [lines, files] = [0, 0];
-    for await (const { name } of Deno.readDir(join(folder, path))) {
-      if (!name.endsWith(".ts")) continue;
-      lines += (await Deno.readTextFile(join(folder, path, name))).split("\n").length - 1;
-      files += 1;
-    }
+    const { lines, files } = await countLines(join(folder, path));
     if (lines > largest.lines) largest = { path, lines, files };
   }
   return largest;
+}
+
+async function countLines(folder: string): Promise<{ lines: number; files: number }> {
+  const sum = { lines: 0, files: 0 };
+  for await (const { name, isDirectory } of Deno.readDir(folder)) {
+    if (isDirectory) {
+      const inside = await countLines(join(folder, name));
+      sum.lines += inside.lines;
+      sum.files += inside.files;
+    } else if (name.endsWith(".ts")) {
+      sum.lines += (await Deno.readTextFile(join(folder, name))).split("\n").length - 1;
+      sum.files += 1;
+    }
+  }
+  return sum;
 }
 
 async function withData(use: (data: string) => Promise<void>): Promise<void> {
