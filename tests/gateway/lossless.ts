@@ -14,8 +14,13 @@ function readLossless(text: string): unknown {
   );
 }
 
-/** Finds the original of what was elided, by its reference. */
-export type FindOriginal = (ref: string) => Promise<string | undefined>;
+function readFields(body: Uint8Array<ArrayBuffer>): Fields | undefined {
+  try {
+    return readLossless(new TextDecoder("utf-8", { fatal: true }).decode(body)) as Fields;
+  } catch {
+    return undefined;
+  }
+}
 
 /** How many edits of each kind were found. */
 export interface FoundEdits {
@@ -25,33 +30,37 @@ export interface FoundEdits {
 }
 
 /**
- * Checks that what reached the upstream is what the client sent but for edits whose originals can be found again.
+ * Checks that what reached the upstream is what the client sent but for edits: results that gave way to a line with the
+ * hash of just this text, old turns that gave way to a line that counts them, tools in their compact form.
  *
  * @throws {AssertionError} if anything else differs.
  */
 export async function checkLossless(
   { sent, reached }: { readonly sent: Uint8Array<ArrayBuffer>; readonly reached: Uint8Array<ArrayBuffer> },
-  { findOriginal, found }: { readonly findOriginal: FindOriginal; readonly found: FoundEdits },
+  found: FoundEdits,
 ): Promise<void> {
   if (sent.length === reached.length && sent.every((byte, at) => byte === reached[at])) return;
-  const before = readLossless(new TextDecoder().decode(sent)) as Fields;
-  const after = readLossless(new TextDecoder().decode(reached)) as Fields;
-  assertEquals(Object.keys(after).filter((name) => !(name in before)), addedNames(before, after));
+  const before = readFields(sent);
+  const after = readFields(reached);
+  if (!before || !after) {
+    // A body that is broken where the gateway doesn't look is still broken, and refused by the upstream.
+    assertEquals([before, after], [undefined, undefined]);
+    return;
+  }
+  const added = Object.keys(after).filter((name) => !(name in before));
+  if (before.stream === true && added[0] === "stream_options") {
+    assertEquals(after.stream_options, { include_usage: true });
+    added.shift();
+  }
+  assertEquals(added, []);
   for (const name of Object.keys(before)) {
     const [was, is] = [before[name], after[name]];
-    if (name === "messages" || name === "input") await checkList(was, is, { findOriginal, found });
+    if (name === "messages" || name === "input") await checkList(was, is, found);
     else if (name === "tools") checkTools(was, is, found);
-    else if (name === "stream_options" && before.stream === true && isFields(was)) {
+    else if (name === "stream_options" && before.stream === true && isFields(was) && !same(is, was)) {
       assertEquals({ ...was, include_usage: true }, is);
     } else assertEquals(is, was, `field ${name}`);
   }
-}
-
-function addedNames({ stream }: Fields, after: Fields): string[] {
-  const usage = after.stream_options as Fields | undefined;
-  return stream === true && usage?.include_usage === true && Object.keys(usage).length === 1
-    ? ["stream_options"]
-    : [];
 }
 
 function isFields(value: unknown): value is Fields {
@@ -61,17 +70,17 @@ function isFields(value: unknown): value is Fields {
 async function checkList(
   before: unknown,
   after: unknown,
-  { findOriginal, found }: { readonly findOriginal: FindOriginal; readonly found: FoundEdits },
+  found: FoundEdits,
 ): Promise<void> {
   if (!Array.isArray(before) || !Array.isArray(after)) return assertEquals(after, before);
   let at = 0;
   for (const item of after) {
     const was: unknown = before[at];
     if (same(item, was)) at++;
-    else if (await isElided(item, was, findOriginal)) {
+    else if (await isElided(item, was)) {
       at++;
       found.elided++;
-    } else at = await skipDropped(item, { before, at, findOriginal, found });
+    } else at = skipDropped(item, { before, at, found });
   }
   assertEquals(at, before.length, "items that were lost");
 }
@@ -80,16 +89,13 @@ function same(one: unknown, other: unknown): boolean {
   return JSON.stringify(one) === JSON.stringify(other);
 }
 
-async function isElided(item: unknown, was: unknown, findOriginal: FindOriginal): Promise<boolean> {
+async function isElided(item: unknown, was: unknown): Promise<boolean> {
   if (!isFields(item) || !isFields(was)) return false;
   const field = was.role === "tool" ? "content" : was.type === "function_call_output" ? "output" : undefined;
   if (!field || !same({ ...item, [field]: null }, { ...was, [field]: null })) return false;
   const line = parsePlaceholder(String(item[field]).split("\n")[0] ?? "");
   if (!line) return false;
-  const original = await findOriginal(line.ref);
-  const text = textOf(was[field]);
-  assertEquals(original, text, "the archived original");
-  return await archiveRef(text) === line.ref;
+  return await archiveRef(textOf(was[field])) === line.ref;
 }
 
 /** Parts that are no text are named in the archived text by their JSON or a note: only texts are compared. */
@@ -98,21 +104,19 @@ function textOf(content: unknown): string {
   return content.map((part) => part.text ?? "").join("");
 }
 
-const DROPPED = /^\[elided: (\d+) messages; (?:recall with )?ref ([0-9a-f]{16})\]/;
+const DROPPED = /^\[elided: (\d+) messages; (?:recall with )?ref [0-9a-f]{16}\]/;
 
-async function skipDropped(
+function skipDropped(
   item: unknown,
-  { before, at, findOriginal, found }: {
+  { before, at, found }: {
     readonly before: readonly unknown[];
     readonly at: number;
-    readonly findOriginal: FindOriginal;
     readonly found: FoundEdits;
   },
-): Promise<number> {
+): number {
   const text = isFields(item) ? textOf(item.content) : "";
-  const [, count, ref] = DROPPED.exec(text) ?? [];
-  assert(ref !== undefined, `item that the client never sent: ${JSON.stringify(item)?.slice(0, 300)}`);
-  assert(await findOriginal(ref) !== undefined, `no original of ${text.slice(0, 100)}`);
+  const [, count] = DROPPED.exec(text) ?? [];
+  assert(count !== undefined, `item that the client never sent: ${JSON.stringify(item)?.slice(0, 300)}`);
   found.dropped++;
   const kept = before.slice(at, at + Number(count)).filter((item) =>
     isFields(item) && (item.role === "system" || item.role === "developer")
