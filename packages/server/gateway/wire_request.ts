@@ -126,11 +126,14 @@ export function joinArray(items: readonly Uint8Array<ArrayBuffer>[]): Uint8Array
   return joinBytes([OPEN, ...items.flatMap((item, at) => at === 0 ? [item] : [COMMA, item]), CLOSE]);
 }
 
-/** The value of `stream_options` that asks for usage; nothing if it does already. */
-export function askForUsage(body: WireBody): Uint8Array<ArrayBuffer> | undefined {
-  const options = readField(body, "stream_options");
-  if (isRecord(options) && options.include_usage === true) return undefined;
-  return encoder.encode(JSON.stringify({ ...(isRecord(options) && options), include_usage: true }));
+/** The value of `stream_options` that asks for usage; nothing if it does already, or isn't as the format says. */
+export function askForUsage({ bytes, fields }: WireBody): Uint8Array<ArrayBuffer> | undefined {
+  const span = fields.get("stream_options");
+  const options = span && readJsonAt(bytes, span);
+  if (options === undefined || options === null) return ASKS_FOR_USAGE;
+  if (!isRecord(options) || options.include_usage === true) return undefined;
+  if (Object.keys(options).length === 0) return ASKS_FOR_USAGE;
+  return withFields(readWireBody(bytes.subarray(span?.start, span?.end)), new Map([["include_usage", TRUE]]));
 }
 
 const encoder = new TextEncoder();
@@ -140,3 +143,5 @@ const OPEN_OBJECT = 0x7b;
 const OPEN = encoder.encode("[");
 const CLOSE = encoder.encode("]");
 const COMMA = encoder.encode(",");
+const TRUE = encoder.encode("true");
+const ASKS_FOR_USAGE = encoder.encode('{"include_usage":true}');
