@@ -4,6 +4,7 @@ import type { Edit, LedgerEntry, Plan } from "@tare/planner";
 import { RECALL_TOOL, recallOriginal, type RecallRequest } from "@tare/prune";
 import { expandHidden } from "./expand_hidden.ts";
 import type { GatewaySession, Piece } from "./gateway_session.ts";
+import type { Span } from "./json_spans.ts";
 import type { RecallCall, TurnWriter, WireReply } from "./wire_format.ts";
 import { askForUsage, type KnownParts, type WireRequest } from "./wire_request.ts";
 import { predictCached } from "./predict_cached.ts";
@@ -82,7 +83,7 @@ export class GatewayTurn {
       const span = request.spans[at];
       return {
         message,
-        ...(span && { bytes: listed(request.bytes.subarray(span.start, span.end), message, request) }),
+        ...(span && { bytes: listed(span, message, request) }),
       };
     });
     const { pieces: expanded, hidden } = expandHidden(items, session.hidden);
@@ -171,13 +172,14 @@ export class GatewayTurn {
   }
 }
 
-/** An item as it stands in a list: a text alone is a message of the user. */
+/** An item as it stands in a list: a text in place of the list is a message of the user. */
 function listed(
-  bytes: Uint8Array<ArrayBuffer>,
+  { start, end }: Span,
   message: Message,
-  { format }: WireRequest,
+  { bytes, fields, format }: WireRequest,
 ): Uint8Array<ArrayBuffer> {
-  return bytes[0] === 0x22 ? encoder.encode(format.writeMessage(message)) : bytes;
+  const isList = fields.get(format.listField)?.start === start;
+  return isList ? encoder.encode(format.writeMessage(message)) : bytes.subarray(start, end);
 }
 
 function asksForUsage(request: WireRequest): boolean {
