@@ -10,7 +10,7 @@ function readLossless(text: string): unknown {
     text,
     // What TypeScript's types don't know yet: the source of a primitive value.
     (_, value, ...[context]: [{ readonly source?: string }?]) =>
-      typeof value === "number" ? { number: context?.source } : value,
+      typeof value === "number" ? `number ${context?.source}` : value,
   );
 }
 
@@ -67,20 +67,21 @@ function isFields(value: unknown): value is Fields {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-async function checkList(
-  before: unknown,
-  after: unknown,
-  found: FoundEdits,
-): Promise<void> {
+async function checkList(before: unknown, after: unknown, found: FoundEdits): Promise<void> {
   if (!Array.isArray(before) || !Array.isArray(after)) return assertEquals(after, before);
   let at = 0;
-  for (const item of after) {
-    const was: unknown = before[at];
-    if (same(item, was)) at++;
-    else if (await isElided(item, was)) {
+  for (let seen = 0; seen < after.length; seen++) {
+    if (same(after[seen], before[at])) at++;
+    else if (await isElided(after[seen], before[at])) {
       at++;
       found.elided++;
-    } else at = skipDropped(item, { before, at, found });
+    } else {
+      const dropped = await findDropped({ before: before.slice(at), after: after.slice(seen) });
+      assert(dropped, `item that the client never sent: ${JSON.stringify(after[seen])?.slice(0, 300)}`);
+      at += dropped.items;
+      seen += dropped.stayed;
+      found.dropped++;
+    }
   }
   assertEquals(at, before.length, "items that were lost");
 }
@@ -106,23 +107,39 @@ function textOf(content: unknown): string {
 
 const DROPPED = /^\[elided: (\d+) messages; (?:recall with )?ref [0-9a-f]{16}\]/;
 
-function skipDropped(
-  item: unknown,
-  { before, at, found }: {
-    readonly before: readonly unknown[];
-    readonly at: number;
-    readonly found: FoundEdits;
-  },
-): number {
-  const text = isFields(item) ? textOf(item.content) : "";
-  const [, count] = DROPPED.exec(text) ?? [];
-  assert(count !== undefined, `item that the client never sent: ${JSON.stringify(item)?.slice(0, 300)}`);
-  found.dropped++;
-  const kept = before.slice(at, at + Number(count)).filter((item) =>
-    isFields(item) && (item.role === "system" || item.role === "developer")
-  );
-  assertEquals(kept, [], "instructions that were dropped");
-  return at + Number(count);
+/**
+ * Old turns may have left that stood here: then the instructions among them stay, behind these comes a line that counts
+ * the messages, and behind the line the list goes on, perhaps with the next turns that left. Gives how many items left
+ * and how many stand in their place before the last line.
+ */
+async function findDropped(
+  { before, after }: { readonly before: readonly unknown[]; readonly after: readonly unknown[] },
+): Promise<{ readonly items: number; readonly stayed: number } | undefined> {
+  const end = after.findIndex((item) => !isInstruction(item) && !lineCount(item));
+  const run = after.slice(0, end < 0 ? after.length : end);
+  const last = run.findLastIndex(lineCount);
+  if (last < 0) return undefined;
+  const most = run.reduce((sum: number, item) => sum + lineCount(item), 0);
+  const instructions = run.slice(0, last).filter(isInstruction);
+  const next = after[last + 1];
+  for (let items = 1; items <= Math.min(most, before.length); items++) {
+    const goesOn = next === undefined
+      ? items === before.length
+      : same(next, before[items]) || await isElided(next, before[items]);
+    if (goesOn && same(before.slice(0, items).filter(isInstruction), instructions)) {
+      return { items, stayed: last };
+    }
+  }
+  return undefined;
+}
+
+/** The messages that a line stands for; 0 if it is no such line. */
+function lineCount(item: unknown): number {
+  return isFields(item) && item.role === "user" ? Number(DROPPED.exec(textOf(item.content))?.[1] ?? 0) : 0;
+}
+
+function isInstruction(item: unknown): boolean {
+  return isFields(item) && (item.role === "system" || item.role === "developer");
 }
 
 function checkTools(before: unknown, after: unknown, found: FoundEdits): void {

@@ -103,6 +103,11 @@ function json(): fc.Arbitrary<Json> {
   );
 }
 
+function giant(text: Json, length: number): string {
+  const piece = `${typeof text === "string" ? text : JSON.stringify(text)} giant `;
+  return piece.repeat(Math.ceil(length / piece.length));
+}
+
 type Maltreatment = (value: Json) => Json;
 
 interface Place {
@@ -174,14 +179,20 @@ function maltreatment(): fc.Arbitrary<Maltreatment> {
         if (!Array.isArray(parent)) parent[name] = other;
       })
     ),
-    // Long enough to leave the prompt as soon as it is old.
     fc.constantFrom(5_000, 60_000).chain((length) =>
       somewhere(({ value, replace }) => {
-        if (typeof value === "string") {
-          replace(`${value} giant `.repeat(Math.ceil(length / (value.length + 7))));
-        }
+        if (typeof value === "string") replace(giant(value, length));
       })
     ),
+    // All results at once, so that the older ones have to leave.
+    fc.constantFrom(3_000, 12_000).map((length): Maltreatment => (value) => {
+      for (const { parent, value: text, replace } of places(value)) {
+        const isResult = !Array.isArray(parent) &&
+          (parent.role === "tool" || parent.type === "function_call_output");
+        if (isResult && (text === parent.content || text === parent.output)) replace(giant(text, length));
+      }
+      return value;
+    }),
     json().map((other): Maltreatment => () => other),
   );
 }
