@@ -5,7 +5,7 @@ import { anchorOf } from "./anchor_of.ts";
 import { isRecord } from "./is_record.ts";
 import { joinBytes } from "./json_spans.ts";
 import { mergeFields } from "./merge_fields.ts";
-import { type RawEvent, SseSplitter } from "./sse_splitter.ts";
+import { type RawEvent, splitEvents, SseSplitter } from "./sse_splitter.ts";
 import { sumUsage } from "./sum_usage.ts";
 import type { HiddenItems, RecallCall, TurnWriter, TurnWriterOptions, WireReply } from "./wire_format.ts";
 
@@ -32,6 +32,8 @@ export class ChatWriter implements TurnWriter {
   #held: Uint8Array<ArrayBuffer>[] = [];
   #holds = false;
   #ended = false;
+  /** Events that were passed on before anybody read them. */
+  #unread: Uint8Array<ArrayBuffer>[] = [];
   #whole: Uint8Array<ArrayBuffer> = new Uint8Array();
 
   /** A writer for one turn. */
@@ -42,7 +44,34 @@ export class ChatWriter implements TurnWriter {
   /** Takes bytes of a stream and gives those for the client. */
   push(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>[] {
     this.#begin();
-    return this.#splitter.push(bytes).flatMap((event) => this.#pass(event));
+    const whole = this.#splitter.cut(bytes);
+    if (this.#passesWhole(whole)) {
+      if (this.#options.recall) this.#unread.push(whole);
+      return whole.length > 0 ? [whole] : [];
+    }
+    return splitEvents(whole).flatMap((event) => this.#pass(event));
+  }
+
+  /** Whether a piece of a stream holds nothing that must be known, or hidden, as soon as it comes. */
+  #passesWhole(bytes: Uint8Array<ArrayBuffer>): boolean {
+    if (this.#replies.length > 0 || this.#holds || this.#calls.size > 0 || this.#envelope.id === undefined) {
+      return false;
+    }
+    const text = decoder.decode(bytes);
+    return !WATCHED.some((word) => text.includes(word)) &&
+      !(this.#options.hidesUsage && text.includes('"usage"'));
+  }
+
+  /** Reads what was passed on unread: it is part of a reply that turned out to be worth knowing. */
+  #readUnread(): void {
+    for (const { data } of this.#unread.flatMap(splitEvents)) {
+      const chunk = data === undefined ? undefined : readChunk(data);
+      const choice: unknown = Array.isArray(chunk?.choices) ? chunk.choices[0] : undefined;
+      if (isRecord(choice) && isRecord(choice.delta)) {
+        this.#message = mergeFields(this.#message, choice.delta);
+      }
+    }
+    this.#unread = [];
   }
 
   /** The stream has ended. */
@@ -156,6 +185,7 @@ export class ChatWriter implements TurnWriter {
   }
 
   #passChunk(chunk: Fields, bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>[] {
+    this.#readUnread();
     const { hidesUsage } = this.#options;
     const choices = Array.isArray(chunk.choices) ? chunk.choices : [];
     const choice: unknown = choices[0];
@@ -236,6 +266,16 @@ export class ChatWriter implements TurnWriter {
     return call;
   }
 }
+
+/** What marks a chunk that says more than text: calls, an end, usage. */
+const WATCHED: readonly string[] = [
+  '"tool_calls"',
+  '"finish_reason":"',
+  '"finish_reason": "',
+  '"usage":{',
+  '"usage": {',
+  "[DONE]",
+];
 
 const decoder = new TextDecoder();
 const encoder = new TextEncoder();

@@ -2,10 +2,11 @@ import { countRequestTokens, type CountTokens } from "@tare/messages";
 import { BY_AGE, KEEP_WANTED, Planner, type PlannerState, type Profile, type Retention } from "@tare/planner";
 import type { Mechanisms } from "../session_context.ts";
 import { RECALL_TOOL } from "@tare/prune";
+import { countInSlices } from "./count_in_slices.ts";
 import { GatewayLedger } from "./gateway_ledger.ts";
 import type { GatewaySession } from "./gateway_session.ts";
 import { GatewaySessions, type PlannedSession } from "./gateway_sessions.ts";
-import { GatewayTurn } from "./gateway_turn.ts";
+import { type Followed, GatewayTurn } from "./gateway_turn.ts";
 import { joinBytes } from "./json_spans.ts";
 import { KnownJson } from "./known_json.ts";
 import { plannedTools } from "./upstream_prompt.ts";
@@ -70,10 +71,7 @@ export class Gateway {
   };
   #sessions: GatewaySessions | undefined;
   /** Sessions by the ids of the responses that they may be continued with, and what those still wait for. */
-  readonly #responses = new Map<
-    string,
-    { readonly session: GatewaySession; readonly owed: readonly string[] }
-  >();
+  readonly #responses = new Map<string, FollowedResponse>();
 
   /** A gateway that has seen nothing yet. */
   constructor(options: GatewayOptions & GatewaySettings) {
@@ -122,6 +120,11 @@ export class Gateway {
     }
     if (type.includes("json")) return await this.#whole(turn, { response, send, abort });
     return passOn(response, abort, turn.headers());
+  }
+
+  /** The upstream's name for a response that a client asks for. */
+  upstreamResponse(id: string): string {
+    return this.#responses.get(id)?.upstreamId ?? id;
   }
 
   /** Passes a request without a plan on, such as one for the list of models. */
@@ -178,11 +181,12 @@ export class Gateway {
       session.recall = recall;
       session.planner = this.#planner(session, session.planner.state, countTokens);
     }
+    await countInSlices(wire, countTokens);
     const turn = new GatewayTurn({
       session,
       request: wire,
       recall,
-      owed: followed?.owed ?? [],
+      ...(followed && { follows: followed }),
       stateful,
       countTokens,
       known: this.#known,
@@ -353,12 +357,14 @@ export class Gateway {
     }
   }
 
-  #end({ turn, session }: StartedTurn, { id, callsClient, recalls }: WireReply): void {
+  #end({ turn, session }: StartedTurn, { id: upstreamId, callsClient, recalls }: WireReply): void {
     try {
       turn.remember();
-      if (id === undefined) return;
+      const { id } = turn.writer;
+      if (id === undefined || upstreamId === undefined) return;
+      const owed = callsClient && recalls.length > 0 ? turn.lastAnswers : [];
       this.#responses.delete(id);
-      this.#responses.set(id, { session, owed: callsClient && recalls.length > 0 ? turn.lastAnswers : [] });
+      this.#responses.set(id, { session, upstreamId, owed });
       for (const oldest of this.#responses.keys()) {
         if (this.#responses.size <= MAX_OWED) break;
         this.#responses.delete(oldest);
@@ -373,6 +379,11 @@ export class Gateway {
     this.#options.onError(new Error(`Cannot plan: ${reason}; ${what}.`, { cause: error }));
     return `${what}: ${reason}`;
   }
+}
+
+/** A response that another may follow. */
+interface FollowedResponse extends Followed {
+  readonly session: GatewaySession;
 }
 
 /** A request that was planned. */

@@ -86,7 +86,8 @@ function withUpstreamResponse(route: Route, gateway: Gateway): Route {
         return await route.answer(call);
       } catch (error) {
         if (!(error instanceof OpenaiError && error.status === 404)) throw error;
-        return await gateway.forward(`/responses/${encodeURIComponent(call.path.id ?? "")}`, call.request)
+        const id = gateway.upstreamResponse(call.path.id ?? "");
+        return await gateway.forward(`/responses/${encodeURIComponent(id)}`, call.request)
           .catch((error) => {
             throw unreachable(error);
           });

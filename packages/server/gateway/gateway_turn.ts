@@ -10,6 +10,14 @@ import { askForUsage, type KnownParts, type WireRequest } from "./wire_request.t
 import { predictCached } from "./predict_cached.ts";
 import { plannedTools, writePrompt } from "./upstream_prompt.ts";
 
+/** A response that a client follows, as the upstream knows it. */
+export interface Followed {
+  /** Its id at the upstream. */
+  readonly upstreamId: string;
+  /** Items that the upstream waits for and the client doesn't know of: answers to recalls. */
+  readonly owed: readonly string[];
+}
+
 /** What a turn works with. */
 export interface GatewayTurnOptions {
   /** The session that it belongs to. */
@@ -18,8 +26,8 @@ export interface GatewayTurnOptions {
   readonly request: WireRequest;
   /** Whether the recall tool is offered. */
   readonly recall: boolean;
-  /** Items that the upstream waits for and the client doesn't know of: answers to recalls of an earlier response. */
-  readonly owed: readonly string[];
+  /** The response that the request follows. Default: none that is known. */
+  readonly follows?: Followed;
   /** Whether the upstream keeps the history itself, so that there is nothing to plan. */
   readonly stateful: boolean;
   /** Counts tokens. */
@@ -78,7 +86,7 @@ export class GatewayTurn {
   }
 
   async #next(signal: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
-    const { session, request, recall, owed, stateful, countTokens, now } = this.#options;
+    const { session, request, recall, follows, stateful, countTokens, now } = this.#options;
     const items = request.items.map(({ value: message }, at): Piece => {
       const span = request.spans[at];
       return {
@@ -91,7 +99,7 @@ export class GatewayTurn {
     const heads = expanded.filter(({ bytes }) => !bytes).length;
     const pieces = [
       ...expanded.slice(0, heads),
-      ...owed.map((json) => this.#pieceOf(json)),
+      ...(follows?.owed ?? []).map((json) => this.#pieceOf(json)),
       ...expanded.slice(heads),
       ...this.#added,
     ];
@@ -112,7 +120,12 @@ export class GatewayTurn {
     this.#plan = plan;
     // What was sent before is forgotten as soon as this call has succeeded.
     this.#predicted = plan ? predictCached(session.planner, plan, countTokens) : 0;
-    const bytes = writePrompt(request, { pieces, edits: plan ? session.edits : [], recall });
+    const bytes = writePrompt(request, {
+      pieces,
+      edits: plan ? session.edits : [],
+      recall,
+      ...(follows && { previousId: follows.upstreamId }),
+    });
     this.#edited ||= bytes !== request.bytes;
     return bytes;
   }

@@ -4,7 +4,7 @@ import { RECALL_TOOL } from "@tare/prune";
 import { anchorOf } from "./anchor_of.ts";
 import { isRecord } from "./is_record.ts";
 import { joinBytes } from "./json_spans.ts";
-import { type RawEvent, SseSplitter } from "./sse_splitter.ts";
+import { type RawEvent, splitEvents, SseSplitter } from "./sse_splitter.ts";
 import { sumUsage } from "./sum_usage.ts";
 import type { HiddenItems, TurnWriter, TurnWriterOptions, WireReply } from "./wire_format.ts";
 
@@ -46,7 +46,20 @@ export class ResponsesWriter implements TurnWriter {
   /** Takes bytes of a stream and gives those for the client. */
   push(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>[] {
     this.#begin();
-    return this.#splitter.push(bytes).flatMap((event) => this.#pass(event));
+    const whole = this.#splitter.cut(bytes);
+    if (this.#passesWhole(whole)) return whole.length > 0 ? [whole] : [];
+    return splitEvents(whole).flatMap((event) => this.#pass(event));
+  }
+
+  /** Whether a piece of a stream holds only what a client may see as it is. Its events are counted. */
+  #passesWhole(bytes: Uint8Array<ArrayBuffer>): boolean {
+    if (this.#replies.length > 0 || this.#recalls.size > 0) return false;
+    const text = decoder.decode(bytes);
+    if (WATCHED.some((word) => text.includes(word))) return false;
+    const last = text.lastIndexOf(SEQUENCE);
+    const number = last < 0 ? NaN : parseInt(text.slice(last + SEQUENCE.length));
+    if (Number.isSafeInteger(number)) this.#sequence = number + 1;
+    return true;
   }
 
   /** The stream has ended. */
@@ -67,12 +80,20 @@ export class ResponsesWriter implements TurnWriter {
     return this.#take(Array.isArray(this.#last.output) ? this.#last.output : []);
   }
 
+  /** The id by which the client knows the turn: a stream has told that of its first reply. */
+  get id(): string | undefined {
+    const streams = this.#whole.length === 0;
+    return this.#replies.at(streams ? 0 : -1)?.reply.id;
+  }
+
   /** The last event of the stream, or the answer. */
   finish(): Uint8Array<ArrayBuffer> {
-    const changed = this.#replies.length > 1 || this.#replies.some(({ reply }) => reply.recalls.length > 0);
+    const changed = this.#replies.some(({ reply }) => reply.recalls.length > 0);
+    const { id } = this;
     const response = changed
       ? {
         ...this.#last,
+        ...(id !== undefined && { id }),
         output: this.#visible(),
         ...(isRecord(this.#last.usage) && { usage: this.#usageSum }),
       }
@@ -180,6 +201,13 @@ export class ResponsesWriter implements TurnWriter {
     this.#splitter = new SseSplitter();
   }
 }
+
+/** What marks an event that says more than a piece of text. */
+const WATCHED: readonly string[] = [
+  '"response.output_item.',
+  ...[...TERMINAL, ...OPENING].map((type) => `"${type}"`),
+];
+const SEQUENCE = '"sequence_number":';
 
 const decoder = new TextDecoder();
 const encoder = new TextEncoder();

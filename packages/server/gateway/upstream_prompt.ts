@@ -4,7 +4,14 @@ import { RECALL_TOOL } from "@tare/prune";
 import type { Piece } from "./gateway_session.ts";
 import { objectFields, readJsonAt } from "./json_spans.ts";
 import type { WireFormat } from "./wire_format.ts";
-import { askForUsage, joinArray, type WireRequest, type WireTool, withFields } from "./wire_request.ts";
+import {
+  askForUsage,
+  joinArray,
+  readField,
+  type WireRequest,
+  type WireTool,
+  withFields,
+} from "./wire_request.ts";
 
 /** What the upstream shall see. */
 export interface UpstreamPrompt {
@@ -14,6 +21,8 @@ export interface UpstreamPrompt {
   readonly edits: readonly Edit[];
   /** Whether the recall tool stands behind the client's own. */
   readonly recall: boolean;
+  /** The response that the request follows, if the upstream has another name for it than the client. */
+  readonly previousId?: string;
 }
 
 /** The tools that the planner knows of a request. */
@@ -29,7 +38,7 @@ export function plannedTools(
 export function writePrompt(request: WireRequest, prompt: UpstreamPrompt): Uint8Array<ArrayBuffer> {
   const { format, stream, bytes, items } = request;
   const values = new Map<string, Uint8Array<ArrayBuffer>>();
-  const { pieces, edits } = prompt;
+  const { pieces, edits, previousId } = prompt;
   const placed = placeMessages(pieces.map(({ message }) => message), edits);
   const isWhole = pieces.length === items.length &&
     pieces.every(({ message }, at) =>
@@ -47,6 +56,9 @@ export function writePrompt(request: WireRequest, prompt: UpstreamPrompt): Uint8
   if (tools) values.set("tools", tools);
   const usage = stream && format.asksForUsage ? askForUsage(request) : undefined;
   if (usage) values.set("stream_options", usage);
+  if (previousId !== undefined && previousId !== readField(request, PREVIOUS)) {
+    values.set(PREVIOUS, encoder.encode(JSON.stringify(previousId)));
+  }
   return values.size === 0 ? bytes : withFields(request, values);
 }
 
@@ -81,4 +93,5 @@ function writeTools(
   return joinArray(written);
 }
 
+const PREVIOUS = "previous_response_id";
 const encoder = new TextEncoder();

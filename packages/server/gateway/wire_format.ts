@@ -35,6 +35,8 @@ export interface WireReply {
 
 /** Passes the replies of one turn on to the client: more than one if the model recalls. */
 export interface TurnWriter {
+  /** The id by which the client may refer to the turn, if there is one. */
+  readonly id?: string | undefined;
   /** Takes bytes of a streamed reply and gives those that the client may see now. */
   push(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>[];
   /** A streamed reply has ended. */
