@@ -20,7 +20,7 @@ import { type GrowingSession, growingSession, playStreams, readBulk } from "./be
 const LOADS: Readonly<
   Record<string, { sessions: number; chunks: number; intervalMs: number; pauseMs: number }>
 > = {
-  1: { sessions: 30, chunks: 5, intervalMs: 2, pauseMs: 20 },
+  1: { sessions: 20, chunks: 5, intervalMs: 2, pauseMs: 20 },
   20: { sessions: 2, chunks: 20, intervalMs: 20, pauseMs: 500 },
   100: { sessions: 1, chunks: 20, intervalMs: 50, pauseMs: 2_000 },
 };

@@ -4,13 +4,13 @@ import { generateWorkload } from "./workload.ts";
 /** Prompts of growing sessions, the first of each of about so many tokens. */
 const START_TOKENS = 93_000;
 
-/** The bodies of one growing session; the sessions differ in their first message, so that each is one of its own. */
+/** The bodies of growing sessions. They are alike but share no message, so that nothing is known of one from another. */
 export interface GrowingSession {
   /** Requests of the session. */
   readonly requests: number;
   /** Tokens of its first and last prompt. */
   readonly tokens: readonly [first: number, last: number];
-  /** The body of a session's request. */
+  /** The body of a session's request; `session` tells it from the others. */
   body(session: string, request: number): Uint8Array<ArrayBuffer>;
 }
 
@@ -25,24 +25,19 @@ export function growingSession(requests: number, countTokens: CountTokens): Grow
   let start = 0;
   while (tokensOf(start) < START_TOKENS) start++;
   const encoder = new TextEncoder();
-  const rests = calls.slice(start, start + requests).map((call) => {
-    const rest = messages.slice(1, call.messages).map((message) => `,${JSON.stringify(message)}`).join("");
-    return encoder.encode(`${rest}],"tools":${JSON.stringify(tools)},"stream":true}`);
-  });
+  const texts = calls.slice(start, start + requests).map((call) =>
+    JSON.stringify({ model: "gpt-5", messages: messages.slice(0, call.messages), tools, stream: true })
+  );
   return {
     requests,
     tokens: [tokensOf(start), tokensOf(start + requests - 1)],
-    body(session, request) {
-      const first = { ...messages[0], content: `Session ${session}. ${messages[0]?.content}` };
-      const head = encoder.encode(`{"model":"gpt-5","messages":[${JSON.stringify(first)}`);
-      const rest = rests[request] ?? new Uint8Array();
-      const body = new Uint8Array(head.length + rest.length);
-      body.set(head);
-      body.set(rest, head.length);
-      return body;
-    },
+    body: (session, request) =>
+      encoder.encode(texts[request]?.replaceAll(CONTENT, () => `${CONTENT}${session} `)),
   };
 }
+
+/** How the text of every message begins. */
+const CONTENT = '"content":"';
 
 /** How streams behave. */
 export interface StreamOptions {
