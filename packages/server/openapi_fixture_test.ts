@@ -48,14 +48,14 @@ export function checkedFetch(fetch: Fetch, document: () => Promise<OpenapiDocume
       }
       return await checkJson(response, checker({ $ref: "#/components/schemas/Error" }), answered);
     }
-    const documented = operation.responses[status];
+    const documented = operation.responses[status] ?? operation.responses.default;
     if (!documented) throw new Error(`${answered}: that status isn't documented`);
     const type = response.headers.get("content-type")?.split(";")[0];
     if (!documented.content) {
       if (response.body !== null) throw new Error(`${answered} with a body, which isn't documented`);
       return response;
     }
-    const media = type === undefined ? undefined : documented.content[type];
+    const media = type === undefined ? undefined : documented.content[type] ?? documented.content["*/*"];
     if (!media) throw new Error(`${answered} with ${type}, which isn't documented`);
     if (type === "application/json") return await checkJson(response, checker(media.schema), answered);
     if (type === "text/event-stream") return checkEvents(response, checker(media.schema), answered);

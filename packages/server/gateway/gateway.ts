@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { countRequestTokens, type CountTokens } from "@tare/messages";
 import { BY_AGE, KEEP_WANTED, Planner, type PlannerState, type Profile, type Retention } from "@tare/planner";
 import type { Mechanisms } from "../session_context.ts";
@@ -93,6 +94,7 @@ export class Gateway {
     try {
       turn = await this.#begin(format, { request, body });
       if (turn) bytes = await turn.turn.prompt(abort.signal);
+      for (const told of turn?.turn.plan?.warnings ?? []) this.#options.onError(new Error(told));
     } catch (error) {
       if (abort.signal.aborted) throw error;
       turn = undefined;
@@ -161,7 +163,7 @@ export class Gateway {
     const key = readField(body, "prompt_cache_key");
     const scope = JSON.stringify([
       format.name,
-      request.headers.get("authorization"),
+      hashOf(request.headers.get("authorization") ?? ""),
       typeof key === "string" ? key : null,
       stateful ? conversation ?? null : null,
     ]);
@@ -403,6 +405,11 @@ interface Exchange {
 
 /** With these an upstream says that it doesn't take a request as it is. */
 const REFUSALS: readonly number[] = [400, 422];
+
+/** Clients are told apart by their keys, which are kept nowhere. */
+function hashOf(secret: string): string {
+  return createHash("sha256").update(secret).digest("base64");
+}
 
 /** The upstream's answer as it is. */
 function passOn(

@@ -14,8 +14,16 @@ import { readField, readWireBody } from "./wire_request.ts";
 const MAX_BODY_BYTES = 128 * 2 ** 20;
 
 const ANYTHING: RouteResponse = {
-  description: "For another model: the upstream's answer, as it gave it.",
+  description: "The agent's answer, or for another model the upstream's, as it gave it.",
   content: { "application/json": {}, "text/event-stream": {}, "*/*": {} },
+};
+
+/** Statuses that this server answers with too, in its own words; an upstream has others for them. */
+const SHARED_STATUSES = [200, 400, 401, 403, 404, 409, 413, 415, 422, 429, 431, 499, 500, 502, 504];
+
+const OF_UPSTREAM: Route["responses"] = {
+  ...Object.fromEntries(SHARED_STATUSES.map((status) => [status, ANYTHING])),
+  default: ANYTHING,
 };
 
 /** These routes, with every model but the agent passed on to the gateway's upstream. */
@@ -37,11 +45,7 @@ function withUpstream(
     ...route,
     summary:
       `${route.summary} Requests for any other model than \`${AGENT_MODEL}\` go to the configured provider.`,
-    responses: {
-      ...route.responses,
-      200: { ...ANYTHING, description: "The answer, as one object or streamed." },
-      default: ANYTHING,
-    },
+    responses: OF_UPSTREAM,
     maxBodyBytes: MAX_BODY_BYTES,
     divert(request, bytes) {
       const body = bodyForUpstream(bytes);
@@ -80,7 +84,7 @@ function withUpstreamModels(route: Route, gateway: Gateway): Route {
 function withUpstreamResponse(route: Route, gateway: Gateway): Route {
   return {
     ...route,
-    responses: { ...route.responses, 200: ANYTHING, default: ANYTHING },
+    responses: OF_UPSTREAM,
     async answer(call) {
       try {
         return await route.answer(call);

@@ -1,0 +1,86 @@
+/**
+ * Upstreams for the tests of the gateway. Holds no tests.
+ *
+ * @module
+ */
+import type { AgentHandler, AgentOptions } from "@tare/server";
+import { agent, scriptedModel } from "../fixture_test.ts";
+
+/** A request as an upstream got it. */
+export interface Forwarded {
+  readonly method: string;
+  readonly url: string;
+  readonly headers: Headers;
+  readonly text: string;
+  // deno-lint-ignore no-explicit-any
+  readonly body: any;
+}
+
+/** An agent server before an upstream that answers so; each of its answers is checked. */
+export function gatewayed(
+  answer: (forwarded: Forwarded, index: number) => Response | Promise<Response>,
+  options: Partial<Omit<AgentOptions, "gateway">> & {
+    readonly gateway?: Partial<NonNullable<AgentOptions["gateway"]>>;
+  } = {},
+): { readonly handler: AgentHandler; readonly seen: Forwarded[] } {
+  const seen: Forwarded[] = [];
+  const fetch = (async (...args: Parameters<typeof globalThis.fetch>) => {
+    const request = new Request(...args);
+    const text = await request.text();
+    const { method, url, headers } = request;
+    const body = text === "" ? undefined : JSON.parse(text);
+    seen.push({ method, url, headers, text, body });
+    return await answer(seen[seen.length - 1]!, seen.length - 1);
+  }) as typeof globalThis.fetch;
+  const handler = agent(scriptedModel([]), {
+    ...options,
+    gateway: { baseURL: "http://upstream.example/v1", fetch, ...options.gateway },
+  });
+  return { handler, seen };
+}
+
+/** A chat completion that says or calls so. */
+export function completion(message: object, promptTokens = 1000): Response {
+  const finish_reason = "tool_calls" in message ? "tool_calls" : "stop";
+  return Response.json({
+    id: "chatcmpl-1",
+    object: "chat.completion",
+    choices: [{ index: 0, message: { role: "assistant", content: null, ...message }, finish_reason }],
+    usage: { prompt_tokens: promptTokens, completion_tokens: 5, total_tokens: promptTokens + 5 },
+  });
+}
+
+/** The events of a streamed answer. */
+export function sse(...data: readonly (object | string)[]): Response {
+  const text = data.map((one) => `data: ${typeof one === "string" ? one : JSON.stringify(one)}\n\n`).join("");
+  return new Response(text, { headers: { "content-type": "text/event-stream" } });
+}
+
+/** A chunk of a streamed chat completion. */
+export function chunk(delta: object, finish_reason: string | null = null, more: object = {}): object {
+  return { id: "c", object: "chat.completion.chunk", choices: [{ index: 0, delta, finish_reason }], ...more };
+}
+
+/** A call of a function. */
+export function call(name: string, args: object, id: string): object {
+  return { id, type: "function", function: { name, arguments: JSON.stringify(args) } };
+}
+
+/** A request to the gateway. */
+export function post(
+  body: unknown,
+  headers: Record<string, string> = {},
+  path = "/chat/completions",
+): Request {
+  return new Request(`http://localhost/v1${path}`, {
+    method: "POST",
+    headers: { "content-type": "application/json", ...headers },
+    body: typeof body === "string" ? body : JSON.stringify(body),
+  });
+}
+
+/** A tool of the client. */
+export const READ = {
+  type: "function",
+  function: { name: "read", parameters: { type: "object", properties: { path: { type: "string" } } } },
+};

@@ -1,0 +1,263 @@
+import { assert, assertEquals, assertMatch, assertNotEquals, assertStringIncludes } from "@std/assert";
+import { call, chunk, completion, gatewayed, post, READ, sse } from "./gateway_fixture_test.ts";
+
+const HELLO = { model: "m", messages: [{ role: "user", content: "Hello." }] };
+
+Deno.test("gateway passes what it doesn't edit on byte for byte, in both directions", async () => {
+  const answer =
+    '{ "id":"x","choices":[{"message":{"role":"assistant","content":"Hi"}}],"big":12345678901234567890}';
+  const { handler, seen } = gatewayed(() =>
+    new Response(answer, {
+      headers: {
+        "content-type": "application/json",
+        "x-request-id": "r1",
+        "x-ratelimit-remaining-tokens": "7",
+      },
+    })
+  );
+  const body =
+    '{"model":"m", "seed":12345678901234567890,"messages":[{"role":"user","content":"h\\u0069"}],"x":1.0}';
+  const response = await handler.fetch(post(body, {
+    authorization: "Bearer key",
+    cookie: "a=b",
+    "openai-project": "p",
+    "x-tare-session": "s",
+  }));
+  assertEquals(await response.text(), answer);
+  assertEquals(seen[0]?.text, body);
+  assertEquals(seen[0]?.url, "http://upstream.example/v1/chat/completions");
+  const sent = (name: string) => seen[0]?.headers.get(name) ?? null;
+  assertEquals(["authorization", "openai-project", "cookie", "x-tare-session"].map(sent), [
+    "Bearer key",
+    "p",
+    null,
+    null,
+  ]);
+  const told = (name: string) => response.headers.get(name);
+  assertEquals([told("x-request-id"), told("x-ratelimit-remaining-tokens"), told("x-tare-epoch")], [
+    "r1",
+    "7",
+    "0",
+  ]);
+  assertMatch(told("x-tare-session") ?? "", /^[0-9a-f-]{36}$/);
+  assert(Number(told("x-tare-tokens-sent")) > 0);
+});
+
+Deno.test("gateway sends the server's key instead of the client's, and never the server's own token", async () => {
+  const configured = gatewayed(() => completion({ content: "Hi" }), { gateway: { apiKey: "configured" } });
+  await (await configured.handler.fetch(post(HELLO, { authorization: "Bearer client" }))).text();
+  assertEquals(configured.seen[0]?.headers.get("authorization"), "Bearer configured");
+  const guarded = gatewayed(() => completion({ content: "Hi" }), { guard: { token: "token" } });
+  await (await guarded.handler.fetch(post(HELLO, { authorization: "Bearer token" }))).text();
+  assertEquals(guarded.seen[0]?.headers.get("authorization"), null);
+});
+
+Deno.test("gateway passes errors on, and tells when the upstream can't be reached", async () => {
+  const limited = { error: { message: "Slow down.", type: "requests", code: "rate_limit" } };
+  const { handler } = gatewayed((_, index) => {
+    if (index === 0) return Response.json(limited, { status: 429, headers: { "retry-after": "3" } });
+    throw new TypeError("no route to host");
+  });
+  const refused = await handler.fetch(post(HELLO));
+  assertEquals([refused.status, refused.headers.get("retry-after"), await refused.json()], [
+    429,
+    "3",
+    limited,
+  ]);
+  const failed = await handler.fetch(post(HELLO));
+  assertEquals([failed.status, (await failed.json()).error.code], [502, "upstream_unreachable"]);
+});
+
+Deno.test("gateway asks streams for usage, and withholds it from clients that didn't", async () => {
+  const usage = { prompt_tokens: 9, completion_tokens: 1, total_tokens: 10 };
+  const { handler, seen } = gatewayed(() =>
+    sse(
+      chunk({ role: "assistant", content: "" }, null, { usage: null }),
+      chunk({ content: "Hi" }, null, { usage: null }),
+      chunk({}, "stop", { usage: null }),
+      { id: "c", object: "chat.completion.chunk", choices: [], usage },
+      "[DONE]",
+    )
+  );
+  const quiet = await (await handler.fetch(post({ ...HELLO, stream: true }))).text();
+  assertEquals(seen[0]?.body.stream_options, { include_usage: true });
+  assertEquals(quiet.includes("usage"), false);
+  assertEquals(quiet.trim().split("\n\n").length, 4);
+  const asked = await (await handler.fetch(post({
+    ...HELLO,
+    stream: true,
+    stream_options: { include_usage: true },
+  }))).text();
+  assertStringIncludes(asked, '"usage":{"prompt_tokens":9');
+  const { planned } = await (await handler.fetch(new Request("http://localhost/v1/ledger"))).json();
+  assertEquals([planned.sessions, planned.calls, planned.prompt_tokens], [1, 2, 18]);
+});
+
+Deno.test("gateway sends a shape that it doesn't know on as it came, with a warning", async () => {
+  const errors: unknown[] = [];
+  const { handler, seen } = gatewayed(() => completion({ content: "Hi" }), {
+    onError: (error) => errors.push(error),
+  });
+  const odd = { model: "m", tools: [READ], messages: [{ role: "tool", tool_call_id: 5, content: { a: 1 } }] };
+  const response = await handler.fetch(post(odd));
+  assertEquals((await response.json()).choices[0].message.content, "Hi");
+  assertEquals(seen[0]?.body, odd);
+  assertStringIncludes(
+    response.headers.get("x-tare-warning") ?? "",
+    "not as the chat-completions format says",
+  );
+  assertStringIncludes(String(errors[0]), "the request was sent on as it came");
+});
+
+Deno.test("gateway leaves a session alone once the upstream refused what was made of it", async () => {
+  const { handler, seen } = gatewayed(({ body }) =>
+    body.tools?.length > 1 ? Response.json({ error: {} }, { status: 400 }) : completion({ content: "Hi" })
+  );
+  const request = { ...HELLO, tools: [READ] };
+  const first = await handler.fetch(post(request));
+  assertEquals([first.status, seen.length], [200, 2]);
+  assertStringIncludes(first.headers.get("x-tare-warning") ?? "", "the upstream answered 400");
+  await first.text();
+  await (await handler.fetch(post(request))).text();
+  assertEquals(seen.slice(1).map(({ body }) => body), [request, request]);
+});
+
+Deno.test("gateway answers recalls itself, and the upstream finds them again in its next prompt", async () => {
+  const { handler, seen } = gatewayed((_, index) =>
+    index === 0
+      ? completion({ content: "Wait. ", tool_calls: [call("recall", { ref: "0123456789abcdef" }, "r1")] })
+      : completion({ content: `Done ${index}.` })
+  );
+  const request = { ...HELLO, tools: [READ] };
+  const answer = await (await handler.fetch(post(request))).json();
+  assertEquals(answer.choices[0].message, { role: "assistant", content: "Wait. Done 1." });
+  assertEquals([answer.choices[0].finish_reason, answer.usage.prompt_tokens], ["stop", 2000]);
+  assertEquals(seen[0]?.body.tools.map((tool: typeof READ) => tool.function.name), ["read", "recall"]);
+  const messages = [...HELLO.messages, answer.choices[0].message, { role: "user", content: "More." }];
+  await (await handler.fetch(post({ ...request, messages }))).text();
+  const roles = (at: number) => seen[at]?.body.messages.map((message: { role: string }) => message.role);
+  assertEquals(roles(1), ["user", "assistant", "tool"]);
+  assertEquals(roles(2), ["user", "assistant", "tool", "assistant", "user"]);
+  assertEquals(seen[2]?.body.messages[3].content, "Done 1.");
+});
+
+Deno.test("gateway hides a recall beside the client's own calls, streamed", async () => {
+  const { handler, seen } = gatewayed((_, index) =>
+    index > 0 ? completion({ content: "Done." }) : sse(
+      chunk({ role: "assistant", content: null }),
+      chunk({ tool_calls: [{ index: 0, ...call("recall", { ref: "none" }, "r1") }] }),
+      chunk({ tool_calls: [{ index: 1, ...call("read", { path: "a" }, "c1") }] }),
+      chunk({}, "tool_calls"),
+      "[DONE]",
+    )
+  );
+  const request = { ...HELLO, tools: [READ] };
+  const text = await (await handler.fetch(post({ ...request, stream: true }))).text();
+  assertEquals(text.includes("recall"), false);
+  assertStringIncludes(text, '"tool_calls":[{"index":0,"id":"c1"');
+  const messages = [
+    ...HELLO.messages,
+    { role: "assistant", content: null, tool_calls: [call("read", { path: "a" }, "c1")] },
+    { role: "tool", tool_call_id: "c1", content: "A." },
+  ];
+  await (await handler.fetch(post({ ...request, messages }))).text();
+  const [, assistant, recalled, read] = seen[1]?.body.messages ?? [];
+  assertEquals(assistant.tool_calls.map(({ id }: { id: string }) => id), ["r1", "c1"]);
+  assertEquals([recalled.tool_call_id, read.tool_call_id, read.content], ["r1", "c1", "A."]);
+});
+
+Deno.test("gateway leaves control sessions, bypassed requests and other people's recall as they are", async () => {
+  const request = { ...HELLO, tools: [READ] };
+  const control = gatewayed(() => completion({ content: "Hi" }), { gateway: { control: 1 } });
+  await (await control.handler.fetch(post(request))).text();
+  assertEquals(control.seen[0]?.body, request);
+  const report = await (await control.handler.fetch(new Request("http://localhost/v1/ledger"))).json();
+  assertEquals([report.planned.sessions, report.control.sessions, report.control.calls], [0, 1, 1]);
+  const off = gatewayed(() => completion({ content: "Hi" }));
+  await (await off.handler.fetch(post(request, { "x-tare": "off" }))).text();
+  assertEquals(off.seen[0]?.body, request);
+  const without = gatewayed(() => completion({ content: "Hi" }), { gateway: { recall: false } });
+  await (await without.handler.fetch(post(request))).text();
+  assertEquals(without.seen[0]?.body, request);
+  const own = { ...HELLO, tools: [{ ...READ, function: { ...READ.function, name: "recall" } }] };
+  const { handler, seen } = gatewayed(() => completion({ tool_calls: [call("recall", {}, "c")] }));
+  const answer = await (await handler.fetch(post(own))).json();
+  assertEquals([seen[0]?.body, answer.choices[0].message.tool_calls[0].id], [own, "c"]);
+});
+
+Deno.test("gateway recognises sessions by name or content, follows forks, and doesn't mix sub-agents up", async () => {
+  const { handler } = gatewayed(() => completion({ content: "Hi" }));
+  const ask = async (texts: string[], headers: Record<string, string> = {}) => {
+    const messages = texts.map((content, at) => ({
+      role: at === 0 ? "system" : at % 2 ? "user" : "assistant",
+      content,
+    }));
+    const response = await handler.fetch(post({ model: "m", messages }, headers));
+    await response.text();
+    return response.headers.get("x-tare-session");
+  };
+  const one = await ask(["S", "a"]);
+  const two = await ask(["S", "b"]);
+  assertNotEquals(one, two);
+  assertEquals(await ask(["S", "a", "A", "c"]), one);
+  assertEquals(await ask(["S", "b", "B", "c"]), two);
+  assertEquals(await ask(["S", "b", "B", "c"]), two);
+  const fork = await ask(["S", "a", "A2", "d"]);
+  assertNotEquals(fork, one);
+  assertEquals(await ask(["S", "a", "A", "c", "C", "e"]), one);
+  assertEquals(await ask(["S", "a", "A2", "d", "D", "e"]), fork);
+  assertNotEquals(await ask(["S", "a", "A", "c", "C", "e"], { authorization: "Bearer other" }), one);
+  const named = await ask(["S", "x"], { "x-tare-session": "n" });
+  assertEquals(await ask(["T", "rolled back"], { "x-tare-session": "n" }), named);
+});
+
+Deno.test("gateway takes old results out of long prompts, and edits stay", async () => {
+  const { handler, seen } = gatewayed(() => completion({ content: "Hi" }, 0));
+  const result = (at: number) => Array.from({ length: 4_000 }, (_, i) => `${at}-${i % 97}`).join(" ");
+  const messages: object[] = [{ role: "user", content: "Go." }];
+  for (let at = 0; at < 8; at++) {
+    messages.push({
+      role: "assistant",
+      content: null,
+      tool_calls: [call("read", { path: String(at) }, `c${at}`)],
+    });
+    messages.push({ role: "tool", tool_call_id: `c${at}`, content: result(at), extra: at });
+    await (await handler.fetch(post({ model: "m", messages, tools: [READ] }))).text();
+  }
+  const last = seen.at(-1)?.body.messages;
+  assertMatch(last[2].content, /^\[elided: read result, \d+ bytes; recall with ref [0-9a-f]{16}\]/);
+  assertEquals([last[2].extra, last.at(-1).content, last.length], [0, result(7), messages.length]);
+  const before = seen.at(-2)?.body.messages;
+  assertEquals(last[2], before[2]);
+});
+
+Deno.test("GET /v1/models lists the agent, then the upstream's models", async () => {
+  const { handler } = gatewayed((_, index) =>
+    index === 0
+      ? Response.json({ data: [{ id: "gpt-5", object: "model" }] })
+      : new Response("no", { status: 500 })
+  );
+  const ids = async () => {
+    const { data } = await (await handler.fetch(new Request("http://localhost/v1/models"))).json();
+    return data.map(({ id }: { id: string }) => id);
+  };
+  assertEquals([await ids(), await ids()], [["agent", "gpt-5"], ["agent"]]);
+});
+
+Deno.test("gateway stops the upstream when the client leaves", async () => {
+  const { promise: cancelled, resolve } = Promise.withResolvers<void>();
+  const { handler } = gatewayed(() =>
+    new Response(
+      new ReadableStream({
+        start: (controller) => controller.enqueue(new TextEncoder().encode("data: {}\n\n")),
+        cancel: () => resolve(),
+      }),
+      { headers: { "content-type": "text/event-stream" } },
+    )
+  );
+  const response = await handler.fetch(post({ ...HELLO, stream: true }));
+  const reader = response.body!.getReader();
+  await reader.read();
+  await reader.cancel();
+  await cancelled;
+});

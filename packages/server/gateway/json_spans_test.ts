@@ -1,0 +1,43 @@
+import { assertEquals, assertThrows } from "@std/assert";
+import fc from "fast-check";
+import { arrayItems, joinBytes, objectFields, readJsonAt } from "./json_spans.ts";
+
+const encode = (text: string) => new TextEncoder().encode(text);
+
+Deno.test("objectFields() and arrayItems() find the same values as JSON.parse(), in any spelling", () => {
+  fc.assert(fc.property(
+    fc.dictionary(fc.string({ unit: "grapheme" }), fc.jsonValue()),
+    fc.constantFrom(undefined, 1, "\t"),
+    (value, space) => {
+      const bytes = encode(` ${JSON.stringify(value, null, space)}\n`);
+      const fields = [...objectFields(bytes)].map(([name, span]) => [name, readJsonAt(bytes, span)]);
+      assertEquals(fields, Object.entries(JSON.parse(JSON.stringify(value))));
+      const list = encode(JSON.stringify(Object.values(value), null, space));
+      assertEquals(
+        arrayItems(list).map((span) => readJsonAt(list, span)),
+        JSON.parse(JSON.stringify(Object.values(value))),
+      );
+    },
+  ));
+});
+
+Deno.test("objectFields() reads escaped names, and of a name that stands twice the last", () => {
+  const bytes = encode(String.raw`{"mod\u0065l":"a\\","model":"b\"}"}`);
+  assertEquals([...objectFields(bytes)].map(([name, span]) => [name, readJsonAt(bytes, span)]), [[
+    "model",
+    'b"}',
+  ]]);
+});
+
+Deno.test("objectFields() and arrayItems() refuse what doesn't end or isn't one", () => {
+  for (const text of ["", "[", "{", '{"a"', '{"a":', '{"a":1', '{"a":1 "b"', "{a:1}", '{"a":"x\\"}']) {
+    assertThrows(() => objectFields(encode(text)), SyntaxError, "Cannot read the JSON");
+  }
+  for (const text of ["", "{}", "[1", '["a', "[[1]", "[1 2]", "[,]"]) {
+    assertThrows(() => arrayItems(encode(text)), SyntaxError, "Cannot read the JSON");
+  }
+});
+
+Deno.test("joinBytes() puts pieces one behind the other", () => {
+  assertEquals(joinBytes([encode("a"), encode(""), encode("bc")]), encode("abc"));
+});
