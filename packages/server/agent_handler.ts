@@ -1,6 +1,7 @@
 import type { Model } from "@tare/loop";
 import { dispatcher } from "./dispatcher.ts";
-import { Gateway, type GatewayOptions } from "./gateway/gateway.ts";
+import { Gateway } from "./gateway/gateway.ts";
+import type { GatewayOptions } from "./gateway/gateway_options.ts";
 import { gatewayed, ledgerRoute } from "./gateway/gateway_routes.ts";
 import { guard, type GuardOptions } from "./guard.ts";
 import { openaiRoutes } from "./openai_routes.ts";

@@ -2,7 +2,7 @@ import { schemaChecker } from "@tare/messages/arguments";
 import type { IdempotencyKeys } from "@tare/store";
 import { answerOnce } from "./answer_once.ts";
 import { errorResponse, HttpError } from "./http_error.ts";
-import { type Check, parseBody, readBody } from "./read_json.ts";
+import { type Check, parseBody, readBody } from "./read_body.ts";
 import type { Call, Route } from "./route.ts";
 
 /** What requests are dispatched with. */

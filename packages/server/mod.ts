@@ -35,7 +35,7 @@ export { allowedHosts, isLoopback, LOOPBACK_HOSTS } from "./host_rule.ts";
 export { POLICIES, type Policy } from "./make_context.ts";
 export type { ContextOptions, Mechanisms } from "./session_context.ts";
 export * from "./event_log.ts";
-export type { GatewayOptions } from "./gateway/gateway.ts";
+export type { GatewayOptions } from "./gateway/gateway_options.ts";
 export type { UpstreamOptions } from "./gateway/upstream.ts";
 export type { GuardOptions } from "./guard.ts";
 export * from "./http_error.ts";

@@ -64,9 +64,7 @@ export interface Route<Body = unknown> {
   /** Schema of the JSON body. Default: a body is not looked at. */
   readonly body?: JsonSchema;
   /** How it answers, by status; `default` for any other. What any route may answer (401, 500, …) is added in the document. */
-  readonly responses:
-    | Readonly<Record<number | "default", RouteResponse>>
-    | Readonly<Record<number, RouteResponse>>;
+  readonly responses: { readonly [status: number]: RouteResponse; readonly default?: RouteResponse };
   /** How it tells what goes wrong once the request has found it. Default: as `errorResponse` does. */
   readonly errors?: RouteErrors;
   /** Largest body in bytes. Default: the server's. */

@@ -1,53 +1,20 @@
 import { createHash } from "node:crypto";
 import { countRequestTokens, type CountTokens } from "@tare/messages";
-import { BY_AGE, KEEP_WANTED, Planner, type PlannerState, type Profile, type Retention } from "@tare/planner";
-import type { Mechanisms } from "../session_context.ts";
+import { BY_AGE, KEEP_WANTED, Planner, type PlannerState, type Retention } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
 import { countInSlices } from "./count_in_slices.ts";
 import { GatewayLedger } from "./gateway_ledger.ts";
+import type { GatewayCall, GatewayOptions, GatewaySettings } from "./gateway_options.ts";
 import type { GatewaySession } from "./gateway_session.ts";
 import { GatewaySessions, type PlannedSession } from "./gateway_sessions.ts";
 import { type Followed, GatewayTurn } from "./gateway_turn.ts";
 import { joinBytes } from "./json_spans.ts";
 import { KnownJson } from "./known_json.ts";
 import { plannedTools } from "./upstream_prompt.ts";
-import { answerHeaders, upstreamHeaders, type UpstreamOptions } from "./upstream.ts";
-import type { WireBody, WireFormat, WireReply } from "./wire_format.ts";
+import { passOn, streamOf, warned, withHeaders } from "./pass_on.ts";
+import { answerHeaders, upstreamHeaders } from "./upstream.ts";
+import type { WireFormat, WireReply } from "./wire_format.ts";
 import { type KnownParts, readField, readWireRequest } from "./wire_request.ts";
-
-/** How requests for other models than the agent are passed on. */
-export interface GatewayOptions extends UpstreamOptions {
-  /** Whether requests with tools get the recall tool too. Default: true. */
-  readonly recall?: boolean;
-  /** Share of sessions, from 0 to 1, that are left as they are, to compare with. Default: 0. */
-  readonly control?: number;
-}
-
-/** What a gateway plans with. */
-export interface GatewaySettings {
-  /** The provider's cache rules and prices. */
-  readonly profile: Profile;
-  /** The models' context window in tokens. */
-  readonly windowTokens: number;
-  /** Which mechanisms work. */
-  readonly mechanisms: Mechanisms;
-  /** Gives the token counter, once it is loaded. */
-  readonly countTokens: () => Promise<CountTokens>;
-  /** Whether requests carry this server's own token, which isn't the upstream's business. */
-  readonly guarded: boolean;
-  /** Told of what went wrong and of what clients don't get to read. */
-  readonly onError: (error: unknown) => void;
-  /** The time in milliseconds since the epoch. Default: `Date.now`. */
-  readonly now?: () => number;
-}
-
-/** A request for the upstream. */
-export interface GatewayCall {
-  /** The request; its body has been read. */
-  readonly request: Request;
-  /** The body. */
-  readonly body: WireBody;
-}
 
 /** So many calls of a turn may do nothing but recall. */
 const MAX_RECALL_CALLS = 8;
@@ -409,46 +376,4 @@ const REFUSALS: readonly number[] = [400, 422];
 /** Clients are told apart by their keys, which are kept nowhere. */
 function hashOf(secret: string): string {
   return createHash("sha256").update(secret).digest("base64");
-}
-
-/** The upstream's answer as it is. */
-function passOn(
-  response: Response,
-  abort: AbortController,
-  more: Readonly<Record<string, string>> = {},
-): Response {
-  const { status, statusText, body } = response;
-  const headers = withHeaders(answerHeaders(response), more);
-  return new Response(body && streamOf(body.values(), abort), { status, statusText, headers });
-}
-
-/** A stream of these bytes that stops the upstream when its reader leaves. */
-function streamOf(
-  bytes: AsyncIterator<Uint8Array<ArrayBuffer>>,
-  abort: AbortController,
-): ReadableStream<Uint8Array<ArrayBuffer>> {
-  return new ReadableStream({
-    async pull(controller) {
-      const { done, value } = await bytes.next();
-      if (done) controller.close();
-      else if (value.length > 0) controller.enqueue(value);
-      else await this.pull?.(controller);
-    },
-    cancel(reason) {
-      abort.abort(reason);
-      bytes.return?.()?.catch(() => {});
-    },
-  }, { highWaterMark: 0 });
-}
-
-function withHeaders(headers: Headers, more: Readonly<Record<string, string>>): Headers {
-  for (const [name, value] of Object.entries(more)) headers.set(name, value);
-  return headers;
-}
-
-/** A header can't hold everything that a sentence can. */
-function warned(warning: string | undefined): Readonly<Record<string, string>> {
-  return warning === undefined
-    ? {}
-    : { "x-tare-warning": warning.replaceAll(/[^\x20-\x7e]+/g, " ").slice(0, 500) };
 }

@@ -3,32 +3,11 @@ import { HttpError } from "./http_error.ts";
 /** Faults of a value in one line, or nothing for a valid one. */
 export type Check = (value: unknown) => string | undefined;
 
-/** A JSON body, read. */
-export interface JsonBody {
-  /** What it says. */
-  readonly value: unknown;
-  /** How it was sent. */
-  readonly bytes: Uint8Array<ArrayBuffer>;
-}
-
-/**
- * Reads a request's JSON body of at most `maxBytes` bytes and validates it. An empty body counts as `{}`.
- *
- * @throws {HttpError} 415 if the body isn't declared as JSON (so that no web page can send it without asking), 413 if
- * it is too large, 400 if it isn't JSON or `check` finds faults.
- */
-export async function readJson(
-  request: Request,
-  options: { readonly maxBytes: number; readonly check: Check },
-): Promise<JsonBody> {
-  const bytes = await readBody(request, options.maxBytes);
-  return { value: parseBody(bytes, options.check), bytes };
-}
-
 /**
  * Reads the bytes of a request's JSON body.
  *
- * @throws {HttpError} 415 if the body isn't declared as JSON, 413 if it is too large.
+ * @throws {HttpError} 415 if the body isn't declared as JSON (so that no web page can send it without asking), 413 if
+ * it has more than `maxBytes` bytes.
  */
 export async function readBody(request: Request, maxBytes: number): Promise<Uint8Array<ArrayBuffer>> {
   const bytes = await readBytes(request, maxBytes);
@@ -43,7 +22,7 @@ export async function readBody(request: Request, maxBytes: number): Promise<Uint
   return bytes;
 }
 
-/** Reads a JSON body and validates it. @throws {HttpError} 400 if it isn't JSON or `check` finds faults. */
+/** Reads a JSON body and validates it; an empty one counts as `{}`. @throws {HttpError} 400 if it isn't JSON or `check` finds faults. */
 export function parseBody(bytes: Uint8Array<ArrayBuffer>, check: Check): unknown {
   let value: unknown;
   try {

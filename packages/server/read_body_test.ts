@@ -1,24 +1,29 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { HttpError } from "./http_error.ts";
-import { readJson } from "./read_json.ts";
+import { type Check, parseBody, readBody } from "./read_body.ts";
 
 const headers = { "content-type": "application/json; charset=utf-8" };
 const post = (body: BodyInit | null, init: RequestInit = { headers }) =>
   new Request("http://localhost/", { method: "POST", body, ...init });
 const anything = { maxBytes: 10, check: (): string | undefined => undefined };
 
+async function readJson(request: Request, { maxBytes, check }: { maxBytes: number; check: Check }) {
+  const bytes = await readBody(request, maxBytes);
+  return { value: parseBody(bytes, check), bytes };
+}
+
 async function failure(request: Request, options = anything): Promise<[number, string]> {
   const error = await assertRejects(() => readJson(request, options), HttpError);
   return [error.status, error.message];
 }
 
-Deno.test("readJson() reads JSON and gives its bytes, and reads nothing as {}", async () => {
+Deno.test("readBody() and parseBody() read JSON and give its bytes, and read nothing as {}", async () => {
   const { value, bytes } = await readJson(post('{"a":"é"}'), anything);
   assertEquals([value, new TextDecoder().decode(bytes)], [{ a: "é" }, '{"a":"é"}']);
   assertEquals(await readJson(post(null), anything), { value: {}, bytes: new Uint8Array() });
 });
 
-Deno.test("readJson() refuses broken JSON, broken UTF-8, other types, faults and what is too large", async () => {
+Deno.test("readBody() and parseBody() refuse broken JSON, broken UTF-8, other types, faults and what is too large", async () => {
   assertEquals((await failure(post("{")))[0], 400);
   assertEquals((await failure(post(new Uint8Array([0x22, 0xff, 0x22]))))[0], 400);
   assertEquals(await failure(post("{}", {})), [
