@@ -1,0 +1,22 @@
+import { assertEquals, assertStrictEquals, assertThrows } from "@std/assert";
+import { KnownJson } from "./known_json.ts";
+
+const encode = (text: string) => new TextEncoder().encode(text);
+
+Deno.test("KnownJson reads the same bytes once, and forgets what was used longest ago", () => {
+  let reads = 0;
+  const known = new KnownJson<{ value: unknown }>({ maxBytes: 6 });
+  const read = (text: string, kind = "k") =>
+    known.read(encode(text), { start: 0, end: text.length, kind, read: (value) => (reads++, { value }) });
+  const first = read('"a"');
+  assertStrictEquals(read('"a"').value, first.value);
+  assertEquals([first.value, reads], [{ value: "a" }, 1]);
+  read('"b"');
+  read('"a"');
+  read('"c"');
+  assertStrictEquals(read('"a"').value, first.value);
+  assertEquals(reads, 3);
+  read('"b"');
+  assertEquals(reads, 4);
+  assertThrows(() => read("{"), SyntaxError);
+});
