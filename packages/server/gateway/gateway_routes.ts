@@ -26,7 +26,24 @@ const OF_UPSTREAM: Route["responses"] = {
   default: ANYTHING,
 };
 
-/** These routes, with every model but the agent passed on to the gateway's upstream. */
+/**
+ * These routes, with every model but the agent passed on to the gateway's upstream.
+ *
+ * | header of a request | says |
+ * |---|---|
+ * | `x-tare-session` | name of its session; default: it is recognised by content |
+ * | `x-tare: off` | it goes upstream as it is |
+ *
+ * | header of an answer | says |
+ * |---|---|
+ * | `x-tare-session` | the session |
+ * | `x-tare-epoch` | how many times its prompt was rewritten |
+ * | `x-tare-tokens-received`, `x-tare-tokens-sent` | tokens of the client's prompt and of the upstream's, counted here |
+ * | `x-tare-cached-predicted` | tokens that the upstream's cache was expected to serve |
+ * | `x-tare-cached-reported` | tokens that it did serve; only of an answer that isn't streamed |
+ * | `x-tare-saved` | what the session has saved so far, in the price of one uncached input token; streamed: before this call |
+ * | `x-tare-warning` | why the request went upstream as it came |
+ */
 export function gatewayed(routes: readonly Route[], gateway: Gateway): readonly Route[] {
   const formats: readonly WireFormat[] = [CHAT_FORMAT, responsesFormat()];
   return routes.map((route) => {

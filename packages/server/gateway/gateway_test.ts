@@ -231,19 +231,6 @@ Deno.test("gateway takes old results out of long prompts, and edits stay", async
   assertEquals(last[2], before[2]);
 });
 
-Deno.test("GET /v1/models lists the agent, then the upstream's models", async () => {
-  const { handler } = gatewayed((_, index) =>
-    index === 0
-      ? Response.json({ data: [{ id: "gpt-5", object: "model" }] })
-      : new Response("no", { status: 500 })
-  );
-  const ids = async () => {
-    const { data } = await (await handler.fetch(new Request("http://localhost/v1/models"))).json();
-    return data.map(({ id }: { id: string }) => id);
-  };
-  assertEquals([await ids(), await ids()], [["agent", "gpt-5"], ["agent"]]);
-});
-
 Deno.test("gateway stops the upstream when the client leaves", async () => {
   const { promise: cancelled, resolve } = Promise.withResolvers<void>();
   const { handler } = gatewayed(() =>
