@@ -2,7 +2,8 @@ import { schemaChecker } from "@tare/messages/arguments";
 import type { IdempotencyKeys } from "@tare/store";
 import { answerOnce } from "./answer_once.ts";
 import { errorResponse, HttpError } from "./http_error.ts";
-import { type Check, readJson } from "./read_json.ts";
+import { type Check, type JsonBody, readJson } from "./read_json.ts";
+import { readLines } from "./read_lines.ts";
 import type { Call, Route } from "./route.ts";
 
 /** What requests are dispatched with. */
@@ -89,7 +90,9 @@ async function answer(
 ): Promise<Response> {
   const { maxBodyBytes: maxBytes, idempotencyKeys: keys, check, path } = options;
   const key = idempotencyKey(route, request);
-  const { value, bytes } = route.body
+  const { value, bytes }: JsonBody = route.lines
+    ? await readLines(request, maxBytes)
+    : route.body
     ? await readJson(request, { maxBytes, check })
     : { value: undefined, bytes: NO_BODY };
   const call: Call = { request, path, body: value, keep() {} };

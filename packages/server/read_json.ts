@@ -1,4 +1,5 @@
 import { HttpError } from "./http_error.ts";
+import { readBody } from "./read_body.ts";
 
 /** Faults of a value in one line, or nothing for a valid one. */
 export type Check = (value: unknown) => string | undefined;
@@ -22,15 +23,7 @@ export async function readJson(
   options: { readonly maxBytes: number; readonly check: Check },
 ): Promise<JsonBody> {
   const { maxBytes, check } = options;
-  const bytes = await readBytes(request, maxBytes);
-  const type = request.headers.get("content-type") ?? "none";
-  if (bytes.length > 0 && !/^application\/json\b/i.test(type)) {
-    throw new HttpError(
-      415,
-      "unsupported_media_type",
-      `Cannot read the body: its content-type is ${type}, and application/json is wanted.`,
-    );
-  }
+  const bytes = await readBody(request, { maxBytes, type: "application/json" });
   let value: unknown;
   try {
     value = bytes.length === 0 ? {} : JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
@@ -40,19 +33,4 @@ export async function readJson(
   const faults = check(value);
   if (faults !== undefined) throw new HttpError(400, "invalid_request", `Cannot use the body: ${faults}.`);
   return { value, bytes };
-}
-
-async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array<ArrayBuffer>> {
-  const tooLarge = () =>
-    new HttpError(413, "body_too_large", `Cannot read the body: it has more than ${maxBytes} bytes.`);
-  if (Number(request.headers.get("content-length") ?? 0) > maxBytes) throw tooLarge();
-  let length = 0;
-  const limit = new TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>({
-    transform(chunk, controller) {
-      length += chunk.length;
-      if (length > maxBytes) throw tooLarge();
-      controller.enqueue(chunk);
-    },
-  });
-  return await new Response(request.body?.pipeThrough(limit)).bytes();
 }
