@@ -9,31 +9,35 @@ export interface AgentClient {
   readonly startTurn: (session: string, input: string) => AsyncGenerator<LoopEvent, void>;
   /** Cancels the running turn. */
   readonly cancel: (session: string) => Promise<void>;
+  /** Gives a session's messages, one a line of JSON. */
+  readonly exportSession: (session: string) => Promise<ReadableStream<Uint8Array>>;
+  /** Makes sessions of such lines, or of lines that each hold one, and resolves to their ids. */
+  readonly importSessions: (lines: Uint8Array<ArrayBuffer>) => Promise<readonly string[]>;
 }
 
 /**
- * Makes a client of the agent server at this address, which sends `token` along if there is one. Its functions throw an `Error` with a sentence for people
- * when the server can't be reached or refuses.
+ * Makes a client of the agent server at this address, which sends `token` along if there is one. Its functions throw
+ * an `Error` with a sentence for people when the server can't be reached or refuses.
  */
 export function agentClient(url: string, token?: string): AgentClient {
-  const post = async (path: string, body: unknown = {}): Promise<Response> => {
-    const request = new Request(new URL(path, url), {
-      method: "POST",
-      headers: {
-        "content-type": "application/json",
-        ...(token !== undefined && { authorization: `Bearer ${token}` }),
-      },
-      body: JSON.stringify(body),
-    });
+  const send = async (path: string, init: RequestInit = {}): Promise<Response> => {
+    const headers = new Headers(init.headers);
+    if (token !== undefined) headers.set("authorization", `Bearer ${token}`);
     let response: Response;
     try {
-      response = await fetch(request);
+      response = await fetch(new URL(path, url), { ...init, headers });
     } catch (cause) {
       throw new Error(`Cannot reach the server at ${url}: start it with deno task start.`, { cause });
     }
     if (response.ok) return response;
     throw new Error(await refusal(response));
   };
+  const post = (path: string, body: unknown = {}) =>
+    send(path, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify(body),
+    });
   return {
     async createSession() {
       return (await (await post("/v1/sessions")).json()).id;
@@ -47,6 +51,16 @@ export function agentClient(url: string, token?: string): AgentClient {
     },
     async cancel(session) {
       await (await post(`/v1/sessions/${encodeURIComponent(session)}/cancel`)).body?.cancel();
+    },
+    async exportSession(session) {
+      const { body } = await send(`/v1/sessions/${encodeURIComponent(session)}/export`);
+      return body ?? new Blob().stream();
+    },
+    async importSessions(lines) {
+      const headers = { "content-type": "application/x-ndjson" };
+      const response = await send("/v1/sessions/import", { method: "POST", headers, body: lines });
+      const { sessions }: { sessions: readonly { readonly id: string }[] } = await response.json();
+      return sessions.map(({ id }) => id);
     },
   };
 }

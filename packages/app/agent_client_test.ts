@@ -39,6 +39,20 @@ Deno.test("agentClient() makes sessions, streams turns and cancels", async () =>
   });
 });
 
+Deno.test("agentClient() exports sessions and imports them", async () => {
+  await withServer(async (url) => {
+    const client = agentClient(url);
+    const session = await client.createSession();
+    await Array.fromAsync(client.startTurn(session, "Hi."));
+    const lines = await new Response(await client.exportSession(session)).bytes();
+    const [copy, ...none] = await client.importSessions(lines);
+    assertEquals(none, []);
+    assertEquals(await new Response(await client.exportSession(copy!)).bytes(), lines);
+    const bad = new TextEncoder().encode("3\n");
+    await assertRejects(() => client.importSessions(bad), Error, "line 1: it isn't a JSON object");
+  });
+});
+
 Deno.test("agentClient() says in a sentence what the server refuses, and that it can't be reached", async () => {
   let url = "";
   await withServer(async (running) => {

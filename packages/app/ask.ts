@@ -8,6 +8,7 @@ import { parseArgs } from "node:util";
 import type { TurnEndReason } from "@tare/loop";
 import { agentClient } from "./agent_client.ts";
 import { eventPrinter } from "./event_printer.ts";
+import { type ServerAddress, serverAddress } from "./server_address.ts";
 
 const HELP = `Puts a question to the agent server and prints what happens:
 
@@ -22,8 +23,7 @@ Ctrl-C cancels the turn.`;
 
 interface Question {
   readonly text: string;
-  readonly url: string;
-  readonly token?: string;
+  readonly server: ServerAddress;
   readonly session?: string;
   readonly json: boolean;
 }
@@ -44,19 +44,17 @@ function readQuestion(): Question {
     console.log(HELP);
     Deno.exit(values.help ? 0 : 2);
   }
-  const host = Deno.env.get("TARE_HOST") || "127.0.0.1";
-  const port = Deno.env.get("TARE_PORT") || "8787";
-  const token = Deno.env.get("TARE_TOKEN");
   return {
     text,
-    url: values.url ?? `http://${host.includes(":") ? `[${host}]` : host}:${port}`,
+    server: serverAddress((name) => Deno.env.get(name), values.url),
     json: values.json ?? false,
-    ...(token && { token }),
     ...(values.session !== undefined && { session: values.session }),
   };
 }
 
-async function ask({ text, url, token, session: given, json }: Question): Promise<TurnEndReason | undefined> {
+async function ask(
+  { text, server: { url, token }, session: given, json }: Question,
+): Promise<TurnEndReason | undefined> {
   const client = agentClient(url, token);
   const session = given ?? await client.createSession();
   const write = (piece: string) => void Deno.stdout.writeSync(new TextEncoder().encode(piece));

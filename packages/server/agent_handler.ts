@@ -12,6 +12,7 @@ import { sessionRoutes } from "./session_routes.ts";
 import { type SessionOptions, Sessions } from "./sessions.ts";
 import type { Heartbeat } from "./sse_response.ts";
 import { systemRoutes } from "./system_routes.ts";
+import { transferRoutes } from "./transfer_routes.ts";
 import { turnRoutes } from "./turn_routes.ts";
 import { TurnSlots } from "./turn_slots.ts";
 
@@ -52,7 +53,10 @@ export interface AgentHandler {
  * | `GET /v1/sessions` | lists them |
  * | `GET /v1/sessions/{id}` | one, with its messages |
  * | `DELETE /v1/sessions/{id}` | cancels and forgets it |
- * | `POST /v1/sessions/{id}/turns` | starts a turn and streams its events |
+ * | `GET /v1/sessions/{id}/quote` | what its next request would cost |
+ * | `GET /v1/sessions/{id}/export` | its messages, one a line |
+ * | `POST /v1/sessions/import` | makes sessions of such lines |
+ * | `POST /v1/sessions/{id}/turns` | starts, continues or steers a turn and streams its events |
  * | `GET /v1/sessions/{id}/events?after=N` | streams the events after number N, those of a running turn included |
  * | `POST /v1/sessions/{id}/cancel` | cancels the running turn and waits for its end |
  * | `GET /v1/sessions/{id}/archive/{ref}` | the original of what left the prompt |
@@ -94,6 +98,7 @@ export function agentHandler(options: AgentOptions): AgentHandler {
   });
   const routes: readonly Route[] = [
     ...sessionRoutes({ sessions, maxSessions }),
+    ...transferRoutes({ sessions, maxSessions }),
     ...turnRoutes({ ...turns, profile }),
     ...(gateway ? [...gatewayed(openai, gateway), ledgerRoute(gateway)] : openai),
     ...systemRoutes(() => openapiDocument(routes)),

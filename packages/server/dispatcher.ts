@@ -2,7 +2,9 @@ import { schemaChecker } from "@tare/messages/arguments";
 import type { IdempotencyKeys } from "@tare/store";
 import { answerOnce } from "./answer_once.ts";
 import { errorResponse, HttpError } from "./http_error.ts";
-import { type Check, parseBody, readBody } from "./read_body.ts";
+import { readBody } from "./read_body.ts";
+import { type Check, parseJson } from "./read_json.ts";
+import { readLines } from "./read_lines.ts";
 import type { Call, Route } from "./route.ts";
 
 /** What requests are dispatched with. */
@@ -88,11 +90,18 @@ async function answer(
   options: DispatchOptions & Pick<Entry, "check"> & Pick<Call, "path">,
 ): Promise<Response> {
   const { idempotencyKeys: keys, check, path } = options;
-  const bytes = route.body ? await readBody(request, route.maxBodyBytes ?? options.maxBodyBytes) : NO_BODY;
-  const diverted = route.divert?.(request, bytes);
+  const { maxBodyBytes: maxBytes = options.maxBodyBytes } = route;
+  const sent = route.body && !route.lines
+    ? await readBody(request, { maxBytes, type: "application/json" })
+    : undefined;
+  const diverted = sent && route.divert?.(request, sent);
   if (diverted) return await diverted;
   const key = idempotencyKey(route, request);
-  const value = route.body ? parseBody(bytes, check) : undefined;
+  const { value, bytes } = sent
+    ? { value: parseJson(sent, check), bytes: sent }
+    : route.lines
+    ? await readLines(request, maxBytes)
+    : { value: undefined, bytes: NO_BODY };
   const call: Call = { request, path, body: value, keep() {} };
   if (key === undefined) return await route.answer(call);
   const scope = `${request.method} ${new URL(request.url).pathname}`;

@@ -1,5 +1,5 @@
-import type { JsonSchema } from "@tare/messages";
-import { objectSchema } from "./object_schema.ts";
+import type { JsonSchema, Message } from "@tare/messages";
+import { openObjectSchema } from "./open_object_schema.ts";
 
 const STRING: JsonSchema = { type: "string" };
 
@@ -16,10 +16,13 @@ const TOOL_CALL: JsonSchema = {
   properties: {
     id: STRING,
     type: { enum: ["function", "custom"] },
-    function: objectSchema({ name: STRING, arguments: STRING }),
-    custom: objectSchema({ name: STRING, input: STRING }),
+    function: openObjectSchema({ name: STRING, arguments: STRING }),
+    custom: openObjectSchema({ name: STRING, input: STRING }),
   },
   required: ["id", "type"],
+  if: { properties: { type: { const: "function" } } },
+  then: { required: ["function"] },
+  else: { required: ["custom"] },
 };
 
 /** JSON Schema of a reply of the model. Fields that providers add are legal. */
@@ -36,25 +39,32 @@ export const ASSISTANT_MESSAGE: JsonSchema = {
   required: ["role"],
 };
 
+const SAID: JsonSchema = {
+  type: "object",
+  properties: { role: { enum: ["system", "developer", "user"] }, content: CONTENT },
+  required: ["role", "content"],
+};
+
+/** JSON Schema of a message of each role. */
+export const MESSAGE_BY_ROLE: Readonly<Record<Message["role"], JsonSchema>> = {
+  system: SAID,
+  developer: SAID,
+  user: SAID,
+  assistant: ASSISTANT_MESSAGE,
+  tool: {
+    type: "object",
+    properties: { role: { const: "tool" }, tool_call_id: STRING, content: CONTENT },
+    required: ["role", "tool_call_id", "content"],
+  },
+  function: {
+    type: "object",
+    properties: { role: { const: "function" }, name: STRING, content: { type: ["string", "null"] } },
+    required: ["role", "name", "content"],
+  },
+};
+
 /** JSON Schema of a message of a session's history. */
 export const MESSAGE: JsonSchema = {
   title: "Message",
-  oneOf: [
-    ASSISTANT_MESSAGE,
-    {
-      type: "object",
-      properties: { role: { enum: ["system", "developer", "user"] }, content: CONTENT },
-      required: ["role", "content"],
-    },
-    {
-      type: "object",
-      properties: { role: { const: "tool" }, tool_call_id: STRING, content: CONTENT },
-      required: ["role", "tool_call_id", "content"],
-    },
-    {
-      type: "object",
-      properties: { role: { const: "function" }, name: STRING, content: { type: ["string", "null"] } },
-      required: ["role", "name", "content"],
-    },
-  ],
+  oneOf: [...new Set(Object.values(MESSAGE_BY_ROLE))],
 };

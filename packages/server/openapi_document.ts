@@ -1,4 +1,5 @@
 import type { JsonSchema } from "@tare/messages";
+import { LINES } from "./read_lines.ts";
 import { ERROR } from "./response_schemas.ts";
 import type { Route, RouteParameter, RouteResponse } from "./route.ts";
 import config from "./deno.json" with { type: "json" };
@@ -21,7 +22,7 @@ const GUARD_ERRORS: Readonly<Record<number, string>> = {
 const BODY_ERRORS: Readonly<Record<number, string>> = {
   400: "The request isn't valid.",
   413: "The body is too large.",
-  415: "The body isn't declared as JSON.",
+  415: "The body isn't declared as what it must be.",
 };
 
 const KEY_ERRORS: Readonly<Record<number, string>> = {
@@ -32,7 +33,8 @@ const KEY_ERRORS: Readonly<Record<number, string>> = {
 
 /**
  * The OpenAPI 3.1 document of these routes, as plain JSON. Each schema that has a `title` becomes a component of that
- * name, so a title stands for one schema only. The schema under `text/event-stream` is that of each event's `data`.
+ * name, so a title stands for one schema only. The schema under `text/event-stream` is that of each event's `data`,
+ * the one under `application/x-ndjson` that of each line.
  *
  * @throws {Error} if two different schemas have one title.
  */
@@ -53,7 +55,7 @@ export function openapiDocument(routes: readonly Route[]): JsonSchema {
 }
 
 function operation(route: Route): JsonSchema {
-  const { operationId, summary, body, isPublic, method } = route;
+  const { operationId, summary, body, lines, isPublic, method } = route;
   const parameters = [
     ...Array.from(route.path.matchAll(/\{(\w+)\}/g), ([, name]) => ({
       name,
@@ -68,7 +70,10 @@ function operation(route: Route): JsonSchema {
     operationId,
     summary,
     ...(parameters.length > 0 && { parameters }),
-    ...(body && { requestBody: { required: true, content: { "application/json": { schema: body } } } }),
+    ...(body &&
+      {
+        requestBody: { required: true, content: { [lines ? LINES : "application/json"]: { schema: body } } },
+      }),
     responses: Object.fromEntries(
       Object.entries(responsesOf(route)).map(([status, { description, content }]) => [status, {
         description,

@@ -38,7 +38,8 @@ export function checkedFetch(fetch: Fetch, document: () => Promise<OpenapiDocume
     const answered = `${request.method} ${new URL(request.url).pathname} answered ${status}`;
     const { paths, components } = await document();
     const checker = (schema: JsonSchema) => checkerOf({ ...schema, components });
-    const path = Object.entries(paths).find(([template]) => matches(template, request))?.[1];
+    const path = paths[new URL(request.url).pathname] ??
+      Object.entries(paths).find(([template]) => matches(template, request))?.[1];
     const operation = path?.[request.method.toLowerCase()];
     if (!operation) {
       if (request.method === "OPTIONS" && status === 204) return response;
@@ -58,6 +59,7 @@ export function checkedFetch(fetch: Fetch, document: () => Promise<OpenapiDocume
     const media = type === undefined ? undefined : documented.content[type] ?? documented.content["*/*"];
     if (!media) throw new Error(`${answered} with ${type}, which isn't documented`);
     if (type === "application/json") return await checkJson(response, checker(media.schema), answered);
+    if (type === "application/x-ndjson") return await checkLines(response, checker(media.schema), answered);
     if (type === "text/event-stream") return checkEvents(response, checker(media.schema), answered);
     return response;
   };
@@ -82,6 +84,15 @@ async function checkJson(response: Response, check: Check, answered: string): Pr
   const text = await response.text();
   const faults = check(JSON.parse(text));
   if (faults !== undefined) throw new Error(`${answered} with an undocumented body: ${faults}\n${text}`);
+  return new Response(text, response);
+}
+
+async function checkLines(response: Response, check: Check, answered: string): Promise<Response> {
+  const text = await response.text();
+  for (const line of text.split("\n").slice(0, -1)) {
+    const faults = check(JSON.parse(line));
+    if (faults !== undefined) throw new Error(`${answered} with an undocumented line: ${faults}\n${line}`);
+  }
   return new Response(text, response);
 }
 

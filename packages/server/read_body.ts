@@ -1,38 +1,31 @@
 import { HttpError } from "./http_error.ts";
 
-/** Faults of a value in one line, or nothing for a valid one. */
-export type Check = (value: unknown) => string | undefined;
-
-/**
- * Reads the bytes of a request's JSON body.
- *
- * @throws {HttpError} 415 if the body isn't declared as JSON (so that no web page can send it without asking), 413 if
- * it has more than `maxBytes` bytes.
- */
-export async function readBody(request: Request, maxBytes: number): Promise<Uint8Array<ArrayBuffer>> {
-  const bytes = await readBytes(request, maxBytes);
-  const type = request.headers.get("content-type") ?? "none";
-  if (bytes.length > 0 && !/^application\/json\b/i.test(type)) {
-    throw new HttpError(
-      415,
-      "unsupported_media_type",
-      `Cannot read the body: its content-type is ${type}, and application/json is wanted.`,
-    );
-  }
-  return bytes;
+/** What a body may be. */
+export interface BodyLimits {
+  /** Most bytes. */
+  readonly maxBytes: number;
+  /** The media type as which it must be declared. */
+  readonly type: string;
 }
 
-/** Reads a JSON body and validates it; an empty one counts as `{}`. @throws {HttpError} 400 if it isn't JSON or `check` finds faults. */
-export function parseBody(bytes: Uint8Array<ArrayBuffer>, check: Check): unknown {
-  let value: unknown;
-  try {
-    value = bytes.length === 0 ? {} : JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
-  } catch (error) {
-    throw new HttpError(400, "invalid_json", `Cannot read the body: ${(error as Error).message}.`);
-  }
-  const faults = check(value);
-  if (faults !== undefined) throw new HttpError(400, "invalid_request", `Cannot use the body: ${faults}.`);
-  return value;
+/**
+ * Reads a request's body.
+ *
+ * @throws {HttpError} 415 if it isn't declared as what is wanted (so that no web page can send it without asking), 413
+ * if it is too large.
+ */
+export async function readBody(
+  request: Request,
+  { maxBytes, type }: BodyLimits,
+): Promise<Uint8Array<ArrayBuffer>> {
+  const bytes = await readBytes(request, maxBytes);
+  const declared = request.headers.get("content-type") ?? "none";
+  if (bytes.length === 0 || declared.split(";")[0]?.trim().toLowerCase() === type) return bytes;
+  throw new HttpError(
+    415,
+    "unsupported_media_type",
+    `Cannot read the body: its content-type is ${declared}, and ${type} is wanted.`,
+  );
 }
 
 async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array<ArrayBuffer>> {

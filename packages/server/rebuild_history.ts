@@ -1,5 +1,5 @@
 import { addLedgers, EMPTY_LEDGER, type TurnLedger } from "@tare/loop";
-import type { Message, ToolCall, ToolMessage } from "@tare/messages";
+import { contentText, type Message, type ToolCall, type ToolMessage } from "@tare/messages";
 import type { SessionEvent } from "./session_event.ts";
 
 /** The events that say what was said; the others only tell how. */
@@ -27,6 +27,8 @@ export interface RebuiltHistory {
     readonly step: number;
     /** Its calls that have no answer. */
     readonly unanswered: readonly ToolCall[];
+    /** The text of the model's answer, if only the turn's end is missing. */
+    readonly answer?: string;
     /** What the turn cost until then. */
     readonly ledger: TurnLedger;
   };
@@ -94,5 +96,10 @@ export function rebuildHistory(events: Iterable<SessionEvent>): RebuiltHistory {
   if (!turn) return { messages, ledger, turns };
   const unanswered = calls.filter(({ id }) => !answers.has(id));
   settle();
-  return { messages, ledger: addLedgers(ledger, turn.ledger), turns, interrupted: { ...turn, unanswered } };
+  const last = messages.at(-1);
+  const answer = last?.role === "assistant" && unanswered.length === 0
+    ? contentText(last.content) || last.refusal || ""
+    : undefined;
+  const interrupted = { ...turn, unanswered, ...(answer !== undefined && { answer }) };
+  return { messages, ledger: addLedgers(ledger, turn.ledger), turns, interrupted };
 }

@@ -69,6 +69,7 @@ Deno.test("rebuildHistory() tells what an unfinished turn lacks", () => {
   const later = rebuildHistory([...start, reply(1, "look", "a"), result(1, "a"), stepEnd(1)]);
   assertEquals(later.interrupted, { step: 2, unanswered: [], ledger });
   assertEquals([later.ledger.calls, later.turns], [2, 1]);
+  assertEquals(rebuildHistory([...start, reply(1, "done")]).interrupted?.answer, "done");
 });
 
 Deno.test("rebuildHistory() takes messages that were said elsewhere as they are", () => {

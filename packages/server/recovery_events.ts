@@ -14,10 +14,11 @@ export interface RecoveryOptions {
 
 /**
  * The events that end a turn which was cut off: an error result for each call that has none, what the user said to it
- * and it never heard, and the turn's end. Nothing is run again; the model is told what it may safely repeat.
+ * and it never heard, and the turn's end. Nothing is run again; the model is told what it may safely repeat. A turn
+ * whose answer is there was cut off only from its end: nothing is left to continue, so it is completed.
  */
 export function recoveryEvents(
-  { step, unanswered, ledger }: NonNullable<RebuiltHistory["interrupted"]>,
+  { step, unanswered, answer, ledger }: NonNullable<RebuiltHistory["interrupted"]>,
   { tools, waiting, end }: RecoveryOptions,
 ): LoopEvent[] {
   const results = unanswered.map((call): LoopEvent => {
@@ -29,10 +30,11 @@ export function recoveryEvents(
     const bytes = new TextEncoder().encode(content).length;
     return { type: "tool_result", step, id: call.id, name, content, error: true, bytes, durationMs: 0 };
   });
+  const isComplete = answer !== undefined && waiting.length === 0 && end.reason === "interrupted";
   return [
     ...results,
     ...waiting.map((input): LoopEvent => ({ type: "user_message", step, input })),
-    { type: "turn_end", text: "", ledger, ...end },
+    { type: "turn_end", text: answer ?? "", ledger, ...(isComplete ? { reason: "completed" } : end) },
   ];
 }
 

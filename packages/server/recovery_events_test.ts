@@ -58,3 +58,20 @@ Deno.test("recoveryEvents() answers each open call, says what was never heard, a
     { type: "turn_end", reason: "interrupted", text: "", message: "It ended.", ledger },
   ]);
 });
+
+Deno.test("recoveryEvents() completes a turn that was cut off between its answer and its end", () => {
+  const cutOff = { step: 2, unanswered: [], answer: "It is done.", ledger: EMPTY_LEDGER };
+  const end = { reason: "interrupted", message: "It ended." } as const;
+  const text = "It is done.";
+  assertEquals(recoveryEvents(cutOff, { tools: [], waiting: [], end }), [
+    { type: "turn_end", reason: "completed", text, ledger: EMPTY_LEDGER },
+  ]);
+  assertEquals(recoveryEvents(cutOff, { tools: [], waiting: ["also"], end }), [
+    { type: "user_message", step: 2, input: "also" },
+    { type: "turn_end", text, ledger: EMPTY_LEDGER, ...end },
+  ]);
+  const failure = { reason: "internal_error", message: "It failed." } as const;
+  assertEquals(recoveryEvents(cutOff, { tools: [], waiting: [], end: failure }), [
+    { type: "turn_end", text, ledger: EMPTY_LEDGER, ...failure },
+  ]);
+});

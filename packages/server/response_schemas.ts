@@ -34,6 +34,12 @@ const SESSION_FIELDS: Readonly<Record<string, JsonSchema>> = {
 /** JSON Schema of a session. */
 export const SESSION: JsonSchema = { title: "Session", ...objectSchema(SESSION_FIELDS) };
 
+/** JSON Schema of several sessions. */
+export const SESSION_LIST: JsonSchema = {
+  title: "SessionList",
+  ...objectSchema({ sessions: { type: "array", items: SESSION } }),
+};
+
 /** JSON Schema of a session with its messages. */
 export const SESSION_WITH_MESSAGES: JsonSchema = {
   title: "SessionWithMessages",

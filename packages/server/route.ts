@@ -5,8 +5,8 @@ export interface RouteResponse {
   /** When it answers so, in one sentence. */
   readonly description: string;
   /**
-   * Schema by media type. That of `text/event-stream` is the schema of each event's `data`, read as JSON. Absent means
-   * that there is no body.
+   * Schema by media type. That of `text/event-stream` is the schema of each event's `data`, read as JSON, that of
+   * `application/x-ndjson` of each line. Absent means that there is no body.
    */
   readonly content?: Readonly<Record<string, JsonSchema>>;
 }
@@ -29,7 +29,7 @@ export interface Call<Body = unknown> {
   readonly request: Request;
   /** The path's parameters, by name. */
   readonly path: Readonly<Record<string, string>>;
-  /** The body, valid against the route's schema; `undefined` if the route declares none. */
+  /** The body, valid against the route's schema; text if it is `lines`; `undefined` if the route declares none. */
   readonly body: Body;
   /**
    * For requests with an `Idempotency-Key`: says to which session the answer belongs, with which it is forgotten. An
@@ -61,8 +61,10 @@ export interface Route<Body = unknown> {
   readonly isPublic?: boolean;
   /** Parameters in query and headers. Default: none. */
   readonly parameters?: readonly RouteParameter[];
-  /** Schema of the JSON body. Default: a body is not looked at. */
+  /** Schema of the JSON body, or of each line of one that is `lines`. Default: a body is not looked at. */
   readonly body?: JsonSchema;
+  /** True if the body is `application/x-ndjson`: the route gets it as text and checks it by itself. Default: false. */
+  readonly lines?: boolean;
   /** How it answers, by status; `default` for any other. What any route may answer (401, 500, …) is added in the document. */
   readonly responses: { readonly [status: number]: RouteResponse; readonly default?: RouteResponse };
   /** How it tells what goes wrong once the request has found it. Default: as `errorResponse` does. */

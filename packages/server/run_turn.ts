@@ -60,8 +60,12 @@ async function playTurn(session: Session, options: PlayOptions): Promise<void> {
     tools: session.tools,
     countTokens: await countTokens(),
     context: async (request) => {
-      const view = await session.context.view(request);
-      events.append([], session.unsaved());
+      const { rewrites = [], ...view } = await session.context.view(request);
+      // In one write, so that no crash leaves a rewrite that nobody was told of.
+      events.append(
+        rewrites.map((rewrite) => ({ type: "context_rewritten", step: request.step, ...rewrite })),
+        session.unsaved(),
+      );
       return view;
     },
   };

@@ -85,11 +85,14 @@ Deno.test("startTurn() ends a turn whose writes fail at any call with what is st
       const stored = store.readEvents(session.id);
       assertEquals(stored.slice(0, seen.length), seen, "what was seen is stored");
       const { type, reason, message } = stored.at(-1)!.event;
+      const answered = after.history.at(-1)?.role === "assistant";
       assertEquals([type, reason, message], [
         "turn_end",
-        ...(lasting
-          ? ["interrupted", "The server ended in the middle of this turn. It can be continued."]
-          : ["internal_error", FULL]),
+        ...(!lasting
+          ? ["internal_error", FULL]
+          : answered
+          ? ["completed", undefined]
+          : ["interrupted", "The server ended in the middle of this turn. It can be continued."]),
       ]);
       assertEquals(unpaired(after.history), []);
       for (const { said } of player.accepted) {
@@ -176,4 +179,25 @@ Deno.test("startTurn() stores edits before the request that relies on them", asy
     assertEquals(counts.map(([stored]) => stored), counts.map(([, relied]) => relied));
     assertEquals([counts.length, counts[0]![1], counts.at(-1)![1] > 0], [7, 0, true]);
   }
+});
+
+Deno.test("startTurn() stores an edit and tells of it in one write", async () => {
+  const told: boolean[] = [];
+  const store = memoryStore();
+  let edits = 0;
+  const watched: SessionStore = {
+    ...store,
+    appendEvents(id, events, options) {
+      const context = options?.state?.context as { readonly edits: readonly unknown[] } | undefined;
+      if (context && context.edits.length > edits) {
+        edits = context.edits.length;
+        told.push(events.some(({ type }) => type === "context_rewritten"));
+      }
+      return store.appendEvents(id, events, options);
+    },
+  };
+  const player = new Player();
+  const session = await scriptedSessions({ store: watched, tools: player.tools }).create({});
+  await player.play(session, "q", [{ ...QUIET, calls: [{ ...READ, size: 40_000 }] }, QUIET]);
+  assertEquals(told, [true]);
 });

@@ -32,27 +32,30 @@ export interface ScriptStep {
 /** A turn: what the model does call by call; then it answers. */
 export type ScriptTurn = readonly ScriptStep[];
 
-const step: fc.Arbitrary<ScriptStep> = fc.record({
-  steer: fc.array(fc.string(), { maxLength: 2 }),
-  cancels: rarely(),
-  fails: rarely(),
-  calls: fc.array(
-    fc.record({
-      tool: fc.constantFrom("read", "act"),
-      outcome: fc.constantFrom("text", "text", "text", "error", "throws", "cancels"),
-      size: fc.constantFrom(0, 10, 3_000, 12_000),
-    }),
-    { maxLength: 3 },
-  ),
-  finish: fc.constantFrom("stop", "stop", "stop", "length"),
-});
-
-function rarely(): fc.Arbitrary<boolean> {
-  return fc.nat(9).map((number) => number === 0);
+function rarely<T>(usual: T, rare: T): fc.Arbitrary<T> {
+  return fc.nat(14).map((number) => number === 0 ? rare : usual);
 }
 
-/** Turns of up to four scripted steps. */
-export const scriptTurns: fc.Arbitrary<readonly ScriptTurn[]> = fc.array(fc.array(step, { maxLength: 4 }), {
+const call: fc.Arbitrary<ScriptCall> = fc.record({
+  tool: fc.constantFrom("read", "act"),
+  outcome: fc.oneof(
+    { weight: 10, arbitrary: fc.constant("text" as const) },
+    { weight: 2, arbitrary: fc.constantFrom("error" as const, "throws" as const) },
+    { weight: 1, arbitrary: fc.constant("cancels" as const) },
+  ),
+  size: fc.constantFrom(0, 10, 6_000, 12_000, 40_000),
+});
+
+const step: fc.Arbitrary<ScriptStep> = fc.record({
+  steer: fc.oneof({ weight: 3, arbitrary: fc.constant([]) }, fc.array(fc.string(), { maxLength: 2 })),
+  cancels: rarely(false, true),
+  fails: rarely(false, true),
+  calls: fc.oneof({ weight: 5, arbitrary: fc.array(call, { minLength: 1, maxLength: 3 }) }, fc.constant([])),
+  finish: rarely("stop", "length"),
+});
+
+/** One to four turns of up to five scripted steps. */
+export const scriptTurns: fc.Arbitrary<readonly ScriptTurn[]> = fc.array(fc.array(step, { maxLength: 5 }), {
   minLength: 1,
   maxLength: 4,
 });

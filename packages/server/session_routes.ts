@@ -1,8 +1,8 @@
+import { checkSessionLimit } from "./check_session_limit.ts";
 import { errorResponses } from "./error_responses.ts";
 import { HttpError } from "./http_error.ts";
-import { objectSchema } from "./object_schema.ts";
 import { CREATE_SESSION, type CreateSession } from "./request_schemas.ts";
-import { QUOTE, SESSION, SESSION_WITH_MESSAGES } from "./response_schemas.ts";
+import { QUOTE, SESSION, SESSION_LIST, SESSION_WITH_MESSAGES } from "./response_schemas.ts";
 import type { Route } from "./route.ts";
 import { sessionBody } from "./session.ts";
 import type { Sessions } from "./sessions.ts";
@@ -32,14 +32,7 @@ export function sessionRoutes({ sessions, maxSessions }: SessionRoutesOptions): 
       }),
     },
     async answer({ body, keep }) {
-      const { count } = sessions;
-      if (count >= maxSessions) {
-        throw new HttpError(
-          507,
-          "too_many_sessions",
-          `Cannot make a session: there are ${count}, and no more may be kept. Delete some first.`,
-        );
-      }
+      checkSessionLimit({ sessions, maxSessions }, 1);
       const session = await sessions.create(body);
       keep({ sessionId: session.id });
       return Response.json(sessionBody(session), {
@@ -56,12 +49,7 @@ export function sessionRoutes({ sessions, maxSessions }: SessionRoutesOptions): 
     responses: {
       200: {
         description: "The sessions.",
-        content: {
-          "application/json": {
-            title: "SessionList",
-            ...objectSchema({ sessions: { type: "array", items: SESSION } }),
-          },
-        },
+        content: { "application/json": SESSION_LIST },
       },
     },
     answer: () => Response.json({ sessions: sessions.list().map(sessionBody) }),

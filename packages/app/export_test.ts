@@ -1,0 +1,25 @@
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { runEntry, withTransferServer } from "./transfer_fixture_test.ts";
+
+Deno.test("export.ts writes a session to standard output, and says what is wrong", async () => {
+  await withTransferServer(async ({ url, client, session, env }) => {
+    const written = await runEntry("export", [session], env);
+    assertEquals([written.code, written.err], [0, ""]);
+    assertEquals(written.out, await new Response(await client.exportSession(session)).text());
+    const roles = written.out.trimEnd().split("\n").map((line) => JSON.parse(line).role);
+    assertEquals(roles.slice(0, 2), ["system", "user"]);
+    assertEquals(await runEntry("export", ["--url", url, session], { ...env, TARE_PORT: "1" }), written);
+    assertEquals(await runEntry("export", ["none"], env), {
+      code: 1,
+      out: "",
+      err: "Cannot find session none: there is no such session.\n",
+    });
+  });
+});
+
+Deno.test("export.ts without a session says how it is used", async () => {
+  const { code, err } = await runEntry("export", []);
+  assertEquals(code, 2);
+  assertStringIncludes(err, "deno task export [--url URL] ID");
+  assertEquals((await runEntry("export", ["--help"])).code, 0);
+});

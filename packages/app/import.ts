@@ -1,0 +1,40 @@
+/**
+ * Makes sessions of a file of chat messages or recorded sessions: `deno task import FILE`.
+ *
+ * @module
+ */
+// deno-lint-ignore-file no-console
+import { resolve } from "@std/path";
+import { parseArgs } from "node:util";
+import { agentClient } from "./agent_client.ts";
+import { serverAddress } from "./server_address.ts";
+
+const HELP = `Makes sessions of a file, and prints their ids:
+
+  deno task import [--url URL] FILE
+
+FILE holds one session, a chat message a line of JSON, as deno task export writes it; or several sessions, one a line,
+each an object with "messages". If a line is bad, its number is named and nothing is imported.
+
+  --url URL  The server. Default: from TARE_HOST and TARE_PORT, http://127.0.0.1:8787
+
+TARE_TOKEN is sent along if it is set.`;
+
+try {
+  const { values, positionals: [file] } = parseArgs({
+    allowPositionals: true,
+    options: { url: { type: "string" }, help: { type: "boolean", short: "h" } },
+  });
+  if (values.help || file === undefined) {
+    console.error(HELP);
+    Deno.exit(values.help ? 0 : 2);
+  }
+  // A task runs in the project's folder, wherever it was started.
+  const lines = await Deno.readFile(resolve(Deno.env.get("INIT_CWD") ?? ".", file));
+  const { url, token } = serverAddress((name) => Deno.env.get(name), values.url);
+  const client = agentClient(url, token);
+  for (const id of await client.importSessions(lines)) console.log(id);
+} catch (error) {
+  console.error((error as Error).message);
+  Deno.exit(1);
+}

@@ -1,0 +1,69 @@
+/**
+ * Runs the entries that move sessions, against a real server. Holds no tests.
+ *
+ * @module
+ */
+import { fromFileUrl, join } from "@std/path";
+import { type AgentClient, agentClient } from "./agent_client.ts";
+import { startProcess } from "./server_process_fixture_test.ts";
+
+/** What an entry wrote, and its exit code. */
+export interface Written {
+  readonly code: number;
+  readonly out: string;
+  readonly err: string;
+}
+
+/** Runs `export.ts` or `import.ts` with the permissions that its task has. */
+export async function runEntry(
+  entry: "export" | "import",
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<Written> {
+  const read = entry === "import" ? ["--allow-read"] : [];
+  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: [
+      ...[
+        "run",
+        "--no-prompt",
+        "--allow-net",
+        ...read,
+        "--allow-env=TARE_HOST,TARE_PORT,TARE_TOKEN,INIT_CWD",
+      ],
+      fromFileUrl(new URL(`${entry}.ts`, import.meta.url)),
+      ...args,
+    ],
+    env: { NO_COLOR: "1", TARE_HOST: "", TARE_PORT: "", TARE_TOKEN: "", ...env },
+  }).output();
+  return { code, out: new TextDecoder().decode(stdout), err: new TextDecoder().decode(stderr) };
+}
+
+/** A server with one session in which a turn has ended, and a folder of the test's own. */
+export interface TransferServer {
+  readonly folder: string;
+  readonly url: string;
+  readonly client: AgentClient;
+  readonly session: string;
+  /** The environment in which the entries find the server, and start in the folder. */
+  readonly env: Readonly<Record<string, string>>;
+}
+
+/** Runs a test against a server of its own. */
+export async function withTransferServer(test: (server: TransferServer) => Promise<void>): Promise<void> {
+  const folder = await Deno.makeTempDir();
+  await Deno.mkdir(join(folder, "workspace"));
+  const { url, end } = await startProcess([
+    ...["--port", "0", "--workspace", join(folder, "workspace")],
+    ...["--data", join(folder, "data")],
+  ], { TARE_TOKEN: "secret" });
+  try {
+    const client = agentClient(url, "secret");
+    const session = await client.createSession();
+    await Array.fromAsync(client.startTurn(session, "Hello?"));
+    const env = { TARE_PORT: new URL(url).port, TARE_TOKEN: "secret", INIT_CWD: folder };
+    await test({ folder, url, client, session, env });
+  } finally {
+    await end("SIGTERM");
+    await Deno.remove(folder, { recursive: true });
+  }
+}
