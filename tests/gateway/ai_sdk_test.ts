@@ -1,6 +1,6 @@
-import { createOpenAI } from "npm:@ai-sdk/openai@4.0.118";
-import { createOpenAICompatible } from "npm:@ai-sdk/openai-compatible@3.0.92";
-import { generateText, jsonSchema, type LanguageModel, stepCountIs, streamText, tool } from "npm:ai@7.0.173";
+import { createOpenAI } from "@ai-sdk/openai";
+import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
+import { generateText, jsonSchema, type LanguageModel, stepCountIs, streamText, tool } from "ai";
 import { type Client, compare } from "./compare.ts";
 import { parametersOf, QUESTION, SYSTEM, TOOLS } from "./long_session.ts";
 

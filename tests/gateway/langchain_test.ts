@@ -4,8 +4,8 @@ import {
   HumanMessage,
   SystemMessage,
   ToolMessage,
-} from "npm:@langchain/core@1.2.13/messages";
-import { ChatOpenAI } from "npm:@langchain/openai@1.6.0";
+} from "@langchain/core/messages";
+import { ChatOpenAI } from "@langchain/openai";
 import { type Client, compare } from "./compare.ts";
 import { DEFINITIONS, QUESTION, SYSTEM } from "./long_session.ts";
 

@@ -5,7 +5,7 @@ import {
   OpenAIResponsesModel,
   Runner,
   tool,
-} from "npm:@openai/agents@0.20.0";
+} from "@openai/agents";
 import OpenAI from "openai";
 import { type Client, compare } from "./compare.ts";
 import { parametersOf, QUESTION, SYSTEM, TOOLS } from "./long_session.ts";
