@@ -1,0 +1,5 @@
+/** The smallest value that at least this share (0 to 1) of the values does not exceed. `NaN` if there are none. */
+export function percentile(values: readonly number[], share: number): number {
+  const sorted = values.toSorted((a, b) => a - b);
+  return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] ?? NaN;
+}

@@ -1,0 +1,42 @@
+/** A process that listens. */
+export interface Listening {
+  /** Where it listens. */
+  readonly url: string;
+  /** The process's id. */
+  readonly pid: number;
+  /** From its start until this moment, in milliseconds. */
+  readonly elapsedMs: () => number;
+  /** Ends it and waits until it is gone. */
+  readonly stop: () => Promise<void>;
+}
+
+/** Runs Deno with these arguments until the process says that it `listens on URL`. @throws {Error} if it ends before. */
+export async function startListening(args: readonly string[]): Promise<Listening> {
+  const startedAt = performance.now();
+  const elapsedMs = () => performance.now() - startedAt;
+  const process = new Deno.Command(Deno.execPath(), {
+    args: ["run", "--frozen", "--no-prompt", ...args],
+    stdin: "null",
+    stdout: "piped",
+  }).spawn();
+  const url = Promise.withResolvers<string>();
+  const read = async () => {
+    let text = "";
+    for await (const piece of process.stdout.pipeThrough(new TextDecoderStream())) {
+      text += piece;
+      const told = /listens on (\S+)\n/.exec(text)?.[1];
+      if (told !== undefined) url.resolve(told);
+    }
+    url.reject(new Error(`Cannot measure: ${args.join(" ")} ended before it listened.`));
+  };
+  const output = read();
+  return {
+    url: await url.promise,
+    pid: process.pid,
+    elapsedMs,
+    async stop() {
+      process.kill("SIGTERM");
+      await Promise.all([process.status, output]);
+    },
+  };
+}

@@ -1,0 +1,109 @@
+import { fromFileUrl } from "@std/path";
+import { loadTokenizer } from "@tare/messages/tiktoken";
+import { serverPermissions } from "../../packages/app/server_permissions.ts";
+import { readSettings } from "../../packages/app/settings.ts";
+import { type Listening, startListening } from "./server_listening.ts";
+import { importSessions, longSession } from "./server_sessions.ts";
+import { createSession, playTurn } from "./server_turn.ts";
+
+/** What the server's own process shows of sessions at rest. Times in milliseconds, memory in MiB. */
+export interface Rest {
+  readonly idleSessions: number;
+  readonly idleTokens: number;
+  /** Resident memory right after the start, the token counter loaded. */
+  readonly freshMiB: number;
+  /** Resident memory once each session was read after the start, and a turn was played in one of twenty. */
+  readonly idleMiB: number;
+  /** The highest in between. */
+  readonly peakMiB: number;
+  readonly resumeTokens: number;
+  /** From the request for the session until its messages are there, in a process that has not seen it before. */
+  readonly resumeReadMs: number;
+  /** From the request for its next turn until the first event, in another such process. */
+  readonly resumeFirstEventMs: number;
+  /** Until the model's reply, which needed the whole prompt. */
+  readonly resumeFirstReplyMs: number;
+}
+
+/** What is measured, and with what. */
+export interface RestOptions {
+  /** Address of the provider. */
+  readonly provider: string;
+  /** Folder for the sessions. */
+  readonly data: string;
+  readonly workspace: string;
+  readonly idleSessions: number;
+}
+
+const IDLE_TOKENS = 100_000;
+const RESUME_TOKENS = 200_000;
+
+/** Measures the memory that idle sessions take, and how fast a long one is there again after a restart. */
+export async function measureRest({ provider, data, workspace, idleSessions }: RestOptions): Promise<Rest> {
+  const start = async () => {
+    const server = await startMain([
+      ...["--data", data, "--workspace", workspace, "--window", "400000"],
+      ...["--base-url", provider, "--model", "after-0", "--profile", "openai"],
+    ]);
+    // The first session waits for the token counter.
+    await createSession(server.url, "after-0");
+    return server;
+  };
+  const { count } = await loadTokenizer();
+  const filling = await start();
+  const [long = "", ...idle] = await importSessions(filling.url, [
+    () => longSession(RESUME_TOKENS, { seed: 0, count }),
+    ...Array.from(
+      { length: idleSessions },
+      (_, index) => () => longSession(IDLE_TOKENS, { seed: index + 1, count }),
+    ),
+  ]);
+  await filling.stop();
+
+  const reading = await start();
+  const fresh = memory(reading.pid);
+  const resumeReadMs = await readSession(reading.url, long);
+  for (const [index, id] of idle.entries()) {
+    await readSession(reading.url, id);
+    if (index % 20 === 0) await playTurn(reading.url, id);
+  }
+  const used = memory(reading.pid);
+  await reading.stop();
+
+  const resuming = await start();
+  const turn = await playTurn(resuming.url, long);
+  await resuming.stop();
+  return {
+    idleSessions,
+    idleTokens: IDLE_TOKENS,
+    freshMiB: fresh.nowMiB,
+    idleMiB: used.nowMiB,
+    peakMiB: used.peakMiB,
+    resumeTokens: RESUME_TOKENS,
+    resumeReadMs,
+    resumeFirstEventMs: turn.firstEventMs,
+    resumeFirstReplyMs: turn.firstReplyMs,
+  };
+}
+
+/** Starts `main.ts` on a free port, with the permissions that the start command gives it. */
+export function startMain(flags: readonly string[]): Promise<Listening> {
+  const args = ["--port", "0", ...flags];
+  const main = fromFileUrl(new URL("../../packages/app/main.ts", import.meta.url));
+  return startListening([...serverPermissions(readSettings(args, {})), main, ...args]);
+}
+
+async function readSession(server: string, id: string): Promise<number> {
+  const startedAt = performance.now();
+  const response = await fetch(`${server}/v1/sessions/${id}`);
+  await response.arrayBuffer();
+  if (!response.ok) throw new Error(`Cannot measure: session ${id} answered ${response.status}.`);
+  return performance.now() - startedAt;
+}
+
+/** Resident memory of a process now and at its highest, as Linux tells it. */
+function memory(pid: number): { nowMiB: number; peakMiB: number } {
+  const status = Deno.readTextFileSync(`/proc/${pid}/status`);
+  const read = (name: string) => Number(new RegExp(`^${name}:\\s+(\\d+) kB`, "m").exec(status)?.[1]) / 1024;
+  return { nowMiB: read("VmRSS"), peakMiB: read("VmHWM") };
+}

@@ -1,0 +1,44 @@
+/** What a client sees of a turn, in milliseconds from its request. */
+export interface SeenTurn {
+  /** Until the first event came. */
+  readonly firstEventMs: number;
+  /** Until the turn's `assistant_message` came, its first one. */
+  readonly firstReplyMs: number;
+  /** Until the turn's stream ended. */
+  readonly wholeMs: number;
+}
+
+/** Makes a session whose model is the one of this name. */
+export async function createSession(server: string, model: string): Promise<string> {
+  const { id } = await (await post(`${server}/v1/sessions`, JSON.stringify({ model }))).json();
+  return id;
+}
+
+/** Plays a turn to its end. @throws {Error} if it doesn't end as completed. */
+export async function playTurn(server: string, session: string): Promise<SeenTurn> {
+  const startedAt = performance.now();
+  let firstEventMs: number | undefined;
+  let firstReplyMs = 0;
+  let tail = "";
+  const body = JSON.stringify({ input: "What does the file say?" });
+  const response = await post(`${server}/v1/sessions/${session}/turns`, body);
+  for await (const piece of response.body?.pipeThrough(new TextDecoderStream()) ?? []) {
+    firstEventMs ??= performance.now() - startedAt;
+    tail = (tail + piece).slice(-4000);
+    if (firstReplyMs === 0 && tail.includes('"assistant_message"')) {
+      firstReplyMs = performance.now() - startedAt;
+    }
+  }
+  if (!tail.includes('"reason":"completed"')) throw new Error(`Cannot measure: a turn ended with ${tail}`);
+  const wholeMs = performance.now() - startedAt;
+  return { firstEventMs: firstEventMs ?? wholeMs, firstReplyMs, wholeMs };
+}
+
+/** Posts JSON, or lines of it. @throws {Error} if it is refused. */
+export async function post(url: string, body: string, type = "application/json"): Promise<Response> {
+  const response = await fetch(url, { method: "POST", headers: { "content-type": type }, body });
+  if (!response.ok) {
+    throw new Error(`Cannot measure: ${url} answered ${response.status} ${await response.text()}`);
+  }
+  return response;
+}
