@@ -5,6 +5,8 @@
  *
  *     deno task bench:server [--json] [--idle-sessions 1000]
  *
+ * Memory is read from `/proc`, so this runs on Linux alone.
+ *
  * @module
  */
 // deno-lint-ignore-file no-console
@@ -35,8 +37,8 @@ async function main(): Promise<void> {
   const workspace = `${folder}/workspace`;
   await Deno.mkdir(workspace);
   await Deno.writeTextFile(`${workspace}/notes.txt`, "A line of the file that is read.\n".repeat(40));
-  const provider = await startListening(["--allow-net=127.0.0.1", script("server_provider")]);
   try {
+    await using provider = await startListening(["--allow-net=127.0.0.1", script("server_provider")]);
     const loads = await measureLoads(`${folder}/load`, workspace, provider.url);
     const starts = await measureStart(["--data", `${folder}/start`, "--workspace", workspace]);
     const rest = await measureRest({
@@ -47,27 +49,22 @@ async function main(): Promise<void> {
     });
     console.log(values.json ? JSON.stringify({ loads, starts, rest }) : report({ loads, starts, rest }));
   } finally {
-    await provider.stop();
     await Deno.remove(folder, { recursive: true });
   }
 }
 
 async function measureLoads(data: string, workspace: string, provider: string): Promise<Load[]> {
-  const server = await startListening([
+  await using server = await startListening([
     "--allow-net=127.0.0.1",
     `--allow-read=${data},${workspace}`,
     `--allow-write=${data},${workspace}`,
     ...[script("server_under_test"), data, workspace, provider],
   ]);
-  try {
-    // What runs for the first time is compiled first.
-    await measureLoad({ server: server.url, sessions: 5, turns: 10, thinkMs: 0 });
-    const loads: Load[] = [];
-    for (const load of LOADS) loads.push(await measureLoad({ server: server.url, ...load }));
-    return loads;
-  } finally {
-    await server.stop();
-  }
+  // What runs for the first time is compiled first.
+  await measureLoad({ server: server.url, sessions: 5, turns: 10, thinkMs: 0 });
+  const loads: Load[] = [];
+  for (const load of LOADS) loads.push(await measureLoad({ server: server.url, ...load }));
+  return loads;
 }
 
 function report({ loads, starts, rest }: {

@@ -1,13 +1,11 @@
-/** A process that listens. */
-export interface Listening {
+/** A process that listens. Disposing of it ends it and waits until it is gone. */
+export interface Listening extends AsyncDisposable {
   /** Where it listens. */
   readonly url: string;
   /** The process's id. */
   readonly pid: number;
   /** From its start until this moment, in milliseconds. */
   readonly elapsedMs: () => number;
-  /** Ends it and waits until it is gone. */
-  readonly stop: () => Promise<void>;
 }
 
 /** Runs Deno with these arguments until the process says that it `listens on URL`. @throws {Error} if it ends before. */
@@ -34,7 +32,7 @@ export async function startListening(args: readonly string[]): Promise<Listening
     url: await url.promise,
     pid: process.pid,
     elapsedMs,
-    async stop() {
+    async [Symbol.asyncDispose]() {
       process.kill("SIGTERM");
       await Promise.all([process.status, output]);
     },

@@ -19,7 +19,10 @@ export interface Load {
   readonly thinkMs: number;
   readonly turnsPerSecond: number;
   readonly steps: number;
-  /** What the server added to a step, by its own stopwatch. */
+  /**
+   * What the server added to a step, by its own stopwatch. While the server is busy without a pause, part of a step's
+   * time is a reply that waits in its socket to be read, which only the client sees.
+   */
   readonly addedP50Ms: number;
   readonly addedP99Ms: number;
   /** What a client saw of a step beyond the provider's thinking, as the mean of each turn: an upper limit. */

@@ -49,41 +49,43 @@ export async function measureRest({ provider, data, workspace, idleSessions }: R
     await createSession(server.url, "after-0");
     return server;
   };
-  const { count } = await loadTokenizer();
-  const filling = await start();
-  const [long = "", ...idle] = await importSessions(filling.url, [
-    () => longSession(RESUME_TOKENS, { seed: 0, count }),
-    ...Array.from(
-      { length: idleSessions },
-      (_, index) => () => longSession(IDLE_TOKENS, { seed: index + 1, count }),
-    ),
-  ]);
-  await filling.stop();
-
-  const reading = await start();
-  const fresh = memory(reading.pid);
-  const resumeReadMs = await readSession(reading.url, long);
-  for (const [index, id] of idle.entries()) {
-    await readSession(reading.url, id);
-    if (index % 20 === 0) await playTurn(reading.url, id);
-  }
-  const used = memory(reading.pid);
-  await reading.stop();
-
-  const resuming = await start();
-  const turn = await playTurn(resuming.url, long);
-  await resuming.stop();
+  const [long = "", ...idle] = await fill(await start(), idleSessions);
+  const read = await readAll(await start(), { long, idle });
+  await using server = await start();
+  const turn = await playTurn(server.url, long);
   return {
     idleSessions,
     idleTokens: IDLE_TOKENS,
-    freshMiB: fresh.nowMiB,
-    idleMiB: used.nowMiB,
-    peakMiB: used.peakMiB,
+    ...read,
     resumeTokens: RESUME_TOKENS,
-    resumeReadMs,
     resumeFirstEventMs: turn.firstEventMs,
     resumeFirstReplyMs: turn.firstReplyMs,
   };
+}
+
+async function fill(started: Listening, idleSessions: number): Promise<string[]> {
+  await using server = started;
+  const { count } = await loadTokenizer();
+  const session = (seed: number, tokens: number) => () => longSession(tokens, { seed, count });
+  return await importSessions(server.url, [
+    session(0, RESUME_TOKENS),
+    ...Array.from({ length: idleSessions }, (_, index) => session(index + 1, IDLE_TOKENS)),
+  ]);
+}
+
+async function readAll(
+  started: Listening,
+  { long, idle }: { readonly long: string; readonly idle: readonly string[] },
+): Promise<Pick<Rest, "freshMiB" | "idleMiB" | "peakMiB" | "resumeReadMs">> {
+  await using server = started;
+  const fresh = await memory(server.pid);
+  const resumeReadMs = await readSession(server.url, long);
+  for (const [index, id] of idle.entries()) {
+    await readSession(server.url, id);
+    if (index % 20 === 0) await playTurn(server.url, id);
+  }
+  const used = await memory(server.pid);
+  return { freshMiB: fresh.nowMiB, idleMiB: used.nowMiB, peakMiB: used.peakMiB, resumeReadMs };
 }
 
 /** Starts `main.ts` on a free port, with the permissions that the start command gives it. */
@@ -101,9 +103,11 @@ async function readSession(server: string, id: string): Promise<number> {
   return performance.now() - startedAt;
 }
 
-/** Resident memory of a process now and at its highest, as Linux tells it. */
-function memory(pid: number): { nowMiB: number; peakMiB: number } {
-  const status = Deno.readTextFileSync(`/proc/${pid}/status`);
+/** Resident memory of a process now and at its highest. */
+async function memory(pid: number): Promise<{ nowMiB: number; peakMiB: number }> {
+  // Deno itself reads nothing in /proc unless everything is allowed.
+  const { stdout } = await new Deno.Command("cat", { args: [`/proc/${pid}/status`] }).output();
+  const status = new TextDecoder().decode(stdout);
   const read = (name: string) => Number(new RegExp(`^${name}:\\s+(\\d+) kB`, "m").exec(status)?.[1]) / 1024;
   return { nowMiB: read("VmRSS"), peakMiB: read("VmHWM") };
 }

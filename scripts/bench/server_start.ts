@@ -28,11 +28,10 @@ export async function measureStart(
 async function measure(start: () => Promise<Listening>): Promise<Start> {
   const times: number[] = [];
   for (let run = 0; run <= RUNS; run++) {
-    const server = await start();
+    await using server = await start();
     await (await fetch(`${server.url}/health`)).text();
     // The first run only warms the cache.
     if (run > 0) times.push(server.elapsedMs());
-    await server.stop();
   }
   return { bestMs: Math.min(...times), medianMs: percentile(times, 0.5) };
 }
