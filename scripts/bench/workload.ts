@@ -1,5 +1,6 @@
 import type { Message, ToolDefinition } from "@tare/messages";
 import { readRecording, type Recording } from "./recording.ts";
+import { seeded } from "./seeded.ts";
 
 /** The workload's sessions: their turns, the tool rounds of each, and whether the user pauses between turns. */
 const SHAPES = [
@@ -164,15 +165,4 @@ function capitalised(text: string): string {
 
 function pick<T>(list: readonly T[], random: () => number): T {
   return list[Math.floor(random() * list.length)] as T;
-}
-
-/** Numbers from 0 to 1 that look random and are always the same: mulberry32 (Ettinger 2017, public domain). */
-function seeded(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
 }

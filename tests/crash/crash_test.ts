@@ -1,16 +1,16 @@
-// deno task test:crash runs a hundred rounds. TARE_CRASH_ROUNDS and TARE_CRASH_SEED choose others.
+// TARE_CRASH_ROUNDS says how often the server is killed, TARE_CRASH_SEED repeats what the model and the clients do.
 import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import { seeded } from "../../scripts/bench/seeded.ts";
-import { startServerProcess } from "../../scripts/bench/server_process.ts";
-import { recordingProvider } from "./recording_provider.ts";
-import { Witness } from "./witness.ts";
+import { type RecordingProvider, recordingProvider } from "./recording_provider.ts";
+import { startServerProcess } from "./server_process.ts";
+import { type Testimony, Witness } from "./witness.ts";
 import { LOG, NOTES, OUT, type WorkingModel, workingModel } from "./working_model.ts";
 
-const ROUNDS = Number(Deno.env.get("TARE_CRASH_ROUNDS") ?? 10);
-const SEED = Number(Deno.env.get("TARE_CRASH_SEED") ?? Math.floor(Math.random() * 1e6));
+const ROUNDS = Number(Deno.env.get("TARE_CRASH_ROUNDS") || 10);
+const SEED = Number(Deno.env.get("TARE_CRASH_SEED") || Math.floor(Math.random() * 1e6));
 
-/** Longest life of a server once work has begun, in milliseconds: some turns. */
+/** Longest life of a server once work has begun, in milliseconds: a few turns. */
 const LIFE_MS = 400;
 
 const SESSIONS = 2;
@@ -18,67 +18,129 @@ const SESSIONS = 2;
 /** Rounds after which new sessions take over, so that each stays short enough to be checked as a whole. */
 const ROUNDS_OF_SESSION = 10;
 
-Deno.test(`a server killed at ${ROUNDS} random moments keeps all that it acknowledged (seed ${SEED})`, async () => {
+Deno.test(`a server killed at ${ROUNDS} random moments keeps all that it acknowledged`, async () => {
   const random = seeded(SEED);
   const folder = await Deno.makeTempDir();
   const workspace = join(folder, "workspace");
   await Deno.mkdir(workspace);
   await Deno.writeTextFile(join(workspace, NOTES), "a line of notes\n".repeat(300));
+  await Deno.writeTextFile(join(workspace, LOG), "");
   const work = workingModel(seeded(SEED + 1));
   const provider = recordingProvider(work.model, seeded(SEED + 2));
-  const start = () =>
-    startServerProcess([
-      ...["--port", "0", "--workspace", workspace, "--data", join(folder, "data")],
-      ...["--base-url", provider.url, "--model", "simulated", "--profile", "openai", "--window", "64000"],
-    ]);
-  const witnesses: Witness[] = [];
-  let witness: Witness[] = [];
+  const args = [
+    ...["--port", "0", "--workspace", workspace, "--data", join(folder, "data")],
+    ...["--base-url", provider.url, "--model", "simulated", "--profile", "openai", "--window", "64000"],
+  ];
+  const all: Witness[] = [];
   let interrupted = 0;
   try {
     for (let round = 0; round < ROUNDS; round++) {
-      const server = await start();
-      let killed = false;
-      try {
+      await withServer(args, async ({ url, kill }) => {
         if (round % ROUNDS_OF_SESSION === 0) {
-          witness = await Promise.all(Array.from({ length: SESSIONS }, (_, index) =>
-            Witness.create(server.url, { instructions: `Session ${round}/${index}.`, provider, random })));
-          witnesses.push(...witness);
+          all.push(...await newWitnesses(url, { provider, random, name: `round ${round}` }));
         }
-        const found = await Promise.all(witness.map((one) => one.check(server.url)));
+        const witnesses = all.slice(-SESSIONS);
+        const found = await checkAll(witnesses, { url, workspace, work });
         interrupted += found.filter((one) => one.interrupted).length;
-        const working = witness.map((one) =>
-          one.work(server.url).catch((error) => {
-            // Whatever breaks the connection but a failed assertion.
-            if (!killed || !(error instanceof TypeError)) throw error;
-          })
-        );
-        const life = Promise.withResolvers<void>();
-        const timer = setTimeout(life.resolve, random() * LIFE_MS);
-        await Promise.race([life.promise, Promise.all(working)]).finally(() => clearTimeout(timer));
-        killed = true;
-        assertEquals(await server.kill(), "");
-        await Promise.all(working);
-      } finally {
-        killed = true;
-        await server.kill();
-      }
-      await assertEffects(workspace, work);
+        await Deno.remove(join(workspace, OUT), { recursive: true }).catch(() => {});
+        const known = new Set(work.written);
+        await workUntilKilled(witnesses, { url, found, kill, afterMs: random() * LIFE_MS });
+        await assertNotWritten(join(workspace, OUT), known);
+      });
     }
-    const server = await start();
-    try {
-      await Promise.all(witnesses.map((one) => one.check(server.url)));
-    } finally {
-      assertEquals(await server.kill(), "");
-    }
+    await withServer(args, async ({ url }) => void await checkAll(all, { url, workspace, work }));
     assert(interrupted >= ROUNDS / 2, `only ${interrupted} turns were interrupted`);
-  } catch (error) {
-    throw new Error(`seed ${SEED}: TARE_CRASH_SEED=${SEED} plays the same`, { cause: error });
+  } catch (cause) {
+    throw new Error(`Failed with TARE_CRASH_SEED=${SEED}`, { cause });
   } finally {
     await provider.close();
     await Deno.remove(folder, { recursive: true });
   }
 });
 
-/** Nothing was done twice: a line stands in the log at most once, and no file is there that was removed before. */
-async function assertEffects(workspace: string, { appended, written }: WorkingModel): Promise<void> {
+/** Starts a server, and kills it if it still runs afterwards. It must have had nothing to complain of. */
+async function withServer(
+  args: readonly string[],
+  use: (server: { readonly url: string; readonly kill: () => Promise<void> }) => Promise<void>,
+): Promise<void> {
+  const server = await startServerProcess(args);
+  let said = "";
+  const kill = async () => void (said = await server.kill());
+  try {
+    await use({ url: server.url, kill });
+  } finally {
+    await kill();
+  }
+  assertEquals(said, "");
+}
+
+function newWitnesses(
+  url: string,
+  { name, ...options }: {
+    readonly name: string;
+    readonly provider: RecordingProvider;
+    readonly random: () => number;
+  },
+): Promise<Witness[]> {
+  const names = Array.from({ length: SESSIONS }, (_, index) => `Session ${index} of ${name}.`);
+  return Promise.all(names.map((instructions) => Witness.create(url, { instructions, ...options })));
+}
+
+/** Each session is whole, and the tools did all that its events say they did, once. */
+async function checkAll(
+  witnesses: readonly Witness[],
+  { url, workspace, work }: {
+    readonly url: string;
+    readonly workspace: string;
+    readonly work: WorkingModel;
+  },
+): Promise<Testimony[]> {
+  const found = await Promise.all(witnesses.map((witness) => witness.check(url)));
+  const lines = (await Deno.readTextFile(join(workspace, LOG))).split("\n").slice(0, -1);
+  const logged = new Set(lines);
+  assertEquals(lines.length, logged.size, "a line was appended twice");
+  for (const line of lines) assert(work.appended.has(line), line);
+  for (const event of found.flatMap(({ events }) => events)) {
+    if (event.type !== "tool_result" || event.name !== "shell" || event.error) continue;
+    const [token = ""] = /token-\d+/.exec(event.content) ?? [];
+    assert(logged.has(token), `${token} was not appended`);
+  }
+  return found;
+}
+
+/** Lets the witnesses work, kills the server in the middle of it, and waits until all have noticed. */
+async function workUntilKilled(
+  witnesses: readonly Witness[],
+  { url, found, kill, afterMs }: {
+    readonly url: string;
+    readonly found: readonly Testimony[];
+    readonly kill: () => Promise<void>;
+    readonly afterMs: number;
+  },
+): Promise<void> {
+  let killed = false;
+  const working = Promise.all(witnesses.map(async (witness, index) => {
+    try {
+      await witness.work(url, found[index]!);
+    } catch (error) {
+      // A connection that broke.
+      if (!killed || !(error instanceof TypeError)) throw error;
+    }
+  }));
+  const moment = Promise.withResolvers<void>();
+  const timer = setTimeout(moment.resolve, afterMs);
+  try {
+    await Promise.race([working, moment.promise]);
+  } finally {
+    clearTimeout(timer);
+    killed = true;
+    await kill();
+  }
+  await working;
+}
+
+/** None of these files is there. */
+async function assertNotWritten(folder: string, names: ReadonlySet<string>): Promise<void> {
+  const files = await Array.fromAsync(Deno.readDir(folder)).catch(() => []);
+  assertEquals(files.filter(({ name }) => names.has(name)), []);
 }

@@ -16,7 +16,9 @@ export interface ReceivedEvent {
  */
 export async function* readEvents(response: Response): AsyncGenerator<ReceivedEvent, void> {
   if (!response.ok) throw new Error(`${response.status} ${await response.text()}`);
-  for await (const { id, event, data = "" } of response.body?.pipeThrough(new ServerSentEventParseStream()) ?? []) {
+  for await (
+    const { id, event, data = "" } of response.body?.pipeThrough(new ServerSentEventParseStream()) ?? []
+  ) {
     if (event === "error") throw new Error(data);
     yield { number: Number(id), data };
   }

@@ -21,7 +21,8 @@ const MAX_PAUSE_MS = 3;
 
 /** Serves a simulated provider that streams its replies piece by piece and keeps what it was sent. */
 export function recordingProvider(model: SimulatedModel, random: () => number): RecordingProvider {
-  const encode = (text: string) => Array.from({ length: Math.ceil(text.length / 4) }, (_, at) => text.charCodeAt(at * 4));
+  const encode = (text: string) =>
+    Array.from({ length: Math.ceil(text.length / 4) }, (_, at) => text.charCodeAt(at * 4));
   const provider = simulator({ model, tokenizer: { encode }, profile: profileNamed("openai") });
   const conversations = new Map<string, RecordedRequest[]>();
   const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {

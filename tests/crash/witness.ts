@@ -1,6 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import type { LoopEvent } from "@tare/loop";
 import type { Message } from "@tare/messages";
+import { jsonPost } from "./json_post.ts";
 import { readEvents, type ReceivedEvent } from "./read_events.ts";
 import type { RecordedRequest, RecordingProvider } from "./recording_provider.ts";
 
@@ -64,9 +65,8 @@ export class Witness {
   }
 
   /** Goes on with a turn that was cut off, then has one turn after the other, until the connection breaks. */
-  async work(url: string): Promise<void> {
-    const { interrupted, events } = await this.check(url);
-    if (interrupted) await this.#continue(url, events.length);
+  async work(url: string, { interrupted, events }: Testimony): Promise<void> {
+    if (interrupted) await this.#continue(url, events);
     for (;;) {
       this.#lastTurn = {
         key: crypto.randomUUID(),
@@ -101,19 +101,25 @@ export class Witness {
   }
 
   /** One request goes on with the turn, and sends what was sent before, byte by byte, and more. */
-  async #continue(url: string, eventsBefore: number): Promise<void> {
+  async #continue(url: string, eventsBefore: readonly LoopEvent[]): Promise<void> {
     const requestsBefore = this.#requests();
     const response = await fetch(this.#url(url, "/turns"), jsonPost({ continue: true }));
     const events: LoopEvent[] = [];
-    for await (const event of this.#received(response)) {
-      events.push(JSON.parse(event.data));
-      assert(event.number > eventsBefore);
+    for await (const { number, data } of this.#received(response)) {
+      events.push(JSON.parse(data));
+      assertEquals(number, eventsBefore.length + events.length);
     }
     const end = events.at(-1);
     assertEquals(end?.type === "turn_end" && end.reason, "completed");
     const [before, after] = [requestsBefore.at(-1), this.#requests()[requestsBefore.length]];
-    const firstStep = events.slice(0, events.findIndex(({ type }) => type === "assistant_message"));
-    if (before && after && !firstStep.some(isRewrite)) assert(extendsRequest(before, after), "other bytes");
+    const betweenReplies = [
+      ...eventsBefore.slice(eventsBefore.findLastIndex(isOfReply) + 1),
+      ...events.slice(0, events.findIndex(isOfReply)),
+    ];
+    // A rewrite may have been told of just before the crash, and its request not sent.
+    if (before && after && !betweenReplies.some(isRewrite)) {
+      assert(extendsRequest(before, after), "other bytes");
+    }
   }
 
   /** Starts a turn; gives the types of its events, and at last how it ended. */
@@ -149,8 +155,9 @@ export class Witness {
     try {
       const headers = { "last-event-id": String(last) };
       for await (const _ of this.#received(await fetch(this.#url(url, "/events"), { headers })));
-    } catch {
-      // The first client meets the same end, and says so.
+    } catch (error) {
+      // If the connection broke, the first client says so too.
+      if (!(error instanceof TypeError)) throw error;
     }
   }
 
@@ -167,7 +174,10 @@ export class Witness {
     const turn = this.#lastTurn;
     this.#lastTurn = undefined;
     if (!turn) return;
-    const response = await fetch(this.#url(url, "/turns"), jsonPost(turn.body, { "idempotency-key": turn.key }));
+    const response = await fetch(
+      this.#url(url, "/turns"),
+      jsonPost(turn.body, { "idempotency-key": turn.key }),
+    );
     if (response.status === 409) {
       assertEquals((await response.json()).error.code, "idempotency_key_interrupted");
     } else {
@@ -183,14 +193,6 @@ export class Witness {
   #url(url: string, path = ""): string {
     return `${url}/v1/sessions/${this.#id}${path}`;
   }
-}
-
-function jsonPost(body: unknown, headers: Readonly<Record<string, string>> = {}): RequestInit {
-  return {
-    method: "POST",
-    headers: { "content-type": "application/json", ...headers },
-    body: typeof body === "string" ? body : JSON.stringify(body),
-  };
 }
 
 /** Each turn has a start and an end, and none runs. */
@@ -227,6 +229,10 @@ function assertPrefixes(requests: readonly RecordedRequest[], events: readonly L
 /** Whether the event tells of a change of what was sent before. A result that is bounded was not sent yet. */
 function isRewrite(event: LoopEvent): boolean {
   return event.type === "context_rewritten" && event.mechanism !== "bound";
+}
+
+function isOfReply({ type }: LoopEvent): boolean {
+  return type === "text_delta" || type === "assistant_message";
 }
 
 function extendsRequest(before: RecordedRequest, after: RecordedRequest): boolean {

@@ -1,0 +1,78 @@
+import { assertEquals } from "@std/assert";
+import { join } from "@std/path";
+import { openStore } from "@tare/store";
+import { serverCommand, startServerProcess } from "./server_process.ts";
+
+const LONGEST_START_MS = 10_000;
+
+/** Starts a server that must refuse to start, and gives what it says. */
+async function refusal(args: readonly string[]): Promise<string> {
+  const server = serverCommand(args).spawn();
+  // One that starts nevertheless would run for good.
+  const timer = setTimeout(() => server.kill("SIGKILL"), LONGEST_START_MS);
+  const { code, stdout, stderr } = await server.output();
+  clearTimeout(timer);
+  assertEquals([code, new TextDecoder().decode(stdout)], [1, ""]);
+  return new TextDecoder().decode(stderr);
+}
+
+/** Runs a test with the arguments of a server, and the file in which it finds some sessions. */
+async function withStoredSessions(
+  test: (args: readonly string[], file: string) => Promise<void>,
+): Promise<void> {
+  const folder = await Deno.makeTempDir();
+  const file = join(folder, "tare.db");
+  const store = openStore(file);
+  const settings = { instructions: "Be brief. ".repeat(5000) };
+  for (let count = 0; count < 30; count++) store.createSession({ id: `${count}`, createdAtMs: 0, settings });
+  store.close();
+  try {
+    await test(["--port", "0", "--workspace", folder, "--data", folder], file);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+const RESTORE = "Restore it from a backup, or move it away to begin anew.\n";
+
+Deno.test("a server refuses a damaged file in one sentence and leaves it as it is", () =>
+  withStoredSessions(async (args, file) => {
+    const whole = await Deno.readFile(file);
+    const flipped = (from: number, to: number) =>
+      whole.map((byte, at) => at >= from && at < to ? ~byte : byte);
+    const cases: [string, Uint8Array][] = [
+      ["other header", flipped(0, 16)],
+      ["damaged schema", flipped(100, 300)],
+      ["damaged pages", flipped(4096, whole.length)],
+      ["cut off in the middle of a page", whole.slice(0, 8192 + 100)],
+      ["cut off behind a page", whole.slice(0, 8192)],
+      ["another file", new TextEncoder().encode("These are notes.\n".repeat(1000))],
+    ];
+    for (const [name, bytes] of cases) {
+      await Deno.writeFile(file, bytes);
+      const said = await refusal(args);
+      assertEquals(/^Cannot read the store .*tare\.db: [^\n]+\. /.test(said), true, `${name}: ${said}`);
+      assertEquals(said.slice(said.indexOf(RESTORE)), RESTORE, name);
+      assertEquals(await Deno.readFile(file), bytes, name);
+    }
+  }));
+
+Deno.test("a second server on the same file is refused in one sentence, and the first goes on", async () => {
+  const folder = await Deno.makeTempDir();
+  const args = ["--port", "0", "--workspace", folder, "--data", join(folder, "data")];
+  const first = await startServerProcess(args);
+  try {
+    const file = join(folder, "data", "tare.db");
+    for (let times = 0; times < 2; times++) {
+      assertEquals(
+        await refusal(args),
+        `Cannot open the store ${file}: another process has it open. Stop it, or use another file.\n`,
+      );
+      const made = await fetch(`${first.url}/v1/sessions`, { method: "POST" });
+      assertEquals([made.status, (await made.json()).status], [201, "idle"]);
+    }
+  } finally {
+    assertEquals(await first.kill(), "");
+    await Deno.remove(folder, { recursive: true });
+  }
+});

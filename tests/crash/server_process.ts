@@ -1,0 +1,58 @@
+import { fromFileUrl } from "@std/path";
+import { serverPermissions } from "../../packages/app/server_permissions.ts";
+import { readSettings } from "../../packages/app/settings.ts";
+
+/** A process of the agent server that listens. */
+export interface ServerProcess {
+  /** Where it listens. */
+  readonly url: string;
+  /** Kills it (SIGKILL) and waits until it is gone. Gives what it wrote to its error output. */
+  readonly kill: () => Promise<string>;
+}
+
+const MAIN = fromFileUrl(new URL("../../packages/app/main.ts", import.meta.url));
+
+/** The server's own process, with the permissions that the start command gives it. It gets no environment but Deno's. */
+export function serverCommand(args: readonly string[]): Deno.Command {
+  const inherited = ["PATH", "HOME", "DENO_DIR", "TMPDIR"].flatMap((name) => {
+    const value = Deno.env.get(name);
+    return value === undefined ? [] : [[name, value]];
+  });
+  return new Deno.Command(Deno.execPath(), {
+    args: ["run", "--frozen", ...serverPermissions(readSettings(args, {})), MAIN, ...args],
+    env: { ...Object.fromEntries(inherited), NO_COLOR: "1" },
+    clearEnv: true,
+    stdin: "null",
+    stdout: "piped",
+    stderr: "piped",
+  });
+}
+
+/** Starts the server and waits until it listens. @throws {Error} with what it said, if it ends before. */
+export async function startServerProcess(args: readonly string[]): Promise<ServerProcess> {
+  const process = serverCommand(args).spawn();
+  const stderr = new Response(process.stderr).text();
+  const url = Promise.withResolvers<string>();
+  const readOutput = async () => {
+    let text = "";
+    for await (const piece of process.stdout.pipeThrough(new TextDecoderStream())) {
+      text += piece;
+      const told = /listens on (\S+)\n/.exec(text)?.[1];
+      if (told !== undefined) url.resolve(told);
+    }
+    url.reject(new Error(`The server ended before it listened: ${await stderr}`));
+  };
+  const output = readOutput();
+  return {
+    url: await url.promise,
+    async kill() {
+      try {
+        process.kill("SIGKILL");
+      } catch {
+        // It has ended by itself.
+      }
+      await Promise.all([process.status, output]);
+      return await stderr;
+    },
+  };
+}
