@@ -7,6 +7,7 @@
 import { fromFileUrl } from "@std/path";
 import { serverPermissions } from "./server_permissions.ts";
 import { readSettings, settingsHelp, VARIABLES } from "./settings.ts";
+import { V8_FLAGS } from "./v8_flags.ts";
 
 if (Deno.args.includes("--help") || Deno.args.includes("-h")) {
   console.log(settingsHelp());
@@ -28,7 +29,7 @@ function permissions(): string[] {
 
 const main = fromFileUrl(new URL("main.ts", import.meta.url));
 const server = new Deno.Command(Deno.execPath(), {
-  args: ["run", "--frozen", ...permissions(), main, ...Deno.args],
+  args: ["run", "--frozen", V8_FLAGS, ...permissions(), main, ...Deno.args],
 }).spawn();
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
   Deno.addSignalListener(signal, () => {

@@ -1,6 +1,7 @@
 import { fromFileUrl } from "@std/path";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { serverPermissions } from "../../packages/app/server_permissions.ts";
+import { V8_FLAGS } from "../../packages/app/v8_flags.ts";
 import { readSettings } from "../../packages/app/settings.ts";
 import { type Listening, startListening } from "./server_listening.ts";
 import { importSessions, longSession } from "./server_sessions.ts";
@@ -88,11 +89,11 @@ async function readAll(
   return { freshMiB: fresh.nowMiB, idleMiB: used.nowMiB, peakMiB: used.peakMiB, resumeReadMs };
 }
 
-/** Starts `main.ts` on a free port, with the permissions that the start command gives it. */
+/** Starts `main.ts` on a free port, with the permissions and flags that the start command gives it. */
 export function startMain(flags: readonly string[]): Promise<Listening> {
   const args = ["--port", "0", ...flags];
   const main = fromFileUrl(new URL("../../packages/app/main.ts", import.meta.url));
-  return startListening([...serverPermissions(readSettings(args, {})), main, ...args]);
+  return startListening([V8_FLAGS, ...serverPermissions(readSettings(args, {})), main, ...args]);
 }
 
 async function readSession(server: string, id: string): Promise<number> {
