@@ -1,6 +1,7 @@
 import { fromFileUrl } from "@std/path";
 import { serverPermissions } from "../../packages/app/server_permissions.ts";
 import { readSettings } from "../../packages/app/settings.ts";
+import { V8_FLAGS } from "../../packages/app/v8_flags.ts";
 
 /** A process of the agent server that listens. */
 export interface ServerProcess {
@@ -12,14 +13,14 @@ export interface ServerProcess {
 
 const MAIN = fromFileUrl(new URL("../../packages/app/main.ts", import.meta.url));
 
-/** The server's own process, with the permissions that the start command gives it. It gets no environment but Deno's. */
+/** The server's own process, with the flags that the start command gives it. It gets no environment but Deno's. */
 export function serverCommand(args: readonly string[]): Deno.Command {
   const inherited = ["PATH", "HOME", "DENO_DIR", "TMPDIR"].flatMap((name) => {
     const value = Deno.env.get(name);
     return value === undefined ? [] : [[name, value]];
   });
   return new Deno.Command(Deno.execPath(), {
-    args: ["run", "--frozen", ...serverPermissions(readSettings(args, {})), MAIN, ...args],
+    args: ["run", "--frozen", V8_FLAGS, ...serverPermissions(readSettings(args, {})), MAIN, ...args],
     env: { ...Object.fromEntries(inherited), NO_COLOR: "1" },
     clearEnv: true,
     stdin: "null",
