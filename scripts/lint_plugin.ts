@@ -12,27 +12,38 @@ export const PACKAGE_TABLE: Readonly<Record<string, readonly string[]>> = {
   prune: ["messages"],
   schemas: ["messages"],
   planner: ["messages", "context", "prune", "schemas"],
-  loop: ["messages"],
+  wire: ["messages"],
+  loop: ["messages", "wire"],
   tools: ["messages", "prune"],
-  store: ["messages", "prune", "planner"],
-  simulator: ["messages", "planner"],
-  server: ["messages", "context", "prune", "schemas", "planner", "loop", "tools", "store", "simulator"],
+  store: ["messages", "prune"],
+  gateway: ["messages", "prune", "planner", "wire", "store"],
+  simulator: ["messages", "planner", "wire"],
+  server: ["messages", "context", "prune", "schemas", "planner", "wire", "loop", "tools", "store"],
   app: [
     "messages",
     "context",
     "prune",
     "schemas",
     "planner",
+    "wire",
     "loop",
     "tools",
     "store",
+    "gateway",
     "simulator",
     "server",
   ],
 };
 
 /** Packages without clock, file, network, environment or randomness. */
-export const PURE_PACKAGES: readonly string[] = ["messages", "context", "prune", "schemas", "planner"];
+export const PURE_PACKAGES: readonly string[] = [
+  "messages",
+  "context",
+  "prune",
+  "schemas",
+  "planner",
+  "wire",
+];
 
 const IMPURE_GLOBALS = ["Deno", "process", "Date", "performance", "fetch", "setTimeout", "setInterval"];
 const IMPURE_MEMBERS = ["Math.random", "crypto.randomUUID", "crypto.getRandomValues"];

@@ -7,7 +7,7 @@ import {
   type Usage,
 } from "@tare/messages";
 import type { LoopEvent } from "./event.ts";
-import type { FinishReason, Model, ModelRequest } from "./model.ts";
+import type { FinishReason, Model, ModelRequest } from "@tare/messages";
 import { ModelError } from "./model_error.ts";
 import type { Watchdog } from "./watchdog.ts";
 

@@ -1,6 +1,6 @@
 import type { AssistantMessage, Content, Usage } from "@tare/messages";
-import type { Rewrite } from "./context_hook.ts";
-import type { FinishReason } from "./model.ts";
+import type { Rewrite } from "@tare/messages";
+import type { FinishReason } from "@tare/messages";
 import type { ModelErrorCode } from "./model_error.ts";
 
 /** What a turn cost. All figures are tokens but `calls`. A call that failed or was cancelled is not in it. */

@@ -1,5 +1,5 @@
 import type { Message } from "@tare/messages";
-import type { ContextView } from "./context_hook.ts";
+import type { ContextView } from "@tare/messages";
 import type { LoopEvent } from "./event.ts";
 import type { Settings } from "./run_options.ts";
 import type { Watchdog } from "./watchdog.ts";

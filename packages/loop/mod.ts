@@ -34,10 +34,18 @@
  */
 export * from "./add_ledgers.ts";
 export type { Clock } from "./clock.ts";
-export * from "./context_hook.ts";
 export * from "./event.ts";
-export * from "./model.ts";
+export type {
+  ContextHook,
+  ContextRequest,
+  ContextView,
+  FinishReason,
+  Model,
+  ModelEvent,
+  ModelRequest,
+  Rewrite,
+} from "@tare/messages";
 export * from "./model_error.ts";
-export { readUsage } from "./read_usage.ts";
+export { readUsage } from "@tare/wire";
 export * from "./run.ts";
 export type { RunOptions } from "./run_options.ts";

@@ -24,9 +24,9 @@
  */
 import { OpenAI } from "openai";
 import type { Message } from "@tare/messages";
-import type { Model, ModelRequest } from "./model.ts";
+import type { Model, ModelRequest } from "@tare/messages";
 import { ModelError } from "./model_error.ts";
-import { ReplyAssembler } from "./reply_assembler.ts";
+import { ReplyAssembler } from "@tare/wire";
 import { replyError, toModelError } from "./to_model_error.ts";
 import { watchedFetch } from "./watched_fetch.ts";
 

@@ -8,9 +8,9 @@ import {
 } from "@tare/messages";
 import { argumentsParser } from "@tare/messages/arguments";
 import { type Clock, systemClock } from "./clock.ts";
-import type { ContextHook } from "./context_hook.ts";
+import type { ContextHook } from "@tare/messages";
 import type { TurnLedger } from "./event.ts";
-import type { Model } from "./model.ts";
+import type { Model } from "@tare/messages";
 
 /** What a turn needs. */
 export interface RunOptions {

@@ -1,5 +1,5 @@
 import { APIConnectionError, APIConnectionTimeoutError, APIError } from "openai";
-import { asRecord } from "./json_record.ts";
+import { asRecord } from "@tare/wire";
 import { ModelError, type ModelErrorCode } from "./model_error.ts";
 
 /** What the sentence about a failed request names. */

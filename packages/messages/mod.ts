@@ -20,8 +20,10 @@
  * @module
  */
 export * from "./content_text.ts";
+export * from "./context_hook.ts";
 export * from "./count_tokens.ts";
 export * from "./estimate_tokens.ts";
 export * from "./message.ts";
+export * from "./model.ts";
 export * from "./tool.ts";
 export * from "./usage.ts";

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { ChatWriter } from "./chat_writer.ts";
+import { ChatWriter } from "@tare/wire";
 import { call, chunk } from "./gateway_fixture_test.ts";
 
 const encoder = new TextEncoder();

@@ -1,6 +1,6 @@
 import type { CountTokens } from "@tare/messages";
 import { promptUnits } from "@tare/planner";
-import type { WireRequest } from "./wire_request.ts";
+import type { WireRequest } from "@tare/wire";
 
 /** Longest time for which other requests wait, in milliseconds. */
 const SLICE_MS = 3;

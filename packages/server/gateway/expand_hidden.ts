@@ -1,5 +1,5 @@
 import type { Message } from "@tare/messages";
-import { anchorOf } from "./anchor_of.ts";
+import { anchorOf } from "@tare/wire";
 import type { HiddenPieces, Piece } from "./gateway_session.ts";
 
 /** How far behind its place an anchor is looked for: clients may put items of their own in between. */

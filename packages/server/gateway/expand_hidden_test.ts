@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import type { Message } from "@tare/messages";
-import { anchorOf } from "./anchor_of.ts";
+import { anchorOf } from "@tare/wire";
 import { expandHidden } from "./expand_hidden.ts";
 import type { HiddenPieces } from "./gateway_session.ts";
 

@@ -8,13 +8,13 @@ import type { GatewayCall, GatewayOptions, GatewaySettings } from "./gateway_opt
 import type { GatewaySession } from "./gateway_session.ts";
 import { GatewaySessions, type PlannedSession } from "./gateway_sessions.ts";
 import { type Followed, GatewayTurn } from "./gateway_turn.ts";
-import { joinBytes } from "./json_spans.ts";
-import { KnownJson } from "./known_json.ts";
+import { joinBytes } from "@tare/wire";
+import { KnownJson } from "@tare/wire";
 import { plannedTools } from "./upstream_prompt.ts";
 import { passOn, streamOf, warned, withHeaders } from "./pass_on.ts";
 import { answerHeaders, upstreamHeaders } from "./upstream.ts";
-import type { WireFormat, WireReply } from "./wire_format.ts";
-import { type KnownParts, readField, readWireRequest } from "./wire_request.ts";
+import type { WireFormat, WireReply } from "@tare/wire";
+import { type KnownParts, readField, readWireRequest } from "@tare/wire";
 
 /** So many calls of a turn may do nothing but recall. */
 const MAX_RECALL_CALLS = 8;

@@ -2,7 +2,7 @@ import type { CountTokens } from "@tare/messages";
 import type { Profile } from "@tare/planner";
 import type { Mechanisms } from "../session_context.ts";
 import type { UpstreamOptions } from "./upstream.ts";
-import type { WireBody } from "./wire_format.ts";
+import type { WireBody } from "@tare/wire";
 
 /** How requests for other models than the agent are passed on. */
 export interface GatewayOptions extends UpstreamOptions {

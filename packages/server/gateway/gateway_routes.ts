@@ -3,12 +3,12 @@ import { objectSchema } from "../object_schema.ts";
 import { OPENAI_ERRORS, OpenaiError } from "../openai_error.ts";
 import { AGENT_MODEL } from "../openai_request.ts";
 import type { Route, RouteResponse } from "../route.ts";
-import { CHAT_FORMAT } from "./chat_format.ts";
+import { CHAT_FORMAT } from "@tare/wire";
 import type { Gateway } from "./gateway.ts";
-import { isRecord } from "./is_record.ts";
-import { responsesFormat } from "./responses_format.ts";
-import type { WireBody, WireFormat } from "./wire_format.ts";
-import { readField, readWireBody } from "./wire_request.ts";
+import { isRecord } from "@tare/wire";
+import { responsesFormat } from "@tare/wire";
+import type { WireBody, WireFormat } from "@tare/wire";
+import { readField, readWireBody } from "@tare/wire";
 
 /** Largest body that is passed on: prompts may hold pictures and recordings. */
 const MAX_BODY_BYTES = 128 * 2 ** 20;

@@ -4,9 +4,9 @@ import type { Edit, LedgerEntry, Plan } from "@tare/planner";
 import { RECALL_TOOL, recallOriginal, type RecallRequest } from "@tare/prune";
 import { expandHidden } from "./expand_hidden.ts";
 import type { GatewaySession, Piece } from "./gateway_session.ts";
-import type { Span } from "./json_spans.ts";
-import type { RecallCall, TurnWriter, WireReply } from "./wire_format.ts";
-import { askForUsage, type KnownParts, type WireRequest } from "./wire_request.ts";
+import type { Span } from "@tare/wire";
+import type { RecallCall, TurnWriter, WireReply } from "@tare/wire";
+import { askForUsage, type KnownParts, type WireRequest } from "@tare/wire";
 import { predictCached } from "./predict_cached.ts";
 import { plannedTools, writePrompt } from "./upstream_prompt.ts";
 

@@ -1,12 +1,12 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { estimateTokens, type Message, type ToolDefinition } from "@tare/messages";
 import { Planner, profileNamed } from "@tare/planner";
-import { CHAT_FORMAT } from "./chat_format.ts";
+import { CHAT_FORMAT } from "@tare/wire";
 import { call } from "./gateway_fixture_test.ts";
 import { GatewaySessions } from "./gateway_sessions.ts";
 import { GatewayTurn } from "./gateway_turn.ts";
-import { KnownJson } from "./known_json.ts";
-import { readWireBody, readWireRequest } from "./wire_request.ts";
+import { KnownJson } from "@tare/wire";
+import { readWireBody, readWireRequest } from "@tare/wire";
 
 const encode = (value: unknown) => new TextEncoder().encode(JSON.stringify(value));
 

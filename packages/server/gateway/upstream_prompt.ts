@@ -2,16 +2,9 @@ import type { Message, ToolDefinition } from "@tare/messages";
 import { type Edit, placeMessages, view } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
 import type { Piece } from "./gateway_session.ts";
-import { objectFields, readJsonAt } from "./json_spans.ts";
-import type { WireFormat } from "./wire_format.ts";
-import {
-  askForUsage,
-  joinArray,
-  readField,
-  type WireRequest,
-  type WireTool,
-  withFields,
-} from "./wire_request.ts";
+import { objectFields, readJsonAt } from "@tare/wire";
+import type { WireFormat } from "@tare/wire";
+import { askForUsage, joinArray, readField, type WireRequest, type WireTool, withFields } from "@tare/wire";
 
 /** What the upstream shall see. */
 export interface UpstreamPrompt {

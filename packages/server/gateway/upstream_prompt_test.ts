@@ -1,10 +1,10 @@
 import { assertEquals, assertStrictEquals } from "@std/assert";
 import type { Message, ToolDefinition } from "@tare/messages";
 import { RECALL_TOOL } from "@tare/prune";
-import { CHAT_FORMAT } from "./chat_format.ts";
-import { KnownJson } from "./known_json.ts";
+import { CHAT_FORMAT } from "@tare/wire";
+import { KnownJson } from "@tare/wire";
 import { plannedTools, writePrompt } from "./upstream_prompt.ts";
-import { readWireBody, readWireRequest } from "./wire_request.ts";
+import { readWireBody, readWireRequest } from "@tare/wire";
 
 const known = {
   messages: new KnownJson<Message>({ maxBytes: 10_000 }),

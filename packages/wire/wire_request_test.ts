@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { CHAT_FORMAT } from "./chat_format.ts";
+import { CHAT_FORMAT } from "./chat/chat_format.ts";
 import { KnownJson } from "./known_json.ts";
 import { askForUsage, joinArray, readWireBody, readWireRequest, withFields } from "./wire_request.ts";
 

@@ -1,7 +1,7 @@
 import type { Content, ContentPart, Message, ToolDefinition } from "@tare/messages";
-import { isRecord } from "./is_record.ts";
+import { isRecord } from "../is_record.ts";
 import { ResponsesWriter } from "./responses_writer.ts";
-import { UnknownShape, type WireFormat } from "./wire_format.ts";
+import { UnknownShape, type WireFormat } from "../wire_format.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 

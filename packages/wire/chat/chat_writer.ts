@@ -1,13 +1,13 @@
-import { readUsage } from "@tare/loop";
+import { readUsage } from "./read_usage.ts";
 import type { Usage } from "@tare/messages";
 import { RECALL_TOOL } from "@tare/prune";
-import { anchorOf } from "./anchor_of.ts";
-import { isRecord } from "./is_record.ts";
-import { joinBytes } from "./json_spans.ts";
-import { mergeFields } from "./merge_fields.ts";
-import { type RawEvent, splitEvents, SseSplitter } from "./sse_splitter.ts";
-import { sumUsage } from "./sum_usage.ts";
-import type { HiddenItems, RecallCall, TurnWriter, TurnWriterOptions, WireReply } from "./wire_format.ts";
+import { anchorOf } from "../anchor_of.ts";
+import { isRecord } from "../is_record.ts";
+import { joinBytes } from "../json_spans.ts";
+import { mergeFields } from "../merge_fields.ts";
+import { type RawEvent, splitEvents, SseSplitter } from "../sse_splitter.ts";
+import { sumUsage } from "../sum_usage.ts";
+import type { HiddenItems, RecallCall, TurnWriter, TurnWriterOptions, WireReply } from "../wire_format.ts";
 
 type Fields = Record<string, unknown>;
 

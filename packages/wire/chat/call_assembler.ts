@@ -1,7 +1,7 @@
 import type { FunctionToolCall } from "@tare/messages";
-import { asRecord, type JsonRecord } from "./json_record.ts";
+import { asRecord, type JsonRecord } from "../json_record.ts";
 import { mergeDelta } from "./merge_delta.ts";
-import type { ModelEvent } from "./model.ts";
+import type { ModelEvent } from "@tare/messages";
 
 type CallDelta = Extract<ModelEvent, { type: "tool_call_delta" }>;
 

@@ -1,7 +1,7 @@
 import { CallAssembler } from "./call_assembler.ts";
-import { asRecord, type JsonRecord } from "./json_record.ts";
+import { asRecord, type JsonRecord } from "../json_record.ts";
 import { mergeDelta } from "./merge_delta.ts";
-import type { FinishReason, ModelEvent } from "./model.ts";
+import type { FinishReason, ModelEvent } from "@tare/messages";
 import { readUsage } from "./read_usage.ts";
 
 /** Where providers put the reasoning; some fill several of these with the same text. */

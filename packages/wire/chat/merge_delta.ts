@@ -1,4 +1,4 @@
-import { asRecord, type JsonRecord } from "./json_record.ts";
+import { asRecord, type JsonRecord } from "../json_record.ts";
 
 /** Fields of a part of reasoning whose text grows from delta to delta. */
 const GROWING = ["text", "summary", "thinking"];

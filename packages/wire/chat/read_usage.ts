@@ -1,5 +1,5 @@
 import type { Usage } from "@tare/messages";
-import { asRecord, type JsonRecord } from "./json_record.ts";
+import { asRecord, type JsonRecord } from "../json_record.ts";
 
 /**
  * Reads a provider's `usage` in any of the dialects in use:

@@ -1,6 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { CHAT_FORMAT } from "./chat_format.ts";
-import { UnknownShape } from "./wire_format.ts";
+import { UnknownShape } from "../wire_format.ts";
 
 Deno.test("CHAT_FORMAT takes messages as they are, unknown fields and parts included", () => {
   const messages = [

@@ -1,4 +1,6 @@
-import type { Message, ToolDefinition, Usage } from "@tare/messages";
+import type { Message } from "./message.ts";
+import type { ToolDefinition } from "./tool.ts";
+import type { Usage } from "./usage.ts";
 
 /** What the loop is about to send. */
 export interface ContextRequest {

@@ -1,6 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { responsesFormat } from "./responses_format.ts";
-import { UnknownShape } from "./wire_format.ts";
+import { UnknownShape } from "../wire_format.ts";
 
 Deno.test("responsesFormat() makes a message of each item", () => {
   const { readItem } = responsesFormat();

@@ -1,4 +1,6 @@
-import type { AssistantMessage, Message, ToolDefinition, Usage } from "@tare/messages";
+import type { AssistantMessage, Message } from "./message.ts";
+import type { ToolDefinition } from "./tool.ts";
+import type { Usage } from "./usage.ts";
 
 /** One request to a model. */
 export interface ModelRequest {

@@ -1,0 +1,125 @@
+import type { Archive } from "@tare/prune";
+
+/** What is known of a session without its events. */
+export interface SessionRecord {
+  /** Name, unique in the store. */
+  readonly id: string;
+  /** When it was made, in milliseconds since the epoch. */
+  readonly createdAtMs: number;
+  /** What it was made with: any JSON value. */
+  readonly settings: unknown;
+}
+
+/** A session in a list: its record, with what is asked for so that a list takes one query. */
+export interface ListedSession extends SessionRecord {
+  /** Number of its last event; 0 if there is none. */
+  readonly lastEvent: number;
+  /** The value that {@linkcode Store.commit} was last given under the name `totals`, if there is one. */
+  readonly totals?: unknown;
+}
+
+/** An event: any JSON object that says what it is. */
+export interface StorableEvent {
+  /** What happened. */
+  readonly type: string;
+}
+
+/** An event as it was stored. */
+export interface StoredEvent {
+  /** Position in the session, from 1, without holes. */
+  readonly number: number;
+  /** The event, as JSON keeps it. */
+  readonly event: StorableEvent & Readonly<Record<string, unknown>>;
+}
+
+/** A small JSON document that belongs to a session and goes with it. */
+export interface StoredDocument {
+  /** What sort of document it is. */
+  readonly kind: string;
+  /** Name, unique in its kind. */
+  readonly id: string;
+  /** The session with which it goes. */
+  readonly sessionId: string;
+  /** Any JSON value. */
+  readonly value: unknown;
+}
+
+/** A request that must have its effect once, however often it is sent. */
+export interface IdempotencyKey {
+  /** What the key is unique in, such as a route. */
+  readonly scope: string;
+  /** The key that the client chose. */
+  readonly key: string;
+}
+
+/**
+ * What a key stands for. The caller acts on `new`, and on `interrupted` once it has found out what there is of the
+ * first attempt; the key is the caller's then, to complete or to release.
+ */
+export type Claim =
+  | { readonly state: "new" }
+  | { readonly state: "interrupted" }
+  | { readonly state: "running" }
+  | { readonly state: "done"; readonly response: unknown }
+  | { readonly state: "mismatch" };
+
+/** One thing that a commit changes. */
+export type StoreRecord =
+  /** A new session. @throws if there is one of this id. */
+  | ({ readonly type: "session" } & SessionRecord)
+  /** Events behind the session's last, which must have the number `after`: nobody else may have written since. */
+  | {
+    readonly type: "events";
+    readonly sessionId: string;
+    readonly after: number;
+    readonly events: readonly StorableEvent[];
+  }
+  /** A value of a session by name, in place of the one before. */
+  | { readonly type: "state"; readonly sessionId: string; readonly name: string; readonly value: unknown }
+  /** A text for the session's archive, under its `archiveRef`. */
+  | { readonly type: "archive"; readonly sessionId: string; readonly ref: string; readonly content: string }
+  /** A document, in place of the one of its kind and id. */
+  | ({ readonly type: "document" } & StoredDocument)
+  /** The response to a key that was claimed, kept as long as the session if one is named. */
+  | ({ readonly type: "response"; readonly response: unknown; readonly sessionId?: string } & IdempotencyKey);
+
+/**
+ * Where sessions are kept. A promise that resolves says that what was written survives the process; one that rejects
+ * says that nothing of it was written. Rejects with a `StoreError` if the store fails, with an `Error` if there is no
+ * such session.
+ */
+export interface Store {
+  /** Writes all of these in their order, or none. */
+  commit(records: readonly StoreRecord[]): Promise<void>;
+  /** The session of this id, if there is one. */
+  getSession(id: string): Promise<SessionRecord | undefined>;
+  /** Sessions, the newest first, those behind the session `after`. Default limit: 100. */
+  listSessions(options?: { readonly limit?: number; readonly after?: string }): Promise<ListedSession[]>;
+  /** How many sessions there are. */
+  countSessions(): Promise<number>;
+  /** Removes a session with all that only it refers to. False if there is none. */
+  deleteSession(id: string): Promise<boolean>;
+  /** Events in order: those behind number `after`, of these types, at most `limit`. Default: all. */
+  readEvents(id: string, options?: {
+    readonly after?: number;
+    readonly types?: readonly string[];
+    readonly limit?: number;
+  }): Promise<StoredEvent[]>;
+  /** Number of the last event; 0 if there is none. */
+  lastEvent(id: string): Promise<number>;
+  /** The value of this name; `undefined` if there is none. */
+  readState(id: string, name: string): Promise<unknown>;
+  /** The document of this kind and id, if there is one. */
+  getDocument(kind: string, id: string): Promise<StoredDocument | undefined>;
+  /**
+   * The session's archive. It gives only what this session put into it; a text that several sessions put is stored
+   * once. Of a session that doesn't exist it gives nothing, and takes nothing.
+   */
+  archive(id: string): Archive;
+  /** Takes a key for a request with this body, or says who has it. */
+  claimKey(request: IdempotencyKey & { readonly bodyHash: string }): Promise<Claim>;
+  /** Forgets a key that was claimed, because its request failed and may be sent again. */
+  releaseKey(key: IdempotencyKey): Promise<void>;
+  /** Lets others have the store. Nothing can be read or written afterwards. */
+  close(): Promise<void>;
+}

@@ -1,0 +1,23 @@
+/**
+ * The protocols of model calls as they stand on the wire.
+ *
+ * @module
+ */
+export * from "./anchor_of.ts";
+export * from "./chat/call_assembler.ts";
+export * from "./chat/chat_format.ts";
+export * from "./chat/chat_writer.ts";
+export * from "./chat/merge_delta.ts";
+export * from "./chat/read_usage.ts";
+export * from "./chat/reply_assembler.ts";
+export * from "./is_record.ts";
+export * from "./json_record.ts";
+export * from "./json_spans.ts";
+export * from "./known_json.ts";
+export * from "./merge_fields.ts";
+export * from "./responses/responses_format.ts";
+export * from "./responses/responses_writer.ts";
+export * from "./sse_splitter.ts";
+export * from "./sum_usage.ts";
+export * from "./wire_format.ts";
+export * from "./wire_request.ts";
