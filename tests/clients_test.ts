@@ -4,7 +4,12 @@ import OpenAI from "openai";
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, streamText } from "ai";
-import { echoCall, openaiOptions, scriptedModel, serve } from "../packages/server/openai_fixture_test.ts";
+import {
+  echoCall,
+  openaiOptions,
+  scriptedModel,
+  serve,
+} from "../packages/server/as_model/openai_fixture_test.ts";
 
 interface Server {
   readonly baseURL: string;

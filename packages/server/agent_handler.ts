@@ -1,20 +1,20 @@
 import type { Model } from "@tare/loop";
-import { dispatcher } from "./dispatcher.ts";
+import { dispatcher } from "./http/dispatcher.ts";
 import { Gateway } from "./gateway/gateway.ts";
 import type { GatewayOptions } from "./gateway/gateway_options.ts";
 import { gatewayed, ledgerRoute } from "./gateway/gateway_routes.ts";
-import { guard, type GuardOptions } from "./guard.ts";
-import { openaiRoutes } from "./openai_routes.ts";
-import { openapiDocument } from "./openapi_document.ts";
-import type { Route } from "./route.ts";
-import type { TurnOptions } from "./run_turn.ts";
-import { sessionRoutes } from "./session_routes.ts";
-import { type SessionOptions, Sessions } from "./sessions.ts";
-import type { Heartbeat } from "./sse_response.ts";
-import { systemRoutes } from "./system_routes.ts";
-import { transferRoutes } from "./transfer_routes.ts";
-import { turnRoutes } from "./turn_routes.ts";
-import { TurnSlots } from "./turn_slots.ts";
+import { guard, type GuardOptions } from "./http/guard.ts";
+import { openaiRoutes } from "./as_model/openai_routes.ts";
+import { openapiDocument } from "./http/openapi_document.ts";
+import type { Route } from "./http/route.ts";
+import type { TurnOptions } from "./sessions/run_turn.ts";
+import { sessionRoutes } from "./api/session_routes.ts";
+import { type SessionOptions, Sessions } from "./sessions/sessions.ts";
+import type { Heartbeat } from "./http/sse_response.ts";
+import { systemRoutes } from "./api/system_routes.ts";
+import { transferRoutes } from "./api/transfer_routes.ts";
+import { turnRoutes } from "./api/turn_routes.ts";
+import { TurnSlots } from "./sessions/turn_slots.ts";
 
 /** What an agent server is made of. */
 export interface AgentOptions extends SessionOptions, Pick<TurnOptions, "limits"> {

@@ -9,7 +9,7 @@ import { type AssistantMessage, estimateTokens, type Tool } from "@tare/messages
 import { profileNamed } from "@tare/planner";
 import { type AgentHandler, agentHandler, type AgentOptions, EventLog } from "@tare/server";
 import { memoryStore } from "@tare/store";
-import { checkedFetch, type OpenapiDocument } from "./openapi_fixture_test.ts";
+import { checkedFetch, type OpenapiDocument } from "./http/openapi_fixture_test.ts";
 
 /** A tool that gives back its text. */
 export const echo: Tool = {

@@ -31,20 +31,20 @@
  * @module
  */
 export * from "./agent_handler.ts";
-export { allowedHosts, isLoopback, LOOPBACK_HOSTS } from "./host_rule.ts";
+export { allowedHosts, isLoopback, LOOPBACK_HOSTS } from "./http/host_rule.ts";
 export { POLICIES, type Policy } from "./make_context.ts";
 export type { ContextOptions, Mechanisms } from "./session_context.ts";
 export type { GatewayOptions } from "./gateway/gateway_options.ts";
 export type { UpstreamOptions } from "./gateway/upstream.ts";
-export { EventLog, type NumberedEvent } from "./event_log.ts";
-export type { GuardOptions } from "./guard.ts";
-export * from "./http_error.ts";
-export { openapiDocument } from "./openapi_document.ts";
-export * from "./request_schemas.ts";
-export type { Call, Route, RouteErrors, RouteParameter, RouteResponse } from "./route.ts";
-export type { TurnOptions } from "./run_turn.ts";
-export type { RunningTurn, SessionBody, SessionInfo, SessionTotals } from "./session.ts";
-export type { SessionEvent } from "./session_event.ts";
-export { DEFAULT_INSTRUCTIONS, type SessionOptions } from "./sessions.ts";
-export * from "./sse_response.ts";
-export * from "./turn_slots.ts";
+export { EventLog, type NumberedEvent } from "./sessions/event_log.ts";
+export type { GuardOptions } from "./http/guard.ts";
+export * from "./http/http_error.ts";
+export { openapiDocument } from "./http/openapi_document.ts";
+export * from "./api/request_schemas.ts";
+export type { Call, Route, RouteErrors, RouteParameter, RouteResponse } from "./http/route.ts";
+export type { TurnOptions } from "./sessions/run_turn.ts";
+export type { RunningTurn, SessionBody, SessionInfo, SessionTotals } from "./sessions/session.ts";
+export type { SessionEvent } from "./sessions/session_event.ts";
+export { DEFAULT_INSTRUCTIONS, type SessionOptions } from "./sessions/sessions.ts";
+export * from "./http/sse_response.ts";
+export * from "./sessions/turn_slots.ts";

@@ -8,9 +8,9 @@ import { estimateTokens, type FunctionToolCall, type Message, type Tool } from "
 import { profileNamed } from "@tare/planner";
 import type { SessionOptions } from "@tare/server";
 import fc from "fast-check";
-import { startTurn } from "./run_turn.ts";
-import type { Session } from "./session.ts";
-import { Sessions } from "./sessions.ts";
+import { startTurn } from "./sessions/run_turn.ts";
+import type { Session } from "./sessions/session.ts";
+import { Sessions } from "./sessions/sessions.ts";
 
 /** A tool call, and how it comes out. */
 export interface ScriptCall {

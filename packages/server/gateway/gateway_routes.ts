@@ -1,8 +1,8 @@
 import type { JsonSchema } from "@tare/messages";
-import { objectSchema } from "../object_schema.ts";
-import { OPENAI_ERRORS, OpenaiError } from "../openai_error.ts";
-import { AGENT_MODEL } from "../openai_request.ts";
-import type { Route, RouteResponse } from "../route.ts";
+import { objectSchema } from "../http/object_schema.ts";
+import { OPENAI_ERRORS, OpenaiError } from "../as_model/openai_error.ts";
+import { AGENT_MODEL } from "../as_model/openai_request.ts";
+import type { Route, RouteResponse } from "../http/route.ts";
 import { CHAT_FORMAT } from "@tare/wire";
 import type { Gateway } from "./gateway.ts";
 import { isRecord } from "@tare/wire";

@@ -1,0 +1,99 @@
+import { assertEquals } from "@std/assert";
+import type { AgentHandler } from "@tare/server";
+import { memoryStore } from "@tare/store";
+import { agent, call, error, newSession, request, scriptedModel, turn } from "../fixture_test.ts";
+
+const echoing = {
+  tool_calls: [{ id: "c", type: "function", function: { name: "echo", arguments: '{"text":"hi"}' } }],
+} as const;
+
+function post(handler: AgentHandler, body: BodyInit, headers = {}): Promise<Response> {
+  return handler.fetch(
+    new Request("http://localhost/v1/sessions/import", {
+      method: "POST",
+      body,
+      headers: { "content-type": "application/x-ndjson", ...headers },
+    }),
+  );
+}
+
+async function exported(handler: AgentHandler, session: string): Promise<string> {
+  const response = await handler.fetch(request("GET", `${session}/export`));
+  assertEquals([response.status, response.headers.get("content-type")], [200, "application/x-ndjson"]);
+  return await response.text();
+}
+
+Deno.test("transferRoutes() give back as a session what they exported, which goes on", async () => {
+  const store = memoryStore();
+  const handler = agent(scriptedModel([echoing, { content: "It said hi." }, { content: "Again." }]), {
+    store,
+  });
+  const session = await newSession(handler);
+  await turn(handler, session, "Say hi.");
+  const text = await exported(handler, session);
+  assertEquals(text.split("\n").slice(0, -1).map((line) => JSON.parse(line).role), [
+    "system",
+    "user",
+    "assistant",
+    "tool",
+    "assistant",
+  ]);
+  const response = await post(handler, text);
+  assertEquals(response.status, 201);
+  const { sessions: [{ id, instructions, turns, last_event }] } = await response.json();
+  assertEquals([instructions, turns, last_event], ["Be brief.", 0, 4]);
+  const copy = `/v1/sessions/${id}`;
+  assertEquals(await exported(handler, copy), text);
+  assertEquals((await turn(handler, copy, "Again?")).at(-1)?.event.type, "turn_end");
+  const restarted = agent(scriptedModel([]), { store });
+  assertEquals(await exported(restarted, copy), await exported(handler, copy));
+  assertEquals((await exported(handler, copy)).startsWith(text), true);
+});
+
+Deno.test("transferRoutes() import several recorded sessions, all or none", async () => {
+  const handler = agent(scriptedModel([]), { maxSessions: 3 });
+  const recorded = (content: string) =>
+    JSON.stringify({ id: "r", messages: [{ role: "user", content, ts: 1 }] });
+  const told = async (body: string) => {
+    const response = await post(handler, body);
+    return { status: response.status, body: await response.json() };
+  };
+  const count = async () =>
+    ((await call(handler, "GET", "/v1/sessions")).body as { sessions: unknown[] }).sessions.length;
+  assertEquals(
+    await told(`${recorded("a")}\n{"messages":[{"role":"tool"}]}`),
+    error(
+      400,
+      "invalid_request",
+      "Cannot import: line 2, message 1: the message must have required property 'tool_call_id'; the message must have " +
+        "required property 'content'. Nothing was imported.",
+    ),
+  );
+  assertEquals(
+    await told([..."abcd"].map(recorded).join("\n")),
+    error(
+      507,
+      "too_many_sessions",
+      "Cannot make 4 sessions: there are 0, and at most 3 may be kept. Delete some first.",
+    ),
+  );
+  assertEquals(await count(), 0);
+  const made = await told([..."ab"].map(recorded).join("\n"));
+  assertEquals([made.status, await count()], [201, 2]);
+  const { sessions } = made.body as { sessions: { id: string }[] };
+  assertEquals(await Promise.all(sessions.map(({ id }) => exported(handler, `/v1/sessions/${id}`))), [
+    '{"role":"user","content":"a"}\n',
+    '{"role":"user","content":"b"}\n',
+  ]);
+});
+
+Deno.test("transferRoutes() import once for one Idempotency-Key, and only lines", async () => {
+  const handler = agent(scriptedModel([]));
+  const key = { "idempotency-key": "k" };
+  const one = '{"role":"user","content":"a"}';
+  const first = await (await post(handler, one, key)).json();
+  assertEquals(await (await post(handler, one, key)).json(), first);
+  assertEquals((await post(handler, `${one}\n${one}`, key)).status, 422);
+  assertEquals((await post(handler, one, { "content-type": "application/json" })).status, 415);
+  assertEquals((await call(handler, "GET", "/v1/sessions/none/export")).status, 404);
+});

@@ -1,0 +1,226 @@
+import { assertEquals } from "@std/assert";
+import { ServerSentEventParseStream } from "@std/http";
+import type { AgentHandler } from "@tare/server";
+import { memoryStore } from "@tare/store";
+import {
+  agent,
+  call,
+  error,
+  events,
+  newSession,
+  refused,
+  request,
+  scriptedModel,
+  silentModel,
+  turn,
+} from "../fixture_test.ts";
+import { failingStore, FULL } from "../sessions/store_fixture_test.ts";
+
+Deno.test("turnRoutes() refuses a turn while as many run as may, and takes the next one when a slot is free", async () => {
+  const silent = silentModel();
+  const handler = agent(silent.model, {
+    maxRunningTurns: 1,
+    model: (name) => name === "quick" ? scriptedModel([{ content: "a" }]) : silent.model,
+  });
+  const [one, two] = [await newSession(handler), await newSession(handler, { model: "quick" })];
+  const running = turn(handler, one, "q");
+  await silent.asked;
+  const answer = await call(handler, "POST", `${two}/turns`, { input: "q" });
+  assertEquals([answer.status, answer.headers.get("retry-after")], [429, "5"]);
+  assertEquals(
+    { status: answer.status, body: answer.body },
+    error(
+      429,
+      "too_many_turns",
+      "Cannot start a turn: 1 run at the moment, and no more may. Try again when one has ended.",
+    ),
+  );
+  await call(handler, "POST", `${one}/cancel`);
+  await running;
+  for (let times = 0; times < 2; times++) {
+    assertEquals((await turn(handler, two, "q")).at(-1)!.event.type, "turn_end");
+  }
+});
+
+Deno.test("turnRoutes() gives the slot back when a turn can't be started", async () => {
+  let isBroken = true;
+  const model = scriptedModel([{ content: "a" }]);
+  const handler = agent(model, {
+    maxRunningTurns: 1,
+    model() {
+      if (isBroken) throw new Error("no such model");
+      return model;
+    },
+  });
+  const session = await newSession(handler);
+  assertEquals((await call(handler, "POST", `${session}/turns`, { input: "q" })).status, 500);
+  isBroken = false;
+  assertEquals((await turn(handler, session, "q")).at(-1)!.event.type, "turn_end");
+});
+
+Deno.test("turnRoutes() ends a turn's stream with the turn, and keeps it alive while nothing happens", async () => {
+  const { model, asked } = silentModel();
+  const beats: (() => void)[] = [];
+  const handler = agent(model, {
+    heartbeat: { intervalMs: 1, after: (_ms, beat) => (beats.push(beat), () => {}) },
+  });
+  const session = await newSession(handler);
+  const response = await handler.fetch(request("POST", `${session}/turns`, { input: "q" }));
+  const chunks = response.body!.getReader();
+  const read = async () => new TextDecoder().decode((await chunks.read()).value);
+  assertEquals([await read(), await read()].map((text) => JSON.parse(text.split("data: ")[1]!).type), [
+    "turn_start",
+    "step_start",
+  ]);
+  await asked;
+  const chunk = read();
+  await Promise.resolve();
+  beats.at(-1)!();
+  assertEquals(await chunk, ": heartbeat\n\n");
+  await call(handler, "POST", `${session}/cancel`);
+  assertEquals(JSON.parse((await read()).split("data: ")[1]!).type, "turn_end");
+  assertEquals((await chunks.read()).done, true);
+});
+
+Deno.test("turnRoutes() streams the events of a session that runs to those who watch it, and leaves nothing behind them", async () => {
+  const { model, asked } = silentModel();
+  const handler = agent(model);
+  const session = await newSession(handler);
+  const running = turn(handler, session, "q");
+  await asked;
+  const watched = events(await handler.fetch(request("GET", `${session}/events`)));
+  const left = (await handler.fetch(request("GET", `${session}/events`))).body!.getReader();
+  await left.read();
+  await left.cancel();
+  await call(handler, "POST", `${session}/cancel`);
+  assertEquals(await watched, await running);
+});
+
+const echoing = {
+  tool_calls: [{ id: "c", type: "function", function: { name: "echo", arguments: '{"text":"hi"}' } }],
+} as const;
+
+function ends(seen: Awaited<ReturnType<typeof turn>>): unknown[] {
+  return seen.flatMap(({ event }) => event.type === "turn_end" ? [[event.reason, event.message]] : []);
+}
+
+async function said(handler: AgentHandler, session: string): Promise<unknown[]> {
+  const { body } = await call(handler, "GET", session);
+  return (body as { messages: { role: string; content: string }[] }).messages.map(({ role, content }) =>
+    `${role}: ${content}`
+  );
+}
+
+Deno.test("turnRoutes() ends turns over the budget of turn or session, before the first call too", async () => {
+  const handler = agent(scriptedModel(Array(9).fill(echoing)));
+  const session = await newSession(handler, { budget: { max_steps: 3 } });
+  const play = async (budget?: unknown) =>
+    await events(
+      await handler.fetch(request("POST", `${session}/turns`, { input: "q", ...(budget ? { budget } : {}) })),
+    );
+  const turnEnd = (name: string, limit: number, spent = limit) => [[
+    "budget",
+    `The ${name} has used up its budget: max_steps is ${limit}, and it has used ${spent}.`,
+  ]];
+  assertEquals(ends(await play({ max_steps: 2 })), turnEnd("turn", 2));
+  assertEquals(ends(await play({ max_steps: 2 })), turnEnd("session", 3));
+  const last = await play();
+  assertEquals([last.map(({ event }) => event.type), ends(last)], [
+    ["turn_start", "turn_end"],
+    turnEnd("session", 3),
+  ]);
+  assertEquals((await said(handler, session)).at(-1), "user: q");
+});
+
+Deno.test("turnRoutes() refuses to continue where there is nothing to continue", async () => {
+  const handler = agent(scriptedModel([echoing, { content: "a" }]));
+  const session = await newSession(handler);
+  const nothing = error(
+    409,
+    "nothing_to_continue",
+    `Cannot continue session ${session.split("/").at(-1)}: the model has answered last. Send an input.`,
+  );
+  assertEquals(await refused(handler, "POST", `${session}/turns`, { continue: true }), nothing);
+  const post = async (body: unknown) =>
+    ends(await events(await handler.fetch(request("POST", `${session}/turns`, body))));
+  assertEquals(await post({ input: "q", budget: { max_steps: 1 } }), [[
+    "budget",
+    "The turn has used up its budget: max_steps is 1, and it has used 1.",
+  ]]);
+  assertEquals(await post({ continue: true }), [["completed", undefined]]);
+  assertEquals(await refused(handler, "POST", `${session}/turns`, { continue: true }), nothing);
+  assertEquals(await said(handler, session), [
+    "system: Be brief.",
+    "user: q",
+    "assistant: ",
+    "tool: hi",
+    "assistant: a",
+  ]);
+});
+
+Deno.test("turnRoutes() steers a running turn, and keeps what came too late for it", async () => {
+  const { model, asked } = silentModel();
+  let calls = 0;
+  const handler = agent(scriptedModel([]), {
+    model: () => (options) => (calls++ === 0 ? model : scriptedModel([{ content: "a" }]))(options),
+  });
+  const session = await newSession(handler);
+  const running = turn(handler, session, "q");
+  await asked;
+  const steered = await call(handler, "POST", `${session}/turns`, { input: "also", steer: true });
+  const { body } = steered as { body: { steered: boolean; session: { status: string } } };
+  assertEquals([steered.status, body.steered, body.session.status], [202, true, "running"]);
+  await call(handler, "POST", `${session}/cancel`);
+  assertEquals((await running).slice(-2).map(({ event }) => event.type), ["user_message", "turn_end"]);
+  assertEquals(await said(handler, session), ["system: Be brief.", "user: q", "user: also"]);
+  const next = await handler.fetch(request("POST", `${session}/turns`, { input: "and this", steer: true }));
+  assertEquals(ends(await events(next)), [["completed", undefined]]);
+  assertEquals((await said(handler, session)).slice(2), ["user: also", "user: and this", "assistant: a"]);
+});
+
+Deno.test("turnRoutes() give all who watch a session the same events, whenever they come, and after a restart", async () => {
+  const store = memoryStore();
+  const { model, asked } = silentModel();
+  let calls = 0;
+  const handler = agent(scriptedModel([]), {
+    store,
+    model: () => (options) => (calls++ === 0 ? scriptedModel([echoing]) : model)(options),
+  });
+  const session = await newSession(handler);
+  const watch = async (from: AgentHandler, headers = {}) =>
+    await events(await from.fetch(new Request(`http://localhost${session}/events`, { headers })));
+  const running = events(await handler.fetch(request("POST", `${session}/turns`, { input: "q" })));
+  const first = watch(handler);
+  await asked;
+  const second = watch(handler);
+  await call(handler, "POST", `${session}/cancel`);
+  const seen = await running;
+  assertEquals([await first, await second], [seen, seen]);
+  const restarted = agent(scriptedModel([]), { store });
+  assertEquals(await watch(restarted, { "last-event-id": "3" }), seen.slice(3));
+});
+
+Deno.test("turnRoutes() tell of a store that fails by status before the turn, and in the stream once it runs", async () => {
+  let fails = (_call: number) => false;
+  const store = failingStore((call) => fails(call));
+  const handler = agent(scriptedModel([{ content: "a" }]), { store });
+  const session = await newSession(handler);
+  fails = () => true;
+  assertEquals(
+    await refused(handler, "POST", `${session}/turns`, { input: "q" }),
+    error(507, "store_failed", FULL),
+  );
+  const { calls } = store;
+  fails = (call) => call > calls + 2;
+  const response = await handler.fetch(request("POST", `${session}/turns`, { input: "q" }));
+  const streamed = await Array.fromAsync(response.body!.pipeThrough(new ServerSentEventParseStream()));
+  assertEquals(streamed.map(({ id, event, data }) => [id, event, JSON.parse(data!)]), [
+    ["1", undefined, { type: "turn_start", input: "q" }],
+    ["2", undefined, { type: "step_start", step: 1 }],
+    [undefined, "error", { error: { status: 507, code: "store_failed", message: FULL } }],
+  ]);
+  assertEquals(await refused(handler, "GET", session), error(507, "store_failed", FULL));
+  fails = () => false;
+  assertEquals(ends(await turn(handler, session, "r")), [["completed", undefined]]);
+  assertEquals(await said(handler, session), ["system: Be brief.", "user: q", "user: r", "assistant: a"]);
+});

@@ -1,0 +1,183 @@
+import { assertEquals } from "@std/assert";
+import { ServerSentEventParseStream } from "@std/http";
+import { type Model, ModelError } from "@tare/loop";
+import { silentModel } from "../fixture_test.ts";
+import { echoCall, openaiOptions, post, scriptedModel, serve } from "./openai_fixture_test.ts";
+import { readTurn } from "./stream_turn.ts";
+import { continueConversation } from "./continue_conversation.ts";
+
+const PATH = "/v1/chat/completions";
+const BODY = { model: "agent", messages: [{ role: "user", content: "Hi." }] };
+
+async function data(response: Response): Promise<unknown[]> {
+  const seen: unknown[] = [];
+  for await (const { data } of response.body!.pipeThrough(new ServerSentEventParseStream())) {
+    seen.push(data === "[DONE]" ? data : JSON.parse(data!));
+  }
+  return seen;
+}
+
+Deno.test("chatCompletionsRoute() answers with text, progress and usage", async () => {
+  const { model } = scriptedModel([echoCall("x"), { content: "Hello.", reasoning_content: "Hm." }]);
+  const response = await post(serve(openaiOptions(model)), PATH, BODY);
+  const { id, ...body } = await response.json();
+  assertEquals([response.status, /^chatcmpl-[0-9a-f]{32}$/.test(id)], [200, true]);
+  assertEquals(body, {
+    object: "chat.completion",
+    created: 5,
+    model: "agent",
+    choices: [{
+      index: 0,
+      message: {
+        role: "assistant",
+        content: "Hello.",
+        refusal: null,
+        reasoning_content: 'echo {"text":"x"}\nHm.',
+      },
+      finish_reason: "stop",
+      logprobs: null,
+    }],
+    usage: {
+      prompt_tokens: 20,
+      completion_tokens: 4,
+      total_tokens: 24,
+      prompt_tokens_details: { cached_tokens: 10 },
+    },
+  });
+});
+
+Deno.test("chatCompletionsRoute() streams chunks, with usage if it is asked for", async () => {
+  const { model } = scriptedModel([{ content: "Hello." }, { content: "Hello." }]);
+  const handler = serve(openaiOptions(model));
+  const choices = (chunks: unknown[]) =>
+    chunks.map((chunk) => chunk === "[DONE]" ? chunk : (chunk as { choices: unknown }).choices);
+  const choice = (delta: object, finish_reason: string | null = null) => [
+    { index: 0, delta, finish_reason, logprobs: null },
+  ];
+  const plain = await data(await post(handler, PATH, { ...BODY, stream: true }));
+  const expected = [
+    choice({ role: "assistant", content: "" }),
+    choice({ content: "Hell" }),
+    choice({ content: "o." }),
+    choice({}, "stop"),
+  ];
+  assertEquals(choices(plain), [...expected, "[DONE]"]);
+  assertEquals(plain.some((chunk) => "usage" in Object(chunk)), false);
+
+  const stream_options = { include_usage: true };
+  const counted = await data(await post(handler, PATH, { ...BODY, stream: true, stream_options }));
+  assertEquals(choices(counted), [...expected, [], "[DONE]"]);
+  assertEquals(counted.slice(0, -1).map((chunk) => (chunk as { usage: unknown }).usage), [
+    ...expected.map(() => null),
+    {
+      prompt_tokens: 10,
+      completion_tokens: 2,
+      total_tokens: 12,
+      prompt_tokens_details: { cached_tokens: 5 },
+    },
+  ]);
+});
+
+Deno.test("chatCompletionsRoute() tells a failure by its status, and in the middle of a stream as an event", async () => {
+  const slow = new ModelError("rate_limited", "Slow.", { retryAfterMs: 2_000 });
+  const { model } = scriptedModel([slow, slow, { content: "Well.", ...echoCall("x") }, slow]);
+  const handler = serve(openaiOptions(model));
+  for (const stream of [false, true]) {
+    const response = await post(handler, PATH, { ...BODY, stream });
+    assertEquals([response.status, response.headers.get("retry-after"), await response.json()], [429, "2", {
+      error: { message: "Slow.", type: "requests", param: null, code: "rate_limit_exceeded" },
+    }]);
+  }
+  const events = await data(await post(handler, PATH, { ...BODY, stream: true }));
+  assertEquals(events.at(-1), {
+    error: { message: "Slow.", type: "requests", param: null, code: "rate_limit_exceeded" },
+  });
+});
+
+Deno.test("chatCompletionsRoute() gives an answer that a limit ended the finish reason length", async () => {
+  const { model } = scriptedModel([{ content: "Wait.", ...echoCall("x") }, { content: "a" }]);
+  const response = await post(serve(openaiOptions(model)), PATH, { ...BODY, max_tokens: 1 });
+  const { choices } = await response.json();
+  assertEquals([choices[0].finish_reason, choices[0].message.content], ["length", "Wait."]);
+});
+
+Deno.test("chatCompletionsRoute() cancels the turn of a client that goes away before it answers", async () => {
+  const { model, asked } = silentModel();
+  const controller = new AbortController();
+  const answer = serve(openaiOptions(model))(
+    new Request(`http://localhost${PATH}`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify(BODY),
+      signal: controller.signal,
+    }),
+  );
+  await asked;
+  controller.abort();
+  const response = await answer;
+  assertEquals([response.status, (await response.json()).error.code], [499, "cancelled"]);
+});
+
+Deno.test("chatCompletionsRoute() cancels the turn of a client that leaves its stream, and goes on when it resends", async () => {
+  const stopped = Promise.withResolvers<void>();
+  const { model: answering } = scriptedModel([{ content: "Whole." }]);
+  let calls = 0;
+  const model: Model = async function* (request) {
+    if (calls++ > 0) return yield* answering(request);
+    yield { type: "text_delta", text: "Half" };
+    await new Promise((_, reject) =>
+      request.signal.addEventListener("abort", () => reject(request.signal.reason))
+    );
+  };
+  const options = openaiOptions((request) => {
+    request.signal.addEventListener("abort", () => stopped.resolve());
+    return model(request);
+  });
+  const handler = serve(options);
+  const response = await post(handler, PATH, { ...BODY, stream: true });
+  const session = await options.sessions.get(response.headers.get("tare-session")!);
+  const reader = response.body!.getReader();
+  await reader.read();
+  const { running } = session;
+  await reader.cancel();
+  await stopped.promise;
+  await running?.done;
+  assertEquals(session.turns, 1);
+  const again = await post(handler, PATH, BODY);
+  assertEquals(again.headers.get("tare-session"), session.id);
+  assertEquals((await again.json()).choices[0].message.content, "Whole.");
+});
+
+Deno.test("chatCompletionsRoute() refuses other models and what the agent can't do", async () => {
+  const handler = serve(openaiOptions(scriptedModel([]).model));
+  const refusal = async (body: object) => {
+    const response = await post(handler, PATH, { ...BODY, ...body });
+    const { error } = await response.json();
+    return [response.status, error.param, error.code];
+  };
+  assertEquals(await refusal({ model: "gpt" }), [404, "model", "model_not_found"]);
+  assertEquals(await refusal({ messages: [] }), [400, "messages", "invalid_request"]);
+  assertEquals(await refusal({ response_format: { type: "json_object" } }), [
+    400,
+    "response_format",
+    "unsupported_value",
+  ]);
+  const tool = { role: "tool", tool_call_id: "c", content: "" };
+  assertEquals(await refusal({ messages: [tool] }), [400, "messages[0]", "unsupported_value"]);
+});
+
+Deno.test("chatCompletionsRoute() makes the conversation known to whoever continues it", async () => {
+  const { model, asked } = scriptedModel([{ content: "a" }, { content: "b" }]);
+  const options = openaiOptions(model);
+  const response = await post(serve(options), PATH, { ...BODY, user: "ann", metadata: { of: "a test" } });
+  const { choices } = await response.json();
+  const turn = await continueConversation({
+    dialogue: [...BODY.messages, choices[0].message, { role: "user", content: "More." }],
+    instructions: "",
+    user: "ann",
+    metadata: {},
+  }, options);
+  assertEquals([(await readTurn(turn)).text, asked[1]?.messages.length], ["b", 4]);
+  assertEquals(turn.sessionId, response.headers.get("tare-session"));
+  assertEquals((await options.sessions.get(turn.sessionId)).settings.metadata, { of: "a test" });
+});

@@ -1,0 +1,236 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import type { AssistantMessage } from "@tare/messages";
+import { continueConversation, type ConversationRequest } from "./continue_conversation.ts";
+import type { Said } from "./conversation_hash.ts";
+import { HttpError } from "../http/http_error.ts";
+import { OpenaiError } from "./openai_error.ts";
+import { silentModel } from "../fixture_test.ts";
+import { echoCall, openaiOptions, scriptedModel } from "./openai_fixture_test.ts";
+import type { OpenaiOptions } from "./openai_options.ts";
+import { readTurn } from "./stream_turn.ts";
+import { TurnSlots } from "../sessions/turn_slots.ts";
+
+const user = (content: Said["content"]): Said => ({ role: "user", content });
+const agent = (content: string): Said => ({ role: "assistant", content });
+
+function harness(
+  replies: readonly (Partial<AssistantMessage> | Error)[],
+  changes: Partial<OpenaiOptions> = {},
+) {
+  const { model, asked } = scriptedModel(replies);
+  const options = openaiOptions(model, changes);
+  const ask = (dialogue: readonly Said[], request: Partial<ConversationRequest> = {}) =>
+    continueConversation({ dialogue, instructions: "", user: "", metadata: {}, ...request }, options);
+  return {
+    options,
+    ask,
+    /** Plays a turn to its end and gives its session, and what the model was asked. */
+    async play(dialogue: readonly Said[], request: Partial<ConversationRequest> = {}) {
+      const turn = await ask(dialogue, request);
+      const { text } = await readTurn(turn);
+      turn.remember(text);
+      const prompt = asked.at(-1)!.messages.map(({ role, content }) =>
+        role === "tool" ? `tool ${content}` : content
+      );
+      return { id: turn.sessionId, text, prompt, point: turn.point() };
+    },
+  };
+}
+
+Deno.test("continueConversation() goes on in the session of a conversation that it knows", async () => {
+  const { play, options } = harness([echoCall("x"), { content: "a" }, { content: "b" }, { content: "c" }]);
+  const first = await play([user("1")]);
+  const second = await play([user("1"), agent("a"), user("2")]);
+  const third = await play([user("1"), agent(" a\n"), user("2"), agent("b"), user("3"), user("4")]);
+  assertEquals([second.id, third.id], [first.id, first.id]);
+  assertEquals(third.prompt, ["Be brief.", "1", "", "tool x", "a", "2", "b", "3\n\n4"]);
+  const session = await options.sessions.get(first.id);
+  assertEquals([session.turns, session.ledger.calls], [3, 4]);
+});
+
+Deno.test("continueConversation() gives what it doesn't know a new session with the history it was given", async () => {
+  const { play } = harness([{ content: "b" }, { content: "c" }]);
+  const first = await play([user("1"), agent("a"), user("2")], { instructions: "Be kind." });
+  assertEquals(first.prompt, ["Be brief.\n\nBe kind.", "1", "a", "2"]);
+  const second = await play([user("1"), agent("a"), user("2"), agent("b"), user("3")], {
+    instructions: "Be kind.",
+  });
+  assertEquals(second.id, first.id);
+});
+
+Deno.test("continueConversation() forks where the client goes back, and keeps the tool results up to there", async () => {
+  const { play } = harness([
+    echoCall("x"),
+    { content: "a" },
+    { content: "b" },
+    { content: "c" },
+    { content: "d" },
+    { content: "e" },
+  ]);
+  const first = await play([user("1")]);
+  await play([user("1"), agent("a"), user("2")]);
+  const fork = await play([user("1"), agent("a"), user("other")]);
+  assertEquals(fork.prompt, ["Be brief.", "1", "", "tool x", "a", "other"]);
+  assertEquals(fork.id === first.id, false);
+  const both = [
+    await play([user("1"), agent("a"), user("2"), agent("b"), user("3")]),
+    await play([user("1"), agent("a"), user("other"), agent("c"), user("3")]),
+  ];
+  assertEquals(both.map(({ id }) => id), [first.id, fork.id]);
+});
+
+Deno.test("continueConversation() adds what it doesn't know to the beginning that it knows", async () => {
+  const { play } = harness([echoCall("x"), { content: "a" }, { content: "b" }]);
+  const first = await play([user("1")]);
+  const second = await play([user("1"), agent("a"), user("2"), agent("half an ans"), user("3")]);
+  assertEquals(second.prompt, ["Be brief.", "1", "", "tool x", "a", "2", "half an ans", "3"]);
+  assertEquals(second.id === first.id, false);
+});
+
+Deno.test("continueConversation() keeps users and instructions apart", async () => {
+  const replies = Array.from({ length: 5 }, () => ({ content: "a" }));
+  const { play } = harness(replies);
+  const next = [user("1"), agent("a"), user("2")];
+  const ids = [
+    await play([user("1")], { user: "ann" }),
+    await play(next, { user: "bob" }),
+    await play(next, { user: "ann", instructions: "Be kind." }),
+    await play(next, { user: "ann" }),
+  ].map(({ id }) => id);
+  assertEquals([new Set(ids).size, ids[3]], [3, ids[0]]);
+});
+
+Deno.test("continueConversation() forks while the known session is busy", async () => {
+  const { model, asked } = silentModel();
+  let isFirst = true;
+  const answering = scriptedModel([{ content: "a" }]).model;
+  const { ask, options } = harness([], { model: () => isFirst ? answering : model });
+  const first = await ask([user("1")]);
+  first.remember((await readTurn(first)).text);
+  isFirst = false;
+  const next = [user("1"), agent("a"), user("2")];
+  const [second, third] = [await ask(next), await ask(next)];
+  assertEquals([second.sessionId === first.sessionId, third.sessionId === first.sessionId], [true, false]);
+  await asked;
+  const { history } = await options.sessions.get(third.sessionId);
+  assertEquals(history.map(({ content }) => content), ["Be brief.", "1", "a"]);
+  for (const turn of [second, third]) {
+    turn.cancel();
+    await turn.done;
+    await assertRejects(() => readTurn(turn), Error, "cancelled");
+  }
+});
+
+Deno.test("continueConversation() starts over when the known session was deleted", async () => {
+  const { play, ask, options } = harness([{ content: "a" }, { content: "b" }]);
+  const first = await play([user("1")]);
+  await options.sessions.delete(await options.sessions.get(first.id));
+  const second = await play([user("1"), agent("a"), user("2")]);
+  assertEquals(second.prompt, ["Be brief.", "1", "a", "2"]);
+  await assertRejects(() => ask([user("2")], { after: first.point }), HttpError, "there is no such session");
+});
+
+Deno.test("continueConversation() deletes a new session in which the model never answered", async () => {
+  const failing = new Error("No.");
+  const { ask, play, options } = harness([failing, { content: "a" }, failing, echoCall("x"), failing]);
+  const fail = async (dialogue: readonly Said[]) => {
+    const turn = await ask(dialogue);
+    await assertRejects(() => readTurn(turn), OpenaiError);
+    return await options.sessions.get(turn.sessionId).then(({ turns }) => turns, () => "deleted");
+  };
+  assertEquals(await fail([user("1")]), "deleted");
+  await play([user("1")]);
+  assertEquals(await fail([user("1"), agent("a"), user("2")]), 2);
+  assertEquals(await fail([user("2")]), 1);
+});
+
+Deno.test("continueConversation() follows a point in a session, or forks there", async () => {
+  const { play } = harness([{ content: "a" }, { content: "b" }, { content: "c" }, { content: "d" }]);
+  const first = await play([user("1")]);
+  const second = await play([user("2")], { after: first.point });
+  const fork = await play([user("3")], { after: first.point });
+  assertEquals([second.id === first.id, fork.id === first.id], [true, false]);
+  assertEquals(fork.prompt, ["Be brief.", "1", "a", "3"]);
+  const changed = await play([user("4")], { after: second.point, instructions: "Be kind." });
+  assertEquals(changed.prompt, ["Be brief.\n\nBe kind.", "1", "a", "2", "b", "4"]);
+});
+
+Deno.test("continueConversation() joins several messages of the user into one input", async () => {
+  const { play } = harness([{ content: "a" }]);
+  const image = { type: "image_url", image_url: { url: "x" } } as const;
+  const { prompt } = await play([user("1"), user([image])]);
+  assertEquals(prompt, ["Be brief.", [{ type: "text", text: "1" }, image]] as unknown as typeof prompt);
+});
+
+Deno.test("continueConversation() takes a slot for as long as the turn runs", async () => {
+  const slots = new TurnSlots(1);
+  const { model, asked } = silentModel();
+  const { ask } = harness([], { slots, model: () => model });
+  const turn = await ask([user("1")]);
+  await asked;
+  const error = await assertRejects(() => ask([user("2")]), HttpError);
+  assertEquals(error.status, 429);
+  turn.cancel();
+  await turn.done;
+  await assertRejects(() => readTurn(turn), Error, "cancelled");
+  slots.take();
+});
+
+Deno.test("continueConversation() ends the turn at the smaller limit of output tokens", async () => {
+  const replies = () => [echoCall("x"), echoCall("y"), { content: "a" }];
+  const finish = async (limits: OpenaiOptions["limits"], maxOutputTokens?: number) => {
+    const { ask } = harness(replies(), limits && { limits });
+    const turn = await ask([user("1")], maxOutputTokens === undefined ? {} : { maxOutputTokens });
+    const { finish, ledger } = await readTurn(turn);
+    return [finish, ledger.calls];
+  };
+  assertEquals(await finish(undefined), ["stop", 3]);
+  assertEquals(await finish({ maxOutputTokens: 4 }), ["length", 2]);
+  assertEquals(await finish({ maxOutputTokens: 4 }, 1), ["length", 1]);
+  assertEquals(await finish({ maxOutputTokens: 1 }, 4), ["length", 1]);
+});
+
+Deno.test("continueConversation() goes on with a turn that ended without an answer", async () => {
+  const failing = new Error("No.");
+  const { ask, play, options } = harness([echoCall("x"), failing, { content: "a" }, failing, {
+    content: "b",
+  }]);
+  const first = await ask([user("1")]);
+  await assertRejects(() => readTurn(first), OpenaiError);
+  const again = await play([user("1")]);
+  assertEquals([again.id, again.text, again.prompt], [
+    first.sessionId,
+    "a",
+    ["Be brief.", "1", "", "tool x"],
+  ]);
+  const next = [user("1"), agent("a"), user("2")];
+  await assertRejects(async () => readTurn(await ask(next)), OpenaiError);
+  const second = await play(next);
+  assertEquals([second.id, second.prompt], [first.sessionId, ["Be brief.", "1", "", "tool x", "a", "2"]]);
+  const { ledger, turns } = await options.sessions.get(first.sessionId);
+  assertEquals([ledger.calls, turns], [3, 4]);
+});
+
+Deno.test("continueConversation() answers a conversation anew that it has answered", async () => {
+  const { play } = harness([{ content: "a" }, { content: "b" }, { content: "c" }, { content: "d" }]);
+  const first = await play([user("1")]);
+  await play([user("1"), agent("a"), user("2")]);
+  const anew = await play([user("1"), agent("a"), user("2")]);
+  assertEquals([anew.text, anew.prompt, anew.id === first.id], ["c", ["Be brief.", "1", "a", "2"], false]);
+  assertEquals((await play([user("1")])).prompt, ["Be brief.", "1"]);
+});
+
+Deno.test("continueConversation() goes on in sessions that were unloaded meanwhile", async () => {
+  const others = Array.from({ length: 20 }, () => ({ content: "o" }));
+  const { play } = harness([echoCall("x"), { content: "a" }, { content: "b" }, ...others, { content: "c" }]);
+  await play([user("1")]);
+  const fork = await play([user("1"), agent("a"), user("2"), agent("half"), user("3")]);
+  for (const index of others.keys()) await play([user(`other ${index}`)]);
+  const next = await play(
+    [user("1"), agent("a"), user("2"), agent("half"), user("3"), agent("b"), user("4")],
+  );
+  assertEquals([next.id, next.prompt], [
+    fork.id,
+    ["Be brief.", "1", "", "tool x", "a", "2", "half", "3", "b", "4"],
+  ]);
+});

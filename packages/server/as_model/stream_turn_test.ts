@@ -1,0 +1,78 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { EMPTY_LEDGER } from "@tare/loop";
+import type { ConversationTurn } from "./continue_conversation.ts";
+import { OpenaiError } from "./openai_error.ts";
+import type { SseMessage } from "../http/sse_response.ts";
+import { cancelWithClient, readTurn, streamTurn, tellError } from "./stream_turn.ts";
+
+function turn(cancelled: string[] = []): ConversationTurn {
+  return {
+    sessionId: "s",
+    // deno-lint-ignore require-yield
+    parts: async function* () {
+      return { text: "a", progress: "", finish: "stop" as const, ledger: EMPTY_LEDGER };
+    }(),
+    cancel: () => cancelled.push("cancelled"),
+    done: Promise.resolve(),
+    point: () => ({ sessionId: "s", messages: 1 }),
+    remember() {},
+  };
+}
+
+Deno.test("streamTurn() sends the messages and names the session", async () => {
+  const cancelled: string[] = [];
+  const messages = async function* (): AsyncGenerator<SseMessage, void> {
+    yield { data: "1" };
+    yield { event: "e", data: "2" };
+  };
+  const response = await streamTurn(turn(cancelled), { messages: messages(), heartbeat: {} });
+  assertEquals(response.headers.get("tare-session"), "s");
+  assertEquals([await response.text(), cancelled], ["data: 1\n\nevent: e\ndata: 2\n\n", []]);
+});
+
+Deno.test("streamTurn() throws what comes instead of a first message", async () => {
+  // deno-lint-ignore require-yield
+  const messages = async function* (): AsyncGenerator<SseMessage, void> {
+    throw new Error("none");
+  };
+  await assertRejects(() => streamTurn(turn(), { messages: messages(), heartbeat: {} }), Error, "none");
+});
+
+Deno.test("streamTurn() cancels the turn of a client that disconnects, though nothing happens", async () => {
+  const cancelled: string[] = [];
+  const messages = async function* (): AsyncGenerator<SseMessage, void> {
+    yield { data: "1" };
+    await new Promise(() => {});
+  };
+  const response = await streamTurn(turn(cancelled), { messages: messages(), heartbeat: {} });
+  const reader = response.body!.getReader();
+  await reader.read();
+  const waiting = reader.read();
+  await reader.cancel();
+  assertEquals([(await waiting).done, cancelled], [true, ["cancelled"]]);
+});
+
+Deno.test("cancelWithClient() cancels the turn when the request is aborted, or was before", () => {
+  const cancelled: string[] = [];
+  const controller = new AbortController();
+  const request = new Request("http://localhost", { signal: controller.signal });
+  cancelWithClient(turn(cancelled), request);
+  assertEquals(cancelled, []);
+  controller.abort();
+  assertEquals(cancelled, ["cancelled"]);
+  cancelWithClient(turn(cancelled), request);
+  assertEquals(cancelled, ["cancelled", "cancelled"]);
+});
+
+Deno.test("readTurn() gives the answer", async () => {
+  assertEquals((await readTurn(turn())).text, "a");
+});
+
+Deno.test("tellError() tells onError what it hides", () => {
+  const told: unknown[] = [];
+  const bug = new Error("secret");
+  const body = tellError(bug, (error) => told.push(error));
+  assertEquals([body.error.code, told], ["internal_error", [bug]]);
+  const known = new OpenaiError(502, "No.", { code: "bad_key" });
+  assertEquals([tellError(known, (error) => told.push(error)).error.message, told], ["No.", [bug]]);
+});

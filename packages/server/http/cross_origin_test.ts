@@ -1,0 +1,71 @@
+import { assertEquals } from "@std/assert";
+import type { AgentOptions } from "@tare/server";
+import { agent, error, scriptedModel } from "../fixture_test.ts";
+
+type Headers = Readonly<Record<string, string>>;
+
+async function answerOf(guard: AgentOptions["guard"], url: string, init: RequestInit = {}) {
+  const handler = agent(scriptedModel([]), guard ? { guard } : {});
+  const response = await handler.fetch(new Request(url, init));
+  const text = await response.text();
+  return { status: response.status, headers: response.headers, body: text === "" ? null : JSON.parse(text) };
+}
+
+async function statusOf(guard: AgentOptions["guard"], url: string, headers: Headers = {}): Promise<number> {
+  return (await answerOf(guard, url, { headers })).status;
+}
+
+Deno.test("crossOrigin() refuses pages of other origins, before it looks at the token", async () => {
+  const origin = "https://evil.example";
+  const { status, body, headers } = await answerOf({ token: "t" }, "http://localhost:8787/v1/sessions", {
+    method: "POST",
+    headers: { origin },
+  });
+  assertEquals(
+    { status, body },
+    error(
+      403,
+      "origin_not_allowed",
+      `Cannot let pages of ${origin} use this server: TARE_CORS_ORIGINS doesn't list that origin.`,
+    ),
+  );
+  assertEquals(headers.get("access-control-allow-origin"), null);
+  for (const foreign of ["null", "http://localhost:3000", "http://localhost", "https://localhost:8788"]) {
+    assertEquals(
+      await statusOf(undefined, "http://localhost:8787/health", { origin: foreign }),
+      403,
+      foreign,
+    );
+  }
+  for (const own of ["http://localhost:8787", "https://localhost:8787"]) {
+    assertEquals(await statusOf(undefined, "http://localhost:8787/health", { origin: own }), 200, own);
+  }
+});
+
+Deno.test("crossOrigin() lets pages of configured origins read answers, refusals included, and answers their preflight", async () => {
+  const origin = "https://chat.example";
+  const guard = { origins: [origin], token: "secret" };
+  const preflight = await answerOf(guard, "http://localhost/v1/sessions", {
+    method: "OPTIONS",
+    headers: { origin, "access-control-request-method": "POST" },
+  });
+  assertEquals(preflight.status, 204);
+  assertEquals(
+    ["allow-origin", "allow-methods", "allow-headers", "max-age"].map((name) =>
+      preflight.headers.get(`access-control-${name}`)
+    ),
+    [origin, "GET, POST, DELETE", "authorization, content-type, idempotency-key, last-event-id", "600"],
+  );
+  for (const headers of [{ origin }, { origin, authorization: "Bearer secret" }]) {
+    const answer = await answerOf(guard, "http://localhost/v1/sessions", { headers });
+    assertEquals(answer.status, "authorization" in headers ? 200 : 401);
+    assertEquals(answer.headers.get("access-control-allow-origin"), origin);
+    assertEquals(answer.headers.get("vary"), "origin");
+  }
+  const other = await answerOf(guard, "http://localhost/health", {
+    method: "OPTIONS",
+    headers: { origin: "https://other.example", "access-control-request-method": "GET" },
+  });
+  assertEquals([other.status, other.headers.get("access-control-allow-origin")], [403, null]);
+  assertEquals(await statusOf(guard, "http://localhost/health"), 200);
+});

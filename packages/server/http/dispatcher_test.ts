@@ -1,0 +1,73 @@
+import { assertEquals } from "@std/assert";
+import { HttpError, openapiDocument, type Route } from "@tare/server";
+import { memoryStore } from "@tare/store";
+import { dispatcher } from "./dispatcher.ts";
+import { request } from "../fixture_test.ts";
+import { checkedFetch } from "./openapi_fixture_test.ts";
+
+function serve(
+  route: Partial<Route>,
+  told: unknown[] = [],
+): (method: string, path: string, body?: unknown) => Promise<[number, unknown]> {
+  const routes: Route[] = [{
+    method: "POST",
+    path: "/things/{kind}/{id}",
+    operationId: "makeThing",
+    summary: "Makes a thing.",
+    responses: { 200: { description: "It.", content: { "application/json": {} } } },
+    answer: () => new Response(),
+    ...route,
+  }];
+  const options = {
+    maxBodyBytes: 100,
+    idempotencyKeys: memoryStore().idempotency,
+    onError: (error: unknown) => told.push(error),
+  };
+  const document = JSON.parse(JSON.stringify(openapiDocument(routes)));
+  const fetch = checkedFetch(dispatcher(routes, options), () => Promise.resolve(document));
+  return async (method, path, body) => {
+    const response = await fetch(request(method, path, body));
+    return [response.status, await response.json()];
+  };
+}
+
+Deno.test("dispatcher() hands the path's parameters and a valid body to the route", async () => {
+  const send = serve({
+    body: { type: "object", properties: { n: { type: "number" } } },
+    answer: ({ path, body }) => Response.json({ ...path, body }),
+  });
+  assertEquals(await send("POST", "/things/a/b?c=d", { n: 1 }), [200, {
+    kind: "a",
+    id: "b",
+    body: { n: 1 },
+  }]);
+  assertEquals((await send("POST", "/things/a/b", { n: "1" }))[0], 400);
+  assertEquals((await send("POST", "/things/a"))[0], 404);
+  assertEquals((await send("GET", "/things/a/b"))[0], 405);
+});
+
+Deno.test("dispatcher() leaves a body alone that no schema describes", async () => {
+  const send = serve({
+    answer: async ({ body, request }) => Response.json([body ?? null, await request.text()]),
+  });
+  assertEquals(await send("POST", "/things/a/b", "{"), [200, [null, "{"]]);
+});
+
+Deno.test("dispatcher() lets a route tell its errors in its own shape, and tells onError of bugs alone", async () => {
+  const told: unknown[] = [];
+  const bug = new Error("bug");
+  const thrown = [new HttpError(400, "invalid_request", "No."), bug];
+  const send = serve({
+    errors: {
+      schema: { type: "object", properties: { oops: { type: "boolean" } }, required: ["oops"] },
+      respond: (error) =>
+        Response.json({ oops: true }, { status: error instanceof HttpError ? error.status : 500 }),
+    },
+    answer() {
+      throw thrown.shift();
+    },
+  }, told);
+  assertEquals(await send("POST", "/things/a/b"), [400, { oops: true }]);
+  assertEquals(await send("POST", "/things/a/b"), [500, { oops: true }]);
+  assertEquals(told, [bug]);
+});

@@ -1,0 +1,102 @@
+import { assertEquals, assertRejects, assertThrows } from "@std/assert";
+import type { LoopEvent } from "@tare/loop";
+import { HttpError } from "@tare/server";
+import { memoryStore, type ReadOptions } from "@tare/store";
+import { EventLog } from "./event_log.ts";
+import { newLog } from "../fixture_test.ts";
+
+const warning = (message: string): LoopEvent => ({ type: "warning", message });
+
+async function numbers(log: EventLog, after?: number): Promise<number[]> {
+  const seen: number[] = [];
+  for await (const { number } of log.read(after)) seen.push(number);
+  return seen;
+}
+
+Deno.test("EventLog.read() gives what is there after a number and ends when the log is closed", async () => {
+  const log = newLog();
+  assertEquals(await numbers(log), []);
+  log.append([warning("a")]);
+  log.append([warning("b")]);
+  log.append([warning("c")]);
+  assertEquals([await numbers(log), await numbers(log, 1), await numbers(log, 9)], [[1, 2, 3], [2, 3], []]);
+});
+
+Deno.test("EventLog.read() lets several readers follow an open log, each at its own pace", async () => {
+  const log = newLog();
+  log.open();
+  const slow = log.read();
+  const fast = numbers(log);
+  log.append([warning("a")]);
+  assertEquals((await slow.next()).value, { number: 1, event: warning("a") });
+  log.append([warning("b")]);
+  log.append([warning("c")]);
+  log.close();
+  assertEquals(await fast, [1, 2, 3]);
+  assertEquals((await slow.next()).value, { number: 2, event: warning("b") });
+  assertEquals((await slow.next()).value, { number: 3, event: warning("c") });
+  assertEquals(await slow.next(), { value: undefined, done: true });
+});
+
+Deno.test("EventLog.read() holds a page, however far behind its reader is", async () => {
+  const store = memoryStore();
+  store.createSession({ id: "s", createdAtMs: 0, settings: {} });
+  const reads: ReadOptions[] = [];
+  const log = new EventLog({
+    ...store,
+    readEvents(id, options = {}) {
+      reads.push(options);
+      return store.readEvents(id, options);
+    },
+  }, "s");
+  log.open();
+  const slow = log.read();
+  log.append(Array.from({ length: 600 }, (_, index) => warning(`${index}`)));
+  for (let number = 1; number <= 256; number++) assertEquals((await slow.next()).value?.number, number);
+  assertEquals(reads, [{ after: 0, limit: 256 }]);
+  assertEquals((await slow.next()).value?.number, 257);
+  assertEquals(reads, [{ after: 0, limit: 256 }, { after: 256, limit: 256 }]);
+  log.close();
+  const rest: number[] = [];
+  for await (const { number } of slow) rest.push(number);
+  assertEquals([rest.length, rest[0], rest.at(-1)], [343, 258, 600]);
+});
+
+Deno.test("EventLog.append() commits events and state together, or hands out neither", async () => {
+  const store = memoryStore();
+  store.createSession({ id: "s", createdAtMs: 0, settings: {} });
+  const log = new EventLog(store, "s");
+  log.append([warning("a")], { totals: 1 });
+  const unstorable = { ...warning("b"), more: 1n };
+  assertThrows(() => log.append([warning("b"), unstorable], { totals: 2 }), TypeError);
+  assertEquals([log.last, await numbers(log), store.readState("s", "totals")], [1, [1], 1]);
+  assertEquals(await numbers(new EventLog(store, "s")), [1]);
+});
+
+Deno.test("EventLog.close() throws a failure to readers once they have read what there is", async () => {
+  const log = newLog();
+  log.open();
+  log.append([warning("a")]);
+  const reader = log.read();
+  assertEquals((await reader.next()).value?.number, 1);
+  const next = reader.next();
+  log.close(new Error("broken"));
+  await assertRejects(() => next, Error, "broken");
+  assertEquals(log.failed, true);
+  await assertRejects(() => numbers(log), Error, "broken");
+  log.open();
+  log.close();
+  assertEquals([log.failed, await numbers(log)], [false, [1]]);
+});
+
+Deno.test("EventLog.remove() tells readers wherever they are that the session is gone", async () => {
+  const log = newLog();
+  log.append([warning("a"), warning("b")]);
+  log.remove();
+  const error = await assertRejects(
+    () => numbers(log, 1),
+    HttpError,
+    "Cannot read on: session s was deleted.",
+  );
+  assertEquals(error.status, 404);
+});

@@ -1,0 +1,39 @@
+import { addLedgers, type TurnLedger } from "@tare/loop";
+import { type Profile, promptCost } from "@tare/planner";
+import type { Budget } from "../api/request_schemas.ts";
+
+/** What a turn's budgets are measured by. */
+export interface BudgetOptions {
+  /** What this turn may cost. */
+  readonly turn?: Budget;
+  /** What the session's turns may cost together. */
+  readonly session?: Budget;
+  /** What the session's earlier turns cost. */
+  readonly before: TurnLedger;
+  /** The prices. */
+  readonly profile: Profile;
+}
+
+/** Makes a function that says, from what a turn cost so far, which budget is used up; nothing while there is room. */
+export function overBudget(
+  { turn = {}, session = {}, before, profile }: BudgetOptions,
+): (ledger: TurnLedger) => string | undefined {
+  return (ledger) =>
+    usedUp("turn", turn, ledger, profile) ?? usedUp("session", session, addLedgers(before, ledger), profile);
+}
+
+function usedUp(what: string, budget: Budget, ledger: TurnLedger, profile: Profile): string | undefined {
+  const spent = {
+    max_steps: ledger.calls,
+    max_tokens: ledger.promptTokens + ledger.outputTokens,
+    max_cost: promptCost(profile, ledger),
+  };
+  for (const name of ["max_steps", "max_tokens", "max_cost"] as const) {
+    const limit = budget[name];
+    if (limit === undefined || spent[name] < limit) continue;
+    return `The ${what} has used up its budget: ${name} is ${limit}, and it has used ${
+      Math.round(spent[name])
+    }.`;
+  }
+  return undefined;
+}

@@ -1,0 +1,211 @@
+import { assert, assertEquals, assertNotStrictEquals, assertRejects, assertStrictEquals } from "@std/assert";
+import { HttpError, type NumberedEvent } from "@tare/server";
+import { memoryStore } from "@tare/store";
+import fc from "fast-check";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { agent, events, newSession, request, scriptedModel, turn } from "../fixture_test.ts";
+import { Player, scriptedSessions, scriptTurns, snapshot, unpaired } from "../script_fixture_test.ts";
+import { recordedStore } from "./store_fixture_test.ts";
+
+const policies = fc.constantFrom("planner" as const, "classic" as const);
+const HOUR = 3_600_000;
+
+async function readAll(events: AsyncIterable<NumberedEvent>): Promise<NumberedEvent[]> {
+  return await Array.fromAsync(events);
+}
+
+function userMessages({ history }: { readonly history: readonly { role: string; content?: unknown }[] }) {
+  return history.filter(({ role }) => role === "user").map(({ content }) => content);
+}
+
+Deno.test("Sessions.get() restores a session that is and sends what the one in memory does", async () => {
+  await fc.assert(
+    fc.asyncProperty(scriptTurns, policies, fc.constantFrom(1_000, HOUR), async (turns, policy, idleMs) => {
+      const store = recordedStore();
+      const player = new Player();
+      let nowMs = 0;
+      const now = () => nowMs;
+      const { tools } = player;
+      const session = await scriptedSessions({ store, policy, tools, now }).create({});
+      for (const [index, steps] of turns.entries()) {
+        await player.play(session, `turn ${index}`, steps);
+        nowMs += idleMs;
+        const restored = await scriptedSessions({ store, policy, tools, now }).get(session.id);
+        assertNotStrictEquals(restored, session);
+        assertEquals(snapshot(restored), snapshot(session));
+        assertEquals(unpaired(session.history), []);
+      }
+      const copy = await store.upTo(store.writes);
+      const restored = await scriptedSessions({ store: copy, policy, tools, now }).get(session.id);
+      await player.play(session, "and now?");
+      const other = new Player();
+      await other.play(restored, "and now?");
+      assertEquals(other.requests.at(-1), player.requests.at(-1));
+      const said = turns.map((_, index) => `turn ${index}`);
+      assertEquals(
+        userMessages(session).toSorted(),
+        [...said, ...player.accepted.map(({ said }) => said), "and now?"].toSorted(),
+      );
+    }),
+    { numRuns: 40 },
+  );
+});
+
+Deno.test("Sessions.get() mends a turn that ended after any write: calls answered, end told, nothing lost, once", async () => {
+  await fc.assert(
+    fc.asyncProperty(scriptTurns, policies, async (turns, policy) => {
+      const store = recordedStore();
+      const player = new Player(() => store.writes);
+      const { tools } = player;
+      const session = await scriptedSessions({ store, policy, tools }).create({});
+      for (const [index, steps] of turns.entries()) await player.play(session, `turn ${index}`, steps);
+      const all = store.readEvents(session.id);
+
+      for (let writes = 1; writes <= store.writes; writes++) {
+        const copy = await store.upTo(writes);
+        const before = copy.readEvents(session.id);
+        assertEquals(before, all.slice(0, before.length));
+        const open = isOpen(before);
+        const mended = await scriptedSessions({ store: copy, policy, tools }).get(session.id);
+        const after = copy.readEvents(session.id);
+        assertEquals(after.slice(0, before.length), before);
+        assertEquals(unpaired(mended.history), []);
+        assertEquals(isOpen(after), false);
+        const end = after.at(-1)?.event;
+        const answered = mended.history.at(-1)?.role === "assistant";
+        if (open) {
+          assertEquals([end?.type, end?.reason], ["turn_end", answered ? "completed" : "interrupted"]);
+        } else assertEquals(after, before);
+        const accepted = player.accepted.filter(({ writes: by }) => by <= writes);
+        for (const { said } of accepted) assert(userMessages(mended).includes(said));
+
+        const again = await scriptedSessions({ store: copy, policy, tools }).get(session.id);
+        assertEquals(copy.readEvents(session.id), after);
+        assertEquals(snapshot(again), snapshot(mended));
+        if (!open) continue;
+        const other = new Player();
+        await other.play(again, answered ? "go on" : undefined);
+        assertEquals(copy.readEvents(session.id).at(-1)?.event.reason, "completed");
+        assertEquals([other.errors, unpaired(again.history)], [[], []]);
+      }
+    }),
+    { numRuns: 6 },
+  );
+});
+
+function isOpen(stored: readonly { readonly event: { readonly type: string } }[]): boolean {
+  const types = stored.map(({ event }) => event.type);
+  return types.lastIndexOf("turn_start") > types.lastIndexOf("turn_end");
+}
+
+Deno.test("Sessions.get() continues an interrupted turn with the bytes that were sent before", async () => {
+  const store = recordedStore();
+  const player = new Player();
+  const { tools } = player;
+  const session = await scriptedSessions({ store, tools }).create({});
+  const read = { tool: "read", outcome: "text", size: 100 } as const;
+  const huge = { tool: "act", outcome: "text", size: 40_000 } as const;
+  const quiet = { steer: [], cancels: false, fails: false, finish: "stop" } as const;
+  await player.play(session, "look", [{ ...quiet, calls: [read] }, { ...quiet, calls: [huge, read] }]);
+  const last = player.requests.at(-1)!;
+  assert(last.length < 40_000);
+  const whole = (JSON.parse(last) as { messages: unknown[] }).messages;
+  for (let writes = 1; writes <= store.writes; writes++) {
+    const copy = await store.upTo(writes);
+    const again = await scriptedSessions({ store: copy, tools }).get(session.id);
+    const answered = again.history.findLastIndex(({ role }) => role === "assistant");
+    const isMidway = again.history.at(-1)?.role === "tool" &&
+      !again.history.some(({ content }) => String(content).includes("interrupted"));
+    if (!isMidway || answered < 0) continue;
+    const other = new Player();
+    await other.play(again, undefined);
+    const { messages } = JSON.parse(other.requests[0]!) as { messages: unknown[] };
+    assertEquals(messages, whole.slice(0, messages.length));
+  }
+});
+
+Deno.test("Sessions keep a few idle sessions in memory, and load a forgotten one again", async () => {
+  const store = memoryStore();
+  const sessions = scriptedSessions({ store });
+  const player = new Player();
+  const refs: WeakRef<object>[] = [];
+  const snapshots: string[] = [];
+  const ids: string[] = [];
+  for (let index = 0; index < 30; index++) {
+    const session = await sessions.create({});
+    await player.play(session, `turn ${index}`);
+    snapshots.push(snapshot(session));
+    refs.push(new WeakRef(session));
+    ids.push(session.id);
+  }
+  await player.play(await sessions.get(ids[0]!), "again");
+  await collectGarbage();
+  const kept = refs.flatMap((ref, index) => ref.deref() ? [index] : []);
+  assertEquals(kept.length <= 17 && kept.includes(29), true, `${kept}`);
+  assertEquals(kept.includes(5), false);
+  assertEquals(snapshot(await sessions.get(ids[5]!)), snapshots[5]);
+});
+
+async function collectGarbage(): Promise<void> {
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc") as () => void;
+  // What a job has dereferenced lives until its end.
+  const { promise, resolve } = Promise.withResolvers<void>();
+  setTimeout(resolve, 0);
+  await promise;
+  collect();
+}
+
+Deno.test("Sessions.get() gives one object for one session, however many are asked for meanwhile", async () => {
+  const sessions = scriptedSessions({ store: memoryStore() });
+  const held = await sessions.create({});
+  for (let index = 0; index < 40; index++) await sessions.create({});
+  assertStrictEquals(await sessions.get(held.id), held);
+});
+
+Deno.test("agentHandler() starts turns in many sessions at once, and mends none that runs", async () => {
+  const handler = agent(scriptedModel(Array(40).fill({ content: "a" })), { maxRunningTurns: 40 });
+  const sessions = await Promise.all(Array.from({ length: 40 }, () => newSession(handler)));
+  const turns = await Promise.all(sessions.map((session) => turn(handler, session, "q")));
+  for (const [index, seen] of turns.entries()) {
+    const ends = seen.flatMap(({ event }) => event.type === "turn_end" ? [event.reason] : []);
+    assertEquals(ends, ["completed"]);
+    assertEquals(await events(await handler.fetch(request("GET", `${sessions[index]}/events`))), seen);
+  }
+});
+
+Deno.test("Sessions.list() tells of sessions that aren't loaded what it tells of those that are", async () => {
+  const store = memoryStore();
+  const sessions = scriptedSessions({ store });
+  const player = new Player();
+  for (let index = 0; index < 3; index++) {
+    const session = await sessions.create({ metadata: { index: `${index}` } });
+    if (index > 0) await player.play(session, "q");
+  }
+  const told = (all: typeof sessions) =>
+    all.list().map(({ id, settings, turns, ledger, lastEvent }) => ({
+      id,
+      settings,
+      turns,
+      ledger,
+      lastEvent,
+    }));
+  assertEquals(told(scriptedSessions({ store })), told(sessions));
+  assertEquals(sessions.list().map(({ settings }) => settings.metadata.index), ["2", "1", "0"]);
+});
+
+Deno.test("Sessions.delete() removes a session and tells those who still read it", async () => {
+  const store = memoryStore();
+  const sessions = scriptedSessions({ store });
+  const session = await sessions.create({});
+  await new Player().play(session, "q");
+  const slow = session.events.read();
+  await slow.next();
+  const held = session.events.read();
+  await sessions.delete(session);
+  assertEquals(store.countSessions(), 0);
+  await assertRejects(() => sessions.get(session.id), HttpError, "there is no such session");
+  await assertRejects(() => readAll(held), HttpError, `session ${session.id} was deleted`);
+  await slow.return();
+});
