@@ -1,7 +1,9 @@
 import { assertEquals } from "@std/assert";
-import { asRecord } from "./json_record.ts";
+import { asRecord, isRecord } from "@tare/wire";
 
-Deno.test("asRecord() knows a JSON object from everything else", () => {
+Deno.test("isRecord() and asRecord() know a JSON object from everything else", () => {
   const object = { a: 1 };
-  assertEquals([object, [], null, undefined, "a", 1].map(asRecord), [object, ...Array(5).fill(undefined)]);
+  const values = [object, [], null, undefined, "a", 1];
+  assertEquals(values.map(isRecord), [true, false, false, false, false, false]);
+  assertEquals(values.map(asRecord), [object, ...Array(5).fill(undefined)]);
 });

@@ -1,4 +1,4 @@
-import { isRecord } from "./is_record.ts";
+import { isRecord } from "./json_record.ts";
 
 /** Adds up what providers tell of tokens, field by field; what is no number is taken from the later one. */
 export function sumUsage(one: unknown, other: unknown): unknown {

@@ -1,7 +1,7 @@
 import type { Message, ToolDefinition } from "@tare/messages";
 import { arrayItems, joinBytes, objectFields, readJsonAt, type Span } from "./json_spans.ts";
 import type { KnownJson, KnownPiece } from "./known_json.ts";
-import { isRecord } from "./is_record.ts";
+import { isRecord } from "./json_record.ts";
 import type { WireBody, WireFormat } from "./wire_format.ts";
 
 /** A tool of a request. */

@@ -1,6 +1,6 @@
 import type { FunctionToolCall } from "@tare/messages";
 import { asRecord, type JsonRecord } from "../json_record.ts";
-import { mergeDelta } from "./merge_delta.ts";
+import { mergeDelta, withoutNulls } from "./merge_delta.ts";
 import type { ModelEvent } from "@tare/messages";
 
 type CallDelta = Extract<ModelEvent, { type: "tool_call_delta" }>;
@@ -55,8 +55,12 @@ export class CallAssembler {
           id,
           type: "function",
           // Providers parse the arguments that are passed back to them.
-          function: { name: call.name, arguments: call.arguments.trim() || "{}", ...call.functionExtra },
-          ...call.extra,
+          function: {
+            name: call.name,
+            arguments: call.arguments.trim() || "{}",
+            ...withoutNulls(call.functionExtra),
+          },
+          ...withoutNulls(call.extra),
         };
       });
   }

@@ -1,6 +1,6 @@
 import type { Message, ToolDefinition } from "@tare/messages";
 import { ChatWriter } from "./chat_writer.ts";
-import { isRecord } from "../is_record.ts";
+import { isRecord } from "../json_record.ts";
 import { UnknownShape, type WireFormat } from "../wire_format.ts";
 
 /** The chat-completions format: its messages are the planner's own. */

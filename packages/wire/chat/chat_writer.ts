@@ -2,17 +2,17 @@ import { readUsage } from "./read_usage.ts";
 import type { Usage } from "@tare/messages";
 import { RECALL_TOOL } from "@tare/prune";
 import { anchorOf } from "../anchor_of.ts";
-import { isRecord } from "../is_record.ts";
+import { isRecord, type JsonRecord } from "../json_record.ts";
 import { joinBytes } from "../json_spans.ts";
-import { mergeFields } from "../merge_fields.ts";
+import { mergeDelta } from "./merge_delta.ts";
 import { type RawEvent, splitEvents, SseSplitter } from "../sse_splitter.ts";
 import { sumUsage } from "../sum_usage.ts";
 import type { HiddenItems, RecallCall, TurnWriter, TurnWriterOptions, WireReply } from "../wire_format.ts";
 
-type Fields = Record<string, unknown>;
+type Fields = JsonRecord;
 
 /** A call with all its fields. */
-interface WireCall extends Readonly<Fields> {
+interface WireCall extends Fields {
   readonly function: { readonly name?: string; readonly arguments: string };
 }
 
@@ -68,7 +68,7 @@ export class ChatWriter implements TurnWriter {
       const chunk = data === undefined ? undefined : readChunk(data);
       const choice: unknown = Array.isArray(chunk?.choices) ? chunk.choices[0] : undefined;
       if (isRecord(choice) && isRecord(choice.delta)) {
-        this.#message = mergeFields(this.#message, choice.delta);
+        this.#message = mergeDelta(this.#message, choice.delta);
       }
     }
     this.#unread = [];
@@ -223,7 +223,7 @@ export class ChatWriter implements TurnWriter {
   /** Reads a delta and gives what the client may see of it; nothing if it may see nothing. */
   #takeDelta(delta: Fields, later: boolean): Fields | undefined {
     const { tool_calls: calls, role, ...fields } = delta;
-    this.#message = mergeFields(this.#message, fields);
+    this.#message = mergeDelta(this.#message, fields);
     const withoutRole = later ? fields : { ...(role !== undefined && { role }), ...fields };
     if (!Array.isArray(calls)) {
       return later && role !== undefined ? (isEmpty(fields) ? undefined : fields) : delta;
@@ -252,7 +252,7 @@ export class ChatWriter implements TurnWriter {
     const before = this.#calls.get(index) ?? { function: { arguments: "" } };
     const { name, arguments: text } = isRecord(called) ? called : {};
     const call: WireCall = {
-      ...mergeFields(before, fields),
+      ...mergeDelta(before, fields),
       // Some providers repeat id, type and name in each delta.
       ...(typeof id === "string" && id !== "" && { id }),
       type: typeof type === "string" ? type : before.type ?? "function",

@@ -5,17 +5,22 @@ const GROWING = ["text", "summary", "thinking"];
 
 /**
  * Adds a delta's fields to what came before: texts are joined, lists appended, objects merged, anything else replaced;
- * null means nothing. This is how fields arrive that only the provider knows, and they have to be passed back whole.
+ * null adds nothing, but stands where nothing came before. This is how fields arrive that only the provider knows, and
+ * they have to be passed back whole.
  */
 export function mergeDelta(before: JsonRecord, delta: JsonRecord): JsonRecord {
   const merged: Record<string, unknown> = { ...before };
-  for (const [name, value] of Object.entries(delta)) {
-    if (value !== null && value !== undefined) merged[name] = mergeValue(merged[name], value);
-  }
+  for (const [name, value] of Object.entries(delta)) merged[name] = mergeValue(merged[name], value);
   return merged;
 }
 
+/** The fields that say something. */
+export function withoutNulls(fields: JsonRecord): JsonRecord {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
+}
+
 function mergeValue(before: unknown, value: unknown): unknown {
+  if (value === null || value === undefined) return before ?? value;
   if (typeof before === "string" && typeof value === "string") return before + value;
   if (Array.isArray(before) && Array.isArray(value)) return value.reduce(appendPart, before);
   const [old, added] = [asRecord(before), asRecord(value)];
@@ -30,7 +35,7 @@ function appendPart(parts: readonly unknown[], piece: unknown): readonly unknown
   if (!continues) return [...parts, piece];
   const whole: Record<string, unknown> = { ...last };
   for (const [name, value] of Object.entries(added)) {
-    if (value === null || value === undefined) continue;
+    if (value === null) continue;
     whole[name] = GROWING.includes(name) ? mergeValue(whole[name], value) : value;
   }
   return [...parts.slice(0, -1), whole];

@@ -1,6 +1,6 @@
 import { CallAssembler } from "./call_assembler.ts";
 import { asRecord, type JsonRecord } from "../json_record.ts";
-import { mergeDelta } from "./merge_delta.ts";
+import { mergeDelta, withoutNulls } from "./merge_delta.ts";
 import type { FinishReason, ModelEvent } from "@tare/messages";
 import { readUsage } from "./read_usage.ts";
 
@@ -66,7 +66,7 @@ export class ReplyAssembler {
       message: {
         role: "assistant",
         content: this.#content,
-        ...this.#fields,
+        ...withoutNulls(this.#fields),
         ...(calls.length > 0 && { tool_calls: calls }),
       },
       finishReason,

@@ -1,5 +1,5 @@
 import type { Content, ContentPart, Message, ToolDefinition } from "@tare/messages";
-import { isRecord } from "../is_record.ts";
+import { isRecord } from "../json_record.ts";
 import { ResponsesWriter } from "./responses_writer.ts";
 import { UnknownShape, type WireFormat } from "../wire_format.ts";
 

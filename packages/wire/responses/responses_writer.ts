@@ -2,7 +2,7 @@ import { readUsage } from "../chat/read_usage.ts";
 import type { Message } from "@tare/messages";
 import { RECALL_TOOL } from "@tare/prune";
 import { anchorOf } from "../anchor_of.ts";
-import { isRecord } from "../is_record.ts";
+import { isRecord } from "../json_record.ts";
 import { joinBytes } from "../json_spans.ts";
 import { type RawEvent, splitEvents, SseSplitter } from "../sse_splitter.ts";
 import { sumUsage } from "../sum_usage.ts";

@@ -1,30 +1,27 @@
 import { assertEquals } from "@std/assert";
-import { ask, completed, delta, reply } from "./openai_fixture_test.ts";
+import { type JsonRecord, mergeDelta } from "@tare/wire";
 
-/** The message that these deltas make, without what every message has. */
-async function merged(...deltas: readonly Record<string, unknown>[]): Promise<Record<string, unknown>> {
-  const asked = await ask(reply(...deltas.map((fields) => delta(fields)), delta({ content: "." }, "stop")));
-  const { role: _, content: __, ...fields } = { ...completed(asked).message };
-  return fields;
+function merged(...deltas: readonly JsonRecord[]): JsonRecord {
+  return deltas.reduce(mergeDelta, {});
 }
 
-Deno.test("mergeDelta() joins texts, appends lists, merges objects and replaces the rest", async () => {
+Deno.test("mergeDelta() joins texts, appends lists, merges objects, replaces the rest, and null adds nothing", () => {
   assertEquals(
-    await merged(
-      { custom: "a", list: [1], object: { text: "x", n: 1 }, flag: false, nothing: null },
-      { custom: "b", list: [2, 3], object: { text: "y", n: 2 }, flag: true, custom2: null },
-      { custom: null },
+    merged(
+      { custom: "a", list: [1], object: { text: "x", n: 1 }, flag: false, set: null, none: null },
+      { custom: "b", list: [2, 3], object: { text: "y", n: 2 }, flag: true, set: "c" },
+      { custom: null, none: null },
     ),
-    { custom: "ab", list: [1, 2, 3], object: { text: "xy", n: 2 }, flag: true },
+    { custom: "ab", list: [1, 2, 3], object: { text: "xy", n: 2 }, flag: true, set: "c", none: null },
   );
 });
 
-Deno.test("mergeDelta() puts the parts of reasoning together, signatures included", async () => {
-  const text = (fields: Record<string, unknown>) => ({
+Deno.test("mergeDelta() puts the parts of reasoning together, signatures included", () => {
+  const text = (fields: JsonRecord) => ({
     reasoning_details: [{ type: "reasoning.text", index: 0, format: "v1", ...fields }],
   });
   assertEquals(
-    await merged(
+    merged(
       text({ text: "Let " }),
       text({ text: "me", id: "r1" }),
       text({ text: null, signature: "sig" }),
@@ -46,9 +43,9 @@ Deno.test("mergeDelta() puts the parts of reasoning together, signatures include
   );
 });
 
-Deno.test("mergeDelta() keeps whole parts apart", async () => {
+Deno.test("mergeDelta() keeps whole parts apart", () => {
   const citation = (url: string) => ({ annotations: [{ type: "url_citation", url_citation: { url } }] });
-  assertEquals(await merged(citation("a"), citation("b")), {
+  assertEquals(merged(citation("a"), citation("b")), {
     annotations: [...citation("a").annotations, ...citation("b").annotations],
   });
 });

@@ -1,12 +1,13 @@
 import { assertEquals } from "@std/assert";
 import type { Usage } from "@tare/messages";
-import { ask, completed, delta, reply } from "./openai_fixture_test.ts";
+import { readUsage } from "@tare/wire";
+import { assemble, delta } from "./assembler_fixture_test.ts";
 
-async function usageOf(...last: readonly unknown[]): Promise<Usage | undefined> {
-  return completed(await ask(reply(delta({ content: "Hi" }), ...last))).usage;
+function usageOf(...last: readonly unknown[]): Usage | undefined {
+  return assemble([delta({ content: "Hi" }), ...last]).completed?.usage;
 }
 
-Deno.test("readUsage() reads every provider's dialect", async () => {
+Deno.test("readUsage() reads every provider's dialect", () => {
   const dialects: Readonly<Record<string, readonly [unknown, Usage | undefined]>> = {
     openai: [
       {
@@ -70,23 +71,23 @@ Deno.test("readUsage() reads every provider's dialect", async () => {
     none: [null, undefined],
   };
   for (const [name, [raw, usage]] of Object.entries(dialects)) {
-    assertEquals([name, await usageOf(delta({}, "stop"), { choices: [], usage: raw })], [name, usage]);
+    assertEquals([name, readUsage(raw)], [name, usage]);
   }
 });
 
-Deno.test("readUsage() finds the usage wherever it stands, and the last one counts", async () => {
+Deno.test("ReplyAssembler finds the usage wherever it stands, and the last one counts", () => {
   const usage = { prompt_tokens: 9, completion_tokens: 4 };
   const expected = { promptTokens: 9, cachedTokens: 0, outputTokens: 4 };
   const choice = { index: 0, delta: {}, finish_reason: "stop" };
-  assertEquals(await usageOf({ choices: [choice], usage }), expected);
-  assertEquals(await usageOf({ choices: [{ ...choice, usage }] }), expected);
-  assertEquals(await usageOf({ choices: [choice], x_groq: { usage } }), expected);
+  assertEquals(usageOf({ choices: [choice], usage }), expected);
+  assertEquals(usageOf({ choices: [{ ...choice, usage }] }), expected);
+  assertEquals(usageOf({ choices: [choice], x_groq: { usage } }), expected);
   assertEquals(
-    await usageOf({ choices: [], usage: { prompt_tokens: 9, completion_tokens: 1 } }, {
+    usageOf({ choices: [], usage: { prompt_tokens: 9, completion_tokens: 1 } }, {
       choices: [choice],
       usage,
     }),
     expected,
   );
-  assertEquals(await usageOf({ choices: [choice] }), undefined);
+  assertEquals(usageOf({ choices: [choice] }), undefined);
 });

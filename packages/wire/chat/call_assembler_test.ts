@@ -1,20 +1,18 @@
 import { assertEquals } from "@std/assert";
 import fc from "fast-check";
-import type { Message } from "@tare/messages";
-import { ask, completed, delta, reply } from "./openai_fixture_test.ts";
+import { assemble, delta } from "./assembler_fixture_test.ts";
 
 type Piece = Readonly<Record<string, unknown>>;
 
 /** The calls that come of these chunks, each a list of pieces. */
-async function callsOf(chunks: readonly (readonly Piece[])[], messages: readonly Message[] = []) {
+function callsOf(chunks: readonly (readonly Piece[])[], takenIds?: readonly string[]) {
   const deltas = chunks.map((pieces) => delta({ tool_calls: pieces }));
-  const asked = await ask(reply(...deltas, delta({}, "tool_calls")), { request: { messages } });
-  return completed(asked).message.tool_calls ?? [];
+  return assemble([...deltas, delta({}, "tool_calls")], takenIds).completed?.message.tool_calls ?? [];
 }
 
 /** The same in short: id, name and arguments of each. */
-async function inShort(chunks: readonly (readonly Piece[])[], messages?: readonly Message[]) {
-  return (await callsOf(chunks, messages)).map((call) =>
+function inShort(chunks: readonly (readonly Piece[])[], takenIds?: readonly string[]) {
+  return callsOf(chunks, takenIds).map((call) =>
     call.type === "function" ? [call.id, call.function.name, call.function.arguments] : []
   );
 }
@@ -30,7 +28,7 @@ function split(first: Piece, rest: Piece, [firstFunction, restFunction]: readonl
   ];
 }
 
-Deno.test("CallAssembler joins the pieces of a call, whatever they carry", async () => {
+Deno.test("CallAssembler joins the pieces of a call, whatever they carry", () => {
   const named = { name: "f" };
   const whole = [["1", "f", ARGUMENTS]];
   const shapes: Readonly<Record<string, Piece[][]>> = {
@@ -66,17 +64,17 @@ Deno.test("CallAssembler joins the pieces of a call, whatever they carry", async
     "all pieces in one chunk": [split({ index: 0, id: "1" }, { index: 0, id: "1" }, [named, named]).flat()],
   };
   for (const [name, chunks] of Object.entries(shapes)) {
-    assertEquals([name, await inShort(chunks)], [name, whole]);
+    assertEquals([name, inShort(chunks)], [name, whole]);
   }
 });
 
-Deno.test("CallAssembler joins split and grown names", async () => {
+Deno.test("CallAssembler joins split and grown names", () => {
   const named = (...names: readonly string[]) =>
     names.map((name, i) => [{ index: 0, ...(i === 0 && { id: "1" }), function: { name } }]);
-  assertEquals(await inShort(named("read", "_file")), [["1", "read_file", "{}"]]);
-  assertEquals(await inShort(named("read", "read_file")), [["1", "read_file", "{}"]]);
+  assertEquals(inShort(named("read", "_file")), [["1", "read_file", "{}"]]);
+  assertEquals(inShort(named("read", "read_file")), [["1", "read_file", "{}"]]);
   assertEquals(
-    await inShort([
+    inShort([
       [{ index: 0, id: "1", function: { name: "read" } }],
       [{ index: 0, function: { name: "_file", arguments: ARGUMENTS } }],
     ]),
@@ -84,7 +82,7 @@ Deno.test("CallAssembler joins split and grown names", async () => {
   );
 });
 
-Deno.test("CallAssembler tells the calls of a reply apart, whatever they share", async () => {
+Deno.test("CallAssembler tells the calls of a reply apart, whatever they share", () => {
   const f = { name: "f", arguments: ARGUMENTS };
   const g = { name: "g", arguments: "{}" };
   const both = [["1", "f", ARGUMENTS], ["2", "g", "{}"]];
@@ -131,36 +129,30 @@ Deno.test("CallAssembler tells the calls of a reply apart, whatever they share",
     ],
   };
   for (const [name, [chunks, expected]] of Object.entries(shapes)) {
-    assertEquals([name, await inShort(chunks)], [name, expected]);
+    assertEquals([name, inShort(chunks)], [name, expected]);
   }
 });
 
-Deno.test("CallAssembler gives ids that the conversation doesn't have yet", async () => {
-  const earlier = ["call_2", "1"].map((id) => ({
-    id,
-    type: "function",
-    function: { name: "f", arguments: "{}" },
-  } as const));
-  const messages: Message[] = [{ role: "assistant", tool_calls: earlier }];
+Deno.test("CallAssembler gives ids that the conversation doesn't have yet", () => {
   assertEquals(
-    await inShort([[{ id: "1", function: { name: "f" } }, { id: "2", function: { name: "f" } }, {
+    inShort([[{ id: "1", function: { name: "f" } }, { id: "2", function: { name: "f" } }, {
       function: { name: "g" },
-    }]], messages),
+    }]], ["call_2", "1"]),
     [["call_3", "f", "{}"], ["2", "f", "{}"], ["call_5", "g", "{}"]],
   );
 });
 
-Deno.test("CallAssembler keeps arguments that are no JSON as they came", async () => {
-  assertEquals(await inShort([[{ index: 0, id: "1", function: { name: "f", arguments: '{"a":' } }]]), [[
+Deno.test("CallAssembler keeps arguments that are no JSON as they came", () => {
+  assertEquals(inShort([[{ index: 0, id: "1", function: { name: "f", arguments: '{"a":' } }]]), [[
     "1",
     "f",
     '{"a":',
   ]]);
 });
 
-Deno.test("CallAssembler keeps fields that only the provider knows", async () => {
+Deno.test("CallAssembler keeps fields that only the provider knows", () => {
   assertEquals(
-    await callsOf([
+    callsOf([
       [{
         index: 0,
         id: "1",
@@ -178,19 +170,19 @@ Deno.test("CallAssembler keeps fields that only the provider knows", async () =>
   );
 });
 
-Deno.test("CallAssembler tells of each piece as it comes", async () => {
-  const { events } = await ask(reply(
+Deno.test("CallAssembler tells of each piece as it comes", () => {
+  const { events } = assemble([
     delta({ tool_calls: [{ index: 7, id: "1", function: { name: "f", arguments: "" } }] }),
     delta({ tool_calls: [{ index: 7, function: { arguments: "{}" } }] }),
     delta({}, "tool_calls"),
-  ));
+  ]);
   assertEquals(events.slice(0, 2), [
     { type: "tool_call_delta", index: 0, id: "1", name: "f" },
     { type: "tool_call_delta", index: 0, arguments: "{}" },
   ]);
 });
 
-Deno.test("CallAssembler joins calls however their pieces are cut, mixed and labelled", async () => {
+Deno.test("CallAssembler joins calls however their pieces are cut, mixed and labelled", () => {
   const someCall = fc.record({
     name: fc.stringMatching(/^[a-z]{1,8}$/),
     args: fc.dictionary(fc.string(), fc.string(), { minKeys: 1, maxKeys: 3 }).map((args) =>
@@ -198,8 +190,8 @@ Deno.test("CallAssembler joins calls however their pieces are cut, mixed and lab
     ),
     cuts: fc.array(fc.nat(20), { maxLength: 4 }),
   });
-  await fc.assert(
-    fc.asyncProperty(
+  fc.assert(
+    fc.property(
       fc.array(someCall, { minLength: 1, maxLength: 4 }),
       fc.record({
         repeatId: fc.boolean(),
@@ -207,7 +199,7 @@ Deno.test("CallAssembler joins calls however their pieces are cut, mixed and lab
         mixed: fc.boolean(),
         perChunk: fc.constantFrom(1, 3),
       }),
-      async (calls, { repeatId, repeatName, mixed, perChunk }) => {
+      (calls, { repeatId, repeatName, mixed, perChunk }) => {
         const pieces = calls.map(({ name, args, cuts }, index) => {
           const ends = [...new Set([...cuts.map((cut) => Math.min(cut, args.length)), args.length])].sort((
             a,
@@ -230,7 +222,7 @@ Deno.test("CallAssembler joins calls however their pieces are cut, mixed and lab
           { length: Math.ceil(inOrder.length / size) },
           (_, i) => inOrder.slice(i * size, (i + 1) * size),
         );
-        assertEquals(await inShort(chunks), calls.map(({ name, args }, i) => [`id${i}`, name, args]));
+        assertEquals(inShort(chunks), calls.map(({ name, args }, i) => [`id${i}`, name, args]));
       },
     ),
     { numRuns: 100 },

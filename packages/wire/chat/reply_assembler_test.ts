@@ -1,8 +1,8 @@
 import { assertEquals } from "@std/assert";
-import type { FinishReason, ModelEvent } from "@tare/loop";
-import { ask, completed, delta, reply } from "./openai_fixture_test.ts";
+import type { FinishReason, ModelEvent } from "@tare/messages";
+import { assemble, delta } from "./assembler_fixture_test.ts";
 
-Deno.test("ReplyAssembler shows reasoning once, and keeps each field that it came in", async () => {
+Deno.test("ReplyAssembler shows reasoning once, and keeps each field that it came in", () => {
   const details = [{ type: "reasoning.text", text: "Hm.", index: 0 }];
   for (
     const [fields, shown] of [
@@ -14,7 +14,7 @@ Deno.test("ReplyAssembler shows reasoning once, and keeps each field that it cam
       [{ reasoning_details: [{ type: "reasoning.summary", summary: "In short." }] }, "In short."],
     ] as const
   ) {
-    const asked = await ask(reply(delta(fields), delta({ content: "Hi" }, "stop")));
+    const asked = assemble([delta(fields), delta({ content: "Hi" }, "stop")]);
     assertEquals(asked.events, [
       { type: "reasoning_delta", text: shown },
       { type: "text_delta", text: "Hi" },
@@ -23,8 +23,8 @@ Deno.test("ReplyAssembler shows reasoning once, and keeps each field that it cam
   }
 });
 
-Deno.test("ReplyAssembler shows a refusal as text and keeps it as what it is", async () => {
-  const asked = await ask(reply(delta({ refusal: "I " }), delta({ refusal: "can't." }), delta({}, "stop")));
+Deno.test("ReplyAssembler shows a refusal as text and keeps it as what it is", () => {
+  const asked = assemble([delta({ refusal: "I " }), delta({ refusal: "can't." }), delta({}, "stop")]);
   assertEquals(asked.events, [
     { type: "text_delta", text: "I " },
     { type: "text_delta", text: "can't." },
@@ -36,22 +36,22 @@ Deno.test("ReplyAssembler shows a refusal as text and keeps it as what it is", a
   ]);
 });
 
-Deno.test("ReplyAssembler takes content in parts", async () => {
+Deno.test("ReplyAssembler takes content in parts", () => {
   const parts = [{ type: "text", text: "Hel" }, { type: "text", text: "lo" }];
-  assertEquals(completed(await ask(reply(delta({ content: parts }, "stop")))).message.content, "Hello");
+  assertEquals(assemble([delta({ content: parts }, "stop")]).completed?.message.content, "Hello");
 });
 
-Deno.test("ReplyAssembler takes a whole message in place of deltas, but not behind them", async () => {
+Deno.test("ReplyAssembler takes a whole message in place of deltas, but not behind them", () => {
   const message = { role: "assistant", content: "Hello" };
   const last = (delta?: unknown) => ({ choices: [{ index: 0, delta, message, finish_reason: "stop" }] });
-  for (const asked of [await ask(reply(last())), await ask(reply(last({})))]) {
-    assertEquals([asked.events.length, completed(asked).message.content], [2, "Hello"]);
+  for (const asked of [assemble([last()]), assemble([last({})])]) {
+    assertEquals([asked.events.length, asked.completed?.message.content], [2, "Hello"]);
   }
-  const streamed = await ask(reply(delta({ content: "Hel" }), delta({ content: "lo" }), last({})));
-  assertEquals([streamed.events.length, completed(streamed).message.content], [3, "Hello"]);
+  const streamed = assemble([delta({ content: "Hel" }), delta({ content: "lo" }), last({})]);
+  assertEquals([streamed.events.length, streamed.completed?.message.content], [3, "Hello"]);
 });
 
-Deno.test("ReplyAssembler knows the words for the end of a reply", async () => {
+Deno.test("ReplyAssembler knows the words for the end of a reply", () => {
   const call = { tool_calls: [{ index: 0, id: "1", function: { name: "f", arguments: "{}" } }] };
   const text = { content: "Hi" };
   for (
@@ -68,24 +68,33 @@ Deno.test("ReplyAssembler knows the words for the end of a reply", async () => {
       [call, "length", "length"],
     ] as const satisfies readonly (readonly [unknown, string, FinishReason])[]
   ) {
-    const asked = await ask(reply(delta(fields, ""), delta({}, word), delta({}, null)));
-    assertEquals([word, completed(asked).finishReason], [word, expected]);
+    const asked = assemble([delta(fields, ""), delta({}, word), delta({}, null)]);
+    assertEquals([word, asked.completed?.finishReason], [word, expected]);
   }
 });
 
-Deno.test("ReplyAssembler takes a reply that the provider gave up for no reply", async () => {
+Deno.test("ReplyAssembler takes a reply that the provider gave up for no reply", () => {
   for (const word of ["error", "insufficient_system_resource", ""]) {
-    const { error } = await ask(reply(delta({ content: "Hal" }), delta({}, word)));
-    assertEquals(error?.code, "bad_response");
+    assertEquals(assemble([delta({ content: "Hal" }), delta({}, word)]).completed, undefined);
   }
 });
 
-Deno.test("ReplyAssembler passes over chunks that tell nothing", async () => {
-  const asked = await ask(
-    reply({}, { choices: [] }, { choices: null }, 7, { choices: [{}] }, delta({ content: "Hi" }, "stop")),
+Deno.test("ReplyAssembler passes over chunks that tell nothing", () => {
+  const asked = assemble(
+    [{}, { choices: [] }, { choices: null }, 7, { choices: [{}] }, delta({ content: "Hi" }, "stop")],
   );
   assertEquals(asked.events, [
     { type: "text_delta", text: "Hi" },
     { type: "completed", message: { role: "assistant", content: "Hi" }, finishReason: "stop" },
   ]);
+});
+
+Deno.test("ReplyAssembler keeps no null in a reply or its calls", () => {
+  const call = { index: 0, id: "1", extra: null, function: { name: "f", arguments: "{}", strict: null } };
+  const { completed } = assemble([delta({ refusal: null, tool_calls: [call] }, "stop")]);
+  assertEquals(completed?.message as unknown, {
+    role: "assistant",
+    content: null,
+    tool_calls: [{ id: "1", type: "function", function: { name: "f", arguments: "{}" } }],
+  });
 });
