@@ -4,12 +4,14 @@
  * @module
  */
 export * from "./anchor_of.ts";
+export * from "./api_error.ts";
 export * from "./chat/call_assembler.ts";
 export * from "./chat/chat_format.ts";
 export * from "./chat/chat_writer.ts";
 export * from "./chat/merge_delta.ts";
-export * from "./chat/read_usage.ts";
+export * from "./chat/usage.ts";
 export * from "./chat/reply_assembler.ts";
+export * from "./chat/write_completion.ts";
 export * from "./json_record.ts";
 export * from "./json_spans.ts";
 export * from "./known_json.ts";

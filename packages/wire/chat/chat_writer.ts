@@ -1,4 +1,4 @@
-import { readUsage } from "./read_usage.ts";
+import { readUsage } from "./usage.ts";
 import type { Usage } from "@tare/messages";
 import { RECALL_TOOL } from "@tare/prune";
 import { anchorOf } from "../anchor_of.ts";

@@ -2,7 +2,7 @@ import { CallAssembler } from "./call_assembler.ts";
 import { asRecord, type JsonRecord } from "../json_record.ts";
 import { mergeDelta, withoutNulls } from "./merge_delta.ts";
 import type { FinishReason, ModelEvent } from "@tare/messages";
-import { readUsage } from "./read_usage.ts";
+import { readUsage } from "./usage.ts";
 
 /** Where providers put the reasoning; some fill several of these with the same text. */
 const REASONING_FIELDS = ["reasoning_content", "reasoning", "reasoning_text"];

@@ -1,4 +1,4 @@
-import { readUsage } from "../chat/read_usage.ts";
+import { readUsage } from "../chat/usage.ts";
 import type { Message } from "@tare/messages";
 import { RECALL_TOOL } from "@tare/prune";
 import { anchorOf } from "../anchor_of.ts";

@@ -2,14 +2,56 @@ import type { Usage } from "@tare/messages";
 import { asRecord, type JsonRecord } from "../json_record.ts";
 
 /**
- * Reads a provider's `usage` in any of the dialects in use:
+ * How a provider reports its cache:
  *
- * - OpenAI: `prompt_tokens` with `prompt_tokens_details.cached_tokens`
- * - DeepSeek: `prompt_cache_hit_tokens` and `prompt_cache_miss_tokens`
+ * - `openai`: `prompt_tokens_details.cached_tokens`
+ * - `deepseek`: `prompt_cache_hit_tokens` and `prompt_cache_miss_tokens` beside it
+ * - `anthropic`, as gateways to it do: `cache_read_input_tokens` and `cache_creation_input_tokens`, the same again in
+ *   `prompt_tokens_details`
+ *
+ * In all of them `prompt_tokens` is the whole prompt, cached tokens included.
+ */
+export type UsageDialect = "openai" | "deepseek" | "anthropic";
+
+/** Writes the `usage` of a reply. `reasoningTokens` are those of `outputTokens` that nobody reads, where that is known. */
+export function writeUsage(
+  usage: Usage & { readonly reasoningTokens?: number },
+  dialect: UsageDialect = "openai",
+): JsonRecord {
+  const { promptTokens, cachedTokens, cacheWriteTokens = 0, outputTokens, reasoningTokens } = usage;
+  const common = {
+    prompt_tokens: promptTokens,
+    completion_tokens: outputTokens,
+    total_tokens: promptTokens + outputTokens,
+    prompt_tokens_details: { cached_tokens: cachedTokens },
+    ...(reasoningTokens !== undefined &&
+      { completion_tokens_details: { reasoning_tokens: reasoningTokens } }),
+  };
+  switch (dialect) {
+    case "openai":
+      return common;
+    case "deepseek":
+      return {
+        ...common,
+        prompt_cache_hit_tokens: cachedTokens,
+        prompt_cache_miss_tokens: promptTokens - cachedTokens,
+      };
+    case "anthropic":
+      return {
+        ...common,
+        prompt_tokens_details: { cached_tokens: cachedTokens, cache_write_tokens: cacheWriteTokens },
+        cache_read_input_tokens: cachedTokens,
+        cache_creation_input_tokens: cacheWriteTokens,
+      };
+  }
+}
+
+/**
+ * Reads a provider's `usage` in any {@linkcode UsageDialect}, or in one of these:
+ *
  * - Moonshot: `cached_tokens`
  * - OpenRouter: `prompt_tokens_details.cache_write_tokens`
- * - Anthropic and gateways to it: `cache_read_input_tokens`, `cache_creation_input_tokens`, and `input_tokens`, which
- *   holds neither of the two
+ * - Anthropic itself: `input_tokens`, which holds neither what the cache served nor what it took
  * - xAI: `completion_tokens` without the reasoning, which `total_tokens` shows
  *
  * @returns The usage, or nothing if the value tells no prompt tokens (some servers send zeros).

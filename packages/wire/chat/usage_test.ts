@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import type { Usage } from "@tare/messages";
-import { readUsage } from "@tare/wire";
+import { readUsage, writeUsage } from "@tare/wire";
 import { assemble, delta } from "./assembler_fixture_test.ts";
 
 function usageOf(...last: readonly unknown[]): Usage | undefined {
@@ -90,4 +90,31 @@ Deno.test("ReplyAssembler finds the usage wherever it stands, and the last one c
     expected,
   );
   assertEquals(usageOf({ choices: [choice] }), undefined);
+});
+
+Deno.test("writeUsage() reports the cache in each dialect, as readUsage() reads it", () => {
+  const usage = { promptTokens: 100, cachedTokens: 64, cacheWriteTokens: 36, outputTokens: 10 };
+  const common = {
+    prompt_tokens: 100,
+    completion_tokens: 10,
+    total_tokens: 110,
+    prompt_tokens_details: { cached_tokens: 64 },
+  };
+  assertEquals(writeUsage(usage), common);
+  assertEquals(writeUsage({ ...usage, reasoningTokens: 4 }), {
+    ...common,
+    completion_tokens_details: { reasoning_tokens: 4 },
+  });
+  assertEquals(writeUsage(usage, "deepseek"), {
+    ...common,
+    prompt_cache_hit_tokens: 64,
+    prompt_cache_miss_tokens: 36,
+  });
+  assertEquals(writeUsage(usage, "anthropic"), {
+    ...common,
+    prompt_tokens_details: { cached_tokens: 64, cache_write_tokens: 36 },
+    cache_read_input_tokens: 64,
+    cache_creation_input_tokens: 36,
+  });
+  assertEquals(readUsage(writeUsage(usage, "anthropic")), usage);
 });

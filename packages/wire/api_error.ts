@@ -1,0 +1,70 @@
+/** What an error says beside its status and sentence. */
+export interface ApiErrorDetails {
+  /** Name of the error for programs. Default: none. */
+  readonly code?: string;
+  /** The parameter of the request that is at fault. Default: none. */
+  readonly param?: string;
+  /** Further response headers. */
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/** The body of an error, in OpenAI's shape. */
+export interface ApiErrorBody {
+  readonly error: {
+    /** A sentence for people. */
+    readonly message: string;
+    readonly type: "invalid_request_error" | "requests" | "server_error";
+    /** The parameter at fault, if it is one. */
+    readonly param: string | null;
+    /** Name of the error for programs. */
+    readonly code: string | null;
+  };
+}
+
+/**
+ * An error that clients of an OpenAI-compatible API may read.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { ApiError } from "@tare/wire";
+ *
+ * const error = new ApiError(404, "There is no such model.", { code: "model_not_found", param: "model" });
+ * assertEquals(await error.toResponse().json(), {
+ *   error: {
+ *     message: "There is no such model.",
+ *     type: "invalid_request_error",
+ *     param: "model",
+ *     code: "model_not_found",
+ *   },
+ * });
+ * ```
+ */
+export class ApiError extends Error {
+  /** Always `ApiError`. */
+  override readonly name = "ApiError";
+  /** HTTP status. */
+  readonly status: number;
+  /** Code, parameter and headers. */
+  readonly details: ApiErrorDetails;
+
+  /** An error with this status and sentence. */
+  constructor(status: number, message: string, details: ApiErrorDetails = {}) {
+    super(message);
+    this.status = status;
+    this.details = details;
+  }
+
+  /** What tells of it. */
+  body(): ApiErrorBody {
+    const { status, message, details: { param = null, code = null } } = this;
+    const type = status === 429 ? "requests" : status < 500 ? "invalid_request_error" : "server_error";
+    return { error: { message, type, param, code } };
+  }
+
+  /** The response that tells of it. */
+  toResponse(): Response {
+    const { status, details: { headers = {} } } = this;
+    return Response.json(this.body(), { status, headers });
+  }
+}

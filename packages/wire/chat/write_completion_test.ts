@@ -1,0 +1,117 @@
+import { assert, assertEquals } from "@std/assert";
+import fc from "fast-check";
+import type { FunctionToolCall } from "@tare/messages";
+import {
+  chunkWriter,
+  completionBody,
+  completionChunks,
+  type CompletionReply,
+  splitText,
+  toolCallDeltas,
+} from "@tare/wire";
+import { assemble } from "./assembler_fixture_test.ts";
+
+const HEAD = { id: "c1", created: 5, model: "m" };
+const CALL: FunctionToolCall = { id: "a", type: "function", function: { name: "f", arguments: "{}" } };
+const REPLY: CompletionReply = {
+  message: {
+    role: "assistant",
+    reasoning_content: "Why not.",
+    content: "A text of more than 24 characters.",
+    tool_calls: [CALL],
+  },
+  finishReason: "tool_calls",
+  usage: { prompt_tokens: 1 },
+};
+
+Deno.test("completionBody() is a chat completion", () => {
+  assertEquals(completionBody(HEAD, REPLY), {
+    ...HEAD,
+    object: "chat.completion",
+    choices: [{ index: 0, message: REPLY.message, finish_reason: "tool_calls", logprobs: null }],
+    usage: { prompt_tokens: 1 },
+  });
+});
+
+Deno.test("completionChunks() streams reasoning, text and calls, then the reason to stop, then usage", () => {
+  const chunk = (delta: object, finish_reason: string | null = null) => ({
+    ...HEAD,
+    object: "chat.completion.chunk",
+    choices: [{ index: 0, delta, finish_reason, logprobs: null }],
+    usage: null,
+  });
+  assertEquals(completionChunks(HEAD, REPLY), [
+    chunk({ role: "assistant", content: "" }),
+    chunk({ reasoning_content: "Why not." }),
+    chunk({ content: "A text of more than 24 c" }),
+    chunk({ content: "haracters." }),
+    chunk({
+      tool_calls: [{ index: 0, id: "a", type: "function", function: { name: "f", arguments: "" } }],
+    }),
+    chunk({ tool_calls: [{ index: 0, function: { arguments: "{}" } }] }),
+    chunk({}, "tool_calls"),
+    { ...HEAD, object: "chat.completion.chunk", choices: [], usage: { prompt_tokens: 1 } },
+  ]);
+});
+
+Deno.test("chunkWriter() says nothing of usage that isn't told", () => {
+  const writer = chunkWriter(HEAD, { tellsUsage: false });
+  assertEquals("usage" in writer.delta({}, "stop"), false);
+});
+
+Deno.test("completionChunks() make the message again when they are put together", () => {
+  const text = fc.string({ unit: "grapheme", minLength: 1, maxLength: 100 });
+  const reply = fc.record({
+    content: fc.option(text),
+    reasoning_content: text,
+    signature: fc.string({ minLength: 1 }),
+    calls: fc.array(fc.record({ name: fc.stringMatching(/^[a-z]+$/), path: text }), { minLength: 1 }),
+  });
+  fc.assert(fc.property(reply, ({ calls, ...fields }) => {
+    const message = {
+      role: "assistant" as const,
+      ...fields,
+      tool_calls: calls.map(({ name, path }, index): FunctionToolCall => ({
+        id: `id${index}`,
+        type: "function",
+        function: { name, arguments: JSON.stringify({ path }) },
+      })),
+    };
+    const chunks = completionChunks(HEAD, { message, finishReason: "tool_calls" });
+    assertEquals(assemble(chunks).completed?.message, message);
+  }));
+});
+
+Deno.test("toolCallDeltas() opens each call with id and name, then sends its arguments in pieces", () => {
+  const long = `{"text":"${"x".repeat(20)}"}`;
+  const piece = (index: number, text: string) => [{ index, function: { arguments: text } }];
+  const open = (index: number, id: string) => [
+    { index, id, type: "function" as const, function: { name: "f", arguments: "" } },
+  ];
+  const calls = [{ ...CALL, function: { name: "f", arguments: long } }, { ...CALL, id: "b" }];
+  assertEquals(toolCallDeltas(calls), [
+    open(0, "a"),
+    piece(0, long.slice(0, 24)),
+    piece(0, long.slice(24)),
+    open(1, "b"),
+    piece(1, "{}"),
+  ]);
+  assertEquals(toolCallDeltas([CALL], { split: (text) => text.split("") }).length, 3);
+  assertEquals(toolCallDeltas([]), []);
+});
+
+Deno.test("splitText() cuts a text into few pieces", () => {
+  assertEquals(splitText(""), []);
+  assertEquals(splitText("short"), ["short"]);
+  assertEquals(splitText("a".repeat(50)).map((piece) => piece.length), [24, 24, 2]);
+  assertEquals(splitText("a".repeat(100_000)).length, 64);
+});
+
+Deno.test("splitText() loses nothing and splits no surrogate pair", () => {
+  assertEquals(splitText("a".repeat(23) + "😀b"), ["a".repeat(23) + "😀", "b"]);
+  fc.assert(fc.property(fc.string({ unit: "grapheme", maxLength: 500 }), (text) => {
+    const pieces = splitText(text);
+    assertEquals(pieces.join(""), text);
+    assert(pieces.every((piece) => piece.isWellFormed()));
+  }));
+});
