@@ -4,8 +4,8 @@ import type { LoopEvent } from "@tare/loop";
 import { openaiModel } from "@tare/loop/openai";
 import { contentText, type Tool } from "@tare/messages";
 import { loadTokenizer } from "@tare/messages/tiktoken";
-import { type LedgerEntry, profileNamed } from "@tare/planner";
-import { agentHandler, type Mechanisms } from "@tare/server";
+import { type LedgerEntry, type Mechanisms, profileNamed } from "@tare/planner";
+import { agentHandler } from "@tare/server";
 import { replay as replayModel, simulator } from "@tare/simulator";
 import { memoryStore } from "@tare/store";
 import { plannerPolicy } from "../scripts/bench/planner_policy.ts";
@@ -13,7 +13,7 @@ import type { Recording } from "../scripts/bench/recording.ts";
 import { replay } from "../scripts/bench/replay.ts";
 import { generateWorkload } from "../scripts/bench/workload.ts";
 
-const MECHANISMS: Mechanisms = { context: true, prune: true, schemas: true, bound: false };
+const MECHANISMS: Mechanisms = { context: true, prune: true, schemas: true, truncate: false };
 const profile = profileNamed("openai");
 const windowTokens = 200_000;
 

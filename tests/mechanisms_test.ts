@@ -5,13 +5,13 @@ import type { LoopEvent, TurnLedger } from "@tare/loop";
 import { openaiModel } from "@tare/loop/openai";
 import { contentText } from "@tare/messages";
 import { loadTokenizer } from "@tare/messages/tiktoken";
-import { profileNamed } from "@tare/planner";
-import { agentHandler, type Mechanisms } from "@tare/server";
+import { type Mechanisms, profileNamed } from "@tare/planner";
+import { agentHandler } from "@tare/server";
 import { type SimulatedModel, simulator } from "@tare/simulator";
 import { memoryStore } from "@tare/store";
 import { workspaceTools } from "@tare/tools";
 
-const OFF: Mechanisms = { context: false, prune: false, schemas: false, bound: false };
+const OFF: Mechanisms = { context: false, prune: false, schemas: false, truncate: false };
 
 /** What the user asks for, turn by turn: the calls to make, one in each step. */
 const QUESTIONS: readonly (readonly [tool: string, args: Record<string, string>][])[] = [
@@ -114,11 +114,11 @@ Deno.test("each mechanism saves what its ledger says, over real HTTP, and the an
     assertEquals(off.answers, ["alast blast", "clast dlast", "hugelast elast flast"]);
     assertEquals(sum(off.ledgers, (ledger) => ledger.promptTokens), off.promptTokens);
     assertEquals(off.ledgers.map(({ saved }) => saved), [
-      { context: 0, schemas: 0, prune: 0, bound: 0 },
-      { context: 0, schemas: 0, prune: 0, bound: 0 },
-      { context: 0, schemas: 0, prune: 0, bound: 0 },
+      { context: 0, schemas: 0, prune: 0, truncate: 0 },
+      { context: 0, schemas: 0, prune: 0, truncate: 0 },
+      { context: 0, schemas: 0, prune: 0, truncate: 0 },
     ]);
-    for (const mechanism of ["context", "prune", "schemas", "bound"] as const) {
+    for (const mechanism of ["context", "prune", "schemas", "truncate"] as const) {
       await t.step(mechanism, async () => {
         const on = await play({ ...OFF, [mechanism]: true }, workspace);
         const saved = sum(on.ledgers, (ledger) => ledger.saved[mechanism] ?? 0);
@@ -129,7 +129,7 @@ Deno.test("each mechanism saves what its ledger says, over real HTTP, and the an
       });
     }
     await t.step("all together", async () => {
-      const on = await play({ context: true, prune: true, schemas: true, bound: true }, workspace);
+      const on = await play({ context: true, prune: true, schemas: true, truncate: true }, workspace);
       const saved = sum(on.ledgers, ({ saved }) => Object.values(saved).reduce((a, b) => a + b, 0));
       assertEquals(on.answers, off.answers);
       assertEquals(off.promptTokens - on.promptTokens, saved);

@@ -39,7 +39,7 @@ export const MECHANISMS = {
   context: "Send all old turns with every call of a tool loop",
   prune: "Never replace old tool results by placeholders",
   schemas: "Send every tool's full schema with every call",
-  bound: "Send huge tool results whole",
+  truncate: "Send huge tool results whole",
 } as const;
 
 /** Each policy, and when it rewrites a prompt. */

@@ -126,7 +126,7 @@ Deno.test("settingsHelp() lists every variable and flag", () => {
       "TARE_CORS_ORIGINS",
       "TARE_PROFILE",
       "--no-context",
-      "--no-bound",
+      "--no-truncate",
       "Default: 8787",
     ]
   ) assertStringIncludes(help, name);

@@ -63,7 +63,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
       context: !off.includes("context"),
       prune: !off.includes("prune"),
       schemas: !off.includes("schemas"),
-      bound: !off.includes("bound"),
+      truncate: !off.includes("truncate"),
     },
     tools: workspaceTools({
       workspace,

@@ -20,7 +20,7 @@ export interface ContextRequest {
 
 /** A change of what the model sees: what left the prompt, and why. */
 export interface Rewrite {
-  /** Which mechanism made it: `context`, `prune`, `bound`, `schemas`, … */
+  /** Which mechanism made it: `context`, `prune`, `truncate`, `schemas`, … */
   readonly mechanism: string;
   /** Why now, in one sentence. */
   readonly reason: string;

@@ -31,6 +31,7 @@
  * @module
  */
 export { WINDOW_SHARE } from "./decide.ts";
+export * from "./classic_session.ts";
 export * from "./edit.ts";
 export { type Removal, type RemovalOptions, type Way } from "./find_removals.ts";
 export {
@@ -46,9 +47,17 @@ export * from "./planner_state.ts";
 export * from "./prefix_cache.ts";
 export * from "./price.ts";
 export * from "./profile.ts";
+export type {
+  Mechanisms,
+  PromptCall,
+  PromptSession,
+  PromptSessionOptions,
+  SessionView,
+} from "./prompt_session.ts";
 export { promptUnits, sharedTokens } from "./prompt_units.ts";
 export type { Quote, QuotedPrompt } from "./quote.ts";
 export * from "./retention.ts";
+export * from "./session.ts";
 export { type Conversation, type PlacedMessages, placeMessages, view } from "./view.ts";
 export * from "./warmth.ts";
 export { type Cut } from "./weigh_cuts.ts";

@@ -118,8 +118,8 @@ export class Planner {
 
   /** Plans a call. Changes nothing but the archive: planning again gives the same plan. */
   async plan(request: PlanRequest): Promise<Plan> {
-    const { countTokens, recall, archive, windowTokens, summarise } = this.#options;
-    const { signal } = request;
+    const { countTokens, archive, windowTokens, summarise } = this.#options;
+    const { signal, recall = this.#options.recall ?? false } = request;
     const made: Edit[] = [];
     const warnings: string[] = [];
     let draft = this.#draft(request, made);
@@ -128,7 +128,9 @@ export class Planner {
     // What a rewrite leaves is known only once it is made: a full window may ask for more.
     while (draft.cut) {
       try {
-        made.push(...await makeEdits(draft.seen, draft.removals.slice(draft.cut.first), this.#options));
+        made.push(
+          ...await makeEdits(draft.seen, draft.removals.slice(draft.cut.first), { ...this.#options, recall }),
+        );
       } catch (error) {
         warnings.push(
           `${(error as Error).message}. Nothing${made.length > 0 ? " more" : ""} left the prompt.`,
@@ -164,6 +166,14 @@ export class Planner {
   quote(request: PlanRequest): Quote {
     const { removals, promptTokens, cachedTokens, alive } = this.#draft(request, []);
     return quotePrompt(removals, { profile: this.profile, promptTokens, cachedTokens, alive });
+  }
+
+  /** Tokens of a planned prompt that the provider's cache serves if it is still warm. */
+  predictCached({ view, promptTokens, request }: Plan): number {
+    const units = promptUnits(view, this.#options.countTokens);
+    const shared = this.#state.sent.filter(({ model }) => model === request.model)
+      .map((sent) => sharedTokens(units, sent.units));
+    return servedTokens(this.profile, { promptTokens, sharedTokens: Math.max(0, ...shared) });
   }
 
   /**
@@ -253,7 +263,8 @@ export class Planner {
     const units = promptUnits({ messages: placed.messages, tools }, countTokens);
     const promptTokens = sumTokens(units);
     const seen: Seen = { history: request, edits, placed, exposed: new Set(exposed) };
-    const removals = findRemovals(seen, this.#options);
+    const { recall = this.#options.recall ?? false } = request;
+    const removals = findRemovals(seen, { ...this.#options, recall });
     const removables = removals.map(({ start, parts }) => {
       const removable = { start, tokens: 0, rent: 0 };
       for (const { name, tokens } of parts) {

@@ -46,7 +46,7 @@ Deno.test("agentHandler() runs a turn with a tool and streams its events, each w
       promptTokens: 20,
       cachedTokens: 10,
       outputTokens: 4,
-      saved: { context: 0, schemas: 0, prune: 0, bound: 0 },
+      saved: { context: 0, schemas: 0, prune: 0, truncate: 0 },
       estimated: false,
     },
   });

@@ -67,7 +67,7 @@ export function agent(model: Model, options: Partial<AgentOptions> = {}): AgentH
     countTokens: () => Promise.resolve(estimateTokens),
     profile: profileNamed("none"),
     windowTokens: 100_000,
-    mechanisms: { context: true, prune: true, schemas: true, bound: true },
+    mechanisms: { context: true, prune: true, schemas: true, truncate: true },
     now: () => 0,
     ...options,
   };

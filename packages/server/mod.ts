@@ -21,7 +21,7 @@
  *   countTokens: () => Promise.resolve(estimateTokens),
  *   profile: profileNamed("none"),
  *   windowTokens: 128_000,
- *   mechanisms: { context: true, prune: true, schemas: true, bound: true },
+ *   mechanisms: { context: true, prune: true, schemas: true, truncate: true },
  * });
  * // Deno.serve(agent.fetch) would give it a port.
  * const session = await agent.fetch(new Request("http://localhost/v1/sessions", { method: "POST" }));
@@ -32,8 +32,6 @@
  */
 export * from "./agent_handler.ts";
 export { allowedHosts, isLoopback, LOOPBACK_HOSTS } from "./http/host_rule.ts";
-export { POLICIES, type Policy } from "./make_context.ts";
-export type { ContextOptions, Mechanisms } from "./session_context.ts";
 export type { GatewayOptions } from "./gateway/gateway_options.ts";
 export type { UpstreamOptions } from "./gateway/upstream.ts";
 export { EventLog, type NumberedEvent } from "./sessions/event_log.ts";
@@ -45,6 +43,6 @@ export type { Call, Route, RouteErrors, RouteParameter, RouteResponse } from "./
 export type { TurnOptions } from "./sessions/run_turn.ts";
 export type { RunningTurn, SessionBody, SessionInfo, SessionTotals } from "./sessions/session.ts";
 export type { SessionEvent } from "./sessions/session_event.ts";
-export { DEFAULT_INSTRUCTIONS, type SessionOptions } from "./sessions/sessions.ts";
+export { DEFAULT_INSTRUCTIONS, POLICIES, type Policy, type SessionOptions } from "./sessions/sessions.ts";
 export * from "./http/sse_response.ts";
 export * from "./sessions/turn_slots.ts";

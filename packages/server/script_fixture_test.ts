@@ -163,7 +163,7 @@ export function scriptedSessions(
     countTokens: () => Promise.resolve(estimateTokens),
     profile: profileNamed("anthropic-5m"),
     windowTokens: 12_000,
-    mechanisms: { context: true, prune: true, schemas: true, bound: true },
+    mechanisms: { context: true, prune: true, schemas: true, truncate: true },
   });
 }
 

@@ -26,7 +26,7 @@ const agent = agentHandler({
   countTokens: () => Promise.resolve(tokenizer.count),
   profile: profileNamed("openai"),
   windowTokens: 272_000,
-  mechanisms: { context: true, prune: true, schemas: true, bound: true },
+  mechanisms: { context: true, prune: true, schemas: true, truncate: true },
   onError: (error) => console.error(error),
   gateway: { baseURL },
 });

@@ -93,7 +93,7 @@ const agent = agentHandler({
   countTokens: () => Promise.resolve(tokenizer.count),
   profile: profileNamed("openai"),
   windowTokens: 128_000,
-  mechanisms: { context: true, prune: true, schemas: true, bound: true },
+  mechanisms: { context: true, prune: true, schemas: true, truncate: true },
   maxRunningTurns: 1000,
   onError: console.error,
 });

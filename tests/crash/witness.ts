@@ -228,7 +228,7 @@ function assertPrefixes(requests: readonly RecordedRequest[], events: readonly L
 
 /** Whether the event tells of a change of what was sent before. A result that is bounded was not sent yet. */
 function isRewrite(event: LoopEvent): boolean {
-  return event.type === "context_rewritten" && event.mechanism !== "bound";
+  return event.type === "context_rewritten" && event.mechanism !== "truncate";
 }
 
 function isOfReply({ type }: LoopEvent): boolean {

@@ -27,7 +27,7 @@ export async function startGateway(
     countTokens: () => Promise.resolve(tokenizer.count),
     profile,
     windowTokens: WINDOW_TOKENS,
-    mechanisms: { context: true, prune: true, schemas: true, bound: false },
+    mechanisms: { context: true, prune: true, schemas: true, truncate: false },
     now,
     onError: (error) => void errors.push(error),
     gateway: { baseURL: upstream.baseURL, ...gateway },

@@ -36,7 +36,7 @@ function maltreatedGateway() {
     // Without a cache every edit pays at once.
     profile: profileNamed("none"),
     windowTokens: 24_000,
-    mechanisms: { context: true, prune: true, schemas: true, bound: false },
+    mechanisms: { context: true, prune: true, schemas: true, truncate: false },
     onError: (error) => void errors.push(error),
     gateway: { baseURL: "http://upstream.test/v1", fetch: upstream.fetch },
   });

@@ -57,7 +57,7 @@ export function openaiOptions(model: Model, options: Partial<OpenaiOptions> = {}
       countTokens,
       profile: profileNamed("none"),
       windowTokens: 100_000,
-      mechanisms: { context: false, prune: false, schemas: false, bound: false },
+      mechanisms: { context: false, prune: false, schemas: false, truncate: false },
       now: () => 0,
     }),
     model: () => model,

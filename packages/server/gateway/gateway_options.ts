@@ -1,6 +1,5 @@
 import type { CountTokens } from "@tare/messages";
-import type { Profile } from "@tare/planner";
-import type { Mechanisms } from "../session_context.ts";
+import type { Mechanisms, Profile } from "@tare/planner";
 import type { UpstreamOptions } from "./upstream.ts";
 import type { WireBody } from "@tare/wire";
 

@@ -18,7 +18,7 @@ const newSessions = () =>
     countTokens: () => Promise.resolve(estimateTokens),
     profile: profileNamed("none"),
     windowTokens: 100_000,
-    mechanisms: { context: false, prune: false, schemas: false, bound: false },
+    mechanisms: { context: false, prune: false, schemas: false, truncate: false },
   });
 
 const call = (id: string) => ({ id, type: "function", function: { name: "echo", arguments: "{}" } }) as const;

@@ -1,11 +1,11 @@
 import type { TurnLedger } from "@tare/loop";
-import type { Content, Message, Tool } from "@tare/messages";
+import type { Content, ContextHook, Message, Tool } from "@tare/messages";
+import type { Conversation, PromptSession, Quote } from "@tare/planner";
 import type { Archive } from "@tare/prune";
 import type { SessionState } from "@tare/store";
 import type { EventLog } from "./event_log.ts";
 import type { RecoveryOptions } from "./recovery_events.ts";
 import type { CreateSession } from "../api/request_schemas.ts";
-import type { SessionContext } from "../session_context.ts";
 
 /** What all turns of a session come to. */
 export interface SessionTotals {
@@ -27,6 +27,14 @@ export interface SessionInfo extends SessionTotals {
   readonly lastEvent: number;
   /** The turn that runs now. */
   readonly running?: RunningTurn;
+}
+
+/** Decides what the model sees of one session, call by call. */
+export interface SessionContext extends Pick<PromptSession, "state"> {
+  /** The loop's hook. */
+  readonly view: ContextHook;
+  /** What a request for this conversation would cost. Absent where the policy knows nothing of costs. */
+  readonly quote?: (conversation: Conversation) => Quote;
 }
 
 /** A conversation with the agent, and all that belongs to it, in memory while it is used. */

@@ -1,21 +1,41 @@
 import { EMPTY_LEDGER, type Model } from "@tare/loop";
 import type { Content, CountTokens, Tool } from "@tare/messages";
+import {
+  classicSession,
+  type Mechanisms,
+  plannerSession,
+  type Profile,
+  type PromptSession,
+} from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
 import type { SessionStore } from "@tare/store";
 import { recallTool } from "@tare/tools";
 import { asSessionEvent, EventLog } from "./event_log.ts";
 import { HttpError } from "../http/http_error.ts";
-import { makeContext, type Policy } from "../make_context.ts";
 import { HISTORY_EVENTS, rebuildHistory } from "./rebuild_history.ts";
 import { recoveryEvents, type RecoveryOptions } from "./recovery_events.ts";
 import type { CreateSession } from "../api/request_schemas.ts";
-import type { Session, SessionInfo, SessionTotals } from "./session.ts";
-import type { ContextOptions } from "../session_context.ts";
+import type { Session, SessionContext, SessionInfo, SessionTotals } from "./session.ts";
 import { summariseWith } from "./summarise_with.ts";
 
+/** What decides when a prompt is rewritten. */
+export type Policy = "planner" | "classic";
+
+/** Names of the policies, the default first. */
+export const POLICIES: readonly Policy[] = ["planner", "classic"];
+
 /** What sessions are made of. */
-export interface SessionOptions
-  extends Omit<ContextOptions, "archive" | "tools" | "countTokens" | "state" | "summarise"> {
+export interface SessionOptions {
+  /** Which mechanisms work. */
+  readonly mechanisms: Mechanisms;
+  /** The provider's cache rules and prices. */
+  readonly profile: Profile;
+  /** The model's context window in tokens. */
+  readonly windowTokens: number;
+  /** A sentence that every turn starts with, as a warning. Default: none. */
+  readonly notice?: string;
+  /** The time in milliseconds since the epoch. Default: `Date.now`. */
+  readonly now?: () => number;
   /** Where sessions are kept. */
   readonly store: SessionStore;
   /** What decides when a prompt is rewritten. Default: `planner`. */
@@ -129,7 +149,9 @@ export class Sessions {
   }
 
   #load({ id, createdAtMs, settings }: SessionRecordOf, countTokens: CountTokens): Session {
-    const { store, tools: offered, policy = "planner", model, ...options } = this.#options;
+    const { store, tools: offered, policy = "planner", model, profile, windowTokens, mechanisms } =
+      this.#options;
+    const makePrompt = policy === "classic" ? classicSession : plannerSession;
     const archive = store.archive(id);
     const tools = [...offered, recallTool(archive, { countTokens })]
       .filter((tool) => settings.tools.includes(nameOf(tool)));
@@ -142,20 +164,23 @@ export class Sessions {
           : [{ role: "system", content: settings.instructions }, ...messages],
         ledger,
         turns,
-        context: makeContext({
-          ...options,
-          policy,
-          archive,
-          tools,
-          countTokens,
-          model: settings.model,
-          ...(model && {
-            // A model that can't be had must not keep anybody from the session.
-            summarise: (messages, signal) =>
-              summariseWith(model(settings.model), countTokens)(messages, signal),
+        context: contextOf(
+          makePrompt({
+            profile,
+            windowTokens,
+            mechanisms,
+            archive,
+            tools: Object.fromEntries(tools.map((tool) => [nameOf(tool), tool])),
+            countTokens,
+            ...(model && {
+              // A model that can't be had must not keep anybody from the session.
+              summarise: (messages, signal) =>
+                summariseWith(model(settings.model), countTokens)(messages, signal),
+            }),
+            state: store.readState(id, "context"),
           }),
-          state: store.readState(id, "context"),
-        }),
+          { ...this.#options, model: settings.model },
+        ),
       };
     };
     const session: Session = {
@@ -206,6 +231,26 @@ export class Sessions {
   #toolNames(): readonly string[] {
     return [...this.#options.tools.map(nameOf), RECALL_TOOL.function.name];
   }
+}
+
+/** Lets a prompt session decide what the loop's requests show. */
+function contextOf(
+  prompt: PromptSession,
+  { model, notice, now = Date.now }: Pick<SessionOptions, "notice" | "now"> & { readonly model: string },
+): SessionContext {
+  const { quote } = prompt;
+  return {
+    async view({ messages, tools, turnStart, step, signal }) {
+      const call = { nowMs: now(), model, turnStart, step, signal };
+      const view = await prompt.view({ messages, tools }, call);
+      const warnings = step === 1 && notice !== undefined ? [notice, ...view.warnings] : view.warnings;
+      return { ...view, warnings, succeeded: (usage) => prompt.sent(usage, view) };
+    },
+    get state() {
+      return prompt.state;
+    },
+    ...(quote && { quote: (conversation) => quote(conversation, { nowMs: now(), model }) }),
+  };
 }
 
 const NO_TURNS: SessionTotals = { turns: 0, ledger: EMPTY_LEDGER };

@@ -209,3 +209,19 @@ Deno.test("Sessions.delete() removes a session and tells those who still read it
   await assertRejects(() => readAll(held), HttpError, `session ${session.id} was deleted`);
   await slow.return();
 });
+
+Deno.test("agentHandler() starts every turn with its notice, once", async () => {
+  const model = scriptedModel([
+    { tool_calls: [{ id: "1", type: "function", function: { name: "echo", arguments: '{"text":"a"}' } }] },
+    { content: "a" },
+    { content: "b" },
+  ]);
+  const handler = agent(model, { notice: "a rehearsal model answers" });
+  const session = await newSession(handler);
+  for (const input of ["one", "two"]) {
+    const warnings = (await turn(handler, session, input)).filter(({ event }) => event.type === "warning");
+    assertEquals(warnings.map(({ event }) => event), [
+      { type: "warning", message: "a rehearsal model answers" },
+    ]);
+  }
+});

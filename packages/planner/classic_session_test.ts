@@ -1,12 +1,17 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { estimateTokens, type Message, type Tool, type ToolDefinition, type Usage } from "@tare/messages";
-import { profileNamed } from "@tare/planner";
+import { estimateTokens, type Message, type Tool } from "@tare/messages";
+import {
+  classicSession,
+  type Mechanisms,
+  profileNamed,
+  type PromptSession,
+  type PromptSessionOptions,
+  type SessionView,
+} from "@tare/planner";
 import { type Archive, memoryArchive } from "@tare/prune";
-import { classicContext } from "./classic_context.ts";
-import type { ContextOptions, SessionContext } from "./session_context.ts";
 
 const HOUR = 60 * 60 * 1000;
-const OFF = { context: false, prune: false, schemas: false, bound: false };
+const OFF = { context: false, prune: false, schemas: false, truncate: false };
 
 const read: Tool = {
   definition: {
@@ -33,51 +38,36 @@ function turn(id: string, tokens: number, answer?: string): Message[] {
 }
 
 interface Harness {
-  readonly context: SessionContext;
-  /** Says that the newest request succeeded. */
-  readonly succeeded: (usage: Usage) => void;
+  readonly session: PromptSession;
   readonly archive: Archive;
-  readonly view: (messages: readonly Message[], step: number) => ReturnType<typeof view>;
+  readonly view: (messages: readonly Message[], step: number, nowMs?: number) => Promise<SessionView>;
 }
 
-function harness(on: Partial<ContextOptions["mechanisms"]>, options: Partial<ContextOptions> = {}): Harness {
+function harness(on: Partial<Mechanisms>, options: Partial<PromptSessionOptions> = {}): Harness {
   const archive = memoryArchive();
-  const context = classicContext({
+  const session = classicSession({
     mechanisms: { ...OFF, ...on },
     profile: profileNamed("none"),
     windowTokens: 1_000_000,
-    tools: [read],
+    tools: { read },
     archive,
     countTokens: estimateTokens,
-    now: () => 0,
     ...options,
   });
-  let succeeded: (usage: Usage) => void = () => {};
   return {
-    context,
+    session,
     archive,
-    succeeded: (usage) => succeeded(usage),
-    async view(messages, step) {
-      const seen = await view(context, messages, step);
-      succeeded = seen.succeeded;
-      return seen;
+    view(messages, step, nowMs = 0) {
+      const turnStart = messages.findLastIndex(({ role }) => role === "user");
+      return session.view({ messages, tools: [read.definition] }, { nowMs, turnStart, step });
     },
   };
 }
 
-async function view(context: SessionContext, messages: readonly Message[], step: number) {
-  const turnStart = messages.findLastIndex(({ role }) => role === "user");
-  const tools: ToolDefinition[] = [read.definition];
-  const { signal } = new AbortController();
-  const seen = await context.view({ messages, tools, turnStart, step, signal, progress() {} });
-  const { saved = {}, rewrites = [], warnings = [], succeeded = () => {} } = seen;
-  return { ...seen, saved, rewrites, warnings, succeeded };
-}
-
 const usage = { promptTokens: 100, cachedTokens: 0, outputTokens: 1 };
 
-Deno.test("classicContext() with everything off shows all, and the notice once a turn", async () => {
-  const { view } = harness({}, { notice: "a rehearsal model answers" });
+Deno.test("classicSession() with everything off shows all", async () => {
+  const { view } = harness({});
   const messages = [...turn("a", 20_000, "ok"), ...turn("b", 20_000)];
   const seen = await view(messages, 2);
   assertEquals([seen.messages, seen.tools, seen.rewrites, seen.warnings, seen.saved], [
@@ -85,32 +75,31 @@ Deno.test("classicContext() with everything off shows all, and the notice once a
     [read.definition],
     [],
     [],
-    { context: 0, schemas: 0, prune: 0, bound: 0 },
+    { context: 0, schemas: 0, prune: 0, truncate: 0 },
   ]);
-  assertEquals((await view(messages, 1)).warnings, ["a rehearsal model answers"]);
 });
 
-Deno.test("classicContext() bounds a huge result before its first send, and keeps it so", async () => {
-  const { view, archive, succeeded } = harness({ bound: true });
+Deno.test("classicSession() truncates a huge result before its first send, and keeps it so", async () => {
+  const { view, archive, session } = harness({ truncate: true });
   const messages = turn("big", 20_000);
   const first = await view(messages, 2);
   assertEquals(first.rewrites.map(({ mechanism, removed }) => [mechanism, removed.replace(/^\d+/, "N")]), [
-    ["bound", "N tokens of 1 result of read"],
+    ["truncate", "N tokens of 1 result of read"],
   ]);
-  succeeded(usage);
+  session.sent(usage);
   const later = await view([...messages, { role: "assistant", content: "ok" }, ...turn("b", 10)], 2);
   assertEquals(later.messages.slice(0, 3), first.messages);
-  assertEquals([later.rewrites, later.saved.bound], [[], first.saved.bound]);
+  assertEquals([later.rewrites, later.saved.truncate], [[], first.saved.truncate]);
   const ref = /ref ([0-9a-f]{16})/.exec(String(first.messages[2]!.content))![1]!;
   assertEquals(await archive.get(ref), messages[2]!.content);
 });
 
-Deno.test("classicContext() keeps a warm history as it is until the window fills up, then prunes once, stickily", async () => {
-  const { view, succeeded } = harness({ prune: true }, { windowTokens: 60_000 });
+Deno.test("classicSession() keeps a warm history as it is until the window fills up, then prunes once, stickily", async () => {
+  const { view, session } = harness({ prune: true }, { windowTokens: 60_000 });
   const history = [...turn("a", 10_000, "ok"), ...turn("b", 10_000, "ok"), ...turn("c", 10_000, "ok")];
   const warm = await view([...history, { role: "user", content: "go on" }], 1);
   assertEquals([warm.messages.slice(0, -1), warm.rewrites], [history, []]);
-  succeeded(usage);
+  session.sent(usage);
   const full = [...history, ...turn("d", 18_000)];
   const pruned = await view(full, 2);
   assertEquals(pruned.rewrites.map(({ mechanism }) => mechanism), ["prune"]);
@@ -125,45 +114,45 @@ Deno.test("classicContext() keeps a warm history as it is until the window fills
   assertEquals([again.rewrites, again.saved.prune], [[], pruned.saved.prune]);
 });
 
-Deno.test("classicContext() takes a tokenizer that counts more into account", async () => {
-  const { view, succeeded } = harness({ prune: true }, { windowTokens: 60_000 });
+Deno.test("classicSession() takes a tokenizer that counts more into account", async () => {
+  const { view, session } = harness({ prune: true }, { windowTokens: 60_000 });
   const history = [...turn("a", 18_000, "ok"), ...turn("b", 18_000, "ok")];
   const messages: Message[] = [...history, { role: "user", content: "go on" }];
   const first = await view(messages, 1);
   assertEquals(first.rewrites, []);
-  succeeded({ ...usage, promptTokens: 1.4 * 36_800 });
+  session.sent({ ...usage, promptTokens: 1.4 * 36_800 });
   assertEquals((await view(messages, 1)).rewrites.map(({ mechanism }) => mechanism), ["prune"]);
 });
 
-Deno.test("classicContext() prunes on cold resume, not on warm resume and not when the last use is unknown", async () => {
+Deno.test("classicSession() prunes on cold resume, not on warm resume and not when the last use is unknown", async () => {
   let nowMs = 0;
   const profile = { ...profileNamed("none"), coldAfterMs: HOUR };
   const messages = [...turn("a", 10_000, "ok"), ...turn("b", 18_000, "ok"), ...turn("c", 10)];
   for (const [idleMs, used, expected] of [[HOUR, true, 1], [HOUR - 1, true, 0], [HOUR, false, 0]] as const) {
-    const { view, succeeded } = harness({ prune: true }, { profile, now: () => nowMs });
-    await view(messages.slice(0, 4), 1);
-    if (used) succeeded(usage);
+    const { view, session } = harness({ prune: true }, { profile });
+    await view(messages.slice(0, 4), 1, nowMs);
+    if (used) session.sent(usage);
     nowMs += idleMs;
-    assertEquals((await view(messages, 1)).rewrites.length, expected);
+    assertEquals((await view(messages, 1, nowMs)).rewrites.length, expected);
   }
 });
 
-Deno.test("classicContext() does not take a long turn for cold: every request that succeeded counts as use", async () => {
+Deno.test("classicSession() does not take a long turn for cold: every request that succeeded counts as use", async () => {
   let nowMs = 0;
   const profile = { ...profileNamed("none"), coldAfterMs: HOUR };
-  const { view, succeeded } = harness({ prune: true }, { profile, now: () => nowMs });
+  const { view, session } = harness({ prune: true }, { profile });
   const messages = [...turn("a", 10_000, "ok"), ...turn("b", 18_000, "ok"), ...turn("c", 10)];
   for (let step = 1; step <= 4; step++) {
-    assertEquals((await view(messages, step)).rewrites, []);
-    succeeded(usage);
+    assertEquals((await view(messages, step, nowMs)).rewrites, []);
+    session.sent(usage);
     nowMs += HOUR / 2;
   }
-  assertEquals((await view(messages, 1)).rewrites, []);
+  assertEquals((await view(messages, 1, nowMs)).rewrites, []);
 });
 
-Deno.test("classicContext() changes nothing and says why when the archive fails", async () => {
+Deno.test("classicSession() changes nothing and says why when the archive fails", async () => {
   const archive: Archive = { ...memoryArchive(), put: () => Promise.reject(new Error("the disk is full")) };
-  const { view } = harness({ prune: true, bound: true }, { archive, windowTokens: 40_000 });
+  const { view } = harness({ prune: true, truncate: true }, { archive, windowTokens: 40_000 });
   const messages = [...turn("a", 20_000, "ok"), ...turn("b", 18_000)];
   const seen = await view(messages, 2);
   assertEquals(seen.messages, messages);
@@ -173,13 +162,13 @@ Deno.test("classicContext() changes nothing and says why when the archive fails"
   ]);
 });
 
-Deno.test("classicContext() fits old turns into a budget from the second call of a turn on, and says so once", async () => {
-  const { view, succeeded } = harness({ context: true });
+Deno.test("classicSession() fits old turns into a budget from the second call of a turn on, and says so once", async () => {
+  const { view, session } = harness({ context: true });
   const history = [...turn("a", 15_000, "ok"), ...turn("b", 10_000, "ok")];
   const active = turn("c", 10);
   const first = await view([...history, active[0]!], 1);
   assertEquals([first.messages.length, first.rewrites], [9, []]);
-  succeeded(usage);
+  session.sent(usage);
   const second = await view([...history, ...active], 2);
   assertEquals(second.messages, [...history.slice(4), ...active]);
   assertEquals(second.rewrites.map(({ mechanism, removed }) => [mechanism, removed]), [[
@@ -187,34 +176,34 @@ Deno.test("classicContext() fits old turns into a budget from the second call of
     "1 old turn",
   ]]);
   assertEquals(second.rewrites[0]!.tokensBefore - second.rewrites[0]!.tokensAfter, second.saved.context);
-  succeeded(usage);
+  session.sent(usage);
   assertEquals((await view([...history, ...active, ...turn("d", 10).slice(1)], 3)).rewrites, []);
 });
 
-Deno.test("classicContext() shows schemas in full until a request with them has succeeded", async () => {
-  const { view, succeeded } = harness({ schemas: true });
+Deno.test("classicSession() shows schemas in full until a request with them has succeeded", async () => {
+  const { view, session } = harness({ schemas: true });
   const messages: Message[] = [{ role: "user", content: "q" }];
   assertEquals((await view(messages, 1)).tools, [read.definition]);
   assertEquals((await view(messages, 1)).tools, [read.definition]);
-  succeeded(usage);
+  session.sent(usage);
   const compact = await view(messages, 2);
   assertEquals(compact.tools[0]!.function.description, undefined);
   assertEquals(compact.rewrites.map(({ mechanism }) => mechanism), ["schemas"]);
-  succeeded(usage);
+  session.sent(usage);
   assertEquals((await view(messages, 3)).rewrites, []);
 });
 
-Deno.test("classicContext() restored from its state shows the same bytes", async () => {
+Deno.test("classicSession() restored from its state shows the same bytes", async () => {
   const options = { windowTokens: 60_000 };
-  const { view, context, succeeded } = harness({ prune: true, bound: true, schemas: true }, options);
+  const { view, session } = harness({ prune: true, truncate: true, schemas: true }, options);
   const messages = [...turn("a", 10_000, "ok"), ...turn("b", 20_000, "ok"), ...turn("c", 18_000, "ok")];
   for (const end of [3, 7, 11]) {
     await view(messages.slice(0, end), 2);
-    succeeded(usage);
+    session.sent(usage);
   }
   const next: Message[] = [...messages, { role: "user", content: "more" }];
-  const state = JSON.parse(JSON.stringify(context.state));
-  const restored = harness({ prune: true, bound: true, schemas: true }, { ...options, state });
+  const state = JSON.parse(JSON.stringify(session.state));
+  const restored = harness({ prune: true, truncate: true, schemas: true }, { ...options, state });
   const [before, after] = [await view(next, 1), await restored.view(next, 1)];
   assertEquals(
     JSON.stringify([after.messages, after.tools]),

@@ -1,0 +1,138 @@
+import type { CountTokens, Message, Rewrite, ToolMessage, Usage } from "@tare/messages";
+import { type Archive, RECALL_TOOL, type ToolTraits } from "@tare/prune";
+import type { LedgerEntry } from "./ledger.ts";
+import type { Summarise } from "./plan.ts";
+import type { Profile } from "./profile.ts";
+import type { Quote } from "./quote.ts";
+import type { Retention } from "./retention.ts";
+import type { Conversation } from "./view.ts";
+
+/** The mechanisms that keep a prompt small, each on or off. */
+export interface Mechanisms {
+  /** Old turns leave the prompt. */
+  readonly context: boolean;
+  /** Old tool results become placeholders. */
+  readonly prune: boolean;
+  /** A tool's schema is shown in full once and compact afterwards. */
+  readonly schemas: boolean;
+  /** A huge result enters the prompt as its head and tail. */
+  readonly truncate: boolean;
+}
+
+/** What a {@linkcode PromptSession} goes by. */
+export interface PromptSessionOptions {
+  /** The provider's cache rules and prices. Where it is `none`, usage that shows cached tokens corrects it. */
+  readonly profile: Profile;
+  /** Where what leaves the prompt goes. */
+  readonly archive: Archive;
+  /** Counts tokens; what is counted of an object is remembered. */
+  readonly countTokens: CountTokens;
+  /** The model's context window. Default: unknown, and no limit. */
+  readonly windowTokens?: number;
+  /** Which mechanisms work. Default: all that aren't named. */
+  readonly mechanisms?: Partial<Mechanisms>;
+  /** What pruning wants to know of each tool, by name. Default: nothing is known. */
+  readonly tools?: Readonly<Record<string, ToolTraits>>;
+  /** Whether a result reports an error; such results stay. Default: that of `selectElisions`. */
+  readonly isError?: (message: ToolMessage, index: number) => boolean;
+  /** Asks a model for a summary, when the window is full of what isn't tool results. Default: old turns are dropped. */
+  readonly summarise?: Summarise;
+  /** What may leave and what stays. Default: `KEEP_WANTED`. */
+  readonly retention?: Retention;
+  /**
+   * A rewrite is not bought if, were the session to end right after, it would have cost more than resending
+   * everything by over this share. Default 0.05; infinite: bought whenever the rent has paid for it. At twice this
+   * loss the session stops rewriting.
+   */
+  readonly lossLimit?: number;
+  /** What {@linkcode PromptSession.state} was when the session was last used. Default: a new session. */
+  readonly state?: unknown;
+}
+
+/** A model call that is about to be made. */
+export interface PromptCall {
+  /** The time, in milliseconds since any fixed moment. */
+  readonly nowMs: number;
+  /** Name of the model: another model has another cache. Default: always the same. */
+  readonly model?: string;
+  /** Position of the first message of the active turn. Default: where the last turn starts. */
+  readonly turnStart?: number;
+  /** Number of the call in this turn, from 1. Default: by the model's messages behind the user's last. */
+  readonly step?: number;
+  /** Whether the model can recall what left. Default: whether a tool of that name is among the tools. */
+  readonly recall?: boolean;
+  /** Ends the wait for a summary. */
+  readonly signal?: AbortSignal;
+}
+
+/** What one model call shall send, and what is to be told of it. Plain data. */
+export interface SessionView extends Conversation {
+  /** The position of each message in the history; −1 for a line that stands for several. */
+  readonly places: readonly number[];
+  /** What was rewritten for this call and why, in words. A change that sticks is told once. */
+  readonly rewrites: readonly Rewrite[];
+  /** Sentences for people, such as that the archive could not be written. */
+  readonly warnings: readonly string[];
+  /** Tokens that each mechanism keeps out of this very request. */
+  readonly saved: Readonly<Record<keyof Mechanisms, number>>;
+  /** Tokens of messages and tools, counted here. */
+  readonly promptTokens: number;
+  /** Of these, tokens that the provider's cache serves if it is still warm. */
+  readonly predictedCachedTokens: number;
+}
+
+/**
+ * Decides what the model sees of one session, call by call. Before each call: {@linkcode PromptSession.view}, store
+ * {@linkcode PromptSession.state}, send the view. After it: {@linkcode PromptSession.sent}, store the state again. A
+ * crash between two of these loses nothing.
+ */
+export interface PromptSession {
+  /**
+   * What the next call sends of the whole history and the tools in full. Calls are viewed one after the other; the
+   * history only grows, and edits of messages that aren't there any more are forgotten.
+   */
+  view(history: Conversation, call: PromptCall): Promise<SessionView>;
+  /**
+   * Takes note of a call that succeeded, and gives its ledger where the policy keeps one.
+   *
+   * @param usage What the provider reported of this very call; absent or `estimated` if it reported nothing.
+   * @param view What was sent. Default: the newest view.
+   * @throws {Error} if nothing was viewed since the session was made.
+   */
+  sent(usage?: Usage, view?: SessionView): LedgerEntry | undefined;
+  /**
+   * All that a restart needs to go on as if nothing had happened: plain JSON data, the same object as long as nothing
+   * has changed. Must be stored after each view, before its request is sent, and after {@linkcode PromptSession.sent}.
+   */
+  readonly state: unknown;
+  /** What a request for this history would cost. Absent where the policy knows nothing of costs. */
+  readonly quote?: (history: Conversation, call: PromptCall) => Quote;
+}
+
+/** Runs `work` for one call after the other, each once those before it have settled. */
+export function oneByOne<Args extends readonly unknown[], Result>(
+  work: (...args: Args) => Promise<Result>,
+): (...args: Args) => Promise<Result> {
+  let last: Promise<unknown> = Promise.resolve();
+  return (...args) => {
+    const result = last.then(() => work(...args));
+    last = result.catch(() => {});
+    return result;
+  };
+}
+
+/** Whether the model of a call can recall what left. */
+export function canRecall({ tools }: Conversation, { recall }: PromptCall): boolean {
+  return recall ?? tools.some((tool) => tool.function.name === RECALL_TOOL.function.name);
+}
+
+/** Number of a call in its turn. */
+export function stepOf(messages: readonly Message[], { step }: PromptCall): number {
+  const turn = messages.slice(messages.findLastIndex(({ role }) => role === "user") + 1);
+  return step ?? 1 + turn.filter(({ role }) => role === "assistant").length;
+}
+
+/** A number of things: `1 result`, `2 results`. */
+export function counted(number: number, noun: string): string {
+  return `${number} ${noun}${number === 1 ? "" : "s"}`;
+}
