@@ -1,6 +1,6 @@
-import type { Database } from "./database.ts";
+import type { Database } from "./sqlite/database.ts";
 import type { IdempotencyKeys } from "./session_store.ts";
-import { fromStoredJson, toStoredJson } from "./stored_json.ts";
+import { fromStoredJson, toStoredJson } from "./sqlite/stored_json.ts";
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 

@@ -1,12 +1,12 @@
-import { type Database, MEMORY, openDatabase } from "./database.ts";
+import { type Database, MEMORY, openDatabase } from "./sqlite/database.ts";
 import { idempotencyKeys } from "./idempotency_keys.ts";
-import { MIGRATIONS } from "./schema.ts";
+import { MIGRATIONS } from "./sqlite/migrations.ts";
 import { sessionArchives } from "./session_archive.ts";
 import { sessionDocuments } from "./session_documents.ts";
 import { sessionEvents } from "./session_events.ts";
 import type { SessionRecord, SessionStore, StoreOptions } from "./session_store.ts";
-import { toOpenError } from "./store_error.ts";
-import { fromStoredJson, type StoredJson, toStoredJson } from "./stored_json.ts";
+import { toOpenError } from "./sqlite/file_error.ts";
+import { fromStoredJson, type StoredJson, toStoredJson } from "./sqlite/stored_json.ts";
 
 /**
  * Opens the store in a file, for this process alone. File and folder are made if they aren't there, readable by their

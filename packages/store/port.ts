@@ -55,6 +55,12 @@ export interface IdempotencyKey {
 /**
  * What a key stands for. The caller acts on `new`, and on `interrupted` once it has found out what there is of the
  * first attempt; the key is the caller's then, to complete or to release.
+ *
+ * - `new`: nobody has used the key.
+ * - `interrupted`: an earlier process began to act on it and ended before it was done. What it did is unknown.
+ * - `running`: this process acts on it now.
+ * - `done`: it was acted on, with this response.
+ * - `mismatch`: it was used with another body.
  */
 export type Claim =
   | { readonly state: "new" }
@@ -67,7 +73,10 @@ export type Claim =
 export type StoreRecord =
   /** A new session. @throws if there is one of this id. */
   | ({ readonly type: "session" } & SessionRecord)
-  /** Events behind the session's last, which must have the number `after`: nobody else may have written since. */
+  /**
+   * Events behind the session's last, which must have the number `after`: nobody else may have written since.
+   * @throws {StoreError} `conflict` if somebody has.
+   */
   | {
     readonly type: "events";
     readonly sessionId: string;
@@ -80,20 +89,23 @@ export type StoreRecord =
   | { readonly type: "archive"; readonly sessionId: string; readonly ref: string; readonly content: string }
   /** A document, in place of the one of its kind and id. */
   | ({ readonly type: "document" } & StoredDocument)
-  /** The response to a key that was claimed, kept as long as the session if one is named. */
+  /**
+   * The response to a key that was claimed. With a `sessionId` it goes when that session goes.
+   * @throws if the key isn't claimed.
+   */
   | ({ readonly type: "response"; readonly response: unknown; readonly sessionId?: string } & IdempotencyKey);
 
 /**
  * Where sessions are kept. A promise that resolves says that what was written survives the process; one that rejects
- * says that nothing of it was written. Rejects with a `StoreError` if the store fails, with an `Error` if there is no
- * such session.
+ * says that nothing of it was written. All reject with a `StoreError` if the store fails, and with an `Error` if there
+ * is no such session, `getSession` and `deleteSession` excepted. Who needs two writes in an order awaits the first.
  */
 export interface Store {
   /** Writes all of these in their order, or none. */
   commit(records: readonly StoreRecord[]): Promise<void>;
   /** The session of this id, if there is one. */
   getSession(id: string): Promise<SessionRecord | undefined>;
-  /** Sessions, the newest first, those behind the session `after`. Default limit: 100. */
+  /** Sessions, the newest first: those made before the session `after`. Default limit: 100. */
   listSessions(options?: { readonly limit?: number; readonly after?: string }): Promise<ListedSession[]>;
   /** How many sessions there are. */
   countSessions(): Promise<number>;
@@ -112,14 +124,14 @@ export interface Store {
   /** The document of this kind and id, if there is one. */
   getDocument(kind: string, id: string): Promise<StoredDocument | undefined>;
   /**
-   * The session's archive. It gives only what this session put into it; a text that several sessions put is stored
-   * once. Of a session that doesn't exist it gives nothing, and takes nothing.
+   * The session's archive. It gives only what this session put into it. Of a session that doesn't exist it gives
+   * nothing, and takes nothing.
    */
   archive(id: string): Archive;
-  /** Takes a key for a request with this body, or says who has it. */
+  /** Takes a key for a request with this body, or says who has it. It is forgotten a day after it was last touched. */
   claimKey(request: IdempotencyKey & { readonly bodyHash: string }): Promise<Claim>;
-  /** Forgets a key that was claimed, because its request failed and may be sent again. */
+  /** Forgets a key that was claimed and has no response, because its request failed and may be sent again. */
   releaseKey(key: IdempotencyKey): Promise<void>;
-  /** Lets others have the store. Nothing can be read or written afterwards. */
+  /** Lets others have the store. Nothing can be read or written afterwards; a second call does nothing. */
   close(): Promise<void>;
 }

@@ -1,7 +1,7 @@
 import { type Archive, archiveRef, bytesFromText, textFromBytes } from "@tare/prune";
 import { zstdCompressSync, zstdDecompressSync } from "node:zlib";
-import type { Database } from "./database.ts";
-import { corruptError } from "./store_error.ts";
+import type { Database } from "./sqlite/database.ts";
+import { corruptError } from "./sqlite/file_error.ts";
 
 /**
  * Opens sessions' archives: texts are shared, who may read them is kept for each session. `keyOf` gives a session's

@@ -1,6 +1,6 @@
-import type { Database } from "./database.ts";
+import type { Database } from "./sqlite/database.ts";
 import type { SessionDocuments, StoredDocument } from "./session_store.ts";
-import { fromStoredJson, type StoredJson, toStoredJson } from "./stored_json.ts";
+import { fromStoredJson, type StoredJson, toStoredJson } from "./sqlite/stored_json.ts";
 
 /** Documents that belong to sessions. `keyOf` gives a session's row, or throws. */
 export function sessionDocuments(database: Database, keyOf: (id: string) => number): SessionDocuments {

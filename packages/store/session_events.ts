@@ -1,7 +1,7 @@
-import type { Database } from "./database.ts";
+import type { Database } from "./sqlite/database.ts";
 import type { SessionState, SessionStore, StoredEvent } from "./session_store.ts";
-import { corruptError } from "./store_error.ts";
-import { fromStoredJson, type StoredJson, toStoredJson } from "./stored_json.ts";
+import { corruptError } from "./sqlite/file_error.ts";
+import { fromStoredJson, type StoredJson, toStoredJson } from "./sqlite/stored_json.ts";
 
 /** The events and the state of sessions. `keyOf` gives a session's row, or throws. */
 export function sessionEvents(

@@ -1,11 +1,13 @@
-/**
- * What is wrong with a store's file: there is no room (`full`), it is damaged or no store (`corrupt`), another
- * process has it open (`locked`), a newer program wrote it (`newer_version`), or the system can't read or write it
- * (`io`).
- */
-export type StoreErrorCode = "full" | "corrupt" | "locked" | "newer_version" | "io";
+import type { IdempotencyKey } from "./port.ts";
 
-/** Thrown when a store's file can't be opened, read or written. Its message names the file and what to do. */
+/**
+ * What is wrong with a store: there is no room (`full`), it is damaged or no store (`corrupt`), another process has it
+ * open (`locked`), a newer program wrote it (`newer_version`), somebody else has written to the session since it was
+ * read (`conflict`), or the system can't read or write it (`io`).
+ */
+export type StoreErrorCode = "full" | "corrupt" | "locked" | "newer_version" | "conflict" | "io";
+
+/** Thrown when a store can't be opened, read or written. Its message names the store and what to do. */
 export class StoreError extends Error {
   /** The class's name. */
   override readonly name = "StoreError";
@@ -19,44 +21,30 @@ export class StoreError extends Error {
   }
 }
 
-const RESTORE = "Restore it from a backup, or move it away to begin anew.";
-
-/** An error about a file that can't be relied on. `state` says what was found. */
-export function corruptError(path: string, state: string, options?: ErrorOptions): StoreError {
-  return new StoreError("corrupt", `Cannot read the store ${path}: ${state}. ${RESTORE}`, options);
+/** Nobody's events may come between those that a writer knows and those that it writes. */
+export function conflictError(id: string, { after, last }: { after: number; last: number }): StoreError {
+  const message =
+    `Cannot write behind event ${after} of session ${JSON.stringify(id)}: its last event is ${last}. ` +
+    "Read what was written since, and write behind that.";
+  return new StoreError("conflict", message);
 }
 
-/** An error about a file that another process has open. */
-export function lockedError(path: string, options?: ErrorOptions): StoreError {
-  const message = `Cannot open the store ${path}: another process has it open. Stop it, or use another file.`;
-  return new StoreError("locked", message, options);
+/** What every store says of a session that it doesn't have. */
+export function noSessionError(id: string): Error {
+  return new Error(`Cannot find session ${JSON.stringify(id)}: there is no such session`);
 }
 
-/**
- * What was thrown while the file was used, as a {@linkcode StoreError} if the file is to blame; else as it was.
- * Deno's `node:sqlite` gives no error codes, so SQLite's own messages tell the cases apart.
- */
-export function toStoreError(error: unknown, path: string): unknown {
-  if (!(error instanceof Error) || error instanceof StoreError) return error;
-  const { message } = error;
-  const options = { cause: error };
-  if (/database or disk is full|no space left|quota exceeded/i.test(message)) {
-    const text =
-      `Cannot write to the store ${path}: ${message}. Nothing of this write was kept; make room for it.`;
-    return new StoreError("full", text, options);
-  }
-  if (/malformed|file is not a database/.test(message)) return corruptError(path, message, options);
-  if (/database (table )?is locked/.test(message)) return lockedError(path, options);
-  const system = Object.hasOwn(Deno.errors, error.name) ||
-    /disk I\/O error|unable to open database|readonly database/.test(message);
-  if (!system) return error;
-  const text = `Cannot use the store ${path}: ${message}. Check the disk and who may read and write there.`;
-  return new StoreError("io", text, options);
+/** What every store says of a second session of one id. */
+export function sessionExistsError(id: string): Error {
+  return new Error(`Cannot create session ${JSON.stringify(id)}: there is one of this id`);
 }
 
-/** The same of what was thrown while the file was opened: then its tables are to blame for what SQL can't find. */
-export function toOpenError(error: unknown, path: string): unknown {
-  const known = toStoreError(error, path);
-  if (known instanceof StoreError || !(known instanceof Error)) return known;
-  return corruptError(path, `its tables aren't what they should be, ${known.message}`, { cause: known });
+/** What every store says of a response to a key that isn't the caller's. */
+export function notClaimedError({ scope, key }: IdempotencyKey): Error {
+  return new Error(`Cannot complete idempotency key ${JSON.stringify(key)} of ${scope}: it isn't claimed`);
+}
+
+/** What every store says of a second text under one reference. */
+export function otherTextError(ref: string): Error {
+  return new Error(`Cannot archive a text under ${ref}: other content stands there`);
 }

@@ -1,13 +1,23 @@
+import type { DatabaseSync } from "node:sqlite";
+import { fromStoredJson, type StoredJson, toStoredJson } from "./stored_json.ts";
+
 /** Marks a SQLite file as a store: "TARE" in ASCII. */
 export const APPLICATION_ID = 0x54415245;
 
+/** A step of a store's history. It runs inside a transaction, before foreign keys are watched. */
+export type Migration = (connection: DatabaseSync) => void;
+
 /**
- * The schema's history: the statement list at index `n` makes version `n + 1` of version `n`. Files of every version
- * exist, so what stands here is never changed, only added to.
- *
- * `crc` is the CRC-32 of the JSON beside it. Events are clustered by session, so that a session is read in one sweep.
+ * The history of stores: the step at index `n` makes version `n + 1` of version `n`. Files of every version exist, so
+ * what stands here is never changed, only added to.
  */
-export const MIGRATIONS: readonly string[] = [`
+export const MIGRATIONS: readonly Migration[] = [
+  (connection) => connection.exec(TABLES),
+  renameBudgets,
+];
+
+// `crc` is the CRC-32 of the JSON beside it. Events are clustered by session, so that a session is read in one sweep.
+const TABLES = `
   CREATE TABLE sessions (
     key INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
@@ -70,4 +80,34 @@ export const MIGRATIONS: readonly string[] = [`
     PRIMARY KEY (kind, id)
   ) STRICT, WITHOUT ROWID;
   CREATE INDEX documents_by_session ON documents (session);
-`];
+`;
+
+const BUDGET_NAMES: ReadonlyMap<string, string> = new Map([
+  ["max_steps", "maxSteps"],
+  ["max_tokens", "maxTokens"],
+  ["max_cost", "maxCost"],
+]);
+
+/** What a session may cost stands in its settings. */
+function renameBudgets(connection: DatabaseSync): void {
+  const update = connection.prepare("UPDATE sessions SET json = ?, crc = ? WHERE key = ?");
+  for (const row of connection.prepare("SELECT key, json, crc FROM sessions").all()) {
+    const { key, json, crc } = row as unknown as StoredJson & { key: number };
+    const session = intact({ json, crc }) as { settings?: { budget?: Record<string, unknown> } } | undefined;
+    const budget = session?.settings?.budget;
+    if (!budget) continue;
+    const renamed = Object.entries(budget).map(([name, value]) => [BUDGET_NAMES.get(name) ?? name, value]);
+    const settings = { ...session.settings, budget: Object.fromEntries(renamed) };
+    const stored = toStoredJson({ ...session, settings });
+    update.run(stored.json, stored.crc, key);
+  }
+}
+
+/** What a record holds, unless it was damaged: that is told when somebody reads it, and is left as it is. */
+function intact(stored: StoredJson): unknown {
+  try {
+    return fromStoredJson(stored, "");
+  } catch {
+    return undefined;
+  }
+}

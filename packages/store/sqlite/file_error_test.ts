@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { StoreError } from "@tare/store";
-import { toOpenError, toStoreError } from "./store_error.ts";
+import { toOpenError, toStoreError } from "./file_error.ts";
 
 Deno.test("toStoreError() tells what the file is to blame for, names it and what to do", () => {
   const cases = [

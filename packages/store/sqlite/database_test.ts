@@ -3,17 +3,20 @@ import { join } from "@std/path";
 import { DatabaseSync } from "node:sqlite";
 import { StoreError } from "@tare/store";
 import { openDatabase } from "./database.ts";
-import { withFolder } from "./fixture_test.ts";
+import type { Migration } from "./migrations.ts";
+import { withFolder } from "../fixture_test.ts";
 
-const V1 = "CREATE TABLE notes (text TEXT NOT NULL) STRICT";
-const V2 =
-  "ALTER TABLE notes ADD COLUMN words INTEGER NOT NULL DEFAULT 0; UPDATE notes SET words = length(text)";
+const sql = (text: string): Migration => (connection) => connection.exec(text);
+const V1 = sql("CREATE TABLE notes (text TEXT NOT NULL) STRICT");
+const V2 = sql(
+  "ALTER TABLE notes ADD COLUMN words INTEGER NOT NULL DEFAULT 0; UPDATE notes SET words = length(text)",
+);
 
 /** Opens a file with these versions of a schema, and closes it again. */
-function use(path: string, migrations: readonly string[], sql?: string): unknown[] {
+function use(path: string, migrations: readonly Migration[], statement?: string): unknown[] {
   const database = openDatabase(path, { migrations });
   try {
-    if (sql !== undefined) database.prepare(sql).run();
+    if (statement !== undefined) database.prepare(statement).run();
     return database.prepare("SELECT * FROM notes").all().map((row) => ({ ...row as object }));
   } finally {
     database.close();
@@ -32,7 +35,7 @@ Deno.test("openDatabase() undoes a migration that fails, and those before it sta
   withFolder((folder) => {
     const path = join(folder, "x.db");
     use(path, [V1], "INSERT INTO notes VALUES ('four')");
-    const failing = "DELETE FROM notes; INSERT INTO nowhere VALUES (1)";
+    const failing = sql("DELETE FROM notes; INSERT INTO nowhere VALUES (1)");
     const error = assertThrows(() => use(path, [V1, V2, failing]), StoreError);
     assertEquals([error.code, error.message], [
       "corrupt",
@@ -59,9 +62,9 @@ Deno.test("openDatabase() refuses a file of a newer version and leaves it alone"
 Deno.test("openDatabase() refuses another program's database and leaves it alone", () =>
   withFolder((folder) => {
     const path = join(folder, "x.db");
-    for (const sql of ["CREATE TABLE theirs (x)", "PRAGMA application_id = 7"]) {
+    for (const statement of ["CREATE TABLE theirs (x)", "PRAGMA application_id = 7"]) {
       const theirs = new DatabaseSync(path);
-      theirs.exec(sql);
+      theirs.exec(statement);
       theirs.close();
       const before = Deno.readFileSync(path);
       const error = assertThrows(() => use(path, [V1]), StoreError, "it is another program's database");

@@ -1,5 +1,6 @@
 import { crc32 } from "node:zlib";
-import { corruptError } from "./store_error.ts";
+import { jsonText } from "../json_text.ts";
+import { corruptError } from "./file_error.ts";
 
 /** A JSON value as it is stored. */
 export interface StoredJson {
@@ -11,8 +12,7 @@ export interface StoredJson {
 
 /** A value as it is stored. @throws {TypeError} if JSON can't hold it. */
 export function toStoredJson(value: unknown): StoredJson {
-  const json = JSON.stringify(value);
-  if (json === undefined) throw new TypeError(`Cannot store a value of type ${typeof value}: it is no JSON`);
+  const json = jsonText(value);
   return { json, crc: crc32(json) };
 }
 

@@ -1,8 +1,8 @@
 import { dirname, resolve } from "@std/path";
 import { DatabaseSync, type SQLInputValue } from "node:sqlite";
-import { APPLICATION_ID } from "./schema.ts";
-import type { StoreOptions } from "./session_store.ts";
-import { corruptError, lockedError, StoreError, toOpenError, toStoreError } from "./store_error.ts";
+import { StoreError } from "../store_error.ts";
+import { corruptError, lockedError, toOpenError, toStoreError } from "./file_error.ts";
+import { APPLICATION_ID, type Migration } from "./migrations.ts";
 
 /** A prepared statement. */
 export interface Statement<Row> {
@@ -27,9 +27,11 @@ export interface Database {
 }
 
 /** How a file is opened. */
-export interface DatabaseOptions extends Pick<StoreOptions, "maxBytes"> {
-  /** The schema's history: see {@linkcode MIGRATIONS}. */
-  readonly migrations: readonly string[];
+export interface DatabaseOptions {
+  /** The history of such files: see {@linkcode MIGRATIONS}. */
+  readonly migrations: readonly Migration[];
+  /** Largest size of the file. Default: no limit. */
+  readonly maxBytes?: number;
 }
 
 /** The path of a database that is nowhere but in memory. */
@@ -68,10 +70,19 @@ export function openDatabase(path: string, options: DatabaseOptions): Database {
     prepareFile(connection, { ...options, file });
   } catch (error) {
     connection?.close();
-    lock?.close();
+    release(lock);
     throw toOpenError(error, file);
   }
   return databaseOver(connection, { file, lock });
+}
+
+/**
+ * Closing the lock file isn't enough: a process that another thread is just starting holds the same open file until it
+ * runs its program, and the lock with it.
+ */
+function release(lock: Deno.FsFile | undefined): void {
+  lock?.unlockSync();
+  lock?.close();
 }
 
 function createFile(file: string): void {
@@ -132,12 +143,14 @@ function schemaVersion(connection: DatabaseSync, file: string): number {
 
 function migrate(
   connection: DatabaseSync,
-  { version, migrations }: { readonly version: number; readonly migrations: readonly string[] },
+  { version, migrations }: { readonly version: number; readonly migrations: readonly Migration[] },
 ): void {
-  for (const [index, sql] of migrations.entries()) {
+  for (const [index, step] of migrations.entries()) {
     if (index < version) continue;
-    const mark = `PRAGMA application_id = ${APPLICATION_ID}; PRAGMA user_version = ${index + 1}`;
-    connection.exec(`BEGIN IMMEDIATE; ${sql}; ${mark}; COMMIT`);
+    // Whoever fails closes the connection, which undoes what stands behind the last COMMIT.
+    connection.exec("BEGIN IMMEDIATE");
+    step(connection);
+    connection.exec(`PRAGMA application_id = ${APPLICATION_ID}; PRAGMA user_version = ${index + 1}; COMMIT`);
   }
 }
 
@@ -187,7 +200,7 @@ function databaseOver(
       try {
         connection.close();
       } finally {
-        lock?.close();
+        release(lock);
       }
     },
   };

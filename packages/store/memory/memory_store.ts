@@ -1,0 +1,219 @@
+import { type Archive, archiveRef } from "@tare/prune";
+import { jsonText } from "../json_text.ts";
+import type {
+  Claim,
+  IdempotencyKey,
+  ListedSession,
+  SessionRecord,
+  Store,
+  StoredDocument,
+  StoredEvent,
+  StoreRecord,
+} from "../port.ts";
+import {
+  conflictError,
+  noSessionError,
+  notClaimedError,
+  otherTextError,
+  sessionExistsError,
+} from "../store_error.ts";
+
+const DAY_MS = 24 * 60 * 60 * 1000;
+
+/** Values are kept as JSON, so that what a caller does to them later changes nothing. */
+interface MemorySession {
+  readonly record: string;
+  readonly events: { readonly type: string; readonly json: string }[];
+  readonly state: Map<string, string>;
+  readonly texts: Map<string, string>;
+}
+
+interface MemoryKey {
+  readonly bodyHash: string;
+  /** The opening that claimed it. */
+  readonly owner: symbol;
+  readonly touchedAtMs: number;
+  readonly done?: { readonly response: string; readonly sessionId: string | undefined };
+}
+
+interface MemoryDocument {
+  readonly sessionId: string;
+  readonly json: string;
+}
+
+/** What stores in memory hold. */
+export interface MemoryTables {
+  /** By id, the oldest first. */
+  readonly sessions: Map<string, MemorySession>;
+  /** By kind and id. */
+  readonly documents: Map<string, MemoryDocument>;
+  /** By scope and key. */
+  readonly keys: Map<string, MemoryKey>;
+}
+
+/** Tables with nothing in them. */
+export function memoryTables(): MemoryTables {
+  return { sessions: new Map(), documents: new Map(), keys: new Map() };
+}
+
+/** How a store in memory is opened. */
+export interface MemoryStoreOptions {
+  /** Milliseconds since the epoch; idempotency keys expire by it. Default: the system's clock. */
+  readonly now?: () => number;
+  /** What it holds, to open it again after `close` as another process would. Default: nothing. */
+  readonly tables?: MemoryTables;
+}
+
+/** A store that is nowhere but in memory, and gone when nobody refers to it any longer: for tests and trials. */
+export function memoryStore(
+  { now = Date.now, tables: { sessions, documents, keys } = memoryTables() }: MemoryStoreOptions = {},
+): Store {
+  const owner = Symbol();
+  let isOpen = true;
+  const settle = <T>(act: () => T): Promise<T> =>
+    Promise.try(() => {
+      if (!isOpen) throw new Error("Cannot use the store: it is closed");
+      return act();
+    });
+  const named = (id: string): MemorySession => {
+    const session = sessions.get(id);
+    if (!session) throw noSessionError(id);
+    return session;
+  };
+
+  /** Writes one record and gives what undoes it. */
+  const write = (record: StoreRecord): () => void => {
+    switch (record.type) {
+      case "session": {
+        const { id, createdAtMs, settings } = record;
+        if (sessions.has(id)) throw sessionExistsError(id);
+        const json = jsonText({ id, createdAtMs, settings });
+        return set(sessions, id, { record: json, events: [], state: new Map(), texts: new Map() });
+      }
+      case "events": {
+        const { events } = named(record.sessionId);
+        const last = events.length;
+        if (last !== record.after) throw conflictError(record.sessionId, { after: record.after, last });
+        const added = record.events.map((event) => ({ type: event.type, json: jsonText(event) }));
+        for (const event of added) events.push(event);
+        return () => events.length = last;
+      }
+      case "state":
+        return set(named(record.sessionId).state, record.name, jsonText(record.value));
+      case "archive": {
+        const { texts } = named(record.sessionId);
+        if ((texts.get(record.ref) ?? record.content) !== record.content) throw otherTextError(record.ref);
+        return set(texts, record.ref, record.content);
+      }
+      case "document": {
+        const { kind, id, sessionId, value } = record;
+        named(sessionId);
+        return set(documents, jsonText([kind, id]), {
+          sessionId,
+          json: jsonText({ kind, id, sessionId, value }),
+        });
+      }
+      case "response": {
+        const { sessionId } = record;
+        const response = jsonText(record.response);
+        if (sessionId !== undefined) named(sessionId);
+        const kept = claimed(record);
+        if (!kept) throw notClaimedError(record);
+        return set(keys, keyName(record), { ...kept, touchedAtMs: now(), done: { response, sessionId } });
+      }
+    }
+  };
+  const commit: Store["commit"] = (records) =>
+    settle(() => {
+      const undo: (() => void)[] = [];
+      try {
+        for (const record of records) undo.push(write(record));
+      } catch (error) {
+        for (const step of undo.reverse()) step();
+        throw error;
+      }
+    });
+
+  /** The key, if it is this opening's and has no response yet. */
+  const claimed = (key: IdempotencyKey): MemoryKey | undefined => {
+    const kept = keys.get(keyName(key));
+    return kept?.owner === owner && !kept.done ? kept : undefined;
+  };
+  const claim = (request: IdempotencyKey & { readonly bodyHash: string }): Claim => {
+    const touchedAtMs = now();
+    for (const [name, kept] of keys) {
+      const isRunning = kept.owner === owner && !kept.done;
+      if (kept.touchedAtMs <= touchedAtMs - DAY_MS && !isRunning) keys.delete(name);
+    }
+    const { bodyHash } = request;
+    const kept = keys.get(keyName(request));
+    if (kept && kept.bodyHash !== bodyHash) return { state: "mismatch" };
+    if (kept?.done) return { state: "done", response: JSON.parse(kept.done.response) };
+    if (kept?.owner === owner) return { state: "running" };
+    keys.set(keyName(request), { bodyHash, owner, touchedAtMs });
+    return { state: kept ? "interrupted" : "new" };
+  };
+
+  return {
+    commit,
+    getSession: (id) => settle(() => parsed(sessions.get(id)?.record) as SessionRecord | undefined),
+    listSessions: ({ limit = 100, after } = {}) =>
+      settle(() => {
+        const newest = [...sessions.values()].reverse();
+        const from = after === undefined ? 0 : newest.indexOf(named(after)) + 1;
+        return newest.slice(from, from + limit).map(({ record, events, state }): ListedSession => ({
+          ...JSON.parse(record) as SessionRecord,
+          lastEvent: events.length,
+          ...(state.has("totals") && { totals: parsed(state.get("totals")) }),
+        }));
+      }),
+    countSessions: () => settle(() => sessions.size),
+    deleteSession: (id) =>
+      settle(() => {
+        for (const [name, { sessionId }] of documents) if (sessionId === id) documents.delete(name);
+        for (const [name, { done }] of keys) if (done?.sessionId === id) keys.delete(name);
+        return sessions.delete(id);
+      }),
+    readEvents: (id, { after = 0, types, limit = Infinity } = {}) =>
+      settle(() => {
+        const read: StoredEvent[] = [];
+        const { events } = named(id);
+        for (let index = after; index < events.length && read.length < limit; index++) {
+          const { type, json } = events[index]!;
+          if (types && !types.includes(type)) continue;
+          read.push({ number: index + 1, event: JSON.parse(json) });
+        }
+        return read;
+      }),
+    lastEvent: (id) => settle(() => named(id).events.length),
+    readState: (id, name) => settle(() => parsed(named(id).state.get(name))),
+    getDocument: (kind, id) =>
+      settle(() => parsed(documents.get(jsonText([kind, id]))?.json) as StoredDocument | undefined),
+    archive: (sessionId): Archive => ({
+      async put(content) {
+        const ref = await archiveRef(content);
+        await commit([{ type: "archive", sessionId, ref, content }]);
+        return ref;
+      },
+      get: (ref) => settle(() => sessions.get(sessionId)?.texts.get(ref)),
+      delete: (ref) => settle(() => void sessions.get(sessionId)?.texts.delete(ref)),
+    }),
+    claimKey: (request) => settle(() => claim(request)),
+    releaseKey: (key) => settle(() => void (claimed(key) && keys.delete(keyName(key)))),
+    close: () => Promise.try(() => void (isOpen = false)),
+  };
+}
+
+function set<K, V>(map: Map<K, V>, key: K, value: V): () => void {
+  const before = map.get(key);
+  map.set(key, value);
+  return () => void (before === undefined ? map.delete(key) : map.set(key, before));
+}
+
+function parsed(json: string | undefined): unknown {
+  return json === undefined ? undefined : JSON.parse(json);
+}
+
+function keyName({ scope, key }: IdempotencyKey): string {
+  return JSON.stringify([scope, key]);
+}

@@ -1,0 +1,43 @@
+import { StoreError } from "../store_error.ts";
+
+const RESTORE = "Restore it from a backup, or move it away to begin anew.";
+
+/** An error about a file that can't be relied on. `state` says what was found. */
+export function corruptError(path: string, state: string, options?: ErrorOptions): StoreError {
+  return new StoreError("corrupt", `Cannot read the store ${path}: ${state}. ${RESTORE}`, options);
+}
+
+/** An error about a file that another process has open. */
+export function lockedError(path: string, options?: ErrorOptions): StoreError {
+  const message = `Cannot open the store ${path}: another process has it open. Stop it, or use another file.`;
+  return new StoreError("locked", message, options);
+}
+
+/**
+ * What was thrown while the file was used, as a {@linkcode StoreError} if the file is to blame; else as it was.
+ * Deno's `node:sqlite` gives no error codes, so SQLite's own messages tell the cases apart.
+ */
+export function toStoreError(error: unknown, path: string): unknown {
+  if (!(error instanceof Error) || error instanceof StoreError) return error;
+  const { message } = error;
+  const options = { cause: error };
+  if (/database or disk is full|no space left|quota exceeded/i.test(message)) {
+    const text =
+      `Cannot write to the store ${path}: ${message}. Nothing of this write was kept; make room for it.`;
+    return new StoreError("full", text, options);
+  }
+  if (/malformed|file is not a database/.test(message)) return corruptError(path, message, options);
+  if (/database (table )?is locked/.test(message)) return lockedError(path, options);
+  const system = Object.hasOwn(Deno.errors, error.name) ||
+    /disk I\/O error|unable to open database|readonly database/.test(message);
+  if (!system) return error;
+  const text = `Cannot use the store ${path}: ${message}. Check the disk and who may read and write there.`;
+  return new StoreError("io", text, options);
+}
+
+/** The same of what was thrown while the file was opened: then its tables are to blame for what SQL can't find. */
+export function toOpenError(error: unknown, path: string): unknown {
+  const known = toStoreError(error, path);
+  if (known instanceof StoreError || !(known instanceof Error)) return known;
+  return corruptError(path, `its tables aren't what they should be, ${known.message}`, { cause: known });
+}

@@ -1,0 +1,143 @@
+import { type Archive, archiveRef } from "@tare/prune";
+import type { ListedSession, SessionRecord, Store, StoredDocument, StoredEvent } from "../port.ts";
+import { noSessionError } from "../store_error.ts";
+import { type Database, openDatabase } from "./database.ts";
+import { corruptError, toOpenError } from "./file_error.ts";
+import { idempotencyKeys } from "./idempotency_keys.ts";
+import { MIGRATIONS } from "./migrations.ts";
+import { recordWriter } from "./record_writer.ts";
+import { fromStoredJson, type StoredJson } from "./stored_json.ts";
+import { storedTexts } from "./stored_texts.ts";
+
+/** How a store is opened. */
+export interface StoreOptions {
+  /** Milliseconds since the epoch; idempotency keys expire by it. Default: the system's clock. */
+  readonly now?: () => number;
+  /**
+   * Largest size of the file in bytes, its log not counted; a write that needs more fails as if the disk were full.
+   * Default: no limit.
+   */
+  readonly maxBytes?: number;
+}
+
+/**
+ * Opens the store in a SQLite file, for this process alone. File and folder are made if they aren't there, readable by
+ * their owner alone; beside the file there are `<file>-wal` while it is open, which belongs to it, and `<file>.lock`,
+ * which is empty. A text that several sessions archive is stored once, compressed.
+ *
+ * What was written survives the end of the process (`kill -9` too) once the promise has resolved. A power failure
+ * or a crash of the system never damages the file, but may take back the last writes, the newest first:
+ * those since the log was last copied into the file, which happens every 1,000 pages (some thousand small events) and
+ * on close, or since the system wrote its memory to the disk by itself, in general every half minute.
+ *
+ * Every record is checked when it is read: if its bytes have changed on the disk, that is an error, never another
+ * content. A file of up to 64 MiB is also checked as a whole when it is opened. What was deleted makes room in the
+ * file for new data; the file doesn't shrink.
+ *
+ * @throws {StoreError} if the file can't be opened, another process has it open, it is damaged or no store, or a
+ * newer program wrote it.
+ */
+export function openStore(path: string, { now = Date.now, maxBytes }: StoreOptions = {}): Promise<Store> {
+  return Promise.try(() => {
+    const database = openDatabase(path, {
+      migrations: MIGRATIONS,
+      ...(maxBytes !== undefined && { maxBytes }),
+    });
+    try {
+      return storeIn(database, now);
+    } catch (error) {
+      database.close();
+      throw toOpenError(error, database.path);
+    }
+  });
+}
+
+/** Nothing here waits: a call has had its effect when it returns its promise, so that calls never come between. */
+function storeIn(database: Database, now: () => number): Store {
+  const { path } = database;
+  const selectKey = database.prepare<{ key: number }>("SELECT key FROM sessions WHERE id = ?");
+  const keyOf = (id: string) => {
+    const row = selectKey.get(id);
+    if (!row) throw noSessionError(id);
+    return row.key;
+  };
+  const selectLast = database.prepare<{ number: number | null }>(
+    "SELECT max(number) AS number FROM events WHERE session = ?",
+  );
+  const last = (session: number) => selectLast.get(session)?.number ?? 0;
+  const keys = idempotencyKeys(database, { now, keyOf });
+  const texts = storedTexts(database);
+  const write = recordWriter(database, { keyOf, last, respond: keys.respond, putText: texts.put });
+  const commit: Store["commit"] = (records) =>
+    Promise.try(() => database.transaction(() => records.forEach(write)));
+
+  const selectSession = database.prepare<StoredJson>("SELECT json, crc FROM sessions WHERE id = ?");
+  const selectPage = database.prepare<
+    StoredJson & { last: number; totals: string | null; totalsCrc: number }
+  >(
+    `SELECT sessions.json, sessions.crc, state.json AS totals, state.crc AS totalsCrc,
+       coalesce((SELECT max(number) FROM events WHERE session = key), 0) AS last
+     FROM sessions LEFT JOIN state ON session = key AND name = 'totals'
+     WHERE key < ? ORDER BY key DESC LIMIT ?`,
+  );
+  const selectCount = database.prepare<{ count: number }>("SELECT count(*) AS count FROM sessions");
+  // Everything that refers to the session goes by the schema's cascades.
+  const remove = database.prepare("DELETE FROM sessions WHERE id = ?");
+  const select = "SELECT number, json, crc FROM events WHERE session = ? AND number > ?";
+  const selectAll = database.prepare<StoredJson & { number: number }>(`${select} ORDER BY number LIMIT ?`);
+  const selectTypes = database.prepare<StoredJson & { number: number }>(
+    `${select} AND type IN (SELECT value FROM json_each(?)) ORDER BY number LIMIT ?`,
+  );
+  const selectState = database.prepare<StoredJson>(
+    "SELECT json, crc FROM state WHERE session = ? AND name = ?",
+  );
+  const selectDocument = database.prepare<StoredJson>(
+    "SELECT json, crc FROM documents WHERE kind = ? AND id = ?",
+  );
+  const value = (row: StoredJson | undefined) => row && fromStoredJson(row, path);
+
+  return {
+    commit,
+    getSession: (id) => Promise.try(() => value(selectSession.get(id)) as SessionRecord | undefined),
+    listSessions: ({ limit = 100, after } = {}) =>
+      Promise.try(() =>
+        selectPage.all(after === undefined ? Number.MAX_SAFE_INTEGER : keyOf(after), limit)
+          .map(({ last, totals, totalsCrc, ...stored }): ListedSession => ({
+            ...value(stored) as SessionRecord,
+            lastEvent: last,
+            ...(totals !== null && { totals: value({ json: totals, crc: totalsCrc }) }),
+          }))
+      ),
+    countSessions: () => Promise.try(() => selectCount.get()?.count ?? 0),
+    deleteSession: (id) => Promise.try(() => remove.run(id) > 0),
+    readEvents: (id, { after = 0, types, limit = -1 } = {}) =>
+      Promise.try(() => {
+        const session = keyOf(id);
+        const rows = types
+          ? selectTypes.all(session, after, JSON.stringify(types), limit)
+          : selectAll.all(session, after, limit);
+        return rows.map(({ number, ...stored }, index) => {
+          if (!types && number !== after + index + 1) {
+            throw corruptError(path, `session ${id} lacks event ${after + index + 1}`);
+          }
+          return { number, event: value(stored) as StoredEvent["event"] };
+        });
+      }),
+    lastEvent: (id) => Promise.try(() => last(keyOf(id))),
+    readState: (id, name) => Promise.try(() => value(selectState.get(keyOf(id), name))),
+    getDocument: (kind, id) =>
+      Promise.try(() => value(selectDocument.get(kind, id)) as StoredDocument | undefined),
+    archive: (sessionId): Archive => ({
+      async put(content) {
+        const ref = await archiveRef(content);
+        await commit([{ type: "archive", sessionId, ref, content }]);
+        return ref;
+      },
+      get: (ref) => Promise.try(() => texts.get(sessionId, ref)),
+      delete: (ref) => Promise.try(() => texts.delete(sessionId, ref)),
+    }),
+    claimKey: (request) => Promise.try(() => keys.claim(request)),
+    releaseKey: (key) => Promise.try(() => keys.release(key)),
+    close: () => Promise.try(database.close),
+  };
+}

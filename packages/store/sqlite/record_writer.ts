@@ -1,0 +1,65 @@
+import type { StoreRecord } from "../port.ts";
+import { conflictError, sessionExistsError } from "../store_error.ts";
+import type { Database } from "./database.ts";
+import type { IdempotencyRows } from "./idempotency_keys.ts";
+import { toStoredJson } from "./stored_json.ts";
+import type { StoredTexts } from "./stored_texts.ts";
+
+/** Makes a function that writes one record, inside a transaction. `keyOf` gives a session's row, or throws. */
+export function recordWriter(
+  database: Database,
+  { keyOf, last, respond, putText }: {
+    readonly keyOf: (id: string) => number;
+    readonly last: (session: number) => number;
+    readonly respond: IdempotencyRows["respond"];
+    readonly putText: StoredTexts["put"];
+  },
+): (record: StoreRecord) => void {
+  const insertSession = database.prepare(
+    "INSERT INTO sessions (id, json, crc) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+  );
+  const insertEvent = database.prepare("INSERT INTO events VALUES (?, ?, ?, ?, ?)");
+  const upsertState = database.prepare(
+    "INSERT INTO state VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET json = excluded.json, crc = excluded.crc",
+  );
+  const upsertDocument = database.prepare(
+    `INSERT INTO documents VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE
+     SET session = excluded.session, json = excluded.json, crc = excluded.crc`,
+  );
+  return (record) => {
+    switch (record.type) {
+      case "session": {
+        const { id, createdAtMs, settings } = record;
+        const { json, crc } = toStoredJson({ id, createdAtMs, settings });
+        if (insertSession.run(id, json, crc) === 0) throw sessionExistsError(id);
+        return;
+      }
+      case "events": {
+        const { sessionId, after, events } = record;
+        const session = keyOf(sessionId);
+        let number = last(session);
+        if (number !== after) throw conflictError(sessionId, { after, last: number });
+        for (const event of events) {
+          const { json, crc } = toStoredJson(event);
+          insertEvent.run(session, ++number, event.type, json, crc);
+        }
+        return;
+      }
+      case "state": {
+        const { json, crc } = toStoredJson(record.value);
+        upsertState.run(keyOf(record.sessionId), record.name, json, crc);
+        return;
+      }
+      case "archive":
+        return putText(keyOf(record.sessionId), record);
+      case "document": {
+        const { kind, id, sessionId, value } = record;
+        const { json, crc } = toStoredJson({ kind, id, sessionId, value });
+        upsertDocument.run(kind, id, keyOf(sessionId), json, crc);
+        return;
+      }
+      case "response":
+        return respond(record);
+    }
+  };
+}

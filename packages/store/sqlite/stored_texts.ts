@@ -1,0 +1,68 @@
+import { bytesFromText, textFromBytes } from "@tare/prune";
+import { createHash } from "node:crypto";
+import { zstdCompressSync, zstdDecompressSync } from "node:zlib";
+import { otherTextError } from "../store_error.ts";
+import type { Database } from "./database.ts";
+import { corruptError } from "./file_error.ts";
+
+/** Archived texts: each is stored once, and who may read it is kept for each session. */
+export interface StoredTexts {
+  /** Keeps a text for a session's row, inside a transaction. */
+  put(session: number, text: { readonly ref: string; readonly content: string }): void;
+  /** The text, if this session put it. */
+  get(sessionId: string, ref: string): string | undefined;
+  /** Takes the text from this session; the last that has it takes it along. */
+  delete(sessionId: string, ref: string): void;
+}
+
+/** The texts in a file. */
+export function storedTexts(database: Database): StoredTexts {
+  const selectText = database.prepare<{ zstd: Uint8Array<ArrayBuffer> }>(
+    "SELECT zstd FROM texts WHERE ref = ?",
+  );
+  const selectOwn = database.prepare<{ zstd: Uint8Array<ArrayBuffer> | null }>(
+    `SELECT zstd FROM archived JOIN sessions ON key = session LEFT JOIN texts ON texts.ref = archived.ref
+     WHERE id = ? AND archived.ref = ?`,
+  );
+  const upsertText = database.prepare(
+    "INSERT INTO texts VALUES (?, ?) ON CONFLICT DO UPDATE SET zstd = excluded.zstd",
+  );
+  const insertOwn = database.prepare("INSERT INTO archived VALUES (?, ?) ON CONFLICT DO NOTHING");
+  // The last reference takes the text with it: see the schema's trigger.
+  const deleteOwn = database.prepare(
+    "DELETE FROM archived WHERE session = (SELECT key FROM sessions WHERE id = ?) AND ref = ?",
+  );
+  return {
+    put(session, { ref, content }) {
+      const row = selectText.get(ref);
+      const kept = row && unpack(row.zstd, ref);
+      if (kept !== undefined && kept !== content) throw otherTextError(ref);
+      if (kept === undefined) upsertText.run(ref, zstdCompressSync(bytesFromText(content)));
+      insertOwn.run(session, ref);
+    },
+    get(sessionId, ref) {
+      const own = selectOwn.get(sessionId, ref);
+      if (!own) return undefined;
+      const content = own.zstd === null ? undefined : unpack(own.zstd, ref);
+      if (content !== undefined) return content;
+      throw corruptError(
+        database.path,
+        `the archived text ${ref} was damaged, its content has another hash`,
+      );
+    },
+    delete(sessionId, ref) {
+      deleteOwn.run(sessionId, ref);
+    },
+  };
+}
+
+/** The text, if it is what its reference says: `archiveRef`, but at once. */
+function unpack(zstd: Uint8Array<ArrayBuffer>, ref: string): string | undefined {
+  try {
+    const bytes = new Uint8Array(zstdDecompressSync(zstd));
+    const whole = createHash("sha256").update(bytes).digest("hex").startsWith(ref);
+    return whole ? textFromBytes(bytes) : undefined;
+  } catch {
+    return undefined;
+  }
+}
