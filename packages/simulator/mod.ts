@@ -28,11 +28,10 @@
  *
  * @module
  */
-export type { Fault, ToolCallPieces } from "./fault.ts";
+export type { Fault, ToolCallPieces } from "./provider/fault.ts";
 export * from "./model.ts";
-export type { Encoder } from "./prompt_units.ts";
-export * from "./rehearsal.ts";
+export type { Encoder } from "./provider/prompt_units.ts";
+export * from "./rehearsal/rehearsal.ts";
 export * from "./replay.ts";
 export * from "./scripted.ts";
-export * from "./simulator.ts";
-export type { Dialect } from "./wire_usage.ts";
+export * from "./provider/simulator.ts";

@@ -1,6 +1,6 @@
 import { type AssistantMessage, contentText, type Message } from "@tare/messages";
+import { ApiError } from "@tare/wire";
 import type { SimulatedModel, SimulatedReply } from "./model.ts";
-import { WireError } from "./wire_error.ts";
 
 /** Where a replayed conversation stands. */
 export interface ReplayCursor {
@@ -13,7 +13,7 @@ export interface ReplayCursor {
  * they carry. Strip what a recorder added to them first.
  *
  * Which one is next is told by a cursor, not by the request: what stands between the agent and the provider may
- * have elided, dropped or folded any of the earlier messages. So each conversation needs a replay of its own,
+ * have elided, dropped or summarised any of the earlier messages. So each conversation needs a replay of its own,
  * for instance under its own model name. A request with the same messages as the one before is a repetition
  * after a failure and gets the same reply again.
  *
@@ -34,7 +34,7 @@ export function replay(
     if (asked === previous.asked && cursor.given === previous.given) cursor.given--;
     const reply = replies[cursor.given];
     if (!reply) {
-      throw new WireError(400, `Cannot reply: all ${replies.length} recorded replies have been given.`, {
+      throw new ApiError(400, `Cannot reply: all ${replies.length} recorded replies have been given.`, {
         code: "replay_exhausted",
       });
     }

@@ -1,5 +1,5 @@
+import { ApiError } from "@tare/wire";
 import type { SimulatedModel, SimulatedReply, SimulatedToolCall } from "./model.ts";
-import { WireError } from "./wire_error.ts";
 
 /**
  * A model that gives these replies in turn, one for each request that reaches it, whatever the request says. A
@@ -26,7 +26,7 @@ export function scripted(replies: readonly SimulatedReply[]): SimulatedModel {
   return () => {
     const reply = replies[given];
     if (!reply) {
-      throw new WireError(400, `Cannot reply: all ${replies.length} replies of the script have been given.`, {
+      throw new ApiError(400, `Cannot reply: all ${replies.length} replies of the script have been given.`, {
         code: "script_exhausted",
       });
     }

@@ -1,9 +1,9 @@
-import type { SimulatedModel, SimulatedReply } from "./model.ts";
-import { KEYWORDS } from "./rehearsal_keywords.ts";
-import { LARGEST_PACKAGE } from "./rehearsal_packages.ts";
-import type { RehearsalPlan } from "./rehearsal_plan.ts";
-import { readTurn, RECALL, type RehearsalTurn, type WantedCall } from "./rehearsal_turn.ts";
-import { toolCall } from "./scripted.ts";
+import type { SimulatedModel, SimulatedReply } from "../model.ts";
+import { KEYWORDS } from "./keywords.ts";
+import { LARGEST_PACKAGE } from "./packages.ts";
+import type { RehearsalPlan } from "./plan.ts";
+import { readRehearsalTurn, RECALL, type RehearsalTurn, type WantedCall } from "./turn.ts";
+import { toolCall } from "../scripted.ts";
 
 /** The first plan that suits a question is followed. */
 const PLANS: readonly RehearsalPlan[] = [LARGEST_PACKAGE, KEYWORDS];
@@ -34,7 +34,7 @@ const INTRODUCTION = "I am a rehearsal model: I only follow fixed rules and unde
  */
 export function rehearsal(): SimulatedModel {
   return ({ messages, tools }) => {
-    const turn = readTurn(messages, tools);
+    const turn = readRehearsalTurn(messages, tools);
     if (turn.question.trim() === "") return { content: `${INTRODUCTION} I was asked nothing.` };
     if (KNOWN_TOOLS.some((tool) => turn.offers(tool))) return nextReply(turn);
     const offered = tools.map((tool) => tool.function.name).join(", ") || "none";

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import type { Message, ToolDefinition } from "@tare/messages";
-import { readTurn } from "./rehearsal_turn.ts";
+import { readRehearsalTurn } from "./turn.ts";
 
 const ref = "0123456789abcdef";
 const elided = `[elided: read_file result, 48213 bytes; recall with ref ${ref}]`;
@@ -22,11 +22,11 @@ function result(id: string, content: string): Message {
 }
 
 function calls(...messages: readonly Message[]) {
-  return readTurn([{ role: "user", content: "?" }, ...messages], []).calls;
+  return readRehearsalTurn([{ role: "user", content: "?" }, ...messages], []).calls;
 }
 
-Deno.test("readTurn() takes the last question and only the calls behind it", () => {
-  const turn = readTurn([
+Deno.test("readRehearsalTurn() takes the last question and only the calls behind it", () => {
+  const turn = readRehearsalTurn([
     { role: "system", content: "Be brief." },
     { role: "user", content: "First?" },
     calling(["1", "list_files", "{}"]),
@@ -39,10 +39,10 @@ Deno.test("readTurn() takes the last question and only the calls behind it", () 
   ], []);
   assertEquals(turn.question, "Second?\nAnd this.");
   assertEquals(turn.calls, [{ tool: "list_files", args: { path: "new" }, text: "new/a", seen: "whole" }]);
-  assertEquals(readTurn([{ role: "system", content: "x" }], []).question, "");
+  assertEquals(readRehearsalTurn([{ role: "system", content: "x" }], []).question, "");
 });
 
-Deno.test("readTurn() gives each call its result, out of order and with equal ids too", () => {
+Deno.test("readRehearsalTurn() gives each call its result, out of order and with equal ids too", () => {
   const seen = calls(
     calling(["a", "f", "{}"], ["b", "g", "{"]),
     result("b", "of g"),
@@ -60,7 +60,7 @@ Deno.test("readTurn() gives each call its result, out of order and with equal id
   ]);
 });
 
-Deno.test("readTurn() puts recalled originals in the place of what was elided", () => {
+Deno.test("readRehearsalTurn() puts recalled originals in the place of what was elided", () => {
   const read = (text: string, recalled: string) =>
     calls(
       calling(["1", "read_file", '{"path":"a"}']),
@@ -81,12 +81,12 @@ Deno.test("readTurn() puts recalled originals in the place of what was elided", 
   assertEquals(read(elided, "Cannot recall it."), { ...made, text: elided, seen: "none" });
 });
 
-Deno.test("readTurn() knows which tools are offered, and their arguments", () => {
+Deno.test("readRehearsalTurn() knows which tools are offered, and their arguments", () => {
   const tools: ToolDefinition[] = [
     { type: "function", function: { name: "f", parameters: { type: "object", properties: { a: {} } } } },
     { type: "function", function: { name: "g" } },
   ];
-  const { offers } = readTurn([], tools);
+  const { offers } = readRehearsalTurn([], tools);
   assertEquals([offers("f"), offers("g"), offers("h")], [true, true, false]);
   assertEquals([offers("f", "a"), offers("f", "b"), offers("g", "a"), offers("h", "a")], [
     true,

@@ -1,5 +1,5 @@
-import type { SimulatedReply } from "./model.ts";
-import { WireError } from "./wire_error.ts";
+import { ApiError } from "@tare/wire";
+import type { SimulatedReply } from "../model.ts";
 
 /**
  * Odd ways in which providers cut tool calls into pieces:
@@ -36,11 +36,11 @@ export type Fault =
   | { readonly type: "odd_tool_calls"; readonly pieces: ToolCallPieces };
 
 /** The error answer that a fault asks for, if it asks for one. */
-export function faultError(fault: Fault | null | undefined): WireError | undefined {
+export function faultError(fault: Fault | null | undefined): ApiError | undefined {
   switch (fault?.type) {
     case "rate_limit": {
       const seconds = Math.ceil(fault.retryAfterMs / 1000);
-      return new WireError(429, `Rate limit reached: try again in ${fault.retryAfterMs} ms.`, {
+      return new ApiError(429, `Rate limit reached: try again in ${fault.retryAfterMs} ms.`, {
         code: "rate_limit_exceeded",
         headers: { "retry-after": String(seconds), "retry-after-ms": String(fault.retryAfterMs) },
       });
@@ -48,7 +48,7 @@ export function faultError(fault: Fault | null | undefined): WireError | undefin
     case "error": {
       const status = fault.status ?? 500;
       const message = fault.message ?? `The simulated provider fails on demand with status ${status}.`;
-      return new WireError(status, message, status === 401 ? { code: "invalid_api_key" } : {});
+      return new ApiError(status, message, status === 401 ? { code: "invalid_api_key" } : {});
     }
     case "prompt_too_long":
       return promptTooLong("The prompt is too long for this model");
@@ -58,8 +58,8 @@ export function faultError(fault: Fault | null | undefined): WireError | undefin
 }
 
 /** The error answer to a prompt that doesn't fit the model's window. */
-export function promptTooLong(why: string): WireError {
-  return new WireError(400, `${why}. Please reduce the length of the messages.`, {
+export function promptTooLong(why: string): ApiError {
+  return new ApiError(400, `${why}. Please reduce the length of the messages.`, {
     code: "context_length_exceeded",
     param: "messages",
   });

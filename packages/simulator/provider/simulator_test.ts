@@ -209,6 +209,30 @@ Deno.test("simulator() finds nothing behind a changed tool, and keeps keys and m
   assertEquals(await cached(to, { tools: [tool] }, { authorization: "Bearer other" }), 0);
 });
 
+Deno.test("simulator() keeps the caches of 16 keys and models, and forgets the one not used for longest", async () => {
+  const to = provider({ profile: profileNamed("local") });
+  const messages: Message[] = [{ role: "user", content: "x".repeat(100) }];
+  const cached = async (key: number) =>
+    (await (await post(to, { messages }, { authorization: `Bearer ${key}` })).json()).usage
+      .prompt_tokens_details.cached_tokens > 0;
+  const seen = [];
+  for (const key of [...Array(16).keys(), 0, 16, 0, 2, 1]) seen.push(await cached(key));
+  assertEquals(seen.slice(16), [true, false, true, true, false]);
+});
+
+Deno.test("simulator() keeps empty ids of calls, and fields that it doesn't know", async () => {
+  const call = { type: "function", function: { name: "f", arguments: "{}" } } as const;
+  const reply = {
+    content: "Looking.",
+    tool_calls: [{ ...call, id: "" }, { ...call, id: "mine" }],
+    signature: "s",
+  };
+  const to = provider({ model: () => reply });
+  assertEquals((await (await post(to)).json()).choices[0].message, { role: "assistant", ...reply });
+  const silent = provider({ model: () => ({ tool_calls: [] }) });
+  assertEquals((await (await post(silent)).json()).choices[0].message, { role: "assistant", content: null });
+});
+
 Deno.test("simulator() forgets a prefix when its time to live is over", async () => {
   let nowMs = 0;
   const to = provider({ profile: profileNamed("anthropic-5m"), now: () => nowMs });

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
-import { LARGEST_PACKAGE } from "./rehearsal_packages.ts";
-import { readResult } from "./rehearsal_results.ts";
-import type { CallArguments, RehearsalTurn, WantedCall } from "./rehearsal_turn.ts";
+import { LARGEST_PACKAGE } from "./packages.ts";
+import { readResult } from "./results.ts";
+import type { CallArguments, RehearsalTurn, WantedCall } from "./turn.ts";
 
 /** A turn with these calls made: tool, arguments, text of the result. All tools are offered, with no options. */
 function turn(...made: readonly [tool: string, args: CallArguments, text: string][]): RehearsalTurn {

@@ -1,4 +1,4 @@
-import type { MadeCall, RehearsalTurn, WantedCall } from "./rehearsal_turn.ts";
+import type { MadeCall, RehearsalTurn, WantedCall } from "./turn.ts";
 
 /**
  * One rule of the rehearsal model. It speaks once in a turn, so that every turn ends; afterwards it is known by its

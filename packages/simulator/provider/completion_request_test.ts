@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { parseChatRequest } from "./chat_request.ts";
-import { WireError } from "./wire_error.ts";
+import { readCompletionRequest } from "./completion_request.ts";
+import { ApiError } from "@tare/wire";
 
 function post(body: unknown): Request {
   const text = typeof body === "string" ? body : JSON.stringify(body);
@@ -8,7 +8,7 @@ function post(body: unknown): Request {
 }
 
 async function refusal(body: unknown) {
-  const error = await assertRejects(() => parseChatRequest(post(body)), WireError);
+  const error = await assertRejects(() => readCompletionRequest(post(body)), ApiError);
   const answer = (await error.toResponse().json()).error;
   return [error.status, answer.message, answer.param];
 }
@@ -17,8 +17,8 @@ const user = { role: "user", content: "Hi" };
 const call = (id: string) => ({ id, type: "function", function: { name: "f", arguments: "{}" } });
 const result = (id: string) => ({ role: "tool", tool_call_id: id, content: "ok" });
 
-Deno.test("parseChatRequest() reads a request and fills in what is left out", async () => {
-  assertEquals(await parseChatRequest(post({ model: "m", messages: [user] })), {
+Deno.test("readCompletionRequest() reads a request and fills in what is left out", async () => {
+  assertEquals(await readCompletionRequest(post({ model: "m", messages: [user] })), {
     model: "m",
     messages: [user as { role: "user"; content: string }],
     tools: [],
@@ -27,11 +27,13 @@ Deno.test("parseChatRequest() reads a request and fills in what is left out", as
   });
   const tools = [{ type: "function", function: { name: "f", parameters: { type: "object" } } }];
   const body = { model: "m", messages: [user], tools, stream: true, stream_options: { include_usage: true } };
-  const { stream, includeUsage, tools: read } = await parseChatRequest(post({ ...body, temperature: 0 }));
+  const { stream, includeUsage, tools: read } = await readCompletionRequest(
+    post({ ...body, temperature: 0 }),
+  );
   assertEquals([stream, includeUsage, read], [true, true, tools]);
 });
 
-Deno.test("parseChatRequest() names what is wrong with a body", async () => {
+Deno.test("readCompletionRequest() names what is wrong with a body", async () => {
   for (
     const [body, fault] of [
       [[], "the body must be object"],
@@ -67,7 +69,7 @@ Deno.test("parseChatRequest() names what is wrong with a body", async () => {
   assertEquals([status, message.startsWith("Cannot read the request: its body is not JSON (")], [400, true]);
 });
 
-Deno.test("parseChatRequest() takes parallel calls, answers out of order, equal and empty ids", async () => {
+Deno.test("readCompletionRequest() takes parallel calls, answers out of order, equal and empty ids", async () => {
   const messages = [
     user,
     { role: "assistant", content: null, tool_calls: [call("a"), call("b")] },
@@ -78,10 +80,13 @@ Deno.test("parseChatRequest() takes parallel calls, answers out of order, equal 
     result(""),
     { role: "assistant", content: "Done." },
   ];
-  assertEquals((await parseChatRequest(post({ model: "m", messages }))).messages.length, messages.length);
+  assertEquals(
+    (await readCompletionRequest(post({ model: "m", messages }))).messages.length,
+    messages.length,
+  );
 });
 
-Deno.test("parseChatRequest() refuses broken pairs of calls and results", async () => {
+Deno.test("readCompletionRequest() refuses broken pairs of calls and results", async () => {
   const calling = { role: "assistant", tool_calls: [call("a"), call("b")] };
   const lacking = (ids: string) =>
     `An assistant message with 'tool_calls' must be followed by a tool message for each 'tool_call_id'; without a response: ${ids}.`;

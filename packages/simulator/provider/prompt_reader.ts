@@ -1,6 +1,6 @@
 import type { Message, ToolDefinition } from "@tare/messages";
-import { type Encoder, messageUnits, type RunUnit, toolUnits } from "./prompt_units.ts";
-import { RunningHash } from "./running_hash.ts";
+import { LRUCache } from "lru-cache";
+import { type Encoder, messageUnits, RunningHash, type RunUnit, toolUnits } from "./prompt_units.ts";
 
 /** A request's prompt as the provider's cache sees it. */
 export interface Prompt {
@@ -60,19 +60,14 @@ interface Piece<T> {
 }
 
 function remembering<T>(toUnits: (value: T) => readonly RunUnit[]): (value: T) => Piece<T> {
-  const known = new Map<string, Piece<T>>();
-  let rememberedChars = 0;
+  const known = new LRUCache<string, Piece<T>>({
+    maxSize: MAX_REMEMBERED_CHARS,
+    sizeCalculation: (_, text) => text.length,
+  });
   return (value) => {
     const text = JSON.stringify(value);
-    const piece = known.get(text) ?? { value, units: toUnits(value) };
-    // A Map keeps the order of insertion: what was seen last moves to the end.
-    if (!known.delete(text)) rememberedChars += text.length;
-    known.set(text, piece);
-    for (const oldest of known.keys()) {
-      if (rememberedChars <= MAX_REMEMBERED_CHARS) break;
-      known.delete(oldest);
-      rememberedChars -= oldest.length;
-    }
+    let piece = known.get(text);
+    if (!piece) known.set(text, piece = { value, units: toUnits(value) });
     return piece;
   };
 }

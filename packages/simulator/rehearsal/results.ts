@@ -64,7 +64,7 @@ export function foundLines(text: string): FoundLine[] {
 }
 
 /** A part of a file that was read. */
-export interface ReadLines {
+export interface FileRange {
   readonly from: number;
   readonly to: number;
   /** Lines of the whole file. */
@@ -73,7 +73,7 @@ export interface ReadLines {
 }
 
 /** A file's lines under a first line such as `lines 1-200 of 345`; nothing if it isn't there. */
-export function readLines(text: string): ReadLines | undefined {
+export function readRange(text: string): FileRange | undefined {
   const [first = "", ...lines] = text.split("\n");
   const [, from, to, total] = /^lines (\d+)-(\d+) of (\d+)/.exec(first) ?? [];
   return from === undefined ? undefined : { from: Number(from), to: Number(to), total: Number(total), lines };

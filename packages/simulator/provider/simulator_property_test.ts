@@ -3,8 +3,8 @@ import fc from "fast-check";
 import { countRequestTokens, type ToolDefinition } from "@tare/messages";
 import { type Profile, PROFILES } from "@tare/planner";
 import { type Simulator, simulator } from "@tare/simulator";
-import { callPairs } from "../../tests/call_pairs.ts";
-import { conversations } from "../../tests/conversations.ts";
+import { callPairs } from "../../../tests/call_pairs.ts";
+import { conversations } from "../../../tests/conversations.ts";
 
 const characters = { encode: (text: string) => Array.from(text, (character) => character.charCodeAt(0)) };
 const count = (text: string) => characters.encode(text).length;

@@ -1,6 +1,6 @@
-import { counted, LIST_WORKSPACE, pathOf, type RehearsalPlan } from "./rehearsal_plan.ts";
-import { countedPaths, type FoundLine, foundLines, listedEntries, readLines } from "./rehearsal_results.ts";
-import type { CallArguments, RehearsalTurn, WantedCall } from "./rehearsal_turn.ts";
+import { counted, LIST_WORKSPACE, pathOf, type RehearsalPlan } from "./plan.ts";
+import { countedPaths, type FoundLine, foundLines, listedEntries, readRange } from "./results.ts";
+import type { CallArguments, RehearsalTurn, WantedCall } from "./turn.ts";
 
 const MAX_KEYWORDS = 4;
 const MAX_FILES = 3;
@@ -153,7 +153,7 @@ function foundSentences(turn: RehearsalTurn): string[] {
 
 function readSentences(turn: RehearsalTurn): string {
   return turn.calls.filter((call) => call.tool === "read_file").map((call) => {
-    const read = readLines(call.text);
+    const read = readRange(call.text);
     if (call.seen === "none" || !read) return `Of ${pathOf(call)} I saw nothing.`;
     const start = read.lines.find((line) => line.trim() !== "") ?? "";
     return `I read lines ${read.from} to ${read.to} of ${read.total} of ${pathOf(call)}, which begin: ${

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { countedPaths, foundLines, listedEntries, readLines, readResult } from "./rehearsal_results.ts";
+import { countedPaths, foundLines, listedEntries, readRange, readResult } from "./results.ts";
 
 const ref = "0123456789abcdef";
 
@@ -57,12 +57,12 @@ Deno.test("foundLines() reads what a search found", () => {
   ]);
 });
 
-Deno.test("readLines() reads a range of a file", () => {
-  assertEquals(readLines("lines 3-4 of 9 (no newline at the end)\nc\nd"), {
+Deno.test("readRange() reads a range of a file", () => {
+  assertEquals(readRange("lines 3-4 of 9 (no newline at the end)\nc\nd"), {
     from: 3,
     to: 4,
     total: 9,
     lines: ["c", "d"],
   });
-  assertEquals(readLines("something else"), undefined);
+  assertEquals(readRange("something else"), undefined);
 });

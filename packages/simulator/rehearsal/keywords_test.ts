@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
-import { KEYWORDS } from "./rehearsal_keywords.ts";
-import { readResult } from "./rehearsal_results.ts";
-import type { CallArguments, RehearsalTurn } from "./rehearsal_turn.ts";
+import { KEYWORDS } from "./keywords.ts";
+import { readResult } from "./results.ts";
+import type { CallArguments, RehearsalTurn } from "./turn.ts";
 
 /** A turn with these calls made: tool, arguments, text of the result. */
 function turn(

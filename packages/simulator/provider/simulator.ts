@@ -1,15 +1,13 @@
 import { countMessageTokens, MESSAGE_OVERHEAD_TOKENS } from "@tare/messages";
-import { type Profile, profileNamed } from "@tare/planner";
-import { parseChatRequest } from "./chat_request.ts";
+import { PrefixCache, type Profile, profileNamed } from "@tare/planner";
+import { ApiError, type CompletionReply, type UsageDialect, writeUsage } from "@tare/wire";
+import { LRUCache } from "lru-cache";
+import { readCompletionRequest } from "./completion_request.ts";
 import { type Fault, faultError, malformedArguments, promptTooLong } from "./fault.ts";
-import type { SimulatedModel, SimulatedReply, SimulatedRequest } from "./model.ts";
+import type { SimulatedModel, SimulatedReply, SimulatedRequest } from "../model.ts";
 import { promptReader } from "./prompt_reader.ts";
 import type { Encoder } from "./prompt_units.ts";
-import { ProviderCaches } from "./provider_caches.ts";
 import { replyResponse } from "./reply_response.ts";
-import { WireError } from "./wire_error.ts";
-import { replyMessage } from "./wire_reply.ts";
-import { type Dialect, profileDialect, wireUsage } from "./wire_usage.ts";
 
 /** What a provider is simulated from. */
 export interface SimulatorOptions {
@@ -20,7 +18,7 @@ export interface SimulatorOptions {
   /** The cache's rules. Default: `openai`. */
   readonly profile?: Profile;
   /** How the cache is reported. Default: as providers of the profile do. */
-  readonly dialect?: Dialect;
+  readonly dialect?: UsageDialect;
   /** Longest prompt, in tokens. Default: no limit. */
   readonly windowTokens?: number;
   /** The only key that is accepted, as a bearer token. Default: any, or none. */
@@ -63,6 +61,12 @@ export interface Simulator {
 
 const MAX_RECORDED = 1000;
 
+/** Units that one cache remembers: at up to 16 tokens each some 4 million tokens, in about 100 MB. */
+const MAX_UNITS = 250_000;
+
+/** Caches that are kept: each API key and model has its own, as neither may see what another has sent. */
+const MAX_CACHES = 16;
+
 /**
  * Simulates an OpenAI-compatible provider: `POST /v1/chat/completions`, streamed or not, and `GET /v1/models`.
  *
@@ -94,7 +98,7 @@ export function simulator(options: SimulatorOptions): Simulator {
   const { dialect = profileDialect(profile), windowTokens = Infinity, apiKey, faults = [] } = options;
   const readPrompt = promptReader(tokenizer);
   const countTokens = (text: string) => tokenizer.encode(text).length;
-  const caches = new ProviderCaches(profile);
+  const caches = new LRUCache<string, PrefixCache>({ max: MAX_CACHES });
   const requests: SimulatedCall[] = [];
   let understood = 0;
 
@@ -103,14 +107,21 @@ export function simulator(options: SimulatorOptions): Simulator {
     if (requests.length > MAX_RECORDED) requests.shift();
   }
 
+  function cacheOf(key: string, model: string): PrefixCache {
+    const id = JSON.stringify([key, model]);
+    let cache = caches.get(id);
+    if (!cache) caches.set(id, cache = new PrefixCache(profile, { maxUnits: MAX_UNITS }));
+    return cache;
+  }
+
   async function completion(request: Request): Promise<Response> {
     const key = bearerKey(request, apiKey);
-    const chat = await parseChatRequest(request);
+    const chat = await readCompletionRequest(request);
     const chosen = namedModel(model, chat.model);
     const { messages, tools, units, tokens: promptTokens, digest } = readPrompt(chat);
     const asked = { model: chat.model, messages, tools, index: understood++, promptTokens };
     const call = { model: chat.model, messages, tools, atMs: now(), promptTokens };
-    const cache = caches.of(key, chat.model);
+    const cache = cacheOf(key, chat.model);
     const cachedTokens = cache.lookup(units, call.atMs);
     try {
       const { reply, fault } = await modelReply(chosen, asked);
@@ -127,15 +138,18 @@ export function simulator(options: SimulatorOptions): Simulator {
       };
       const sendsUsage = fault?.type !== "no_usage" && (!chat.stream || chat.includeUsage);
       return replyResponse({
+        message,
+        finishReason: reply.finish_reason ?? (message.tool_calls ? "tool_calls" : "stop"),
+        ...(sendsUsage && { usage: writeUsage(usage, dialect) }),
+      }, {
         id: `chatcmpl-${asked.index}`,
         created: Math.floor(call.atMs / 1000),
         model: chat.model,
-        message,
-        finishReason: reply.finish_reason ?? (message.tool_calls ? "tool_calls" : "stop"),
-        ...(sendsUsage && { usage: wireUsage(usage, dialect) }),
-      }, { stream: chat.stream, fault });
+        stream: chat.stream,
+        fault,
+      });
     } catch (error) {
-      if (error instanceof WireError) {
+      if (error instanceof ApiError) {
         record({ ...call, status: error.status, cachedTokens: 0, outputTokens: 0 });
       }
       throw error;
@@ -163,8 +177,8 @@ export function simulator(options: SimulatorOptions): Simulator {
     if (asked === "POST /v1/chat/completions") return completion(request);
     if (asked === "GET /v1/models") return modelList(model);
     const allow = { "/v1/chat/completions": "POST", "/v1/models": "GET" }[pathname];
-    if (allow) throw new WireError(405, `Cannot ${asked}: only ${allow} is allowed.`, { headers: { allow } });
-    throw new WireError(404, `Cannot ${asked}: there is POST /v1/chat/completions and GET /v1/models.`, {
+    if (allow) throw new ApiError(405, `Cannot ${asked}: only ${allow} is allowed.`, { headers: { allow } });
+    throw new ApiError(404, `Cannot ${asked}: there is POST /v1/chat/completions and GET /v1/models.`, {
       code: "unknown_url",
     });
   }
@@ -175,7 +189,7 @@ export function simulator(options: SimulatorOptions): Simulator {
       try {
         return await route(request);
       } catch (error) {
-        if (error instanceof WireError) return error.toResponse();
+        if (error instanceof ApiError) return error.toResponse();
         throw error;
       }
     },
@@ -185,7 +199,7 @@ export function simulator(options: SimulatorOptions): Simulator {
 function bearerKey(request: Request, apiKey: string | undefined): string {
   const key = request.headers.get("authorization")?.replace(/^Bearer /i, "") ?? "";
   if (apiKey === undefined || key === apiKey) return key;
-  throw new WireError(401, "The API key is not the one that this provider accepts.", {
+  throw new ApiError(401, "The API key is not the one that this provider accepts.", {
     code: "invalid_api_key",
   });
 }
@@ -195,18 +209,37 @@ function namedModel(model: SimulatorOptions["model"], name: string): SimulatedMo
   const found = Object.hasOwn(model, name) ? model[name] : undefined;
   if (found) return found;
   const names = Object.keys(model).join(", ");
-  throw new WireError(404, `The model ${JSON.stringify(name)} does not exist; there is ${names}.`, {
+  throw new ApiError(404, `The model ${JSON.stringify(name)} does not exist; there is ${names}.`, {
     code: "model_not_found",
     param: "model",
   });
+}
+
+/** The dialect in which a provider of this profile reports its cache. */
+function profileDialect({ name }: Profile): UsageDialect {
+  if (name.startsWith("anthropic")) return "anthropic";
+  return name === "deepseek" ? "deepseek" : "openai";
+}
+
+/** Completes a model's reply: calls without an id get one, made of `idSeed` and their position. */
+function replyMessage(reply: SimulatedReply, idSeed: string): CompletionReply["message"] {
+  const { content = null, tool_calls = [], finish_reason: _, fault: __, ...rest } = reply;
+  return {
+    ...rest,
+    role: "assistant",
+    content,
+    ...(tool_calls.length > 0 && {
+      tool_calls: tool_calls.map((call, index) => ({ ...call, id: call.id ?? `call_${idSeed}_${index}` })),
+    }),
+  };
 }
 
 async function replyOf(model: SimulatedModel, request: SimulatedRequest): Promise<SimulatedReply> {
   try {
     return await model(request);
   } catch (error) {
-    if (error instanceof WireError) throw error;
-    throw new WireError(500, `Cannot reply: the simulated model failed (${error}).`);
+    if (error instanceof ApiError) throw error;
+    throw new ApiError(500, `Cannot reply: the simulated model failed (${error}).`);
   }
 }
 

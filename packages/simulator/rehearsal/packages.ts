@@ -1,6 +1,6 @@
-import { cleanPath, counted, LIST_WORKSPACE, pathOf, type RehearsalPlan } from "./rehearsal_plan.ts";
-import { countedPaths, listedEntries, readLines } from "./rehearsal_results.ts";
-import type { MadeCall, RehearsalTurn, WantedCall } from "./rehearsal_turn.ts";
+import { cleanPath, counted, LIST_WORKSPACE, pathOf, type RehearsalPlan } from "./plan.ts";
+import { countedPaths, listedEntries, readRange } from "./results.ts";
+import type { MadeCall, RehearsalTurn, WantedCall } from "./turn.ts";
 
 /** Folders whose subfolders are packages by convention. */
 const CONTAINERS = ["packages", "crates", "apps", "libs", "modules", "plugins", "services"];
@@ -170,7 +170,7 @@ function fileList({ files }: CountedPackage): string {
 
 function checkedSentence(turn: RehearsalTurn, { files }: CountedPackage): string {
   const opened = turn.calls.flatMap((call) => {
-    const total = call.tool === "read_file" ? readLines(call.text)?.total : undefined;
+    const total = call.tool === "read_file" ? readRange(call.text)?.total : undefined;
     const file = files.find(({ path }) => path === pathOf(call));
     return total === undefined || !file ? [] : [{ ...file, total }];
   });

@@ -1,8 +1,8 @@
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
 import { countMessageTokens, countToolTokens, type Message, type ToolDefinition } from "@tare/messages";
-import { messageUnits, type RunUnit, toolUnits } from "./prompt_units.ts";
-import { conversations } from "../../tests/conversations.ts";
+import { messageUnits, RunningHash, type RunUnit, toolUnits } from "./prompt_units.ts";
+import { conversations } from "../../../tests/conversations.ts";
 
 const characters = { encode: (text: string) => Array.from(text, (character) => character.charCodeAt(0)) };
 const countTokens = (text: string) => characters.encode(text).length;
@@ -54,4 +54,25 @@ Deno.test("messageUnits() adds up to countMessageTokens(), toolUnits() to countT
   );
   const tool: ToolDefinition = { type: "function", function: { name: "f", description: "Does f." } };
   assertEquals(sum(toolUnits(tool, characters)), countToolTokens(tool, countTokens));
+});
+
+function hash(numbers: readonly number[]): number {
+  const running = new RunningHash();
+  for (const number of numbers) running.add(number);
+  return running.value();
+}
+
+Deno.test("RunningHash tells sequences apart by their members, order and length", () => {
+  const seen = new Set<number>([hash([]), hash([0]), hash([0, 0])]);
+  for (let a = 0; a < 200; a++) {
+    for (let b = 0; b < 200; b++) seen.add(hash([a, b, 1000 * a + b]));
+  }
+  assertEquals(seen.size, 3 + 200 * 200);
+  assert([...seen].every((value) => Number.isSafeInteger(value) && value >= 0));
+});
+
+Deno.test("RunningHash.addText() adds code units", () => {
+  const running = new RunningHash();
+  running.addText("ab");
+  assertEquals(running.value(), hash([97, 98]));
 });

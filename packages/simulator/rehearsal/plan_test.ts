@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { cleanPath, counted, LIST_WORKSPACE, pathOf } from "./rehearsal_plan.ts";
+import { cleanPath, counted, LIST_WORKSPACE, pathOf } from "./plan.ts";
 
 Deno.test("cleanPath() and pathOf() give paths one form", () => {
   assertEquals(["./a/b/", "a", "././a", "./", "", "../a"].map(cleanPath), [

@@ -1,5 +1,5 @@
 import { contentText, type Message, type ToolDefinition } from "@tare/messages";
-import { readResult, type SeenResult } from "./rehearsal_results.ts";
+import { readResult, type SeenResult } from "./results.ts";
 
 /** The tool that reads elided results back. */
 export const RECALL = "recall";
@@ -26,7 +26,10 @@ export interface RehearsalTurn {
 }
 
 /** Reads the active turn from a request. */
-export function readTurn(messages: readonly Message[], tools: readonly ToolDefinition[]): RehearsalTurn {
+export function readRehearsalTurn(
+  messages: readonly Message[],
+  tools: readonly ToolDefinition[],
+): RehearsalTurn {
   const end = messages.findLastIndex((message) => message.role === "user") + 1;
   let start = end;
   while (messages[start - 1]?.role === "user") start--;

@@ -1,9 +1,9 @@
 import type { JsonSchema, Message, ToolDefinition } from "@tare/messages";
 import { schemaChecker } from "@tare/messages/arguments";
-import { WireError } from "./wire_error.ts";
+import { ApiError } from "@tare/wire";
 
 /** The body of a chat-completions request, as far as the simulator reads it. */
-export interface ChatRequest {
+export interface CompletionRequest {
   readonly model: string;
   readonly messages: readonly Message[];
   readonly tools: readonly ToolDefinition[];
@@ -15,14 +15,14 @@ export interface ChatRequest {
  * Reads and checks the body of a chat-completions request, its pairs of calls and results included: a reply with
  * calls must be followed by the results of all of them, and by nothing else before.
  *
- * @throws {WireError} with status 400 if a provider would refuse it.
+ * @throws {ApiError} with status 400 if a provider would refuse it.
  */
-export async function parseChatRequest(request: Request): Promise<ChatRequest> {
+export async function readCompletionRequest(request: Request): Promise<CompletionRequest> {
   const body = await readJson(request);
   const fault = bodyFault(body);
-  if (fault !== undefined) throw new WireError(400, `Cannot read the request: ${fault}.`);
+  if (fault !== undefined) throw new ApiError(400, `Cannot read the request: ${fault}.`);
   // The schema has shown that it has this shape.
-  const { model, messages, tools, stream, stream_options } = body as WireRequest;
+  const { model, messages, tools, stream, stream_options } = body as RequestBody;
   checkPairs(messages);
   return {
     model,
@@ -33,7 +33,7 @@ export async function parseChatRequest(request: Request): Promise<ChatRequest> {
   };
 }
 
-interface WireRequest {
+interface RequestBody {
   readonly model: string;
   readonly messages: readonly Message[];
   readonly tools?: readonly ToolDefinition[] | null;
@@ -138,7 +138,7 @@ async function readJson(request: Request): Promise<unknown> {
   try {
     return await request.json();
   } catch (cause) {
-    throw new WireError(400, `Cannot read the request: its body is not JSON (${(cause as Error).message}).`);
+    throw new ApiError(400, `Cannot read the request: its body is not JSON (${(cause as Error).message}).`);
   }
 }
 
@@ -147,7 +147,7 @@ function checkPairs(messages: readonly Message[]): void {
   let pending: string[] = [];
   const refusePending = (index: number) => {
     if (pending.length === 0) return;
-    throw new WireError(
+    throw new ApiError(
       400,
       "An assistant message with 'tool_calls' must be followed by a tool message for each 'tool_call_id'; " +
         `without a response: ${pending.join(", ")}.`,
@@ -158,7 +158,7 @@ function checkPairs(messages: readonly Message[]): void {
     if (message.role === "tool") {
       const answered = pending.indexOf(message.tool_call_id);
       if (answered < 0) {
-        throw new WireError(
+        throw new ApiError(
           400,
           "A message with role 'tool' must be a response to a preceding message with 'tool_calls'; " +
             `none is open with the id ${JSON.stringify(message.tool_call_id)}.`,
