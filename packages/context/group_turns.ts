@@ -1,4 +1,4 @@
-import type { Message } from "@tare/messages";
+import { type Message, pairCalls } from "@tare/messages";
 
 /** A turn, as a range of message indexes. */
 export interface TurnRange {
@@ -53,33 +53,13 @@ function findStarts(messages: readonly Message[]): number[] {
 }
 
 function withoutThoseInsidePairs(starts: readonly number[], messages: readonly Message[]): readonly number[] {
-  const lastAnswers = findLastAnswers(messages);
-  let at = 0;
+  const pairs = pairCalls(messages);
+  let next = 0;
   let answeredUpTo = -1;
   return starts.filter((start) => {
-    for (; at < start; at++) answeredUpTo = Math.max(answeredUpTo, lastAnswers.get(at) ?? -1);
+    for (let pair = pairs[next]; pair && pair.at < start; pair = pairs[++next]) {
+      answeredUpTo = Math.max(answeredUpTo, pair.answer?.at ?? -1);
+    }
     return answeredUpTo < start;
   });
-}
-
-/**
- * For each message whose calls are answered, the index of the last answer. An answer belongs to the latest open
- * call with its id, which also settles ids that are empty or used again.
- */
-function findLastAnswers(messages: readonly Message[]): ReadonlyMap<number, number> {
-  const open = new Map<string, number[]>();
-  const lastAnswers = new Map<number, number>();
-  messages.forEach((message, at) => {
-    if (message.role === "assistant") {
-      for (const { id } of message.tool_calls ?? []) {
-        const calls = open.get(id);
-        if (calls) calls.push(at);
-        else open.set(id, [at]);
-      }
-    } else if (message.role === "tool") {
-      const call = open.get(message.tool_call_id)?.pop();
-      if (call !== undefined) lastAnswers.set(call, at);
-    }
-  });
-  return lastAnswers;
 }

@@ -1,3 +1,4 @@
+import { describeCall } from "./calls.ts";
 import type { Content, ContentPart, Message, ToolCall } from "./message.ts";
 import type { ToolDefinition } from "./tool.ts";
 
@@ -83,9 +84,7 @@ function countPart(part: ContentPart, countTokens: CountTokens): number {
 }
 
 function countCall(call: ToolCall, countTokens: CountTokens): number {
-  const [name, input] = call.type === "custom"
-    ? [call.custom.name, call.custom.input]
-    : [call.function.name, call.function.arguments];
+  const { name, arguments: input } = describeCall(call);
   return countTokens(name) + countTokens(input);
 }
 

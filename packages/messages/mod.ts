@@ -19,6 +19,7 @@
  *
  * @module
  */
+export * from "./calls.ts";
 export * from "./content_text.ts";
 export * from "./context_hook.ts";
 export * from "./count_tokens.ts";

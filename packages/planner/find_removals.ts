@@ -1,9 +1,15 @@
 import { fitTurns, groupTurns } from "@tare/context";
-import { countMessageTokens, type CountTokens, countToolTokens, type ToolMessage } from "@tare/messages";
+import {
+  countMessageTokens,
+  type CountTokens,
+  countToolTokens,
+  type Message,
+  pairCalls,
+  type ToolMessage,
+} from "@tare/messages";
 import { type ElisionCandidate, parsePlaceholder, selectElisions, type ToolTraits } from "@tare/prune";
 import { compactTool, shownTools as exposedTools } from "@tare/schemas";
 import type { CompactEdit, Edit } from "./edit.ts";
-import { firstOpenCall } from "./first_open_call.ts";
 import { hashPiece } from "./prompt_units.ts";
 import type { Retention } from "./retention.ts";
 import { type Conversation, type PlacedMessages, shownTools } from "./view.ts";
@@ -129,6 +135,14 @@ function findDrop(
   const start = starts.get(from);
   if (from < 0 || start === undefined) return undefined;
   return { start, parts, how: { type: "drop", from, to } };
+}
+
+/**
+ * Position of the first message that made a call which nothing answers yet; the number of messages if there is none.
+ * Its answer may still come, so it must not leave.
+ */
+export function firstOpenCall(messages: readonly Message[]): number {
+  return pairCalls(messages).find(({ answer }) => !answer)?.at ?? messages.length;
 }
 
 function findCompactions({ history: { tools }, edits, exposed }: Seen, countTokens: CountTokens): Removal[] {

@@ -2,7 +2,7 @@ import { groupTurns } from "@tare/context";
 import type { CountTokens, Message, Usage } from "@tare/messages";
 import { type Archive, fold } from "@tare/prune";
 import type { DropEdit, FoldEdit } from "./edit.ts";
-import { firstOpenCall } from "./first_open_call.ts";
+import { firstOpenCall } from "./find_removals.ts";
 import type { Summarise } from "./plan.ts";
 import type { PlacedMessages } from "./view.ts";
 

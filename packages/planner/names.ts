@@ -1,4 +1,4 @@
-import { contentText, type CountTokens, type Message } from "@tare/messages";
+import { contentText, type CountTokens, describeCall, type Message } from "@tare/messages";
 import { hashText } from "./hash_text.ts";
 
 /** What a call may later refer to: paths, symbols, ids, flags. Shorter words are rarely the only way to a thing. */
@@ -27,9 +27,7 @@ const known = new WeakMap<Message, Uint32Array>();
 export function messageText(message: Message): string {
   const text = contentText(message.content);
   if (message.role !== "assistant" || !message.tool_calls) return text;
-  const inputs = message.tool_calls.map((call) =>
-    call.type === "custom" ? call.custom.input : call.function.arguments
-  );
+  const inputs = message.tool_calls.map((call) => describeCall(call).arguments);
   return [text, ...inputs].join("\n");
 }
 

@@ -1,8 +1,14 @@
-import { contentText, type Message, type ToolCall, type ToolMessage } from "@tare/messages";
+import {
+  contentText,
+  describeCall,
+  type Message,
+  pairCalls,
+  type ToolCall,
+  type ToolMessage,
+} from "@tare/messages";
 
 /** A tool call as pruning sees it. */
 export interface Call {
-  readonly id: string;
   /** Name of the tool. */
   readonly tool: string;
   /** The same for calls with the same arguments, whatever the order of keys and the spacing. */
@@ -18,26 +24,13 @@ export interface PairedResult {
   readonly call: Call;
 }
 
-/**
- * Finds the call of each tool message. Ids may repeat, also within one assistant message, and may be empty: each
- * answer takes the first call with its id that has none yet, of the last assistant message that used the id.
- * Results without a call are left out.
- */
+/** The results whose calls are known, in order, each with its call (see `pairCalls`). */
 export function pairResults(messages: readonly Message[]): PairedResult[] {
-  const results: PairedResult[] = [];
-  const unanswered = new Map<string, Call[]>();
-  for (const [index, message] of messages.entries()) {
-    if (message.role === "assistant") {
-      if (message.tool_calls === undefined) continue;
-      const calls = callsOf(message.tool_calls);
-      for (const call of calls) unanswered.set(call.id, []);
-      for (const call of calls) unanswered.get(call.id)?.push(call);
-    } else if (message.role === "tool") {
-      const call = unanswered.get(message.tool_call_id)?.shift();
-      if (call !== undefined) results.push({ index, message, call });
-    }
-  }
-  return results;
+  return pairCalls(messages)
+    .flatMap(({ call, answer }) =>
+      answer ? [{ index: answer.at, message: answer.message, call: readCall(call) }] : []
+    )
+    .sort((a, b) => a.index - b.index);
 }
 
 /** The text of a result; `undefined` if it holds anything but text, which pruning leaves alone. */
@@ -50,26 +43,24 @@ export function resultText(message: ToolMessage): string | undefined {
 /** Arguments longer than this are kept and compared as the model wrote them: nobody reads them as a path. */
 const SHORT_CHARS = 1024;
 
-const known = new WeakMap<readonly ToolCall[], readonly Call[]>();
-
-function callsOf(toolCalls: readonly ToolCall[]): readonly Call[] {
-  let calls = known.get(toolCalls);
-  if (calls === undefined) known.set(toolCalls, calls = toolCalls.map(readCall));
-  return calls;
-}
+const known = new WeakMap<ToolCall, Call>();
 
 function readCall(call: ToolCall): Call {
-  if (call.type === "custom") {
-    return { id: call.id, tool: call.custom.name, key: call.custom.input, args: new Map() };
-  }
-  const { name: tool, arguments: text } = call.function;
+  let read = known.get(call);
+  if (!read) known.set(call, read = parseCall(call));
+  return read;
+}
+
+function parseCall(call: ToolCall): Call {
+  const { name: tool, arguments: text } = describeCall(call);
+  if (call.type === "custom") return { tool, key: text, args: new Map() };
   try {
     const value: unknown = JSON.parse(text);
     const args = new Map(Object.entries(value ?? {}).filter(isShortText));
-    return { id: call.id, tool, key: text.length > SHORT_CHARS ? text : canonicalJson(value), args };
+    return { tool, key: text.length > SHORT_CHARS ? text : canonicalJson(value), args };
   } catch {
     // Arguments that are no JSON, or nested too deep to walk, are equal only to the same text.
-    return { id: call.id, tool, key: text, args: new Map() };
+    return { tool, key: text, args: new Map() };
   }
 }
 

@@ -49,3 +49,13 @@ Deno.test("pairResults() knows free-text calls", () => {
 Deno.test("pairResults() survives arguments that are nested too deep to compare key by key", () => {
   assertEquals(tools([...step("a", "[".repeat(500) + "]".repeat(500), text(500)), say("")]), [[1, "a"]]);
 });
+
+Deno.test("pairResults() pairs by the one rule when an id is open in two messages", () => {
+  const messages: Message[] = [
+    { role: "assistant", tool_calls: [call("x", "a")] },
+    { role: "assistant", tool_calls: [call("x", "b")] },
+    ...["x", "x"].map(result),
+    say("done"),
+  ];
+  assertEquals(tools(messages), [[2, "b"], [3, "a"]]);
+});

@@ -1,4 +1,4 @@
-import { contentText, type Message, type ToolCall } from "@tare/messages";
+import { contentText, describeCall, type Message, type ToolCall } from "@tare/messages";
 import type { PromptUnit } from "@tare/planner";
 
 const WORD = /[A-Za-z0-9_./-]{8,}/g;
@@ -12,7 +12,7 @@ function remember(subject: Message | ToolCall, texts: () => readonly string[]): 
 }
 
 function argumentsOf(call: ToolCall): string {
-  return call.type === "custom" ? call.custom.input : call.function.arguments;
+  return describeCall(call).arguments;
 }
 
 /** The words of a call's arguments. */

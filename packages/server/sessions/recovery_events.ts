@@ -1,5 +1,5 @@
 import type { LoopEvent, TurnEnd } from "@tare/loop";
-import type { Content, Tool, ToolCall } from "@tare/messages";
+import { type Content, describeCall, type Tool, type ToolCall } from "@tare/messages";
 import type { RebuiltHistory } from "./rebuild_history.ts";
 
 /** What {@linkcode recoveryEvents} go by. */
@@ -22,7 +22,7 @@ export function recoveryEvents(
   { tools, waiting, end }: RecoveryOptions,
 ): LoopEvent[] {
   const results = unanswered.map((call): LoopEvent => {
-    const name = call.type === "custom" ? call.custom.name : call.function.name;
+    const { name } = describeCall(call);
     const content = interruptedResult(
       call,
       tools.find(({ definition }) => definition.function.name === name),

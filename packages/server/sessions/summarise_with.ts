@@ -1,5 +1,5 @@
 import type { Model } from "@tare/loop";
-import { contentText, type CountTokens, type Message, type ToolCall } from "@tare/messages";
+import { contentText, type CountTokens, describeCall, type Message, type ToolCall } from "@tare/messages";
 import type { Summarise } from "@tare/planner";
 
 /** Longest time that a summary may take, in milliseconds. */
@@ -34,13 +34,13 @@ export function summariseWith(model: Model, countTokens: CountTokens): Summarise
 
 function transcribe(message: Message): string {
   const calls = message.role === "assistant" ? message.tool_calls ?? [] : [];
-  return [`${message.role}:`, contentText(message.content), ...calls.map(describeCall)].filter(Boolean).join(
-    "\n",
-  );
+  return [`${message.role}:`, contentText(message.content), ...calls.map(transcribeCall)].filter(Boolean)
+    .join(
+      "\n",
+    );
 }
 
-function describeCall(call: ToolCall): string {
-  return call.type === "custom"
-    ? `(calls ${call.custom.name}: ${call.custom.input})`
-    : `(calls ${call.function.name}: ${call.function.arguments})`;
+function transcribeCall(call: ToolCall): string {
+  const { name, arguments: input } = describeCall(call);
+  return `(calls ${name}: ${input})`;
 }

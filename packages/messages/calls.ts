@@ -1,0 +1,60 @@
+import type { Message, ToolCall, ToolMessage } from "./message.ts";
+
+/** Name and arguments of a call, of either kind: JSON of a function's, the plain input of a custom tool's. */
+export function describeCall(call: ToolCall): { readonly name: string; readonly arguments: string } {
+  return call.type === "custom"
+    ? { name: call.custom.name, arguments: call.custom.input }
+    : { name: call.function.name, arguments: call.function.arguments };
+}
+
+/** A call, and what answers it. Positions are those of the messages. */
+export interface PairedCall {
+  readonly call: ToolCall;
+  /** Position of the assistant message that made it. */
+  readonly at: number;
+  /** Absent as long as nothing answers it. */
+  readonly answer?: { readonly at: number; readonly message: ToolMessage };
+}
+
+/**
+ * All calls of a conversation, in order, each with its answer. Ids may repeat, within a message and over messages, and
+ * may be empty: an answer takes, of the newest message that has an unanswered call of its id, the first unanswered
+ * call. An answer that finds none belongs to no call.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { type Message, pairCalls } from "@tare/messages";
+ *
+ * const call = { id: "1", type: "function", function: { name: "clock", arguments: "{}" } } as const;
+ * const messages: Message[] = [
+ *   { role: "assistant", tool_calls: [call] },
+ *   { role: "tool", tool_call_id: "1", content: "noon" },
+ * ];
+ * assertEquals(pairCalls(messages), [{ call, at: 0, answer: { at: 1, message: messages[1] } }]);
+ * ```
+ */
+export function pairCalls(messages: readonly Message[]): PairedCall[] {
+  const pairs: PairedCall[] = [];
+  // Places in `pairs` of the open calls of each id: a list for each message that made some.
+  const open = new Map<string, number[][]>();
+  for (const [at, message] of messages.entries()) {
+    if (message.role === "assistant") {
+      for (const call of message.tool_calls ?? []) {
+        const place = pairs.push({ call, at }) - 1;
+        const lists = open.get(call.id);
+        if (!lists) open.set(call.id, [[place]]);
+        else if (pairs[lists.at(-1)?.[0] ?? -1]?.at === at) lists.at(-1)?.push(place);
+        else lists.push([place]);
+      }
+    } else if (message.role === "tool") {
+      const lists = open.get(message.tool_call_id);
+      const place = lists?.at(-1)?.shift();
+      const pair = pairs[place ?? -1];
+      if (place === undefined || !pair) continue;
+      pairs[place] = { ...pair, answer: { at, message } };
+      if (lists?.at(-1)?.length === 0) lists.pop();
+    }
+  }
+  return pairs;
+}
