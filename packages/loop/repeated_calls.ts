@@ -1,5 +1,5 @@
-import type { Message, ToolCall } from "@tare/messages";
-import { type CallOutcome, describeCall } from "./run_call.ts";
+import { describeCall, type Message, type ToolCall } from "@tare/messages";
+import type { CallOutcome } from "./run_call.ts";
 
 /** From this repetition on, the model gets the note alone. */
 const SILENT_FROM = 3;

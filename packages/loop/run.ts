@@ -1,4 +1,4 @@
-import { type Content, contentText, type Message } from "@tare/messages";
+import { type Content, contentText, describeCall, type Message } from "@tare/messages";
 import { addLedgers, EMPTY_LEDGER } from "./add_ledgers.ts";
 import { callModel } from "./call_model.ts";
 import type { LoopEvent, TurnEnd, TurnLedger } from "./event.ts";
@@ -12,7 +12,6 @@ import {
 } from "./ending.ts";
 import { makeView } from "./make_view.ts";
 import { RepeatedCalls } from "./repeated_calls.ts";
-import { describeCall } from "./run_call.ts";
 import { resolveOptions, type RunOptions, type Settings } from "./run_options.ts";
 import { refuseCalls, runTools } from "./run_tools.ts";
 import { Watchdog } from "./watchdog.ts";

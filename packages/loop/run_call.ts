@@ -1,4 +1,4 @@
-import type { ToolCall } from "@tare/messages";
+import { describeCall, type ToolCall } from "@tare/messages";
 import type { Clock } from "./clock.ts";
 import { closestName } from "./closest_name.ts";
 import type { PreparedTool } from "./run_options.ts";
@@ -24,13 +24,6 @@ export interface RunCallOptions {
   readonly watchdog: Watchdog;
   /** Tells the time. */
   readonly clock: Clock;
-}
-
-/** Name and arguments of a call, of either kind. */
-export function describeCall(call: ToolCall): { readonly name: string; readonly arguments: string } {
-  return call.type === "custom"
-    ? { name: call.custom.name, arguments: call.custom.input }
-    : { name: call.function.name, arguments: call.function.arguments };
 }
 
 /**

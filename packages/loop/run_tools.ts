@@ -1,7 +1,7 @@
-import type { Message, ToolCall, ToolMessage } from "@tare/messages";
+import { describeCall, type Message, type ToolCall, type ToolMessage } from "@tare/messages";
 import type { LoopEvent } from "./event.ts";
 import type { RepeatedCalls } from "./repeated_calls.ts";
-import { type CallOutcome, describeCall, runCall, type RunCallOptions } from "./run_call.ts";
+import { type CallOutcome, runCall, type RunCallOptions } from "./run_call.ts";
 
 /** What the calls of a step are run with. */
 export interface RunToolsOptions extends RunCallOptions {
