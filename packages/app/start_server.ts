@@ -1,11 +1,13 @@
 import { join, resolve } from "@std/path";
+import { gateway } from "@tare/gateway";
 import { openaiModel } from "@tare/loop/openai";
 import { loadTokenizer, type Tokenizer } from "@tare/messages/tiktoken";
 import { chooseProfile, type Profile, profileNamed } from "@tare/planner";
-import { agentHandler, allowedHosts, isLoopback } from "@tare/server";
+import { agentHandler, allowedHosts, guard, isLoopback } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
 import { openStore } from "@tare/store";
 import { workspaceTools } from "@tare/tools";
+import { agentOrGateway, type BodyLimits } from "./agent_or_gateway.ts";
 import type { Settings } from "./settings.ts";
 
 /** What the server says at its start and in every answer's event stream while no provider is configured. */
@@ -17,6 +19,9 @@ const REHEARSAL_PROFILE = "openai";
 
 /** Where the provider is, if only a key is set. */
 const OPENAI_URL = "https://api.openai.com/v1";
+
+/** Largest request bodies: prompts of others may hold pictures and recordings. */
+const LIMITS: BodyLimits = { agentBytes: 10 * 2 ** 20, gatewayBytes: 128 * 2 ** 20 };
 
 /** A server that listens. */
 export interface RunningServer {
@@ -53,42 +58,58 @@ export async function startServer(settings: Settings, log: (line: string) => voi
   const provider = settings.model === undefined
     ? startRehearsal(tokenizer, profileNamed(settings.profile ?? REHEARSAL_PROFILE))
     : configuredProvider(settings, settings.model);
-  const handler = agentHandler({
+  const countTokens = async () => (await tokenizer()).count;
+  const onError = (error: unknown) =>
+    log(error instanceof Error ? error.stack ?? error.message : String(error));
+  const mechanisms = {
+    context: !off.includes("context"),
+    prune: !off.includes("prune"),
+    schemas: !off.includes("schemas"),
+    truncate: !off.includes("truncate"),
+  };
+  const agent = agentHandler({
     defaultModel: provider.model,
     model: (model) => openaiModel({ model, ...provider.access }),
     profile: provider.profile,
     windowTokens,
     policy,
-    mechanisms: {
-      context: !off.includes("context"),
-      prune: !off.includes("prune"),
-      schemas: !off.includes("schemas"),
-      truncate: !off.includes("truncate"),
-    },
+    mechanisms,
     tools: workspaceTools({
       workspace,
       ...(settings.path !== undefined && { shell: { env: { PATH: settings.path } } }),
     }),
     store,
-    guard: {
-      hosts: allowedHosts(host, settings.allowedHosts),
-      origins: corsOrigins,
-      ...(token !== undefined && { token }),
-    },
-    countTokens: async () => (await tokenizer()).count,
-    onError: (error) => log(error instanceof Error ? error.stack ?? error.message : String(error)),
-    // The rehearsal provider is nobody's upstream.
-    ...(settings.model !== undefined && {
-      gateway: {
-        baseURL: OPENAI_URL,
-        ...provider.access,
-        recall: settings.recall,
-        control: settings.control,
-      },
-    }),
+    countTokens,
+    maxBodyBytes: LIMITS.agentBytes,
+    onError,
     ...(provider.notice !== undefined && { notice: provider.notice }),
   });
-  const server = await listen(settings, handler.fetch).catch(async (error) => {
+  // The rehearsal provider is nobody's upstream.
+  const answer = settings.model === undefined ? agent.unguarded : agentOrGateway({
+    agent,
+    gateway: gateway({
+      baseURL: OPENAI_URL,
+      ...provider.access,
+      clientKeys: token === undefined,
+      profile: provider.profile,
+      windowTokens,
+      mechanisms,
+      countTokens,
+      recall: settings.recall,
+      control: settings.control,
+      maxBodyBytes: LIMITS.gatewayBytes,
+      onError,
+    }),
+    limits: LIMITS,
+  });
+  const fetch = guard(answer, {
+    hosts: allowedHosts(host, settings.allowedHosts),
+    origins: corsOrigins,
+    ...(token !== undefined && { token }),
+    isPublic: agent.isPublic,
+    onError,
+  });
+  const server = await listen(settings, fetch).catch(async (error) => {
     await provider.close();
     store.close();
     throw error;
@@ -112,7 +133,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
       ...(off.length > 0 ? [`off        ${off.join(", ")}`] : []),
     ].join("\n"),
     async close() {
-      await handler.close();
+      await agent.close();
       await server.shutdown();
       await provider.close();
       store.close();

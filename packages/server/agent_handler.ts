@@ -1,8 +1,5 @@
 import type { Model } from "@tare/loop";
 import { dispatcher } from "./http/dispatcher.ts";
-import { Gateway } from "./gateway/gateway.ts";
-import type { GatewayOptions } from "./gateway/gateway_options.ts";
-import { gatewayed, ledgerRoute } from "./gateway/gateway_routes.ts";
 import { guard, type GuardOptions } from "./http/guard.ts";
 import { openaiRoutes } from "./as_model/openai_routes.ts";
 import { openapiDocument } from "./http/openapi_document.ts";
@@ -22,8 +19,6 @@ export interface AgentOptions extends SessionOptions, Pick<TurnOptions, "limits"
   readonly model: (name: string) => Model;
   /** Who may use it. Default: whoever reaches it under a name of loopback, without a token. */
   readonly guard?: GuardOptions;
-  /** Where requests of the OpenAI-compatible routes for other models than `agent` go. Default: there are no others. */
-  readonly gateway?: GatewayOptions;
   /** How event streams show that they are alive. Default: a comment after each 15 s of silence. */
   readonly heartbeat?: Heartbeat;
   /** Largest request body in bytes. Default: 10 MiB. */
@@ -40,6 +35,10 @@ export interface AgentOptions extends SessionOptions, Pick<TurnOptions, "limits"
 export interface AgentHandler {
   /** Answers a request. Never rejects. */
   readonly fetch: (request: Request) => Promise<Response>;
+  /** Answers likewise, with no guard before it: for those who put {@linkcode guard} before more than the agent. */
+  readonly unguarded: (request: Request) => Promise<Response>;
+  /** Whether a request needs no token. */
+  readonly isPublic: (request: Request) => boolean;
   /** Cancels every running turn and waits until they have ended. */
   readonly close: () => Promise<void>;
 }
@@ -60,11 +59,10 @@ export interface AgentHandler {
  * | `GET /v1/sessions/{id}/events?after=N` | streams the events after number N, those of a running turn included |
  * | `POST /v1/sessions/{id}/cancel` | cancels the running turn and waits for its end |
  * | `GET /v1/sessions/{id}/archive/{ref}` | the original of what left the prompt |
- * | `POST /v1/chat/completions` | the agent as an OpenAI-compatible model; other models are the gateway's |
+ * | `POST /v1/chat/completions` | the agent as an OpenAI-compatible model |
  * | `POST /v1/responses` | likewise |
  * | `GET /v1/responses/{id}` | a stored response of the agent |
  * | `GET /v1/models` | the models of these routes |
- * | `GET /v1/ledger` | with a gateway: what its sessions cost |
  * | `GET /health` | says that the server is up |
  * | `GET /openapi.json` | describes all routes |
  */
@@ -90,25 +88,20 @@ export function agentHandler(options: AgentOptions): AgentHandler {
     ...(options.instructions !== undefined && { instructions: options.instructions }),
     ...(options.now && { now: options.now }),
   });
-  const gateway = options.gateway && new Gateway({
-    ...options,
-    ...options.gateway,
-    guarded: options.guard?.token !== undefined,
-    onError,
-  });
   const routes: readonly Route[] = [
     ...sessionRoutes({ sessions, maxSessions }),
     ...transferRoutes({ sessions, maxSessions }),
     ...turnRoutes({ ...turns, profile }),
-    ...(gateway ? [...gatewayed(openai, gateway), ledgerRoute(gateway)] : openai),
+    ...openai,
     ...systemRoutes(() => openapiDocument(routes)),
   ];
+  const unguarded = dispatcher(routes, { maxBodyBytes, idempotencyKeys: store.idempotency, onError });
+  const isPublic = ({ url }: Request) =>
+    routes.some(({ isPublic, path }) => isPublic && path === new URL(url).pathname);
   return {
-    fetch: guard(dispatcher(routes, { maxBodyBytes, idempotencyKeys: store.idempotency, onError }), {
-      ...options.guard,
-      isPublic: ({ url }) => routes.some(({ isPublic, path }) => isPublic && path === new URL(url).pathname),
-      onError,
-    }),
+    fetch: guard(unguarded, { ...options.guard, isPublic, onError }),
+    unguarded,
+    isPublic,
     close: () => sessions.close(),
   };
 }

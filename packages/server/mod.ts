@@ -32,10 +32,9 @@
  */
 export * from "./agent_handler.ts";
 export { allowedHosts, isLoopback, LOOPBACK_HOSTS } from "./http/host_rule.ts";
-export type { GatewayOptions } from "./gateway/gateway_options.ts";
-export type { UpstreamOptions } from "./gateway/upstream.ts";
 export { EventLog, type NumberedEvent } from "./sessions/event_log.ts";
-export type { GuardOptions } from "./http/guard.ts";
+export { AGENT_MODEL } from "./as_model/openai_request.ts";
+export { guard, type GuardOptions } from "./http/guard.ts";
 export * from "./http/http_error.ts";
 export { openapiDocument } from "./http/openapi_document.ts";
 export * from "./api/request_schemas.ts";

@@ -20,6 +20,25 @@ const [OPEN_ARRAY, CLOSE_ARRAY, OPEN_OBJECT, CLOSE_OBJECT] = [0x5b, 0x5d, 0x7b, 
  */
 export function objectFields(bytes: Uint8Array<ArrayBuffer>, at = 0): Map<string, Span> {
   const fields = new Map<string, Span>();
+  readFields(bytes, { at, fields });
+  return fields;
+}
+
+/** The fields that {@linkcode objectFields} finds in a text of which the end, or all from some place on, isn't there. */
+export function fieldsSoFar(bytes: Uint8Array<ArrayBuffer>): Map<string, Span> {
+  const fields = new Map<string, Span>();
+  try {
+    readFields(bytes, { at: 0, fields });
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+  }
+  return fields;
+}
+
+function readFields(
+  bytes: Uint8Array<ArrayBuffer>,
+  { at, fields }: { readonly at: number; readonly fields: Map<string, Span> },
+): void {
   walk(bytes, { at, open: OPEN_OBJECT, close: CLOSE_OBJECT }, (start) => {
     if (bytes[start] !== QUOTE) throw misread("a name", start);
     const end = skipString(bytes, start);
@@ -29,7 +48,6 @@ export function objectFields(bytes: Uint8Array<ArrayBuffer>, at = 0): Map<string
     fields.set(readJsonAt(bytes, { start, end }) as string, value);
     return value.end;
   });
-  return fields;
 }
 
 /**

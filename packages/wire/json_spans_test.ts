@@ -1,6 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import fc from "fast-check";
-import { arrayItems, joinBytes, objectFields, readJsonAt } from "./json_spans.ts";
+import { arrayItems, fieldsSoFar, joinBytes, objectFields, readJsonAt } from "./json_spans.ts";
 
 const encode = (text: string) => new TextEncoder().encode(text);
 
@@ -40,4 +40,12 @@ Deno.test("objectFields() and arrayItems() refuse what doesn't end or isn't one"
 
 Deno.test("joinBytes() puts pieces one behind the other", () => {
   assertEquals(joinBytes([encode("a"), encode(""), encode("bc")]), encode("abc"));
+});
+
+Deno.test("fieldsSoFar() finds what stands before the place where the text ends or is wrong", () => {
+  const names = (text: string) => [...fieldsSoFar(encode(text)).keys()];
+  assertEquals(names('{"a":1,"b":"x"}'), ["a", "b"]);
+  assertEquals(names('{"a":[1],"b":"x'), ["a"]);
+  assertEquals(names('{"a":1 x'), ["a"]);
+  assertEquals(names("[1]"), []);
 });

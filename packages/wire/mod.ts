@@ -14,7 +14,6 @@ export * from "./chat/reply_assembler.ts";
 export * from "./chat/write_completion.ts";
 export * from "./json_record.ts";
 export * from "./json_spans.ts";
-export * from "./known_json.ts";
 export * from "./responses/responses_format.ts";
 export * from "./responses/responses_writer.ts";
 export * from "./sse_splitter.ts";

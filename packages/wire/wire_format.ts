@@ -55,8 +55,8 @@ export interface TurnWriter {
 export interface TurnWriterOptions {
   /** Whether the client didn't ask for the usage that streams are asked for. */
   readonly hidesUsage: boolean;
-  /** Whether calls of `recall` are the gateway's to answer. */
-  readonly recall: boolean;
+  /** Name of the tool whose calls aren't the client's business. Default: all are. */
+  readonly recall?: string | undefined;
 }
 
 /**

@@ -1,6 +1,5 @@
 import type { Message, ToolDefinition } from "@tare/messages";
 import { arrayItems, joinBytes, objectFields, readJsonAt, type Span } from "./json_spans.ts";
-import type { KnownJson, KnownPiece } from "./known_json.ts";
 import { isRecord } from "./json_record.ts";
 import type { WireBody, WireFormat } from "./wire_format.ts";
 
@@ -28,12 +27,34 @@ export interface WireRequest extends WireBody {
   readonly tools: readonly WireTool[] | undefined;
 }
 
-/** What is remembered of earlier requests. */
+/** A piece of JSON that was read. */
+export interface KnownPiece<T> {
+  /** Names its bytes: those of two pieces differ in their keys if they differ at all. */
+  readonly key: string;
+  /** What was made of it: the same object whenever the same bytes come again. */
+  readonly value: T;
+}
+
+/** Where a piece of JSON stands, and what is to be made of it. */
+export interface PieceToRead<T> extends Span {
+  /** Keeps apart what is read in different ways. */
+  readonly kind: string;
+  /** Makes of the JSON what is remembered of it. */
+  readonly read: (value: unknown) => T;
+}
+
+/** Reads pieces of JSON, and may remember those that come again and again. */
+export interface JsonReader<T> {
+  /** The piece at this place. @throws {SyntaxError} if it is no JSON. @throws whatever `read` throws. */
+  read(bytes: Uint8Array<ArrayBuffer>, place: PieceToRead<T>): KnownPiece<T>;
+}
+
+/** What reads the parts of requests. */
 export interface KnownParts {
   /** Their messages. */
-  readonly messages: KnownJson<Message>;
+  readonly messages: JsonReader<Message>;
   /** Their tools. */
-  readonly tools: KnownJson<ToolDefinition | undefined>;
+  readonly tools: JsonReader<ToolDefinition | undefined>;
 }
 
 /** A field's value; nothing if there is no such field. @throws {SyntaxError} if it is no JSON. */

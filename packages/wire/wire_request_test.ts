@@ -1,16 +1,34 @@
 import { assertEquals } from "@std/assert";
-import { CHAT_FORMAT } from "./chat/chat_format.ts";
-import { KnownJson } from "./known_json.ts";
-import { askForUsage, joinArray, readWireBody, readWireRequest, withFields } from "./wire_request.ts";
+import type { Message, ToolDefinition } from "@tare/messages";
+import {
+  askForUsage,
+  CHAT_FORMAT,
+  joinArray,
+  type JsonReader,
+  type KnownPiece,
+  readJsonAt,
+  readWireBody,
+  readWireRequest,
+  withFields,
+} from "@tare/wire";
 
 const encode = (text: string) => new TextEncoder().encode(text);
 const decode = (bytes?: Uint8Array) => bytes && new TextDecoder().decode(bytes);
 
-Deno.test("readWireRequest() reads messages and tools, known ones as the same objects", () => {
-  const known = {
-    messages: new KnownJson<never>({ maxBytes: 1000 }),
-    tools: new KnownJson<never>({ maxBytes: 1000 }),
+function remembering<T>(): JsonReader<T> {
+  const pieces = new Map<string, KnownPiece<T>>();
+  return {
+    read(bytes, { start, end, kind, read }) {
+      const key = kind + decode(bytes.subarray(start, end));
+      const piece = pieces.get(key) ?? { key, value: read(readJsonAt(bytes, { start, end })) };
+      pieces.set(key, piece);
+      return piece;
+    },
   };
+}
+
+Deno.test("readWireRequest() reads messages and tools, known ones as the same objects", () => {
+  const known = { messages: remembering<Message>(), tools: remembering<ToolDefinition | undefined>() };
   const read = (text: string) => readWireRequest(readWireBody(encode(text)), CHAT_FORMAT, known);
   const one = read(
     '{"model":"m","messages":[{"role":"user","content":"a"}],"tools":[{"type":"custom"}],"stream":true}',

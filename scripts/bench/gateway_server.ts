@@ -6,31 +6,42 @@
  */
 // deno-lint-ignore-file no-console
 import { join } from "@std/path";
+import { gateway } from "@tare/gateway";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { profileNamed } from "@tare/planner";
-import { agentHandler } from "@tare/server";
+import { agentHandler, guard } from "@tare/server";
 import { openStore } from "@tare/store";
+import { agentOrGateway } from "../../packages/app/agent_or_gateway.ts";
 
 const [baseURL] = Deno.args;
 if (!baseURL) throw new RangeError("Cannot start the gateway: no base URL of an upstream is given");
 const folder = await Deno.makeTempDir();
 const store = openStore(join(folder, "bench.sqlite"));
 const tokenizer = await loadTokenizer();
+const settings = {
+  countTokens: () => Promise.resolve(tokenizer.count),
+  profile: profileNamed("openai"),
+  windowTokens: 272_000,
+  onError: (error: unknown) => console.error(error),
+};
 const agent = agentHandler({
+  ...settings,
   model: () => {
     throw new Error("only the gateway is measured");
   },
   defaultModel: "none",
   tools: [],
   store,
-  countTokens: () => Promise.resolve(tokenizer.count),
-  profile: profileNamed("openai"),
-  windowTokens: 272_000,
   mechanisms: { context: true, prune: true, schemas: true, truncate: true },
-  onError: (error) => console.error(error),
-  gateway: { baseURL },
 });
-const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, agent.fetch);
+const answer = agentOrGateway({
+  agent,
+  gateway: gateway({ ...settings, baseURL }),
+  limits: { agentBytes: 10 * 2 ** 20, gatewayBytes: 128 * 2 ** 20 },
+});
+const { isPublic } = agent;
+const fetch = guard(answer, { isPublic, onError: settings.onError });
+const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, fetch);
 console.log(server.addr.port);
 // The bench closes the input when it is done.
 for await (const _ of Deno.stdin.readable) { /* Nothing is said. */ }

@@ -1,9 +1,11 @@
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
+import { gateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { agentHandler } from "@tare/server";
 import { memoryStore } from "@tare/store";
+import { agentOrGateway } from "../../packages/app/agent_or_gateway.ts";
 import { checkLossless, type FoundEdits } from "./lossless.ts";
 import { oddUpstream } from "./odd_upstream.ts";
 import { type GeneratedRequest, maltreatedSessions } from "./request_bodies.ts";
@@ -25,22 +27,29 @@ interface Tally extends FoundEdits {
 function maltreatedGateway() {
   const upstream = oddUpstream();
   const errors: unknown[] = [];
-  const agent = agentHandler({
-    model: () => {
-      throw new Error("only the model agent runs here");
-    },
-    defaultModel: "none",
-    tools: [],
-    store: memoryStore(),
+  const settings = {
     countTokens: () => Promise.resolve(estimateTokens),
     // Without a cache every edit pays at once.
     profile: profileNamed("none"),
     windowTokens: 24_000,
+    onError: (error: unknown) => void errors.push(error),
+  };
+  const agent = agentHandler({
+    ...settings,
+    model: () => {
+      throw new Error("the model agent isn't asked here");
+    },
+    defaultModel: "none",
+    tools: [],
+    store: memoryStore(),
     mechanisms: { context: true, prune: true, schemas: true, truncate: false },
-    onError: (error) => void errors.push(error),
-    gateway: { baseURL: "http://upstream.test/v1", fetch: upstream.fetch },
   });
-  return { agent, upstream, errors };
+  const ask = agentOrGateway({
+    agent,
+    gateway: gateway({ ...settings, baseURL: "http://upstream.test/v1", fetch: upstream.fetch }),
+    limits: { agentBytes: 10 * 2 ** 20, gatewayBytes: 128 * 2 ** 20 },
+  });
+  return { ask, upstream, errors };
 }
 
 function asksForUsage(body: Uint8Array<ArrayBuffer>): boolean {
@@ -53,11 +62,11 @@ function asksForUsage(body: Uint8Array<ArrayBuffer>): boolean {
 
 async function check(
   { path, body }: GeneratedRequest,
-  { agent, upstream }: ReturnType<typeof maltreatedGateway>,
+  { ask, upstream }: ReturnType<typeof maltreatedGateway>,
   tally: Tally,
 ): Promise<void> {
   upstream.exchanges.length = 0;
-  const response = await agent.fetch(
+  const response = await ask(
     new Request(`http://127.0.0.1${path}`, {
       method: "POST",
       headers: { "content-type": "application/json", authorization: "Bearer key" },
@@ -101,12 +110,12 @@ Deno.test("gateway: 10,000 maltreated requests lose nothing and get an answer", 
     dropped: 0,
     compacted: 0,
   };
-  const gateway = maltreatedGateway();
+  const maltreated = maltreatedGateway();
   for (let batch = 0; batch < BATCHES; batch++) {
     for (const requests of fc.sample(maltreatedSessions(), { numRuns: 100, seed: batch })) {
       for (const request of requests) {
         try {
-          await check(request, gateway, tally);
+          await check(request, maltreated, tally);
         } catch (cause) {
           const body = new TextDecoder().decode(request.body).slice(0, 2_000);
           throw new Error(`Request ${tally.requests} of batch ${batch}, ${request.path}: ${body}`, { cause });
@@ -114,11 +123,12 @@ Deno.test("gateway: 10,000 maltreated requests lose nothing and get an answer", 
       }
     }
   }
-  await gateway.agent.close();
   assertEquals(tally.requests, 10_000);
   // A shape that isn't known is said to be so; what fails in another way is a bug.
   assertEquals(
-    gateway.errors.map(String).filter((error) => /of undefined|of null|is not a |not iterable/.test(error)),
+    maltreated.errors.map(String).filter((error) =>
+      /of undefined|of null|is not a |not iterable/.test(error)
+    ),
     [],
   );
   // The generator must reach what it is for.

@@ -89,13 +89,10 @@ async function answer(
   request: Request,
   options: DispatchOptions & Pick<Entry, "check"> & Pick<Call, "path">,
 ): Promise<Response> {
-  const { idempotencyKeys: keys, check, path } = options;
-  const { maxBodyBytes: maxBytes = options.maxBodyBytes } = route;
+  const { idempotencyKeys: keys, maxBodyBytes: maxBytes, check, path } = options;
   const sent = route.body && !route.lines
     ? await readBody(request, { maxBytes, type: "application/json" })
     : undefined;
-  const diverted = sent && route.divert?.(request, sent);
-  if (diverted) return await diverted;
   const key = idempotencyKey(route, request);
   const { value, bytes } = sent
     ? { value: parseJson(sent, check), bytes: sent }

@@ -69,13 +69,6 @@ export interface Route<Body = unknown> {
   readonly responses: { readonly [status: number]: RouteResponse; readonly default?: RouteResponse };
   /** How it tells what goes wrong once the request has found it. Default: as `errorResponse` does. */
   readonly errors?: RouteErrors;
-  /** Largest body in bytes. Default: the server's. */
-  readonly maxBodyBytes?: number;
-  /**
-   * Answers a request by its raw body, which has not been validated and need not be JSON; gives nothing for a request
-   * that is the route's own. An `Idempotency-Key` is its business then.
-   */
-  divert?(request: Request, bytes: Uint8Array<ArrayBuffer>): Promise<Response> | undefined;
   /** Answers. @throws {HttpError} what the client may read. */
   answer(call: Call<Body>): Promise<Response> | Response;
   /** Gives an earlier answer again, for an `Idempotency-Key`, from what {@linkcode Call.keep} was told. */

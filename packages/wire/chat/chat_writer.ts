@@ -1,6 +1,5 @@
 import { readUsage } from "./usage.ts";
 import type { Usage } from "@tare/messages";
-import { RECALL_TOOL } from "@tare/prune";
 import { anchorOf } from "../anchor_of.ts";
 import { isRecord, type JsonRecord } from "../json_record.ts";
 import { joinBytes } from "../json_spans.ts";
@@ -99,7 +98,7 @@ export class ChatWriter implements TurnWriter {
     const last = this.#replies.at(-1);
     if (!last || (this.#replies.length === 1 && last.reply.recalls.length === 0)) return this.#whole;
     const body = JSON.parse(decoder.decode(this.#whole));
-    const calls = clientCalls(last.message);
+    const calls = this.#clientCalls(last.message);
     const { tool_calls: _, ...message } = last.message;
     const [choice] = body.choices;
     body.choices[0] = {
@@ -121,7 +120,7 @@ export class ChatWriter implements TurnWriter {
   hidden(answers: readonly (readonly string[])[]): HiddenItems[] {
     const last = this.#replies.at(-1);
     if (!last || !this.#replies.some(({ reply }) => reply.recalls.length > 0)) return [];
-    const calls = clientCalls(last.message);
+    const calls = this.#clientCalls(last.message);
     const known = {
       role: "assistant",
       content: this.#text(),
@@ -139,14 +138,21 @@ export class ChatWriter implements TurnWriter {
     return texts.length > 0 ? texts.join("") : null;
   }
 
+  #isRecall(call: unknown): boolean {
+    const { recall } = this.#options;
+    return recall !== undefined && isRecord(call) && isRecord(call.function) && call.function.name === recall;
+  }
+
+  #clientCalls({ tool_calls: calls }: Fields): unknown[] {
+    return Array.isArray(calls) ? calls.filter((call) => !this.#isRecall(call)) : [];
+  }
+
   #take(message: Fields): WireReply {
     const calls = Array.isArray(message.tool_calls) ? message.tool_calls as WireCall[] : [];
-    const recalls = this.#options.recall
-      ? calls.filter(isRecall).map((call): RecallCall => ({
-        id: String(call.id ?? ""),
-        arguments: String(call.function.arguments ?? ""),
-      }))
-      : [];
+    const recalls = calls.filter((call) => this.#isRecall(call)).map((call): RecallCall => ({
+      id: String(call.id ?? ""),
+      arguments: String(call.function.arguments ?? ""),
+    }));
     const usage: Usage | undefined = readUsage(this.#usage);
     const reply: WireReply = {
       ...(usage && { usage }),
@@ -206,11 +212,11 @@ export class ChatWriter implements TurnWriter {
       const delta = isRecord(choice.delta) ? choice.delta : {};
       const shown = this.#takeDelta(delta, later);
       const ends = typeof choice.finish_reason === "string";
-      const recalled = this.#options.recall && [...this.#calls.values()].some(isRecall);
+      const recalled = [...this.#calls.values()].some((call) => this.#isRecall(call));
       if (shown === undefined && !ends) return [];
       if (shown !== delta || (ends && recalled)) {
         const { tool_calls: _, ...rest } = delta;
-        const client = [...this.#calls.values()].some((call) => !isRecall(call));
+        const client = [...this.#calls.values()].some((call) => !this.#isRecall(call));
         const finish = ends && recalled && !client ? "stop" : choice.finish_reason;
         const seen = { ...choice, delta: shown ?? rest, finish_reason: finish };
         changed = { ...(changed ?? chunk), choices: [seen, ...choices.slice(1)] };
@@ -234,12 +240,11 @@ export class ChatWriter implements TurnWriter {
       if (!isRecord(call)) continue;
       const index = typeof call.index === "number" ? call.index : at;
       const known = this.#takeCall(index, call);
-      if (this.#options.recall && isRecall(known)) {
+      if (this.#isRecall(known)) {
         moved = true;
         continue;
       }
-      const before = [...this.#calls].filter(([other, call]) => other < index && isRecall(call)).length;
-      const shift = this.#options.recall ? before : 0;
+      const shift = [...this.#calls].filter(([other, call]) => other < index && this.#isRecall(call)).length;
       if (shift > 0) moved = true;
       seen.push(shift > 0 ? { ...call, index: index - shift } : call);
     }
@@ -288,14 +293,6 @@ function readChunk(data: string): Fields | undefined {
     // Whatever it is, the client gets it as it came.
     return undefined;
   }
-}
-
-function isRecall(call: unknown): boolean {
-  return isRecord(call) && isRecord(call.function) && call.function.name === RECALL_TOOL.function.name;
-}
-
-function clientCalls({ tool_calls: calls }: Fields): unknown[] {
-  return Array.isArray(calls) ? calls.filter((call) => !isRecall(call)) : [];
 }
 
 function isEmpty(fields: Fields): boolean {

@@ -32,7 +32,7 @@ Deno.test("responsesFormat() makes a message of each item", () => {
 Deno.test("responsesFormat() knows items of replies by their ids", () => {
   const format = responsesFormat();
   const item = { type: "function_call", id: "fc", call_id: "c", name: "f", arguments: "{}" };
-  format.writer({ hidesUsage: false, recall: false })
+  format.writer({ hidesUsage: false })
     .read(new TextEncoder().encode(JSON.stringify({ output: [item] })));
   assertEquals(format.readItem({ type: "item_reference", id: "fc" }), format.readItem(item));
 });

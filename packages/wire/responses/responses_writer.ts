@@ -1,6 +1,5 @@
 import { readUsage } from "../chat/usage.ts";
 import type { Message } from "@tare/messages";
-import { RECALL_TOOL } from "@tare/prune";
 import { anchorOf } from "../anchor_of.ts";
 import { isRecord } from "../json_record.ts";
 import { joinBytes } from "../json_spans.ts";
@@ -133,7 +132,8 @@ export class ResponsesWriter implements TurnWriter {
   }
 
   #isRecall(item: unknown): boolean {
-    return this.#options.recall && isCall(item) && item.name === RECALL_TOOL.function.name;
+    const { recall } = this.#options;
+    return recall !== undefined && isCall(item) && item.name === recall;
   }
 
   #take(output: readonly unknown[]): WireReply {

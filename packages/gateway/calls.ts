@@ -3,18 +3,24 @@ import { countRequestTokens, type CountTokens } from "@tare/messages";
 import { BY_AGE, KEEP_WANTED, Planner, type PlannerState, type Retention } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
 import { countInSlices } from "./count_in_slices.ts";
-import { GatewayLedger } from "./gateway_ledger.ts";
-import type { GatewayCall, GatewayOptions, GatewaySettings } from "./gateway_options.ts";
-import type { GatewaySession } from "./gateway_session.ts";
-import { GatewaySessions, type PlannedSession } from "./gateway_sessions.ts";
-import { type Followed, GatewayTurn } from "./gateway_turn.ts";
-import { joinBytes } from "@tare/wire";
-import { KnownJson } from "@tare/wire";
+import { KnownJson } from "./known_json.ts";
+import { GatewayLedger } from "./ledger.ts";
+import type { GatewayOptions } from "./options.ts";
+import type { GatewaySession } from "./session.ts";
+import { GatewaySessions, type PlannedSession } from "./sessions.ts";
+import { type Followed, GatewayTurn } from "./turn.ts";
 import { plannedTools } from "./upstream_prompt.ts";
 import { passOn, streamOf, warned, withHeaders } from "./pass_on.ts";
 import { answerHeaders, upstreamHeaders } from "./upstream.ts";
-import type { WireFormat, WireReply } from "@tare/wire";
-import { type KnownParts, readField, readWireRequest } from "@tare/wire";
+import {
+  joinBytes,
+  type KnownParts,
+  readField,
+  readWireBody,
+  readWireRequest,
+  type WireFormat,
+  type WireReply,
+} from "@tare/wire";
 
 /** So many calls of a turn may do nothing but recall. */
 const MAX_RECALL_CALLS = 8;
@@ -29,48 +35,51 @@ const LEAVE_ALL: Retention = { ...BY_AGE, protectTokens: Infinity };
  * Passes model calls on to an upstream, and lets the planner decide what of each prompt it gets to see. Whatever goes
  * wrong in doing so, the request goes upstream as the client sent it.
  */
-export class Gateway {
+export class Calls {
   /** What sessions cost. */
   readonly ledger: GatewayLedger = new GatewayLedger();
-  readonly #options: GatewayOptions & GatewaySettings;
+  readonly #options: GatewayOptions;
   readonly #known: KnownParts = {
     messages: new KnownJson({ maxBytes: 128 * 2 ** 20 }),
     tools: new KnownJson({ maxBytes: 16 * 2 ** 20 }),
   };
+  readonly #onError: (error: unknown) => void;
   #sessions: GatewaySessions | undefined;
   /** Sessions by the ids of the responses that they may be continued with, and what those still wait for. */
   readonly #responses = new Map<string, FollowedResponse>();
 
   /** A gateway that has seen nothing yet. */
-  constructor(options: GatewayOptions & GatewaySettings) {
+  constructor(options: GatewayOptions) {
     this.#options = options;
+    this.#onError = options.onError ?? (() => {});
   }
 
   /** Answers a request. @throws what `fetch` throws if the upstream can't be reached. */
-  async answer(format: WireFormat, { request, body }: GatewayCall): Promise<Response> {
+  async answer(format: WireFormat, call: Call): Promise<Response> {
+    const { request } = call;
     const abort = new AbortController();
     const leave = () => abort.abort(request.signal.reason);
     if (request.signal.aborted) leave();
     else request.signal.addEventListener("abort", leave, { once: true });
     const send = (bytes: Uint8Array<ArrayBuffer>) =>
       this.#send(format.path, { request, bytes, signal: abort.signal });
-    if (request.headers.get("x-tare")?.toLowerCase() === "off") return passOn(await send(body.bytes), abort);
+    if (request.headers.get("x-tare")?.toLowerCase() === "off") return passOn(await send(call.bytes), abort);
     let turn: StartedTurn | undefined;
-    let bytes = body.bytes;
+    let { bytes } = call;
     let warning: string | undefined;
     try {
-      turn = await this.#begin(format, { request, body });
+      turn = await this.#begin(format, call);
       if (turn) bytes = await turn.turn.prompt(abort.signal);
-      for (const told of turn?.turn.plan?.warnings ?? []) this.#options.onError(new Error(told));
+      for (const told of turn?.turn.plan?.warnings ?? []) this.#onError(new Error(told));
     } catch (error) {
       if (abort.signal.aborted) throw error;
       turn = undefined;
-      bytes = body.bytes;
+      bytes = call.bytes;
       warning = this.#warn("the request was sent on as it came", error);
     }
     let response = await send(bytes);
     if (turn && turn.turn.edited && REFUSALS.includes(response.status)) {
-      const again = await this.#revert(turn, { response, send: () => send(body.bytes) });
+      const again = await this.#revert(turn, { response, send: () => send(call.bytes) });
       response = again.response;
       if (again.warning !== undefined) {
         warning = again.warning;
@@ -93,7 +102,8 @@ export class Gateway {
 
   /** The upstream's name for a response that a client asks for. */
   upstreamResponse(id: string): string {
-    return this.#responses.get(id)?.upstreamId ?? id;
+    const known = this.#responses.get(id)?.upstreamId;
+    return known === undefined ? id : encodeURIComponent(known);
   }
 
   /** Passes a request without a plan on, such as one for the list of models. */
@@ -106,10 +116,10 @@ export class Gateway {
     readonly bytes?: Uint8Array<ArrayBuffer>;
     readonly signal: AbortSignal;
   }): Promise<Response> {
-    const { baseURL, apiKey, fetch = globalThis.fetch, guarded } = this.#options;
+    const { baseURL, apiKey, clientKeys = true, fetch = globalThis.fetch } = this.#options;
     return fetch(baseURL.replace(/\/+$/, "") + path + new URL(request.url).search, {
       method: request.method,
-      headers: upstreamHeaders(request, { apiKey, keepsKey: guarded }),
+      headers: upstreamHeaders(request, { apiKey, clientKeys }),
       ...(bytes && { body: bytes }),
       signal,
       redirect: "manual",
@@ -117,7 +127,8 @@ export class Gateway {
   }
 
   /** Finds the session of a request and plans for it; nothing for a request that can't be planned. */
-  async #begin(format: WireFormat, { request, body }: GatewayCall): Promise<StartedTurn | undefined> {
+  async #begin(format: WireFormat, { request, bytes }: Call): Promise<StartedTurn | undefined> {
+    const body = readWireBody(bytes);
     const { recall: offers = true, now = Date.now } = this.#options;
     const count = readField(body, "n");
     // Several answers at once can't be gone on with, and one in the background isn't there to be read.
@@ -196,7 +207,8 @@ export class Gateway {
     state: PlannerState,
     countTokens: CountTokens,
   ): Planner {
-    const { profile, windowTokens, mechanisms: { context, prune, schemas } } = this.#options;
+    const { profile, windowTokens, mechanisms } = this.#options;
+    const { context, prune, schemas } = mechanisms ?? { context: true, prune: true, schemas: true };
     const retention = control || reverted ? LEAVE_ALL : {
       ...KEEP_WANTED,
       ...(!prune && { protectTokens: Infinity }),
@@ -345,9 +357,15 @@ export class Gateway {
 
   #warn(what: string, error: unknown): string {
     const reason = error instanceof Error ? error.message : String(error);
-    this.#options.onError(new Error(`Cannot plan: ${reason}; ${what}.`, { cause: error }));
+    this.#onError(new Error(`Cannot plan: ${reason}; ${what}.`, { cause: error }));
     return `${what}: ${reason}`;
   }
+}
+
+/** A request for the upstream, and its body. */
+interface Call {
+  readonly request: Request;
+  readonly bytes: Uint8Array<ArrayBuffer>;
 }
 
 /** A response that another may follow. */

@@ -1,28 +1,12 @@
 import { createHash } from "node:crypto";
-import { readJsonAt, type Span } from "./json_spans.ts";
-
-/** A piece of JSON that was read. */
-export interface KnownPiece<T> {
-  /** Names its bytes: SHA-256, base64. */
-  readonly key: string;
-  /** What was made of it: the same object whenever the same bytes come again. */
-  readonly value: T;
-}
-
-/** Where a piece of JSON stands, and what is to be made of it. */
-export interface PieceToRead<T> extends Span {
-  /** Keeps apart what is read in different ways. */
-  readonly kind: string;
-  /** Makes of the JSON what is remembered of it. */
-  readonly read: (value: unknown) => T;
-}
+import { type JsonReader, type KnownPiece, type PieceToRead, readJsonAt } from "@tare/wire";
 
 /**
  * Remembers what was read of pieces of JSON by their bytes. A client that sends its whole history again so costs only
  * what is new of it: all that others remember of a message object (tokens, hashes, names) is found again too.
  * Keeps pieces of at most `maxBytes` bytes together, those used last.
  */
-export class KnownJson<T> {
+export class KnownJson<T> implements JsonReader<T> {
   readonly #maxBytes: number;
   /** In order of their last use. */
   readonly #pieces = new Map<string, { readonly piece: KnownPiece<T>; readonly bytes: number }>();

@@ -1,4 +1,4 @@
-import type { Usage } from "@tare/messages";
+import type { JsonSchema, Usage } from "@tare/messages";
 import { type Profile, promptCost } from "@tare/planner";
 
 /** What a group of sessions came to. Costs are in the price of one uncached input token. */
@@ -12,11 +12,11 @@ export interface GroupTotals {
   /** Answers to calls of the recall tool. */
   readonly recalls: number;
   /** Tokens of all prompts. */
-  readonly prompt_tokens: number;
+  readonly promptTokens: number;
   /** Of these, served from the upstream's cache. */
-  readonly cached_tokens: number;
+  readonly cachedTokens: number;
   /** Tokens that models wrote. */
-  readonly output_tokens: number;
+  readonly outputTokens: number;
   /** What the prompts cost. */
   readonly cost: number;
 }
@@ -26,14 +26,37 @@ const NOTHING: GroupTotals = {
   calls: 0,
   errors: 0,
   recalls: 0,
-  prompt_tokens: 0,
-  cached_tokens: 0,
-  output_tokens: 0,
+  promptTokens: 0,
+  cachedTokens: 0,
+  outputTokens: 0,
   cost: 0,
 };
 
 /** The groups that are compared. */
 export type Group = "planned" | "control";
+
+/** Both groups, with the averages that they are compared by. */
+export type LedgerReport = Readonly<
+  Record<Group, GroupTotals & { readonly costPerSession: number; readonly callsPerSession: number }>
+>;
+
+const FIGURES = [...Object.keys(NOTHING), "costPerSession", "callsPerSession"];
+const GROUP: JsonSchema = {
+  title: "GatewayLedgerGroup",
+  type: "object",
+  properties: Object.fromEntries(FIGURES.map((name) => [name, { type: "number" }])),
+  required: FIGURES,
+  additionalProperties: false,
+};
+
+/** JSON Schema of a {@linkcode LedgerReport}. */
+export const LEDGER_REPORT: JsonSchema = {
+  title: "GatewayLedger",
+  type: "object",
+  properties: { planned: GROUP, control: GROUP },
+  required: ["planned", "control"],
+  additionalProperties: false,
+};
 
 /** Adds up what sessions cost, apart for those that are planned and those that are left as they are. */
 export class GatewayLedger {
@@ -51,18 +74,15 @@ export class GatewayLedger {
     this.#totals[group] = {
       ...totals,
       calls: totals.calls + 1,
-      prompt_tokens: totals.prompt_tokens + usage.promptTokens,
-      cached_tokens: totals.cached_tokens + usage.cachedTokens,
-      output_tokens: totals.output_tokens + usage.outputTokens,
+      promptTokens: totals.promptTokens + usage.promptTokens,
+      cachedTokens: totals.cachedTokens + usage.cachedTokens,
+      outputTokens: totals.outputTokens + usage.outputTokens,
       cost: totals.cost + promptCost(profile, usage),
     };
   }
 
   /** Both groups, with the averages that they are compared by. */
-  report(): Record<
-    Group,
-    GroupTotals & { readonly cost_per_session: number; readonly calls_per_session: number }
-  > {
+  report(): LedgerReport {
     return { planned: withAverages(this.#totals.planned), control: withAverages(this.#totals.control) };
   }
 }
@@ -70,5 +90,5 @@ export class GatewayLedger {
 function withAverages(totals: GroupTotals) {
   const { sessions, cost, calls } = totals;
   const each = (sum: number) => sessions === 0 ? 0 : sum / sessions;
-  return { ...totals, cost_per_session: each(cost), calls_per_session: each(calls) };
+  return { ...totals, costPerSession: each(cost), callsPerSession: each(calls) };
 }

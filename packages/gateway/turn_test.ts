@@ -2,10 +2,10 @@ import { assertEquals, assertStringIncludes } from "@std/assert";
 import { estimateTokens, type Message, type ToolDefinition } from "@tare/messages";
 import { Planner, profileNamed } from "@tare/planner";
 import { CHAT_FORMAT } from "@tare/wire";
-import { call } from "./gateway_fixture_test.ts";
-import { GatewaySessions } from "./gateway_sessions.ts";
-import { GatewayTurn } from "./gateway_turn.ts";
-import { KnownJson } from "@tare/wire";
+import { call } from "./fixture_test.ts";
+import { GatewaySessions } from "./sessions.ts";
+import { GatewayTurn } from "./turn.ts";
+import { KnownJson } from "./known_json.ts";
 import { readWireBody, readWireRequest } from "@tare/wire";
 
 const encode = (value: unknown) => new TextEncoder().encode(JSON.stringify(value));

@@ -1,6 +1,6 @@
 import type { Message } from "@tare/messages";
 import { anchorOf } from "@tare/wire";
-import type { HiddenPieces, Piece } from "./gateway_session.ts";
+import type { HiddenPieces, Piece } from "./session.ts";
 
 /** How far behind its place an anchor is looked for: clients may put items of their own in between. */
 const REACH = 16;

@@ -3,7 +3,7 @@ import type { Message } from "@tare/messages";
 import { type Edit, NEW_SESSION, type Planner, type PlannerState } from "@tare/planner";
 import { memoryArchive } from "@tare/prune";
 import { ChainIndex, type ChainNode } from "./chain_index.ts";
-import type { GatewayArchive, GatewaySession, HiddenPieces } from "./gateway_session.ts";
+import type { GatewayArchive, GatewaySession, HiddenPieces } from "./session.ts";
 
 /** What a session is recognised by. */
 export interface Recognised {

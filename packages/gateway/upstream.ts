@@ -1,13 +1,3 @@
-/** Where requests go that aren't for the agent. */
-export interface UpstreamOptions {
-  /** Address of the provider, such as `https://api.openai.com/v1`. */
-  readonly baseURL: string;
-  /** Key of the provider. Default: that of each client. */
-  readonly apiKey?: string;
-  /** Makes the requests. Default: the global `fetch`. */
-  readonly fetch?: typeof fetch;
-}
-
 /** Headers that belong to one connection, to this server, or to a browser. */
 const OWN_REQUEST_HEADERS = [
   "accept-encoding",
@@ -45,11 +35,7 @@ const OWN_RESPONSE_HEADERS = [
 /** Headers that a client's request has at the upstream. */
 export function upstreamHeaders(
   request: Request,
-  { apiKey, keepsKey }: {
-    readonly apiKey?: string | undefined;
-    /** Whether the client's authorization is this server's own business. */
-    readonly keepsKey: boolean;
-  },
+  { apiKey, clientKeys }: { readonly apiKey?: string | undefined; readonly clientKeys: boolean },
 ): Headers {
   const headers = new Headers();
   for (const [name, value] of request.headers) {
@@ -57,7 +43,7 @@ export function upstreamHeaders(
       /^(x-tare(-|$)|sec-|access-control-|x-forwarded-)/.test(name);
     if (!own) headers.set(name, value);
   }
-  if (keepsKey) headers.delete("authorization");
+  if (!clientKeys) headers.delete("authorization");
   if (apiKey !== undefined) headers.set("authorization", `Bearer ${apiKey}`);
   return headers;
 }

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import type { Message } from "@tare/messages";
 import { anchorOf } from "@tare/wire";
 import { expandHidden } from "./expand_hidden.ts";
-import type { HiddenPieces } from "./gateway_session.ts";
+import type { HiddenPieces } from "./session.ts";
 
 const piece = (content: string, role: "user" | "assistant" = "assistant") => ({
   message: { role, content } as Message,

@@ -2,7 +2,7 @@ import { assertEquals, assertStrictEquals } from "@std/assert";
 import type { Message, ToolDefinition } from "@tare/messages";
 import { RECALL_TOOL } from "@tare/prune";
 import { CHAT_FORMAT } from "@tare/wire";
-import { KnownJson } from "@tare/wire";
+import { KnownJson } from "./known_json.ts";
 import { plannedTools, writePrompt } from "./upstream_prompt.ts";
 import { readWireBody, readWireRequest } from "@tare/wire";
 

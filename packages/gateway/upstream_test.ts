@@ -12,12 +12,12 @@ Deno.test("upstreamHeaders() keeps what is the upstream's business", () => {
     },
   });
   const names = (headers: Headers) => [...headers].map(([name, value]) => `${name}: ${value}`);
-  assertEquals(names(upstreamHeaders(request, { keepsKey: false })), [
+  assertEquals(names(upstreamHeaders(request, { clientKeys: true })), [
     "authorization: Bearer a",
     "openai-beta: b",
   ]);
-  assertEquals(names(upstreamHeaders(request, { keepsKey: true })), ["openai-beta: b"]);
-  assertEquals(names(upstreamHeaders(request, { keepsKey: true, apiKey: "k" })), [
+  assertEquals(names(upstreamHeaders(request, { clientKeys: false })), ["openai-beta: b"]);
+  assertEquals(names(upstreamHeaders(request, { clientKeys: false, apiKey: "k" })), [
     "authorization: Bearer k",
     "openai-beta: b",
   ]);

@@ -1,16 +1,15 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { agent, scriptedModel } from "../fixture_test.ts";
-import { post } from "./gateway_fixture_test.ts";
+import { gateway } from "@tare/gateway";
+import { OPTIONS, post } from "./fixture_test.ts";
 import { type AskedResponse, functionCall, responsesUpstream, says } from "./responses_fixture_test.ts";
 
 const READ = { type: "function", name: "read", parameters: { type: "object", properties: {} } };
 const USER = { role: "user", content: "Go." };
 
-function gatewayTo(upstream: ReturnType<typeof responsesUpstream>) {
-  const handler = agent(scriptedModel([]), {
-    gateway: { baseURL: "http://up.example/v1", fetch: upstream.fetch },
-  });
-  return async (body: object) => await handler.fetch(post({ model: "m", ...body }, {}, "/responses"));
+function gatewayTo({ fetch }: ReturnType<typeof responsesUpstream>) {
+  const { fetch: ask } = gateway({ ...OPTIONS, fetch });
+  return async (body: object) =>
+    (await ask(post({ model: "m", ...body }, {}, "/responses"))) ?? new Response();
 }
 
 const shape = ({ input }: AskedResponse) =>

@@ -1,7 +1,7 @@
 import type { Message, ToolDefinition } from "@tare/messages";
 import { type Edit, placeMessages, view } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
-import type { Piece } from "./gateway_session.ts";
+import type { Piece } from "./session.ts";
 import { objectFields, readJsonAt } from "@tare/wire";
 import type { WireFormat } from "@tare/wire";
 import { askForUsage, joinArray, readField, type WireRequest, type WireTool, withFields } from "@tare/wire";

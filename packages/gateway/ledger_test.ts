@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { profileNamed } from "@tare/planner";
-import { GatewayLedger } from "./gateway_ledger.ts";
+import { GatewayLedger } from "./ledger.ts";
 
 Deno.test("GatewayLedger adds up each group for itself", () => {
   const ledger = new GatewayLedger();
@@ -17,12 +17,12 @@ Deno.test("GatewayLedger adds up each group for itself", () => {
     calls: 1,
     errors: 0,
     recalls: 3,
-    prompt_tokens: 1000,
-    cached_tokens: 500,
-    output_tokens: 7,
+    promptTokens: 1000,
+    cachedTokens: 500,
+    outputTokens: 7,
     cost: 550,
-    cost_per_session: 275,
-    calls_per_session: 0.5,
+    costPerSession: 275,
+    callsPerSession: 0.5,
   });
-  assertEquals([control.errors, control.cost_per_session], [1, 0]);
+  assertEquals([control.errors, control.costPerSession], [1, 0]);
 });

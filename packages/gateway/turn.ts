@@ -3,7 +3,7 @@ import { argumentsParser } from "@tare/messages/arguments";
 import type { Edit, LedgerEntry, Plan } from "@tare/planner";
 import { RECALL_TOOL, recallOriginal, type RecallRequest } from "@tare/prune";
 import { expandHidden } from "./expand_hidden.ts";
-import type { GatewaySession, Piece } from "./gateway_session.ts";
+import type { GatewaySession, Piece } from "./session.ts";
 import type { Span } from "@tare/wire";
 import type { RecallCall, TurnWriter, WireReply } from "@tare/wire";
 import { askForUsage, type KnownParts, type WireRequest } from "@tare/wire";
@@ -59,7 +59,8 @@ export class GatewayTurn {
     const { request, recall } = options;
     this.#options = options;
     const asked = request.format.asksForUsage && request.stream;
-    this.writer = request.format.writer({ hidesUsage: asked && !asksForUsage(request), recall });
+    const name = recall ? RECALL_TOOL.function.name : undefined;
+    this.writer = request.format.writer({ hidesUsage: asked && !asksForUsage(request), recall: name });
   }
 
   /** The newest plan. */

@@ -3,8 +3,9 @@
  *
  * @module
  */
-import type { AgentHandler, AgentOptions } from "@tare/server";
-import { agent, scriptedModel } from "../fixture_test.ts";
+import { gateway, type GatewayOptions } from "@tare/gateway";
+import { estimateTokens } from "@tare/messages";
+import { profileNamed } from "@tare/planner";
 
 /** A request as an upstream got it. */
 export interface Forwarded {
@@ -16,27 +17,32 @@ export interface Forwarded {
   readonly body: any;
 }
 
-/** An agent server before an upstream that answers so; each of its answers is checked. */
+/** What all gateways of the tests have. */
+export const OPTIONS: GatewayOptions = {
+  baseURL: "http://upstream.example/v1",
+  countTokens: () => Promise.resolve(estimateTokens),
+  profile: profileNamed("none"),
+  windowTokens: 100_000,
+  now: () => 0,
+};
+
+/** A gateway before an upstream that answers so. */
 export function gatewayed(
   answer: (forwarded: Forwarded, index: number) => Response | Promise<Response>,
-  options: Partial<Omit<AgentOptions, "gateway">> & {
-    readonly gateway?: Partial<NonNullable<AgentOptions["gateway"]>>;
-  } = {},
-): { readonly handler: AgentHandler; readonly seen: Forwarded[] } {
+  options: Partial<GatewayOptions> = {},
+): { readonly fetch: (request: Request) => Promise<Response>; readonly seen: Forwarded[] } {
   const seen: Forwarded[] = [];
-  const fetch = (async (...args: Parameters<typeof globalThis.fetch>) => {
+  const upstream = async (...args: Parameters<typeof globalThis.fetch>) => {
     const request = new Request(...args);
     const text = await request.text();
     const { method, url, headers } = request;
     const body = text === "" ? undefined : JSON.parse(text);
-    seen.push({ method, url, headers, text, body });
-    return await answer(seen[seen.length - 1]!, seen.length - 1);
-  }) as typeof globalThis.fetch;
-  const handler = agent(scriptedModel([]), {
-    ...options,
-    gateway: { baseURL: "http://upstream.example/v1", fetch, ...options.gateway },
-  });
-  return { handler, seen };
+    const forwarded = { method, url, headers, text, body };
+    seen.push(forwarded);
+    return await answer(forwarded, seen.length - 1);
+  };
+  const { fetch } = gateway({ ...OPTIONS, fetch: upstream, ...options });
+  return { fetch: (request) => fetch(request) ?? Promise.reject(new Error("not the gateway's")), seen };
 }
 
 /** A chat completion that says or calls so. */

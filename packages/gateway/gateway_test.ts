@@ -1,12 +1,13 @@
 import { assert, assertEquals, assertMatch, assertNotEquals, assertStringIncludes } from "@std/assert";
-import { call, chunk, completion, gatewayed, post, READ, sse } from "./gateway_fixture_test.ts";
+import { gateway } from "@tare/gateway";
+import { call, chunk, completion, gatewayed, OPTIONS, post, READ, sse } from "./fixture_test.ts";
 
 const HELLO = { model: "m", messages: [{ role: "user", content: "Hello." }] };
 
 Deno.test("gateway passes what it doesn't edit on byte for byte, in both directions", async () => {
   const answer =
     '{ "id":"x","choices":[{"message":{"role":"assistant","content":"Hi"}}],"big":12345678901234567890}';
-  const { handler, seen } = gatewayed(() =>
+  const { fetch, seen } = gatewayed(() =>
     new Response(answer, {
       headers: {
         "content-type": "application/json",
@@ -17,7 +18,7 @@ Deno.test("gateway passes what it doesn't edit on byte for byte, in both directi
   );
   const body =
     '{"model":"m", "seed":12345678901234567890,"messages":[{"role":"user","content":"h\\u0069"}],"x":1.0}';
-  const response = await handler.fetch(post(body, {
+  const response = await fetch(post(body, {
     authorization: "Bearer key",
     cookie: "a=b",
     "openai-project": "p",
@@ -44,33 +45,33 @@ Deno.test("gateway passes what it doesn't edit on byte for byte, in both directi
 });
 
 Deno.test("gateway sends the server's key instead of the client's, and never the server's own token", async () => {
-  const configured = gatewayed(() => completion({ content: "Hi" }), { gateway: { apiKey: "configured" } });
-  await (await configured.handler.fetch(post(HELLO, { authorization: "Bearer client" }))).text();
+  const configured = gatewayed(() => completion({ content: "Hi" }), { apiKey: "configured" });
+  await (await configured.fetch(post(HELLO, { authorization: "Bearer client" }))).text();
   assertEquals(configured.seen[0]?.headers.get("authorization"), "Bearer configured");
-  const guarded = gatewayed(() => completion({ content: "Hi" }), { guard: { token: "token" } });
-  await (await guarded.handler.fetch(post(HELLO, { authorization: "Bearer token" }))).text();
+  const guarded = gatewayed(() => completion({ content: "Hi" }), { clientKeys: false });
+  await (await guarded.fetch(post(HELLO, { authorization: "Bearer token" }))).text();
   assertEquals(guarded.seen[0]?.headers.get("authorization"), null);
 });
 
 Deno.test("gateway passes errors on, and tells when the upstream can't be reached", async () => {
   const limited = { error: { message: "Slow down.", type: "requests", code: "rate_limit" } };
-  const { handler } = gatewayed((_, index) => {
+  const { fetch } = gatewayed((_, index) => {
     if (index === 0) return Response.json(limited, { status: 429, headers: { "retry-after": "3" } });
     throw new TypeError("no route to host");
   });
-  const refused = await handler.fetch(post(HELLO));
+  const refused = await fetch(post(HELLO));
   assertEquals([refused.status, refused.headers.get("retry-after"), await refused.json()], [
     429,
     "3",
     limited,
   ]);
-  const failed = await handler.fetch(post(HELLO));
+  const failed = await fetch(post(HELLO));
   assertEquals([failed.status, (await failed.json()).error.code], [502, "upstream_unreachable"]);
 });
 
 Deno.test("gateway asks streams for usage, and withholds it from clients that didn't", async () => {
   const usage = { prompt_tokens: 9, completion_tokens: 1, total_tokens: 10 };
-  const { handler, seen } = gatewayed(() =>
+  const { fetch, seen } = gatewayed(() =>
     sse(
       chunk({ role: "assistant", content: "" }, null, { usage: null }),
       chunk({ content: "Hi" }, null, { usage: null }),
@@ -79,27 +80,27 @@ Deno.test("gateway asks streams for usage, and withholds it from clients that di
       "[DONE]",
     )
   );
-  const quiet = await (await handler.fetch(post({ ...HELLO, stream: true }))).text();
+  const quiet = await (await fetch(post({ ...HELLO, stream: true }))).text();
   assertEquals(seen[0]?.body.stream_options, { include_usage: true });
   assertEquals(quiet.includes("usage"), false);
   assertEquals(quiet.trim().split("\n\n").length, 4);
-  const asked = await (await handler.fetch(post({
+  const asked = await (await fetch(post({
     ...HELLO,
     stream: true,
     stream_options: { include_usage: true },
   }))).text();
   assertStringIncludes(asked, '"usage":{"prompt_tokens":9');
-  const { planned } = await (await handler.fetch(new Request("http://localhost/v1/ledger"))).json();
-  assertEquals([planned.sessions, planned.calls, planned.prompt_tokens], [1, 2, 18]);
+  const { planned } = await (await fetch(new Request("http://localhost/v1/ledger"))).json();
+  assertEquals([planned.sessions, planned.calls, planned.promptTokens], [1, 2, 18]);
 });
 
 Deno.test("gateway sends a shape that it doesn't know on as it came, with a warning", async () => {
   const errors: unknown[] = [];
-  const { handler, seen } = gatewayed(() => completion({ content: "Hi" }), {
+  const { fetch, seen } = gatewayed(() => completion({ content: "Hi" }), {
     onError: (error) => errors.push(error),
   });
   const odd = { model: "m", tools: [READ], messages: [{ role: "tool", tool_call_id: 5, content: { a: 1 } }] };
-  const response = await handler.fetch(post(odd));
+  const response = await fetch(post(odd));
   assertEquals((await response.json()).choices[0].message.content, "Hi");
   assertEquals(seen[0]?.body, odd);
   assertStringIncludes(
@@ -110,31 +111,31 @@ Deno.test("gateway sends a shape that it doesn't know on as it came, with a warn
 });
 
 Deno.test("gateway leaves a session alone once the upstream refused what was made of it", async () => {
-  const { handler, seen } = gatewayed(({ body }) =>
+  const { fetch, seen } = gatewayed(({ body }) =>
     body.tools?.length > 1 ? Response.json({ error: {} }, { status: 400 }) : completion({ content: "Hi" })
   );
   const request = { ...HELLO, tools: [READ] };
-  const first = await handler.fetch(post(request));
+  const first = await fetch(post(request));
   assertEquals([first.status, seen.length], [200, 2]);
   assertStringIncludes(first.headers.get("x-tare-warning") ?? "", "the upstream answered 400");
   await first.text();
-  await (await handler.fetch(post(request))).text();
+  await (await fetch(post(request))).text();
   assertEquals(seen.slice(1).map(({ body }) => body), [request, request]);
 });
 
 Deno.test("gateway answers recalls itself, and the upstream finds them again in its next prompt", async () => {
-  const { handler, seen } = gatewayed((_, index) =>
+  const { fetch, seen } = gatewayed((_, index) =>
     index === 0
       ? completion({ content: "Wait. ", tool_calls: [call("recall", { ref: "0123456789abcdef" }, "r1")] })
       : completion({ content: `Done ${index}.` })
   );
   const request = { ...HELLO, tools: [READ] };
-  const answer = await (await handler.fetch(post(request))).json();
+  const answer = await (await fetch(post(request))).json();
   assertEquals(answer.choices[0].message, { role: "assistant", content: "Wait. Done 1." });
   assertEquals([answer.choices[0].finish_reason, answer.usage.prompt_tokens], ["stop", 2000]);
   assertEquals(seen[0]?.body.tools.map((tool: typeof READ) => tool.function.name), ["read", "recall"]);
   const messages = [...HELLO.messages, answer.choices[0].message, { role: "user", content: "More." }];
-  await (await handler.fetch(post({ ...request, messages }))).text();
+  await (await fetch(post({ ...request, messages }))).text();
   const roles = (at: number) => seen[at]?.body.messages.map((message: { role: string }) => message.role);
   assertEquals(roles(1), ["user", "assistant", "tool"]);
   assertEquals(roles(2), ["user", "assistant", "tool", "assistant", "user"]);
@@ -142,7 +143,7 @@ Deno.test("gateway answers recalls itself, and the upstream finds them again in 
 });
 
 Deno.test("gateway hides a recall beside the client's own calls, streamed", async () => {
-  const { handler, seen } = gatewayed((_, index) =>
+  const { fetch, seen } = gatewayed((_, index) =>
     index > 0 ? completion({ content: "Done." }) : sse(
       chunk({ role: "assistant", content: null }),
       chunk({ tool_calls: [{ index: 0, ...call("recall", { ref: "none" }, "r1") }] }),
@@ -152,7 +153,7 @@ Deno.test("gateway hides a recall beside the client's own calls, streamed", asyn
     )
   );
   const request = { ...HELLO, tools: [READ] };
-  const text = await (await handler.fetch(post({ ...request, stream: true }))).text();
+  const text = await (await fetch(post({ ...request, stream: true }))).text();
   assertEquals(text.includes("recall"), false);
   assertStringIncludes(text, '"tool_calls":[{"index":0,"id":"c1"');
   const messages = [
@@ -160,7 +161,7 @@ Deno.test("gateway hides a recall beside the client's own calls, streamed", asyn
     { role: "assistant", content: null, tool_calls: [call("read", { path: "a" }, "c1")] },
     { role: "tool", tool_call_id: "c1", content: "A." },
   ];
-  await (await handler.fetch(post({ ...request, messages }))).text();
+  await (await fetch(post({ ...request, messages }))).text();
   const [, assistant, recalled, read] = seen[1]?.body.messages ?? [];
   assertEquals(assistant.tool_calls.map(({ id }: { id: string }) => id), ["r1", "c1"]);
   assertEquals([recalled.tool_call_id, read.tool_call_id, read.content], ["r1", "c1", "A."]);
@@ -168,31 +169,31 @@ Deno.test("gateway hides a recall beside the client's own calls, streamed", asyn
 
 Deno.test("gateway leaves control sessions, bypassed requests and other people's recall as they are", async () => {
   const request = { ...HELLO, tools: [READ] };
-  const control = gatewayed(() => completion({ content: "Hi" }), { gateway: { control: 1 } });
-  await (await control.handler.fetch(post(request))).text();
+  const control = gatewayed(() => completion({ content: "Hi" }), { control: 1 });
+  await (await control.fetch(post(request))).text();
   assertEquals(control.seen[0]?.body, request);
-  const report = await (await control.handler.fetch(new Request("http://localhost/v1/ledger"))).json();
+  const report = await (await control.fetch(new Request("http://localhost/v1/ledger"))).json();
   assertEquals([report.planned.sessions, report.control.sessions, report.control.calls], [0, 1, 1]);
   const off = gatewayed(() => completion({ content: "Hi" }));
-  await (await off.handler.fetch(post(request, { "x-tare": "off" }))).text();
+  await (await off.fetch(post(request, { "x-tare": "off" }))).text();
   assertEquals(off.seen[0]?.body, request);
-  const without = gatewayed(() => completion({ content: "Hi" }), { gateway: { recall: false } });
-  await (await without.handler.fetch(post(request))).text();
+  const without = gatewayed(() => completion({ content: "Hi" }), { recall: false });
+  await (await without.fetch(post(request))).text();
   assertEquals(without.seen[0]?.body, request);
   const own = { ...HELLO, tools: [{ ...READ, function: { ...READ.function, name: "recall" } }] };
-  const { handler, seen } = gatewayed(() => completion({ tool_calls: [call("recall", {}, "c")] }));
-  const answer = await (await handler.fetch(post(own))).json();
+  const { fetch, seen } = gatewayed(() => completion({ tool_calls: [call("recall", {}, "c")] }));
+  const answer = await (await fetch(post(own))).json();
   assertEquals([seen[0]?.body, answer.choices[0].message.tool_calls[0].id], [own, "c"]);
 });
 
 Deno.test("gateway recognises sessions by name or content, follows forks, and doesn't mix sub-agents up", async () => {
-  const { handler } = gatewayed(() => completion({ content: "Hi" }));
+  const { fetch } = gatewayed(() => completion({ content: "Hi" }));
   const ask = async (texts: string[], headers: Record<string, string> = {}) => {
     const messages = texts.map((content, at) => ({
       role: at === 0 ? "system" : at % 2 ? "user" : "assistant",
       content,
     }));
-    const response = await handler.fetch(post({ model: "m", messages }, headers));
+    const response = await fetch(post({ model: "m", messages }, headers));
     await response.text();
     return response.headers.get("x-tare-session");
   };
@@ -212,7 +213,7 @@ Deno.test("gateway recognises sessions by name or content, follows forks, and do
 });
 
 Deno.test("gateway takes old results out of long prompts, and edits stay", async () => {
-  const { handler, seen } = gatewayed(() => completion({ content: "Hi" }, 0));
+  const { fetch, seen } = gatewayed(() => completion({ content: "Hi" }, 0));
   const result = (at: number) => Array.from({ length: 4_000 }, (_, i) => `${at}-${i % 97}`).join(" ");
   const messages: object[] = [{ role: "user", content: "Go." }];
   for (let at = 0; at < 8; at++) {
@@ -222,7 +223,7 @@ Deno.test("gateway takes old results out of long prompts, and edits stay", async
       tool_calls: [call("read", { path: String(at) }, `c${at}`)],
     });
     messages.push({ role: "tool", tool_call_id: `c${at}`, content: result(at), extra: at });
-    await (await handler.fetch(post({ model: "m", messages, tools: [READ] }))).text();
+    await (await fetch(post({ model: "m", messages, tools: [READ] }))).text();
   }
   const last = seen.at(-1)?.body.messages;
   assertMatch(last[2].content, /^\[elided: read result, \d+ bytes; recall with ref [0-9a-f]{16}\]/);
@@ -233,7 +234,7 @@ Deno.test("gateway takes old results out of long prompts, and edits stay", async
 
 Deno.test("gateway stops the upstream when the client leaves", async () => {
   const { promise: cancelled, resolve } = Promise.withResolvers<void>();
-  const { handler } = gatewayed(() =>
+  const { fetch } = gatewayed(() =>
     new Response(
       new ReadableStream({
         start: (controller) => controller.enqueue(new TextEncoder().encode("data: {}\n\n")),
@@ -242,9 +243,44 @@ Deno.test("gateway stops the upstream when the client leaves", async () => {
       { headers: { "content-type": "text/event-stream" } },
     )
   );
-  const response = await handler.fetch(post({ ...HELLO, stream: true }));
+  const response = await fetch(post({ ...HELLO, stream: true }));
   const reader = response.body!.getReader();
   await reader.read();
   await reader.cancel();
   await cancelled;
+});
+
+Deno.test("gateway sends on what it can't read, and lets the upstream say what is wrong with it", async () => {
+  const errors: unknown[] = [];
+  const { fetch, seen } = gatewayed(() => Response.json({ error: {} }, { status: 400 }), {
+    onError: (error) => errors.push(error),
+  });
+  const response = await fetch(post("[1]"));
+  assertEquals([response.status, seen[0]?.text, errors.length], [400, "[1]", 1]);
+});
+
+Deno.test("gateway refuses bodies over its limit and those that a page could send unasked", async () => {
+  const { fetch, seen } = gatewayed(() => completion({ content: "Hi" }), { maxBodyBytes: 100 });
+  const told = async (request: Request) => {
+    const response = await fetch(request);
+    return [response.status, (await response.json()).error.code];
+  };
+  assertEquals(await told(post({ ...HELLO, pad: "x".repeat(100) })), [413, "body_too_large"]);
+  const stream = new Blob(["x".repeat(101)]).stream();
+  const chunked = new Request("http://localhost/v1/responses", { method: "POST", body: stream });
+  assertEquals(await told(chunked), [413, "body_too_large"]);
+  assertEquals(await told(post(HELLO, { "content-type": "text/plain" })), [415, "unsupported_media_type"]);
+  assertEquals(seen, []);
+});
+
+Deno.test("gateway has its routes and no others", async () => {
+  const { fetch } = gateway({ ...OPTIONS, fetch: (url) => Promise.resolve(new Response(String(url))) });
+  const ask = (path: string, method = "GET") => fetch(new Request(`http://localhost${path}`, { method }));
+  for (const path of ["/v1/models", "/v1/responses/resp_%2F1"]) {
+    assertEquals(await (await ask(path))?.text(), `http://upstream.example${path}`);
+  }
+  for (const path of ["/", "/v2/models", "/v1/sessions", "/v1/responses", "/v1/responses/a/b"]) {
+    assertEquals(ask(path), undefined);
+  }
+  assertEquals([ask("/v1/models", "POST"), ask("/v1/ledger", "DELETE")], [undefined, undefined]);
 });

@@ -1,7 +1,7 @@
 import { assertEquals, assertNotStrictEquals, assertStrictEquals } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
 import { Planner, profileNamed } from "@tare/planner";
-import { GatewaySessions, type GatewaySessionsOptions } from "./gateway_sessions.ts";
+import { GatewaySessions, type GatewaySessionsOptions } from "./sessions.ts";
 
 function newSessions(options: Partial<GatewaySessionsOptions> = {}) {
   let begun = 0;

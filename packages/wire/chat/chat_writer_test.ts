@@ -1,7 +1,12 @@
 import { assertEquals } from "@std/assert";
 import { ChatWriter } from "@tare/wire";
-import { call, chunk } from "./gateway_fixture_test.ts";
 
+const chunk = (delta: object, finish_reason: string | null = null, more: object = {}): object => (
+  { id: "c", object: "chat.completion.chunk", choices: [{ index: 0, delta, finish_reason }], ...more }
+);
+const call = (name: string, args: object, id: string): object => (
+  { id, type: "function", function: { name, arguments: JSON.stringify(args) } }
+);
 const encoder = new TextEncoder();
 const event = (data: object | string) =>
   encoder.encode(`data: ${typeof data === "string" ? data : JSON.stringify(data)}\n\n`);
@@ -9,7 +14,7 @@ const decode = (pieces: readonly Uint8Array[]) =>
   pieces.map((piece) => new TextDecoder().decode(piece)).join("");
 
 Deno.test("ChatWriter keeps the bytes of a stream without recalls, and knows its calls and usage", () => {
-  const writer = new ChatWriter({ hidesUsage: false, recall: true });
+  const writer = new ChatWriter({ hidesUsage: false, recall: "recall" });
   const events = [
     chunk({ role: "assistant", content: "Hi" }),
     chunk({ content: " there" }),
@@ -30,7 +35,7 @@ Deno.test("ChatWriter keeps the bytes of a stream without recalls, and knows its
 });
 
 Deno.test("ChatWriter joins a streamed recall and what follows it", () => {
-  const writer = new ChatWriter({ hidesUsage: true, recall: true });
+  const writer = new ChatWriter({ hidesUsage: true, recall: "recall" });
   const first = [
     chunk({ role: "assistant", content: "One " }),
     chunk({ tool_calls: [{ index: 0, ...call("recall", { ref: "r" }, "r1") }] }),

@@ -1,0 +1,168 @@
+import { type Gateway, LEDGER_REPORT } from "@tare/gateway";
+import type { JsonSchema } from "@tare/messages";
+import { AGENT_MODEL, type AgentHandler } from "@tare/server";
+import { fieldsSoFar, joinBytes, readField } from "@tare/wire";
+
+/** Largest request bodies in bytes. */
+export interface BodyLimits {
+  readonly agentBytes: number;
+  readonly gatewayBytes: number;
+}
+
+type Answer = (request: Request) => Promise<Response>;
+
+/**
+ * Lets the agent and the gateway answer as one server: calls of the model `agent` are the agent's, those of any other
+ * model the gateway's. Both list their models, responses are the agent's if it knows them, and the OpenAPI document
+ * tells of both.
+ */
+export function agentOrGateway(
+  { agent, gateway, limits }: {
+    readonly agent: Pick<AgentHandler, "unguarded">;
+    readonly gateway: Gateway;
+    readonly limits: BodyLimits;
+  },
+): Answer {
+  const ask = agent.unguarded;
+  const pass = (request: Request) => gateway.fetch(request) ?? ask(request);
+  return async (request) => {
+    const { pathname } = new URL(request.url);
+    const isCall = CALLS.includes(pathname) && request.method === "POST";
+    if (isCall) {
+      const { model, body } = await peekModel(request, limits);
+      const whole = new Request(request, { body });
+      // Of a body without a model the agent says what is wrong with it.
+      return typeof model === "string" && model !== AGENT_MODEL ? await pass(whole) : await ask(whole);
+    }
+    if (request.method !== "GET") return await ask(request);
+    if (pathname === "/v1/ledger") return await pass(request);
+    const own = await ask(request);
+    if (pathname === "/openapi.json" && own.ok) return Response.json(describeBoth(await own.json()));
+    if (pathname === "/v1/models" && own.ok) return await listBoth(own, pass(request));
+    if (/^\/v1\/responses\/[^/]+$/.test(pathname) && own.status === 404) return await pass(request);
+    return own;
+  };
+}
+
+const CALLS = ["/v1/chat/completions", "/v1/responses"];
+
+/** A request's body, and the model that it asks for as soon as that is known of one that is too large for the agent. */
+async function peekModel(
+  { body }: Request,
+  { agentBytes, gatewayBytes }: BodyLimits,
+): Promise<{ readonly model: unknown; readonly body: BodyInit | null }> {
+  if (!body) return { model: undefined, body };
+  const reader = body.getReader();
+  const chunks: Uint8Array<ArrayBuffer>[] = [];
+  let length = 0;
+  let isEarly = true;
+  while (length <= gatewayBytes) {
+    // What fails here fails again for who reads the rest.
+    const { done, value } = await reader.read().catch(() => ({ done: false, value: undefined }));
+    if (done) {
+      const bytes = joinBytes(chunks);
+      return { model: modelOf(bytes), body: bytes };
+    }
+    if (!value) break;
+    chunks.push(value);
+    length += value.length;
+    if (length <= agentBytes || !isEarly) continue;
+    isEarly = false;
+    const model = modelOf(joinBytes(chunks));
+    if (model !== undefined) return { model, body: rejoin(chunks, reader) };
+  }
+  return { model: undefined, body: rejoin(chunks, reader) };
+}
+
+function modelOf(bytes: Uint8Array<ArrayBuffer>): unknown {
+  try {
+    return readField({ bytes, fields: fieldsSoFar(bytes) }, "model");
+  } catch {
+    return undefined;
+  }
+}
+
+function rejoin(
+  chunks: Uint8Array<ArrayBuffer>[],
+  reader: ReadableStreamDefaultReader<Uint8Array<ArrayBuffer>>,
+): ReadableStream<Uint8Array<ArrayBuffer>> {
+  return new ReadableStream({
+    async pull(controller) {
+      const { done, value } = chunks.length > 0
+        ? { done: false, value: chunks.shift() }
+        : await reader.read();
+      if (done) controller.close();
+      else if (value) controller.enqueue(value);
+    },
+    cancel: (reason) => reader.cancel(reason),
+  });
+}
+
+/** The agent, then the provider's models; none of them if it doesn't tell. */
+async function listBoth(own: Response, asked: Promise<Response>): Promise<Response> {
+  const { data, ...list } = await own.json();
+  try {
+    const told = await asked;
+    const { data: more } = await told.json();
+    return Response.json({ ...list, data: told.ok && Array.isArray(more) ? [...data, ...more] : data });
+  } catch {
+    return Response.json({ ...list, data });
+  }
+}
+
+const ANYTHING = {
+  description: "The agent's answer, or for another model the provider's, as it gave it.",
+  content: Object.fromEntries(["application/json", "text/event-stream", "*/*"].map((type) => [type, {}])),
+};
+
+/** An OpenAPI document, as far as it is looked into. */
+interface Described {
+  readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
+  readonly components: { readonly schemas: Readonly<Record<string, JsonSchema>> };
+}
+
+interface Operation {
+  readonly summary: string;
+  readonly responses: Readonly<Record<string, JsonSchema>>;
+}
+
+/** The agent's OpenAPI document with what the gateway makes of it. */
+function describeBoth(document: Described): Described {
+  const { paths, components } = document;
+  const shared = Object.entries(paths).map(([path, operations]) => {
+    const isShared = [...CALLS, "/v1/responses/{id}", "/v1/models"].includes(path);
+    const described = Object.entries(operations).map((
+      [method, operation],
+    ) => [method, withGateway(operation)]);
+    return [path, isShared ? Object.fromEntries(described) : operations];
+  });
+  const ledger: Operation & JsonSchema = {
+    operationId: "getLedger",
+    summary:
+      "Compares what sessions of other models cost with and without planning, since the server's start.",
+    responses: {
+      200: {
+        description: "Both groups. Costs are in the price of one uncached input token.",
+        content: { "application/json": { schema: { $ref: `#/components/schemas/${LEDGER_REPORT.title}` } } },
+      },
+    },
+  };
+  return {
+    ...document,
+    paths: { ...Object.fromEntries(shared), "/v1/ledger": { get: ledger } },
+    components: {
+      ...components,
+      schemas: { ...components.schemas, [String(LEDGER_REPORT.title)]: LEDGER_REPORT },
+    },
+  };
+}
+
+/** The upstream has words of its own for the statuses that the agent answers with. */
+function withGateway(operation: Operation): Operation {
+  const statuses = [...Object.keys(operation.responses), "default"];
+  return {
+    ...operation,
+    summary: `${operation.summary} Whatever isn't the agent's is asked of the configured provider.`,
+    responses: Object.fromEntries(statuses.map((status) => [status, ANYTHING])),
+  };
+}

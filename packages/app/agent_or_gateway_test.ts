@@ -1,0 +1,159 @@
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { gateway } from "@tare/gateway";
+import { estimateTokens } from "@tare/messages";
+import { profileNamed } from "@tare/planner";
+import { agentHandler } from "@tare/server";
+import { memoryStore } from "@tare/store";
+import { agentOrGateway } from "./agent_or_gateway.ts";
+
+const MIB = 2 ** 20;
+
+/** Agent and gateway before an upstream that answers so. */
+function both(answer: (url: string) => Response = () => Response.json({ id: "upstream" })) {
+  const seen: string[] = [];
+  const settings = {
+    countTokens: () => Promise.resolve(estimateTokens),
+    profile: profileNamed("none"),
+    windowTokens: 100_000,
+  };
+  const agent = agentHandler({
+    ...settings,
+    model: () =>
+      async function* () {
+        yield { type: "completed", message: { role: "assistant", content: "Hello." }, finishReason: "stop" };
+      },
+    defaultModel: "greeter",
+    tools: [],
+    store: memoryStore(),
+    mechanisms: { context: true, prune: true, schemas: true, truncate: true },
+    maxBodyBytes: 10 * MIB,
+  });
+  const upstream = gateway({
+    ...settings,
+    baseURL: "http://upstream.example/v1",
+    maxBodyBytes: 20 * MIB,
+    fetch: (url) => {
+      seen.push(String(url));
+      return Promise.resolve(answer(String(url)));
+    },
+  });
+  const limits = { agentBytes: 10 * MIB, gatewayBytes: 20 * MIB };
+  return { agent, seen, ask: agentOrGateway({ agent, gateway: upstream, limits }) };
+}
+
+function get(path: string): Request {
+  return new Request(`http://localhost${path}`);
+}
+
+function post(body: BodyInit, path = "/v1/chat/completions"): Request {
+  return new Request(`http://localhost${path}`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body,
+  });
+}
+
+const call = (model: string) => JSON.stringify({ model, messages: [{ role: "user", content: "Hello?" }] });
+
+Deno.test("agentOrGateway() gives the model agent to the agent and others to the gateway", async () => {
+  const { ask, seen } = both();
+  const own = await (await ask(post(call("agent")))).json();
+  assertEquals([own.choices[0].message.content, seen], ["Hello.", []]);
+  const other = await (await ask(post(call("gpt-5")))).json();
+  assertEquals([other, seen], [{ id: "upstream" }, ["http://upstream.example/v1/chat/completions"]]);
+  await (await ask(post('{"model":"gpt-5","input":"Hello?"}', "/v1/responses"))).body?.cancel();
+  assertEquals(seen[1], "http://upstream.example/v1/responses");
+  const session = await ask(post("{}", "/v1/sessions"));
+  assertEquals([session.status, await session.body?.cancel()], [201, undefined]);
+});
+
+Deno.test("agentOrGateway() lets the agent say what is wrong with a body that names no model", async () => {
+  const { ask, seen } = both();
+  const bodies = ['{"model":"agent","messages":[]}', "{", '{"model":1,"messages":[]}', "", "[]"];
+  const statuses = await Promise.all(bodies.map(async (body) => {
+    const response = await ask(post(body));
+    assertEquals(typeof (await response.json()).error.message, "string");
+    return response.status;
+  }));
+  assertEquals([statuses, seen], [[400, 400, 400, 400, 400], []]);
+});
+
+Deno.test("agentOrGateway() keeps to the agent's limit, wherever the body names its model", async () => {
+  const { ask, agent, seen } = both();
+  const pad = (bytes: number) => `"pad":"${"x".repeat(bytes)}"`;
+  const status = async (body: BodyInit, answer = ask) => {
+    const response = await answer(post(body));
+    await response.body?.cancel();
+    return response.status;
+  };
+  const first = (model: string, bytes: number) => `{"model":"${model}",${pad(bytes)}}`;
+  const last = (model: string, bytes: number) => `{${pad(bytes)},"model":"${model}"}`;
+  assertEquals(await status(first("agent", 11 * MIB), agent.unguarded), 413);
+  assertEquals(await status(first("agent", 11 * MIB)), 413);
+  assertEquals(await status(last("agent", 11 * MIB)), 413);
+  assertEquals(seen, []);
+  assertEquals(await status(first("gpt-5", 11 * MIB)), 200);
+  assertEquals(await status(last("gpt-5", 11 * MIB)), 200);
+  assertEquals(seen.length, 2);
+  assertEquals(await status(first("gpt-5", 21 * MIB)), 413);
+  assertEquals(await status(last("gpt-5", 21 * MIB)), 413);
+  assertEquals(seen.length, 2);
+});
+
+Deno.test("agentOrGateway() reads no more of a body for the agent than the agent may take", async () => {
+  const { ask } = both();
+  const start = new TextEncoder().encode('{"model":"agent","messages":[{"role":"user","content":"');
+  let read = 0;
+  const body = new ReadableStream<Uint8Array<ArrayBuffer>>({
+    pull(controller) {
+      const chunk = read === 0 ? start : new Uint8Array(MIB).fill(0x20);
+      read += chunk.length;
+      controller.enqueue(chunk);
+    },
+  }, { highWaterMark: 0 });
+  const response = await ask(post(body));
+  assertEquals([response.status, (await response.json()).error.code], [413, "body_too_large"]);
+  assert(read < 13 * MIB, `${read} bytes were read`);
+});
+
+Deno.test("agentOrGateway() answers for a client that left while it sent its body", async () => {
+  const { ask } = both();
+  const body = new ReadableStream({ pull: (controller) => controller.error(new TypeError("gone")) });
+  const response = await ask(post(body));
+  assertEquals([response.status, await response.body?.cancel()], [500, undefined]);
+});
+
+Deno.test("agentOrGateway() lists the models of both, as far as the provider tells its own", async () => {
+  for (
+    const [told, expected] of [
+      [Response.json({ data: [{ id: "gpt-5", object: "model" }] }), ["agent", "gpt-5"]],
+      [Response.json({ data: [{ id: "gpt-5" }] }, { status: 500 }), ["agent"]],
+      [new Response("no"), ["agent"]],
+    ] as const
+  ) {
+    const { data } = await (await both(() => told).ask(get("/v1/models"))).json();
+    assertEquals(data.map(({ id }: { id: string }) => id), expected);
+  }
+});
+
+Deno.test("agentOrGateway() asks the upstream for responses that the agent doesn't know", async () => {
+  const { ask, seen } = both();
+  const made = await (await ask(post('{"model":"agent","input":"Hello?"}', "/v1/responses"))).json();
+  assertEquals((await (await ask(get(`/v1/responses/${made.id}`))).json()).id, made.id);
+  assertEquals(seen, []);
+  assertEquals(await (await ask(get("/v1/responses/resp_x"))).json(), { id: "upstream" });
+  assertEquals(seen, ["http://upstream.example/v1/responses/resp_x"]);
+});
+
+Deno.test("agentOrGateway() tells of both in one document", async () => {
+  const { ask, agent } = both();
+  const { paths, components } = await (await ask(get("/openapi.json"))).json();
+  const alone = await (await agent.unguarded(get("/openapi.json"))).json();
+  assertEquals(Object.keys(paths), [...Object.keys(alone.paths), "/v1/ledger"]);
+  assertStringIncludes(paths["/v1/responses"].post.summary, "provider");
+  assert("default" in paths["/v1/models"].get.responses);
+  assertEquals(paths["/v1/sessions"], alone.paths["/v1/sessions"]);
+  const ledger = await (await ask(get("/v1/ledger"))).json();
+  assertEquals(Object.keys(ledger), components.schemas.GatewayLedger.required);
+  assertEquals(Object.keys(ledger.planned), components.schemas.GatewayLedger.properties.planned.required);
+});

@@ -1,0 +1,39 @@
+import type { CountTokens } from "@tare/messages";
+import type { Profile } from "@tare/planner";
+
+/** Where a gateway sends requests, and what it plans with. */
+export interface GatewayOptions {
+  /** Address of the provider, such as `https://api.openai.com/v1`. */
+  readonly baseURL: string;
+  /** Key of the provider. Default: that of each client. */
+  readonly apiKey?: string;
+  /** Whether the authorization that clients send is for the provider. Default: true. */
+  readonly clientKeys?: boolean;
+  /** Makes the requests. Default: the global `fetch`. */
+  readonly fetch?: typeof fetch;
+  /** The provider's cache rules and prices. */
+  readonly profile: Profile;
+  /** The models' context window in tokens. */
+  readonly windowTokens: number;
+  /** Which mechanisms work. Default: all. */
+  readonly mechanisms?: {
+    /** Old turns leave the prompt. */
+    readonly context: boolean;
+    /** Old tool results become placeholders. */
+    readonly prune: boolean;
+    /** A tool's schema is shown in full once and compact afterwards. */
+    readonly schemas: boolean;
+  };
+  /** Gives the token counter, once it is loaded. */
+  readonly countTokens: () => Promise<CountTokens>;
+  /** Whether requests with tools get the recall tool too. Default: true. */
+  readonly recall?: boolean;
+  /** Share of sessions, from 0 to 1, that are left as they are, to compare with. Default: 0. */
+  readonly control?: number;
+  /** Largest request body in bytes: prompts may hold pictures and recordings. Default: 128 MiB. */
+  readonly maxBodyBytes?: number;
+  /** Told of what went wrong and of what clients don't get to read. Default: nobody is. */
+  readonly onError?: (error: unknown) => void;
+  /** The time in milliseconds since the epoch. Default: `Date.now`. */
+  readonly now?: () => number;
+}
