@@ -16,6 +16,7 @@ export * from "./json_record.ts";
 export * from "./json_spans.ts";
 export * from "./responses/responses_format.ts";
 export * from "./responses/responses_writer.ts";
+export * from "./responses/write_response.ts";
 export * from "./sse_splitter.ts";
 export * from "./sum_usage.ts";
 export * from "./wire_format.ts";

@@ -1,0 +1,313 @@
+import type { Usage } from "@tare/messages";
+
+type Status = "in_progress" | "completed" | "incomplete";
+
+/** A message of a response: one part of text, or none at first. */
+export interface MessageItem {
+  readonly id: string;
+  readonly type: "message";
+  readonly role: "assistant";
+  readonly status: Status;
+  readonly content: readonly {
+    readonly type: "output_text";
+    readonly text: string;
+    readonly annotations: readonly never[];
+    readonly logprobs: readonly never[];
+  }[];
+}
+
+/** Reasoning of a response, as a summary: one part of text, or none at first. */
+export interface ReasoningItem {
+  readonly id: string;
+  readonly type: "reasoning";
+  readonly status: Status;
+  readonly summary: readonly { readonly type: "summary_text"; readonly text: string }[];
+}
+
+/** One item of a response. */
+export type OutputItem = MessageItem | ReasoningItem;
+
+/** What a request asks for that its response repeats. */
+export interface ResponseAsked {
+  readonly model: string;
+  readonly instructions?: string | null;
+  readonly max_output_tokens?: number | null;
+  readonly metadata?: Readonly<Record<string, string>> | null;
+  readonly previous_response_id?: string | null;
+  /** Whether it can be read later and be followed. Default: yes. */
+  readonly store?: boolean | null;
+  readonly user?: string | null;
+}
+
+/** A response of a model that calls no tools of its client and has no parameters that a client may set. */
+export interface ResponseBody {
+  /** `resp_` and 32 hexadecimal digits, which are also in the names of its items. */
+  readonly id: string;
+  readonly object: "response";
+  /** Seconds since 1970. */
+  readonly created_at: number;
+  /** Seconds since 1970. */
+  readonly completed_at: number | null;
+  readonly status: Status | "failed";
+  readonly background: false;
+  readonly error: { readonly code: string; readonly message: string } | null;
+  readonly incomplete_details: { readonly reason: "max_output_tokens" | "content_filter" } | null;
+  readonly instructions: string | null;
+  readonly max_output_tokens: number | null;
+  readonly metadata: Readonly<Record<string, string>>;
+  readonly model: string;
+  readonly output: readonly OutputItem[];
+  readonly parallel_tool_calls: true;
+  readonly previous_response_id: string | null;
+  readonly store: boolean;
+  readonly temperature: null;
+  readonly text: { readonly format: { readonly type: "text" } };
+  readonly tool_choice: "auto";
+  readonly tools: readonly never[];
+  readonly top_p: null;
+  readonly truncation: "disabled";
+  readonly usage: {
+    readonly input_tokens: number;
+    readonly input_tokens_details: { readonly cached_tokens: number };
+    readonly output_tokens: number;
+    readonly output_tokens_details: { readonly reasoning_tokens: number };
+    readonly total_tokens: number;
+  } | null;
+  readonly user: string | null;
+}
+
+/** The response to a request before anything is said. */
+export function emptyResponse(
+  asked: ResponseAsked,
+  { id, createdAtMs }: { readonly id: string; readonly createdAtMs: number },
+): ResponseBody {
+  return {
+    id,
+    object: "response",
+    created_at: toSeconds(createdAtMs),
+    completed_at: null,
+    status: "in_progress",
+    background: false,
+    error: null,
+    incomplete_details: null,
+    instructions: asked.instructions ?? null,
+    max_output_tokens: asked.max_output_tokens ?? null,
+    metadata: asked.metadata ?? {},
+    model: asked.model,
+    output: [],
+    parallel_tool_calls: true,
+    previous_response_id: asked.previous_response_id ?? null,
+    store: asked.store ?? true,
+    temperature: null,
+    text: { format: { type: "text" } },
+    tool_choice: "auto",
+    tools: [],
+    top_p: null,
+    truncation: "disabled",
+    usage: null,
+    user: asked.user ?? null,
+  };
+}
+
+/** The hexadecimal digits of a response's name, or of the name of one of its items. */
+export function responseHex(id: string): string | undefined {
+  return /^(?:resp|msg|rs)_([0-9a-f]{32})(?:_\d+)?$/.exec(id)?.[1];
+}
+
+/** An event of a streamed response. */
+export interface ResponseEvent {
+  readonly type: string;
+  /** Position in the stream, from 0. */
+  readonly sequence_number: number;
+  /** The fields of its type. */
+  readonly [field: string]: unknown;
+}
+
+/** A piece of what a response says. */
+export interface ResponsePart {
+  readonly type: "text" | "reasoning";
+  readonly text: string;
+}
+
+/** How a response ends that hasn't failed. */
+export interface ResponseEnd {
+  /** Whether it is whole, or what cut it off. */
+  readonly finish: "stop" | "length" | "content_filter";
+  /** What it cost. Reasoning isn't told apart. */
+  readonly usage: Pick<Usage, "promptTokens" | "cachedTokens" | "outputTokens">;
+  /** Milliseconds since 1970. */
+  readonly endedAtMs: number;
+}
+
+/**
+ * Writes the events of one response in their documented order. Each stretch of reasoning becomes an item with a summary,
+ * each stretch of text a message. The last event holds the whole {@linkcode ResponseBody}.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { emptyResponse, ResponseEventWriter } from "@tare/wire";
+ *
+ * const id = `resp_${"0".repeat(32)}`;
+ * const writer = new ResponseEventWriter(emptyResponse({ model: "m" }, { id, createdAtMs: 0 }));
+ * const usage = { promptTokens: 9, cachedTokens: 0, outputTokens: 2 };
+ * const events = [
+ *   ...writer.begin(),
+ *   ...writer.add({ type: "text", text: "Hello." }),
+ *   ...writer.end({ finish: "stop", usage, endedAtMs: 0 }),
+ * ];
+ * assertEquals([events[0]?.type, events.at(-1)?.type], ["response.created", "response.completed"]);
+ * assertEquals(writer.response.output.map(({ type }) => type), ["message"]);
+ * ```
+ */
+export class ResponseEventWriter {
+  #response: ResponseBody;
+  #sequence = 0;
+  #open: { readonly part: ResponsePart; readonly id: string } | undefined;
+
+  /** A writer for the response that begins so. */
+  constructor(draft: ResponseBody) {
+    this.#response = draft;
+  }
+
+  /** The response as it is now: its items that are whole, and how it ended. */
+  get response(): ResponseBody {
+    return this.#response;
+  }
+
+  /** The events that open it. */
+  begin(): ResponseEvent[] {
+    const { response } = this;
+    return [this.#event("created", { response }), this.#event("in_progress", { response })];
+  }
+
+  /** Says a piece. */
+  add(part: ResponsePart): ResponseEvent[] {
+    const { type, text } = part;
+    const events: ResponseEvent[] = [];
+    if (this.#open?.part.type !== type) events.push(...this.#finish("completed"), ...this.#start(type));
+    if (!this.#open) return events;
+    const { id, part: before } = this.#open;
+    this.#open = { id, part: { type, text: before.text + text } };
+    const kind = KINDS[type];
+    return [...events, this.#place(kind, `${kind.text}.delta`, id, { delta: text, ...kind.textFields })];
+  }
+
+  /** Ends it. */
+  end({ finish, usage, endedAtMs }: ResponseEnd): ResponseEvent[] {
+    const isWhole = finish === "stop";
+    const status = isWhole ? "completed" : "incomplete";
+    const events = this.#finish(status);
+    this.#response = {
+      ...this.#response,
+      status,
+      completed_at: isWhole ? toSeconds(endedAtMs) : null,
+      incomplete_details: isWhole
+        ? null
+        : { reason: finish === "length" ? "max_output_tokens" : "content_filter" },
+      usage: {
+        input_tokens: usage.promptTokens,
+        input_tokens_details: { cached_tokens: usage.cachedTokens },
+        output_tokens: usage.outputTokens,
+        output_tokens_details: { reasoning_tokens: 0 },
+        total_tokens: usage.promptTokens + usage.outputTokens,
+      },
+    };
+    return [...events, this.#event(status, { response: this.#response })];
+  }
+
+  /** Ends it by an error with this HTTP status. */
+  fail({ status, message }: { readonly status: number; readonly message: string }): ResponseEvent[] {
+    const events = this.#finish("incomplete");
+    // The codes that the format knows.
+    const code = status === 429 ? "rate_limit_exceeded" : status === 400 ? "invalid_prompt" : "server_error";
+    this.#response = { ...this.#response, status: "failed", error: { code, message } };
+    return [...events, this.#event("failed", { response: this.#response })];
+  }
+
+  #start(type: ResponsePart["type"]): ResponseEvent[] {
+    const kind = KINDS[type];
+    const index = this.#response.output.length;
+    const id = `${kind.prefix}_${responseHex(this.#response.id)}_${index}`;
+    this.#open = { id, part: { type, text: "" } };
+    return [
+      this.#event("output_item.added", { output_index: index, item: kind.makeItem(id, "in_progress") }),
+      this.#place(kind, `${kind.part}.added`, id, { part: kind.makePart("") }),
+    ];
+  }
+
+  #finish(status: Status): ResponseEvent[] {
+    if (!this.#open) return [];
+    const { id, part: { type, text } } = this.#open;
+    this.#open = undefined;
+    const kind = KINDS[type];
+    const { output } = this.#response;
+    const item = kind.makeItem(id, status, text);
+    const events = [
+      this.#place(kind, `${kind.text}.done`, id, { text, ...kind.textFields }),
+      this.#place(kind, `${kind.part}.done`, id, { part: kind.makePart(text) }),
+      this.#event("output_item.done", { output_index: output.length, item }),
+    ];
+    this.#response = { ...this.#response, output: [...output, item] };
+    return events;
+  }
+
+  #place(kind: Kind, type: string, id: string, fields: object): ResponseEvent {
+    const { output } = this.#response;
+    return this.#event(type, { item_id: id, output_index: output.length, [kind.index]: 0, ...fields });
+  }
+
+  #event(type: string, fields: object): ResponseEvent {
+    return { type: `response.${type}`, sequence_number: this.#sequence++, ...fields };
+  }
+}
+
+/** What one kind of item is called in the events and made of. */
+interface Kind {
+  readonly prefix: string;
+  readonly index: string;
+  readonly part: string;
+  readonly text: string;
+  /** Further fields of the events that carry text. */
+  readonly textFields: object;
+  readonly makePart: (text: string) => object;
+  readonly makeItem: (id: string, status: Status, text?: string) => OutputItem;
+}
+
+const LISTS = { annotations: [], logprobs: [] } as const;
+
+const KINDS: Readonly<Record<ResponsePart["type"], Kind>> = {
+  text: {
+    prefix: "msg",
+    index: "content_index",
+    part: "content_part",
+    text: "output_text",
+    textFields: { logprobs: [] },
+    makePart: (text) => ({ type: "output_text", text, ...LISTS }),
+    makeItem: (id, status, text) => ({
+      id,
+      type: "message",
+      role: "assistant",
+      status,
+      content: text === undefined ? [] : [{ type: "output_text", text, ...LISTS }],
+    }),
+  },
+  reasoning: {
+    prefix: "rs",
+    index: "summary_index",
+    part: "reasoning_summary_part",
+    text: "reasoning_summary_text",
+    textFields: {},
+    makePart: (text) => ({ type: "summary_text", text }),
+    makeItem: (id, status, text) => ({
+      id,
+      type: "reasoning",
+      status,
+      summary: text === undefined ? [] : [{ type: "summary_text", text }],
+    }),
+  },
+};
+
+function toSeconds(ms: number): number {
+  return Math.floor(ms / 1000);
+}
