@@ -27,11 +27,9 @@ export interface PairedCall {
  * import { type Message, pairCalls } from "@tare/messages";
  *
  * const call = { id: "1", type: "function", function: { name: "clock", arguments: "{}" } } as const;
- * const messages: Message[] = [
- *   { role: "assistant", tool_calls: [call] },
- *   { role: "tool", tool_call_id: "1", content: "noon" },
- * ];
- * assertEquals(pairCalls(messages), [{ call, at: 0, answer: { at: 1, message: messages[1] } }]);
+ * const message = { role: "tool", tool_call_id: "1", content: "noon" } as const;
+ * const messages: Message[] = [{ role: "assistant", tool_calls: [call] }, message];
+ * assertEquals(pairCalls(messages), [{ call, at: 0, answer: { at: 1, message } }]);
  * ```
  */
 export function pairCalls(messages: readonly Message[]): PairedCall[] {
