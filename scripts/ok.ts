@@ -21,7 +21,7 @@ interface Outcome {
 
 const root = new URL("../", import.meta.url);
 const members: readonly Member[] = JSON.parse(Deno.readTextFileSync(new URL("deno.json", root))).workspace
-  .map((folder: string) => ({
+  .filter((folder: string) => folder.startsWith("./packages/")).map((folder: string) => ({
     folder,
     ...JSON.parse(Deno.readTextFileSync(new URL(`${folder}/deno.json`, root))),
   }));
@@ -36,6 +36,9 @@ async function run(args: readonly string[], folder = "."): Promise<{ ok: boolean
   return { ok: success, output: new TextDecoder().decode(stdout) + new TextDecoder().decode(stderr) };
 }
 
+/** Folders outside the workspace, each with a configuration and a lock file of its own. */
+const APART = ["tests/clients"];
+
 /** A gate that is one command: its output is shown only if it fails. */
 async function command(args: readonly string[], folder?: string): Promise<Outcome> {
   const { ok, output } = await run(args, folder);
@@ -43,12 +46,21 @@ async function command(args: readonly string[], folder?: string): Promise<Outcom
   return { passed: Number(ok), failed: Number(!ok) };
 }
 
+/** The same command for the workspace and for each folder apart. */
+async function everywhere(args: readonly string[]): Promise<Outcome> {
+  let failed = 0;
+  for (const folder of [".", ...APART]) failed += (await command(args, folder)).failed;
+  return { passed: Number(failed === 0), failed };
+}
+
 /** The test suite counts each of its tests; a suite that doesn't come to its end is one failure more. */
 async function tests(): Promise<Outcome> {
   const { ok, output } = await run(["task", "test"]);
-  const counts = /(\d+) passed .*?\| (\d+) failed/.exec(output);
-  const passed = Number(counts?.[1] ?? 0);
-  const failed = Number(counts?.[2] ?? 0);
+  let [passed, failed] = [0, 0];
+  for (const counts of output.matchAll(/^(?:ok|FAILED) \| (\d+) passed .*?\| (\d+) failed/gm)) {
+    passed += Number(counts[1]);
+    failed += Number(counts[2]);
+  }
   if (!ok) console.log(output);
   return { passed, failed: !ok && failed === 0 ? 1 : failed };
 }
@@ -81,11 +93,11 @@ async function sources(): Promise<Outcome> {
 }
 
 const gates: Readonly<Record<string, () => Promise<Outcome>>> = {
-  install: () => command(["ci"]),
-  fmt: () => command(["fmt", "--check"]),
-  lint: () => command(["lint"]),
+  install: () => everywhere(["ci"]),
+  fmt: () => everywhere(["fmt", "--check"]),
+  lint: () => everywhere(["lint"]),
   sources,
-  check: () => command(["check", "--doc", "--frozen"]),
+  check: () => everywhere(["check", "--doc", "--frozen"]),
   // All at once: a type of one package that another one's signature names must be known as public.
   doc: () => command(["doc", "--lint", ...published.flatMap(entryPoints)]),
   publish: () => forEach(published, () => ["publish", "--dry-run", "--allow-dirty", "--no-provenance"], true),

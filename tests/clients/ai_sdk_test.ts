@@ -1,8 +1,8 @@
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, jsonSchema, type LanguageModel, stepCountIs, streamText, tool } from "ai";
-import { type Client, compare } from "./compare.ts";
-import { parametersOf, QUESTION, SYSTEM, TOOLS } from "./long_session.ts";
+import { type Client, compare } from "../gateway/compare.ts";
+import { parametersOf, QUESTION, SYSTEM, TOOLS } from "../gateway/long_session.ts";
 
 const MODEL = "gpt-5";
 

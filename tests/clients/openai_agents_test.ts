@@ -7,8 +7,8 @@ import {
   tool,
 } from "@openai/agents";
 import OpenAI from "openai";
-import { type Client, compare } from "./compare.ts";
-import { parametersOf, QUESTION, SYSTEM, TOOLS } from "./long_session.ts";
+import { type Client, compare } from "../gateway/compare.ts";
+import { parametersOf, QUESTION, SYSTEM, TOOLS } from "../gateway/long_session.ts";
 
 const MODEL = "gpt-5";
 

@@ -9,7 +9,7 @@ import {
   openaiOptions,
   scriptedModel,
   serve,
-} from "../packages/server/as_model/openai_fixture_test.ts";
+} from "../../packages/server/as_model/openai_fixture_test.ts";
 
 interface Server {
   readonly baseURL: string;

@@ -6,8 +6,8 @@ import {
   ToolMessage,
 } from "@langchain/core/messages";
 import { ChatOpenAI } from "@langchain/openai";
-import { type Client, compare } from "./compare.ts";
-import { DEFINITIONS, QUESTION, SYSTEM } from "./long_session.ts";
+import { type Client, compare } from "../gateway/compare.ts";
+import { DEFINITIONS, QUESTION, SYSTEM } from "../gateway/long_session.ts";
 
 function chatModel({ baseURL, fetch }: Client, useResponsesApi: boolean) {
   const configuration = { baseURL, fetch };
