@@ -1,9 +1,19 @@
-import type { AssistantMessage } from "@tare/messages";
-import type { Reply } from "./call_model.ts";
-import type { TurnEnd, TurnLedger } from "./event.ts";
+import type { AssistantMessage, FinishReason, Usage } from "@tare/messages";
+import type { TurnEnd } from "./event.ts";
+import type { TurnLedger } from "./ledger.ts";
 import { ModelError } from "./model_error.ts";
-import type { Settings } from "./run_options.ts";
+import type { ResolvedOptions } from "./run_options.ts";
 import type { Watchdog } from "./watchdog.ts";
+
+/** A model's whole reply. */
+export interface Reply {
+  /** What it said. */
+  readonly message: AssistantMessage;
+  /** Why it stopped. */
+  readonly finishReason: FinishReason;
+  /** What it cost: as the provider says, or else counted. */
+  readonly usage: Usage;
+}
 
 /** Why a turn ends, and the error if one was thrown. */
 export interface Ending extends Pick<TurnEnd, "reason" | "message" | "code"> {
@@ -38,7 +48,10 @@ export function endingByReply({ message, finishReason }: Reply): Ending | undefi
 /** The ending by the turn's budget or its own limits, or nothing if none is reached. */
 export function endingByLimit(
   ledger: TurnLedger,
-  { maxSteps, maxOutputTokens, overBudget }: Pick<Settings, "maxSteps" | "maxOutputTokens" | "overBudget">,
+  { maxSteps, maxOutputTokens, overBudget }: Pick<
+    ResolvedOptions,
+    "maxSteps" | "maxOutputTokens" | "overBudget"
+  >,
 ): Ending | undefined {
   const { calls, outputTokens } = ledger;
   const spent = overBudget(ledger);

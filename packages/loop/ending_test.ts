@@ -1,5 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
-import { type Model, ModelError, run } from "@tare/loop";
+import { ModelError, run } from "@tare/loop";
+import type { Model } from "@tare/messages";
 import {
   assertWhole,
   call,

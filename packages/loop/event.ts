@@ -1,23 +1,6 @@
-import type { AssistantMessage, Content, Usage } from "@tare/messages";
-import type { Rewrite } from "@tare/messages";
-import type { FinishReason } from "@tare/messages";
+import type { AssistantMessage, Content, FinishReason, Rewrite, Usage } from "@tare/messages";
+import type { TurnLedger } from "./ledger.ts";
 import type { ModelErrorCode } from "./model_error.ts";
-
-/** What a turn cost. All figures are tokens but `calls`. A call that failed or was cancelled is not in it. */
-export interface TurnLedger {
-  /** Model calls that were answered. */
-  readonly calls: number;
-  /** Sum of the prompts, cached tokens included. */
-  readonly promptTokens: number;
-  /** Of these, served from the provider's cache. */
-  readonly cachedTokens: number;
-  /** Tokens that the model wrote, reasoning included. */
-  readonly outputTokens: number;
-  /** Prompt tokens that each mechanism kept out, summed over the calls. */
-  readonly saved: Readonly<Record<string, number>>;
-  /** True if the provider sent no usage for some call and it was counted here. */
-  readonly estimated: boolean;
-}
 
 /**
  * Why a turn ended: the model answered; the caller aborted; a limit or the caller's budget was reached; nothing moved

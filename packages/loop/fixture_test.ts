@@ -1,7 +1,7 @@
 // What the tests of this package share: a scripted model, tools, and a clock that a test moves.
 import { assertEquals } from "@std/assert";
-import type { Clock, LoopEvent, Model, ModelEvent, ModelRequest, TurnResult } from "@tare/loop";
-import type { FunctionToolCall, Tool, Usage } from "@tare/messages";
+import type { Clock, LoopEvent, TurnResult } from "@tare/loop";
+import type { FunctionToolCall, Model, ModelEvent, ModelRequest, Tool, Usage } from "@tare/messages";
 
 /** Usage that every scripted reply reports. */
 export const USAGE: Usage = { promptTokens: 10, cachedTokens: 4, outputTokens: 2 };

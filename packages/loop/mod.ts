@@ -4,8 +4,8 @@
  * @example Run a turn with a scripted model and one tool
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { type Model, run } from "@tare/loop";
- * import type { Tool } from "@tare/messages";
+ * import { run } from "@tare/loop";
+ * import type { Model, Tool } from "@tare/messages";
  *
  * const clock: Tool = {
  *   definition: { type: "function", function: { name: "clock", description: "Tells the time." } },
@@ -32,9 +32,8 @@
  *
  * @module
  */
-export * from "./add_ledgers.ts";
-export type { Clock } from "./clock.ts";
 export * from "./event.ts";
+export * from "./ledger.ts";
 export type {
   ContextHook,
   ContextRequest,
@@ -46,6 +45,6 @@ export type {
   Rewrite,
 } from "@tare/messages";
 export * from "./model_error.ts";
-export { readUsage } from "@tare/wire";
 export * from "./run.ts";
 export type { RunOptions } from "./run_options.ts";
+export type { Clock } from "./watchdog.ts";

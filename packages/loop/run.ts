@@ -1,7 +1,17 @@
-import { type Content, contentText, describeCall, type Message } from "@tare/messages";
-import { addLedgers, EMPTY_LEDGER } from "./add_ledgers.ts";
-import { callModel } from "./call_model.ts";
-import type { LoopEvent, TurnEnd, TurnLedger } from "./event.ts";
+import {
+  type AssistantMessage,
+  type Content,
+  contentText,
+  type ContextView,
+  countMessageTokens,
+  countRequestTokens,
+  type CountTokens,
+  describeCall,
+  type Message,
+  MESSAGE_OVERHEAD_TOKENS,
+  type ModelRequest,
+  type Usage,
+} from "@tare/messages";
 import {
   EMPTY_REPLY,
   type Ending,
@@ -9,11 +19,14 @@ import {
   endingByLimit,
   endingByReply,
   isEmptyReply,
+  type Reply,
 } from "./ending.ts";
-import { makeView } from "./make_view.ts";
-import { RepeatedCalls } from "./repeated_calls.ts";
-import { resolveOptions, type RunOptions, type Settings } from "./run_options.ts";
-import { refuseCalls, runTools } from "./run_tools.ts";
+import type { LoopEvent, TurnEnd } from "./event.ts";
+import { addLedgers, EMPTY_LEDGER, type TurnLedger } from "./ledger.ts";
+import { ModelError } from "./model_error.ts";
+import { RepeatedCalls } from "./tools/repeated_calls.ts";
+import { type ResolvedOptions, resolveOptions, type RunOptions } from "./run_options.ts";
+import { refuseCalls, runTools } from "./tools/run_tools.ts";
 import { Watchdog } from "./watchdog.ts";
 
 /** How a turn ended and what it left. */
@@ -25,6 +38,15 @@ export interface TurnResult extends TurnEnd {
   readonly messages: readonly Message[];
   /** What was thrown, if the turn ended by an error; for a log, not for clients. */
   readonly error?: unknown;
+}
+
+/** What a model call sends. */
+type View = Pick<ModelRequest, "messages" | "tools">;
+
+/** What each step of a turn is made with. */
+interface StepOptions extends ResolvedOptions {
+  readonly step: number;
+  readonly watchdog: Watchdog;
 }
 
 /** What changes in the course of a turn. */
@@ -48,9 +70,9 @@ interface Turn {
  * @throws {RangeError} if a limit is out of its range.
  */
 export function run(options: RunOptions): AsyncGenerator<LoopEvent, TurnResult> {
-  const settings = resolveOptions(options);
-  const watchdog = new Watchdog(settings);
-  const turn = playTurn(settings, watchdog);
+  const resolved = resolveOptions(options);
+  const watchdog = new Watchdog(resolved);
+  const turn = playTurn(resolved, watchdog);
   const finish = turn.return.bind(turn);
   // By itself, return() would first wait for what the turn is waiting for.
   turn.return = (value) => {
@@ -60,16 +82,19 @@ export function run(options: RunOptions): AsyncGenerator<LoopEvent, TurnResult> 
   return turn;
 }
 
-async function* playTurn(settings: Settings, watchdog: Watchdog): AsyncGenerator<LoopEvent, TurnResult> {
-  const { input } = settings;
+async function* playTurn(
+  options: ResolvedOptions,
+  watchdog: Watchdog,
+): AsyncGenerator<LoopEvent, TurnResult> {
+  const { input } = options;
   const messages: readonly Message[] = input === undefined ? [] : [{ role: "user", content: input }];
   const turn: Turn = { messages, ledger: EMPTY_LEDGER, text: "" };
   yield { type: "turn_start", ...(input !== undefined && { input }) };
   let ending: Ending;
   try {
-    ending = yield* playSteps(settings, watchdog, turn);
+    ending = yield* playSteps(options, watchdog, turn);
   } catch (error) {
-    ending = endingByError(error, { ...settings, watchdog });
+    ending = endingByError(error, { ...options, watchdog });
   } finally {
     await watchdog.close();
   }
@@ -80,18 +105,19 @@ async function* playTurn(settings: Settings, watchdog: Watchdog): AsyncGenerator
 }
 
 async function* playSteps(
-  settings: Settings,
+  options: ResolvedOptions,
   watchdog: Watchdog,
   turn: Turn,
 ): AsyncGenerator<LoopEvent, Ending> {
   const repeated = new RepeatedCalls();
-  const spent = settings.overBudget(turn.ledger);
+  const spent = options.overBudget(turn.ledger);
   if (spent !== undefined) return { reason: "budget", message: spent };
   for (let step = 1;; step++) {
     yield { type: "step_start", step };
-    yield* steer(settings.steering(), turn, step);
-    const view = yield* makeView(settings, { messages: turn.messages, step, watchdog });
-    const reply = yield* callModel(view, { ...settings, step, watchdog });
+    yield* steer(options.steering(), turn, step);
+    const stepOptions: StepOptions = { ...options, step, watchdog };
+    const view = yield* makeView(turn.messages, stepOptions);
+    const reply = yield* callModel(view, stepOptions);
     const { message, finishReason, usage } = reply;
     const ledger = view.succeeded?.(usage);
     turn.ledger = addLedgers(turn.ledger, {
@@ -110,17 +136,17 @@ async function* playSteps(
       const calls = message.tool_calls ?? [];
       for (const call of calls) yield { type: "tool_call", step, id: call.id, ...describeCall(call) };
       const answers = finishReason === "stop" || finishReason === "tool_calls"
-        ? yield* runTools(calls, { ...settings, step, repeated, visible: view.messages, watchdog })
+        ? yield* runTools(calls, { ...stepOptions, repeated, visible: view.messages })
         : yield* refuseCalls(calls, step);
       turn.messages = [...turn.messages, message, ...answers];
     }
     yield { type: "step_end", step, usage, finishReason, ...(ledger && { ledger }) };
     const ending = endingByReply(reply);
-    const steering = ending?.reason === "completed" ? settings.steering() : [];
+    const steering = ending?.reason === "completed" ? options.steering() : [];
     if (ending && steering.length === 0) return ending;
     watchdog.signal.throwIfAborted();
     yield* steer(steering, turn, step);
-    const limit = endingByLimit(turn.ledger, settings);
+    const limit = endingByLimit(turn.ledger, options);
     if (limit) return limit;
   }
 }
@@ -131,4 +157,72 @@ function* steer(inputs: readonly Content[], turn: Turn, step: number): Generator
     turn.messages = [...turn.messages, { role: "user", content: input }];
     yield { type: "user_message", step, input };
   }
+}
+
+/** Asks the context hook what the next model call sends, and tells what the hook changed. */
+async function* makeView(
+  messages: readonly Message[],
+  { history, input, tools, context, step, watchdog }: StepOptions,
+): AsyncGenerator<LoopEvent, ContextView> {
+  const { signal, progress } = watchdog;
+  const view = await watchdog.wait(() =>
+    context({
+      messages: [...history, ...messages],
+      turnStart: activeTurnStart(history, input !== undefined),
+      tools: Array.from(tools.values(), ({ tool }) => tool.definition),
+      step,
+      signal,
+      progress,
+    })
+  );
+  for (const rewrite of view.rewrites ?? []) yield { type: "context_rewritten", step, ...rewrite };
+  for (const message of view.warnings ?? []) yield { type: "warning", message };
+  return view;
+}
+
+/**
+ * Several user messages in a row open one turn: an unanswered one at the end of the history belongs to a turn that
+ * starts now. A turn that goes on started with the last user message.
+ */
+function activeTurnStart(history: readonly Message[], startsNow: boolean): number {
+  let start = startsNow ? history.length : history.findLastIndex(({ role }) => role === "user") + 1;
+  while (history[start - 1]?.role === "user") start--;
+  return start;
+}
+
+/**
+ * Calls the model once: yields its text and reasoning as they come and returns the whole reply.
+ *
+ * @throws {ModelError} if the model fails or its stream ends without a reply.
+ */
+async function* callModel(
+  view: View,
+  { model, countTokens, step, watchdog }: StepOptions,
+): AsyncGenerator<LoopEvent, Reply> {
+  const { messages, tools } = view;
+  const { signal, progress } = watchdog;
+  const events = model({ messages, tools, signal, progress })[Symbol.asyncIterator]();
+  try {
+    for (;;) {
+      const { done, value: event } = await watchdog.wait(() => events.next());
+      if (done) throw new ModelError("bad_response", "The model's stream ended without a reply.");
+      if (event.type === "completed") {
+        const { message, finishReason, usage = countUsage(view, message, countTokens) } = event;
+        return { message, finishReason, usage };
+      }
+      if (event.type !== "tool_call_delta") yield { ...event, step };
+    }
+  } finally {
+    // Not awaited: a generator that hangs in next() would never return.
+    if (events.return) watchdog.track(events.return());
+  }
+}
+
+function countUsage(view: View, message: AssistantMessage, countTokens: CountTokens): Usage {
+  return {
+    promptTokens: countRequestTokens(view, countTokens),
+    cachedTokens: 0,
+    outputTokens: countMessageTokens(message, countTokens) - MESSAGE_OVERHEAD_TOKENS,
+    estimated: true,
+  };
 }

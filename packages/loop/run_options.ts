@@ -1,16 +1,16 @@
 import {
   type Content,
+  type ContextHook,
   type CountTokens,
   estimateTokens,
   type Message,
+  type Model,
   type Tool,
   type ToolDefinition,
 } from "@tare/messages";
 import { argumentsParser } from "@tare/messages/arguments";
-import { type Clock, systemClock } from "./clock.ts";
-import type { ContextHook } from "@tare/messages";
-import type { TurnLedger } from "./event.ts";
-import type { Model } from "@tare/messages";
+import type { TurnLedger } from "./ledger.ts";
+import { type Clock, systemClock } from "./watchdog.ts";
 
 /** What a turn needs. */
 export interface RunOptions {
@@ -67,7 +67,8 @@ export interface PreparedTool {
 }
 
 /** {@linkcode RunOptions} checked and with their defaults. */
-export interface Settings extends Omit<Required<RunOptions>, "tools" | "context" | "signal" | "input"> {
+export interface ResolvedOptions
+  extends Omit<Required<RunOptions>, "tools" | "context" | "signal" | "input"> {
   /** What the user says now. */
   readonly input?: Content;
   /** The tools by name. */
@@ -87,7 +88,7 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
  * @throws {TypeError} if two tools have one name, or a tool's parameters are no JSON Schema.
  * @throws {RangeError} if a limit is out of its range, or there is neither input nor history.
  */
-export function resolveOptions(options: RunOptions): Settings {
+export function resolveOptions(options: RunOptions): ResolvedOptions {
   const {
     tools = [],
     context = ({ messages, tools }) => ({ messages, tools }),

@@ -4,11 +4,11 @@ import { collect, say, scripted, tool } from "./fixture_test.ts";
 
 const { model } = scripted(say("Hi"));
 
-Deno.test("resolveOptions() needs no more than a model, a history and an input", async () => {
+Deno.test("run() needs no more than a model, a history and an input", async () => {
   assertEquals((await collect(run({ model, history: [], input: "Go" }))).result.text, "Hi");
 });
 
-Deno.test("resolveOptions() refuses what is the caller's mistake, before anything runs", () => {
+Deno.test("run() refuses what is the caller's mistake, before anything runs", () => {
   const f = tool("f", () => "");
   const broken = {
     definition: { type: "function", function: { name: "g", parameters: { type: "strin" } } },

@@ -1,6 +1,7 @@
 // How run() stops: by its signal, by its consumer, by its watchdog.
 import { assert, assertEquals } from "@std/assert";
-import { type ContextHook, run, type TurnResult } from "@tare/loop";
+import { run, type TurnResult } from "@tare/loop";
+import type { ContextHook } from "@tare/messages";
 import {
   assertWhole,
   breathe,

@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
-import { type ContextHook, type Model, run } from "@tare/loop";
-import { type Message, MESSAGE_OVERHEAD_TOKENS } from "@tare/messages";
+import { ModelError, run } from "@tare/loop";
+import { type ContextHook, type Message, MESSAGE_OVERHEAD_TOKENS, type Model } from "@tare/messages";
 import {
   assertWhole,
   call,
@@ -189,4 +189,125 @@ Deno.test("run() passes reasoning and unknown fields back as they came", async (
   const { model, requests } = scripted([{ ...completed, message }], say("Done."));
   await collect(run({ model, tools: [echo], history: [], input: "Go" }));
   assert(requests[1]?.messages[1] === message);
+});
+
+Deno.test("run() passes text and reasoning on, and keeps the pieces of calls to itself", async () => {
+  const model: Model = async function* () {
+    yield { type: "reasoning_delta", text: "a" };
+    yield { type: "tool_call_delta", index: 0, name: "f" };
+    yield { type: "text_delta", text: "b" };
+    yield* say("c");
+  };
+  const { events } = await collect(run({ model, history: [], input: "Go" }));
+  assertEquals(outline(events), [
+    "turn_start",
+    "step_start",
+    "reasoning_delta a",
+    "text_delta b",
+    "text_delta c",
+    "assistant_message",
+    "step_end",
+    "turn_end completed",
+  ]);
+});
+
+Deno.test("run() doesn't look behind the completed reply, and lets the model clean up", async () => {
+  const seen: string[] = [];
+  const model: Model = async function* () {
+    try {
+      yield* say("Hi");
+      seen.push("more");
+    } finally {
+      seen.push("clean");
+    }
+  };
+  const { result } = await collect(run({ model, history: [], input: "Go" }));
+  assertEquals([seen, result.reason], [["clean"], "completed"]);
+});
+
+Deno.test("run() fails when the stream ends without a reply", async () => {
+  const model: Model = async function* () {
+    yield { type: "text_delta", text: "Hal" };
+  };
+  const { result } = await collect(run({ model, history: [], input: "Go" }));
+  assertEquals([result.reason, result.code, result.message], [
+    "model_error",
+    "bad_response",
+    "The model's stream ended without a reply.",
+  ]);
+});
+
+Deno.test("run() takes the provider's usage as it is", async () => {
+  const usage = { ...USAGE, cacheWriteTokens: 6 };
+  const model: Model = async function* () {
+    yield { type: "completed", message: { role: "assistant", content: "Hi" }, finishReason: "stop", usage };
+  };
+  const { events, result } = await collect(run({ model, history: [], input: "Go" }));
+  assertEquals(events.at(-2), { type: "step_end", step: 1, usage, finishReason: "stop" });
+  assertEquals(result.ledger.estimated, false);
+});
+
+Deno.test("run() counts unanswered user messages at the end of the history to the turn", async () => {
+  const user: Message = { role: "user", content: "Hi" };
+  const assistant: Message = { role: "assistant", content: "Hello" };
+  for (
+    const [history, expected] of [
+      [[], 0],
+      [[assistant], 1],
+      [[user, assistant], 2],
+      [[user, assistant, user, user], 2],
+      [[user], 0],
+    ] as const
+  ) {
+    const starts: number[] = [];
+    await collect(run({
+      model: scripted(say("Hi")).model,
+      history,
+      input: "Go",
+      context: ({ messages, tools, turnStart }) => {
+        starts.push(turnStart);
+        return { messages, tools };
+      },
+    }));
+    assertEquals(starts, [expected]);
+  }
+});
+
+Deno.test("run() tells the context hook of each request that succeeded, before its calls run, and shows its ledger", async () => {
+  const { model } = scripted(callTools(call("1", "clock")), say("12:00."));
+  const order: string[] = [];
+  const clock = {
+    definition: { type: "function", function: { name: "clock" } },
+    run: () => (order.push("clock runs"), "12:00"),
+  } as const;
+  const ledgers: unknown[] = [];
+  for await (
+    const event of run({
+      model,
+      tools: [clock],
+      history: [],
+      input: "What time is it?",
+      context: ({ messages, tools, step }) => ({
+        messages,
+        tools,
+        succeeded: (usage) => {
+          order.push(`step ${step} succeeded`);
+          assertEquals(usage, USAGE);
+          return step === 1 ? { cost: 3 } : undefined;
+        },
+      }),
+    })
+  ) {
+    if (event.type === "step_end") ledgers.push(event.ledger);
+  }
+  assertEquals(order, ["step 1 succeeded", "clock runs", "step 2 succeeded"]);
+  assertEquals(ledgers, [{ cost: 3 }, undefined]);
+});
+
+Deno.test("ModelError carries its code, and wait and cause where there are any", () => {
+  const plain = new ModelError("bad_key", "No.");
+  assertEquals([plain.name, plain.code, plain.message], ["ModelError", "bad_key", "No."]);
+  assertEquals(["cause" in plain, plain.retryAfterMs], [false, undefined]);
+  const full = new ModelError("rate_limited", "Wait.", { retryAfterMs: 0, cause: "x" });
+  assertEquals([full.retryAfterMs, full.cause], [0, "x"]);
 });

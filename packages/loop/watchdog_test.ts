@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { type ContextHook, type Model, run } from "@tare/loop";
+import { run } from "@tare/loop";
+import type { ContextHook, Model } from "@tare/messages";
 import {
   breathe,
   call,
@@ -83,4 +84,14 @@ Deno.test("Watchdog gives consumers of the events all the time they take", async
     () => clock.advance(1_000),
   );
   assertEquals(result.reason, "completed");
+});
+
+Deno.test("Watchdog goes by the real time where no clock is handed in", async () => {
+  const { model } = scripted(callTools(call("1", "f"), call("2", "g")), say("Done."));
+  const tools = [tool("f", () => new Promise(() => {}), { timeoutMs: 1 }), tool("g", () => "ready")];
+  const { result } = await collect(run({ model, tools, history: [], input: "Go" }));
+  assertEquals(result.messages.slice(2, 4).map(({ content }) => content), [
+    "Cannot finish f: it ran into its limit of 0.001 s and was stopped. Ask for less in one call.",
+    "ready",
+  ]);
 });

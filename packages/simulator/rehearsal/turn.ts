@@ -1,4 +1,4 @@
-import { contentText, type Message, type ToolDefinition } from "@tare/messages";
+import { contentText, type Message, pairCalls, type ToolDefinition } from "@tare/messages";
 import { readResult, type SeenResult } from "./results.ts";
 
 /** The tool that reads elided results back. */
@@ -45,21 +45,10 @@ export function readRehearsalTurn(
 }
 
 function madeCalls(messages: readonly Message[]): MadeCall[] {
-  return messages.flatMap((message, at) => {
-    if (message.role !== "assistant") return [];
-    const after = messages.slice(at + 1);
-    const next = after.findIndex(({ role }) => role === "assistant");
-    const answers = (next < 0 ? after : after.slice(0, next)).filter(({ role }) => role === "tool");
-    return (message.tool_calls ?? []).flatMap((call) => {
-      if (call.type !== "function") return [];
-      const answered = answers.findIndex((answer) =>
-        answer.role === "tool" && answer.tool_call_id === call.id
-      );
-      // Taken out, so that the next call with the same id gets the next answer.
-      const [answer] = answered < 0 ? [] : answers.splice(answered, 1);
-      const args = parseArguments(call.function.arguments);
-      return [{ tool: call.function.name, args, ...readResult(contentText(answer?.content)) }];
-    });
+  return pairCalls(messages).flatMap(({ call, answer }) => {
+    if (call.type !== "function") return [];
+    const args = parseArguments(call.function.arguments);
+    return [{ tool: call.function.name, args, ...readResult(contentText(answer?.message.content)) }];
   });
 }
 

@@ -23,12 +23,10 @@
  * @module
  */
 import { OpenAI } from "openai";
-import type { Message } from "@tare/messages";
-import type { Model, ModelRequest } from "@tare/messages";
-import { ModelError } from "./model_error.ts";
+import type { Message, Model, ModelRequest } from "@tare/messages";
+import { ModelError } from "../model_error.ts";
 import { ReplyAssembler } from "@tare/wire";
 import { replyError, toModelError } from "./to_model_error.ts";
-import { watchedFetch } from "./watched_fetch.ts";
 
 /** Which model, and how to reach it. */
 export interface OpenAIModelOptions {
@@ -152,4 +150,30 @@ function callIds(messages: readonly Message[]): ReadonlySet<string> {
     for (const call of message.tool_calls ?? []) ids.add(call.id);
   }
   return ids;
+}
+
+/**
+ * A `fetch` for streamed chat completions: calls `progress` whenever bytes arrive, comments of the event stream
+ * included, with which providers keep a connection alive while the model is busy; and turns the JSON body of a server
+ * that doesn't stream into a stream of one event.
+ */
+function watchedFetch(fetch: typeof globalThis.fetch, progress: () => void): typeof globalThis.fetch {
+  return async (input, init) => {
+    const response = await fetch(input, init);
+    progress();
+    if (!response.ok || !response.body) return response;
+    const { status, headers } = response;
+    if (/[/+]json\b/.test(headers.get("content-type") ?? "")) {
+      // A line break in JSON stands between tokens, never inside one.
+      const json = (await response.text()).replaceAll(/[\r\n]/g, " ");
+      return new Response(`data: ${json}\n\n`, { status, headers });
+    }
+    const watched = new TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>({
+      transform(bytes, controller) {
+        progress();
+        controller.enqueue(bytes);
+      },
+    });
+    return new Response(response.body.pipeThrough(watched), { status, headers });
+  };
 }

@@ -1,5 +1,6 @@
 // What the tests of the OpenAI adapter share: a provider on the loopback interface that says what a test tells it to.
-import type { Model, ModelError, ModelEvent, ModelRequest } from "@tare/loop";
+import type { ModelError } from "@tare/loop";
+import type { Model, ModelEvent, ModelRequest } from "@tare/messages";
 import { openaiModel, type OpenAIModelOptions } from "@tare/loop/openai";
 import { assert } from "@std/assert";
 

@@ -1,5 +1,5 @@
 import { describeCall, type Message, type ToolCall, type ToolMessage } from "@tare/messages";
-import type { LoopEvent } from "./event.ts";
+import type { LoopEvent } from "../event.ts";
 import type { RepeatedCalls } from "./repeated_calls.ts";
 import { type CallOutcome, runCall, type RunCallOptions } from "./run_call.ts";
 

@@ -1,4 +1,18 @@
-import type { TurnLedger } from "./event.ts";
+/** What a turn cost. All figures are tokens but `calls`. A call that failed or was cancelled is not in it. */
+export interface TurnLedger {
+  /** Model calls that were answered. */
+  readonly calls: number;
+  /** Sum of the prompts, cached tokens included. */
+  readonly promptTokens: number;
+  /** Of these, served from the provider's cache. */
+  readonly cachedTokens: number;
+  /** Tokens that the model wrote, reasoning included. */
+  readonly outputTokens: number;
+  /** Prompt tokens that each mechanism kept out, summed over the calls. */
+  readonly saved: Readonly<Record<string, number>>;
+  /** True if the provider sent no usage for some call and it was counted here. */
+  readonly estimated: boolean;
+}
 
 /** The ledger before the first model call. */
 export const EMPTY_LEDGER: TurnLedger = {

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { run, type RunOptions } from "@tare/loop";
 import type { Tool, ToolCall } from "@tare/messages";
-import { breathe, call, callTools, collect, FakeClock, say, scripted, tool } from "./fixture_test.ts";
+import { breathe, call, callTools, collect, FakeClock, say, scripted, tool } from "../fixture_test.ts";
 
 /** What one call of a turn comes to. */
 async function resultOf(toolCall: ToolCall, tools: readonly Tool[], options: Partial<RunOptions> = {}) {
@@ -129,4 +129,22 @@ Deno.test("runCall() doesn't wait for a tool that won't stop", async () => {
 Deno.test("runCall() takes a custom call for one with JSON input", async () => {
   const custom = { id: "1", type: "custom", custom: { name: "read_file", input: '{"path":"b"}' } } as const;
   assertEquals(await resultOf(custom, [readFile]), { content: "text of b", error: false });
+});
+
+Deno.test("runCall() names the tool that was probably meant", async () => {
+  const tools = ["list_files", "read_file", "search_files", "write_file"].map((name) => tool(name, () => ""));
+  for (
+    const [given, meant] of [
+      ["readFile", "read_file"],
+      ["READ-FILE", "read_file"],
+      ["raed_file", "read_file"],
+      ["read_files", "read_file"],
+      ["searchfile", "search_files"],
+      ["browse", undefined],
+      ["", undefined],
+    ] as const
+  ) {
+    const { content } = await resultOf(call("1", given), tools);
+    assertEquals([given, /Did you mean (\w+)\?/.exec(content)?.[1]], [given, meant]);
+  }
 });

@@ -1,8 +1,7 @@
 import { describeCall, type ToolCall } from "@tare/messages";
-import type { Clock } from "./clock.ts";
-import { closestName } from "./closest_name.ts";
-import type { PreparedTool } from "./run_options.ts";
-import type { Watchdog } from "./watchdog.ts";
+import { distance } from "fastest-levenshtein";
+import type { PreparedTool } from "../run_options.ts";
+import type { Clock, Watchdog } from "../watchdog.ts";
 
 /** How a call came out. */
 export interface CallOutcome {
@@ -73,6 +72,17 @@ function unknownTool(name: string, names: readonly string[]): string {
   const closest = closestName(name, names);
   return `Cannot run "${name}": there is no such tool. ` + (closest ? `Did you mean ${closest}? ` : "") +
     (names.length > 0 ? `The tools are: ${names.join(", ")}.` : "There are no tools: answer without.");
+}
+
+/**
+ * The name that was probably meant: the one with the smallest edit distance (Levenshtein), case, `-` and `_` apart,
+ * if it differs in no more than a third of its characters.
+ */
+function closestName(given: string, names: readonly string[]): string | undefined {
+  const plain = (name: string) => name.toLowerCase().replaceAll(/[-_]/g, "");
+  return names.map((name) => ({ name, edits: distance(plain(given), plain(name)) }))
+    .filter(({ name, edits }) => edits <= name.length / 3)
+    .sort((a, b) => a.edits - b.edits)[0]?.name;
 }
 
 function messageOf(error: unknown, name: string): string {

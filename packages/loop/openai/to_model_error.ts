@@ -1,6 +1,6 @@
 import { APIConnectionError, APIConnectionTimeoutError, APIError } from "openai";
 import { asRecord } from "@tare/wire";
-import { ModelError, type ModelErrorCode } from "./model_error.ts";
+import { ModelError, type ModelErrorCode } from "../model_error.ts";
 
 /** What the sentence about a failed request names. */
 export interface FailedRequest {
