@@ -5,7 +5,6 @@
  */
 export * from "./anchor_of.ts";
 export * from "./api_error.ts";
-export * from "./chat/call_assembler.ts";
 export * from "./chat/chat_format.ts";
 export * from "./chat/chat_writer.ts";
 export * from "./chat/merge_delta.ts";

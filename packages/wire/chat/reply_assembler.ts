@@ -1,7 +1,7 @@
 import { CallAssembler } from "./call_assembler.ts";
 import { asRecord, type JsonRecord } from "../json_record.ts";
 import { mergeDelta, withoutNulls } from "./merge_delta.ts";
-import type { FinishReason, ModelEvent } from "@tare/messages";
+import type { FinishReason, ModelEvent, Usage } from "@tare/messages";
 import { readUsage } from "./usage.ts";
 
 /** Where providers put the reasoning; some fill several of these with the same text. */
@@ -18,15 +18,13 @@ const FINISH_REASONS: Readonly<Record<string, FinishReason>> = {
   content_filter: "content_filter",
 };
 
-type Completed = Extract<ModelEvent, { type: "completed" }>;
-
 /** Puts a reply together from the chunks of a chat-completions stream. */
 export class ReplyAssembler {
   readonly #calls = new CallAssembler();
   #content: string | null = null;
   #fields: JsonRecord = {};
   #finish = "";
-  #usage: Completed["usage"];
+  #usage: Usage | undefined;
   #begun = false;
   #isCompletion = false;
 
@@ -57,7 +55,7 @@ export class ReplyAssembler {
   }
 
   /** The whole reply, or nothing if the stream ended before it was whole. */
-  finish(takenIds: ReadonlySet<string>): Completed | undefined {
+  finish(takenIds: ReadonlySet<string>): Extract<ModelEvent, { type: "completed" }> | undefined {
     if (!this.#finish || FAILED.includes(this.#finish)) return undefined;
     const calls = this.#calls.finish(takenIds);
     const finishReason = FINISH_REASONS[this.#finish] ?? (calls.length > 0 ? "tool_calls" : "stop");

@@ -1,13 +1,14 @@
 import type { Usage } from "@tare/messages";
 
-type Status = "in_progress" | "completed" | "incomplete";
+/** How far an item is, or how it ended. */
+export type ItemStatus = "in_progress" | "completed" | "incomplete";
 
 /** A message of a response: one part of text, or none at first. */
 export interface MessageItem {
   readonly id: string;
   readonly type: "message";
   readonly role: "assistant";
-  readonly status: Status;
+  readonly status: ItemStatus;
   readonly content: readonly {
     readonly type: "output_text";
     readonly text: string;
@@ -20,7 +21,7 @@ export interface MessageItem {
 export interface ReasoningItem {
   readonly id: string;
   readonly type: "reasoning";
-  readonly status: Status;
+  readonly status: ItemStatus;
   readonly summary: readonly { readonly type: "summary_text"; readonly text: string }[];
 }
 
@@ -48,7 +49,7 @@ export interface ResponseBody {
   readonly created_at: number;
   /** Seconds since 1970. */
   readonly completed_at: number | null;
-  readonly status: Status | "failed";
+  readonly status: ItemStatus | "failed";
   readonly background: false;
   readonly error: { readonly code: string; readonly message: string } | null;
   readonly incomplete_details: { readonly reason: "max_output_tokens" | "content_filter" } | null;
@@ -236,7 +237,7 @@ export class ResponseEventWriter {
     ];
   }
 
-  #finish(status: Status): ResponseEvent[] {
+  #finish(status: ItemStatus): ResponseEvent[] {
     if (!this.#open) return [];
     const { id, part: { type, text } } = this.#open;
     this.#open = undefined;
@@ -271,7 +272,7 @@ interface Kind {
   /** Further fields of the events that carry text. */
   readonly textFields: object;
   readonly makePart: (text: string) => object;
-  readonly makeItem: (id: string, status: Status, text?: string) => OutputItem;
+  readonly makeItem: (id: string, status: ItemStatus, text?: string) => OutputItem;
 }
 
 const LISTS = { annotations: [], logprobs: [] } as const;
