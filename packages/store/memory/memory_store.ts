@@ -60,13 +60,17 @@ export function memoryTables(): MemoryTables {
 export interface MemoryStoreOptions {
   /** Milliseconds since the epoch; idempotency keys expire by it. Default: the system's clock. */
   readonly now?: () => number;
-  /** What it holds, to open it again after `close` as another process would. Default: nothing. */
-  readonly tables?: MemoryTables;
 }
 
 /** A store that is nowhere but in memory, and gone when nobody refers to it any longer: for tests and trials. */
-export function memoryStore(
-  { now = Date.now, tables: { sessions, documents, keys } = memoryTables() }: MemoryStoreOptions = {},
+export function memoryStore(options: MemoryStoreOptions = {}): Store {
+  return openTables(memoryTables(), options);
+}
+
+/** Opens what an earlier store held, as another process would. */
+export function openTables(
+  { sessions, documents, keys }: MemoryTables,
+  { now = Date.now }: MemoryStoreOptions = {},
 ): Store {
   const owner = Symbol();
   let isOpen = true;

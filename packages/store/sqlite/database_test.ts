@@ -116,6 +116,36 @@ Deno.test("openDatabase() keeps other programs and a second one of this process 
     assertEquals(use(path, [V1]), []);
   }));
 
+/** A thread that starts one process after another until it is told to end. */
+const STARTER = `
+  let goesOn = true;
+  onmessage = () => goesOn = false;
+  while (goesOn) {
+    await new Deno.Command("true").output();
+    postMessage("started");
+  }
+  close();
+`;
+
+// Between fork and exec a child has every open file of its parent, and the locks of flock(2) with them.
+Deno.test("close() lets go of the file at once, also while other threads start processes", {
+  ignore: Deno.build.os === "windows",
+}, () =>
+  withFolder(async (folder) => {
+    const path = join(folder, "x.db");
+    const worker = new Worker(`data:text/javascript,${encodeURIComponent(STARTER)}`, { type: "module" });
+    const started = () => new Promise((resolve) => worker.onmessage = resolve);
+    try {
+      for (let processes = 0; processes < 100; processes++) {
+        await started();
+        for (let times = 0; times < 10; times++) use(path, [V1]);
+      }
+    } finally {
+      worker.postMessage("end");
+      worker.terminate();
+    }
+  }));
+
 Deno.test("transaction() undoes everything when something in it throws", () =>
   withFolder((folder) => {
     const database = openDatabase(join(folder, "x.db"), { migrations: [V1] });

@@ -1,5 +1,5 @@
-import { assert, assertEquals, assertThrows } from "@std/assert";
-import { openStore, type SessionStore, StoreError } from "@tare/store";
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { openStore, type Store, StoreError } from "@tare/store/next";
 import { withStore } from "./fixture_test.ts";
 
 const events = Array.from({ length: 300 }, (_, index) => ({
@@ -13,16 +13,19 @@ function withBytes(
   test: (options: { path: string; bytes: Uint8Array<ArrayBuffer>; refs: string[] }) => Promise<void> | void,
 ): Promise<void> {
   return withStore(async (store, path) => {
-    store.appendEvents("a", events, { state: { edits: texts } });
+    await store.commit([
+      { type: "events", sessionId: "a", after: 0, events },
+      { type: "state", sessionId: "a", name: "edits", value: texts },
+      { type: "document", kind: "response", id: "r", sessionId: "a", value: texts },
+    ]);
     const refs = await Promise.all(texts.map((text) => store.archive("a").put(text)));
-    store.documents.put({ kind: "response", id: "r", sessionId: "a", value: texts });
-    store.close();
+    await store.close();
     await test({ path, bytes: Deno.readFileSync(path), refs });
   });
 }
 
-function assertRefused(path: string, state: string): void {
-  const error = assertThrows(() => openStore(path), StoreError);
+async function assertRefused(path: string, state: string): Promise<void> {
+  const error = await assertRejects(() => openStore(path), StoreError);
   assertEquals([error.code, error.message], [
     "corrupt",
     `Cannot read the store ${path}: ${state}. Restore it from a backup, or move it away to begin anew.`,
@@ -30,27 +33,27 @@ function assertRefused(path: string, state: string): void {
 }
 
 Deno.test("openStore() refuses a file that is no database, and leaves it alone", () =>
-  withBytes(({ path }) => {
+  withBytes(async ({ path }) => {
     for (const content of ["no database at all", "no database at all ".repeat(1000), "\0".repeat(8192)]) {
       Deno.writeTextFileSync(path, content);
-      assertRefused(path, "file is not a database");
+      await assertRefused(path, "file is not a database");
       assertEquals(Deno.readTextFileSync(path), content);
     }
   }));
 
 Deno.test("openStore() refuses a file that was cut off", () =>
-  withBytes(({ path, bytes }) => {
+  withBytes(async ({ path, bytes }) => {
     for (const length of [50, 100, 4095, 4096, 4097, bytes.length >> 1, bytes.length - 4096]) {
       Deno.writeFileSync(path, bytes.subarray(0, length));
-      assertRefused(path, "database disk image is malformed");
+      await assertRefused(path, "database disk image is malformed");
     }
   }));
 
 Deno.test("openStore() refuses a file that was emptied while its log holds what was written", () =>
-  withBytes(({ path }) => {
+  withBytes(async ({ path }) => {
     Deno.writeTextFileSync(path, "");
     Deno.writeTextFileSync(`${path}-wal`, "committed");
-    assertRefused(path, `it is empty, but ${path}-wal holds what was written to it`);
+    await assertRefused(path, `it is empty, but ${path}-wal holds what was written to it`);
     assertEquals(Deno.readTextFileSync(`${path}-wal`), "committed");
   }));
 
@@ -63,9 +66,9 @@ Deno.test("openStore() and what it gives never show other content than was writt
       const damaged = bytes.slice();
       damaged[at]! ^= 1 << at % 8;
       Deno.writeFileSync(path, damaged);
-      let store: SessionStore | undefined;
+      let store: Store | undefined;
       try {
-        store = openStore(path);
+        store = await openStore(path);
       } catch (error) {
         assert(error instanceof StoreError, `byte ${at}: ${error}`);
         assert(["corrupt", "newer_version"].includes(error.code), `byte ${at}: ${error}`);
@@ -82,21 +85,21 @@ Deno.test("openStore() and what it gives never show other content than was writt
           detected++;
         }
       }
-      store.close();
+      await store.close();
     }
     assert(refused > 5 && detected > 10, `${refused} refused, ${detected} detected`);
   }));
 
-function reads(store: SessionStore, refs: readonly string[]): [() => unknown, unknown][] {
+function reads(store: Store, refs: readonly string[]): [() => unknown, unknown][] {
   const archive = store.archive("a");
   return [
     [() => store.getSession("a"), { id: "a", createdAtMs: 1, settings: {} }],
     [
-      () => store.getSession("a") && store.readEvents("a"),
+      async () => await store.getSession("a") && store.readEvents("a"),
       events.map((event, index) => ({ number: index + 1, event })),
     ],
-    [() => store.getSession("a") && store.readState("a", "edits"), texts],
-    [() => store.documents.get("response", "r"), {
+    [async () => await store.getSession("a") && store.readState("a", "edits"), texts],
+    [() => store.getDocument("response", "r"), {
       kind: "response",
       id: "r",
       sessionId: "a",

@@ -1,13 +1,17 @@
-import { assert, assertEquals, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertRejects } from "@std/assert";
 import { dirname, fromFileUrl, join } from "@std/path";
-import { openStore, StoreError } from "@tare/store";
+import { openStore, StoreError } from "@tare/store/next";
 import { withFolder } from "./fixture_test.ts";
 
 const KILLS = 15;
 const WRITER = fromFileUrl(import.meta.resolve("./crash_writer_test.ts"));
 
 /** Runs a process that writes to the store until it has said so many lines, kills it, and gives what it said. */
-async function writeAndKill(path: string, lines: number, whileOpen = () => {}): Promise<string[][]> {
+async function writeAndKill(
+  path: string,
+  lines: number,
+  whileOpen: () => Promise<void> | void = () => {},
+): Promise<string[][]> {
   const folder = dirname(path);
   const child = new Deno.Command(Deno.execPath(), {
     args: ["run", "--no-check", `--allow-read=${folder}`, `--allow-write=${folder}`, WRITER, path],
@@ -23,7 +27,7 @@ async function writeAndKill(path: string, lines: number, whileOpen = () => {}): 
     said = text.split("\n").slice(0, -1);
     if (killed || said.length <= lines) continue;
     try {
-      whileOpen();
+      await whileOpen();
     } finally {
       child.kill("SIGKILL");
       killed = true;
@@ -39,23 +43,23 @@ Deno.test("openStore() finds all that was acknowledged before a process was kill
     let written = 0;
     for (let round = 0; round < KILLS; round++) {
       const said = await writeAndKill(path, Math.floor(Math.random() * 2000));
-      const store = openStore(path);
+      const store = await openStore(path);
       for (const [id = "", what = "", value = ""] of said.slice(1)) {
         if (what === "ref") assert(await store.archive(id).get(value), `${id} lost text ${value}`);
-        else assert(store.lastEvent(id) >= Number(value), `${id} lost event ${value}`);
+        else assert(await store.lastEvent(id) >= Number(value), `${id} lost event ${value}`);
       }
-      for (const { id } of store.listSessions()) {
-        const events = store.readEvents(id);
+      for (const { id } of await store.listSessions()) {
+        const events = await store.readEvents(id);
         for (const [index, { number, event }] of events.entries()) {
           const text = `${number} `.repeat(number % 50 === 0 ? 5000 : 5);
           assertEquals([number, event], [index + 1, { type: "text_delta", number, text }]);
         }
-        assertEquals(store.readState(id, "last") ?? 0, events.length);
-        const ref = store.readState(id, "ref") ?? "";
+        assertEquals(await store.readState(id, "last") ?? 0, events.length);
+        const ref = await store.readState(id, "ref") ?? "";
         assert(ref === "" || await store.archive(id).get(String(ref)));
       }
       written += said.length;
-      store.close();
+      await store.close();
     }
     assert(written > 100 * KILLS, `the writers wrote only ${written} times`);
   }));
@@ -63,12 +67,12 @@ Deno.test("openStore() finds all that was acknowledged before a process was kill
 Deno.test("openStore() is refused while another process has the file, and not once that was killed", () =>
   withFolder(async (folder) => {
     const path = join(folder, "tare.db");
-    await writeAndKill(path, 0, () => {
-      const error = assertThrows(() => openStore(path), StoreError);
+    await writeAndKill(path, 0, async () => {
+      const error = await assertRejects(() => openStore(path), StoreError);
       assertEquals([error.code, error.message], [
         "locked",
         `Cannot open the store ${path}: another process has it open. Stop it, or use another file.`,
       ]);
     });
-    openStore(path).close();
+    await (await openStore(path)).close();
   }));

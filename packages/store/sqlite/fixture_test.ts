@@ -1,0 +1,34 @@
+import { join } from "@std/path";
+import { openStore, type Store, type StoreOptions } from "@tare/store/next";
+import { type Place, sessionRecord } from "../store_suite_fixture_test.ts";
+
+/** Runs a test in a folder of its own. */
+export async function withFolder(test: (folder: string) => Promise<void> | void): Promise<void> {
+  const folder = await Deno.makeTempDir();
+  try {
+    await test(folder);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+/** In a file. */
+export const inFile: Place = (test) =>
+  withFolder((folder) => test((options) => openStore(join(folder, "tare.db"), options)));
+
+/** Runs a test on a new store that has the sessions `a` and `b`. */
+export function withStore(
+  test: (store: Store, path: string) => Promise<void> | void,
+  options: StoreOptions = {},
+): Promise<void> {
+  return withFolder(async (folder) => {
+    const path = join(folder, "tare.db");
+    const store = await openStore(path, options);
+    try {
+      await store.commit([sessionRecord("a"), sessionRecord("b")]);
+      await test(store, path);
+    } finally {
+      await store.close();
+    }
+  });
+}

@@ -1,0 +1,485 @@
+/**
+ * What every store must do, as tests that run on any of them. Holds no tests of its own.
+ *
+ * @module
+ */
+import { assertEquals, assertRejects } from "@std/assert";
+import fc from "fast-check";
+import { archiveRef } from "@tare/prune";
+import { type Store, StoreError, type StoreRecord } from "@tare/store/next";
+import { memoryTables, openTables } from "./memory/memory_store.ts";
+
+const DAY_MS = 24 * 60 * 60 * 1000;
+
+/** Opens a store; once that is closed, the same one again, as another process would. */
+export type OpenStore = (options?: { readonly now?: () => number }) => Promise<Store>;
+
+/** Runs a test on stores in a place of its own. */
+export type Place = (test: (open: OpenStore) => Promise<void>) => Promise<void>;
+
+/** In memory. */
+export const inMemory: Place = (test) => {
+  const tables = memoryTables();
+  return test((options) => Promise.resolve(openTables(tables, options)));
+};
+
+/** A record of a new session. */
+export function sessionRecord(id: string): StoreRecord {
+  return { type: "session", id, createdAtMs: 1, settings: {} };
+}
+
+const delta = (text: string) => ({ type: "text_delta", text });
+const key = { scope: "POST /v1/sessions", key: "k" };
+const request = { ...key, bodyHash: "h" };
+const other = { ...request, bodyHash: "other" };
+
+/** Tests that the stores which `place` opens do what the port says. `name` is the function that opens them. */
+export function testStore(name: string, place: Place): void {
+  const test = (
+    what: string,
+    use: (store: Store, open: OpenStore) => Promise<void>,
+    options: { readonly now?: () => number } = {},
+  ) =>
+    Deno.test(`${name}: ${what}`, () =>
+      place(async (open) => {
+        const store = await open(options);
+        await store.commit([sessionRecord("a"), sessionRecord("b")]);
+        try {
+          await use(store, open);
+        } finally {
+          await store.close();
+        }
+      }));
+
+  test("commit() keeps a session as it was given, once", async (store) => {
+    const session = { id: "c", createdAtMs: 1.5, settings: { metadata: { of: "\ud83d a test" } } };
+    await store.commit([{ type: "session", ...session }]);
+    await assertRejects(
+      () => store.commit([{ type: "session", ...session, settings: 1 }]),
+      Error,
+      'Cannot create session "c": there is one of this id',
+    );
+    assertEquals([await store.getSession("c"), await store.getSession("none")], [session, undefined]);
+  });
+
+  test("listSessions() gives pages of sessions, the newest first, with their last events and totals", async (store) => {
+    const ids = Array.from({ length: 105 }, (_, index) => `s${index}`);
+    await store.commit(ids.map(sessionRecord));
+    const list = async (options?: Parameters<Store["listSessions"]>[0]) =>
+      (await store.listSessions(options)).map(({ id }) => id);
+    const newest = ids.toReversed();
+    assertEquals(await list(), newest.slice(0, 100));
+    assertEquals(await list({ after: newest[99]! }), [...newest.slice(100), "b", "a"]);
+    assertEquals(await list({ after: "s50", limit: 2 }), ["s49", "s48"]);
+    await assertRejects(() => list({ after: "none" }), Error, 'Cannot find session "none"');
+    await store.commit([
+      { type: "events", sessionId: "a", after: 0, events: [delta("1"), delta("2")] },
+      { type: "state", sessionId: "a", name: "totals", value: { turns: 1 } },
+      { type: "state", sessionId: "b", name: "other", value: 1 },
+    ]);
+    assertEquals(await store.listSessions({ after: "s0" }), [
+      { id: "b", createdAtMs: 1, settings: {}, lastEvent: 0 },
+      { id: "a", createdAtMs: 1, settings: {}, lastEvent: 2, totals: { turns: 1 } },
+    ]);
+    assertEquals(await store.countSessions(), 107);
+  });
+
+  test("commit() numbers the events of each session from 1, also after a restart", async (store, open) => {
+    assertEquals([await store.lastEvent("a"), await store.readEvents("a")], [0, []]);
+    await store.commit([
+      { type: "events", sessionId: "a", after: 0, events: [delta("1")] },
+      { type: "events", sessionId: "b", after: 0, events: [delta("other")] },
+      { type: "events", sessionId: "a", after: 1, events: [delta("2")] },
+    ]);
+    await store.close();
+    const later = await open();
+    assertEquals(await later.lastEvent("a"), 2);
+    await later.commit([{ type: "events", sessionId: "a", after: 2, events: [delta("3")] }]);
+    assertEquals(
+      await later.readEvents("a"),
+      ["1", "2", "3"].map((text, index) => ({ number: index + 1, event: delta(text) })),
+    );
+    await later.close();
+  });
+
+  test("commit() refuses events behind another than the last", async (store) => {
+    await store.commit([{ type: "events", sessionId: "a", after: 0, events: [delta("1"), delta("2")] }]);
+    for (const after of [0, 1, 3]) {
+      const error = await assertRejects(
+        () => store.commit([{ type: "events", sessionId: "a", after, events: [] }]),
+        StoreError,
+      );
+      assertEquals([error.code, error.message], [
+        "conflict",
+        `Cannot write behind event ${after} of session "a": its last event is 2. ` +
+        "Read what was written since, and write behind that.",
+      ]);
+    }
+    const racing = await Promise.allSettled(
+      ["3", "4"].map((text) =>
+        store.commit([{ type: "events", sessionId: "a", after: 2, events: [delta(text)] }])
+      ),
+    );
+    assertEquals(racing.map(({ status }) => status).sort(), ["fulfilled", "rejected"]);
+    assertEquals(await store.lastEvent("a"), 3);
+  });
+
+  test("readEvents() gives those after a number, of some types, at most so many", async (store) => {
+    const events = [delta("1"), { type: "step_end" }, delta("3"), { type: "turn_end" }];
+    await store.commit([{ type: "events", sessionId: "a", after: 0, events }]);
+    const numbers = async (options: Parameters<Store["readEvents"]>[1]) =>
+      (await store.readEvents("a", options)).map(({ number }) => number);
+    assertEquals(await numbers({ after: 2 }), [3, 4]);
+    assertEquals(await numbers({ after: 9 }), []);
+    assertEquals(await numbers({ limit: 2 }), [1, 2]);
+    assertEquals(await numbers({ types: ["turn_end", "step_end", "'none"] }), [2, 4]);
+    assertEquals(await numbers({ types: [] }), []);
+    assertEquals(await numbers({ after: 1, types: ["text_delta"], limit: 1 }), [3]);
+  });
+
+  test("commit() writes all of its records or none, whichever is refused", async (store, open) => {
+    const circular: Record<string, unknown> = { type: "loop" };
+    circular.self = circular;
+    const ref = await archiveRef("text");
+    await store.claimKey(request);
+    await store.commit([{ type: "state", sessionId: "b", name: "x", value: 1 }]);
+    const good: StoreRecord[] = [
+      sessionRecord("c"),
+      { type: "events", sessionId: "a", after: 0, events: [delta("1")] },
+      { type: "events", sessionId: "c", after: 0, events: [delta("1")] },
+      { type: "state", sessionId: "a", name: "x", value: 1 },
+      { type: "state", sessionId: "b", name: "x", value: 2 },
+      { type: "archive", sessionId: "c", ref, content: "text" },
+      { type: "document", kind: "response", id: "r", sessionId: "c", value: 1 },
+      { type: "response", ...key, response: 1, sessionId: "c" },
+    ];
+    const bad: StoreRecord[] = [
+      sessionRecord("a"),
+      { type: "events", sessionId: "a", after: 0, events: [delta("2")] },
+      { type: "events", sessionId: "b", after: 0, events: [delta("1"), circular as { type: string }] },
+      { type: "events", sessionId: "none", after: 0, events: [] },
+      { type: "state", sessionId: "none", name: "x", value: 1 },
+      { type: "state", sessionId: "a", name: "x", value: undefined },
+      { type: "archive", sessionId: "none", ref, content: "text" },
+      { type: "archive", sessionId: "c", ref, content: "other content" },
+      { type: "document", kind: "response", id: "r", sessionId: "none", value: 1 },
+      { type: "response", scope: "s", key: "not claimed", response: 1 },
+      { type: "response", ...key, response: 2 },
+    ];
+    for (const record of bad) await assertRejects(() => store.commit([...good, record]));
+    const found = async (store: Store) => [
+      (await store.listSessions()).map(({ id, lastEvent }) => [id, lastEvent]),
+      await store.readState("a", "x"),
+      await store.readState("b", "x"),
+      await store.archive("c").get(ref),
+      await store.getDocument("response", "r"),
+    ];
+    assertEquals(await found(store), [[["b", 0], ["a", 0]], undefined, 1, undefined, undefined]);
+    assertEquals(await store.claimKey(request), { state: "running" });
+    await store.commit(good);
+    await store.close();
+    const later = await open();
+    assertEquals(await found(later), [
+      [["c", 1], ["b", 0], ["a", 1]],
+      1,
+      2,
+      "text",
+      { kind: "response", id: "r", sessionId: "c", value: 1 },
+    ]);
+    assertEquals(await later.claimKey(request), { state: "done", response: 1 });
+    await later.close();
+  });
+
+  test("commit() replaces the state that it names and leaves other state", async (store) => {
+    const save = (name: string, value: unknown) =>
+      store.commit([{ type: "state", sessionId: "a", name, value }]);
+    const value = { deep: [1] };
+    await save("x", 1);
+    await save("y", value);
+    await save("x", null);
+    value.deep.push(2);
+    assertEquals(await Promise.all(["x", "y", "z"].map((name) => store.readState("a", name))), [
+      null,
+      { deep: [1] },
+      undefined,
+    ]);
+    assertEquals([await store.readState("b", "x"), await store.lastEvent("a")], [undefined, 0]);
+  });
+
+  test("reading a session that isn't there is refused", async (store) => {
+    for (
+      const read of [
+        () => store.readEvents("c"),
+        () => store.lastEvent("c"),
+        () => store.readState("c", "x"),
+        () => store.archive("c").put("text"),
+      ]
+    ) await assertRejects(read, Error, 'Cannot find session "c": there is no such session');
+  });
+
+  test("getDocument() gives the document of a kind and id, until its session goes", async (store) => {
+    const first = { kind: "response", id: "r", sessionId: "a", value: { output: [] } };
+    const other = { kind: "conversation", id: "r", sessionId: "b", value: null };
+    const get = () =>
+      Promise.all([store.getDocument("response", "r"), store.getDocument("conversation", "r")]);
+    await store.commit([{ type: "document", ...first }, { type: "document", ...other }]);
+    assertEquals(await get(), [first, other]);
+    assertEquals(await store.getDocument("response", "none"), undefined);
+    assertEquals(await store.getDocument("none", "r"), undefined);
+    const second = { ...first, sessionId: "b", value: 2 };
+    await store.commit([{ type: "document", ...second }]);
+    await store.deleteSession("a");
+    assertEquals(await get(), [second, other]);
+    await store.deleteSession("b");
+    assertEquals(await get(), [undefined, undefined]);
+  });
+
+  test("archive() gives back every code unit, under the text's reference", async (store) => {
+    const archive = store.archive("a");
+    const anyUnits = fc.array(fc.integer({ min: 0, max: 0xffff })).map((units) =>
+      String.fromCharCode(...units)
+    );
+    await fc.assert(
+      fc.asyncProperty(fc.oneof(fc.string({ unit: "binary" }), anyUnits), async (content) => {
+        const ref = await archive.put(content);
+        assertEquals(ref, await archiveRef(content));
+        assertEquals(await archive.get(ref), content);
+      }),
+      { examples: [[""], ["\ufeffbyte order mark"], ["\ud83d"], ["\ude00\ud83d"], ["a\0b"]] },
+    );
+  });
+
+  test("archive() gives a session only what that session put", async (store) => {
+    const ref = await store.archive("a").put("secret");
+    assertEquals(await store.archive("b").get(ref), undefined);
+    assertEquals(await store.archive("none").get(ref), undefined);
+    assertEquals(await store.archive("a").get("nothing"), undefined);
+    await store.archive("b").put("secret");
+    await store.archive("a").delete(ref);
+    await store.archive("a").delete(ref);
+    await store.archive("none").delete(ref);
+    assertEquals(await store.archive("a").get(ref), undefined);
+    assertEquals(await store.archive("b").get(ref), "secret");
+    await store.deleteSession("b");
+    await store.commit([sessionRecord("b")]);
+    assertEquals(await store.archive("b").get(ref), undefined);
+  });
+
+  test("claimKey() says new, running, done with the response, and mismatch", async (store) => {
+    assertEquals(await store.claimKey(request), { state: "new" });
+    assertEquals(await store.claimKey(request), { state: "running" });
+    assertEquals(await store.claimKey(other), { state: "mismatch" });
+    await store.commit([{ type: "response", ...key, response: { status: 201 } }]);
+    assertEquals(await store.claimKey(request), { state: "done", response: { status: 201 } });
+    assertEquals(await store.claimKey(other), { state: "mismatch" });
+    assertEquals(await store.claimKey({ ...request, scope: "POST /v1/responses" }), { state: "new" });
+  });
+
+  test("releaseKey() lets a failed request be sent again, and leaves one that is done", async (store) => {
+    await store.releaseKey(key);
+    await store.claimKey(request);
+    await store.releaseKey(key);
+    assertEquals(await store.claimKey(other), { state: "new" });
+    await store.commit([{ type: "response", ...key, response: null }]);
+    await store.releaseKey(key);
+    assertEquals(await store.claimKey(other), { state: "done", response: null });
+  });
+
+  test("commit() refuses a response to a key that isn't claimed, or of a session that isn't there", async (store) => {
+    const respond = (sessionId?: string) =>
+      store.commit([{
+        type: "response",
+        ...key,
+        response: 1,
+        ...(sessionId !== undefined && { sessionId }),
+      }]);
+    const message = 'Cannot complete idempotency key "k" of POST /v1/sessions: it isn\'t claimed';
+    await assertRejects(() => respond(), Error, message);
+    await store.claimKey(request);
+    await assertRejects(() => respond("none"), Error, 'Cannot find session "none"');
+    assertEquals(await store.claimKey(request), { state: "running" });
+    await respond("a");
+    await assertRejects(() => respond(), Error, message);
+  });
+
+  test(
+    "claimKey() says interrupted, once, where an earlier process didn't come to its end",
+    async (store, open) => {
+      await store.claimKey(request);
+      await store.close();
+      const later = await open();
+      const respond = () => later.commit([{ type: "response", ...key, response: 1 }]);
+      await assertRejects(respond, Error, "it isn't claimed");
+      await later.releaseKey(key);
+      assertEquals(await later.claimKey(other), { state: "mismatch" });
+      assertEquals(await later.claimKey(request), { state: "interrupted" });
+      assertEquals(await later.claimKey(request), { state: "running" });
+      await respond();
+      assertEquals(await later.claimKey(request), { state: "done", response: 1 });
+      await later.close();
+    },
+  );
+
+  let nowMs = 0;
+  test("claimKey() forgets a key a day after its response, and never one that is running", async (store) => {
+    await store.claimKey(request);
+    nowMs = 2 * DAY_MS;
+    assertEquals(await store.claimKey(request), { state: "running" });
+    await store.commit([{ type: "response", ...key, response: 1 }]);
+    nowMs += DAY_MS - 1;
+    assertEquals(await store.claimKey(request), { state: "done", response: 1 });
+    nowMs += 1;
+    assertEquals(await store.claimKey(other), { state: "new" });
+  }, { now: () => nowMs });
+
+  test("claimKey() forgets a response that was kept for a session when the session goes", async (store) => {
+    await store.claimKey(request);
+    await store.commit([{ type: "response", ...key, response: 1, sessionId: "a" }]);
+    assertEquals([await store.deleteSession("b"), await store.deleteSession("b")], [true, false]);
+    assertEquals(await store.claimKey(request), { state: "done", response: 1 });
+    await store.deleteSession("a");
+    assertEquals(await store.claimKey(request), { state: "new" });
+  });
+
+  test("close() may be called twice, and nothing can be read or written afterwards", async (store) => {
+    const archive = store.archive("a");
+    await store.close();
+    await store.close();
+    await assertRejects(() => store.getSession("a"));
+    await assertRejects(() => store.commit([sessionRecord("c")]));
+    await assertRejects(() => archive.put("text"));
+  });
+}
+
+type Act = (store: Store) => unknown;
+/** Something that is done with a store, or between two uses of it. */
+type Step = Act | "restart" | "a day passes" | "time passes";
+
+const id = fc.constantFrom("a", "b", "c");
+const few = fc.constantFrom("x", "y");
+const name = fc.constantFrom("x", "totals");
+const json = fc.jsonValue({ maxDepth: 1 }).map((value): unknown => JSON.parse(JSON.stringify(value)));
+const event = fc.record({ type: few, value: json });
+const text = fc.constantFrom("", "one", "two", "\ud83d", "long ".repeat(2000));
+const archived = await Promise.all(
+  ["", "one", "\ud83d"].map(async (content) => ({ content, ref: await archiveRef(content) })),
+);
+
+/** What may be committed. Events stand `off` numbers behind the last. */
+const record: fc.Arbitrary<StoreRecord & { readonly off?: number }> = fc.oneof(
+  fc.record({ type: fc.constant("session" as const), id, createdAtMs: fc.nat(), settings: json }),
+  {
+    arbitrary: fc.record({
+      type: fc.constant("events" as const),
+      sessionId: id,
+      after: fc.constant(0),
+      events: fc.array(event, { maxLength: 4 }),
+      off: fc.constantFrom(...Array.from({ length: 15 }, () => 0), 1, -1),
+    }),
+    weight: 4,
+  },
+  fc.record({ type: fc.constant("state" as const), sessionId: id, name, value: json }),
+  fc.record({ type: fc.constant("document" as const), kind: few, id: few, sessionId: id, value: json }),
+  fc.record({ text: fc.constantFrom(...archived), sessionId: id }).map(({ text, sessionId }) => ({
+    type: "archive" as const,
+    sessionId,
+    ...text,
+  })),
+  fc.record({
+    type: fc.constant("response" as const),
+    scope: fc.constant("s"),
+    key: few,
+    response: json,
+    sessionId: id,
+  }, { requiredKeys: ["type", "scope", "key", "response"] }),
+);
+
+/** Commits records, events where they belong but for their `off`. */
+async function commitAll(store: Store, records: readonly (StoreRecord & { readonly off?: number })[]) {
+  const last = new Map<string, number>();
+  for (const id of ["a", "b", "c"]) last.set(id, await store.lastEvent(id).catch(() => 0));
+  await store.commit(records.map(({ off = 0, ...record }) => {
+    if (record.type !== "events") return record;
+    const after = (last.get(record.sessionId) ?? 0) + off;
+    last.set(record.sessionId, after + record.events.length);
+    return { ...record, after };
+  }));
+}
+
+const act: fc.Arbitrary<Act> = fc.oneof(
+  {
+    arbitrary: fc.array(record, { maxLength: 4, size: "max" }).map((records): Act => (store) =>
+      commitAll(store, records)
+    ),
+    weight: 10,
+  },
+  id.map((id): Act => (store) => store.getSession(id)),
+  fc.record({ limit: fc.nat(3), after: id }, { requiredKeys: [] }).map((options): Act => (store) =>
+    store.listSessions(options)
+  ),
+  id.map((id): Act => (store) => store.deleteSession(id)),
+  fc.constant((store: Store) => store.countSessions()),
+  fc.tuple(
+    id,
+    fc.record({ after: fc.nat(4), types: fc.subarray(["x", "y"]), limit: fc.nat(3) }, { requiredKeys: [] }),
+  ).map(([id, options]): Act => (store) => store.readEvents(id, options)),
+  id.map((id): Act => (store) => store.lastEvent(id)),
+  fc.tuple(id, name).map(([id, name]): Act => (store) => store.readState(id, name)),
+  fc.tuple(id, text).map(([id, text]): Act => (store) => store.archive(id).put(text)),
+  fc.tuple(id, text).map(([id, text]): Act => async (store) => store.archive(id).get(await archiveRef(text))),
+  fc.tuple(id, text).map(([id, text]): Act => async (store) =>
+    store.archive(id).delete(await archiveRef(text))
+  ),
+  fc.tuple(few, few).map(([key, bodyHash]): Act => (store) => store.claimKey({ scope: "s", key, bodyHash })),
+  few.map((key): Act => (store) => store.releaseKey({ scope: "s", key })),
+  fc.tuple(few, few).map(([kind, id]): Act => (store) => store.getDocument(kind, id)),
+);
+
+const steps: fc.Arbitrary<Step[]> = fc.array(
+  fc.oneof<[fc.WeightedArbitrary<Step>, fc.WeightedArbitrary<Step>]>(
+    { arbitrary: act, weight: 15 },
+    { arbitrary: fc.constantFrom("restart", "a day passes", "time passes"), weight: 1 },
+  ),
+  { maxLength: 80, size: "max" },
+);
+
+/** What a step gave, or how it was refused. */
+async function outcome(act: () => unknown): Promise<unknown> {
+  try {
+    return { gave: await act() };
+  } catch (error) {
+    return { refused: error instanceof Error && error.message };
+  }
+}
+
+/** Tests that the stores which `place` opens do, step by step, what plain maps do. */
+export function testLikeMemory(name: string, place: Place): void {
+  Deno.test(`${name} does what plain maps do, whatever is asked of it, restarts included`, async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        steps,
+        (steps) => inMemory((openModel) => place((open) => compare(steps, open, openModel))),
+      ),
+      { numRuns: 60 },
+    );
+  });
+}
+
+async function compare(steps: readonly Step[], ...opens: readonly OpenStore[]): Promise<void> {
+  let nowMs = 0;
+  const openAll = () => Promise.all(opens.map((open) => open({ now: () => nowMs })));
+  let stores = await openAll();
+  for (const store of stores) await store.commit([sessionRecord("a"), sessionRecord("b")]);
+  for (const step of steps) {
+    if (step === "restart") {
+      for (const store of stores) await store.close();
+      stores = await openAll();
+    } else if (typeof step === "string") {
+      nowMs += step === "a day passes" ? DAY_MS : DAY_MS / 3;
+    } else {
+      const [got, expected] = await Promise.all(stores.map((store) => outcome(() => step(store))));
+      assertEquals(got, expected);
+    }
+  }
+  for (const store of stores) await store.close();
+}
