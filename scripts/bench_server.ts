@@ -1,6 +1,6 @@
 /**
  * Measures the server against a simulated provider: turns per second, what it adds to each step, memory, resume and
- * start times. Server and provider are processes of their own and talk HTTP. `scripts/bench/server_under_test.ts` says
+ * start times. Server and provider are processes of their own and talk HTTP. `scripts/bench/timed_server.ts` says
  * what counts as added.
  *
  *     deno task bench:server [--json] [--idle-sessions 1000]
@@ -58,7 +58,7 @@ async function measureLoads(data: string, workspace: string, provider: string): 
     "--allow-net=127.0.0.1",
     `--allow-read=${data},${workspace}`,
     `--allow-write=${data},${workspace}`,
-    ...[script("server_under_test"), data, workspace, provider],
+    ...[script("timed_server"), data, workspace, provider],
   ]);
   // What runs for the first time is compiled first.
   await measureLoad({ server: server.url, sessions: 5, turns: 10, thinkMs: 0 });

@@ -74,19 +74,20 @@ Deno.test("startServer() without a key says so and answers by a rehearsal of at 
     assertEquals(logged, []);
   }));
 
-Deno.test("startServer() names host and port when another program listens there", async () => {
-  const taken = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, () => new Response());
-  try {
-    const { port } = taken.addr;
-    await assertRejects(
-      () => startServer(readSettings(["--port", String(port)], {}), () => {}),
-      RangeError,
-      `Cannot start: TARE_HOST is "127.0.0.1" and TARE_PORT is ${port}: another program listens there`,
-    );
-  } finally {
-    await taken.shutdown();
-  }
-});
+Deno.test("startServer() names host and port when another program listens there", () =>
+  withData(async (data) => {
+    const taken = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, () => new Response());
+    try {
+      const { port } = taken.addr;
+      await assertRejects(
+        () => startServer(readSettings(["--port", String(port), "--data", data], {}), () => {}),
+        RangeError,
+        `Cannot start: TARE_HOST is "127.0.0.1" and TARE_PORT is ${port}: another program listens there`,
+      );
+    } finally {
+      await taken.shutdown();
+    }
+  }));
 
 Deno.test("startServer() with a provider names its model and address, and tells a client that it can't be reached", () =>
   withData(async (data) => {

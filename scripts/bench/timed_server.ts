@@ -9,7 +9,7 @@
  * them the provider is waited for, and between steps the tool. Time that a turn waits for other turns of this process
  * counts.
  *
- *     server_under_test.ts DATA WORKSPACE PROVIDER_URL
+ *     timed_server.ts DATA WORKSPACE PROVIDER_URL
  *
  * @module
  */
