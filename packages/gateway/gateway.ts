@@ -1,4 +1,4 @@
-import { CHAT_FORMAT, joinBytes, responsesFormat, type WireFormat } from "@tare/wire";
+import { ApiError, CHAT_FORMAT, joinBytes, responsesFormat, type WireFormat } from "@tare/wire";
 import { Calls } from "./calls.ts";
 import type { LedgerReport } from "./ledger.ts";
 import type { GatewayOptions } from "./options.ts";
@@ -90,6 +90,5 @@ async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array
 }
 
 function refusal(status: number, code: string, message: string): Response {
-  const type = status < 500 ? "invalid_request_error" : "server_error";
-  return Response.json({ error: { message, type, param: null, code } }, { status });
+  return new ApiError(status, message, { code }).toResponse();
 }

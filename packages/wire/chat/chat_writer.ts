@@ -1,6 +1,7 @@
 import { readUsage } from "./usage.ts";
 import type { Usage } from "@tare/messages";
 import { anchorOf } from "../anchor_of.ts";
+import { ApiError } from "../api_error.ts";
 import { isRecord, type JsonRecord } from "../json_record.ts";
 import { joinBytes } from "../json_spans.ts";
 import { mergeDelta } from "./merge_delta.ts";
@@ -112,8 +113,8 @@ export class ChatWriter implements TurnWriter {
 
   /** An error in the stream. */
   fail(message: string): Uint8Array<ArrayBuffer> {
-    const error = { message, type: "server_error", param: null, code: "upstream_failed" };
-    return encoder.encode(`data: ${JSON.stringify({ error })}\n\n`);
+    const body = new ApiError(502, message, { code: "upstream_failed" }).body();
+    return encoder.encode(`data: ${JSON.stringify(body)}\n\n`);
   }
 
   /** The replies and answers that stand in place of the one message that the client knows. */
