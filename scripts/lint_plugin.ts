@@ -1,6 +1,6 @@
 /**
- * Lint rules of this repository: who may import whom (the package table of ARCHITECTURE.md), and what the pure
- * packages may not name.
+ * Lint rules of this repository: who may import whom (the package table of ARCHITECTURE.md), what the pure packages may
+ * not name, and where the names of protocols and providers may stand.
  *
  * @module
  */
@@ -47,6 +47,54 @@ export const PURE_PACKAGES: readonly string[] = [
 
 const IMPURE_GLOBALS = ["Deno", "process", "Date", "performance", "fetch", "setTimeout", "setInterval"];
 const IMPURE_MEMBERS = ["Math.random", "crypto.randomUUID", "crypto.getRandomValues"];
+
+/**
+ * Fields and types that only one protocol has, and the place of that protocol. Chat completions are the common form, so
+ * their names may stand anywhere; names that several protocols share say nothing.
+ */
+export const PROTOCOL_NAMES: Readonly<Record<string, readonly string[]>> = {
+  "wire/responses/": [
+    "call_id",
+    "content_index",
+    "encrypted_content",
+    "function_call_output",
+    "input_text",
+    "input_tokens_details",
+    "max_output_tokens",
+    "output_index",
+    "output_text",
+    "output_tokens_details",
+    "previous_response_id",
+    "prompt_cache_key",
+  ],
+  "wire/anthropic/": [
+    "cache_control",
+    "cache_creation_input_tokens",
+    "cache_read_input_tokens",
+    "content_block",
+    "input_json_delta",
+    "input_schema",
+    "stop_reason",
+    "tool_use",
+    "tool_use_id",
+  ],
+};
+
+/** Files of packages that may name another protocol's fields, with the reason. */
+const PROTOCOL_EXCEPTIONS: readonly string[] = [
+  // Providers of chat completions report their cache in other protocols' words.
+  "wire/chat/usage.ts",
+];
+
+/** Where providers may be named: the file of their data, and what speaks one provider's own protocol. */
+export const PROVIDER_PLACES: readonly string[] = [
+  "planner/cache/providers.ts",
+  "wire/",
+  "loop/openai/",
+  "loop/anthropic/",
+];
+
+const PROVIDER = /openai|anthropic|claude|deepseek|gemini|mistral|groq|xai\b/;
 
 /** The package that a file belongs to, and the file's path inside it; nothing for files outside `packages/`. */
 function place(filename: string): { readonly name: string; readonly path: string } | undefined {
@@ -125,6 +173,45 @@ const plugin: Deno.lint.Plugin = {
             if (node.object.type !== "Identifier" || node.property.type !== "Identifier") return;
             const member = `${node.object.name}.${node.property.name}`;
             if (IMPURE_MEMBERS.includes(member)) refuse(node, member);
+          },
+        };
+      },
+    },
+    "protocol-names": {
+      create(context) {
+        const at = place(context.filename);
+        if (!at || isTest(at.path)) return {};
+        const path = `${at.name}/${at.path}`;
+        if (PROTOCOL_EXCEPTIONS.includes(path)) return {};
+        const places = new Map<string, string>();
+        for (const [home, names] of Object.entries(PROTOCOL_NAMES)) {
+          if (!path.startsWith(home)) { for (const name of names) places.set(name, home); }
+        }
+        const look = (node: Deno.lint.Node, name: unknown) => {
+          const home = typeof name === "string" && places.get(name);
+          if (home) context.report({ node, message: `${name} is named in packages/${home} alone.` });
+        };
+        return {
+          Identifier: (node) => look(node, node.name),
+          Literal: (node) => look(node, node.value),
+        };
+      },
+    },
+    "provider-names": {
+      create(context) {
+        const at = place(context.filename);
+        if (!at || isTest(at.path)) return {};
+        const path = `${at.name}/${at.path}`;
+        if (PROVIDER_PLACES.some((home) => path.startsWith(home))) return {};
+        return {
+          Literal(node) {
+            const isSpecifier = /^(Import|Export)/.test(node.parent.type);
+            // Sentences may name whom they like.
+            if (isSpecifier || /\s/.test(node.raw) || !PROVIDER.test(node.raw)) return;
+            const message = `${node.raw} names a provider: what is known of one stands in packages/${
+              PROVIDER_PLACES[0]
+            }.`;
+            context.report({ node, message });
           },
         };
       },

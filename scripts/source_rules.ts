@@ -1,4 +1,4 @@
-/** A source file of the repository. */
+/** A source file of the repository, or a text whose examples import some. */
 export interface SourceFile {
   /** Path from the root, with forward slashes. */
   readonly path: string;
@@ -8,35 +8,130 @@ export interface SourceFile {
 /** Longest source file, in lines. */
 export const MAX_LINES = 400;
 
+/** A source file under so many lines is no file of its own unless several others import it. */
+export const SMALL_LINES = 40;
+
+/** Most source files that stand in one folder. */
+export const MAX_FOLDER = 16;
+
+/** Smallest share of a package's lines that tests run. */
+export const MIN_COVERAGE = 0.95;
+
 /**
- * What is wrong with the repository's TypeScript files: one sentence for each file over {@linkcode MAX_LINES} lines
- * and for each file of a package with behaviour (a function or class, not only types, data and re-exports) that has
- * no test beside it.
+ * What is wrong with the shape of the repository, a sentence for each: a file over {@linkcode MAX_LINES} lines; a file
+ * under {@linkcode SMALL_LINES} lines that fewer than two others import; a folder of more than
+ * {@linkcode MAX_FOLDER} source files. Tests and benchmarks count as neither, except that what stands beside `packages`
+ * may be there for tests alone. `entries` are the files that something other than an import begins with.
  */
-export function sourceFaults(files: readonly SourceFile[]): string[] {
-  const paths = new Set(files.map((file) => file.path));
+export function sourceFaults(
+  files: readonly SourceFile[],
+  { entries }: { readonly entries: ReadonlySet<string> },
+): string[] {
   const faults: string[] = [];
+  const importers = importersOf(files);
+  const folders = new Map<string, number>();
   for (const { path, text } of files) {
-    const lines = text.split("\n").length - 1;
+    if (!path.endsWith(".ts")) continue;
+    const lines = lineCount(text);
     if (lines > MAX_LINES) faults.push(`${path} has ${lines} lines: split it, ${MAX_LINES} are the limit.`);
-    if (!needsTest(path)) continue;
-    const test = path.replace(/\.ts$/, "_test.ts");
-    if (hasBehaviour(text) && !paths.has(test)) {
-      faults.push(`${path} has behaviour but no ${test} beside it.`);
+    if (!isSource(path)) continue;
+    const folder = path.slice(0, path.lastIndexOf("/"));
+    folders.set(folder, (folders.get(folder) ?? 0) + 1);
+    if (lines >= SMALL_LINES || entries.has(path) || path.endsWith("/mod.ts")) continue;
+    const users = [...importers.get(path) ?? []].filter((user) =>
+      isSource(user) || !path.startsWith("packages/")
+    );
+    if (users.length > 1) continue;
+    const user = users[0] === undefined ? "no source file imports it" : `only ${users[0]} imports it`;
+    faults.push(
+      `${path} has ${lines} lines and ${user}: a file wants ${SMALL_LINES} lines or two importers.`,
+    );
+  }
+  for (const [folder, count] of folders) {
+    if (count > MAX_FOLDER) {
+      faults.push(`${folder} has ${count} source files: give it folders, ${MAX_FOLDER} are the limit.`);
     }
   }
   return faults;
 }
 
-function needsTest(path: string): boolean {
-  return /^packages\/.*\.ts$/.test(path) && !/(_test|_bench|\.d)\.ts$/.test(path);
+/**
+ * What tests leave out, a sentence for each package of which they run less than {@linkcode MIN_COVERAGE} of the lines.
+ * `lcov` is the report of `deno coverage --lcov`, `root` the folder that its paths begin with. A file with code that no
+ * test loads isn't in the report: all its lines count as left out.
+ */
+export function coverageFaults(
+  files: readonly SourceFile[],
+  { lcov, root }: { readonly lcov: string; readonly root: string },
+): string[] {
+  const packages = new Map<string, { found: number; hit: number; readonly files: [number, string][] }>();
+  const report = readLcov(lcov, root);
+  for (const { path, text } of files) {
+    const name = /^packages\/([^/]+)\//.exec(path)?.[1];
+    if (name === undefined || !isSource(path)) continue;
+    const { found, hit } = report.get(path) ?? { found: hasCode(text) ? lineCount(text) : 0, hit: 0 };
+    const sum = packages.get(name) ?? { found: 0, hit: 0, files: [] };
+    packages.set(name, sum);
+    sum.found += found;
+    sum.hit += hit;
+    if (hit < found) sum.files.push([found - hit, path]);
+  }
+  return [...packages].filter(([, { found, hit }]) => hit < found * MIN_COVERAGE).map(([name, sum]) => {
+    const worst = sum.files.sort(([a], [b]) => b - a).slice(0, 5).map(([missed, path]) =>
+      `${path} ${missed}`
+    );
+    return `Tests run ${percent(sum)} of the lines of ${name}, less than ${100 * MIN_COVERAGE} %. ` +
+      `Left out most: ${worst.join(", ")}.`;
+  });
 }
 
-function hasBehaviour(text: string): boolean {
+/** Rounded down, so that what isn't enough never looks so. */
+function percent({ hit, found }: { readonly hit: number; readonly found: number }): string {
+  return `${(Math.floor(1000 * hit / found) / 10).toFixed(1)} %`;
+}
+
+function readLcov(lcov: string, root: string): Map<string, { found: number; hit: number }> {
+  const report = new Map<string, { found: number; hit: number }>();
+  let lines = { found: 0, hit: 0 };
+  for (const line of lcov.split("\n")) {
+    const [field, value = ""] = line.split(/:(.*)/s);
+    if (field === "SF") {
+      lines = { found: 0, hit: 0 };
+      report.set(value.replaceAll("\\", "/").replace(root, ""), lines);
+    } else if (field === "DA") {
+      lines.found += 1;
+      lines.hit += Number(!value.endsWith(",0"));
+    }
+  }
+  return report;
+}
+
+function lineCount(text: string): number {
+  return text.split("\n").length - 1;
+}
+
+function isSource(path: string): boolean {
+  return /^(packages|scripts|tests)\/.*\.ts$/.test(path) && !/(_test|_bench|\.d)\.ts$/.test(path);
+}
+
+/** Whether anything of a file runs: it holds more than types, data and re-exports. */
+function hasCode(text: string): boolean {
   const code = text
     .replaceAll(/\/\*[\s\S]*?\*\//g, "")
     .replaceAll(/^\s*\/\/.*$/gm, "")
     .replaceAll(/^(export )?type [\s\S]*?;$/gm, "")
     .replaceAll(/^(export )?interface [\s\S]*?^}$/gm, "");
   return /\bfunction\b|\bclass\s+\w+|=>/.test(code);
+}
+
+/** Who names each file by a relative path: imports, re-exports, dynamic imports, and URLs of programs to run. */
+function importersOf(files: readonly SourceFile[]): Map<string, Set<string>> {
+  const importers = new Map<string, Set<string>>();
+  for (const { path, text } of files) {
+    for (const [, specifier = ""] of text.matchAll(/(?:\bfrom|\bimport|\bimport\(|\bURL\()\s*"(\.[^"]*)"/g)) {
+      const target = new URL(specifier, `file:///${path}`).pathname.slice(1);
+      importers.set(target, (importers.get(target) ?? new Set()).add(path));
+    }
+  }
+  return importers;
 }
