@@ -1,15 +1,16 @@
 import { toolLoopContext } from "@tare/context";
 import { countMessageTokens, countRequestTokens, type Message, type Rewrite } from "@tare/messages";
 import {
-  boundResults,
   type Elision,
   isColdResume,
   pressure,
   type PruneResult,
   pruneResults,
+  truncateResults,
 } from "@tare/prune";
 import { shownTools } from "@tare/schemas";
 import type { ElideEdit } from "./edit.ts";
+import { migrateSessionState } from "./migrate_session_state.ts";
 import {
   canRecall,
   counted,
@@ -58,7 +59,8 @@ export function classicSession(options: PromptSessionOptions): PromptSession {
   const { profile, windowTokens, archive, countTokens, tools, isError } = options;
   const mechanisms = { context: true, prune: true, schemas: true, truncate: true, ...options.mechanisms };
   // What was stored is what `state` gave.
-  let state: ClassicState = { ...NEW_STATE, ...options.state as Partial<ClassicState> | undefined };
+  const stored = migrateSessionState(options.state) as Partial<ClassicState> | undefined;
+  let state: ClassicState = { ...NEW_STATE, ...stored };
   const drafts = new WeakMap<SessionView, Draft>();
   let newest: SessionView | undefined;
 
@@ -144,7 +146,7 @@ export function classicSession(options: PromptSessionOptions): PromptSession {
     };
 
     if (mechanisms.truncate) {
-      apply(await boundResults(seen.messages, eliding), "truncate", "over the limit on arrival");
+      apply(await truncateResults(seen.messages, eliding), "truncate", "over the limit on arrival");
     }
     let draft = fit(seen, call);
     const reason = pruneReason(draft, step);

@@ -21,9 +21,9 @@ export interface DropEdit {
 }
 
 /** Like {@linkcode DropEdit}, but the text is a summary, and the user's messages stay as they are. */
-export interface FoldEdit extends Omit<DropEdit, "type"> {
+export interface SummariseEdit extends Omit<DropEdit, "type"> {
   /** Which kind of edit it is. */
-  readonly type: "fold";
+  readonly type: "summarise";
 }
 
 /** Shows a tool by names and types alone, as long as its definition stays the same. */
@@ -40,4 +40,4 @@ export interface CompactEdit {
  * A small record that changes what the model sees of an append-only history. Edits are sticky: once applied they
  * stay until a later edit of the same place replaces them. All positions count in the history, not in the view.
  */
-export type Edit = ElideEdit | DropEdit | FoldEdit | CompactEdit;
+export type Edit = ElideEdit | DropEdit | SummariseEdit | CompactEdit;

@@ -103,9 +103,9 @@ function findElisions(
   }).filter(({ index }) => !gone.has(index));
 }
 
-/** Whether a text stands for all of a result. One that was bounded on arrival still shows head and tail. */
+/** Whether a text stands for all of a result. One that was truncated on arrival still shows head and tail. */
 function isPlaceholder(text: string): boolean {
-  return parsePlaceholder(text.split("\n", 1)[0] ?? "")?.middle === false;
+  return parsePlaceholder(text.split("\n", 1)[0] ?? "")?.of === "result";
 }
 
 function findDrop(

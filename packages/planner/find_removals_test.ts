@@ -79,7 +79,7 @@ Deno.test("findRemovals() finds the tools that the model has seen in full", () =
   assertEquals(find(messages, { exposed: ["read"], retention: BY_AGE }), []);
 });
 
-Deno.test("findRemovals() may still elide what was bounded on arrival", () => {
-  const bounded: Edit = { type: "elide", index: 6, toolCallId: "b", ref: "r", text: "head\n".repeat(500) };
-  assertEquals(find(messages, { edits: [bounded] }), ["drop 0-4 of 4", 6]);
+Deno.test("findRemovals() may still elide what was truncated on arrival", () => {
+  const truncated: Edit = { type: "elide", index: 6, toolCallId: "b", ref: "r", text: "head\n".repeat(500) };
+  assertEquals(find(messages, { edits: [truncated] }), ["drop 0-4 of 4", 6]);
 });

@@ -1,5 +1,13 @@
 import type { CountTokens } from "@tare/messages";
-import { type Archive, elide, type ElisionCandidate, type ToolTraits } from "@tare/prune";
+import {
+  addNames,
+  type Archive,
+  archiveMessages,
+  elide,
+  type ElisionCandidate,
+  formatPlaceholder,
+  type ToolTraits,
+} from "@tare/prune";
 import type { DropEdit, Edit } from "./edit.ts";
 import type { Removal, Seen } from "./find_removals.ts";
 import { messageText, namesToKeep, unseenNames } from "./names.ts";
@@ -33,7 +41,7 @@ export async function makeEdits(
     else if (how.type === "drop") edits.push(await drop(seen, how, { archive, recall }));
     else edits.push(how);
   }
-  // As the model sees them: of a result that was bounded on arrival the whole original is in the archive.
+  // As the model sees them: of a result that was truncated on arrival the whole original is in the archive.
   const elisions = await elide(seen.placed.elided, candidates, {
     countTokens,
     archive,
@@ -43,7 +51,7 @@ export async function makeEdits(
   for (const { index, toolCallId, ref, text } of elisions) {
     edits.push({ type: "elide", index, toolCallId, ref, text });
   }
-  return addNames(seen, edits, options);
+  return withNames(seen, edits, options);
 }
 
 async function drop(
@@ -52,20 +60,13 @@ async function drop(
   { archive, recall }: { readonly archive: Archive; readonly recall: boolean },
 ): Promise<DropEdit> {
   const messages = history.messages.slice(from, to);
-  const original = messages.map((message) => JSON.stringify(message)).join("\n");
-  let ref: string;
-  try {
-    ref = await archive.put(original);
-  } catch (cause) {
-    const what = `Cannot archive ${messages.length} messages to drop`;
-    throw new Error(`${what}: ${(cause as Error).message}`, { cause });
-  }
-  const way = recall ? "recall with ref" : "ref";
-  return { type: "drop", from, to, ref, text: `[elided: ${messages.length} messages; ${way} ${ref}]` };
+  const { ref } = await archiveMessages(messages, { archive, purpose: "drop" });
+  const text = formatPlaceholder({ of: "messages", messages: messages.length, ref }, { recall });
+  return { type: "drop", from, to, ref, text };
 }
 
 /** Adds to each line the names that would otherwise be seen nowhere. */
-function addNames(
+function withNames(
   { history, edits: before, placed }: Seen,
   edits: readonly Edit[],
   { countTokens, retention: { nameWorth: worth } }: MakeEditsOptions,
@@ -85,6 +86,6 @@ function addNames(
     if (edit.type === "compact") return edit;
     const text = (leaving[at] ?? []).map(messageText).join("\n");
     const names = namesToKeep(text, { countTokens, unseen, worth });
-    return names.length === 0 ? edit : { ...edit, text: `${edit.text}\nIt names: ${names.join(" ")}` };
+    return { ...edit, text: addNames(edit.text, names) };
   });
 }

@@ -41,6 +41,7 @@ export {
   type TokenPrices,
   type UncachedCause,
 } from "./ledger.ts";
+export * from "./migrate_session_state.ts";
 export * from "./plan.ts";
 export * from "./planner.ts";
 export * from "./planner_state.ts";

@@ -7,7 +7,7 @@ import { findRemovals, type Removal, type RemovalOptions, type Seen } from "./fi
 import { hashText } from "./hash_text.ts";
 import { type LedgerEntry, sharePrompt } from "./ledger.ts";
 import { makeEdits } from "./make_edits.ts";
-import { makeFold } from "./make_fold.ts";
+import { makeSummary } from "./make_summary.ts";
 import type { Decision, Plan, PlanRequest, Summarise } from "./plan.ts";
 import { NEW_SESSION, type PlannerState, type SentRequest } from "./planner_state.ts";
 import { type PromptUnit, servedTokens } from "./prefix_cache.ts";
@@ -143,10 +143,10 @@ export class Planner {
     let summary: Usage | undefined;
     if (this.#overflows(draft.promptTokens)) {
       const options = { countTokens, archive, recall, windowTokens, summarise, signal };
-      const folded = await makeFold(draft.seen.placed, options);
-      if (folded.edit) made.push(folded.edit);
-      if (folded.warning) warnings.push(folded.warning);
-      summary = folded.usage;
+      const summarised = await makeSummary(draft.seen.placed, options);
+      if (summarised.edit) made.push(summarised.edit);
+      if (summarised.warning) warnings.push(summarised.warning);
+      summary = summarised.usage;
     }
     const after = view(request, [...request.edits, ...made]);
     return {
@@ -313,7 +313,7 @@ export class Planner {
     return promptCost(this.profile, { promptTokens, cachedTokens: alive * cachedTokens });
   }
 
-  /** Whether a prompt leaves no room for the answer, and turns may be folded for it. */
+  /** Whether a prompt leaves no room for the answer, and turns may be summarised for it. */
   #overflows(promptTokens: number): boolean {
     const { windowTokens = Infinity, retention } = this.#options;
     return retention.historyTokens < Infinity && promptTokens > WINDOW_SHARE * windowTokens;

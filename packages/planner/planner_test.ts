@@ -151,7 +151,7 @@ Deno.test("Planner changes nothing and says so if what would leave can't be arch
   assertStringIncludes(plan.warnings[0] ?? "", "the disk is full. Nothing left the prompt.");
 });
 
-Deno.test("Planner folds old turns into a summary when dropping can't make room, and books its price", async () => {
+Deno.test("Planner summarises old turns when dropping can't make room, and books its price", async () => {
   const usage = { promptTokens: 9_000, cachedTokens: 0, outputTokens: 20 };
   const { call } = session({
     profile: profileNamed("none"),
@@ -168,7 +168,7 @@ Deno.test("Planner folds old turns into a summary when dropping can't make room,
   const first = await call(messages.slice(0, 3), { tools: [] });
   assertEquals(first.plan.edits, []);
   const { plan, entry } = await call([...messages.slice(0, 3), ...round(1, 7_000)], { tools: [] });
-  assertEquals(plan.edits.map(({ type }) => type), ["fold"]);
+  assertEquals(plan.edits.map(({ type }) => type), ["summarise"]);
   assertEquals(plan.view.messages.slice(0, 3).map(({ role }) => role), ["user", "assistant", "user"]);
   assertStringIncludes(String(plan.view.messages[1]?.content), "I told a story.");
   assertEquals(entry.cost, plan.promptTokens + usage.promptTokens);

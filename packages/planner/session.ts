@@ -6,9 +6,10 @@ import {
   type Rewrite,
   type ToolDefinition,
 } from "@tare/messages";
-import { type Archive, boundResults } from "@tare/prune";
+import { type Archive, truncateResults } from "@tare/prune";
 import type { Edit, ElideEdit } from "./edit.ts";
 import type { Plan } from "./plan.ts";
+import { migrateSessionState } from "./migrate_session_state.ts";
 import { Planner } from "./planner.ts";
 import { NEW_SESSION, type PlannerState } from "./planner_state.ts";
 import type { Profile } from "./profile.ts";
@@ -73,7 +74,8 @@ const STOPPED =
 export function plannerSession(options: PromptSessionOptions): PlannerSession {
   const { archive, countTokens, tools } = options;
   // What was stored is what `state` gave.
-  let state: SessionState = { ...NEW_STATE, ...options.state as Partial<SessionState> | undefined };
+  const stored = migrateSessionState(options.state) as Partial<SessionState> | undefined;
+  let state: SessionState = { ...NEW_STATE, ...stored };
   const mechanisms = { context: true, prune: true, schemas: true, truncate: true, ...options.mechanisms };
   const makePlanner = () =>
     new Planner({
@@ -91,7 +93,7 @@ export function plannerSession(options: PromptSessionOptions): PlannerSession {
     recall: boolean,
   ): Promise<Pick<SessionView, "rewrites" | "warnings">> {
     const { messages } = placeMessages(history, state.edits);
-    const cut = await boundResults(messages, { archive, countTokens, recall, ...(tools && { tools }) });
+    const cut = await truncateResults(messages, { archive, countTokens, recall, ...(tools && { tools }) });
     if (cut.failure) return { rewrites: [], warnings: [`${cut.failure.message}. Nothing left the prompt.`] };
     if (cut.elisions.length === 0) return { rewrites: [], warnings: [] };
     // New results stand at the end, where view and history are alike.
@@ -235,7 +237,7 @@ function describeRewrite({ edits, decision, tokensBefore, promptTokens }: Plan):
   const removed = [
     ...(of("elide") > 0 ? [counted(of("elide"), "old result")] : []),
     ...(of("drop") > 0 ? ["old turns"] : []),
-    ...(of("fold") > 0 ? ["old turns, summarised"] : []),
+    ...(of("summarise") > 0 ? ["old turns, summarised"] : []),
     ...(of("compact") > 0 ? [`the prose of ${counted(of("compact"), "tool")}`] : []),
   ].join("; ");
   return {
@@ -264,7 +266,7 @@ function savedTokens(
   { edits, truncated }: SessionState,
   countTokens: CountTokens,
 ): SessionView["saved"] {
-  const dropped = edits.filter((edit) => edit.type === "drop" || edit.type === "fold");
+  const dropped = edits.filter((edit) => edit.type === "drop" || edit.type === "summarise");
   const elided = new Map(edits.flatMap((edit) => edit.type === "elide" ? [[edit.index, edit]] : []));
   const saved = { context: 0, prune: 0, schemas: 0, truncate: 0 };
   const toolTokens = (tools: readonly ToolDefinition[]) =>

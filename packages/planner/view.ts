@@ -1,7 +1,7 @@
 import type { Message, ToolDefinition } from "@tare/messages";
 import { applyElisions } from "@tare/prune";
 import { compactTool } from "@tare/schemas";
-import type { DropEdit, Edit, FoldEdit } from "./edit.ts";
+import type { DropEdit, Edit, SummariseEdit } from "./edit.ts";
 import { hashPiece } from "./prompt_units.ts";
 
 /** What a session has said, or what of it a model sees. */
@@ -49,14 +49,14 @@ export interface PlacedMessages {
   readonly messages: readonly Message[];
   /** The position of each in the history; −1 for a line that stands for several. */
   readonly places: readonly number[];
-  /** The whole history with the elided results, nothing dropped or folded. */
+  /** The whole history with the elided results, nothing dropped or summarised. */
   readonly elided: readonly Message[];
 }
 
 /** Like {@linkcode view}, for the messages alone, with their places. */
 export function placeMessages(history: readonly Message[], edits: readonly Edit[]): PlacedMessages {
   const elided = applyElisions(history, edits.filter((edit) => edit.type === "elide"));
-  const stretches = edits.filter((edit) => edit.type === "drop" || edit.type === "fold");
+  const stretches = edits.filter((edit) => edit.type === "drop" || edit.type === "summarise");
   if (stretches.length === 0) return { messages: elided, places: elided.map((_, index) => index), elided };
   const gone = new Set<number>();
   const lineBefore = new Map<number, Message>();
@@ -97,18 +97,18 @@ export function shownTools(
   return tools.map((tool) => compact.has(hashPiece(tool)) ? compactTool(tool) : tool);
 }
 
-function leaves(message: Message | undefined, { type }: DropEdit | FoldEdit): boolean {
+function leaves(message: Message | undefined, { type }: DropEdit | SummariseEdit): boolean {
   if (message?.role === "system" || message?.role === "developer") return false;
   return type === "drop" || message?.role !== "user";
 }
 
 const lines = new WeakMap<Edit, Message>();
 
-function lineOf(edit: DropEdit | FoldEdit): Message {
+function lineOf(edit: DropEdit | SummariseEdit): Message {
   const known = lines.get(edit);
   if (known) return known;
   // A summary follows the user messages that stay; where they went too, their place is a user's.
-  const line: Message = { role: edit.type === "fold" ? "assistant" : "user", content: edit.text };
+  const line: Message = { role: edit.type === "summarise" ? "assistant" : "user", content: edit.text };
   lines.set(edit, line);
   return line;
 }

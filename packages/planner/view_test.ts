@@ -55,8 +55,8 @@ Deno.test("view() shows one line for dropped messages, behind the system and dev
   ] as Message[]);
 });
 
-Deno.test("view() keeps a fold's user messages and puts the summary behind them", () => {
-  assertEquals(see({ type: "fold", from: 1, to: 6, ref: "r", text: "I read it." }), [
+Deno.test("view() keeps the user messages of summarised turns and puts the summary behind them", () => {
+  assertEquals(see({ type: "summarise", from: 1, to: 6, ref: "r", text: "I read it." }), [
     messages[0],
     messages[1],
     messages[4],

@@ -1,3 +1,5 @@
+import type { Message } from "@tare/messages";
+
 /**
  * Where the originals of elided texts are kept. Content-addressed: the reference of a text depends on the text
  * alone (see {@linkcode archiveRef}), so putting the same text again is harmless and nothing is ever overwritten.
@@ -17,4 +19,127 @@ export interface Archive {
   get(ref: string): Promise<string | undefined>;
   /** Forgets the text under a reference, if there is one. */
   delete(ref: string): Promise<void>;
+}
+
+/**
+ * An archive in a map from reference to text; the map that is handed in, or a new one.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { memoryArchive } from "@tare/prune";
+ *
+ * const archive = memoryArchive();
+ * const ref = await archive.put("a long result");
+ * assertEquals(await archive.get(ref), "a long result");
+ * ```
+ */
+export function memoryArchive(contents: Map<string, string> = new Map()): Archive {
+  return {
+    async put(content) {
+      const ref = await archiveRef(content);
+      if ((contents.get(ref) ?? content) !== content) {
+        throw new Error(`Cannot archive a text under ${ref}: other content stands there`);
+      }
+      contents.set(ref, content);
+      return ref;
+    },
+    get: (ref) => Promise.resolve(contents.get(ref)),
+    delete(ref) {
+      contents.delete(ref);
+      return Promise.resolve();
+    },
+  };
+}
+
+/**
+ * Puts messages into an archive as one text: the JSON of each on a line of its own.
+ *
+ * @param purpose What they are archived for, as it stands in an error: `Cannot archive 3 messages to drop: …`.
+ * @throws {Error} if they can't be archived.
+ */
+export async function archiveMessages(
+  messages: readonly Message[],
+  { archive, purpose }: { readonly archive: Archive; readonly purpose: string },
+): Promise<{ readonly ref: string; readonly text: string }> {
+  const text = messages.map((message) => JSON.stringify(message)).join("\n");
+  try {
+    return { ref: await archive.put(text), text };
+  } catch (cause) {
+    const what = `Cannot archive ${messages.length} messages to ${purpose}`;
+    throw new Error(`${what}: ${(cause as Error).message}`, { cause });
+  }
+}
+
+/**
+ * The reference under which an archive keeps a text: the first 16 hex digits of the SHA-256 of its UTF-8 bytes
+ * (see {@linkcode bytesFromText} for texts that UTF-8 can't hold).
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { archiveRef } from "@tare/prune";
+ *
+ * assertEquals(await archiveRef("hello"), "2cf24dba5fb0a30e");
+ * ```
+ */
+export async function archiveRef(content: string): Promise<string> {
+  const digest = await crypto.subtle.digest("SHA-256", bytesFromText(content));
+  return new Uint8Array(digest, 0, 8).toHex();
+}
+
+/** Whether a text has the form of an archive reference: 16 lower-case hex digits. */
+export function isArchiveRef(text: string): boolean {
+  return /^[0-9a-f]{16}$/.test(text);
+}
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+
+/**
+ * A text as bytes that {@linkcode textFromBytes} turns back into every code unit of it: UTF-8, and lone surrogates,
+ * which UTF-8 can't hold and `TextEncoder` silently replaces, in the three bytes that
+ * [WTF-8](https://simonsapin.github.io/wtf-8/) gives them.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { bytesFromText, textFromBytes } from "@tare/prune";
+ *
+ * assertEquals(textFromBytes(bytesFromText("half a pair: \ud83d")), "half a pair: \ud83d");
+ * ```
+ */
+export function bytesFromText(text: string): Uint8Array<ArrayBuffer> {
+  if (text.isWellFormed()) return encoder.encode(text);
+  const bytes = new Uint8Array(text.length * 3);
+  let length = 0;
+  // With the flag u the class matches lone surrogates only; the group keeps them in the split, at odd places.
+  for (const [place, piece] of text.split(/([\ud800-\udfff])/u).entries()) {
+    if (place % 2 === 0) {
+      length += encoder.encodeInto(piece, bytes.subarray(length)).written;
+    } else {
+      const unit = piece.charCodeAt(0);
+      bytes.set([0xed, 0x80 | (unit >> 6 & 0x3f), 0x80 | (unit & 0x3f)], length);
+      length += 3;
+    }
+  }
+  return bytes.slice(0, length);
+}
+
+/**
+ * The text that {@linkcode bytesFromText} made these bytes from. In bytes that it can't have made, what is wrong
+ * comes out as U+FFFD.
+ */
+export function textFromBytes(bytes: Uint8Array<ArrayBuffer>): string {
+  let text = "";
+  let from = 0;
+  for (let at = bytes.indexOf(0xed); at >= 0; at = bytes.indexOf(0xed, at + 1)) {
+    // 0xED is always a first byte, and only a surrogate has a second byte from 0xA0 up.
+    const [, second = 0, third = 0] = bytes.subarray(at, at + 3);
+    if (second < 0xa0) continue;
+    text += decoder.decode(bytes.subarray(from, at));
+    text += String.fromCharCode(0xd000 | (second & 0x3f) << 6 | (third & 0x3f));
+    from = at + 3;
+  }
+  return text + decoder.decode(bytes.subarray(from));
 }

@@ -1,11 +1,80 @@
 import { countMessageTokens, type Message } from "@tare/messages";
-import type { Elision } from "./apply_elisions.ts";
-import type { Archive } from "./archive.ts";
-import { bytesFromText } from "./archive_bytes.ts";
-import { splitBounded } from "./bound_text.ts";
+import { type Archive, bytesFromText } from "./archive.ts";
 import { resultText } from "./pair_results.ts";
-import { formatPlaceholder } from "./placeholder.ts";
+import { formatPlaceholder, splitTruncated } from "./placeholder.ts";
 import { type ElisionCandidate, type SelectOptions, traitsOf } from "./select_elisions.ts";
+
+/**
+ * Why a result left the prompt: `superseded` by a later result, `old` (behind the protected tail), or `truncated`,
+ * cut to head and tail because it was too long when it arrived.
+ */
+export type ElisionReason = "superseded" | "old" | "truncated";
+
+/**
+ * One tool result whose text gives way to a shorter one. Plain data: it can be stored, and applied again to the
+ * same history gives the same bytes. Its original stands in the archive.
+ */
+export interface Elision {
+  /** Position of the result in the messages. */
+  readonly index: number;
+  /** Its `tool_call_id`, as a check that the index still means the same message. */
+  readonly toolCallId: string;
+  /** Name of the tool that gave it. */
+  readonly tool: string;
+  /** Archive reference of the original. */
+  readonly ref: string;
+  /** What stands in the message instead. */
+  readonly text: string;
+  /** Tokens of the message before. */
+  readonly tokensBefore: number;
+  /** Tokens of the message after. */
+  readonly tokensAfter: number;
+  /** Why it went. */
+  readonly reason: ElisionReason;
+}
+
+/**
+ * The messages with each elision's text in place of the result's content; everything else is the same object. Meant
+ * to be applied to a growing history again and again: an elided message is made once and then reused. Of several
+ * elisions of the same message the last counts.
+ *
+ * @throws {RangeError} if an elision points to anything but the tool result that it was made for.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { applyElisions } from "@tare/prune";
+ *
+ * const messages = applyElisions(
+ *   [{ role: "tool", tool_call_id: "a", content: "long" }],
+ *   [{ index: 0, toolCallId: "a", text: "short" }],
+ * );
+ * assertEquals(messages[0]?.content, "short");
+ * ```
+ */
+export function applyElisions<M extends Message>(
+  messages: readonly M[],
+  elisions: readonly Pick<Elision, "index" | "toolCallId" | "text">[],
+): M[] {
+  const view = [...messages];
+  for (const { index, toolCallId, text } of elisions) {
+    const message = messages[index];
+    if (message?.role !== "tool" || message.tool_call_id !== toolCallId) {
+      throw new RangeError(`Cannot elide message ${index}: it is no tool result with the id '${toolCallId}'`);
+    }
+    view[index] = withText(message, text);
+  }
+  return view;
+}
+
+const elided = new WeakMap<Message, Message>();
+
+function withText<M extends Message>(message: M, text: string): M {
+  if (message.content === text) return message;
+  let result = elided.get(message);
+  if (result?.content !== text) elided.set(message, result = { ...message, content: text });
+  return result as M;
+}
 
 /** Where the originals go, and how the placeholders read. */
 export interface ElideOptions extends Pick<SelectOptions, "countTokens" | "tools" | "recall"> {
@@ -18,7 +87,7 @@ const PARALLEL_PUTS = 16;
 
 /**
  * Archives the originals of the chosen results, then makes the elisions that replace them. A result that was
- * bounded on arrival keeps the reference of its whole original.
+ * truncated on arrival keeps the reference of its whole original.
  *
  * @throws {Error} if a single one can't be archived. Then none is elided, and what was archived does no harm.
  */
@@ -55,7 +124,7 @@ async function elideOne(
   }
   const { ref, bytes } = await findWhole(original, archive) ??
     { ref: await archiveResult(original, { archive, tool }), bytes: bytesFromText(original).length };
-  const text = formatPlaceholder({ tool, bytes, ref, middle: false }, { ...traitsOf(tool, options), recall });
+  const text = formatPlaceholder({ of: "result", tool, bytes, ref }, { ...traitsOf(tool, options), recall });
   const tokensAfter = countMessageTokens({ ...message, content: text }, countTokens);
   return { ...candidate, ref, text, tokensAfter };
 }
@@ -76,12 +145,12 @@ export async function archiveResult(
   }
 }
 
-/** The whole original of a text that was bounded on arrival, if the archive confirms that it is one. */
+/** The whole original of a text that was truncated on arrival, if the archive confirms that it is one. */
 async function findWhole(
   text: string,
   archive: Archive,
 ): Promise<{ readonly ref: string; readonly bytes: number } | undefined> {
-  for (const { ref, bytes, head, tail } of splitBounded(text)) {
+  for (const { ref, bytes, head, tail } of splitTruncated(text)) {
     // An original that can't be read is no reason to stop: then the text at hand is archived.
     const whole = await archive.get(ref).catch(() => undefined);
     if (whole !== undefined && whole.startsWith(head) && whole.endsWith(tail)) return { ref, bytes };

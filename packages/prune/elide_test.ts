@@ -1,14 +1,15 @@
-import { assertEquals, assertRejects } from "@std/assert";
+import { failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
+import { assertEquals, assertRejects, assertStrictEquals, assertThrows } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
 import {
   applyElisions,
   type Archive,
-  boundResults,
   elide,
   type ElideOptions,
+  type Elision,
   selectElisions,
+  truncateResults,
 } from "@tare/prune";
-import { failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
 
 async function elideAll(messages: readonly Message[], archive: Archive, options: Partial<ElideOptions> = {}) {
   const all = { countTokens: estimateTokens, protectTokens: 0, archive, ...options };
@@ -61,18 +62,18 @@ Deno.test("elide() archives many originals a few at a time", async () => {
   assertEquals([most, inner.contents.size], [16, 50]);
 });
 
-Deno.test("elide() points a result that was bounded on arrival to its whole original, archiving nothing", async () => {
+Deno.test("elide() points a result that was truncated on arrival to its whole original, archiving nothing", async () => {
   const archive = spyArchive();
   const original = Array.from({ length: 20_000 }, (_, n) => `line ${n}`).join("\n");
-  const [bound] = [await boundResults(step("log", {}, original), { archive, countTokens: estimateTokens })];
-  const elisions = await elideAll([...bound.messages, say("")], archive);
+  const [cut] = [await truncateResults(step("log", {}, original), { archive, countTokens: estimateTokens })];
+  const elisions = await elideAll([...cut.messages, say("")], archive);
   assertEquals(elisions.map(({ ref, text }) => [ref, text]), [
-    [bound.elisions[0]?.ref, `[elided: log result, ${original.length} bytes; ref ${bound.elisions[0]?.ref}]`],
+    [cut.elisions[0]?.ref, `[elided: log result, ${original.length} bytes; ref ${cut.elisions[0]?.ref}]`],
   ]);
   assertEquals([await archive.get(elisions[0]!.ref), archive.puts()], [original, 1]);
 });
 
-Deno.test("elide() loses nothing of a text that only looks as if it had been bounded", async () => {
+Deno.test("elide() loses nothing of a text that only looks as if it had been truncated", async () => {
   const archive = spyArchive();
   const decoys = [await archive.put("something else"), "0123456789abcdef"];
   for (const decoy of decoys) {
@@ -82,12 +83,12 @@ Deno.test("elide() loses nothing of a text that only looks as if it had been bou
   }
 });
 
-Deno.test("elide() archives a bounded text itself when its whole original can't be read", async () => {
+Deno.test("elide() archives a truncated text itself when its whole original can't be read", async () => {
   const archive = spyArchive();
-  const bound = await boundResults(step("log", {}, text(20_000)), { archive, countTokens: estimateTokens });
+  const cut = await truncateResults(step("log", {}, text(20_000)), { archive, countTokens: estimateTokens });
   const broken: Archive = { ...archive, get: () => Promise.reject(new Error("damaged")) };
-  const [elision] = await elideAll([...bound.messages, say("")], broken);
-  assertEquals(await archive.get(elision!.ref), bound.messages[1]?.content);
+  const [elision] = await elideAll([...cut.messages, say("")], broken);
+  assertEquals(await archive.get(elision!.ref), cut.messages[1]?.content);
 });
 
 Deno.test("elide() names the tool that gave it, also one no longer registered, and never says to run it again", async () => {
@@ -109,4 +110,49 @@ Deno.test("elide() refuses a choice that was made for other messages", async () 
     RangeError,
     "Cannot elide message 1",
   );
+});
+
+const history = [
+  user("go"),
+  ...step("read", {}, "long", "a"),
+  ...step("read", {}, "longer", "b"),
+  say("done"),
+];
+
+Deno.test("applyElisions() replaces contents, the last elision winning, and touches nothing else", () => {
+  const view = applyElisions(history, [
+    { index: 2, toolCallId: "a", text: "first" },
+    { index: 4, toolCallId: "b", text: "short" },
+    { index: 2, toolCallId: "a", text: "second" },
+  ]);
+  assertEquals(view.map((message) => message.content), ["go", null, "second", null, "short", "done"]);
+  for (const index of [0, 1, 3, 5]) assertStrictEquals(view[index], history[index]);
+  assertEquals(history[2]?.content, "long");
+});
+
+Deno.test("applyElisions() is sticky: a growing history keeps the same bytes and objects", () => {
+  const elisions: Elision[] = JSON.parse(JSON.stringify([{
+    index: 2,
+    toolCallId: "a",
+    tool: "read",
+    ref: "0123456789abcdef",
+    text: "short",
+    tokensBefore: 9,
+    tokensAfter: 3,
+    reason: "old",
+  }]));
+  const view = applyElisions(history, elisions);
+  const later = applyElisions([...history, user("more")], elisions);
+  assertEquals(JSON.stringify(later.slice(0, -1)), JSON.stringify(view));
+  assertStrictEquals(later[2], view[2]);
+});
+
+Deno.test("applyElisions() refuses an elision that was made for another message", () => {
+  for (const index of [0, 1, 4, 99]) {
+    assertThrows(
+      () => applyElisions(history, [{ index, toolCallId: "a", text: "short" }]),
+      RangeError,
+      `Cannot elide message ${index}: it is no tool result with the id 'a'`,
+    );
+  }
 });

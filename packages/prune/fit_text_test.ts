@@ -1,5 +1,5 @@
 import { assert, assertLess } from "@std/assert";
-import { boundText } from "@tare/prune";
+import { truncateText } from "@tare/prune";
 
 Deno.test("fitHead() and fitTail() count pieces of the answer's size, however long the text is", () => {
   let counted = 0;
@@ -8,8 +8,13 @@ Deno.test("fitHead() and fitTail() count pieces of the answer's size, however lo
     return text.length;
   };
   const text = "x".repeat(5_000_000);
-  const bounded = boundText(text, { tool: "log", ref: "0123456789abcdef", countTokens, limitTokens: 1000 });
-  assert(bounded.length > 900);
+  const truncated = truncateText(text, {
+    tool: "log",
+    ref: "0123456789abcdef",
+    countTokens,
+    limitTokens: 1000,
+  });
+  assert(truncated.length > 900);
   assertLess(counted - text.length, 50_000, "beside the one count that tells that it is too long");
 });
 
@@ -20,8 +25,8 @@ Deno.test("fitHead() and fitTail() prefer line breaks, unless that would leave m
     countTokens: (text: string) => text.length,
     limitTokens: 300,
   };
-  const lines = boundText("12345678\n".repeat(1000), options).split("\n");
+  const lines = truncateText("12345678\n".repeat(1000), options).split("\n");
   assert(lines.every((line) => ["12345678", ""].includes(line) || line.startsWith("[elided: ")));
-  const [head = ""] = boundText(`1\n${"x".repeat(1000)}`, options).split("\n[elided: ");
+  const [head = ""] = truncateText(`1\n${"x".repeat(1000)}`, options).split("\n[elided: ");
   assert(head.length > 80);
 });

@@ -9,14 +9,14 @@ import {
 } from "@tare/messages";
 import {
   applyElisions,
-  applyFold,
+  applySummary,
   type Archive,
-  boundResults,
   type Elision,
-  fold,
   memoryArchive,
   type PruneOptions,
   pruneResults,
+  summariseTurns,
+  truncateResults,
 } from "@tare/prune";
 import { callPairs } from "../../tests/call_pairs.ts";
 import { conversations, messyConversations } from "../../tests/conversations.ts";
@@ -38,15 +38,15 @@ const anyOptions: fc.Arbitrary<Omit<PruneOptions, "archive">> = fc.record({
 
 const limits = fc.integer({ min: 40, max: 500 });
 
-/** Bounds results before each reply that follows, as a loop does, and prunes at the end. */
+/** Truncates results before each reply that follows, as a loop does, and prunes at the end. */
 async function shorten(messages: readonly Message[], options: PruneOptions, limitTokens: number) {
   const elisions: Elision[] = [];
   let view: readonly Message[] = [];
   for (const message of messages) {
     if (message.role === "assistant") {
-      const bounded = await boundResults(view, { ...options, limitTokens });
-      elisions.push(...bounded.elisions);
-      view = bounded.messages;
+      const truncated = await truncateResults(view, { ...options, limitTokens });
+      elisions.push(...truncated.elisions);
+      view = truncated.messages;
     }
     view = [...view, message];
   }
@@ -69,7 +69,7 @@ function property(
   );
 }
 
-Deno.test("invariant 1, nothing is lost: the archive holds every text that bounding and pruning left out", () =>
+Deno.test("invariant 1, nothing is lost: the archive holds every text that truncating and pruning left out", () =>
   property(async (messages, options, limitTokens) => {
     const { view, elisions } = await shorten(messages, options, limitTokens);
     const latest = new Map(elisions.map((elision) => [elision.index, elision]));
@@ -80,18 +80,18 @@ Deno.test("invariant 1, nothing is lost: the archive holds every text that bound
     }
   }));
 
-Deno.test("invariant 1, nothing is lost: the archive holds every message that a fold left out", () =>
+Deno.test("invariant 1, nothing is lost: the archive holds every message that a summary left out", () =>
   property(async (messages, { archive, countTokens }) => {
     for (const summarise of [() => Promise.resolve("S"), () => Promise.reject(new Error("failed"))]) {
-      const { messages: folded, fold: done } = await fold(messages, {
+      const { messages: summarised, summary: done } = await summariseTurns(messages, {
         archive,
         countTokens,
         summarise,
         keepTokens: 0,
       });
-      if (done === undefined) return assertStrictEquals(folded, messages);
+      if (done === undefined) return assertStrictEquals(summarised, messages);
       const archived = (await archive.get(done.ref))?.split("\n") ?? [];
-      const left = messages.filter((message) => !folded.includes(message));
+      const left = messages.filter((message) => !summarised.includes(message));
       for (const message of left) assert(archived.includes(JSON.stringify(message)));
     }
   }));
@@ -109,35 +109,35 @@ Deno.test("invariant 2, pairs stay whole: no message goes, and nothing but the c
     }
   }));
 
-Deno.test("invariant 2, pairs stay whole: in a folded conversation each call has its answer", () =>
+Deno.test("invariant 2, pairs stay whole: in a summarised conversation each call has its answer", () =>
   fc.assert(
     fc.asyncProperty(
       conversations(),
       fc.nat({ max: 1000 }),
       fc.boolean(),
       async (messages, keepTokens, fails) => {
-        const { messages: folded } = await fold(messages, {
+        const { messages: summarised } = await summariseTurns(messages, {
           archive: memoryArchive(),
           countTokens: estimateTokens,
           summarise: () => fails ? Promise.reject(new Error("failed")) : Promise.resolve("S"),
           keepTokens,
         });
-        const { unanswered, orphans } = callPairs(folded);
+        const { unanswered, orphans } = callPairs(summarised);
         assertEquals([unanswered, orphans], [[], []]);
-        for (const message of folded) {
+        for (const message of summarised) {
           if ("tool_calls" in message) assert(messages.includes(message));
         }
       },
     ),
   ));
 
-Deno.test("invariant 3, prefix: with bounding on arrival each request begins with the one before", () =>
+Deno.test("invariant 3, prefix: with truncation on arrival each request begins with the one before", () =>
   property(async (messages, options, limitTokens) => {
     let sent: readonly Message[] = [];
     let view: readonly Message[] = [];
     for (const message of messages) {
       if (message.role === "assistant") {
-        view = (await boundResults(view, { ...options, limitTokens })).messages;
+        view = (await truncateResults(view, { ...options, limitTokens })).messages;
         for (const [index, before] of sent.entries()) assertStrictEquals(view[index], before);
         sent = view;
       }
@@ -156,10 +156,10 @@ Deno.test("invariant 4, determinism: the same history and stored elisions give t
     assertEquals(JSON.stringify(applyElisions(restarted, stored)), JSON.stringify(first.view));
   }));
 
-Deno.test("invariant 4, determinism: a stored fold gives the same bytes again", () =>
+Deno.test("invariant 4, determinism: a stored summary gives the same bytes again", () =>
   property(async (messages, { archive, countTokens }) => {
     const summarise = () => Promise.resolve("S");
-    const { messages: folded, fold: done } = await fold(messages, {
+    const { messages: summarised, summary: done } = await summariseTurns(messages, {
       archive,
       countTokens,
       summarise,
@@ -167,12 +167,12 @@ Deno.test("invariant 4, determinism: a stored fold gives the same bytes again", 
     });
     if (done === undefined) return;
     assertEquals(
-      JSON.stringify(applyFold(structuredClone(messages), JSON.parse(JSON.stringify(done)))),
-      JSON.stringify(folded),
+      JSON.stringify(applySummary(structuredClone(messages), JSON.parse(JSON.stringify(done)))),
+      JSON.stringify(summarised),
     );
   }));
 
-Deno.test("invariant 5, idempotence: pruning and bounding again change nothing and archive nothing", () =>
+Deno.test("invariant 5, idempotence: pruning and truncating again change nothing and archive nothing", () =>
   property(async (messages, options, limitTokens) => {
     const { view } = await shorten(messages, options, limitTokens);
     const closed: Archive = { ...options.archive, put: () => Promise.reject(new Error("put again")) };
@@ -180,8 +180,8 @@ Deno.test("invariant 5, idempotence: pruning and bounding again change nothing a
     assertEquals([again.elisions, again.failure], [[], undefined]);
     assertStrictEquals(again.messages, view);
 
-    const bounded = await boundResults(messages, { ...options, limitTokens });
-    const twice = await boundResults(bounded.messages, { ...options, archive: closed, limitTokens });
+    const truncated = await truncateResults(messages, { ...options, limitTokens });
+    const twice = await truncateResults(truncated.messages, { ...options, archive: closed, limitTokens });
     assertEquals([twice.elisions, twice.failure], [[], undefined]);
   }));
 

@@ -1,16 +1,29 @@
 import type { Stance } from "@tare/messages";
 
-/** What a placeholder says. */
-export interface Placeholder {
-  /** Name of the tool whose result it stands for. */
+/** What stands for a tool result, or for the middle of one between its head and its tail. */
+export interface ResultPlaceholder {
+  readonly of: "result" | "middle";
+  /** Name of the tool that gave the result. */
   readonly tool: string;
   /** UTF-8 bytes of the original. */
   readonly bytes: number;
   /** Archive reference of the original. */
   readonly ref: string;
-  /** True if it stands for the middle of a result, between its head and its tail; false if for all of it. */
-  readonly middle: boolean;
 }
+
+/** What stands for a stretch of messages. */
+export interface MessagesPlaceholder {
+  readonly of: "messages";
+  /** How many there were. */
+  readonly messages: number;
+  /** UTF-8 bytes of the original, where the line says so. */
+  readonly bytes?: number;
+  /** Archive reference of the messages. */
+  readonly ref: string;
+}
+
+/** What a line says that stands in a prompt for what left it. */
+export type Placeholder = ResultPlaceholder | MessagesPlaceholder;
 
 /** How the model gets the original back. */
 export interface PlaceholderOptions {
@@ -20,11 +33,16 @@ export interface PlaceholderOptions {
   readonly stance?: Stance;
 }
 
-const LINE = /^\[elided: (middle of )?([\w.:/-]{1,64}) result, (\d+) bytes; [\w ,;]*ref ([0-9a-f]{16})\]$/;
+/** How people and models are told of placeholders in general. */
+export const ANY_PLACEHOLDER = "[elided: …]";
+
+const START = "[elided: ";
+const WHAT = "(?:(middle of )?([\\w.:/-]{1,64}) result, (\\d+) bytes|(\\d+) messages(?:, (\\d+) bytes)?)";
+const LINE = new RegExp(`^\\[elided: ${WHAT}; [\\w ,;]*ref ([0-9a-f]{16})\\]$`);
 
 /**
- * The line that stands for an elided text: which tool's, how long, under which reference, and how to get it back.
- * It depends on nothing else, so that the same elision always gives the same bytes; about 35 tokens.
+ * The line that stands for what left: what it was, how long, under which reference, and how to get it back. It depends
+ * on nothing else, so that the same elision always gives the same bytes; about 35 tokens.
  *
  * @example
  * ```ts
@@ -32,21 +50,26 @@ const LINE = /^\[elided: (middle of )?([\w.:/-]{1,64}) result, (\d+) bytes; [\w 
  * import { formatPlaceholder } from "@tare/prune";
  *
  * assertEquals(
- *   formatPlaceholder({ tool: "grep", bytes: 48213, ref: "2cf24dba5fb0a30e", middle: false }, { recall: true }),
+ *   formatPlaceholder({ of: "result", tool: "grep", bytes: 48213, ref: "2cf24dba5fb0a30e" }, { recall: true }),
  *   "[elided: grep result, 48213 bytes; recall with ref 2cf24dba5fb0a30e]",
  * );
  * ```
  */
 export function formatPlaceholder(placeholder: Placeholder, options: PlaceholderOptions = {}): string {
-  const { bytes, ref, middle } = placeholder;
-  // A model may call a tool by any text, a line break included.
-  const tool = placeholder.tool.replaceAll(/[^\w.:/-]+/g, "_").slice(0, 64) || "tool";
+  const { bytes, ref } = placeholder;
   const way = options.recall
     ? "recall with ref"
     : options.stance === "rederivable"
     ? "run again if needed; ref"
     : "ref";
-  return `[elided: ${middle ? "middle of " : ""}${tool} result, ${bytes} bytes; ${way} ${ref}]`;
+  return `${START}${subjectOf(placeholder)}${bytes === undefined ? "" : `, ${bytes} bytes`}; ${way} ${ref}]`;
+}
+
+function subjectOf(placeholder: Placeholder): string {
+  if (placeholder.of === "messages") return `${placeholder.messages} messages`;
+  // A model may call a tool by any text, a line break included.
+  const tool = placeholder.tool.replaceAll(/[^\w.:/-]+/g, "_").slice(0, 64) || "tool";
+  return `${placeholder.of === "middle" ? "middle of " : ""}${tool} result`;
 }
 
 /**
@@ -54,7 +77,37 @@ export function formatPlaceholder(placeholder: Placeholder, options: Placeholder
  * tool's own output looks the same: only the archive can tell.
  */
 export function parsePlaceholder(line: string): Placeholder | undefined {
-  const [, middle, tool, bytes, ref] = LINE.exec(line) ?? [];
-  if (tool === undefined || ref === undefined) return undefined;
-  return { tool, bytes: Number(bytes), ref, middle: middle !== undefined };
+  if (!line.startsWith(START)) return undefined;
+  const [, middle, tool, toolBytes, messages, bytes, ref] = LINE.exec(line) ?? [];
+  if (ref === undefined) return undefined;
+  if (tool !== undefined) return { of: middle ? "middle" : "result", tool, bytes: Number(toolBytes), ref };
+  return {
+    of: "messages",
+    messages: Number(messages),
+    ...(bytes !== undefined && { bytes: Number(bytes) }),
+    ref,
+  };
+}
+
+/** The lines in a text that could stand for its middle, each with what stands before and after it. */
+export function* splitTruncated(
+  text: string,
+): Generator<{ readonly ref: string; readonly bytes: number; readonly head: string; readonly tail: string }> {
+  for (const { 0: line, index } of text.matchAll(/^\[elided: middle of .{1,200}\]$/gm)) {
+    const placeholder = parsePlaceholder(line);
+    if (placeholder?.of !== "middle") continue;
+    const { ref, bytes } = placeholder;
+    const head = text.slice(0, Math.max(0, index - 1));
+    yield { ref, bytes, head, tail: text.slice(index + line.length + 1) };
+  }
+}
+
+/** Whether a text holds a placeholder with this reference. */
+export function holdsPlaceholder(text: string, ref: string): boolean {
+  return text.includes(`ref ${ref}]`);
+}
+
+/** A placeholder with names of what it stands for, by which that can still be found. */
+export function addNames(placeholder: string, names: readonly string[]): string {
+  return names.length === 0 ? placeholder : `${placeholder}\nIt names: ${names.join(" ")}`;
 }

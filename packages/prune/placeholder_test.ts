@@ -1,10 +1,10 @@
 import { assert, assertEquals, assertNotMatch } from "@std/assert";
 import fc from "fast-check";
 import { loadTokenizer } from "@tare/messages/tiktoken";
-import { bytesFromText, formatPlaceholder, parsePlaceholder } from "@tare/prune";
+import { addNames, bytesFromText, formatPlaceholder, parsePlaceholder } from "@tare/prune";
 
 const ref = "2cf24dba5fb0a30e";
-const whole = { tool: "read_file", bytes: 48213, ref, middle: false };
+const whole = { of: "result", tool: "read_file", bytes: 48213, ref } as const;
 
 Deno.test("formatPlaceholder() says how to get the original back: recall, or run again where that is safe", () => {
   assertEquals(
@@ -27,27 +27,45 @@ Deno.test("formatPlaceholder() never says 'run again' of a tool whose stance is 
 });
 
 Deno.test("parsePlaceholder() reads back what formatPlaceholder() wrote, one short line for any tool name", () => {
-  const placeholders = fc.record({
-    tool: fc.oneof(
-      fc.string({ unit: "binary", maxLength: 200 }),
-      fc.constantFrom("a\nb", "", "x]\n[elided: "),
-    ),
-    bytes: fc.nat(),
-    ref: fc.stringMatching(/^[0-9a-f]{16}$/),
-    middle: fc.boolean(),
-  });
+  const refs = fc.stringMatching(/^[0-9a-f]{16}$/);
+  const tools = fc.oneof(
+    fc.string({ unit: "binary", maxLength: 200 }),
+    fc.constantFrom("a\nb", "", "x]\n[elided: "),
+  );
+  const of = fc.constantFrom("result" as const, "middle" as const);
+  const results = fc.record({ of, tool: tools, bytes: fc.nat(), ref: refs });
+  const stretches = fc.record(
+    { of: fc.constant("messages" as const), messages: fc.nat(), bytes: fc.nat(), ref: refs },
+    { requiredKeys: ["of", "messages", "ref"] },
+  );
   const ways = fc.record({
     recall: fc.boolean(),
     stance: fc.constantFrom("rederivable" as const, "once" as const),
   });
-  fc.assert(fc.property(placeholders, ways, (placeholder, way) => {
+  fc.assert(fc.property(fc.oneof(results, stretches), ways, (placeholder, way) => {
     const line = formatPlaceholder(placeholder, way);
     assert(bytesFromText(line).length < 200 && !line.includes("\n"));
-    const { tool, ...rest } = parsePlaceholder(line)!;
-    const { tool: name, ...expected } = placeholder;
-    assertEquals(rest, expected);
-    if (/^[\w.:/-]{1,64}$/.test(name)) assertEquals(tool, name);
+    const read = parsePlaceholder(line);
+    if (placeholder.of === "messages") return assertEquals(read, { ...placeholder });
+    const tool = placeholder.tool.replaceAll(/[^\w.:/-]+/g, "_").slice(0, 64) || "tool";
+    assertEquals(read, { ...placeholder, tool });
   }));
+});
+
+Deno.test("formatPlaceholder() counts the messages of a stretch, with its bytes where they are known", () => {
+  const stretch = { of: "messages", messages: 12, ref } as const;
+  assertEquals(
+    [formatPlaceholder(stretch), formatPlaceholder({ ...stretch, bytes: 900 }, { recall: true })],
+    [`[elided: 12 messages; ref ${ref}]`, `[elided: 12 messages, 900 bytes; recall with ref ${ref}]`],
+  );
+});
+
+Deno.test("addNames() puts names behind a placeholder, if there are any", () => {
+  const line = formatPlaceholder(whole);
+  assertEquals([addNames(line, []), addNames(line, ["src/a.ts", "b"])], [
+    line,
+    `${line}\nIt names: src/a.ts b`,
+  ]);
 });
 
 Deno.test("parsePlaceholder() takes nothing else for a placeholder", () => {

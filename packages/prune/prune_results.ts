@@ -1,7 +1,6 @@
 import { countRequestTokens, type CountTokens, type Message } from "@tare/messages";
-import { applyElisions, type Elision } from "./apply_elisions.ts";
 import type { Archive } from "./archive.ts";
-import { elide } from "./elide.ts";
+import { applyElisions, elide, type Elision } from "./elide.ts";
 import { selectElisions, type SelectOptions } from "./select_elisions.ts";
 
 /** What may be pruned, and where the originals go. */

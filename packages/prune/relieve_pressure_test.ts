@@ -1,8 +1,36 @@
-import { assert, assertEquals, assertLess, assertStrictEquals } from "@std/assert";
-import { countRequestTokens, estimateTokens, type Message } from "@tare/messages";
-import { type Fold, type ReliefOptions, relievePressure } from "@tare/prune";
 import { callPairs } from "../../tests/call_pairs.ts";
 import { failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
+import { assert, assertEquals, assertLess, assertStrictEquals } from "@std/assert";
+import { countRequestTokens, estimateTokens, type Message } from "@tare/messages";
+import { pressure, type ReliefOptions, relievePressure, type TurnsSummary } from "@tare/prune";
+
+Deno.test("pressure() asks for pruning from 0.8 of the window on, and for a summary from 0.9", () => {
+  const at = (promptTokens: number) => pressure({ promptTokens, windowTokens: 1000 });
+  assertEquals([0, 799, 800, 850, 899, 900, 950, 5000].map(at), [
+    "none",
+    "none",
+    "prune",
+    "prune",
+    "prune",
+    "summarise",
+    "summarise",
+    "summarise",
+  ]);
+});
+
+Deno.test("pressure() asks for nothing without a window", () => {
+  assertEquals(pressure({ promptTokens: 1e9 }), "none");
+  assertEquals(pressure({ promptTokens: 1e9, windowTokens: undefined }), "none");
+});
+
+Deno.test("pressure() takes other shares", () => {
+  const shares = { windowTokens: 1000, pruneAt: 0.5, summariseAt: 0.6 };
+  assertEquals([499, 500, 600].map((promptTokens) => pressure({ promptTokens, ...shares })), [
+    "none",
+    "prune",
+    "summarise",
+  ]);
+});
 
 const count = (messages: readonly Message[]) => countRequestTokens({ messages }, estimateTokens);
 
@@ -36,9 +64,9 @@ Deno.test("relievePressure() does nothing without a window, and nothing below 0.
   }
 });
 
-Deno.test("relievePressure() avoids the fold by pruning at 850 of 1,000", async () => {
+Deno.test("relievePressure() avoids the summary by pruning at 850 of 1,000", async () => {
   const relief = await relieve(prompt(850, 400), { summarise: unpaid });
-  assertEquals([relief.tokensBefore, relief.elisions.length, relief.fold, relief.paused], [
+  assertEquals([relief.tokensBefore, relief.elisions.length, relief.summary, relief.paused], [
     850,
     1,
     undefined,
@@ -47,10 +75,10 @@ Deno.test("relievePressure() avoids the fold by pruning at 850 of 1,000", async 
   assertLess(relief.tokensAfter, 500);
 });
 
-Deno.test("relievePressure() still folds at 950 of 1,000, and at 850 if pruning isn't enough", async () => {
+Deno.test("relievePressure() still summarises at 950 of 1,000, and at 850 if pruning isn't enough", async () => {
   for (const [tokens, resultTokens] of [[950, 400], [850, 10]] as const) {
     const relief = await relieve(prompt(tokens, resultTokens));
-    assertEquals([relief.tokensBefore, relief.fold?.kind, relief.paused], [tokens, "summary", false]);
+    assertEquals([relief.tokensBefore, relief.summary?.kind, relief.paused], [tokens, "summary", false]);
     assertEquals(relief.tokensAfter, count(relief.messages));
     assertLess(relief.tokensAfter, 200);
   }
@@ -73,7 +101,7 @@ Deno.test("relievePressure() pauses in a window that is too small, instead of lo
   ];
   for (let request = 0; request < 5; request += 1) {
     const relief = await relieve(messages, { summarise });
-    assertEquals([relief.paused, relief.fold], [true, undefined]);
+    assertEquals([relief.paused, relief.summary], [true, undefined]);
     messages = relief.messages;
   }
   assertEquals(calls, 0);
@@ -86,9 +114,9 @@ Deno.test("relievePressure() pauses while the archive fails, and says why", asyn
   assertEquals([relief.paused, relief.failure?.message], [true, "Cannot archive a result of log: disk full"]);
 });
 
-/** Runs 20 turns; gives the folds, by turn, and the prompt of each request. */
+/** Runs 20 turns; gives the summaries, by turn, and the prompt of each request. */
 async function run(turn: (n: number) => Message[], options: Partial<ReliefOptions>) {
-  const folds: (Fold | undefined)[] = [];
+  const summaries: (TurnsSummary | undefined)[] = [];
   const prompts: number[] = [];
   let messages: readonly Message[] = [{ role: "system", content: "Be brief." }];
   for (let n = 0; n < 20; n += 1) {
@@ -96,13 +124,13 @@ async function run(turn: (n: number) => Message[], options: Partial<ReliefOption
     assert(!relief.paused && !relief.failure);
     assertEquals(callPairs(relief.messages).orphans, []);
     messages = relief.messages;
-    folds.push(relief.fold);
+    summaries.push(relief.summary);
     prompts.push(relief.tokensAfter);
   }
-  return { folds, prompts };
+  return { summaries, prompts };
 }
 
-Deno.test("relievePressure() bounds 20 tool-heavy turns without a fold", async () => {
+Deno.test("relievePressure() keeps 20 tool-heavy turns small without a summary", async () => {
   const { prompts } = await run(
     (
       n,
@@ -116,9 +144,9 @@ Deno.test("relievePressure() bounds 20 tool-heavy turns without a fold", async (
   assert(Math.max(...prompts) < 8000);
 });
 
-Deno.test("relievePressure() folds 20 text-heavy turns, never twice in a row", async () => {
-  const { folds, prompts } = await run((n) => [user(`turn ${n}`), say(text(900, `${n} `))], {});
-  const turns = folds.flatMap((fold, n) => fold ? [n] : []);
+Deno.test("relievePressure() summarises 20 text-heavy turns, never twice in a row", async () => {
+  const { summaries, prompts } = await run((n) => [user(`turn ${n}`), say(text(900, `${n} `))], {});
+  const turns = summaries.flatMap((summary, n) => summary ? [n] : []);
   assert(turns.length >= 2);
   for (const [at, n] of turns.entries()) assert(at === 0 || n - turns[at - 1]! > 1);
   assert(Math.max(...prompts) < 8000);

@@ -5,11 +5,11 @@ import {
   type Tool,
   type ToolMessage,
 } from "@tare/messages";
-import type { Elision } from "./apply_elisions.ts";
-import { bytesFromText } from "./archive_bytes.ts";
+import { bytesFromText } from "./archive.ts";
+import type { Elision } from "./elide.ts";
 import { type Call, type PairedResult, pairResults, resultText } from "./pair_results.ts";
-import { formatPlaceholder, parsePlaceholder } from "./placeholder.ts";
-import { RECALL_TOOL } from "./recall_tool.ts";
+import { formatPlaceholder, holdsPlaceholder, parsePlaceholder } from "./placeholder.ts";
+import { RECALL_TOOL } from "./recall.ts";
 
 /** What pruning wants to know of a tool. */
 export type ToolTraits = Pick<Tool, "stance" | "reads" | "writes">;
@@ -65,16 +65,16 @@ export function selectElisions(messages: readonly Message[], options: SelectOpti
     if (traits.stance === "keep") continue;
     const text = resultText(message);
     if (text === undefined || !hasBytes(text, minBytes)) continue;
-    if (text.startsWith("[elided: ") && parsePlaceholder(text) !== undefined) continue;
+    if (parsePlaceholder(text)) continue;
     if (isErrorResult(message, index, options)) continue;
     const isSuperseded = superseded.has(index);
-    if (!isSuperseded && wanted.some((ref) => recalledRef(call) === ref || text.includes(`ref ${ref}]`))) {
+    if (!isSuperseded && wanted.some((ref) => recalledRef(call) === ref || holdsPlaceholder(text, ref))) {
       continue;
     }
     const tokensBefore = countMessageTokens(message, countTokens);
     let tokensAfter = placeholderTokens.get(call.tool);
     if (tokensAfter === undefined) {
-      const standIn = { tool: call.tool, bytes: text.length, ref: "0123456789abcdef", middle: false };
+      const standIn = { of: "result", tool: call.tool, bytes: text.length, ref: "0123456789abcdef" } as const;
       const content = formatPlaceholder(standIn, { ...options, ...traits });
       tokensAfter = countMessageTokens({ ...message, content }, countTokens);
       placeholderTokens.set(call.tool, tokensAfter);

@@ -136,9 +136,9 @@ Deno.test("looksLikeError() takes texts that begin with the word Error or Cannot
 
 Deno.test("selectElisions() spares what was recalled twice, and counts only what is visible", () => {
   const [ref, other] = ["0123456789abcdef", "fedcba9876543210"];
-  const bounded = `head\n[elided: middle of log result, 90000 bytes; recall with ref ${ref}]\n${text(500)}`;
+  const truncated = `head\n[elided: middle of log result, 90000 bytes; recall with ref ${ref}]\n${text(500)}`;
   const recalls = [
-    ...step("log", {}, bounded), // 1: shows what is recalled twice
+    ...step("log", {}, truncated), // 1: shows what is recalled twice
     ...step("recall", { ref, lines: "1-9" }, text(500)), // 3: recalled twice
     ...step("recall", { ref: other }, text(500)), // 5: recalled once
     ...step("recall", { ref, pattern: "x" }, text(500)), // 7: recalled twice

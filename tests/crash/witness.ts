@@ -226,7 +226,7 @@ function assertPrefixes(requests: readonly RecordedRequest[], events: readonly L
   assert(breaks.length <= rewrites, `${breaks.length} breaks of the prefix, ${rewrites} rewrites`);
 }
 
-/** Whether the event tells of a change of what was sent before. A result that is bounded was not sent yet. */
+/** Whether the event tells of a change of what was sent before. A result that is truncated was not sent yet. */
 function isRewrite(event: LoopEvent): boolean {
   return event.type === "context_rewritten" && event.mechanism !== "truncate";
 }

@@ -1,23 +1,23 @@
 import { groupTurns } from "@tare/context";
 import type { CountTokens, Message, Usage } from "@tare/messages";
-import { type Archive, fold } from "@tare/prune";
-import type { DropEdit, FoldEdit } from "./edit.ts";
+import { type Archive, summariseTurns } from "@tare/prune";
+import type { DropEdit, SummariseEdit } from "./edit.ts";
 import { firstOpenCall } from "./find_removals.ts";
 import type { Summarise } from "./plan.ts";
 import type { PlacedMessages } from "./view.ts";
 
-/** What a fold came to. */
-export interface MadeFold {
+/** What summarising old turns came to. */
+export interface MadeSummary {
   /** The edit; absent if too little would have been gained. */
-  readonly edit?: FoldEdit | DropEdit;
+  readonly edit?: SummariseEdit | DropEdit;
   /** What the model that summarised was paid. */
   readonly usage?: Usage;
   /** What went wrong, in one sentence. */
   readonly warning?: string;
 }
 
-/** What {@linkcode makeFold} goes by. */
-export interface MakeFoldOptions {
+/** What {@linkcode makeSummary} goes by. */
+export interface MakeSummaryOptions {
   readonly countTokens: CountTokens;
   readonly archive: Archive;
   readonly recall?: boolean | undefined;
@@ -27,16 +27,16 @@ export interface MakeFoldOptions {
 }
 
 /**
- * Folds the oldest turns of a view (see `fold` of `@tare/prune`), as an edit of its history. Does nothing if an answer
- * stands in a later turn than its call, or could still come: the fold would stand between them.
+ * Summarises the oldest turns of a view (see `summariseTurns` of `@tare/prune`), as an edit of its history. Does nothing if an answer
+ * stands in a later turn than its call, or could still come: the summary would stand between them.
  */
-export async function makeFold(
+export async function makeSummary(
   { messages, places }: PlacedMessages,
-  { summarise, recall = false, ...options }: MakeFoldOptions,
-): Promise<MadeFold> {
+  { summarise, recall = false, ...options }: MakeSummaryOptions,
+): Promise<MadeSummary> {
   if (!turnsAreWhole(messages)) return {};
   let usage: Usage | undefined;
-  const folded = await fold(messages, {
+  const summarised = await summariseTurns(messages, {
     ...options,
     recall,
     async summarise(old, signal) {
@@ -47,9 +47,9 @@ export async function makeFold(
     },
   });
   const paid = usage && { usage };
-  const failed = summarise && folded.failure && { warning: folded.failure.message };
-  if (!folded.fold) return { ...paid, ...failed };
-  const { end, kind, ref, text } = folded.fold;
+  const failed = summarise && summarised.failure && { warning: summarised.failure.message };
+  if (!summarised.summary) return { ...paid, ...failed };
+  const { end, kind, ref, text } = summarised.summary;
   const stretch = places.slice(0, end).filter((place, at) => {
     const role = messages[at]?.role;
     return place >= 0 && role !== "system" && role !== "developer";
@@ -57,7 +57,7 @@ export async function makeFold(
   const from = stretch.at(0);
   const last = stretch.at(-1);
   if (from === undefined || last === undefined) return { ...paid, ...failed };
-  const type = kind === "summary" ? "fold" : "drop";
+  const type = kind === "summary" ? "summarise" : "drop";
   return { edit: { type, from, to: last + 1, ref, text }, ...paid, ...failed };
 }
 

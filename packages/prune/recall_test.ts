@@ -1,7 +1,16 @@
 import { assert, assertEquals, assertLess, assertRejects, assertStringIncludes } from "@std/assert";
-import fc from "fast-check";
 import { estimateTokens } from "@tare/messages";
-import { type Archive, memoryArchive, recallOriginal, type RecallRequest } from "@tare/prune";
+import { argumentsParser } from "@tare/messages/arguments";
+import {
+  type Archive,
+  formatPlaceholder,
+  memoryArchive,
+  parsePlaceholder,
+  RECALL_TOOL,
+  recallOriginal,
+  type RecallRequest,
+} from "@tare/prune";
+import fc from "fast-check";
 
 const lines = (count: number) => Array.from({ length: count }, (_, n) => `line ${n + 1}`).join("\n");
 
@@ -146,4 +155,26 @@ Deno.test("recallOriginal() answers any request for a very long text at once", a
     const { content } = await recall(original, request);
     assertLess(estimateTokens(content), 7000);
   }
+});
+
+Deno.test("RECALL_TOOL accepts exactly the requests that recallOriginal() answers", () => {
+  const parse = argumentsParser(RECALL_TOOL);
+  const ref = "0123456789abcdef";
+  for (const good of [{ ref }, { ref, lines: "1-9" }, { ref, pattern: "x", offset: 10 }]) {
+    assertEquals(parse(JSON.stringify(good)), { ok: true, value: good });
+  }
+  for (
+    const bad of [{}, { ref: 1 }, { ref, lines: 3 }, { ref, offset: -1 }, { ref, offset: 1.5 }, {
+      ref,
+      path: "x",
+    }]
+  ) {
+    assertEquals(parse(JSON.stringify(bad)).ok, false);
+  }
+});
+
+Deno.test("RECALL_TOOL shows the model what a placeholder looks like", () => {
+  const shown = /`(\[elided: [^`]*\])`/.exec(RECALL_TOOL.function.description ?? "")?.[1] ?? "";
+  const placeholder = parsePlaceholder(shown);
+  assertEquals(placeholder && formatPlaceholder(placeholder, { recall: true }), shown);
 });

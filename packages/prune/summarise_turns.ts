@@ -1,11 +1,46 @@
 import { countMessageTokens, countRequestTokens, type CountTokens, type Message } from "@tare/messages";
-import { applyFold, type Fold, type FoldMessage } from "./apply_fold.ts";
-import type { Archive } from "./archive.ts";
-import { bytesFromText } from "./archive_bytes.ts";
+import { type Archive, archiveMessages, bytesFromText } from "./archive.ts";
+import { formatPlaceholder } from "./placeholder.ts";
 
-/** What to fold, and who summarises it. */
-export interface FoldOptions {
-  /** Where the folded messages go. */
+/** Old turns that gave way to one message. Plain data: applied again to the same messages it gives the same bytes. */
+export interface TurnsSummary {
+  /** The messages before this index give way, but for system and developer messages. */
+  readonly end: number;
+  /** `summary`: the user messages stay, and an assistant message follows them. `drop`: a user message stands for all. */
+  readonly kind: "summary" | "drop";
+  /** Text of that message. */
+  readonly text: string;
+  /** Archive reference of these messages, user messages included: the JSON of each on a line of its own. */
+  readonly ref: string;
+  /** Tokens of all the messages before. */
+  readonly tokensBefore: number;
+  /** Tokens of all the messages after. */
+  readonly tokensAfter: number;
+}
+
+/** The message that stands for old turns. */
+export interface SummaryMessage {
+  /** `assistant` if it is a summary; `user` where the dropped turns' user messages were. */
+  readonly role: "assistant" | "user";
+  /** The summary's text. */
+  readonly content: string;
+}
+
+/** The messages after old turns gave way. All of them but the new one are the same objects. */
+export function applySummary<M extends Message>(
+  messages: readonly M[],
+  { end, kind, text }: Pick<TurnsSummary, "end" | "kind" | "text">,
+): (M | SummaryMessage)[] {
+  const kept = messages.slice(0, end).filter(({ role }) =>
+    role === "system" || role === "developer" || (kind === "summary" && role === "user")
+  );
+  const role = kind === "summary" ? "assistant" : "user";
+  return [...kept, { role, content: text }, ...messages.slice(end)];
+}
+
+/** What to summarise, and who summarises it. */
+export interface SummariseOptions {
+  /** Where the messages go. */
   readonly archive: Archive;
   /** Counts tokens. */
   readonly countTokens: CountTokens;
@@ -16,7 +51,7 @@ export interface FoldOptions {
   readonly summarise: (messages: readonly Message[], signal?: AbortSignal) => Promise<string>;
   /**
    * Ends the wait for the summary. Aborted by a timeout (`AbortSignal.timeout`), the summary has failed; aborted
-   * for any other reason, {@linkcode fold} throws that reason and nothing changes.
+   * for any other reason, {@linkcode summariseTurns} throws that reason and nothing changes.
    */
   readonly signal?: AbortSignal | undefined;
   /** Whether the recall tool is offered to the model. Default false. */
@@ -25,30 +60,30 @@ export interface FoldOptions {
   readonly windowTokens?: number | undefined;
   /**
    * Recent whole turns that stay, in tokens; the last turn stays in any case. Default 16,384, at most a quarter of
-   * the window, so that the next fold is far away.
+   * the window, so that the next summary is far away.
    */
   readonly keepTokens?: number;
 }
 
-/** Messages of which the oldest turns may be folded. */
-export interface FoldResult<M extends Message = Message> {
+/** Messages of which the oldest turns may have been summarised. */
+export interface SummariseResult<M extends Message = Message> {
   /** The messages; the very array that was handed in if nothing changed. */
-  readonly messages: readonly (M | FoldMessage)[];
+  readonly messages: readonly (M | SummaryMessage)[];
   /** What changed; absent if nothing did: too little would have been gained, or see `failure`. */
-  readonly fold?: Fold;
+  readonly summary?: TurnsSummary;
   /** Tokens of all the messages before. */
   readonly tokensBefore: number;
   /** Tokens of all the messages after. */
   readonly tokensAfter: number;
-  /** Why turns were dropped instead of summarised, or, without a `fold`, why nothing was done. */
+  /** Why turns were dropped instead of summarised, or, without a `summary`, why nothing was done. */
   readonly failure?: Error;
 }
 
-/** A fold has to free this share of the prompt, or the next one would follow at once. */
+/** A summary has to free this share of the prompt, or the next one would follow at once. */
 const MIN_SHARE = 0.1;
 
 /**
- * Folds the oldest turns into one summary, after archiving them: the last resort when a window is full of what
+ * Summarises the oldest turns, after archiving them: the last resort when a window is full of what
  * isn't tool results. User, system and developer messages stay verbatim. If the summary fails, whole turns, their
  * user messages included, are dropped instead, with a line that says where they are archived.
  *
@@ -61,55 +96,53 @@ const MIN_SHARE = 0.1;
  * ```ts
  * import { assertEquals } from "@std/assert";
  * import { estimateTokens, type Message } from "@tare/messages";
- * import { fold, memoryArchive } from "@tare/prune";
+ * import { memoryArchive, summariseTurns } from "@tare/prune";
  *
  * const messages: Message[] = [
  *   { role: "user", content: "Tell me a story." },
  *   { role: "assistant", content: "Once upon a time … ".repeat(500) },
  *   { role: "user", content: "And who was it about?" },
  * ];
- * const folded = await fold(messages, {
+ * const summarised = await summariseTurns(messages, {
  *   archive: memoryArchive(),
  *   countTokens: estimateTokens,
  *   summarise: () => Promise.resolve("I told a story about a miller."),
  *   keepTokens: 100,
  * });
- * assertEquals(folded.messages.map((message) => message.role), ["user", "assistant", "user"]);
+ * assertEquals(summarised.messages.map((message) => message.role), ["user", "assistant", "user"]);
  * ```
  */
-export async function fold<M extends Message>(
+export async function summariseTurns<M extends Message>(
   messages: readonly M[],
-  options: FoldOptions,
-): Promise<FoldResult<M>> {
+  options: SummariseOptions,
+): Promise<SummariseResult<M>> {
   const { archive, countTokens, recall = false } = options;
   const tokensBefore = countRequestTokens({ messages }, countTokens);
   const unchanged = { messages, tokensBefore, tokensAfter: tokensBefore };
-  const end = foldEnd(messages, options);
+  const end = summaryEnd(messages, options);
   const old = messages.slice(0, end).filter((message) =>
     message.role !== "system" && message.role !== "developer"
   );
-  const foldable = old.filter((message) => message.role !== "user");
+  const leaving = old.filter((message) => message.role !== "user");
   const minGain = MIN_SHARE * tokensBefore;
-  if (countRequestTokens({ messages: foldable }, countTokens) <= minGain) return unchanged;
+  if (countRequestTokens({ messages: leaving }, countTokens) <= minGain) return unchanged;
 
-  const original = old.map((message) => JSON.stringify(message)).join("\n");
-  let ref: string;
+  let archived: Awaited<ReturnType<typeof archiveMessages>>;
   try {
-    ref = await archive.put(original);
-  } catch (cause) {
-    const message = `Cannot archive ${old.length} messages to fold: ${(cause as Error).message}`;
-    return { ...unchanged, failure: new Error(message, { cause }) };
+    archived = await archiveMessages(old, { archive, purpose: "summarise" });
+  } catch (failure) {
+    return { ...unchanged, failure: failure as Error };
   }
-  const bytes = bytesFromText(original).length;
-  const way = recall ? "recall with ref" : "ref";
-  const line = `[elided: ${old.length} messages, ${bytes} bytes; ${way} ${ref}]`;
-  const attempt = (kind: Fold["kind"], text: string): FoldResult<M> | undefined => {
-    const folded = applyFold(messages, { end, kind, text });
-    const tokensAfter = countRequestTokens({ messages: folded }, countTokens);
+  const { ref } = archived;
+  const bytes = bytesFromText(archived.text).length;
+  const line = formatPlaceholder({ of: "messages", messages: old.length, bytes, ref }, { recall });
+  const attempt = (kind: TurnsSummary["kind"], text: string): SummariseResult<M> | undefined => {
+    const after = applySummary(messages, { end, kind, text });
+    const tokensAfter = countRequestTokens({ messages: after }, countTokens);
     if (tokensBefore - tokensAfter < minGain) return undefined;
     return {
-      messages: folded,
-      fold: { end, kind, text, ref, tokensBefore, tokensAfter },
+      messages: after,
+      summary: { end, kind, text, ref, tokensBefore, tokensAfter },
       tokensBefore,
       tokensAfter,
     };
@@ -121,7 +154,7 @@ export async function fold<M extends Message>(
     const summarised = attempt("summary", `${summary}\n\n${line}`);
     if (summarised) return summarised;
     failure = new Error(
-      `Cannot fold ${old.length} messages: their summary frees less than a tenth of the prompt`,
+      `Cannot summarise ${old.length} messages: their summary frees less than a tenth of the prompt`,
     );
   } catch (cause) {
     const { signal } = options;
@@ -132,7 +165,7 @@ export async function fold<M extends Message>(
 }
 
 /** Index of the first message of the turns that stay. */
-function foldEnd(messages: readonly Message[], options: FoldOptions): number {
+function summaryEnd(messages: readonly Message[], options: SummariseOptions): number {
   const { countTokens, windowTokens = Infinity, keepTokens = Math.min(16_384, windowTokens / 4) } = options;
   let tokens = 0;
   let end: number | undefined;
@@ -148,7 +181,7 @@ function foldEnd(messages: readonly Message[], options: FoldOptions): number {
 
 async function summariseUntil(
   messages: readonly Message[],
-  { summarise, signal }: Pick<FoldOptions, "summarise" | "signal">,
+  { summarise, signal }: Pick<SummariseOptions, "summarise" | "signal">,
 ): Promise<string> {
   const { promise: aborted, reject } = Promise.withResolvers<never>();
   const abort = () => reject(signal?.reason);

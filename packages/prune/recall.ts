@@ -1,9 +1,51 @@
 import { RE2JS } from "re2js";
-import { type CountTokens, estimateTokens } from "@tare/messages";
-import type { Archive } from "./archive.ts";
-import { isArchiveRef } from "./archive_ref.ts";
+import { type CountTokens, estimateTokens, type ToolDefinition } from "@tare/messages";
+import { type Archive, isArchiveRef } from "./archive.ts";
 import { fitHead } from "./fit_text.ts";
+import { ANY_PLACEHOLDER, formatPlaceholder } from "./placeholder.ts";
 import { lineNumber, searchLines } from "./search_lines.ts";
+
+const EXAMPLE = formatPlaceholder(
+  { of: "result", tool: "read_file", bytes: 48213, ref: "0123456789abcdef" },
+  { recall: true },
+);
+
+/** The definition of the tool by which a model reads an archived original back; {@linkcode recallOriginal} answers it. */
+export const RECALL_TOOL: ToolDefinition = {
+  type: "function",
+  function: {
+    name: "recall",
+    description: `Reads back the original text behind a line such as \`${EXAMPLE}\`. ` +
+      "Long originals come in pieces, each of which says how to get the next one: ask for a range " +
+      "of lines or search them rather than reading everything again.",
+    parameters: {
+      type: "object",
+      properties: {
+        ref: {
+          type: "string",
+          description: `The reference in the \`${ANY_PLACEHOLDER}\` line: 16 hex digits.`,
+        },
+        lines: {
+          type: "string",
+          description: "Only these lines, counted from 1, both ends included: `120-180`, `120-` or `120`.",
+        },
+        pattern: {
+          type: "string",
+          description:
+            "Only the lines that match this regular expression, with their numbers. RE2 syntax: no backreferences, " +
+            "no look-around; `(?i)` in front ignores case.",
+        },
+        offset: {
+          type: "integer",
+          minimum: 0,
+          description: "Go on at this character, as an earlier answer that was cut said. Default 0.",
+        },
+      },
+      required: ["ref"],
+      additionalProperties: false,
+    },
+  },
+};
 
 /** What the model asks for: the arguments of {@linkcode RECALL_TOOL}. */
 export interface RecallRequest {
@@ -67,7 +109,7 @@ export async function recallOriginal(
   if (original === undefined) {
     return refuse(
       `Cannot recall '${request.ref}': no original has this reference. Copy the 16 hex digits after 'ref' from ` +
-        "an [elided: …] line of this conversation.",
+        `an ${ANY_PLACEHOLDER} line of this conversation.`,
     );
   }
   const { lines, pattern, offset = 0 } = request;

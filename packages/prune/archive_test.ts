@@ -1,0 +1,70 @@
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { archiveRef, bytesFromText, isArchiveRef, memoryArchive, textFromBytes } from "@tare/prune";
+import fc from "fast-check";
+
+Deno.test("memoryArchive() keeps a text under its reference until it is deleted", async () => {
+  const archive = memoryArchive();
+  const ref = await archive.put("text \ud83d");
+  assertEquals([ref, await archive.put("text \ud83d")], [await archiveRef("text \ud83d"), ref]);
+  assertEquals(await archive.get(ref), "text \ud83d");
+  await archive.delete(ref);
+  assertEquals(await archive.get(ref), undefined);
+});
+
+Deno.test("memoryArchive() refuses a text whose reference other content has", async () => {
+  const ref = await archiveRef("text");
+  const archive = memoryArchive(new Map([[ref, "other"]]));
+  await assertRejects(() => archive.put("text"), Error, `Cannot archive a text under ${ref}`);
+  assertEquals(await archive.get(ref), "other");
+});
+
+Deno.test("memoryArchive() keeps texts apart that are archived in the same millisecond", async () => {
+  const archive = memoryArchive();
+  const refs = await Promise.all(["a", "b", "c"].map((content) => archive.put(content)));
+  assertEquals(await Promise.all(refs.map((ref) => archive.get(ref))), ["a", "b", "c"]);
+});
+
+Deno.test("archiveRef() is the start of the SHA-256 of the UTF-8 bytes", async () => {
+  assertEquals(await archiveRef(""), "e3b0c44298fc1c14");
+  assertEquals(await archiveRef("hello"), "2cf24dba5fb0a30e");
+  assertEquals(await archiveRef("é"), "4a99557e4033c353");
+});
+
+Deno.test("archiveRef() tells texts apart that TextEncoder makes equal", async () => {
+  const refs = await Promise.all(["\ud800", "\udc00", "\ufffd"].map(archiveRef));
+  assertEquals(new Set(refs).size, 3);
+});
+
+Deno.test("isArchiveRef() takes 16 lower-case hex digits and nothing else", () => {
+  const texts = [
+    "0123456789abcdef",
+    "0123456789ABCDEF",
+    "0123456789abcde",
+    "0123456789abcdef0",
+    "../../etc/passwd",
+  ];
+  assertEquals(texts.map(isArchiveRef), [true, false, false, false, false]);
+});
+
+const anyUnits = () =>
+  fc.array(fc.oneof(fc.integer({ min: 0, max: 0xffff }), fc.integer({ min: 0xd7ff, max: 0xe000 })))
+    .map((units) => String.fromCharCode(...units));
+
+Deno.test("textFromBytes() gives back every code unit that bytesFromText() took", () => {
+  fc.assert(fc.property(anyUnits(), (text) => assert(textFromBytes(bytesFromText(text)) === text)), {
+    examples: [["\ufeffa"], ["\ud83d"], ["\ude00\ud83d"], ["\ud83d\ude00"], ["한국어 \ud7ff\ue000"], [
+      "\ud83d한",
+    ]],
+  });
+});
+
+Deno.test("bytesFromText() gives UTF-8 where there is one", () => {
+  fc.assert(fc.property(fc.string({ unit: "binary" }), (text) => {
+    assertEquals(bytesFromText(text), new TextEncoder().encode(text));
+  }));
+});
+
+Deno.test("textFromBytes() replaces what no text has", () => {
+  assertEquals(textFromBytes(new Uint8Array([0x61, 0xff, 0x62])), "a\ufffdb");
+  assertEquals(textFromBytes(new Uint8Array([0xed])), "\ufffd");
+});

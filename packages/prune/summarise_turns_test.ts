@@ -1,0 +1,235 @@
+import { failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
+import { assert, assertEquals, assertLess, assertRejects, assertStrictEquals } from "@std/assert";
+import { countRequestTokens, estimateTokens, type Message } from "@tare/messages";
+import { applySummary, recallOriginal, type SummariseOptions, summariseTurns } from "@tare/prune";
+
+const turn = (name: string, tokens = 500) => [user(`question ${name}`), say(text(tokens, name))];
+const session: Message[] = [
+  { role: "system", content: "Be brief." },
+  ...["a", "b", "c", "d"].flatMap((n) => turn(n)),
+];
+
+function summariseWith(
+  summarise: SummariseOptions["summarise"],
+  options: Partial<SummariseOptions> = {},
+  messages = session,
+) {
+  return summariseTurns(messages, {
+    archive: spyArchive(),
+    countTokens: estimateTokens,
+    summarise,
+    keepTokens: 1200,
+    ...options,
+  });
+}
+
+const outline = (messages: readonly Message[]) =>
+  messages.map(({ role, content }) => `${role}: ${String(content).slice(0, 12)}`);
+
+Deno.test("summariseTurns() summarises the oldest turns, user messages verbatim, and archives them", async () => {
+  const archive = spyArchive();
+  const asked: (readonly Message[])[] = [];
+  const summarised = await summariseWith(
+    (messages) => (asked.push(messages), Promise.resolve(" A and B. ")),
+    {
+      archive,
+    },
+  );
+  assertEquals(asked, [session.slice(1, 5)]);
+  assertEquals(outline(summarised.messages), [
+    "system: Be brief.",
+    "user: question a",
+    "user: question b",
+    "assistant: A and B.\n\n[e",
+    "user: question c",
+    "assistant: cccccccccccc",
+    "user: question d",
+    "assistant: dddddddddddd",
+  ]);
+  const { ref, text: content, ...rest } = summarised.summary!;
+  const original = await archive.get(ref);
+  assertEquals(original?.split("\n").map((line) => JSON.parse(line)), session.slice(1, 5));
+  assertEquals(content, `A and B.\n\n[elided: 4 messages, ${original?.length} bytes; ref ${ref}]`);
+  const tokensAfter = countRequestTokens({ messages: summarised.messages }, estimateTokens);
+  assertEquals(rest, {
+    end: 5,
+    kind: "summary",
+    tokensBefore: countRequestTokens({ messages: session }, estimateTokens),
+    tokensAfter,
+  });
+  assertEquals([summarised.tokensAfter, summarised.failure], [tokensAfter, undefined]);
+});
+
+Deno.test("summariseTurns() gives data enough to be applied again", async () => {
+  const summarised = await summariseWith(() => Promise.resolve("A and B."));
+  assertEquals(applySummary(session, JSON.parse(JSON.stringify(summarised.summary))), [
+    ...summarised.messages,
+  ]);
+});
+
+Deno.test("summariseTurns() says how to recall what it summarised, where recall is offered", async () => {
+  const archive = spyArchive();
+  const summarised = await summariseWith(() => Promise.resolve("A and B."), { archive, recall: true });
+  const ref = /recall with ref ([0-9a-f]{16})\]$/.exec(summarised.summary!.text)![1]!;
+  const answer = await recallOriginal(archive, { ref, pattern: "question" });
+  assertEquals(answer.content.split("\n").map((line) => line.slice(0, 20)), [
+    '1:{"role":"user","co',
+    '3:{"role":"user","co',
+  ]);
+});
+
+Deno.test("summariseTurns() keeps the last turn, however long, and recent ones up to a quarter of the window", async () => {
+  const summarise = () => Promise.resolve("S");
+  const kept = async (options: Partial<SummariseOptions>) => {
+    const { messages } = await summariseTurns(session, {
+      archive: spyArchive(),
+      countTokens: estimateTokens,
+      summarise,
+      ...options,
+    });
+    return messages.filter(({ content }) => String(content).length > 1000).length;
+  };
+  assertEquals([await kept({ keepTokens: 0 }), await kept({ windowTokens: 5000 }), await kept({})], [
+    1,
+    2,
+    4,
+  ]);
+});
+
+Deno.test("summariseTurns() calls no model when too little would be gained: stuck guard", async () => {
+  const never = () => Promise.reject(new Error("called"));
+  const cases: Message[][] = [
+    [],
+    turn("a", 5000),
+    [...turn("a", 10), ...turn("b", 5000)],
+    [user(text(5000)), say("short"), ...turn("b", 500)],
+    [...step("log", {}, text(5000)), say("no user message")],
+  ];
+  for (const messages of cases) {
+    const result = await summariseWith(never, { keepTokens: 100 }, messages);
+    assertStrictEquals(result.messages, messages);
+    assertEquals([result.summary, result.failure], [undefined, undefined]);
+  }
+});
+
+Deno.test("summariseTurns() refuses a summary that doesn't shrink the prompt, and drops the turns instead: stuck guard", async () => {
+  const { summary: done, failure, messages } = await summariseWith(() => Promise.resolve(text(990)));
+  assertEquals(done?.kind, "drop");
+  assertEquals(
+    failure?.message,
+    "Cannot summarise 4 messages: their summary frees less than a tenth of the prompt",
+  );
+  assertEquals(outline(messages).slice(0, 3), [
+    "system: Be brief.",
+    "user: [elided: 4 m",
+    "user: question c",
+  ]);
+});
+
+Deno.test("summariseTurns() drops whole oldest turns, archived, when the summary fails or is empty", async () => {
+  for (
+    const [summarise, why] of [
+      [() => Promise.reject(new Error("rate limited")), "rate limited"],
+      [() => Promise.resolve(" \n"), "the summary is empty"],
+      [() => {
+        throw new Error("broken");
+      }, "broken"],
+    ] as const
+  ) {
+    const archive = spyArchive();
+    const result = await summariseWith(summarise, { archive });
+    assertEquals(result.failure?.message, `Cannot summarise 4 messages: ${why}`);
+    assertEquals(outline(result.messages), [
+      "system: Be brief.",
+      "user: [elided: 4 m",
+      "user: question c",
+      "assistant: cccccccccccc",
+      "user: question d",
+      "assistant: dddddddddddd",
+    ]);
+    assertEquals(result.summary?.kind, "drop");
+    assertEquals((await archive.get(result.summary!.ref))?.split("\n").length, 4);
+    assertLess(result.tokensAfter, result.tokensBefore);
+  }
+});
+
+Deno.test("summariseTurns() drops the turns when the summary times out, also if the model ignores the signal", async () => {
+  const timeout = new AbortController();
+  const hangs =
+    () => (timeout.abort(new DOMException("too slow", "TimeoutError")), new Promise<string>(() => {}));
+  const { summary: done, failure } = await summariseWith(hangs, { signal: timeout.signal });
+  assertEquals([done?.kind, failure?.message], ["drop", "Cannot summarise 4 messages: too slow"]);
+  const late = await summariseWith(() => Promise.resolve("S"), { signal: timeout.signal });
+  assertEquals(late.summary?.kind, "drop");
+});
+
+Deno.test("summariseTurns() changes nothing when it is cancelled", async () => {
+  const cancel = new AbortController();
+  const reason = new Error("the user left");
+  await assertRejects(
+    () =>
+      summariseWith(() => (cancel.abort(reason), new Promise<string>(() => {})), { signal: cancel.signal }),
+    Error,
+    "the user left",
+  );
+});
+
+Deno.test("summariseTurns() hands its signal to the model", async () => {
+  const { signal } = new AbortController();
+  let handed: AbortSignal | undefined;
+  await summariseWith((_, given) => (handed = given, Promise.resolve("S")), { signal });
+  assertStrictEquals(handed, signal);
+});
+
+Deno.test("summariseTurns() changes nothing and calls no model when archiving fails, and says why", async () => {
+  const result = await summariseWith(() => Promise.reject(new Error("called")), {
+    archive: failingArchive(),
+  });
+  assertStrictEquals(result.messages, session);
+  assertEquals(result.failure?.message, "Cannot archive 4 messages to summarise: disk full");
+});
+
+Deno.test("summariseTurns() takes an earlier summary into the next", async () => {
+  const archive = spyArchive();
+  const first = await summariseWith(() => Promise.resolve("first"), { archive });
+  const messages = [...first.messages, ...turn("e"), ...turn("f")] as Message[];
+  const second = await summariseWith(() => Promise.resolve("second"), { archive }, messages);
+  assertEquals(outline(second.messages).slice(1, 6), [
+    "user: question a",
+    "user: question b",
+    "user: question c",
+    "user: question d",
+    "assistant: second\n\n[eli",
+  ]);
+  assert((await archive.get(second.summary!.ref))?.includes(first.summary!.ref));
+});
+
+const messages = [
+  { role: "system", content: "Be brief." } as const,
+  user("one"),
+  ...step("log", {}, "long"),
+  say("answer one"),
+  { role: "developer", content: "Be kind." } as const,
+  user("two"),
+  say("answer two"),
+];
+
+Deno.test("applySummary() keeps instructions and user messages, and puts the summary behind them", () => {
+  const summarised = applySummary(messages, { end: 6, kind: "summary", text: "It went well." });
+  assertEquals(summarised.map(({ role, content }) => [role, content]), [
+    ["system", "Be brief."],
+    ["user", "one"],
+    ["developer", "Be kind."],
+    ["assistant", "It went well."],
+    ["user", "two"],
+    ["assistant", "answer two"],
+  ]);
+  for (const [at, from] of [[0, 0], [1, 1], [2, 5], [4, 6], [5, 7]] as const) {
+    assertStrictEquals<unknown>(summarised[at], messages[from]);
+  }
+});
+
+Deno.test("applySummary() drops whole turns, user messages included, for one line in the user's place", () => {
+  const summarised = applySummary(messages, { end: 6, kind: "drop", text: "[elided]" });
+  assertEquals(summarised.map(({ role }) => role), ["system", "developer", "user", "user", "assistant"]);
+});

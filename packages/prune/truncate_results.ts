@@ -1,0 +1,116 @@
+import { countMessageTokens, type CountTokens, type Message, MESSAGE_OVERHEAD_TOKENS } from "@tare/messages";
+import { bytesFromText } from "./archive.ts";
+import { archiveResult, type ElideOptions, type Elision } from "./elide.ts";
+import { fitHead, fitTail } from "./fit_text.ts";
+import { type PairedResult, pairResults, resultText } from "./pair_results.ts";
+import { formatPlaceholder, type PlaceholderOptions } from "./placeholder.ts";
+import { type PruneResult, settleElisions } from "./prune_results.ts";
+import { traitsOf } from "./select_elisions.ts";
+
+/** How long a new result may be, and where the originals go. */
+export interface TruncateOptions extends ElideOptions {
+  /** Longest text of a result, in tokens. Default 8,000. */
+  readonly limitTokens?: number;
+}
+
+/**
+ * Truncates the tool results that were not sent yet (those behind the last assistant message): one that is over the
+ * limit is archived whole and gives way to its head, a placeholder and its tail. Done before every request, it
+ * never changes what a request has already held, so it costs nothing in a provider's cache. Results of tools whose
+ * stance is `keep`, and results that hold more than text, stay.
+ *
+ * @example
+ * ```ts
+ * import { assert, assertEquals } from "@std/assert";
+ * import { estimateTokens, type Message } from "@tare/messages";
+ * import { truncateResults, memoryArchive } from "@tare/prune";
+ *
+ * const messages: Message[] = [
+ *   { role: "user", content: "Show the log." },
+ *   { role: "assistant", tool_calls: [{ id: "1", type: "function", function: { name: "log", arguments: "{}" } }] },
+ *   { role: "tool", tool_call_id: "1", content: "a line of the log\n".repeat(10_000) },
+ * ];
+ * const truncated = await truncateResults(messages, { archive: memoryArchive(), countTokens: estimateTokens });
+ * assertEquals(truncated.elisions.length, 1);
+ * assert(truncated.tokensAfter < 8100);
+ * ```
+ */
+export async function truncateResults<M extends Message>(
+  messages: readonly M[],
+  options: TruncateOptions,
+): Promise<PruneResult<M>> {
+  const { countTokens } = options;
+  return await settleElisions(messages, { elisions: truncate(messages, options), countTokens });
+}
+
+async function truncate(messages: readonly Message[], options: TruncateOptions): Promise<Elision[]> {
+  const { archive, countTokens, limitTokens = TRUNCATE_TOKENS, recall = false } = options;
+  const elisions: Elision[] = [];
+  for (const { index, message, call } of newResults(messages)) {
+    const { tool } = call;
+    const { stance = "once" } = traitsOf(tool, options);
+    const tokensBefore = countMessageTokens(message, countTokens);
+    const original = resultText(message);
+    if (stance === "keep" || original === undefined) continue;
+    if (tokensBefore - MESSAGE_OVERHEAD_TOKENS <= limitTokens) continue;
+    const ref = await archiveResult(original, { archive, tool });
+    const text = truncateText(original, { tool, ref, countTokens, limitTokens, recall, stance });
+    const tokensAfter = countMessageTokens({ ...message, content: text }, countTokens);
+    elisions.push({
+      index,
+      toolCallId: message.tool_call_id,
+      tool,
+      ref,
+      text,
+      tokensBefore,
+      tokensAfter,
+      reason: "truncated",
+    });
+  }
+  return elisions;
+}
+
+/** The results that no request held yet. */
+function newResults(messages: readonly Message[]): PairedResult[] {
+  const from = Math.max(0, messages.findLastIndex((message) => message.role === "assistant"));
+  return pairResults(messages.slice(from)).map((one) => ({ ...one, index: from + one.index }));
+}
+
+/** How a long text is cut. */
+export interface TruncateTextOptions extends PlaceholderOptions {
+  /** Counts tokens. */
+  readonly countTokens: CountTokens;
+  /** Longest text that stays whole, and longest text that comes out, in tokens. Default 8,000. */
+  readonly limitTokens?: number;
+  /** Name of the tool that gave the text. */
+  readonly tool: string;
+  /** Archive reference of the whole text. */
+  readonly ref: string;
+}
+
+/** Longest result that enters the prompt whole, in tokens. */
+export const TRUNCATE_TOKENS = 8_000;
+
+/**
+ * A text that is too long, as its head, a placeholder line and its tail, cut at line breaks where there are any
+ * and never within a character. A text within the limit comes back as it is. A limit that has no room for more
+ * gives the placeholder alone.
+ */
+export function truncateText(text: string, options: TruncateTextOptions): string {
+  const { countTokens, limitTokens = TRUNCATE_TOKENS, tool, ref } = options;
+  if (countTokens(text) <= limitTokens) return text;
+  const bytes = bytesFromText(text).length;
+  const line = formatPlaceholder({ of: "middle", tool, bytes, ref }, options);
+  // Half for the head, half for the tail. Where the pieces meet, joining them may add a token or two.
+  for (
+    let maxTokens = (limitTokens - countTokens(line)) / 2;
+    maxTokens >= 1;
+    maxTokens = maxTokens * 0.95 - 1
+  ) {
+    const head = fitHead(text, { maxTokens, countTokens });
+    const tail = fitTail(text.slice(head.length), { maxTokens, countTokens });
+    const truncated = `${head.replace(/\n$/, "")}\n${line}\n${tail}`;
+    if (countTokens(truncated) <= limitTokens) return truncated;
+  }
+  return formatPlaceholder({ of: "result", tool, bytes, ref }, options);
+}

@@ -1,0 +1,193 @@
+import { failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
+import {
+  assert,
+  assertEquals,
+  assertLess,
+  assertLessOrEqual,
+  assertNotEquals,
+  assertStrictEquals,
+  assertStringIncludes,
+} from "@std/assert";
+import { estimateTokens, type Message } from "@tare/messages";
+import { loadTokenizer } from "@tare/messages/tiktoken";
+import {
+  applyElisions,
+  bytesFromText,
+  parsePlaceholder,
+  type TruncateOptions,
+  truncateResults,
+  truncateText,
+} from "@tare/prune";
+import fc from "fast-check";
+
+const truncated = (
+  messages: readonly Message[],
+  options: Pick<TruncateOptions, "archive"> & Partial<TruncateOptions>,
+) => truncateResults(messages, { countTokens: estimateTokens, ...options });
+
+Deno.test("truncateResults() archives a long new result whole and shows head, tail and a placeholder", async () => {
+  const archive = spyArchive();
+  const messages = [user("go"), ...step("log", {}, text(9000))];
+  const { messages: view, elisions, tokensBefore, tokensAfter } = await truncated(messages, {
+    archive,
+    recall: true,
+  });
+  const [{ ref, text: content, ...elision }] = elisions as [typeof elisions[0] & object];
+  assertEquals(elision, {
+    index: 2,
+    toolCallId: "call",
+    tool: "log",
+    tokensBefore: 9004,
+    tokensAfter: 4 + estimateTokens(content),
+    reason: "truncated",
+  });
+  assertEquals(await archive.get(ref), messages[2]?.content);
+  assertEquals(view[2]?.content, content);
+  assertLessOrEqual(estimateTokens(content), 8000);
+  assertEquals(tokensBefore - tokensAfter, 9004 - elision.tokensAfter);
+  const line = content.split("\n").find((line) => line.startsWith("[elided"))!;
+  assertEquals(parsePlaceholder(line), { of: "middle", tool: "log", bytes: 36_000, ref });
+});
+
+Deno.test("truncateResults() truncates parallel results, each by itself, and leaves those within the limit", async () => {
+  const archive = spyArchive();
+  const [call, long] = step("log", {}, text(900));
+  const calls = call?.role === "assistant" ? call.tool_calls! : [];
+  const messages: Message[] = [
+    { role: "assistant", tool_calls: [...calls, ...calls, ...calls] },
+    long!,
+    { ...long!, content: text(800) } as Message,
+    { ...long!, content: text(700, "y") } as Message,
+  ];
+  const { elisions } = await truncated(messages, { archive, limitTokens: 700 });
+  assertEquals(elisions.map(({ index }) => index), [1, 2]);
+});
+
+Deno.test("truncateResults() never rewrites what a request has already held", async () => {
+  const archive = spyArchive();
+  const messages = [...step("log", {}, text(9000)), say("Seen."), user("More?")];
+  assertStrictEquals((await truncated(messages, { archive })).messages, messages);
+  assertEquals(archive.puts(), 0);
+});
+
+Deno.test("truncateResults() changes nothing the second time, and its elisions give the same view again", async () => {
+  const archive = spyArchive();
+  const messages = step("log", {}, text(9000));
+  const first = await truncated(messages, { archive });
+  assertStrictEquals((await truncated(first.messages, { archive })).messages, first.messages);
+  assertEquals(applyElisions(messages, JSON.parse(JSON.stringify(first.elisions))), [...first.messages]);
+  assertEquals(archive.puts(), 1);
+});
+
+Deno.test("truncateResults() leaves results of keep tools, and those that hold more than text", async () => {
+  const archive = spyArchive();
+  const [call, result] = step("log", {}, "");
+  const parts = [{ type: "text", text: text(9000) }, {
+    type: "image_url",
+    image_url: { url: "data:" },
+  }] as const;
+  const kept = step("ask_user", {}, text(9000));
+  assertEquals((await truncated(kept, { archive, tools: { ask_user: { stance: "keep" } } })).elisions, []);
+  assertEquals(
+    (await truncated([call!, { ...result, content: parts } as Message], { archive })).elisions,
+    [],
+  );
+});
+
+Deno.test("truncateResults() truncates nothing when archiving fails, and says why", async () => {
+  const messages = step("log", {}, text(9000));
+  const outcome = await truncated(messages, { archive: failingArchive() });
+  assertStrictEquals(outcome.messages, messages);
+  assertEquals(outcome.failure?.message, "Cannot archive a result of log: disk full");
+});
+
+Deno.test("truncateResults() works in a history that begins with results", async () => {
+  const messages: Message[] = [{ role: "tool", tool_call_id: "x", content: text(9000) }];
+  assertEquals((await truncated(messages, { archive: spyArchive() })).elisions, []);
+  assertNotEquals((await truncated(step("log", {}, text(9000)), { archive: spyArchive() })).elisions, []);
+});
+
+const ref = "0123456789abcdef";
+const cut = (text: string, limitTokens?: number, countTokens = estimateTokens) =>
+  truncateText(text, { tool: "log", ref, countTokens, ...(limitTokens !== undefined && { limitTokens }) });
+
+/** Head, placeholder and tail of a truncated text. */
+function parts(outcome: string): [head: string, line: string, tail: string] {
+  const lines = outcome.split("\n");
+  const at = lines.findIndex((line) => parsePlaceholder(line)?.of === "middle");
+  return [lines.slice(0, at).join("\n"), lines[at]!, lines.slice(at + 1).join("\n")];
+}
+
+Deno.test("truncateText() leaves a text within the limit as it is: 8,000 tokens by default", () => {
+  const text = "x".repeat(32_000);
+  assert(cut(text) === text);
+  assertLess(cut(`${text}x`).length, text.length);
+});
+
+Deno.test("truncateText() gives head, placeholder and tail, cut at line breaks", () => {
+  const text = Array.from({ length: 5000 }, (_, n) => `line ${n}`).join("\n");
+  const [head, line, tail] = parts(cut(text, 500));
+  assertEquals(line, `[elided: middle of log result, ${text.length} bytes; ref ${ref}]`);
+  assertEquals([head.split("\n")[0], tail.split("\n").at(-1)], ["line 0", "line 4999"]);
+  assert(text.startsWith(`${head}\n`) && text.endsWith(`\n${tail}`));
+  assert(head.length > 850 && tail.length > 850, "most of the limit is used");
+});
+
+Deno.test("truncateText() cuts very long single lines, and never within a character", () => {
+  for (
+    const text of ["x".repeat(1_000_000), "🙂".repeat(100_000), `${"🙂x".repeat(9)}\n${"é🙂".repeat(50_000)}`]
+  ) {
+    for (const limit of [100, 101, 102, 103]) {
+      const outcome = cut(text, limit);
+      const [head, , tail] = parts(outcome);
+      assert(text.startsWith(head) && text.endsWith(tail) && outcome.isWellFormed());
+      assert(estimateTokens(outcome) <= limit && head.length > 100 && tail.length > 100);
+    }
+  }
+});
+
+Deno.test("truncateText() never exceeds the limit and shows only what is there, whatever the counter", () => {
+  const counters = [
+    estimateTokens,
+    (text: string) => text.length,
+    (text: string) => bytesFromText(text).length,
+  ];
+  const texts = fc.array(fc.oneof(fc.string({ unit: "binary" }), fc.lorem(), fc.constant("\n")), {
+    minLength: 1,
+  })
+    .chain((pieces) => fc.integer({ min: 1, max: 200 }).map((times) => pieces.join("").repeat(times)));
+  fc.assert(
+    fc.property(
+      texts,
+      fc.integer({ min: 100, max: 3000 }),
+      fc.constantFrom(...counters),
+      (text, limit, count) => {
+        const outcome = cut(text, limit, count);
+        assert(count(outcome) <= limit);
+        if (count(text) <= limit) return assertEquals(outcome, text);
+        const [head, , tail] = parts(outcome);
+        assert(text.startsWith(head) && text.endsWith(tail) && head.length + tail.length < text.length);
+      },
+    ),
+  );
+});
+
+Deno.test("truncateText() gives the placeholder alone where the limit has no room for more", () => {
+  assertEquals(cut("x".repeat(5000), 10), `[elided: log result, 5000 bytes; ref ${ref}]`);
+});
+
+Deno.test("truncateText() is deterministic", () => {
+  const text = "some words\n".repeat(10_000);
+  assertEquals(cut(text), cut(text));
+  assertStringIncludes(cut(text), ref);
+});
+
+Deno.test("truncateText() stays within the limit by an exact counter, and near it, for a megabyte of any text", async () => {
+  const { count } = await loadTokenizer();
+  const base64 = btoa(Array.from({ length: 750_000 }, (_, n) => String.fromCharCode(n * n % 251)).join(""));
+  const words = Array.from({ length: 150_000 }, (_, n) => (n * n % 9973).toString(36)).join(" ");
+  for (const text of ["a".repeat(1e6), " ".repeat(1e6), "<|endoftext|>".repeat(80_000), base64, words]) {
+    const tokens = count(cut(text, 8000, count));
+    assert(tokens <= 8000 && tokens > 6000, `${tokens} tokens of ${text.slice(0, 20)}`);
+  }
+});
