@@ -2,7 +2,7 @@ import { countMessageTokens, MESSAGE_OVERHEAD_TOKENS } from "@tare/messages";
 import { PrefixCache, type Profile, profileNamed } from "@tare/planner";
 import { ApiError, type CompletionReply, type UsageDialect, writeUsage } from "@tare/wire";
 import { LRUCache } from "lru-cache";
-import { readCompletionRequest } from "./completion_request.ts";
+import { readCompletionRequest } from "./read_completion_request.ts";
 import { type Fault, faultError, malformedArguments, promptTooLong } from "./fault.ts";
 import type { SimulatedModel, SimulatedReply, SimulatedRequest } from "../model.ts";
 import { promptReader } from "./prompt_reader.ts";
