@@ -28,7 +28,7 @@
  *
  * @module
  */
-export type { Fault, ToolCallPieces } from "./provider/fault.ts";
+export type { Fault, ToolCallPieces } from "./fault.ts";
 export * from "./model.ts";
 export type { Encoder } from "./provider/prompt_units.ts";
 export * from "./rehearsal/rehearsal.ts";

@@ -1,5 +1,5 @@
 import type { AssistantMessage, FunctionToolCall, Message, ToolDefinition } from "@tare/messages";
-import type { Fault } from "./provider/fault.ts";
+import type { Fault } from "./fault.ts";
 
 /** What a simulated model is asked. */
 export interface SimulatedRequest {

@@ -7,7 +7,33 @@ import {
   type ToolCallDelta,
   toolCallDeltas,
 } from "@tare/wire";
-import type { Fault, ToolCallPieces } from "./fault.ts";
+import type { Fault, ToolCallPieces } from "../fault.ts";
+import type { SimulatedReply } from "../model.ts";
+
+/** Completes a model's reply: calls without an id get one, made of `idSeed` and their position. */
+export function replyMessage(reply: SimulatedReply, idSeed: string): CompletionReply["message"] {
+  const { content = null, tool_calls = [], finish_reason: _, fault: __, ...rest } = reply;
+  return {
+    ...rest,
+    role: "assistant",
+    content,
+    ...(tool_calls.length > 0 && {
+      tool_calls: tool_calls.map((call, index) => ({ ...call, id: call.id ?? `call_${idSeed}_${index}` })),
+    }),
+  };
+}
+
+/** The reply, with the arguments of each of its tool calls cut short by one character. */
+export function malformedArguments(reply: SimulatedReply): SimulatedReply {
+  const { tool_calls = [] } = reply;
+  return {
+    ...reply,
+    tool_calls: tool_calls.map((call) => ({
+      ...call,
+      function: { ...call.function, arguments: call.function.arguments.slice(0, -1) },
+    })),
+  };
+}
 
 /** Chunks that are sent before a stream breaks off or stalls, unless the fault says otherwise. */
 const CHUNKS_BEFORE_BREAK = 3;

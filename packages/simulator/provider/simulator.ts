@@ -1,13 +1,13 @@
 import { countMessageTokens, MESSAGE_OVERHEAD_TOKENS } from "@tare/messages";
 import { PrefixCache, type Profile, profileNamed } from "@tare/planner";
-import { ApiError, type CompletionReply, type UsageDialect, writeUsage } from "@tare/wire";
+import { ApiError, type UsageDialect, writeUsage } from "@tare/wire";
 import { LRUCache } from "lru-cache";
 import { readCompletionRequest } from "./read_completion_request.ts";
-import { type Fault, faultError, malformedArguments, promptTooLong } from "./fault.ts";
+import { type Fault, faultError, promptTooLong } from "../fault.ts";
 import type { SimulatedModel, SimulatedReply, SimulatedRequest } from "../model.ts";
 import { promptReader } from "./prompt_reader.ts";
 import type { Encoder } from "./prompt_units.ts";
-import { replyResponse } from "./reply_response.ts";
+import { malformedArguments, replyMessage, replyResponse } from "./reply_response.ts";
 
 /** What a provider is simulated from. */
 export interface SimulatorOptions {
@@ -219,19 +219,6 @@ function namedModel(model: SimulatorOptions["model"], name: string): SimulatedMo
 function profileDialect({ name }: Profile): UsageDialect {
   if (name.startsWith("anthropic")) return "anthropic";
   return name === "deepseek" ? "deepseek" : "openai";
-}
-
-/** Completes a model's reply: calls without an id get one, made of `idSeed` and their position. */
-function replyMessage(reply: SimulatedReply, idSeed: string): CompletionReply["message"] {
-  const { content = null, tool_calls = [], finish_reason: _, fault: __, ...rest } = reply;
-  return {
-    ...rest,
-    role: "assistant",
-    content,
-    ...(tool_calls.length > 0 && {
-      tool_calls: tool_calls.map((call, index) => ({ ...call, id: call.id ?? `call_${idSeed}_${index}` })),
-    }),
-  };
 }
 
 async function replyOf(model: SimulatedModel, request: SimulatedRequest): Promise<SimulatedReply> {

@@ -1,5 +1,4 @@
 import { ApiError } from "@tare/wire";
-import type { SimulatedReply } from "../model.ts";
 
 /**
  * Odd ways in which providers cut tool calls into pieces:
@@ -63,16 +62,4 @@ export function promptTooLong(why: string): ApiError {
     code: "context_length_exceeded",
     param: "messages",
   });
-}
-
-/** The reply, with the arguments of each of its tool calls cut short by one character. */
-export function malformedArguments(reply: SimulatedReply): SimulatedReply {
-  const { tool_calls = [] } = reply;
-  return {
-    ...reply,
-    tool_calls: tool_calls.map((call) => ({
-      ...call,
-      function: { ...call.function, arguments: call.function.arguments.slice(0, -1) },
-    })),
-  };
 }
