@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { defineTool, Refusal } from "./define_tool.ts";
+import { defineTool, ioReason, Refusal } from "./define_tool.ts";
 import { context } from "./fixture_test.ts";
 
 const toolThat = (run: () => Promise<string>) =>
@@ -49,4 +49,24 @@ Deno.test("defineTool() runs nothing if the call is aborted already", async () =
   const tool = toolThat(() => Promise.reject(new Error("must not run")));
   const signal = AbortSignal.abort();
   await assertRejects(async () => await tool.run({ path: "a" }, { ...context, signal }), DOMException);
+});
+
+const systemError = (code: string) => Object.assign(new Error(`of '/secret/path'`), { code });
+
+Deno.test("ioReason() explains system errors without their paths", async () => {
+  assertEquals(ioReason(systemError("ENOSPC")), "the disk is full.");
+  assertEquals(ioReason(systemError("EACCES")), "permission denied.");
+  assertEquals(ioReason(systemError("EWEIRD")), "the system answered EWEIRD.");
+  const real = await Deno.open("/does/not/exist").catch((error) => error);
+  assertEquals(ioReason(real), "it does not exist.");
+  assertEquals(
+    ioReason(new Deno.errors.NotCapable("x")),
+    "this server was started without permission for it.",
+  );
+});
+
+Deno.test("ioReason() leaves everything else alone", () => {
+  assertEquals(ioReason(new TypeError("bug")), undefined);
+  assertEquals(ioReason(new DOMException("Aborted", "AbortError")), undefined);
+  assertEquals(ioReason("text"), undefined);
 });

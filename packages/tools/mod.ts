@@ -30,11 +30,10 @@
  *
  * @module
  */
-export * from "./edit_file_tool.ts";
-export * from "./list_files_tool.ts";
-export * from "./read_file_tool.ts";
-export * from "./recall_tool.ts";
-export * from "./search_files_tool.ts";
-export * from "./shell_tool.ts";
+export * from "./files/edit_file_tool.ts";
+export * from "./files/list_files_tool.ts";
+export * from "./files/read_file_tool.ts";
 export * from "./workspace_tools.ts";
-export * from "./write_file_tool.ts";
+export * from "./search/search_files_tool.ts";
+export * from "./shell/shell_tool.ts";
+export * from "./files/write_file_tool.ts";

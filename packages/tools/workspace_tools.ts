@@ -1,12 +1,17 @@
 import type { Tool } from "@tare/messages";
-import type { Archive } from "@tare/prune";
-import { editFileTool } from "./edit_file_tool.ts";
-import { listFilesTool } from "./list_files_tool.ts";
-import { readFileTool } from "./read_file_tool.ts";
-import { recallTool } from "./recall_tool.ts";
-import { searchFilesTool } from "./search_files_tool.ts";
-import { shellTool, type ShellToolOptions } from "./shell_tool.ts";
-import { writeFileTool } from "./write_file_tool.ts";
+import {
+  type Archive,
+  RECALL_TOOL,
+  type RecallOptions,
+  recallOriginal,
+  type RecallRequest,
+} from "@tare/prune";
+import { editFileTool } from "./files/edit_file_tool.ts";
+import { listFilesTool } from "./files/list_files_tool.ts";
+import { readFileTool } from "./files/read_file_tool.ts";
+import { searchFilesTool } from "./search/search_files_tool.ts";
+import { shellTool, type ShellToolOptions } from "./shell/shell_tool.ts";
+import { writeFileTool } from "./files/write_file_tool.ts";
 
 /** What the tools work on. */
 export interface WorkspaceToolsOptions {
@@ -29,4 +34,14 @@ export function workspaceTools({ workspace, archive, shell }: WorkspaceToolsOpti
     shellTool({ ...shell, workspace }),
     ...(archive ? [recallTool(archive)] : []),
   ];
+}
+
+/** `recall`: reads the original of an elided result back from the archive; options bound the answer. */
+export function recallTool(archive: Archive, options: RecallOptions = {}): Tool {
+  return {
+    definition: RECALL_TOOL,
+    stance: "rederivable",
+    // Whoever runs a tool has validated the arguments against its definition.
+    run: (args) => recallOriginal(archive, args as Pick<RecallRequest, keyof RecallRequest>, options),
+  };
 }

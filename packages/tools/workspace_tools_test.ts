@@ -1,7 +1,8 @@
-import { assertEquals } from "@std/assert";
-import { memoryArchive } from "@tare/prune";
-import { workspaceTools } from "@tare/tools";
+import { assertEquals, assertStringIncludes } from "@std/assert";
 import { argumentsParser } from "@tare/messages/arguments";
+import { memoryArchive } from "@tare/prune";
+import { recallTool, workspaceTools } from "@tare/tools";
+import { callError, callOk } from "./fixture_test.ts";
 
 const tools = workspaceTools({ workspace: "/", archive: memoryArchive(), shell: { timeoutMs: 1000 } });
 
@@ -58,4 +59,30 @@ Deno.test("workspaceTools() refuses invalid arguments by schema", () => {
     const results = invalid[definition.function.name]?.map((args) => parse(JSON.stringify(args)).ok);
     assertEquals(results, results?.map(() => false), definition.function.name);
   }
+});
+
+Deno.test("recall reads an original back: whole, by lines, by pattern", async () => {
+  const archive = memoryArchive();
+  const ref = await archive.put("apple\nbanana\ncherry");
+  const recall = recallTool(archive);
+  assertEquals(await callOk(recall, { ref }), "apple\nbanana\ncherry");
+  assertEquals(await callOk(recall, { ref, lines: "2-2" }), "banana");
+  assertEquals(await callOk(recall, { ref, pattern: "^c" }), "3:cherry");
+});
+
+Deno.test("recall bounds its answer as it is told", async () => {
+  const archive = memoryArchive();
+  const ref = await archive.put("word ".repeat(5000));
+  assertStringIncludes(await callOk(recallTool(archive, { limitTokens: 200 }), { ref }), "go on with offset");
+});
+
+Deno.test("recall says what to do about a reference that is not there", async () => {
+  assertStringIncludes(
+    await callError(recallTool(memoryArchive()), { ref: "0123456789abcdef" }),
+    "Cannot recall",
+  );
+});
+
+Deno.test("recallTool() is rederivable", () => {
+  assertEquals(recallTool(memoryArchive()).stance, "rederivable");
 });

@@ -1,0 +1,110 @@
+import type { Tool } from "@tare/messages";
+import { defineTool, Refusal } from "../define_tool.ts";
+import { resolveInWorkspace } from "./resolve_in_workspace.ts";
+import { fittingRows, MAX_RESULT_BYTES } from "../result_text.ts";
+import { statInWorkspace } from "./stat_in_workspace.ts";
+import { walk, type WalkEntry } from "./walk.ts";
+
+type ListFilesArguments = {
+  readonly path?: string;
+  readonly depth?: number;
+  readonly glob?: string;
+  readonly include_hidden?: boolean;
+};
+
+const MAX_ENTRIES = 1000;
+/** Entries counted before a listing gives up counting. */
+const MAX_COUNTED = 100_000;
+
+/** `list_files`: what lies in a folder, one entry a line, with the sizes of files. */
+export function listFilesTool(workspace: string): Tool {
+  return defineTool<ListFilesArguments>({
+    name: "list_files",
+    description:
+      "Lists a folder of the workspace in sorted order, one path a line, relative to the workspace. Folders end in " +
+      "a slash; a file's size in bytes follows after a tab; symbolic links are marked and not followed. Hidden entries " +
+      "and those named by .gitignore are left out, and counted in the first line, unless include_hidden is true. One " +
+      `call lists at most ${MAX_ENTRIES} entries and ${
+        MAX_RESULT_BYTES / 1024
+      } KiB; the first line says if there are ` +
+      "more: narrow it with path, depth or glob.",
+    properties: {
+      path: { type: "string", description: "Folder, relative to the workspace. Default: the workspace." },
+      depth: {
+        type: "integer",
+        minimum: 1,
+        description: "Levels to go down; 1 is the folder itself. Default: 1, or all levels if glob is given.",
+      },
+      glob: {
+        type: "string",
+        minLength: 1,
+        description: 'Only files that match, such as "*.{ts,tsx}" (any folder) or "src/**/*.md" (from path).',
+      },
+      include_hidden: {
+        type: "boolean",
+        description: "Also hidden and git-ignored entries. Default: false.",
+      },
+    },
+    required: [],
+    stance: "rederivable",
+    attempt: ({ path = "." }) => `list ${JSON.stringify(path)}`,
+    async run({ path = ".", glob, depth, include_hidden: includeHidden }, context) {
+      const place = await resolveInWorkspace(workspace, path);
+      const info = await statInWorkspace(place, context);
+      if (!info.isDirectory) throw new Refusal("it is not a folder. Read it with read_file.");
+      const skipped = { hidden: 0, unreadable: 0 };
+      const onSkip = (why: keyof typeof skipped) => skipped[why]++;
+      const maxDepth = depth ?? (glob === undefined ? 1 : undefined);
+      const rows: string[] = [];
+      let counted = 0;
+      for await (const entry of walk(place, { context, glob, maxDepth, includeHidden, onSkip })) {
+        if (++counted > MAX_COUNTED) break;
+        if (rows.length < MAX_ENTRIES) rows.push(await describe(entry));
+      }
+      const shown = fittingRows(rows, MAX_ENTRIES);
+      return [header(place.relative, { shown: shown.length, counted, glob, ...skipped }), ...shown].join(
+        "\n",
+      );
+    },
+  });
+}
+
+interface Counts {
+  readonly shown: number;
+  readonly counted: number;
+  readonly hidden: number;
+  readonly unreadable: number;
+  readonly glob: string | undefined;
+}
+
+function header(path: string, { shown, counted, hidden, unreadable, glob }: Counts): string {
+  const what = glob === undefined ? "entries" : `files that match ${glob}`;
+  const all = counted > MAX_COUNTED ? `more than ${MAX_COUNTED}` : `${counted}`;
+  const notes = [`${what} in ${path}: ${all}`];
+  if (shown < counted) notes.push(`only the first ${shown} follow, narrow it with path, depth or glob`);
+  if (hidden > 0) notes.push(`hidden or ignored, left out: ${hidden}`);
+  if (unreadable > 0) notes.push(`folders that could not be read: ${unreadable}`);
+  return notes.join("; ");
+}
+
+async function describe({ absolute, relative, kind }: WalkEntry): Promise<string> {
+  switch (kind) {
+    case "folder":
+      return relative;
+    case "link":
+      return `${relative}\tlink`;
+    case "other":
+      return `${relative}\tpipe, socket or device`;
+    case "file":
+      return `${relative}\t${await sizeOf(absolute)}`;
+  }
+}
+
+/** Bytes, or `gone` if the file went away since its folder was read. */
+async function sizeOf(path: string): Promise<string> {
+  try {
+    return String((await Deno.lstat(path)).size);
+  } catch {
+    return "gone";
+  }
+}

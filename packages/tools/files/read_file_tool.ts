@@ -1,0 +1,126 @@
+import type { Tool, ToolContext } from "@tare/messages";
+import { defineTool, Refusal } from "../define_tool.ts";
+import { resolveInWorkspace } from "./resolve_in_workspace.ts";
+import { byteLength, decodeText, MAX_RESULT_BYTES, sliceText } from "../result_text.ts";
+import { statFile } from "./stat_in_workspace.ts";
+import { openText, textBlocks } from "./text_file.ts";
+
+type ReadFileArguments = { readonly path: string; readonly start_line?: number; readonly end_line?: number };
+
+const MAX_LINES = 1000;
+const MAX_LINE_CHARS = 2000;
+
+/**
+ * `read_file`: lines of a text file, as they stand, under a first line such as `lines 1-200 of 345`. Files of any
+ * size are read in constant memory.
+ */
+export function readFileTool(workspace: string): Tool {
+  return defineTool<ReadFileArguments>({
+    name: "read_file",
+    description:
+      'Reads a text file of the workspace. The first line of the result states the range and the size, such as "lines 1-200 of ' +
+      '345", and notes in parentheses; the lines follow as they are in the file, without numbers, so that they can be copied ' +
+      `into edit_file. One call returns at most ${MAX_LINES} lines and ${
+        MAX_RESULT_BYTES / 1024
+      } KiB; the first line then ` +
+      `says with which start_line to go on. Lines over ${MAX_LINE_CHARS} characters are cut. To find a place in a large ` +
+      "file, use search_files first. Binary files are refused.",
+    properties: {
+      path: { type: "string", description: "File, relative to the workspace." },
+      start_line: { type: "integer", minimum: 1, description: "First line to read, from 1. Default: 1." },
+      end_line: {
+        type: "integer",
+        minimum: 1,
+        description: "Last line to read, included. Default: as many as fit.",
+      },
+    },
+    required: ["path"],
+    stance: "rederivable",
+    reads: "path",
+    attempt: ({ path }) => `read ${JSON.stringify(path)}`,
+    async run({ path, start_line: start = 1, end_line: end = Infinity }, context) {
+      if (end < start) throw new Refusal(`end_line ${end} comes before start_line ${start}.`);
+      const place = await resolveInWorkspace(workspace, path);
+      await statFile(place, context);
+      using file = await openText(place.absolute);
+      const page = await readPage(file, { start, end }, context);
+      if (start > Math.max(1, page.total)) {
+        throw new Refusal(`start_line ${start} is behind its last line, ${page.total}.`);
+      }
+      return [header(page, start, end), ...page.lines].join("\n");
+    },
+  });
+}
+
+interface Page {
+  /** The lines shown, without their ends. */
+  readonly lines: readonly string[];
+  /** Lines of the whole file. */
+  readonly total: number;
+  readonly notes: readonly string[];
+}
+
+interface Range {
+  readonly start: number;
+  readonly end: number;
+}
+
+async function readPage(file: Deno.FsFile, { start, end }: Range, context: ToolContext): Promise<Page> {
+  const lines: string[] = [];
+  const last = Math.min(end, start + MAX_LINES - 1);
+  let bytes = 0;
+  let total = 0;
+  let full = false;
+  let anyReplaced = false;
+  let endsInNewline = true;
+  for await (const block of textBlocks(file, context)) {
+    const first = total + 1;
+    total += countLines(block.bytes);
+    endsInNewline = block.droppedBytes > 0 || block.bytes.at(-1) === 10;
+    if (full || total < start || first > last) continue;
+    const { text, replaced } = decodeText(block.bytes);
+    anyReplaced ||= replaced;
+    const blockLines = text.split("\n");
+    for (let at = Math.max(0, start - first); at < total - first + 1 && first + at <= last; at++) {
+      const line = cutLine(blockLines[at] ?? "", block.droppedBytes);
+      bytes += byteLength(line) + 1;
+      full = bytes > MAX_RESULT_BYTES && lines.length > 0;
+      if (full) break;
+      lines.push(line);
+    }
+  }
+  const crlf = lines.length > 0 && lines.every((line) => line.endsWith("\r"));
+  const notes: string[] = [];
+  if (crlf) notes.push("CRLF line ends");
+  if (anyReplaced && lines.some((line) => line.includes("\uFFFD"))) {
+    notes.push("invalid UTF-8 or NUL shown as \uFFFD");
+  }
+  if (start + lines.length > total && !endsInNewline) notes.push("no newline at the end");
+  return { lines: crlf ? lines.map((line) => line.slice(0, -1)) : lines, total, notes };
+}
+
+function header({ lines, total, notes }: Page, start: number, end: number): string {
+  const last = start + lines.length - 1;
+  const range = lines.length === 0 ? "0-0" : `${start}-${last}`;
+  const next = last < Math.min(end, total) ? [`cut to fit: go on with start_line ${last + 1}`] : [];
+  const all = [...next, ...notes];
+  return `lines ${range} of ${total}` + (all.length > 0 ? ` (${all.join("; ")})` : "");
+}
+
+function cutLine(line: string, droppedBytes: number): string {
+  if (line.length <= MAX_LINE_CHARS && droppedBytes === 0) return line;
+  const kept = sliceText(line, 0, MAX_LINE_CHARS);
+  return `${kept}… [line cut: ${byteLength(line) - byteLength(kept) + droppedBytes} more bytes]`;
+}
+
+function countLines(bytes: Uint8Array): number {
+  let lines = 0;
+  let at = 0;
+  while (at < bytes.length) {
+    const newline = bytes.indexOf(10, at);
+    lines++;
+    if (newline < 0) break;
+    at = newline + 1;
+  }
+  return lines;
+}

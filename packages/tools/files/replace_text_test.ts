@@ -1,0 +1,105 @@
+import { assertEquals, assertThrows } from "@std/assert";
+import { Refusal } from "../define_tool.ts";
+import { lineNumberAt, lineNumbers, nearestLines, replaceText } from "./replace_text.ts";
+
+Deno.test("replaceText() replaces the one occurrence, literally", () => {
+  assertEquals(replaceText("a $b c", { oldText: "$b", newText: "$& $1 \\n" }), {
+    text: "a $& $1 \\n c",
+    starts: [2],
+    length: 8,
+  });
+  assertEquals(replaceText("one\ntwo\n", { oldText: "two\n", newText: "" }).text, "one\n");
+});
+
+Deno.test("replaceText() replaces all occurrences when told, without overlap", () => {
+  assertEquals(replaceText("aaaa b aa", { oldText: "aa", newText: "xyz", all: true }), {
+    text: "xyzxyz b xyz",
+    starts: [0, 3, 9],
+    length: 3,
+  });
+});
+
+Deno.test("replaceText() keeps the line ends of the file", () => {
+  const crlf = "one\r\ntwo\r\nthree\r\n";
+  assertEquals(
+    replaceText(crlf, { oldText: "one\ntwo", newText: "1\n2\n2.5" }).text,
+    "1\r\n2\r\n2.5\r\nthree\r\n",
+  );
+  assertEquals(replaceText(crlf, { oldText: "two", newText: "2\n2.5" }).text, "one\r\n2\r\n2.5\r\nthree\r\n");
+  assertEquals(replaceText("one\ntwo\n", { oldText: "one\r\ntwo", newText: "1\r\n2" }).text, "1\n2\n");
+  // Where they differ, text is taken as it is given.
+  assertEquals(
+    replaceText("one\r\ntwo\nthree", { oldText: "two\nthree", newText: "2\n3" }).text,
+    "one\r\n2\n3",
+  );
+});
+
+Deno.test("replaceText() refuses text that is there several times, and says where", () => {
+  assertThrows(
+    () => replaceText("a\nb\na\na a", { oldText: "a", newText: "c" }),
+    Refusal,
+    "old_text occurs 4 times, in lines 1, 3, 4, 4.",
+  );
+});
+
+Deno.test("replaceText() shows the nearest lines where the text is not found", () => {
+  const text = "first\n\tif (ready) {\n\t\tgo();\n\t}\nlast\n";
+  const error = assertThrows(
+    () => replaceText(text, { oldText: "    if (ready) {\n        go();", newText: "" }),
+    Refusal,
+  );
+  assertEquals(
+    error.message,
+    "old_text is not in it. Copy it exactly, white space included. The nearest lines are 2-3:\n\tif (ready) {\n\t\tgo();",
+  );
+  assertThrows(
+    () => replaceText(text, { oldText: "nothing at all", newText: "" }),
+    Refusal,
+    "nor anything like it",
+  );
+  assertThrows(
+    () => replaceText("one line\r\ntwo lines\nx", { oldText: "one line\ntwo lines", newText: "" }),
+    Refusal,
+    "Some lines of the file end in CRLF",
+  );
+});
+
+Deno.test("lineNumbers() names the first twenty", () => {
+  const text = "a\n".repeat(30);
+  const indices = Array.from({ length: 30 }, (_, at) => 2 * at);
+  assertEquals(lineNumbers(text, indices.slice(0, 3)), "1, 2, 3");
+  assertEquals(lineNumbers(text, indices).split(", ").slice(-2), ["20", "…"]);
+});
+
+Deno.test("lineNumberAt() counts from 1", () => {
+  assertEquals([0, 1, 2, 3, 4].map((at) => lineNumberAt("a\nb\n", at)), [1, 1, 2, 2, 3]);
+});
+
+const lines = [
+  "function add(a, b) {",
+  "  return a + b;",
+  "}",
+  "",
+  "function subtract(a, b) {",
+  "  return a - b;",
+  "}",
+];
+
+Deno.test("nearestLines() finds the run that is most alike, white space aside", () => {
+  assertEquals(nearestLines(lines, ["function subtract(a,b) {", "return a - b;"]), { start: 4, end: 6 });
+  assertEquals(nearestLines(lines, ["  return a + c;"]), { start: 1, end: 2 });
+});
+
+Deno.test("nearestLines() lets the other lines decide between places", () => {
+  const twice = ["x = 1", "some long line here", "y", "z", "x = 2", "some long line here", "y"];
+  assertEquals(nearestLines(twice, ["x = 2", "some long line here!"]), { start: 4, end: 6 });
+});
+
+Deno.test("nearestLines() stays within the lines", () => {
+  assertEquals(nearestLines(["the only line"], ["before", "the only lime", "after"]), { start: 0, end: 1 });
+});
+
+Deno.test("nearestLines() finds nothing where nothing is alike", () => {
+  assertEquals(nearestLines(lines, ["class Foo extends Bar {}"]), undefined);
+  assertEquals(nearestLines([], ["a"]), undefined);
+});

@@ -1,0 +1,84 @@
+import { basename, dirname, join, resolve, SEPARATOR } from "@std/path";
+import { Refusal } from "../define_tool.ts";
+
+/** A place in a workspace. It need not exist. */
+export interface WorkspacePath {
+  /** The workspace's own absolute path, free of symbolic links. */
+  readonly root: string;
+  /** Absolute path, free of symbolic links. */
+  readonly absolute: string;
+  /** The path from `root`, with forward slashes; `.` for the workspace itself. */
+  readonly relative: string;
+}
+
+/** As many as Linux follows before it gives up. */
+const MAX_LINKS = 40;
+
+/**
+ * Finds the real place of `path`, which is relative to the workspace or absolute, and makes sure that it lies
+ * inside: after `..` and every symbolic link, dangling ones too. A file that doesn't exist yet is placed where
+ * opening `path` would create it. The caller must go on with `absolute`, not with `path`.
+ *
+ * A program that swaps a folder for a link between this check and the use can get past it: the guard keeps a
+ * model's paths in place, it does not contain hostile programs.
+ *
+ * @throws {Refusal} if it lies outside, or the links lead in a circle.
+ */
+export async function resolveInWorkspace(workspace: string, path: string): Promise<WorkspacePath> {
+  if (path.includes("\0")) throw new Refusal("a path cannot hold a NUL character.");
+  const root = await realWorkspace(workspace);
+  const absolute = await followLinks(resolve(root, path));
+  const relative = relativeInside(root, absolute);
+  if (relative === undefined) {
+    throw new Refusal(
+      "it lies outside the workspace. Give a path inside, relative to the workspace's top folder.",
+    );
+  }
+  return { root, absolute, relative };
+}
+
+async function realWorkspace(workspace: string): Promise<string> {
+  try {
+    return await Deno.realPath(workspace);
+  } catch (cause) {
+    throw new Refusal("the workspace folder itself cannot be reached. This needs the operator.", { cause });
+  }
+}
+
+async function followLinks(path: string): Promise<string> {
+  let existing = path;
+  const missing: string[] = [];
+  for (let links = 0; links < MAX_LINKS;) {
+    try {
+      return join(await Deno.realPath(existing), ...missing);
+    } catch (error) {
+      if (!(error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory)) throw error;
+    }
+    const target = await linkTarget(existing);
+    if (target !== undefined) {
+      existing = target;
+      links++;
+    } else {
+      missing.unshift(basename(existing));
+      existing = dirname(existing);
+    }
+  }
+  throw new Refusal("its symbolic links lead in a circle.");
+}
+
+/** Where a link points, dangling or not; `undefined` if there is no link. */
+async function linkTarget(path: string): Promise<string | undefined> {
+  try {
+    const target = await Deno.readLink(path);
+    // The folder may be reached through links itself, and `..` in the target counts from its real place.
+    return resolve(await Deno.realPath(dirname(path)), target);
+  } catch {
+    return undefined;
+  }
+}
+
+function relativeInside(root: string, absolute: string): string | undefined {
+  if (absolute === root) return ".";
+  const prefix = root.endsWith(SEPARATOR) ? root : root + SEPARATOR;
+  return absolute.startsWith(prefix) ? absolute.slice(prefix.length).replaceAll(SEPARATOR, "/") : undefined;
+}

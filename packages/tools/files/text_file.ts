@@ -1,0 +1,106 @@
+import type { ToolContext } from "@tare/messages";
+import { Refusal } from "../define_tool.ts";
+
+/** Bytes at the start of a file by which text is told from binary data. */
+const HEAD_BYTES = 8 * 1024;
+
+/** Random bytes give about a half; text in Latin-1 seldom more than a tenth. */
+const MAX_INVALID_SHARE = 0.3;
+
+/**
+ * Opens a regular file for reading if its start looks like text: no NUL byte, and at most three characters in ten
+ * that are no UTF-8. Whoever opens it closes it.
+ *
+ * @throws {Refusal} if it is binary; what the system throws if it cannot be opened.
+ */
+export async function openText(absolute: string): Promise<Deno.FsFile> {
+  const file = await Deno.open(absolute);
+  try {
+    const head = new Uint8Array(HEAD_BYTES);
+    const length = await file.read(head) ?? 0;
+    if (isBinary(head.subarray(0, length))) throw new Refusal(BINARY);
+    await file.seek(0, Deno.SeekMode.Start);
+    return file;
+  } catch (error) {
+    file.close();
+    throw error;
+  }
+}
+
+const BINARY =
+  "it is a binary file, not UTF-8 text. Inspect it with shell (file, od -c, strings); if it is text " +
+  "in another encoding, convert it to a new file first, such as iconv -f UTF-16 -t UTF-8.";
+
+function isBinary(head: Uint8Array): boolean {
+  if (head.includes(0)) return true;
+  const text = new TextDecoder().decode(head);
+  const invalid = text.split("\uFFFD").length - 1;
+  return invalid > text.length * MAX_INVALID_SHARE;
+}
+
+/** A run of whole lines of a file. */
+export interface TextBlock {
+  /** Ends with a newline, but for a file's last block. Valid until the next block is asked for. */
+  readonly bytes: Uint8Array;
+  /** Bytes left out at the end of the block's last line. If not 0, the block is that one line, without its newline. */
+  readonly droppedBytes: number;
+}
+
+/** Lines of up to so many bytes are kept whole. */
+export const MAX_LINE_BYTES: number = 256 * 1024;
+const CHUNK_BYTES = 64 * 1024;
+const NEWLINE = 10;
+
+/**
+ * Reads a file from where it stands to its end, in blocks of whole lines and in constant memory. Of a line far over
+ * {@linkcode MAX_LINE_BYTES} the end is dropped.
+ */
+export async function* textBlocks(file: Deno.FsFile, context: ToolContext): AsyncGenerator<TextBlock> {
+  const buffer = new Uint8Array(MAX_LINE_BYTES + CHUNK_BYTES);
+  /** Bytes at the front of the buffer that were not handed out yet. */
+  let held = 0;
+  /** Bytes dropped of the line that is being read. */
+  let dropped = 0;
+  const shift = (from: number, to: number) => {
+    buffer.copyWithin(0, from, to);
+    held = to - from;
+  };
+  while (true) {
+    context.signal.throwIfAborted();
+    const read = await file.read(buffer.subarray(held, held + CHUNK_BYTES));
+    if (read === null) break;
+    context.progress();
+    let end = held + read;
+    if (dropped > 0) {
+      const newline = buffer.subarray(0, end).indexOf(NEWLINE, held);
+      if (newline < 0) {
+        dropped += read;
+        continue;
+      }
+      yield { bytes: buffer.subarray(0, held), droppedBytes: dropped + newline - held };
+      dropped = 0;
+      shift(newline + 1, end);
+      end = held;
+    }
+    const newline = buffer.subarray(0, end).lastIndexOf(NEWLINE);
+    if (newline >= 0) {
+      yield { bytes: buffer.subarray(0, newline + 1), droppedBytes: 0 };
+      shift(newline + 1, end);
+    } else {
+      held = end;
+    }
+    if (held > MAX_LINE_BYTES) {
+      const kept = characterStart(buffer, MAX_LINE_BYTES);
+      dropped = held - kept;
+      held = kept;
+    }
+  }
+  if (held > 0) yield { bytes: buffer.subarray(0, held), droppedBytes: dropped };
+}
+
+/** The nearest index at or before `at` where a UTF-8 character starts. */
+function characterStart(bytes: Uint8Array, at: number): number {
+  let start = at;
+  while (start > at - 4 && (bytes[start]! & 0xC0) === 0x80) start--;
+  return start;
+}

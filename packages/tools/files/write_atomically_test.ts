@@ -1,0 +1,58 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { makeWorkspace } from "../fixture_test.ts";
+import { inTurn, writeAtomically } from "./write_atomically.ts";
+
+const bytes = new TextEncoder().encode("new");
+
+Deno.test("writeAtomically() writes the file, makes its folders and leaves nothing else", async () => {
+  await using ws = await makeWorkspace();
+  await writeAtomically(ws.at("a/b/f"), bytes);
+  assertEquals(await Deno.readTextFile(ws.at("a/b/f")), "new");
+  assertEquals([...Deno.readDirSync(ws.at("a/b"))].map(({ name }) => name), ["f"]);
+});
+
+Deno.test("writeAtomically() gives the mode it is told, and the usual one otherwise", async () => {
+  await using ws = await makeWorkspace({ f: "old", usual: "" });
+  await writeAtomically(ws.at("f"), bytes, { mode: 0o100750 });
+  assertEquals((await Deno.stat(ws.at("f"))).mode! & 0o777, 0o750);
+  await writeAtomically(ws.at("g"), bytes);
+  assertEquals((await Deno.stat(ws.at("g"))).mode, (await Deno.stat(ws.at("usual"))).mode);
+});
+
+Deno.test("writeAtomically() replaces the file as a whole: who has it open still reads the old bytes", async () => {
+  await using ws = await makeWorkspace({ f: "old bytes" });
+  using reader = await Deno.open(ws.at("f"));
+  await writeAtomically(ws.at("f"), bytes);
+  assertEquals(await new Response(reader.readable).text(), "old bytes");
+  assertEquals(await Deno.readTextFile(ws.at("f")), "new");
+});
+
+Deno.test("writeAtomically() leaves nothing behind when it fails", async () => {
+  await using ws = await makeWorkspace({ "folder/": "", file: "" });
+  await assertRejects(() => writeAtomically(ws.at("folder"), bytes), Deno.errors.IsADirectory);
+  await assertRejects(() => writeAtomically(ws.at("file/f"), bytes));
+  assertEquals([...Deno.readDirSync(ws.root)].map(({ name }) => name).sort(), ["file", "folder"]);
+});
+
+Deno.test("inTurn() runs actions of one key in order, of others at once", async () => {
+  const log: string[] = [];
+  const gate = Promise.withResolvers<void>();
+  const first = inTurn("a", async () => {
+    log.push("first starts");
+    await gate.promise;
+    log.push("first ends");
+    return 1;
+  });
+  const second = inTurn("a", () => Promise.resolve(log.push("second")));
+  await inTurn("b", () => Promise.resolve(log.push("other key")));
+  gate.resolve();
+  assertEquals([await first, await second], [1, 4]);
+  assertEquals(log, ["first starts", "other key", "first ends", "second"]);
+});
+
+Deno.test("inTurn() goes on after an action that failed", async () => {
+  const failed = inTurn("a", () => Promise.reject(new Error("broken")));
+  const next = inTurn("a", () => Promise.resolve("done"));
+  await assertRejects(() => failed, Error, "broken");
+  assertEquals(await next, "done");
+});

@@ -1,0 +1,26 @@
+import { assertEquals, assertThrows } from "@std/assert";
+import { Refusal } from "../define_tool.ts";
+import { searchPattern } from "./search_pattern.ts";
+
+Deno.test("searchPattern() matches anywhere in a line and tells where", () => {
+  const pattern = searchPattern("b+c$");
+  assertEquals(["abbc", "bc", "bcd", ""].map(pattern.matches), [true, true, false, false]);
+  assertEquals(["abbc", "none"].map(pattern.matchStart), [1, 0]);
+  assertEquals(searchPattern("").matches(""), true);
+  assertEquals(searchPattern("^").matches("x"), true);
+});
+
+Deno.test("searchPattern() ignores case when asked", () => {
+  assertEquals(searchPattern("äpfel", { ignoreCase: true }).matches("ÄPFEL"), true);
+  assertEquals(searchPattern("äpfel").matches("ÄPFEL"), false);
+});
+
+Deno.test("searchPattern() refuses what RE2 doesn't have, with a sentence", () => {
+  for (const source of ["(?=x)", "(?!x)", "(?<=x)y", "(a)\\1", "(", "[z-a]", "a{5000}"]) {
+    assertThrows(() => searchPattern(source), Refusal, "Patterns are RE2 regular expressions", source);
+  }
+});
+
+Deno.test("searchPattern() takes time linear in the line", () => {
+  assertEquals(searchPattern("(x+x+)+y").matches("x".repeat(100_000)), false);
+});
