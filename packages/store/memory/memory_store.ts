@@ -41,19 +41,13 @@ interface MemoryDocument {
   readonly json: string;
 }
 
-/** What stores in memory hold. */
-export interface MemoryTables {
+interface Tables {
   /** By id, the oldest first. */
   readonly sessions: Map<string, MemorySession>;
   /** By kind and id. */
   readonly documents: Map<string, MemoryDocument>;
   /** By scope and key. */
   readonly keys: Map<string, MemoryKey>;
-}
-
-/** Tables with nothing in them. */
-export function memoryTables(): MemoryTables {
-  return { sessions: new Map(), documents: new Map(), keys: new Map() };
 }
 
 /** How a store in memory is opened. */
@@ -64,14 +58,16 @@ export interface MemoryStoreOptions {
 
 /** A store that is nowhere but in memory, and gone when nobody refers to it any longer: for tests and trials. */
 export function memoryStore(options: MemoryStoreOptions = {}): Store {
-  return openTables(memoryTables(), options);
+  return memoryPlace()(options);
 }
 
-/** Opens what an earlier store held, as another process would. */
-export function openTables(
-  { sessions, documents, keys }: MemoryTables,
-  { now = Date.now }: MemoryStoreOptions = {},
-): Store {
+/** A place in memory. What it gives opens the store that is kept there, each time as another process would. */
+export function memoryPlace(): (options?: MemoryStoreOptions) => Store {
+  const tables: Tables = { sessions: new Map(), documents: new Map(), keys: new Map() };
+  return (options = {}) => openTables(tables, options);
+}
+
+function openTables({ sessions, documents, keys }: Tables, { now = Date.now }: MemoryStoreOptions): Store {
   const owner = Symbol();
   let isOpen = true;
   const settle = <T>(act: () => T): Promise<T> =>

@@ -1,3 +1,4 @@
-import { inMemory, testStore } from "../store_suite_fixture_test.ts";
+import { inMemory } from "../like_memory_fixture_test.ts";
+import { testStore } from "../store_suite_fixture_test.ts";
 
 testStore("memoryStore()", inMemory);

@@ -2,7 +2,8 @@ import { assertEquals, assertLess, assertRejects } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
 import { archiveRef } from "@tare/prune";
 import { openStore, type Store, StoreError } from "@tare/store/next";
-import { testLikeMemory, testStore } from "../store_suite_fixture_test.ts";
+import { testLikeMemory } from "../like_memory_fixture_test.ts";
+import { testStore } from "../store_suite_fixture_test.ts";
 import { inFile, withStore } from "./fixture_test.ts";
 
 testStore("openStore()", inFile);
