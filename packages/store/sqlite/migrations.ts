@@ -1,5 +1,8 @@
 import type { DatabaseSync } from "node:sqlite";
-import { fromStoredJson, type StoredJson, toStoredJson } from "./stored_json.ts";
+import { crc32 } from "node:zlib";
+import { type StoredJson, toStoredJson } from "./stored_json.ts";
+
+type Names = Readonly<Record<string, string>>;
 
 /** Marks a SQLite file as a store: "TARE" in ASCII. */
 export const APPLICATION_ID = 0x54415245;
@@ -13,7 +16,7 @@ export type Migration = (connection: DatabaseSync) => void;
  */
 export const MIGRATIONS: readonly Migration[] = [
   (connection) => connection.exec(TABLES),
-  renameBudgets,
+  renameFields,
 ];
 
 // `crc` is the CRC-32 of the JSON beside it. Events are clustered by session, so that a session is read in one sweep.
@@ -82,32 +85,51 @@ const TABLES = `
   CREATE INDEX documents_by_session ON documents (session);
 `;
 
-const BUDGET_NAMES: ReadonlyMap<string, string> = new Map([
-  ["max_steps", "maxSteps"],
-  ["max_tokens", "maxTokens"],
-  ["max_cost", "maxCost"],
-]);
+const BUDGETS: Names = { max_steps: "maxSteps", max_tokens: "maxTokens", max_cost: "maxCost" };
+const MECHANISMS: Names = { bound: "truncate" };
 
-/** What a session may cost stands in its settings. */
-function renameBudgets(connection: DatabaseSync): void {
-  const update = connection.prepare("UPDATE sessions SET json = ?, crc = ? WHERE key = ?");
-  for (const row of connection.prepare("SELECT key, json, crc FROM sessions").all()) {
-    const { key, json, crc } = row as unknown as StoredJson & { key: number };
-    const session = intact({ json, crc }) as { settings?: { budget?: Record<string, unknown> } } | undefined;
-    const budget = session?.settings?.budget;
-    if (!budget) continue;
-    const renamed = Object.entries(budget).map(([name, value]) => [BUDGET_NAMES.get(name) ?? name, value]);
-    const settings = { ...session.settings, budget: Object.fromEntries(renamed) };
-    const stored = toStoredJson({ ...session, settings });
-    update.run(stored.json, stored.crc, key);
+/** What a session may cost is written as all our JSON is, and one of the mechanisms has another name. */
+function renameFields(connection: DatabaseSync): void {
+  const renameSaved = (value: unknown) => renameAt(value, ["ledger", "saved"], MECHANISMS);
+  rewrite(connection, { table: "sessions" }, (session) => renameAt(session, ["settings", "budget"], BUDGETS));
+  rewrite(connection, { table: "state", where: "name = 'totals'" }, renameSaved);
+  rewrite(connection, { table: "events", where: "type = 'turn_end'" }, renameSaved);
+  rewrite(
+    connection,
+    { table: "events", where: "type = 'context_rewritten'" },
+    (event) => isRecord(event) && event.mechanism === "bound" ? { ...event, mechanism: "truncate" } : event,
+  );
+}
+
+const KEYS = { sessions: ["key"], events: ["session", "number"], state: ["session", "name"] } as const;
+
+/** Gives records another value. One that was damaged is left as it is: that is told when somebody reads it. */
+function rewrite(
+  connection: DatabaseSync,
+  { table, where = "true" }: { readonly table: keyof typeof KEYS; readonly where?: string },
+  change: (value: unknown) => unknown,
+): void {
+  const keys = KEYS[table];
+  const rows = connection.prepare(`SELECT json, crc, ${keys.join()} FROM ${table} WHERE ${where}`).all();
+  const update = connection.prepare(
+    `UPDATE ${table} SET json = ?, crc = ? WHERE ${keys.map((key) => `${key} = ?`).join(" AND ")}`,
+  );
+  for (const { json, crc, ...key } of rows as unknown as (StoredJson & Record<string, string | number>)[]) {
+    if (crc32(json) !== crc) continue;
+    const changed = toStoredJson(change(JSON.parse(json)));
+    if (changed.json !== json) update.run(changed.json, changed.crc, ...Object.values(key));
   }
 }
 
-/** What a record holds, unless it was damaged: that is told when somebody reads it, and is left as it is. */
-function intact(stored: StoredJson): unknown {
-  try {
-    return fromStoredJson(stored, "");
-  } catch {
-    return undefined;
+/** The value with new names for the fields of the object that stands there, if one does. */
+function renameAt(value: unknown, [field, ...path]: readonly string[], names: Names): unknown {
+  if (!isRecord(value)) return value;
+  if (field !== undefined) {
+    return field in value ? { ...value, [field]: renameAt(value[field], path, names) } : value;
   }
+  return Object.fromEntries(Object.entries(value).map(([name, kept]) => [names[name] ?? name, kept]));
+}
+
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null;
 }

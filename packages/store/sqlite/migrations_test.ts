@@ -20,6 +20,15 @@ const sessions = {
   other: "no object",
 };
 
+const totals = (name: string) => ({ ledger: { calls: 1, saved: { prune: 5, [name]: 7 } }, turns: 1 });
+const events = (name: string) => [
+  { type: "turn_start", input: "Hi." },
+  { type: "context_rewritten", step: 1, mechanism: name, reason: "too long" },
+  { type: "context_rewritten", step: 1, mechanism: "prune", reason: "bound" },
+  { type: "turn_end", reason: "completed", ledger: totals(name).ledger },
+  { type: "turn_end", reason: "cancelled" },
+];
+
 /** Makes a file as the program of version 1 left it, with a session of each of these settings and one that is damaged. */
 async function makeVersion1(path: string): Promise<void> {
   openDatabase(path, { migrations: MIGRATIONS.slice(0, 1) }).close();
@@ -31,9 +40,11 @@ async function makeVersion1(path: string): Promise<void> {
     insert("sessions", index + 1, id, ...stored({ id, createdAtMs: index, settings }));
   }
   insert("sessions", 9, "damaged", JSON.stringify({ id: "damaged", settings: sessions.full }), 0);
-  insert("events", 1, 1, "turn_start", ...stored({ type: "turn_start", input: "Hi." }));
-  insert("events", 1, 2, "turn_end", ...stored({ type: "turn_end", reason: "completed" }));
-  insert("state", 1, "totals", ...stored({ turns: 1 }));
+  for (const [index, event] of events("bound").entries()) {
+    insert("events", 1, index + 1, event.type, ...stored(event));
+  }
+  insert("state", 1, "totals", ...stored(totals("bound")));
+  insert("state", 1, "context", ...stored(totals("bound")));
   insert(
     "documents",
     "response",
@@ -48,7 +59,7 @@ async function makeVersion1(path: string): Promise<void> {
   database.close();
 }
 
-Deno.test("openStore() takes over a file of version 1: a budget has new names, all else is as it was", () =>
+Deno.test("openStore() takes over a file of version 1: budgets and one mechanism have new names, all else is as it was", () =>
   withFolder(async (folder) => {
     const path = join(folder, "tare.db");
     await makeVersion1(path);
@@ -63,11 +74,9 @@ Deno.test("openStore() takes over a file of version 1: a budget has new names, a
         }).map(([id, settings], index) => ({ id, createdAtMs: index, settings })),
       );
       await assertRejects(() => store.getSession("damaged"), StoreError, "its checksum doesn't match");
-      assertEquals(await store.readEvents("full"), [
-        { number: 1, event: { type: "turn_start", input: "Hi." } },
-        { number: 2, event: { type: "turn_end", reason: "completed" } },
-      ]);
-      assertEquals(await store.readState("full", "totals"), { turns: 1 });
+      assertEquals((await store.readEvents("full")).map(({ event }) => event), events("truncate"));
+      assertEquals(await store.readState("full", "totals"), totals("truncate"));
+      assertEquals(await store.readState("full", "context"), totals("bound"));
       assertEquals((await store.getDocument("response", "r"))?.value, 1);
       assertEquals(await store.archive("full").get(await archiveRef("text")), "text");
       assertEquals(await store.claimKey({ scope: "s", key: "done", bodyHash: "h" }), {
