@@ -1,5 +1,6 @@
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { type Model, ModelError } from "@tare/loop";
+import { ModelError } from "@tare/loop";
+import type { Model } from "@tare/messages";
 import OpenAI from "openai";
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
