@@ -11,8 +11,8 @@
 import { parseArgs } from "node:util";
 import { chooseProfile } from "@tare/planner";
 import { formatTable } from "./bench/format_table.ts";
-import { loadData } from "./bench/load_data.ts";
-import { brierScore, ESTIMATES, type ScoredCall, scoreWarmth } from "./bench/warmth_score.ts";
+import { loadData } from "./bench/economy/load_data.ts";
+import { brierScore, ESTIMATES, type ScoredCall, scoreWarmth } from "./bench/economy/warmth_score.ts";
 
 const MINUTE = 60_000;
 const BUCKETS_MIN = [1, 5, 10, 30, 60, 120, Infinity];

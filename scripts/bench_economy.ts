@@ -12,12 +12,11 @@
 import { parseArgs } from "node:util";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { profileNamed } from "@tare/planner";
-import { type EconomyResult, measureEconomy } from "./bench/economy.ts";
+import { type EconomyResult, measureEconomy } from "./bench/economy/economy.ts";
 import { formatTable } from "./bench/format_table.ts";
-import { loadData } from "./bench/load_data.ts";
-import { POLICIES } from "./bench/policies.ts";
-import { ProgressBar } from "./bench/progress_bar.ts";
-import { generateWorkload } from "./bench/workload.ts";
+import { loadData } from "./bench/economy/load_data.ts";
+import { POLICIES } from "./bench/economy/policies.ts";
+import { generateWorkload } from "./bench/economy/workload.ts";
 
 const DEFAULT_PROFILES = ["anthropic-5m", "openai", "deepseek", "none"];
 
@@ -98,6 +97,35 @@ function row(result: EconomyResult): string[] {
     percent(result.lostReferences),
     percent(result.callsWithLostReference),
   ];
+}
+
+const BAR_WIDTH = 40;
+
+/** A progress bar on standard error, if that is a terminal; otherwise nothing is drawn. */
+class ProgressBar {
+  readonly #total: number;
+  readonly #visible = Deno.stderr.isTerminal();
+  #done = 0;
+
+  constructor(total: number) {
+    this.#total = total;
+  }
+
+  readonly step = (): void => {
+    this.#done++;
+    const share = Math.min(1, this.#done / this.#total);
+    const filled = Math.round(BAR_WIDTH * share);
+    this.#draw(`\r[${"#".repeat(filled)}${" ".repeat(BAR_WIDTH - filled)}] ${this.#done}/${this.#total}`);
+  };
+
+  /** Wipes the bar away. */
+  clear(): void {
+    this.#draw("\r\x1b[K");
+  }
+
+  #draw(text: string): void {
+    if (this.#visible) Deno.stderr.writeSync(new TextEncoder().encode(text));
+  }
 }
 
 if (import.meta.main) {

@@ -12,9 +12,11 @@
  */
 // deno-lint-ignore-file no-console
 import { parseArgs } from "node:util";
+import { fromFileUrl } from "@std/path";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { formatTable } from "./bench/format_table.ts";
-import { type GrowingSession, growingSession, playStreams, readBulk } from "./bench/gateway_streams.ts";
+import { percentile } from "./bench/percentile.ts";
+import { type GrowingSession, growingSession, playStreams, readBulk } from "./bench/gateway/streams.ts";
 
 /** By streams: sessions of each, events of a reply and their distance, and the longest pause between requests. */
 const LOADS: Readonly<
@@ -25,6 +27,9 @@ const LOADS: Readonly<
   100: { sessions: 1, chunks: 20, intervalMs: 50, pauseMs: 2_000 },
 };
 
+const UPSTREAM = new URL("./bench/gateway/upstream.ts", import.meta.url);
+const SERVER = new URL("./bench/gateway/server.ts", import.meta.url);
+
 const REQUESTS = 13;
 const BULK_MEGABYTES = 100;
 
@@ -33,9 +38,9 @@ interface Process extends AsyncDisposable {
 }
 
 /** Starts a script of the bench, which prints its port. */
-async function start(script: string, ...args: string[]): Promise<Process> {
+async function start(script: URL, ...args: string[]): Promise<Process> {
   const child = new Deno.Command(Deno.execPath(), {
-    args: ["run", "--allow-all", new URL(`bench/${script}`, import.meta.url).pathname, ...args],
+    args: ["run", "--allow-all", fromFileUrl(script), ...args],
     stdin: "piped",
     stdout: "piped",
     stderr: "inherit",
@@ -46,16 +51,11 @@ async function start(script: string, ...args: string[]): Promise<Process> {
     origin: `http://127.0.0.1:${Number(value)}`,
     async [Symbol.asyncDispose]() {
       await child.stdin.close();
-      if (script === "gateway_upstream.ts") child.kill();
+      if (script === UPSTREAM) child.kill();
       await child.status;
       await output.cancel();
     },
   };
-}
-
-function quantile(times: readonly number[], share: number): number {
-  const sorted = [...times].sort((a, b) => a - b);
-  return sorted[Math.min(sorted.length - 1, Math.ceil(share * sorted.length) - 1)] ?? NaN;
 }
 
 async function measureLatency(
@@ -64,9 +64,9 @@ async function measureLatency(
 ): Promise<string[][]> {
   const load = LOADS[streams];
   if (!load) throw new RangeError(`Cannot measure ${streams} streams: it is none of ${Object.keys(LOADS)}`);
-  await using upstream = await start("gateway_upstream.ts");
+  await using upstream = await start(UPSTREAM);
   const direct = `${upstream.origin}/paced/${load.chunks}/${load.intervalMs}/v1`;
-  await using gateway = await start("gateway_server.ts", direct);
+  await using gateway = await start(SERVER, direct);
   const through = { baseURL: `${gateway.origin}/v1` };
   const ways = {
     direct: { baseURL: direct },
@@ -82,8 +82,8 @@ async function measureLatency(
   for (const [name, way] of Object.entries(ways)) {
     const { opening, following } = await playStreams(session, { ...way, ...load, streams });
     if (name === "direct") base = following;
-    const [p50, p99] = [0.5, 0.99].map((share) => quantile(following, share)) as [number, number];
-    const [added50, added99] = [p50 - quantile(base, 0.5), p99 - quantile(base, 0.99)];
+    const [p50, p99] = [0.5, 0.99].map((share) => percentile(following, share)) as [number, number];
+    const [added50, added99] = [p50 - percentile(base, 0.5), p99 - percentile(base, 0.99)];
     rows.push([
       String(streams),
       name,
@@ -93,16 +93,16 @@ async function measureLatency(
       ...(name === "direct"
         ? ["", "", ""]
         : [added50, added99, added50 - parseMs].map((ms) => ms.toFixed(2))),
-      quantile(opening, 0.5).toFixed(1),
+      percentile(opening, 0.5).toFixed(1),
     ]);
   }
   return rows;
 }
 
 async function measureBulk(streams: number): Promise<string[][]> {
-  await using upstream = await start("gateway_upstream.ts");
+  await using upstream = await start(UPSTREAM);
   const direct = `${upstream.origin}/bulk/${Math.ceil(BULK_MEGABYTES / streams)}/v1`;
-  await using gateway = await start("gateway_server.ts", direct);
+  await using gateway = await start(SERVER, direct);
   const rows: string[][] = [];
   for (const [name, baseURL] of Object.entries({ direct, gateway: `${gateway.origin}/v1` })) {
     await readBulk(baseURL, 1);
@@ -120,7 +120,7 @@ function measureParsing(session: GrowingSession): number {
     JSON.parse(new TextDecoder().decode(body));
     times.push(performance.now() - startMs);
   }
-  return quantile(times, 0.5);
+  return percentile(times, 0.5);
 }
 
 async function main(): Promise<void> {

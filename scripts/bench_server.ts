@@ -1,6 +1,6 @@
 /**
  * Measures the server against a simulated provider: turns per second, what it adds to each step, memory, resume and
- * start times. Server and provider are processes of their own and talk HTTP. `scripts/bench/timed_server.ts` says
+ * start times. Server and provider are processes of their own and talk HTTP. `scripts/bench/server/timed_server.ts` says
  * what counts as added.
  *
  *     deno task bench:server [--json] [--idle-sessions 1000]
@@ -13,10 +13,10 @@
 import { parseArgs } from "node:util";
 import { fromFileUrl } from "@std/path";
 import { formatTable } from "./bench/format_table.ts";
-import { startListening } from "./bench/server_listening.ts";
-import { type Load, measureLoad } from "./bench/server_load.ts";
-import { measureRest, type Rest } from "./bench/server_rest.ts";
-import { measureStart, type Start } from "./bench/server_start.ts";
+import { percentile } from "./bench/percentile.ts";
+import { type Listening, startListening } from "./bench/server/listening.ts";
+import { type Load, measureLoad } from "./bench/server/load.ts";
+import { measureRest, type Rest, startMain } from "./bench/server/rest.ts";
 
 /** At the provider's own speed the server is the bottleneck; with a second's thinking it is as in use. */
 const LOADS = [
@@ -28,6 +28,9 @@ const LOADS = [
   { sessions: 500, turns: 2, thinkMs: 1000 },
 ];
 
+const PROVIDER = fromFileUrl(new URL("./bench/server/provider.ts", import.meta.url));
+const TIMED_SERVER = fromFileUrl(new URL("./bench/server/timed_server.ts", import.meta.url));
+
 async function main(): Promise<void> {
   const { values } = parseArgs({
     args: Deno.args,
@@ -38,7 +41,7 @@ async function main(): Promise<void> {
   await Deno.mkdir(workspace);
   await Deno.writeTextFile(`${workspace}/notes.txt`, "A line of the file that is read.\n".repeat(40));
   try {
-    await using provider = await startListening(["--allow-net=127.0.0.1", script("server_provider")]);
+    await using provider = await startListening(["--allow-net=127.0.0.1", PROVIDER]);
     const loads = await measureLoads(`${folder}/load`, workspace, provider.url);
     const starts = await measureStart(["--data", `${folder}/start`, "--workspace", workspace]);
     const rest = await measureRest({
@@ -58,13 +61,46 @@ async function measureLoads(data: string, workspace: string, provider: string): 
     "--allow-net=127.0.0.1",
     `--allow-read=${data},${workspace}`,
     `--allow-write=${data},${workspace}`,
-    ...[script("timed_server"), data, workspace, provider],
+    ...[TIMED_SERVER, data, workspace, provider],
   ]);
   // What runs for the first time is compiled first.
   await measureLoad({ server: server.url, sessions: 5, turns: 10, thinkMs: 0 });
   const loads: Load[] = [];
   for (const load of LOADS) loads.push(await measureLoad({ server: server.url, ...load }));
   return loads;
+}
+
+/** From the start of a process to its first answer to `GET /health`, in milliseconds. */
+interface Start {
+  readonly bestMs: number;
+  readonly medianMs: number;
+}
+
+const RUNS = 5;
+
+/** Measures the start of the start command, and of the process that it starts; Deno's cache is warm. */
+async function measureStart(
+  flags: readonly string[],
+): Promise<{ readonly start: Start; readonly main: Start }> {
+  const folder = fromFileUrl(new URL("../", import.meta.url));
+  const { tasks } = JSON.parse(await Deno.readTextFile(`${folder}deno.json`));
+  const command: string[] = tasks.start.command.split(" ").slice(2);
+  const startCommand = [...command.slice(0, -1), `${folder}${command.at(-1)}`, "--port", "0", ...flags];
+  return {
+    start: await measure(() => startListening(startCommand)),
+    main: await measure(() => startMain(flags)),
+  };
+}
+
+async function measure(start: () => Promise<Listening>): Promise<Start> {
+  const times: number[] = [];
+  for (let run = 0; run <= RUNS; run++) {
+    await using server = await start();
+    await (await fetch(`${server.url}/health`)).text();
+    // The first run only warms the cache.
+    if (run > 0) times.push(server.elapsedMs());
+  }
+  return { bestMs: Math.min(...times), medianMs: percentile(times, 0.5) };
 }
 
 function report({ loads, starts, rest }: {
@@ -107,10 +143,6 @@ function report({ loads, starts, rest }: {
       ms(rest.resumeFirstReplyMs)
     } until its first reply`,
   ].join("\n");
-}
-
-function script(name: string): string {
-  return fromFileUrl(new URL(`bench/${name}.ts`, import.meta.url));
 }
 
 await main();

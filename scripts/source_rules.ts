@@ -21,14 +21,15 @@ export const MIN_COVERAGE = 0.95;
  * What is wrong with the shape of the repository, a sentence for each: a file over {@linkcode MAX_LINES} lines; a file
  * under {@linkcode SMALL_LINES} lines that fewer than two others import; a folder of more than
  * {@linkcode MAX_FOLDER} source files. Tests and benchmarks count as neither, except that what stands beside `packages`
- * may be there for tests alone. `entries` are the files that something other than an import begins with.
+ * may be there for tests alone. Programs are left aside: `entries`, and what is named by a `URL`.
  */
 export function sourceFaults(
   files: readonly SourceFile[],
   { entries }: { readonly entries: ReadonlySet<string> },
 ): string[] {
   const faults: string[] = [];
-  const importers = importersOf(files);
+  const importers = namedBy(files, "import");
+  const programs = namedBy(files, "URL");
   const folders = new Map<string, number>();
   for (const { path, text } of files) {
     if (!path.endsWith(".ts")) continue;
@@ -37,7 +38,7 @@ export function sourceFaults(
     if (!isSource(path)) continue;
     const folder = path.slice(0, path.lastIndexOf("/"));
     folders.set(folder, (folders.get(folder) ?? 0) + 1);
-    if (lines >= SMALL_LINES || entries.has(path) || path.endsWith("/mod.ts")) continue;
+    if (lines >= SMALL_LINES || entries.has(path) || programs.has(path) || path.endsWith("/mod.ts")) continue;
     const users = [...importers.get(path) ?? []].filter((user) =>
       isSource(user) || !path.startsWith("packages/")
     );
@@ -124,14 +125,15 @@ function hasCode(text: string): boolean {
   return /\bfunction\b|\bclass\s+\w+|=>/.test(code);
 }
 
-/** Who names each file by a relative path: imports, re-exports, dynamic imports, and URLs of programs to run. */
-function importersOf(files: readonly SourceFile[]): Map<string, Set<string>> {
-  const importers = new Map<string, Set<string>>();
+/** Who names each file by a relative path, in an import or re-export or as the `URL` of a program to run. */
+function namedBy(files: readonly SourceFile[], how: "import" | "URL"): Map<string, Set<string>> {
+  const words = how === "URL" ? /\bURL\(\s*"([^":]+\.ts)"/g : /(?:\bfrom|\bimport|\bimport\()\s*"(\.[^"]*)"/g;
+  const users = new Map<string, Set<string>>();
   for (const { path, text } of files) {
-    for (const [, specifier = ""] of text.matchAll(/(?:\bfrom|\bimport|\bimport\(|\bURL\()\s*"(\.[^"]*)"/g)) {
+    for (const [, specifier = ""] of text.matchAll(words)) {
       const target = new URL(specifier, `file:///${path}`).pathname.slice(1);
-      importers.set(target, (importers.get(target) ?? new Set()).add(path));
+      users.set(target, (users.get(target) ?? new Set()).add(path));
     }
   }
-  return importers;
+  return users;
 }

@@ -8,10 +8,10 @@ import { type LedgerEntry, type Mechanisms, profileNamed } from "@tare/planner";
 import { agentHandler } from "@tare/server";
 import { replay as replayModel, simulator } from "@tare/simulator";
 import { memoryStore } from "@tare/store";
-import { plannerPolicy } from "../scripts/bench/planner_policy.ts";
-import type { Recording } from "../scripts/bench/recording.ts";
-import { replay } from "../scripts/bench/replay.ts";
-import { generateWorkload } from "../scripts/bench/workload.ts";
+import { plannerPolicy } from "../scripts/bench/economy/planner_policy.ts";
+import type { Recording } from "../scripts/bench/economy/recording.ts";
+import { replay } from "../scripts/bench/economy/replay.ts";
+import { generateWorkload } from "../scripts/bench/economy/workload.ts";
 
 const MECHANISMS: Mechanisms = { context: true, prune: true, schemas: true, truncate: false };
 const profile = profileNamed("openai");

@@ -2,15 +2,15 @@ import { assert, assertAlmostEquals, assertEquals, assertStringIncludes, assertT
 import { estimateTokens, type Message, type ToolDefinition } from "@tare/messages";
 import { type Profile, profileNamed, promptCost } from "@tare/planner";
 import { applyElisions } from "@tare/prune";
-import { measureEconomy } from "../scripts/bench/economy.ts";
-import { resend } from "../scripts/bench/fixed_policies.ts";
-import { loadData } from "../scripts/bench/load_data.ts";
-import { optimum } from "../scripts/bench/optimum.ts";
-import { POLICIES } from "../scripts/bench/policies.ts";
-import type { Policy } from "../scripts/bench/policy.ts";
-import { readRecording, type Recording } from "../scripts/bench/recording.ts";
-import { replay } from "../scripts/bench/replay.ts";
-import { generateWorkload } from "../scripts/bench/workload.ts";
+import { measureEconomy } from "../scripts/bench/economy/economy.ts";
+import { resend } from "../scripts/bench/economy/fixed_policies.ts";
+import { loadData } from "../scripts/bench/economy/load_data.ts";
+import { optimum } from "../scripts/bench/economy/optimum.ts";
+import { POLICIES } from "../scripts/bench/economy/policies.ts";
+import type { Policy } from "../scripts/bench/economy/policy.ts";
+import { readRecording, type Recording } from "../scripts/bench/economy/recording.ts";
+import { replay } from "../scripts/bench/economy/replay.ts";
+import { generateWorkload } from "../scripts/bench/economy/workload.ts";
 
 const countTokens = estimateTokens;
 

@@ -1,9 +1,9 @@
 import type { CountTokens, ToolDefinition } from "@tare/messages";
 import type { Profile } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
-import { type Replay, replay } from "../../scripts/bench/replay.ts";
-import { asShipped } from "../../scripts/bench/planner_policy.ts";
-import type { Recording } from "../../scripts/bench/recording.ts";
+import { type Replay, replay } from "../../scripts/bench/economy/replay.ts";
+import { asShipped } from "../../scripts/bench/economy/planner_policy.ts";
+import type { Recording } from "../../scripts/bench/economy/recording.ts";
 import type { SimulatedCall } from "@tare/simulator";
 
 /** The window that gateway and benchmark go by. */

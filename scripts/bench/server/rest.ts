@@ -1,11 +1,11 @@
 import { fromFileUrl } from "@std/path";
 import { loadTokenizer } from "@tare/messages/tiktoken";
-import { serverPermissions } from "../../packages/app/server_permissions.ts";
-import { V8_FLAGS } from "../../packages/app/v8_flags.ts";
-import { readSettings } from "../../packages/app/settings.ts";
-import { type Listening, startListening } from "./server_listening.ts";
-import { importSessions, longSession } from "./server_sessions.ts";
-import { createSession, playTurn } from "./server_turn.ts";
+import { serverPermissions } from "../../../packages/app/server_permissions.ts";
+import { V8_FLAGS } from "../../../packages/app/v8_flags.ts";
+import { readSettings } from "../../../packages/app/settings.ts";
+import { type Listening, startListening } from "./listening.ts";
+import { importSessions, longSession } from "./sessions.ts";
+import { createSession, playTurn } from "./turn.ts";
 
 /** What the server's own process shows of sessions at rest. Times in milliseconds, memory in MiB. */
 export interface Rest {
@@ -92,7 +92,7 @@ async function readAll(
 /** Starts `main.ts` on a free port, with the permissions and flags that the start command gives it. */
 export function startMain(flags: readonly string[]): Promise<Listening> {
   const args = ["--port", "0", ...flags];
-  const main = fromFileUrl(new URL("../../packages/app/main.ts", import.meta.url));
+  const main = fromFileUrl(new URL("../../../packages/app/main.ts", import.meta.url));
   return startListening([V8_FLAGS, ...serverPermissions(readSettings(args, {})), main, ...args]);
 }
 

@@ -11,7 +11,7 @@ import { loadTokenizer } from "@tare/messages/tiktoken";
 import { profileNamed } from "@tare/planner";
 import { agentHandler, guard } from "@tare/server";
 import { openStore } from "@tare/store";
-import { agentOrGateway } from "../../packages/app/agent_or_gateway.ts";
+import { agentOrGateway } from "../../../packages/app/agent_or_gateway.ts";
 
 const [baseURL] = Deno.args;
 if (!baseURL) throw new RangeError("Cannot start the gateway: no base URL of an upstream is given");

@@ -1,5 +1,5 @@
 import type { CountTokens, Message } from "@tare/messages";
-import { post } from "./server_turn.ts";
+import { post } from "./turn.ts";
 
 /** Tokens of one tool result in a long session. */
 const RESULT_TOKENS = 2_000;

@@ -1,6 +1,6 @@
 import type { Message, ToolDefinition } from "@tare/messages";
 import { readRecording, type Recording } from "./recording.ts";
-import { seeded } from "./seeded.ts";
+import { seeded } from "../seeded.ts";
 
 /** The workload's sessions: their turns, the tool rounds of each, and whether the user pauses between turns. */
 const SHAPES = [

@@ -1,5 +1,5 @@
 import { countRequestTokens, type CountTokens } from "@tare/messages";
-import { generateWorkload } from "./workload.ts";
+import { generateWorkload } from "../economy/workload.ts";
 
 /** Prompts of growing sessions, the first of each of about so many tokens. */
 const START_TOKENS = 93_000;

@@ -1,5 +1,5 @@
-import { percentile } from "./percentile.ts";
-import { createSession, playTurn, type SeenTurn } from "./server_turn.ts";
+import { percentile } from "../percentile.ts";
+import { createSession, playTurn, type SeenTurn } from "./turn.ts";
 
 /** Where the load goes. */
 export interface LoadTarget {
