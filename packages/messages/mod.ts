@@ -20,10 +20,8 @@
  * @module
  */
 export * from "./calls.ts";
-export * from "./content_text.ts";
 export * from "./context_hook.ts";
 export * from "./count_tokens.ts";
-export * from "./estimate_tokens.ts";
 export * from "./message.ts";
 export * from "./model.ts";
 export * from "./tool.ts";

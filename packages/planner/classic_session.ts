@@ -9,7 +9,7 @@ import {
   truncateResults,
 } from "@tare/prune";
 import { shownTools } from "@tare/schemas";
-import type { ElideEdit } from "./edit.ts";
+import type { ElideEdit } from "./edits/edit.ts";
 import { migrateSessionState } from "./migrate_session_state.ts";
 import {
   canRecall,
@@ -21,7 +21,7 @@ import {
   type SessionView,
   stepOf,
 } from "./prompt_session.ts";
-import { type Conversation, view } from "./view.ts";
+import { type Conversation, view } from "./edits/view.ts";
 
 /** What a restart needs to go on as if nothing had happened. */
 interface ClassicState {

@@ -30,24 +30,31 @@
  *
  * @module
  */
-export { WINDOW_SHARE } from "./decide.ts";
+export { WINDOW_SHARE } from "./rule/decide.ts";
 export * from "./classic_session.ts";
-export * from "./edit.ts";
-export { type Removal, type RemovalOptions, type Way } from "./find_removals.ts";
+export * from "./edits/edit.ts";
+export { type Removal, type RemovalOptions, type Way } from "./retention/find_removals.ts";
 export {
   entryMoney,
   type LedgerEntry,
   type PromptShares,
   type TokenPrices,
   type UncachedCause,
-} from "./ledger.ts";
+} from "./ledger/ledger.ts";
 export * from "./migrate_session_state.ts";
-export * from "./plan.ts";
-export * from "./planner.ts";
-export * from "./planner_state.ts";
-export * from "./prefix_cache.ts";
-export * from "./price.ts";
-export * from "./profile.ts";
+export * from "./rule/plan.ts";
+export * from "./rule/planner.ts";
+export * from "./rule/planner_state.ts";
+export * from "./cache/prefix_cache.ts";
+export * from "./ledger/price.ts";
+export {
+  chooseProfile,
+  type Profile,
+  type ProfileHints,
+  profileNamed,
+  PROFILES,
+  type Warmth,
+} from "./providers.ts";
 export type {
   Mechanisms,
   PromptCall,
@@ -55,10 +62,10 @@ export type {
   PromptSessionOptions,
   SessionView,
 } from "./prompt_session.ts";
-export { promptUnits, sharedTokens } from "./prompt_units.ts";
-export type { Quote, QuotedPrompt } from "./quote.ts";
-export * from "./retention.ts";
+export { promptUnits, sharedTokens } from "./cache/prompt_units.ts";
+export type { Quote, QuotedPrompt } from "./rule/quote.ts";
+export * from "./retention/retention.ts";
 export * from "./session.ts";
-export { type Conversation, type PlacedMessages, placeMessages, view } from "./view.ts";
-export * from "./warmth.ts";
-export { type Cut } from "./weigh_cuts.ts";
+export { type Conversation, type PlacedMessages, placeMessages, view } from "./edits/view.ts";
+export * from "./cache/warmth.ts";
+export { type Cut } from "./rule/weigh_cuts.ts";

@@ -1,11 +1,11 @@
 import type { CountTokens, Message, Rewrite, ToolMessage, Usage } from "@tare/messages";
 import { type Archive, RECALL_TOOL, type ToolTraits } from "@tare/prune";
-import type { LedgerEntry } from "./ledger.ts";
-import type { Summarise } from "./plan.ts";
-import type { Profile } from "./profile.ts";
-import type { Quote } from "./quote.ts";
-import type { Retention } from "./retention.ts";
-import type { Conversation } from "./view.ts";
+import type { LedgerEntry } from "./ledger/ledger.ts";
+import type { Summarise } from "./rule/plan.ts";
+import type { Profile } from "./providers.ts";
+import type { Quote } from "./rule/quote.ts";
+import type { Retention } from "./retention/retention.ts";
+import type { Conversation } from "./edits/view.ts";
 
 /** The mechanisms that keep a prompt small, each on or off. */
 export interface Mechanisms {

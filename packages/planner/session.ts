@@ -7,12 +7,12 @@ import {
   type ToolDefinition,
 } from "@tare/messages";
 import { type Archive, truncateResults } from "@tare/prune";
-import type { Edit, ElideEdit } from "./edit.ts";
-import type { Plan } from "./plan.ts";
+import type { Edit, ElideEdit } from "./edits/edit.ts";
+import type { Plan } from "./rule/plan.ts";
 import { migrateSessionState } from "./migrate_session_state.ts";
-import { Planner } from "./planner.ts";
-import { NEW_SESSION, type PlannerState } from "./planner_state.ts";
-import type { Profile } from "./profile.ts";
+import { Planner } from "./rule/planner.ts";
+import { NEW_SESSION, type PlannerState } from "./rule/planner_state.ts";
+import type { Profile } from "./providers.ts";
 import {
   canRecall,
   counted,
@@ -23,8 +23,8 @@ import {
   type PromptSessionOptions,
   type SessionView,
 } from "./prompt_session.ts";
-import { KEEP_WANTED, type Retention } from "./retention.ts";
-import { type Conversation, placeMessages, view } from "./view.ts";
+import { KEEP_WANTED, type Retention } from "./retention/retention.ts";
+import { type Conversation, placeMessages, view } from "./edits/view.ts";
 
 /** A {@linkcode PromptSession} whose planner decides when the mechanisms act. */
 export interface PlannerSession extends PromptSession {

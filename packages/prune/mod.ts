@@ -37,11 +37,9 @@
  */
 export * from "./archive.ts";
 export { applyElisions, elide, type ElideOptions, type Elision, type ElisionReason } from "./elide.ts";
-export * from "./is_cold_resume.ts";
 export * from "./placeholder.ts";
 export { type PruneOptions, type PruneResult, pruneResults } from "./prune_results.ts";
 export * from "./recall.ts";
-export * from "./relieve_pressure.ts";
 export {
   type ElisionCandidate,
   looksLikeError,
@@ -50,4 +48,5 @@ export {
   type ToolTraits,
 } from "./select_elisions.ts";
 export * from "./summarise_turns.ts";
+export * from "./triggers.ts";
 export * from "./truncate_results.ts";

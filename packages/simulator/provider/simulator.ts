@@ -95,7 +95,7 @@ const MAX_CACHES = 16;
  */
 export function simulator(options: SimulatorOptions): Simulator {
   const { model, tokenizer, profile = profileNamed("openai"), now = Date.now } = options;
-  const { dialect = profileDialect(profile), windowTokens = Infinity, apiKey, faults = [] } = options;
+  const { dialect = profile.dialect, windowTokens = Infinity, apiKey, faults = [] } = options;
   const readPrompt = promptReader(tokenizer);
   const countTokens = (text: string) => tokenizer.encode(text).length;
   const caches = new LRUCache<string, PrefixCache>({ max: MAX_CACHES });
@@ -213,12 +213,6 @@ function namedModel(model: SimulatorOptions["model"], name: string): SimulatedMo
     code: "model_not_found",
     param: "model",
   });
-}
-
-/** The dialect in which a provider of this profile reports its cache. */
-function profileDialect({ name }: Profile): UsageDialect {
-  if (name.startsWith("anthropic")) return "anthropic";
-  return name === "deepseek" ? "deepseek" : "openai";
 }
 
 async function replyOf(model: SimulatedModel, request: SimulatedRequest): Promise<SimulatedReply> {

@@ -1,0 +1,126 @@
+import type { Profile } from "../providers.ts";
+
+/**
+ * One piece of a prompt as the provider's cache sees it: a tool definition, a message, or a run of token ids.
+ * Pieces with the same hash must be the same piece.
+ */
+export interface PromptUnit {
+  /** Tells the piece from every other. */
+  readonly hash: string | number;
+  /** Size of the piece. */
+  readonly tokens: number;
+}
+
+interface Node {
+  readonly children: Map<string | number, Node>;
+  /** Tokens from the start of the prompt to the end of this unit. */
+  readonly endTokens: number;
+  usedMs: number;
+}
+
+/**
+ * How much of a prompt a warm cache serves if the prompt shares so many tokens with one that it holds: whole blocks
+ * of at least the smallest size, and never the last token.
+ */
+export function servedTokens(
+  { minTokens, blockTokens }: Pick<Profile, "minTokens" | "blockTokens">,
+  { promptTokens, sharedTokens }: { readonly promptTokens: number; readonly sharedTokens: number },
+): number {
+  const tokens = Math.floor(Math.min(sharedTokens, promptTokens - 1) / blockTokens) * blockTokens;
+  return tokens >= minTokens ? tokens : 0;
+}
+
+/** Prefix ends that a cache remembers unless told otherwise: some hundred long sessions. */
+const DEFAULT_MAX_UNITS = 1_000_000;
+
+/**
+ * A provider's prefix cache as a pure model: it holds every prefix that was sent to it, not only the last,
+ * honours the profile's smallest size, blocks and time to live, and forgets what was used longest ago when it is
+ * full. Units stand in the provider's order: tools, system, messages.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { PrefixCache, profileNamed } from "@tare/planner";
+ *
+ * const cache = new PrefixCache(profileNamed("anthropic-5m"));
+ * const prompt = [{ hash: "system", tokens: 2000 }, { hash: "hello", tokens: 10 }];
+ * cache.store(prompt, 0);
+ * assertEquals(cache.lookup([...prompt, { hash: "again", tokens: 10 }], 60_000), 2010);
+ * assertEquals(cache.lookup(prompt, 60_000), 2009); // the last token is always processed
+ * assertEquals(cache.lookup(prompt, 301_000), 0);
+ * ```
+ */
+export class PrefixCache {
+  readonly #profile: Profile;
+  readonly #maxUnits: number;
+  readonly #root: Node = { children: new Map(), endTokens: 0, usedMs: -Infinity };
+  #units = 0;
+
+  /** An empty cache that remembers `maxUnits` units at most; default one million. */
+  constructor(profile: Profile, options: { readonly maxUnits?: number } = {}) {
+    this.#profile = profile;
+    this.#maxUnits = options.maxUnits ?? DEFAULT_MAX_UNITS;
+  }
+
+  /** Tokens of this prompt that are cached now. */
+  lookup(units: readonly PromptUnit[], nowMs: number): number {
+    const { ttlMs } = this.#profile;
+    let node = this.#root;
+    let promptTokens = 0;
+    let matching = true;
+    for (const unit of units) {
+      promptTokens += unit.tokens;
+      if (!matching) continue;
+      const next = node.children.get(unit.hash);
+      if (next && nowMs - next.usedMs <= ttlMs) node = next;
+      else matching = false;
+    }
+    return servedTokens(this.#profile, { promptTokens, sharedTokens: node.endTokens });
+  }
+
+  /** Remembers a prompt that was processed, and refreshes what it used. */
+  store(units: readonly PromptUnit[], nowMs: number): void {
+    if (this.#profile.minTokens === Infinity) return;
+    let node = this.#root;
+    for (const unit of units) {
+      let next = node.children.get(unit.hash);
+      if (!next) {
+        next = { children: new Map(), endTokens: node.endTokens + unit.tokens, usedMs: nowMs };
+        node.children.set(unit.hash, next);
+        this.#units++;
+      }
+      next.usedMs = Math.max(next.usedMs, nowMs);
+      node = next;
+    }
+    if (this.#units > this.#maxUnits) this.#forget();
+  }
+
+  /** Drops the older half. A unit is never used later than the one before it, so what stays hangs together. */
+  #forget(): void {
+    const times: number[] = [];
+    visit(this.#root, (node) => times.push(node.usedMs));
+    times.sort((a, b) => a - b);
+    const keptFromMs = times[times.length >> 1] ?? 0;
+    this.#units = 0;
+    visit(this.#root, (node) => {
+      for (const [hash, child] of node.children) {
+        if (child.usedMs < keptFromMs) node.children.delete(hash);
+        else this.#units++;
+      }
+    });
+    if (this.#units <= this.#maxUnits) return;
+    // All of one age.
+    this.#root.children.clear();
+    this.#units = 0;
+  }
+}
+
+/** Calls `see` for each node below `root` and `root` itself, parents first, without recursion: prompts are long. */
+function visit(root: Node, see: (node: Node) => void): void {
+  const pending = [root];
+  for (let node = pending.pop(); node; node = pending.pop()) {
+    see(node);
+    for (const child of node.children.values()) pending.push(child);
+  }
+}

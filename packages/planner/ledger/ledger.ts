@@ -1,0 +1,121 @@
+import { countMessageTokens, type CountTokens, countToolTokens, type Usage } from "@tare/messages";
+import { groupTurns } from "@tare/context";
+import type { Decision, Plan } from "../rule/plan.ts";
+import { placeMessages } from "../edits/view.ts";
+
+/** Tokens of a prompt by what they are. */
+export interface PromptShares {
+  /** Tool definitions. */
+  readonly tools: number;
+  /** System and developer messages. */
+  readonly core: number;
+  /** What user and model said in earlier turns. */
+  readonly oldTurns: number;
+  /** What user and model said in the turn that is being worked on. */
+  readonly activeTurn: number;
+  /** Tool results that are there. */
+  readonly results: number;
+  /** Lines that stand for what left. */
+  readonly placeholders: number;
+}
+
+/**
+ * Why tokens of a prompt were not served from the cache: the session's `first_call`; `new`, they were not in the
+ * request before; `own_rewrite`, an edit moved them; `tools_changed`; `model_changed`; `expired`, the call came
+ * after the profile's time to live; `provider_lost`, it came before.
+ */
+export type UncachedCause =
+  | "first_call"
+  | "new"
+  | "own_rewrite"
+  | "tools_changed"
+  | "model_changed"
+  | "expired"
+  | "provider_lost";
+
+/** What one call cost and why. Costs are in the price of one uncached input token. */
+export interface LedgerEntry {
+  /** What the provider reported. */
+  readonly usage: Usage;
+  /** Of the prompt's tokens, those that the cache model expected to be served. */
+  readonly predictedCachedTokens: number;
+  /** The prompt by what it consists of, counted here. */
+  readonly shares: PromptShares;
+  /** Tokens that were not served from the cache, by cause. */
+  readonly uncached: readonly { readonly cause: UncachedCause; readonly tokens: number }[];
+  /** What the prompt cost, a summary made for it included. */
+  readonly cost: number;
+  /** What it would have cost to send everything, by the cache model. */
+  readonly resendCost: number;
+  /** What the session has saved so far against sending everything; negative if it lost. */
+  readonly saved: number;
+  /** Whether rewriting has cost the session so much more than it saved that it stopped. */
+  readonly stopped: boolean;
+  /** The rewrite that was weighed for this call. */
+  readonly decision?: Decision;
+}
+
+/** The prompt of a plan by what it consists of. */
+export function sharePrompt({ request, edits, view }: Plan, countTokens: CountTokens): PromptShares {
+  const shares = { tools: 0, core: 0, oldTurns: 0, activeTurn: 0, results: 0, placeholders: 0 };
+  for (const tool of view.tools) shares.tools += countToolTokens(tool, countTokens);
+  const active = groupTurns(request.messages).at(-1)?.start ?? 0;
+  const { messages, places } = placeMessages(request.messages, [...request.edits, ...edits]);
+  for (const [at, message] of messages.entries()) {
+    const place = places[at] ?? -1;
+    const tokens = countMessageTokens(message, countTokens);
+    if (message !== request.messages[place]) shares.placeholders += tokens;
+    else if (message.role === "system" || message.role === "developer") shares.core += tokens;
+    else if (message.role === "tool") shares.results += tokens;
+    else if (place < active) shares.oldTurns += tokens;
+    else shares.activeTurn += tokens;
+  }
+  return shares;
+}
+
+/** What {@linkcode explainUncached} goes by. All tokens are the provider's. */
+export interface CacheStory {
+  /** Tokens of the prompt that were not served. */
+  readonly uncachedTokens: number;
+  /** Whether nothing was sent before; or another model, or other tools, than now. */
+  readonly change: "first_call" | "model_changed" | "tools_changed" | "none";
+  /** Tokens at the end of the request before with which this one no longer goes on. */
+  readonly brokenTokens: number;
+  /** Tokens of the request before that a warm cache would have served and this one didn't. */
+  readonly missingTokens: number;
+  /** Whether the profile's time to live was over. */
+  readonly late: boolean;
+}
+
+/** Says of every uncached token of a request why it was not served. */
+export function explainUncached(
+  { uncachedTokens, change, brokenTokens, missingTokens, late }: CacheStory,
+): LedgerEntry["uncached"] {
+  if (change === "first_call" || change === "model_changed") {
+    return [{ cause: change, tokens: uncachedTokens }];
+  }
+  const causes: { readonly cause: UncachedCause; readonly tokens: number }[] = [];
+  let left = uncachedTokens;
+  const explain = (cause: UncachedCause, tokens: number) => {
+    const its = Math.min(left, Math.max(0, Math.round(tokens)));
+    if (its > 0) causes.push({ cause, tokens: its });
+    left -= its;
+  };
+  explain(late ? "expired" : "provider_lost", missingTokens);
+  explain(change === "tools_changed" ? change : "own_rewrite", brokenTokens);
+  explain("new", left);
+  return causes;
+}
+
+/** What a token costs in money. */
+export interface TokenPrices {
+  /** Price of a million uncached input tokens. */
+  readonly inputPerMillion: number;
+  /** Price of a million output tokens. */
+  readonly outputPerMillion: number;
+}
+
+/** What a call cost in money, in the currency of the prices. */
+export function entryMoney({ cost, usage }: LedgerEntry, prices: TokenPrices): number {
+  return (cost * prices.inputPerMillion + usage.outputTokens * prices.outputPerMillion) / 1_000_000;
+}

@@ -1,0 +1,86 @@
+import { explainUncached, sharePrompt } from "./ledger.ts";
+import { assertEquals } from "@std/assert";
+import { estimateTokens, type Message } from "@tare/messages";
+import { entryMoney, type LedgerEntry, Planner, profileNamed } from "@tare/planner";
+import { memoryArchive } from "@tare/prune";
+
+const text = (tokens: number) => "x".repeat(4 * (tokens - 4));
+
+Deno.test("sharePrompt() puts every token of a prompt into one class", async () => {
+  const call = (id: string): Message => ({
+    role: "assistant",
+    tool_calls: [{ id, type: "function", function: { name: "read", arguments: "{}" } }],
+  });
+  const messages: Message[] = [
+    { role: "system", content: text(100) },
+    { role: "user", content: text(20) },
+    call("1"),
+    { role: "tool", tool_call_id: "1", content: text(5_000) },
+    { role: "assistant", content: text(30) },
+    { role: "user", content: text(40) },
+    call("2"),
+    { role: "tool", tool_call_id: "2", content: text(17_000) },
+  ];
+  const planner = new Planner({
+    profile: profileNamed("none"),
+    countTokens: estimateTokens,
+    archive: memoryArchive(),
+  });
+  const plan = await planner.plan({ messages, tools: [], edits: [], nowMs: 0 });
+  const shares = sharePrompt(plan, estimateTokens);
+  const sum = Object.values(shares).reduce((all, tokens) => all + tokens, 0);
+  assertEquals(sum, plan.promptTokens);
+  assertEquals(shares, {
+    tools: 0,
+    core: 100,
+    oldTurns: 20 + 6 + 30,
+    activeTurn: 40 + 6,
+    results: 17_000,
+    placeholders: sum - 100 - 56 - 46 - 17_000,
+  });
+});
+
+Deno.test("entryMoney() adds what went in at the price of uncached tokens to what came out", () => {
+  const entry: LedgerEntry = {
+    usage: { promptTokens: 1, cachedTokens: 0, outputTokens: 2_000 },
+    predictedCachedTokens: 0,
+    shares: { tools: 0, core: 0, oldTurns: 0, activeTurn: 0, results: 0, placeholders: 0 },
+    uncached: [],
+    cost: 10_000,
+    resendCost: 10_000,
+    saved: 0,
+    stopped: false,
+  };
+  assertEquals(entryMoney(entry, { inputPerMillion: 3, outputPerMillion: 15 }), 0.03 + 0.03);
+});
+
+const story = {
+  uncachedTokens: 1_000,
+  change: "none",
+  brokenTokens: 0,
+  missingTokens: 0,
+  late: false,
+} as const;
+
+Deno.test("explainUncached() blames each uncached token on one cause", () => {
+  assertEquals(explainUncached({ ...story, change: "first_call" }), [{ cause: "first_call", tokens: 1_000 }]);
+  assertEquals(explainUncached({ ...story, change: "model_changed", brokenTokens: 500 }), [
+    { cause: "model_changed", tokens: 1_000 },
+  ]);
+  assertEquals(explainUncached(story), [{ cause: "new", tokens: 1_000 }]);
+  assertEquals(explainUncached({ ...story, brokenTokens: 600 }), [
+    { cause: "own_rewrite", tokens: 600 },
+    { cause: "new", tokens: 400 },
+  ]);
+  assertEquals(explainUncached({ ...story, change: "tools_changed", brokenTokens: 2_000 }), [
+    { cause: "tools_changed", tokens: 1_000 },
+  ]);
+  assertEquals(explainUncached({ ...story, missingTokens: 900, brokenTokens: 50, late: true }), [
+    { cause: "expired", tokens: 900 },
+    { cause: "own_rewrite", tokens: 50 },
+    { cause: "new", tokens: 50 },
+  ]);
+  assertEquals(explainUncached({ ...story, missingTokens: 300, uncachedTokens: 200 }), [
+    { cause: "provider_lost", tokens: 200 },
+  ]);
+});

@@ -1,0 +1,67 @@
+import type { Message, Usage } from "@tare/messages";
+import type { Edit } from "../edits/edit.ts";
+import type { Removal } from "../retention/find_removals.ts";
+import type { Conversation } from "../edits/view.ts";
+import type { Cut } from "./weigh_cuts.ts";
+
+/** A call that is about to be made. */
+export interface PlanRequest extends Conversation {
+  /** The edits made so far, in order. */
+  readonly edits: readonly Edit[];
+  /** The time of the request, in milliseconds since any fixed moment. */
+  readonly nowMs: number;
+  /** Name of the model: another model has another cache. Default: always the same. */
+  readonly model?: string;
+  /** Whether the model is offered the recall tool, so that lines may point to it. Default: the planner's. */
+  readonly recall?: boolean;
+  /** Ends the wait for a summary. */
+  readonly signal?: AbortSignal;
+}
+
+/**
+ * Why the prompt was rewritten: `price`, the rent paid for what left equals what its leaving costs; `window`, the
+ * prompt would not fit. Or why it was not: `wait`, its price is not paid yet; `loss_limit`, buying now could cost
+ * the session more than its limit; `stopped`, earlier rewrites cost the session more than they saved.
+ */
+export type DecisionCause = "price" | "window" | "wait" | "loss_limit" | "stopped";
+
+/** A rewrite that was weighed, in numbers. Costs are in the price of one uncached input token. */
+export interface Decision extends Omit<Cut, "first"> {
+  /** Why it was made, or was not. */
+  readonly cause: DecisionCause;
+  /** Probability that the cached prefix was still there. */
+  readonly alive: number;
+}
+
+/** What one call shall send. */
+export interface Plan {
+  /** New edits, to be stored before the request is made. */
+  readonly edits: readonly Edit[];
+  /** What the model sees. */
+  readonly view: Conversation;
+  /** Tokens of the view. */
+  readonly promptTokens: number;
+  /** Tokens that the view would have without the new edits. */
+  readonly tokensBefore: number;
+  /** The best rewrite that could be made, made or not; absent if nothing could leave. */
+  readonly decision?: Decision;
+  /** Sentences for people. */
+  readonly warnings: readonly string[];
+  /** What a model was paid for summarising. */
+  readonly summary?: Usage;
+  /** The call that was planned. */
+  readonly request: PlanRequest;
+  /** What could leave and stayed. */
+  readonly pending: readonly Removal[];
+}
+
+/** A summary of old messages, and what the call for it took. */
+export interface Summary {
+  /** The summary. */
+  readonly text: string;
+  /** What the provider reported. */
+  readonly usage: Usage;
+}
+
+/** Asks a model for a summary of old messages. */
+export type Summarise = (messages: readonly Message[], signal?: AbortSignal) => Promise<Summary>;

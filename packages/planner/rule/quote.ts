@@ -1,0 +1,50 @@
+import type { Removal } from "../retention/find_removals.ts";
+import { servedTokens } from "../cache/prefix_cache.ts";
+import { promptCost } from "../ledger/price.ts";
+import type { CachedPrompt } from "./weigh_cuts.ts";
+
+/** A prompt and what it would cost. Costs are in the price of one uncached input token. */
+export interface QuotedPrompt {
+  /** Tokens of the prompt, counted here. */
+  readonly promptTokens: number;
+  /** Of these, tokens that the cache serves if it is still warm. */
+  readonly cachedTokens: number;
+  /** Cost if the cache is warm. */
+  readonly warmCost: number;
+  /** Cost if it is cold. */
+  readonly coldCost: number;
+}
+
+/** What a request would cost, told before anything is sent. */
+export interface Quote {
+  /** The prompt as it stands. */
+  readonly asIs: QuotedPrompt;
+  /** The prompt without everything that could leave it now; its size is an estimate. */
+  readonly rewritten: QuotedPrompt;
+  /** Probability that the cached prefix is still there. */
+  readonly alive: number;
+}
+
+/** Quotes a prompt as it stands, and without these removals, which stand in the order of the prompt. */
+export function quotePrompt(
+  removals: readonly Removal[],
+  { profile, promptTokens, cachedTokens, alive }: CachedPrompt,
+): Quote {
+  const quoted = (promptTokens: number, cachedTokens: number): QuotedPrompt => ({
+    promptTokens,
+    cachedTokens,
+    warmCost: promptCost(profile, { promptTokens, cachedTokens }),
+    coldCost: promptCost(profile, { promptTokens, cachedTokens: 0 }),
+  });
+  let removed = 0;
+  for (const { parts } of removals) for (const { tokens } of parts) removed += tokens;
+  const [first] = removals;
+  const kept = first
+    ? Math.min(cachedTokens, servedTokens(profile, { promptTokens, sharedTokens: first.start }))
+    : cachedTokens;
+  return {
+    asIs: quoted(promptTokens, cachedTokens),
+    rewritten: quoted(Math.round(promptTokens - removed), kept),
+    alive,
+  };
+}

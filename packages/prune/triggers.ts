@@ -1,0 +1,118 @@
+import { countRequestTokens, type Message } from "@tare/messages";
+import type { Elision } from "./elide.ts";
+import { type PruneOptions, pruneResults } from "./prune_results.ts";
+import {
+  type SummariseOptions,
+  summariseTurns,
+  type SummaryMessage,
+  type TurnsSummary,
+} from "./summarise_turns.ts";
+
+/** How full a model's window is. */
+export interface PressureOptions {
+  /**
+   * Tokens of one prompt. Usage summed over retries or over the steps of a turn is not the size of a prompt.
+   */
+  readonly promptTokens: number;
+  /** Tokens of the model's context window. Unknown means that there is no pressure. */
+  readonly windowTokens?: number | undefined;
+  /** Share of the window from which on results are pruned. Default 0.8. */
+  readonly pruneAt?: number;
+  /** Share of the window from which on old turns are summarised as well. Default 0.9. */
+  readonly summariseAt?: number;
+}
+
+/** What a full window asks for. */
+export type Pressure = "none" | "prune" | "summarise";
+
+/**
+ * What the window's fullness asks for: nothing, pruning (with a summary only if that wasn't enough), or both.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { pressure } from "@tare/prune";
+ *
+ * assertEquals(pressure({ promptTokens: 850, windowTokens: 1000 }), "prune");
+ * assertEquals(pressure({ promptTokens: 850 }), "none");
+ * ```
+ */
+export function pressure(options: PressureOptions): Pressure {
+  const { promptTokens, windowTokens = Infinity, pruneAt = 0.8, summariseAt = 0.9 } = options;
+  if (promptTokens >= summariseAt * windowTokens) return "summarise";
+  return promptTokens >= pruneAt * windowTokens ? "prune" : "none";
+}
+
+/** What {@linkcode relievePressure} may do. */
+export interface ReliefOptions extends PruneOptions, SummariseOptions, Omit<PressureOptions, "promptTokens"> {
+  /** Tokens of the prompt that aren't in the messages: those of the tool definitions. Default 0. */
+  readonly otherTokens?: number;
+}
+
+/** What was done about a full window. */
+export interface Relief<M extends Message = Message> {
+  /** The messages; the very array that was handed in if nothing changed. */
+  readonly messages: readonly (M | SummaryMessage)[];
+  /** Results that were pruned, by their place in the messages that were handed in. */
+  readonly elisions: readonly Elision[];
+  /** What was summarised after pruning. */
+  readonly summary?: TurnsSummary;
+  /** True if the window is still so full that only a summary would do: stop calling the model. */
+  readonly paused: boolean;
+  /** Tokens of all the messages before. */
+  readonly tokensBefore: number;
+  /** Tokens of all the messages after. */
+  readonly tokensAfter: number;
+  /** What went wrong; see {@linkcode pruneResults} and {@linkcode summariseTurns}. */
+  readonly failure?: Error;
+}
+
+/**
+ * Acts on a full window: prunes from 0.8 of it on, and summarises if pruning didn't bring the prompt below that, or if it
+ * had reached 0.9. Does nothing below, and nothing if the window is unknown. The prompt's size is counted from the
+ * messages, so that neither retries nor sums of usage can mislead it.
+ */
+export async function relievePressure<M extends Message>(
+  messages: readonly M[],
+  options: ReliefOptions,
+): Promise<Relief<M>> {
+  const { otherTokens = 0, countTokens } = options;
+  const pressureOf = (tokens: number) => pressure({ ...options, promptTokens: tokens + otherTokens });
+  const tokensBefore = countRequestTokens({ messages }, countTokens);
+  const before = pressureOf(tokensBefore);
+  if (before === "none") {
+    return { messages, elisions: [], paused: false, tokensBefore, tokensAfter: tokensBefore };
+  }
+
+  const pruned = await pruneResults(messages, options);
+  const mustSummarise = before === "summarise" || pressureOf(pruned.tokensAfter) !== "none";
+  if (pruned.failure || !mustSummarise) {
+    return { ...pruned, paused: pressureOf(pruned.tokensAfter) === "summarise" };
+  }
+  const summarised = await summariseTurns(pruned.messages, options);
+  return {
+    ...summarised,
+    elisions: pruned.elisions,
+    paused: pressureOf(summarised.tokensAfter) === "summarise",
+    tokensBefore,
+  };
+}
+
+/** When a conversation was last alive. Times are milliseconds since the epoch. */
+export interface ColdResumeOptions {
+  /** When its last successful request was made; not when it was last saved. Unknown counts as warm. */
+  readonly lastUsedAtMs: number | undefined;
+  /** The time now. */
+  readonly nowMs: number;
+  /** Idle time after which the provider's cache is surely gone. Default 24 hours. */
+  readonly cacheColdAfterMs?: number;
+}
+
+/**
+ * Whether a conversation is resumed so late that its cached prefix is gone: then its next request is read anew
+ * anyway, and pruning it first costs nothing.
+ */
+export function isColdResume(options: ColdResumeOptions): boolean {
+  const { lastUsedAtMs, nowMs, cacheColdAfterMs = 24 * 60 * 60 * 1000 } = options;
+  return lastUsedAtMs !== undefined && nowMs - lastUsedAtMs >= cacheColdAfterMs;
+}

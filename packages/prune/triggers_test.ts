@@ -1,0 +1,191 @@
+import { callPairs } from "../../tests/call_pairs.ts";
+import { failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
+import { assert, assertEquals, assertLess, assertStrictEquals } from "@std/assert";
+import { countRequestTokens, estimateTokens, type Message } from "@tare/messages";
+import { isColdResume, pressure, type ReliefOptions, relievePressure, type TurnsSummary } from "@tare/prune";
+
+Deno.test("pressure() asks for pruning from 0.8 of the window on, and for a summary from 0.9", () => {
+  const at = (promptTokens: number) => pressure({ promptTokens, windowTokens: 1000 });
+  assertEquals([0, 799, 800, 850, 899, 900, 950, 5000].map(at), [
+    "none",
+    "none",
+    "prune",
+    "prune",
+    "prune",
+    "summarise",
+    "summarise",
+    "summarise",
+  ]);
+});
+
+Deno.test("pressure() asks for nothing without a window", () => {
+  assertEquals(pressure({ promptTokens: 1e9 }), "none");
+  assertEquals(pressure({ promptTokens: 1e9, windowTokens: undefined }), "none");
+});
+
+Deno.test("pressure() takes other shares", () => {
+  const shares = { windowTokens: 1000, pruneAt: 0.5, summariseAt: 0.6 };
+  assertEquals([499, 500, 600].map((promptTokens) => pressure({ promptTokens, ...shares })), [
+    "none",
+    "prune",
+    "summarise",
+  ]);
+});
+
+const count = (messages: readonly Message[]) => countRequestTokens({ messages }, estimateTokens);
+
+function relieve(messages: readonly Message[], options: Partial<ReliefOptions> = {}) {
+  return relievePressure(messages, {
+    archive: spyArchive(),
+    countTokens: estimateTokens,
+    windowTokens: 1000,
+    minBytes: 200,
+    summarise: () => Promise.resolve("A summary."),
+    ...options,
+  });
+}
+
+const unpaid = () => Promise.reject(new Error("the model was called"));
+
+/** A prompt of so many tokens, `resultTokens` of them in an old result. */
+function prompt(tokens: number, resultTokens: number): Message[] {
+  const messages = [user("one"), ...step("log", {}, text(resultTokens)), say(""), user("two"), say("")];
+  const rest = tokens - count(messages);
+  return messages.with(3, say(text(rest - 50))).with(5, say(text(50)));
+}
+
+Deno.test("relievePressure() does nothing without a window, and nothing below 0.8 of it", async () => {
+  const archive = spyArchive();
+  for (const options of [{ windowTokens: undefined }, { windowTokens: 1100 }]) {
+    const messages = prompt(850, 400);
+    const relief = await relieve(messages, { archive, summarise: unpaid, ...options });
+    assertStrictEquals(relief.messages, messages);
+    assertEquals([relief.elisions, relief.paused, archive.puts()], [[], false, 0]);
+  }
+});
+
+Deno.test("relievePressure() avoids the summary by pruning at 850 of 1,000", async () => {
+  const relief = await relieve(prompt(850, 400), { summarise: unpaid });
+  assertEquals([relief.tokensBefore, relief.elisions.length, relief.summary, relief.paused], [
+    850,
+    1,
+    undefined,
+    false,
+  ]);
+  assertLess(relief.tokensAfter, 500);
+});
+
+Deno.test("relievePressure() still summarises at 950 of 1,000, and at 850 if pruning isn't enough", async () => {
+  for (const [tokens, resultTokens] of [[950, 400], [850, 10]] as const) {
+    const relief = await relieve(prompt(tokens, resultTokens));
+    assertEquals([relief.tokensBefore, relief.summary?.kind, relief.paused], [tokens, "summary", false]);
+    assertEquals(relief.tokensAfter, count(relief.messages));
+    assertLess(relief.tokensAfter, 200);
+  }
+});
+
+Deno.test("relievePressure() counts what is in the prompt beside the messages", async () => {
+  const relief = await relieve(prompt(700, 400), { otherTokens: 150, summarise: unpaid });
+  assertEquals([relief.tokensBefore, relief.elisions.length], [700, 1]);
+});
+
+Deno.test("relievePressure() pauses in a window that is too small, instead of looping", async () => {
+  let calls = 0;
+  const summarise = () => (calls += 1, Promise.resolve("A summary."));
+  let messages: readonly Message[] = [
+    user(text(950)),
+    say("one"),
+    user("two"),
+    ...step("log", {}, text(100)),
+    say(""),
+  ];
+  for (let request = 0; request < 5; request += 1) {
+    const relief = await relieve(messages, { summarise });
+    assertEquals([relief.paused, relief.summary], [true, undefined]);
+    messages = relief.messages;
+  }
+  assertEquals(calls, 0);
+});
+
+Deno.test("relievePressure() pauses while the archive fails, and says why", async () => {
+  const messages = prompt(950, 400);
+  const relief = await relieve(messages, { archive: failingArchive(), summarise: unpaid });
+  assertStrictEquals(relief.messages, messages);
+  assertEquals([relief.paused, relief.failure?.message], [true, "Cannot archive a result of log: disk full"]);
+});
+
+/** Runs 20 turns; gives the summaries, by turn, and the prompt of each request. */
+async function run(turn: (n: number) => Message[], options: Partial<ReliefOptions>) {
+  const summaries: (TurnsSummary | undefined)[] = [];
+  const prompts: number[] = [];
+  let messages: readonly Message[] = [{ role: "system", content: "Be brief." }];
+  for (let n = 0; n < 20; n += 1) {
+    const relief = await relieve([...messages, ...turn(n)], { windowTokens: 10_000, ...options });
+    assert(!relief.paused && !relief.failure);
+    assertEquals(callPairs(relief.messages).orphans, []);
+    messages = relief.messages;
+    summaries.push(relief.summary);
+    prompts.push(relief.tokensAfter);
+  }
+  return { summaries, prompts };
+}
+
+Deno.test("relievePressure() keeps 20 tool-heavy turns small without a summary", async () => {
+  const { prompts } = await run(
+    (
+      n,
+    ) => [
+      user(`turn ${n}`),
+      ...[0, 1].flatMap((k) => step("log", { n, k }, text(400, `${n}.${k} `))),
+      say("done"),
+    ],
+    { summarise: unpaid },
+  );
+  assert(Math.max(...prompts) < 8000);
+});
+
+Deno.test("relievePressure() summarises 20 text-heavy turns, never twice in a row", async () => {
+  const { summaries, prompts } = await run((n) => [user(`turn ${n}`), say(text(900, `${n} `))], {});
+  const turns = summaries.flatMap((summary, n) => summary ? [n] : []);
+  assert(turns.length >= 2);
+  for (const [at, n] of turns.entries()) assert(at === 0 || n - turns[at - 1]! > 1);
+  assert(Math.max(...prompts) < 8000);
+});
+
+Deno.test("relievePressure() leaves warm requests alone between its triggers", async () => {
+  const archive = spyArchive();
+  let messages: readonly Message[] = [user("go")];
+  for (let n = 0; count(messages) < 7000; n += 1) {
+    const next = [...messages, ...step("log", { n }, text(300, `${n} `)), say("")];
+    const relief = await relieve(next, { windowTokens: 10_000, archive, summarise: unpaid });
+    assertStrictEquals(relief.messages, next);
+    messages = next;
+  }
+  assertEquals(archive.puts(), 0);
+});
+
+Deno.test("relievePressure() isn't triggered by a request that is tried again, nor by usage summed over retries", async () => {
+  const messages = prompt(700, 400);
+  for (let attempt = 0; attempt < 3; attempt += 1) {
+    const relief = await relieve(messages, { summarise: unpaid });
+    assertStrictEquals(relief.messages, messages);
+    assertEquals(relief.tokensBefore, 700);
+  }
+});
+
+const hour = 60 * 60 * 1000;
+const nowMs = 1000 * hour;
+
+Deno.test("isColdResume() is true from 24 hours on, or from what the provider's profile says", () => {
+  const after = (idleMs: number, rest = {}) => isColdResume({ lastUsedAtMs: nowMs - idleMs, nowMs, ...rest });
+  assertEquals([0, 23.9 * hour, 24 * hour, 48 * hour].map((idle) => after(idle)), [false, false, true, true]);
+  assertEquals(after(hour, { cacheColdAfterMs: hour }), true);
+});
+
+Deno.test("isColdResume() takes a killed long turn, whose last use was not recorded, for warm", () => {
+  assertEquals(isColdResume({ lastUsedAtMs: undefined, nowMs }), false);
+});
+
+Deno.test("isColdResume() takes a last use in the future, by another machine's clock, for warm", () => {
+  assertEquals(isColdResume({ lastUsedAtMs: nowMs + 48 * hour, nowMs }), false);
+});
