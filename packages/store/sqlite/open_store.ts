@@ -5,7 +5,7 @@ import { type Database, openDatabase } from "./database.ts";
 import { corruptError, toOpenError } from "./file_error.ts";
 import { idempotencyKeys } from "./idempotency_keys.ts";
 import { MIGRATIONS } from "./migrations.ts";
-import { recordWriter } from "./record_writer.ts";
+import { type Place, recordWriter } from "./record_writer.ts";
 import { fromStoredJson, type StoredJson } from "./stored_json.ts";
 import { storedTexts } from "./stored_texts.ts";
 
@@ -55,19 +55,15 @@ export function openStore(path: string, { now = Date.now, maxBytes }: StoreOptio
 /** Nothing here waits: a call has had its effect when it returns its promise, so that calls never come between. */
 function storeIn(database: Database, now: () => number): Store {
   const { path } = database;
-  const selectKey = database.prepare<{ key: number }>("SELECT key FROM sessions WHERE id = ?");
-  const keyOf = (id: string) => {
-    const row = selectKey.get(id);
-    if (!row) throw noSessionError(id);
-    return row.key;
-  };
-  const selectLast = database.prepare<{ number: number | null }>(
-    "SELECT max(number) AS number FROM events WHERE session = ?",
+  const selectPlace = database.prepare<Place>(
+    "SELECT key, coalesce((SELECT max(number) FROM events WHERE session = key), 0) AS last FROM sessions WHERE id = ?",
   );
-  const last = (session: number) => selectLast.get(session)?.number ?? 0;
+  const selectKey = database.prepare<{ key: number }>("SELECT key FROM sessions WHERE id = ?");
+  const placeOf = (id: string) => found(id, selectPlace.get(id));
+  const keyOf = (id: string) => found(id, selectKey.get(id)).key;
   const keys = idempotencyKeys(database, { now, keyOf });
   const texts = storedTexts(database);
-  const write = recordWriter(database, { keyOf, last, respond: keys.respond, putText: texts.put });
+  const write = recordWriter(database, { keyOf, placeOf, respond: keys.respond, putText: texts.put });
   const commit: Store["commit"] = (records) =>
     Promise.try(() => database.transaction(() => records.forEach(write)));
 
@@ -123,7 +119,7 @@ function storeIn(database: Database, now: () => number): Store {
           return { number, event: value(stored) as StoredEvent["event"] };
         });
       }),
-    lastEvent: (id) => Promise.try(() => last(keyOf(id))),
+    lastEvent: (id) => Promise.try(() => placeOf(id).last),
     readState: (id, name) => Promise.try(() => value(selectState.get(keyOf(id), name))),
     getDocument: (kind, id) =>
       Promise.try(() => value(selectDocument.get(kind, id)) as StoredDocument | undefined),
@@ -140,4 +136,9 @@ function storeIn(database: Database, now: () => number): Store {
     releaseKey: (key) => Promise.try(() => keys.release(key)),
     close: () => Promise.try(database.close),
   };
+}
+
+function found<Row>(id: string, row: Row | undefined): Row {
+  if (!row) throw noSessionError(id);
+  return row;
 }

@@ -5,12 +5,18 @@ import type { IdempotencyRows } from "./idempotency_keys.ts";
 import { toStoredJson } from "./stored_json.ts";
 import type { StoredTexts } from "./stored_texts.ts";
 
-/** Makes a function that writes one record, inside a transaction. `keyOf` gives a session's row, or throws. */
+/** A session's row, and the number of its last event. */
+export interface Place {
+  readonly key: number;
+  readonly last: number;
+}
+
+/** Makes a function that writes one record, inside a transaction. `keyOf` and `placeOf` throw if there is no such session. */
 export function recordWriter(
   database: Database,
-  { keyOf, last, respond, putText }: {
+  { keyOf, placeOf, respond, putText }: {
     readonly keyOf: (id: string) => number;
-    readonly last: (session: number) => number;
+    readonly placeOf: (id: string) => Place;
     readonly respond: IdempotencyRows["respond"];
     readonly putText: StoredTexts["put"];
   },
@@ -36,12 +42,11 @@ export function recordWriter(
       }
       case "events": {
         const { sessionId, after, events } = record;
-        const session = keyOf(sessionId);
-        let number = last(session);
-        if (number !== after) throw conflictError(sessionId, { after, last: number });
-        for (const event of events) {
+        const { key, last } = placeOf(sessionId);
+        if (last !== after) throw conflictError(sessionId, { after, last });
+        for (const [index, event] of events.entries()) {
           const { json, crc } = toStoredJson(event);
-          insertEvent.run(session, ++number, event.type, json, crc);
+          insertEvent.run(key, after + index + 1, event.type, json, crc);
         }
         return;
       }
