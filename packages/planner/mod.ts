@@ -1,31 +1,46 @@
 /**
- * When is a prompt worth rewriting? Edits and the view that they give, provider cache profiles, a model of their
- * caches, and the planner that weighs a rewrite against the cache that it breaks.
+ * When is a prompt worth rewriting? A {@linkcode PromptSession} decides before each call of an agent loop what of the
+ * conversation the model still needs to see, weighs each rewrite against the provider's cache that it breaks, archives
+ * what leaves, and books what each call cost.
  *
- * @example Plan the calls of a loop of your own
+ * @example A loop of your own
  * ```ts
- * import { assertEquals } from "@std/assert";
+ * import { assert, assertEquals } from "@std/assert";
  * import { estimateTokens, type Message } from "@tare/messages";
- * import { chooseProfile, type Edit, Planner } from "@tare/planner";
- * import { memoryArchive } from "@tare/prune";
+ * import { chooseProfile, plannerSession, type SessionView } from "@tare/planner";
+ * import { memoryArchive, RECALL_TOOL } from "@tare/prune";
  *
- * const planner = new Planner({
- *   profile: chooseProfile({ model: "claude-opus-4" }),
- *   countTokens: estimateTokens,
+ * // Your model and your tools: here one that asks for a log, then answers.
+ * const call = { id: "1", type: "function", function: { name: "read_log", arguments: "{}" } } as const;
+ * const usage = { promptTokens: 8_400, cachedTokens: 0, outputTokens: 9 };
+ * const callModel = ({ messages }: SessionView) =>
+ *   messages.length === 1
+ *     ? { message: { role: "assistant", tool_calls: [call] } as const, usage: { ...usage, promptTokens: 350 } }
+ *     : { message: { role: "assistant", content: "The server is up." } as const, usage };
+ * const runTool = () => "GET /index.html 200\n".repeat(8_000);
+ *
+ * const session = plannerSession({
+ *   profile: chooseProfile({ model: "gpt-5.5" }),
  *   archive: memoryArchive(),
+ *   countTokens: estimateTokens,
  *   windowTokens: 200_000,
  * });
- * const edits: Edit[] = []; // of this session, stored with its messages
- * const messages: Message[] = [{ role: "user", content: "Hello." }];
+ * const tools = [{ type: "function", function: { name: "read_log" } } as const, RECALL_TOOL];
+ * const messages: Message[] = [{ role: "user", content: "Is the server up?" }];
+ * do {
+ *   const view = await session.view({ messages, tools }, { nowMs: Date.now() });
+ *   // Store session.state with the messages; then send the view.
+ *   const { message, usage } = callModel(view);
+ *   assertEquals(session.sent(usage)?.cost, usage.promptTokens);
+ *   messages.push(message);
+ *   for (const { id } of "tool_calls" in message ? message.tool_calls : []) {
+ *     messages.push({ role: "tool", tool_call_id: id, content: runTool() });
+ *   }
+ * } while (messages.at(-1)?.role === "tool");
  *
- * // Before each call: plan, store the new edits, send the view.
- * const plan = await planner.plan({ messages, tools: [], edits, nowMs: Date.now() });
- * edits.push(...plan.edits);
- * assertEquals(plan.view.messages, messages);
- *
- * // After it: book what the provider reported, and store `planner.state`.
- * const entry = planner.sent(plan, { promptTokens: 6, cachedTokens: 0, outputTokens: 2 });
- * assertEquals(entry.cost, 6 * 1.25);
+ * // Of the log the model saw head and tail; the rest is in the archive, and recallOriginal() reads it back.
+ * const { saved, promptTokens } = await session.view({ messages, tools }, { nowMs: Date.now() });
+ * assert(saved.truncate > 30_000 && promptTokens < 9_000);
  * ```
  *
  * @module

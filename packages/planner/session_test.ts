@@ -1,5 +1,5 @@
-import { assertEquals, assertGreater, assertMatch } from "@std/assert";
-import { estimateTokens, type Message, type Tool, type Usage } from "@tare/messages";
+import { assertEquals, assertGreater, assertMatch, assertStrictEquals, assertThrows } from "@std/assert";
+import { estimateTokens, type Message, type Tool, type ToolDefinition, type Usage } from "@tare/messages";
 import {
   type PlannerSession,
   plannerSession,
@@ -7,7 +7,7 @@ import {
   type PromptSessionOptions,
   type SessionView,
 } from "@tare/planner";
-import { type Archive, memoryArchive } from "@tare/prune";
+import { type Archive, memoryArchive, RECALL_TOOL } from "@tare/prune";
 
 const OFF = { context: false, prune: false, schemas: false, truncate: false };
 
@@ -167,3 +167,118 @@ Deno.test("plannerSession() restored from its state shows the same bytes and dec
   assertEquals(restored.session.sent(reported), session.sent(reported));
   assertEquals(restored.session.state, session.state);
 });
+
+Deno.test("plannerSession() goes on from a state of an earlier version", async () => {
+  const messages = turn("a", 10_000).slice(0, 3);
+  const mechanisms = { ...OFF, truncate: true };
+  const { session, view, archive } = make({ mechanisms });
+  const before = await view(messages);
+  session.sent(usage(20_000));
+  const { truncated, ...rest } = session.state as { readonly truncated: readonly number[] };
+  assertEquals(truncated, [2]);
+  const { view: viewOld } = make({ archive, mechanisms, state: { ...rest, bounded: truncated } });
+  const after = await viewOld(messages);
+  assertEquals([after.messages, after.saved], [before.messages, before.saved]);
+});
+
+Deno.test("plannerSession() points to recall where the call's tools offer it, or the call says so", async () => {
+  const messages = turn("a", 10_000).slice(0, 3);
+  const seen = async (tools: readonly ToolDefinition[], recall?: boolean) => {
+    const { messages: [, , result] } = await make().session.view(
+      { messages, tools },
+      { nowMs: 0, ...(recall !== undefined && { recall }) },
+    );
+    return String(result?.content).includes("recall with ref");
+  };
+  const tools = [read.definition, RECALL_TOOL];
+  assertEquals(
+    [await seen([read.definition]), await seen(tools), await seen(tools, false), await seen([], true)],
+    [false, true, false, true],
+  );
+});
+
+Deno.test("plannerSession() forgets edits of messages that aren't there any more", async () => {
+  const { session, view } = make({ mechanisms: { ...OFF, prune: true } });
+  await view([...history, question]);
+  const other = [...turn("a", 10_000), ...turn("other", 100), question];
+  const seen = await view(other);
+  assertEquals(editsOf(session), [2]);
+  assertEquals(seen.messages.slice(3), other.slice(3));
+});
+
+Deno.test("plannerSession() views concurrent calls one after the other, and books the one that it is told of", async () => {
+  const { session, view } = make({ mechanisms: { ...OFF, prune: true } });
+  const [first, second] = await Promise.all([
+    view([...history, question]),
+    view([...history, question, question]),
+  ]);
+  assertEquals([first.rewrites.length, second.rewrites.length, editsOf(session)], [1, 0, [2, 6, 10]]);
+  assertEquals(
+    session.sent(usage(30_000), first)?.shares.placeholders,
+    session.sent(usage(30_000))?.shares.placeholders,
+  );
+  const other = make().session;
+  for (const book of [() => other.sent(), () => other.sent(usage(1), first)]) {
+    assertThrows(book, Error, "Cannot book a call: this session viewed nothing for it");
+  }
+});
+
+Deno.test("plannerSession() predicts what a warm cache serves of the view", async () => {
+  const { session, view } = make({ profile: profileNamed("openai"), mechanisms: OFF });
+  const messages: readonly Message[] = [...turn("a", 4_000), question];
+  assertEquals((await view(messages)).predictedCachedTokens, 0);
+  session.sent();
+  const { promptTokens, predictedCachedTokens } = await view([...messages, {
+    role: "assistant",
+    content: "ok",
+  }, question]);
+  assertGreater(predictedCachedTokens, promptTokens - 200);
+  assertEquals([predictedCachedTokens % 128, session.profile.name], [0, "openai"]);
+});
+
+Deno.test("plannerSession() goes back to an earlier place of the history", async () => {
+  const { session, view } = make({ mechanisms: { ...OFF, prune: true } });
+  await view([...history, question]);
+  session.cutBack(8);
+  assertEquals(editsOf(session), [2, 6]);
+  const seen = await view([...history.slice(0, 8), question]);
+  assertEquals(seen.rewrites, []);
+});
+
+Deno.test("plannerSession() forks with what holds for the start, and with an account of its own", async () => {
+  const { session, view, archive } = make({ mechanisms: { ...OFF, prune: true } });
+  await view([...history, question]);
+  session.sent(usage(30_000));
+  const state = session.state;
+  const own = memoryArchive();
+  for (const index of [2, 6, 10]) await own.put(String(history[index]?.content));
+  const fork = session.fork(8, own);
+  assertEquals(editsOf(fork), [2, 6]);
+  const messages = [...history.slice(0, 8), ...turn("d", 18_000), question];
+  const seen = await fork.view({ messages, tools: [read.definition] }, { nowMs: 0, model: "m" });
+  assertEquals(seen.rewrites.map(({ removed }) => removed), ["1 old result"]);
+  const entry = fork.sent(usage(5_000));
+  assertEquals(entry && Math.round(entry.saved), entry && Math.round(entry.resendCost - entry.cost));
+  const ref = /ref ([0-9a-f]{16})/.exec(String(seen.messages[10]?.content))?.[1] ?? "";
+  assertEquals([await own.get(ref), await archive.get(ref)], [messages[10]?.content, undefined]);
+  assertStrictEquals(session.state, state);
+});
+
+Deno.test("plannerSession() sends everything as it is once it is reverted, after a restart too", async () => {
+  const { session, view, archive } = make();
+  const messages = [...history, ...turn("huge", 30_000).slice(0, 3)];
+  assertGreater((await view(messages)).rewrites.length, 0);
+  session.sent(usage(30_000));
+  session.revert();
+  const { view: restored } = make({ archive, state: JSON.parse(JSON.stringify(session.state)) });
+  for (const reverted of [view, restored]) {
+    const seen = await reverted(messages);
+    assertEquals([seen.messages, seen.tools, seen.rewrites], [messages, [read.definition], []]);
+  }
+});
+
+/** The positions of the results that left. */
+function editsOf({ state }: PlannerSession): readonly number[] {
+  const { edits } = state as { readonly edits: readonly { readonly index: number }[] };
+  return edits.map(({ index }) => index);
+}

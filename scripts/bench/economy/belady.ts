@@ -1,6 +1,8 @@
 import type { Message } from "@tare/messages";
-import { type Edit, type Plan, view } from "@tare/planner";
-import { plannerPolicy } from "./planner_policy.ts";
+import { type Edit, KEEP_WANTED, view } from "@tare/planner";
+import { memoryArchive } from "@tare/prune";
+import type { Plan } from "../../../packages/planner/rule/plan.ts";
+import { Planner } from "../../../packages/planner/rule/planner.ts";
 import type { Policy, PolicyOptions } from "./policy.ts";
 import { callWords, messageWords } from "./words.ts";
 
@@ -10,8 +12,30 @@ import { callWords, messageWords } from "./words.ts";
  * What it loses is the least that retention could lose at that cost.
  */
 export function belady(options: PolicyOptions): Policy {
+  const { recording, profile, windowTokens, countTokens } = options;
   const uses = findUses(options);
-  return plannerPolicy(options, {}, (plan) => chooseNames(plan, { ...options, uses }));
+  const planner = new Planner({
+    profile,
+    windowTokens,
+    countTokens,
+    archive: memoryArchive(),
+    retention: KEEP_WANTED,
+    isError: (_, index) => recording.errors.has(index),
+  });
+  const edits: Edit[] = [];
+  let plan: Plan | undefined;
+  return {
+    async view(call) {
+      plan = await planner.plan({ ...call, recall: true, edits });
+      const added = chooseNames(plan, { ...options, uses });
+      if (added !== plan.edits) plan = { ...plan, edits: added, view: view(call, [...edits, ...added]) };
+      edits.push(...added);
+      return plan.view;
+    },
+    sent(usage) {
+      if (plan) planner.sent(plan, usage);
+    },
+  };
 }
 
 /** The calls, by position of the answer, that refer to each word; in order. */

@@ -1,4 +1,4 @@
-import { BY_AGE, type Edit, type Plan, Planner, type PlannerOptions, view } from "@tare/planner";
+import { BY_AGE, plannerSession, type PromptSessionOptions } from "@tare/planner";
 import { memoryArchive } from "@tare/prune";
 import type { Policy, PolicyOptions } from "./policy.ts";
 
@@ -12,33 +12,25 @@ export function byAge(options: PolicyOptions): Policy {
   return plannerPolicy(options, { retention: BY_AGE, lossLimit: Infinity });
 }
 
-/** A planner's policy. `change` may replace the new edits of a plan before they are made. */
+/** A prompt session's policy. `recall` says whether the model can recall what left; it can by default. */
 export function plannerPolicy(
   { recording, profile, windowTokens, countTokens }: PolicyOptions,
-  options: Partial<PlannerOptions>,
-  change: (plan: Plan) => readonly Edit[] = ({ edits }) => edits,
+  { recall = true, ...options }: Partial<PromptSessionOptions> & { readonly recall?: boolean },
 ): Policy {
-  const planner = new Planner({
+  const session = plannerSession({
     profile,
     windowTokens,
     countTokens,
     archive: memoryArchive(),
-    recall: true,
+    // Every policy is handed the results whole.
+    mechanisms: { truncate: false },
     isError: (_, index) => recording.errors.has(index),
     ...options,
   });
-  const edits: Edit[] = [];
-  let plan: Plan | undefined;
   return {
-    async view(call) {
-      plan = await planner.plan({ ...call, edits });
-      const added = change(plan);
-      if (added !== plan.edits) plan = { ...plan, edits: added, view: view(call, [...edits, ...added]) };
-      edits.push(...added);
-      return plan.view;
-    },
-    sent(usage) {
-      if (plan) planner.sent(plan, usage);
+    view: ({ messages, tools, nowMs }) => session.view({ messages, tools }, { nowMs, recall }),
+    sent: (usage) => {
+      session.sent(usage);
     },
   };
 }
