@@ -1,7 +1,7 @@
 import { type Gateway, LEDGER_REPORT } from "@tare/gateway";
 import type { JsonSchema } from "@tare/messages";
 import { AGENT_MODEL, type AgentHandler } from "@tare/server";
-import { fieldsSoFar, joinBytes, readField } from "@tare/wire";
+import { joinBytes, peekField } from "@tare/wire";
 
 /** Largest request bodies in bytes. */
 export interface BodyLimits {
@@ -61,25 +61,17 @@ async function peekModel(
     const { done, value } = await reader.read().catch(() => ({ done: false, value: undefined }));
     if (done) {
       const bytes = joinBytes(chunks);
-      return { model: modelOf(bytes), body: bytes };
+      return { model: peekField(bytes, "model"), body: bytes };
     }
     if (!value) break;
     chunks.push(value);
     length += value.length;
     if (length <= agentBytes || !isEarly) continue;
     isEarly = false;
-    const model = modelOf(joinBytes(chunks));
+    const model = peekField(joinBytes(chunks), "model");
     if (model !== undefined) return { model, body: rejoin(chunks, reader) };
   }
   return { model: undefined, body: rejoin(chunks, reader) };
-}
-
-function modelOf(bytes: Uint8Array<ArrayBuffer>): unknown {
-  try {
-    return readField({ bytes, fields: fieldsSoFar(bytes) }, "model");
-  } catch {
-    return undefined;
-  }
 }
 
 function rejoin(

@@ -1,7 +1,7 @@
-import { ApiError, CHAT_FORMAT, joinBytes, responsesFormat, type WireFormat } from "@tare/wire";
-import { Calls } from "./calls.ts";
+import { ApiError, joinBytes, type Protocol, PROTOCOLS } from "@tare/wire";
 import type { LedgerReport } from "./ledger.ts";
 import type { GatewayOptions } from "./options.ts";
+import { PlannedCalls } from "./planned_calls.ts";
 
 /** A gateway as a function from request to response, with no port of its own. */
 export interface Gateway {
@@ -38,42 +38,50 @@ export interface Gateway {
  */
 export function gateway(options: GatewayOptions): Gateway {
   const { maxBodyBytes = 128 * 2 ** 20 } = options;
-  const formats: readonly WireFormat[] = [CHAT_FORMAT, responsesFormat()];
-  const calls = new Calls(options);
+  const calls = new PlannedCalls(options);
   const route = (request: Request): Promise<Response> | undefined => {
     const path = /^\/v1(\/.*)$/.exec(new URL(request.url).pathname)?.[1];
     if (path === undefined) return undefined;
     if (request.method === "POST") {
-      const format = formats.find((format) => format.path === path);
-      return format && answerCall(format, request);
+      const protocol = PROTOCOLS.find((protocol) => protocol.path === path);
+      return protocol && answerCall(protocol, request);
     }
     if (request.method !== "GET") return undefined;
     if (path === "/ledger") return Promise.resolve(Response.json(calls.ledger.report()));
     if (path === "/models") return calls.forward(path, request);
-    const id = /^\/responses\/([^/]+)$/.exec(path)?.[1];
-    return id === undefined ? undefined : calls.forward(`/responses/${calls.upstreamResponse(id)}`, request);
+    for (const protocol of PROTOCOLS) {
+      const id = path.startsWith(`${protocol.path}/`) ? path.slice(protocol.path.length + 1) : "";
+      if (!protocol.followsField || id === "" || id.includes("/")) continue;
+      return calls.forwardResponse(protocol, id, request);
+    }
+    return undefined;
   };
-  const answerCall = async (format: WireFormat, request: Request): Promise<Response> => {
+  const answerCall = async (protocol: Protocol, request: Request): Promise<Response> => {
     const declared = request.headers.get("content-type") ?? "none";
     const bytes = await readBytes(request, maxBodyBytes);
     if (!bytes) {
-      return refusal(413, "body_too_large", `Cannot read the body: it has more than ${maxBodyBytes} bytes.`);
+      const message = `Cannot read the body: it has more than ${maxBodyBytes} bytes.`;
+      return protocol.refuse(413, message, "body_too_large");
     }
     // No web page can send another type without asking first.
     if (declared.split(";")[0]?.trim().toLowerCase() !== "application/json") {
       const reason = `its content-type is ${declared}, and application/json is wanted`;
-      return refusal(415, "unsupported_media_type", `Cannot read the body: ${reason}.`);
+      return protocol.refuse(415, `Cannot read the body: ${reason}.`, "unsupported_media_type");
     }
-    return await calls.answer(format, { request, bytes });
+    return await calls.answer(protocol, { request, bytes })
+      .catch((error) => protocol.refuse(502, unreachable(error), "upstream_unreachable"));
   };
   return {
     fetch: (request) =>
-      route(request)?.catch((error) => {
-        const reason = error instanceof Error ? error.message : String(error);
-        return refusal(502, "upstream_unreachable", `Cannot reach the provider: ${reason}.`);
-      }),
+      route(request)?.catch((error) =>
+        new ApiError(502, unreachable(error), { code: "upstream_unreachable" }).toResponse()
+      ),
     ledger: () => calls.ledger.report(),
   };
+}
+
+function unreachable(error: unknown): string {
+  return `Cannot reach the provider: ${error instanceof Error ? error.message : error}.`;
 }
 
 /** The request's body; nothing if it has more bytes. */
@@ -87,8 +95,4 @@ async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array
     chunks.push(chunk);
   }
   return joinBytes(chunks);
-}
-
-function refusal(status: number, code: string, message: string): Response {
-  return new ApiError(status, message, { code }).toResponse();
 }

@@ -1,5 +1,5 @@
 import type { CountTokens } from "@tare/messages";
-import type { Profile } from "@tare/planner";
+import type { Mechanisms, Profile } from "@tare/planner";
 
 /** Where a gateway sends requests, and what it plans with. */
 export interface GatewayOptions {
@@ -15,15 +15,8 @@ export interface GatewayOptions {
   readonly profile: Profile;
   /** The models' context window in tokens. */
   readonly windowTokens: number;
-  /** Which mechanisms work. Default: all. */
-  readonly mechanisms?: {
-    /** Old turns leave the prompt. */
-    readonly context: boolean;
-    /** Old tool results become placeholders. */
-    readonly prune: boolean;
-    /** A tool's schema is shown in full once and compact afterwards. */
-    readonly schemas: boolean;
-  };
+  /** Which mechanisms work. Default: all that aren't named. */
+  readonly mechanisms?: Partial<Omit<Mechanisms, "truncate">>;
   /** Gives the token counter, once it is loaded. */
   readonly countTokens: () => Promise<CountTokens>;
   /** Whether requests with tools get the recall tool too. Default: true. */
@@ -32,6 +25,8 @@ export interface GatewayOptions {
   readonly control?: number;
   /** Largest request body in bytes: prompts may hold pictures and recordings. Default: 128 MiB. */
   readonly maxBodyBytes?: number;
+  /** Most bytes of memory that all it remembers of sessions and requests may take. Default: 512 MiB. */
+  readonly maxMemoryBytes?: number;
   /** Told of what went wrong and of what clients don't get to read. Default: nobody is. */
   readonly onError?: (error: unknown) => void;
   /** The time in milliseconds since the epoch. Default: `Date.now`. */

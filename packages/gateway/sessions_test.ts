@@ -1,47 +1,67 @@
 import { assertEquals, assertNotStrictEquals, assertStrictEquals } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
-import { Planner, profileNamed } from "@tare/planner";
-import { GatewaySessions, type GatewaySessionsOptions } from "./sessions.ts";
+import { type Edit, plannerSession, profileNamed } from "@tare/planner";
+import type { WireItem } from "@tare/wire";
+import type { GatewaySession } from "./session.ts";
+import { Sessions, type SessionsOptions } from "./sessions.ts";
 
-function newSessions(options: Partial<GatewaySessionsOptions> = {}) {
+function newSessions(options: Partial<SessionsOptions> = {}) {
   let begun = 0;
-  const sessions = new GatewaySessions({
-    planner: ({ archive }, state) =>
-      new Planner({ profile: profileNamed("none"), countTokens: estimateTokens, archive }, state),
-    control: 0,
+  const sessions = new Sessions({
+    prompts: ({ archive }) => {
+      const state = { edits: [elide(1), elide(3)] };
+      return plannerSession({ profile: profileNamed("none"), countTokens: estimateTokens, archive, state });
+    },
     begun: () => begun++,
+    maxBytes: 1_000_000,
     ...options,
   });
   const find = (texts: string, more: { readonly name?: string; readonly scope?: string } = {}) => {
-    const keys = [...texts];
-    const messages = keys.map((key): Message => ({ role: key === "S" ? "system" : "user", content: key }));
-    return sessions.find({ scope: "s", keys, messages, ...more });
+    const items = Array.from(texts, (key): WireItem => {
+      const message: Message = { role: key === "S" ? "system" : "user", content: key };
+      return { key, parts: [{ message }] };
+    });
+    return sessions.find({ scope: "s", items, ...more });
   };
   return { sessions, find, begun: () => begun };
 }
 
-const elide = (index: number) => ({ type: "elide", index, toolCallId: "c", ref: "r", text: "" } as const);
+const elide = (index: number): Edit => ({ type: "elide", index, toolCallId: "c", ref: "r", text: "" });
+const edited = ({ prompts }: GatewaySession) =>
+  (prompts.state as { edits: readonly { index: number }[] }).edits.map(({ index }) => index);
 
-Deno.test("GatewaySessions follows a history, its retries and its forks, which take the edits that hold for them", () => {
+Deno.test("Sessions follows a history, its retries and its forks, which take the edits that hold for them", () => {
   const { find, begun } = newSessions();
   const session = find("Sab");
-  session.edits = [elide(1), elide(3)];
   assertStrictEquals(find("Sabcd"), session);
   assertStrictEquals(find("Sabcd"), session);
   const fork = find("Sabx");
   assertNotStrictEquals(fork, session);
-  assertEquals([fork.edits, session.edits.length, fork.archive === session.archive], [[elide(1)], 2, true]);
+  assertEquals([edited(fork), edited(session)], [[1], [1, 3]]);
   assertStrictEquals(find("Sabcde"), session);
   assertNotStrictEquals(find("Sq"), session);
   assertEquals(begun(), 2);
 });
 
-Deno.test("GatewaySessions goes by names where clients give them, also when they roll back", () => {
+Deno.test("Sessions lets a fork see what was archived before it, and nothing that the other archives then", async () => {
+  const { find } = newSessions();
+  const session = find("Sab");
+  const before = await session.archive.put("before");
+  const fork = find("Sax");
+  const after = await session.archive.put("after");
+  const own = await fork.archive.put("own");
+  const texts = ({ archive }: GatewaySession) =>
+    Promise.all([before, after, own].map((ref) => archive.get(ref)));
+  assertEquals(await texts(fork), ["before", undefined, "own"]);
+  assertEquals(await texts(session), ["before", "after", undefined]);
+});
+
+Deno.test("Sessions goes by names where clients give them, also when they roll back", () => {
   const { find, begun } = newSessions();
-  const session = find("ab", { name: "n" });
-  session.edits = [elide(0), elide(1)];
-  assertStrictEquals(find("axy", { name: "n" }), session);
-  assertEquals(session.edits, [elide(0)]);
+  const session = find("abcd", { name: "n" });
+  assertEquals(edited(session), [1, 3]);
+  assertStrictEquals(find("abxy", { name: "n" }), session);
+  assertEquals(edited(session), [1]);
   assertStrictEquals(find("a", { name: "n" }), session);
   assertStrictEquals(find("ab", { name: "n" }), session);
   assertNotStrictEquals(find("ab", { name: "n", scope: "other" }), session);
@@ -49,7 +69,7 @@ Deno.test("GatewaySessions goes by names where clients give them, also when they
   assertEquals(begun(), 3);
 });
 
-Deno.test("GatewaySessions leaves the same share of sessions as it is, always", () => {
+Deno.test("Sessions leaves the same share of sessions as it is, always", () => {
   const names = Array.from({ length: 200 }, (_, at) => `n${at}`);
   const controlled = () => {
     const { find } = newSessions({ control: 0.25 });
@@ -60,22 +80,36 @@ Deno.test("GatewaySessions leaves the same share of sessions as it is, always", 
   assertEquals(first.length > 30 && first.length < 70, true);
 });
 
-Deno.test("GatewaySessions forgets the sessions that were used longest ago", async () => {
-  const { sessions, find } = newSessions({ maxSessions: 2 });
+Deno.test("Sessions forgets the sessions that were used longest ago, as memory asks for it", () => {
+  const { sessions, find } = newSessions({ maxBytes: 12_000 });
   const a = find("a");
-  const b = find("b");
+  const b = find("b", { name: "n" });
   find("a");
   find("c");
   assertStrictEquals(find("a"), a);
-  assertNotStrictEquals(find("b"), b);
-  assertEquals(sessions.size, 2);
-  const small = newSessions({ maxArchivedChars: 10 });
-  const large = small.find("a");
-  await large.archive.put("x".repeat(11));
-  small.find("b");
-  assertNotStrictEquals(small.find("a"), large);
-  const few = newSessions({ maxMessages: 3 });
-  const first = few.find("abc");
-  few.find("d");
-  assertNotStrictEquals(few.find("abc"), first);
+  assertNotStrictEquals(find("b", { name: "n" }), b);
+  assertEquals([sessions.size, sessions.get(a.id) === a, sessions.get(b.id)], [2, true, undefined]);
+});
+
+Deno.test("Sessions weighs what sessions archive, hide and remember of histories", async () => {
+  const archiving = newSessions({ maxBytes: 20_000 });
+  const large = archiving.find("a");
+  archiving.find("b");
+  await large.archive.put("x".repeat(5_000));
+  archiving.sessions.weigh(large);
+  assertEquals([archiving.sessions.size, archiving.sessions.get(large.id)], [1, large]);
+  const hiding = newSessions({ maxBytes: 20_000 });
+  const hidden = hiding.find("a");
+  hiding.find("b");
+  const items = [{ key: "", parts: [], bytes: new Uint8Array(3_000) }];
+  hidden.hidden = [{ after: 1, anchor: "", replaces: false, items }];
+  hiding.sessions.weigh(hidden);
+  assertEquals(hiding.sessions.size, 1);
+  const long = newSessions({ maxBytes: 20_000 });
+  const first = long.find("a");
+  long.find("abcdefghijklmnop".repeat(2));
+  assertEquals([long.sessions.size, long.sessions.get(first.id)], [0, undefined]);
+  // What was forgotten while it was worked with stays forgotten.
+  long.sessions.weigh(first);
+  assertEquals(long.sessions.size, 0);
 });

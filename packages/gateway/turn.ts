@@ -1,14 +1,20 @@
-import type { CountTokens, Message } from "@tare/messages";
+import { countRequestTokens, type CountTokens, type ToolDefinition } from "@tare/messages";
 import { argumentsParser } from "@tare/messages/arguments";
-import type { Edit, LedgerEntry, Plan } from "@tare/planner";
+import { promptUnits, type SessionView } from "@tare/planner";
 import { RECALL_TOOL, recallOriginal, type RecallRequest } from "@tare/prune";
-import { expandHidden } from "./expand_hidden.ts";
-import type { GatewaySession, Piece } from "./session.ts";
-import type { Span } from "@tare/wire";
-import type { RecallCall, TurnWriter, WireReply } from "@tare/wire";
-import { askForUsage, type KnownParts, type WireRequest } from "@tare/wire";
-import { predictCached } from "./predict_cached.ts";
-import { plannedTools, writePrompt } from "./upstream_prompt.ts";
+import {
+  readItem,
+  type RecallCall,
+  type RequestReaders,
+  type TurnWriter,
+  type WireItem,
+  type WireReply,
+  type WireRequest,
+  writeRequest,
+} from "@tare/wire";
+import { expandHidden, type HiddenPlace } from "./hidden_items.ts";
+import type { Group } from "./ledger.ts";
+import type { GatewaySession } from "./session.ts";
 
 /** A response that a client follows, as the upstream knows it. */
 export interface Followed {
@@ -20,6 +26,8 @@ export interface Followed {
 
 /** What a turn works with. */
 export interface GatewayTurnOptions {
+  /** Tells its client from others. */
+  readonly client: string;
   /** The session that it belongs to. */
   readonly session: GatewaySession;
   /** The client's request. */
@@ -27,13 +35,14 @@ export interface GatewayTurnOptions {
   /** Whether the recall tool is offered. */
   readonly recall: boolean;
   /** The response that the request follows. Default: none that is known. */
-  readonly follows?: Followed;
+  readonly follows?: Followed | undefined;
   /** Whether the upstream keeps the history itself, so that there is nothing to plan. */
-  readonly stateful: boolean;
-  /** Counts tokens. */
+  readonly isStateful: boolean;
   readonly countTokens: CountTokens;
-  /** What is remembered of earlier requests. */
-  readonly known: KnownParts;
+  /** What items are read with, those of replies too. */
+  readonly readers: RequestReaders;
+  /** Told of each item of a reply that may be referred to. */
+  readonly seen?: Parameters<WireRequest["protocol"]["writer"]>[1]["seen"];
   /** The time in milliseconds since the epoch. */
   readonly now: () => number;
 }
@@ -41,36 +50,36 @@ export interface GatewayTurnOptions {
 const readRecall = argumentsParser(RECALL_TOOL);
 const encoder = new TextEncoder();
 
+/** Longest time for which other requests wait, in milliseconds. */
+const SLICE_MS = 3;
+
 /** One request of a client: a call of the upstream, or several if the model recalls. */
 export class GatewayTurn {
+  readonly client: string;
+  readonly session: GatewaySession;
   /** Passes the replies on. */
   readonly writer: TurnWriter;
   readonly #options: GatewayTurnOptions;
   /** What has come since the client's request. */
-  readonly #added: Piece[] = [];
+  readonly #added: WireItem[] = [];
   /** Answers to recalls, by reply. */
   readonly #answers: (readonly string[])[] = [];
-  #plan: Plan | undefined;
-  #predicted = 0;
+  #view: SessionView | undefined;
   #edited = false;
 
   /** A turn that has sent nothing yet. */
   constructor(options: GatewayTurnOptions) {
-    const { request, recall } = options;
+    const { client, session, request, recall, seen } = options;
     this.#options = options;
-    const asked = request.format.asksForUsage && request.stream;
+    this.client = client;
+    this.session = session;
     const name = recall ? RECALL_TOOL.function.name : undefined;
-    this.writer = request.format.writer({ hidesUsage: asked && !asksForUsage(request), recall: name });
+    this.writer = request.protocol.writer(request, { recall: name, seen });
   }
 
-  /** The newest plan. */
-  get plan(): Plan | undefined {
-    return this.#plan;
-  }
-
-  /** Tokens that the upstream's cache was expected to serve of it. */
-  get predictedCachedTokens(): number {
-    return this.#predicted;
+  /** The group of sessions that it counts for. */
+  get group(): Group {
+    return this.session.control ? "control" : "planned";
   }
 
   /** Whether the upstream was sent anything but the client's own bytes. */
@@ -78,85 +87,83 @@ export class GatewayTurn {
     return this.#edited;
   }
 
-  /** Plans the next call and gives its body. Turns of one session do so one after the other. */
-  prompt(signal: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
-    const { session } = this.#options;
-    const planned = session.planning.then(() => this.#next(signal));
-    session.planning = planned.catch(() => {});
-    return planned;
+  /** Sentences for people about the newest view. */
+  get warnings(): readonly string[] {
+    return this.#view?.warnings ?? [];
   }
 
-  async #next(signal: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
-    const { session, request, recall, follows, stateful, countTokens, now } = this.#options;
-    const items = request.items.map(({ value: message }, at): Piece => {
-      const span = request.spans[at];
-      return {
-        message,
-        ...(span && { bytes: listed(span, message, request) }),
-      };
-    });
-    const { pieces: expanded, hidden } = expandHidden(items, session.hidden);
+  /** What answers to the client say of it. */
+  headers(): Readonly<Record<string, string>> {
+    const { session, request, countTokens } = this.#options;
+    const messages = messagesOf(request.items);
+    const tokens = countRequestTokens({ messages, tools: this.#tools(false) }, countTokens);
+    return {
+      "x-tare-session": session.id,
+      "x-tare-epoch": String(session.epoch),
+      "x-tare-tokens-received": String(tokens),
+      ...(this.#view && {
+        "x-tare-tokens-sent": String(this.#view.promptTokens),
+        "x-tare-cached-predicted": String(this.#view.predictedCachedTokens),
+      }),
+      "x-tare-saved": String(Math.round(session.saved)),
+    };
+  }
+
+  /** Plans the next call and gives its body. */
+  async prompt(signal: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
+    const { session, request, recall, follows, isStateful, countTokens, now } = this.#options;
+    await countInSlices(request, countTokens);
+    const { items: expanded, hidden } = expandHidden(request.items, session.hidden);
     session.hidden = hidden;
     const heads = expanded.filter(({ bytes }) => !bytes).length;
-    const pieces = [
+    const items = [
       ...expanded.slice(0, heads),
-      ...(follows?.owed ?? []).map((json) => this.#pieceOf(json)),
+      ...(follows?.owed ?? []).map((json) => this.#itemOf(json)),
       ...expanded.slice(heads),
       ...this.#added,
     ];
-    const messages = pieces.map(({ message }) => message);
-    const edits = stateful ? [] : validEdits(session.edits, messages);
-    const plan = stateful ? undefined : await session.planner.plan({
-      messages,
-      tools: plannedTools(request.tools, recall),
-      edits,
-      nowMs: now(),
-      model: request.model,
-      signal,
-    });
-    if (plan) {
-      session.edits = [...edits, ...plan.edits];
-      if (plan.edits.length > 0) session.epoch++;
+    const history = { messages: messagesOf(items), tools: this.#tools(recall) };
+    if (!isStateful) {
+      const call = { nowMs: now(), model: request.model, recall, signal };
+      this.#view = await session.prompts.view(history, call);
+      if (this.#view.rewrites.length > 0) session.epoch++;
     }
-    this.#plan = plan;
-    // What was sent before is forgotten as soon as this call has succeeded.
-    this.#predicted = plan ? predictCached(session.planner, plan, countTokens) : 0;
-    const bytes = writePrompt(request, {
-      pieces,
-      edits: plan ? session.edits : [],
-      recall,
-      ...(follows && { previousId: follows.upstreamId }),
+    const bytes = writeRequest(request, {
+      items,
+      ...(this.#view ?? { ...history, places: history.messages.map((_, at) => at) }),
+      follows: follows?.upstreamId,
     });
     this.#edited ||= bytes !== request.bytes;
     return bytes;
   }
 
-  /** Takes note of a reply. */
-  sent(reply: WireReply): LedgerEntry | undefined {
-    return this.#plan && this.#options.session.planner.sent(this.#plan, reply.usage);
+  /** Takes note of a reply, and gives what it took. */
+  sent({ usage }: WireReply): WireReply["usage"] {
+    if (!this.#view) return usage;
+    const entry = this.session.prompts.sent(usage, this.#view);
+    if (entry) this.session.saved = entry.saved;
+    return entry?.usage ?? usage;
   }
 
   /** Answers the recalls of a reply, so that the next call goes on behind them. */
   async recall(reply: WireReply): Promise<void> {
-    const { request } = this.#options;
-    const answers: string[] = [];
-    for (const call of reply.recalls) {
-      const content = await this.#answer(call);
-      answers.push(request.format.writeMessage({ role: "tool", tool_call_id: call.id, content }));
-    }
-    this.#answers.push(answers);
-    this.#added.push(...[...reply.items, ...answers].map((json) => this.#pieceOf(json)));
+    const answers = await Promise.all(
+      reply.recalls.map(async (call) => ({ id: call.id, text: await this.#answer(call) })),
+    );
+    const written = this.#options.request.protocol.writeAnswers(answers);
+    this.#answers.push(written);
+    this.#added.push(...[...reply.items, ...written].map((json) => this.#itemOf(json)));
   }
 
   /** The turn is over: remembers what the client doesn't know of. */
   remember(): void {
     const { session, request } = this.#options;
     const after = request.items.length;
-    const hidden = this.writer.hidden(this.#answers).map(({ anchor, replaces, items }) => ({
+    const hidden = this.writer.hidden(this.#answers).map(({ anchor, replaces, items }): HiddenPlace => ({
       after,
       anchor,
       replaces,
-      pieces: items.map((json) => this.#pieceOf(json)),
+      items: items.map((json) => this.#itemOf(json)),
     }));
     if (hidden.length > 0) session.hidden = [...session.hidden, ...hidden];
   }
@@ -178,34 +185,33 @@ export class GatewayTurn {
     }
   }
 
-  #pieceOf(json: string): Piece {
-    const { known, request: { format } } = this.#options;
+  #tools(recall: boolean): readonly ToolDefinition[] {
+    const { request: { tools = [] } } = this.#options;
+    const definitions = tools.flatMap(({ definition }) => definition ?? []);
+    return recall ? [...definitions, RECALL_TOOL] : definitions;
+  }
+
+  #itemOf(json: string): WireItem {
+    const { readers, request: { protocol } } = this.#options;
     const bytes = encoder.encode(json);
-    const place = { start: 0, end: bytes.length, kind: format.name, read: format.readItem };
-    return { message: known.messages.read(bytes, place).value, bytes };
+    return readItem(bytes, { start: 0, end: bytes.length }, { protocol, readers });
   }
 }
 
-/** An item as it stands in a list: a text in place of the list is a message of the user. */
-function listed(
-  { start, end }: Span,
-  message: Message,
-  { bytes, fields, format }: WireRequest,
-): Uint8Array<ArrayBuffer> {
-  const isList = fields.get(format.listField)?.start === start;
-  return isList ? encoder.encode(format.writeMessage(message)) : bytes.subarray(start, end);
+function messagesOf(items: readonly WireItem[]) {
+  return items.flatMap(({ parts }) => parts.map(({ message }) => message));
 }
 
-function asksForUsage(request: WireRequest): boolean {
-  return askForUsage(request) === undefined;
-}
-
-/** Edits of messages that are still there: a turn that failed may have left others. */
-function validEdits(edits: readonly Edit[], messages: readonly Message[]): readonly Edit[] {
-  return edits.filter((edit) => {
-    if (edit.type === "compact") return true;
-    if (edit.type !== "elide") return edit.to <= messages.length;
-    const message = messages[edit.index];
-    return message?.role === "tool" && message.tool_call_id === edit.toolCallId;
-  });
+/**
+ * Counts and hashes all messages of a request, which is remembered. A long history that is seen for the first time
+ * takes a while, so that other requests are let in between.
+ */
+async function countInSlices({ items }: WireRequest, countTokens: CountTokens): Promise<void> {
+  let started = performance.now();
+  for (const message of messagesOf(items)) {
+    promptUnits({ messages: [message], tools: [] }, countTokens);
+    if (performance.now() - started < SLICE_MS) continue;
+    await new Promise((resolve) => setTimeout(resolve));
+    started = performance.now();
+  }
 }

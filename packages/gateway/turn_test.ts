@@ -1,33 +1,32 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
-import { estimateTokens, type Message, type ToolDefinition } from "@tare/messages";
-import { Planner, profileNamed } from "@tare/planner";
-import { CHAT_FORMAT } from "@tare/wire";
+import { estimateTokens } from "@tare/messages";
+import { plannerSession, profileNamed } from "@tare/planner";
+import { CHAT_PROTOCOL, readBody, readRequest } from "@tare/wire";
 import { call } from "./fixture_test.ts";
-import { GatewaySessions } from "./sessions.ts";
-import { GatewayTurn } from "./turn.ts";
 import { KnownJson } from "./known_json.ts";
-import { readWireBody, readWireRequest } from "@tare/wire";
+import { Sessions } from "./sessions.ts";
+import { GatewayTurn } from "./turn.ts";
 
 const encode = (value: unknown) => new TextEncoder().encode(JSON.stringify(value));
 
 Deno.test("GatewayTurn answers recalls from the session's archive and goes on behind them", async () => {
-  const known = {
-    messages: new KnownJson<Message>({ maxBytes: 10_000 }),
-    tools: new KnownJson<ToolDefinition | undefined>({ maxBytes: 10_000 }),
+  const maxBytes = 100_000;
+  const readers = {
+    items: new KnownJson<ReturnType<typeof CHAT_PROTOCOL.readItem>>({ maxBytes }),
+    tools: new KnownJson<ReturnType<typeof CHAT_PROTOCOL.readTool>>({ maxBytes }),
   };
-  const sessions = new GatewaySessions({
-    planner: ({ archive }, state) =>
-      new Planner({ profile: profileNamed("none"), countTokens: estimateTokens, archive }, state),
-    control: 0,
+  const sessions = new Sessions({
+    prompts: ({ archive }) =>
+      plannerSession({ profile: profileNamed("none"), countTokens: estimateTokens, archive }),
     begun() {},
+    maxBytes,
   });
   const body = { model: "m", messages: [{ role: "user", content: "Go." }] };
-  const request = readWireRequest(readWireBody(encode(body)), CHAT_FORMAT, known);
-  const keys = request.items.map(({ key }) => key);
-  const session = sessions.find({ scope: "", keys, messages: request.items.map(({ value }) => value) });
+  const request = readRequest(readBody(encode(body)), CHAT_PROTOCOL, readers);
+  const session = sessions.find({ scope: "", items: request.items });
   const ref = await session.archive.put("the original");
-  const options = { session, request, recall: true, stateful: false, countTokens: estimateTokens, known };
-  const turn = new GatewayTurn({ ...options, now: () => 0 });
+  const options = { client: "c", session, request, recall: true, isStateful: false, readers };
+  const turn = new GatewayTurn({ ...options, countTokens: estimateTokens, now: () => 0 });
   const { signal } = new AbortController();
   const sent = async () => JSON.parse(new TextDecoder().decode(await turn.prompt(signal)));
   assertEquals((await sent()).messages, body.messages);
@@ -37,11 +36,11 @@ Deno.test("GatewayTurn answers recalls from the session's archive and goes on be
     finish_reason: "tool_calls",
   }];
   const reply = turn.writer.read(encode({ choices, usage: { prompt_tokens: 9, completion_tokens: 1 } }));
-  assertEquals(turn.sent(reply)?.usage.promptTokens, 9);
+  assertEquals(turn.sent(reply)?.promptTokens, 9);
   await turn.recall(reply);
   const [, assistant, first, second] = (await sent()).messages;
   assertEquals([assistant.tool_calls, first.content], [calls, "the original"]);
   assertStringIncludes(second.content, "ref must be string");
   turn.remember();
-  assertEquals(session.hidden.map(({ after, pieces }) => [after, pieces.length]), [[1, 3]]);
+  assertEquals(session.hidden.map(({ after, items }) => [after, items.length]), [[1, 3]]);
 });

@@ -1,3 +1,6 @@
+import { BEARER, type WireAuth } from "@tare/wire";
+import type { GatewayOptions } from "./options.ts";
+
 /** Headers that belong to one connection, to this server, or to a browser. */
 const OWN_REQUEST_HEADERS = [
   "accept-encoding",
@@ -32,27 +35,96 @@ const OWN_RESPONSE_HEADERS = [
   "upgrade",
 ];
 
+/** What is sent to the upstream. */
+export interface UpstreamCall {
+  /** The client's request: its method, its query and most of its headers go upstream. */
+  readonly request: Request;
+  /** Default: none. */
+  readonly body?: Uint8Array<ArrayBuffer>;
+  /** How the key is sent. Default: as a bearer token. */
+  readonly auth?: WireAuth;
+  readonly signal: AbortSignal;
+}
+
+/** Sends a request to a path behind the upstream's base URL. @throws what `fetch` throws. */
+export function askUpstream(
+  path: string,
+  { request, body, auth, signal }: UpstreamCall,
+  { baseURL, fetch = globalThis.fetch, ...keys }: Pick<
+    GatewayOptions,
+    "baseURL" | "fetch" | "apiKey" | "clientKeys"
+  >,
+): Promise<Response> {
+  return fetch(baseURL.replace(/\/+$/, "") + path + new URL(request.url).search, {
+    method: request.method,
+    headers: upstreamHeaders(request, { ...keys, ...(auth && { auth }) }),
+    ...(body && { body }),
+    signal,
+    redirect: "manual",
+  });
+}
+
 /** Headers that a client's request has at the upstream. */
 export function upstreamHeaders(
   request: Request,
-  { apiKey, clientKeys }: { readonly apiKey?: string | undefined; readonly clientKeys: boolean },
+  { apiKey, clientKeys = true, auth = BEARER }: Pick<GatewayOptions, "apiKey" | "clientKeys"> & {
+    readonly auth?: WireAuth;
+  },
 ): Headers {
   const headers = new Headers();
   for (const [name, value] of request.headers) {
-    const own = OWN_REQUEST_HEADERS.includes(name) ||
+    const isOwn = OWN_REQUEST_HEADERS.includes(name) ||
       /^(x-tare(-|$)|sec-|access-control-|x-forwarded-)/.test(name);
-    if (!own) headers.set(name, value);
+    if (!isOwn) headers.set(name, value);
   }
-  if (!clientKeys) headers.delete("authorization");
-  if (apiKey !== undefined) headers.set("authorization", `Bearer ${apiKey}`);
+  if (!clientKeys || apiKey !== undefined) { for (const name of auth.headers) headers.delete(name); }
+  if (apiKey !== undefined) headers.set(...auth.header(apiKey));
   return headers;
 }
 
-/** Headers of the upstream's answer that its client gets to see. */
-export function answerHeaders(response: Response): Headers {
+/** Headers of the upstream's answer that its client gets to see, and more of them. */
+export function answerHeaders(response: Response, more: Readonly<Record<string, string>> = {}): Headers {
   const headers = new Headers();
   for (const [name, value] of response.headers) {
     if (!OWN_RESPONSE_HEADERS.includes(name) && !name.startsWith("access-control-")) headers.set(name, value);
   }
+  for (const [name, value] of Object.entries(more)) headers.set(name, value);
   return headers;
+}
+
+/** The upstream's answer as it is. */
+export function passOn(
+  response: Response,
+  abort: AbortController,
+  more: Readonly<Record<string, string>> = {},
+): Response {
+  const { status, statusText, body } = response;
+  const headers = answerHeaders(response, more);
+  return new Response(body && streamOf(body.values(), abort), { status, statusText, headers });
+}
+
+/** A stream of these bytes that stops the upstream when its reader leaves. */
+export function streamOf(
+  bytes: AsyncIterator<Uint8Array<ArrayBuffer>>,
+  abort: AbortController,
+): ReadableStream<Uint8Array<ArrayBuffer>> {
+  return new ReadableStream({
+    async pull(controller) {
+      const { done, value } = await bytes.next();
+      if (done) controller.close();
+      else if (value.length > 0) controller.enqueue(value);
+      else await this.pull?.(controller);
+    },
+    cancel(reason) {
+      abort.abort(reason);
+      bytes.return?.()?.catch(() => {});
+    },
+  }, { highWaterMark: 0 });
+}
+
+/** The header that tells of a warning, if there is one. A header can't hold everything that a sentence can. */
+export function warned(warning: string | undefined): Readonly<Record<string, string>> {
+  return warning === undefined
+    ? {}
+    : { "x-tare-warning": warning.replaceAll(/[^\x20-\x7e]+/g, " ").slice(0, 500) };
 }

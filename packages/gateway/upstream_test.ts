@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { answerHeaders, upstreamHeaders } from "./upstream.ts";
+import { answerHeaders, passOn, upstreamHeaders, warned } from "./upstream.ts";
 
 Deno.test("upstreamHeaders() keeps what is the upstream's business", () => {
   const request = new Request("http://localhost/", {
@@ -31,4 +31,17 @@ Deno.test("answerHeaders() leaves out what belongs to the connection", () => {
     "set-cookie": "a=b",
   };
   assertEquals([...answerHeaders(new Response(null, { headers }))], [["x-request-id", "r"]]);
+});
+
+Deno.test("passOn() gives status, headers and bytes as they are, and tells when the reader leaves", async () => {
+  const abort = new AbortController();
+  const response = passOn(new Response("abc", { status: 418, headers: { a: "b" } }), abort, { c: "d" });
+  assertEquals([response.status, response.headers.get("a"), response.headers.get("c")], [418, "b", "d"]);
+  assertEquals(await response.text(), "abc");
+  await passOn(new Response("abc"), abort).body?.cancel();
+  assertEquals([abort.signal.aborted, passOn(new Response(null, { status: 204 }), abort).body], [true, null]);
+});
+
+Deno.test("warned() makes a header of any sentence", () => {
+  assertEquals([warned(undefined), warned("a\nü")], [{}, { "x-tare-warning": "a " }]);
 });

@@ -43,6 +43,11 @@ export class CallAssembler {
     return list.map(asPiece).filter((piece) => piece !== undefined).map((piece) => this.#add(piece));
   }
 
+  /** The name of a call as far as it has come, by the index in its deltas. */
+  nameOf(index: number): string | undefined {
+    return this.#calls[index]?.name;
+  }
+
   /** The whole calls, with ids that are not empty, unique, and not among those taken. */
   finish(taken: ReadonlySet<string>): FunctionToolCall[] {
     const used = new Set(taken);

@@ -1,35 +1,30 @@
-import { readUsage } from "../chat/usage.ts";
-import type { Message } from "@tare/messages";
 import { anchorOf } from "../anchor_of.ts";
-import { isRecord } from "../json_record.ts";
+import { readUsage } from "../chat/usage.ts";
+import { isRecord, type JsonRecord } from "../json_record.ts";
 import { joinBytes } from "../json_spans.ts";
+import type { HiddenItems, ItemPart, TurnWriter, TurnWriterOptions, WireReply } from "../protocol.ts";
 import { type RawEvent, splitEvents, SseSplitter } from "../sse_splitter.ts";
 import { sumUsage } from "../sum_usage.ts";
-import type { HiddenItems, TurnWriter, TurnWriterOptions, WireReply } from "../wire_format.ts";
 
-type Fields = Readonly<Record<string, unknown>>;
-
-/** What a writer needs of its format. */
-export interface ResponsesWriterOptions extends TurnWriterOptions {
-  /** Makes a message of an item. */
-  readonly readItem: (item: unknown) => Message;
-  /** Told of each item of a reply. */
-  readonly seen: (item: Fields) => void;
+/** What a writer needs of its protocol. */
+export interface ResponsesTurnWriterOptions extends TurnWriterOptions {
+  /** The messages of an item. */
+  readonly readItem: (item: unknown) => readonly ItemPart[];
 }
 
 const TERMINAL = ["response.completed", "response.incomplete", "response.failed"];
 const OPENING = ["response.created", "response.queued", "response.in_progress"];
 
 /** Passes on the responses of one turn as one. What isn't ours to change keeps its bytes. */
-export class ResponsesWriter implements TurnWriter {
-  readonly #options: ResponsesWriterOptions;
-  readonly #replies: { readonly items: readonly Fields[]; readonly reply: WireReply }[] = [];
+export class ResponsesTurnWriter implements TurnWriter {
+  readonly #options: ResponsesTurnWriterOptions;
+  readonly #replies: { readonly items: readonly JsonRecord[]; readonly reply: WireReply }[] = [];
   #splitter = new SseSplitter();
   /** Items of the reply that is being streamed, by their index. */
-  #items = new Map<number, Fields>();
+  #items = new Map<number, JsonRecord>();
   /** Indexes of recalls. */
   #recalls = new Set<number>();
-  #last: Fields = {};
+  #last: JsonRecord = {};
   #usageSum: unknown;
   /** Number of the next event for the client. */
   #sequence = 0;
@@ -38,7 +33,7 @@ export class ResponsesWriter implements TurnWriter {
   #whole: Uint8Array<ArrayBuffer> = new Uint8Array();
 
   /** A writer for one turn. */
-  constructor(options: ResponsesWriterOptions) {
+  constructor(options: ResponsesTurnWriterOptions) {
     this.#options = options;
   }
 
@@ -120,15 +115,26 @@ export class ResponsesWriter implements TurnWriter {
       const seen = items.find((item) => isCall(item) && !this.#isRecall(item)) ??
         this.#replies.slice(at + 1).flatMap(({ items }) => items).find((item) => !this.#isRecall(item));
       if (!seen) continue;
-      const anchor = anchorOf(this.#options.readItem(seen));
+      const [part] = this.#partsOf(seen);
+      if (!part) continue;
+      const anchor = anchorOf(part.message);
       const written = [...recalls.map((item) => JSON.stringify(item)), ...answers[at] ?? []];
       hidden.set(anchor, [...hidden.get(anchor) ?? [], ...written]);
     }
     return [...hidden].map(([anchor, items]) => ({ anchor, replaces: false, items }));
   }
 
-  #visible(): Fields[] {
+  #visible(): JsonRecord[] {
     return this.#replies.flatMap(({ items }) => items.filter((item) => !this.#isRecall(item)));
+  }
+
+  #partsOf(item: JsonRecord): readonly ItemPart[] {
+    try {
+      return this.#options.readItem(item);
+    } catch {
+      // The client may make of it what it can.
+      return [];
+    }
   }
 
   #isRecall(item: unknown): boolean {
@@ -138,7 +144,10 @@ export class ResponsesWriter implements TurnWriter {
 
   #take(output: readonly unknown[]): WireReply {
     const items = output.filter(isRecord);
-    for (const item of items) this.#options.seen(item);
+    for (const item of items) {
+      const parts = this.#partsOf(item);
+      if (typeof item.id === "string" && parts.length > 0) this.#options.seen?.(item.id, parts);
+    }
     const recalls = items.filter((item) => this.#isRecall(item)).map((item) => ({
       id: String(item.call_id ?? ""),
       arguments: String(item.arguments ?? ""),
@@ -173,7 +182,7 @@ export class ResponsesWriter implements TurnWriter {
     return this.#passItem(data, event);
   }
 
-  #passItem(data: Fields, { bytes }: RawEvent): Uint8Array<ArrayBuffer>[] {
+  #passItem(data: JsonRecord, { bytes }: RawEvent): Uint8Array<ArrayBuffer>[] {
     const { output_index: index, item, type } = data;
     let shown = data;
     if (typeof index === "number") {
@@ -212,7 +221,7 @@ const SEQUENCE = '"sequence_number":';
 const decoder = new TextDecoder();
 const encoder = new TextEncoder();
 
-function readData(text: string): Fields | undefined {
+function readData(text: string): JsonRecord | undefined {
   try {
     const data: unknown = JSON.parse(text);
     return isRecord(data) ? data : undefined;
@@ -222,11 +231,11 @@ function readData(text: string): Fields | undefined {
   }
 }
 
-function write(data: Fields): Uint8Array<ArrayBuffer> {
+function write(data: JsonRecord): Uint8Array<ArrayBuffer> {
   return encoder.encode(`event: ${String(data.type)}\ndata: ${JSON.stringify(data)}\n\n`);
 }
 
-function isCall(item: unknown): item is Fields {
+function isCall(item: unknown): item is JsonRecord {
   return isRecord(item) && item.type === "function_call";
 }
 

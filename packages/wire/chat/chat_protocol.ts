@@ -1,28 +1,63 @@
 import type { Message, ToolDefinition } from "@tare/messages";
-import { ChatWriter } from "./chat_writer.ts";
+import { ApiError } from "../api_error.ts";
+import { editJson } from "../edit_json.ts";
 import { isRecord } from "../json_record.ts";
-import { UnknownShape, type WireFormat } from "../wire_format.ts";
+import { BEARER, type Protocol, UnknownShape } from "../protocol.ts";
+import { readField, readSessionKey, type WireRequest } from "../read_request.ts";
+import { ChatTurnWriter } from "./chat_turn_writer.ts";
 
-/** The chat-completions format: its messages are the planner's own. */
-export const CHAT_FORMAT: WireFormat = {
+/** OpenAI's chat completions: their messages are the planner's own. */
+export const CHAT_PROTOCOL: Protocol = {
   name: "chat",
   path: "/chat/completions",
   listField: "messages",
-  resultField: "content",
-  asksForUsage: true,
+  auth: BEARER,
+  readHints(body, headers) {
+    const count = readField(body, "n");
+    return {
+      ...readSessionKey(body, headers),
+      isStateful: false,
+      isDetached: typeof count === "number" && count > 1,
+    };
+  },
   readItem(value) {
     if (!isMessage(value)) throw new UnknownShape("a message is not as the chat-completions format says");
-    return value;
+    return [{ message: value, text: CONTENT }];
   },
-  writeMessage: (message) => JSON.stringify(message),
   readTool(value) {
     if (isRecord(value) && typeof value.type === "string" && value.type !== "function") return undefined;
     if (!isTool(value)) throw new UnknownShape("a tool is not as the chat-completions format says");
     return value;
   },
+  writeMessage: (message) => JSON.stringify(message),
+  writeAnswers: (answers) =>
+    answers.map(({ id, text }) => JSON.stringify({ role: "tool", tool_call_id: id, content: text })),
   writeTool: (tool) => JSON.stringify(tool),
-  writer: (options) => new ChatWriter(options),
+  addedFields(request) {
+    const options = usageOptions(request);
+    return new Map(options && [[STREAM_OPTIONS, options]]);
+  },
+  writer: (request, { recall }) =>
+    new ChatTurnWriter({ recall, hidesUsage: usageOptions(request) !== undefined }),
+  refuse: (status, message, code) => new ApiError(status, message, { code }).toResponse(),
 };
+
+const CONTENT = ["content"];
+const STREAM_OPTIONS = "stream_options";
+
+/** The options with which a stream tells usage; nothing if it does already, or they aren't as the format says. */
+function usageOptions(request: WireRequest): Uint8Array<ArrayBuffer> | undefined {
+  const { bytes, fields, stream } = request;
+  if (!stream) return undefined;
+  const options = readField(request, STREAM_OPTIONS);
+  const span = fields.get(STREAM_OPTIONS);
+  if (!span || options === null) return encoder.encode('{"include_usage":true}');
+  if (!isRecord(options) || options.include_usage === true) return undefined;
+  const asks = { path: ["include_usage"], value: encoder.encode("true") };
+  return editJson(bytes.subarray(span.start, span.end), [asks]);
+}
+
+const encoder = new TextEncoder();
 
 const ROLES = ["system", "developer", "user", "assistant", "tool", "function"];
 

@@ -1,63 +1,70 @@
 import type { Content, ContentPart, Message, ToolDefinition } from "@tare/messages";
-import { isRecord } from "../json_record.ts";
-import { ResponsesWriter } from "./responses_writer.ts";
-import { UnknownShape, type WireFormat } from "../wire_format.ts";
-
-type Fields = Readonly<Record<string, unknown>>;
-
-/** Items of replies that may be referred to by their ids. */
-const MAX_REFERRED = 20_000;
+import { ApiError } from "../api_error.ts";
+import { isRecord, type JsonRecord } from "../json_record.ts";
+import { BEARER, type ItemPart, type Protocol, UnknownShape } from "../protocol.ts";
+import { readField, readSessionKey } from "../read_request.ts";
+import { ResponsesTurnWriter } from "./responses_turn_writer.ts";
 
 /** Longest text of an item that the planner doesn't know, in UTF-16 code units: such are pictures, not prose. */
 const OPAQUE_CHARS = 1_000;
 
 /**
- * The responses format: each item of the input is a message to the planner, which edits the outputs of function
- * calls; whatever isn't a message or a call of a function stays as it is.
+ * OpenAI's responses: each item of the input is a message to the planner, which edits the outputs of function calls;
+ * whatever isn't a message or a call of a function stays as it is.
  */
-export function responsesFormat(): WireFormat {
-  // The least recently seen first.
-  const referred = new Map<string, Message>();
-  const format: WireFormat = {
-    name: "responses",
-    path: "/responses",
-    listField: "input",
-    resultField: "output",
-    asksForUsage: false,
-    head: {
-      fields: ["instructions"],
-      read: ([instructions]) => ({
+export const RESPONSES_PROTOCOL: Protocol = {
+  name: "responses",
+  path: "/responses",
+  listField: "input",
+  head: {
+    fields: ["instructions"],
+    read: ([instructions]) => [{
+      message: {
         role: "system",
         content: typeof instructions === "string" ? instructions : JSON.stringify(instructions ?? ""),
-      }),
-    },
-    readItem: (value) => readItem(value, referred),
-    writeMessage,
-    readTool,
-    writeTool,
-    writer: (options) =>
-      new ResponsesWriter({
-        ...options,
-        readItem: format.readItem,
-        seen(item) {
-          if (typeof item.id !== "string") return;
-          referred.set(item.id, format.readItem(item));
-          for (const oldest of referred.keys()) {
-            if (referred.size <= MAX_REFERRED) break;
-            referred.delete(oldest);
-          }
-        },
-      }),
-  };
-  return format;
+      },
+    }],
+  },
+  auth: BEARER,
+  followsField: "previous_response_id",
+  readHints(body, headers) {
+    const follows = readField(body, "previous_response_id");
+    const conversation = readField(body, "conversation") ?? undefined;
+    return {
+      ...readSessionKey(body, headers),
+      ...(typeof follows === "string" && { follows }),
+      ...(conversation !== undefined && { name: JSON.stringify(conversation) }),
+      isStateful: typeof follows === "string" || conversation !== undefined,
+      isDetached: readField(body, "background") === true,
+    };
+  },
+  readItem(value) {
+    const { type, id } = isRecord(value) ? value : {};
+    const refersTo = type === "item_reference" && typeof id === "string" ? { refersTo: id } : {};
+    return [{ message: readItem(value), ...textOf(type), ...refersTo }];
+  },
+  readTool,
+  writeMessage: ({ role, content }) => JSON.stringify({ role, content }),
+  writeAnswers: (answers) =>
+    answers.map(({ id, text }) =>
+      JSON.stringify({ type: "function_call_output", call_id: id, output: text })
+    ),
+  writeTool,
+  addedFields: () => new Map(),
+  writer: (_, options) => new ResponsesTurnWriter({ ...options, readItem: RESPONSES_PROTOCOL.readItem }),
+  refuse: (status, message, code) => new ApiError(status, message, { code }).toResponse(),
+};
+
+const OUTPUTS: readonly unknown[] = ["function_call_output", "custom_tool_call_output"];
+
+function textOf(type: unknown): Pick<ItemPart, "text"> {
+  return OUTPUTS.includes(type) ? { text: ["output"] } : {};
 }
 
-function readItem(item: unknown, referred: ReadonlyMap<string, Message>): Message {
+function readItem(item: unknown): Message {
   if (typeof item === "string") return { role: "user", content: item };
   if (!isRecord(item)) throw unknown("an item of the input");
   const { type = "message", id } = item;
-  const known = type === "item_reference" && typeof id === "string" ? referred.get(id) : undefined;
-  if (known) return known;
   switch (type) {
     case "message":
       return readMessage(item);
@@ -95,7 +102,7 @@ function withId(message: Message, id: unknown): Message {
   return typeof id === "string" ? Object.assign(message, { id }) : message;
 }
 
-function readMessage({ role, content }: Fields): Message {
+function readMessage({ role, content }: JsonRecord): Message {
   const read = readContent(content);
   if (role === "system" || role === "developer" || role === "user" || role === "assistant") {
     return { role, content: read };
@@ -130,14 +137,6 @@ function readPart(part: unknown): ContentPart {
   }
 }
 
-function writeMessage(message: Message): string {
-  const { role, content } = message;
-  if (role === "tool") {
-    return JSON.stringify({ type: "function_call_output", call_id: message.tool_call_id, output: content });
-  }
-  return JSON.stringify({ role, content });
-}
-
 function readTool(tool: unknown): ToolDefinition | undefined {
   if (!isRecord(tool)) throw unknown("a tool");
   const { type, name, description, parameters, strict } = tool;
@@ -161,7 +160,7 @@ function writeTool({ type, function: shown }: ToolDefinition, original?: unknown
   return JSON.stringify({ ...rest, ...shown });
 }
 
-function summary({ summary }: Fields): string {
+function summary({ summary }: JsonRecord): string {
   if (!Array.isArray(summary)) return "";
   return summary.map((part) => isRecord(part) && typeof part.text === "string" ? part.text : "").join("\n");
 }

@@ -1,34 +1,35 @@
-import { readUsage } from "./usage.ts";
-import type { Usage } from "@tare/messages";
 import { anchorOf } from "../anchor_of.ts";
 import { ApiError } from "../api_error.ts";
-import { isRecord, type JsonRecord } from "../json_record.ts";
+import { asRecord, isRecord, type JsonRecord } from "../json_record.ts";
 import { joinBytes } from "../json_spans.ts";
-import { mergeDelta } from "./merge_delta.ts";
+import type { HiddenItems, RecallCall, TurnWriter, TurnWriterOptions, WireReply } from "../protocol.ts";
 import { type RawEvent, splitEvents, SseSplitter } from "../sse_splitter.ts";
 import { sumUsage } from "../sum_usage.ts";
-import type { HiddenItems, RecallCall, TurnWriter, TurnWriterOptions, WireReply } from "../wire_format.ts";
+import { CallAssembler } from "./call_assembler.ts";
+import { mergeDelta } from "./merge_delta.ts";
+import { readUsage } from "./usage.ts";
 
-type Fields = JsonRecord;
-
-/** A call with all its fields. */
-interface WireCall extends Fields {
-  readonly function: { readonly name?: string; readonly arguments: string };
+/** How chat completions are passed on. */
+export interface ChatTurnWriterOptions extends TurnWriterOptions {
+  /** Whether the client didn't ask for the usage that its stream was asked for. */
+  readonly hidesUsage: boolean;
 }
 
 /** Passes on the chat completions of one turn. What isn't ours to change keeps its bytes. */
-export class ChatWriter implements TurnWriter {
-  readonly #options: TurnWriterOptions;
-  readonly #replies: { readonly message: Fields; readonly reply: WireReply }[] = [];
+export class ChatTurnWriter implements TurnWriter {
+  readonly #options: ChatTurnWriterOptions;
+  readonly #replies: { readonly message: JsonRecord; readonly reply: WireReply }[] = [];
   #splitter = new SseSplitter();
-  /** The message of the reply that is being read, and its calls by their index in it. */
-  #message: Fields = {};
-  #calls = new Map<number, WireCall>();
+  /** The message of the reply that is being read, its calls, and which of them are recalls. */
+  #message: JsonRecord = {};
+  #calls = new CallAssembler();
+  #recalls = new Set<number>();
+  #callsClient = false;
   #usage: unknown;
   /** Sum over the turn's replies, in the upstream's own fields. */
   #usageSum: unknown;
   /** What a stream's first chunk says of all. */
-  #envelope: Fields = {};
+  #envelope: JsonRecord = {};
   #held: Uint8Array<ArrayBuffer>[] = [];
   #holds = false;
   #ended = false;
@@ -37,7 +38,7 @@ export class ChatWriter implements TurnWriter {
   #whole: Uint8Array<ArrayBuffer> = new Uint8Array();
 
   /** A writer for one turn. */
-  constructor(options: TurnWriterOptions) {
+  constructor(options: ChatTurnWriterOptions) {
     this.#options = options;
   }
 
@@ -54,7 +55,10 @@ export class ChatWriter implements TurnWriter {
 
   /** Whether a piece of a stream holds nothing that must be known, or hidden, as soon as it comes. */
   #passesWhole(bytes: Uint8Array<ArrayBuffer>): boolean {
-    if (this.#replies.length > 0 || this.#holds || this.#calls.size > 0 || this.#envelope.id === undefined) {
+    if (
+      this.#replies.length > 0 || this.#holds || this.#calls.nameOf(0) !== undefined ||
+      this.#envelope.id === undefined
+    ) {
       return false;
     }
     const text = decoder.decode(bytes);
@@ -65,11 +69,9 @@ export class ChatWriter implements TurnWriter {
   /** Reads what was passed on unread: it is part of a reply that turned out to be worth knowing. */
   #readUnread(): void {
     for (const { data } of this.#unread.flatMap(splitEvents)) {
-      const chunk = data === undefined ? undefined : readChunk(data);
-      const choice: unknown = Array.isArray(chunk?.choices) ? chunk.choices[0] : undefined;
-      if (isRecord(choice) && isRecord(choice.delta)) {
-        this.#message = mergeDelta(this.#message, choice.delta);
-      }
+      const { choices } = readChunk(data) ?? {};
+      const { delta } = asRecord(Array.isArray(choices) ? choices[0] : undefined) ?? {};
+      this.#message = mergeDelta(this.#message, asRecord(delta) ?? {});
     }
     this.#unread = [];
   }
@@ -79,7 +81,9 @@ export class ChatWriter implements TurnWriter {
     this.#begin();
     const rest = this.#splitter.end();
     if (rest) this.#held.push(...this.#pass(rest));
-    const calls = [...this.#calls].sort(([a], [b]) => a - b).map(([, call]) => call);
+    const calls = this.#calls.finish(new Set()).map(({ function: called, ...call }) =>
+      "custom" in call ? { ...call, type: "custom" } : { ...call, function: called }
+    );
     return this.#take({ ...this.#message, ...(calls.length > 0 && { tool_calls: calls }) });
   }
 
@@ -144,17 +148,17 @@ export class ChatWriter implements TurnWriter {
     return recall !== undefined && isRecord(call) && isRecord(call.function) && call.function.name === recall;
   }
 
-  #clientCalls({ tool_calls: calls }: Fields): unknown[] {
+  #clientCalls({ tool_calls: calls }: JsonRecord): unknown[] {
     return Array.isArray(calls) ? calls.filter((call) => !this.#isRecall(call)) : [];
   }
 
-  #take(message: Fields): WireReply {
-    const calls = Array.isArray(message.tool_calls) ? message.tool_calls as WireCall[] : [];
+  #take(message: JsonRecord): WireReply {
+    const calls = Array.isArray(message.tool_calls) ? message.tool_calls.filter(isRecord) : [];
     const recalls = calls.filter((call) => this.#isRecall(call)).map((call): RecallCall => ({
       id: String(call.id ?? ""),
-      arguments: String(call.function.arguments ?? ""),
+      arguments: String(asRecord(call.function)?.arguments ?? ""),
     }));
-    const usage: Usage | undefined = readUsage(this.#usage);
+    const usage = readUsage(this.#usage);
     const reply: WireReply = {
       ...(usage && { usage }),
       recalls,
@@ -174,7 +178,9 @@ export class ChatWriter implements TurnWriter {
     this.#held = [];
     this.#holds = false;
     this.#message = {};
-    this.#calls = new Map();
+    this.#calls = new CallAssembler();
+    this.#recalls = new Set();
+    this.#callsClient = false;
     this.#usage = undefined;
     this.#splitter = new SseSplitter();
   }
@@ -184,14 +190,14 @@ export class ChatWriter implements TurnWriter {
     const { bytes, data } = event;
     // Clients leave when they see it; what the call cost must be known by then.
     if (data === "[DONE]") this.#holds = true;
-    const chunk = data === undefined || data === "[DONE]" ? undefined : readChunk(data);
+    const chunk = readChunk(data);
     const seen = chunk ? this.#passChunk(chunk, bytes) : [bytes];
     if (!this.#holds) return seen;
     this.#held.push(...seen);
     return [];
   }
 
-  #passChunk(chunk: Fields, bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>[] {
+  #passChunk(chunk: JsonRecord, bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>[] {
     this.#readUnread();
     const { hidesUsage } = this.#options;
     const choices = Array.isArray(chunk.choices) ? chunk.choices : [];
@@ -199,7 +205,7 @@ export class ChatWriter implements TurnWriter {
     const later = this.#replies.length > 0;
     const first = this.#envelope;
     if (!later && chunk.id !== undefined && first.id === undefined) this.#envelope = { id: chunk.id };
-    let changed: Fields | undefined = later ? { ...chunk, ...this.#envelope } : undefined;
+    let changed: JsonRecord | undefined = later ? { ...chunk, ...this.#envelope } : undefined;
     if (isRecord(chunk.usage)) {
       this.#usage = chunk.usage;
       if (hidesUsage && choices.length === 0) return [];
@@ -213,12 +219,11 @@ export class ChatWriter implements TurnWriter {
       const delta = isRecord(choice.delta) ? choice.delta : {};
       const shown = this.#takeDelta(delta, later);
       const ends = typeof choice.finish_reason === "string";
-      const recalled = [...this.#calls.values()].some((call) => this.#isRecall(call));
+      const recalled = this.#recalls.size > 0;
       if (shown === undefined && !ends) return [];
       if (shown !== delta || (ends && recalled)) {
         const { tool_calls: _, ...rest } = delta;
-        const client = [...this.#calls.values()].some((call) => !this.#isRecall(call));
-        const finish = ends && recalled && !client ? "stop" : choice.finish_reason;
+        const finish = ends && recalled && !this.#callsClient ? "stop" : choice.finish_reason;
         const seen = { ...choice, delta: shown ?? rest, finish_reason: finish };
         changed = { ...(changed ?? chunk), choices: [seen, ...choices.slice(1)] };
       }
@@ -228,48 +233,32 @@ export class ChatWriter implements TurnWriter {
   }
 
   /** Reads a delta and gives what the client may see of it; nothing if it may see nothing. */
-  #takeDelta(delta: Fields, later: boolean): Fields | undefined {
+  #takeDelta(delta: JsonRecord, later: boolean): JsonRecord | undefined {
     const { tool_calls: calls, role, ...fields } = delta;
     this.#message = mergeDelta(this.#message, fields);
     const withoutRole = later ? fields : { ...(role !== undefined && { role }), ...fields };
     if (!Array.isArray(calls)) {
       return later && role !== undefined ? (isEmpty(fields) ? undefined : fields) : delta;
     }
+    const pieces = calls.filter(isRecord);
     const seen: unknown[] = [];
     let moved = false;
-    for (const [at, call] of calls.entries()) {
-      if (!isRecord(call)) continue;
-      const index = typeof call.index === "number" ? call.index : at;
-      const known = this.#takeCall(index, call);
-      if (this.#isRecall(known)) {
+    for (const [at, { index }] of this.#calls.read(pieces).entries()) {
+      const piece = pieces[at];
+      if (this.#isRecall({ function: { name: this.#calls.nameOf(index) } })) {
+        this.#recalls.add(index);
         moved = true;
         continue;
       }
-      const shift = [...this.#calls].filter(([other, call]) => other < index && this.#isRecall(call)).length;
+      this.#callsClient = true;
+      const shift = [...this.#recalls].filter((recall) => recall < index).length;
+      const told = typeof piece?.index === "number" ? piece.index : index;
       if (shift > 0) moved = true;
-      seen.push(shift > 0 ? { ...call, index: index - shift } : call);
+      seen.push(shift > 0 ? { ...piece, index: told - shift } : piece);
     }
     if (!moved) return later && role !== undefined ? { ...fields, tool_calls: calls } : delta;
     if (seen.length > 0) return { ...withoutRole, tool_calls: seen };
     return isEmpty(withoutRole) ? undefined : withoutRole;
-  }
-
-  #takeCall(index: number, { index: _, id, type, function: called, ...fields }: Fields): WireCall {
-    const before = this.#calls.get(index) ?? { function: { arguments: "" } };
-    const { name, arguments: text } = isRecord(called) ? called : {};
-    const call: WireCall = {
-      ...mergeDelta(before, fields),
-      // Some providers repeat id, type and name in each delta.
-      ...(typeof id === "string" && id !== "" && { id }),
-      type: typeof type === "string" ? type : before.type ?? "function",
-      function: {
-        ...before.function,
-        ...(typeof name === "string" && name !== "" && { name }),
-        arguments: before.function.arguments + (typeof text === "string" ? text : ""),
-      },
-    };
-    this.#calls.set(index, call);
-    return call;
   }
 }
 
@@ -286,16 +275,16 @@ const WATCHED: readonly string[] = [
 const decoder = new TextDecoder();
 const encoder = new TextEncoder();
 
-function readChunk(data: string): Fields | undefined {
+function readChunk(data: string | undefined): JsonRecord | undefined {
+  if (data === undefined || data === "[DONE]") return undefined;
   try {
-    const chunk: unknown = JSON.parse(data);
-    return isRecord(chunk) ? chunk : undefined;
+    return asRecord(JSON.parse(data));
   } catch {
     // Whatever it is, the client gets it as it came.
     return undefined;
   }
 }
 
-function isEmpty(fields: Fields): boolean {
+function isEmpty(fields: JsonRecord): boolean {
   return Object.values(fields).every((value) => value === null || value === undefined || value === "");
 }

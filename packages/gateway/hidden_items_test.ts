@@ -1,0 +1,31 @@
+import { assertEquals } from "@std/assert";
+import type { Message } from "@tare/messages";
+import { anchorOf, type WireItem } from "@tare/wire";
+import { expandHidden, type HiddenPlace } from "./hidden_items.ts";
+
+const said = (content: string, role: "user" | "assistant" = "assistant"): Message => ({ role, content });
+const item = (content: string, role?: "user" | "assistant"): WireItem => ({
+  key: content,
+  parts: [{ message: said(content, role) }],
+});
+const hide = (after: number, anchor: string, replaces: boolean): HiddenPlace => ({
+  after,
+  anchor: anchorOf(said(anchor)),
+  replaces,
+  items: [item("h1"), item("h2")],
+});
+const items = [item("go", "user"), item("a"), item("more", "user"), item("b")];
+const texts = (hidden: HiddenPlace[]) => {
+  const expanded = expandHidden(items, hidden);
+  return [expanded.items.map(({ key }) => key), expanded.hidden.length];
+};
+
+Deno.test("expandHidden() puts items before their anchor, or in its place", () => {
+  assertEquals(texts([]), [["go", "a", "more", "b"], 0]);
+  assertEquals(texts([hide(1, "a", true)]), [["go", "h1", "h2", "more", "b"], 1]);
+  assertEquals(texts([hide(1, "b", false)]), [["go", "a", "more", "h1", "h2", "b"], 1]);
+});
+
+Deno.test("expandHidden() forgets what has no anchor any more, and keeps what has none yet", () => {
+  assertEquals(texts([hide(1, "gone", true), hide(4, "later", true)]), [["go", "a", "more", "b"], 1]);
+});

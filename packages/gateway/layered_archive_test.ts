@@ -1,0 +1,40 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { LayeredArchive } from "./layered_archive.ts";
+
+Deno.test("LayeredArchive.fork() sees what was put before, and neither sees what the other puts", async () => {
+  const archive = new LayeredArchive();
+  const before = await archive.put("before");
+  const fork = archive.fork();
+  const mine = await archive.put("mine");
+  const its = await fork.put("its");
+  const again = fork.fork();
+  const texts = (one: LayeredArchive) => Promise.all([before, mine, its].map((ref) => one.get(ref)));
+  assertEquals(await texts(archive), ["before", "mine", undefined]);
+  assertEquals(await texts(fork), ["before", undefined, "its"]);
+  assertEquals(await texts(again), ["before", undefined, "its"]);
+  await fork.delete(before);
+  assertEquals(await fork.get(before), "before");
+});
+
+Deno.test("LayeredArchive counts what it keeps, a text that it has once", async () => {
+  const archive = new LayeredArchive();
+  const ref = await archive.put("x".repeat(1_000));
+  const { bytes } = archive;
+  assertEquals(bytes >= 2_000, true);
+  const fork = archive.fork();
+  await fork.put("x".repeat(1_000));
+  assertEquals([archive.bytes, fork.bytes], [bytes, bytes]);
+  await fork.put("y");
+  assertEquals([archive.bytes, fork.bytes > bytes], [bytes, true]);
+  const other = new LayeredArchive();
+  await other.put("z");
+  await other.delete(await other.put("z"));
+  await other.delete("none");
+  assertEquals(other.bytes, 0);
+  assertEquals(await archive.get(ref), "x".repeat(1_000));
+});
+
+Deno.test("LayeredArchive keeps no two texts under one reference", async () => {
+  const archive = new LayeredArchive([new Map([["2cf24dba5fb0a30e", "not hello"]])]);
+  await assertRejects(() => archive.put("hello"), Error, "other content stands there");
+});

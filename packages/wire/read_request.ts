@@ -1,0 +1,161 @@
+import type { ToolDefinition } from "@tare/messages";
+import { arrayItems, fieldsSoFar, objectFields, readJsonAt, type Span } from "./json_spans.ts";
+import type { ItemPart, Protocol } from "./protocol.ts";
+
+/** A body of JSON with the places of its fields. */
+export interface WireBody {
+  /** As it was sent. */
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  /** Places of the values of its fields, by name. */
+  readonly fields: ReadonlyMap<string, Span>;
+}
+
+/** An item of a request's list, or of what shall stand in it. */
+export interface WireItem {
+  /** Names its bytes: those of two items differ if the items do. */
+  readonly key: string;
+  /** What it is to the planner. */
+  readonly parts: readonly ItemPart[];
+  /** Its JSON; nothing for what stands before the list. */
+  readonly bytes?: Uint8Array<ArrayBuffer>;
+}
+
+/** A tool of a request. */
+export interface WireTool {
+  /** Its JSON, as it was sent. */
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  /** What it is to the planner; nothing of a tool that is no function. */
+  readonly definition: ToolDefinition | undefined;
+}
+
+/** A request, read as far as the gateway has to know it. */
+export interface WireRequest extends WireBody {
+  readonly protocol: Protocol;
+  /** The model that it asks for. */
+  readonly model: string;
+  /** Whether the answer shall be streamed. */
+  readonly stream: boolean;
+  /** What stands before the list, then the list's items. */
+  readonly items: readonly WireItem[];
+  /** The tools; nothing if the request has none. */
+  readonly tools: readonly WireTool[] | undefined;
+}
+
+/** A piece of JSON that was read. */
+export interface KnownPiece<T> {
+  /** Names its bytes: those of two pieces differ if the pieces do. */
+  readonly key: string;
+  /** What was made of it: the same object whenever the same bytes come again, as long as they are remembered. */
+  readonly value: T;
+}
+
+/** Where a piece of JSON stands, and what is to be made of it. */
+export interface PieceToRead<T> extends Span {
+  /** Keeps apart what is read in different ways. */
+  readonly kind: string;
+  /** Makes of the JSON what is remembered of it. */
+  readonly read: (value: unknown) => T;
+}
+
+/** Reads pieces of JSON, and may remember those that come again and again. */
+export interface JsonReader<T> {
+  /** The piece at this place. @throws {SyntaxError} if it is no JSON. @throws whatever `read` throws. */
+  read(bytes: Uint8Array<ArrayBuffer>, place: PieceToRead<T>): KnownPiece<T>;
+}
+
+/** What the parts of requests are read with. */
+export interface RequestReaders {
+  readonly items: JsonReader<readonly ItemPart[]>;
+  readonly tools: JsonReader<ToolDefinition | undefined>;
+  /** The item of an earlier reply with this id. Default: none is known. */
+  readonly referred?: (id: string) => readonly ItemPart[] | undefined;
+}
+
+/** The places of a body's fields. @throws {SyntaxError} if it is no object. */
+export function readBody(bytes: Uint8Array<ArrayBuffer>): WireBody {
+  return { bytes, fields: objectFields(bytes) };
+}
+
+/** A field's value; nothing if there is no such field. @throws {SyntaxError} if it is no JSON. */
+export function readField({ bytes, fields }: WireBody, name: string): unknown {
+  const span = fields.get(name);
+  return span && readJsonAt(bytes, span);
+}
+
+/** A field of a body that may be cut off, or no JSON at all; nothing if the field isn't there. */
+export function peekField(bytes: Uint8Array<ArrayBuffer>, name: string): unknown {
+  try {
+    return readField({ bytes, fields: fieldsSoFar(bytes) }, name);
+  } catch {
+    return undefined;
+  }
+}
+
+/** What keeps apart a client's histories that begin alike, in body or headers. */
+export function readSessionKey(body: WireBody, headers: Headers): { readonly key?: string } {
+  const key = readField(body, "prompt_cache_key") ?? headers.get("x-session-id");
+  return typeof key === "string" ? { key } : {};
+}
+
+/**
+ * Reads a request.
+ *
+ * @throws {UnknownShape} if an item or a tool isn't as the protocol says.
+ * @throws {SyntaxError} if there is no list of items.
+ */
+export function readRequest(body: WireBody, protocol: Protocol, readers: RequestReaders): WireRequest {
+  const { bytes, fields } = body;
+  const { head, listField, name: kind } = protocol;
+  const items: WireItem[] = [];
+  if (head) {
+    const json = encoder.encode(JSON.stringify(head.fields.map((name) => readField(body, name) ?? null)));
+    const read = (values: unknown) => head.read(values as readonly unknown[]);
+    const { key, value } = readers.items.read(json, {
+      start: 0,
+      end: json.length,
+      kind: `${kind} head`,
+      read,
+    });
+    items.push({ key, parts: value });
+  }
+  const list = fields.get(listField);
+  const isText = list !== undefined && bytes[list.start] === QUOTE;
+  const listed = list === undefined ? [] : isText ? [list] : arrayItems(bytes, list.start);
+  for (const span of listed) {
+    const item = readItem(bytes, span, { protocol, readers });
+    const message = item.parts[0]?.message;
+    items.push(isText && message ? { ...item, bytes: encoder.encode(protocol.writeMessage(message)) } : item);
+  }
+  const tools = fields.get("tools");
+  const isList = tools !== undefined && bytes[tools.start] === OPEN_ARRAY;
+  return {
+    ...body,
+    protocol,
+    model: String(readField(body, "model")),
+    stream: readField(body, "stream") === true,
+    items,
+    tools: isList
+      ? arrayItems(bytes, tools.start).map((span) => ({
+        bytes: bytes.subarray(span.start, span.end),
+        definition: readers.tools.read(bytes, { ...span, kind, read: protocol.readTool }).value,
+      }))
+      : undefined,
+  };
+}
+
+/** The item that stands at a place. @throws what {@linkcode readRequest} throws. */
+export function readItem(
+  bytes: Uint8Array<ArrayBuffer>,
+  { start, end }: Span,
+  { protocol, readers }: { readonly protocol: Protocol; readonly readers: RequestReaders },
+): WireItem {
+  const place = { start, end, kind: protocol.name, read: protocol.readItem };
+  const { key, value } = readers.items.read(bytes, place);
+  const [{ refersTo } = {}] = value;
+  const referred = refersTo === undefined ? undefined : readers.referred?.(refersTo);
+  return { key, parts: referred ?? value, bytes: bytes.subarray(start, end) };
+}
+
+const encoder = new TextEncoder();
+const QUOTE = 0x22;
+const OPEN_ARRAY = 0x5b;

@@ -1,0 +1,83 @@
+import { assertEquals, assertThrows } from "@std/assert";
+import { type ItemPart, readBody, RESPONSES_PROTOCOL, UnknownShape } from "@tare/wire";
+import { encode, requestOf } from "../request_fixture_test.ts";
+
+Deno.test("RESPONSES_PROTOCOL makes a message of each item", () => {
+  const { readItem } = RESPONSES_PROTOCOL;
+  const items = [
+    "Go.",
+    {
+      role: "user",
+      content: [{ type: "input_text", text: "a" }, { type: "input_image", image_url: "x", detail: "low" }],
+    },
+    { type: "reasoning", id: "rs", summary: [{ type: "summary_text", text: "Hm." }], encrypted_content: "…" },
+    { type: "function_call", call_id: "c", name: "f", arguments: "{}" },
+    { type: "function_call_output", call_id: "c", output: "done" },
+    { type: "web_search_call", id: "ws", data: "x".repeat(5000) },
+  ];
+  const read = items.flatMap(readItem).map(({ message }) => message);
+  assertEquals(read.map(({ role }) => role), ["user", "user", "assistant", "assistant", "tool", "assistant"]);
+  assertEquals(read[4], { role: "tool", tool_call_id: "c", content: "done" });
+  assertEquals(String(read[5]?.content).length < 1_100, true);
+  for (
+    const odd of [1, { role: "robot", content: "" }, { type: "function_call" }, {
+      role: "user",
+      content: [{}],
+    }]
+  ) {
+    assertThrows(() => readItem(odd), UnknownShape);
+  }
+});
+
+Deno.test("RESPONSES_PROTOCOL tells of the items of replies that may be referred to", () => {
+  const items = [
+    { type: "function_call", id: "fc", call_id: "c", name: "f", arguments: "{}" },
+    { type: "function_call", id: "odd" },
+    { type: "reasoning", summary: [] },
+  ];
+  const seen = new Map<string, readonly ItemPart[]>();
+  const request = requestOf({ model: "m", input: [] }, RESPONSES_PROTOCOL);
+  RESPONSES_PROTOCOL.writer(request, { seen: (id, parts) => seen.set(id, parts) })
+    .read(encode({ output: items }));
+  assertEquals([...seen], [["fc", RESPONSES_PROTOCOL.readItem(items[0])]]);
+  assertEquals(RESPONSES_PROTOCOL.readItem({ type: "item_reference", id: "fc" })[0]?.refersTo, "fc");
+});
+
+Deno.test("RESPONSES_PROTOCOL writes tools and messages in its own way", () => {
+  const { readTool, writeTool, writeMessage, writeAnswers } = RESPONSES_PROTOCOL;
+  const original = { type: "function", name: "f", description: "Long.", parameters: {}, extra: 1 };
+  assertEquals(readTool({ type: "web_search" }), undefined);
+  assertEquals(
+    JSON.parse(writeTool({ type: "function", function: { name: "f", parameters: {} } }, original)),
+    {
+      type: "function",
+      name: "f",
+      parameters: {},
+      extra: 1,
+    },
+  );
+  assertEquals(JSON.parse(writeTool({ type: "function", function: { name: "f" } })).strict, false);
+  const answers = writeAnswers([{ id: "c", text: "a" }]);
+  assertEquals(answers.map((answer) => JSON.parse(answer)), [{
+    type: "function_call_output",
+    call_id: "c",
+    output: "a",
+  }]);
+  assertEquals(JSON.parse(writeMessage({ role: "user", content: "a" })), { role: "user", content: "a" });
+});
+
+Deno.test("RESPONSES_PROTOCOL knows what clients say of their sessions", () => {
+  const hints = (body: object) => RESPONSES_PROTOCOL.readHints(readBody(encode(body)), new Headers());
+  assertEquals(hints({ previous_response_id: "r", prompt_cache_key: "k" }), {
+    key: "k",
+    follows: "r",
+    isStateful: true,
+    isDetached: false,
+  });
+  assertEquals(hints({ conversation: { id: "c" } }), {
+    name: '{"id":"c"}',
+    isStateful: true,
+    isDetached: false,
+  });
+  assertEquals(hints({ background: true, conversation: null }), { isStateful: false, isDetached: true });
+});
