@@ -24,6 +24,13 @@
  *
  * @module
  */
+import { CHAT_PROTOCOL } from "./chat/chat_protocol.ts";
+import type { Protocol } from "./protocol.ts";
+import { RESPONSES_PROTOCOL } from "./responses/responses_protocol.ts";
+
+/** All protocols. */
+export const PROTOCOLS: readonly Protocol[] = [CHAT_PROTOCOL, RESPONSES_PROTOCOL];
+
 export * from "./anchor_of.ts";
 export * from "./api_error.ts";
 export * from "./chat/chat_protocol.ts";
@@ -35,7 +42,6 @@ export * from "./edit_json.ts";
 export * from "./json_record.ts";
 export * from "./json_spans.ts";
 export * from "./protocol.ts";
-export * from "./protocols.ts";
 export * from "./read_request.ts";
 export * from "./responses/responses_protocol.ts";
 export * from "./responses/write_response.ts";
