@@ -5,7 +5,7 @@ import { loadTokenizer, type Tokenizer } from "@tare/messages/tiktoken";
 import { chooseProfile, type Profile, profileNamed } from "@tare/planner";
 import { agentHandler, allowedHosts, guard, isLoopback } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
-import { openStore } from "@tare/store";
+import { openStore } from "@tare/store/next";
 import { workspaceTools } from "@tare/tools";
 import { agentOrGateway, type BodyLimits } from "./agent_or_gateway.ts";
 import type { Settings } from "./settings.ts";
@@ -50,7 +50,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     );
   }
   const workspace = resolve(settings.workspace);
-  const store = openStore(join(settings.data, "tare.db"));
+  const store = await openStore(join(settings.data, "tare.db"));
   const tokenizer = lazily(() =>
     loadTokenizer(settings.model === undefined ? {} : { model: settings.model })
   );
@@ -111,7 +111,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
   });
   const server = await listen(settings, fetch).catch(async (error) => {
     await provider.close();
-    store.close();
+    await store.close();
     throw error;
   });
   // Loading takes a second or two. It starts once requests are answered, and only the first turn waits for it.
@@ -136,7 +136,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
       await agent.close();
       await server.shutdown();
       await provider.close();
-      store.close();
+      await store.close();
     },
   };
 }

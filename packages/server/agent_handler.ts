@@ -1,34 +1,22 @@
-import type { Model } from "@tare/loop";
-import { dispatcher } from "./http/dispatcher.ts";
-import { guard, type GuardOptions } from "./http/guard.ts";
-import { openaiRoutes } from "./as_model/openai_routes.ts";
-import { openapiDocument } from "./http/openapi_document.ts";
-import type { Route } from "./http/route.ts";
-import type { TurnOptions } from "./sessions/run_turn.ts";
+import { turnRoutes } from "./api/turn_routes.ts";
 import { sessionRoutes } from "./api/session_routes.ts";
-import { type SessionOptions, Sessions } from "./sessions/sessions.ts";
-import type { Heartbeat } from "./http/sse_response.ts";
 import { systemRoutes } from "./api/system_routes.ts";
 import { transferRoutes } from "./api/transfer_routes.ts";
-import { turnRoutes } from "./api/turn_routes.ts";
-import { TurnSlots } from "./sessions/turn_slots.ts";
+import { asModelRoutes } from "./as_model/as_model_routes.ts";
+import { dispatcher } from "./http/dispatcher.ts";
+import { guard, type GuardOptions } from "./http/guard.ts";
+import type { Route } from "./http/route.ts";
+import type { Heartbeat } from "./http/sse_response.ts";
+import { Sessions, type SessionsOptions } from "./sessions/sessions.ts";
 
 /** What an agent server is made of. */
-export interface AgentOptions extends SessionOptions, Pick<TurnOptions, "limits"> {
-  /** The model port for a model's name. */
-  readonly model: (name: string) => Model;
+export interface AgentOptions extends SessionsOptions {
   /** Who may use it. Default: whoever reaches it under a name of loopback, without a token. */
   readonly guard?: GuardOptions;
   /** How event streams show that they are alive. Default: a comment after each 15 s of silence. */
   readonly heartbeat?: Heartbeat;
   /** Largest request body in bytes. Default: 10 MiB. */
   readonly maxBodyBytes?: number;
-  /** Most sessions kept. Default: 10,000. */
-  readonly maxSessions?: number;
-  /** Most turns that run at the same time. Default: 100. */
-  readonly maxRunningTurns?: number;
-  /** Told of every error that clients don't get to read. Default: such errors are dropped. */
-  readonly onError?: (error: unknown) => void;
 }
 
 /** An agent server as a function from request to response, with no port of its own. */
@@ -49,7 +37,7 @@ export interface AgentHandler {
  * | route | does |
  * |---|---|
  * | `POST /v1/sessions` | makes a session |
- * | `GET /v1/sessions` | lists them |
+ * | `GET /v1/sessions?limit=N&after=ID` | lists them, page by page |
  * | `GET /v1/sessions/{id}` | one, with its messages |
  * | `DELETE /v1/sessions/{id}` | cancels and forgets it |
  * | `GET /v1/sessions/{id}/quote` | what its next request would cost |
@@ -67,35 +55,17 @@ export interface AgentHandler {
  * | `GET /openapi.json` | describes all routes |
  */
 export function agentHandler(options: AgentOptions): AgentHandler {
-  const {
-    model,
-    profile,
-    store,
-    limits,
-    countTokens,
-    heartbeat = {},
-    maxBodyBytes = 10 * 2 ** 20,
-    maxSessions = 10_000,
-    maxRunningTurns = 100,
-    onError = () => {},
-  } = options;
+  const { store, heartbeat = {}, maxBodyBytes = 10 * 2 ** 20, onError = () => {} } = options;
   const sessions = new Sessions(options);
-  const slots = new TurnSlots(maxRunningTurns);
-  const turns = { sessions, model, countTokens, slots, heartbeat, onError, ...(limits && { limits }) };
-  const openai = openaiRoutes({
-    ...turns,
-    documents: store.documents,
-    ...(options.instructions !== undefined && { instructions: options.instructions }),
-    ...(options.now && { now: options.now }),
-  });
+  const streaming = { sessions, heartbeat, onError };
   const routes: readonly Route[] = [
-    ...sessionRoutes({ sessions, maxSessions }),
-    ...transferRoutes({ sessions, maxSessions }),
-    ...turnRoutes({ ...turns, profile }),
-    ...openai,
-    ...systemRoutes(() => openapiDocument(routes)),
+    ...sessionRoutes(sessions),
+    ...transferRoutes(sessions),
+    ...turnRoutes(streaming),
+    ...asModelRoutes({ ...options, ...streaming }),
+    ...systemRoutes(() => routes),
   ];
-  const unguarded = dispatcher(routes, { maxBodyBytes, idempotencyKeys: store.idempotency, onError });
+  const unguarded = dispatcher(routes, { maxBodyBytes, store, onError });
   const isPublic = ({ url }: Request) =>
     routes.some(({ isPublic, path }) => isPublic && path === new URL(url).pathname);
   return {

@@ -1,5 +1,4 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { estimateTokens } from "@tare/messages";
 import {
   agent,
   call,
@@ -12,6 +11,7 @@ import {
   silentModel,
   turn,
 } from "./fixture_test.ts";
+import { watchedStore } from "./sessions/store_fixture_test.ts";
 
 Deno.test("agentHandler() runs a turn with a tool and streams its events, each with its number", async () => {
   const toolCall = {
@@ -54,7 +54,7 @@ Deno.test("agentHandler() runs a turn with a tool and streams its events, each w
   const id = session.split("/").at(-1);
   assertEquals(body, {
     id,
-    created_at: "1970-01-01T00:00:00.000Z",
+    createdAt: "1970-01-01T00:00:00.000Z",
     status: "idle",
     instructions: "Be brief.",
     model: "scripted",
@@ -62,7 +62,7 @@ Deno.test("agentHandler() runs a turn with a tool and streams its events, each w
     metadata: { of: "a test" },
     budget: {},
     turns: 1,
-    last_event: 11,
+    lastEvent: 11,
     ledger: (end as { ledger: unknown }).ledger,
     messages: [
       { role: "system", content: "Be brief." },
@@ -230,9 +230,12 @@ Deno.test("agentHandler() answers bad input with one JSON shape", async () => {
 Deno.test("agentHandler() hides what a bug says from clients and tells it to onError", async () => {
   const told: unknown[] = [];
   const bug = new Error("secret");
-  let calls = 0;
-  const broken = agent(scriptedModel([]), {
-    countTokens: () => calls++ < 2 ? Promise.resolve(estimateTokens) : Promise.reject(bug),
+  const store = watchedStore((records) => {
+    const events = records.flatMap((record) => record.type === "events" ? record.events : []);
+    if (events.some(({ type }) => type === "assistant_message")) throw bug;
+  });
+  const broken = agent(scriptedModel([{ content: "a" }]), {
+    store,
     onError: (error) => told.push(error),
   });
   const seen = await turn(broken, await newSession(broken), "q");

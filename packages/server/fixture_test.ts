@@ -7,8 +7,9 @@ import { ServerSentEventParseStream } from "@std/http";
 import type { LoopEvent, Model } from "@tare/loop";
 import { type AssistantMessage, estimateTokens, type Tool } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
-import { type AgentHandler, agentHandler, type AgentOptions, EventLog } from "@tare/server";
-import { memoryStore } from "@tare/store";
+import { type AgentHandler, agentHandler, type AgentOptions } from "@tare/server";
+import { EventLog } from "./sessions/event_log.ts";
+import { memoryStore } from "@tare/store/next";
 import { checkedFetch, type OpenapiDocument } from "./http/openapi_fixture_test.ts";
 
 /** A tool that gives back its text. */
@@ -50,10 +51,10 @@ export function silentModel(): { model: Model; asked: Promise<void> } {
 }
 
 /** An empty log. */
-export function newLog(): EventLog {
+export async function newLog(): Promise<EventLog> {
   const store = memoryStore();
-  store.createSession({ id: "s", createdAtMs: 0, settings: {} });
-  return new EventLog(store, "s");
+  await store.commit([{ type: "session", id: "s", createdAtMs: 0, settings: {} }]);
+  return new EventLog(store, { sessionId: "s", last: 0 });
 }
 
 /** An agent server that answers by this model. Each of its answers is checked against its OpenAPI document. */

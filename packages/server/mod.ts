@@ -8,7 +8,7 @@
  * import { estimateTokens } from "@tare/messages";
  * import { profileNamed } from "@tare/planner";
  * import { agentHandler } from "@tare/server";
- * import { memoryStore } from "@tare/store";
+ * import { memoryStore } from "@tare/store/next";
  *
  * const agent = agentHandler({
  *   model: () =>
@@ -31,17 +31,9 @@
  * @module
  */
 export * from "./agent_handler.ts";
-export { allowedHosts, isLoopback, LOOPBACK_HOSTS } from "./http/host_rule.ts";
-export { EventLog, type NumberedEvent } from "./sessions/event_log.ts";
-export { AGENT_MODEL } from "./as_model/openai_request.ts";
+export { AGENT_MODEL } from "./as_model/unsupported.ts";
 export { guard, type GuardOptions } from "./http/guard.ts";
-export * from "./http/http_error.ts";
-export { openapiDocument } from "./http/openapi_document.ts";
-export * from "./api/request_schemas.ts";
-export type { Call, Route, RouteErrors, RouteParameter, RouteResponse } from "./http/route.ts";
-export type { TurnOptions } from "./sessions/run_turn.ts";
-export type { RunningTurn, SessionBody, SessionInfo, SessionTotals } from "./sessions/session.ts";
-export type { SessionEvent } from "./sessions/session_event.ts";
-export { DEFAULT_INSTRUCTIONS, POLICIES, type Policy, type SessionOptions } from "./sessions/sessions.ts";
-export * from "./http/sse_response.ts";
-export * from "./sessions/turn_slots.ts";
+export { allowedHosts, isLoopback, LOOPBACK_HOSTS } from "./http/host_rule.ts";
+export type { Heartbeat } from "./http/sse_response.ts";
+export type { Policy, SessionOptions } from "./sessions/session_options.ts";
+export { DEFAULT_INSTRUCTIONS, type SessionsOptions } from "./sessions/sessions.ts";

@@ -6,11 +6,11 @@
 import { type Model, ModelError } from "@tare/loop";
 import { estimateTokens, type FunctionToolCall, type Message, type Tool } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
-import type { SessionOptions } from "@tare/server";
 import fc from "fast-check";
-import { startTurn } from "./sessions/run_turn.ts";
 import type { Session } from "./sessions/session.ts";
-import { Sessions } from "./sessions/sessions.ts";
+import type { RunningTurn } from "./sessions/session_options.ts";
+import type { CreateSession } from "./sessions/session_settings.ts";
+import { Sessions, type SessionsOptions } from "./sessions/sessions.ts";
 
 /** A tool call, and how it comes out. */
 export interface ScriptCall {
@@ -82,14 +82,15 @@ export class Player {
 
   /** Plays one turn to its end. Without an input it continues the one before. */
   async play(session: Session, input: string | undefined, steps: ScriptTurn = []): Promise<void> {
+    await (await this.start(session, input, steps)).done;
+  }
+
+  /** Starts a turn. */
+  start(session: Session, input: string | undefined, steps: ScriptTurn = []): Promise<RunningTurn> {
     this.#session = session;
     this.#turn += 1;
-    startTurn(session, input, {
-      model: this.#model(steps),
-      countTokens: () => Promise.resolve(estimateTokens),
-      onError: (error) => this.errors.push(error),
-    });
-    await session.running?.done;
+    playing = { model: this.#model(steps), onError: (error) => this.errors.push(error) };
+    return session.start({ input });
   }
 
   #model(steps: ScriptTurn): Model {
@@ -101,10 +102,10 @@ export class Player {
       const index = next++;
       const { steer, cancels, fails, calls, finish } = steps[index] ?? ANSWER;
       for (const said of steer) {
-        this.#session?.running?.steer(said);
+        await this.#session?.steerOrStart({ input: said });
         this.accepted.push({ said, writes: this.#writes() });
       }
-      if (cancels) this.#session?.running?.cancel();
+      if (cancels) this.#session?.cancel();
       if (fails) throw new ModelError("provider_error", "The provider failed.");
       yield { type: "text_delta" as const, text: `${turn}.` };
       const made = calls.map(({ tool, ...args }, at): FunctionToolCall => ({
@@ -138,7 +139,7 @@ export class Player {
       ...(name === "read" && { stance: "rederivable" }),
       run: ({ outcome, size }) => {
         if (outcome === "throws") throw new Error("It fell over.");
-        if (outcome === "cancels") this.#session?.running?.cancel();
+        if (outcome === "cancels") this.#session?.cancel();
         return { content: `${name} `.repeat(Number(size) / 5), error: outcome === "error" };
       },
     };
@@ -147,29 +148,45 @@ export class Player {
 
 const ANSWER: ScriptStep = { steer: [], cancels: false, fails: false, calls: [], finish: "stop" };
 
+/** Who plays the turn that was started last. */
+let playing: { readonly model: Model; readonly onError: (error: unknown) => void } | undefined;
+
+/** The model of whoever plays; it makes no summaries. */
+const playersModel: Model = (request) => {
+  if (!playing || String(request.messages[0]?.content).includes("Summarise it")) {
+    throw new Error("No summary.");
+  }
+  return playing.model(request);
+};
+
 /** Sessions over a store, in a window so small that prompts are rewritten. */
 export function scriptedSessions(
-  { store, policy = "planner", tools = new Player().tools, now = () => 0 }:
-    & Pick<SessionOptions, "store">
-    & Partial<SessionOptions>,
+  options: Pick<SessionsOptions, "store"> & Partial<SessionsOptions>,
 ): Sessions {
   return new Sessions({
-    store,
-    policy,
-    tools,
-    now,
+    model: () => playersModel,
+    tools: new Player().tools,
+    now: () => 0,
     defaultModel: "m",
     instructions: "Be brief.",
     countTokens: () => Promise.resolve(estimateTokens),
     profile: profileNamed("anthropic-5m"),
     windowTokens: 12_000,
     mechanisms: { context: true, prune: true, schemas: true, truncate: true },
+    onError: (error) => playing?.onError(error),
+    ...options,
   });
 }
 
+/** A new session. */
+export async function makeSession(sessions: Sessions, settings: CreateSession = {}): Promise<Session> {
+  const [made] = await sessions.create([settings]);
+  return await sessions.get(made!.id);
+}
+
 /** What a session is and would send, as text that can be compared. */
-export function snapshot({ history, ledger, turns, lastEvent, context }: Session): string {
-  return JSON.stringify({ history, ledger, turns, lastEvent, state: context.state });
+export function snapshot({ history, ledger, turns, lastEvent, promptState }: Session): string {
+  return JSON.stringify({ history, ledger, turns, lastEvent, state: promptState });
 }
 
 /** The calls without exactly one answer right behind their reply, and the answers without a call. */

@@ -7,10 +7,14 @@ import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, streamText } from "ai";
 import {
   echoCall,
-  openaiOptions,
+  routeOptions,
   scriptedModel,
   serve,
+<<<<<<< HEAD:tests/clients/agent_as_model_test.ts
 } from "../../packages/server/as_model/openai_fixture_test.ts";
+=======
+} from "../packages/server/as_model/fixture_test.ts";
+>>>>>>> 213f9f4 (WIP3):tests/clients_test.ts
 
 interface Server {
   readonly baseURL: string;
@@ -19,7 +23,7 @@ interface Server {
 
 /** Lets clients talk to the routes over real HTTP. Every answer is checked against the OpenAPI document. */
 async function withModel(model: Model, use: (server: Server) => Promise<void>): Promise<void> {
-  const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, serve(openaiOptions(model)));
+  const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, serve(routeOptions(model)));
   const baseURL = `http://127.0.0.1:${server.addr.port}/v1`;
   try {
     await use({ baseURL, client: new OpenAI({ baseURL, apiKey: "any" }) });

@@ -4,7 +4,7 @@ import { openaiModel } from "@tare/loop/openai";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { agentHandler } from "@tare/server";
-import { openStore } from "@tare/store";
+import { openStore } from "@tare/store/next";
 import { jsonPost } from "./json_post.ts";
 import { readEvents } from "./read_events.ts";
 import { recordingProvider } from "./recording_provider.ts";
@@ -91,7 +91,7 @@ async function throughFullDisk(
 Deno.test("a server whose store has reached its size says so, loses nothing, and goes on once there is room", async () => {
   const folder = await Deno.makeTempDir();
   const provider = talkativeProvider();
-  const store = openStore(join(folder, "tare.db"), { maxBytes: 4_000_000 });
+  const store = await openStore(join(folder, "tare.db"), { maxBytes: 4_000_000 });
   const agent = agentHandler({
     model: (model) => openaiModel({ model, baseURL: provider.url, apiKey: "any" }),
     defaultModel: "simulated",
@@ -113,7 +113,7 @@ Deno.test("a server whose store has reached its size says so, loses nothing, and
     });
   } finally {
     await agent.close();
-    store.close();
+    await store.close();
     await provider.close();
     await Deno.remove(folder, { recursive: true });
   }

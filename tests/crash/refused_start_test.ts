@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
-import { openStore } from "@tare/store";
+import { openStore } from "@tare/store/next";
 import { serverCommand, startServerProcess } from "./server_process.ts";
 
 const LONGEST_START_MS = 10_000;
@@ -22,10 +22,12 @@ async function withStoredSessions(
 ): Promise<void> {
   const folder = await Deno.makeTempDir();
   const file = join(folder, "tare.db");
-  const store = openStore(file);
+  const store = await openStore(file);
   const settings = { instructions: "Be brief. ".repeat(5000) };
-  for (let count = 0; count < 30; count++) store.createSession({ id: `${count}`, createdAtMs: 0, settings });
-  store.close();
+  for (let count = 0; count < 30; count++) {
+    await store.commit([{ type: "session", id: `${count}`, createdAtMs: 0, settings }]);
+  }
+  await store.close();
   try {
     await test(["--port", "0", "--workspace", folder, "--data", folder], file);
   } finally {

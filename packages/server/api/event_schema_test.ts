@@ -1,9 +1,9 @@
 import { assertEquals } from "@std/assert";
 import type { LoopEvent } from "@tare/loop";
-import { schemaChecker } from "@tare/messages/arguments";
+import { checker } from "../http/schema.ts";
 import { EVENT } from "./event_schema.ts";
 
-const faults = schemaChecker(EVENT);
+const faults = checker(EVENT);
 
 Deno.test("EVENT takes events, and refuses unknown types, missing and unknown fields", () => {
   const event: LoopEvent = { type: "text_delta", step: 1, text: "a" };

@@ -1,70 +1,70 @@
-import type { JsonSchema, Message } from "@tare/messages";
-import { openObjectSchema } from "../http/open_object_schema.ts";
+import type { AssistantMessage, Content, Message } from "@tare/messages";
+import { type TSchema, Type } from "typebox";
+import { tagged, textOr } from "../http/schema.ts";
 
-const STRING: JsonSchema = { type: "string" };
+const TEXT = Type.String();
 
-/** JSON Schema of a message's content: text, or parts of the chat-completions wire format. */
-export const CONTENT: JsonSchema = {
+/** What a user may say: text, or parts of the chat-completions wire format. */
+export const USER_CONTENT = textOr(
+  tagged("type", {
+    text: Type.Object({ text: TEXT }),
+    image_url: Type.Object({ image_url: Type.Object({ url: TEXT, detail: Type.Optional(TEXT) }) }),
+    input_audio: Type.Object({ input_audio: Type.Object({ data: TEXT, format: TEXT }) }),
+    file: Type.Object({
+      file: Type.Object({
+        file_data: Type.Optional(TEXT),
+        file_id: Type.Optional(TEXT),
+        filename: Type.Optional(TEXT),
+      }),
+    }),
+  }),
+  1,
+);
+
+/** A message's content: text, or parts of the chat-completions wire format. */
+export const CONTENT = Type.Unsafe<Content>({
   title: "Content",
-  type: ["string", "array"],
-  items: { type: "object", properties: { type: STRING }, required: ["type"] },
-};
+  ...textOr(Type.Object({ type: TEXT })),
+});
 
-const TOOL_CALL: JsonSchema = {
+const TOOL_CALL: TSchema = {
   title: "ToolCall",
-  type: "object",
-  properties: {
-    id: STRING,
-    type: { enum: ["function", "custom"] },
-    function: openObjectSchema({ name: STRING, arguments: STRING }),
-    custom: openObjectSchema({ name: STRING, input: STRING }),
-  },
-  required: ["id", "type"],
+  ...Type.Object({
+    id: TEXT,
+    type: Type.Enum(["function", "custom"]),
+    function: Type.Optional(Type.Object({ name: TEXT, arguments: TEXT })),
+    custom: Type.Optional(Type.Object({ name: TEXT, input: TEXT })),
+  }),
   if: { properties: { type: { const: "function" } } },
   then: { required: ["function"] },
   else: { required: ["custom"] },
 };
 
-/** JSON Schema of a reply of the model. Fields that providers add are legal. */
-export const ASSISTANT_MESSAGE: JsonSchema = {
-  title: "AssistantMessage",
-  type: "object",
-  properties: {
-    role: { const: "assistant" },
-    content: { anyOf: [CONTENT, { type: "null" }] },
-    refusal: { type: ["string", "null"] },
-    reasoning_content: { type: ["string", "null"] },
-    tool_calls: { type: "array", items: TOOL_CALL },
-  },
-  required: ["role"],
-};
+const TEXT_OR_NULL: TSchema = { type: ["string", "null"] };
 
-const SAID: JsonSchema = {
-  type: "object",
-  properties: { role: { enum: ["system", "developer", "user"] }, content: CONTENT },
-  required: ["role", "content"],
-};
+/** A reply of the model. Fields that providers add are legal. */
+export const ASSISTANT_MESSAGE = Type.Unsafe<AssistantMessage>(Type.Object({
+  role: Type.Literal("assistant"),
+  content: Type.Optional(Type.Union([CONTENT, Type.Null()])),
+  refusal: Type.Optional(TEXT_OR_NULL),
+  reasoning_content: Type.Optional(TEXT_OR_NULL),
+  tool_calls: Type.Optional(Type.Array(TOOL_CALL)),
+}, { title: "AssistantMessage" }));
 
-/** JSON Schema of a message of each role. */
-export const MESSAGE_BY_ROLE: Readonly<Record<Message["role"], JsonSchema>> = {
+const SAID = Type.Object({ role: Type.Enum(["system", "developer", "user"]), content: CONTENT });
+
+/** A message of each role. */
+export const MESSAGE_BY_ROLE: Readonly<Record<Message["role"], TSchema>> = {
   system: SAID,
   developer: SAID,
   user: SAID,
   assistant: ASSISTANT_MESSAGE,
-  tool: {
-    type: "object",
-    properties: { role: { const: "tool" }, tool_call_id: STRING, content: CONTENT },
-    required: ["role", "tool_call_id", "content"],
-  },
-  function: {
-    type: "object",
-    properties: { role: { const: "function" }, name: STRING, content: { type: ["string", "null"] } },
-    required: ["role", "name", "content"],
-  },
+  tool: Type.Object({ role: Type.Literal("tool"), tool_call_id: TEXT, content: CONTENT }),
+  function: Type.Object({ role: Type.Literal("function"), name: TEXT, content: TEXT_OR_NULL }),
 };
 
-/** JSON Schema of a message of a session's history. */
-export const MESSAGE: JsonSchema = {
+/** A message of a session's history. */
+export const MESSAGE = Type.Unsafe<Message>({
   title: "Message",
   oneOf: [...new Set(Object.values(MESSAGE_BY_ROLE))],
-};
+});

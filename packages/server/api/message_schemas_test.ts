@@ -1,9 +1,9 @@
 import { assertEquals } from "@std/assert";
 import type { Message } from "@tare/messages";
-import { schemaChecker } from "@tare/messages/arguments";
+import { checker } from "../http/schema.ts";
 import { MESSAGE } from "./message_schemas.ts";
 
-const faults = schemaChecker(MESSAGE);
+const faults = checker(MESSAGE);
 
 Deno.test("MESSAGE takes every kind of message, with what providers add, and refuses others", () => {
   const call = { id: "c", type: "function", function: { name: "f", arguments: "{" } } as const;

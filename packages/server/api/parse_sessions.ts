@@ -1,14 +1,13 @@
-import type { JsonSchema, Message } from "@tare/messages";
-import { schemaChecker } from "@tare/messages/arguments";
+import type { Message } from "@tare/messages";
+import { Type } from "typebox";
 import { HttpError } from "../http/http_error.ts";
+import { checker } from "../http/schema.ts";
 import { MESSAGE, MESSAGE_BY_ROLE } from "./message_schemas.ts";
-import { openObjectSchema } from "../http/open_object_schema.ts";
 
-/** JSON Schema of a line that {@linkcode parseSessions} reads. */
-export const SESSION_LINE: JsonSchema = {
+/** A line that {@linkcode parseSessions} reads. */
+export const SESSION_LINE = Type.Union([MESSAGE, Type.Object({ messages: Type.Array(MESSAGE) })], {
   title: "SessionLine",
-  anyOf: [MESSAGE, openObjectSchema({ messages: { type: "array", items: MESSAGE } })],
-};
+});
 
 /** What recordings note of a message; no API knows these fields. */
 const NOTES = ["ts", "usage", "meta", "error"];
@@ -94,9 +93,9 @@ const checkers = new Map<string, (message: unknown) => string | undefined>();
 
 /** Compiling a schema takes milliseconds, which a server has no need to spend before somebody imports. */
 function checkerOf(role: keyof typeof MESSAGE_BY_ROLE): (message: unknown) => string | undefined {
-  let checker = checkers.get(role);
-  if (!checker) checkers.set(role, checker = schemaChecker(MESSAGE_BY_ROLE[role], "the message"));
-  return checker;
+  const check = checkers.get(role) ?? checker(MESSAGE_BY_ROLE[role], "the message");
+  checkers.set(role, check);
+  return check;
 }
 
 function messageFaults({ place, message }: PlacedMessage): string[] {

@@ -1,6 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import type { Message } from "@tare/messages";
-import { HttpError } from "@tare/server";
+import { HttpError } from "../http/http_error.ts";
 import { parseSessions } from "./parse_sessions.ts";
 
 const call = (id: string) => ({ id, type: "function", function: { name: "f", arguments: "{}" } }) as const;

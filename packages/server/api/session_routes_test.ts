@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import type { Tool } from "@tare/messages";
 import { profileNamed, promptCost, type Quote } from "@tare/planner";
-import { memoryStore } from "@tare/store";
+import { memoryStore } from "@tare/store/next";
 import {
   agent,
   call,
@@ -13,6 +13,8 @@ import {
   scriptedModel,
   turn,
 } from "../fixture_test.ts";
+import { checker } from "../http/schema.ts";
+import { CREATE_SESSION } from "../sessions/session_settings.ts";
 
 Deno.test("sessionRoutes() refuses a session over the limit until one is deleted", async () => {
   const handler = agent(scriptedModel([]), { maxSessions: 2 });
@@ -79,4 +81,65 @@ Deno.test("sessionRoutes() quotes nothing where the policy knows nothing of cost
       }: the server's policy knows nothing of costs. The planner does.`,
     ),
   );
+});
+
+Deno.test("CREATE_SESSION takes nothing but its own fields", () => {
+  const faults = checker(CREATE_SESSION, "the body");
+  assertEquals(faults({}), undefined);
+  assertEquals(
+    faults({ instructions: "", model: "m", tools: ["a"], metadata: { k: "v" }, budget: { maxCost: 1 } }),
+    undefined,
+  );
+  assertEquals(faults({ model: 1 }), "model must be string");
+  assertEquals(faults({ tool: [] }), "the body must NOT have additional properties ('tool')");
+});
+
+Deno.test("sessionRoutes() list sessions page by page, each once, in one query a page", async () => {
+  const inner = memoryStore();
+  const reads: string[] = [];
+  const store = new Proxy(inner, {
+    get(target, name: keyof typeof inner) {
+      const member = target[name] as (...args: readonly unknown[]) => unknown;
+      return (...args: readonly unknown[]) => {
+        reads.push(name);
+        return member(...args);
+      };
+    },
+  });
+  const handler = agent(scriptedModel([{ content: "a" }]), { store });
+  const made: string[] = [];
+  for (let index = 0; index < 5; index++) made.unshift((await newSession(handler)).split("/").at(-1)!);
+  await turn(handler, `/v1/sessions/${made[0]}`, "q");
+  const list = async (query = "") =>
+    (await call(handler, "GET", `/v1/sessions${query}`)).body as {
+      sessions: { id: string; turns: number; lastEvent: number }[];
+      hasMore: boolean;
+    };
+  reads.length = 0;
+  const whole = await list();
+  assertEquals(reads, ["listSessions"]);
+  assertEquals([whole.sessions.map(({ id }) => id), whole.hasMore], [made, false]);
+  assertEquals(whole.sessions.map(({ turns, lastEvent }) => [turns, lastEvent > 0])[0], [1, true]);
+  const pages = [await list("?limit=2")];
+  while (pages.at(-1)?.hasMore) {
+    pages.push(await list(`?limit=2&after=${pages.at(-1)?.sessions.at(-1)?.id}`));
+  }
+  assertEquals(pages.map(({ sessions }) => sessions.length), [2, 2, 1]);
+  assertEquals(pages.flatMap(({ sessions }) => sessions), whole.sessions);
+  assertEquals(
+    await refused(handler, "GET", "/v1/sessions?after=none"),
+    error(404, "not_found", "Cannot find session none: there is no such session."),
+  );
+  for (const limit of ["0", "1001", "x", ""]) {
+    assertEquals((await refused(handler, "GET", `/v1/sessions?limit=${limit}`)).status, 400);
+  }
+});
+
+Deno.test("sessionRoutes() list the first hundred unless more are asked for", async () => {
+  const store = memoryStore();
+  const handler = agent(scriptedModel([]), { store });
+  for (let index = 0; index < 101; index++) await newSession(handler);
+  const { body } = await call(handler, "GET", "/v1/sessions");
+  const { sessions, hasMore } = body as { sessions: unknown[]; hasMore: boolean };
+  assertEquals([sessions.length, hasMore], [100, true]);
 });

@@ -1,11 +1,12 @@
-import type { JsonSchema } from "@tare/messages";
-import { objectSchema } from "../http/object_schema.ts";
-import type { Route } from "../http/route.ts";
+import { Type } from "typebox";
+import { openapiDocument } from "../http/openapi_document.ts";
+import { type Route, route } from "../http/route.ts";
+import { closed } from "../http/schema.ts";
 
-/** The routes about the server itself. `document` gives the OpenAPI document of all routes. */
-export function systemRoutes(document: () => JsonSchema): readonly Route[] {
+/** The routes about the server itself; `routes` gives all that there are. */
+export function systemRoutes(routes: () => readonly Route[]): readonly Route[] {
   return [
-    {
+    route({
       method: "GET",
       path: "/health",
       operationId: "getHealth",
@@ -14,23 +15,20 @@ export function systemRoutes(document: () => JsonSchema): readonly Route[] {
       responses: {
         200: {
           description: "It is up.",
-          content: { "application/json": objectSchema({ status: { const: "ok" } }) },
+          content: { "application/json": closed({ status: Type.Literal("ok") }) },
         },
       },
-      answer: () => Response.json({ status: "ok" }),
-    },
-    {
+      answer: () => ({ json: { status: "ok" } }),
+    }),
+    route({
       method: "GET",
       path: "/openapi.json",
       operationId: "getOpenapiDocument",
       summary: "Describes all routes: this document.",
       responses: {
-        200: {
-          description: "An OpenAPI 3.1 document.",
-          content: { "application/json": { type: "object" } },
-        },
+        200: { description: "An OpenAPI 3.1 document.", content: { "application/json": Type.Object({}) } },
       },
-      answer: () => Response.json(document()),
-    },
+      answer: () => ({ json: openapiDocument(routes()) }),
+    }),
   ];
 }

@@ -1,7 +1,9 @@
 import { assertEquals } from "@std/assert";
 import type { AgentHandler } from "@tare/server";
-import { memoryStore } from "@tare/store";
-import { agent, call, error, newSession, request, scriptedModel, turn } from "../fixture_test.ts";
+import type { Message } from "@tare/messages";
+import { memoryStore, StoreError } from "@tare/store/next";
+import { agent, call, error, events, newSession, request, scriptedModel, turn } from "../fixture_test.ts";
+import { watchedStore } from "../sessions/store_fixture_test.ts";
 
 const echoing = {
   tool_calls: [{ id: "c", type: "function", function: { name: "echo", arguments: '{"text":"hi"}' } }],
@@ -40,8 +42,8 @@ Deno.test("transferRoutes() give back as a session what they exported, which goe
   ]);
   const response = await post(handler, text);
   assertEquals(response.status, 201);
-  const { sessions: [{ id, instructions, turns, last_event }] } = await response.json();
-  assertEquals([instructions, turns, last_event], ["Be brief.", 0, 4]);
+  const { sessions: [{ id, instructions, turns, lastEvent }] } = await response.json();
+  assertEquals([instructions, turns, lastEvent], ["Be brief.", 0, 4]);
   const copy = `/v1/sessions/${id}`;
   assertEquals(await exported(handler, copy), text);
   assertEquals((await turn(handler, copy, "Again?")).at(-1)?.event.type, "turn_end");
@@ -96,4 +98,67 @@ Deno.test("transferRoutes() import once for one Idempotency-Key, and only lines"
   assertEquals((await post(handler, `${one}\n${one}`, key)).status, 422);
   assertEquals((await post(handler, one, { "content-type": "application/json" })).status, 415);
   assertEquals((await call(handler, "GET", "/v1/sessions/none/export")).status, 404);
+});
+
+const asking: readonly Message[] = [
+  { role: "user", content: "q", name: "n" },
+  {
+    role: "assistant",
+    content: "",
+    tool_calls: [{ id: "c", type: "function", function: { name: "gone", arguments: "{}" } }, {
+      id: "d",
+      type: "function",
+      function: { name: "gone", arguments: "{}" },
+    }],
+    reasoning_content: "Hm.",
+  },
+  { role: "tool", tool_call_id: "c", content: [{ type: "text", text: "r" }] },
+  { role: "tool", tool_call_id: "d", content: "ü" },
+];
+
+Deno.test("transferRoutes() import histories that are exactly the messages, also after a restart", async () => {
+  const histories: readonly (readonly Message[])[] = [
+    asking,
+    [{ role: "system", content: "i" }, ...asking, { role: "system", content: "also" }, {
+      role: "user",
+      content: "two\nlines",
+    }],
+    [{ role: "system", content: "i", name: "n" }, { role: "assistant", content: "a" }],
+    [{ role: "developer", content: "d" }, { role: "function", name: "f", content: null }],
+    [{ role: "system", content: "" }],
+  ];
+  const store = memoryStore();
+  const handler = agent(scriptedModel([]), { store });
+  const response = await post(handler, histories.map((messages) => JSON.stringify({ messages })).join("\n"));
+  const { sessions } = await response.json() as { sessions: { id: string; instructions: string }[] };
+  assertEquals(sessions.map(({ instructions }) => instructions), ["", "i", "", "", ""]);
+  for (const server of [handler, agent(scriptedModel([]), { store })]) {
+    for (const [index, { id }] of sessions.entries()) {
+      const lines = (await exported(server, `/v1/sessions/${id}`)).split("\n").slice(0, -1);
+      assertEquals(lines.map((line): unknown => JSON.parse(line)), [...histories[index]!]);
+    }
+  }
+});
+
+Deno.test("transferRoutes() import sessions that can be continued where they stop", async () => {
+  const handler = agent(scriptedModel([{ content: "a" }]));
+  const response = await post(handler, asking.map((message) => JSON.stringify(message)).join("\n"));
+  const { sessions: [{ id }] } = await response.json();
+  const path = `/v1/sessions/${id}`;
+  const played = await events(await handler.fetch(request("POST", `${path}/turns`, { continue: true })));
+  assertEquals(played.at(-1)?.event.type, "turn_end");
+  const last = (await exported(handler, path)).trim().split("\n").at(-1)!;
+  assertEquals(JSON.parse(last), { role: "assistant", content: "a" });
+});
+
+Deno.test("transferRoutes() import nothing if the store fails", async () => {
+  const store = watchedStore(() => {
+    throw new StoreError("full", "It is full.");
+  });
+  const response = await post(agent(scriptedModel([]), { store }), '{"role":"user","content":"a"}');
+  assertEquals([response.status, await response.json()], [
+    507,
+    { error: { status: 507, code: "store_failed", message: "It is full." } },
+  ]);
+  assertEquals(await store.countSessions(), 0);
 });

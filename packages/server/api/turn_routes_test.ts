@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { ServerSentEventParseStream } from "@std/http";
 import type { AgentHandler } from "@tare/server";
-import { memoryStore } from "@tare/store";
+import { memoryStore } from "@tare/store/next";
 import {
   agent,
   call,
@@ -14,7 +14,9 @@ import {
   silentModel,
   turn,
 } from "../fixture_test.ts";
+import { checker } from "../http/schema.ts";
 import { failingStore, FULL } from "../sessions/store_fixture_test.ts";
+import { START_TURN } from "./turn_routes.ts";
 
 Deno.test("turnRoutes() refuses a turn while as many run as may, and takes the next one when a slot is free", async () => {
   const silent = silentModel();
@@ -113,17 +115,17 @@ async function said(handler: AgentHandler, session: string): Promise<unknown[]> 
 
 Deno.test("turnRoutes() ends turns over the budget of turn or session, before the first call too", async () => {
   const handler = agent(scriptedModel(Array(9).fill(echoing)));
-  const session = await newSession(handler, { budget: { max_steps: 3 } });
+  const session = await newSession(handler, { budget: { maxSteps: 3 } });
   const play = async (budget?: unknown) =>
     await events(
       await handler.fetch(request("POST", `${session}/turns`, { input: "q", ...(budget ? { budget } : {}) })),
     );
   const turnEnd = (name: string, limit: number, spent = limit) => [[
     "budget",
-    `The ${name} has used up its budget: max_steps is ${limit}, and it has used ${spent}.`,
+    `The ${name} has used up its budget: maxSteps is ${limit}, and it has used ${spent}.`,
   ]];
-  assertEquals(ends(await play({ max_steps: 2 })), turnEnd("turn", 2));
-  assertEquals(ends(await play({ max_steps: 2 })), turnEnd("session", 3));
+  assertEquals(ends(await play({ maxSteps: 2 })), turnEnd("turn", 2));
+  assertEquals(ends(await play({ maxSteps: 2 })), turnEnd("session", 3));
   const last = await play();
   assertEquals([last.map(({ event }) => event.type), ends(last)], [
     ["turn_start", "turn_end"],
@@ -143,9 +145,9 @@ Deno.test("turnRoutes() refuses to continue where there is nothing to continue",
   assertEquals(await refused(handler, "POST", `${session}/turns`, { continue: true }), nothing);
   const post = async (body: unknown) =>
     ends(await events(await handler.fetch(request("POST", `${session}/turns`, body))));
-  assertEquals(await post({ input: "q", budget: { max_steps: 1 } }), [[
+  assertEquals(await post({ input: "q", budget: { maxSteps: 1 } }), [[
     "budget",
-    "The turn has used up its budget: max_steps is 1, and it has used 1.",
+    "The turn has used up its budget: maxSteps is 1, and it has used 1.",
   ]]);
   assertEquals(await post({ continue: true }), [["completed", undefined]]);
   assertEquals(await refused(handler, "POST", `${session}/turns`, { continue: true }), nothing);
@@ -203,7 +205,7 @@ Deno.test("turnRoutes() give all who watch a session the same events, whenever t
 Deno.test("turnRoutes() tell of a store that fails by status before the turn, and in the stream once it runs", async () => {
   let fails = (_call: number) => false;
   const store = failingStore((call) => fails(call));
-  const handler = agent(scriptedModel([{ content: "a" }]), { store });
+  const handler = agent(scriptedModel([{ content: "unheard" }, { content: "a" }]), { store });
   const session = await newSession(handler);
   fails = () => true;
   assertEquals(
@@ -223,4 +225,62 @@ Deno.test("turnRoutes() tell of a store that fails by status before the turn, an
   fails = () => false;
   assertEquals(ends(await turn(handler, session, "r")), [["completed", undefined]]);
   assertEquals(await said(handler, session), ["system: Be brief.", "user: q", "user: r", "assistant: a"]);
+});
+
+Deno.test("START_TURN takes text or parts and names what is wrong with others", () => {
+  const faults = checker(START_TURN, "the body");
+  for (
+    const input of ["hello", [{ type: "text", text: "" }], [{ type: "image_url", image_url: { url: "x" } }], [
+      {
+        type: "file",
+        file: { file_id: "f" },
+      },
+    ]]
+  ) assertEquals(faults({ input }), undefined);
+  assertEquals(
+    faults({}),
+    "the body must have required property 'input'; the body must have required property 'continue'; " +
+      "the body must match a schema in anyOf",
+  );
+  assertEquals(faults({ continue: true, budget: { maxSteps: 3 } }), undefined);
+  assertEquals(faults({ continue: true, input: "a" }), "the body must NOT be valid");
+  assertEquals(faults({ input: "a", budget: { maxSteps: 0 } }), "budget.maxSteps must be >= 1");
+  assertEquals(faults({ input: "" }), "input must NOT have fewer than 1 characters");
+  assertEquals(faults({ input: [] }), "input must NOT have fewer than 1 items");
+  assertEquals(faults({ input: 3 }), "input must be string,array");
+  assertEquals(faults({ input: [{ type: "text" }] }), "input.0 must have required property 'text'");
+  assertEquals(faults({ input: "a", more: 1 }), "the body must NOT have additional properties ('more')");
+});
+
+Deno.test("turnRoutes() end a stream with its turn, though the next one follows before a slow reader gets there", async () => {
+  const handler = agent(scriptedModel([{ content: "a" }, { content: "b" }]));
+  const session = await newSession(handler);
+  const start = async (input: string) => await handler.fetch(request("POST", `${session}/turns`, { input }));
+  const slow = await start("1");
+  await call(handler, "POST", `${session}/cancel`);
+  const [second, first] = [await events(await start("2")), await events(slow)];
+  assertEquals([first[0]?.id, first.at(-1)?.event.type], [1, "turn_end"]);
+  assertEquals(first.length + 1, second[0]?.id);
+});
+
+Deno.test("turnRoutes() hide in a stream what clients don't get to read, and tell onError", async () => {
+  const told: unknown[] = [];
+  const bug = new Error("secret");
+  const store = memoryStore();
+  const handler = agent(scriptedModel([{ content: "a" }]), {
+    store: {
+      ...store,
+      readEvents: (id, options) => options?.types ? store.readEvents(id, options) : Promise.reject(bug),
+    },
+    onError: (error) => told.push(error),
+  });
+  const session = await newSession(handler);
+  const response = await handler.fetch(request("POST", `${session}/turns`, { input: "q" }));
+  assertEquals(
+    await response.text(),
+    'event: error\ndata: {"error":{"status":500,"code":"internal_error","message":"The server met an unexpected ' +
+      'error; its log says more."}}\n\n',
+  );
+  await call(handler, "POST", `${session}/cancel`);
+  assertEquals(told, [bug]);
 });

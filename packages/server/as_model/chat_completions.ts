@@ -1,26 +1,18 @@
-import type { TurnLedger } from "@tare/loop";
+import { chunkWriter, completionBody, type CompletionHead, writeUsage } from "@tare/wire";
+import { type Route, route } from "../http/route.ts";
+import type { SseMessage } from "../http/sse_response.ts";
+import type { AsModelOptions } from "./as_model_routes.ts";
 import {
   CHAT_COMPLETION,
   CHAT_COMPLETION_EVENT,
-  CHAT_REFUSALS,
   CHAT_REQUEST,
-  type ChatRequest,
+  UNSUPPORTED_IN_CHAT,
 } from "./chat_completions_schema.ts";
 import { readChatMessages } from "./chat_messages.ts";
 import { continueConversation, type ConversationTurn } from "./continue_conversation.ts";
-import { OPENAI_ERRORS, TURN_ERRORS } from "./openai_error.ts";
-import type { OpenaiOptions } from "./openai_options.ts";
-import { AGENT_MODEL, modelNotFound, refuseUnsupported } from "./openai_request.ts";
-import type { Route } from "../http/route.ts";
-import type { SseMessage } from "../http/sse_response.ts";
-import { cancelWithClient, readTurn, SESSION_HEADER, streamTurn, tellError } from "./stream_turn.ts";
-
-/** What the answer and each of its chunks carry. */
-interface Envelope {
-  readonly id: string;
-  readonly created: number;
-  readonly model: string;
-}
+import { API_ERRORS, TURN_ERRORS } from "./errors.ts";
+import { cancelWithClient, readAnswer, SESSION_HEADER, streamTurn, tellError } from "./stream_turn.ts";
+import { AGENT_MODEL, refuseUnsupported } from "./unsupported.ts";
 
 /**
  * `POST /v1/chat/completions`: the model `agent` is the server's own loop with its own tools.
@@ -38,9 +30,9 @@ interface Envelope {
  * - A turn that fails before its model has shown a sign is an HTTP error, also of a request to stream; later, an `error`
  *   ends the stream.
  */
-export function chatCompletionsRoute(options: OpenaiOptions): Route<ChatRequest> {
+export function chatCompletionsRoute(options: AsModelOptions): Route {
   const { onError, heartbeat, now = Date.now } = options;
-  return {
+  return route({
     method: "POST",
     path: "/v1/chat/completions",
     operationId: "createChatCompletion",
@@ -53,10 +45,9 @@ export function chatCompletionsRoute(options: OpenaiOptions): Route<ChatRequest>
       },
       ...TURN_ERRORS,
     },
-    errors: OPENAI_ERRORS,
+    errors: API_ERRORS,
     async answer({ request, body, keep }) {
-      if (body.model !== AGENT_MODEL) throw modelNotFound(body.model);
-      refuseUnsupported(body, CHAT_REFUSALS);
+      refuseUnsupported(body, UNSUPPORTED_IN_CHAT);
       const maxOutputTokens = body.max_completion_tokens ?? body.max_tokens ?? undefined;
       const turn = await continueConversation({
         ...readChatMessages(body.messages, "messages"),
@@ -66,86 +57,58 @@ export function chatCompletionsRoute(options: OpenaiOptions): Route<ChatRequest>
       }, options);
       cancelWithClient(turn, request);
       keep({ sessionId: turn.sessionId });
-      const envelope: Envelope = {
+      const head: CompletionHead = {
         id: `chatcmpl-${crypto.randomUUID().replaceAll("-", "")}`,
         created: Math.floor(now() / 1000),
         model: AGENT_MODEL,
       };
       if (body.stream) {
-        const includeUsage = body.stream_options?.include_usage ?? false;
-        const messages = chunks(turn, { envelope, includeUsage, onError });
-        return await streamTurn(turn, { messages, heartbeat });
+        const tellsUsage = body.stream_options?.include_usage ?? false;
+        return await streamTurn(turn, { messages: chunks(turn, { head, tellsUsage, onError }), heartbeat });
       }
-      return Response.json(await completion(turn, envelope), {
-        headers: { [SESSION_HEADER]: turn.sessionId },
-      });
+      return { json: await completion(turn, head), headers: { [SESSION_HEADER]: turn.sessionId } };
     },
-  };
+  });
 }
 
-async function completion(turn: ConversationTurn, { id, created, model }: Envelope): Promise<object> {
-  const { text, progress, finish, ledger } = await readTurn(turn);
-  turn.remember(text);
-  const message = {
-    role: "assistant",
-    content: text,
-    refusal: null,
-    ...(progress !== "" && { reasoning_content: progress }),
-  };
-  return {
-    id,
-    object: "chat.completion",
-    created,
-    model,
-    choices: [{ index: 0, message, finish_reason: finish, logprobs: null }],
-    usage: chatUsage(ledger),
-  };
+async function completion(turn: ConversationTurn, head: CompletionHead): Promise<object> {
+  const { text, progress, finish, ledger } = await readAnswer(turn);
+  await turn.remember(text);
+  return completionBody(head, {
+    message: {
+      role: "assistant",
+      content: text,
+      refusal: null,
+      ...(progress !== "" && { reasoning_content: progress }),
+    },
+    finishReason: finish,
+    usage: writeUsage(ledger),
+  });
 }
 
 async function* chunks(
   turn: ConversationTurn,
-  { envelope, includeUsage, onError }: {
-    readonly envelope: Envelope;
-    readonly includeUsage: boolean;
+  { head, tellsUsage, onError }: {
+    readonly head: CompletionHead;
+    readonly tellsUsage: boolean;
     readonly onError: (error: unknown) => void;
   },
 ): AsyncGenerator<SseMessage, void> {
-  const { id, created, model } = envelope;
-  const chunk = (choices: readonly object[], usage: object | null): SseMessage => ({
-    data: JSON.stringify({
-      id,
-      object: "chat.completion.chunk",
-      created,
-      model,
-      choices,
-      ...(includeUsage && { usage }),
-    }),
-  });
-  const choice = (delta: object, finish_reason: string | null = null) =>
-    chunk([{ index: 0, delta, finish_reason, logprobs: null }], null);
-
+  const writer = chunkWriter(head, { tellsUsage });
+  const message = (chunk: object): SseMessage => ({ data: JSON.stringify(chunk) });
   let part = await turn.parts.next();
-  yield choice({ role: "assistant", content: "" });
+  yield message(writer.delta({ role: "assistant", content: "" }));
   try {
     for (; !part.done; part = await turn.parts.next()) {
       const { type, text } = part.value;
-      yield choice(type === "text" ? { content: text } : { reasoning_content: text });
+      yield message(writer.delta(type === "text" ? { content: text } : { reasoning_content: text }));
     }
     const { text, finish, ledger } = part.value;
-    turn.remember(text);
-    yield choice({}, finish);
-    if (includeUsage) yield chunk([], chatUsage(ledger));
+    await turn.remember(text);
+    yield message(writer.delta({}, finish));
+    if (tellsUsage) yield message(writer.usage(writeUsage(ledger)));
     yield { data: "[DONE]" };
   } catch (error) {
-    yield { data: JSON.stringify(tellError(error, onError)) };
+    yield message(tellError(error, onError));
   }
-}
-
-function chatUsage({ promptTokens, cachedTokens, outputTokens }: TurnLedger): object {
-  return {
-    prompt_tokens: promptTokens,
-    completion_tokens: outputTokens,
-    total_tokens: promptTokens + outputTokens,
-    prompt_tokens_details: { cached_tokens: cachedTokens },
-  };
 }

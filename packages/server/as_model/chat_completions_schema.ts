@@ -1,119 +1,63 @@
-import type { Content, JsonSchema } from "@tare/messages";
-import { OPENAI_ERROR } from "./openai_error.ts";
-import { isForcedChoice, type Refusal } from "./openai_request.ts";
-import { objectSchema } from "../http/object_schema.ts";
-import { openObjectSchema } from "../http/open_object_schema.ts";
-import { taggedSchema } from "../http/tagged_schema.ts";
+import type { Content } from "@tare/messages";
+import { type Static, Type } from "typebox";
+import { USER_CONTENT } from "../api/message_schemas.ts";
+import { closed, COUNT, METADATA, nullable, tagged, textOr } from "../http/schema.ts";
+import { API_ERROR } from "./errors.ts";
+import { FORCED_TOOL_CHOICE, type UnsupportedParameter } from "./unsupported.ts";
 
 /** A message of a chat-completions request, as far as the agent reads it. */
 export interface ChatMessage {
-  /** Who says it. */
   readonly role: "system" | "developer" | "user" | "assistant" | "tool" | "function";
-  /** What is said. */
   readonly content?: Content | null;
   /** What an assistant said instead of an answer. */
   readonly refusal?: string | null;
 }
 
-/** Body of `POST /v1/chat/completions`, as far as the agent heeds it. */
-export interface ChatRequest {
-  /** Always `agent`. */
-  readonly model: string;
-  /** The whole conversation. */
-  readonly messages: readonly ChatMessage[];
-  /** Whether the answer comes as server-sent events. Default: no. */
-  readonly stream?: boolean | null;
-  /** How it comes. */
-  readonly stream_options?: { readonly include_usage?: boolean | null } | null;
-  /** Output tokens after which the agent's model isn't called again. */
-  readonly max_completion_tokens?: number | null;
-  /** The older name of `max_completion_tokens`. */
-  readonly max_tokens?: number | null;
-  /** Keeps apart what different users say. */
-  readonly user?: string | null;
-  /** The newer name of `user`. */
-  readonly safety_identifier?: string | null;
-  /** Kept with a new session. */
-  readonly metadata?: Readonly<Record<string, string>> | null;
-}
+const TEXT = Type.String();
+const TEXT_PARTS = textOr(
+  tagged("type", { text: Type.Object({ text: TEXT }), refusal: Type.Object({ refusal: TEXT }) }),
+);
+const INSTRUCTIONS = Type.Object({ content: TEXT_PARTS });
 
-const text: JsonSchema = { type: "string" };
-const count: JsonSchema = { type: "integer", minimum: 0 };
-
-const TEXT_PARTS: JsonSchema = {
-  type: ["string", "array"],
-  items: taggedSchema("type", {
-    text: openObjectSchema({ text }),
-    refusal: openObjectSchema({ refusal: text }),
-  }),
-};
-
-const USER_CONTENT: JsonSchema = {
-  type: ["string", "array"],
-  minLength: 1,
-  minItems: 1,
-  items: taggedSchema("type", {
-    text: openObjectSchema({ text }),
-    image_url: openObjectSchema({ image_url: openObjectSchema({ url: text }, { detail: text }) }),
-    input_audio: openObjectSchema({ input_audio: openObjectSchema({ data: text, format: text }) }),
-    file: openObjectSchema({
-      file: openObjectSchema({}, { file_data: text, file_id: text, filename: text }),
-    }),
-  }),
-};
-
-const CALLER: JsonSchema = {};
-
-/** JSON Schema of {@linkcode ChatRequest}. What it doesn't name is ignored. */
-export const CHAT_REQUEST: JsonSchema = {
-  title: "ChatCompletionRequest",
-  type: "object",
-  properties: {
-    model: text,
-    messages: {
-      type: "array",
-      minItems: 1,
-      items: taggedSchema("role", {
-        system: openObjectSchema({ content: TEXT_PARTS }),
-        developer: openObjectSchema({ content: TEXT_PARTS }),
-        user: openObjectSchema({ content: USER_CONTENT }),
-        assistant: openObjectSchema({}, {
-          content: { ...TEXT_PARTS, type: ["string", "array", "null"] },
-          refusal: { type: ["string", "null"] },
-        }),
-        tool: CALLER,
-        function: CALLER,
+/** Body of `POST /v1/chat/completions`, as far as the agent heeds it. What it doesn't name is ignored. */
+export const CHAT_REQUEST = Type.Object({
+  model: TEXT,
+  messages: Type.Array(
+    Type.Unsafe<ChatMessage>(tagged("role", {
+      system: INSTRUCTIONS,
+      developer: INSTRUCTIONS,
+      user: Type.Object({ content: USER_CONTENT }),
+      assistant: Type.Object({
+        content: Type.Optional({ ...TEXT_PARTS, type: ["string", "array", "null"] }),
+        refusal: nullable(TEXT),
       }),
-    },
-    stream: { type: ["boolean", "null"] },
-    stream_options: {
-      type: ["object", "null"],
-      properties: { include_usage: { type: ["boolean", "null"] } },
-    },
-    max_completion_tokens: { type: ["integer", "null"], minimum: 1 },
-    max_tokens: { type: ["integer", "null"], minimum: 1 },
-    user: { type: ["string", "null"] },
-    safety_identifier: { type: ["string", "null"] },
-    metadata: { type: ["object", "null"], additionalProperties: text },
-  },
-  required: ["model", "messages"],
-};
+      tool: Type.Unknown(),
+      function: Type.Unknown(),
+    })),
+    { minItems: 1 },
+  ),
+  stream: nullable(Type.Boolean()),
+  stream_options: nullable(Type.Object({ include_usage: nullable(Type.Boolean()) })),
+  /** Output tokens after which the agent's model isn't called again. */
+  max_completion_tokens: nullable(Type.Integer({ minimum: 1 })),
+  /** The older name of `max_completion_tokens`. */
+  max_tokens: nullable(Type.Integer({ minimum: 1 })),
+  /** Keeps apart what different users say. */
+  user: nullable(TEXT),
+  /** The newer name of `user`. */
+  safety_identifier: nullable(TEXT),
+  metadata: nullable(METADATA),
+}, { title: "ChatCompletionRequest" });
+/** Body of `POST /v1/chat/completions`, as far as the agent heeds it. */
+export type ChatCompletionRequest = Static<typeof CHAT_REQUEST>;
 
 const hasEntries = (value: unknown): boolean => Object.keys(Object(value)).length > 0;
 
 /** Parameters of a chat-completions request that can't be ignored. */
-export const CHAT_REFUSALS: readonly Refusal[] = [
+export const UNSUPPORTED_IN_CHAT: readonly UnsupportedParameter[] = [
   { parameter: "n", refuses: (n) => n !== 1, because: "the agent gives one answer" },
-  {
-    parameter: "tool_choice",
-    refuses: isForcedChoice,
-    because: "the agent calls its own tools only, so that none of the client's can be required",
-  },
-  {
-    parameter: "function_call",
-    refuses: isForcedChoice,
-    because: "the agent calls its own tools only, so that none of the client's can be required",
-  },
+  FORCED_TOOL_CHOICE,
+  { ...FORCED_TOOL_CHOICE, parameter: "function_call" },
   {
     parameter: "response_format",
     refuses: (format) => (format as { readonly type?: unknown }).type !== "text",
@@ -132,64 +76,58 @@ export const CHAT_REFUSALS: readonly Refusal[] = [
   { parameter: "web_search_options", refuses: () => true, because: "the agent searches with its own tools" },
 ];
 
-/** JSON Schema of the usage of an answer: sums over the turn's model calls. */
-const CHAT_USAGE: JsonSchema = objectSchema({
-  prompt_tokens: count,
-  completion_tokens: count,
-  total_tokens: count,
-  prompt_tokens_details: objectSchema({ cached_tokens: count }),
+/** The usage of an answer: sums over the turn's model calls. */
+const CHAT_USAGE = closed({
+  prompt_tokens: COUNT,
+  completion_tokens: COUNT,
+  total_tokens: COUNT,
+  prompt_tokens_details: closed({ cached_tokens: COUNT }),
 });
+const FINISH_REASON = Type.Enum(["stop", "length", "content_filter"]);
 
-const FINISH_REASON: JsonSchema = { enum: ["stop", "length", "content_filter"] };
-
-/** JSON Schema of an answer that isn't streamed. */
-export const CHAT_COMPLETION: JsonSchema = {
-  title: "ChatCompletion",
-  ...objectSchema({
-    id: text,
-    object: { const: "chat.completion" },
-    created: count,
-    model: text,
-    choices: {
-      type: "array",
-      minItems: 1,
-      maxItems: 1,
-      items: objectSchema({
-        index: { const: 0 },
-        message: objectSchema(
-          { role: { const: "assistant" }, content: text, refusal: { type: "null" } },
-          { reasoning_content: text },
-        ),
-        finish_reason: FINISH_REASON,
-        logprobs: { type: "null" },
+/** An answer that isn't streamed. */
+export const CHAT_COMPLETION = closed({
+  id: TEXT,
+  object: Type.Literal("chat.completion"),
+  created: COUNT,
+  model: TEXT,
+  choices: Type.Array(
+    closed({
+      index: Type.Literal(0),
+      message: closed({
+        role: Type.Literal("assistant"),
+        content: TEXT,
+        refusal: Type.Null(),
+        reasoning_content: Type.Optional(TEXT),
       }),
-    },
-    usage: CHAT_USAGE,
-  }),
-};
+      finish_reason: FINISH_REASON,
+      logprobs: Type.Null(),
+    }),
+    { minItems: 1, maxItems: 1 },
+  ),
+  usage: CHAT_USAGE,
+}, "ChatCompletion");
 
-/** JSON Schema of one chunk of a streamed answer. */
-const CHAT_COMPLETION_CHUNK: JsonSchema = {
-  title: "ChatCompletionChunk",
-  ...objectSchema({
-    id: text,
-    object: { const: "chat.completion.chunk" },
-    created: count,
-    model: text,
-    choices: {
-      type: "array",
-      maxItems: 1,
-      items: objectSchema({
-        index: { const: 0 },
-        delta: objectSchema({}, { role: { const: "assistant" }, content: text, reasoning_content: text }),
-        finish_reason: { enum: ["stop", "length", "content_filter", null] },
-        logprobs: { type: "null" },
+const CHAT_COMPLETION_CHUNK = closed({
+  id: TEXT,
+  object: Type.Literal("chat.completion.chunk"),
+  created: COUNT,
+  model: TEXT,
+  choices: Type.Array(
+    closed({
+      index: Type.Literal(0),
+      delta: closed({
+        role: Type.Optional(Type.Literal("assistant")),
+        content: Type.Optional(TEXT),
+        reasoning_content: Type.Optional(TEXT),
       }),
-    },
-  }, { usage: { anyOf: [{ type: "null" }, CHAT_USAGE] } }),
-};
+      finish_reason: Type.Union([FINISH_REASON, Type.Null()]),
+      logprobs: Type.Null(),
+    }),
+    { maxItems: 1 },
+  ),
+  usage: Type.Optional(Type.Union([Type.Null(), CHAT_USAGE])),
+}, "ChatCompletionChunk");
 
-/** JSON Schema of the data of each event of a streamed answer; the text `[DONE]`, which is no JSON, is the last. */
-export const CHAT_COMPLETION_EVENT: JsonSchema = {
-  anyOf: [CHAT_COMPLETION_CHUNK, OPENAI_ERROR, { const: "[DONE]" }],
-};
+/** The data of each event of a streamed answer; the text `[DONE]`, which is no JSON, is the last. */
+export const CHAT_COMPLETION_EVENT = Type.Union([CHAT_COMPLETION_CHUNK, API_ERROR, Type.Literal("[DONE]")]);

@@ -1,13 +1,13 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { schemaChecker } from "@tare/messages/arguments";
-import { CHAT_REFUSALS, CHAT_REQUEST } from "./chat_completions_schema.ts";
-import { OpenaiError } from "./openai_error.ts";
-import { refuseUnsupported } from "./openai_request.ts";
+import { checker } from "../http/schema.ts";
+import { CHAT_REQUEST, UNSUPPORTED_IN_CHAT } from "./chat_completions_schema.ts";
+import { ApiError } from "@tare/wire";
+import { refuseUnsupported } from "./unsupported.ts";
 
 const messages = [{ role: "user", content: "q" }];
 
 Deno.test("CHAT_REQUEST takes what clients send and names what is wrong", () => {
-  const faults = schemaChecker(CHAT_REQUEST, "the body");
+  const faults = checker(CHAT_REQUEST, "the body");
   const taken = [
     { messages },
     {
@@ -54,7 +54,7 @@ Deno.test("CHAT_REQUEST takes what clients send and names what is wrong", () => 
   for (const [body, fault] of refused) assertEquals(faults({ model: "agent", ...body }), fault);
 });
 
-Deno.test("CHAT_REFUSALS are of those parameters without which the answer would be wrong", () => {
+Deno.test("UNSUPPORTED_IN_CHAT are of those parameters without which the answer would be wrong", () => {
   const refused = {
     n: 2,
     tool_choice: "required",
@@ -68,12 +68,16 @@ Deno.test("CHAT_REFUSALS are of those parameters without which the answer would 
     modalities: ["text", "audio"],
     web_search_options: {},
   };
-  assertEquals(CHAT_REFUSALS.map(({ parameter }) => parameter), Object.keys(refused));
+  assertEquals(UNSUPPORTED_IN_CHAT.map(({ parameter }) => parameter), Object.keys(refused));
   for (const [param, value] of Object.entries(refused)) {
-    const error = assertThrows(() => refuseUnsupported({ [param]: value }, CHAT_REFUSALS), OpenaiError);
+    const error = assertThrows(
+      () => refuseUnsupported({ model: "agent", [param]: value }, UNSUPPORTED_IN_CHAT),
+      ApiError,
+    );
     assertEquals(error.details.param, param);
   }
   refuseUnsupported({
+    model: "agent",
     n: 1,
     tool_choice: "auto",
     function_call: "none",
@@ -86,5 +90,5 @@ Deno.test("CHAT_REFUSALS are of those parameters without which the answer would 
     modalities: ["text"],
     tools: [{ type: "function", function: { name: "f" } }],
     temperature: 2,
-  }, CHAT_REFUSALS);
+  }, UNSUPPORTED_IN_CHAT);
 });

@@ -2,8 +2,8 @@ import { assertEquals } from "@std/assert";
 import { ServerSentEventParseStream } from "@std/http";
 import { type Model, ModelError } from "@tare/loop";
 import { silentModel } from "../fixture_test.ts";
-import { echoCall, openaiOptions, post, scriptedModel, serve } from "./openai_fixture_test.ts";
-import { readTurn } from "./stream_turn.ts";
+import { echoCall, post, routeOptions, scriptedModel, serve } from "./fixture_test.ts";
+import { readAnswer } from "./stream_turn.ts";
 import { continueConversation } from "./continue_conversation.ts";
 
 const PATH = "/v1/chat/completions";
@@ -19,7 +19,7 @@ async function data(response: Response): Promise<unknown[]> {
 
 Deno.test("chatCompletionsRoute() answers with text, progress and usage", async () => {
   const { model } = scriptedModel([echoCall("x"), { content: "Hello.", reasoning_content: "Hm." }]);
-  const response = await post(serve(openaiOptions(model)), PATH, BODY);
+  const response = await post(serve(routeOptions(model)), PATH, BODY);
   const { id, ...body } = await response.json();
   assertEquals([response.status, /^chatcmpl-[0-9a-f]{32}$/.test(id)], [200, true]);
   assertEquals(body, {
@@ -48,7 +48,7 @@ Deno.test("chatCompletionsRoute() answers with text, progress and usage", async 
 
 Deno.test("chatCompletionsRoute() streams chunks, with usage if it is asked for", async () => {
   const { model } = scriptedModel([{ content: "Hello." }, { content: "Hello." }]);
-  const handler = serve(openaiOptions(model));
+  const handler = serve(routeOptions(model));
   const choices = (chunks: unknown[]) =>
     chunks.map((chunk) => chunk === "[DONE]" ? chunk : (chunk as { choices: unknown }).choices);
   const choice = (delta: object, finish_reason: string | null = null) => [
@@ -81,7 +81,7 @@ Deno.test("chatCompletionsRoute() streams chunks, with usage if it is asked for"
 Deno.test("chatCompletionsRoute() tells a failure by its status, and in the middle of a stream as an event", async () => {
   const slow = new ModelError("rate_limited", "Slow.", { retryAfterMs: 2_000 });
   const { model } = scriptedModel([slow, slow, { content: "Well.", ...echoCall("x") }, slow]);
-  const handler = serve(openaiOptions(model));
+  const handler = serve(routeOptions(model));
   for (const stream of [false, true]) {
     const response = await post(handler, PATH, { ...BODY, stream });
     assertEquals([response.status, response.headers.get("retry-after"), await response.json()], [429, "2", {
@@ -96,7 +96,7 @@ Deno.test("chatCompletionsRoute() tells a failure by its status, and in the midd
 
 Deno.test("chatCompletionsRoute() gives an answer that a limit ended the finish reason length", async () => {
   const { model } = scriptedModel([{ content: "Wait.", ...echoCall("x") }, { content: "a" }]);
-  const response = await post(serve(openaiOptions(model)), PATH, { ...BODY, max_tokens: 1 });
+  const response = await post(serve(routeOptions(model)), PATH, { ...BODY, max_tokens: 1 });
   const { choices } = await response.json();
   assertEquals([choices[0].finish_reason, choices[0].message.content], ["length", "Wait."]);
 });
@@ -104,7 +104,7 @@ Deno.test("chatCompletionsRoute() gives an answer that a limit ended the finish 
 Deno.test("chatCompletionsRoute() cancels the turn of a client that goes away before it answers", async () => {
   const { model, asked } = silentModel();
   const controller = new AbortController();
-  const answer = serve(openaiOptions(model))(
+  const answer = serve(routeOptions(model))(
     new Request(`http://localhost${PATH}`, {
       method: "POST",
       headers: { "content-type": "application/json" },
@@ -129,7 +129,7 @@ Deno.test("chatCompletionsRoute() cancels the turn of a client that leaves its s
       request.signal.addEventListener("abort", () => reject(request.signal.reason))
     );
   };
-  const options = openaiOptions((request) => {
+  const options = routeOptions((request) => {
     request.signal.addEventListener("abort", () => stopped.resolve());
     return model(request);
   });
@@ -138,10 +138,9 @@ Deno.test("chatCompletionsRoute() cancels the turn of a client that leaves its s
   const session = await options.sessions.get(response.headers.get("tare-session")!);
   const reader = response.body!.getReader();
   await reader.read();
-  const { running } = session;
   await reader.cancel();
   await stopped.promise;
-  await running?.done;
+  await session.cancel();
   assertEquals(session.turns, 1);
   const again = await post(handler, PATH, BODY);
   assertEquals(again.headers.get("tare-session"), session.id);
@@ -149,7 +148,7 @@ Deno.test("chatCompletionsRoute() cancels the turn of a client that leaves its s
 });
 
 Deno.test("chatCompletionsRoute() refuses other models and what the agent can't do", async () => {
-  const handler = serve(openaiOptions(scriptedModel([]).model));
+  const handler = serve(routeOptions(scriptedModel([]).model));
   const refusal = async (body: object) => {
     const response = await post(handler, PATH, { ...BODY, ...body });
     const { error } = await response.json();
@@ -168,7 +167,7 @@ Deno.test("chatCompletionsRoute() refuses other models and what the agent can't 
 
 Deno.test("chatCompletionsRoute() makes the conversation known to whoever continues it", async () => {
   const { model, asked } = scriptedModel([{ content: "a" }, { content: "b" }]);
-  const options = openaiOptions(model);
+  const options = routeOptions(model);
   const response = await post(serve(options), PATH, { ...BODY, user: "ann", metadata: { of: "a test" } });
   const { choices } = await response.json();
   const turn = await continueConversation({
@@ -177,7 +176,7 @@ Deno.test("chatCompletionsRoute() makes the conversation known to whoever contin
     user: "ann",
     metadata: {},
   }, options);
-  assertEquals([(await readTurn(turn)).text, asked[1]?.messages.length], ["b", 4]);
+  assertEquals([(await readAnswer(turn)).text, asked[1]?.messages.length], ["b", 4]);
   assertEquals(turn.sessionId, response.headers.get("tare-session"));
   assertEquals((await options.sessions.get(turn.sessionId)).settings.metadata, { of: "a test" });
 });

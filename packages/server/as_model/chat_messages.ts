@@ -1,8 +1,8 @@
 import { contentText } from "@tare/messages";
 import type { ChatMessage } from "./chat_completions_schema.ts";
-import type { Said } from "./conversation_hash.ts";
-import { OpenaiError } from "./openai_error.ts";
-import { unsupported } from "./openai_request.ts";
+import type { Said } from "./known_conversations.ts";
+import { ApiError } from "@tare/wire";
+import { unsupported } from "./unsupported.ts";
 
 /** A conversation without its instructions. */
 export interface Dialogue {
@@ -16,7 +16,7 @@ export interface Dialogue {
  * Reads a conversation in the chat-completions format.
  *
  * @param parameter Name of the parameter that the messages come from, for errors.
- * @throws {OpenaiError} 400 if it holds tool calls or results, or doesn't end with a message of the user.
+ * @throws {ApiError} 400 if it holds tool calls or results, or doesn't end with a message of the user.
  */
 export function readChatMessages(messages: readonly ChatMessage[], parameter: string): Dialogue {
   const instructions: string[] = [];
@@ -34,7 +34,7 @@ export function readChatMessages(messages: readonly ChatMessage[], parameter: st
     else addAnswer(dialogue, contentText(content) || (message.refusal ?? ""));
   }
   if (dialogue.at(-1)?.role !== "user") {
-    throw new OpenaiError(400, `Cannot answer: the last of the ${parameter} must be the user's.`, {
+    throw new ApiError(400, `Cannot answer: the last of the ${parameter} must be the user's.`, {
       code: "invalid_request",
       param: parameter,
     });

@@ -1,7 +1,7 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import type { ChatMessage } from "./chat_completions_schema.ts";
 import { readChatMessages } from "./chat_messages.ts";
-import { OpenaiError } from "./openai_error.ts";
+import { ApiError } from "@tare/wire";
 
 const read = (messages: readonly ChatMessage[]) => readChatMessages(messages, "messages");
 
@@ -41,7 +41,7 @@ Deno.test("readChatMessages() joins an answer that comes in pieces, and leaves o
 
 Deno.test("readChatMessages() refuses calls, their results, and a conversation that the agent ended", () => {
   const refusal = (messages: readonly object[]) => {
-    const error = assertThrows(() => read(messages as readonly ChatMessage[]), OpenaiError);
+    const error = assertThrows(() => read(messages as readonly ChatMessage[]), ApiError);
     return [error.status, error.details.param];
   };
   const call = { id: "c", type: "function", function: { name: "f", arguments: "" } };

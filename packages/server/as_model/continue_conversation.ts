@@ -1,12 +1,16 @@
 import { type LoopEvent, ModelError } from "@tare/loop";
 import type { Content, ContentPart, Message } from "@tare/messages";
-import { ConversationHash, type Said } from "./conversation_hash.ts";
-import { ConversationIndex, type ConversationPoint, type KnownBeginning } from "./conversation_index.ts";
-import type { OpenaiOptions } from "./openai_options.ts";
-import { startTurn } from "../sessions/run_turn.ts";
-import { seedHistory } from "../sessions/seed_history.ts";
+import type { Store, StoreRecord } from "@tare/store/next";
 import type { Session } from "../sessions/session.ts";
-import { DEFAULT_INSTRUCTIONS } from "../sessions/sessions.ts";
+import { DEFAULT_INSTRUCTIONS, type Sessions } from "../sessions/sessions.ts";
+import {
+  ConversationHash,
+  type ConversationPoint,
+  findConversation,
+  type KnownBeginning,
+  knownConversation,
+  type Said,
+} from "./known_conversations.ts";
 import { type TurnAnswer, type TurnPart, turnParts } from "./turn_parts.ts";
 
 /** A request to go on with a conversation. */
@@ -25,6 +29,16 @@ export interface ConversationRequest {
   readonly maxOutputTokens?: number;
 }
 
+/** Where conversations go on. */
+export interface ConversationOptions {
+  /** The server's sessions. */
+  readonly sessions: Sessions;
+  /** Keeps where known conversations stand. */
+  readonly store: Store;
+  /** What every agent is told first; the client's instructions follow. Default: `DEFAULT_INSTRUCTIONS`. */
+  readonly instructions?: string;
+}
+
 /** A turn that runs for a client of the OpenAI-compatible routes. */
 export interface ConversationTurn {
   /** The session that it runs in. */
@@ -33,12 +47,10 @@ export interface ConversationTurn {
   readonly parts: AsyncGenerator<TurnPart, TurnAnswer>;
   /** Ends it soon. */
   readonly cancel: () => void;
-  /** Settles when it has ended; never rejects. */
-  readonly done: Promise<void>;
-  /** Where its session stands. */
-  readonly point: () => ConversationPoint;
-  /** Makes the conversation known by its content, this answer included. */
-  readonly remember: (answer: string) => void;
+  /** Where its session stands, once it has ended; never rejects. */
+  readonly done: Promise<ConversationPoint>;
+  /** Once it has ended: makes the conversation known by its content, this answer included, in one commit with `more`. */
+  readonly remember: (answer: string, more?: readonly StoreRecord[]) => Promise<void>;
 }
 
 /**
@@ -51,68 +63,89 @@ export interface ConversationTurn {
  * - If it was sent before and its turn ended without an answer, that turn goes on: no tool call is made twice.
  * - A new session whose turn fails before the model has answered once is deleted again.
  *
- * @throws {HttpError} 404 if `after` names a session that is gone; 429 if no more turns or sessions are allowed now.
+ * @throws {HttpError} 404 if `after` names a session that is gone; 429 if no more turns are allowed now.
  */
 export async function continueConversation(
   request: ConversationRequest,
-  options: OpenaiOptions,
+  options: ConversationOptions,
 ): Promise<ConversationTurn> {
-  const release = options.slots.take();
-  let turn: ConversationTurn | undefined;
+  const giveBack = options.sessions.slots.take();
   try {
-    turn = await findAndBegin(request, options);
-    return turn;
-  } finally {
-    if (turn) turn.done.then(release);
-    else release();
+    return await findAndStart(request, { ...options, giveBack });
+  } catch (error) {
+    giveBack();
+    throw error;
   }
 }
 
-async function findAndBegin(
-  request: ConversationRequest,
-  options: OpenaiOptions,
+async function findAndStart(
+  { dialogue, after, user, metadata, ...request }: ConversationRequest,
+  { sessions, store, giveBack, ...options }: ConversationOptions & { readonly giveBack: () => void },
 ): Promise<ConversationTurn> {
-  const { dialogue, after, user, metadata } = request;
-  const { sessions } = options;
   const instructions = [options.instructions ?? DEFAULT_INSTRUCTIONS, request.instructions]
     .filter((text) => text !== "").join("\n\n");
-  const index = new ConversationIndex(options.documents);
   const hash = new ConversationHash([user, instructions, ...(after ? Object.values(after).map(String) : [])]);
   const keys = dialogue.map((said) => hash.add(said));
   const pastLength = dialogue.findLastIndex(({ role }) => role === "assistant") + 1;
 
-  const begin = (session: Session, input?: Content): ConversationTurn => {
-    const point = () => ({ sessionId: session.id, messages: session.history.length });
-    if (input !== undefined) index.remember(keys.at(-1) ?? "", point());
+  const start = async (
+    session: Session,
+    input: Content | undefined,
+    when: () => boolean,
+  ): Promise<ConversationTurn | undefined> => {
+    const sessionId = session.id;
+    const keep = () =>
+      input === undefined
+        ? []
+        : [knownConversation(keys.at(-1) ?? "", { sessionId, messages: session.history.length })];
+    const { maxOutputTokens } = request;
+    const turn = await session.start({ input, maxOutputTokens, giveBack, keep }, when);
+    if (!turn) return undefined;
+    const done = turn.done.then(({ messages }): ConversationPoint => ({ sessionId, messages }));
     return {
-      sessionId: session.id,
-      ...beginTurn(session, input, { request, options }),
-      point,
-      remember(answer) {
-        if (answer.trim() !== "") index.remember(hash.add({ role: "assistant", content: answer }), point());
+      sessionId,
+      parts: turnParts(eventsAfter(session, turn.before), async () => {
+        const { error } = await turn.done;
+        return error instanceof ModelError ? error.retryAfterMs : undefined;
+      }),
+      cancel: turn.cancel,
+      done,
+      async remember(answer, more = []) {
+        const isSaid = answer.trim() !== "";
+        const key = hash.add({ role: "assistant", content: answer });
+        await store.commit([...more, ...(isSaid ? [knownConversation(key, await done)] : [])]);
       },
     };
   };
-  // In all that follows, nothing is awaited between looking whether a session is free and starting a turn in it.
 
-  const asked = index.find(keys.slice(-1))?.point;
-  const askedSession = asked && await sessions.get(asked.sessionId);
-  if (askedSession && !askedSession.running && isUnanswered(askedSession.history.slice(asked.messages))) {
-    return begin(askedSession);
+  const asked = await findConversation(store, keys.slice(-1));
+  if (asked) {
+    const session = await sessions.get(asked.point.sessionId);
+    const turn = await start(
+      session,
+      undefined,
+      () => !session.isRunning && isUnanswered(session.history.slice(asked.point.messages)),
+    );
+    if (turn) return turn;
   }
 
   const input = joinContents(dialogue.slice(pastLength).map(({ content }) => content));
-  const known = after ? { point: after, length: 0 } : index.find(keys.slice(0, pastLength));
+  const known = after
+    ? { point: after, length: 0 }
+    : await findConversation(store, keys.slice(0, pastLength));
   const knownSession = known && await sessions.get(known.point.sessionId);
   const rest = dialogue.slice(known?.length ?? 0, pastLength);
-  if (known && knownSession && rest.length === 0 && isFree(knownSession, known, instructions)) {
-    return begin(knownSession, input);
+  if (known && knownSession && rest.length === 0) {
+    const turn = await start(knownSession, input, () => isFree(knownSession, known, instructions));
+    if (turn) return turn;
   }
 
-  const session = await sessions.create({ instructions, metadata });
-  seedHistory(session, [...(known && knownSession ? saidBefore(knownSession, known.point) : []), ...rest]);
-  const turn = begin(session, input);
-  return { ...turn, parts: deletingUnanswered(turn.parts, session, options) };
+  const said = known && knownSession ? saidBefore(knownSession, known.point) : [];
+  const messages = [...said, ...rest];
+  const made = await sessions.create([{ instructions, metadata, messages }], { isLimited: false });
+  const session = await sessions.get(made[0]!.id);
+  const turn = await start(session, input, () => true);
+  return { ...turn!, parts: deletingUnanswered(turn!.parts, session) };
 }
 
 /** Whether this is a turn that ended before the model had answered: what the user said, and perhaps some steps. */
@@ -125,55 +158,22 @@ function isUnanswered(said: readonly Message[]): boolean {
 async function* deletingUnanswered(
   parts: ConversationTurn["parts"],
   session: Session,
-  { sessions }: OpenaiOptions,
 ): ConversationTurn["parts"] {
   try {
     return yield* parts;
   } catch (error) {
-    if (session.ledger.calls === 0) await sessions.delete(session);
+    await session.deleteUnanswered();
     throw error;
   }
 }
 
 function isFree(session: Session, { point }: KnownBeginning, instructions: string): boolean {
-  return session.running === undefined && session.history.length === point.messages &&
+  return !session.isRunning && session.history.length === point.messages &&
     session.settings.instructions === instructions;
 }
 
 function saidBefore({ history }: Session, { messages }: ConversationPoint): readonly Message[] {
   return history.slice(history[0]?.role === "system" ? 1 : 0, messages);
-}
-
-function beginTurn(
-  session: Session,
-  input: Content | undefined,
-  { request: { maxOutputTokens = Infinity }, options }: {
-    readonly request: ConversationRequest;
-    readonly options: OpenaiOptions;
-  },
-): Pick<ConversationTurn, "parts" | "cancel" | "done"> {
-  const { model, countTokens, limits, onError } = options;
-  let failure: unknown;
-  const before = session.events.last;
-  const maxTokens = Math.min(maxOutputTokens, limits?.maxOutputTokens ?? Infinity);
-  startTurn(session, input, {
-    model: model(session.settings.model),
-    countTokens,
-    limits: { ...limits, ...(maxTokens < Infinity && { maxOutputTokens: maxTokens }) },
-    onError(error) {
-      failure = error;
-      onError(error);
-    },
-  });
-  const { running } = session;
-  return {
-    parts: turnParts(
-      eventsAfter(session, before),
-      () => failure instanceof ModelError ? failure.retryAfterMs : undefined,
-    ),
-    cancel: () => running?.cancel(),
-    done: running?.done ?? Promise.resolve(),
-  };
 }
 
 async function* eventsAfter({ events }: Session, before: number): AsyncGenerator<LoopEvent> {

@@ -1,24 +1,23 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import type { AssistantMessage } from "@tare/messages";
 import { continueConversation, type ConversationRequest } from "./continue_conversation.ts";
-import type { Said } from "./conversation_hash.ts";
+import type { Said } from "./known_conversations.ts";
 import { HttpError } from "../http/http_error.ts";
-import { OpenaiError } from "./openai_error.ts";
+import { ApiError } from "@tare/wire";
 import { silentModel } from "../fixture_test.ts";
-import { echoCall, openaiOptions, scriptedModel } from "./openai_fixture_test.ts";
-import type { OpenaiOptions } from "./openai_options.ts";
-import { readTurn } from "./stream_turn.ts";
-import { TurnSlots } from "../sessions/turn_slots.ts";
+import { echoCall, routeOptions, scriptedModel } from "./fixture_test.ts";
+import { readAnswer } from "./stream_turn.ts";
+import type { SessionsOptions } from "../sessions/sessions.ts";
 
 const user = (content: Said["content"]): Said => ({ role: "user", content });
 const agent = (content: string): Said => ({ role: "assistant", content });
 
 function harness(
   replies: readonly (Partial<AssistantMessage> | Error)[],
-  changes: Partial<OpenaiOptions> = {},
+  changes: Partial<SessionsOptions> = {},
 ) {
   const { model, asked } = scriptedModel(replies);
-  const options = openaiOptions(model, changes);
+  const options = routeOptions(model, changes);
   const ask = (dialogue: readonly Said[], request: Partial<ConversationRequest> = {}) =>
     continueConversation({ dialogue, instructions: "", user: "", metadata: {}, ...request }, options);
   return {
@@ -27,12 +26,12 @@ function harness(
     /** Plays a turn to its end and gives its session, and what the model was asked. */
     async play(dialogue: readonly Said[], request: Partial<ConversationRequest> = {}) {
       const turn = await ask(dialogue, request);
-      const { text } = await readTurn(turn);
-      turn.remember(text);
+      const { text } = await readAnswer(turn);
+      await turn.remember(text);
       const prompt = asked.at(-1)!.messages.map(({ role, content }) =>
         role === "tool" ? `tool ${content}` : content
       );
-      return { id: turn.sessionId, text, prompt, point: turn.point() };
+      return { id: turn.sessionId, text, prompt, point: await turn.done };
     },
   };
 }
@@ -106,7 +105,7 @@ Deno.test("continueConversation() forks while the known session is busy", async 
   const answering = scriptedModel([{ content: "a" }]).model;
   const { ask, options } = harness([], { model: () => isFirst ? answering : model });
   const first = await ask([user("1")]);
-  first.remember((await readTurn(first)).text);
+  await first.remember((await readAnswer(first)).text);
   isFirst = false;
   const next = [user("1"), agent("a"), user("2")];
   const [second, third] = [await ask(next), await ask(next)];
@@ -117,14 +116,14 @@ Deno.test("continueConversation() forks while the known session is busy", async 
   for (const turn of [second, third]) {
     turn.cancel();
     await turn.done;
-    await assertRejects(() => readTurn(turn), Error, "cancelled");
+    await assertRejects(() => readAnswer(turn), Error, "cancelled");
   }
 });
 
 Deno.test("continueConversation() starts over when the known session was deleted", async () => {
   const { play, ask, options } = harness([{ content: "a" }, { content: "b" }]);
   const first = await play([user("1")]);
-  await options.sessions.delete(await options.sessions.get(first.id));
+  await (await options.sessions.get(first.id)).delete();
   const second = await play([user("1"), agent("a"), user("2")]);
   assertEquals(second.prompt, ["Be brief.", "1", "a", "2"]);
   await assertRejects(() => ask([user("2")], { after: first.point }), HttpError, "there is no such session");
@@ -135,7 +134,7 @@ Deno.test("continueConversation() deletes a new session in which the model never
   const { ask, play, options } = harness([failing, { content: "a" }, failing, echoCall("x"), failing]);
   const fail = async (dialogue: readonly Said[]) => {
     const turn = await ask(dialogue);
-    await assertRejects(() => readTurn(turn), OpenaiError);
+    await assertRejects(() => readAnswer(turn), ApiError);
     return await options.sessions.get(turn.sessionId).then(({ turns }) => turns, () => "deleted");
   };
   assertEquals(await fail([user("1")]), "deleted");
@@ -163,25 +162,24 @@ Deno.test("continueConversation() joins several messages of the user into one in
 });
 
 Deno.test("continueConversation() takes a slot for as long as the turn runs", async () => {
-  const slots = new TurnSlots(1);
   const { model, asked } = silentModel();
-  const { ask } = harness([], { slots, model: () => model });
+  const { ask, options } = harness([], { maxRunningTurns: 1, model: () => model });
   const turn = await ask([user("1")]);
   await asked;
   const error = await assertRejects(() => ask([user("2")]), HttpError);
   assertEquals(error.status, 429);
   turn.cancel();
   await turn.done;
-  await assertRejects(() => readTurn(turn), Error, "cancelled");
-  slots.take();
+  await assertRejects(() => readAnswer(turn), Error, "cancelled");
+  options.sessions.slots.take();
 });
 
 Deno.test("continueConversation() ends the turn at the smaller limit of output tokens", async () => {
   const replies = () => [echoCall("x"), echoCall("y"), { content: "a" }];
-  const finish = async (limits: OpenaiOptions["limits"], maxOutputTokens?: number) => {
+  const finish = async (limits: SessionsOptions["limits"], maxOutputTokens?: number) => {
     const { ask } = harness(replies(), limits && { limits });
     const turn = await ask([user("1")], maxOutputTokens === undefined ? {} : { maxOutputTokens });
-    const { finish, ledger } = await readTurn(turn);
+    const { finish, ledger } = await readAnswer(turn);
     return [finish, ledger.calls];
   };
   assertEquals(await finish(undefined), ["stop", 3]);
@@ -196,7 +194,7 @@ Deno.test("continueConversation() goes on with a turn that ended without an answ
     content: "b",
   }]);
   const first = await ask([user("1")]);
-  await assertRejects(() => readTurn(first), OpenaiError);
+  await assertRejects(() => readAnswer(first), ApiError);
   const again = await play([user("1")]);
   assertEquals([again.id, again.text, again.prompt], [
     first.sessionId,
@@ -204,7 +202,7 @@ Deno.test("continueConversation() goes on with a turn that ended without an answ
     ["Be brief.", "1", "", "tool x"],
   ]);
   const next = [user("1"), agent("a"), user("2")];
-  await assertRejects(async () => readTurn(await ask(next)), OpenaiError);
+  await assertRejects(async () => readAnswer(await ask(next)), ApiError);
   const second = await play(next);
   assertEquals([second.id, second.prompt], [first.sessionId, ["Be brief.", "1", "", "tool x", "a", "2"]]);
   const { ledger, turns } = await options.sessions.get(first.sessionId);

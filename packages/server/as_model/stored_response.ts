@@ -1,10 +1,9 @@
-import type { SessionDocuments } from "@tare/store";
-import type { ConversationPoint } from "./conversation_index.ts";
-import type { ResponseBody } from "./openai_response.ts";
+import type { Store, StoreRecord } from "@tare/store/next";
+import type { ResponseBody } from "@tare/wire";
+import type { ConversationPoint } from "./known_conversations.ts";
 
 /** A response that can be read later and be followed. */
 export interface StoredResponse {
-  /** The response. */
   readonly response: ResponseBody;
   /** Where its session stood after it. */
   readonly point: ConversationPoint;
@@ -12,17 +11,14 @@ export interface StoredResponse {
 
 const KIND = "response";
 
-/** Keeps a response, as a document of the kind `response`. */
-export function storeResponse(
-  documents: SessionDocuments,
-  { response, point: { sessionId, messages } }: StoredResponse,
-): void {
-  documents.put({ kind: KIND, id: response.id, sessionId, value: { response, messages } });
+/** The record that keeps a response. */
+export function storedResponse({ response, point: { sessionId, messages } }: StoredResponse): StoreRecord {
+  return { type: "document", kind: KIND, id: response.id, sessionId, value: { response, messages } };
 }
 
 /** The stored response of this name, or nothing if there is none. */
-export function findResponse(documents: SessionDocuments, id: string): StoredResponse | undefined {
-  const document = documents.get(KIND, id);
+export async function findResponse(store: Store, id: string): Promise<StoredResponse | undefined> {
+  const document = await store.getDocument(KIND, id);
   if (!document) return undefined;
   const { response, messages } = document.value as {
     readonly response: ResponseBody;

@@ -1,6 +1,7 @@
 import type { ConversationTurn } from "./continue_conversation.ts";
-import { OpenaiError, type OpenaiErrorBody, openaiErrorBody, toOpenaiError } from "./openai_error.ts";
+import { ApiError, type ApiErrorBody } from "@tare/wire";
 import { type Heartbeat, type SseMessage, sseResponse } from "../http/sse_response.ts";
+import { toApiError } from "./errors.ts";
 import type { TurnAnswer } from "./turn_parts.ts";
 
 /** The header that names the session in which a turn ran. */
@@ -43,8 +44,8 @@ export async function streamTurn(
   return response;
 }
 
-/** Waits for a turn's end. @throws {OpenaiError} if it ends without an answer. */
-export async function readTurn({ parts }: ConversationTurn): Promise<TurnAnswer> {
+/** Waits for a turn's end. @throws {ApiError} if it ends without an answer. */
+export async function readAnswer({ parts }: ConversationTurn): Promise<TurnAnswer> {
   for (;;) {
     const { done, value } = await parts.next();
     if (done) return value;
@@ -52,7 +53,7 @@ export async function readTurn({ parts }: ConversationTurn): Promise<TurnAnswer>
 }
 
 /** What a stream that has begun says of an error; `onError` is told what clients don't get to read. */
-export function tellError(error: unknown, onError: (error: unknown) => void): OpenaiErrorBody {
-  if (!(error instanceof OpenaiError)) onError(error);
-  return openaiErrorBody(toOpenaiError(error));
+export function tellError(error: unknown, onError: (error: unknown) => void): ApiErrorBody {
+  if (!(error instanceof ApiError)) onError(error);
+  return toApiError(error).body();
 }

@@ -1,9 +1,9 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { EMPTY_LEDGER } from "@tare/loop";
 import type { ConversationTurn } from "./continue_conversation.ts";
-import { OpenaiError } from "./openai_error.ts";
+import { ApiError } from "@tare/wire";
 import type { SseMessage } from "../http/sse_response.ts";
-import { cancelWithClient, readTurn, streamTurn, tellError } from "./stream_turn.ts";
+import { cancelWithClient, readAnswer, streamTurn, tellError } from "./stream_turn.ts";
 
 function turn(cancelled: string[] = []): ConversationTurn {
   return {
@@ -13,9 +13,8 @@ function turn(cancelled: string[] = []): ConversationTurn {
       return { text: "a", progress: "", finish: "stop" as const, ledger: EMPTY_LEDGER };
     }(),
     cancel: () => cancelled.push("cancelled"),
-    done: Promise.resolve(),
-    point: () => ({ sessionId: "s", messages: 1 }),
-    remember() {},
+    done: Promise.resolve({ sessionId: "s", messages: 1 }),
+    remember: () => Promise.resolve(),
   };
 }
 
@@ -64,8 +63,8 @@ Deno.test("cancelWithClient() cancels the turn when the request is aborted, or w
   assertEquals(cancelled, ["cancelled", "cancelled"]);
 });
 
-Deno.test("readTurn() gives the answer", async () => {
-  assertEquals((await readTurn(turn())).text, "a");
+Deno.test("readAnswer() gives the answer", async () => {
+  assertEquals((await readAnswer(turn())).text, "a");
 });
 
 Deno.test("tellError() tells onError what it hides", () => {
@@ -73,6 +72,6 @@ Deno.test("tellError() tells onError what it hides", () => {
   const bug = new Error("secret");
   const body = tellError(bug, (error) => told.push(error));
   assertEquals([body.error.code, told], ["internal_error", [bug]]);
-  const known = new OpenaiError(502, "No.", { code: "bad_key" });
+  const known = new ApiError(502, "No.", { code: "bad_key" });
   assertEquals([tellError(known, (error) => told.push(error)).error.message, told], ["No.", [bug]]);
 });

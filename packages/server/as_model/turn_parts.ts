@@ -1,14 +1,10 @@
 import { contentText } from "@tare/messages";
 import type { FinishReason, LoopEvent, TurnEnd, TurnLedger } from "@tare/loop";
-import { turnError } from "./turn_error.ts";
+import type { ResponsePart } from "@tare/wire";
+import { turnError } from "./errors.ts";
 
-/** A piece of what a turn says: of its answer, or of what it does to get there. */
-export interface TurnPart {
-  /** Whether it belongs to the answer or tells of progress. */
-  readonly type: "text" | "progress";
-  /** The piece. */
-  readonly text: string;
-}
+/** A piece of what a turn says: of its answer, or as reasoning of what it does to get there. */
+export type TurnPart = ResponsePart;
 
 /** What a turn that ended well said. */
 export interface TurnAnswer {
@@ -30,11 +26,11 @@ const MAX_ARGUMENTS = 200;
  * for each tool call, warnings). Nothing is given before the model has shown a sign, so that a turn that fails at once
  * can still be told as an HTTP error.
  *
- * @throws {OpenaiError} if the turn ends without an answer.
+ * @throws {ApiError} if the turn ends without an answer.
  */
 export async function* turnParts(
   events: AsyncIterable<LoopEvent>,
-  retryAfterMs: () => number | undefined,
+  retryAfterMs: () => Promise<number | undefined>,
 ): AsyncGenerator<TurnPart, TurnAnswer> {
   let text = "";
   let progress = "";
@@ -52,7 +48,7 @@ export async function* turnParts(
     const told = warnings + piece;
     warnings = "";
     progress += told;
-    return told === "" ? [] : [{ type: "progress", text: told }];
+    return told === "" ? [] : [{ type: "reasoning", text: told }];
   };
   const ownLine = (line: string) => `${progress === "" || progress.endsWith("\n") ? "" : "\n"}${line}\n`;
 
@@ -85,7 +81,7 @@ export async function* turnParts(
         break;
       case "turn_end": {
         const finish = finishOf(event, stopped);
-        if (!finish) throw turnError(event, retryAfterMs());
+        if (!finish) throw turnError(event, await retryAfterMs());
         yield* tell("");
         return { text, progress, finish, ledger: event.ledger };
       }

@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { EMPTY_LEDGER, type LoopEvent, type TurnEndReason } from "@tare/loop";
-import { OpenaiError } from "./openai_error.ts";
+import { ApiError } from "@tare/wire";
 import { type TurnAnswer, type TurnPart, turnParts } from "./turn_parts.ts";
 
 const USAGE = { promptTokens: 1, cachedTokens: 0, outputTokens: 1 };
@@ -36,7 +36,7 @@ const end = (reason: TurnEndReason): LoopEvent => ({
 async function read(
   events: readonly LoopEvent[],
 ): Promise<{ readonly parts: readonly string[]; readonly answer: TurnAnswer }> {
-  const all = turnParts(ReadableStream.from(events), () => undefined);
+  const all = turnParts(ReadableStream.from(events), () => Promise.resolve(undefined));
   const parts: string[] = [];
   for (;;) {
     const { done, value } = await all.next();
@@ -61,10 +61,10 @@ Deno.test("turnParts() gives the text of all steps, parted by blank lines, and t
     end("completed"),
   ]);
   assertEquals(parts, [
-    "progress: Hm.",
+    "reasoning: Hm.",
     "text: I ",
     "text: look.",
-    'progress: \nread {"path": "a"}\n',
+    'reasoning: \nread {"path": "a"}\n',
     "text: \n\nFound.",
   ]);
   assertEquals(answer, {
@@ -86,18 +86,21 @@ Deno.test("turnParts() gives what a model said without streaming it, and shorten
     said("d"),
     end("completed"),
   ]);
-  assertEquals(parts, ["text: a", "text: bc", `progress: read ${"x".repeat(200)}…\n`, "text: \n\nd"]);
+  assertEquals(parts, ["text: a", "text: bc", `reasoning: read ${"x".repeat(200)}…\n`, "text: \n\nd"]);
 });
 
 Deno.test("turnParts() holds warnings back until the model shows a sign", async () => {
   const warning: LoopEvent = { type: "warning", message: "Careful." };
   assertEquals((await read([start, warning, text("a"), end("completed")])).parts, [
-    "progress: Careful.\n",
+    "reasoning: Careful.\n",
     "text: a",
   ]);
-  assertEquals((await read([start, warning, end("completed")])).parts, ["progress: Careful.\n"]);
-  const failing = turnParts(ReadableStream.from([start, warning, end("model_error")]), () => undefined);
-  await assertRejects(() => failing.next(), OpenaiError, "Why.");
+  assertEquals((await read([start, warning, end("completed")])).parts, ["reasoning: Careful.\n"]);
+  const failing = turnParts(
+    ReadableStream.from([start, warning, end("model_error")]),
+    () => Promise.resolve(undefined),
+  );
+  await assertRejects(() => failing.next(), ApiError, "Why.");
 });
 
 Deno.test("turnParts() tells how an answer ended, and throws if there is none", async () => {
@@ -107,6 +110,6 @@ Deno.test("turnParts() tells how an answer ended, and throws if there is none", 
   assertEquals(await finish([end("step_limit")]), "length");
   assertEquals(await finish([stepEnd("content_filter"), end("model_error")]), "content_filter");
   const ends: TurnEndReason[] = ["cancelled", "stalled", "model_error", "internal_error"];
-  for (const reason of ends) await assertRejects(() => read([end(reason)]), OpenaiError, "Why.");
+  for (const reason of ends) await assertRejects(() => read([end(reason)]), ApiError, "Why.");
   await assertRejects(() => read([start]), Error, "broke off");
 });

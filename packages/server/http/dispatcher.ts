@@ -1,18 +1,17 @@
-import { schemaChecker } from "@tare/messages/arguments";
-import type { IdempotencyKeys } from "@tare/store";
-import { answerOnce } from "./answer_once.ts";
+import type { Store } from "@tare/store/next";
+import { Type } from "typebox";
 import { errorResponse, HttpError } from "./http_error.ts";
-import { readBody } from "./read_body.ts";
-import { type Check, parseJson } from "./read_json.ts";
-import { readLines } from "./read_lines.ts";
-import type { Call, Route } from "./route.ts";
+import { answerOnce, idempotencyKey, toResponse } from "./idempotency.ts";
+import { type ReadBody, readBody } from "./read_body.ts";
+import type { Route, RouteCall } from "./route.ts";
+import { checker } from "./schema.ts";
 
 /** What requests are dispatched with. */
 export interface DispatchOptions {
   /** Largest request body in bytes. */
   readonly maxBodyBytes: number;
-  /** Answers to requests with an `Idempotency-Key`. */
-  readonly idempotencyKeys: IdempotencyKeys;
+  /** Keeps answers to requests with an `Idempotency-Key`. */
+  readonly store: Store;
   /** Told of every error that clients don't get to read. */
   readonly onError: (error: unknown) => void;
 }
@@ -20,10 +19,10 @@ export interface DispatchOptions {
 interface Entry {
   readonly route: Route;
   readonly pattern: URLPattern;
-  readonly check: Check;
+  readonly check: (body: unknown) => string | undefined;
 }
 
-const NO_BODY = new Uint8Array();
+const NO_BODY: ReadBody = { bytes: new Uint8Array(), value: undefined };
 
 /**
  * Makes a function that finds the route of a request, reads and validates what it brings, and lets it answer. The
@@ -31,7 +30,7 @@ const NO_BODY = new Uint8Array();
  */
 export function dispatcher(
   routes: readonly Route[],
-  options: DispatchOptions,
+  { maxBodyBytes: maxBytes, store, onError }: DispatchOptions,
 ): (request: Request) => Promise<Response> {
   const entries = routes.map((route): Entry => ({
     route,
@@ -43,25 +42,31 @@ export function dispatcher(
     try {
       const { route, check, path } = find(entries, request);
       respond = route.errors?.respond ?? errorResponse;
-      return await answer(route, request, { ...options, check, path });
+      const key = idempotencyKey(route, request);
+      const { value: body, bytes } = route.body
+        ? await readBody(request, { maxBytes, check, ...(route.lines && { lines: true }) })
+        : NO_BODY;
+      const call: RouteCall = { request, path, body, keep: () => [] };
+      if (key) return await answerOnce(route, call, { store, key, bytes });
+      return toResponse(await route.answer(call));
     } catch (error) {
       const response = respond(error);
-      if (response.status >= 500 && !(error instanceof HttpError)) options.onError(error);
+      if (response.status >= 500 && !(error instanceof HttpError)) onError(error);
       return response;
     }
   };
 }
 
 /** Compiling a schema takes milliseconds, which a server has no need to spend before it listens. */
-function lateChecker({ body }: Route): Check {
-  let check: Check | undefined;
-  return (value) => (check ??= schemaChecker(body ?? {}, "the body"))(value);
+function lateChecker({ body }: Route): Entry["check"] {
+  let check: Entry["check"] | undefined;
+  return (value) => (check ??= checker(body ?? Type.Unknown(), "the body"))(value);
 }
 
 function find(
   entries: readonly Entry[],
   request: Request,
-): Pick<Entry, "route" | "check"> & Pick<Call, "path"> {
+): Pick<Entry, "route" | "check"> & Pick<RouteCall, "path"> {
   const { pathname } = new URL(request.url);
   const allowed: string[] = [];
   for (const { route, pattern, check } of entries) {
@@ -82,41 +87,4 @@ function find(
     `Cannot ${request.method} ${pathname}: it takes ${allow}.`,
     { allow },
   );
-}
-
-async function answer(
-  route: Route,
-  request: Request,
-  options: DispatchOptions & Pick<Entry, "check"> & Pick<Call, "path">,
-): Promise<Response> {
-  const { idempotencyKeys: keys, maxBodyBytes: maxBytes, check, path } = options;
-  const sent = route.body && !route.lines
-    ? await readBody(request, { maxBytes, type: "application/json" })
-    : undefined;
-  const key = idempotencyKey(route, request);
-  const { value, bytes } = sent
-    ? { value: parseJson(sent, check), bytes: sent }
-    : route.lines
-    ? await readLines(request, maxBytes)
-    : { value: undefined, bytes: NO_BODY };
-  const call: Call = { request, path, body: value, keep() {} };
-  if (key === undefined) return await route.answer(call);
-  const scope = `${request.method} ${new URL(request.url).pathname}`;
-  return await answerOnce(route, call, { keys, key: { scope, key }, bodyHash: await hashOf(bytes) });
-}
-
-/** The key of a request that acts; reading again has no effect anyway. */
-function idempotencyKey({ method }: Route, { headers }: Request): string | undefined {
-  const key = method === "GET" ? null : headers.get("idempotency-key");
-  if (key === null) return undefined;
-  if (/^[\x20-\x7e]{1,255}$/.test(key)) return key;
-  throw new HttpError(
-    400,
-    "invalid_request",
-    `Cannot use the Idempotency-Key: it has ${key.length} characters, and 1 to 255 of printable ASCII are wanted.`,
-  );
-}
-
-async function hashOf(bytes: Uint8Array<ArrayBuffer>): Promise<string> {
-  return new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)).toHex();
 }

@@ -1,6 +1,8 @@
 import { assertEquals } from "@std/assert";
-import { HttpError, openapiDocument, type Route } from "@tare/server";
-import { memoryStore } from "@tare/store";
+import { HttpError } from "./http_error.ts";
+import { openapiDocument } from "./openapi_document.ts";
+import type { Route } from "./route.ts";
+import { memoryStore } from "@tare/store/next";
 import { dispatcher } from "./dispatcher.ts";
 import { request } from "../fixture_test.ts";
 import { checkedFetch } from "./openapi_fixture_test.ts";
@@ -20,7 +22,7 @@ function serve(
   }];
   const options = {
     maxBodyBytes: 100,
-    idempotencyKeys: memoryStore().idempotency,
+    store: memoryStore(),
     onError: (error: unknown) => told.push(error),
   };
   const document = JSON.parse(JSON.stringify(openapiDocument(routes)));

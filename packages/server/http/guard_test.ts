@@ -37,6 +37,17 @@ Deno.test("guard() asks for the token on every route but /health", async () => {
   assertEquals(await statusOf(guard, "http://localhost/health"), 200);
 });
 
+Deno.test("guard() takes the token under any spelling of the scheme, and nothing else", async () => {
+  const by = (authorization: string) =>
+    statusOf({ token: "secret" }, "http://localhost/v1/sessions", { authorization });
+  for (const right of ["Bearer secret", "bearer secret", "BEARER  secret"]) {
+    assertEquals(await by(right), 200);
+  }
+  for (const wrong of ["", "Bearer", "Bearer ", "secret", "Basic secret", "Bearer secre", "Bearer secrets"]) {
+    assertEquals(await by(wrong), 401, wrong);
+  }
+});
+
 Deno.test("guard() answers for its own hosts alone, /health included", async () => {
   assertEquals(await statusOf(undefined, "http://127.0.0.1:8787/health"), 200);
   assertEquals(await statusOf(undefined, "http://evil.example/health"), 421);

@@ -1,5 +1,8 @@
 import { STATUS_TEXT } from "@std/http";
-import { StoreError } from "@tare/store";
+import { StoreError } from "@tare/store/next";
+import { type Static, type TSchema, Type } from "typebox";
+import type { RouteResponse } from "./route.ts";
+import { closed } from "./schema.ts";
 
 /** What each error is called in the JSON body, for programs. */
 export const ERROR_CODES = [
@@ -65,10 +68,28 @@ export function toHttpError(error: unknown): HttpError {
   return new HttpError(500, "internal_error", "The server met an unexpected error; its log says more.");
 }
 
-/** The one JSON shape of every error, `{"error": {"status", "code", "message"}}`. */
+/** The one JSON shape of every error. */
+export const ERROR = closed({
+  error: closed({ status: Type.Integer(), code: Type.Enum([...ERROR_CODES]), message: Type.String() }),
+}, "Error");
+
+/** Responses that tell of an error, by status: when each is given, in one sentence. */
+export function errorResponses(
+  descriptions: Readonly<Record<number, string>>,
+  schema: TSchema = ERROR,
+): Readonly<Record<string, RouteResponse>> {
+  return Object.fromEntries(
+    Object.entries(descriptions).map(([status, description]) => [
+      status,
+      { description, content: { "application/json": schema } },
+    ]),
+  );
+}
+
+/** The JSON that tells a client of anything that was thrown, as far as it may read it. */
 export function errorBody(
   error: unknown,
-): { readonly error: Pick<HttpError, "status" | "code" | "message"> } {
+): Static<typeof ERROR> {
   const { status, code, message } = toHttpError(error);
   return { error: { status, code, message } };
 }

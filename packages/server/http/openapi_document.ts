@@ -1,6 +1,7 @@
 import type { JsonSchema } from "@tare/messages";
-import { LINES } from "./read_lines.ts";
-import { ERROR } from "../api/response_schemas.ts";
+import { Type } from "typebox";
+import { ERROR } from "./http_error.ts";
+import { LINES } from "./read_body.ts";
 import type { Route, RouteParameter, RouteResponse } from "./route.ts";
 import config from "../deno.json" with { type: "json" };
 
@@ -8,7 +9,7 @@ const IDEMPOTENCY_KEY: RouteParameter = {
   name: "Idempotency-Key",
   in: "header",
   description: "The same key with the same body gets the same answer, and the request acts only once.",
-  schema: { type: "string", minLength: 1, maxLength: 255 },
+  schema: Type.String({ minLength: 1, maxLength: 255 }),
 };
 
 /** Errors that any route may answer with, beside those that it names itself. */
@@ -61,7 +62,7 @@ function operation(route: Route): JsonSchema {
       name,
       in: "path",
       required: true,
-      schema: { type: "string" },
+      schema: Type.String(),
     })),
     ...(route.parameters ?? []),
     ...(method === "GET" ? [] : [IDEMPOTENCY_KEY]),
@@ -98,7 +99,7 @@ function responsesOf(route: Route): Readonly<Record<string, RouteResponse>> {
     ...(body && BODY_ERRORS),
   };
   // The guard doesn't know the route yet, so it tells its errors in the common shape.
-  const schema = errors ? { anyOf: [errors.schema, ERROR] } : ERROR;
+  const schema = errors ? Type.Union([errors.schema, ERROR]) : ERROR;
   const told = ([status, description]: [string, string]): [string, RouteResponse] => [
     status,
     { description, content: { "application/json": schema } },

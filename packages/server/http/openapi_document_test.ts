@@ -1,5 +1,6 @@
 import { assertEquals, assertRejects, assertThrows } from "@std/assert";
-import { openapiDocument, type Route } from "@tare/server";
+import { openapiDocument } from "./openapi_document.ts";
+import type { Route } from "./route.ts";
 import { agent, call, request, scriptedModel } from "../fixture_test.ts";
 import { checkedFetch, type OpenapiDocument } from "./openapi_fixture_test.ts";
 

@@ -1,31 +1,41 @@
 import { HttpError } from "./http_error.ts";
 
-/** What a body may be. */
-export interface BodyLimits {
-  /** Most bytes. */
-  readonly maxBytes: number;
-  /** The media type as which it must be declared. */
-  readonly type: string;
+/** Media type of JSON values, one a line. */
+export const LINES = "application/x-ndjson";
+
+/** What a request brought. */
+export interface ReadBody {
+  /** As it was sent. */
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  /** What it says: JSON, or text if lines were wanted. */
+  readonly value: unknown;
 }
 
 /**
- * Reads a request's body.
+ * Reads a request's body: JSON that `check` finds no faults in, where no bytes count as `{}`, or lines of it as text.
  *
  * @throws {HttpError} 415 if it isn't declared as what is wanted (so that no web page can send it without asking), 413
- * if it is too large.
+ * if it is too large, 400 if it isn't UTF-8 or JSON, or `check` finds faults.
  */
 export async function readBody(
   request: Request,
-  { maxBytes, type }: BodyLimits,
-): Promise<Uint8Array<ArrayBuffer>> {
+  { maxBytes, lines = false, check }: {
+    readonly maxBytes: number;
+    readonly lines?: boolean;
+    readonly check: (value: unknown) => string | undefined;
+  },
+): Promise<ReadBody> {
   const bytes = await readBytes(request, maxBytes);
+  const wanted = lines ? LINES : "application/json";
   const declared = request.headers.get("content-type") ?? "none";
-  if (bytes.length === 0 || declared.split(";")[0]?.trim().toLowerCase() === type) return bytes;
-  throw new HttpError(
-    415,
-    "unsupported_media_type",
-    `Cannot read the body: its content-type is ${declared}, and ${type} is wanted.`,
-  );
+  if (bytes.length > 0 && declared.split(";")[0]?.trim().toLowerCase() !== wanted) {
+    throw new HttpError(
+      415,
+      "unsupported_media_type",
+      `Cannot read the body: its content-type is ${declared}, and ${wanted} is wanted.`,
+    );
+  }
+  return { bytes, value: lines ? decode(bytes) : parseJson(bytes, check) };
 }
 
 async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array<ArrayBuffer>> {
@@ -41,4 +51,25 @@ async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array
     },
   });
   return await new Response(request.body?.pipeThrough(limit)).bytes();
+}
+
+function decode(bytes: Uint8Array<ArrayBuffer>): string {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    throw new HttpError(400, "invalid_json", "Cannot read the body: it isn't UTF-8.");
+  }
+}
+
+function parseJson(bytes: Uint8Array<ArrayBuffer>, check: (value: unknown) => string | undefined): unknown {
+  let value: unknown;
+  try {
+    value = bytes.length === 0 ? {} : JSON.parse(decode(bytes));
+  } catch (error) {
+    if (error instanceof HttpError) throw error;
+    throw new HttpError(400, "invalid_json", `Cannot read the body: ${(error as Error).message}.`);
+  }
+  const faults = check(value);
+  if (faults !== undefined) throw new HttpError(400, "invalid_request", `Cannot use the body: ${faults}.`);
+  return value;
 }

@@ -1,17 +1,61 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { HttpError } from "@tare/server";
-import { readBody } from "./read_body.ts";
+import { HttpError } from "./http_error.ts";
+import { LINES, readBody } from "./read_body.ts";
 
-function post(body: BodyInit | null, type?: string): Request {
-  const headers = type === undefined ? {} : { "content-type": type };
-  return new Request("http://localhost/", { method: "POST", body, headers });
+const JSON_TYPE = "Application/JSON; charset=utf-8";
+const post = (body: BodyInit | null, type?: string) =>
+  new Request("http://localhost/", {
+    method: "POST",
+    body,
+    headers: type === undefined ? {} : { "content-type": type },
+  });
+const anything = { maxBytes: 10, check: (): string | undefined => undefined };
+
+async function failure(
+  request: Request,
+  options: Parameters<typeof readBody>[1] = anything,
+): Promise<[number, string]> {
+  const error = await assertRejects(() => readBody(request, options), HttpError);
+  return [error.status, error.message];
 }
 
-Deno.test("readBody() reads a body of the type that is wanted, whatever its parameters, and an empty one of any", async () => {
-  const limits = { maxBytes: 2, type: "text/plain" };
-  assertEquals(await readBody(post("ab", "Text/Plain; charset=utf-8"), limits), new Uint8Array([97, 98]));
-  assertEquals(await readBody(post(null), limits), new Uint8Array());
-  const refused = async (body: BodyInit, type: string) =>
-    (await assertRejects(() => readBody(post(body, type), limits), HttpError)).status;
-  assertEquals([await refused("abc", "text/plain"), await refused("ab", "text/plain+x")], [413, 415]);
+Deno.test("readBody() reads JSON, whatever the parameters of its type, and reads nothing as {}", async () => {
+  const { value, bytes } = await readBody(post('{"a":"é"}', JSON_TYPE), anything);
+  assertEquals([value, new TextDecoder().decode(bytes)], [{ a: "é" }, '{"a":"é"}']);
+  assertEquals(await readBody(post(null), anything), { value: {}, bytes: new Uint8Array() });
+});
+
+Deno.test("readBody() refuses broken JSON, broken UTF-8, other types, faults and what is too large", async () => {
+  assertEquals((await failure(post("{", JSON_TYPE)))[0], 400);
+  assertEquals(await failure(post(new Uint8Array([0x22, 0xff, 0x22]), JSON_TYPE)), [
+    400,
+    "Cannot read the body: it isn't UTF-8.",
+  ]);
+  assertEquals(await failure(post("{}")), [
+    415,
+    "Cannot read the body: its content-type is text/plain;charset=UTF-8, and application/json is wanted.",
+  ]);
+  assertEquals((await failure(post("{}", "application/json+x")))[0], 415);
+  assertEquals(await failure(post("[]", JSON_TYPE), { maxBytes: 10, check: () => "x must be y" }), [
+    400,
+    "Cannot use the body: x must be y.",
+  ]);
+  const tooLarge: [number, string] = [413, "Cannot read the body: it has more than 10 bytes."];
+  assertEquals(await failure(post('"12345678901"', JSON_TYPE)), tooLarge);
+  const endless = ReadableStream.from(function* () {
+    for (;;) yield new Uint8Array(8);
+  }());
+  assertEquals(await failure(post(endless, JSON_TYPE)), tooLarge);
+});
+
+Deno.test("readBody() gives lines as text, and refuses what isn't UTF-8", async () => {
+  const lines = { ...anything, lines: true };
+  assertEquals(await readBody(post("{}\né", LINES), lines), {
+    value: "{}\né",
+    bytes: new TextEncoder().encode("{}\né"),
+  });
+  assertEquals(await failure(post(new Uint8Array([0xff]), LINES), lines), [
+    400,
+    "Cannot read the body: it isn't UTF-8.",
+  ]);
 });

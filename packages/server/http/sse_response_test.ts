@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { type SseMessage, sseResponse } from "@tare/server";
+import { type SseMessage, sseResponse } from "./sse_response.ts";
 
 interface Timer {
   readonly ms: number;

@@ -1,12 +1,17 @@
-import type { SessionState, SessionStore, StoredEvent } from "@tare/store";
+import type { LoopEvent } from "@tare/loop";
+import type { Message } from "@tare/messages";
+import type { Store, StoredEvent, StoreRecord } from "@tare/store/next";
 import { HttpError } from "../http/http_error.ts";
-import type { SessionEvent } from "./session_event.ts";
+
+/** Everything that happens in a session: its turns, and the messages that were said elsewhere before. */
+export type SessionEvent =
+  | LoopEvent
+  /** The session goes on with this message, exactly as it is. It is part of no turn. */
+  | { readonly type: "message_added"; readonly message: Message };
 
 /** An event with its number in the session, from 1. */
 export interface NumberedEvent {
-  /** Position in the session's log. */
   readonly number: number;
-  /** The event. */
   readonly event: SessionEvent;
 }
 
@@ -19,18 +24,19 @@ const PAGE = 256;
  * delays the turn nor costs memory.
  */
 export class EventLog {
-  readonly #store: SessionStore;
+  readonly #store: Store;
   readonly #sessionId: string;
   #last: number;
   #live = false;
   #failure: unknown;
+  #removed: Promise<void> | undefined;
   #changed = Promise.withResolvers<void>();
 
-  /** The log of this session. */
-  constructor(store: SessionStore, sessionId: string) {
+  /** The log of this session, whose newest event has the number `last`. */
+  constructor(store: Store, { sessionId, last }: { readonly sessionId: string; readonly last: number }) {
     this.#store = store;
     this.#sessionId = sessionId;
-    this.#last = store.lastEvent(sessionId);
+    this.#last = last;
   }
 
   /** Number of the newest event; 0 if there is none. */
@@ -56,22 +62,38 @@ export class EventLog {
     this.#wake();
   }
 
-  /** Says that the session is gone: readers are told so wherever they are. */
-  remove(): void {
-    this.#last = 0;
-    this.close(
-      new HttpError(404, "not_found", `Cannot read on: session ${this.#sessionId} was deleted.`),
-    );
+  /** Removes the session from the store and tells readers so wherever they are. @throws {StoreError} if it stays. */
+  remove(): Promise<void> {
+    const remove = async () => {
+      await this.#store.deleteSession(this.#sessionId);
+      this.#last = 0;
+      this.close(
+        new HttpError(404, "not_found", `Cannot read on: session ${this.#sessionId} was deleted.`),
+      );
+    };
+    return this.#removed = remove();
   }
 
   /**
-   * Commits events, and with them state of the session, then hands them to everyone who follows.
+   * Commits events, and with them other records, calls `committed`, and hands the events to everyone who follows. Only
+   * one call may be under way at a time.
    *
    * @throws {StoreError} if they can't be committed; then nobody gets them.
    */
-  append(events: readonly SessionEvent[], state: SessionState = {}): void {
-    this.#last = this.#store.appendEvents(this.#sessionId, events, { state });
-    this.#wake();
+  async append(
+    events: readonly SessionEvent[],
+    { records = [], committed }: {
+      readonly records?: readonly StoreRecord[];
+      readonly committed?: () => void;
+    } = {},
+  ): Promise<void> {
+    const written: StoreRecord[] = [...records];
+    const [sessionId, after] = [this.#sessionId, this.#last];
+    if (events.length > 0) written.unshift({ type: "events", sessionId, after, events });
+    if (written.length > 0) await this.#store.commit(written);
+    this.#last += events.length;
+    committed?.();
+    if (events.length > 0) this.#wake();
   }
 
   /**
@@ -81,8 +103,11 @@ export class EventLog {
    */
   async *read(after = 0): AsyncGenerator<NumberedEvent, void> {
     for (let position = after;;) {
-      const page = position < this.#last
-        ? this.#store.readEvents(this.#sessionId, { after: position, limit: PAGE })
+      // What is stored behind `last` isn't known to be committed yet.
+      const limit = Math.min(PAGE, this.#last - position);
+      const page = limit > 0
+        ? await this.#store.readEvents(this.#sessionId, { after: position, limit })
+          .catch((error) => this.#explain(error))
         : [];
       for (const { number, event } of page) {
         yield { number, event: asSessionEvent(event) };
@@ -93,6 +118,12 @@ export class EventLog {
       else if (this.#failure !== undefined) throw this.#failure;
       else return;
     }
+  }
+
+  /** A session that is being removed can't be read for a moment before its readers are told. */
+  async #explain(error: unknown): Promise<never> {
+    await this.#removed?.catch(() => {});
+    throw this.#failure ?? error;
   }
 
   #wake(): void {

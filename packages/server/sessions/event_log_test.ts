@@ -1,7 +1,7 @@
-import { assertEquals, assertRejects, assertThrows } from "@std/assert";
+import { assertEquals, assertRejects } from "@std/assert";
 import type { LoopEvent } from "@tare/loop";
-import { HttpError } from "@tare/server";
-import { memoryStore, type ReadOptions } from "@tare/store";
+import { HttpError } from "../http/http_error.ts";
+import { memoryStore, type Store } from "@tare/store/next";
 import { EventLog } from "./event_log.ts";
 import { newLog } from "../fixture_test.ts";
 
@@ -14,23 +14,23 @@ async function numbers(log: EventLog, after?: number): Promise<number[]> {
 }
 
 Deno.test("EventLog.read() gives what is there after a number and ends when the log is closed", async () => {
-  const log = newLog();
+  const log = await newLog();
   assertEquals(await numbers(log), []);
-  log.append([warning("a")]);
-  log.append([warning("b")]);
-  log.append([warning("c")]);
+  await log.append([warning("a")]);
+  await log.append([warning("b")]);
+  await log.append([warning("c")]);
   assertEquals([await numbers(log), await numbers(log, 1), await numbers(log, 9)], [[1, 2, 3], [2, 3], []]);
 });
 
 Deno.test("EventLog.read() lets several readers follow an open log, each at its own pace", async () => {
-  const log = newLog();
+  const log = await newLog();
   log.open();
   const slow = log.read();
   const fast = numbers(log);
-  log.append([warning("a")]);
+  await log.append([warning("a")]);
   assertEquals((await slow.next()).value, { number: 1, event: warning("a") });
-  log.append([warning("b")]);
-  log.append([warning("c")]);
+  await log.append([warning("b")]);
+  await log.append([warning("c")]);
   log.close();
   assertEquals(await fast, [1, 2, 3]);
   assertEquals((await slow.next()).value, { number: 2, event: warning("b") });
@@ -40,18 +40,18 @@ Deno.test("EventLog.read() lets several readers follow an open log, each at its 
 
 Deno.test("EventLog.read() holds a page, however far behind its reader is", async () => {
   const store = memoryStore();
-  store.createSession({ id: "s", createdAtMs: 0, settings: {} });
-  const reads: ReadOptions[] = [];
+  await store.commit([{ type: "session", id: "s", createdAtMs: 0, settings: {} }]);
+  const reads: Parameters<Store["readEvents"]>[1][] = [];
   const log = new EventLog({
     ...store,
     readEvents(id, options = {}) {
       reads.push(options);
       return store.readEvents(id, options);
     },
-  }, "s");
+  }, { sessionId: "s", last: 0 });
   log.open();
   const slow = log.read();
-  log.append(Array.from({ length: 600 }, (_, index) => warning(`${index}`)));
+  await log.append(Array.from({ length: 600 }, (_, index) => warning(`${index}`)));
   for (let number = 1; number <= 256; number++) assertEquals((await slow.next()).value?.number, number);
   assertEquals(reads, [{ after: 0, limit: 256 }]);
   assertEquals((await slow.next()).value?.number, 257);
@@ -64,19 +64,19 @@ Deno.test("EventLog.read() holds a page, however far behind its reader is", asyn
 
 Deno.test("EventLog.append() commits events and state together, or hands out neither", async () => {
   const store = memoryStore();
-  store.createSession({ id: "s", createdAtMs: 0, settings: {} });
-  const log = new EventLog(store, "s");
-  log.append([warning("a")], { totals: 1 });
+  await store.commit([{ type: "session", id: "s", createdAtMs: 0, settings: {} }]);
+  const log = new EventLog(store, { sessionId: "s", last: 0 });
+  const totals = (value: number) => [{ type: "state", sessionId: "s", name: "totals", value } as const];
+  await log.append([warning("a")], { records: totals(1) });
   const unstorable = { ...warning("b"), more: 1n };
-  assertThrows(() => log.append([warning("b"), unstorable], { totals: 2 }), TypeError);
-  assertEquals([log.last, await numbers(log), store.readState("s", "totals")], [1, [1], 1]);
-  assertEquals(await numbers(new EventLog(store, "s")), [1]);
+  await assertRejects(() => log.append([warning("b"), unstorable], { records: totals(2) }), TypeError);
+  assertEquals([log.last, await numbers(log), await store.readState("s", "totals")], [1, [1], 1]);
 });
 
 Deno.test("EventLog.close() throws a failure to readers once they have read what there is", async () => {
-  const log = newLog();
+  const log = await newLog();
   log.open();
-  log.append([warning("a")]);
+  await log.append([warning("a")]);
   const reader = log.read();
   assertEquals((await reader.next()).value?.number, 1);
   const next = reader.next();
@@ -90,9 +90,9 @@ Deno.test("EventLog.close() throws a failure to readers once they have read what
 });
 
 Deno.test("EventLog.remove() tells readers wherever they are that the session is gone", async () => {
-  const log = newLog();
-  log.append([warning("a"), warning("b")]);
-  log.remove();
+  const log = await newLog();
+  await log.append([warning("a"), warning("b")]);
+  await log.remove();
   const error = await assertRejects(
     () => numbers(log, 1),
     HttpError,

@@ -1,6 +1,6 @@
 import { addLedgers, type TurnLedger } from "@tare/loop";
 import { type Profile, promptCost } from "@tare/planner";
-import type { Budget } from "../api/request_schemas.ts";
+import type { Budget } from "./session_settings.ts";
 
 /** What a turn's budgets are measured by. */
 export interface BudgetOptions {
@@ -24,11 +24,11 @@ export function overBudget(
 
 function usedUp(what: string, budget: Budget, ledger: TurnLedger, profile: Profile): string | undefined {
   const spent = {
-    max_steps: ledger.calls,
-    max_tokens: ledger.promptTokens + ledger.outputTokens,
-    max_cost: promptCost(profile, ledger),
+    maxSteps: ledger.calls,
+    maxTokens: ledger.promptTokens + ledger.outputTokens,
+    maxCost: promptCost(profile, ledger),
   };
-  for (const name of ["max_steps", "max_tokens", "max_cost"] as const) {
+  for (const name of ["maxSteps", "maxTokens", "maxCost"] as const) {
     const limit = budget[name];
     if (limit === undefined || spent[name] < limit) continue;
     return `The ${what} has used up its budget: ${name} is ${limit}, and it has used ${

@@ -1,6 +1,6 @@
 import { addLedgers, EMPTY_LEDGER, type TurnLedger } from "@tare/loop";
 import { contentText, type Message, type ToolCall, type ToolMessage } from "@tare/messages";
-import type { SessionEvent } from "./session_event.ts";
+import type { SessionEvent } from "./event_log.ts";
 
 /** The events that say what was said; the others only tell how. */
 export const HISTORY_EVENTS: readonly SessionEvent["type"][] = [

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { EMPTY_LEDGER } from "@tare/loop";
 import type { Message, Usage } from "@tare/messages";
 import { HISTORY_EVENTS, rebuildHistory } from "./rebuild_history.ts";
-import type { SessionEvent } from "./session_event.ts";
+import type { SessionEvent } from "./event_log.ts";
 
 const call = (id: string) => ({ id, type: "function", function: { name: "read", arguments: "{}" } }) as const;
 const usage: Usage = { promptTokens: 10, cachedTokens: 5, outputTokens: 2 };

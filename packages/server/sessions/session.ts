@@ -1,97 +1,412 @@
-import type { TurnLedger } from "@tare/loop";
-import type { Content, ContextHook, Message, Tool } from "@tare/messages";
-import type { Conversation, PromptSession, Quote } from "@tare/planner";
+import { addLedgers, EMPTY_LEDGER, type LoopEvent, type RunOptions, type TurnLedger } from "@tare/loop";
+import type { Content, CountTokens, Message, Tool } from "@tare/messages";
+import { classicSession, plannerSession, type PromptSession, type Quote } from "@tare/planner";
 import type { Archive } from "@tare/prune";
-import type { SessionState } from "@tare/store";
-import type { EventLog } from "./event_log.ts";
-import type { RecoveryOptions } from "./recovery_events.ts";
-import type { CreateSession } from "../api/request_schemas.ts";
+import type { SessionRecord, StoreRecord } from "@tare/store/next";
+import { recallTool } from "@tare/tools";
+import { HttpError, toHttpError } from "../http/http_error.ts";
+import { asSessionEvent, EventLog, type SessionEvent } from "./event_log.ts";
+import { overBudget } from "./over_budget.ts";
+import { Queue } from "./queue.ts";
+import { HISTORY_EVENTS, rebuildHistory, type RebuiltHistory } from "./rebuild_history.ts";
+import { recoveryEvents, type RecoveryOptions } from "./recovery_events.ts";
+import { type PlayedTurn, runTurn } from "./run_turn.ts";
+import type {
+  RunningTurn,
+  SessionEnvironment,
+  SessionInfo,
+  SessionTotals,
+  TurnRequest,
+} from "./session_options.ts";
+import type { SessionSettings } from "./session_settings.ts";
+import { summariseWith } from "./summarise_with.ts";
 
-/** What all turns of a session come to. */
-export interface SessionTotals {
-  /** What they cost. */
-  readonly ledger: TurnLedger;
-  /** How many have ended. */
-  readonly turns: number;
-}
+/** How a turn ended that an earlier process left unfinished. */
+const INTERRUPTED: RecoveryOptions["end"] = {
+  reason: "interrupted",
+  message: "The server ended in the middle of this turn. It can be continued.",
+};
 
-/** What clients are told of a session. */
-export interface SessionInfo extends SessionTotals {
-  /** Name in every route. */
+/**
+ * A conversation with the agent, in memory while it is used. All that changes it waits in one queue, so that nothing
+ * comes between what is looked at and what is done about it.
+ */
+export class Session implements SessionInfo {
   readonly id: string;
-  /** When it was made, in milliseconds since the epoch. */
   readonly createdAtMs: number;
-  /** What it was made with, defaults filled in. */
-  readonly settings: Required<CreateSession>;
-  /** Number of the newest event. */
-  readonly lastEvent: number;
-  /** The turn that runs now. */
-  readonly running?: RunningTurn;
-}
-
-/** Decides what the model sees of one session, call by call. */
-export interface SessionContext extends Pick<PromptSession, "state"> {
-  /** The loop's hook. */
-  readonly view: ContextHook;
-  /** What a request for this conversation would cost. Absent where the policy knows nothing of costs. */
-  readonly quote?: (conversation: Conversation) => Quote;
-}
-
-/** A conversation with the agent, and all that belongs to it, in memory while it is used. */
-export interface Session extends SessionInfo {
+  readonly settings: SessionSettings;
   /** The tools that the model is offered. */
   readonly tools: readonly Tool[];
   /** Everything that happened. */
   readonly events: EventLog;
   /** Originals of what left the prompt. */
   readonly archive: Archive;
-  /** What of the context's state has changed since it was last asked for: who asks must store it. */
-  readonly unsaved: () => SessionState;
+  readonly #environment: SessionEnvironment;
+  readonly #countTokens: CountTokens;
+  readonly #queue = new Queue();
+  #history: readonly Message[] = [];
+  #totals: SessionTotals = { turns: 0, ledger: EMPTY_LEDGER };
+  #prompt!: PromptSession;
+  /** The prompt session's state as it is stored. */
+  #storedState: unknown;
+  #turn: RunningTurn | undefined;
+  /** What the user said in the middle of the turn and no event tells yet. It is stored, so that it is never lost. */
+  #waiting: readonly Content[] = [];
+  /** Of these, how many the loop has taken. */
+  #taken = 0;
+  #isGone = false;
+
+  private constructor(
+    { id, createdAtMs, settings }: SessionRecord,
+    { environment, countTokens, lastEvent }: {
+      readonly environment: SessionEnvironment;
+      readonly countTokens: CountTokens;
+      readonly lastEvent: number;
+    },
+  ) {
+    const { store, tools } = environment;
+    this.id = id;
+    this.createdAtMs = createdAtMs;
+    // What was stored is what was created.
+    this.settings = settings as SessionSettings;
+    this.archive = store.archive(id);
+    this.events = new EventLog(store, { sessionId: id, last: lastEvent });
+    this.tools = [...tools, recallTool(this.archive, { countTokens })]
+      .filter((tool) => this.settings.tools.includes(nameOf(tool)));
+    this.#environment = environment;
+    this.#countTokens = countTokens;
+  }
+
+  /** Loads a session. A turn that an earlier process left unfinished is ended. @throws {StoreError} */
+  static async load(record: SessionRecord, environment: SessionEnvironment): Promise<Session> {
+    const countTokens = await environment.countTokens();
+    const lastEvent = await environment.store.lastEvent(record.id);
+    const session = new Session(record, { environment, countTokens, lastEvent });
+    await session.#restore(INTERRUPTED);
+    return session;
+  }
+
+  /** What was said in the turns that have ended, the system message first. */
+  get history(): readonly Message[] {
+    return this.#history;
+  }
+
+  get ledger(): TurnLedger {
+    return this.#totals.ledger;
+  }
+
+  get turns(): number {
+    return this.#totals.turns;
+  }
+
+  get lastEvent(): number {
+    return this.events.last;
+  }
+
+  get isRunning(): boolean {
+    return this.#turn !== undefined;
+  }
+
+  /** What of the prompt a restart needs to know. */
+  get promptState(): unknown {
+    return this.#prompt.state;
+  }
+
+  /** What the next request would cost. Nothing where the policy knows nothing of costs. */
+  quote(): Quote | undefined {
+    const { now = Date.now } = this.#environment;
+    const conversation = { messages: this.#history, tools: this.tools.map(({ definition }) => definition) };
+    return this.#prompt.quote?.(conversation, { nowMs: now(), model: this.settings.model });
+  }
+
+  /** Settles when memory holds what is stored: after a failure it is read again. @throws {StoreError} */
+  async ready(): Promise<void> {
+    if (!this.events.failed) return;
+    await this.#queue.run(() => this.#mend());
+  }
+
   /**
-   * Takes from the store what is there, after something failed. A turn that has no end there is ended, by default as
-   * interrupted. @throws {StoreError} if that can't be done.
+   * Starts a turn; resolves once its start is committed, before anybody sees anything of it. The session is idle again
+   * before the turn's end can be read, so that who has read it may start the next one.
+   *
+   * @param when Asked once nothing else happens in the session: whether to start. Default: yes.
+   * @returns The turn; nothing if it shall not start.
+   * @throws {HttpError} 409 if a turn runs or there is nothing to continue, 429 if no more turns may run, 404 if the
+   * session is gone.
+   * @throws {StoreError} if the start can't be committed. Then nothing has happened.
    */
-  readonly restore: (end?: RecoveryOptions["end"]) => void;
-  /** Told when a turn has ended. */
-  readonly released: () => void;
-  /** Decides what the model sees of the history. */
-  context: SessionContext;
-  /** What was said in the turns that have ended, the system message first. Append-only. */
-  history: readonly Message[];
-  ledger: TurnLedger;
-  turns: number;
-  running?: RunningTurn;
+  start(request: TurnRequest): Promise<RunningTurn>;
+  start(request: TurnRequest, when: () => boolean): Promise<RunningTurn | undefined>;
+  start(request: TurnRequest, when: () => boolean = () => true): Promise<RunningTurn | undefined> {
+    return this.#queue.run(async () => {
+      await this.#mend();
+      return when() ? await this.#start(request) : undefined;
+    });
+  }
+
+  /**
+   * Lets the input enter the running turn before its next model call; if none runs, starts one with it. Resolves once
+   * that is stored.
+   *
+   * @returns The turn, if it was started.
+   * @throws as {@linkcode Session.start} does.
+   */
+  steerOrStart(request: TurnRequest & { readonly input: Content }): Promise<RunningTurn | undefined> {
+    return this.#queue.run(async () => {
+      await this.#mend();
+      if (!this.#turn) return await this.#start(request);
+      const waiting = [...this.#waiting, request.input];
+      const records = [this.#state("steering", waiting), ...request.keep?.("steers") ?? []];
+      await this.events.append([], { records, committed: () => this.#waiting = waiting });
+      return undefined;
+    });
+  }
+
+  /** Cancels the running turn and waits for its end. False if none runs. */
+  async cancel(): Promise<boolean> {
+    const turn = this.#turn;
+    turn?.cancel();
+    await turn?.done;
+    return turn !== undefined;
+  }
+
+  /** Cancels what runs and removes the session with all that only it refers to. @throws {HttpError} 404 if it is gone. */
+  async delete(): Promise<void> {
+    // Who has read a turn's end may start the next at once.
+    do await this.cancel(); while (!await this.#remove(() => !this.#turn));
+  }
+
+  /** Removes the session, if nothing runs in it and no model has ever answered. */
+  async deleteUnanswered(): Promise<void> {
+    await this.#remove(() => !this.#turn && this.ledger.calls === 0);
+  }
+
+  #remove(when: () => boolean): Promise<boolean> {
+    return this.#queue.run(async () => {
+      this.#assertThere();
+      if (!when()) return false;
+      await this.events.remove();
+      this.#isGone = true;
+      this.#environment.changed(this);
+      return true;
+    });
+  }
+
+  get isGone(): boolean {
+    return this.#isGone;
+  }
+
+  #assertThere(): void {
+    if (this.#isGone) throw sessionNotFound(this.id);
+  }
+
+  async #mend(): Promise<void> {
+    this.#assertThere();
+    if (this.events.failed) await this.#restore(INTERRUPTED);
+  }
+
+  /** Takes from the store what is there, and ends the turn that has no end there. @throws {StoreError} */
+  async #restore(end: RecoveryOptions["end"]): Promise<void> {
+    const { store } = this.#environment;
+    const stored = await store.readEvents(this.id, { types: HISTORY_EVENTS });
+    const events = stored.map(({ event }) => asSessionEvent(event));
+    const state = await store.readState(this.id, "context");
+    const rebuilt = rebuildHistory(events);
+    if (!rebuilt.interrupted) return this.#adopt(rebuilt, state);
+    const waiting = (await store.readState(this.id, "steering") ?? []) as readonly Content[];
+    const recovery = recoveryEvents(rebuilt.interrupted, { tools: this.tools, waiting, end });
+    const mended = rebuildHistory([...events, ...recovery]);
+    const { ledger, turns } = mended;
+    await this.events.append(recovery, {
+      records: [this.#state("totals", { ledger, turns }), this.#state("steering", [])],
+      committed: () => this.#adopt(mended, state),
+    });
+  }
+
+  #adopt({ messages, ledger, turns }: RebuiltHistory, state: unknown): void {
+    const { instructions } = this.settings;
+    this.#history = instructions === "" ? messages : [{ role: "system", content: instructions }, ...messages];
+    this.#totals = { ledger, turns };
+    this.#prompt = this.#makePrompt(state);
+    this.#storedState = this.#prompt.state;
+    this.#release();
+  }
+
+  /** Nothing runs any more. */
+  #release(failure?: unknown): void {
+    this.#turn = undefined;
+    this.#waiting = [];
+    this.#taken = 0;
+    this.events.close(failure);
+    this.#environment.changed(this);
+  }
+
+  #makePrompt(state: unknown): PromptSession {
+    const { profile, windowTokens, mechanisms, policy, model } = this.#environment;
+    return (policy === "classic" ? classicSession : plannerSession)({
+      profile,
+      windowTokens,
+      mechanisms,
+      archive: this.archive,
+      tools: Object.fromEntries(this.tools.map((tool) => [nameOf(tool), tool])),
+      countTokens: this.#countTokens,
+      // A model that can't be had must not keep anybody from the session.
+      summarise: (messages, signal) =>
+        summariseWith(model(this.settings.model), this.#countTokens)(messages, signal),
+      state,
+    });
+  }
+
+  async #start({ input, keep, giveBack, ...limits }: TurnRequest): Promise<RunningTurn> {
+    if (this.#turn) {
+      throw new HttpError(
+        409,
+        "turn_running",
+        `Cannot start a turn in session ${this.id}: one is running. Wait for its turn_end, cancel it, or send the ` +
+          "input with steer.",
+      );
+    }
+    if (input === undefined && !["user", "tool"].includes(this.#history.at(-1)?.role ?? "")) {
+      throw new HttpError(
+        409,
+        "nothing_to_continue",
+        `Cannot continue session ${this.id}: the model has answered last. Send an input.`,
+      );
+    }
+    const before = this.events.last;
+    const controller = new AbortController();
+    const outcome: { error?: unknown } = {};
+    const onError = (error: unknown) => {
+      outcome.error = error;
+      this.#environment.onError?.(error);
+    };
+    const release = giveBack ?? this.#environment.slots.take();
+    try {
+      const play = this.#player({ input, signal: controller.signal, ...limits });
+      await this.events.append([{ type: "turn_start", ...(input !== undefined && { input }) }], {
+        records: keep?.("starts") ?? [],
+        committed: () => this.events.open(),
+      });
+      const done = play()
+        .then((played) => this.#end(played, onError))
+        .catch((error) => this.#fail(error, onError))
+        .then(() => ({ ...outcome, messages: this.#history.length }))
+        .finally(release);
+      this.#turn = { before, cancel: () => controller.abort(), done };
+      this.#environment.changed(this);
+      return this.#turn;
+    } catch (error) {
+      release();
+      throw error;
+    }
+  }
+
+  /** Makes the function that plays the turn. @throws what the model's port throws for a model that can't be had. */
+  #player(
+    { input, signal, budget = {}, maxOutputTokens = Infinity }:
+      & Omit<TurnRequest, "keep" | "giveBack">
+      & Pick<RunOptions, "signal">,
+  ): () => Promise<PlayedTurn> {
+    const { model, limits = {}, profile, notice, now = Date.now } = this.#environment;
+    const modelName = this.settings.model;
+    const most = Math.min(maxOutputTokens, limits.maxOutputTokens ?? Infinity);
+    const port = model(modelName);
+    return () =>
+      runTurn({
+        ...limits,
+        ...(most < Infinity && { maxOutputTokens: most }),
+        ...(input !== undefined && { input }),
+        ...(signal && { signal }),
+        model: port,
+        modelName,
+        notice,
+        now,
+        prompt: this.#prompt,
+        history: this.#history,
+        tools: this.tools,
+        countTokens: this.#countTokens,
+        overBudget: overBudget({ turn: budget, session: this.settings.budget, before: this.ledger, profile }),
+        steering: () => this.#takeSteering(),
+        commit: (events) => this.#queue.run(() => this.#commit(events)),
+      });
+  }
+
+  #takeSteering(): readonly Content[] {
+    const fresh = this.#waiting.slice(this.#taken);
+    this.#taken = this.#waiting.length;
+    return fresh;
+  }
+
+  /** Commits events of the turn with what has changed beside them. */
+  async #commit(
+    events: readonly SessionEvent[],
+    { records = [], committed }: {
+      readonly records?: readonly StoreRecord[];
+      readonly committed?: () => void;
+    } = {},
+  ): Promise<void> {
+    const { state } = this.#prompt;
+    const heard = events.filter(({ type }) => type === "user_message").length;
+    const waiting = this.#waiting.slice(heard);
+    await this.events.append(events, {
+      records: [
+        ...(state === this.#storedState ? [] : [this.#state("context", state)]),
+        ...(heard > 0 ? [this.#state("steering", waiting)] : []),
+        ...records,
+      ],
+      committed: () => {
+        this.#storedState = state;
+        this.#waiting = waiting;
+        this.#taken -= heard;
+        committed?.();
+      },
+    });
+  }
+
+  /** What the user said too late for this turn is not lost: the next one begins with it. */
+  async #end({ step, result }: PlayedTurn, onError: (error: unknown) => void): Promise<void> {
+    const { messages, error, ...end } = result;
+    if (error !== undefined) onError(error);
+    await this.#queue.run(async () => {
+      const unheard = this.#waiting;
+      const totals = { turns: this.turns + 1, ledger: addLedgers(this.ledger, end.ledger) };
+      const told = unheard.map((input): LoopEvent => ({ type: "user_message", step, input }));
+      await this.#commit([...told, { type: "turn_end", ...end }], {
+        records: [this.#state("totals", totals)],
+        committed: () => {
+          const said = unheard.map((content) => ({ role: "user", content }) as const);
+          this.#history = [...this.#history, ...messages, ...said];
+          this.#totals = totals;
+          this.#release();
+        },
+      });
+    });
+  }
+
+  /** Ends a turn that failed by a bug of ours or by the store, with what is stored of it. */
+  async #fail(error: unknown, onError: (error: unknown) => void): Promise<void> {
+    onError(error);
+    await this.#queue.run(async () => {
+      try {
+        await this.#restore({ reason: "internal_error", message: toHttpError(error).message });
+      } catch (storeError) {
+        onError(storeError);
+        // Not even the end could be committed, so nobody may see one: readers are told of the failure itself.
+        this.#release(toHttpError(storeError));
+      }
+    });
+  }
+
+  #state(name: string, value: unknown): StoreRecord {
+    return { type: "state", sessionId: this.id, name, value };
+  }
 }
 
-/** A turn that runs. */
-export interface RunningTurn {
-  /** Ends the turn soon. */
-  readonly cancel: () => void;
-  /** Lets the user speak before the next model call. @throws {StoreError} if that can't be stored. */
-  readonly steer: (input: Content) => void;
-  /** Settles when the turn has ended; never rejects. */
-  readonly done: Promise<void>;
+/** The error for a session that isn't there. */
+export function sessionNotFound(id: string): HttpError {
+  return new HttpError(404, "not_found", `Cannot find session ${id}: there is no such session.`);
 }
 
-/** A session as its clients see it. */
-export interface SessionBody extends Required<CreateSession>, SessionTotals, Pick<SessionInfo, "id"> {
-  /** When it was made, as an ISO 8601 time. */
-  readonly created_at: string;
-  /** Whether a turn runs. */
-  readonly status: "idle" | "running";
-  /** Number of the newest event. */
-  readonly last_event: number;
-}
-
-/** The JSON that clients get of a session. */
-export function sessionBody(session: SessionInfo): SessionBody {
-  return {
-    id: session.id,
-    created_at: new Date(session.createdAtMs).toISOString(),
-    status: session.running ? "running" : "idle",
-    ...session.settings,
-    turns: session.turns,
-    last_event: session.lastEvent,
-    ledger: session.ledger,
-  };
+function nameOf(tool: Tool): string {
+  return tool.definition.function.name;
 }

@@ -1,37 +1,194 @@
-import { assertEquals } from "@std/assert";
-import { EMPTY_LEDGER } from "@tare/loop";
-import type { SessionInfo } from "@tare/server";
-import { sessionBody } from "./session.ts";
+import { assertEquals, assertRejects } from "@std/assert";
+import type { LoopEvent, Model } from "@tare/loop";
+import { memoryStore, StoreError } from "@tare/store/next";
+import { scriptedModel, silentModel } from "../fixture_test.ts";
+import {
+  makeSession,
+  Player,
+  scriptedSessions,
+  type ScriptStep,
+  snapshot,
+  unpaired,
+} from "../script_fixture_test.ts";
+import type { Session } from "./session.ts";
+import { failingStore, FULL, watchedStore } from "./store_fixture_test.ts";
 
-Deno.test("sessionBody() tells what clients may know of a session", () => {
-  const session: SessionInfo = {
-    id: "s",
-    createdAtMs: 1,
-    settings: {
-      instructions: "i",
-      model: "m",
-      tools: ["read"],
-      metadata: { a: "b" },
-      budget: { max_steps: 2 },
-    },
-    turns: 3,
-    ledger: EMPTY_LEDGER,
-    lastEvent: 4,
-  };
-  const body = {
-    id: "s",
-    created_at: "1970-01-01T00:00:00.001Z",
-    status: "idle",
-    instructions: "i",
-    model: "m",
-    tools: ["read"],
-    metadata: { a: "b" },
-    budget: { max_steps: 2 },
-    turns: 3,
-    last_event: 4,
-    ledger: EMPTY_LEDGER,
-  } as const;
-  assertEquals(sessionBody(session), body);
-  const running = { cancel() {}, steer() {}, done: Promise.resolve() };
-  assertEquals(sessionBody({ ...session, running }), { ...body, status: "running" });
+const QUIET: ScriptStep = { steer: [], cancels: false, fails: false, calls: [], finish: "stop" };
+const READ = { tool: "read", outcome: "text", size: 100 } as const;
+
+function said({ history }: Session): unknown[] {
+  return history.map(({ role, content }) => `${role[0]}: ${content}`);
+}
+
+Deno.test("Session.start() commits the turn's start before it returns, and leaves the session idle before its end is read", async () => {
+  const model = () => scriptedModel([{ content: "a" }]);
+  const session = await makeSession(scriptedSessions({ store: memoryStore(), model }));
+  const seen: [LoopEvent["type"] | "message_added", boolean][] = [];
+  await session.start({ input: "q" });
+  assertEquals([session.lastEvent >= 1, session.isRunning], [true, true]);
+  for await (const { event } of session.events.read()) seen.push([event.type, session.isRunning]);
+  assertEquals(seen, [
+    ["turn_start", true],
+    ["step_start", true],
+    ["text_delta", true],
+    ["assistant_message", true],
+    ["step_end", true],
+    ["turn_end", false],
+  ]);
+});
+
+Deno.test("Session.start() throws if the start can't be committed, and nothing has happened", async () => {
+  const store = failingStore((call) => call === 1);
+  const session = await makeSession(scriptedSessions({ store }));
+  const before = snapshot(session);
+  await assertRejects(() => session.start({ input: "q" }), StoreError, FULL);
+  assertEquals([snapshot(session), session.isRunning, await store.lastEvent(session.id)], [before, false, 0]);
+  await new Player().play(session, "q");
+  assertEquals(session.turns, 1);
+});
+
+Deno.test("Session.start() ends a turn whose writes fail at any call with what is stored, and goes on afterwards", async () => {
+  const script = [{ ...QUIET, calls: [READ, READ], steer: ["also"] }, { ...QUIET, calls: [READ] }];
+  const whole = failingStore(() => false);
+  await new Player().play(await makeSession(scriptedSessions({ store: whole })), "look", script);
+  for (const lasting of [false, true]) {
+    for (let n = 2; n <= whole.calls; n++) {
+      let broken = true;
+      const store = failingStore((call) => lasting ? broken && call >= n : call === n);
+      const player = new Player();
+      const sessions = scriptedSessions({ store, tools: player.tools });
+      const session = await makeSession(sessions);
+      const seen: unknown[] = [];
+      let failure: unknown;
+      const turn = await player.start(session, "look", script);
+      try {
+        for await (const numbered of session.events.read()) seen.push(numbered);
+      } catch (error) {
+        failure = error;
+      }
+      await turn.done;
+      broken = false;
+      assertEquals(session.isRunning, false);
+      assertEquals((failure as Error | undefined)?.message, lasting ? FULL : undefined);
+
+      const after = await sessions.get(session.id);
+      const stored = await store.readEvents(session.id);
+      assertEquals(stored.slice(0, seen.length), seen, "what was seen is stored");
+      const { type, reason, message } = stored.at(-1)!.event;
+      const answered = after.history.at(-1)?.role === "assistant";
+      assertEquals([type, reason, message], [
+        "turn_end",
+        ...(!lasting
+          ? ["internal_error", FULL]
+          : answered
+          ? ["completed", undefined]
+          : ["interrupted", "The server ended in the middle of this turn. It can be continued."]),
+      ]);
+      assertEquals(unpaired(after.history), []);
+      for (const { said } of player.accepted) {
+        assertEquals(after.history.filter(({ content }) => content === said).length, 1);
+      }
+      assertEquals(
+        snapshot(await scriptedSessions({ store, tools: player.tools }).get(session.id)),
+        snapshot(after),
+      );
+      await player.play(after, "and now?");
+      assertEquals((await store.readEvents(session.id)).at(-1)?.event.reason, "completed");
+      assertEquals(player.errors.length, lasting ? 2 : 1);
+    }
+  }
+});
+
+Deno.test("Session.start() lets what the user says enter before the next model call, and after the answer", async () => {
+  const session = await makeSession(scriptedSessions({ store: memoryStore(), tools: new Player().tools }));
+  const player = new Player();
+  await player.play(session, "q", [{ ...QUIET, calls: [READ], steer: ["more"] }, {
+    ...QUIET,
+    steer: ["last"],
+  }]);
+  assertEquals(said(session), [
+    "s: Be brief.",
+    "u: q",
+    "a: 1.0",
+    `t: ${"read ".repeat(20)}`,
+    "u: more",
+    "a: 1.1",
+    "u: last",
+    "a: 1.2",
+  ]);
+});
+
+Deno.test("Session.start() keeps what the user said too late for the turn", async () => {
+  const store = memoryStore();
+  const { model, asked } = silentModel();
+  const session = await makeSession(scriptedSessions({ store, model: () => model }));
+  await session.start({ input: "q" });
+  await asked;
+  await session.steerOrStart({ input: "late" });
+  await session.cancel();
+  assertEquals(said(session), ["s: Be brief.", "u: q", "u: late"]);
+  assertEquals((await store.readEvents(session.id)).slice(-2).map(({ event }) => [event.type, event.step]), [
+    ["user_message", 1],
+    ["turn_end", undefined],
+  ]);
+  const restarted = await scriptedSessions({ store }).get(session.id);
+  await new Player().play(restarted, undefined);
+  assertEquals(said(restarted), ["s: Be brief.", "u: q", "u: late", "a: 1.0"]);
+});
+
+Deno.test("Session.start() keeps what the loop took and never got to say", async () => {
+  const steered: Promise<unknown>[] = [];
+  const store = watchedStore((records) => {
+    const events = records.flatMap((record) => record.type === "events" ? record.events : []);
+    const type = events[0]?.type;
+    if (type === "assistant_message") steered.push(session.steerOrStart({ input: "late" }));
+    if (type === "step_end") session.cancel();
+  });
+  const session = await makeSession(scriptedSessions({ store }));
+  await new Player().play(session, "q");
+  assertEquals(await Promise.all(steered), [undefined]);
+  assertEquals((await store.readEvents(session.id)).at(-1)?.event.reason, "cancelled");
+  assertEquals(said(session), ["s: Be brief.", "u: q", "a: 1.0", "u: late"]);
+});
+
+Deno.test("Session.start() stores edits before the request that relies on them", async () => {
+  for (const policy of ["planner", "classic"] as const) {
+    const store = memoryStore();
+    const editsOf = (state: unknown) =>
+      (state as { readonly edits: readonly unknown[] } | undefined)?.edits ?? [];
+    const counts: [stored: number, relied: number][] = [];
+    const args = JSON.stringify({ outcome: "text", size: 12_000 });
+    const call = (id: string) =>
+      ({ id, type: "function", function: { name: "read", arguments: args } }) as const;
+    const inner = scriptedModel([..."abcdef"].map((id) => ({ tool_calls: [call(id)] })));
+    const model: Model = async function* (request) {
+      const stored = editsOf(await store.readState(session.id, "context"));
+      counts.push([stored.length, editsOf(session.promptState).length]);
+      yield* inner(request);
+    };
+    const session = await makeSession(scriptedSessions({ store, policy, model: () => model }));
+    await (await session.start({ input: "q" })).done;
+    assertEquals(counts.map(([stored]) => stored), counts.map(([, relied]) => relied));
+    assertEquals([counts.length, counts[0]![1], counts.at(-1)![1] > 0], [7, 0, true]);
+  }
+});
+
+Deno.test("Session.start() stores an edit and tells of it in one write", async () => {
+  const told: boolean[] = [];
+  let edits = 0;
+  const store = watchedStore((records) => {
+    for (const record of records) {
+      if (record.type !== "state" || record.name !== "context") continue;
+      const { edits: stored } = record.value as { readonly edits: readonly unknown[] };
+      if (stored.length > edits) {
+        edits = stored.length;
+        const events = records.flatMap((one) => one.type === "events" ? one.events : []);
+        told.push(events.some(({ type }) => type === "context_rewritten"));
+      }
+    }
+  });
+  const player = new Player();
+  const session = await makeSession(scriptedSessions({ store, tools: player.tools }));
+  await player.play(session, "q", [{ ...QUIET, calls: [{ ...READ, size: 40_000 }] }, QUIET]);
+  assertEquals(told, [true]);
 });

@@ -1,58 +1,25 @@
-import { EMPTY_LEDGER, type Model } from "@tare/loop";
-import type { Content, CountTokens, Tool } from "@tare/messages";
-import {
-  classicSession,
-  type Mechanisms,
-  plannerSession,
-  type Profile,
-  type PromptSession,
-} from "@tare/planner";
+import { EMPTY_LEDGER } from "@tare/loop";
+import type { Message } from "@tare/messages";
 import { RECALL_TOOL } from "@tare/prune";
-import type { SessionStore } from "@tare/store";
-import { recallTool } from "@tare/tools";
-import { asSessionEvent, EventLog } from "./event_log.ts";
+import type { ListedSession, StoreRecord } from "@tare/store/next";
+import { LRUCache } from "lru-cache";
 import { HttpError } from "../http/http_error.ts";
-import { HISTORY_EVENTS, rebuildHistory } from "./rebuild_history.ts";
-import { recoveryEvents, type RecoveryOptions } from "./recovery_events.ts";
-import type { CreateSession } from "../api/request_schemas.ts";
-import type { Session, SessionContext, SessionInfo, SessionTotals } from "./session.ts";
-import { summariseWith } from "./summarise_with.ts";
+import { Queue } from "./queue.ts";
+import { Session, sessionNotFound } from "./session.ts";
+import type { SessionInfo, SessionOptions, SessionTotals } from "./session_options.ts";
+import type { CreateSession, SessionSettings } from "./session_settings.ts";
+import { TurnSlots } from "./turn_slots.ts";
 
-/** What decides when a prompt is rewritten. */
-export type Policy = "planner" | "classic";
-
-/** Names of the policies, the default first. */
-export const POLICIES: readonly Policy[] = ["planner", "classic"];
-
-/** What sessions are made of. */
-export interface SessionOptions {
-  /** Which mechanisms work. */
-  readonly mechanisms: Mechanisms;
-  /** The provider's cache rules and prices. */
-  readonly profile: Profile;
-  /** The model's context window in tokens. */
-  readonly windowTokens: number;
-  /** A sentence that every turn starts with, as a warning. Default: none. */
-  readonly notice?: string;
-  /** The time in milliseconds since the epoch. Default: `Date.now`. */
-  readonly now?: () => number;
-  /** Where sessions are kept. */
-  readonly store: SessionStore;
-  /** What decides when a prompt is rewritten. Default: `planner`. */
-  readonly policy?: Policy;
-  /**
-   * The model port for a model's name: it summarises old turns when the window is full of what isn't tool results.
-   * Default: old turns are dropped then.
-   */
-  readonly model?: (name: string) => Model;
+/** What the sessions of a server are made of. */
+export interface SessionsOptions extends SessionOptions {
   /** Model of sessions that name none. */
   readonly defaultModel: string;
   /** System message of sessions that bring none. Default: {@linkcode DEFAULT_INSTRUCTIONS}. */
   readonly instructions?: string;
-  /** Tools that sessions may use, beside `recall`, which each session gets for its own archive. */
-  readonly tools: readonly Tool[];
-  /** Gives the token counter, once it is loaded. */
-  readonly countTokens: () => Promise<CountTokens>;
+  /** Most sessions kept. Default: 10,000. */
+  readonly maxSessions?: number;
+  /** Most turns that run at the same time. Default: 100. */
+  readonly maxRunningTurns?: number;
 }
 
 /** The system message of sessions that bring none. */
@@ -61,250 +28,199 @@ export const DEFAULT_INSTRUCTIONS: string =
   "Find out what you need to know with the tools instead of guessing; make independent calls in one step. " +
   "When you are done, answer briefly, and name the files that your answer rests on.";
 
-/** Idle sessions that stay in memory; the one not used for longest goes first. */
+/** Sessions that stay in memory though nothing happens in them. */
 const MAX_IDLE = 16;
 
+/** A session that is asked for, and what was said in it elsewhere before. */
+export interface NewSession extends CreateSession {
+  readonly messages?: readonly Message[];
+}
+
+/** How sessions are made. */
+export interface CreateOptions {
+  /** Records that are committed with them. Default: none. */
+  readonly keep?: (made: readonly SessionInfo[]) => readonly StoreRecord[];
+  /** Whether there may be too many. Default: yes. */
+  readonly isLimited?: boolean;
+}
+
 /**
- * The sessions of a server. All are in the store; in memory are those with a running turn, a few idle ones, and
- * those that somebody still holds. A session that an earlier process left in the middle of a turn is mended when it is
- * first asked for.
+ * The sessions of a server. All are in the store; in memory are those with a running turn, those used last, and those
+ * that somebody still holds. A session that an earlier process left in the middle of a turn is mended when it is first
+ * asked for.
  */
 export class Sessions {
-  readonly #options: SessionOptions;
-  /** In order of their last use. */
-  readonly #loaded = new Map<string, Session>();
+  /** The turns that may run at once. */
+  readonly slots: TurnSlots;
+  readonly #options: SessionsOptions;
+  readonly #recent = new LRUCache<string, Session>({ max: MAX_IDLE });
+  readonly #running = new Set<Session>();
+  readonly #loading = new Map<string, Promise<Session>>();
   /** Who holds a session that isn't kept any more may still start a turn in it: it must not be loaded twice. */
   readonly #held = new Map<string, WeakRef<Session>>();
+  readonly #collected = new FinalizationRegistry<string>((id) => {
+    if (!this.#held.get(id)?.deref()) this.#held.delete(id);
+  });
+  readonly #creation = new Queue();
 
   /** The sessions of this store. */
-  constructor(options: SessionOptions) {
+  constructor(options: SessionsOptions) {
     this.#options = options;
+    this.slots = new TurnSlots(options.maxRunningTurns ?? 100);
   }
 
-  /** Makes a session. @throws {HttpError} 400 if it names a tool that isn't there. */
-  async create({ instructions, model, tools, metadata = {}, budget = {} }: CreateSession): Promise<Session> {
-    const { store, defaultModel, now = Date.now } = this.#options;
-    const offered = this.#toolNames();
-    checkNames(tools, offered);
-    const countTokens = await this.#options.countTokens();
-    const record = {
+  /**
+   * Makes a session of each, all or none.
+   *
+   * @throws {HttpError} 400 if one names a tool that isn't there, 507 if no more sessions may be kept.
+   */
+  create(
+    wanted: readonly NewSession[],
+    { keep = () => [], isLimited = true }: CreateOptions = {},
+  ): Promise<readonly SessionInfo[]> {
+    const { store, now = Date.now, maxSessions = 10_000 } = this.#options;
+    const made = wanted.map(({ messages = [], ...settings }) => ({
       id: crypto.randomUUID(),
       createdAtMs: now(),
-      settings: {
-        instructions: instructions ?? this.#options.instructions ?? DEFAULT_INSTRUCTIONS,
-        model: model ?? defaultModel,
-        tools: offered.filter((name) => tools?.includes(name) ?? true),
-        metadata,
-        budget,
-      },
-    };
-    store.createSession(record);
-    return this.#load(record, countTokens);
+      settings: this.#fillIn(settings),
+      messages,
+    }));
+    const infos = made.map(({ messages, ...record }) => ({
+      ...record,
+      ...NO_TURNS,
+      lastEvent: messages.length,
+      isRunning: false,
+    }));
+    return this.#creation.run(async () => {
+      const count = isLimited ? await store.countSessions() : 0;
+      if (isLimited && count + made.length > maxSessions) {
+        throw tooManySessions(made.length, { count, maxSessions });
+      }
+      await store.commit([
+        ...made.flatMap(({ messages, ...record }): StoreRecord[] => [
+          { type: "session", ...record },
+          ...(messages.length === 0 ? [] : [
+            {
+              type: "events",
+              sessionId: record.id,
+              after: 0,
+              events: messages.map((message) => ({ type: "message_added", message })),
+            } as const,
+          ]),
+        ]),
+        ...keep(infos),
+      ]);
+      return infos;
+    });
   }
 
   /** The session of this id. @throws {HttpError} 404 if there is none. */
   async get(id: string): Promise<Session> {
-    const countTokens = await this.#options.countTokens();
-    // From here on nothing waits, so that no session is ever loaded twice.
-    const session = this.#find(id);
-    if (session) {
-      if (session.events.failed) session.restore();
-      this.#touch(session);
-      return session;
-    }
-    const record = this.#options.store.getSession(id);
-    if (record) return this.#load(asRecord(record), countTokens);
-    throw new HttpError(404, "not_found", `Cannot find session ${id}: there is no such session.`);
+    const session = this.#find(id) ?? await this.#load(id);
+    await session.ready();
+    if (!session.isGone) this.#recent.set(id, session);
+    return session;
   }
 
-  /** How many there are. */
-  get count(): number {
-    return this.#options.store.countSessions();
-  }
-
-  /** All sessions, the newest first, without loading them. */
-  list(): readonly SessionInfo[] {
+  /**
+   * Sessions without loading them, the newest first, behind the session `after`.
+   *
+   * @throws {HttpError} 404 if there is no session `after`.
+   */
+  async list(
+    { limit, after }: { readonly limit: number; readonly after?: string },
+  ): Promise<{ readonly sessions: readonly SessionInfo[]; readonly hasMore: boolean }> {
     const { store } = this.#options;
-    return store.listSessions({ limit: Number.MAX_SAFE_INTEGER }).map((record) => {
-      const { id } = record;
-      const session = this.#find(id);
-      if (session) return session;
-      const totals = (store.readState(id, "totals") ?? NO_TURNS) as SessionTotals;
-      return { ...asRecord(record), ...totals, lastEvent: store.lastEvent(id) };
-    });
-  }
-
-  /** Cancels what runs in the session and removes it with all that only it refers to. */
-  async delete(session: Session): Promise<void> {
-    await stop(session);
-    this.#options.store.deleteSession(session.id);
-    this.#loaded.delete(session.id);
-    this.#held.delete(session.id);
-    session.events.remove();
+    if (after !== undefined && !await store.getSession(after)) throw sessionNotFound(after);
+    const rows = await store.listSessions({ limit: limit + 1, ...(after !== undefined && { after }) });
+    const sessions = rows.slice(0, limit).map((row) => this.#describe(row));
+    return { sessions, hasMore: rows.length > limit };
   }
 
   /** Cancels every running turn and waits until they have ended. */
   async close(): Promise<void> {
-    await Promise.all([...this.#loaded.values()].map(stop));
-  }
-
-  #load({ id, createdAtMs, settings }: SessionRecordOf, countTokens: CountTokens): Session {
-    const { store, tools: offered, policy = "planner", model, profile, windowTokens, mechanisms } =
-      this.#options;
-    const makePrompt = policy === "classic" ? classicSession : plannerSession;
-    const archive = store.archive(id);
-    const tools = [...offered, recallTool(archive, { countTokens })]
-      .filter((tool) => settings.tools.includes(nameOf(tool)));
-    const events = new EventLog(store, id);
-    const read = (end: RecoveryOptions["end"]): Pick<Session, "history" | "ledger" | "turns" | "context"> => {
-      const { messages, ledger, turns } = mend(store, { id, events, tools, end });
-      return {
-        history: settings.instructions === ""
-          ? messages
-          : [{ role: "system", content: settings.instructions }, ...messages],
-        ledger,
-        turns,
-        context: contextOf(
-          makePrompt({
-            profile,
-            windowTokens,
-            mechanisms,
-            archive,
-            tools: Object.fromEntries(tools.map((tool) => [nameOf(tool), tool])),
-            countTokens,
-            ...(model && {
-              // A model that can't be had must not keep anybody from the session.
-              summarise: (messages, signal) =>
-                summariseWith(model(settings.model), countTokens)(messages, signal),
-            }),
-            state: store.readState(id, "context"),
-          }),
-          { ...this.#options, model: settings.model },
-        ),
-      };
-    };
-    const session: Session = {
-      ...read(INTERRUPTED),
-      id,
-      createdAtMs,
-      settings,
-      tools,
-      events,
-      archive,
-      get lastEvent() {
-        return events.last;
-      },
-      unsaved() {
-        const { state } = session.context;
-        if (state === stored) return {};
-        stored = state;
-        return { context: state };
-      },
-      restore(end = INTERRUPTED) {
-        Object.assign(session, read(end));
-        stored = session.context.state;
-        events.close();
-      },
-      released: () => this.#evict(),
-    };
-    let stored = session.context.state;
-    this.#held.set(id, new WeakRef(session));
-    this.#touch(session);
-    return session;
+    await Promise.all(
+      Array.from(this.#running, async (session) => {
+        // Who has read a turn's end may start the next at once.
+        while (await session.cancel());
+      }),
+    );
   }
 
   #find(id: string): Session | undefined {
-    return this.#loaded.get(id) ?? this.#held.get(id)?.deref();
+    return this.#held.get(id)?.deref();
   }
 
-  #touch(session: Session): void {
-    this.#loaded.delete(session.id);
-    this.#loaded.set(session.id, session);
-    this.#evict();
+  #load(id: string): Promise<Session> {
+    const loading = this.#loading.get(id) ?? this.#read(id).finally(() => this.#loading.delete(id));
+    this.#loading.set(id, loading);
+    return loading;
   }
 
-  #evict(): void {
-    const idle = [...this.#loaded.values()].filter(({ running }) => !running);
-    for (const { id } of idle.slice(0, Math.max(0, idle.length - MAX_IDLE))) this.#loaded.delete(id);
+  async #read(id: string): Promise<Session> {
+    const record = await this.#options.store.getSession(id);
+    if (!record) throw sessionNotFound(id);
+    const session = await Session.load(record, {
+      ...this.#options,
+      slots: this.slots,
+      changed: (session) => this.#note(session),
+    });
+    this.#held.set(id, new WeakRef(session));
+    this.#collected.register(session, id);
+    return session;
   }
 
-  #toolNames(): readonly string[] {
-    return [...this.#options.tools.map(nameOf), RECALL_TOOL.function.name];
+  #note(session: Session): void {
+    if (session.isRunning) this.#running.add(session);
+    else this.#running.delete(session);
+    if (!session.isGone) return;
+    this.#recent.delete(session.id);
+    this.#held.delete(session.id);
   }
-}
 
-/** Lets a prompt session decide what the loop's requests show. */
-function contextOf(
-  prompt: PromptSession,
-  { model, notice, now = Date.now }: Pick<SessionOptions, "notice" | "now"> & { readonly model: string },
-): SessionContext {
-  const { quote } = prompt;
-  return {
-    async view({ messages, tools, turnStart, step, signal }) {
-      const call = { nowMs: now(), model, turnStart, step, signal };
-      const view = await prompt.view({ messages, tools }, call);
-      const warnings = step === 1 && notice !== undefined ? [notice, ...view.warnings] : view.warnings;
-      return { ...view, warnings, succeeded: (usage) => prompt.sent(usage, view) };
-    },
-    get state() {
-      return prompt.state;
-    },
-    ...(quote && { quote: (conversation) => quote(conversation, { nowMs: now(), model }) }),
-  };
+  #describe({ id, createdAtMs, settings, lastEvent, totals = NO_TURNS }: ListedSession): SessionInfo {
+    return {
+      id,
+      createdAtMs,
+      settings: settings as SessionSettings,
+      lastEvent,
+      ...totals as SessionTotals,
+      isRunning: this.#find(id)?.isRunning ?? false,
+    };
+  }
+
+  #fillIn({ instructions, model, tools, metadata = {}, budget = {} }: CreateSession): SessionSettings {
+    const { defaultModel, instructions: own = DEFAULT_INSTRUCTIONS } = this.#options;
+    const offered = [...this.#options.tools.map(({ definition }) => definition), RECALL_TOOL]
+      .map((definition) => definition.function.name);
+    const unknown = tools?.find((name) => !offered.includes(name));
+    if (unknown !== undefined) {
+      throw new HttpError(
+        400,
+        "invalid_request",
+        `Cannot use tool ${JSON.stringify(unknown)}: there are ${offered.join(", ")}.`,
+      );
+    }
+    return {
+      instructions: instructions ?? own,
+      model: model ?? defaultModel,
+      tools: offered.filter((name) => tools?.includes(name) ?? true),
+      metadata,
+      budget,
+    };
+  }
 }
 
 const NO_TURNS: SessionTotals = { turns: 0, ledger: EMPTY_LEDGER };
 
-type SessionRecordOf = Pick<SessionInfo, "id" | "createdAtMs" | "settings">;
-
-/** A record as it was created: nothing else is in the store. */
-function asRecord(record: ReturnType<SessionStore["listSessions"]>[number]): SessionRecordOf {
-  return record as SessionRecordOf;
-}
-
-/** How a turn ended that an earlier process left unfinished. */
-const INTERRUPTED: RecoveryOptions["end"] = {
-  reason: "interrupted",
-  message: "The server ended in the middle of this turn. It can be continued.",
-};
-
-/** The session's history. A turn that was left unfinished is ended first. */
-function mend(
-  store: SessionStore,
-  { id, events, ...options }: Omit<RecoveryOptions, "waiting"> & {
-    readonly id: string;
-    readonly events: EventLog;
-  },
-) {
-  const read = () =>
-    rebuildHistory(store.readEvents(id, { types: HISTORY_EVENTS }).map(({ event }) => asSessionEvent(event)));
-  const rebuilt = read();
-  if (!rebuilt.interrupted) return rebuilt;
-  const waiting = (store.readState(id, "steering") ?? []) as readonly Content[];
-  const totals: SessionTotals = { ledger: rebuilt.ledger, turns: rebuilt.turns + 1 };
-  events.append(recoveryEvents(rebuilt.interrupted, { ...options, waiting }), { totals, steering: [] });
-  return read();
-}
-
-async function stop(session: Session): Promise<void> {
-  // Who has read a turn's end may start the next at once.
-  while (session.running) {
-    session.running.cancel();
-    await session.running?.done;
-  }
-}
-
-function nameOf(tool: Tool): string {
-  return tool.definition.function.name;
-}
-
-function checkNames(names: readonly string[] = [], offered: readonly string[]): void {
-  for (const name of names) {
-    if (offered.includes(name)) continue;
-    throw new HttpError(
-      400,
-      "invalid_request",
-      `Cannot use tool ${JSON.stringify(name)}: there are ${offered.join(", ")}.`,
-    );
-  }
+function tooManySessions(
+  more: number,
+  { count, maxSessions }: { readonly count: number; readonly maxSessions: number },
+): HttpError {
+  const wanted = more === 1 ? "a session" : `${more} sessions`;
+  return new HttpError(
+    507,
+    "too_many_sessions",
+    `Cannot make ${wanted}: there are ${count}, and at most ${maxSessions} may be kept. Delete some first.`,
+  );
 }

@@ -1,11 +1,19 @@
 import { assert, assertEquals, assertNotStrictEquals, assertRejects, assertStrictEquals } from "@std/assert";
-import { HttpError, type NumberedEvent } from "@tare/server";
-import { memoryStore } from "@tare/store";
+import { HttpError } from "../http/http_error.ts";
+import type { NumberedEvent } from "./event_log.ts";
+import { memoryStore } from "@tare/store/next";
 import fc from "fast-check";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { agent, events, newSession, request, scriptedModel, turn } from "../fixture_test.ts";
-import { Player, scriptedSessions, scriptTurns, snapshot, unpaired } from "../script_fixture_test.ts";
+import {
+  makeSession,
+  Player,
+  scriptedSessions,
+  scriptTurns,
+  snapshot,
+  unpaired,
+} from "../script_fixture_test.ts";
 import { recordedStore } from "./store_fixture_test.ts";
 
 const policies = fc.constantFrom("planner" as const, "classic" as const);
@@ -27,7 +35,7 @@ Deno.test("Sessions.get() restores a session that is and sends what the one in m
       let nowMs = 0;
       const now = () => nowMs;
       const { tools } = player;
-      const session = await scriptedSessions({ store, policy, tools, now }).create({});
+      const session = await makeSession(scriptedSessions({ store, policy, tools, now }));
       for (const [index, steps] of turns.entries()) {
         await player.play(session, `turn ${index}`, steps);
         nowMs += idleMs;
@@ -58,17 +66,17 @@ Deno.test("Sessions.get() mends a turn that ended after any write: calls answere
       const store = recordedStore();
       const player = new Player(() => store.writes);
       const { tools } = player;
-      const session = await scriptedSessions({ store, policy, tools }).create({});
+      const session = await makeSession(scriptedSessions({ store, policy, tools }));
       for (const [index, steps] of turns.entries()) await player.play(session, `turn ${index}`, steps);
-      const all = store.readEvents(session.id);
+      const all = await store.readEvents(session.id);
 
       for (let writes = 1; writes <= store.writes; writes++) {
         const copy = await store.upTo(writes);
-        const before = copy.readEvents(session.id);
+        const before = await copy.readEvents(session.id);
         assertEquals(before, all.slice(0, before.length));
         const open = isOpen(before);
         const mended = await scriptedSessions({ store: copy, policy, tools }).get(session.id);
-        const after = copy.readEvents(session.id);
+        const after = await copy.readEvents(session.id);
         assertEquals(after.slice(0, before.length), before);
         assertEquals(unpaired(mended.history), []);
         assertEquals(isOpen(after), false);
@@ -81,12 +89,12 @@ Deno.test("Sessions.get() mends a turn that ended after any write: calls answere
         for (const { said } of accepted) assert(userMessages(mended).includes(said));
 
         const again = await scriptedSessions({ store: copy, policy, tools }).get(session.id);
-        assertEquals(copy.readEvents(session.id), after);
+        assertEquals(await copy.readEvents(session.id), after);
         assertEquals(snapshot(again), snapshot(mended));
         if (!open) continue;
         const other = new Player();
         await other.play(again, answered ? "go on" : undefined);
-        assertEquals(copy.readEvents(session.id).at(-1)?.event.reason, "completed");
+        assertEquals((await copy.readEvents(session.id)).at(-1)?.event.reason, "completed");
         assertEquals([other.errors, unpaired(again.history)], [[], []]);
       }
     }),
@@ -103,7 +111,7 @@ Deno.test("Sessions.get() continues an interrupted turn with the bytes that were
   const store = recordedStore();
   const player = new Player();
   const { tools } = player;
-  const session = await scriptedSessions({ store, tools }).create({});
+  const session = await makeSession(scriptedSessions({ store, tools }));
   const read = { tool: "read", outcome: "text", size: 100 } as const;
   const huge = { tool: "act", outcome: "text", size: 40_000 } as const;
   const quiet = { steer: [], cancels: false, fails: false, finish: "stop" } as const;
@@ -133,7 +141,7 @@ Deno.test("Sessions keep a few idle sessions in memory, and load a forgotten one
   const snapshots: string[] = [];
   const ids: string[] = [];
   for (let index = 0; index < 30; index++) {
-    const session = await sessions.create({});
+    const session = await makeSession(sessions);
     await player.play(session, `turn ${index}`);
     snapshots.push(snapshot(session));
     refs.push(new WeakRef(session));
@@ -159,8 +167,8 @@ async function collectGarbage(): Promise<void> {
 
 Deno.test("Sessions.get() gives one object for one session, however many are asked for meanwhile", async () => {
   const sessions = scriptedSessions({ store: memoryStore() });
-  const held = await sessions.create({});
-  for (let index = 0; index < 40; index++) await sessions.create({});
+  const held = await makeSession(sessions);
+  for (let index = 0; index < 40; index++) await makeSession(sessions);
   assertStrictEquals(await sessions.get(held.id), held);
 });
 
@@ -180,31 +188,31 @@ Deno.test("Sessions.list() tells of sessions that aren't loaded what it tells of
   const sessions = scriptedSessions({ store });
   const player = new Player();
   for (let index = 0; index < 3; index++) {
-    const session = await sessions.create({ metadata: { index: `${index}` } });
+    const session = await makeSession(sessions, { metadata: { index: `${index}` } });
     if (index > 0) await player.play(session, "q");
   }
-  const told = (all: typeof sessions) =>
-    all.list().map(({ id, settings, turns, ledger, lastEvent }) => ({
+  const told = async (all: typeof sessions) =>
+    (await all.list({ limit: 10 })).sessions.map(({ id, settings, turns, ledger, lastEvent }) => ({
       id,
       settings,
       turns,
       ledger,
       lastEvent,
     }));
-  assertEquals(told(scriptedSessions({ store })), told(sessions));
-  assertEquals(sessions.list().map(({ settings }) => settings.metadata.index), ["2", "1", "0"]);
+  assertEquals(await told(scriptedSessions({ store })), await told(sessions));
+  assertEquals((await told(sessions)).map(({ settings }) => settings.metadata.index), ["2", "1", "0"]);
 });
 
 Deno.test("Sessions.delete() removes a session and tells those who still read it", async () => {
   const store = memoryStore();
   const sessions = scriptedSessions({ store });
-  const session = await sessions.create({});
+  const session = await makeSession(sessions);
   await new Player().play(session, "q");
   const slow = session.events.read();
   await slow.next();
   const held = session.events.read();
-  await sessions.delete(session);
-  assertEquals(store.countSessions(), 0);
+  await session.delete();
+  assertEquals(await store.countSessions(), 0);
   await assertRejects(() => sessions.get(session.id), HttpError, "there is no such session");
   await assertRejects(() => readAll(held), HttpError, `session ${session.id} was deleted`);
   await slow.return();

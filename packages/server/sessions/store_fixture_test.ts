@@ -3,21 +3,20 @@
  *
  * @module
  */
-import { memoryStore, type SessionStore, StoreError } from "@tare/store";
+import { memoryStore, type Store, StoreError, type StoreRecord } from "@tare/store/next";
 
 /** A store that remembers each of its writes. */
-export interface RecordedStore extends SessionStore {
+export interface RecordedStore extends Store {
   /** How many writes there were. */
   readonly writes: number;
   /** A store in which only the first so many of these writes have happened, as if the process had ended then. */
-  readonly upTo: (writes: number) => Promise<SessionStore>;
+  readonly upTo: (writes: number) => Promise<Store>;
 }
 
 /** An empty store in memory that remembers each of its writes. */
 export function recordedStore(): RecordedStore {
   const store = memoryStore();
-  const log: ((store: SessionStore) => unknown)[] = [];
-  const wrote = (write: (store: SessionStore) => unknown) => void log.push(write);
+  const log: ((store: Store) => Promise<unknown>)[] = [];
   return {
     ...store,
     get writes() {
@@ -28,20 +27,10 @@ export function recordedStore(): RecordedStore {
       for (const write of log.slice(0, writes)) await write(copy);
       return copy;
     },
-    createSession(record) {
-      store.createSession(record);
-      wrote((copy) => copy.createSession(record));
-    },
-    appendEvents(id, events, options) {
-      const last = store.appendEvents(id, events, options);
-      const kept = structuredClone({ events, options });
-      wrote((copy) => copy.appendEvents(id, kept.events, kept.options));
-      return last;
-    },
-    saveState(id, state) {
-      store.saveState(id, state);
-      const kept = structuredClone(state);
-      wrote((copy) => copy.saveState(id, kept));
+    async commit(records) {
+      const kept = structuredClone(records);
+      await store.commit(records);
+      log.push((copy) => copy.commit(kept));
     },
     archive(id) {
       const archive = store.archive(id);
@@ -49,7 +38,7 @@ export function recordedStore(): RecordedStore {
         ...archive,
         async put(content) {
           const ref = await archive.put(content);
-          wrote((copy) => copy.archive(id).put(content));
+          log.push((copy) => copy.archive(id).put(content));
           return ref;
         },
       };
@@ -57,29 +46,33 @@ export function recordedStore(): RecordedStore {
   };
 }
 
+/** A store that calls back before each commit. */
+export function watchedStore(see: (records: readonly StoreRecord[]) => Promise<void> | void): Store {
+  const store = memoryStore();
+  return {
+    ...store,
+    async commit(records) {
+      await see(records);
+      await store.commit(records);
+    },
+  };
+}
+
 /** What a store says that is full. */
 export const FULL = "Cannot write to the store: it is full.";
 
-/** A store whose writes of events and state fail when `fails` says so of the call, counted from 1. */
-export function failingStore(
-  fails: (call: number) => boolean,
-): SessionStore & { readonly calls: number; readonly failed: number } {
-  const store = memoryStore();
+/** A store whose commits for sessions that are there fail when `fails` says so of the commit, counted from 1. */
+export function failingStore(fails: (call: number) => boolean): Store & { readonly calls: number } {
   let calls = 0;
-  let failed = 0;
+  const store = watchedStore((records) => {
+    if (records.some(({ type }) => type === "session")) return;
+    calls += 1;
+    if (fails(calls)) throw new StoreError("full", FULL);
+  });
   return {
     ...store,
     get calls() {
       return calls;
-    },
-    get failed() {
-      return failed;
-    },
-    appendEvents(id, events, options) {
-      calls += 1;
-      if (!fails(calls)) return store.appendEvents(id, events, options);
-      failed += 1;
-      throw new StoreError("full", FULL);
     },
   };
 }

@@ -10,13 +10,13 @@ import { gateway } from "@tare/gateway";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { profileNamed } from "@tare/planner";
 import { agentHandler, guard } from "@tare/server";
-import { openStore } from "@tare/store";
+import { openStore } from "@tare/store/next";
 import { agentOrGateway } from "../../../packages/app/agent_or_gateway.ts";
 
 const [baseURL] = Deno.args;
 if (!baseURL) throw new RangeError("Cannot start the gateway: no base URL of an upstream is given");
 const folder = await Deno.makeTempDir();
-const store = openStore(join(folder, "bench.sqlite"));
+const store = await openStore(join(folder, "bench.sqlite"));
 const tokenizer = await loadTokenizer();
 const settings = {
   countTokens: () => Promise.resolve(tokenizer.count),
@@ -47,5 +47,5 @@ console.log(server.addr.port);
 for await (const _ of Deno.stdin.readable) { /* Nothing is said. */ }
 await server.shutdown();
 await agent.close();
-store.close();
+await store.close();
 await Deno.remove(folder, { recursive: true });

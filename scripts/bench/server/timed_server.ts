@@ -21,7 +21,7 @@ import type { Tool } from "@tare/messages";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { profileNamed } from "@tare/planner";
 import { agentHandler } from "@tare/server";
-import { openStore, type SessionStore } from "@tare/store";
+import { openStore, type Store } from "@tare/store/next";
 import { workspaceTools } from "@tare/tools";
 
 /** What one turn has added in its current step. */
@@ -72,13 +72,13 @@ function timedTool(tool: Tool): Tool {
   };
 }
 
-function timedStore(store: SessionStore): SessionStore {
+function timedStore(store: Store): Store {
   return {
     ...store,
-    appendEvents(id, events, options) {
-      const last = store.appendEvents(id, events, options);
+    async commit(records) {
+      await store.commit(records);
+      const events = records.flatMap((record) => record.type === "events" ? record.events : []);
       if (events.some(({ type }) => type === "turn_end")) turn.getStore()?.endStep();
-      return last;
     },
   };
 }
@@ -89,7 +89,7 @@ const agent = agentHandler({
   model: (model) => openaiModel({ model, baseURL, fetch: timedFetch }),
   defaultModel: "after-0",
   tools: workspaceTools({ workspace }).map(timedTool),
-  store: timedStore(openStore(join(data, "tare.db"))),
+  store: timedStore(await openStore(join(data, "tare.db"))),
   countTokens: () => Promise.resolve(tokenizer.count),
   profile: profileNamed("openai"),
   windowTokens: 128_000,

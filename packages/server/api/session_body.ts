@@ -1,0 +1,39 @@
+import { type Static, Type } from "typebox";
+import { closed, COUNT } from "../http/schema.ts";
+import { SESSION_SETTINGS } from "../sessions/session_settings.ts";
+import type { SessionInfo } from "../sessions/session_options.ts";
+import { LEDGER } from "./event_schema.ts";
+
+const FIELDS = {
+  id: Type.String(),
+  createdAt: Type.String({ format: "date-time" }),
+  status: Type.Enum(["idle", "running"]),
+  ...SESSION_SETTINGS.properties,
+  turns: COUNT,
+  lastEvent: COUNT,
+  ledger: LEDGER,
+};
+
+/** A session as its clients see it. */
+export const SESSION = closed(FIELDS, "Session");
+
+/** A session as its clients see it, and more of it. */
+export const sessionWith = <More extends Parameters<typeof closed>[0]>(more: More, title: string) =>
+  closed({ ...FIELDS, ...more }, title);
+
+/** Several sessions. */
+export const SESSIONS = Type.Array(SESSION);
+
+/** The JSON that clients get of a session. */
+export function sessionBody(session: SessionInfo): Static<typeof SESSION> {
+  const { id, createdAtMs, isRunning, settings, turns, lastEvent, ledger } = session;
+  return {
+    id,
+    createdAt: new Date(createdAtMs).toISOString(),
+    status: isRunning ? "running" : "idle",
+    ...settings,
+    turns,
+    lastEvent,
+    ledger,
+  };
+}

@@ -1,0 +1,51 @@
+import { Type } from "typebox";
+import { type Route, route } from "../http/route.ts";
+import { closed, COUNT } from "../http/schema.ts";
+import type { Heartbeat } from "../http/sse_response.ts";
+import { chatCompletionsRoute } from "./chat_completions.ts";
+import type { ConversationOptions } from "./continue_conversation.ts";
+import { API_ERRORS } from "./errors.ts";
+import { createResponseRoute, getResponseRoute } from "./responses.ts";
+import { AGENT_MODEL } from "./unsupported.ts";
+
+/** What the OpenAI-compatible routes need. */
+export interface AsModelOptions extends ConversationOptions {
+  /** How streams show that they are alive. */
+  readonly heartbeat: Heartbeat;
+  /** Told of every error that clients don't get to read. */
+  readonly onError: (error: unknown) => void;
+  /** The time in milliseconds since the epoch. Default: `Date.now`. */
+  readonly now?: () => number;
+}
+
+const MODEL_LIST = closed({
+  object: Type.Literal("list"),
+  data: Type.Array(
+    closed({ id: Type.String(), object: Type.Literal("model"), created: COUNT, owned_by: Type.String() }),
+  ),
+}, "ModelList");
+
+/** The routes that OpenAI clients call, with the agent as their only model, which is as old as this server. */
+export function asModelRoutes(options: AsModelOptions): readonly Route[] {
+  const { now = Date.now } = options;
+  const agent = {
+    id: AGENT_MODEL,
+    object: "model",
+    created: Math.floor(now() / 1000),
+    owned_by: "tare",
+  };
+  return [
+    route({
+      method: "GET",
+      path: "/v1/models",
+      operationId: "listModels",
+      summary: "Lists the models that the OpenAI-compatible routes take.",
+      responses: { 200: { description: "The models.", content: { "application/json": MODEL_LIST } } },
+      errors: API_ERRORS,
+      answer: () => ({ json: { object: "list", data: [agent] } }),
+    }),
+    chatCompletionsRoute(options),
+    createResponseRoute(options),
+    getResponseRoute(options),
+  ];
+}

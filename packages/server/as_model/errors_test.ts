@@ -1,0 +1,83 @@
+import { assertEquals } from "@std/assert";
+import { checker } from "../http/schema.ts";
+import { HttpError } from "../http/http_error.ts";
+import { EMPTY_LEDGER, type TurnEnd } from "@tare/loop";
+import { ApiError } from "@tare/wire";
+import { API_ERROR, API_ERRORS, toApiError, turnError } from "./errors.ts";
+
+async function told(error: unknown): Promise<{ status: number; error: unknown }> {
+  const response = API_ERRORS.respond(error);
+  const body = await response.json();
+  assertEquals(checker(API_ERROR)(body), undefined);
+  return { status: response.status, ...body };
+}
+
+Deno.test("toApiError() tells every error in OpenAI's shape and hides unexpected ones", async () => {
+  assertEquals(await told(new ApiError(400, "No.", { code: "c", param: "n" })), {
+    status: 400,
+    error: { message: "No.", type: "invalid_request_error", param: "n", code: "c" },
+  });
+  assertEquals(await told(new HttpError(413, "body_too_large", "Large.")), {
+    status: 413,
+    error: { message: "Large.", type: "invalid_request_error", param: null, code: "body_too_large" },
+  });
+  assertEquals(await told(new ApiError(429, "Slow.", { code: "rate_limit_exceeded" })), {
+    status: 429,
+    error: { message: "Slow.", type: "requests", param: null, code: "rate_limit_exceeded" },
+  });
+  assertEquals(await told(new Error("secret")), {
+    status: 500,
+    error: {
+      message: "The server met an unexpected error; its log says more.",
+      type: "server_error",
+      param: null,
+      code: "internal_error",
+    },
+  });
+});
+
+Deno.test("toApiError() names the parameter that an invalid body is blamed for", async () => {
+  const paramOf = async (faults: string) => {
+    const { error } = await told(new HttpError(400, "invalid_request", `Cannot use the body: ${faults}.`));
+    return (error as { param: unknown }).param;
+  };
+  assertEquals(await paramOf("the body must have required property 'model'"), "model");
+  assertEquals(await paramOf("messages.0.content must be string; n must be integer"), "messages[0].content");
+  assertEquals(await paramOf("messages.0 must have required property 'content'"), "messages[0]");
+  assertEquals(await paramOf("the body must be object"), null);
+});
+
+Deno.test("toApiError() keeps the headers of an error", () => {
+  const headers = { "retry-after": "3" };
+  const error = new ApiError(429, "Slow.", { code: "c", headers });
+  assertEquals(toApiError(error).toResponse().headers.get("retry-after"), "3");
+});
+
+const end = (reason: TurnEnd["reason"], code?: TurnEnd["code"]): TurnEnd => ({
+  reason,
+  text: "",
+  message: "Why.",
+  ledger: EMPTY_LEDGER,
+  ...(code && { code }),
+});
+
+Deno.test("turnError() gives each end its status and code", () => {
+  const told = (of: TurnEnd) => {
+    const { status, message, details } = turnError(of);
+    assertEquals([message, details.headers], ["Why.", undefined]);
+    return [status, details.code];
+  };
+  assertEquals(told(end("cancelled")), [499, "cancelled"]);
+  assertEquals(told(end("stalled")), [504, "stalled"]);
+  assertEquals(told(end("internal_error")), [500, "internal_error"]);
+  assertEquals(told(end("model_error", "rate_limited")), [429, "rate_limit_exceeded"]);
+  assertEquals(told(end("model_error", "prompt_too_long")), [400, "context_length_exceeded"]);
+  assertEquals(told(end("model_error", "bad_key")), [502, "bad_key"]);
+  assertEquals(told(end("model_error")), [502, "provider_error"]);
+});
+
+Deno.test("turnError() says when to try again", () => {
+  const { details } = turnError(end("model_error", "rate_limited"), 1200);
+  assertEquals(details.headers, { "retry-after": "2" });
+  assertEquals(turnError(end("model_error", "bad_key"), 1200).details.headers, undefined);
+});

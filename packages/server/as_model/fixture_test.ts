@@ -1,0 +1,87 @@
+import type { Model, ModelRequest } from "@tare/loop";
+import { type AssistantMessage, estimateTokens, type JsonSchema } from "@tare/messages";
+import { profileNamed } from "@tare/planner";
+import { memoryStore } from "@tare/store/next";
+import { dispatcher } from "../http/dispatcher.ts";
+import { echo } from "../fixture_test.ts";
+import { openapiDocument } from "../http/openapi_document.ts";
+import { checkedFetch, type OpenapiDocument } from "../http/openapi_fixture_test.ts";
+import { Sessions, type SessionsOptions } from "../sessions/sessions.ts";
+import { type AsModelOptions, asModelRoutes } from "./as_model_routes.ts";
+
+/** A call of {@linkcode echo}. */
+export function echoCall(text: string): Partial<AssistantMessage> {
+  return {
+    tool_calls: [
+      { id: "c1", type: "function", function: { name: "echo", arguments: JSON.stringify({ text }) } },
+    ],
+  };
+}
+
+/** A model that gives these replies one after the other, and what it was asked. A reply may fail instead. */
+export function scriptedModel(replies: readonly (Partial<AssistantMessage> | Error)[]): {
+  readonly model: Model;
+  readonly asked: ModelRequest[];
+} {
+  const asked: ModelRequest[] = [];
+  const model: Model = async function* (request) {
+    asked.push(request);
+    const reply = replies[asked.length - 1] ?? new Error("The script has no more replies.");
+    if (reply instanceof Error) throw reply;
+    const message: AssistantMessage = { role: "assistant", content: "", ...reply };
+    if (message.reasoning_content) yield { type: "reasoning_delta", text: message.reasoning_content };
+    for (const text of String(message.content ?? "").match(/.{1,4}/gs) ?? []) {
+      yield { type: "text_delta", text };
+    }
+    yield {
+      type: "completed",
+      message,
+      finishReason: message.tool_calls ? "tool_calls" : "stop",
+      usage: { promptTokens: 10, cachedTokens: 5, outputTokens: 2 },
+    };
+  };
+  return { model, asked };
+}
+
+/** What the routes need, with everything in memory. */
+export function routeOptions(model: Model, changes: Partial<SessionsOptions> = {}): AsModelOptions {
+  const store = memoryStore();
+  const sessions = new Sessions({
+    model: () => model,
+    defaultModel: "scripted",
+    tools: [echo],
+    store,
+    countTokens: () => Promise.resolve(estimateTokens),
+    profile: profileNamed("none"),
+    windowTokens: 100_000,
+    mechanisms: { context: false, prune: false, schemas: false, truncate: false },
+    maxRunningTurns: 10,
+    now: () => 0,
+    ...changes,
+  });
+  return { sessions, store, instructions: "Be brief.", heartbeat: {}, onError() {}, now: () => 5_000 };
+}
+
+/** The routes as a function from request to response that throws if an answer isn't as documented. */
+export function serve(options: AsModelOptions): (request: Request) => Promise<Response> {
+  const routes = asModelRoutes(options);
+  const { onError, store } = options;
+  const fetch = dispatcher(routes, { maxBodyBytes: 2 ** 20, store, onError });
+  const document = openapiDocument(routes) as JsonSchema & OpenapiDocument;
+  return checkedFetch(fetch, () => Promise.resolve(document));
+}
+
+/** Posts a body as JSON. */
+export async function post(
+  handler: (request: Request) => Promise<Response>,
+  path: string,
+  body: unknown,
+): Promise<Response> {
+  return await handler(
+    new Request(`http://localhost${path}`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify(body),
+    }),
+  );
+}

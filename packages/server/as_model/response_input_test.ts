@@ -1,0 +1,98 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { memoryStore } from "@tare/store/next";
+import { ApiError, emptyResponse, type ResponseBody } from "@tare/wire";
+
+import { readResponseInput } from "./response_input.ts";
+import type { InputItem } from "./responses_schema.ts";
+import { storedResponse } from "./stored_response.ts";
+
+const HEX = "0123456789abcdef0123456789abcdef";
+const store = memoryStore();
+const response: ResponseBody = {
+  ...emptyResponse({ model: "agent" }, { id: `resp_${HEX}`, createdAtMs: 0 }),
+  output: [
+    { id: `rs_${HEX}_0`, type: "reasoning", status: "completed", summary: [] },
+    {
+      id: `msg_${HEX}_1`,
+      type: "message",
+      role: "assistant",
+      status: "completed",
+      content: [{ type: "output_text", text: "a", annotations: [], logprobs: [] }],
+    },
+  ],
+};
+await store.commit([
+  { type: "session", id: "s", createdAtMs: 0, settings: {} },
+  storedResponse({ response, point: { sessionId: "s", messages: 3 } }),
+]);
+
+const read = (input: string | InputItem[], instructions: string | null = null) =>
+  readResponseInput({ model: "agent", input, instructions }, store);
+const user = { role: "user", content: "q" } as const;
+
+Deno.test("readResponseInput() reads text, messages and instructions", async () => {
+  assertEquals(await read("q", "i"), { instructions: "i", dialogue: [user] });
+  assertEquals(
+    await read([
+      { role: "developer", content: "d" },
+      { type: "message", role: "user", content: [{ type: "input_text", text: "1" }] },
+      { role: "assistant", content: [{ type: "output_text", text: "2" }, { type: "refusal", refusal: "3" }] },
+      user,
+    ], "i"),
+    {
+      instructions: "i\n\nd",
+      dialogue: [
+        { role: "user", content: [{ type: "text", text: "1" }] },
+        { role: "assistant", content: "2\n3" },
+        user,
+      ],
+    },
+  );
+});
+
+Deno.test("readResponseInput() reads pictures and files", async () => {
+  const { dialogue } = await read([{
+    role: "user",
+    content: [
+      { type: "input_image", image_url: "u", detail: "low" },
+      { type: "input_file", file_data: "d", filename: "f" },
+    ],
+  }]);
+  assertEquals(dialogue[0]?.content, [
+    { type: "image_url", image_url: { url: "u", detail: "low" } },
+    { type: "file", file: { file_data: "d", filename: "f" } },
+  ]);
+});
+
+Deno.test("readResponseInput() looks up what items refer to, and leaves out reasoning", async () => {
+  const items: InputItem[] = [
+    user,
+    { type: "item_reference", id: `rs_${HEX}_0` },
+    { id: `msg_${HEX}_1` },
+    { type: "reasoning", id: "rs" },
+    user,
+  ];
+  assertEquals((await read(items)).dialogue, [user, { role: "assistant", content: "a" }, user]);
+});
+
+Deno.test("readResponseInput() names the item that it can't take", async () => {
+  const refusal = async (item: InputItem) => {
+    const { status, details } = await assertRejects(() => read([user, item]), ApiError);
+    return [status, details.param, details.code];
+  };
+  const unsupported = [400, "input[1]", "unsupported_value"];
+  assertEquals(await refusal({ type: "function_call_output", id: "c" }), unsupported);
+  assertEquals(await refusal({ type: "function_call" }), unsupported);
+  const invalid = [400, "input[1]", "invalid_request"];
+  assertEquals(await refusal({ type: "message", content: "q" }), invalid);
+  assertEquals(await refusal({ role: "user", content: "" }), invalid);
+  assertEquals(await refusal({ role: "user", content: [{ type: "input_image" }] }), invalid);
+  assertEquals(await refusal({ role: "user", content: [{ type: "input_file", file_url: "u" }] }), invalid);
+  assertEquals(await refusal({ type: "item_reference", id: `msg_${HEX}_2` }), [
+    404,
+    "input",
+    "item_not_found",
+  ]);
+  assertEquals(await refusal({ type: "item_reference" }), [404, "input", "item_not_found"]);
+  assertEquals(await refusal({ role: "assistant", content: "a" }), [400, "input", "invalid_request"]);
+});

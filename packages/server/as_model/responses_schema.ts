@@ -1,0 +1,170 @@
+import { type Static, type TProperties, Type } from "typebox";
+import { closed, COUNT, METADATA, nullable, tagged, textOr } from "../http/schema.ts";
+import { FORCED_TOOL_CHOICE, type UnsupportedParameter } from "./unsupported.ts";
+
+const TEXT = Type.String();
+
+const INPUT_PART = tagged("type", {
+  input_text: Type.Object({ text: TEXT }),
+  output_text: Type.Object({ text: TEXT }),
+  refusal: Type.Object({ refusal: TEXT }),
+  input_image: Type.Object({ image_url: nullable(TEXT), detail: nullable(TEXT) }),
+  input_file: Type.Object({
+    file_data: nullable(TEXT),
+    file_id: nullable(TEXT),
+    file_url: nullable(TEXT),
+    filename: nullable(TEXT),
+  }),
+});
+/** One part of a message in the input. */
+export type InputPart = Static<typeof INPUT_PART>;
+
+const INPUT_ITEM = Type.Object({
+  /** Default: a message if it has a role, otherwise a reference. */
+  type: nullable(TEXT),
+  role: Type.Optional(Type.Enum(["user", "assistant", "system", "developer"])),
+  content: Type.Optional(textOr(INPUT_PART)),
+  /** Names an item of an earlier response. */
+  id: Type.Optional(TEXT),
+});
+/** One item of the input. */
+export type InputItem = Static<typeof INPUT_ITEM>;
+
+/** Body of `POST /v1/responses`, as far as the agent heeds it. What it doesn't name is ignored. */
+export const RESPONSES_REQUEST = Type.Object({
+  model: TEXT,
+  input: textOr(INPUT_ITEM, 1),
+  instructions: nullable(TEXT),
+  previous_response_id: nullable(TEXT),
+  store: nullable(Type.Boolean()),
+  stream: nullable(Type.Boolean()),
+  /** Output tokens after which the agent's model isn't called again. */
+  max_output_tokens: nullable(Type.Integer({ minimum: 1 })),
+  /** Keeps apart what different users say. */
+  user: nullable(TEXT),
+  /** The newer name of `user`. */
+  safety_identifier: nullable(TEXT),
+  metadata: nullable(METADATA),
+}, { title: "ResponseRequest" });
+/** Body of `POST /v1/responses`, as far as the agent heeds it. */
+export type ResponsesRequest = Static<typeof RESPONSES_REQUEST>;
+
+/** Parameters of a request for a response that can't be ignored. */
+export const UNSUPPORTED_IN_RESPONSES: readonly UnsupportedParameter[] = [
+  FORCED_TOOL_CHOICE,
+  {
+    parameter: "text",
+    refuses: (value) => {
+      const { format } = Object(value) as { readonly format?: { readonly type?: unknown } | null };
+      return format != null && format.type !== "text";
+    },
+    because: "the agent answers in plain text",
+  },
+  {
+    parameter: "background",
+    refuses: (value) => value !== false,
+    because: "a response ends with its request",
+  },
+  { parameter: "conversation", refuses: () => true, because: "previous_response_id is what continues" },
+  { parameter: "prompt", refuses: () => true, because: "the agent has no prompt templates" },
+  { parameter: "max_tool_calls", refuses: () => true, because: "the agent's tool calls aren't counted" },
+  { parameter: "top_logprobs", refuses: (value) => value !== 0, because: "the agent gives none" },
+];
+
+const STATUS = Type.Enum(["in_progress", "completed", "incomplete"]);
+const NOTHING = Type.Array(Type.Unknown(), { maxItems: 0 });
+const TEXT_PART = closed({
+  type: Type.Literal("output_text"),
+  text: TEXT,
+  annotations: NOTHING,
+  logprobs: NOTHING,
+});
+const SUMMARY_PART = closed({ type: Type.Literal("summary_text"), text: TEXT });
+
+const OUTPUT_ITEM = Type.Union([
+  closed({
+    id: TEXT,
+    type: Type.Literal("message"),
+    role: Type.Literal("assistant"),
+    status: STATUS,
+    content: Type.Array(TEXT_PART),
+  }),
+  closed({ id: TEXT, type: Type.Literal("reasoning"), status: STATUS, summary: Type.Array(SUMMARY_PART) }),
+]);
+
+const orNull = (schema: Parameters<typeof Type.Union>[0][number]) => Type.Union([Type.Null(), schema]);
+
+/** A response. */
+export const RESPONSE = closed({
+  id: TEXT,
+  object: Type.Literal("response"),
+  created_at: COUNT,
+  completed_at: orNull(Type.Integer()),
+  status: Type.Enum(["in_progress", "completed", "incomplete", "failed"]),
+  background: Type.Literal(false),
+  error: orNull(closed({ code: TEXT, message: TEXT })),
+  incomplete_details: orNull(closed({ reason: Type.Enum(["max_output_tokens", "content_filter"]) })),
+  instructions: orNull(TEXT),
+  max_output_tokens: orNull(Type.Integer()),
+  metadata: METADATA,
+  model: TEXT,
+  output: Type.Array(OUTPUT_ITEM),
+  parallel_tool_calls: Type.Literal(true),
+  previous_response_id: orNull(TEXT),
+  store: Type.Boolean(),
+  temperature: Type.Null(),
+  text: closed({ format: closed({ type: Type.Literal("text") }) }),
+  tool_choice: Type.Literal("auto"),
+  tools: NOTHING,
+  top_p: Type.Null(),
+  truncation: Type.Literal("disabled"),
+  usage: orNull(closed({
+    input_tokens: COUNT,
+    input_tokens_details: closed({ cached_tokens: COUNT }),
+    output_tokens: COUNT,
+    output_tokens_details: closed({ reasoning_tokens: COUNT }),
+    total_tokens: COUNT,
+  })),
+  user: orNull(TEXT),
+}, "Response");
+
+const LIFECYCLE = { response: RESPONSE };
+const ITEM = { output_index: COUNT, item: OUTPUT_ITEM };
+const inText = (fields: TProperties) => ({
+  item_id: TEXT,
+  output_index: COUNT,
+  content_index: COUNT,
+  ...fields,
+});
+const inSummary = (fields: TProperties) => ({
+  item_id: TEXT,
+  output_index: COUNT,
+  summary_index: COUNT,
+  ...fields,
+});
+
+const EVENTS: Readonly<Record<string, TProperties>> = {
+  "response.created": LIFECYCLE,
+  "response.in_progress": LIFECYCLE,
+  "response.completed": LIFECYCLE,
+  "response.incomplete": LIFECYCLE,
+  "response.failed": LIFECYCLE,
+  "response.output_item.added": ITEM,
+  "response.output_item.done": ITEM,
+  "response.content_part.added": inText({ part: TEXT_PART }),
+  "response.content_part.done": inText({ part: TEXT_PART }),
+  "response.output_text.delta": inText({ delta: TEXT, logprobs: NOTHING }),
+  "response.output_text.done": inText({ text: TEXT, logprobs: NOTHING }),
+  "response.reasoning_summary_part.added": inSummary({ part: SUMMARY_PART }),
+  "response.reasoning_summary_part.done": inSummary({ part: SUMMARY_PART }),
+  "response.reasoning_summary_text.delta": inSummary({ delta: TEXT }),
+  "response.reasoning_summary_text.done": inSummary({ text: TEXT }),
+};
+
+/** The data of each event of a streamed response. */
+export const RESPONSE_EVENT = Type.Union(
+  Object.entries(EVENTS).map(([type, fields]) =>
+    closed({ type: Type.Literal(type), sequence_number: COUNT, ...fields })
+  ),
+  { title: "ResponseEvent" },
+);

@@ -1,0 +1,41 @@
+import { assertEquals, assertThrows } from "@std/assert";
+import { ApiError } from "@tare/wire";
+import { FORCED_TOOL_CHOICE, refuseUnsupported, type UnsupportedParameter } from "./unsupported.ts";
+
+const UNSUPPORTED: readonly UnsupportedParameter[] = [{
+  parameter: "n",
+  refuses: (n) => n !== 1,
+  because: "there is one",
+}];
+
+const BODY = { model: "agent" };
+
+Deno.test("refuseUnsupported() names the parameter that can't be ignored", () => {
+  const error = assertThrows(() => refuseUnsupported({ ...BODY, n: 2 }, UNSUPPORTED), ApiError);
+  assertEquals([error.status, error.message, error.details], [
+    400,
+    "Cannot answer: n is not supported: there is one.",
+    { code: "unsupported_value", param: "n" },
+  ]);
+});
+
+Deno.test("refuseUnsupported() lets pass what is absent, null or harmless", () => {
+  for (const body of [{}, { n: null }, { n: 1, other: 2 }]) {
+    refuseUnsupported({ ...BODY, ...body }, UNSUPPORTED);
+  }
+});
+
+Deno.test("refuseUnsupported() gives OpenAI's error for an unknown model", () => {
+  const refuse = () => refuseUnsupported({ model: "gpt" }, UNSUPPORTED);
+  const { status, message, details } = assertThrows(refuse, ApiError);
+  assertEquals([status, message, details], [
+    404,
+    'Cannot use model "gpt": there is only "agent".',
+    { code: "model_not_found", param: "model" },
+  ]);
+});
+
+Deno.test("FORCED_TOOL_CHOICE is true of all but none and auto", () => {
+  const choices = ["none", "auto", "required", { type: "function", function: { name: "f" } }];
+  assertEquals(choices.map(FORCED_TOOL_CHOICE.refuses), [false, false, true, true]);
+});

@@ -1,0 +1,156 @@
+import type { IdempotencyKey, Store } from "@tare/store/next";
+import { HttpError } from "./http_error.ts";
+import type { JsonAnswer, Route, RouteCall } from "./route.ts";
+
+/**
+ * What is kept for a key: the response itself, the reference by which its route can give it again, or that nobody
+ * knows what the first request did.
+ */
+type Kept =
+  | {
+    readonly kind: "response";
+    readonly status: number;
+    readonly headers: Readonly<Record<string, string>>;
+    readonly body: string;
+  }
+  | { readonly kind: "reference"; readonly reference: string }
+  | { readonly kind: "interrupted" };
+
+/** Headers that a kept response gets back. */
+const KEPT_HEADERS = ["content-type", "location"];
+
+/** The key of a request that acts; reading again has no effect anyway. @throws {HttpError} 400 if it can't be one. */
+export function idempotencyKey({ method }: Route, { url, headers }: Request): IdempotencyKey | undefined {
+  const key = method === "GET" ? null : headers.get("idempotency-key");
+  if (key === null) return undefined;
+  if (/^[\x20-\x7e]{1,255}$/.test(key)) return { scope: `${method} ${new URL(url).pathname}`, key };
+  throw new HttpError(
+    400,
+    "invalid_request",
+    `Cannot use the Idempotency-Key: it has ${key.length} characters, and 1 to 255 of printable ASCII are wanted.`,
+  );
+}
+
+/**
+ * Answers a request so that it has its effect once, however often it is sent with this key and body. A request that
+ * failed counts as not sent. The key of an answer that can't be given again, a stream without a reference, is given up.
+ *
+ * @throws {HttpError} 422 if the key came with another body; 409 if a request with it is being worked on, or was when
+ * the server stopped; and whatever the route throws.
+ */
+export async function answerOnce(
+  route: Route,
+  call: RouteCall,
+  { store, key, bytes }: {
+    readonly store: Store;
+    readonly key: IdempotencyKey;
+    readonly bytes: Uint8Array<ArrayBuffer>;
+  },
+): Promise<Response> {
+  const bodyHash = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)).toHex();
+  const claim = await store.claimKey({ ...key, bodyHash });
+  switch (claim.state) {
+    case "new":
+      return await act(route, call, { store, key });
+    case "done":
+      return await replay(route, call, claim.response as Kept);
+    case "interrupted": {
+      const kept: Kept = { kind: "interrupted" };
+      await store.commit([{ type: "response", ...key, response: kept }]);
+      return await replay(route, call, kept);
+    }
+    case "running":
+      throw new HttpError(
+        409,
+        "idempotency_key_in_use",
+        "Cannot answer again yet: a request with this Idempotency-Key is being worked on.",
+        { "retry-after": "1" },
+      );
+    case "mismatch":
+      throw new HttpError(
+        422,
+        "idempotency_key_reused",
+        "Cannot use this Idempotency-Key: it came with another body before. A new request needs a new key.",
+      );
+  }
+}
+
+/** A response with this answer. */
+export function toResponse(answer: Response | JsonAnswer): Response {
+  if (answer instanceof Response) return answer;
+  const { json, ...init } = answer;
+  return Response.json(json, { ...init, headers: { ...init.headers } });
+}
+
+async function act(
+  route: Route,
+  call: RouteCall,
+  { store, key }: { readonly store: Store; readonly key: IdempotencyKey },
+): Promise<Response> {
+  let session: { readonly sessionId?: string } = {};
+  let isKept = false;
+  const record = (response: Kept) => ({ type: "response", ...key, ...session, response }) as const;
+  try {
+    const response = toResponse(
+      await route.answer({
+        ...call,
+        keep({ sessionId, answer, reference }) {
+          session = sessionId === undefined ? {} : { sessionId };
+          isKept = answer !== undefined || reference !== undefined;
+          if (reference !== undefined) return [record({ kind: "reference", reference })];
+          return answer ? [record(keptAnswer(answer))] : [];
+        },
+      }),
+    );
+    if (isKept) return response;
+    if (!response.ok || isStream(response)) {
+      await store.releaseKey(key);
+      return response;
+    }
+    const { status, headers } = response;
+    const body = await response.text();
+    await store.commit([record({ kind: "response", status, headers: keptHeaders(headers), body })]);
+    return new Response(body === "" ? null : body, { status, headers });
+  } catch (error) {
+    // A key whose answer was committed stays as it is.
+    await store.releaseKey(key);
+    throw error;
+  }
+}
+
+function keptAnswer({ status = 200, headers = {}, json }: JsonAnswer): Kept {
+  const all = new Headers({ "content-type": "application/json", ...headers });
+  return { kind: "response", status, headers: keptHeaders(all), body: JSON.stringify(json) };
+}
+
+function keptHeaders(headers: Headers): Readonly<Record<string, string>> {
+  return Object.fromEntries([...headers].filter(([name]) => KEPT_HEADERS.includes(name)));
+}
+
+async function replay(route: Route, call: RouteCall, kept: Kept): Promise<Response> {
+  switch (kept.kind) {
+    case "response": {
+      const { status, headers, body } = kept;
+      return marked(new Response(body === "" ? null : body, { status, headers }));
+    }
+    case "reference":
+      if (!route.replay) throw new Error(`Cannot replay ${call.request.url}: its route has no replay().`);
+      return marked(await route.replay(call, kept.reference));
+    case "interrupted":
+      throw new HttpError(
+        409,
+        "idempotency_key_interrupted",
+        "Cannot tell what became of the first request with this Idempotency-Key: the server stopped while it worked " +
+          "on it. Look at what is there; a request with a new key acts again.",
+      );
+  }
+}
+
+function marked(response: Response): Response {
+  response.headers.set("idempotent-replayed", "true");
+  return response;
+}
+
+function isStream({ headers }: Response): boolean {
+  return headers.get("content-type")?.startsWith("text/event-stream") ?? false;
+}

@@ -1,0 +1,197 @@
+import { assertEquals } from "@std/assert";
+import type { AgentHandler } from "@tare/server";
+import { memoryStore } from "@tare/store/next";
+import {
+  agent,
+  call,
+  error,
+  events,
+  newSession,
+  request,
+  scriptedModel,
+  silentModel,
+} from "../fixture_test.ts";
+import { watchedStore } from "../sessions/store_fixture_test.ts";
+
+function send(handler: AgentHandler, path: string, init: RequestInit & { key: string }): Promise<Response> {
+  const { key, ...rest } = init;
+  const headers = { "content-type": "application/json", "idempotency-key": key };
+  return handler.fetch(new Request(`http://localhost${path}`, { method: "POST", headers, ...rest }));
+}
+
+async function told(response: Response) {
+  return { status: response.status, body: await response.json() };
+}
+
+async function sessionCount(handler: AgentHandler): Promise<number> {
+  return ((await call(handler, "GET", "/v1/sessions")).body as { sessions: unknown[] }).sessions.length;
+}
+
+Deno.test("answerOnce() gives a JSON answer again and acts once", async () => {
+  const handler = agent(scriptedModel([]));
+  const make = () => send(handler, "/v1/sessions", { key: "k", body: '{"model":"m"}' });
+  const [first, again] = [await make(), await make()];
+  assertEquals([first.status, again.status], [201, 201]);
+  assertEquals([first, again].map(({ headers }) => headers.get("idempotent-replayed")), [null, "true"]);
+  assertEquals(again.headers.get("location"), first.headers.get("location"));
+  assertEquals(again.headers.get("content-type"), "application/json");
+  const session = await first.json();
+  assertEquals(await again.json(), session);
+  assertEquals(await sessionCount(handler), 1);
+  // An answer without a body, after which the request itself would fail.
+  const path = `/v1/sessions/${session.id}`;
+  for (const replayed of [null, "true"]) {
+    const removed = await send(handler, path, { key: "k", method: "DELETE" });
+    assertEquals([removed.status, removed.headers.get("idempotent-replayed")], [204, replayed]);
+  }
+  assertEquals((await send(handler, path, { key: "other", method: "DELETE" })).status, 404);
+});
+
+Deno.test("answerOnce() gives a turn's events again, from the session's log", async () => {
+  const handler = agent(scriptedModel([{ content: "a" }, { content: "b" }, { content: "c" }]));
+  const path = `${await newSession(handler)}/turns`;
+  const play = async (key: string) => {
+    const response = await send(handler, path, { key, body: '{"input":"q"}' });
+    return { replayed: response.headers.get("idempotent-replayed"), events: await events(response) };
+  };
+  const [first, second] = [await play("1"), await play("2")];
+  assertEquals(await play("1"), { ...first, replayed: "true" });
+  assertEquals(await play("2"), { ...second, replayed: "true" });
+  assertEquals(first.events.at(-1)!.id + 1, second.events[0]!.id);
+});
+
+Deno.test("answerOnce() refuses a key with another body, and a turn that still runs", async () => {
+  const { model, asked } = silentModel();
+  const handler = agent(model);
+  const session = await newSession(handler);
+  const running = events(await send(handler, `${session}/turns`, { key: "k", body: '{"input":"q"}' }));
+  await asked;
+  const id = session.split("/").at(-1);
+  const again = await send(handler, `${session}/turns`, { key: "k", body: '{"input":"q"}' });
+  assertEquals(again.headers.get("retry-after"), "1");
+  assertEquals(
+    await told(again),
+    error(
+      409,
+      "idempotency_key_in_use",
+      `Cannot answer again yet: the turn is running. GET /v1/sessions/${id}/events?after=0 follows it.`,
+    ),
+  );
+  assertEquals(
+    await told(await send(handler, `${session}/turns`, { key: "k", body: '{"input":"r"}' })),
+    error(
+      422,
+      "idempotency_key_reused",
+      "Cannot use this Idempotency-Key: it came with another body before. A new request needs a new key.",
+    ),
+  );
+  await call(handler, "POST", `${session}/cancel`);
+  const seen = await running;
+  assertEquals(
+    await events(await send(handler, `${session}/turns`, { key: "k", body: '{"input":"q"}' })),
+    seen,
+  );
+});
+
+Deno.test("answerOnce() refuses a key whose request is being worked on", async () => {
+  const gate = Promise.withResolvers<void>();
+  const opened = Promise.withResolvers<void>();
+  const store = watchedStore(async () => {
+    opened.resolve();
+    await gate.promise;
+    throw new Error("no room");
+  });
+  const handler = agent(scriptedModel([]), { store });
+  const first = send(handler, "/v1/sessions", { key: "k" });
+  await opened.promise;
+  assertEquals(
+    await told(await send(handler, "/v1/sessions", { key: "k" })),
+    error(
+      409,
+      "idempotency_key_in_use",
+      "Cannot answer again yet: a request with this Idempotency-Key is being worked on.",
+    ),
+  );
+  gate.resolve();
+  assertEquals((await told(await first)).status, 500);
+  // A request that failed may be sent again.
+  assertEquals((await told(await send(handler, "/v1/sessions", { key: "k" }))).status, 500);
+});
+
+Deno.test("answerOnce() doesn't keep refusals", async () => {
+  const handler = agent(scriptedModel([{ content: "a" }]));
+  const bad = () => send(handler, "/v1/sessions", { key: "k", body: '{"tools":["fly"]}' });
+  assertEquals([(await told(await bad())).status, (await told(await bad())).status], [400, 400]);
+  assertEquals((await told(await send(handler, "/v1/sessions", { key: "k" }))).status, 201);
+});
+
+Deno.test("answerOnce() doesn't act on a key that a server which has ended was working on", async () => {
+  const store = memoryStore();
+  let isNew = true;
+  const handler = agent(scriptedModel([]), {
+    store: {
+      ...store,
+      async claimKey(request) {
+        const claim = await store.claimKey(request);
+        if (!isNew) return claim;
+        isNew = false;
+        return { state: "interrupted" };
+      },
+    },
+  });
+  for (let times = 0; times < 2; times++) {
+    assertEquals(
+      await told(await send(handler, "/v1/sessions", { key: "k" })),
+      error(
+        409,
+        "idempotency_key_interrupted",
+        "Cannot tell what became of the first request with this Idempotency-Key: the server stopped while it worked " +
+          "on it. Look at what is there; a request with a new key acts again.",
+      ),
+    );
+  }
+  assertEquals(await sessionCount(handler), 0);
+});
+
+Deno.test("answerOnce() is for keys of 1 to 255 printable ASCII characters, on requests that act", async () => {
+  const handler = agent(scriptedModel([]));
+  for (const key of ["", "x".repeat(256), "é", "a\tb"]) {
+    const { status, body } = await told(await send(handler, "/v1/sessions", { key }));
+    assertEquals([status, body.error.code], [400, "invalid_request"], key);
+  }
+  assertEquals((await told(await send(handler, "/v1/sessions", { key: "x".repeat(255) }))).status, 201);
+  const list = new Request("http://localhost/v1/sessions", { headers: { "idempotency-key": "" } });
+  assertEquals((await told(await handler.fetch(list))).status, 200);
+  assertEquals((await told(await handler.fetch(request("GET", "/health")))).status, 200);
+});
+
+Deno.test("answerOnce() keeps the answer in the commit of the request's effect", async () => {
+  const kept: string[][] = [];
+  const store = watchedStore((records) => {
+    if (records.some(({ type }) => type === "response")) kept.push(records.map(({ type }) => type));
+  });
+  const { model, asked } = silentModel();
+  const handler = agent(model, { store });
+  const { id } = await (await send(handler, "/v1/sessions", { key: "make" })).json();
+  const path = `/v1/sessions/${id}`;
+  const turn = events(await send(handler, `${path}/turns`, { key: "turn", body: '{"input":"q"}' }));
+  await asked;
+  const steer = () => send(handler, `${path}/turns`, { key: "steer", body: '{"input":"r","steer":true}' });
+  const [first, again] = [await told(await steer()), await told(await steer())];
+  assertEquals([first.status, first], [202, again]);
+  await call(handler, "POST", `${path}/cancel`);
+  const seen = await turn;
+  assertEquals(seen.filter(({ event }) => event.type === "user_message").length, 1);
+  const lines = '{"messages":[{"role":"user","content":"a"}]}\n{"messages":[]}';
+  const headers = { "content-type": "application/x-ndjson", "idempotency-key": "import" };
+  const imported = await handler.fetch(
+    new Request("http://localhost/v1/sessions/import", { method: "POST", body: lines, headers }),
+  );
+  assertEquals((await imported.json()).sessions.length, 2);
+  assertEquals(kept, [
+    ["session", "response"],
+    ["events", "response"],
+    ["state", "response"],
+    ["session", "events", "session", "response"],
+  ]);
+});

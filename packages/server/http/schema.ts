@@ -1,0 +1,57 @@
+import type { JsonSchema } from "@tare/messages";
+import { schemaChecker } from "@tare/messages/arguments";
+import { type Static, type TObject, type TProperties, type TSchema, type TUnsafe, Type } from "typebox";
+
+/** A count from 0. */
+export const COUNT = Type.Integer({ minimum: 0 });
+
+/** Texts by name, for a client's own use. */
+export const METADATA = Type.Unsafe<Readonly<Record<string, string>>>(
+  Type.Object({}, { additionalProperties: Type.String() }),
+);
+
+/** An object with these properties and no others. With a `title` it is a component of the OpenAPI document. */
+export function closed<P extends TProperties>(properties: P, title?: string): TObject<P> {
+  return Type.Object(properties, { ...(title !== undefined && { title }), additionalProperties: false });
+}
+
+/** A value or `null`, or no property at all. `schema` must have a `type`. */
+export function nullable<S extends TSchema>(schema: S) {
+  const { type } = schema as { readonly type?: string };
+  return Type.Optional(Type.Unsafe<Static<S> | null>({ ...schema, type: [type, "null"] }));
+}
+
+/**
+ * An object that is one of several kinds, told apart by the text in `property`. Unlike a union, it lets a validator say
+ * what is wrong with the kind at hand.
+ */
+export function tagged<Tag extends string, Kinds extends Readonly<Record<string, TSchema>>>(
+  property: Tag,
+  kinds: Kinds,
+): TUnsafe<
+  { [Kind in keyof Kinds & string]: Readonly<Record<Tag, Kind>> & Static<Kinds[Kind]> }[keyof Kinds & string]
+> {
+  return Type.Unsafe({
+    type: "object",
+    properties: { [property]: { enum: Object.keys(kinds) } },
+    required: [property],
+    allOf: Object.entries(kinds).map(([kind, schema]) => ({
+      if: { properties: { [property]: { const: kind } } },
+      then: schema,
+    })),
+  });
+}
+
+/** Makes a function that names every fault of a value in one line, or gives nothing for a valid one. */
+export function checker(schema: TSchema, what?: string): (value: unknown) => string | undefined {
+  return schemaChecker(schema as JsonSchema, what);
+}
+
+/** Text, or a list of these, as messages have it. With a `least` of 1, neither may be empty. */
+export function textOr<Part extends TSchema>(items: Part, least = 0): TUnsafe<string | Static<Part>[]> {
+  return Type.Unsafe({
+    type: ["string", "array"],
+    ...(least > 0 && { minLength: least, minItems: least }),
+    items,
+  });
+}

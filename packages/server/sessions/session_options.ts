@@ -1,0 +1,99 @@
+import type { Model, RunOptions, TurnLedger } from "@tare/loop";
+import type { Content, CountTokens, Tool } from "@tare/messages";
+import type { Mechanisms, Profile } from "@tare/planner";
+import type { Store, StoreRecord } from "@tare/store/next";
+import type { Session } from "./session.ts";
+import type { Budget, SessionSettings } from "./session_settings.ts";
+import type { TurnSlots } from "./turn_slots.ts";
+
+/** What decides when a prompt is rewritten. */
+export type Policy = "planner" | "classic";
+
+/** What sessions share. */
+export interface SessionOptions {
+  /** Which mechanisms keep prompts small. */
+  readonly mechanisms: Mechanisms;
+  /** The provider's cache rules and prices. */
+  readonly profile: Profile;
+  /** The model's context window in tokens. */
+  readonly windowTokens: number;
+  /** What decides when a prompt is rewritten. Default: `planner`. */
+  readonly policy?: Policy;
+  /** The model port for a model's name. It also summarises old turns when the window is full of what isn't tool results. */
+  readonly model: (name: string) => Model;
+  /** Tools that sessions may use, beside `recall`, which each session gets for its own archive. */
+  readonly tools: readonly Tool[];
+  /** Gives the token counter, once it is loaded. */
+  readonly countTokens: () => Promise<CountTokens>;
+  /** Where sessions are kept. */
+  readonly store: Store;
+  /** Limits of the loop. Default: the loop's own. */
+  readonly limits?: Pick<
+    RunOptions,
+    "maxSteps" | "maxOutputTokens" | "maxParallelTools" | "toolTimeoutMs" | "idleTimeoutMs"
+  >;
+  /** A sentence that every turn starts with, as a warning. Default: none. */
+  readonly notice?: string;
+  /** The time in milliseconds since the epoch. Default: `Date.now`. */
+  readonly now?: () => number;
+  /** Told of every error that clients don't get to read. Default: such errors are dropped. */
+  readonly onError?: (error: unknown) => void;
+}
+
+/** What a session works in. */
+export interface SessionEnvironment extends SessionOptions {
+  /** The turns that may run at once, over all sessions. */
+  readonly slots: TurnSlots;
+  /** Told when a session begins or ceases to do something, and when it is gone. */
+  readonly changed: (session: Session) => void;
+}
+
+/** What all turns of a session come to. */
+export interface SessionTotals {
+  /** What they cost. */
+  readonly ledger: TurnLedger;
+  /** How many have ended. */
+  readonly turns: number;
+}
+
+/** What clients are told of a session. */
+export interface SessionInfo extends SessionTotals {
+  readonly id: string;
+  /** When it was made, in milliseconds since the epoch. */
+  readonly createdAtMs: number;
+  readonly settings: SessionSettings;
+  /** Number of the newest event. */
+  readonly lastEvent: number;
+  readonly isRunning: boolean;
+}
+
+/** A turn that is asked for. Without an input it goes on where the last one stopped. */
+export interface TurnRequest {
+  readonly input?: Content | undefined;
+  /** What this turn may cost. Default: no limit of its own. */
+  readonly budget?: Budget | undefined;
+  /** Output tokens after which the model isn't called again. Default: the server's. */
+  readonly maxOutputTokens?: number | undefined;
+  /** Gives back a slot that was taken for this turn. Default: one is taken. */
+  readonly giveBack?: (() => void) | undefined;
+  /** Records that are committed with the turn's start, or with the input if it steers. */
+  readonly keep?: ((effect: "starts" | "steers") => readonly StoreRecord[]) | undefined;
+}
+
+/** A turn that runs. */
+export interface RunningTurn {
+  /** Number of the last event before it. */
+  readonly before: number;
+  /** Ends it soon. */
+  readonly cancel: () => void;
+  /** Settles when it has ended; never rejects. */
+  readonly done: Promise<TurnOutcome>;
+}
+
+/** What is known once a turn has ended. */
+export interface TurnOutcome {
+  /** How many messages the session's history has then. */
+  readonly messages: number;
+  /** What was thrown, if the turn ended by an error; for a log, not for clients. */
+  readonly error?: unknown;
+}
