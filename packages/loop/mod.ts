@@ -34,16 +34,6 @@
  */
 export * from "./event.ts";
 export * from "./ledger.ts";
-export type {
-  ContextHook,
-  ContextRequest,
-  ContextView,
-  FinishReason,
-  Model,
-  ModelEvent,
-  ModelRequest,
-  Rewrite,
-} from "@tare/messages";
 export * from "./model_error.ts";
 export * from "./run.ts";
 export type { RunOptions } from "./run_options.ts";

@@ -4,8 +4,8 @@
  * @module
  */
 import { ServerSentEventParseStream } from "@std/http";
-import type { LoopEvent, Model } from "@tare/loop";
-import { type AssistantMessage, estimateTokens, type Tool } from "@tare/messages";
+import type { LoopEvent } from "@tare/loop";
+import { type AssistantMessage, estimateTokens, type Model, type Tool } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { type AgentHandler, agentHandler, type AgentOptions } from "@tare/server";
 import { EventLog } from "./sessions/event_log.ts";

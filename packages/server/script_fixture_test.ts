@@ -3,8 +3,8 @@
  *
  * @module
  */
-import { type Model, ModelError } from "@tare/loop";
-import { estimateTokens, type FunctionToolCall, type Message, type Tool } from "@tare/messages";
+import { ModelError } from "@tare/loop";
+import { estimateTokens, type FunctionToolCall, type Message, type Model, type Tool } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import fc from "fast-check";
 import type { Session } from "./sessions/session.ts";

@@ -1,4 +1,5 @@
-import type { FinishReason, ModelErrorCode, TurnEndReason } from "@tare/loop";
+import type { ModelErrorCode, TurnEndReason } from "@tare/loop";
+import type { FinishReason } from "@tare/messages";
 import { type TProperties, Type } from "typebox";
 import { closed, COUNT } from "../http/schema.ts";
 import type { SessionEvent } from "../sessions/event_log.ts";

@@ -1,6 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { ServerSentEventParseStream } from "@std/http";
-import { type Model, ModelError } from "@tare/loop";
+import { ModelError } from "@tare/loop";
+import type { Model } from "@tare/messages";
 import { silentModel } from "../fixture_test.ts";
 import { echoCall, post, routeOptions, scriptedModel, serve } from "./fixture_test.ts";
 import { readAnswer } from "./stream_turn.ts";

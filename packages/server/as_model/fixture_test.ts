@@ -1,5 +1,10 @@
-import type { Model, ModelRequest } from "@tare/loop";
-import { type AssistantMessage, estimateTokens, type JsonSchema } from "@tare/messages";
+import {
+  type AssistantMessage,
+  estimateTokens,
+  type JsonSchema,
+  type Model,
+  type ModelRequest,
+} from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { memoryStore } from "@tare/store/next";
 import { dispatcher } from "../http/dispatcher.ts";

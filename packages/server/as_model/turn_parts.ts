@@ -1,5 +1,5 @@
-import { contentText } from "@tare/messages";
-import type { FinishReason, LoopEvent, TurnEnd, TurnLedger } from "@tare/loop";
+import { contentText, type FinishReason } from "@tare/messages";
+import type { LoopEvent, TurnEnd, TurnLedger } from "@tare/loop";
 import type { ResponsePart } from "@tare/wire";
 import { turnError } from "./errors.ts";
 

@@ -1,5 +1,5 @@
-import type { Model, RunOptions, TurnLedger } from "@tare/loop";
-import type { Content, CountTokens, Tool } from "@tare/messages";
+import type { RunOptions, TurnLedger } from "@tare/loop";
+import type { Content, CountTokens, Model, Tool } from "@tare/messages";
 import type { Mechanisms, Profile } from "@tare/planner";
 import type { Store, StoreRecord } from "@tare/store/next";
 import type { Session } from "./session.ts";

@@ -1,5 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import type { LoopEvent, Model } from "@tare/loop";
+import type { LoopEvent } from "@tare/loop";
+import type { Model } from "@tare/messages";
 import { memoryStore, StoreError } from "@tare/store/next";
 import { scriptedModel, silentModel } from "../fixture_test.ts";
 import {

@@ -1,5 +1,11 @@
-import type { Model } from "@tare/loop";
-import { contentText, type CountTokens, describeCall, type Message, type ToolCall } from "@tare/messages";
+import {
+  contentText,
+  type CountTokens,
+  describeCall,
+  type Message,
+  type Model,
+  type ToolCall,
+} from "@tare/messages";
 import type { Summarise } from "@tare/planner";
 
 /** Longest time that a summary may take, in milliseconds. */

@@ -1,6 +1,5 @@
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import type { Model, ModelRequest } from "@tare/loop";
-import { contentText, type Message } from "@tare/messages";
+import { contentText, type Message, type Model, type ModelRequest } from "@tare/messages";
 import { summariseWith } from "./summarise_with.ts";
 
 const words = (text: string) => text.split(" ").length;
