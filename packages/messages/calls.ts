@@ -9,6 +9,7 @@ export function describeCall(call: ToolCall): { readonly name: string; readonly 
 
 /** A call, and what answers it. Positions are those of the messages. */
 export interface PairedCall {
+  /** The call as the model made it. */
   readonly call: ToolCall;
   /** Position of the assistant message that made it. */
   readonly at: number;

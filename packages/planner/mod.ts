@@ -49,13 +49,7 @@ export { WINDOW_SHARE } from "./rule/decide.ts";
 export * from "./classic_session.ts";
 export * from "./edits/edit.ts";
 export { type Removal, type RemovalOptions, type Way } from "./retention/find_removals.ts";
-export {
-  entryMoney,
-  type LedgerEntry,
-  type PromptShares,
-  type TokenPrices,
-  type UncachedCause,
-} from "./ledger/ledger.ts";
+export type { LedgerEntry, PromptShares, UncachedCause } from "./ledger/ledger.ts";
 export * from "./migrate_session_state.ts";
 export * from "./rule/plan.ts";
 export * from "./rule/planner.ts";

@@ -2,6 +2,7 @@ import type { Stance } from "@tare/messages";
 
 /** What stands for a tool result, or for the middle of one between its head and its tail. */
 export interface ResultPlaceholder {
+  /** How much of the result it stands for. */
   readonly of: "result" | "middle";
   /** Name of the tool that gave the result. */
   readonly tool: string;
@@ -13,6 +14,7 @@ export interface ResultPlaceholder {
 
 /** What stands for a stretch of messages. */
 export interface MessagesPlaceholder {
+  /** Tells it from {@linkcode ResultPlaceholder}. */
   readonly of: "messages";
   /** How many there were. */
   readonly messages: number;

@@ -89,7 +89,7 @@ export interface TruncateTextOptions extends PlaceholderOptions {
 }
 
 /** Longest result that enters the prompt whole, in tokens. */
-export const TRUNCATE_TOKENS = 8_000;
+const TRUNCATE_TOKENS = 8_000;
 
 /**
  * A text that is too long, as its head, a placeholder line and its tail, cut at line breaks where there are any

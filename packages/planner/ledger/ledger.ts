@@ -106,16 +106,3 @@ export function explainUncached(
   explain("new", left);
   return causes;
 }
-
-/** What a token costs in money. */
-export interface TokenPrices {
-  /** Price of a million uncached input tokens. */
-  readonly inputPerMillion: number;
-  /** Price of a million output tokens. */
-  readonly outputPerMillion: number;
-}
-
-/** What a call cost in money, in the currency of the prices. */
-export function entryMoney({ cost, usage }: LedgerEntry, prices: TokenPrices): number {
-  return (cost * prices.inputPerMillion + usage.outputTokens * prices.outputPerMillion) / 1_000_000;
-}

@@ -1,7 +1,7 @@
 import { explainUncached, sharePrompt } from "./ledger.ts";
 import { assertEquals } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
-import { entryMoney, type LedgerEntry, Planner, profileNamed } from "@tare/planner";
+import { Planner, profileNamed } from "@tare/planner";
 import { memoryArchive } from "@tare/prune";
 
 const text = (tokens: number) => "x".repeat(4 * (tokens - 4));
@@ -38,20 +38,6 @@ Deno.test("sharePrompt() puts every token of a prompt into one class", async () 
     results: 17_000,
     placeholders: sum - 100 - 56 - 46 - 17_000,
   });
-});
-
-Deno.test("entryMoney() adds what went in at the price of uncached tokens to what came out", () => {
-  const entry: LedgerEntry = {
-    usage: { promptTokens: 1, cachedTokens: 0, outputTokens: 2_000 },
-    predictedCachedTokens: 0,
-    shares: { tools: 0, core: 0, oldTurns: 0, activeTurn: 0, results: 0, placeholders: 0 },
-    uncached: [],
-    cost: 10_000,
-    resendCost: 10_000,
-    saved: 0,
-    stopped: false,
-  };
-  assertEquals(entryMoney(entry, { inputPerMillion: 3, outputPerMillion: 15 }), 0.03 + 0.03);
 });
 
 const story = {
