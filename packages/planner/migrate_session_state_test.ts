@@ -1,5 +1,5 @@
+import { migrateSessionState } from "./migrate_session_state.ts";
 import { assertEquals, assertStrictEquals } from "@std/assert";
-import { migrateSessionState } from "@tare/planner";
 
 const elide = { type: "elide", index: 2, toolCallId: "1", ref: "2cf24dba5fb0a30e", text: "[…]" };
 const stretch = { from: 1, to: 3, ref: "2cf24dba5fb0a30e", text: "They counted." };

@@ -45,17 +45,20 @@
  *
  * @module
  */
-export { WINDOW_SHARE } from "./rule/decide.ts";
-export * from "./classic_session.ts";
-export * from "./edits/edit.ts";
-export { type Removal, type RemovalOptions, type Way } from "./retention/find_removals.ts";
+export { PrefixCache, type PromptUnit } from "./cache/prefix_cache.ts";
+export { promptUnits } from "./cache/prompt_units.ts";
+export { classicSession } from "./classic_session.ts";
+export type { CompactEdit, DropEdit, Edit, ElideEdit, SummariseEdit } from "./edits/edit.ts";
+export { type Conversation, view } from "./edits/view.ts";
 export type { LedgerEntry, PromptShares, UncachedCause } from "./ledger/ledger.ts";
-export * from "./migrate_session_state.ts";
-export * from "./rule/plan.ts";
-export * from "./rule/planner.ts";
-export * from "./rule/planner_state.ts";
-export * from "./cache/prefix_cache.ts";
-export * from "./ledger/price.ts";
+export { promptCost } from "./ledger/price.ts";
+export type {
+  Mechanisms,
+  PromptCall,
+  PromptSession,
+  PromptSessionOptions,
+  SessionView,
+} from "./prompt_session.ts";
 export {
   chooseProfile,
   type Profile,
@@ -64,17 +67,8 @@ export {
   PROFILES,
   type Warmth,
 } from "./providers.ts";
-export type {
-  Mechanisms,
-  PromptCall,
-  PromptSession,
-  PromptSessionOptions,
-  SessionView,
-} from "./prompt_session.ts";
-export { promptUnits, sharedTokens } from "./cache/prompt_units.ts";
+export { BY_AGE, KEEP_WANTED, type Retention } from "./retention/retention.ts";
+export type { Decision, DecisionCause, Summarise, Summary } from "./rule/plan.ts";
 export type { Quote, QuotedPrompt } from "./rule/quote.ts";
-export * from "./retention/retention.ts";
-export * from "./session.ts";
-export { type Conversation, type PlacedMessages, placeMessages, view } from "./edits/view.ts";
-export * from "./cache/warmth.ts";
-export { type Cut } from "./rule/weigh_cuts.ts";
+export type { Cut } from "./rule/weigh_cuts.ts";
+export { type PlannerSession, plannerSession } from "./session.ts";

@@ -80,7 +80,6 @@ export function plannerSession(options: PromptSessionOptions): PlannerSession {
   const makePlanner = () =>
     new Planner({
       ...options,
-      ...(tools && { toolTraits: tools }),
       retention: retentionOf(state.reverted ? NO_MECHANISMS : mechanisms, options.retention),
     }, state.planner);
   let planner = makePlanner();

@@ -1,12 +1,6 @@
+import { estimateWarmth, NO_WARMTH, observeWarmth, priorWarmth, type WarmthRecord } from "./warmth.ts";
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
-import {
-  estimateWarmth,
-  NO_WARMTH,
-  observeWarmth,
-  priorWarmth,
-  profileNamed,
-  type WarmthRecord,
-} from "@tare/planner";
+import { profileNamed } from "@tare/planner";
 
 const profile = profileNamed("anthropic-5m");
 const MINUTE = 60_000;

@@ -19,7 +19,7 @@ export interface MakeEditsOptions {
   readonly countTokens: CountTokens;
   readonly archive: Archive;
   readonly retention: Retention;
-  readonly toolTraits?: Readonly<Record<string, ToolTraits>>;
+  readonly tools?: Readonly<Record<string, ToolTraits>>;
   readonly recall?: boolean;
 }
 
@@ -33,7 +33,7 @@ export async function makeEdits(
   removals: readonly Removal[],
   options: MakeEditsOptions,
 ): Promise<Edit[]> {
-  const { countTokens, archive, toolTraits, recall = false } = options;
+  const { countTokens, archive, tools, recall = false } = options;
   const candidates: ElisionCandidate[] = [];
   const edits: Edit[] = [];
   for (const { how } of removals) {
@@ -46,7 +46,7 @@ export async function makeEdits(
     countTokens,
     archive,
     recall,
-    ...(toolTraits && { tools: toolTraits }),
+    ...(tools && { tools }),
   });
   for (const { index, toolCallId, ref, text } of elisions) {
     edits.push({ type: "elide", index, toolCallId, ref, text });

@@ -1,7 +1,8 @@
+import { Planner } from "../rule/planner.ts";
 import { explainUncached, sharePrompt } from "./ledger.ts";
 import { assertEquals } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
-import { Planner, profileNamed } from "@tare/planner";
+import { profileNamed } from "@tare/planner";
 import { memoryArchive } from "@tare/prune";
 
 const text = (tokens: number) => "x".repeat(4 * (tokens - 4));

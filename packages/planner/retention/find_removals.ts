@@ -37,7 +37,7 @@ export interface RemovalOptions {
   /** What may leave and what stays. */
   readonly retention: Retention;
   /** What pruning wants to know of each tool, by name. Default: nothing is known. */
-  readonly toolTraits?: Readonly<Record<string, ToolTraits>>;
+  readonly tools?: Readonly<Record<string, ToolTraits>>;
   /** Whether the model is offered the recall tool, so that lines may point to it. Default false. */
   readonly recall?: boolean;
   /** The model's context window, in tokens. Default: unknown, and no limit. */
@@ -88,7 +88,7 @@ export function findRemovals(seen: Seen, options: RemovalOptions): Removal[] {
 
 function findElisions(
   { edits, placed: { elided } }: Seen,
-  { countTokens, retention: { protectTokens }, toolTraits, recall, windowTokens, isError }: RemovalOptions,
+  { countTokens, retention: { protectTokens }, tools, recall, windowTokens, isError }: RemovalOptions,
 ): ElisionCandidate[] {
   if (protectTokens === Infinity) return [];
   const gone = new Set<number>();
@@ -97,7 +97,7 @@ function findElisions(
     countTokens,
     protectTokens,
     ...(windowTokens !== undefined && { windowTokens }),
-    ...(toolTraits && { tools: toolTraits }),
+    ...(tools && { tools }),
     ...(recall !== undefined && { recall }),
     ...(isError && { isError }),
   }).filter(({ index }) => !gone.has(index));

@@ -12,7 +12,7 @@ export interface PlanRequest extends Conversation {
   readonly nowMs: number;
   /** Name of the model: another model has another cache. Default: always the same. */
   readonly model?: string;
-  /** Whether the model is offered the recall tool, so that lines may point to it. Default: the planner's. */
+  /** Whether the model is offered the recall tool, so that lines may point to it. Default: false. */
   readonly recall?: boolean;
   /** Ends the wait for a summary. */
   readonly signal?: AbortSignal;

@@ -1,20 +1,20 @@
 import type { CountTokens, Usage } from "@tare/messages";
-import type { Archive } from "@tare/prune";
 import { decide, reckonedAlive, WINDOW_SHARE } from "./decide.ts";
 import type { Edit } from "../edits/edit.ts";
-import { findRemovals, type Removal, type RemovalOptions, type Seen } from "../retention/find_removals.ts";
+import { findRemovals, type Removal, type Seen } from "../retention/find_removals.ts";
 import { hashText } from "../cache/hash_text.ts";
 import { type CacheStory, explainUncached, type LedgerEntry, sharePrompt } from "../ledger/ledger.ts";
 import { makeEdits } from "../edits/make_edits.ts";
 import { makeSummary } from "../edits/make_summary.ts";
-import type { Decision, Plan, PlanRequest, Summarise } from "./plan.ts";
+import type { Decision, Plan, PlanRequest } from "./plan.ts";
 import { NEW_SESSION, type PlannerState, type SentRequest } from "./planner_state.ts";
 import { type PromptUnit, servedTokens } from "../cache/prefix_cache.ts";
 import { promptCost } from "../ledger/price.ts";
+import type { PromptSessionOptions } from "../prompt_session.ts";
 import { type Profile, profileNamed, recogniseProfile } from "../providers.ts";
 import { hashPiece, promptUnits, sharedTokens, sumTokens } from "../cache/prompt_units.ts";
 import { type Quote, quotePrompt } from "./quote.ts";
-import { KEEP_WANTED, type Retention } from "../retention/retention.ts";
+import { KEEP_WANTED } from "../retention/retention.ts";
 import { type Conversation, placeMessages, shownTools, view } from "../edits/view.ts";
 import { estimateWarmth, observeWarmth } from "../cache/warmth.ts";
 import type { Cut } from "./weigh_cuts.ts";
@@ -44,58 +44,18 @@ interface Draft {
 }
 
 /** What a planner goes by. */
-export interface PlannerOptions extends Omit<RemovalOptions, "retention"> {
-  /** Cache rules and prices of the provider. Where it is `none`, usage that shows cached tokens corrects it. */
-  readonly profile: Profile;
-  /** Where what leaves the prompt goes. */
-  readonly archive: Archive;
-  /** What may leave and what stays. Default {@linkcode KEEP_WANTED}. */
-  readonly retention?: Retention;
-  /**
-   * A rewrite is not bought if, were the session to end right after, it would have cost more than resending
-   * everything by over this share. Default 0.05; infinite: bought whenever the rent has paid for it. At twice this
-   * loss the planner stops rewriting.
-   */
-  readonly lossLimit?: number;
-  /** Asks a model for a summary, when the window is full of what isn't tool results. Default: old turns are dropped. */
-  readonly summarise?: Summarise;
-}
+export type PlannerOptions = Omit<PromptSessionOptions, "mechanisms" | "state">;
 
 /**
  * Decides for one session, call by call, when what could leave the prompt does leave it: as soon as the rent paid
- * for carrying it equals the price of reading again what stands behind it (see {@linkcode PlannerOptions} for what
- * bounds the rule).
+ * for carrying it equals the price of reading again what stands behind it, within the limits of its options.
  *
  * For each call: {@linkcode Planner.plan}, store the new edits, make the request, {@linkcode Planner.sent}, store
  * {@linkcode Planner.state}. A crash between two of these loses nothing: planning changes nothing by itself, and a
  * stored edit counts wherever it comes from.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { estimateTokens, type Message } from "@tare/messages";
- * import { Planner, profileNamed } from "@tare/planner";
- * import { memoryArchive } from "@tare/prune";
- *
- * const planner = new Planner({
- *   profile: profileNamed("none"),
- *   countTokens: estimateTokens,
- *   archive: memoryArchive(),
- * });
- * const messages: Message[] = [
- *   { role: "user", content: "Read the log, then the sources." },
- *   { role: "assistant", tool_calls: [{ id: "1", type: "function", function: { name: "log", arguments: "{}" } }] },
- *   { role: "tool", tool_call_id: "1", content: "x".repeat(50_000) },
- *   { role: "assistant", tool_calls: [{ id: "2", type: "function", function: { name: "src", arguments: "{}" } }] },
- *   { role: "tool", tool_call_id: "2", content: "y".repeat(60_000) },
- * ];
- * const plan = await planner.plan({ messages, tools: [], edits: [], nowMs: 0 });
- * assertEquals(plan.edits.map(({ type }) => type), ["elide"]);
- * planner.sent(plan, { promptTokens: 15_100, cachedTokens: 0, outputTokens: 10 });
- * ```
  */
 export class Planner {
-  readonly #options: PlannerOptions & { readonly retention: Retention; readonly lossLimit: number };
+  readonly #options: PlannerOptions & Required<Pick<PlannerOptions, "retention" | "lossLimit">>;
   #state: PlannerState;
 
   /** A planner for a new session, or for one that goes on from a stored state. */
@@ -117,7 +77,7 @@ export class Planner {
   /** Plans a call. Changes nothing but the archive: planning again gives the same plan. */
   async plan(request: PlanRequest): Promise<Plan> {
     const { countTokens, archive, windowTokens, summarise } = this.#options;
-    const { signal, recall = this.#options.recall ?? false } = request;
+    const { signal, recall = false } = request;
     const made: Edit[] = [];
     const warnings: string[] = [];
     let draft = this.#draft(request, made);
@@ -261,7 +221,7 @@ export class Planner {
     const units = promptUnits({ messages: placed.messages, tools }, countTokens);
     const promptTokens = sumTokens(units);
     const seen: Seen = { history: request, edits, placed, exposed: new Set(exposed) };
-    const { recall = this.#options.recall ?? false } = request;
+    const { recall = false } = request;
     const removals = findRemovals(seen, { ...this.#options, recall });
     const removables = removals.map(({ start, parts }) => {
       const removable = { start, tokens: 0, rent: 0 };

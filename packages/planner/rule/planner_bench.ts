@@ -1,5 +1,7 @@
 import type { Message } from "@tare/messages";
-import { type Edit, type Plan, Planner, profileNamed } from "@tare/planner";
+import { type Edit, profileNamed } from "@tare/planner";
+import type { Plan } from "./plan.ts";
+import { Planner } from "./planner.ts";
 import { memoryArchive } from "@tare/prune";
 
 const MESSAGES = 400;
@@ -39,19 +41,18 @@ async function prepared(profile: string) {
     profile: profileNamed(profile),
     countTokens,
     archive: memoryArchive(),
-    recall: true,
   });
   const edits: Edit[] = [];
   let nowMs = 0;
   let plan: Plan | undefined;
   for (let length = 1; length < MESSAGES - 1; length++) {
     if (messages[length]?.role !== "assistant") continue;
-    plan = await planner.plan({ messages: messages.slice(0, length), tools: [], edits, nowMs });
+    plan = await planner.plan({ messages: messages.slice(0, length), tools: [], edits, nowMs, recall: true });
     edits.push(...plan.edits);
     planner.sent(plan);
     nowMs += 10_000;
   }
-  return { planner, request: { messages: messages.slice(0, -1), tools: [], edits, nowMs } };
+  return { planner, request: { messages: messages.slice(0, -1), tools: [], edits, nowMs, recall: true } };
 }
 
 const warm = await prepared("anthropic-5m");

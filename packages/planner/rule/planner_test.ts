@@ -1,13 +1,11 @@
+import type { Plan, PlanRequest } from "./plan.ts";
+import { Planner, type PlannerOptions } from "./planner.ts";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { estimateTokens, type Message, type ToolDefinition, type Usage } from "@tare/messages";
 import {
   type Edit,
   KEEP_WANTED,
   type LedgerEntry,
-  type Plan,
-  Planner,
-  type PlannerOptions,
-  type PlanRequest,
   PrefixCache,
   profileNamed,
   promptUnits,
@@ -45,10 +43,10 @@ function session(options: Partial<PlannerOptions> = {}) {
     planner,
     async call(
       messages: readonly Message[],
-      { nowMs = 0, tools = [TOOL], usage, model }: Partial<Omit<PlanRequest, "edits">> & { usage?: Usage } =
+      { nowMs = 0, tools = [TOOL], usage, ...rest }: Partial<Omit<PlanRequest, "edits">> & { usage?: Usage } =
         {},
     ): Promise<{ plan: Plan; entry: LedgerEntry; usage: Usage }> {
-      const plan = await planner.plan({ messages, tools, edits, nowMs, ...(model && { model }) });
+      const plan = await planner.plan({ messages, tools, edits, nowMs, ...rest });
       edits = [...edits, ...plan.edits];
       const units = promptUnits(plan.view, estimateTokens);
       usage ??= {
@@ -121,14 +119,14 @@ Deno.test("Planner elides at once without a cache, and names its own rewrite", a
 
 Deno.test("Planner drops old turns whole, with a line that names what is said nowhere else", async () => {
   const archive = memoryArchive();
-  const { call } = session({ profile: profileNamed("none"), archive, recall: true });
+  const { call } = session({ profile: profileNamed("none"), archive });
   const old = [
     ask("Where is parseHeader?"),
     answer("z".repeat(4 * 30_000)),
     ask("Thanks."),
     answer("Welcome."),
   ];
-  const { plan } = await call([...old, ask("Now fix it.")]);
+  const { plan } = await call([...old, ask("Now fix it.")], { recall: true });
   const [edit] = plan.edits;
   assert(edit?.type === "drop");
   assertEquals([edit.from, edit.to], [0, 2]);

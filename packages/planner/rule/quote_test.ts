@@ -1,10 +1,13 @@
-import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
-import { estimateTokens, type Message } from "@tare/messages";
-import { Planner, type PlanRequest, profileNamed, promptCost, type Removal } from "@tare/planner";
-import { memoryArchive } from "@tare/prune";
-import fc from "fast-check";
+import type { Removal } from "../retention/find_removals.ts";
+import type { PlanRequest } from "./plan.ts";
+import { Planner } from "./planner.ts";
 import { quotePrompt } from "./quote.ts";
 import { weighCuts } from "./weigh_cuts.ts";
+import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
+import { estimateTokens, type Message } from "@tare/messages";
+import { profileNamed, promptCost } from "@tare/planner";
+import { memoryArchive } from "@tare/prune";
+import fc from "fast-check";
 
 const profile = profileNamed("anthropic-5m");
 

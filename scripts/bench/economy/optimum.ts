@@ -1,5 +1,6 @@
 import { countRequestTokens, type CountTokens } from "@tare/messages";
-import { type Profile, promptCost, WINDOW_SHARE } from "@tare/planner";
+import { type Profile, promptCost } from "@tare/planner";
+import { WINDOW_SHARE } from "../../../packages/planner/rule/decide.ts";
 import { elide, type Elision, memoryArchive, selectElisions } from "@tare/prune";
 import type { Recording } from "./recording.ts";
 

@@ -1,4 +1,10 @@
-import { estimateWarmth, NO_WARMTH, observeWarmth, priorWarmth, type Profile } from "@tare/planner";
+import type { Profile } from "@tare/planner";
+import {
+  estimateWarmth,
+  NO_WARMTH,
+  observeWarmth,
+  priorWarmth,
+} from "../../../packages/planner/cache/warmth.ts";
 import type { Recording } from "./recording.ts";
 
 /** A call of which the recording tells whether the previous prefix was still warm, and what was predicted before. */
