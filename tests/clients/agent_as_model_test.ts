@@ -10,11 +10,7 @@ import {
   routeOptions,
   scriptedModel,
   serve,
-<<<<<<< HEAD:tests/clients/agent_as_model_test.ts
-} from "../../packages/server/as_model/openai_fixture_test.ts";
-=======
-} from "../packages/server/as_model/fixture_test.ts";
->>>>>>> 213f9f4 (WIP3):tests/clients_test.ts
+} from "../../packages/server/as_model/fixture_test.ts";
 
 interface Server {
   readonly baseURL: string;
