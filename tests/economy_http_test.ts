@@ -37,7 +37,7 @@ function recordedTools({ tools, messages }: Recording): Tool[] {
   }));
 }
 
-/** Plays a recorded session through server, loop, `npm:openai` and simulator over HTTP. */
+/** Plays a recorded session through server, loop, its adapter and simulator over HTTP. */
 async function playOverHttp(recording: Recording) {
   const { messages, calls } = recording;
   const tokenizer = await loadTokenizer();

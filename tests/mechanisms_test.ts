@@ -58,7 +58,7 @@ interface Outcome {
   readonly promptTokens: number;
 }
 
-/** Plays all questions in one session through server, loop, npm:openai and simulator, over real HTTP. */
+/** Plays all questions in one session through server, loop, its adapter and simulator, over real HTTP. */
 async function play(mechanisms: Mechanisms, workspace: string): Promise<Outcome> {
   const tokenizer = await loadTokenizer();
   const provider = simulator({ model: caller, tokenizer });

@@ -144,6 +144,24 @@ Deno.test("openaiModel() retries what the server says is temporary", async () =>
   assertEquals([completed(asked).message.content, asked.bodies.length], ["Hi", 3]);
 });
 
+Deno.test("openaiModel() retries or not as the server says, whatever the status", async () => {
+  const answer = (status: number, retry: string) => {
+    const headers = { "x-should-retry": retry, "retry-after": "0" };
+    return Response.json({ error: { message: "busy" } }, { status, headers });
+  };
+  const done = () => reply(delta({ content: "Hi" }, "stop"));
+  assertEquals((await ask([answer(400, "true"), done()], { maxRetries: 1 })).bodies.length, 2);
+  assertEquals((await ask([answer(503, "false"), done()], { maxRetries: 1 })).bodies.length, 1);
+});
+
+Deno.test("openaiModel() stops waiting to ask again when it is told to", async () => {
+  const controller = new AbortController();
+  const busy = new Response(null, { status: 429, headers: { "retry-after": "30" } });
+  const request = { signal: controller.signal, progress: () => controller.abort(new Error("enough")) };
+  const { error, bodies } = await ask([busy], { maxRetries: 1, request });
+  assertEquals([error?.message, bodies.length], ["enough", 1]);
+});
+
 Deno.test("openaiModel() stops in the middle of a stream when it is told to", async () => {
   const controller = new AbortController();
   const { model, gone } = endless();

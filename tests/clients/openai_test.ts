@@ -1,10 +1,10 @@
 import { assert, assertEquals } from "@std/assert";
 import { scripted } from "@tare/simulator";
-import { compare, play } from "./compare.ts";
-import { startGateway } from "./gateway.ts";
-import { SCRIPT } from "./long_session.ts";
+import { compare, play } from "../gateway/compare.ts";
+import { startGateway } from "../gateway/gateway.ts";
+import { SCRIPT } from "../gateway/long_session.ts";
 import * as players from "./openai_clients.ts";
-import { costOf, startUpstream } from "./upstream.ts";
+import { costOf, startUpstream } from "../gateway/upstream.ts";
 
 Deno.test("openai: chat.completions.create() costs less through the gateway and answers the same", async () => {
   await compare(players.playChat);

@@ -1,6 +1,6 @@
 import OpenAI from "openai";
-import type { Client } from "./compare.ts";
-import { DEFINITIONS, parametersOf, QUESTION, SYSTEM, TOOLS } from "./long_session.ts";
+import type { Client } from "../gateway/compare.ts";
+import { DEFINITIONS, parametersOf, QUESTION, SYSTEM, TOOLS } from "../gateway/long_session.ts";
 
 const MODEL = "gpt-5";
 

@@ -2,11 +2,11 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { contentText } from "@tare/messages";
 import { parsePlaceholder } from "@tare/prune";
 import { scripted, type SimulatedModel, toolCall } from "@tare/simulator";
-import { play } from "./compare.ts";
-import { startGateway } from "./gateway.ts";
-import { ANSWER, CALLS, SCRIPT } from "./long_session.ts";
+import { play } from "../gateway/compare.ts";
+import { startGateway } from "../gateway/gateway.ts";
+import { ANSWER, CALLS, SCRIPT } from "../gateway/long_session.ts";
 import { playChat, type Player, playResponses, streamChat, streamResponses } from "./openai_clients.ts";
-import { startUpstream } from "./upstream.ts";
+import { startUpstream } from "../gateway/upstream.ts";
 
 /**
  * The long session's model, which asks for what it sees elided: first with a reply that does nothing else, later with
