@@ -7,7 +7,7 @@ import { loadTokenizer } from "@tare/messages/tiktoken";
 import { type LedgerEntry, type Mechanisms, profileNamed } from "@tare/planner";
 import { agentHandler } from "@tare/server";
 import { replay as replayModel, simulator } from "@tare/simulator";
-import { memoryStore } from "@tare/store/next";
+import { memoryStore } from "@tare/store";
 import { plannerPolicy } from "../scripts/bench/economy/planner_policy.ts";
 import type { Recording } from "../scripts/bench/economy/recording.ts";
 import { replay } from "../scripts/bench/economy/replay.ts";

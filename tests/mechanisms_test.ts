@@ -8,7 +8,7 @@ import { loadTokenizer } from "@tare/messages/tiktoken";
 import { type Mechanisms, profileNamed } from "@tare/planner";
 import { agentHandler } from "@tare/server";
 import { type SimulatedModel, simulator } from "@tare/simulator";
-import { memoryStore } from "@tare/store/next";
+import { memoryStore } from "@tare/store";
 import { workspaceTools } from "@tare/tools";
 
 const OFF: Mechanisms = { context: false, prune: false, schemas: false, truncate: false };

@@ -2,7 +2,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { agentHandler } from "@tare/server";
-import { memoryStore } from "@tare/store/next";
+import { memoryStore } from "@tare/store";
 import { agentClient } from "./agent_client.ts";
 
 async function withServer(use: (url: string) => Promise<void>): Promise<void> {

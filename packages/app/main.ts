@@ -4,7 +4,7 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import { StoreError } from "@tare/store/next";
+import { StoreError } from "@tare/store";
 import { readSettings, VARIABLES } from "./settings.ts";
 import { startServer } from "./start_server.ts";
 

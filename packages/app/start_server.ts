@@ -5,7 +5,7 @@ import { loadTokenizer, type Tokenizer } from "@tare/messages/tiktoken";
 import { chooseProfile, type Profile, profileNamed } from "@tare/planner";
 import { agentHandler, allowedHosts, guard, isLoopback } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
-import { openStore } from "@tare/store/next";
+import { openStore } from "@tare/store";
 import { workspaceTools } from "@tare/tools";
 import { agentOrGateway, type BodyLimits } from "./agent_or_gateway.ts";
 import type { Settings } from "./settings.ts";

@@ -9,7 +9,7 @@ import { type AssistantMessage, estimateTokens, type Model, type Tool } from "@t
 import { profileNamed } from "@tare/planner";
 import { type AgentHandler, agentHandler, type AgentOptions } from "@tare/server";
 import { EventLog } from "./sessions/event_log.ts";
-import { memoryStore } from "@tare/store/next";
+import { memoryStore } from "@tare/store";
 import { checkedFetch, type OpenapiDocument } from "./http/openapi_fixture_test.ts";
 
 /** A tool that gives back its text. */

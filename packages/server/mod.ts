@@ -8,7 +8,7 @@
  * import { estimateTokens } from "@tare/messages";
  * import { profileNamed } from "@tare/planner";
  * import { agentHandler } from "@tare/server";
- * import { memoryStore } from "@tare/store/next";
+ * import { memoryStore } from "@tare/store";
  *
  * const agent = agentHandler({
  *   model: () =>

@@ -3,15 +3,7 @@ import { join } from "@std/path";
 import fc from "fast-check";
 import { type Archive, archiveRef } from "@tare/prune";
 import { openFileArchive } from "@tare/store";
-
-async function withFolder(test: (folder: string) => Promise<void>): Promise<void> {
-  const folder = await Deno.makeTempDir();
-  try {
-    await test(folder);
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
-}
+import { withFolder } from "./folder_fixture_test.ts";
 
 const withArchive = (test: (archive: Archive, folder: string) => Promise<void>) =>
   withFolder(async (folder) => await test(await openFileArchive(folder), folder));

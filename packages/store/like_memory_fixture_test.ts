@@ -6,7 +6,7 @@
 import { assertEquals } from "@std/assert";
 import fc from "fast-check";
 import { archiveRef } from "@tare/prune";
-import type { Store, StoreRecord } from "@tare/store/next";
+import type { Store, StoreRecord } from "@tare/store";
 import { memoryPlace } from "./memory/memory_store.ts";
 import { DAY_MS, type OpenStore, type Place, sessionRecord } from "./store_suite_fixture_test.ts";
 

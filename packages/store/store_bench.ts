@@ -1,6 +1,6 @@
 // deno bench -A packages/store
 import { join } from "@std/path";
-import { openStore, type StorableEvent, type Store, type StoreRecord } from "@tare/store/next";
+import { openStore, type StorableEvent, type Store, type StoreRecord } from "@tare/store";
 
 const folder = Deno.makeTempDirSync();
 const path = join(folder, "tare.db");

@@ -6,7 +6,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
 import { archiveRef } from "@tare/prune";
-import { type Store, StoreError, type StoreRecord } from "@tare/store/next";
+import { type Store, StoreError, type StoreRecord } from "@tare/store";
 
 /** How long a key is kept. */
 export const DAY_MS: number = 24 * 60 * 60 * 1000;

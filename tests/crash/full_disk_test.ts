@@ -4,7 +4,7 @@ import { openaiModel } from "@tare/loop/openai";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { agentHandler } from "@tare/server";
-import { openStore } from "@tare/store/next";
+import { openStore } from "@tare/store";
 import { jsonPost } from "./json_post.ts";
 import { readEvents } from "./read_events.ts";
 import { recordingProvider } from "./recording_provider.ts";

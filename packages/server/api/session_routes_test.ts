@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import type { Tool } from "@tare/messages";
 import { profileNamed, promptCost, type Quote } from "@tare/planner";
-import { memoryStore } from "@tare/store/next";
+import { memoryStore } from "@tare/store";
 import {
   agent,
   call,

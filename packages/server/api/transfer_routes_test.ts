@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import type { AgentHandler } from "@tare/server";
 import type { Message } from "@tare/messages";
-import { memoryStore, StoreError } from "@tare/store/next";
+import { memoryStore, StoreError } from "@tare/store";
 import { agent, call, error, events, newSession, request, scriptedModel, turn } from "../fixture_test.ts";
 import { watchedStore } from "../sessions/store_fixture_test.ts";
 

@@ -1,6 +1,6 @@
 import { type LoopEvent, ModelError } from "@tare/loop";
 import type { Content, ContentPart, Message } from "@tare/messages";
-import type { Store, StoreRecord } from "@tare/store/next";
+import type { Store, StoreRecord } from "@tare/store";
 import type { Session } from "../sessions/session.ts";
 import { DEFAULT_INSTRUCTIONS, type Sessions } from "../sessions/sessions.ts";
 import {

@@ -6,7 +6,7 @@ import {
   type ModelRequest,
 } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
-import { memoryStore } from "@tare/store/next";
+import { memoryStore } from "@tare/store";
 import { dispatcher } from "../http/dispatcher.ts";
 import { echo } from "../fixture_test.ts";
 import { openapiDocument } from "../http/openapi_document.ts";

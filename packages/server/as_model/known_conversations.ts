@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { type Content, contentText } from "@tare/messages";
-import type { Store, StoreRecord } from "@tare/store/next";
+import type { Store, StoreRecord } from "@tare/store";
 
 /** What one side said, without tool calls. */
 export interface Said {

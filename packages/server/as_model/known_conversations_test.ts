@@ -1,6 +1,6 @@
 import { assertEquals, assertMatch, assertNotEquals } from "@std/assert";
 import type { Content } from "@tare/messages";
-import { memoryStore } from "@tare/store/next";
+import { memoryStore } from "@tare/store";
 import {
   ConversationHash,
   type ConversationPoint,

@@ -1,5 +1,5 @@
 import type { ContentPart } from "@tare/messages";
-import type { Store } from "@tare/store/next";
+import type { Store } from "@tare/store";
 import { ApiError, responseHex } from "@tare/wire";
 import type { ChatMessage } from "./chat_completions_schema.ts";
 import { type Dialogue, readChatMessages } from "./chat_messages.ts";

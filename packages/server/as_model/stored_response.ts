@@ -1,4 +1,4 @@
-import type { Store, StoreRecord } from "@tare/store/next";
+import type { Store, StoreRecord } from "@tare/store";
 import type { ResponseBody } from "@tare/wire";
 import type { ConversationPoint } from "./known_conversations.ts";
 

@@ -1,4 +1,4 @@
-import type { IdempotencyKey, Store } from "@tare/store/next";
+import type { IdempotencyKey, Store } from "@tare/store";
 import { HttpError } from "./http_error.ts";
 import type { JsonAnswer, Route, RouteCall } from "./route.ts";
 

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import type { AgentHandler } from "@tare/server";
-import { memoryStore } from "@tare/store/next";
+import { memoryStore } from "@tare/store";
 import {
   agent,
   call,

@@ -1,6 +1,6 @@
 import type { LoopEvent } from "@tare/loop";
 import type { Message } from "@tare/messages";
-import type { Store, StoredEvent, StoreRecord } from "@tare/store/next";
+import type { Store, StoredEvent, StoreRecord } from "@tare/store";
 import { HttpError } from "../http/http_error.ts";
 
 /** Everything that happens in a session: its turns, and the messages that were said elsewhere before. */

@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import type { LoopEvent } from "@tare/loop";
 import { HttpError } from "../http/http_error.ts";
-import { memoryStore, type Store } from "@tare/store/next";
+import { memoryStore, type Store } from "@tare/store";
 import { EventLog } from "./event_log.ts";
 import { newLog } from "../fixture_test.ts";
 

@@ -2,7 +2,7 @@ import { addLedgers, EMPTY_LEDGER, type LoopEvent, type RunOptions, type TurnLed
 import type { Content, CountTokens, Message, Tool } from "@tare/messages";
 import { classicSession, plannerSession, type PromptSession, type Quote } from "@tare/planner";
 import type { Archive } from "@tare/prune";
-import type { SessionRecord, StoreRecord } from "@tare/store/next";
+import type { SessionRecord, StoreRecord } from "@tare/store";
 import { recallTool } from "@tare/tools";
 import { HttpError, toHttpError } from "../http/http_error.ts";
 import { asSessionEvent, EventLog, type SessionEvent } from "./event_log.ts";

@@ -1,7 +1,7 @@
 import type { RunOptions, TurnLedger } from "@tare/loop";
 import type { Content, CountTokens, Model, Tool } from "@tare/messages";
 import type { Mechanisms, Profile } from "@tare/planner";
-import type { Store, StoreRecord } from "@tare/store/next";
+import type { Store, StoreRecord } from "@tare/store";
 import type { Session } from "./session.ts";
 import type { Budget, SessionSettings } from "./session_settings.ts";
 import type { TurnSlots } from "./turn_slots.ts";

@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import type { LoopEvent } from "@tare/loop";
 import type { Model } from "@tare/messages";
-import { memoryStore, StoreError } from "@tare/store/next";
+import { memoryStore, StoreError } from "@tare/store";
 import { scriptedModel, silentModel } from "../fixture_test.ts";
 import {
   makeSession,

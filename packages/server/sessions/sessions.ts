@@ -1,7 +1,7 @@
 import { EMPTY_LEDGER } from "@tare/loop";
 import type { Message } from "@tare/messages";
 import { RECALL_TOOL } from "@tare/prune";
-import type { ListedSession, StoreRecord } from "@tare/store/next";
+import type { ListedSession, StoreRecord } from "@tare/store";
 import { LRUCache } from "lru-cache";
 import { HttpError } from "../http/http_error.ts";
 import { Queue } from "./queue.ts";

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { memoryStore, type Store, StoreError, type StoreRecord } from "@tare/store/next";
+import { memoryStore, type Store, StoreError, type StoreRecord } from "@tare/store";
 
 /** A store that remembers each of its writes. */
 export interface RecordedStore extends Store {

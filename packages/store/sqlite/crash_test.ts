@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { dirname, fromFileUrl, join } from "@std/path";
-import { openStore, StoreError } from "@tare/store/next";
-import { withFolder } from "./fixture_test.ts";
+import { openStore, StoreError } from "@tare/store";
+import { withFolder } from "../folder_fixture_test.ts";
 
 const KILLS = 15;
 const WRITER = fromFileUrl(import.meta.resolve("./crash_writer_test.ts"));

@@ -1,5 +1,5 @@
 // What crash_test.ts kills: a process that writes without end and says on its output what it was told is safe.
-import { openStore } from "@tare/store/next";
+import { openStore } from "@tare/store";
 
 const SESSIONS = ["a", "b", "c"];
 

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { openStore, type Store, StoreError } from "@tare/store/next";
+import { openStore, type Store, StoreError } from "@tare/store";
 import { withStore } from "./fixture_test.ts";
 
 const events = Array.from({ length: 300 }, (_, index) => ({

@@ -34,9 +34,6 @@ export interface DatabaseOptions {
   readonly maxBytes?: number;
 }
 
-/** The path of a database that is nowhere but in memory. */
-export const MEMORY = ":memory:";
-
 const PAGE_BYTES = 4096;
 
 /** Files up to this size are checked as a whole at open: 1 ms per MiB if the system has it in memory, else up to 7. */
@@ -53,11 +50,6 @@ const CHECKED_BYTES = 64 * 2 ** 20;
  * @throws {StoreError} if it can't be opened or is no store.
  */
 export function openDatabase(path: string, options: DatabaseOptions): Database {
-  if (path === MEMORY) {
-    const connection = new DatabaseSync(MEMORY, { enableForeignKeyConstraints: false });
-    prepareFile(connection, { ...options, file: MEMORY });
-    return databaseOver(connection, { file: MEMORY });
-  }
   const file = resolve(path);
   let lock: Deno.FsFile | undefined;
   let connection: DatabaseSync | undefined;
@@ -160,7 +152,7 @@ function firstValue(connection: DatabaseSync, sql: string): unknown {
 
 function databaseOver(
   connection: DatabaseSync,
-  { file, lock }: { readonly file: string; readonly lock?: Deno.FsFile },
+  { file, lock }: { readonly file: string; readonly lock: Deno.FsFile },
 ): Database {
   const guard = <T>(act: () => T): T => {
     try {

@@ -4,7 +4,7 @@ import { DatabaseSync } from "node:sqlite";
 import { StoreError } from "@tare/store";
 import { openDatabase } from "./database.ts";
 import type { Migration } from "./migrations.ts";
-import { withFolder } from "../fixture_test.ts";
+import { withFolder } from "../folder_fixture_test.ts";
 
 const sql = (text: string): Migration => (connection) => connection.exec(text);
 const V1 = sql("CREATE TABLE notes (text TEXT NOT NULL) STRICT");

@@ -1,16 +1,7 @@
 import { join } from "@std/path";
-import { openStore, type Store, type StoreOptions } from "@tare/store/next";
+import { openStore, type Store, type StoreOptions } from "@tare/store";
+import { withFolder } from "../folder_fixture_test.ts";
 import { type Place, sessionRecord } from "../store_suite_fixture_test.ts";
-
-/** Runs a test in a folder of its own. */
-export async function withFolder(test: (folder: string) => Promise<void> | void): Promise<void> {
-  const folder = await Deno.makeTempDir();
-  try {
-    await test(folder);
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
-}
 
 /** In a file. */
 export const inFile: Place = (test) =>

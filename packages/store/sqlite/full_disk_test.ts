@@ -1,8 +1,9 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { join } from "@std/path";
-import { openStore, type Store, StoreError } from "@tare/store/next";
+import { openStore, type Store, StoreError } from "@tare/store";
 import { sessionRecord } from "../store_suite_fixture_test.ts";
-import { withFolder, withStore } from "./fixture_test.ts";
+import { withFolder } from "../folder_fixture_test.ts";
+import { withStore } from "./fixture_test.ts";
 
 const event = (number: number) => ({ type: "text_delta", number, text: "x".repeat(1000) });
 

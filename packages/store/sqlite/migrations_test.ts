@@ -4,9 +4,9 @@ import { join } from "@std/path";
 import { DatabaseSync } from "node:sqlite";
 import { archiveRef, bytesFromText } from "@tare/prune";
 import { crc32, zstdCompressSync } from "node:zlib";
-import { openStore, StoreError } from "@tare/store/next";
+import { openStore, StoreError } from "@tare/store";
 import { openDatabase } from "./database.ts";
-import { withFolder } from "./fixture_test.ts";
+import { withFolder } from "../folder_fixture_test.ts";
 import { MIGRATIONS } from "./migrations.ts";
 
 const sessions = {

@@ -1,7 +1,7 @@
 import { assertEquals, assertLess, assertRejects } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
 import { archiveRef } from "@tare/prune";
-import { openStore, type Store, StoreError } from "@tare/store/next";
+import { openStore, type Store, StoreError } from "@tare/store";
 import { testLikeMemory } from "../like_memory_fixture_test.ts";
 import { testStore } from "../store_suite_fixture_test.ts";
 import { inFile, withStore } from "./fixture_test.ts";

@@ -10,7 +10,7 @@ import { gateway } from "@tare/gateway";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { profileNamed } from "@tare/planner";
 import { agentHandler, guard } from "@tare/server";
-import { openStore } from "@tare/store/next";
+import { openStore } from "@tare/store";
 import { agentOrGateway } from "../../../packages/app/agent_or_gateway.ts";
 
 const [baseURL] = Deno.args;

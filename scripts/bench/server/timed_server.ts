@@ -21,7 +21,7 @@ import type { Tool } from "@tare/messages";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { profileNamed } from "@tare/planner";
 import { agentHandler } from "@tare/server";
-import { openStore, type Store } from "@tare/store/next";
+import { openStore, type Store } from "@tare/store";
 import { workspaceTools } from "@tare/tools";
 
 /** What one turn has added in its current step. */
