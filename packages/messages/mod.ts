@@ -4,18 +4,7 @@
  * The types are structural: an array of `npm:openai`'s message parameters fits {@linkcode Message} as it is, and
  * fields that the types don't name pass through untouched.
  *
- * @example Count a request with any counter
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { countRequestTokens, type Message } from "@tare/messages";
- *
- * const messages: Message[] = [
- *   { role: "system", content: "You are brief." },
- *   { role: "user", content: "What is Tare?" },
- * ];
- * const byWords = (text: string) => text.split(/\s+/).length;
- * assertEquals(countRequestTokens({ messages }, byWords), 4 + 3 + 4 + 3);
- * ```
+ * README.md shows it in use.
  *
  * @module
  */

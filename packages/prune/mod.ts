@@ -5,33 +5,7 @@
  * Everything works on a plain array of chat messages. What is taken out comes back as data too (an {@linkcode Elision}
  * for a result, a {@linkcode TurnsSummary} for old turns), for those who keep the history as it was and apply the changes to it.
  *
- * @example Before each request of a loop
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { estimateTokens, type Message } from "@tare/messages";
- * import { truncateResults, memoryArchive, pressure, pruneResults, RECALL_TOOL, recallOriginal } from "@tare/prune";
- *
- * const options = {
- *   archive: memoryArchive(),
- *   countTokens: estimateTokens,
- *   windowTokens: 32_000,
- *   recall: true,
- *   tools: { read_file: { stance: "rederivable", reads: "path" }, edit_file: { writes: "path" } },
- * } as const;
- *
- * async function beforeRequest(messages: readonly Message[]): Promise<readonly Message[]> {
- *   const truncated = await truncateResults(messages, options);
- *   const { windowTokens } = options;
- *   if (pressure({ promptTokens: truncated.tokensAfter, windowTokens }) === "none") return truncated.messages;
- *   return (await pruneResults(truncated.messages, options)).messages;
- * }
- *
- * // RECALL_TOOL stands among the tools of each request; recallOriginal() answers its calls.
- * assertEquals(RECALL_TOOL.function.name, "recall");
- * const ref = await options.archive.put("a long result");
- * assertEquals((await recallOriginal(options.archive, { ref })).content, "a long result");
- * assertEquals(await beforeRequest([{ role: "user", content: "Hi." }]), [{ role: "user", content: "Hi." }]);
- * ```
+ * README.md shows it in use.
  *
  * @module
  */

@@ -8,48 +8,7 @@
  * - {@linkcode openFileArchive} keeps archived texts alone, each in a file of its own, for those who have a loop and a
  *   history of theirs.
  *
- * @example A session that is there again after a restart
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { archiveRef } from "@tare/prune";
- * import { openStore } from "@tare/store";
- *
- * const folder = await Deno.makeTempDir();
- * const content = "a long result";
- * const ref = await archiveRef(content);
- *
- * const before = await openStore(`${folder}/tare.db`);
- * await before.commit([
- *   { type: "session", id: "s1", createdAtMs: 0, settings: {} },
- *   { type: "events", sessionId: "s1", after: 0, events: [{ type: "turn_start" }, { type: "turn_end" }] },
- *   { type: "state", sessionId: "s1", name: "totals", value: { turns: 1 } },
- *   { type: "archive", sessionId: "s1", ref, content },
- * ]);
- * await before.close();
- *
- * const after = await openStore(`${folder}/tare.db`);
- * assertEquals(await after.readEvents("s1", { after: 1 }), [{ number: 2, event: { type: "turn_end" } }]);
- * assertEquals(await after.listSessions(), [
- *   { id: "s1", createdAtMs: 0, settings: {}, lastEvent: 2, totals: { turns: 1 } },
- * ]);
- * assertEquals(await after.archive("s1").get(ref), content);
- * await after.close();
- * await Deno.remove(folder, { recursive: true });
- * ```
- *
- * @example Archived texts in files
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { openFileArchive } from "@tare/store";
- *
- * const directory = await Deno.makeTempDir();
- * const archive = await openFileArchive(directory);
- * const ref = await archive.put("a long result");
- *
- * const later = await openFileArchive(directory);
- * assertEquals(await later.get(ref), "a long result");
- * await Deno.remove(directory, { recursive: true });
- * ```
+ * README.md shows it in use.
  *
  * @module
  */

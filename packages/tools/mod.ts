@@ -7,26 +7,7 @@
  * the path, symbolic links included. `shell` runs with the rights of this process: leave it out, or run the process
  * in a sandbox, where that is too much.
  *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { workspaceTools } from "@tare/tools";
- *
- * const workspace = await Deno.makeTempDir();
- * const tools = new Map(workspaceTools({ workspace }).map((tool) => [tool.definition.function.name, tool]));
- * const context = { signal: new AbortController().signal, progress() {} };
- *
- * await tools.get("write_file")?.run({ path: "notes/a.txt", content: "one\ntwo\nthree\n" }, context);
- * assertEquals(
- *   await tools.get("read_file")?.run({ path: "notes/a.txt", start_line: 2 }, context),
- *   "lines 2-3 of 3\ntwo\nthree",
- * );
- * assertEquals(
- *   await tools.get("search_files")?.run({ pattern: "^t", path: "notes" }, context),
- *   "matching lines: 2; files with matches: 1; files searched: 1\nnotes/a.txt:2: two\nnotes/a.txt:3: three",
- * );
- * await Deno.remove(workspace, { recursive: true });
- * ```
+ * README.md shows it in use.
  *
  * @module
  */

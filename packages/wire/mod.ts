@@ -3,24 +3,7 @@
  * read and written. A request is read with the places of its parts, so that it can be written again with other messages
  * and all its other bytes as they were.
  *
- * @example Take an old result out of a request, and leave its other bytes alone
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { CHAT_PROTOCOL, type JsonReader, readBody, readJsonAt, readRequest, writeRequest } from "@tare/wire";
- *
- * const reader: JsonReader<never> = {
- *   read: (bytes, { read, ...span }) => ({ key: "", value: read(readJsonAt(bytes, span)) }),
- * };
- * const body = '{"model":"m","top_p":1.0,"messages":[{"role":"tool","tool_call_id":"c","content":"long"}]}';
- * const request = readRequest(readBody(new TextEncoder().encode(body)), CHAT_PROTOCOL, {
- *   items: reader,
- *   tools: reader,
- * });
- * const { items } = request;
- * const messages = items.flatMap(({ parts }) => parts.map(({ message }) => ({ ...message, content: "[elided]" })));
- * const bytes = writeRequest(request, { items, messages, places: [0], tools: [] });
- * assertEquals(new TextDecoder().decode(bytes), body.replace("long", "[elided]"));
- * ```
+ * README.md shows it in use.
  *
  * @module
  */
