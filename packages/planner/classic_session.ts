@@ -9,7 +9,7 @@ import {
   truncateResults,
 } from "@tare/prune";
 import { shownTools } from "@tare/schemas";
-import type { ElideEdit } from "./edits/edit.ts";
+import { type ElideEdit, fittingEdits } from "./edits/edit.ts";
 import { migrateSessionState } from "./migrate_session_state.ts";
 import {
   canRecall,
@@ -42,7 +42,7 @@ interface StickyEdit extends ElideEdit {
 }
 
 /** The messages and tools of a request, and what fitting them kept out. */
-interface Draft extends Conversation {
+interface Fitted extends Conversation {
   readonly nowMs: number;
   readonly tokens: number;
   readonly removedTurns: number;
@@ -61,10 +61,10 @@ export function classicSession(options: PromptSessionOptions): PromptSession {
   // What was stored is what `state` gave.
   const stored = migrateSessionState(options.state) as Partial<ClassicState> | undefined;
   let state: ClassicState = { ...NEW_STATE, ...stored };
-  const drafts = new WeakMap<SessionView, Draft>();
+  const drafts = new WeakMap<SessionView, Fitted>();
   let newest: SessionView | undefined;
 
-  function fit({ messages, tools }: Conversation, { nowMs, turnStart }: PromptCall): Draft {
+  function fit({ messages, tools }: Conversation, { nowMs, turnStart }: PromptCall): Fitted {
     const exposed = new Set(state.exposed);
     const fitted = mechanisms.context
       ? toolLoopContext(messages, {
@@ -90,7 +90,7 @@ export function classicSession(options: PromptSessionOptions): PromptSession {
   }
 
   /** Why old results have to go now; nothing while a warm history fits. */
-  function pruneReason(draft: Draft, step: number): string | undefined {
+  function pruneReason(draft: Fitted, step: number): string | undefined {
     if (!mechanisms.prune) return undefined;
     const { lastUsedAtMs } = state;
     const cold = { lastUsedAtMs, nowMs: draft.nowMs, cacheColdAfterMs: profile.coldAfterMs };
@@ -115,11 +115,8 @@ export function classicSession(options: PromptSessionOptions): PromptSession {
     const step = stepOf(history.messages, call);
     const rewrites: Rewrite[] = [];
     const warnings: string[] = [];
-    const there = state.edits.filter(({ index, toolCallId }) => {
-      const message = history.messages[index];
-      return message?.role === "tool" && message.tool_call_id === toolCallId;
-    });
-    if (there.length < state.edits.length) state = { ...state, edits: there };
+    const fitting = fittingEdits(state.edits, history.messages);
+    if (fitting.length < state.edits.length) state = { ...state, edits: fitting };
 
     let seen = view(history, state.edits);
     const apply = (result: PruneResult, mechanism: StickyEdit["mechanism"], reason: string) => {
@@ -189,7 +186,7 @@ export function classicSession(options: PromptSessionOptions): PromptSession {
 }
 
 /** What fitting left out that the request before still showed. */
-function fittingRewrites(draft: Draft, before: Draft | undefined): Rewrite[] {
+function fittingRewrites(draft: Fitted, before: Fitted | undefined): Rewrite[] {
   const { tokens, saved, removedTurns } = draft;
   const rewrites: Rewrite[] = [];
   if (removedTurns > (before?.removedTurns ?? 0)) {

@@ -7,7 +7,7 @@ import {
   type ToolDefinition,
 } from "@tare/messages";
 import { type Archive, truncateResults } from "@tare/prune";
-import type { Edit, ElideEdit } from "./edits/edit.ts";
+import { type Edit, type ElideEdit, fittingEdits } from "./edits/edit.ts";
 import type { Plan } from "./rule/plan.ts";
 import { migrateSessionState } from "./migrate_session_state.ts";
 import { Planner } from "./rule/planner.ts";
@@ -24,7 +24,7 @@ import {
   type SessionView,
 } from "./prompt_session.ts";
 import { KEEP_WANTED, type Retention } from "./retention/retention.ts";
-import { type Conversation, placeMessages, view } from "./edits/view.ts";
+import { type Conversation, placeMessages } from "./edits/view.ts";
 
 /** A {@linkcode PromptSession} whose planner decides when the mechanisms act. */
 export interface PlannerSession extends PromptSession {
@@ -147,10 +147,10 @@ export function plannerSession(options: PromptSessionOptions): PlannerSession {
         stopSaid: stopped,
       };
     }
-    const { messages, places } = placeMessages(history.messages, state.edits);
+    const { messages, tools, places } = plan.view;
     newest = {
       messages,
-      tools: plan.view.tools,
+      tools,
       places,
       rewrites: [...rewrites, ...(plan.edits.length > 0 ? [describeRewrite(plan)] : [])],
       warnings: [...(stopsNow ? [STOPPED] : []), ...warnings, ...plan.warnings],
@@ -211,16 +211,6 @@ function retentionOf({ context, prune, schemas }: Mechanisms, retention = KEEP_W
   };
 }
 
-/** Edits of messages that are there. */
-function fittingEdits(edits: readonly Edit[], messages: readonly Message[]): readonly Edit[] {
-  return edits.filter((edit) => {
-    if (edit.type === "compact") return true;
-    if (edit.type !== "elide") return edit.to <= messages.length;
-    const message = messages[edit.index];
-    return message?.role === "tool" && message.tool_call_id === edit.toolCallId;
-  });
-}
-
 /** What holds for the first `length` messages. */
 function cutBack({ edits, truncated }: SessionState, length: number) {
   return {
@@ -266,14 +256,13 @@ function savedTokens(
   countTokens: CountTokens,
 ): SessionView["saved"] {
   const dropped = edits.filter((edit) => edit.type === "drop" || edit.type === "summarise");
-  const elided = new Map(edits.flatMap((edit) => edit.type === "elide" ? [[edit.index, edit]] : []));
+  const elided = new Set(edits.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));
   const saved = { context: 0, prune: 0, schemas: 0, truncate: 0 };
   const toolTokens = (tools: readonly ToolDefinition[]) =>
     countRequestTokens({ messages: [], tools }, countTokens);
   saved.schemas = toolTokens(request.tools) - toolTokens(seen.tools);
-  const { messages } = view({ messages: request.messages, tools: [] }, [...elided.values()]);
-  for (const index of elided.keys()) {
-    const [original, shown] = [request.messages[index], messages[index]];
+  for (const index of elided) {
+    const [original, shown] = [request.messages[index], seen.elided[index]];
     if (!original || !shown || dropped.some(({ from, to }) => index >= from && index < to)) continue;
     const tokens = countMessageTokens(original, countTokens) - countMessageTokens(shown, countTokens);
     saved[truncated.includes(index) ? "truncate" : "prune"] += tokens;

@@ -8,7 +8,7 @@ import {
 } from "@tare/messages";
 
 /** A tool call as pruning sees it. */
-export interface Call {
+export interface ParsedCall {
   /** Name of the tool. */
   readonly tool: string;
   /** The same for calls with the same arguments, whatever the order of keys and the spacing. */
@@ -21,7 +21,7 @@ export interface Call {
 export interface PairedResult {
   readonly index: number;
   readonly message: ToolMessage;
-  readonly call: Call;
+  readonly call: ParsedCall;
 }
 
 /** The results whose calls are known, in order, each with its call (see `pairCalls`). */
@@ -43,15 +43,15 @@ export function resultText(message: ToolMessage): string | undefined {
 /** Arguments longer than this are kept and compared as the model wrote them: nobody reads them as a path. */
 const SHORT_CHARS = 1024;
 
-const known = new WeakMap<ToolCall, Call>();
+const known = new WeakMap<ToolCall, ParsedCall>();
 
-function readCall(call: ToolCall): Call {
+function readCall(call: ToolCall): ParsedCall {
   let read = known.get(call);
   if (!read) known.set(call, read = parseCall(call));
   return read;
 }
 
-function parseCall(call: ToolCall): Call {
+function parseCall(call: ToolCall): ParsedCall {
   const { name: tool, arguments: text } = describeCall(call);
   if (call.type === "custom") return { tool, key: text, args: new Map() };
   try {

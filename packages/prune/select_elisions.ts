@@ -7,7 +7,7 @@ import {
 } from "@tare/messages";
 import { bytesFromText } from "./archive.ts";
 import type { Elision } from "./elide.ts";
-import { type Call, type PairedResult, pairResults, resultText } from "./pair_results.ts";
+import { type PairedResult, pairResults, type ParsedCall, resultText } from "./pair_results.ts";
 import { formatPlaceholder, holdsPlaceholder, parsePlaceholder } from "./placeholder.ts";
 import { RECALL_TOOL } from "./recall.ts";
 
@@ -145,7 +145,7 @@ function findSuperseded(results: readonly PairedResult[], options: SelectOptions
   return superseded;
 }
 
-function resource(call: Call, argument: string | undefined): string | undefined {
+function resource(call: ParsedCall, argument: string | undefined): string | undefined {
   return argument === undefined ? undefined : call.args.get(argument)?.replace(/^(\.\/+)+/, "");
 }
 
@@ -159,7 +159,7 @@ function recalledTwice(results: readonly PairedResult[]): string[] {
   return [...counts].filter(([, count]) => count >= 2).map(([ref]) => ref);
 }
 
-function recalledRef(call: Call): string | undefined {
+function recalledRef(call: ParsedCall): string | undefined {
   return call.tool === RECALL_TOOL.function.name ? call.args.get("ref") : undefined;
 }
 

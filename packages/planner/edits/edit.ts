@@ -1,3 +1,4 @@
+import type { Message } from "@tare/messages";
 import type { Elision } from "@tare/prune";
 
 /** Shows a placeholder instead of a tool result. */
@@ -41,3 +42,16 @@ export interface CompactEdit {
  * stay until a later edit of the same place replaces them. All positions count in the history, not in the view.
  */
 export type Edit = ElideEdit | DropEdit | SummariseEdit | CompactEdit;
+
+/** The edits of messages that are there: a history that went back, or another one, has others. */
+export function fittingEdits<E extends Edit>(
+  edits: readonly E[],
+  messages: readonly Message[],
+): readonly E[] {
+  return edits.filter((edit: Edit) => {
+    if (edit.type === "compact") return true;
+    if (edit.type !== "elide") return edit.to <= messages.length;
+    const message = messages[edit.index];
+    return message?.role === "tool" && message.tool_call_id === edit.toolCallId;
+  });
+}

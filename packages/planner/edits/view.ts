@@ -37,10 +37,16 @@ export interface Conversation {
  * @throws {RangeError} if an edit names messages that are not there, or elides what is no tool result.
  */
 export function view(history: Conversation, edits: readonly Edit[]): Conversation {
-  return {
-    messages: placeMessages(history.messages, edits).messages,
-    tools: shownTools(history.tools, edits),
-  };
+  const { messages, tools } = placedView(history, edits);
+  return { messages, tools };
+}
+
+/** A view, and where in the history each of its messages stands. */
+export type PlacedView = Conversation & PlacedMessages;
+
+/** Like {@linkcode view}, with the places of the messages. */
+export function placedView(history: Conversation, edits: readonly Edit[]): PlacedView {
+  return { ...placeMessages(history.messages, edits), tools: compactedTools(history.tools, edits) };
 }
 
 /** The messages of a view, and where in the history each stands. */
@@ -88,7 +94,7 @@ export function placeMessages(history: readonly Message[], edits: readonly Edit[
 }
 
 /** Like {@linkcode view}, for the tools alone. */
-export function shownTools(
+export function compactedTools(
   tools: readonly ToolDefinition[],
   edits: readonly Edit[],
 ): readonly ToolDefinition[] {

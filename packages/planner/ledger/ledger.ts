@@ -1,7 +1,6 @@
 import { countMessageTokens, type CountTokens, countToolTokens, type Usage } from "@tare/messages";
 import { groupTurns } from "@tare/context";
 import type { Decision, Plan } from "../rule/plan.ts";
-import { placeMessages } from "../edits/view.ts";
 
 /** Tokens of a prompt by what they are. */
 export interface PromptShares {
@@ -56,13 +55,12 @@ export interface LedgerEntry {
 }
 
 /** The prompt of a plan by what it consists of. */
-export function sharePrompt({ request, edits, view }: Plan, countTokens: CountTokens): PromptShares {
+export function sharePrompt({ request, view }: Plan, countTokens: CountTokens): PromptShares {
   const shares = { tools: 0, core: 0, oldTurns: 0, activeTurn: 0, results: 0, placeholders: 0 };
   for (const tool of view.tools) shares.tools += countToolTokens(tool, countTokens);
   const active = groupTurns(request.messages).at(-1)?.start ?? 0;
-  const { messages, places } = placeMessages(request.messages, [...request.edits, ...edits]);
-  for (const [at, message] of messages.entries()) {
-    const place = places[at] ?? -1;
+  for (const [at, message] of view.messages.entries()) {
+    const place = view.places[at] ?? -1;
     const tokens = countMessageTokens(message, countTokens);
     if (message !== request.messages[place]) shares.placeholders += tokens;
     else if (message.role === "system" || message.role === "developer") shares.core += tokens;

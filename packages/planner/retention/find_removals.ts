@@ -8,11 +8,11 @@ import {
   type ToolMessage,
 } from "@tare/messages";
 import { type ElisionCandidate, parsePlaceholder, selectElisions, type ToolTraits } from "@tare/prune";
-import { compactTool, shownTools as exposedTools } from "@tare/schemas";
+import { compactTool, shownTools } from "@tare/schemas";
 import type { CompactEdit, Edit } from "../edits/edit.ts";
 import { hashPiece } from "../cache/prompt_units.ts";
 import type { Retention } from "./retention.ts";
-import { type Conversation, type PlacedMessages, shownTools } from "../edits/view.ts";
+import { compactedTools, type Conversation, type PlacedMessages } from "../edits/view.ts";
 
 /** Something that could leave the prompt as one. */
 export interface Removal {
@@ -67,7 +67,9 @@ export function findRemovals(seen: Seen, options: RemovalOptions): Removal[] {
   const tools = retention.compactTools ? findCompactions(seen, countTokens) : [];
   const starts = new Map<number, number>();
   let start = 0;
-  for (const tool of shownTools(seen.history.tools, seen.edits)) start += countToolTokens(tool, countTokens);
+  for (const tool of compactedTools(seen.history.tools, seen.edits)) {
+    start += countToolTokens(tool, countTokens);
+  }
   for (const [at, message] of seen.placed.messages.entries()) {
     starts.set(seen.placed.places[at] ?? -1, start);
     start += countMessageTokens(message, countTokens);
@@ -147,9 +149,9 @@ export function firstOpenCall(messages: readonly Message[]): number {
 
 function findCompactions({ history: { tools }, edits, exposed }: Seen, countTokens: CountTokens): Removal[] {
   const removals: Removal[] = [];
-  const now = shownTools(tools, edits);
+  const now = compactedTools(tools, edits);
   let start = 0;
-  for (const [at, tool] of exposedTools(tools, { exposed, countTokens }).tools.entries()) {
+  for (const [at, tool] of shownTools(tools, { exposed, countTokens }).tools.entries()) {
     const full = tools[at];
     const shown = now[at];
     if (!full || !shown) break;

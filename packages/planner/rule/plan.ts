@@ -1,7 +1,7 @@
 import type { Message, Usage } from "@tare/messages";
 import type { Edit } from "../edits/edit.ts";
 import type { Removal } from "../retention/find_removals.ts";
-import type { Conversation } from "../edits/view.ts";
+import type { Conversation, PlacedView } from "../edits/view.ts";
 import type { Cut } from "./weigh_cuts.ts";
 
 /** A call that is about to be made. */
@@ -38,7 +38,7 @@ export interface Plan {
   /** New edits, to be stored before the request is made. */
   readonly edits: readonly Edit[];
   /** What the model sees. */
-  readonly view: Conversation;
+  readonly view: PlacedView;
   /** Tokens of the view. */
   readonly promptTokens: number;
   /** Tokens that the view would have without the new edits. */

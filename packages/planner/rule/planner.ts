@@ -15,7 +15,7 @@ import { type Profile, profileNamed, recogniseProfile } from "../providers.ts";
 import { hashPiece, promptUnits, sharedTokens, sumTokens } from "../cache/prompt_units.ts";
 import { type Quote, quotePrompt } from "./quote.ts";
 import { KEEP_WANTED } from "../retention/retention.ts";
-import { type Conversation, placeMessages, shownTools, view } from "../edits/view.ts";
+import { compactedTools, type Conversation, placedView, placeMessages } from "../edits/view.ts";
 import { estimateWarmth, observeWarmth } from "../cache/warmth.ts";
 import type { Cut } from "./weigh_cuts.ts";
 
@@ -106,7 +106,7 @@ export class Planner {
       if (summarised.warning) warnings.push(summarised.warning);
       summary = summarised.usage;
     }
-    const after = view(request, [...request.edits, ...made]);
+    const after = placedView(request, [...request.edits, ...made]);
     return {
       edits: made,
       view: after,
@@ -217,7 +217,7 @@ export class Planner {
     const { rent, paid, resend, stopped, exposed } = this.#state;
     const edits = [...request.edits, ...made];
     const placed = placeMessages(request.messages, edits);
-    const tools = shownTools(request.tools, edits);
+    const tools = compactedTools(request.tools, edits);
     const units = promptUnits({ messages: placed.messages, tools }, countTokens);
     const promptTokens = sumTokens(units);
     const seen: Seen = { history: request, edits, placed, exposed: new Set(exposed) };

@@ -1,6 +1,7 @@
 import type { Message } from "@tare/messages";
 import { type Edit, KEEP_WANTED, view } from "@tare/planner";
 import { memoryArchive } from "@tare/prune";
+import { placedView } from "../../../packages/planner/edits/view.ts";
 import type { Plan } from "../../../packages/planner/rule/plan.ts";
 import { Planner } from "../../../packages/planner/rule/planner.ts";
 import type { Policy, PolicyOptions } from "./policy.ts";
@@ -28,7 +29,9 @@ export function belady(options: PolicyOptions): Policy {
     async view(call) {
       plan = await planner.plan({ ...call, recall: true, edits });
       const added = chooseNames(plan, { ...options, uses });
-      if (added !== plan.edits) plan = { ...plan, edits: added, view: view(call, [...edits, ...added]) };
+      if (added !== plan.edits) {
+        plan = { ...plan, edits: added, view: placedView(call, [...edits, ...added]) };
+      }
       edits.push(...added);
       return plan.view;
     },
