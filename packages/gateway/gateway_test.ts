@@ -380,3 +380,62 @@ Deno.test("gateway keeps what a session archives after a fork from the fork", as
   assertStringIncludes(one.body.choices[0].message.content, "c0 0 1 2");
   assertStringIncludes(other.body.choices[0].message.content, "Cannot recall");
 });
+
+const RECALLING = { tool_calls: [call("recall", { ref: "none" }, "r1")] };
+
+Deno.test("gateway tells of an upstream that fails behind a recall, whole or streamed", async () => {
+  const failing = (first: () => Response) =>
+    gatewayed((_, index) => index === 0 ? first() : new Response("broken", { status: 503 }));
+  const whole = failing(() => completion(RECALLING));
+  const failed = await whole.fetch(post({ ...HELLO, tools: [READ] }));
+  assertEquals([failed.status, await failed.text()], [503, "broken"]);
+  const report = await (await whole.fetch(new Request("http://localhost/v1/ledger"))).json();
+  assertEquals([report.planned.calls, report.planned.errors, report.planned.recalls], [1, 1, 1]);
+  const streamed = failing(() =>
+    sse(
+      chunk({ role: "assistant", content: "Wait." }),
+      chunk({ tool_calls: [{ index: 0, ...call("recall", { ref: "none" }, "r1") }] }),
+      chunk({}, "tool_calls"),
+      "[DONE]",
+    )
+  );
+  const text = await (await streamed.fetch(post({ ...HELLO, tools: [READ], stream: true }))).text();
+  assertStringIncludes(text, "Wait.");
+  assertEquals(JSON.parse(text.trim().split("data: ").at(-1) ?? "").error, {
+    message: "The upstream answered 503: broken",
+    type: "server_error",
+    param: null,
+    code: "upstream_failed",
+  });
+});
+
+Deno.test("gateway ends a turn of which the model does nothing but recall", async () => {
+  const { fetch, seen } = gatewayed(() => completion(RECALLING));
+  const answer = await (await fetch(post({ ...HELLO, tools: [READ] }))).json();
+  assertEquals([seen.length, answer.choices[0].finish_reason], [8, "stop"]);
+});
+
+Deno.test("gateway passes answers on that it can't read, and those that nothing can follow", async () => {
+  const errors: unknown[] = [];
+  const onError = (error: unknown) => errors.push(error);
+  const headers = { "content-type": "application/json" };
+  const odd = gatewayed(() => new Response('{"choices":', { headers }), { onError });
+  assertEquals(await (await odd.fetch(post(HELLO))).text(), '{"choices":');
+  assertStringIncludes(String(errors[0]), "the answer was passed on as it came");
+  const page = gatewayed(() => new Response("<p>", { headers: { "content-type": "text/html" } }));
+  assertEquals(await (await page.fetch(post(HELLO))).text(), "<p>");
+  const several = gatewayed(() => completion({ content: "Hi" }));
+  const request = { ...HELLO, n: 2, tools: [READ] };
+  const response = await several.fetch(post(request));
+  assertEquals([response.headers.get("x-tare-session"), several.seen[0]?.body], [null, request]);
+  await response.text();
+});
+
+Deno.test("gateway asks nobody for a client that has left", async () => {
+  const { fetch } = gatewayed(() => {
+    throw new DOMException("left", "AbortError");
+  });
+  const response = await fetch(new Request(post(HELLO), { signal: AbortSignal.abort() }));
+  assertEquals(response.status, 502);
+  await response.text();
+});

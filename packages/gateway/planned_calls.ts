@@ -1,22 +1,13 @@
 import { createHash } from "node:crypto";
-import { LRUCache } from "lru-cache";
 import type { CountTokens } from "@tare/messages";
 import { type PlannerSession, plannerSession } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
-import {
-  type ItemPart,
-  joinBytes,
-  type Protocol,
-  readBody,
-  readRequest,
-  type RequestReaders,
-  type WireReply,
-} from "@tare/wire";
-import { KnownJson } from "./known_json.ts";
+import { joinBytes, type Protocol, readBody, readRequest, type WireReply } from "@tare/wire";
 import { GatewayLedger } from "./ledger.ts";
+import { Memory } from "./memory.ts";
 import type { GatewayOptions } from "./options.ts";
 import { Sessions } from "./sessions.ts";
-import { type Followed, GatewayTurn } from "./turn.ts";
+import { GatewayTurn } from "./turn.ts";
 import { answerHeaders, askUpstream, passOn, streamOf, type UpstreamCall, warned } from "./upstream.ts";
 
 /** So many calls of a turn may do nothing but recall. */
@@ -25,21 +16,10 @@ const MAX_RECALL_CALLS = 8;
 /** With these an upstream says that it doesn't take a request as it is. */
 const REFUSALS: readonly number[] = [400, 422];
 
-/** How much of the memory each may take, in all 1. */
-const SHARES = { sessions: 1 / 2, items: 3 / 8, tools: 1 / 32, referred: 1 / 16, responses: 1 / 32 };
-
-/** What a remembered id takes beside texts, in bytes. */
-const ENTRY_BYTES = 500;
-
 /** A request for the upstream, and its body. */
 interface Call {
   readonly request: Request;
   readonly bytes: Uint8Array<ArrayBuffer>;
-}
-
-/** A response that another may follow. */
-interface FollowedResponse extends Followed {
-  readonly sessionId: string;
 }
 
 /** What an answer is made from. */
@@ -60,21 +40,14 @@ export class PlannedCalls {
   readonly ledger: GatewayLedger = new GatewayLedger();
   readonly #options: GatewayOptions;
   readonly #onError: (error: unknown) => void;
-  readonly #known: Pick<RequestReaders, "items" | "tools">;
-  /** Items of replies, by client and id. */
-  readonly #referred: LRUCache<string, readonly ItemPart[]>;
-  /** Responses that requests may follow, by client and id. */
-  readonly #responses: LRUCache<string, FollowedResponse>;
+  readonly #memory: Memory;
   #sessions: Sessions | undefined;
 
   /** Calls that have seen nothing yet. */
   constructor(options: GatewayOptions) {
     this.#options = options;
     this.#onError = options.onError ?? (() => {});
-    const share = (name: keyof typeof SHARES) => ({ maxBytes: this.#maxBytes(name) });
-    this.#known = { items: new KnownJson(share("items")), tools: new KnownJson(share("tools")) };
-    this.#referred = new LRUCache({ maxSize: this.#maxBytes("referred") });
-    this.#responses = new LRUCache({ maxSize: this.#maxBytes("responses") });
+    this.#memory = new Memory({ maxBytes: options.maxMemoryBytes ?? 512 * 2 ** 20 });
   }
 
   /** Answers a request. @throws what `fetch` throws if the upstream can't be reached. */
@@ -134,18 +107,13 @@ export class PlannedCalls {
 
   /** Passes a request for a response on, which may have another id at the upstream. */
   async forwardResponse(protocol: Protocol, id: string, request: Request): Promise<Response> {
-    const known = this.#responses.get(`${clientOf(protocol, request)} ${id}`);
+    const known = this.#memory.followed(clientOf(protocol, request), id);
     const upstreamId = known ? encodeURIComponent(known.upstreamId) : id;
     return await this.forward(`${protocol.path}/${upstreamId}`, request);
   }
 
   #ask(path: string, call: UpstreamCall): Promise<Response> {
     return askUpstream(path, call, this.#options);
-  }
-
-  #maxBytes(name: keyof typeof SHARES): number {
-    const { maxMemoryBytes = 512 * 2 ** 20 } = this.#options;
-    return Math.max(1, Math.floor(SHARES[name] * maxMemoryBytes));
   }
 
   /** Finds the session of a request; nothing for a request that can't be planned. */
@@ -156,9 +124,9 @@ export class PlannedCalls {
     if (isDetached) return undefined;
     const countTokens = await this.#options.countTokens();
     const client = clientOf(protocol, request);
-    const readers = { ...this.#known, referred: (id: string) => this.#referred.get(`${client} ${id}`) };
+    const readers = this.#memory.readers(client);
     const wire = readRequest(body, protocol, readers);
-    const followed = follows === undefined ? undefined : this.#responses.get(`${client} ${follows}`);
+    const followed = follows === undefined ? undefined : this.#memory.followed(client, follows);
     const sessions = this.#sessionsWith(countTokens);
     const session = sessions.get(followed?.sessionId ?? "") ?? sessions.find({
       scope: JSON.stringify([client, key ?? null]),
@@ -176,10 +144,7 @@ export class PlannedCalls {
       isStateful,
       countTokens,
       readers,
-      seen: (id, parts) => {
-        const chars = JSON.stringify(parts.map(({ message }) => message)).length;
-        this.#referred.set(`${client} ${id}`, parts, { size: ENTRY_BYTES + 2 * chars });
-      },
+      seen: (id, parts) => this.#memory.refer(client, id, parts),
       now,
     });
   }
@@ -197,7 +162,7 @@ export class PlannedCalls {
         }),
       control,
       begun: ({ control }) => this.ledger.count(control ? "control" : "planned", "sessions"),
-      maxBytes: this.#maxBytes("sessions"),
+      maxBytes: this.#memory.sessionBytes,
     });
   }
 
@@ -306,8 +271,7 @@ export class PlannedCalls {
       const { writer: { id }, session, client } = turn;
       if (id === undefined || upstreamId === undefined) return;
       const owed = callsClient && recalls.length > 0 ? turn.lastAnswers : [];
-      const size = ENTRY_BYTES + 2 * owed.join().length;
-      this.#responses.set(`${client} ${id}`, { sessionId: session.id, upstreamId, owed }, { size });
+      this.#memory.follow(client, id, { sessionId: session.id, upstreamId, owed });
     } catch (error) {
       this.#warn("a recall will not be remembered", error);
     }

@@ -3,7 +3,7 @@ import { estimateTokens } from "@tare/messages";
 import { plannerSession, profileNamed } from "@tare/planner";
 import { CHAT_PROTOCOL, readBody, readRequest } from "@tare/wire";
 import { call } from "./fixture_test.ts";
-import { KnownJson } from "./known_json.ts";
+import { Memory } from "./memory.ts";
 import { Sessions } from "./sessions.ts";
 import { GatewayTurn } from "./turn.ts";
 
@@ -11,10 +11,7 @@ const encode = (value: unknown) => new TextEncoder().encode(JSON.stringify(value
 
 Deno.test("GatewayTurn answers recalls from the session's archive and goes on behind them", async () => {
   const maxBytes = 100_000;
-  const readers = {
-    items: new KnownJson<ReturnType<typeof CHAT_PROTOCOL.readItem>>({ maxBytes }),
-    tools: new KnownJson<ReturnType<typeof CHAT_PROTOCOL.readTool>>({ maxBytes }),
-  };
+  const readers = new Memory({ maxBytes }).readers("c");
   const sessions = new Sessions({
     prompts: ({ archive }) =>
       plannerSession({ profile: profileNamed("none"), countTokens: estimateTokens, archive }),

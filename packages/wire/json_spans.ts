@@ -20,34 +20,40 @@ const [OPEN_ARRAY, CLOSE_ARRAY, OPEN_OBJECT, CLOSE_OBJECT] = [0x5b, 0x5d, 0x7b, 
  */
 export function objectFields(bytes: Uint8Array<ArrayBuffer>, at = 0): Map<string, Span> {
   const fields = new Map<string, Span>();
-  readFields(bytes, { at, fields });
+  walk(bytes, { at, open: OPEN_OBJECT, close: CLOSE_OBJECT }, (start) => {
+    const { name, value } = fieldAt(bytes, start);
+    fields.set(name, value);
+    return value.end;
+  });
   return fields;
 }
 
-/** The fields that {@linkcode objectFields} finds in a text of which the end, or all from some place on, isn't there. */
-export function fieldsSoFar(bytes: Uint8Array<ArrayBuffer>): Map<string, Span> {
-  const fields = new Map<string, Span>();
+/** The first field of this name in an object whose text may end, or be no JSON, anywhere behind it. */
+export function findField(bytes: Uint8Array<ArrayBuffer>, wanted: string): Span | undefined {
+  let found: Span | undefined;
   try {
-    readFields(bytes, { at: 0, fields });
+    walk(bytes, { at: 0, open: OPEN_OBJECT, close: CLOSE_OBJECT }, (start) => {
+      const { name, value } = fieldAt(bytes, start);
+      if (name === wanted) found = value;
+      // Nothing follows the end of the text.
+      return found ? bytes.length : value.end;
+    });
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
   }
-  return fields;
+  return found;
 }
 
-function readFields(
+function fieldAt(
   bytes: Uint8Array<ArrayBuffer>,
-  { at, fields }: { readonly at: number; readonly fields: Map<string, Span> },
-): void {
-  walk(bytes, { at, open: OPEN_OBJECT, close: CLOSE_OBJECT }, (start) => {
-    if (bytes[start] !== QUOTE) throw misread("a name", start);
-    const end = skipString(bytes, start);
-    const colon = skipBlanks(bytes, end);
-    if (bytes[colon] !== COLON) throw misread("a colon", colon);
-    const value = spanAt(bytes, skipBlanks(bytes, colon + 1));
-    fields.set(readJsonAt(bytes, { start, end }) as string, value);
-    return value.end;
-  });
+  start: number,
+): { readonly name: string; readonly value: Span } {
+  if (bytes[start] !== QUOTE) throw misread("a name", start);
+  const end = skipString(bytes, start);
+  const colon = skipBlanks(bytes, end);
+  if (bytes[colon] !== COLON) throw misread("a colon", colon);
+  const value = spanAt(bytes, skipBlanks(bytes, colon + 1));
+  return { name: readJsonAt(bytes, { start, end }) as string, value };
 }
 
 /**
@@ -70,8 +76,10 @@ export function readJsonAt(bytes: Uint8Array<ArrayBuffer>, { start, end }: Span)
   return JSON.parse(decoder.decode(bytes.subarray(start, end)));
 }
 
-/** These pieces one behind the other. */
+/** These pieces one behind the other; a single one as it is. */
 export function joinBytes(pieces: readonly Uint8Array<ArrayBuffer>[]): Uint8Array<ArrayBuffer> {
+  const [only] = pieces;
+  if (only && pieces.length === 1) return only;
   const joined = new Uint8Array(pieces.reduce((length, piece) => length + piece.length, 0));
   let at = 0;
   for (const piece of pieces) {

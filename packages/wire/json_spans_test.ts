@@ -1,6 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import fc from "fast-check";
-import { arrayItems, fieldsSoFar, joinBytes, objectFields, readJsonAt } from "./json_spans.ts";
+import { arrayItems, findField, joinBytes, objectFields, readJsonAt } from "./json_spans.ts";
 
 const encode = (text: string) => new TextEncoder().encode(text);
 
@@ -42,10 +42,12 @@ Deno.test("joinBytes() puts pieces one behind the other", () => {
   assertEquals(joinBytes([encode("a"), encode(""), encode("bc")]), encode("abc"));
 });
 
-Deno.test("fieldsSoFar() finds what stands before the place where the text ends or is wrong", () => {
-  const names = (text: string) => [...fieldsSoFar(encode(text)).keys()];
-  assertEquals(names('{"a":1,"b":"x"}'), ["a", "b"]);
-  assertEquals(names('{"a":[1],"b":"x'), ["a"]);
-  assertEquals(names('{"a":1 x'), ["a"]);
-  assertEquals(names("[1]"), []);
+Deno.test("findField() finds what stands before the place where the text ends or is wrong", () => {
+  const find = (text: string) => {
+    const bytes = encode(text);
+    const span = findField(bytes, "a");
+    return span && readJsonAt(bytes, span);
+  };
+  assertEquals(['{"b":[1],"a":"x"}', '{"a":1,"a":2', '{"a":"x" y'].map(find), ["x", 1, "x"]);
+  assertEquals(['{"a":"x', '{"b" 1,"a":"x"}', "[1]", '{"b":1}'].map(find), Array(4).fill(undefined));
 });

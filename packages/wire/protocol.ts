@@ -69,7 +69,7 @@ export interface WireReply {
   readonly recalls: readonly RecallCall[];
   /** Whether it calls tools of the client. */
   readonly callsClient: boolean;
-  /** The items by which the upstream knows it, each as JSON, calls of the recall tool included. */
+  /** The items by which the upstream knows it, each as JSON, recalls included; none may be told of a turn without. */
   readonly items: readonly string[];
 }
 

@@ -1,5 +1,5 @@
 import type { ToolDefinition } from "@tare/messages";
-import { arrayItems, fieldsSoFar, objectFields, readJsonAt, type Span } from "./json_spans.ts";
+import { arrayItems, findField, objectFields, readJsonAt, type Span } from "./json_spans.ts";
 import type { ItemPart, Protocol } from "./protocol.ts";
 
 /** A body of JSON with the places of its fields. */
@@ -82,10 +82,11 @@ export function readField({ bytes, fields }: WireBody, name: string): unknown {
   return span && readJsonAt(bytes, span);
 }
 
-/** A field of a body that may be cut off, or no JSON at all; nothing if the field isn't there. */
+/** A field of a body that may be cut off, or no JSON at all; nothing if the field isn't there. The first of its name. */
 export function peekField(bytes: Uint8Array<ArrayBuffer>, name: string): unknown {
   try {
-    return readField({ bytes, fields: fieldsSoFar(bytes) }, name);
+    const span = findField(bytes, name);
+    return span && readJsonAt(bytes, span);
   } catch {
     return undefined;
   }

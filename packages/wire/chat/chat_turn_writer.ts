@@ -20,8 +20,9 @@ export class ChatTurnWriter implements TurnWriter {
   readonly #options: ChatTurnWriterOptions;
   readonly #replies: { readonly message: JsonRecord; readonly reply: WireReply }[] = [];
   #splitter = new SseSplitter();
-  /** The message of the reply that is being read, its calls, and which of them are recalls. */
-  #message: JsonRecord = {};
+  /** What the reply that is being read has said, as fields or as events that nobody has read yet. */
+  #said: (JsonRecord | Uint8Array<ArrayBuffer>)[] = [];
+  /** Its calls, and which of them are recalls. */
   #calls = new CallAssembler();
   #recalls = new Set<number>();
   #callsClient = false;
@@ -33,8 +34,6 @@ export class ChatTurnWriter implements TurnWriter {
   #held: Uint8Array<ArrayBuffer>[] = [];
   #holds = false;
   #ended = false;
-  /** Events that were passed on before anybody read them. */
-  #unread: Uint8Array<ArrayBuffer>[] = [];
   #whole: Uint8Array<ArrayBuffer> = new Uint8Array();
 
   /** A writer for one turn. */
@@ -47,7 +46,7 @@ export class ChatTurnWriter implements TurnWriter {
     this.#begin();
     const whole = this.#splitter.cut(bytes);
     if (this.#passesWhole(whole)) {
-      if (this.#options.recall) this.#unread.push(whole);
+      if (this.#options.recall) this.#said.push(whole);
       return whole.length > 0 ? [whole] : [];
     }
     return splitEvents(whole).flatMap((event) => this.#pass(event));
@@ -66,14 +65,17 @@ export class ChatTurnWriter implements TurnWriter {
       !(this.#options.hidesUsage && text.includes('"usage"'));
   }
 
-  /** Reads what was passed on unread: it is part of a reply that turned out to be worth knowing. */
-  #readUnread(): void {
-    for (const { data } of this.#unread.flatMap(splitEvents)) {
-      const { choices } = readChunk(data) ?? {};
-      const { delta } = asRecord(Array.isArray(choices) ? choices[0] : undefined) ?? {};
-      this.#message = mergeDelta(this.#message, asRecord(delta) ?? {});
-    }
-    this.#unread = [];
+  /** The message of a reply that turned out to be worth knowing. */
+  #readMessage(): JsonRecord {
+    const deltas = this.#said.flatMap((said) => {
+      if (!(said instanceof Uint8Array)) return [said];
+      return splitEvents(said).map(({ data }) => {
+        const { choices } = readChunk(data) ?? {};
+        const { delta } = asRecord(Array.isArray(choices) ? choices[0] : undefined) ?? {};
+        return asRecord(delta) ?? {};
+      });
+    });
+    return deltas.reduce(mergeDelta, {});
   }
 
   /** The stream has ended. */
@@ -84,7 +86,9 @@ export class ChatTurnWriter implements TurnWriter {
     const calls = this.#calls.finish(new Set()).map(({ function: called, ...call }) =>
       "custom" in call ? { ...call, type: "custom" } : { ...call, function: called }
     );
-    return this.#take({ ...this.#message, ...(calls.length > 0 && { tool_calls: calls }) });
+    const isKnown = this.#recalls.size > 0 || this.#replies.length > 0;
+    const message = isKnown ? this.#readMessage() : {};
+    return this.#take({ ...message, ...(calls.length > 0 && { tool_calls: calls }) });
   }
 
   /** Takes a whole answer. */
@@ -163,7 +167,9 @@ export class ChatTurnWriter implements TurnWriter {
       ...(usage && { usage }),
       recalls,
       callsClient: calls.length > recalls.length,
-      items: [JSON.stringify({ role: "assistant", ...message })],
+      items: recalls.length > 0 || this.#replies.length > 0
+        ? [JSON.stringify({ role: "assistant", ...message })]
+        : [],
     };
     this.#replies.push({ message, reply });
     this.#usageSum = sumUsage(this.#usageSum, this.#usage);
@@ -177,7 +183,7 @@ export class ChatTurnWriter implements TurnWriter {
     this.#ended = false;
     this.#held = [];
     this.#holds = false;
-    this.#message = {};
+    this.#said = [];
     this.#calls = new CallAssembler();
     this.#recalls = new Set();
     this.#callsClient = false;
@@ -198,7 +204,6 @@ export class ChatTurnWriter implements TurnWriter {
   }
 
   #passChunk(chunk: JsonRecord, bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>[] {
-    this.#readUnread();
     const { hidesUsage } = this.#options;
     const choices = Array.isArray(chunk.choices) ? chunk.choices : [];
     const choice: unknown = choices[0];
@@ -235,7 +240,7 @@ export class ChatTurnWriter implements TurnWriter {
   /** Reads a delta and gives what the client may see of it; nothing if it may see nothing. */
   #takeDelta(delta: JsonRecord, later: boolean): JsonRecord | undefined {
     const { tool_calls: calls, role, ...fields } = delta;
-    this.#message = mergeDelta(this.#message, fields);
+    if (this.#options.recall) this.#said.push(fields);
     const withoutRole = later ? fields : { ...(role !== undefined && { role }), ...fields };
     if (!Array.isArray(calls)) {
       return later && role !== undefined ? (isEmpty(fields) ? undefined : fields) : delta;

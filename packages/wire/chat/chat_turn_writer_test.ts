@@ -29,23 +29,24 @@ Deno.test("CHAT_PROTOCOL.writer() keeps the bytes of a stream without recalls, a
   const reply = writer.end();
   assertEquals(seen + decode(writer.finish()), decode(...events));
   assertEquals([reply.callsClient, reply.recalls, reply.usage?.promptTokens], [true, [], 5]);
-  assertEquals(JSON.parse(reply.items[0] ?? ""), {
-    role: "assistant",
-    content: "Hi there",
-    tool_calls: [call("read", { path: "a" }, "c1")],
-  });
   assertEquals(writer.hidden([]), []);
 });
 
 Deno.test("CHAT_PROTOCOL.writer() joins a streamed recall and what follows it", () => {
   const writer = streamed();
   const first = [
-    chunk({ role: "assistant", content: "One " }),
+    chunk({ role: "assistant", content: "O" }),
+    chunk({ content: "ne " }),
     chunk({ tool_calls: [{ index: 0, ...call("recall", { ref: "r" }, "r1") }] }),
     chunk({}, "tool_calls"),
     "[DONE]",
   ].flatMap((data) => writer.push(event(data)));
-  const { recalls } = writer.end();
+  const { recalls, items } = writer.end();
+  assertEquals(JSON.parse(items[0] ?? ""), {
+    role: "assistant",
+    content: "One ",
+    tool_calls: [call("recall", { ref: "r" }, "r1")],
+  });
   assertEquals(recalls, [{ id: "r1", arguments: '{"ref":"r"}' }]);
   const second = [
     { ...chunk({ role: "assistant", content: "" }), id: "other" },
@@ -56,9 +57,10 @@ Deno.test("CHAT_PROTOCOL.writer() joins a streamed recall and what follows it", 
   writer.end();
   const text = decode(...first, ...second, writer.finish());
   const chunks = [...text.matchAll(/^data: (\{.*)$/gm)].map(([, data]) => JSON.parse(data ?? ""));
-  assertEquals(chunks.map(({ id }) => id), ["c", "c", "c"]);
+  assertEquals(chunks.map(({ id }) => id), ["c", "c", "c", "c"]);
   assertEquals(chunks.map(({ choices: [{ delta, finish_reason }] }) => delta.content ?? finish_reason), [
-    "One ",
+    "O",
+    "ne ",
     "two.",
     "stop",
   ]);

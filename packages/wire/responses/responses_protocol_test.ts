@@ -1,6 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { type ItemPart, readBody, RESPONSES_PROTOCOL, UnknownShape } from "@tare/wire";
-import { encode, requestOf } from "../request_fixture_test.ts";
+import { decode, encode, requestOf } from "../request_fixture_test.ts";
 
 Deno.test("RESPONSES_PROTOCOL makes a message of each item", () => {
   const { readItem } = RESPONSES_PROTOCOL;
@@ -80,4 +80,44 @@ Deno.test("RESPONSES_PROTOCOL knows what clients say of their sessions", () => {
     isDetached: false,
   });
   assertEquals(hints({ background: true, conversation: null }), { isStateful: false, isDetached: true });
+});
+
+Deno.test("RESPONSES_PROTOCOL reads calls and contents of all kinds", () => {
+  const read = (item: object) => RESPONSES_PROTOCOL.readItem(item)[0]?.message;
+  assertEquals(read({ type: "custom_tool_call", call_id: "c", name: "patch", input: "*" }), {
+    role: "assistant",
+    tool_calls: [{ id: "c", type: "custom", custom: { name: "patch", input: "*" } }],
+  });
+  const content = [
+    { type: "output_text", text: "a" },
+    { type: "refusal", refusal: "No." },
+    { type: "input_file", file_data: "x" },
+    { type: "input_image" },
+  ];
+  assertEquals(read({ role: "assistant", content })?.content, [
+    { type: "text", text: "a" },
+    { type: "refusal", refusal: "No." },
+    { type: "file", file: { file_data: "x" } },
+    { type: "image_url", image_url: { url: "" } },
+  ]);
+  const { readTool, head } = RESPONSES_PROTOCOL;
+  for (const odd of [null, { type: "function" }]) assertThrows(() => readTool(odd), UnknownShape);
+  assertThrows(() => read({ role: "user", content: 1 }), UnknownShape);
+  assertThrows(() => read({ role: "user", content: [1] }), UnknownShape);
+  assertEquals(head?.read([{ a: 1 }])[0]?.message.content, '{"a":1}');
+});
+
+Deno.test("RESPONSES_PROTOCOL.writer() tells of a failure in the stream, numbered like its other events", () => {
+  const writer = RESPONSES_PROTOCOL.writer(requestOf({ model: "m", input: [] }, RESPONSES_PROTOCOL), {});
+  const created = { type: "response.created", response: { id: "r" }, sequence_number: 0 };
+  const odd = "event: x\ndata: no JSON response.created\n\n";
+  const seen = writer.push(encode(`data: ${JSON.stringify(created)}\n\n${odd}`));
+  assertEquals(decode(...seen).endsWith(odd), true);
+  assertEquals(JSON.parse(decode(writer.fail("It broke.")).split("data: ")[1] ?? ""), {
+    type: "error",
+    code: "upstream_failed",
+    message: "It broke.",
+    param: null,
+    sequence_number: 1,
+  });
 });

@@ -1,5 +1,5 @@
 import { assertEquals, assertStrictEquals, assertThrows } from "@std/assert";
-import { KnownJson } from "./known_json.ts";
+import { KnownJson } from "./memory.ts";
 
 const encode = (text: string) => new TextEncoder().encode(text);
 

@@ -1,0 +1,97 @@
+import { createHash } from "node:crypto";
+import { LRUCache } from "lru-cache";
+import type { ToolDefinition } from "@tare/messages";
+import {
+  type ItemPart,
+  type JsonReader,
+  type KnownPiece,
+  type PieceToRead,
+  readJsonAt,
+  type RequestReaders,
+} from "@tare/wire";
+import type { Followed } from "./turn.ts";
+
+/** What is remembered takes beside its texts, in bytes. */
+const ENTRY_BYTES = 500;
+
+/** How much of the memory each may take, in all 1. */
+const SHARES = { sessions: 1 / 2, items: 3 / 8, tools: 1 / 32, referred: 1 / 16, responses: 1 / 32 };
+
+/** A response that another may follow. */
+export interface FollowedResponse extends Followed {
+  readonly sessionId: string;
+}
+
+/**
+ * What a gateway remembers beside its sessions, at most `maxBytes` bytes with them. What was used longest ago is
+ * forgotten first: a piece of JSON is read again, a response that is followed is taken for one of somebody else.
+ */
+export class Memory {
+  /** Most bytes for the sessions. */
+  readonly sessionBytes: number;
+  /** Items of requests and replies. */
+  readonly #items: KnownJson<readonly ItemPart[]>;
+  readonly #tools: KnownJson<ToolDefinition | undefined>;
+  readonly #referred: LRUCache<string, readonly ItemPart[]>;
+  readonly #responses: LRUCache<string, FollowedResponse>;
+
+  /** Nothing is known yet. */
+  constructor({ maxBytes }: { readonly maxBytes: number }) {
+    const share = (name: keyof typeof SHARES) => Math.max(1, Math.floor(SHARES[name] * maxBytes));
+    this.sessionBytes = share("sessions");
+    this.#items = new KnownJson({ maxBytes: share("items") });
+    this.#tools = new KnownJson({ maxBytes: share("tools") });
+    this.#referred = new LRUCache({ maxSize: share("referred") });
+    this.#responses = new LRUCache({ maxSize: share("responses") });
+  }
+
+  /** What requests of this client are read with. */
+  readers(client: string): RequestReaders {
+    return {
+      items: this.#items,
+      tools: this.#tools,
+      referred: (id) => this.#referred.get(`${client} ${id}`),
+    };
+  }
+
+  /** A reply to this client has this item. */
+  refer(client: string, id: string, parts: readonly ItemPart[]): void {
+    const { length } = JSON.stringify(parts.map(({ message }) => message));
+    this.#referred.set(`${client} ${id}`, parts, { size: ENTRY_BYTES + 2 * length });
+  }
+
+  /** The response that this client knows by this id. */
+  followed(client: string, id: string): FollowedResponse | undefined {
+    return this.#responses.get(`${client} ${id}`);
+  }
+
+  /** This client may follow a response. */
+  follow(client: string, id: string, response: FollowedResponse): void {
+    const size = ENTRY_BYTES + 2 * response.owed.join().length;
+    this.#responses.set(`${client} ${id}`, response, { size });
+  }
+}
+
+/**
+ * Remembers what was read of pieces of JSON by their bytes. A client that sends its whole history again so costs only
+ * what is new of it: all that others remember of a message object (tokens, hashes, names) is found again too.
+ * Keeps what takes at most `maxBytes` bytes of memory, as far as texts go; what was used last.
+ */
+export class KnownJson<T> implements JsonReader<T> {
+  readonly #pieces: LRUCache<string, KnownPiece<T>>;
+
+  /** Nothing is known yet. */
+  constructor({ maxBytes }: { readonly maxBytes: number }) {
+    this.#pieces = new LRUCache({ maxSize: maxBytes });
+  }
+
+  /** The piece at this place. @throws {SyntaxError} if it is no JSON. @throws whatever `read` throws. */
+  read(bytes: Uint8Array<ArrayBuffer>, { start, end, kind, read }: PieceToRead<T>): KnownPiece<T> {
+    const key = createHash("sha256").update(kind).update(bytes.subarray(start, end)).digest("base64");
+    const known = this.#pieces.get(key);
+    if (known) return known;
+    const piece: KnownPiece<T> = { key, value: read(readJsonAt(bytes, { start, end })) };
+    this.#pieces.set(key, piece, { size: ENTRY_BYTES + 2 * (end - start) });
+    return piece;
+  }
+}
