@@ -52,6 +52,37 @@ Deno.test("pure-packages refuses clock, files, network, environment and randomne
   assertEquals(faults("/repo/packages/messages/x.ts", "profile.Date; ({ fetch: 1 });"), []);
 });
 
+Deno.test("protocol-names keeps a protocol's fields in its folder", () => {
+  const source =
+    'const id = item.call_id; const type = "input_text"; const field = { previous_response_id: 1 };';
+  assertEquals(faults("/repo/packages/gateway/x.ts", source).length, 3);
+  assertEquals(faults("/repo/packages/wire/responses/x.ts", source), []);
+  assertEquals(faults("/repo/packages/gateway/x_test.ts", source), []);
+  assertEquals(faults("/repo/packages/loop/x.ts", 'const stop = { finish_reason: "tool_calls" };'), []);
+});
+
+Deno.test("provider-names keeps names of providers in the file of their data", () => {
+  for (
+    const source of [
+      'profileNamed("openai");',
+      "/claude/i.test(model);",
+      'type Dialect = "deepseek" | "other";',
+    ]
+  ) {
+    assertEquals(faults("/repo/packages/gateway/x.ts", source).length, 1, source);
+    assertEquals(faults("/repo/packages/planner/providers.ts", source), []);
+  }
+  for (
+    const source of [
+      'import "@tare/loop/openai";',
+      'throw new Error("any openai client");',
+      'get("OPENAI_KEY");',
+    ]
+  ) {
+    assertEquals(faults("/repo/packages/app/x.ts", source), [], source);
+  }
+});
+
 Deno.test("PACKAGE_TABLE and PURE_PACKAGES say what ARCHITECTURE.md says", () => {
   const text = Deno.readTextFileSync(new URL("../ARCHITECTURE.md", import.meta.url));
   const names = Object.keys(PACKAGE_TABLE);

@@ -1,7 +1,7 @@
 import { type Gateway, LEDGER_REPORT } from "@tare/gateway";
 import type { JsonSchema } from "@tare/messages";
 import { AGENT_MODEL, type AgentHandler } from "@tare/server";
-import { joinBytes, peekField } from "@tare/wire";
+import { joinBytes, peekField, PROTOCOLS } from "@tare/wire";
 
 /** Largest request bodies in bytes. */
 export interface BodyLimits {
@@ -44,7 +44,7 @@ export function agentOrGateway(
   };
 }
 
-const CALLS = ["/v1/chat/completions", "/v1/responses"];
+const CALLS: readonly string[] = PROTOCOLS.map(({ path }) => `/v1${path}`);
 
 /** A request's body, and the model that it asks for as soon as that is known of one that is too large for the agent. */
 async function peekModel(

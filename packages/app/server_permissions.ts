@@ -1,4 +1,5 @@
 import { resolve } from "@std/path";
+import { DEFAULT_PROVIDER } from "@tare/planner";
 import { type Settings, VARIABLES } from "./settings.ts";
 
 /**
@@ -13,7 +14,7 @@ export function serverPermissions(settings: Settings): string[] {
   const provider = apiKey === undefined && baseUrl === undefined
     // The rehearsal provider listens on a free port, which isn't known yet.
     ? "127.0.0.1"
-    : hostAndPort(new URL(baseUrl ?? "https://api.openai.com/v1"));
+    : hostAndPort(new URL(baseUrl ?? DEFAULT_PROVIDER.baseURL));
   const net = [`${host.includes(":") ? `[${host}]` : host}:${port}`, provider];
   return [
     "--no-prompt",

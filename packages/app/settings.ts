@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { PROFILES } from "@tare/planner";
+import { DEFAULT_PROVIDER, PROFILES } from "@tare/planner";
 // The type alone: who only reads settings need not load the server.
 import type { Policy } from "@tare/server";
 
@@ -123,7 +123,7 @@ const OPTIONS = {
   baseUrl: {
     variable: "OPENAI_BASE_URL",
     flag: "base-url",
-    help: "Address of an OpenAI-compatible provider. Default with a key: https://api.openai.com/v1",
+    help: `Address of an OpenAI-compatible provider. Default with a key: ${DEFAULT_PROVIDER.baseURL}`,
     fault: (value) =>
       /^https?:$/.test(URL.parse(value)?.protocol ?? "") ? undefined : "an address such as https://host/v1",
   },

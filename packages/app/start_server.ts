@@ -2,7 +2,7 @@ import { join, resolve } from "@std/path";
 import { gateway } from "@tare/gateway";
 import { openaiModel } from "@tare/loop/openai";
 import { loadTokenizer, type Tokenizer } from "@tare/messages/tiktoken";
-import { chooseProfile, type Profile, profileNamed } from "@tare/planner";
+import { chooseProfile, DEFAULT_PROVIDER, type Profile, profileNamed } from "@tare/planner";
 import { agentHandler, allowedHosts, guard, isLoopback } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
 import { openStore } from "@tare/store";
@@ -13,12 +13,6 @@ import type { Settings } from "./settings.ts";
 /** What the server says at its start and in every answer's event stream while no provider is configured. */
 export const REHEARSAL_NOTICE =
   "no language model is configured; a rehearsal model that only follows fixed rules answers";
-
-/** The rehearsal provider's cache rules, if none are chosen. */
-const REHEARSAL_PROFILE = "openai";
-
-/** Where the provider is, if only a key is set. */
-const OPENAI_URL = "https://api.openai.com/v1";
 
 /** Largest request bodies: prompts of others may hold pictures and recordings. */
 const LIMITS: BodyLimits = { agentBytes: 10 * 2 ** 20, gatewayBytes: 128 * 2 ** 20 };
@@ -56,7 +50,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
   );
   const { off, windowTokens, policy } = settings;
   const provider = settings.model === undefined
-    ? startRehearsal(tokenizer, profileNamed(settings.profile ?? REHEARSAL_PROFILE))
+    ? startRehearsal(tokenizer, profileNamed(settings.profile ?? DEFAULT_PROVIDER.profile))
     : configuredProvider(settings, settings.model);
   const countTokens = async () => (await tokenizer()).count;
   const onError = (error: unknown) =>
@@ -88,7 +82,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
   const answer = settings.model === undefined ? agent.unguarded : agentOrGateway({
     agent,
     gateway: gateway({
-      baseURL: OPENAI_URL,
+      baseURL: DEFAULT_PROVIDER.baseURL,
       ...provider.access,
       clientKeys: token === undefined,
       profile: provider.profile,
@@ -124,7 +118,8 @@ export async function startServer(settings: Settings, log: (line: string) => voi
       `Tare's agent server listens on ${url}`,
       `workspace  ${workspace}`,
       `model      ${
-        provider.notice ?? `${provider.model} at ${provider.access.baseURL ?? "api.openai.com"}`
+        provider.notice ??
+          `${provider.model} at ${provider.access.baseURL ?? new URL(DEFAULT_PROVIDER.baseURL).host}`
       }`,
       `profile    ${provider.profile.name}`,
       ...(settings.model === undefined
@@ -158,7 +153,7 @@ function configuredProvider({ apiKey, baseUrl, profile: name }: Settings, model:
   };
   const hints = {
     model,
-    baseUrl: baseUrl ?? OPENAI_URL,
+    baseUrl: baseUrl ?? DEFAULT_PROVIDER.baseURL,
     ...(name !== undefined && { name }),
   };
   return { model, profile: chooseProfile(hints), access, close: () => Promise.resolve() };

@@ -23,6 +23,7 @@ export type {
 } from "./prompt_session.ts";
 export {
   chooseProfile,
+  DEFAULT_PROVIDER,
   type Profile,
   type ProfileHints,
   profileNamed,

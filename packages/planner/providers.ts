@@ -53,6 +53,9 @@ const ANTHROPIC = {
 
 const OPENAI_SOURCE = "https://platform.openai.com/docs/guides/prompt-caching";
 
+/** The cache rules and the address that count for who names neither. */
+export const DEFAULT_PROVIDER = { profile: "openai", baseURL: "https://api.openai.com/v1" } as const;
+
 /** The providers that Tare knows, by name. Facts as of autumn 2026. */
 export const PROFILES: Readonly<Record<string, Profile>> = {
   "anthropic-5m": {

@@ -1,5 +1,5 @@
 import { countMessageTokens, MESSAGE_OVERHEAD_TOKENS } from "@tare/messages";
-import { PrefixCache, type Profile, profileNamed } from "@tare/planner";
+import { DEFAULT_PROVIDER, PrefixCache, type Profile, profileNamed } from "@tare/planner";
 import { ApiError, type UsageDialect, writeUsage } from "@tare/wire";
 import { LRUCache } from "lru-cache";
 import { readCompletionRequest } from "./read_completion_request.ts";
@@ -94,7 +94,7 @@ const MAX_CACHES = 16;
  * ```
  */
 export function simulator(options: SimulatorOptions): Simulator {
-  const { model, tokenizer, profile = profileNamed("openai"), now = Date.now } = options;
+  const { model, tokenizer, profile = profileNamed(DEFAULT_PROVIDER.profile), now = Date.now } = options;
   const { dialect = profile.dialect, windowTokens = Infinity, apiKey, faults = [] } = options;
   const readPrompt = promptReader(tokenizer);
   const countTokens = (text: string) => tokenizer.encode(text).length;
