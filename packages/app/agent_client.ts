@@ -1,6 +1,25 @@
 import { ServerSentEventParseStream } from "@std/http";
 import type { LoopEvent } from "@tare/loop";
 
+/** Where the server is that a command talks to, and what its requests must carry. */
+export interface ServerAddress {
+  /** Its address. */
+  readonly url: string;
+  /** The bearer token, if there is one. */
+  readonly token?: string;
+}
+
+/** The server by `url`, or else by TARE_HOST and TARE_PORT, as `read` gives them; the token is TARE_TOKEN. */
+export function serverAddress(read: (variable: string) => string | undefined, url?: string): ServerAddress {
+  const host = read("TARE_HOST") || "127.0.0.1";
+  const port = read("TARE_PORT") || "8787";
+  const token = read("TARE_TOKEN");
+  return {
+    url: url ?? `http://${host.includes(":") ? `[${host}]` : host}:${port}`,
+    ...(token && { token }),
+  };
+}
+
 /** A client of the agent server's own routes. */
 export interface AgentClient {
   /** Makes a session and resolves to its id. */
@@ -30,7 +49,7 @@ export function agentClient(url: string, token?: string): AgentClient {
       throw new Error(`Cannot reach the server at ${url}: start it with deno task start.`, { cause });
     }
     if (response.ok) return response;
-    throw new Error(await refusal(response));
+    throw new Error(await toldError(response));
   };
   const post = (path: string, body: unknown = {}) =>
     send(path, {
@@ -65,7 +84,7 @@ export function agentClient(url: string, token?: string): AgentClient {
   };
 }
 
-async function refusal(response: Response): Promise<string> {
+async function toldError(response: Response): Promise<string> {
   const text = await response.text();
   try {
     return JSON.parse(text).error.message;

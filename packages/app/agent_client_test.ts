@@ -3,7 +3,7 @@ import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { agentHandler } from "@tare/server";
 import { memoryStore } from "@tare/store";
-import { agentClient } from "./agent_client.ts";
+import { agentClient, serverAddress } from "./agent_client.ts";
 
 async function withServer(use: (url: string) => Promise<void>): Promise<void> {
   const agent = agentHandler({
@@ -70,4 +70,16 @@ Deno.test("agentClient() says in a sentence what the server refuses, and that it
     Error,
     `Cannot reach the server at ${url}: start it with deno task start.`,
   );
+});
+
+Deno.test("serverAddress() goes by the address that is given, or by host and port", () => {
+  const at = (variables: Readonly<Record<string, string>>, url?: string) =>
+    serverAddress((name) => variables[name], url);
+  assertEquals(at({}), { url: "http://127.0.0.1:8787" });
+  assertEquals(at({ TARE_HOST: "::1", TARE_PORT: "1", TARE_TOKEN: "t" }), {
+    url: "http://[::1]:1",
+    token: "t",
+  });
+  assertEquals(at({ TARE_HOST: "", TARE_PORT: "", TARE_TOKEN: "" }), { url: "http://127.0.0.1:8787" });
+  assertEquals(at({ TARE_HOST: "h", TARE_TOKEN: "t" }, "http://x"), { url: "http://x", token: "t" });
 });

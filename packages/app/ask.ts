@@ -6,9 +6,8 @@
 // deno-lint-ignore-file no-console
 import { parseArgs } from "node:util";
 import type { TurnEndReason } from "@tare/loop";
-import { agentClient } from "./agent_client.ts";
 import { eventPrinter } from "./event_printer.ts";
-import { type ServerAddress, serverAddress } from "./server_address.ts";
+import { agentClient, type ServerAddress, serverAddress } from "./agent_client.ts";
 
 const HELP = `Puts a question to the agent server and prints what happens:
 

@@ -5,8 +5,7 @@
  */
 // deno-lint-ignore-file no-console
 import { parseArgs } from "node:util";
-import { agentClient } from "./agent_client.ts";
-import { serverAddress } from "./server_address.ts";
+import { agentClient, serverAddress } from "./agent_client.ts";
 
 const HELP = `Writes a session as chat messages, one a line of JSON, to standard output:
 

@@ -6,8 +6,7 @@
 // deno-lint-ignore-file no-console
 import { resolve } from "@std/path";
 import { parseArgs } from "node:util";
-import { agentClient } from "./agent_client.ts";
-import { serverAddress } from "./server_address.ts";
+import { agentClient, serverAddress } from "./agent_client.ts";
 
 const HELP = `Makes sessions of a file, and prints their ids:
 

@@ -3,6 +3,12 @@ import { DEFAULT_PROVIDER } from "@tare/planner";
 import { type Settings, VARIABLES } from "./settings.ts";
 
 /**
+ * How the server's process uses memory: a small young generation. What it allocates is mostly short-lived text, and V8
+ * would keep room for more and more of it.
+ */
+export const V8_FLAGS = "--v8-flags=--max-semi-space-size=4";
+
+/**
  * The permissions that a server with these settings needs, as flags for `deno run`, and no others: to read and write
  * its workspace and data folder, to listen where it is told and to reach its provider, to read the variables that the
  * settings come from. Running programs can't be narrowed: the shell tool may start any, and ending all that a command

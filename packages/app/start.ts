@@ -5,9 +5,8 @@
  */
 // deno-lint-ignore-file no-console
 import { fromFileUrl } from "@std/path";
-import { serverPermissions } from "./server_permissions.ts";
+import { serverPermissions, V8_FLAGS } from "./server_permissions.ts";
 import { readSettings, settingsHelp, VARIABLES } from "./settings.ts";
-import { V8_FLAGS } from "./v8_flags.ts";
 
 if (Deno.args.includes("--help") || Deno.args.includes("-h")) {
   console.log(settingsHelp());

@@ -1,7 +1,6 @@
 import { fromFileUrl } from "@std/path";
-import { serverPermissions } from "../../packages/app/server_permissions.ts";
+import { serverPermissions, V8_FLAGS } from "../../packages/app/server_permissions.ts";
 import { readSettings } from "../../packages/app/settings.ts";
-import { V8_FLAGS } from "../../packages/app/v8_flags.ts";
 
 /** A process of the agent server that listens. */
 export interface ServerProcess {

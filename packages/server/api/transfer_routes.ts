@@ -1,6 +1,6 @@
 import type { Message } from "@tare/messages";
 import { errorResponses } from "../http/http_error.ts";
-import { LINES } from "../http/read_body.ts";
+import { LINES } from "../http/read_request_body.ts";
 import { type Route, route } from "../http/route.ts";
 import { closed } from "../http/schema.ts";
 import type { SessionInfo } from "../sessions/session_options.ts";

@@ -2,7 +2,7 @@ import type { Store } from "@tare/store";
 import { Type } from "typebox";
 import { errorResponse, HttpError } from "./http_error.ts";
 import { answerOnce, idempotencyKey, toResponse } from "./idempotency.ts";
-import { type ReadBody, readBody } from "./read_body.ts";
+import { type ReadBody, readRequestBody } from "./read_request_body.ts";
 import type { Route, RouteCall } from "./route.ts";
 import { checker } from "./schema.ts";
 
@@ -44,7 +44,7 @@ export function dispatcher(
       respond = route.errors?.respond ?? errorResponse;
       const key = idempotencyKey(route, request);
       const { value: body, bytes } = route.body
-        ? await readBody(request, { maxBytes, check, ...(route.lines && { lines: true }) })
+        ? await readRequestBody(request, { maxBytes, check, ...(route.lines && { lines: true }) })
         : NO_BODY;
       const call: RouteCall = { request, path, body, keep: () => [] };
       if (key) return await answerOnce(route, call, { store, key, bytes });

@@ -1,7 +1,7 @@
 import type { JsonSchema } from "@tare/messages";
 import { Type } from "typebox";
 import { ERROR } from "./http_error.ts";
-import { LINES } from "./read_body.ts";
+import { LINES } from "./read_request_body.ts";
 import type { Route, RouteParameter, RouteResponse } from "./route.ts";
 import config from "../deno.json" with { type: "json" };
 

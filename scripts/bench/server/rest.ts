@@ -1,7 +1,6 @@
 import { fromFileUrl } from "@std/path";
 import { loadTokenizer } from "@tare/messages/tiktoken";
-import { serverPermissions } from "../../../packages/app/server_permissions.ts";
-import { V8_FLAGS } from "../../../packages/app/v8_flags.ts";
+import { serverPermissions, V8_FLAGS } from "../../../packages/app/server_permissions.ts";
 import { readSettings } from "../../../packages/app/settings.ts";
 import { type Listening, startListening } from "./listening.ts";
 import { importSessions, longSession } from "./sessions.ts";

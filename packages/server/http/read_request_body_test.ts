@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { HttpError } from "./http_error.ts";
-import { LINES, readBody } from "./read_body.ts";
+import { LINES, readRequestBody } from "./read_request_body.ts";
 
 const JSON_TYPE = "Application/JSON; charset=utf-8";
 const post = (body: BodyInit | null, type?: string) =>
@@ -13,19 +13,19 @@ const anything = { maxBytes: 10, check: (): string | undefined => undefined };
 
 async function failure(
   request: Request,
-  options: Parameters<typeof readBody>[1] = anything,
+  options: Parameters<typeof readRequestBody>[1] = anything,
 ): Promise<[number, string]> {
-  const error = await assertRejects(() => readBody(request, options), HttpError);
+  const error = await assertRejects(() => readRequestBody(request, options), HttpError);
   return [error.status, error.message];
 }
 
-Deno.test("readBody() reads JSON, whatever the parameters of its type, and reads nothing as {}", async () => {
-  const { value, bytes } = await readBody(post('{"a":"é"}', JSON_TYPE), anything);
+Deno.test("readRequestBody() reads JSON, whatever the parameters of its type, and reads nothing as {}", async () => {
+  const { value, bytes } = await readRequestBody(post('{"a":"é"}', JSON_TYPE), anything);
   assertEquals([value, new TextDecoder().decode(bytes)], [{ a: "é" }, '{"a":"é"}']);
-  assertEquals(await readBody(post(null), anything), { value: {}, bytes: new Uint8Array() });
+  assertEquals(await readRequestBody(post(null), anything), { value: {}, bytes: new Uint8Array() });
 });
 
-Deno.test("readBody() refuses broken JSON, broken UTF-8, other types, faults and what is too large", async () => {
+Deno.test("readRequestBody() refuses broken JSON, broken UTF-8, other types, faults and what is too large", async () => {
   assertEquals((await failure(post("{", JSON_TYPE)))[0], 400);
   assertEquals(await failure(post(new Uint8Array([0x22, 0xff, 0x22]), JSON_TYPE)), [
     400,
@@ -48,9 +48,9 @@ Deno.test("readBody() refuses broken JSON, broken UTF-8, other types, faults and
   assertEquals(await failure(post(endless, JSON_TYPE)), tooLarge);
 });
 
-Deno.test("readBody() gives lines as text, and refuses what isn't UTF-8", async () => {
+Deno.test("readRequestBody() gives lines as text, and refuses what isn't UTF-8", async () => {
   const lines = { ...anything, lines: true };
-  assertEquals(await readBody(post("{}\né", LINES), lines), {
+  assertEquals(await readRequestBody(post("{}\né", LINES), lines), {
     value: "{}\né",
     bytes: new TextEncoder().encode("{}\né"),
   });

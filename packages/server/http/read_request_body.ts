@@ -17,7 +17,7 @@ export interface ReadBody {
  * @throws {HttpError} 415 if it isn't declared as what is wanted (so that no web page can send it without asking), 413
  * if it is too large, 400 if it isn't UTF-8 or JSON, or `check` finds faults.
  */
-export async function readBody(
+export async function readRequestBody(
   request: Request,
   { maxBytes, lines = false, check }: {
     readonly maxBytes: number;
