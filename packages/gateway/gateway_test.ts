@@ -1,7 +1,6 @@
-import { assert, assertEquals, assertMatch, assertNotEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { gateway } from "@tare/gateway";
 import { call, chunk, completion, gatewayed, OPTIONS, post, READ, sse } from "./fixture_test.ts";
-import { functionCall, responsesUpstream, says } from "./responses_fixture_test.ts";
 
 const HELLO = { model: "m", messages: [{ role: "user", content: "Hello." }] };
 
@@ -187,32 +186,6 @@ Deno.test("gateway leaves control sessions, bypassed requests and other people's
   assertEquals([seen[0]?.body, answer.choices[0].message.tool_calls[0].id], [own, "c"]);
 });
 
-Deno.test("gateway recognises sessions by name or content, follows forks, and doesn't mix sub-agents up", async () => {
-  const { fetch } = gatewayed(() => completion({ content: "Hi" }));
-  const ask = async (texts: string[], headers: Record<string, string> = {}) => {
-    const messages = texts.map((content, at) => ({
-      role: at === 0 ? "system" : at % 2 ? "user" : "assistant",
-      content,
-    }));
-    const response = await fetch(post({ model: "m", messages }, headers));
-    await response.text();
-    return response.headers.get("x-tare-session");
-  };
-  const one = await ask(["S", "a"]);
-  const two = await ask(["S", "b"]);
-  assertNotEquals(one, two);
-  assertEquals(await ask(["S", "a", "A", "c"]), one);
-  assertEquals(await ask(["S", "b", "B", "c"]), two);
-  assertEquals(await ask(["S", "b", "B", "c"]), two);
-  const fork = await ask(["S", "a", "A2", "d"]);
-  assertNotEquals(fork, one);
-  assertEquals(await ask(["S", "a", "A", "c", "C", "e"]), one);
-  assertEquals(await ask(["S", "a", "A2", "d", "D", "e"]), fork);
-  assertNotEquals(await ask(["S", "a", "A", "c", "C", "e"], { authorization: "Bearer other" }), one);
-  const named = await ask(["S", "x"], { "x-tare-session": "n" });
-  assertEquals(await ask(["T", "rolled back"], { "x-tare-session": "n" }), named);
-});
-
 Deno.test("gateway takes old results out of long prompts, and edits stay", async () => {
   const { fetch, seen } = gatewayed(() => completion({ content: "Hi" }, 0));
   const result = (at: number) => Array.from({ length: 4_000 }, (_, i) => `${at}-${i % 97}`).join(" ");
@@ -284,101 +257,6 @@ Deno.test("gateway has its routes and no others", async () => {
     assertEquals(ask(path), undefined);
   }
   assertEquals([ask("/v1/models", "POST"), ask("/v1/ledger", "DELETE")], [undefined, undefined]);
-});
-
-/** Requests that fill the memory of a gateway: sessions of one message each. */
-async function flood(fetch: (request: Request) => Promise<Response>): Promise<void> {
-  for (let at = 0; at < 50; at++) {
-    const content = `${at} ${"x".repeat(2_000)}`;
-    await (await fetch(post({ model: "m", messages: [{ role: "user", content }] }))).text();
-  }
-}
-
-Deno.test("gateway forgets a session with all that refers to it", async () => {
-  const { fetch, seen } = gatewayed((_, index) => Response.json({ id: `resp_${index}`, output: [] }), {
-    maxMemoryBytes: 100_000,
-  });
-  const ask = async (body: object) => {
-    const response = await fetch(post({ model: "m", ...body }, {}, "/responses"));
-    await response.text();
-    return response.headers.get("x-tare-session");
-  };
-  const first = await ask({ input: "Hello." });
-  assertEquals(await ask({ input: "More.", previous_response_id: "resp_0" }), first);
-  await flood(fetch);
-  assertNotEquals(await ask({ input: "And more.", previous_response_id: "resp_1" }), first);
-  assertEquals(seen.at(-1)?.body.previous_response_id, "resp_1");
-});
-
-Deno.test("gateway keeps the responses of clients with different keys apart", async () => {
-  const { fetch } = gatewayed((_, index) => Response.json({ id: `resp_${index}`, output: [] }));
-  const ask = async (key: string, body: object) => {
-    const headers = { authorization: `Bearer ${key}` };
-    const response = await fetch(post({ model: "m", ...body }, headers, "/responses"));
-    await response.text();
-    return response.headers.get("x-tare-session");
-  };
-  const mine = await ask("mine", { input: "Hello." });
-  const follow = { input: "More.", previous_response_id: "resp_0" };
-  assertNotEquals(await ask("yours", follow), mine);
-  assertEquals(await ask("mine", follow), mine);
-});
-
-Deno.test("gateway tells only the client whose response it is of its id at the upstream", async () => {
-  const upstream = responsesUpstream([
-    [functionCall("recall", { ref: "none" }, "r1")],
-    [says("Done.")],
-  ]);
-  const urls: string[] = [];
-  const { fetch } = gateway({
-    ...OPTIONS,
-    fetch: async (input, init) => {
-      const request = new Request(input, init);
-      urls.push(request.url);
-      return request.method === "GET" ? Response.json({}) : await upstream.fetch(request);
-    },
-  });
-  const tools = [{ type: "function", name: "read", parameters: {} }];
-  const body = { model: "m", input: "Go.", tools, stream: true };
-  await (await fetch(post(body, { authorization: "Bearer mine" }, "/responses")))?.text();
-  for (const key of ["mine", "yours"]) {
-    const headers = { authorization: `Bearer ${key}` };
-    await (await fetch(new Request("http://localhost/v1/responses/resp_1", { headers })))?.text();
-  }
-  assertEquals(urls.slice(2).map((url) => url.split("/").at(-1)), ["resp_2", "resp_1"]);
-});
-
-Deno.test("gateway keeps what a session archives after a fork from the fork", async () => {
-  const long = Array.from({ length: 4_000 }, (_, at) => `${at % 97}`).join(" ");
-  const { fetch, seen } = gatewayed(({ body }) => {
-    const { role, content } = body.messages.at(-1);
-    const [, ref] = /^Recall (\w+)/.exec(content) ?? [];
-    if (role === "user" && ref) {
-      return completion({ content: null, tool_calls: [call("recall", { ref }, "recall_1")] }, 0);
-    }
-    return completion({ content: content.slice(0, 200) }, 0);
-  });
-  const ask = async (messages: readonly object[]) => {
-    const response = await fetch(post({ model: "m", messages, tools: [READ] }));
-    return { session: response.headers.get("x-tare-session"), body: await response.json() };
-  };
-  const step = (id: string) => [
-    { role: "assistant", content: null, tool_calls: [call("read", { id }, id)] },
-    { role: "tool", tool_call_id: id, content: `${id} ${long}` },
-  ];
-  const messages: object[] = [{ role: "user", content: "Go." }];
-  const forked = [...messages, ...step("x0")];
-  for (let at = 0; at < 8; at++) {
-    messages.push(...step(`c${at}`));
-    await ask(messages);
-    if (at === 0) await ask(forked);
-  }
-  const [, ref] = /with ref ([0-9a-f]{16})/.exec(JSON.stringify(seen.at(-1)?.body.messages)) ?? [];
-  const recall = [{ role: "assistant", content: "Hi." }, { role: "user", content: `Recall ${ref}` }];
-  const [one, other] = [await ask([...messages, ...recall]), await ask([...forked, ...recall])];
-  assertNotEquals(one.session, other.session);
-  assertStringIncludes(one.body.choices[0].message.content, "c0 0 1 2");
-  assertStringIncludes(other.body.choices[0].message.content, "Cannot recall");
 });
 
 const RECALLING = { tool_calls: [call("recall", { ref: "none" }, "r1")] };

@@ -25,6 +25,8 @@ export interface GatewaySession {
   isReverted: boolean;
   /** The newest item of the client's history. */
   tip: ChainNode;
+  /** Bytes of that history: the planner keeps what it was last shown. */
+  historyBytes: number;
 }
 
 /** What a session takes beside what grows, in bytes. */
@@ -34,9 +36,10 @@ const SESSION_BYTES = 4_096;
 const ITEM_BYTES = 1_024;
 
 /** Most bytes of memory that a session can take; what it shares with others counts for each of them. */
-export function bytesOfSession({ archive, hidden, tip }: GatewaySession): number {
+export function bytesOfSession({ archive, hidden, tip, historyBytes }: GatewaySession): number {
   const items = hidden.flatMap(({ items }) => items);
   // As bytes, and as text of the message that was read of them.
   const hiddenBytes = items.reduce((sum, { bytes }) => sum + 3 * (bytes?.length ?? 0), 0);
-  return SESSION_BYTES + ITEM_BYTES * (tip.depth + items.length) + hiddenBytes + archive.bytes;
+  const itemBytes = ITEM_BYTES * (tip.depth + items.length);
+  return SESSION_BYTES + itemBytes + 2 * historyBytes + hiddenBytes + archive.bytes;
 }

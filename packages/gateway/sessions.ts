@@ -88,6 +88,7 @@ export class Sessions {
     const before = session.tip;
     session.tip = this.#index.claim(node, keys.slice(node.depth), session.id);
     if (named) this.#index.release(before, session.id, node);
+    session.historyBytes = items.reduce((sum, { bytes }) => sum + (bytes?.length ?? 0), 0);
     this.#keep(session);
     return session;
   }
@@ -114,6 +115,7 @@ export class Sessions {
       saved: 0,
       isReverted: false,
       tip,
+      historyBytes: 0,
     };
     if (name !== undefined) this.#names.set(name, session.id);
     this.#options.begun(session);

@@ -19,7 +19,7 @@ function newSessions(options: Partial<SessionsOptions> = {}) {
   const find = (texts: string, more: { readonly name?: string; readonly scope?: string } = {}) => {
     const items = Array.from(texts, (key): WireItem => {
       const message: Message = { role: key === "S" ? "system" : "user", content: key };
-      return { key, parts: [{ message }] };
+      return { key, parts: [{ message }], bytes: new Uint8Array(key === "L" ? 5_000 : 1) };
     });
     return sessions.find({ scope: "s", items, ...more });
   };
@@ -109,6 +109,10 @@ Deno.test("Sessions weighs what sessions archive, hide and remember of histories
   const first = long.find("a");
   long.find("abcdefghijklmnop".repeat(2));
   assertEquals([long.sessions.size, long.sessions.get(first.id)], [0, undefined]);
+  const wide = newSessions({ maxBytes: 20_000 });
+  wide.find("a");
+  wide.find("L");
+  assertEquals(wide.sessions.size, 1);
   // What was forgotten while it was worked with stays forgotten.
   long.sessions.weigh(first);
   assertEquals(long.sessions.size, 0);

@@ -29,5 +29,4 @@ export * from "./read_request.ts";
 export * from "./responses/responses_protocol.ts";
 export * from "./responses/write_response.ts";
 export * from "./sse_splitter.ts";
-export * from "./sum_usage.ts";
 export * from "./write_request.ts";

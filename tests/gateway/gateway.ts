@@ -1,6 +1,6 @@
 import { gateway, type GatewayOptions } from "@tare/gateway";
 import { WINDOW_TOKENS } from "./predict.ts";
-import type { Upstream } from "./upstream.ts";
+import { startUpstream, type Upstream } from "./upstream.ts";
 
 /** A gateway that listens on loopback, in front of an upstream. */
 export interface RunningGateway extends AsyncDisposable {
@@ -34,5 +34,18 @@ export async function startGateway(
     baseURL: `http://127.0.0.1:${server.addr.port}/v1`,
     errors,
     [Symbol.asyncDispose]: () => server.shutdown(),
+  };
+}
+
+/** Starts a gateway in front of a provider whose model says hello, for the README's examples. */
+export async function startGreeter(): Promise<{ readonly baseURL: string } & AsyncDisposable> {
+  const upstream = await startUpstream(() => ({ content: "Hello." }));
+  const gateway = await startGateway(upstream);
+  return {
+    baseURL: gateway.baseURL,
+    async [Symbol.asyncDispose]() {
+      await gateway[Symbol.asyncDispose]();
+      await upstream[Symbol.asyncDispose]();
+    },
   };
 }
