@@ -3,37 +3,6 @@ import { DEFAULT_PROVIDER, PROFILES } from "@tare/planner";
 // The type alone: who only reads settings need not load the server.
 import type { Policy } from "@tare/server";
 
-/** Everything that can be configured, with defaults filled in. */
-export interface Settings {
-  readonly host: string;
-  readonly port: number;
-  /** The folder that the tools may touch. */
-  readonly workspace: string;
-  /** The folder where sessions are kept. */
-  readonly data: string;
-  /** What requests must carry as a bearer token. */
-  readonly token?: string;
-  /** Host names that requests may name beside those of {@linkcode Settings.host}. */
-  readonly allowedHosts: readonly string[];
-  /** Origins whose pages may use the server. */
-  readonly corsOrigins: readonly string[];
-  readonly apiKey?: string;
-  readonly baseUrl?: string;
-  readonly model?: string;
-  readonly profile?: string;
-  readonly windowTokens: number;
-  /** Whether requests for the provider's models get the recall tool. */
-  readonly recall: boolean;
-  /** Share of the provider's sessions that are left as they are. */
-  readonly control: number;
-  /** What decides when a prompt is rewritten. */
-  readonly policy: Policy;
-  /** Where the shell tool finds programs, from the environment's `PATH`. Default: the system's usual folders. */
-  readonly path?: string;
-  /** Mechanisms that are switched off. */
-  readonly off: readonly Mechanism[];
-}
-
 /** Each mechanism has a flag that switches it off. */
 export const MECHANISMS = {
   context: "Send all old turns with every call of a tool loop",
@@ -48,10 +17,12 @@ const POLICIES: Readonly<Record<Policy, string>> = {
   classic: "at fixed triggers",
 };
 
+const POLICY_NAMES = Object.keys(POLICIES) as Policy[];
+
 /** Name of a mechanism. */
 export type Mechanism = keyof typeof MECHANISMS;
 
-interface Option {
+interface Option<T> {
   readonly variable: string;
   /** The same by flag; a key has none, since other users of the machine can read a command line. */
   readonly flag?: string;
@@ -59,8 +30,10 @@ interface Option {
   readonly help: string;
   /** True if no message may show the value. */
   readonly isSecret?: boolean;
-  /** What would be right, if the value is wrong. */
-  readonly fault?: (value: string) => string | undefined;
+  /** The value, or nothing for a wrong one. */
+  readonly read: (text: string) => T | undefined;
+  /** What would be right. */
+  readonly right?: string;
 }
 
 const OPTIONS = {
@@ -69,75 +42,79 @@ const OPTIONS = {
     flag: "host",
     fallback: "127.0.0.1",
     help: "Address to listen on",
+    read: text,
   },
   port: {
     variable: "TARE_PORT",
     flag: "port",
     fallback: "8787",
     help: "Port to listen on; 0 takes a free one",
-    fault: wholeNumber(0, 65535),
+    ...wholeNumber(0, 65535),
   },
   workspace: {
     variable: "TARE_WORKSPACE",
     flag: "workspace",
     fallback: ".",
     help: "The folder that the tools may touch",
-    fault: (value) => isDirectory(value) ? undefined : "a folder that exists",
+    read: (path) => isDirectory(path) ? path : undefined,
+    right: "a folder that exists",
   },
   data: {
     variable: "TARE_DATA",
     flag: "data",
     fallback: ".tare",
     help: "The folder where sessions are kept",
+    read: text,
   },
   token: {
     variable: "TARE_TOKEN",
     isSecret: true,
     help:
       "Token that requests must carry (Authorization: Bearer …); needed if other machines can reach TARE_HOST",
-    fault: (value) => /^[\x21-\x7e]+$/.test(value) ? undefined : "printable ASCII without spaces",
+    read: (token) => /^[\x21-\x7e]+$/.test(token) ? token : undefined,
+    right: "printable ASCII without spaces",
   },
   allowedHosts: {
     variable: "TARE_ALLOWED_HOSTS",
     flag: "allowed-hosts",
+    fallback: "",
     help: "Names under which requests may reach the server beside its own, with commas between them",
-    fault: (value) =>
-      list(value).every((host) => URL.parse(`http://${host}`)?.host === host.toLowerCase())
-        ? undefined
-        : "host names such as agent.example, with commas between them",
+    read: list((host) => URL.parse(`http://${host}`)?.host === host.toLowerCase()),
+    right: "host names such as agent.example, with commas between them",
   },
   corsOrigins: {
     variable: "TARE_CORS_ORIGINS",
     flag: "cors-origins",
+    fallback: "",
     help: "Origins whose web pages may use the server, with commas between them",
-    fault: (value) =>
-      list(value).every((origin) => /^https?:/.test(origin) && URL.parse(origin)?.origin === origin)
-        ? undefined
-        : "origins such as https://chat.example, with commas between them",
+    read: list((origin) => /^https?:/.test(origin) && URL.parse(origin)?.origin === origin),
+    right: "origins such as https://chat.example, with commas between them",
   },
   apiKey: {
     variable: "OPENAI_API_KEY",
     isSecret: true,
     help: "Key of the provider; without key and base URL a rehearsal model answers",
+    read: text,
   },
   baseUrl: {
     variable: "OPENAI_BASE_URL",
     flag: "base-url",
     help: `Address of an OpenAI-compatible provider. Default with a key: ${DEFAULT_PROVIDER.baseURL}`,
-    fault: (value) =>
-      /^https?:$/.test(URL.parse(value)?.protocol ?? "") ? undefined : "an address such as https://host/v1",
+    read: (url) => /^https?:$/.test(URL.parse(url)?.protocol ?? "") ? url : undefined,
+    right: "an address such as https://host/v1",
   },
   model: {
     variable: "TARE_MODEL",
     flag: "model",
     help: "The provider's name for the model; needed with a provider",
+    read: text,
   },
   profile: {
     variable: "TARE_PROFILE",
     flag: "profile",
     help: `Cache rules and prices: ${Object.keys(PROFILES).join(", ")}. Default: by base URL and model`,
-    fault: (value) =>
-      Object.hasOwn(PROFILES, value) ? undefined : `one of ${Object.keys(PROFILES).join(", ")}`,
+    read: (name) => Object.hasOwn(PROFILES, name) ? name : undefined,
+    right: `one of ${Object.keys(PROFILES).join(", ")}`,
   },
   policy: {
     variable: "TARE_POLICY",
@@ -146,14 +123,15 @@ const OPTIONS = {
     help: `When a prompt is rewritten: ${
       Object.entries(POLICIES).map(([name, when]) => `${name}, ${when}`).join("; ")
     }`,
-    fault: (value) => isPolicy(value) ? undefined : `one of ${Object.keys(POLICIES).join(", ")}`,
+    read: (name) => POLICY_NAMES.find((policy) => policy === name),
+    right: `one of ${POLICY_NAMES.join(", ")}`,
   },
   windowTokens: {
     variable: "TARE_WINDOW",
     flag: "window",
     fallback: "128000",
     help: "The model's context window in tokens",
-    fault: wholeNumber(1000, 100_000_000),
+    ...wholeNumber(1000, 100_000_000),
   },
   recall: {
     variable: "TARE_RECALL",
@@ -161,17 +139,35 @@ const OPTIONS = {
     fallback: "on",
     help:
       "Whether requests for the provider's models get a tool to read back what left their prompts: on, off",
-    fault: (value) => /^(on|off)$/.test(value) ? undefined : "on or off",
+    read: (word) => word === "on" || (word === "off" ? false : undefined),
+    right: "on or off",
   },
   control: {
     variable: "TARE_CONTROL",
     flag: "control",
     fallback: "0",
     help: "Share of the sessions with the provider's models that are sent on as they are, to compare with",
-    fault: (value) =>
-      /^\d*\.?\d+$/.test(value) && Number(value) <= 1 ? undefined : "a number from 0 to 1, such as 0.1",
+    read: (share) => /^\d*\.?\d+$/.test(share) && Number(share) <= 1 ? Number(share) : undefined,
+    right: "a number from 0 to 1, such as 0.1",
   },
-} satisfies Record<string, Option>;
+} satisfies Record<string, Option<unknown>>;
+
+type Options = typeof OPTIONS;
+type Value<Name extends keyof Options> = NonNullable<ReturnType<Options[Name]["read"]>>;
+type Defaulted = { [Name in keyof Options]: Options[Name] extends { fallback: string } ? Name : never }[
+  keyof Options
+];
+
+/** Everything that can be configured, defaults filled in; each option's help says what it is. */
+export type Settings =
+  & { readonly [Name in Defaulted]: Value<Name> }
+  & { readonly [Name in Exclude<keyof Options, Defaulted>]?: Value<Name> }
+  & {
+    /** Where the shell tool finds programs, from the environment's `PATH`. Default: the system's usual folders. */
+    readonly path?: string;
+    /** Mechanisms that are switched off. */
+    readonly off: readonly Mechanism[];
+  };
 
 /** The environment variables that the settings are read from. */
 export const VARIABLES: readonly string[] = [
@@ -189,22 +185,22 @@ export function readSettings(
   environment: Readonly<Record<string, string | undefined>>,
 ): Settings {
   const flags = parseFlags(args);
-  const read = (option: Option): string | undefined => {
+  const read = ([name, option]: [string, Option<unknown>]): [string, unknown][] => {
     const byFlag = option.flag === undefined ? undefined : flags[option.flag];
-    const value = typeof byFlag === "string" ? byFlag : environment[option.variable] || option.fallback;
-    const right = value === undefined ? undefined : option.fault?.(value);
-    if (right === undefined) return value;
-    const name = typeof byFlag === "string" ? `--${option.flag}` : option.variable;
-    const state = option.isSecret ? "is set to something else" : `is ${JSON.stringify(value)}`;
-    throw new RangeError(`Cannot start: ${name} ${state}, but it must be ${right}.`);
+    const given = typeof byFlag === "string" ? byFlag : environment[option.variable] || option.fallback;
+    if (given === undefined) return [];
+    const value = option.read(given);
+    if (value !== undefined) return [[name, value]];
+    const source = typeof byFlag === "string" ? `--${option.flag}` : option.variable;
+    const state = option.isSecret ? "is set to something else" : `is ${JSON.stringify(given)}`;
+    throw new RangeError(`Cannot start: ${source} ${state}, but it must be ${option.right}.`);
   };
-  const { token, apiKey, baseUrl, model, profile } = {
-    token: read(OPTIONS.token),
-    apiKey: read(OPTIONS.apiKey),
-    baseUrl: read(OPTIONS.baseUrl),
-    model: read(OPTIONS.model),
-    profile: read(OPTIONS.profile),
+  const settings: Settings = {
+    ...Object.fromEntries(Object.entries(OPTIONS).flatMap(read)) as unknown as Omit<Settings, "off" | "path">,
+    ...(environment.PATH && { path: environment.PATH }),
+    off: mechanismNames().filter((name) => flags[`no-${name}`] === true),
   };
+  const { apiKey, baseUrl, model } = settings;
   const provider = apiKey !== undefined || baseUrl !== undefined;
   if (provider && model === undefined) {
     throw new RangeError(
@@ -215,37 +211,19 @@ export function readSettings(
     throw new RangeError(
       `Cannot start: TARE_MODEL is ${
         JSON.stringify(model)
-      }, but then OPENAI_API_KEY or OPENAI_BASE_URL must be set ` +
-        "too; without all three a rehearsal model answers.",
+      }, but then OPENAI_API_KEY or OPENAI_BASE_URL must be ` +
+        "set too; without all three a rehearsal model answers.",
     );
   }
-  return {
-    host: read(OPTIONS.host) ?? "",
-    port: Number(read(OPTIONS.port)),
-    workspace: read(OPTIONS.workspace) ?? "",
-    data: read(OPTIONS.data) ?? "",
-    allowedHosts: list(read(OPTIONS.allowedHosts)),
-    corsOrigins: list(read(OPTIONS.corsOrigins)),
-    windowTokens: Number(read(OPTIONS.windowTokens)),
-    recall: read(OPTIONS.recall) === "on",
-    control: Number(read(OPTIONS.control)),
-    policy: policyNamed(read(OPTIONS.policy)),
-    ...(environment.PATH && { path: environment.PATH }),
-    off: mechanismNames().filter((name) => flags[`no-${name}`] === true),
-    ...(token !== undefined && { token }),
-    ...(apiKey !== undefined && { apiKey }),
-    ...(baseUrl !== undefined && { baseUrl }),
-    ...(model !== undefined && { model }),
-    ...(profile !== undefined && { profile }),
-  };
+  return settings;
 }
 
 /** What `--help` prints. */
 export function settingsHelp(): string {
-  const rows = Object.values(OPTIONS).map((option: Option) => [
+  const rows = Object.values(OPTIONS).map((option: Option<unknown>) => [
     option.variable,
     option.flag === undefined ? "" : `--${option.flag}`,
-    option.help + (option.fallback === undefined ? "" : `. Default: ${option.fallback}`),
+    option.help + (!option.fallback ? "" : `. Default: ${option.fallback}`),
   ]);
   for (const name of mechanismNames()) rows.push(["", `--no-${name}`, MECHANISMS[name]]);
   const width = (column: number) => Math.max(...rows.map((row) => row[column]?.length ?? 0)) + 2;
@@ -261,7 +239,9 @@ export function settingsHelp(): string {
 
 function parseFlags(args: readonly string[]): Readonly<Record<string, string | boolean | undefined>> {
   const options: Record<string, { type: "string" | "boolean" }> = {};
-  for (const { flag } of Object.values(OPTIONS) as Option[]) if (flag) options[flag] = { type: "string" };
+  for (const { flag } of Object.values(OPTIONS) as Option<unknown>[]) {
+    if (flag) options[flag] = { type: "string" };
+  }
   for (const name of mechanismNames()) options[`no-${name}`] = { type: "boolean" };
   try {
     return parseArgs({ args: [...args], options, strict: true }).values;
@@ -270,28 +250,29 @@ function parseFlags(args: readonly string[]): Readonly<Record<string, string | b
   }
 }
 
-function isPolicy(name: string): name is Policy {
-  return Object.hasOwn(POLICIES, name);
-}
-
-/** The policy of this name, which has been checked. */
-function policyNamed(name = ""): Policy {
-  return isPolicy(name) ? name : "planner";
-}
-
 function mechanismNames(): Mechanism[] {
   return Object.keys(MECHANISMS) as Mechanism[];
 }
 
-/** The members of a list with commas between them. */
-function list(text = ""): readonly string[] {
-  return text.split(",").map((member) => member.trim()).filter(Boolean);
+function text(value: string): string {
+  return value;
 }
 
-function wholeNumber(least: number, most: number): (value: string) => string | undefined {
-  return (value) => {
-    const right = /^\d+$/.test(value) && Number(value) >= least && Number(value) <= most;
-    return right ? undefined : `a whole number from ${least} to ${most}`;
+/** Reads a list with commas between its members. */
+function list(isRight: (member: string) => boolean): (text: string) => readonly string[] | undefined {
+  return (text) => {
+    const members = text.split(",").map((member) => member.trim()).filter(Boolean);
+    return members.every(isRight) ? members : undefined;
+  };
+}
+
+function wholeNumber(least: number, most: number): Required<Pick<Option<number>, "read" | "right">> {
+  return {
+    read: (digits) => {
+      const isRight = /^\d+$/.test(digits) && Number(digits) >= least && Number(digits) <= most;
+      return isRight ? Number(digits) : undefined;
+    },
+    right: `a whole number from ${least} to ${most}`,
   };
 }
 
