@@ -5,11 +5,11 @@ import type { Archive } from "@tare/prune";
 import type { SessionRecord, StoreRecord } from "@tare/store";
 import { recallTool } from "@tare/tools";
 import { HttpError, toHttpError } from "../http/http_error.ts";
-import { asSessionEvent, EventLog, type SessionEvent } from "./event_log.ts";
-import { overBudget } from "./over_budget.ts";
+import { EventLog, type SessionEvent } from "./event_log.ts";
+import { overBudget } from "./budget.ts";
 import { Queue } from "./queue.ts";
 import { HISTORY_EVENTS, rebuildHistory, type RebuiltHistory } from "./rebuild_history.ts";
-import { recoveryEvents, type RecoveryOptions } from "./recovery_events.ts";
+import { INTERRUPTED, readHistory, type RecoveryOptions } from "./recover_history.ts";
 import { type PlayedTurn, runTurn } from "./run_turn.ts";
 import type {
   RunningTurn,
@@ -20,12 +20,6 @@ import type {
 } from "./session_options.ts";
 import type { SessionSettings } from "./session_settings.ts";
 import { summariseWith } from "./summarise_with.ts";
-
-/** How a turn ended that an earlier process left unfinished. */
-const INTERRUPTED: RecoveryOptions["end"] = {
-  reason: "interrupted",
-  message: "The server ended in the middle of this turn. It can be continued.",
-};
 
 /**
  * A conversation with the agent, in memory while it is used. All that changes it waits in one queue, so that nothing
@@ -183,7 +177,7 @@ export class Session implements SessionInfo {
 
   #remove(when: () => boolean): Promise<boolean> {
     return this.#queue.run(async () => {
-      this.#assertThere();
+      if (this.#isGone) throw sessionNotFound(this.id);
       if (!when()) return false;
       await this.events.remove();
       this.#isGone = true;
@@ -196,30 +190,21 @@ export class Session implements SessionInfo {
     return this.#isGone;
   }
 
-  #assertThere(): void {
-    if (this.#isGone) throw sessionNotFound(this.id);
-  }
-
   async #mend(): Promise<void> {
-    this.#assertThere();
+    if (this.#isGone) throw sessionNotFound(this.id);
     if (this.events.failed) await this.#restore(INTERRUPTED);
   }
 
   /** Takes from the store what is there, and ends the turn that has no end there. @throws {StoreError} */
   async #restore(end: RecoveryOptions["end"]): Promise<void> {
     const { store } = this.#environment;
-    const stored = await store.readEvents(this.id, { types: HISTORY_EVENTS });
-    const events = stored.map(({ event }) => asSessionEvent(event));
+    const { rebuilt, recovery } = await readHistory(this.id, { store, tools: this.tools, end });
     const state = await store.readState(this.id, "context");
-    const rebuilt = rebuildHistory(events);
-    if (!rebuilt.interrupted) return this.#adopt(rebuilt, state);
-    const waiting = (await store.readState(this.id, "steering") ?? []) as readonly Content[];
-    const recovery = recoveryEvents(rebuilt.interrupted, { tools: this.tools, waiting, end });
-    const mended = rebuildHistory([...events, ...recovery]);
-    const { ledger, turns } = mended;
+    if (recovery.length === 0) return this.#adopt(rebuilt, state);
+    const { ledger, turns } = rebuilt;
     await this.events.append(recovery, {
       records: [this.#state("totals", { ledger, turns }), this.#state("steering", [])],
-      committed: () => this.#adopt(mended, state),
+      committed: () => this.#adopt(rebuilt, state),
     });
   }
 

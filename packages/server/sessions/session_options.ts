@@ -3,7 +3,8 @@ import type { Content, CountTokens, Model, Tool } from "@tare/messages";
 import type { Mechanisms, Profile } from "@tare/planner";
 import type { Store, StoreRecord } from "@tare/store";
 import type { Session } from "./session.ts";
-import type { Budget, SessionSettings } from "./session_settings.ts";
+import type { Budget } from "./budget.ts";
+import type { SessionSettings } from "./session_settings.ts";
 import type { TurnSlots } from "./turn_slots.ts";
 
 /** What decides when a prompt is rewritten. */

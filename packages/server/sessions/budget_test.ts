@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { EMPTY_LEDGER } from "@tare/loop";
 import { profileNamed } from "@tare/planner";
-import { overBudget } from "./over_budget.ts";
+import { overBudget } from "./budget.ts";
 
 const profile = profileNamed("deepseek");
 const ledger = { ...EMPTY_LEDGER, calls: 2, promptTokens: 1000, cachedTokens: 800, outputTokens: 50 };

@@ -1,6 +1,23 @@
 import { addLedgers, type TurnLedger } from "@tare/loop";
 import { type Profile, promptCost } from "@tare/planner";
-import type { Budget } from "./session_settings.ts";
+import { type Static, Type } from "typebox";
+import { closed } from "../http/schema.ts";
+
+/** What a turn or a session may cost. Default of each: no limit. */
+export const BUDGET = closed({
+  maxSteps: Type.Optional(Type.Integer({ minimum: 1, description: "Most model calls." })),
+  maxTokens: Type.Optional(
+    Type.Integer({ minimum: 1, description: "Most tokens, of prompts and replies together." }),
+  ),
+  maxCost: Type.Optional(
+    Type.Number({
+      exclusiveMinimum: 0,
+      description: "Highest cost of the prompts, in the price of one uncached input token.",
+    }),
+  ),
+});
+/** What a turn or a session may cost. */
+export type Budget = Readonly<Static<typeof BUDGET>>;
 
 /** What a turn's budgets are measured by. */
 export interface BudgetOptions {

@@ -1,6 +1,8 @@
 import type { LoopEvent, TurnEnd } from "@tare/loop";
 import { type Content, describeCall, type Tool, type ToolCall } from "@tare/messages";
-import type { RebuiltHistory } from "./rebuild_history.ts";
+import type { Store } from "@tare/store";
+import { asSessionEvent } from "./event_log.ts";
+import { HISTORY_EVENTS, rebuildHistory, type RebuiltHistory } from "./rebuild_history.ts";
 
 /** What {@linkcode recoveryEvents} go by. */
 export interface RecoveryOptions {
@@ -10,6 +12,26 @@ export interface RecoveryOptions {
   readonly waiting: readonly Content[];
   /** How the turn ended. */
   readonly end: Pick<TurnEnd, "reason" | "message">;
+}
+
+/** How a turn ended that an earlier process left unfinished. */
+export const INTERRUPTED: RecoveryOptions["end"] = {
+  reason: "interrupted",
+  message: "The server ended in the middle of this turn. It can be continued.",
+};
+
+/** The history of a stored session, and the events that its last turn lacks; `rebuilt` is with them. */
+export async function readHistory(
+  id: string,
+  { store, ...options }: Omit<RecoveryOptions, "waiting"> & { readonly store: Store },
+): Promise<{ readonly rebuilt: RebuiltHistory; readonly recovery: readonly LoopEvent[] }> {
+  const stored = await store.readEvents(id, { types: HISTORY_EVENTS });
+  const events = stored.map(({ event }) => asSessionEvent(event));
+  const rebuilt = rebuildHistory(events);
+  if (!rebuilt.interrupted) return { rebuilt, recovery: [] };
+  const waiting = (await store.readState(id, "steering") ?? []) as readonly Content[];
+  const recovery = recoveryEvents(rebuilt.interrupted, { ...options, waiting });
+  return { rebuilt: rebuildHistory([...events, ...recovery]), recovery };
 }
 
 /**
