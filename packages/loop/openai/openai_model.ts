@@ -1,6 +1,6 @@
 /**
- * Models behind an OpenAI-compatible API (chat completions, streamed): OpenAI, DeepSeek, OpenRouter, vLLM, llama.cpp,
- * Ollama and others.
+ * Models behind an OpenAI-compatible API (chat completions, streamed), by `npm:openai`: OpenAI, DeepSeek, OpenRouter,
+ * vLLM, llama.cpp, Ollama and others.
  *
  * @example Ask a provider, here one that is a function
  * ```ts
@@ -22,11 +22,11 @@
  *
  * @module
  */
+import { OpenAI } from "openai";
 import type { Message, Model, ModelRequest } from "@tare/messages";
 import { ModelError } from "../model_error.ts";
-import { asRecord, ReplyAssembler, splitEvents, SseSplitter } from "@tare/wire";
-import { sendRequest } from "./send_request.ts";
-import { readError, refusalError, replyError } from "./request_errors.ts";
+import { ReplyAssembler } from "@tare/wire";
+import { replyError, toModelError } from "./to_model_error.ts";
 
 /** Which model, and how to reach it. */
 export interface OpenAIModelOptions {
@@ -63,7 +63,8 @@ const NO_COMPLETION = "what it sent is no chat completion (is the base URL right
  * the connection are retried with growing waits, or those that the provider asks for. What remains is a `ModelError`;
  * no message of one holds the API key.
  *
- * Nothing is taken from the environment.
+ * Nothing is taken from the environment, but the SDK looks for `OPENAI_CUSTOM_HEADERS` there: it works with
+ * `--allow-net` alone, and on a terminal Deno then asks for that variable once, unless it runs with `--no-prompt`.
  *
  * @throws {TypeError} if `baseURL` is no http(s) URL or `apiKey` can't stand in a header.
  */
@@ -83,10 +84,22 @@ export function openaiModel(options: OpenAIModelOptions): Model {
     throw new TypeError("Cannot use the API key: it holds spaces or other characters that no key has.");
   }
 
-  const url = `${baseURL.replace(/\/+$/, "")}/chat/completions`;
-  const failed = { host, model, apiKey, timeoutMs };
-  const send = ({ messages, tools, signal, progress = () => {} }: ModelRequest) => {
-    const body = JSON.stringify({
+  const openStream = ({ messages, tools, signal, progress = () => {} }: ModelRequest) => {
+    const client = new OpenAI({
+      baseURL,
+      // Left out, these would be read from the environment. The SDK insists on a key: without one, no header is sent.
+      apiKey: apiKey || "none",
+      adminAPIKey: null,
+      organization: null,
+      project: null,
+      webhookSecret: null,
+      logLevel: "off",
+      defaultHeaders: { ...headers, ...(!apiKey && { Authorization: null }) },
+      timeout: timeoutMs,
+      maxRetries,
+      fetch: watchedFetch(fetch, progress),
+    });
+    const body = {
       model,
       messages,
       // An empty list is refused.
@@ -94,11 +107,9 @@ export function openaiModel(options: OpenAIModelOptions): Model {
       stream: true,
       stream_options: { include_usage: true },
       ...extraBody,
-    });
-    const sent = new Headers({ accept: "application/json", "content-type": "application/json" });
-    if (apiKey) sent.set("authorization", `Bearer ${apiKey}`);
-    for (const [name, value] of Object.entries(headers)) sent.set(name, value);
-    return sendRequest({ url, headers: sent, body, signal, fetch, maxRetries, progress }, failed);
+    };
+    // Not chat.completions.create(): its types would have to become ours.
+    return client.post<AsyncIterable<unknown>>("/chat/completions", { body, stream: true, signal });
   };
 
   return async function* (request) {
@@ -107,12 +118,9 @@ export function openaiModel(options: OpenAIModelOptions): Model {
       const reply = new ReplyAssembler();
       let failure: unknown;
       try {
-        const answer = await send(request);
-        for await (const chunk of readChunks(answer, request.progress)) {
-          const said = asRecord(chunk)?.error;
-          if (said) throw refusalError({ headers: answer.headers, said }, failed);
-          yield* reply.read(chunk);
-        }
+        for await (const chunk of await openStream(request)) yield* reply.read(chunk);
+        // The SDK ends an aborted stream as if it were whole.
+        request.signal.throwIfAborted();
         const completed = reply.finish(takenIds);
         if (completed) {
           yield completed;
@@ -121,7 +129,7 @@ export function openaiModel(options: OpenAIModelOptions): Model {
         failure = replyError("bad_response", host, reply.isCompletion ? CUT_OFF : NO_COMPLETION);
       } catch (error) {
         request.signal.throwIfAborted();
-        failure = readError(error, host);
+        failure = toModelError(error, { host, model, apiKey, timeoutMs });
       }
       const isBroken = failure instanceof ModelError && failure.code === "bad_response";
       if (!isBroken || reply.begun || attempt >= maxRetries) throw failure;
@@ -144,18 +152,28 @@ function callIds(messages: readonly Message[]): ReadonlySet<string> {
   return ids;
 }
 
-/** The chunks of an answer, or the one that a server sends that doesn't stream. Each arrival of bytes is a sign of life. */
-async function* readChunks(answer: Response, progress: () => void = () => {}): AsyncGenerator<unknown> {
-  if (/[/+]json\b/.test(answer.headers.get("content-type") ?? "")) {
-    yield await answer.json();
-    return;
-  }
-  const events = new SseSplitter();
-  for await (const bytes of answer.body ?? []) {
+/**
+ * A `fetch` for streamed chat completions: calls `progress` whenever bytes arrive, comments of the event stream
+ * included, with which providers keep a connection alive while the model is busy; and turns the JSON body of a server
+ * that doesn't stream into a stream of one event.
+ */
+function watchedFetch(fetch: typeof globalThis.fetch, progress: () => void): typeof globalThis.fetch {
+  return async (input, init) => {
+    const response = await fetch(input, init);
     progress();
-    for (const { data } of splitEvents(events.cut(bytes))) {
-      if (data === "[DONE]") return;
-      if (data !== undefined) yield JSON.parse(data);
+    if (!response.ok || !response.body) return response;
+    const { status, headers } = response;
+    if (/[/+]json\b/.test(headers.get("content-type") ?? "")) {
+      // A line break in JSON stands between tokens, never inside one.
+      const json = (await response.text()).replaceAll(/[\r\n]/g, " ");
+      return new Response(`data: ${json}\n\n`, { status, headers });
     }
-  }
+    const watched = new TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>({
+      transform(bytes, controller) {
+        progress();
+        controller.enqueue(bytes);
+      },
+    });
+    return new Response(response.body.pipeThrough(watched), { status, headers });
+  };
 }

@@ -16,7 +16,7 @@ async function judged(status: number, body: unknown, headers: Record<string, str
   return { code: error.code, state: match?.[1], retryAfterMs: error.retryAfterMs, error };
 }
 
-Deno.test("openaiModel() tells the refusals of a provider apart", async () => {
+Deno.test("toModelError() tells the refusals of a provider apart", async () => {
   const said = (message: string, code: string | null = null) => ({ error: { message, type: "x", code } });
   for (
     const [status, body, code, state] of [
@@ -73,7 +73,7 @@ Deno.test("openaiModel() tells the refusals of a provider apart", async () => {
   }
 });
 
-Deno.test("openaiModel() knows how providers say that a prompt is too long", async () => {
+Deno.test("toModelError() knows how providers say that a prompt is too long", async () => {
   for (
     const message of [
       "This model's maximum context length is 128000 tokens. However, your messages resulted in 130000 tokens.",
@@ -91,7 +91,7 @@ Deno.test("openaiModel() knows how providers say that a prompt is too long", asy
   assertEquals((await judged(400, { error: { message } })).code, "bad_request");
 });
 
-Deno.test("openaiModel() reads what a provider behind the provider said", async () => {
+Deno.test("toModelError() reads what a provider behind the provider said", async () => {
   const raw = '{"error":{"code":"context_length_exceeded"}}';
   const { code, state } = await judged(400, {
     error: { message: "Provider returned error", code: 400, metadata: { raw } },
@@ -102,7 +102,7 @@ Deno.test("openaiModel() reads what a provider behind the provider said", async 
   ]);
 });
 
-Deno.test("openaiModel() tells how long a rate limit lasts", async () => {
+Deno.test("toModelError() tells how long a rate limit lasts", async () => {
   const body = { error: { message: "Slow down." } };
   const later = new Date(Date.now() + 60_000).toUTCString();
   for (
@@ -123,7 +123,7 @@ Deno.test("openaiModel() tells how long a rate limit lasts", async () => {
   assert(retryAfterMs > 50_000 && retryAfterMs <= 60_000);
 });
 
-Deno.test("openaiModel() never shows the key, wherever the provider quotes it", async () => {
+Deno.test("toModelError() never shows the key, wherever the provider quotes it", async () => {
   for (const status of [400, 401, 403, 404, 429, 500]) {
     for (
       const body of [{ error: { message: `Key ${KEY}` } }, `Key ${KEY}`, {
@@ -138,12 +138,12 @@ Deno.test("openaiModel() never shows the key, wherever the provider quotes it", 
   assertStringIncludes(`${error?.message}`, "it asks for an API key (401)");
 });
 
-Deno.test("openaiModel() shortens what a provider goes on about", async () => {
+Deno.test("toModelError() shortens what a provider goes on about", async () => {
   const { state } = await judged(400, { error: { message: "x".repeat(10_000) } });
   assertEquals(state?.length, "it refused the request (400: ".length + 500 + "…)".length);
 });
 
-Deno.test("openaiModel() tells errors in the middle of a stream by their code", async () => {
+Deno.test("toModelError() tells errors in the middle of a stream by their code", async () => {
   for (
     const [body, code] of [
       [{ message: "Slow down", code: 429 }, "rate_limited"],
@@ -158,7 +158,7 @@ Deno.test("openaiModel() tells errors in the middle of a stream by their code", 
   }
 });
 
-Deno.test("openaiModel() says which host can't be reached, and why", async () => {
+Deno.test("toModelError() says which host can't be reached, and why", async () => {
   // A port that was free a moment ago.
   const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const { port } = listener.addr;
@@ -186,7 +186,7 @@ Deno.test("openaiModel() says which host can't be reached, and why", async () =>
   }
 });
 
-Deno.test("openaiModel() says how long it waited for an answer", async () => {
+Deno.test("toModelError() says how long it waited for an answer", async () => {
   const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const model = openaiModel({
     model: "m",
@@ -202,7 +202,7 @@ Deno.test("openaiModel() says how long it waited for an answer", async () => {
   listener.close();
 });
 
-Deno.test("openaiModel() says when a stream holds no JSON", async () => {
+Deno.test("toModelError() says when a stream holds no JSON", async () => {
   const { error } = await ask(reply(delta({ content: "Hal" }), "{oops"));
   assertEquals(error?.code, "bad_response");
   assertStringIncludes(`${error?.message}`, "its stream holds an event that is no JSON.");

@@ -1,3 +1,4 @@
+import { APIConnectionError, APIConnectionTimeoutError, APIError } from "openai";
 import { asRecord } from "@tare/wire";
 import { ModelError, type ModelErrorCode } from "../model_error.ts";
 
@@ -23,17 +24,23 @@ const TOO_LONG =
 const NO_SUCH_MODEL =
   /model_not_found|model.{0,100}(not found|not exist)|not a valid model|(no such|unknown|invalid) model/i;
 
-/** What a provider sent in place of a reply, or in the middle of one. */
-export interface ProviderRefusal {
-  /** Absent in the middle of a reply. */
-  readonly status?: number;
-  readonly headers: Headers;
-  /** The answer's body, or what an event holds as its error. */
-  readonly said: unknown;
-}
-
-/** Tells what went wrong while a reply was read. What isn't the provider's or the connection's fault comes back as it is. */
-export function readError(error: unknown, host: string): unknown {
+/**
+ * Tells what went wrong with a request, in one sentence that never holds the API key. What isn't the provider's or the
+ * connection's fault comes back as it is.
+ */
+export function toModelError(error: unknown, request: FailedRequest): unknown {
+  const { host, timeoutMs } = request;
+  if (error instanceof APIConnectionTimeoutError) {
+    return replyError("unreachable", host, `no answer began within ${timeoutMs / 1000} s`);
+  }
+  if (error instanceof APIConnectionError) {
+    return replyError("unreachable", host, connectionFault(error), { cause: error.cause });
+  }
+  if (error instanceof APIError) {
+    const { code, state } = judge(error, request);
+    // The provider's answer may quote the key, so the error that holds it is no cause here.
+    return replyError(code, host, state, code === "rate_limited" ? waitOf(error.headers) : {});
+  }
   if (error instanceof SyntaxError) {
     return replyError("bad_response", host, "its stream holds an event that is no JSON", { cause: error });
   }
@@ -56,24 +63,13 @@ export function replyError(
   return new ModelError(code, `Cannot get a reply from ${host}: ${state}.`, options);
 }
 
-/** Tells what a provider refused, in one sentence that never holds the API key. */
-export function refusalError(refusal: ProviderRefusal, request: FailedRequest): ModelError {
-  const { code, state } = judge(refusal, request);
-  // The provider's answer may quote the key, so it is no cause here.
-  const { waitMs } = waitOf(refusal.headers);
-  const wait = code === "rate_limited" && waitMs !== undefined ? { retryAfterMs: waitMs } : {};
-  return replyError(code, request.host, state, wait);
-}
-
 function judge(
-  { status: answered, headers, said }: ProviderRefusal,
+  error: APIError,
   { model, apiKey }: FailedRequest,
 ): { readonly code: ModelErrorCode; readonly state: string } {
-  const error = errorIn(said);
   // An error in the middle of a stream has no status, but sometimes a number as its code.
-  const inner = asRecord(error)?.code;
-  const status = answered ?? (typeof inner === "number" ? inner : undefined);
-  const details = JSON.stringify(error);
+  const status = error.status ?? (typeof error.code === "number" ? error.code : undefined);
+  const details = JSON.stringify(error.error ?? error.message);
   const quote = [status, quoteOf(error, apiKey)].filter(Boolean).join(": ");
   const told = quote ? ` (${quote})` : "";
   if (status === 401) {
@@ -85,8 +81,8 @@ function judge(
   }
   if (status === 403) return { code: "bad_key", state: `the API key doesn't allow this${told}` };
   if (status === 429) {
-    const { waitMs } = waitOf(headers);
-    const wait = waitMs === undefined ? "" : ` and asks to wait ${waitMs / 1000} s`;
+    const { retryAfterMs } = waitOf(error.headers);
+    const wait = retryAfterMs === undefined ? "" : ` and asks to wait ${retryAfterMs / 1000} s`;
     return { code: "rate_limited", state: `it limits the rate of requests${wait}${told}` };
   }
   if (status === 413 || TOO_LONG.test(details)) {
@@ -100,50 +96,38 @@ function judge(
     : { code: "provider_error", state: `it failed${told}` };
 }
 
-/** What an answer holds as its error: mostly an object, sometimes a text or a whole page. */
-function errorIn(said: unknown): unknown {
-  if (typeof said !== "string") return said;
-  try {
-    const body = JSON.parse(said);
-    return asRecord(body)?.error ?? body;
-  } catch {
-    return said;
-  }
-}
-
 /** The provider's own words, on one line and without the key. */
-function quoteOf(error: unknown, apiKey: string | undefined): string {
+function quoteOf({ error, message, status }: APIError, apiKey: string | undefined): string {
   const body = asRecord(error);
   // OpenRouter hands on what the provider behind it said.
   const inner = asRecord(body?.metadata)?.raw;
-  const said = body
+  const said = typeof error === "string"
+    ? error
+    : body
     ? [body.message ?? body.detail ?? JSON.stringify(body), inner].filter((part) => typeof part === "string")
       .join(" ")
-    : String(error ?? "");
+    : message.replace(`${status} `, "");
   // Before the line is cut, or a part of the key could be left.
   const line = (apiKey ? said.replaceAll(apiKey, "***") : said).replaceAll(/\s+/g, " ").trim();
   // An error page of a proxy says nothing that its status doesn't.
-  if (line.startsWith("<")) return "";
+  if (line.startsWith("<") || line === "status code (no body)") return "";
   return line.length > MAX_QUOTE ? `${line.slice(0, MAX_QUOTE)}…` : line.replace(/\.$/, "");
 }
 
-/** How long an answer asks us to wait. */
-export function waitOf(headers: Headers): { readonly waitMs?: number } {
-  const ms = headers.get("retry-after-ms");
-  if (ms && Number(ms) >= 0) return { waitMs: Number(ms) };
-  const after = headers.get("retry-after");
+function waitOf(headers: Headers | undefined): { readonly retryAfterMs?: number } {
+  const ms = headers?.get("retry-after-ms");
+  if (ms && Number(ms) >= 0) return { retryAfterMs: Number(ms) };
+  const after = headers?.get("retry-after");
   if (!after) return {};
   const wait = Number.isNaN(Number(after)) ? Date.parse(after) - Date.now() : Number(after) * 1000;
-  return Number.isNaN(wait) ? {} : { waitMs: Math.max(0, wait) };
+  return Number.isNaN(wait) ? {} : { retryAfterMs: Math.max(0, wait) };
 }
 
-/** Tells why no connection could be made. */
-export function connectionError(error: unknown, { host }: FailedRequest): ModelError {
-  const said = error instanceof Error ? `${error.message} ${error.cause ?? ""}` : String(error);
-  const state = /refused/i.test(said)
-    ? "the connection was refused (is the server running?)"
-    : /dns|lookup|ENOTFOUND|EAI_AGAIN/i.test(said)
-    ? "its name can't be resolved"
-    : `the connection failed (${said.replace(/^error sending request[^:]*: /, "").trim()})`;
-  return replyError("unreachable", host, state, { cause: error });
+function connectionFault(error: APIConnectionError): string {
+  const cause = error.cause instanceof Error
+    ? `${error.cause.message} ${error.cause.cause ?? ""}`
+    : error.message;
+  if (/refused/i.test(cause)) return "the connection was refused (is the server running?)";
+  if (/dns|lookup|ENOTFOUND|EAI_AGAIN/i.test(cause)) return "its name can't be resolved";
+  return `the connection failed (${cause.replace(/^error sending request[^:]*: /, "").trim()})`;
 }
