@@ -123,14 +123,29 @@ async function sources(): Promise<Outcome> {
   return { passed: Number(failed === 0 && files.length > 0), failed };
 }
 
+/**
+ * Every exported symbol is documented, and no signature names a type that isn't public. A member whose name says it all
+ * needs no documentation: of what is missing only what stands on the line of an `export` is a fault.
+ */
+async function doc(): Promise<Outcome> {
+  // All at once: a type of one package that another one's signature names must be known as public.
+  const { ok, output } = await run(["doc", "--lint", ...published.flatMap(entryPoints)]);
+  const told = output.split(/^(?=error)/m).filter((fault) => /^error\[/.test(fault));
+  const faults = told.filter((fault) =>
+    !fault.startsWith("error[missing-jsdoc]") || /^ *\d+ \| export\b/m.test(fault)
+  );
+  if (!ok && told.length === 0) faults.push(output);
+  for (const fault of faults) console.log(fault);
+  return { passed: Number(faults.length === 0), failed: faults.length };
+}
+
 const gates: Readonly<Record<string, () => Promise<Outcome>>> = {
   install: () => everywhere(["ci"]),
   fmt: () => everywhere(["fmt", "--check"]),
   lint: () => everywhere(["lint"]),
   sources,
   check: () => everywhere(["check", "--doc", "--frozen"]),
-  // All at once: a type of one package that another one's signature names must be known as public.
-  doc: () => command(["doc", "--lint", ...published.flatMap(entryPoints)]),
+  doc,
   publish: () => command(["publish", "--dry-run", "--allow-dirty", "--no-provenance"]),
   test: tests,
 };

@@ -3,7 +3,6 @@ import type { LoopEvent } from "@tare/loop";
 
 /** Where the server is that a command talks to, and what its requests must carry. */
 export interface ServerAddress {
-  /** Its address. */
   readonly url: string;
   /** The bearer token, if there is one. */
   readonly token?: string;

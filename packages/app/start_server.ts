@@ -19,7 +19,6 @@ const LIMITS: BodyLimits = { agentBytes: 10 * 2 ** 20, gatewayBytes: 128 * 2 ** 
 
 /** A server that listens. */
 export interface RunningServer {
-  /** Where it listens. */
   readonly url: string;
   /** What to tell the person who started it. */
   readonly greeting: string;

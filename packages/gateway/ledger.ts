@@ -3,11 +3,9 @@ import { type Profile, promptCost } from "@tare/planner";
 
 /** What a group of sessions came to. Costs are in the price of one uncached input token. */
 export interface GroupTotals {
-  /** Sessions that began. */
   readonly sessions: number;
   /** Calls of the upstream that succeeded. */
   readonly calls: number;
-  /** Calls that failed. */
   readonly errors: number;
   /** Answers to calls of the recall tool. */
   readonly recalls: number;

@@ -36,7 +36,6 @@ interface Exchange {
  * wrong in doing so, the request goes upstream as the client sent it.
  */
 export class PlannedCalls {
-  /** What sessions cost. */
   readonly ledger: GatewayLedger = new GatewayLedger();
   readonly #options: GatewayOptions;
   readonly #onError: (error: unknown) => void;

@@ -5,7 +5,6 @@ import type { LayeredArchive } from "./layered_archive.ts";
 
 /** A conversation that passes through the gateway. */
 export interface GatewaySession {
-  /** Name in headers. */
   readonly id: string;
   /** The client's name for it, with the scope in which it holds. */
   readonly name: string | undefined;

@@ -13,7 +13,6 @@ export interface Recognised {
   readonly scope: string;
   /** The client's name for the session. Default: it is recognised by content. */
   readonly name?: string | undefined;
-  /** The client's history. */
   readonly items: readonly WireItem[];
 }
 
@@ -41,7 +40,6 @@ export class Sessions {
   /** Ids by the names that clients gave. */
   readonly #names = new Map<string, string>();
 
-  /** No session yet. */
   constructor(options: SessionsOptions) {
     this.#options = options;
     this.#sessions = new LRUCache({

@@ -30,7 +30,6 @@ export interface GatewayTurnOptions {
   readonly client: string;
   /** The session that it belongs to. */
   readonly session: GatewaySession;
-  /** The client's request. */
   readonly request: WireRequest;
   /** Whether the recall tool is offered. */
   readonly recall: boolean;

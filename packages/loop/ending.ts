@@ -7,9 +7,7 @@ import type { Watchdog } from "./watchdog.ts";
 
 /** A model's whole reply. */
 export interface Reply {
-  /** What it said. */
   readonly message: AssistantMessage;
-  /** Why it stopped. */
   readonly finishReason: FinishReason;
   /** What it cost: as the provider says, or else counted. */
   readonly usage: Usage;
@@ -17,7 +15,6 @@ export interface Reply {
 
 /** Why a turn ends, and the error if one was thrown. */
 export interface Ending extends Pick<TurnEnd, "reason" | "message" | "code"> {
-  /** What was thrown. */
   readonly error?: unknown;
 }
 

@@ -20,7 +20,6 @@ export type TurnEndReason =
 
 /** How a turn ended. */
 export interface TurnEnd {
-  /** Why. */
   readonly reason: TurnEndReason;
   /** The model's last text; empty if there is none. */
   readonly text: string;

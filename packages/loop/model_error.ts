@@ -13,7 +13,6 @@ export type ModelErrorCode =
 export class ModelError extends Error {
   /** Always `ModelError`. */
   override readonly name = "ModelError";
-  /** What went wrong. */
   readonly code: ModelErrorCode;
   /** How long the provider asks us to wait, in milliseconds. */
   readonly retryAfterMs?: number;

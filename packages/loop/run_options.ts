@@ -14,7 +14,6 @@ import { type Clock, systemClock } from "./watchdog.ts";
 
 /** What a turn needs. */
 export interface RunOptions {
-  /** Answers. */
   readonly model: Model;
   /** The conversation so far; instructions are system messages at its start. Not changed. */
   readonly history: readonly Message[];
@@ -60,7 +59,6 @@ export interface RunOptions {
 
 /** A tool with what has been worked out of it before the turn. */
 export interface PreparedTool {
-  /** The tool. */
   readonly tool: Tool;
   /** Parses and validates its arguments. */
   readonly parse: ReturnType<typeof argumentsParser>;

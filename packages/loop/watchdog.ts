@@ -24,7 +24,6 @@ export interface WatchdogOptions {
   readonly signal?: AbortSignal;
   /** Longest time without a sign of life, in milliseconds. */
   readonly idleTimeoutMs: number;
-  /** Tells the time. */
   readonly clock: Clock;
 }
 
@@ -54,7 +53,6 @@ export class Watchdog {
     return this.#stalled;
   }
 
-  /** Stops the turn. */
   stop(): void {
     this.#stop.abort();
   }

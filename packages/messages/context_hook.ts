@@ -34,7 +34,6 @@ export interface Rewrite {
 
 /** What the model shall see. */
 export interface ContextView {
-  /** The prompt. */
   readonly messages: readonly Message[];
   /** The tools, each in the form that the model is shown now. */
   readonly tools: readonly ToolDefinition[];

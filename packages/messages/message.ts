@@ -2,7 +2,6 @@
 export interface TextPart {
   /** Always `text`. */
   readonly type: "text";
-  /** The text. */
   readonly text: string;
 }
 
@@ -71,7 +70,6 @@ export type ToolCall = FunctionToolCall | CustomToolCall;
 export interface SystemMessage {
   /** Always `system`. */
   readonly role: "system";
-  /** The instructions. */
   readonly content: Content;
   /** Tells apart several who write under one role. */
   readonly name?: string;
@@ -81,7 +79,6 @@ export interface SystemMessage {
 export interface DeveloperMessage {
   /** Always `developer`. */
   readonly role: "developer";
-  /** The instructions. */
   readonly content: Content;
   /** Tells apart several who write under one role. */
   readonly name?: string;
@@ -91,7 +88,6 @@ export interface DeveloperMessage {
 export interface UserMessage {
   /** Always `user`. */
   readonly role: "user";
-  /** What was said. */
   readonly content: Content;
   /** Tells apart several who write under one role. */
   readonly name?: string;
@@ -122,7 +118,6 @@ export interface ToolMessage {
   readonly role: "tool";
   /** Id of the call that this answers. */
   readonly tool_call_id: string;
-  /** The result. */
   readonly content: Content;
 }
 
@@ -130,9 +125,7 @@ export interface ToolMessage {
 export interface FunctionMessage {
   /** Always `function`. */
   readonly role: "function";
-  /** The function. */
   readonly name: string;
-  /** The result. */
   readonly content: string | null;
 }
 

@@ -4,7 +4,6 @@ import type { Usage } from "./usage.ts";
 
 /** One request to a model. */
 export interface ModelRequest {
-  /** The prompt. */
   readonly messages: readonly Message[];
   /** The tools that the model may call. */
   readonly tools: readonly ToolDefinition[];

@@ -29,7 +29,6 @@ export interface Elision {
   readonly tokensBefore: number;
   /** Tokens of the message after. */
   readonly tokensAfter: number;
-  /** Why it went. */
   readonly reason: ElisionReason;
 }
 

@@ -22,7 +22,6 @@ export interface TurnsSummary {
 export interface SummaryMessage {
   /** `assistant` if it is a summary; `user` where the dropped turns' user messages were. */
   readonly role: "assistant" | "user";
-  /** The summary's text. */
   readonly content: string;
 }
 

@@ -102,7 +102,6 @@ export async function relievePressure<M extends Message>(
 export interface ColdResumeOptions {
   /** When its last successful request was made; not when it was last saved. Unknown counts as warm. */
   readonly lastUsedAtMs: number | undefined;
-  /** The time now. */
   readonly nowMs: number;
   /** Idle time after which the provider's cache is surely gone. Default 24 hours. */
   readonly cacheColdAfterMs?: number;

@@ -20,7 +20,6 @@ export interface ListedSession extends SessionRecord {
 
 /** An event: any JSON object that says what it is. */
 export interface StorableEvent {
-  /** What happened. */
   readonly type: string;
 }
 
@@ -40,7 +39,6 @@ export interface StoredDocument {
   readonly id: string;
   /** The session with which it goes. */
   readonly sessionId: string;
-  /** Any JSON value. */
   readonly value: unknown;
 }
 

@@ -9,9 +9,7 @@ export type StoreErrorCode = "full" | "corrupt" | "locked" | "newer_version" | "
 
 /** Thrown when a store can't be opened, read or written. Its message names the store and what to do. */
 export class StoreError extends Error {
-  /** The class's name. */
   override readonly name = "StoreError";
-  /** What is wrong. */
   readonly code: StoreErrorCode;
 
   /** An error with this code and message. */

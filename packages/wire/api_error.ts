@@ -4,7 +4,6 @@ export interface ApiErrorDetails {
   readonly code?: string;
   /** The parameter of the request that is at fault. Default: none. */
   readonly param?: string;
-  /** Further response headers. */
   readonly headers?: Readonly<Record<string, string>>;
 }
 
@@ -43,7 +42,6 @@ export interface ApiErrorBody {
 export class ApiError extends Error {
   /** Always `ApiError`. */
   override readonly name = "ApiError";
-  /** HTTP status. */
   readonly status: number;
   /** Code, parameter and headers. */
   readonly details: ApiErrorDetails;

@@ -1,6 +1,5 @@
 /** Where a JSON value stands in its text: from its first byte to behind its last. */
 export interface Span {
-  /** Its first byte. */
   readonly start: number;
   /** The byte behind its last. */
   readonly end: number;

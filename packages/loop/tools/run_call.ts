@@ -21,7 +21,6 @@ export interface RunCallOptions {
   readonly toolTimeoutMs: number;
   /** Stops the call with the turn, and is told of the tool's progress. */
   readonly watchdog: Watchdog;
-  /** Tells the time. */
   readonly clock: Clock;
 }
 

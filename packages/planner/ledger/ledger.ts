@@ -4,7 +4,6 @@ import type { Decision, Plan } from "../rule/plan.ts";
 
 /** Tokens of a prompt by what they are. */
 export interface PromptShares {
-  /** Tool definitions. */
   readonly tools: number;
   /** System and developer messages. */
   readonly core: number;

@@ -45,7 +45,6 @@ export interface Plan {
   readonly tokensBefore: number;
   /** The best rewrite that could be made, made or not; absent if nothing could leave. */
   readonly decision?: Decision;
-  /** Sentences for people. */
   readonly warnings: readonly string[];
   /** What a model was paid for summarising. */
   readonly summary?: Usage;
@@ -57,7 +56,6 @@ export interface Plan {
 
 /** A summary of old messages, and what the call for it took. */
 export interface Summary {
-  /** The summary. */
   readonly text: string;
   /** What the provider reported. */
   readonly usage: Usage;

@@ -32,7 +32,6 @@ const EVENTS: RouteResponse = {
 
 /** What {@linkcode turnRoutes} work on. */
 export interface TurnRoutesOptions {
-  /** The server's sessions. */
   readonly sessions: Sessions;
   /** How streams show that they are alive. */
   readonly heartbeat: Heartbeat;

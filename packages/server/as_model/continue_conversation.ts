@@ -31,7 +31,6 @@ export interface ConversationRequest {
 
 /** Where conversations go on. */
 export interface ConversationOptions {
-  /** The server's sessions. */
   readonly sessions: Sessions;
   /** Keeps where known conversations stand. */
   readonly store: Store;
@@ -43,9 +42,7 @@ export interface ConversationOptions {
 export interface ConversationTurn {
   /** The session that it runs in. */
   readonly sessionId: string;
-  /** What it says. */
   readonly parts: AsyncGenerator<TurnPart, TurnAnswer>;
-  /** Ends it soon. */
   readonly cancel: () => void;
   /** Where its session stands, once it has ended; never rejects. */
   readonly done: Promise<ConversationPoint>;

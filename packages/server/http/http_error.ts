@@ -35,11 +35,9 @@ export type ErrorCode = typeof ERROR_CODES[number];
 export class HttpError extends Error {
   /** Always `HttpError`. */
   override readonly name = "HttpError";
-  /** HTTP status. */
   readonly status: number;
   /** Name of the error for programs. */
   readonly code: ErrorCode;
-  /** Further response headers. */
   readonly headers: Readonly<Record<string, string>>;
 
   /** An error with this status, code and sentence. */

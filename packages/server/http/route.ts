@@ -15,7 +15,6 @@ export interface RouteResponse {
 /** A parameter beside those in the path. */
 export interface RouteParameter {
   readonly name: string;
-  /** Where it stands. */
   readonly in: "query" | "header";
   /** What it says, in one sentence. */
   readonly description: string;
@@ -28,7 +27,6 @@ export interface JsonAnswer {
   /** Default: 200. */
   readonly status?: number;
   readonly headers?: Readonly<Record<string, string>>;
-  /** The body. */
   readonly json: unknown;
 }
 

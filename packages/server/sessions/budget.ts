@@ -27,7 +27,6 @@ export interface BudgetOptions {
   readonly session?: Budget;
   /** What the session's earlier turns cost. */
   readonly before: TurnLedger;
-  /** The prices. */
   readonly profile: Profile;
 }
 

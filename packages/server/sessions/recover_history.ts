@@ -6,7 +6,6 @@ import { HISTORY_EVENTS, rebuildHistory, type RebuiltHistory } from "./rebuild_h
 
 /** What {@linkcode recoveryEvents} go by. */
 export interface RecoveryOptions {
-  /** The session's tools. */
   readonly tools: readonly Tool[];
   /** What the user said in the middle of the turn and no event tells yet. */
   readonly waiting: readonly Content[];

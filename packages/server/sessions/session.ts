@@ -31,7 +31,6 @@ export class Session implements SessionInfo {
   readonly settings: SessionSettings;
   /** The tools that the model is offered. */
   readonly tools: readonly Tool[];
-  /** Everything that happened. */
   readonly events: EventLog;
   /** Originals of what left the prompt. */
   readonly archive: Archive;

@@ -51,7 +51,6 @@ export interface SessionEnvironment extends SessionOptions {
 
 /** What all turns of a session come to. */
 export interface SessionTotals {
-  /** What they cost. */
   readonly ledger: TurnLedger;
   /** How many have ended. */
   readonly turns: number;
@@ -85,7 +84,6 @@ export interface TurnRequest {
 export interface RunningTurn {
   /** Number of the last event before it. */
   readonly before: number;
-  /** Ends it soon. */
   readonly cancel: () => void;
   /** Settles when it has ended; never rejects. */
   readonly done: Promise<TurnOutcome>;

@@ -88,7 +88,6 @@ export const LARGEST_PACKAGE: RehearsalPlan = {
 interface CountedPackage {
   readonly folder: string;
   readonly lines: number;
-  /** The longest first. */
   readonly files: readonly { readonly path: string; readonly lines: number }[];
 }
 

@@ -8,15 +8,12 @@ import { APPLICATION_ID, type Migration } from "./migrations.ts";
 export interface Statement<Row> {
   /** Runs it and gives how many rows it changed. */
   run(...values: SQLInputValue[]): number;
-  /** Its first row. */
   get(...values: SQLInputValue[]): Row | undefined;
-  /** Its rows. */
   all(...values: SQLInputValue[]): Row[];
 }
 
 /** An open SQLite file that is this process's alone. Everything throws a {@linkcode StoreError} if the file fails. */
 export interface Database {
-  /** The file. */
   readonly path: string;
   /** Prepares a statement. The caller knows the form of its rows. */
   prepare<Row = never>(sql: string): Statement<Row>;

@@ -4,7 +4,6 @@ import { corruptError } from "./file_error.ts";
 
 /** A JSON value as it is stored. */
 export interface StoredJson {
-  /** The value. */
   readonly json: string;
   /** CRC-32 of `json`: SQLite itself doesn't notice when a file's bytes change. */
   readonly crc: number;

@@ -28,7 +28,6 @@ const LEAD_CHARS = 100;
  */
 export class GrepRows {
   readonly rows: string[] = [];
-  /** Matching lines shown. */
   matches = 0;
   /** True once a matching line was left out for lack of room. */
   full = false;

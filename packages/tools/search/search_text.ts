@@ -17,7 +17,6 @@ export interface SearchTextOptions {
 
 /** What a search found in one file. */
 export interface TextMatches {
-  /** Matching lines. */
   readonly matches: number;
   /** Lines so long that only their start was searched. */
   readonly cutLines: number;

@@ -6,7 +6,6 @@ import { endGroup, groupIsAlive, settlesWithin } from "./process_group.ts";
 export interface CommandOptions {
   /** Folder to run in. */
   readonly cwd: string;
-  /** The whole environment. */
   readonly env: Readonly<Record<string, string>>;
   readonly timeoutMs: number;
   readonly maxOutputBytes: number;

@@ -22,7 +22,6 @@ export class ResponsesTurnWriter implements TurnWriter {
   #splitter = new SseSplitter();
   /** Items of the reply that is being streamed, by their index. */
   #items = new Map<number, JsonRecord>();
-  /** Indexes of recalls. */
   #recalls = new Set<number>();
   #last: JsonRecord = {};
   #usageSum: unknown;

@@ -182,7 +182,6 @@ export class ResponseEventWriter {
     return [this.#event("created", { response }), this.#event("in_progress", { response })];
   }
 
-  /** Says a piece. */
   add(part: ResponsePart): ResponseEvent[] {
     const { type, text } = part;
     const events: ResponseEvent[] = [];
@@ -194,7 +193,6 @@ export class ResponseEventWriter {
     return [...events, this.#place(kind, `${kind.text}.delta`, id, { delta: text, ...kind.textFields })];
   }
 
-  /** Ends it. */
   end({ finish, usage, endedAtMs }: ResponseEnd): ResponseEvent[] {
     const isWhole = finish === "stop";
     const status = isWhole ? "completed" : "incomplete";
