@@ -8,7 +8,7 @@ import { HttpError, toHttpError } from "../http/http_error.ts";
 import { EventLog, type SessionEvent } from "./event_log.ts";
 import { overBudget } from "./budget.ts";
 import { Queue } from "./queue.ts";
-import { HISTORY_EVENTS, rebuildHistory, type RebuiltHistory } from "./rebuild_history.ts";
+import type { RebuiltHistory } from "./rebuild_history.ts";
 import { INTERRUPTED, readHistory, type RecoveryOptions } from "./recover_history.ts";
 import { type PlayedTurn, runTurn } from "./run_turn.ts";
 import type {
