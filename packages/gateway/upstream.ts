@@ -2,38 +2,16 @@ import { BEARER, type WireAuth } from "@tare/wire";
 import type { GatewayOptions } from "./options.ts";
 
 /** Headers that belong to one connection, to this server, or to a browser. */
-const OWN_REQUEST_HEADERS = [
-  "accept-encoding",
-  "connection",
-  "content-length",
-  "cookie",
-  "expect",
-  "forwarded",
-  "host",
-  "keep-alive",
-  "origin",
-  "proxy-authorization",
-  "proxy-connection",
-  "referer",
-  "te",
-  "trailer",
-  "transfer-encoding",
-  "upgrade",
-  "via",
-];
+const OWN_REQUEST_HEADERS = new RegExp(
+  "^(accept-encoding|connection|content-length|cookie|expect|forwarded|host|keep-alive|origin|referer|te|trailer|" +
+    "transfer-encoding|upgrade|via|x-tare|(x-tare|proxy|sec|access-control|x-forwarded)-.*)$",
+);
 
-/** `fetch` has decoded the body. */
-const OWN_RESPONSE_HEADERS = [
-  "connection",
-  "content-encoding",
-  "content-length",
-  "keep-alive",
-  "proxy-authenticate",
-  "set-cookie",
-  "trailer",
-  "transfer-encoding",
-  "upgrade",
-];
+/** Likewise of answers; `fetch` has decoded the body. */
+const OWN_RESPONSE_HEADERS = new RegExp(
+  "^(connection|content-encoding|content-length|keep-alive|proxy-authenticate|set-cookie|trailer|" +
+    "transfer-encoding|upgrade|access-control-.*)$",
+);
 
 /** What is sent to the upstream. */
 export interface UpstreamCall {
@@ -73,9 +51,7 @@ export function upstreamHeaders(
 ): Headers {
   const headers = new Headers();
   for (const [name, value] of request.headers) {
-    const isOwn = OWN_REQUEST_HEADERS.includes(name) ||
-      /^(x-tare(-|$)|sec-|access-control-|x-forwarded-)/.test(name);
-    if (!isOwn) headers.set(name, value);
+    if (!OWN_REQUEST_HEADERS.test(name)) headers.set(name, value);
   }
   if (!clientKeys || apiKey !== undefined) { for (const name of auth.headers) headers.delete(name); }
   if (apiKey !== undefined) headers.set(...auth.header(apiKey));
@@ -86,7 +62,7 @@ export function upstreamHeaders(
 export function answerHeaders(response: Response, more: Readonly<Record<string, string>> = {}): Headers {
   const headers = new Headers();
   for (const [name, value] of response.headers) {
-    if (!OWN_RESPONSE_HEADERS.includes(name) && !name.startsWith("access-control-")) headers.set(name, value);
+    if (!OWN_RESPONSE_HEADERS.test(name)) headers.set(name, value);
   }
   for (const [name, value] of Object.entries(more)) headers.set(name, value);
   return headers;
