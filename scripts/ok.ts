@@ -42,7 +42,7 @@ async function run(
 }
 
 /** Whether faults of shape and coverage fail their gates; while files are on the move they are only told. */
-const STRICT = false;
+const STRICT = true;
 
 const tested = Deno.args.find((arg) => arg.startsWith("--tested="))?.slice("--tested=".length);
 

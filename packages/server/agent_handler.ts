@@ -1,11 +1,13 @@
+import { Type } from "typebox";
 import { turnRoutes } from "./api/turn_routes.ts";
 import { sessionRoutes } from "./api/session_routes.ts";
-import { systemRoutes } from "./api/system_routes.ts";
 import { transferRoutes } from "./api/transfer_routes.ts";
 import { asModelRoutes } from "./as_model/as_model_routes.ts";
 import { dispatcher } from "./http/dispatcher.ts";
 import { guard, type GuardOptions } from "./http/guard.ts";
-import type { Route } from "./http/route.ts";
+import { openapiDocument } from "./http/openapi_document.ts";
+import { type Route, route } from "./http/route.ts";
+import { closed } from "./http/schema.ts";
 import type { Heartbeat } from "./http/sse_response.ts";
 import { Sessions, type SessionsOptions } from "./sessions/sessions.ts";
 
@@ -74,4 +76,34 @@ export function agentHandler(options: AgentOptions): AgentHandler {
     isPublic,
     close: () => sessions.close(),
   };
+}
+
+/** The routes about the server itself; `routes` gives all that there are. */
+function systemRoutes(routes: () => readonly Route[]): readonly Route[] {
+  return [
+    route({
+      method: "GET",
+      path: "/health",
+      operationId: "getHealth",
+      summary: "Says that the server is up.",
+      isPublic: true,
+      responses: {
+        200: {
+          description: "It is up.",
+          content: { "application/json": closed({ status: Type.Literal("ok") }) },
+        },
+      },
+      answer: () => ({ json: { status: "ok" } }),
+    }),
+    route({
+      method: "GET",
+      path: "/openapi.json",
+      operationId: "getOpenapiDocument",
+      summary: "Describes all routes: this document.",
+      responses: {
+        200: { description: "An OpenAPI 3.1 document.", content: { "application/json": Type.Object({}) } },
+      },
+      answer: () => ({ json: openapiDocument(routes()) }),
+    }),
+  ];
 }

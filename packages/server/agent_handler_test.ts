@@ -247,3 +247,12 @@ Deno.test("agentHandler() hides what a bug says from clients and tells it to onE
   assertEquals(told, [bug]);
   assertEquals(JSON.stringify(seen).includes("secret"), false);
 });
+
+Deno.test("agentHandler() says that the server is up and describes every route, that of the description included", async () => {
+  const handler = agent(scriptedModel([]));
+  assertEquals((await call(handler, "GET", "/health")).body, { status: "ok" });
+  const { paths } = (await call(handler, "GET", "/openapi.json")).body as { paths: Record<string, unknown> };
+  for (const path of ["/health", "/openapi.json", "/v1/sessions", "/v1/sessions/{id}/turns"]) {
+    assertEquals(path in paths, true, path);
+  }
+});

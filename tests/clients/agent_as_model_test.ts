@@ -5,12 +5,7 @@ import OpenAI from "openai";
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, streamText } from "ai";
-import {
-  echoCall,
-  routeOptions,
-  scriptedModel,
-  serve,
-} from "../../packages/server/as_model/fixture_test.ts";
+import { echoCall, routeOptions, scriptedModel, serve } from "../../packages/server/as_model/fixture_test.ts";
 
 interface Server {
   readonly baseURL: string;
