@@ -62,6 +62,15 @@ Deno.test("createResponseRoute() follows a response in its session, or from wher
   ]);
 });
 
+Deno.test("getResponseRoute() gives a response as long as its session is there", async () => {
+  const { post, get, options } = harness([{ content: "a" }]);
+  const response = await post({});
+  const { id } = await response.json();
+  await (await get(id)).body?.cancel();
+  await (await options.sessions.get(response.headers.get("tare-session")!)).delete();
+  assertEquals(await failure(await get(id)), [404, "id", "response_not_found"]);
+});
+
 Deno.test("createResponseRoute() recognises a conversation that is sent as a whole", async () => {
   const { post } = harness([{ content: "a" }, { content: "b" }]);
   const first = await post({ store: false });
