@@ -1,10 +1,13 @@
 /**
- * Replays recorded sessions call by call under each policy against a simulated prefix cache, and prints what each
- * costs and forgets.
+ * Plays recorded sessions call by call under each policy against a simulated prefix cache, and prints what each costs
+ * and forgets. A call that needs what its prompt no longer shows is preceded by a repair, which is paid.
  *
- *     deno task bench:economy [--data DIR] [--profile NAME]… [--policy NAME]… [--limit N] [--json]
+ *     deno task bench:economy [--data DIR] [--profile NAME]… [--policy NAME]… [--split A|B] [--window TOKENS]
+ *                             [--limit N] [--bare] [--json] [--plot FILE.svg]
  *
- * Without `--data` a generated workload is replayed. `--json` prints one object a line.
+ * Without `--data` a generated workload is played. `--split` takes one half of the recordings. `--bare` counts prompt
+ * tokens alone: no fixed prefix, no recall tool, no output. `--json` prints one object a line. `--plot` draws the first
+ * profile.
  *
  * @module
  */
@@ -12,10 +15,12 @@
 import { parseArgs } from "node:util";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { profileNamed } from "@tare/planner";
-import { type EconomyResult, measureEconomy } from "./bench/economy/economy.ts";
+import { halfOf } from "./bench/economy/half_of.ts";
+import { type EconomyRow, measureEconomy } from "./bench/economy/measure_economy.ts";
+import { plot } from "./bench/economy/plot.ts";
+import { POLICIES, policyNamed } from "./bench/economy/policies.ts";
 import { formatTable } from "./bench/format_table.ts";
-import { loadData } from "./bench/economy/load_data.ts";
-import { POLICIES } from "./bench/economy/policies.ts";
+import { type Data, loadData } from "./bench/economy/load_data.ts";
 import { generateWorkload } from "./bench/economy/workload.ts";
 
 const DEFAULT_PROFILES = ["anthropic-5m", "openai", "deepseek", "none"];
@@ -27,43 +32,69 @@ async function main(): Promise<void> {
       data: { type: "string" },
       profile: { type: "string", multiple: true, default: DEFAULT_PROFILES },
       policy: { type: "string", multiple: true, default: Object.keys(POLICIES) },
+      split: { type: "string" },
+      window: { type: "string" },
       limit: { type: "string", default: "Infinity" },
+      bare: { type: "boolean", default: false },
       json: { type: "boolean", default: false },
+      plot: { type: "string" },
     },
   });
   const profiles = values.profile.map(profileNamed);
-  for (const policy of values.policy) {
-    if (!Object.hasOwn(POLICIES, policy)) {
-      throw new RangeError(
-        `Cannot replay policy ${policy}: it is none of ${Object.keys(POLICIES).join(", ")}`,
-      );
-    }
-  }
-  const limit = Number(values.limit);
-  if (!(limit > 0)) {
-    throw new RangeError(`Cannot replay ${values.limit} sessions: --limit must be a number above 0`);
-  }
-  const warn = (sentence: string) => console.error(sentence);
-  const data = values.data
-    ? loadData(values.data, { limit, warn })
-    : [{ name: "generated", recordings: generateWorkload().slice(0, limit), skipped: 0 }];
+  for (const policy of values.policy) policyNamed(policy);
+  const limit = positive("--limit", values.limit);
+  const window = values.window === undefined ? {} : { windowTokens: positive("--window", values.window) };
+  const data = readData(values.data, { limit, split: values.split });
 
   const { count: countTokens } = await loadTokenizer();
   const sessions = data.reduce((sum, { recordings }) => sum + recordings.length, 0);
-  const runs = new Set([...values.policy, "resend", "optimum"]).size;
+  const runs = new Set([...values.policy, "resend"]).size;
   const bar = new ProgressBar(sessions * runs * profiles.length);
   for (const profile of profiles) {
-    const results: EconomyResult[] = [];
-    for (const source of data) {
-      const options = { profile, policies: values.policy, countTokens, onSession: bar.step };
-      results.push(...await measureEconomy(source, options));
-    }
+    const rows = await measureEconomy(data, {
+      profile,
+      policies: values.policy,
+      countTokens,
+      bare: values.bare,
+      onSession: bar.step,
+      ...window,
+    });
     bar.clear();
-    if (values.json) { for (const result of results) console.log(JSON.stringify(result)); }
-    else console.log(`\n${profile.name}\n${formatTable([HEAD, ...results.map(row)])}`);
+    if (values.json) { for (const row of rows) console.log(JSON.stringify(row)); }
+    else console.log(`\n${profile.name}\n${formatTable([HEAD, ...rows.map(cells)])}`);
+    if (values.plot && profile === profiles[0]) {
+      const last = rows.findLast(({ data }) => !data.endsWith(")"))?.data;
+      Deno.writeTextFileSync(values.plot, plot(rows.filter(({ data }) => data === last)));
+    }
   }
   const skipped = data.reduce((sum, source) => sum + source.skipped, 0);
-  if (!values.json) console.log(`\n${sessions} sessions replayed, ${skipped} lines skipped.`);
+  if (!values.json) console.log(`\n${sessions} sessions played, ${skipped} lines skipped.`);
+}
+
+function positive(option: string, value: string): number {
+  const number = Number(value);
+  if (number > 0) return number;
+  throw new RangeError(`Cannot use ${option} ${value}: it must be a number above 0`);
+}
+
+/** The sources, or one half of each. */
+function readData(
+  folder: string | undefined,
+  { limit, split }: { readonly limit: number; readonly split: string | undefined },
+): Data[] {
+  if (split !== undefined && split !== "A" && split !== "B") {
+    throw new RangeError(`Cannot use --split ${split}: it must be A or B`);
+  }
+  const warn = (sentence: string) => console.error(sentence);
+  const data = folder
+    ? loadData(folder, { limit, warn })
+    : [{ name: "generated", recordings: generateWorkload().slice(0, limit), skipped: 0 }];
+  return data
+    .map((source) => ({
+      ...source,
+      recordings: source.recordings.filter(({ group }) => split === undefined || halfOf(group) === split),
+    }))
+    .filter(({ recordings }) => recordings.length > 0);
 }
 
 const HEAD = [
@@ -71,31 +102,35 @@ const HEAD = [
   "policy",
   "sessions",
   "calls",
-  "vs resend",
-  "vs optimum",
+  "κ=0",
+  "κ=1",
+  "κ=3",
+  "repairs/100",
+  "lost edits",
+  "user gone",
   "worst",
   "prompt",
   "hits",
   "epochs",
-  "lost refs",
-  "lost calls",
 ];
 
-function row(result: EconomyResult): string[] {
-  const percent = (share: number) => `${(100 * share).toFixed(2)}%`;
+function cells(row: EconomyRow): string[] {
+  const percent = (share: number) => `${(100 * share).toFixed(1)}%`;
   return [
-    result.data,
-    result.policy,
-    String(result.sessions),
-    String(result.calls),
-    result.costVsResend.toFixed(3),
-    result.costVsOptimum.toFixed(3),
-    result.worstVsResend.toFixed(3),
-    result.promptVsResend.toFixed(3),
-    percent(result.hitRate),
-    String(result.epochs),
-    percent(result.lostReferences),
-    percent(result.callsWithLostReference),
+    row.data,
+    row.policy,
+    String(row.sessions),
+    String(row.calls),
+    row.cost0.toFixed(3),
+    row.cost1.toFixed(3),
+    row.cost3.toFixed(3),
+    row.repairsPer100.toFixed(1),
+    percent(row.editsLostText),
+    percent(row.userTokensGone),
+    row.worst.toFixed(3),
+    row.promptVsResend.toFixed(3),
+    percent(row.hitRate),
+    String(row.epochs),
   ];
 }
 

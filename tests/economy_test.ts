@@ -2,14 +2,18 @@ import { assert, assertAlmostEquals, assertEquals, assertStringIncludes, assertT
 import { estimateTokens, type Message, type ToolDefinition } from "@tare/messages";
 import { type Profile, profileNamed, promptCost } from "@tare/planner";
 import { applyElisions } from "@tare/prune";
-import { measureEconomy } from "../scripts/bench/economy/economy.ts";
+import { compaction } from "../scripts/bench/economy/compaction.ts";
 import { resend } from "../scripts/bench/economy/fixed_policies.ts";
-import { loadData } from "../scripts/bench/economy/load_data.ts";
+import { halfOf } from "../scripts/bench/economy/half_of.ts";
+import { measureEconomy } from "../scripts/bench/economy/measure_economy.ts";
 import { optimum } from "../scripts/bench/economy/optimum.ts";
+import { play } from "../scripts/bench/economy/play.ts";
+import { plot } from "../scripts/bench/economy/plot.ts";
 import { POLICIES } from "../scripts/bench/economy/policies.ts";
-import type { Policy } from "../scripts/bench/economy/policy.ts";
+import type { MakePolicy, Policy } from "../scripts/bench/economy/policy.ts";
+import { repair, REPAIR_TOKENS } from "../scripts/bench/economy/repair.ts";
+import { loadData } from "../scripts/bench/economy/load_data.ts";
 import { readRecording, type Recording } from "../scripts/bench/economy/recording.ts";
-import { replay } from "../scripts/bench/economy/replay.ts";
 import { generateWorkload } from "../scripts/bench/economy/workload.ts";
 
 const countTokens = estimateTokens;
@@ -74,35 +78,139 @@ Deno.test("loadData() skips bad lines, counts them and says why", async () => {
   }
 });
 
-Deno.test("replay() prices each call by what the cache serves of it", async () => {
-  const profile: Profile = { ...profileNamed("openai"), minTokens: 0, blockTokens: 1 };
+/** How sessions are played here. */
+const PLAY = {
+  profile: { ...profileNamed("openai"), minTokens: 0, blockTokens: 1 } satisfies Profile,
+  windowTokens: 1e6,
+  countTokens,
+  recall: false,
+  repairs: false,
+  bare: true,
+};
+
+/** Shows only the newest message. */
+function forgetful(): Policy {
+  return { view: ({ messages, tools }) => ({ messages: messages.slice(-1), tools }) };
+}
+
+Deno.test("play() prices each call by what the cache serves of it", async () => {
   const recording = readRecording(line([
     { role: "user", content: "x".repeat(400) },
     ...round("1", "y".repeat(4_000)),
     { role: "assistant", content: "Done." },
   ]));
-  const { cost, promptTokens, cachedTokens, epochs } = await replay(recording, resend(), {
-    profile,
-    countTokens,
-  });
+  const { cost, promptTokens, cachedTokens, epochs } = await play(recording, resend, PLAY);
   const first = estimateTokens(JSON.stringify(TOOL)) + 4 + 100;
   const second = first + 4 + 1 + 1 + 4 + 1_000;
   assertEquals([promptTokens, cachedTokens, epochs], [first + second, first, 1]);
-  assertEquals(cost, promptCost(profile, { promptTokens: first + second, cachedTokens: first }));
+  assertEquals(cost, promptCost(PLAY.profile, { promptTokens: first + second, cachedTokens: first }));
 });
 
-Deno.test("replay() counts the words of a call that had occurred and that its view shows nowhere", async () => {
+Deno.test("play() pays for the fixed prefix, the recall tool and the output unless it is bare", async () => {
+  const messages = [{ role: "user", content: "Hi." }, {
+    role: "assistant",
+    content: "Hello.",
+    usage: { output: 100 },
+  }];
+  const recording = readRecording(line(messages, { recorded_fixed_prefix_tokens: 30_000 }));
+  const bare = await play(recording, resend, PLAY);
+  const full = await play(recording, resend, { ...PLAY, bare: false });
+  const recall = await play(recording, resend, { ...PLAY, bare: false, recall: true });
+  const tools = estimateTokens(JSON.stringify(TOOL));
+  assertEquals(full.promptTokens, bare.promptTokens - tools + 30_000);
+  assertEquals(full.cost, full.promptTokens + 8 * 100);
+  assert(recall.promptTokens > full.promptTokens);
+});
+
+Deno.test("play() counts what a call needs, what stood earlier and what isn't shown", async () => {
   const recording = readRecording(line([
-    { role: "user", content: "Look at firstName and secondName now." },
-    ...round("1", "thirdName", '{"q":"firstName unheardOf"}'),
-    ...round("2", "x", '{"q":"firstName secondName thirdName unheardOf"}'),
+    { role: "user", content: "Look at firstName in file.ts, and say it in plain words." },
+    ...round("1", "1\tconst thirdName = unknown;", '{"q":"firstName unheardOf plainwords"}'),
+    ...round("2", "x", '{"old_string":"const   thirdName = unknown;","new_string":""}'),
+    { role: "assistant", content: "Done." },
   ]));
-  const forgetful: Policy = { view: ({ messages, tools }) => ({ messages: messages.slice(-1), tools }) };
-  const options = { profile: profileNamed("none"), countTokens };
-  const { references, lostReferences, callsWithLostReference } = await replay(recording, forgetful, options);
-  // The first call sees the user's message; the second only its result.
-  assertEquals([references, lostReferences, callsWithLostReference], [5, 3, 1]);
-  assertEquals((await replay(recording, resend(), options)).lostReferences, 0);
+  // The first call sees the user's message; the second only its result, which holds the old text.
+  assertEquals((await play(recording, forgetful, PLAY)).repairs, 0);
+  const blind: MakePolicy = () => ({
+    view: ({ messages, tools }) => ({ messages: messages.slice(0, 1), tools }),
+  });
+  const { repairs, edits, editsWithLostText, userShareGone } = await play(recording, blind, PLAY);
+  assertEquals([repairs, edits, editsWithLostText, userShareGone], [1, 1, 1, 0]);
+  assertEquals((await play(recording, forgetful, PLAY)).userShareGone, 2);
+});
+
+Deno.test("play() takes no name in a placeholder's list for shown", async () => {
+  const recording = readRecording(line([
+    { role: "user", content: "Go." },
+    ...round("1", "src/somewhere/deep.ts"),
+    ...round("2", "x", '{"path":"src/somewhere/deep.ts"}'),
+    { role: "assistant", content: "Done." },
+  ]));
+  const listing: MakePolicy = () => ({
+    view: ({ messages, tools }) => ({
+      messages: messages.map((message) =>
+        message.role === "tool"
+          ? { ...message, content: "[elided: read result, 21 bytes]\nIt names: src/somewhere/deep.ts" }
+          : message
+      ),
+      tools,
+    }),
+  });
+  assertEquals((await play(recording, listing, PLAY)).repairs, 1);
+});
+
+Deno.test("play() lets a call that needs what is gone recall it first, and the policy plans on with that", async () => {
+  const recording = readRecording(line([
+    { role: "user", content: "Go." },
+    ...round("1", `let lostName = 1; ${"z".repeat(400)}`),
+    ...round("2", "x"),
+    ...round("3", "x", '{"q":"lostName"}'),
+    { role: "assistant", content: "Done." },
+  ]));
+  const seen: number[] = [];
+  const lastTwo: MakePolicy = () => ({
+    view({ messages, tools }) {
+      seen.push(messages.length);
+      return { messages: messages.slice(-2), tools };
+    },
+  });
+  const { repairs, repairCost } = await play(recording, lastTwo, { ...PLAY, repairs: true });
+  assertEquals([repairs, seen], [1, [1, 3, 5, 7, 9]]);
+  assert(repairCost > 100);
+});
+
+Deno.test("repair() brings 7,000 tokens at most, what is needed among them", async () => {
+  const lost = { lines: new Set(["const needed = true;"]), names: new Set<string>() };
+  const bearer: Message = {
+    role: "tool",
+    tool_call_id: "1",
+    content: `${"word ".repeat(20_000)}\nconst needed = true;`,
+  };
+  const [call, result] = await repair([bearer], { lost, number: 1, countTokens });
+  assertEquals(call?.role, "assistant");
+  const tokens = countTokens(String(result?.content));
+  assert(tokens > 0.9 * REPAIR_TOKENS && tokens <= 1.01 * REPAIR_TOKENS);
+  assertStringIncludes(String(result?.content), "const needed = true;");
+});
+
+Deno.test("compaction() goes on with a summary, the question and the last step, and pays for the summary", async () => {
+  const steps = Array.from({ length: 12 }, (_, at) => round(`${at}`, "z".repeat(4_000))).flat();
+  const recording = readRecording(
+    line([{ role: "user", content: "Go." }, ...steps, { role: "assistant", content: "Done." }]),
+  );
+  const options = { ...PLAY, windowTokens: 8_000, bare: false };
+  const cached = await play(recording, compaction("cached"), options);
+  const cold = await play(recording, compaction("cold"), options);
+  assert(cached.epochs > 1 && cached.maxPromptTokens <= 0.9 * 8_000);
+  assert(cold.cost > cached.cost);
+  assertEquals(cached.userShareGone, 0);
+});
+
+Deno.test("halfOf() divides groups about evenly, always the same way", () => {
+  const groups = Array.from({ length: 1_000 }, (_, at) => `group-${at}`);
+  const inA = groups.filter((group) => halfOf(group) === "A").length;
+  assert(inA > 450 && inA < 550);
+  assertEquals([halfOf("group-0"), halfOf("group-1")], [halfOf("group-0"), halfOf("group-1")]);
 });
 
 /** A session of so many rounds, and its cost when it is rewritten before the calls that `at` names. */
@@ -136,7 +244,7 @@ Deno.test("optimum() is the cheapest of all choices of calls, and what replaying
             };
           },
         };
-        return (await replay(recording, policy, { profile, countTokens })).cost;
+        return (await play(recording, () => policy, { ...PLAY, profile, windowTokens })).cost;
       };
       assertAlmostEquals(await costAt(new Set(rewrites)), cost, 1e-6);
       if (windowTokens < 1e6) continue;
@@ -150,25 +258,48 @@ Deno.test("optimum() is the cheapest of all choices of calls, and what replaying
   }
 });
 
-Deno.test("measureEconomy() finds the planner near the optimum, never far above resending, and forgetting little", async () => {
+Deno.test("measureEconomy() plays every policy, loses no user text by retention and never much money", async () => {
   const recordings = generateWorkload().slice(0, 4);
   assertEquals(
     recordings.map(({ id, calls }) => [id, calls.length]),
     generateWorkload().slice(0, 4).map(({ id, calls }) => [id, calls.length]),
   );
   for (const name of ["anthropic-5m", "none"]) {
-    const results = await measureEconomy({ name: "generated", recordings, skipped: 0 }, {
+    const rows = await measureEconomy([{ name: "generated", recordings }], {
       profile: profileNamed(name),
       policies: Object.keys(POLICIES),
       countTokens,
+      bare: true,
     });
-    const by = (policy: string) => results.find((result) => result.policy === policy)!;
-    assert(by("planner-age").costVsOptimum <= 1.1);
-    assert(by("planner").worstVsResend <= 1.05);
-    assert(by("planner").lostReferences <= 2 / 3 * by("planner-age").lostReferences);
-    assert(by("belady").lostReferences <= by("planner").lostReferences);
-    assert(by("belady").costVsResend <= by("planner").costVsResend);
-    assertEquals(by("resend").costVsResend, 1);
-    assertEquals(by("optimum").costVsOptimum, 1);
+    const by = (policy: string) => rows.find((row) => row.policy === policy)!;
+    assertEquals([by("resend").cost0, by("resend").cost3, by("resend").repairsPer100], [1, 1, 0]);
+    assert(by("optimum").cost0 <= by("planner-age").cost0);
+    for (const policy of ["s", "z", "keep", "keep-last"]) {
+      assertEquals(by(policy).userTokensGone, 0);
+      assert(by(policy).worst <= 1.05);
+    }
+    assert(by("keep").cost3 < 1);
   }
+});
+
+Deno.test("measureEconomy() gives sessions over the window rows of their own", async () => {
+  const rows = await measureEconomy([{ name: "generated", recordings: generateWorkload().slice(0, 4) }], {
+    profile: profileNamed("openai"),
+    policies: ["compaction"],
+    countTokens,
+    windowTokens: 30_000,
+  });
+  assertEquals(rows.map(({ data }) => data), ["generated (fits)", "generated (over)", "generated"]);
+  assertEquals(rows[0]?.sessions! + rows[1]?.sessions!, 4);
+});
+
+Deno.test("plot() draws a point for each policy", async () => {
+  const rows = await measureEconomy([{ name: "generated", recordings: generateWorkload().slice(0, 1) }], {
+    profile: profileNamed("openai"),
+    policies: ["resend", "mask-10"],
+    countTokens,
+  });
+  const svg = plot(rows);
+  assertEquals(svg.match(/<circle /g)?.length, 2);
+  assertStringIncludes(svg, ">mask-10</text>");
 });

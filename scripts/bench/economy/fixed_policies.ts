@@ -1,5 +1,5 @@
 import { groupTurns, toolLoopContext } from "@tare/context";
-import { countRequestTokens, type Message } from "@tare/messages";
+import { countMessageTokens, countRequestTokens, type Message } from "@tare/messages";
 import {
   applyElisions,
   elide,
@@ -106,23 +106,32 @@ function sticky(
   };
 }
 
-function selectOptions({ recording, countTokens, windowTokens }: PolicyOptions) {
+function selectOptions({ isError, countTokens, windowTokens }: PolicyOptions) {
   return {
     countTokens,
     windowTokens,
     recall: true,
-    isError: (_: unknown, index: number) => recording.errors.has(index),
+    isError,
   };
 }
 
-/** Every result that a placeholder would shorten, whatever its age and kind, oldest first. */
-function anyResult(messages: readonly Message[], options: PolicyOptions): ElisionCandidate[] {
-  return selectElisions(messages, {
-    ...selectOptions(options),
-    protectTokens: 0,
-    minBytes: 0,
-    isError: () => false,
-  }).sort((a, b) => a.index - b.index);
+/** Tokens of a placeholder, about. */
+const PLACEHOLDER_TOKENS = 35;
+
+/** Every result that a placeholder would at least halve, whatever its age and kind, oldest first. */
+function anyResult(messages: readonly Message[], { countTokens }: PolicyOptions): ElisionCandidate[] {
+  const tools = new Map<string, string>();
+  return messages.flatMap((message, index): ElisionCandidate[] => {
+    for (const call of message.role === "assistant" ? message.tool_calls ?? [] : []) {
+      tools.set(call.id, call.type === "custom" ? call.custom.name : call.function.name);
+    }
+    if (message.role !== "tool") return [];
+    const tokensBefore = countMessageTokens(message, countTokens);
+    if (tokensBefore < 2 * PLACEHOLDER_TOKENS) return [];
+    const { tool_call_id: toolCallId } = message;
+    const tool = tools.get(toolCallId) ?? "tool";
+    return [{ index, toolCallId, tool, tokensBefore, tokensAfter: PLACEHOLDER_TOKENS, reason: "old" }];
+  });
 }
 
 function newestResults(messages: readonly Message[], keep: number): Set<number> {

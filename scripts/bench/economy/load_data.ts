@@ -1,6 +1,13 @@
 import { basename, join } from "@std/path";
-import type { Data } from "./economy.ts";
 import { readRecording, type Recording } from "./recording.ts";
+
+/** Recorded sessions of one source. */
+export interface Data {
+  readonly name: string;
+  readonly recordings: readonly Recording[];
+  /** Lines of the source that can't be replayed. */
+  readonly skipped: number;
+}
 
 /**
  * Reads all `*.jsonl` files of a folder, in the order of their names. A line that can't be replayed is left out and

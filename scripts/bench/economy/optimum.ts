@@ -1,8 +1,9 @@
 import { countRequestTokens, type CountTokens } from "@tare/messages";
-import { type Profile, promptCost } from "@tare/planner";
+import { BY_AGE, type Profile, promptCost } from "@tare/planner";
 import { WINDOW_SHARE } from "../../../packages/planner/rule/decide.ts";
-import { elide, type Elision, memoryArchive, selectElisions } from "@tare/prune";
+import { applyElisions, elide, type Elision, memoryArchive, selectElisions } from "@tare/prune";
 import type { Recording } from "./recording.ts";
+import type { Policy, PolicyOptions } from "./policy.ts";
 
 /** What the clairvoyant goes by, the same as `planner-age`. */
 export interface OptimumOptions {
@@ -122,4 +123,29 @@ function messageEnds({ messages, tools }: Recording, countTokens: CountTokens): 
     ends.push(ends.at(-1)! + countRequestTokens({ messages: [message] }, countTokens));
   }
   return ends;
+}
+
+/** Rewrites when {@linkcode optimum} says, whatever repairs come in between. */
+export async function clairvoyant(options: PolicyOptions): Promise<Policy> {
+  const { recording } = options;
+  const { rewrites, removable } = await optimum(recording, {
+    ...options,
+    protectTokens: BY_AGE.protectTokens,
+  });
+  const times = new Map(
+    rewrites.map((call) => [recording.messages[recording.calls[call]!.messages - 1]!, call]),
+  );
+  let gone: readonly Removable[] = [];
+  return {
+    view({ messages, tools }) {
+      const call = times.get(messages.at(-1)!);
+      if (call !== undefined) gone = removable.filter(({ from }) => from <= call);
+      const places = new Map(messages.map((message, index) => [message, index]));
+      const elisions = gone.map(({ elision }) => ({
+        ...elision,
+        index: places.get(recording.messages[elision.index]!)!,
+      }));
+      return { messages: applyElisions(messages, elisions), tools };
+    },
+  };
 }

@@ -12,10 +12,9 @@ export function byAge(options: PolicyOptions): Policy {
   return plannerPolicy(options, { retention: BY_AGE, lossLimit: Infinity });
 }
 
-/** A prompt session's policy. `recall` says whether the model can recall what left; it can by default. */
-export function plannerPolicy(
-  { recording, profile, windowTokens, countTokens }: PolicyOptions,
-  { recall = true, ...options }: Partial<PromptSessionOptions> & { readonly recall?: boolean },
+function plannerPolicy(
+  { profile, windowTokens, countTokens, isError }: PolicyOptions,
+  options: Partial<PromptSessionOptions>,
 ): Policy {
   const session = plannerSession({
     profile,
@@ -24,11 +23,11 @@ export function plannerPolicy(
     archive: memoryArchive(),
     // Every policy is handed the results whole.
     mechanisms: { truncate: false },
-    isError: (_, index) => recording.errors.has(index),
+    isError,
     ...options,
   });
   return {
-    view: ({ messages, tools, nowMs }) => session.view({ messages, tools }, { nowMs, recall }),
+    view: (call) => session.view(call, { nowMs: call.nowMs, recall: true }),
     sent: (usage) => {
       session.sent(usage);
     },

@@ -1,6 +1,4 @@
-import { applyElisions } from "@tare/prune";
-import { BY_AGE } from "@tare/planner";
-import { belady } from "./belady.ts";
+import { compaction } from "./compaction.ts";
 import {
   clearOver,
   maskAllBut,
@@ -10,41 +8,42 @@ import {
   toolLoop,
   underPressure,
 } from "./fixed_policies.ts";
-import { optimum } from "./optimum.ts";
+import { clairvoyant } from "./optimum.ts";
 import { asShipped, byAge } from "./planner_policy.ts";
-import type { MakePolicy, Policy, PolicyOptions } from "./policy.ts";
+import type { MakePolicy } from "./policy.ts";
+import { KEEP, LANDLORD, S, Z } from "./rent/hazards.ts";
+import { rentPolicy } from "./rent/rent_policy.ts";
 
-/** What the benchmark can replay, by name. */
+/** What the benchmark can play, by name. */
 export const POLICIES: Readonly<Record<string, MakePolicy>> = {
   resend,
   "tool-loop": toolLoop,
   pressure: underPressure,
   "schemas-eager": schemasEager,
-  "clear-100k-keep-3": clearOver(100_000, 3),
-  "clear-30k-keep-3": clearOver(30_000, 3),
+  "clear-100k-3": clearOver(100_000, 3),
+  "clear-30k-3": clearOver(30_000, 3),
   "mask-10": maskAllBut(10),
   "protect-40k": protect40k,
+  compaction: compaction("cached"),
+  "compaction-cold": compaction("cold"),
   planner: asShipped,
   "planner-age": byAge,
   optimum: clairvoyant,
-  belady,
+  landlord: rentPolicy(LANDLORD, { horizonCalls: 0, tailTokens: 0 }),
+  s: rentPolicy(S, { horizonCalls: 10, tailTokens: 0 }),
+  z: rentPolicy(Z, { horizonCalls: 10, tailTokens: 0 }),
+  keep: rentPolicy(KEEP),
+  "keep-last": rentPolicy(KEEP, { keepLastTurn: true }),
 };
 
-/** Rewrites when {@linkcode optimum} says. */
-async function clairvoyant(options: PolicyOptions): Promise<Policy> {
-  const { rewrites, removable } = await optimum(options.recording, {
-    ...options,
-    protectTokens: BY_AGE.protectTokens,
-  });
-  const times = new Set(rewrites);
-  let call = -1;
-  let gone = 0;
-  return {
-    view({ messages, tools }) {
-      call++;
-      if (times.has(call)) gone = removable.filter(({ from }) => from <= call).length;
-      const elisions = removable.slice(0, gone).map(({ elision }) => elision);
-      return { messages: applyElisions(messages, elisions), tools };
-    },
-  };
+/** Policies that offer the model no recall, since nothing of theirs can be recalled. */
+const WITHOUT_RECALL = new Set(["resend", "schemas-eager"]);
+
+/** The policy of this name, and whether it offers the recall tool. */
+export function policyNamed(name: string): { readonly make: MakePolicy; readonly recall: boolean } {
+  const make = Object.hasOwn(POLICIES, name) ? POLICIES[name] : undefined;
+  if (!make) {
+    throw new RangeError(`Cannot play policy ${name}: it is none of ${Object.keys(POLICIES).join(", ")}`);
+  }
+  return { make, recall: !WITHOUT_RECALL.has(name) };
 }

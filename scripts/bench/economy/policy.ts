@@ -1,4 +1,4 @@
-import type { CountTokens, Usage } from "@tare/messages";
+import type { CountTokens, Message, Usage } from "@tare/messages";
 import type { Conversation, Profile } from "@tare/planner";
 import type { Recording } from "./recording.ts";
 
@@ -7,19 +7,28 @@ export interface PolicyCall extends Conversation {
   readonly nowMs: number;
 }
 
+/** What a call sends. */
+export interface PolicyView extends Conversation {
+  /** A request that the policy made for itself before, such as for a summary. It is paid like any other. */
+  readonly aside?: Conversation & { readonly outputTokens: number };
+}
+
 /** Decides what each call of one session sends. */
 export interface Policy {
-  view(call: PolicyCall): Conversation | Promise<Conversation>;
-  /** Told what the provider reported. */
+  view(call: PolicyCall): PolicyView | Promise<PolicyView>;
+  /** Told what the provider reported of the view. */
   sent?(usage: Usage): void;
 }
 
-/** What a policy is handed for one session. All but the clairvoyant ones use only what a call tells them, and which results are errors. */
+/** What a policy is handed for one session. */
 export interface PolicyOptions {
-  readonly recording: Recording;
   readonly profile: Profile;
   readonly windowTokens: number;
   readonly countTokens: CountTokens;
+  /** Whether a message reports an error. */
+  readonly isError: (message: Message) => boolean;
+  /** The whole session, for the clairvoyant alone. */
+  readonly recording: Recording;
 }
 
 /** Makes a policy for one session. */

@@ -11,6 +11,8 @@ export interface RecordedCall {
 /** A recorded session, ready to be replayed. */
 export interface Recording {
   readonly id: string;
+  /** What belongs together: all of a group goes to the same half of the recordings. */
+  readonly group: string;
   readonly tools: readonly ToolDefinition[];
   readonly messages: readonly Message[];
   readonly calls: readonly RecordedCall[];
@@ -22,6 +24,8 @@ export interface Recording {
   readonly compacted: readonly number[];
   /** Name of the recorded model, where it is known. */
   readonly model?: string;
+  /** Tokens of the system prompt, tools and memory files that the prompts had and the recording lacks. */
+  readonly fixedPrefixTokens?: number;
 }
 
 /** What a provider reported for one call; `input` is what was neither read from the cache nor written to it. */
@@ -29,6 +33,7 @@ export interface RecordedUsage {
   readonly input: number;
   readonly cache_read?: number;
   readonly cache_write?: number;
+  readonly output?: number;
 }
 
 /** Time between two calls where the recording has none. */
@@ -37,6 +42,8 @@ const DEFAULT_GAP_MS = 20_000;
 /** A line of a recording file, as far as it is trusted. */
 interface Line {
   readonly id?: unknown;
+  readonly group?: unknown;
+  readonly recorded_fixed_prefix_tokens?: unknown;
   readonly tools?: unknown;
   readonly messages?: unknown;
   readonly models?: Readonly<Record<string, number>> | null;
@@ -57,7 +64,15 @@ interface Noted {
  * @throws {Error} saying in one sentence why the line can't be replayed.
  */
 export function readRecording(line: string): Recording {
-  const { id, tools, messages, models, compactions = [] } = JSON.parse(line) as Line;
+  const {
+    id,
+    group = id,
+    tools,
+    messages,
+    models,
+    compactions = [],
+    recorded_fixed_prefix_tokens: fixedPrefixTokens,
+  } = JSON.parse(line) as Line;
   if (!Array.isArray(messages)) throw new Error("it has no messages");
   if (!Array.isArray(tools) || tools.length === 0) throw new Error("it has no tools");
   const errors = new Set<number>();
@@ -74,6 +89,7 @@ export function readRecording(line: string): Recording {
   const model = Object.keys(models ?? {})[0];
   return {
     id: String(id),
+    group: String(group),
     tools,
     messages: plain,
     calls: findCalls(plain, times),
@@ -81,6 +97,7 @@ export function readRecording(line: string): Recording {
     usage,
     compacted: compactions.map(({ before_message }) => before_message),
     ...(model !== undefined && { model }),
+    ...(typeof fixedPrefixTokens === "number" && fixedPrefixTokens > 0 && { fixedPrefixTokens }),
   };
 }
 

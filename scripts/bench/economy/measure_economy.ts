@@ -1,0 +1,155 @@
+import type { CountTokens } from "@tare/messages";
+import type { Profile } from "@tare/planner";
+import { WINDOW_SHARE } from "../../../packages/planner/rule/decide.ts";
+import type { Data } from "./load_data.ts";
+import type { Recording } from "./recording.ts";
+import { play, type Played } from "./play.ts";
+import { policyNamed } from "./policies.ts";
+
+/** How a policy does on some sessions at one provider. Costs and tokens are relative to resending everything. */
+export interface EconomyRow {
+  /** The source, or the part of it that, resent whole, ` (fits)` the window or goes ` (over)` it. */
+  readonly data: string;
+  readonly profile: string;
+  readonly policy: string;
+  readonly sessions: number;
+  readonly calls: number;
+  /** Cost of all sessions if forgetting were free. */
+  readonly cost0: number;
+  /** The same with a recall before each call that needs what isn't shown, paid once. */
+  readonly cost1: number;
+  /** The same, paid three times: an edit that failed, reading again, trying again. */
+  readonly cost3: number;
+  readonly repairsPer100: number;
+  /** Share of the edits that replaced a text which stood earlier and was shown nowhere, nothing having been recalled. */
+  readonly editsLostText: number;
+  /** Share of the tokens of all user messages so far that a prompt lacked, mean over the calls. */
+  readonly userTokensGone: number;
+  /** Cost of the worst session, forgetting being free. */
+  readonly worst: number;
+  readonly promptVsResend: number;
+  /** Share of the prompt tokens that the cache served. */
+  readonly hitRate: number;
+  /** Stretches of calls each of which starts with the one before; all sessions together. */
+  readonly epochs: number;
+}
+
+/** What {@linkcode measureEconomy} goes by. */
+export interface MeasureOptions {
+  readonly profile: Profile;
+  readonly policies: readonly string[];
+  readonly countTokens: CountTokens;
+  /** The model's window. Default: the usual one at this provider. */
+  readonly windowTokens?: number;
+  /** Prompt tokens alone: no fixed prefix, no recall tool, no output. */
+  readonly bare?: boolean;
+  /** Called after each played session. */
+  readonly onSession?: () => void;
+}
+
+/**
+ * The models' windows, in tokens, that the benchmark assumes: what a prompt and its answer may take. A local server's
+ * is a matter of its memory; it is taken to be large enough for every recorded session.
+ */
+const WINDOWS: Readonly<Record<string, number>> = {
+  openai: 272_000,
+  "openai-5.6": 272_000,
+  deepseek: 128_000,
+  gemini: 1_000_000,
+  local: 1_000_000,
+};
+const DEFAULT_WINDOW = 200_000;
+
+/** A session under a policy: with repairs and, to see what forgetting alone saves, without. */
+interface Pair {
+  readonly open: Played;
+  readonly closed: Played;
+}
+
+/** The sessions of one row. */
+interface Part {
+  readonly data: string;
+  readonly has: (at: number) => boolean;
+}
+
+/**
+ * Plays every session under each policy. Sessions that fit the window if everything is resent, and those that don't,
+ * also have rows of their own: in the latter resending isn't what anybody does, and the rows of `compaction` are the
+ * ones to compare with. Several sources also have rows together, as `all`.
+ */
+export async function measureEconomy(
+  sources: readonly Pick<Data, "name" | "recordings">[],
+  options: MeasureOptions,
+): Promise<EconomyRow[]> {
+  const { profile, policies, windowTokens = WINDOWS[profile.name] ?? DEFAULT_WINDOW } = options;
+  const sessions = sources.flatMap(({ name, recordings }) =>
+    recordings.map((recording) => ({ data: name, recording }))
+  );
+  const playAll = (policy: string) =>
+    playSessions(sessions.map(({ recording }) => recording), policy, { ...options, windowTokens });
+  const resent = await playAll("resend");
+  const fits = resent.map(({ open }) => open.maxPromptTokens <= WINDOW_SHARE * windowTokens);
+  const names = sources.map(({ name }) => name);
+  const parts = [...names, ...(names.length > 1 ? ["all"] : [])].flatMap((data): Part[] => {
+    const isOf = (at: number) => data === "all" || sessions[at]?.data === data;
+    const fit = { data: `${data} (fits)`, has: (at: number) => isOf(at) && fits[at] === true };
+    const over = { data: `${data} (over)`, has: (at: number) => isOf(at) && fits[at] === false };
+    const divided = [fit, over].filter(({ has }) => sessions.some((_, at) => has(at)));
+    return divided.length > 1
+      ? [...divided, { data, has: isOf }]
+      : [{ ...divided[0]!, data: divided[0] === over ? over.data : data }];
+  });
+  const played = new Map<string, readonly Pair[]>([["resend", resent]]);
+  for (const policy of policies) if (!played.has(policy)) played.set(policy, await playAll(policy));
+  return parts.flatMap(({ data, has }) =>
+    policies.map((policy) => {
+      const of = (pairs: readonly Pair[] = []) => pairs.filter((_, at) => has(at));
+      return toRow({ data, profile: profile.name, policy }, of(played.get(policy)), of(resent));
+    })
+  );
+}
+
+async function playSessions(
+  recordings: readonly Recording[],
+  policy: string,
+  { onSession, ...options }: MeasureOptions & { readonly windowTokens: number },
+): Promise<Pair[]> {
+  const { make, recall } = policyNamed(policy);
+  const pairs: Pair[] = [];
+  for (const recording of recordings) {
+    const open = await play(recording, make, { ...options, recall, repairs: false });
+    const closed = open.repairs === 0
+      ? open
+      : await play(recording, make, { ...options, recall, repairs: true });
+    pairs.push({ open, closed });
+    onSession?.();
+  }
+  return pairs;
+}
+
+function toRow(
+  names: Pick<EconomyRow, "data" | "profile" | "policy">,
+  pairs: readonly Pair[],
+  resent: readonly Pair[],
+): EconomyRow {
+  const open = (figure: keyof Played) => pairs.reduce((sum, pair) => sum + pair.open[figure], 0);
+  const closed = (figure: keyof Played) => pairs.reduce((sum, pair) => sum + pair.closed[figure], 0);
+  const resend = (figure: keyof Played) => resent.reduce((sum, pair) => sum + pair.open[figure], 0);
+  const costAt = (times: number) => (closed("cost") + times * closed("repairCost")) / resend("cost");
+  const calls = open("calls");
+  return {
+    ...names,
+    sessions: pairs.length,
+    calls,
+    cost0: open("cost") / resend("cost"),
+    cost1: costAt(1),
+    cost3: costAt(3),
+    repairsPer100: 100 * closed("repairs") / calls,
+    editsLostText: open("editsWithLostText") / Math.max(1, open("edits")),
+    userTokensGone: open("userShareGone") / calls,
+    worst: Math.max(...pairs.map((pair, at) => pair.open.cost / resent[at]!.open.cost)),
+    promptVsResend: open("promptTokens") / resend("promptTokens"),
+    hitRate: open("cachedTokens") / open("promptTokens"),
+    epochs: open("epochs"),
+  };
+}

@@ -1,0 +1,130 @@
+import { contentText, type Message, type ToolCall } from "@tare/messages";
+
+/** What a message shows: the lines and the names in it, those of its calls' arguments included. */
+export interface Shown {
+  readonly lines: ReadonlySet<string>;
+  readonly names: ReadonlySet<string>;
+}
+
+/** What the calls of a message rely on, whether or not it is shown. */
+export interface Wanted extends Shown {
+  /** Calls that replace a text by another and so must know the old one. */
+  readonly edits: readonly ReadonlySet<string>[];
+}
+
+/** Characters of a line, white space normalised, below which it says nothing of where it is from. */
+const LINE_CHARACTERS = 12;
+
+const WORD = /[A-Za-z0-9_./-]{8,}/g;
+
+/** A word that no prose holds: with a digit, a sign or an inner capital. */
+const NO_PLAIN_WORD = /[0-9_./-]|[a-z][A-Z]/;
+
+/** The number in front of a line, perhaps with the file's name, as `cat -n`, `nl`, `grep -n` and read tools write it. */
+const LINE_NUMBER = /^\s*(?:[\w./@-]+[:-])?\d+[→\t:|-]/;
+
+/** Names under which tools take the text that an edit replaces. */
+const OLD_TEXT = new Set(["old_string", "oldText", "old_str", "old"]);
+
+/** A line that stands for what left, and the list of names behind it. */
+const STAND_IN = /^\[elided: .*\](?:\nIt names: .*)?$/gm;
+
+const known = new WeakMap<Message, Shown>();
+
+/**
+ * What a message shows. The lines by which a policy says what left don't count, nor the lists of names in them.
+ * Written apart from every policy on purpose: a policy must not choose by what it is judged by.
+ */
+export function shownBy(message: Message): Shown {
+  let shown = known.get(message);
+  if (!shown) {
+    const texts = textsOf(message).map((text) => text.replaceAll(STAND_IN, ""));
+    shown = { lines: new Set(texts.flatMap(linesOf)), names: new Set(texts.flatMap(namesOf)) };
+    known.set(message, shown);
+  }
+  return shown;
+}
+
+/**
+ * What the calls of an answer rely on: the lines of every text that an edit replaces, and the names in all
+ * arguments. It is a need only where it stood earlier in the session: a model may invent.
+ */
+export function wantedBy(answer: Message | undefined): Wanted {
+  const names = new Set<string>();
+  const edits: ReadonlySet<string>[] = [];
+  for (const call of answer?.role === "assistant" ? answer.tool_calls ?? [] : []) {
+    const old = new Set(oldTexts(call).flatMap(linesOf));
+    if (old.size > 0) edits.push(old);
+    for (const text of argumentTexts(call)) for (const name of namesOf(text)) names.add(name);
+  }
+  return { lines: new Set(edits.flatMap((lines) => [...lines])), names, edits };
+}
+
+/** The lines of a text, without line numbers and diff signs, white space normalised. */
+function linesOf(text: string): string[] {
+  return text.split("\n").map(plainLine).filter((line) => line.length >= LINE_CHARACTERS);
+}
+
+function plainLine(line: string): string {
+  return line.replace(LINE_NUMBER, "").trim().replace(/^[+-]/, "").replaceAll(/\s+/g, " ").trim();
+}
+
+/** Words of at least eight characters that are no plain words. */
+function namesOf(text: string): string[] {
+  return (text.match(WORD) ?? [])
+    .map((word) => word.replace(/^[.-]+|[./-]+$/g, ""))
+    .filter((word) => word.length >= 8 && NO_PLAIN_WORD.test(word) && /[A-Za-z]/.test(word));
+}
+
+/** Every text of a message: its content, and the texts in its calls' arguments. */
+export function textsOf(message: Message): string[] {
+  const calls = message.role === "assistant" ? message.tool_calls ?? [] : [];
+  return [contentText(message.content), ...calls.flatMap(argumentTexts)];
+}
+
+/** Every text in a call's arguments; the arguments themselves if they are no JSON. */
+function argumentTexts(call: ToolCall): string[] {
+  return textsIn(parsedArguments(call));
+}
+
+function textsIn(value: unknown): string[] {
+  if (typeof value === "string") return [value];
+  if (typeof value !== "object" || value === null) return [];
+  return Object.values(value).flatMap(textsIn);
+}
+
+function oldTexts(call: ToolCall): string[] {
+  const texts: string[] = [];
+  const visit = (value: unknown): void => {
+    if (typeof value === "string") texts.push(...patchedLines(value));
+    if (typeof value !== "object" || value === null) return;
+    for (const [name, part] of Object.entries(value)) {
+      if (OLD_TEXT.has(name) && typeof part === "string") texts.push(part);
+      else visit(part);
+    }
+  };
+  visit(parsedArguments(call));
+  return texts;
+}
+
+/** The context and minus lines of a patch. */
+function patchedLines(text: string): string[] {
+  const start = text.indexOf("*** Begin Patch");
+  if (start < 0) return [];
+  const lines: string[] = [];
+  let updating = false;
+  for (const line of text.slice(start).split("\n")) {
+    if (line.startsWith("*** ")) updating = line.startsWith("*** Update File");
+    else if (updating && /^[ -]/.test(line)) lines.push(line.slice(1));
+  }
+  return lines;
+}
+
+function parsedArguments(call: ToolCall): unknown {
+  const text = call.type === "custom" ? call.custom.input : call.function.arguments;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}

@@ -1,0 +1,153 @@
+import { countMessageTokens, type CountTokens, type Message, type Usage } from "@tare/messages";
+import { PrefixCache, type Profile, promptCost, type PromptUnit, promptUnits } from "@tare/planner";
+import { RECALL_TOOL } from "@tare/prune";
+import type { Recording } from "./recording.ts";
+import { wantedBy } from "./needs.ts";
+import { outputPrice } from "./output_price.ts";
+import type { MakePolicy, PolicyView } from "./policy.ts";
+import { repair } from "./repair.ts";
+import { Sight } from "./sight.ts";
+
+/** How a session is played. */
+export interface PlayOptions {
+  readonly profile: Profile;
+  readonly windowTokens: number;
+  readonly countTokens: CountTokens;
+  /** Whether the policy offers the recall tool, whose definition then stands in the prompt. */
+  readonly recall: boolean;
+  /** Whether a call that needs what isn't shown is preceded by a repair. Without, the loss is only counted. */
+  readonly repairs: boolean;
+  /** Prompt tokens alone: no fixed prefix, no recall tool, no output. */
+  readonly bare?: boolean;
+}
+
+/** What a session cost under a policy, in the price of one uncached input token, and what it forgot. */
+export interface Played {
+  readonly calls: number;
+  /** Of the recorded calls and of the policy's own. */
+  readonly cost: number;
+  /** Of the repairs. */
+  readonly repairCost: number;
+  readonly repairs: number;
+  /** Calls that replace an old text by a new one. */
+  readonly edits: number;
+  /** Of these, calls with a line of the old text that stood earlier and was shown nowhere. */
+  readonly editsWithLostText: number;
+  /** Sum over the calls of the share of all user tokens so far that the prompt lacked. */
+  readonly userShareGone: number;
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+  readonly maxPromptTokens: number;
+  /** Stretches of calls each of which starts with the one before. */
+  readonly epochs: number;
+}
+
+/** Time that a repair takes. */
+const REPAIR_MS = 4_000;
+
+/** Plays a recorded session call by call against a simulated prefix cache. */
+export async function play(recording: Recording, make: MakePolicy, options: PlayOptions): Promise<Played> {
+  const { countTokens, repairs } = options;
+  const history: Message[] = [];
+  const sight = new Sight();
+  const desk = new Desk(recording, options);
+  const errors = new Set([...recording.errors].map((index) => recording.messages[index]));
+  const policy = await make({ ...options, recording, isError: (message) => errors.has(message) });
+  const sums = { repairCost: 0, repairs: 0, edits: 0, editsWithLostText: 0, userShareGone: 0 };
+  let cost = 0;
+  const say = (messages: readonly Message[]): void => {
+    for (const message of messages) {
+      history.push(message);
+      sight.say(message, (user) => countMessageTokens(user, countTokens));
+    }
+  };
+  const send = async (nowMs: number, answer: Message | undefined): Promise<number> => {
+    const view = await policy.view({ messages: [...history], tools: desk.tools, nowMs });
+    const aside = view.aside ? desk.ask(view.aside, { nowMs, outputTokens: view.aside.outputTokens }) : 0;
+    const paid = desk.send(view, { nowMs, outputTokens: desk.outputTokens(answer) });
+    policy.sent?.(desk.usage);
+    sight.show(view.messages, desk.units.slice(desk.units.length - view.messages.length));
+    return aside + paid;
+  };
+  let taken = 0;
+  for (const call of recording.calls) {
+    say(recording.messages.slice(taken, call.messages));
+    taken = call.messages;
+    const answer = recording.messages[call.messages];
+    cost += await send(call.timeMs, answer);
+    sums.userShareGone += sight.userShareGone();
+    const wanted = wantedBy(answer);
+    const lost = sight.lost(wanted);
+    sums.edits += wanted.edits.length;
+    sums.editsWithLostText += wanted.edits.filter((lines) => !lines.isDisjointFrom(lost.lines)).length;
+    if (lost.lines.size === 0 && lost.names.size === 0) continue;
+    sums.repairs++;
+    if (!repairs) continue;
+    const bearers = sight.bearers(lost).flatMap((place) => history[place] ?? []);
+    const trip = await repair(bearers, { lost, number: sums.repairs, countTokens });
+    say(trip);
+    sums.repairCost += await send(call.timeMs + REPAIR_MS, trip[0]);
+  }
+  return { calls: recording.calls.length, cost, ...sums, ...desk.sums };
+}
+
+/** The provider's side: its cache, what it is sent, and what it asks for it. */
+class Desk {
+  readonly #options: PlayOptions;
+  readonly #recording: Recording;
+  readonly #cache: PrefixCache;
+  readonly #prefix: readonly PromptUnit[];
+  readonly sums = { promptTokens: 0, cachedTokens: 0, maxPromptTokens: 0, epochs: 0 };
+  /** Of the last request. */
+  units: readonly PromptUnit[] = [];
+  usage: Usage = { promptTokens: 0, cachedTokens: 0, outputTokens: 0 };
+  /** What the policy is offered. Where the recording states the real prefix, its tools are in there, out of reach. */
+  readonly tools: Recording["tools"];
+
+  constructor(recording: Recording, options: PlayOptions) {
+    const { bare = false, recall, profile } = options;
+    this.#options = options;
+    this.#recording = recording;
+    this.#cache = new PrefixCache(profile);
+    const tokens = bare ? undefined : recording.fixedPrefixTokens;
+    this.#prefix = tokens === undefined ? [] : [{ hash: "fixed prefix", tokens }];
+    this.tools = [
+      ...(tokens === undefined ? recording.tools : []),
+      ...(recall && !bare ? [RECALL_TOOL] : []),
+    ];
+  }
+
+  /** Tokens of an answer: as the provider counted them, reasoning included, or what the recording shows of it. */
+  outputTokens(answer: Message | undefined): number {
+    if (!answer) return 0;
+    const reported = this.#recording.usage.get(this.#recording.messages.indexOf(answer))?.output ?? 0;
+    return Math.max(reported, countMessageTokens(answer, this.#options.countTokens));
+  }
+
+  /** Makes the call that the policy planned. */
+  send(view: PolicyView, request: { readonly nowMs: number; readonly outputTokens: number }): number {
+    const before = this.units;
+    const cost = this.ask(view, request);
+    const { promptTokens, cachedTokens } = this.usage;
+    this.sums.promptTokens += promptTokens;
+    this.sums.cachedTokens += cachedTokens;
+    this.sums.maxPromptTokens = Math.max(this.sums.maxPromptTokens, promptTokens);
+    const grown = before.length > 0 && before.every(({ hash }, at) => this.units[at]?.hash === hash);
+    if (!grown) this.sums.epochs++;
+    return cost;
+  }
+
+  /** Answers any request, and says what it costs. */
+  ask(
+    { messages, tools }: PolicyView,
+    { nowMs, outputTokens }: { readonly nowMs: number; readonly outputTokens: number },
+  ): number {
+    const { profile, countTokens, bare } = this.#options;
+    this.units = [...this.#prefix, ...promptUnits({ messages, tools }, countTokens)];
+    const cachedTokens = this.#cache.lookup(this.units, nowMs);
+    this.#cache.store(this.units, nowMs);
+    const promptTokens = this.units.reduce((sum, { tokens }) => sum + tokens, 0);
+    this.usage = { promptTokens, cachedTokens, outputTokens };
+    return promptCost(profile, this.usage) + (bare ? 0 : outputPrice(profile) * outputTokens);
+  }
+}

@@ -1,0 +1,97 @@
+import { contentText, type Message, type UserMessage } from "@tare/messages";
+import type { PromptUnit } from "@tare/planner";
+import { shownBy } from "./needs.ts";
+
+/** What stood earlier in a session and is shown nowhere now. */
+export interface Lost {
+  readonly lines: ReadonlySet<string>;
+  readonly names: ReadonlySet<string>;
+}
+
+/** The lines and names of a session: which message said each last, and which of them the model sees now. */
+export class Sight {
+  readonly #lines = new Tally();
+  readonly #names = new Tally();
+  #users = 0;
+  readonly #userTokens: { readonly text: string; readonly tokens: number }[] = [];
+  #units: readonly PromptUnit[] = [];
+  #view: readonly Message[] = [];
+  #said = 0;
+
+  /** Takes note of what the session says next. `tokens` is counted for user messages only. */
+  say(message: Message, countTokens: (message: UserMessage) => number): void {
+    const { lines, names } = shownBy(message);
+    this.#lines.say(lines, this.#said);
+    this.#names.say(names, this.#said);
+    this.#said++;
+    if (message.role !== "user") return;
+    const tokens = countTokens(message);
+    this.#userTokens.push({ text: contentText(message.content), tokens });
+    this.#users += tokens;
+  }
+
+  /** Goes over to another view, of which `units` tell the messages apart. Costs what differs from the one before. */
+  show(view: readonly Message[], units: readonly PromptUnit[]): void {
+    let same = 0;
+    while (same < units.length && units[same]?.hash === this.#units[same]?.hash) same++;
+    for (const message of this.#view.slice(same)) this.#count(message, -1);
+    for (const message of view.slice(same)) this.#count(message, 1);
+    this.#view = view;
+    this.#units = units;
+  }
+
+  /** Of what is wanted, what was said and isn't shown. */
+  lost({ lines, names }: Lost): Lost {
+    return { lines: this.#lines.lost(lines), names: this.#names.lost(names) };
+  }
+
+  /** Positions of the messages that said last what is lost; newest first. */
+  bearers({ lines, names }: Lost): number[] {
+    const places = new Set<number>();
+    for (const line of lines) places.add(this.#lines.place(line));
+    for (const name of names) places.add(this.#names.place(name));
+    return [...places].filter((place) => place >= 0).sort((a, b) => b - a);
+  }
+
+  /** Share of the tokens of all user messages so far that the view lacks. */
+  userShareGone(): number {
+    const shown = new Set(
+      this.#view.filter(({ role }) => role === "user").map(({ content }) => contentText(content)),
+    );
+    let gone = 0;
+    for (const { text, tokens } of this.#userTokens) if (!shown.has(text)) gone += tokens;
+    return this.#users === 0 ? 0 : gone / this.#users;
+  }
+
+  #count(message: Message, by: 1 | -1): void {
+    const { lines, names } = shownBy(message);
+    this.#lines.show(lines, by);
+    this.#names.show(names, by);
+  }
+}
+
+/** Texts of one kind: who said each last, and how many of the messages that are shown hold it. */
+class Tally {
+  readonly #said = new Map<string, number>();
+  readonly #shown = new Map<string, number>();
+
+  say(texts: Iterable<string>, place: number): void {
+    for (const text of texts) this.#said.set(text, place);
+  }
+
+  show(texts: Iterable<string>, by: 1 | -1): void {
+    for (const text of texts) this.#shown.set(text, (this.#shown.get(text) ?? 0) + by);
+  }
+
+  lost(wanted: Iterable<string>): ReadonlySet<string> {
+    const lost = new Set<string>();
+    for (const text of wanted) {
+      if (this.#said.has(text) && (this.#shown.get(text) ?? 0) <= 0) lost.add(text);
+    }
+    return lost;
+  }
+
+  place(text: string): number {
+    return this.#said.get(text) ?? -1;
+  }
+}
