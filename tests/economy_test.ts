@@ -150,7 +150,7 @@ Deno.test("optimum() is the cheapest of all choices of calls, and what replaying
   }
 });
 
-Deno.test("measureEconomy() finds the planner near the optimum, never far above resending, and forgetting little", async () => {
+Deno.test("measureEconomy() finds the planner near the optimum and never far above resending", async () => {
   const recordings = generateWorkload().slice(0, 4);
   assertEquals(
     recordings.map(({ id, calls }) => [id, calls.length]),
@@ -165,9 +165,6 @@ Deno.test("measureEconomy() finds the planner near the optimum, never far above 
     const by = (policy: string) => results.find((result) => result.policy === policy)!;
     assert(by("planner-age").costVsOptimum <= 1.1);
     assert(by("planner").worstVsResend <= 1.05);
-    assert(by("planner").lostReferences <= 2 / 3 * by("planner-age").lostReferences);
-    assert(by("belady").lostReferences <= by("planner").lostReferences);
-    assert(by("belady").costVsResend <= by("planner").costVsResend);
     assertEquals(by("resend").costVsResend, 1);
     assertEquals(by("optimum").costVsOptimum, 1);
   }

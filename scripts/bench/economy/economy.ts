@@ -1,6 +1,6 @@
 import type { CountTokens } from "@tare/messages";
 import type { Profile } from "@tare/planner";
-import { WINDOW_SHARE } from "../../../packages/planner/rule/decide.ts";
+import { WINDOW_SHARE } from "@tare/planner";
 import { POLICIES } from "./policies.ts";
 import type { Recording } from "./recording.ts";
 import { type Replay, replay } from "./replay.ts";

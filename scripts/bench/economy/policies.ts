@@ -1,6 +1,4 @@
 import { applyElisions } from "@tare/prune";
-import { BY_AGE } from "@tare/planner";
-import { belady } from "./belady.ts";
 import {
   clearOver,
   maskAllBut,
@@ -27,14 +25,13 @@ export const POLICIES: Readonly<Record<string, MakePolicy>> = {
   planner: asShipped,
   "planner-age": byAge,
   optimum: clairvoyant,
-  belady,
 };
 
 /** Rewrites when {@linkcode optimum} says. */
 async function clairvoyant(options: PolicyOptions): Promise<Policy> {
   const { rewrites, removable } = await optimum(options.recording, {
     ...options,
-    protectTokens: BY_AGE.protectTokens,
+    protectTokens: 16_384,
   });
   const times = new Set(rewrites);
   let call = -1;
