@@ -10,7 +10,7 @@ import { replay as replayModel, simulator } from "@tare/simulator";
 import { memoryStore } from "@tare/store";
 import { plannerPolicy } from "../scripts/bench/economy/planner_policy.ts";
 import type { Recording } from "../scripts/bench/economy/recording.ts";
-import { replay } from "../scripts/bench/economy/replay.ts";
+import { play } from "../scripts/bench/economy/play.ts";
 import { generateWorkload } from "../scripts/bench/economy/workload.ts";
 
 const MECHANISMS: Mechanisms = { context: true, prune: true, schemas: true, truncate: false };
@@ -92,14 +92,16 @@ async function playOverHttp(recording: Recording) {
 async function playInBenchmark(recording: Recording) {
   const { count: countTokens } = await loadTokenizer();
   const usages: { readonly promptTokens: number; readonly cachedTokens: number }[] = [];
-  const policy = plannerPolicy({ recording, profile, windowTokens, countTokens }, { recall: false });
-  await replay(recording, {
-    view: policy.view,
-    sent(usage) {
-      usages.push({ promptTokens: usage.promptTokens, cachedTokens: usage.cachedTokens });
-      policy.sent?.(usage);
-    },
-  }, { profile, countTokens });
+  await play(recording, (options) => {
+    const policy = plannerPolicy(options, { recall: false });
+    return {
+      view: policy.view,
+      sent(usage) {
+        usages.push({ promptTokens: usage.promptTokens, cachedTokens: usage.cachedTokens });
+        policy.sent?.(usage);
+      },
+    };
+  }, { profile, windowTokens, countTokens, recall: false, repairs: false, bare: true });
   return usages;
 }
 

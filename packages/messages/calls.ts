@@ -34,26 +34,38 @@ export interface PairedCall {
  * ```
  */
 export function pairCalls(messages: readonly Message[]): PairedCall[] {
-  const pairs: PairedCall[] = [];
-  // Places in `pairs` of the open calls of each id: a list for each message that made some.
-  const open = new Map<string, number[][]>();
-  for (const [at, message] of messages.entries()) {
+  const pairing = new CallPairing();
+  for (const message of messages) pairing.add(message);
+  return pairing.pairs;
+}
+
+/** Pairs the calls of a growing conversation (see {@linkcode pairCalls}), message by message. */
+export class CallPairing {
+  /** All calls so far. */
+  readonly pairs: PairedCall[] = [];
+  /** Places in `pairs` of the open calls of each id: a list for each message that made some. */
+  readonly #open = new Map<string, number[][]>();
+  #length = 0;
+
+  /** Takes the next message, and gives the call that it answers. */
+  add(message: Message): PairedCall | undefined {
+    const at = this.#length++;
     if (message.role === "assistant") {
       for (const call of message.tool_calls ?? []) {
-        const place = pairs.push({ call, at }) - 1;
-        const lists = open.get(call.id);
-        if (!lists) open.set(call.id, [[place]]);
-        else if (pairs[lists.at(-1)?.[0] ?? -1]?.at === at) lists.at(-1)?.push(place);
+        const place = this.pairs.push({ call, at }) - 1;
+        const lists = this.#open.get(call.id);
+        if (!lists) this.#open.set(call.id, [[place]]);
+        else if (this.pairs[lists.at(-1)?.[0] ?? -1]?.at === at) lists.at(-1)?.push(place);
         else lists.push([place]);
       }
     } else if (message.role === "tool") {
-      const lists = open.get(message.tool_call_id);
+      const lists = this.#open.get(message.tool_call_id);
       const place = lists?.at(-1)?.shift();
-      const pair = pairs[place ?? -1];
-      if (place === undefined || !pair) continue;
-      pairs[place] = { ...pair, answer: { at, message } };
+      const pair = this.pairs[place ?? -1];
+      if (place === undefined || !pair) return undefined;
       if (lists?.at(-1)?.length === 0) lists.pop();
+      return this.pairs[place] = { ...pair, answer: { at, message } };
     }
+    return undefined;
   }
-  return pairs;
 }

@@ -61,7 +61,7 @@ export function classicSession(options: PromptSessionOptions): PromptSession {
   // What was stored is what `state` gave.
   const stored = migrateSessionState(options.state) as Partial<ClassicState> | undefined;
   let state: ClassicState = { ...NEW_STATE, ...stored };
-  const drafts = new WeakMap<SessionView, Fitted>();
+  const drafts = new WeakMap<SessionView, Fitted | undefined>();
   let newest: SessionView | undefined;
 
   function fit({ messages, tools }: Conversation, { nowMs, turnStart }: PromptCall): Fitted {
@@ -102,7 +102,30 @@ export function classicSession(options: PromptSessionOptions): PromptSession {
     return `the prompt would fill ${promptTokens} of the window's ${windowTokens} tokens`;
   }
 
+  /** What a request that isn't a turn is shown. */
+  function look(history: Conversation): SessionView {
+    const { messages, tools } = view(history, fittingEdits(state.edits, history.messages));
+    newest = {
+      messages,
+      tools,
+      places: messages.map((_, place) => place),
+      rewrites: [],
+      warnings: [],
+      saved: {
+        context: 0,
+        schemas: 0,
+        prune: savedBy(state.edits, "prune"),
+        truncate: savedBy(state.edits, "truncate"),
+      },
+      promptTokens: countRequestTokens({ messages, tools }, countTokens),
+      predictedCachedTokens: 0,
+    };
+    drafts.set(newest, undefined);
+    return newest;
+  }
+
   async function makeView(history: Conversation, call: PromptCall): Promise<SessionView> {
+    if (call.oneShot) return look(history);
     const recall = canRecall(history, call);
     const eliding = {
       archive,
@@ -171,8 +194,11 @@ export function classicSession(options: PromptSessionOptions): PromptSession {
   return {
     view: oneByOne(makeView),
     sent(usage, view = newest) {
-      const draft = view && drafts.get(view);
-      if (!draft) throw new Error("Cannot book a call: this session viewed nothing for it");
+      if (!view || !drafts.has(view)) {
+        throw new Error("Cannot book a call: this session viewed nothing for it");
+      }
+      const draft = drafts.get(view);
+      if (!draft) return undefined;
       const scale = !usage || usage.estimated || draft.tokens === 0
         ? state.scale
         : Math.max(1, usage.promptTokens / draft.tokens);

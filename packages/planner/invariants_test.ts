@@ -5,6 +5,7 @@ import {
   classicSession,
   type Conversation,
   type Edit,
+  KEEP_WANTED,
   type LedgerEntry,
   type PlannerSession,
   plannerSession,
@@ -22,8 +23,8 @@ import { type Archive, archiveRef, memoryArchive } from "@tare/prune";
 import { callPairs } from "../../tests/call_pairs.ts";
 import { conversations, messyConversations } from "../../tests/conversations.ts";
 
-/** Budgets so small that generated sessions meet them. */
-const RETENTION: Retention = { protectTokens: 300, historyTokens: 600, nameWorth: 0.2, compactTools: true };
+/** Limits so small that generated sessions meet them. */
+const RETENTION: Retention = { ...KEEP_WANTED, tailTokens: 300 };
 
 /** What the provider serves nothing below, and what one block is, scaled down like the budgets. */
 function scaled(name: string) {
@@ -139,7 +140,7 @@ async function run(
   const steps: Step[] = [];
   for (const { history, call, crash, reports } of callsOf(given)) {
     const model = call.model as "m1" | "m2";
-    const before = editsOf(session).length;
+    const before = new Set(editsOf(session).map((edit) => JSON.stringify(edit)));
     let seen = await session.view(history, call);
     if (crash === "archived") {
       session = restart();
@@ -167,7 +168,15 @@ async function run(
     const entry = session.sent(reports ? usage : { ...usage, cachedTokens: 0, estimated: true });
     if (crash === "answered") session = restart();
     else stored = session.state;
-    steps.push({ history, view: seen, edits, newEdits: edits.slice(before), usage, entry, resendCost });
+    steps.push({
+      history,
+      view: seen,
+      edits,
+      newEdits: edits.filter((edit) => !before.has(JSON.stringify(edit))),
+      usage,
+      entry,
+      resendCost,
+    });
   }
   return steps;
 }

@@ -30,7 +30,8 @@ export {
   PROFILES,
   type Warmth,
 } from "./providers.ts";
-export { BY_AGE, KEEP_WANTED, type Retention } from "./retention/retention.ts";
+export { BY_AGE, KEEP_WANTED, type Retention, type Standing } from "./retention/retention.ts";
+export { WINDOW_SHARE } from "./rule/make_room.ts";
 export type { Decision, DecisionCause, Summarise, Summary } from "./rule/plan.ts";
 export type { Quote, QuotedPrompt } from "./rule/quote.ts";
 export type { Cut } from "./rule/weigh_cuts.ts";

@@ -59,6 +59,11 @@ export interface PromptCall {
   readonly turnStart?: number;
   /** Number of the call in this turn, from 1. Default: by the model's messages behind the user's last. */
   readonly step?: number;
+  /**
+   * Whether the request isn't a turn, such as one for a title, a summary, or a token count: it gets the view that the
+   * model had last and what is new, and changes nothing; {@linkcode PromptSession.sent} books nothing of it. Default: no.
+   */
+  readonly oneShot?: boolean;
   /** Whether the model can recall what left. Default: whether a tool of that name is among the tools. */
   readonly recall?: boolean;
   /** Ends the wait for a summary. */

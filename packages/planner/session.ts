@@ -1,11 +1,4 @@
-import {
-  countMessageTokens,
-  countRequestTokens,
-  type CountTokens,
-  type Message,
-  type Rewrite,
-  type ToolDefinition,
-} from "@tare/messages";
+import type { Message, Rewrite } from "@tare/messages";
 import { type Archive, truncateResults } from "@tare/prune";
 import { type Edit, type ElideEdit, fittingEdits } from "./edits/edit.ts";
 import type { Plan } from "./rule/plan.ts";
@@ -72,18 +65,28 @@ const STOPPED =
  * once, before it is first sent, which rewrites nothing.
  */
 export function plannerSession(options: PromptSessionOptions): PlannerSession {
+  return makeSession(options);
+}
+
+/** @param from The planner of the session that is forked. */
+function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSession {
   const { archive, countTokens, tools } = options;
   // What was stored is what `state` gave.
   const stored = migrateSessionState(options.state) as Partial<SessionState> | undefined;
   let state: SessionState = { ...NEW_STATE, ...stored };
   const mechanisms = { context: true, prune: true, schemas: true, truncate: true, ...options.mechanisms };
-  const makePlanner = () =>
-    new Planner({
-      ...options,
-      retention: retentionOf(state.reverted ? NO_MECHANISMS : mechanisms, options.retention),
-    }, state.planner);
-  let planner = makePlanner();
-  const plans = new WeakMap<SessionView, Plan>();
+  const makePlanner = (from?: Planner) =>
+    new Planner(
+      {
+        ...options,
+        retention: retentionOf(state.reverted ? NO_MECHANISMS : mechanisms, options.retention),
+      },
+      state.planner,
+      from,
+    );
+  let planner = makePlanner(from);
+  /** What was planned for each view; nothing for a request that isn't a turn. */
+  const plans = new WeakMap<SessionView, Plan | undefined>();
   let newest: SessionView | undefined;
 
   /** Cuts new results that are too long, before they are first sent. */
@@ -91,15 +94,19 @@ export function plannerSession(options: PromptSessionOptions): PlannerSession {
     history: readonly Message[],
     recall: boolean,
   ): Promise<Pick<SessionView, "rewrites" | "warnings">> {
-    const { messages } = placeMessages(history, state.edits);
+    // Behind the newest answer nothing has left.
+    const from = Math.max(0, history.findLastIndex(({ role }) => role === "assistant"));
+    const known = new Set(state.truncated);
+    if (history.slice(from).every(({ role }, at) => role !== "tool" || known.has(from + at))) {
+      return { rewrites: [], warnings: [] };
+    }
+    const messages = placeMessages(history, state.edits).elided.slice(from);
     const cut = await truncateResults(messages, { archive, countTokens, recall, ...(tools && { tools }) });
     if (cut.failure) return { rewrites: [], warnings: [`${cut.failure.message}. Nothing left the prompt.`] };
     if (cut.elisions.length === 0) return { rewrites: [], warnings: [] };
-    // New results stand at the end, where view and history are alike.
-    const shift = history.length - messages.length;
     const edits = cut.elisions.map(({ index, toolCallId, ref, text }): ElideEdit => ({
       type: "elide",
-      index: index + shift,
+      index: index + from,
       toolCallId,
       ref,
       text,
@@ -124,12 +131,32 @@ export function plannerSession(options: PromptSessionOptions): PlannerSession {
   }
 
   function requestOf(history: Conversation, call: PromptCall) {
-    return { ...call, ...history, recall: canRecall(history, call), edits: state.edits };
+    return {
+      ...call,
+      ...history,
+      recall: canRecall(history, call),
+      edits: state.edits,
+      truncated: state.truncated,
+    };
+  }
+
+  /** What a request that isn't a turn is shown. */
+  function look(history: Conversation, call: PromptCall): SessionView {
+    const edits = fittingEdits(state.edits, history.messages);
+    const { view, promptTokens, cachedTokens, saved } = planner.look({ ...requestOf(history, call), edits });
+    const { messages, tools, places } = view;
+    const looked = { messages, tools, places, rewrites: [], warnings: [], saved, promptTokens };
+    newest = { ...looked, predictedCachedTokens: cachedTokens };
+    plans.set(newest, undefined);
+    return newest;
   }
 
   async function makeView(history: Conversation, call: PromptCall): Promise<SessionView> {
-    const edits = fittingEdits(state.edits, history.messages);
-    if (edits.length < state.edits.length) state = { ...state, edits };
+    if (call.oneShot) return look(history, call);
+    if (!planner.isKnown(history.messages)) {
+      const edits = fittingEdits(state.edits, history.messages);
+      if (edits.length < state.edits.length) state = { ...state, edits };
+    }
     const truncates = mechanisms.truncate && !state.reverted;
     const { rewrites, warnings } = truncates
       ? await truncate(history.messages, canRecall(history, call))
@@ -142,11 +169,12 @@ export function plannerSession(options: PromptSessionOptions): PlannerSession {
       const replaced = new Set(plan.edits.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));
       state = {
         ...state,
-        edits: [...plan.request.edits, ...plan.edits],
+        edits: plan.allEdits,
         truncated: state.truncated.filter((index) => !replaced.has(index)),
         stopSaid: stopped,
       };
     }
+    if (planner.state !== state.planner) state = { ...state, planner: planner.state };
     const { messages, tools, places } = plan.view;
     newest = {
       messages,
@@ -154,7 +182,7 @@ export function plannerSession(options: PromptSessionOptions): PlannerSession {
       places,
       rewrites: [...rewrites, ...(plan.edits.length > 0 ? [describeRewrite(plan)] : [])],
       warnings: [...(stopsNow ? [STOPPED] : []), ...warnings, ...plan.warnings],
-      saved: savedTokens(plan, state, countTokens),
+      saved: plan.saved,
       promptTokens: plan.promptTokens,
       // What was sent before is forgotten as soon as this call has succeeded.
       predictedCachedTokens: planner.predictCached(plan),
@@ -166,8 +194,11 @@ export function plannerSession(options: PromptSessionOptions): PlannerSession {
   return {
     view: oneByOne(makeView),
     sent(usage, view = newest) {
-      const plan = view && plans.get(view);
-      if (!plan) throw new Error("Cannot book a call: this session viewed nothing for it");
+      if (!view || !plans.has(view)) {
+        throw new Error("Cannot book a call: this session viewed nothing for it");
+      }
+      const plan = plans.get(view);
+      if (!plan) return undefined;
       const entry = planner.sent(plan, usage);
       state = { ...state, planner: planner.state };
       return entry;
@@ -190,11 +221,11 @@ export function plannerSession(options: PromptSessionOptions): PlannerSession {
         planner: account,
         stopSaid: false,
       };
-      return plannerSession({ ...options, archive, state: forked });
+      return makeSession({ ...options, archive, state: forked }, planner);
     },
     revert() {
       state = { ...state, edits: [], truncated: [], reverted: true };
-      planner = makePlanner();
+      planner = makePlanner(planner);
     },
   };
 }
@@ -205,8 +236,8 @@ const NO_MECHANISMS: Mechanisms = { context: false, prune: false, schemas: false
 function retentionOf({ context, prune, schemas }: Mechanisms, retention = KEEP_WANTED): Retention {
   return {
     ...retention,
-    ...(!prune && { protectTokens: Infinity }),
-    ...(!context && { historyTokens: Infinity }),
+    ...(!prune && { results: false }),
+    ...(!context && { steps: false }),
     ...(!schemas && { compactTools: false }),
   };
 }
@@ -247,26 +278,4 @@ function reasonOf(decision: Plan["decision"]): string {
   return price <= 0
     ? `it costs nothing now: ${numbers}, and the cache is warm with probability ${alive.toFixed(2)}`
     : `the rent of ${Math.round(rent)} has paid the price of ${Math.round(price)}: ${numbers}`;
-}
-
-/** What each mechanism keeps out of this very request. */
-function savedTokens(
-  { request, view: seen, promptTokens }: Plan,
-  { edits, truncated }: SessionState,
-  countTokens: CountTokens,
-): SessionView["saved"] {
-  const dropped = edits.filter((edit) => edit.type === "drop" || edit.type === "summarise");
-  const elided = new Set(edits.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));
-  const saved = { context: 0, prune: 0, schemas: 0, truncate: 0 };
-  const toolTokens = (tools: readonly ToolDefinition[]) =>
-    countRequestTokens({ messages: [], tools }, countTokens);
-  saved.schemas = toolTokens(request.tools) - toolTokens(seen.tools);
-  for (const index of elided) {
-    const [original, shown] = [request.messages[index], seen.elided[index]];
-    if (!original || !shown || dropped.some(({ from, to }) => index >= from && index < to)) continue;
-    const tokens = countMessageTokens(original, countTokens) - countMessageTokens(shown, countTokens);
-    saved[truncated.includes(index) ? "truncate" : "prune"] += tokens;
-  }
-  const all = countRequestTokens(request, countTokens) - promptTokens;
-  return { ...saved, context: all - saved.schemas - saved.prune - saved.truncate };
 }

@@ -60,6 +60,7 @@ function usage(promptTokens: number, cachedTokens = 0): Usage {
 
 const history = [...turn("a", 10_000), ...turn("b", 10_000), ...turn("c", 20_000)];
 const question: Message = { role: "user", content: "And now?" };
+const answer: Message = { role: "assistant", content: "ok" };
 
 Deno.test("plannerSession() rewrites at once where nothing is cached, and the change sticks", async () => {
   const { session, view } = make({ mechanisms: { ...OFF, prune: true } });
@@ -254,7 +255,7 @@ Deno.test("plannerSession() forks with what holds for the start, and with an acc
   for (const index of [2, 6, 10]) await own.put(String(history[index]?.content));
   const fork = session.fork(8, own);
   assertEquals(editsOf(fork), [2, 6]);
-  const messages = [...history.slice(0, 8), ...turn("d", 18_000), question];
+  const messages = [...history.slice(0, 8), ...turn("d", 20_100), question, answer, question];
   const seen = await fork.view({ messages, tools: [read.definition] }, { nowMs: 0, model: "m" });
   assertEquals(seen.rewrites.map(({ removed }) => removed), ["1 old result"]);
   const entry = fork.sent(usage(5_000));

@@ -12,6 +12,7 @@
 export * from "./archive.ts";
 export { applyElisions, elide, type ElideOptions, type Elision, type ElisionReason } from "./elide.ts";
 export * from "./placeholder.ts";
+export { resultText } from "./pair_results.ts";
 export { type PruneOptions, type PruneResult, pruneResults } from "./prune_results.ts";
 export * from "./recall.ts";
 export {
@@ -20,6 +21,7 @@ export {
   selectElisions,
   type SelectOptions,
   type ToolTraits,
+  traitsOf,
 } from "./select_elisions.ts";
 export * from "./summarise_turns.ts";
 export * from "./triggers.ts";

@@ -1,8 +1,8 @@
 import type { CountTokens, ToolDefinition } from "@tare/messages";
 import type { Profile } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
-import { type Replay, replay } from "../../scripts/bench/economy/replay.ts";
-import { asShipped } from "../../scripts/bench/economy/planner_policy.ts";
+import { play, type Played } from "../../scripts/bench/economy/play.ts";
+import { plannerPolicy } from "../../scripts/bench/economy/planner_policy.ts";
 import type { Recording } from "../../scripts/bench/economy/recording.ts";
 import type { SimulatedCall } from "@tare/simulator";
 
@@ -15,6 +15,7 @@ export function recordingOf(requests: readonly SimulatedCall[]): Recording {
   if (!last) throw new Error("no request reached the provider");
   return {
     id: "client",
+    group: "client",
     tools: last.tools,
     messages: last.messages,
     calls: requests.map(({ messages, atMs }) => ({ messages: messages.length, timeMs: atMs })),
@@ -37,18 +38,19 @@ export interface PredictedCall {
 export async function predict(
   recording: Recording,
   { profile, countTokens }: { readonly profile: Profile; readonly countTokens: CountTokens },
-): Promise<Replay & { readonly each: readonly PredictedCall[] }> {
+): Promise<Played & { readonly each: readonly PredictedCall[] }> {
   const tools: readonly ToolDefinition[] = [...recording.tools, RECALL_TOOL];
   const asSent: Recording = { ...recording, tools, errors: new Set() };
-  const options = { recording: asSent, profile, windowTokens: WINDOW_TOKENS, countTokens };
-  const policy = asShipped(options);
   const each: PredictedCall[] = [];
-  const sums = await replay(asSent, {
-    view: policy.view,
-    sent(usage) {
-      each.push({ promptTokens: usage.promptTokens, cachedTokens: usage.cachedTokens });
-      policy.sent?.(usage);
-    },
-  }, options);
+  const sums = await play(asSent, (options) => {
+    const policy = plannerPolicy(options, {});
+    return {
+      view: policy.view,
+      sent(usage) {
+        each.push({ promptTokens: usage.promptTokens, cachedTokens: usage.cachedTokens });
+        policy.sent?.(usage);
+      },
+    };
+  }, { profile, windowTokens: WINDOW_TOKENS, countTokens, recall: true, repairs: false, bare: true });
   return { ...sums, each };
 }

@@ -1,6 +1,5 @@
-import type { CountTokens } from "@tare/messages";
+import type { CountTokens, Message } from "@tare/messages";
 import {
-  addNames,
   type Archive,
   archiveMessages,
   elide,
@@ -8,84 +7,106 @@ import {
   formatPlaceholder,
   type ToolTraits,
 } from "@tare/prune";
+import type { Removal } from "../retention/find_removals.ts";
 import type { DropEdit, Edit } from "./edit.ts";
-import type { Removal, Seen } from "../retention/find_removals.ts";
-import { messageText, namesToKeep, unseenNames } from "../retention/names.ts";
-import type { Retention } from "../retention/retention.ts";
-import { placeMessages } from "./view.ts";
 
 /** What {@linkcode makeEdits} goes by. */
 export interface MakeEditsOptions {
   readonly countTokens: CountTokens;
   readonly archive: Archive;
-  readonly retention: Retention;
   readonly tools?: Readonly<Record<string, ToolTraits>>;
   readonly recall?: boolean;
 }
 
+/** A history, with its results as the model sees them, and the edits made so far. */
+export interface Edited {
+  readonly history: readonly Message[];
+  readonly elided: readonly Message[];
+  readonly edits: readonly Edit[];
+}
+
 /**
- * Archives what leaves, then makes the edits by which it leaves.
+ * Archives what leaves, then makes the edits by which it leaves. Steps side by side share a line, also with those that
+ * left before, if their line stands behind the first thing that leaves now: otherwise it would move, and what stands
+ * behind it with it.
  *
  * @throws {Error} if something can't be archived. Then nothing may leave.
  */
 export async function makeEdits(
-  seen: Seen,
+  { history, elided, edits }: Edited,
   removals: readonly Removal[],
   options: MakeEditsOptions,
 ): Promise<Edit[]> {
   const { countTokens, archive, tools, recall = false } = options;
   const candidates: ElisionCandidate[] = [];
-  const edits: Edit[] = [];
+  const made: Edit[] = [];
+  const stretches: Stretch[] = [];
+  let first = Infinity;
   for (const { how } of removals) {
     if (how.type === "elide") candidates.push(how.candidate);
-    else if (how.type === "drop") edits.push(await drop(seen, how, { archive, recall }));
-    else edits.push(how);
+    else if (how.type === "compact") made.push(how);
+    if (how.type === "drop") stretches.push(how);
+    first = Math.min(
+      first,
+      how.type === "compact" ? -1 : how.type === "elide" ? how.candidate.index : how.from,
+    );
+  }
+  const before = edits.filter((edit): edit is DropEdit => edit.type === "drop");
+  for (const stretch of joined(stretches, before.filter(({ to }) => to > first))) {
+    made.push(await drop(history, stretch, { archive, recall }));
   }
   // As the model sees them: of a result that was truncated on arrival the whole original is in the archive.
-  const elisions = await elide(seen.placed.elided, candidates, {
-    countTokens,
-    archive,
-    recall,
-    ...(tools && { tools }),
-  });
+  const elisions = await elide(elided, candidates, { countTokens, archive, recall, ...(tools && { tools }) });
   for (const { index, toolCallId, ref, text } of elisions) {
-    edits.push({ type: "elide", index, toolCallId, ref, text });
+    made.push({ type: "elide", index, toolCallId, ref, text });
   }
-  return withNames(seen, edits, options);
+  return made;
+}
+
+/** Messages from one position up to another. */
+type Stretch = Pick<DropEdit, "from" | "to">;
+
+/** Stretches with those beside them as one; of those from `before` alone none. */
+function joined(stretches: readonly Stretch[], before: readonly Stretch[]): Stretch[] {
+  const all: { from: number; to: number; isNew: boolean }[] = [];
+  const sorted = [
+    ...stretches.map(({ from, to }) => ({ from, to, isNew: true })),
+    ...before.map(({ from, to }) => ({ from, to, isNew: false })),
+  ].sort((a, b) => a.from - b.from);
+  for (const stretch of sorted) {
+    const last = all.at(-1);
+    if (!last || stretch.from > last.to) {
+      all.push({ ...stretch });
+      continue;
+    }
+    last.to = Math.max(last.to, stretch.to);
+    last.isNew ||= stretch.isNew;
+  }
+  return all.filter(({ isNew }) => isNew);
 }
 
 async function drop(
-  { history }: Seen,
-  { from, to }: { readonly from: number; readonly to: number },
+  history: readonly Message[],
+  { from, to }: Stretch,
   { archive, recall }: { readonly archive: Archive; readonly recall: boolean },
 ): Promise<DropEdit> {
-  const messages = history.messages.slice(from, to);
+  const messages = history.slice(from, to);
   const { ref } = await archiveMessages(messages, { archive, purpose: "drop" });
   const text = formatPlaceholder({ of: "messages", messages: messages.length, ref }, { recall });
   return { type: "drop", from, to, ref, text };
 }
 
-/** Adds to each line the names that would otherwise be seen nowhere. */
-function withNames(
-  { history, edits: before, placed }: Seen,
-  edits: readonly Edit[],
-  { countTokens, retention: { nameWorth: worth } }: MakeEditsOptions,
-): Edit[] {
-  if (worth === Infinity) return [...edits];
-  const leaving = edits.map((edit) => {
-    if (edit.type === "compact") return [];
-    const [from, to] = edit.type === "elide" ? [edit.index, edit.index + 1] : [edit.from, edit.to];
-    return placed.messages.filter((_, at) => {
-      const place = placed.places[at] ?? -1;
-      return from <= place && place < to;
-    });
+/** The edits after new ones: those of messages that left since have nothing to say any more. */
+export function withEdits(edits: readonly Edit[], made: readonly Edit[]): readonly Edit[] {
+  if (made.length === 0) return edits;
+  const stretches = made.filter((edit) => edit.type === "drop");
+  const left = (from: number, to: number) =>
+    stretches.some((stretch) => stretch.from <= from && to <= stretch.to);
+  const elided = new Set(made.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));
+  const kept = edits.filter((edit) => {
+    if (edit.type === "compact" || edit.type === "summarise") return true;
+    if (edit.type === "drop") return !left(edit.from, edit.to);
+    return !elided.has(edit.index) && !left(edit.index, edit.index + 1);
   });
-  const staying = placeMessages(history.messages, [...before, ...edits]).messages;
-  const unseen = unseenNames(leaving.flat(), staying);
-  return edits.map((edit, at) => {
-    if (edit.type === "compact") return edit;
-    const text = (leaving[at] ?? []).map(messageText).join("\n");
-    const names = namesToKeep(text, { countTokens, unseen, worth });
-    return { ...edit, text: addNames(edit.text, names) };
-  });
+  return [...kept, ...made];
 }

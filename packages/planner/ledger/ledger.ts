@@ -1,6 +1,6 @@
-import { countMessageTokens, type CountTokens, countToolTokens, type Usage } from "@tare/messages";
-import { groupTurns } from "@tare/context";
-import type { Decision, Plan } from "../rule/plan.ts";
+import type { Message, Usage } from "@tare/messages";
+import type { Layout } from "../edits/layout.ts";
+import type { Decision } from "../rule/plan.ts";
 
 /** Tokens of a prompt by what they are. */
 export interface PromptShares {
@@ -53,20 +53,23 @@ export interface LedgerEntry {
   readonly decision?: Decision;
 }
 
-/** The prompt of a plan by what it consists of. */
-export function sharePrompt({ request, view }: Plan, countTokens: CountTokens): PromptShares {
-  const shares = { tools: 0, core: 0, oldTurns: 0, activeTurn: 0, results: 0, placeholders: 0 };
-  for (const tool of view.tools) shares.tools += countToolTokens(tool, countTokens);
-  const active = groupTurns(request.messages).at(-1)?.start ?? 0;
-  for (const [at, message] of view.messages.entries()) {
-    const place = view.places[at] ?? -1;
-    const tokens = countMessageTokens(message, countTokens);
-    if (message !== request.messages[place]) shares.placeholders += tokens;
+/** A prompt by what it consists of. */
+export function sharePrompt(
+  layout: Layout,
+  { history, activeStart, toolTokens }: {
+    readonly history: readonly Message[];
+    readonly activeStart: number;
+    readonly toolTokens: number;
+  },
+): PromptShares {
+  const shares = { tools: toolTokens, core: 0, oldTurns: 0, activeTurn: 0, results: 0, placeholders: 0 };
+  layout.forEach(({ message, place, tokens }) => {
+    if (message !== history[place]) shares.placeholders += tokens;
     else if (message.role === "system" || message.role === "developer") shares.core += tokens;
     else if (message.role === "tool") shares.results += tokens;
-    else if (place < active) shares.oldTurns += tokens;
+    else if (place < activeStart) shares.oldTurns += tokens;
     else shares.activeTurn += tokens;
-  }
+  });
   return shares;
 }
 

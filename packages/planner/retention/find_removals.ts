@@ -1,25 +1,34 @@
-import { fitTurns, groupTurns } from "@tare/context";
 import {
-  countMessageTokens,
   type CountTokens,
   countToolTokens,
   type Message,
   pairCalls,
-  type ToolMessage,
+  type ToolDefinition,
 } from "@tare/messages";
-import { type ElisionCandidate, parsePlaceholder, selectElisions, type ToolTraits } from "@tare/prune";
+import { type ElisionCandidate, RECALL_TOOL } from "@tare/prune";
 import { compactTool, shownTools } from "@tare/schemas";
-import type { CompactEdit, Edit } from "../edits/edit.ts";
 import { hashPiece } from "../cache/prompt_units.ts";
+import { scaled, type TokenScale } from "../cache/provider_tokens.ts";
+import type { CompactEdit } from "../edits/edit.ts";
+import type { Layout } from "../edits/layout.ts";
+import type { Profile } from "../providers.ts";
 import type { Retention } from "./retention.ts";
-import { compactedTools, type Conversation, type PlacedMessages } from "../edits/view.ts";
+import type { Result, Standings, Step } from "./standings.ts";
 
-/** Something that could leave the prompt as one. */
+/** Something that could leave the prompt as one. Tokens are the provider's. */
 export interface Removal {
   /** Where it starts, in tokens from the start of the prompt. */
   readonly start: number;
-  /** What it consists of, each with the tokens by which the prompt would shrink. Named as long as it is there. */
+  /** Tokens by which the prompt would shrink. */
+  readonly tokens: number;
+  /** What it consists of, each with its tokens. Named as long as it is there. */
   readonly parts: readonly { readonly name: string; readonly tokens: number }[];
+  /** Whether carrying it costs more than its absence. Only then its rent counts, and only at such a place a cut starts. */
+  readonly idle: boolean;
+  /** Whether it isn't worth being written again, so that it goes with a cut in front of it. */
+  readonly goes: boolean;
+  /** What its absence is expected to cost over the horizon. */
+  readonly loss: number;
   /** How it would leave. */
   readonly how: Way;
 }
@@ -30,113 +39,201 @@ export type Way =
   | { readonly type: "drop"; readonly from: number; readonly to: number }
   | CompactEdit;
 
+/** A session as it stands. */
+export interface Seen {
+  readonly layout: Layout;
+  readonly standings: Standings;
+  /** Tools in full, and as the model sees them. */
+  readonly tools: readonly ToolDefinition[];
+  readonly shownTools: readonly ToolDefinition[];
+  /** Tokens of the tools as the model sees them, counted here. */
+  readonly toolTokens: number;
+}
+
 /** What {@linkcode findRemovals} goes by. */
 export interface RemovalOptions {
   /** Counts tokens; what is counted of an object is remembered. */
   readonly countTokens: CountTokens;
   /** What may leave and what stays. */
   readonly retention: Retention;
-  /** What pruning wants to know of each tool, by name. Default: nothing is known. */
-  readonly tools?: Readonly<Record<string, ToolTraits>>;
-  /** Whether the model is offered the recall tool, so that lines may point to it. Default false. */
-  readonly recall?: boolean;
+  readonly profile: Profile;
+  readonly scale: TokenScale;
   /** The model's context window, in tokens. Default: unknown, and no limit. */
   readonly windowTokens?: number;
-  /** Whether a result reports an error; such results stay. Default: that of `selectElisions`. */
-  readonly isError?: (message: ToolMessage, index: number) => boolean;
+  /** Whether the window is full: then steps leave whole where they can, whatever they are worth. */
+  readonly full: boolean;
 }
 
-/** A session as it stands, and what the model would see of it. */
-export interface Seen {
-  readonly history: Conversation;
-  readonly edits: readonly Edit[];
-  readonly placed: PlacedMessages;
-  /** Names of the tools that the model was shown in full. */
-  readonly exposed: ReadonlySet<string>;
-}
+/** Results with fewer tokens stay. */
+const MIN_TOKENS = 60;
 
-/** Share of a text's tokens that the names which stay of it are expected to take. */
-const NAMES_SHARE = 0.05;
+/** Tokens of the line that stands for a result, and of the one that stands for steps. */
+const PLACEHOLDER_TOKENS = 32;
+const LINE_TOKENS = 28;
 
-/** Tokens of the line that stands for dropped turns, without names. */
-const DROP_LINE_TOKENS = 40;
-
-/** All that could leave this view now, in the order of the prompt. */
+/**
+ * All that can leave, in the order of the prompt, worth keeping or not. Of old turns steps leave whole; of a step that is
+ * worth more than that, only results.
+ */
 export function findRemovals(seen: Seen, options: RemovalOptions): Removal[] {
-  const { countTokens, retention } = options;
-  const tools = retention.compactTools ? findCompactions(seen, countTokens) : [];
-  const starts = new Map<number, number>();
-  let start = 0;
-  for (const tool of compactedTools(seen.history.tools, seen.edits)) {
-    start += countToolTokens(tool, countTokens);
+  const { layout, standings } = seen;
+  const { retention, scale, windowTokens = Infinity } = options;
+  const removals: Removal[] = retention.compactTools ? findCompactions(seen, options) : [];
+  const tail = Math.min(retention.tailTokens, windowTokens / 4) / scale.perToken;
+  const steps = retention.steps ? standings.steps : [];
+  let nextStep = 0;
+  let nextResult = 0;
+  let lineAt = -1;
+  const takeResults = (end: number) => {
+    if (!retention.results) return;
+    for (
+      let result = standings.results[nextResult];
+      result && result.at < end;
+      result = standings.results[++nextResult]
+    ) {
+      const removal = elision(result, seen, options);
+      if (removal) removals.push(removal);
+    }
+  };
+  for (let step = steps[nextStep]; step && step.to <= standings.stepsEnd; step = steps[++nextStep]) {
+    const found = layout.find(step.from);
+    if (!found) continue;
+    if (layout.tokens - found.start <= tail) break;
+    const removal = stepRemoval(step, seen, { ...options, line: lineAt !== step.from });
+    if (!options.full && !removal.idle && !removal.goes) continue;
+    takeResults(step.from);
+    removals.push(removal);
+    lineAt = step.to;
+    while ((standings.results[nextResult]?.at ?? Infinity) < step.to) nextResult++;
   }
-  for (const [at, message] of seen.placed.messages.entries()) {
-    starts.set(seen.placed.places[at] ?? -1, start);
-    start += countMessageTokens(message, countTokens);
-  }
-  const drop = findDrop(seen, { ...options, starts });
-  const elisions: Removal[] = [];
-  for (const candidate of findElisions(seen, options)) {
-    const { index, tokensBefore, tokensAfter } = candidate;
-    const at = starts.get(index);
-    if (at === undefined || (drop && index < drop.how.to)) continue;
-    const names = retention.nameWorth < Infinity ? NAMES_SHARE * tokensBefore : 0;
-    const part = { name: String(index), tokens: tokensBefore - tokensAfter - names };
-    elisions.push({ start: at, parts: [part], how: { type: "elide", candidate } });
-  }
-  elisions.sort((a, b) => a.start - b.start);
-  return [...tools, ...(drop ? [drop] : []), ...elisions];
+  takeResults(standings.newestAnswer);
+  return removals;
 }
 
-function findElisions(
-  { edits, placed: { elided } }: Seen,
-  { countTokens, retention: { protectTokens }, tools, recall, windowTokens, isError }: RemovalOptions,
-): ElisionCandidate[] {
-  if (protectTokens === Infinity) return [];
-  const gone = new Set<number>();
-  for (const edit of edits) if (edit.type === "elide" && isPlaceholder(edit.text)) gone.add(edit.index);
-  return selectElisions(elided, {
-    countTokens,
-    protectTokens,
-    ...(windowTokens !== undefined && { windowTokens }),
-    ...(tools && { tools }),
-    ...(recall !== undefined && { recall }),
-    ...(isError && { isError }),
-  }).filter(({ index }) => !gone.has(index));
+function elision(result: Result, seen: Seen, options: RemovalOptions): Removal | undefined {
+  const { at, tool, recalled } = result;
+  const { layout, standings } = seen;
+  const found = layout.find(at);
+  if (!found || scaled({ ...options.scale, unseen: 0 }, found.tokens) < MIN_TOKENS) return undefined;
+  const bearer = standings.bearers[at]!;
+  if (options.retention.pins && at >= standings.activeStart && standings.isPinned(bearer)) return undefined;
+  if (recalled !== undefined && standings.isRecalledOften(recalled)) return undefined;
+  if (found.message !== result.message && standings.showsRecalled(String(found.message.content))) {
+    return undefined;
+  }
+  const tokens = options.scale.perToken * found.tokens - PLACEHOLDER_TOKENS;
+  const candidate: ElisionCandidate = {
+    index: at,
+    toolCallId: result.message.tool_call_id,
+    tool,
+    tokensBefore: found.tokens,
+    tokensAfter: PLACEHOLDER_TOKENS,
+    reason: "old",
+  };
+  return {
+    start: scaled(options.scale, seen.toolTokens + found.start),
+    tokens,
+    parts: [{ name: String(at), tokens }],
+    ...worth(tokens, [at], seen, options),
+    how: { type: "elide", candidate },
+  };
 }
 
-/** Whether a text stands for all of a result. One that was truncated on arrival still shows head and tail. */
-function isPlaceholder(text: string): boolean {
-  return parsePlaceholder(text.split("\n", 1)[0] ?? "")?.of === "result";
-}
-
-function findDrop(
-  { history: { messages: history }, placed }: Seen,
-  { countTokens, retention, windowTokens = Infinity, starts }: RemovalOptions & {
-    readonly starts: ReadonlyMap<number, number>;
-  },
-): Removal & { readonly how: { readonly to: number } } | undefined {
-  if (retention.historyTokens === Infinity) return undefined;
-  const historyBudgetTokens = Math.min(retention.historyTokens, windowTokens / 4);
-  // The last turn is the active one.
-  const turns = groupTurns(history).slice(0, -1);
-  const kept = fitTurns(placed.elided, turns, { countTokens, historyBudgetTokens });
-  const settled = firstOpenCall(history);
-  const to = turns.slice(0, turns.length - kept.length).findLast(({ end }) => end <= settled)?.end ?? 0;
-  const namesShare = retention.nameWorth < Infinity ? NAMES_SHARE : 0;
+function stepRemoval(
+  { from, to }: Step,
+  seen: Seen,
+  { line, ...options }: RemovalOptions & { readonly line: boolean },
+): Removal {
+  const { layout } = seen;
   const parts: { name: string; tokens: number }[] = [];
-  let from = -1;
-  for (const [at, place] of placed.places.entries()) {
-    if (place >= to) break;
-    const message = placed.messages[at];
-    if (place < 0 || !message || message.role === "system" || message.role === "developer") continue;
-    const tokens = (1 - namesShare) * countMessageTokens(message, countTokens);
-    parts.push({ name: String(place), tokens: from < 0 ? tokens - DROP_LINE_TOKENS : tokens });
-    if (from < 0) from = place;
+  const shown: number[] = [];
+  let tokens = line ? -LINE_TOKENS : 0;
+  for (let at = from; at < to; at++) {
+    const its = options.scale.perToken * layout.tokensAt(at);
+    parts.push({ name: String(at), tokens: its });
+    tokens += its;
+    if (layout.find(at)) shown.push(at);
   }
-  const start = starts.get(from);
-  if (from < 0 || start === undefined) return undefined;
-  return { start, parts, how: { type: "drop", from, to } };
+  return {
+    start: scaled(options.scale, seen.toolTokens + layout.find(from)!.start),
+    tokens,
+    parts,
+    ...worth(tokens, shown, seen, options),
+    how: { type: "drop", from, to },
+  };
+}
+
+/**
+ * Weighs what the absence of messages costs against what it saves. A loss that falls with its age `a` adds up to
+ * `L · a · ln(1 + H/a)` over H calls.
+ */
+function worth(
+  tokens: number,
+  places: readonly number[],
+  { layout, standings }: Seen,
+  { retention, profile, scale }: RemovalOptions,
+): Pick<Removal, "idle" | "goes" | "loss"> {
+  const { call } = standings;
+  const { horizonCalls } = retention;
+  let loss = 0;
+  let ahead = 0;
+  for (const at of places) {
+    const bearer = standings.bearers[at]!;
+    const { start, tokens } = layout.find(at)!;
+    const wantedAge = 1 + call - bearer.wanted;
+    const its = retention.loss({
+      tokens: scale.perToken * tokens,
+      tokensBehind: scale.perToken * (layout.tokens - start - tokens),
+      fileText: bearer.fileText,
+      edits: bearer.edits,
+      names: bearer.names,
+      age: 1 + call - bearer.came,
+      wantedAge,
+      fileAge: standings.fileAge(bearer),
+    }, profile);
+    loss += its;
+    ahead += horizonCalls > 0 ? its * wantedAge * Math.log(1 + horizonCalls / wantedAge) : its;
+  }
+  const idle = tokens > 0 && loss <= tokens * profile.read;
+  return {
+    idle,
+    goes: horizonCalls > 0
+      ? tokens > 0 && ahead <= tokens * (profile.write + horizonCalls * profile.read)
+      : idle,
+    loss: ahead,
+  };
+}
+
+/** Tools that the model has called. One that it hasn't needs its prose still, and so does the one that brings things back. */
+function findCompactions(
+  { tools, shownTools: now, standings }: Seen,
+  { countTokens, scale }: RemovalOptions,
+): Removal[] {
+  const removals: Removal[] = [];
+  const alwaysFull = [RECALL_TOOL.function.name];
+  const compact = shownTools(tools, { exposed: standings.called, countTokens, alwaysFull }).tools;
+  let start = 0;
+  for (const [at, tool] of compact.entries()) {
+    const full = tools[at];
+    const shown = now[at];
+    if (!full || !shown) break;
+    const tokens = scale.perToken *
+      (countToolTokens(shown, countTokens) - countToolTokens(tool, countTokens));
+    if (tokens > 0 && tool === compactTool(full)) {
+      const { name } = full.function;
+      removals.push({
+        start: scaled(scale, start),
+        tokens,
+        parts: [{ name: `tool ${name}`, tokens }],
+        idle: true,
+        goes: true,
+        loss: 0,
+        how: { type: "compact", tool: name, definition: hashPiece(full) },
+      });
+    }
+    start += countToolTokens(shown, countTokens);
+  }
+  return removals;
 }
 
 /**
@@ -145,23 +242,4 @@ function findDrop(
  */
 export function firstOpenCall(messages: readonly Message[]): number {
   return pairCalls(messages).find(({ answer }) => !answer)?.at ?? messages.length;
-}
-
-function findCompactions({ history: { tools }, edits, exposed }: Seen, countTokens: CountTokens): Removal[] {
-  const removals: Removal[] = [];
-  const now = compactedTools(tools, edits);
-  let start = 0;
-  for (const [at, tool] of shownTools(tools, { exposed, countTokens }).tools.entries()) {
-    const full = tools[at];
-    const shown = now[at];
-    if (!full || !shown) break;
-    const tokens = countToolTokens(shown, countTokens) - countToolTokens(tool, countTokens);
-    if (tokens > 0 && tool === compactTool(full)) {
-      const { name } = full.function;
-      const how = { type: "compact", tool: name, definition: hashPiece(full) } as const;
-      removals.push({ start, parts: [{ name: `tool ${name}`, tokens }], how });
-    }
-    start += countToolTokens(shown, countTokens);
-  }
-  return removals;
 }

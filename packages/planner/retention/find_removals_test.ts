@@ -1,85 +1,180 @@
 import { assertEquals } from "@std/assert";
 import { estimateTokens, type Message, type ToolDefinition } from "@tare/messages";
-import { BY_AGE, type Edit, KEEP_WANTED } from "@tare/planner";
+import { BY_AGE, type Edit, KEEP_WANTED, profileNamed } from "@tare/planner";
+import { Layout } from "../edits/layout.ts";
+import { compactedTools } from "../edits/view.ts";
 import { findRemovals, type RemovalOptions } from "./find_removals.ts";
-import { placeMessages } from "../edits/view.ts";
+import { Standings, type StandingsOptions } from "./standings.ts";
 
 const tool: ToolDefinition = {
   type: "function",
-  function: { name: "read", description: "Reads. ".repeat(1_000), parameters: { type: "object" } },
+  function: { name: "run", description: "Runs. ".repeat(1_000), parameters: { type: "object" } },
 };
 
-/** A turn of so many tokens in one result, and an answer of about ten. */
-function turn(id: string, tokens: number): Message[] {
+function step(id: string, tokens: number, name = "run"): Message[] {
+  const args = `{"path":"src/${id}.ts"}`;
   return [
-    { role: "user", content: "Read." },
-    {
-      role: "assistant",
-      tool_calls: [{ id, type: "function", function: { name: "read", arguments: `{"path":"${id}"}` } }],
-    },
-    { role: "tool", tool_call_id: id, content: "x".repeat(4 * tokens) },
+    { role: "assistant", tool_calls: [{ id, type: "function", function: { name, arguments: args } }] },
+    { role: "tool", tool_call_id: id, content: "x ".repeat(2 * tokens) },
+  ];
+}
+
+/** A turn of so many tokens in one result. */
+function turn(id: string, tokens: number, name = "run"): Message[] {
+  return [
+    { role: "user", content: "Go on." },
+    ...step(id, tokens, name),
     { role: "assistant", content: "Done." },
   ];
 }
 
-const retention = { ...KEEP_WANTED, protectTokens: 1_000, historyTokens: 2_500 };
+const retention = { ...KEEP_WANTED, tailTokens: 0 };
 
+/** What may leave: the position of each result, and where each step starts. */
 function find(
   messages: readonly Message[],
-  { edits = [], exposed = [], ...options }: Partial<RemovalOptions> & {
-    readonly edits?: readonly Edit[];
-    readonly exposed?: readonly string[];
-  } = {},
+  { edits = [], tools = [], traits = {}, isError, ...options }:
+    & Partial<Omit<RemovalOptions, "tools">>
+    & Pick<StandingsOptions, "isError">
+    & {
+      readonly edits?: readonly Edit[];
+      readonly tools?: readonly ToolDefinition[];
+      readonly traits?: NonNullable<StandingsOptions["tools"]>;
+    } = {},
 ) {
-  const placed = placeMessages(messages, edits);
-  const seen = { history: { messages, tools: [tool] }, edits, placed, exposed: new Set(exposed) };
-  return findRemovals(seen, { countTokens: estimateTokens, retention, ...options }).map(({ how, parts }) => {
-    if (how.type === "compact") return how.tool;
-    if (how.type === "drop") return `drop ${how.from}-${how.to} of ${parts.length}`;
-    return how.candidate.index;
+  const layout = new Layout(estimateTokens);
+  layout.update(messages, edits);
+  const standings = new Standings({ tools: traits, ...(isError && { isError }) });
+  for (const message of messages) standings.add(message);
+  const seen = { layout, standings, tools, shownTools: compactedTools(tools, edits), toolTokens: 0 };
+  return findRemovals(seen, {
+    countTokens: estimateTokens,
+    retention,
+    profile: profileNamed("none"),
+    scale: { perToken: 1, unseen: 0 },
+    full: false,
+    ...options,
+  }).flatMap(({ how, goes }) => {
+    if (!goes) return [];
+    return how.type === "compact"
+      ? how.tool
+      : how.type === "drop"
+      ? `${how.from}-${how.to}`
+      : how.candidate.index;
   });
 }
 
-const messages = [...turn("a", 2_000), ...turn("b", 1_500), ...turn("c", 400), ...turn("d", 500)];
+const messages = [...turn("a", 2_000), ...turn("b", 1_500), ...turn("c", 400), ...turn("d", 500).slice(0, 3)];
 
-Deno.test("findRemovals() finds old turns and old results, in the order of the prompt", () => {
-  assertEquals(find(messages), ["drop 0-4 of 4", 6]);
-  assertEquals(find(messages, { retention: { ...retention, historyTokens: Infinity } }), [2, 6]);
-  assertEquals(find(messages, { retention: { ...retention, protectTokens: Infinity } }), ["drop 0-4 of 4"]);
-  assertEquals(find(messages, { retention: BY_AGE }), []);
+Deno.test("findRemovals() finds the steps of old turns, and the results of the newest two", () => {
+  assertEquals(find(messages), ["1-3", "5-7", 10]);
+  assertEquals(find(messages, { retention: { ...retention, steps: false } }), [2, 6, 10]);
+  assertEquals(find(messages, { retention: { ...retention, results: false } }), ["1-3", "5-7"]);
+  assertEquals(find([...messages, { role: "assistant", content: "Done." }]), ["1-3", "5-7", 10, 14]);
 });
 
-Deno.test("findRemovals() counts turns as the model sees them, and finds nothing twice", () => {
+Deno.test("findRemovals() lets no step leave from the tail", () => {
+  assertEquals(find(messages, { retention: { ...retention, tailTokens: 1_000 } }), ["1-3", "5-7", 10]);
+  assertEquals(find(messages, { retention: { ...retention, tailTokens: 3_000 } }), ["1-3", 6, 10]);
+  assertEquals(find(messages, { retention: { ...retention, tailTokens: 3_000 }, windowTokens: 4_000 }), [
+    "1-3",
+    "5-7",
+    10,
+  ]);
+});
+
+Deno.test("findRemovals() takes an interrupted turn and those behind it, up to the next answer, as one", () => {
+  const interrupted = [
+    ...turn("a", 2_000).slice(0, 3),
+    ...turn("b", 1_500),
+    ...turn("c", 2_000),
+    ...turn("d", 500),
+    ...turn("e", 500).slice(0, 1),
+  ];
+  assertEquals(find(interrupted), ["1-3", "4-6", "8-10", 13]);
+  const open = [
+    ...turn("a", 2_000).slice(0, 3),
+    ...turn("b", 1_500).slice(0, 3),
+    ...turn("c", 9).slice(0, 1),
+  ];
+  assertEquals(find(open), [2]);
+});
+
+Deno.test("findRemovals() keeps errors, results of tools that say so, and what the model hasn't seen", () => {
+  assertEquals(find(messages, { isError: (_, index) => index === 2 })[0], "1-3");
+  const old = [...turn("a", 2_000), ...turn("b", 2_000).slice(0, 1)];
+  assertEquals(find(old), [2]);
+  assertEquals(find(old, { isError: () => true }), []);
+  assertEquals(find(old, { traits: { run: { stance: "keep" } } }), []);
+  assertEquals(find(old.slice(0, 3)), []);
+  assertEquals(find([...turn("a", 50), ...turn("b", 2_000).slice(0, 1)]), []);
+});
+
+Deno.test("findRemovals() lets no step leave whose answers are missing or stand elsewhere", () => {
+  const call = messages[1]!;
+  const moved = [messages[0]!, call, { role: "user", content: "Wait." } as const, ...messages.slice(2)];
+  assertEquals(find(moved)[0], 3);
+  assertEquals(find([messages[0]!, call, ...messages.slice(3)])[0], "4-6");
+});
+
+Deno.test("findRemovals() keeps a read of the active turn that the user named, until somebody edits the file", () => {
+  const asked = (name: string): Message => ({ role: "user", content: `Look at src/${name}.` });
+  const later = Array.from({ length: 12 }, (_, at) => step(`s${at}`, 10)).flat();
+  const found = (name: string, ...more: readonly Message[]) =>
+    find([asked(name), ...step("parser", 5_000, "read"), ...later, ...more], {
+      profile: profileNamed("anthropic-5m"),
+    });
+  assertEquals(found("lexer.ts"), [2]);
+  assertEquals(found("parser.ts"), []);
+  const edit = step("parser", 10, "edit");
+  const long = Array.from({ length: 30 }, (_, at) => step(`t${at}`, 10)).flat();
+  assertEquals(found("parser.ts", ...edit, ...long), [2]);
+});
+
+Deno.test("findRemovals() keeps what was recalled twice", () => {
+  const recall = (id: string): Message[] => [
+    {
+      role: "assistant",
+      tool_calls: [{
+        id,
+        type: "function",
+        function: { name: "recall", arguments: '{"ref":"0123456789abcdef"}' },
+      }],
+    },
+    { role: "tool", tool_call_id: id, content: "x ".repeat(4_000) },
+  ];
+  const ask: Message = { role: "user", content: "Find it." };
+  const more = Array.from({ length: 9 }, (_, at) => step(`s${at}`, 10)).flat();
+  assertEquals(find([ask, ...recall("1"), ...more]), [2]);
+  assertEquals(find([ask, ...recall("1"), ...recall("2"), ...more]), []);
+});
+
+Deno.test("findRemovals() finds nothing twice, but elides what was truncated on arrival", () => {
   const elide: Edit = {
     type: "elide",
-    index: 6,
-    toolCallId: "b",
+    index: 2,
+    toolCallId: "a",
     ref: "0123456789abcdef",
-    text: "[elided: read result, 6000 bytes; ref 0123456789abcdef]",
+    text: "[elided: run result, 8000 bytes; ref 0123456789abcdef]",
   };
-  assertEquals(find(messages, { edits: [elide], retention: { ...retention, historyTokens: 2_400 } }), [
-    "drop 0-4 of 4",
-  ]);
-  assertEquals(find(messages, { edits: [elide], retention }), [2]);
-  const drop: Edit = { type: "drop", from: 0, to: 4, ref: "r", text: "[gone]" };
-  assertEquals(find(messages, { edits: [drop, elide] }), []);
+  const old = [...turn("a", 2_000), ...turn("b", 10).slice(0, 1)];
+  assertEquals(find(old, { edits: [elide] }), []);
+  assertEquals(find(old, { edits: [{ ...elide, text: "head\n".repeat(500) }] }), [2]);
+  const drop: Edit = { type: "drop", from: 1, to: 3, ref: "r", text: "[gone]" };
+  assertEquals(find(messages, { edits: [drop] }), ["5-7", 10]);
 });
 
-Deno.test("findRemovals() bounds the history by a quarter of the window", () => {
-  assertEquals(find(messages, { windowTokens: 4_800 })[0], "drop 0-8 of 8");
+Deno.test("findRemovals() finds the tools that the model has called, but for recall", () => {
+  const recall = { ...tool, function: { ...tool.function, name: "recall" } };
+  const other = { ...tool, function: { ...tool.function, name: "other" } };
+  const tools = [other, tool, recall];
+  const called = [...turn("a", 9), ...turn("b", 9, "recall")];
+  assertEquals(find(called, { tools }), ["run"]);
+  assertEquals(find(called.slice(0, 1), { tools }), []);
+  assertEquals(find(called, { tools, retention: BY_AGE }), []);
 });
 
-Deno.test("findRemovals() leaves turns alone whose calls still wait for an answer", () => {
-  const open = [...messages.slice(0, 2), ...messages.slice(3)];
-  assertEquals(find(open).filter((found) => typeof found === "string"), []);
-});
-
-Deno.test("findRemovals() finds the tools that the model has seen in full", () => {
-  assertEquals(find(messages, { exposed: ["read"] })[0], "read");
-  assertEquals(find(messages, { exposed: ["read"], retention: BY_AGE }), []);
-});
-
-Deno.test("findRemovals() may still elide what was truncated on arrival", () => {
-  const truncated: Edit = { type: "elide", index: 6, toolCallId: "b", ref: "r", text: "head\n".repeat(500) };
-  assertEquals(find(messages, { edits: [truncated] }), ["drop 0-4 of 4", 6]);
+Deno.test("findRemovals() by age takes all results in front of the tail, whatever they hold", () => {
+  const old = [...turn("a", 2_000, "read"), ...turn("b", 15_000, "read"), ...turn("c", 9_000, "read")];
+  assertEquals(find(old, { retention: BY_AGE }), [2, 6]);
 });

@@ -7,15 +7,13 @@ const warm: Situation = {
   promptTokens: 10_000,
   cachedTokens: 8_000,
   alive: 1,
-  windowTokens: Infinity,
   allowedPrice: Infinity,
-  toolsFirst: 0,
   stopped: false,
 };
 // Prices: 2,500 for the newest, 6,100 for both.
 const removables = (...rents: readonly number[]) => [
-  { start: 1_000, tokens: 0, rent: rents[0] ?? 0 },
-  { start: 5_000, tokens: 200, rent: rents[1] ?? 0 },
+  { start: 1_000, tokens: 0, rent: rents[0] ?? 0, idle: true },
+  { start: 5_000, tokens: 200, rent: rents[1] ?? 0, idle: true },
 ];
 const outcome = (...args: Parameters<typeof decide>) => {
   const { cut, decision } = decide(...args);
@@ -58,17 +56,14 @@ Deno.test("decide() buys nothing beyond the loss limit, reckoning with a warm ca
   assertEquals(outcome(removables(), { ...warm, alive: 0.05, allowedPrice: -100 }), [1, "price"]);
 });
 
-Deno.test("decide() makes room in a full window whatever it costs, also after it has stopped", () => {
-  const full = { ...warm, windowTokens: 11_000, stopped: true };
-  assertEquals(outcome(removables(), full), [0, "window"]);
+Deno.test("decide() buys nothing on the chance alone that the cache is cold", () => {
+  const likely = { ...warm, alive: 0.2 };
+  const big = (rent: number) => [{ start: 5_000, tokens: 1_000, rent, idle: true }];
+  // Warm it would cost 1,700; at this chance it would pay.
+  assertEquals(outcome(big(0), likely), [undefined, "wait"]);
+  assertEquals(outcome(big(1), likely), [0, "price"]);
+});
+
+Deno.test("decide() buys nothing any more once it has stopped", () => {
   assertEquals(outcome(removables(9_000, 9_000), { ...warm, stopped: true }), [undefined, "stopped"]);
-});
-
-Deno.test("decide() doesn't rewrite for a full window if that frees hardly anything", () => {
-  assertEquals(outcome(removables(), { ...warm, windowTokens: 5_000 }), [undefined, "wait"]);
-});
-
-Deno.test("decide() leaves the tools alone in a full window that can do without", () => {
-  const tools = { ...warm, windowTokens: 11_000, toolsFirst: 1 };
-  assertEquals(outcome([{ start: 0, tokens: 300, rent: 0 }, ...removables().slice(1)], tools), [1, "window"]);
 });

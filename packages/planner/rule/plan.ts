@@ -1,5 +1,6 @@
 import type { Message, Usage } from "@tare/messages";
 import type { Edit } from "../edits/edit.ts";
+import type { PromptShares } from "../ledger/ledger.ts";
 import type { Removal } from "../retention/find_removals.ts";
 import type { Conversation, PlacedView } from "../edits/view.ts";
 import type { Cut } from "./weigh_cuts.ts";
@@ -12,6 +13,8 @@ export interface PlanRequest extends Conversation {
   readonly nowMs: number;
   /** Name of the model: another model has another cache. Default: always the same. */
   readonly model?: string;
+  /** Positions of results that show head and tail. Default: none. */
+  readonly truncated?: readonly number[];
   /** Whether the model is offered the recall tool, so that lines may point to it. Default: false. */
   readonly recall?: boolean;
   /** Ends the wait for a summary. */
@@ -33,10 +36,22 @@ export interface Decision extends Omit<Cut, "first"> {
   readonly alive: number;
 }
 
+/** What the cache is expected to do for a request. */
+export interface Prediction {
+  /** Tokens with which it starts like one that was sent before. */
+  readonly sharedTokens: number;
+  /** Probability that they are still cached. */
+  readonly alive: number;
+  /** Time since they were last used. */
+  readonly idleMs: number;
+}
+
 /** What one call shall send. */
 export interface Plan {
   /** New edits, to be stored before the request is made. */
   readonly edits: readonly Edit[];
+  /** All edits that hold from now on. */
+  readonly allEdits: readonly Edit[];
   /** What the model sees. */
   readonly view: PlacedView;
   /** Tokens of the view. */
@@ -50,8 +65,16 @@ export interface Plan {
   readonly summary?: Usage;
   /** The call that was planned. */
   readonly request: PlanRequest;
-  /** What could leave and stayed. */
+  /** What carrying costs more than its absence, and stayed. */
   readonly pending: readonly Removal[];
+  /** The prompt by what it consists of. */
+  readonly shares: PromptShares;
+  /** Tokens that each mechanism keeps out of it. */
+  readonly saved: Readonly<Record<"context" | "prune" | "schemas" | "truncate", number>>;
+  /** Tokens of the whole conversation, as it was said. */
+  readonly fullTokens: number;
+  /** What the cache is expected to do for it; tokens are counted here. */
+  readonly predicted: Prediction;
 }
 
 /** A summary of old messages, and what the call for it took. */

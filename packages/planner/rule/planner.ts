@@ -1,23 +1,32 @@
-import type { CountTokens, Usage } from "@tare/messages";
-import { decide, reckonedAlive, WINDOW_SHARE } from "./decide.ts";
-import type { Edit } from "../edits/edit.ts";
-import { findRemovals, type Removal, type Seen } from "../retention/find_removals.ts";
+import {
+  type CountTokens,
+  countToolTokens,
+  type Message,
+  type ToolDefinition,
+  type Usage,
+} from "@tare/messages";
+import { servedTokens } from "../cache/prefix_cache.ts";
+import { hashPiece } from "../cache/prompt_units.ts";
+import { observeTokens, scaled, type TokenScale, tokenScale } from "../cache/provider_tokens.ts";
 import { hashText } from "../cache/hash_text.ts";
-import { type CacheStory, explainUncached, type LedgerEntry, sharePrompt } from "../ledger/ledger.ts";
-import { makeEdits } from "../edits/make_edits.ts";
+import { estimateWarmth, observeWarmth } from "../cache/warmth.ts";
+import type { Edit } from "../edits/edit.ts";
+import { Layout } from "../edits/layout.ts";
+import { makeEdits, withEdits } from "../edits/make_edits.ts";
 import { makeSummary } from "../edits/make_summary.ts";
-import type { Decision, Plan, PlanRequest } from "./plan.ts";
-import { NEW_SESSION, type PlannerState, type SentRequest } from "./planner_state.ts";
-import { type PromptUnit, servedTokens } from "../cache/prefix_cache.ts";
+import { compactedTools } from "../edits/view.ts";
+import { type CacheStory, explainUncached, type LedgerEntry, sharePrompt } from "../ledger/ledger.ts";
 import { promptCost } from "../ledger/price.ts";
 import type { PromptSessionOptions } from "../prompt_session.ts";
 import { type Profile, profileNamed, recogniseProfile } from "../providers.ts";
-import { hashPiece, promptUnits, sharedTokens, sumTokens } from "../cache/prompt_units.ts";
-import { type Quote, quotePrompt } from "./quote.ts";
+import { findRemovals, type Removal, type Seen } from "../retention/find_removals.ts";
 import { KEEP_WANTED } from "../retention/retention.ts";
-import { compactedTools, type Conversation, placedView, placeMessages } from "../edits/view.ts";
-import { estimateWarmth, observeWarmth } from "../cache/warmth.ts";
-import type { Cut } from "./weigh_cuts.ts";
+import { Standings } from "../retention/standings.ts";
+import { decide, reckonedAlive } from "./decide.ts";
+import { makeRoom, WINDOW_SHARE } from "./make_room.ts";
+import type { Decision, Plan, PlanRequest, Prediction } from "./plan.ts";
+import { NEW_SESSION, type PlannerState, type SentRequest } from "./planner_state.ts";
+import { type Quote, quotePrompt } from "./quote.ts";
 
 /** Share of the cached tokens that were expected which must be served for the prefix to count as still there. */
 const WARM_SHARE = 0.8;
@@ -25,21 +34,16 @@ const WARM_SHARE = 0.8;
 /** So many models and sets of tools of a session are remembered with what they were sent last. */
 const REMEMBERED_REQUESTS = 4;
 
-/** What the cache is expected to do for a request. */
-interface Prediction {
-  readonly cachedTokens: number;
-  readonly alive: number;
-  readonly idleMs: number;
-}
-
 /** A prompt as it would be sent, and whether to change it. */
 interface Draft {
   readonly seen: Seen;
+  /** Counted here. */
   readonly promptTokens: number;
-  readonly cachedTokens: number;
-  readonly alive: number;
   readonly removals: readonly Removal[];
-  readonly cut?: Cut;
+  readonly leaving: readonly Removal[];
+  readonly predicted: Prediction;
+  /** Counted by the provider. */
+  readonly prompt: { readonly promptTokens: number; readonly cachedTokens: number; readonly alive: number };
   readonly decision?: Decision;
 }
 
@@ -50,21 +54,34 @@ export type PlannerOptions = Omit<PromptSessionOptions, "mechanisms" | "state">;
  * Decides for one session, call by call, when what could leave the prompt does leave it: as soon as the rent paid
  * for carrying it equals the price of reading again what stands behind it, within the limits of its options.
  *
- * For each call: {@linkcode Planner.plan}, store the new edits, make the request, {@linkcode Planner.sent}, store
- * {@linkcode Planner.state}. A crash between two of these loses nothing: planning changes nothing by itself, and a
- * stored edit counts wherever it comes from.
+ * For each call: {@linkcode Planner.plan}, store {@linkcode Planner.state} and the new edits, make the request,
+ * {@linkcode Planner.sent}, store the state again. A crash between two of these loses nothing: a stored edit counts
+ * wherever it comes from. What it works out of the history stays in memory and is worked out again after a restart.
  */
 export class Planner {
   readonly #options: PlannerOptions & Required<Pick<PlannerOptions, "retention" | "lossLimit">>;
   #state: PlannerState;
+  #layout: Layout;
+  #standings: Standings;
+  /** Of each rewrite since the start, the tokens of messages in front of it. Plans that weren't sent yet ask for it. */
+  readonly #kept: number[] = [];
+  readonly #keptAt = new WeakMap<Plan, number>();
+  #isNew = true;
 
-  /** A planner for a new session, or for one that goes on from a stored state. */
-  constructor(options: PlannerOptions, state: PlannerState = NEW_SESSION) {
+  /**
+   * A planner for a new session, or for one that goes on from a stored state.
+   *
+   * @param from The planner whose session goes on here: what it has worked out needn't be again.
+   */
+  constructor(options: PlannerOptions, state: PlannerState = NEW_SESSION, from?: Planner) {
     this.#options = { retention: KEEP_WANTED, lossLimit: 0.05, ...options };
     this.#state = state;
+    this.#layout = new Layout(options.countTokens, from && from.#layout);
+    this.#standings = new Standings(options);
+    if (from) this.#isNew = false;
   }
 
-  /** What it knows of the session, to be stored after each successful request. */
+  /** What it knows of the session, to be stored after each plan and after each successful request. */
   get state(): PlannerState {
     return this.#state;
   }
@@ -74,21 +91,29 @@ export class Planner {
     return this.#state.recognised ? profileNamed(this.#state.recognised) : this.#options.profile;
   }
 
-  /** Plans a call. Changes nothing but the archive: planning again gives the same plan. */
+  /** Whether a history goes on from the one that was planned last. */
+  isKnown(history: readonly Message[]): boolean {
+    return !this.#isNew && this.#layout.isStartOf(history);
+  }
+
+  /** Plans a call. Planning again gives the same plan. */
   async plan(request: PlanRequest): Promise<Plan> {
     const { countTokens, archive, windowTokens, summarise } = this.#options;
     const { signal, recall = false } = request;
+    const { messages: history } = request;
+    let edits = request.edits;
     const made: Edit[] = [];
     const warnings: string[] = [];
-    let draft = this.#draft(request, made);
+    let draft = this.#draft(request, edits);
     let { decision } = draft;
     const tokensBefore = draft.promptTokens;
     // What a rewrite leaves is known only once it is made: a full window may ask for more.
-    while (draft.cut) {
+    while (draft.leaving.length > 0) {
+      const { elided } = this.#layout.placed;
       try {
-        made.push(
-          ...await makeEdits(draft.seen, draft.removals.slice(draft.cut.first), { ...this.#options, recall }),
-        );
+        const more = await makeEdits({ history, elided, edits }, draft.leaving, { ...this.#options, recall });
+        made.push(...more);
+        edits = withEdits(edits, more);
       } catch (error) {
         warnings.push(
           `${(error as Error).message}. Nothing${made.length > 0 ? " more" : ""} left the prompt.`,
@@ -96,42 +121,99 @@ export class Planner {
         break;
       }
       decision = draft.decision;
-      draft = this.#draft(request, made);
+      draft = this.#draft(request, edits);
     }
     let summary: Usage | undefined;
-    if (this.#overflows(draft.promptTokens)) {
+    if (this.#overflows(draft.prompt.promptTokens)) {
       const options = { countTokens, archive, recall, windowTokens, summarise, signal };
-      const summarised = await makeSummary(draft.seen.placed, options);
-      if (summarised.edit) made.push(summarised.edit);
+      const summarised = await makeSummary(this.#layout.placed, options);
+      if (summarised.edit) {
+        made.push(summarised.edit);
+        edits = [...edits, summarised.edit];
+        draft = this.#draft(request, edits);
+      }
       if (summarised.warning) warnings.push(summarised.warning);
       summary = summarised.usage;
     }
-    const after = placedView(request, [...request.edits, ...made]);
-    return {
+    const { shownTools, toolTokens } = draft.seen;
+    const { messages, places, elided } = this.#layout.placed;
+    const toolsBefore = sumTools(request.tools, countTokens);
+    const fullTokens = toolsBefore + this.#layout.fullTokens;
+    const { predicted, promptTokens, removals } = draft;
+    const elidedNow = new Set(made.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));
+    const plan: Plan = {
       edits: made,
-      view: after,
-      promptTokens: countUnits(after, countTokens),
+      allEdits: edits,
+      view: { messages: [...messages], places: [...places], elided, tools: shownTools },
+      promptTokens,
       tokensBefore,
       ...(decision && { decision }),
       warnings,
       ...(summary && { summary }),
       request,
-      pending: draft.removals,
+      pending: removals.filter(({ idle }) => idle),
+      shares: sharePrompt(this.#layout, {
+        history,
+        activeStart: this.#standings.activeStart,
+        toolTokens,
+      }),
+      saved: savedTokens(this.#layout, {
+        history,
+        truncated: (request.truncated ?? []).filter((at) => !elidedNow.has(at)),
+        all: fullTokens - promptTokens,
+        schemas: toolsBefore - toolTokens,
+      }),
+      fullTokens,
+      predicted,
+    };
+    this.#keptAt.set(plan, this.#kept.length);
+    return plan;
+  }
+
+  /** What a request that isn't a turn sends: what the model sees, and what is new. Changes nothing. */
+  look(
+    request: PlanRequest,
+  ): Pick<Plan, "view" | "promptTokens" | "saved"> & { readonly cachedTokens: number } {
+    const { countTokens } = this.#options;
+    const { messages: history, edits, truncated = [] } = request;
+    const layout = new Layout(countTokens, this.#layout);
+    const kept = layout.update(history, edits);
+    const tools = compactedTools(request.tools, edits);
+    const toolTokens = sumTools(tools, countTokens);
+    const toolsBefore = sumTools(request.tools, countTokens);
+    const promptTokens = toolTokens + layout.tokens;
+    const { sharedTokens } = this.#predict(request, tools);
+    return {
+      view: { ...layout.placed, tools },
+      promptTokens,
+      saved: savedTokens(layout, {
+        history,
+        truncated,
+        all: toolsBefore + layout.fullTokens - promptTokens,
+        schemas: toolsBefore - toolTokens,
+      }),
+      cachedTokens: servedTokens(this.profile, {
+        promptTokens,
+        sharedTokens: Math.min(sharedTokens, toolTokens + kept),
+      }),
     };
   }
 
   /** What a call would cost, as it stands and without everything that could leave now. Changes nothing at all. */
   quote(request: PlanRequest): Quote {
-    const { removals, promptTokens, cachedTokens, alive } = this.#draft(request, []);
-    return quotePrompt(removals, { profile: this.profile, promptTokens, cachedTokens, alive });
+    // A history that went back would be forgotten by being looked at.
+    if (!this.isKnown(request.messages)) return new Planner(this.#options, this.#state).#quote(request);
+    return this.#quote(request);
   }
 
-  /** Tokens of a planned prompt that the provider's cache serves if it is still warm. */
-  predictCached({ view, promptTokens, request }: Plan): number {
-    const units = promptUnits(view, this.#options.countTokens);
-    const shared = this.#state.sent.filter(({ model }) => model === request.model)
-      .map((sent) => sharedTokens(units, sent.units));
-    return servedTokens(this.profile, { promptTokens, sharedTokens: Math.max(0, ...shared) });
+  #quote(request: PlanRequest): Quote {
+    const { removals, prompt } = this.#draft(request, request.edits);
+    return quotePrompt(removals.filter(({ goes }) => goes), { profile: this.profile, ...prompt });
+  }
+
+  /** Tokens of a planned prompt that the provider's cache serves if it is still warm, counted here. */
+  predictCached({ promptTokens, predicted: { sharedTokens } }: Plan): number {
+    return servedTokens(this.profile, { promptTokens, sharedTokens });
   }
 
   /**
@@ -140,21 +222,21 @@ export class Planner {
    * @param usage What the provider reported of this very request; absent or `estimated` if it reported nothing.
    */
   sent(plan: Plan, usage?: Usage): LedgerEntry {
-    const { countTokens, lossLimit } = this.#options;
-    const { request } = plan;
-    const { nowMs, model } = request;
-    const toolsHash = hashTools(request);
+    const { lossLimit, countTokens } = this.#options;
+    const { request, predicted, promptTokens, fullTokens } = plan;
+    const { nowMs, model, tools } = request;
     const before = this.#state;
     const last = before.sent[0];
     const late = last && nowMs - last.atMs > this.profile.ttlMs;
-    const units = promptUnits(plan.view, countTokens);
-    const predicted = this.#predict(units, request);
     const reported = usage && !usage.estimated ? usage : undefined;
-    // Another tokenizer than ours counts more or less.
-    const scale = reported ? reported.promptTokens / plan.promptTokens : 1;
-    const expected = Math.round(predicted.cachedTokens * scale);
+    const counted = reported
+      ? observeTokens({ ours: promptTokens, theirs: reported.promptTokens }, before.counted)
+      : before.counted;
+    const scale = tokenScale(counted);
+    const prompt = reported?.promptTokens ?? Math.round(scaled(scale, promptTokens));
+    const expected = Math.round(this.#served(scale, { promptTokens: prompt, ...predicted }));
     const actual: Usage = reported ?? {
-      promptTokens: plan.promptTokens,
+      promptTokens: prompt,
       cachedTokens: predicted.alive < 0.5 ? 0 : expected,
       outputTokens: usage?.outputTokens ?? 0,
       estimated: true,
@@ -163,42 +245,60 @@ export class Planner {
     const served = expected > 0 ? actual.cachedTokens / expected : predicted.alive;
     const { profile } = this;
     const cost = promptCost(profile, actual) + (plan.summary ? promptCost(profile, plan.summary) : 0);
-    const resendCost = scale * this.#resendCost(request, served >= WARM_SHARE ? 1 : served);
-    const rent: Record<string, number> = {};
-    for (const { parts, start } of plan.pending) {
-      const price = start * scale < actual.cachedTokens ? profile.read : profile.write;
-      for (const { name, tokens } of parts) rent[name] = (before.rent[name] ?? 0) + tokens * price;
-    }
+    const resendTokens = prompt + scale.perToken * (fullTokens - promptTokens);
+    const resendCost = this.#resendCost(request, {
+      scale,
+      promptTokens: resendTokens,
+      alive: served >= WARM_SHARE ? 1 : served,
+    });
     const paid = before.paid + cost;
     const resend = before.resend + resendCost;
-    const recognised = before.recognised ?? (profile.name === "none" ? recogniseProfile(actual) : undefined);
-
+    const recognised = before.recognised ??
+      (profile.name === "none" ? recogniseProfile(actual) : undefined);
+    const idleSince: Record<string, number> = {};
+    for (const { parts } of plan.pending) {
+      for (const { name } of parts) idleSince[name] = before.idleSince[name] ?? before.carried;
+    }
+    const shown = plan.view.tools;
+    const toolTokens = sumTools(shown, countTokens);
+    const kept = Math.min(promptTokens - toolTokens, ...this.#kept.slice(this.#keptAt.get(plan)));
+    const toolsHash = hashTools(tools);
+    const now: SentRequest = {
+      tools: shown.map(hashPiece),
+      messageTokens: kept,
+      promptTokens,
+      fullTokens,
+      toolsHash,
+      atMs: nowMs,
+      model,
+    };
     this.#state = {
-      sent: [
-        { units, fullTokens: countUnits(request, countTokens), toolsHash, atMs: nowMs, model },
-        ...before.sent.filter((other) => other.model !== model || other.toolsHash !== toolsHash),
-      ].slice(0, REMEMBERED_REQUESTS),
-      rent,
-      exposed: [...new Set([...before.exposed, ...request.tools.map((tool) => tool.function.name)])],
+      sent: [now, ...before.sent.filter((other) => other.model !== model || other.toolsHash !== toolsHash)]
+        .slice(0, REMEMBERED_REQUESTS),
+      // What waits stands in front of what breaks, so that it is served if anything is.
+      carried: before.carried + (actual.cachedTokens > 0 ? profile.read : profile.write),
+      idleSince,
       warmth: reported && expected > 0
         ? observeWarmth(profile, { idleMs: predicted.idleMs, warm: served >= WARM_SHARE }, before.warmth)
         : before.warmth,
+      counted,
       paid,
       resend,
       stopped: before.stopped || paid > (1 + 2 * lossLimit) * resend,
       ...(recognised && { recognised }),
     };
+    const lastShared = last ? this.#sharedTokens(last, shown) : 0;
     return {
       usage: actual,
       predictedCachedTokens: expected,
-      shares: sharePrompt(plan, countTokens),
+      shares: plan.shares,
       uncached: explainUncached({
         uncachedTokens: actual.promptTokens - actual.cachedTokens,
         change: findChange(last, request),
-        brokenTokens: last ? scale * (sumTokens(last.units) - sharedTokens(units, last.units)) : 0,
+        brokenTokens: last ? scale.perToken * (last.promptTokens - lastShared) : 0,
         // What a rewrite moved in a cold cache was gone before.
         missingTokens: late && actual.cachedTokens === 0
-          ? scale * sumTokens(last.units)
+          ? scaled(scale, last.promptTokens)
           : expected - actual.cachedTokens,
         late: late ?? false,
       }),
@@ -210,84 +310,181 @@ export class Planner {
     };
   }
 
-  /** The prompt after the edits made so far, what could leave it, and whether to let it. */
-  #draft(request: PlanRequest, made: readonly Edit[]): Draft {
+  /** The prompt after these edits, what could leave it, and whether to let it. */
+  #draft(request: PlanRequest, edits: readonly Edit[]): Draft {
     const { countTokens, windowTokens = Infinity, lossLimit } = this.#options;
+    this.#lookAt(request.messages, edits);
     const { profile } = this;
-    const { rent, paid, resend, stopped, exposed } = this.#state;
-    const edits = [...request.edits, ...made];
-    const placed = placeMessages(request.messages, edits);
-    const tools = compactedTools(request.tools, edits);
-    const units = promptUnits({ messages: placed.messages, tools }, countTokens);
-    const promptTokens = sumTokens(units);
-    const seen: Seen = { history: request, edits, placed, exposed: new Set(exposed) };
-    const { recall = false } = request;
-    const removals = findRemovals(seen, { ...this.#options, recall });
-    const removables = removals.map(({ start, parts }) => {
-      const removable = { start, tokens: 0, rent: 0 };
-      for (const { name, tokens } of parts) {
-        removable.tokens += tokens;
-        removable.rent += rent[name] ?? 0;
-      }
-      return removable;
-    });
-    const { cachedTokens, alive } = this.#predict(units, request);
+    const { carried, idleSince, paid, resend, stopped, counted } = this.#state;
+    const scale = tokenScale(counted);
+    const shownTools = compactedTools(request.tools, edits);
+    const toolTokens = sumTools(shownTools, countTokens);
+    const promptTokens = toolTokens + this.#layout.tokens;
+    const seen = {
+      layout: this.#layout,
+      standings: this.#standings,
+      tools: request.tools,
+      shownTools,
+      toolTokens,
+    };
+    const predicted = this.#predict(request, shownTools);
+    const theirs = scaled(scale, promptTokens);
+    const cachedTokens = this.#served(scale, { promptTokens: theirs, ...predicted });
+    const { alive } = predicted;
+    const prompt = { promptTokens: theirs, cachedTokens, alive };
+    const full = theirs > WINDOW_SHARE * windowTokens;
+    const removals = findRemovals(seen, { ...this.#options, profile, scale, full });
+    const removable = removals.filter(({ goes }) => goes);
     const reckoned = reckonedAlive(alive);
-    const cost = promptCost(profile, { promptTokens, cachedTokens: reckoned * cachedTokens });
-    const decided = decide(removables, {
-      profile,
-      promptTokens,
-      cachedTokens,
-      alive,
-      windowTokens,
-      allowedPrice: (1 + lossLimit) * (resend + this.#resendCost(request, reckoned)) - paid - cost,
-      toolsFirst: removals.filter(({ how }) => how.type === "compact").length,
+    const cost = promptCost(profile, { promptTokens: theirs, cachedTokens: reckoned * cachedTokens });
+    const resendTokens = theirs + scale.perToken *
+        (sumTools(request.tools, countTokens) - toolTokens + this.#layout.fullTokens - this.#layout.tokens);
+    const resendNow = this.#resendCost(request, { scale, promptTokens: resendTokens, alive: reckoned });
+    const priced = removable.map(({ start, tokens, idle, parts }) => ({
+      start,
+      tokens,
+      idle,
+      rent: idle
+        ? parts.reduce((sum, { name, tokens }) => sum + tokens * (carried - (idleSince[name] ?? carried)), 0)
+        : 0,
+    }));
+    const situation = { profile, ...prompt };
+    const { cut, decision } = decide(priced, {
+      ...situation,
+      allowedPrice: (1 + lossLimit) * (resend + resendNow) - paid - cost,
       stopped,
     });
-    return { seen, promptTokens, cachedTokens, alive, removals, ...decided };
+    const draft = { seen, promptTokens, removals, predicted, prompt };
+    if (cut) return { ...draft, leaving: removable.slice(cut.first), ...(decision && { decision }) };
+    const room = makeRoom(removals, { ...situation, windowTokens });
+    if (room.length === 0) return { ...draft, leaving: [], ...(decision && { decision }) };
+    return { ...draft, leaving: room, decision: forcedDecision(room, situation) };
   }
 
-  /** What the cache serves of these units if it is warm, how likely that is, and how long ago it was used. */
-  #predict(units: readonly PromptUnit[], { nowMs, model }: PlanRequest): Prediction {
-    let best: Prediction = { cachedTokens: 0, alive: 0, idleMs: 0 };
-    const promptTokens = sumTokens(units);
+  /** Takes in what is new of a history. */
+  #lookAt(history: readonly Message[], edits: readonly Edit[]): void {
+    const shared = this.#layout.sharedLength(history);
+    if (shared < this.#standings.bearers.length) this.#standings = new Standings(this.#options);
+    for (let at = this.#standings.bearers.length; at < history.length; at++) {
+      this.#standings.add(history[at]!);
+    }
+    const kept = this.#layout.update(history, edits);
+    if (this.#isNew) {
+      this.#isNew = false;
+      return;
+    }
+    if (kept === Infinity) return;
+    this.#kept.push(kept);
+    const sent = this.#state.sent.map((one) => ({
+      ...one,
+      messageTokens: Math.min(one.messageTokens, kept),
+    }));
+    this.#state = { ...this.#state, sent };
+  }
+
+  /** What the cache holds of a prompt, how likely, and since when. */
+  #predict({ nowMs, model }: PlanRequest, shown: readonly ToolDefinition[]): Prediction {
+    let best: Prediction = { sharedTokens: 0, alive: 0, idleMs: 0 };
     for (const sent of this.#state.sent) {
       if (sent.model !== model) continue;
-      const shared = sharedTokens(units, sent.units);
-      const cachedTokens = servedTokens(this.profile, { promptTokens, sharedTokens: shared });
+      const sharedTokens = this.#sharedTokens(sent, shown);
       const idleMs = nowMs - sent.atMs;
       const alive = estimateWarmth(this.profile, idleMs, this.#state.warmth);
-      const better = alive * cachedTokens > best.alive * best.cachedTokens;
-      if (better || best.cachedTokens === 0) best = { cachedTokens, alive, idleMs };
+      const better = alive * sharedTokens > best.alive * best.sharedTokens;
+      if (better || best.sharedTokens === 0) best = { sharedTokens, alive, idleMs };
     }
     return best;
   }
 
+  /** Tokens with which a request that was sent starts like what the model sees now, counted here. */
+  #sharedTokens(sent: SentRequest, shown: readonly ToolDefinition[]): number {
+    let tokens = 0;
+    for (const [at, tool] of shown.entries()) {
+      if (hashPiece(tool) !== sent.tools[at]) return tokens;
+      tokens += countToolTokens(tool, this.#options.countTokens);
+    }
+    return shown.length === sent.tools.length ? tokens + sent.messageTokens : tokens;
+  }
+
+  #served(
+    scale: TokenScale,
+    { promptTokens, sharedTokens }: { readonly promptTokens: number; readonly sharedTokens: number },
+  ): number {
+    if (sharedTokens === 0) return 0;
+    return servedTokens(this.profile, { promptTokens, sharedTokens: scaled(scale, sharedTokens) });
+  }
+
   /** What it would cost now to send everything, had everything been sent so far. */
-  #resendCost(request: PlanRequest, alive: number): number {
+  #resendCost(
+    request: PlanRequest,
+    { scale, promptTokens, alive }: {
+      readonly scale: TokenScale;
+      readonly promptTokens: number;
+      readonly alive: number;
+    },
+  ): number {
     const sent = this.#state.sent.find((sent) => findChange(sent, request) === "none");
-    const promptTokens = countUnits(request, this.#options.countTokens);
-    const cachedTokens = servedTokens(this.profile, { promptTokens, sharedTokens: sent?.fullTokens ?? 0 });
+    const cachedTokens = this.#served(scale, { promptTokens, sharedTokens: sent?.fullTokens ?? 0 });
     return promptCost(this.profile, { promptTokens, cachedTokens: alive * cachedTokens });
   }
 
   /** Whether a prompt leaves no room for the answer, and turns may be summarised for it. */
   #overflows(promptTokens: number): boolean {
     const { windowTokens = Infinity, retention } = this.#options;
-    return retention.historyTokens < Infinity && promptTokens > WINDOW_SHARE * windowTokens;
+    return retention.steps && promptTokens > WINDOW_SHARE * windowTokens;
   }
 }
 
-function countUnits(conversation: Conversation, countTokens: CountTokens): number {
-  return sumTokens(promptUnits(conversation, countTokens));
+function sumTools(tools: readonly ToolDefinition[], countTokens: CountTokens): number {
+  let tokens = 0;
+  for (const tool of tools) tokens += countToolTokens(tool, countTokens);
+  return tokens;
+}
+
+function forcedDecision(
+  room: readonly Removal[],
+  { profile, promptTokens, cachedTokens, alive }: {
+    readonly profile: Profile;
+    readonly promptTokens: number;
+    readonly cachedTokens: number;
+    readonly alive: number;
+  },
+): Decision {
+  const tokens = room.reduce((sum, removal) => sum + removal.tokens, 0);
+  const kept = servedTokens(profile, { promptTokens, sharedTokens: room[0]?.start ?? 0 });
+  const brokenTokens = Math.max(0, cachedTokens - kept);
+  const price = alive * (profile.write - profile.read) * brokenTokens - profile.write * tokens;
+  return { cause: "window", alive, tokens, brokenTokens, rent: 0, price };
+}
+
+/** What each mechanism keeps out of a prompt. */
+function savedTokens(
+  layout: Layout,
+  { history, truncated, all, schemas }: {
+    readonly history: readonly Message[];
+    readonly truncated: readonly number[];
+    readonly all: number;
+    readonly schemas: number;
+  },
+): Plan["saved"] {
+  const cut = new Set(truncated);
+  let prune = 0;
+  let truncate = 0;
+  layout.forEach(({ message, place, tokens }) => {
+    if (place < 0 || message === history[place]) return;
+    const less = layout.fullTokensOf(place) - tokens;
+    if (cut.has(place)) truncate += less;
+    else prune += less;
+  });
+  return { context: all - schemas - prune - truncate, prune, schemas, truncate };
 }
 
 function findChange(sent: SentRequest | undefined, request: PlanRequest): CacheStory["change"] {
   if (!sent) return "first_call";
   if (sent.model !== request.model) return "model_changed";
-  return sent.toolsHash === hashTools(request) ? "none" : "tools_changed";
+  return sent.toolsHash === hashTools(request.tools) ? "none" : "tools_changed";
 }
 
-function hashTools({ tools }: Conversation): number {
+function hashTools(tools: readonly ToolDefinition[]): number {
   return hashText(tools.map(hashPiece).join());
 }

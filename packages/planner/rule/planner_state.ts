@@ -1,16 +1,18 @@
-import type { PromptUnit } from "../cache/prefix_cache.ts";
+import { NO_TOKENS, type TokenRecord } from "../cache/provider_tokens.ts";
 import { NO_WARMTH, type WarmthRecord } from "../cache/warmth.ts";
 
-/** What a planner remembers of a session. Plain data, a few numbers for each message. */
+/** What a planner remembers of a session. Plain data, a few numbers for each thing that could leave. */
 export interface PlannerState {
   /** The last requests that succeeded, newest first: one for each model and set of tools, as each has its own prefix. */
   readonly sent: readonly SentRequest[];
-  /** What carrying each part that could leave has cost since it could, in the price of one uncached token. */
-  readonly rent: Readonly<Record<string, number>>;
-  /** Names of the tools that the model was shown in full. */
-  readonly exposed: readonly string[];
+  /** What carrying one token that the provider counts has cost so far, in the price of one uncached token. */
+  readonly carried: number;
+  /** {@linkcode PlannerState.carried} when each part that could leave first could: its rent is what was added since, for each of its tokens. */
+  readonly idleSince: Readonly<Record<string, number>>;
   /** What the session showed of its provider's cache. */
   readonly warmth: WarmthRecord;
+  /** What the session showed of how its provider counts. */
+  readonly counted: TokenRecord;
   /** Cost of the session so far. */
   readonly paid: number;
   /** What it would have cost to resend everything. */
@@ -21,10 +23,14 @@ export interface PlannerState {
   readonly recognised?: string;
 }
 
-/** A request, as far as the cache is concerned. */
+/** A request, as far as the cache is concerned. Tokens are counted here. */
 export interface SentRequest {
-  /** Its tools and messages. */
-  readonly units: readonly PromptUnit[];
+  /** Tells its tools, as the model saw them, from any others: one number each. */
+  readonly tools: readonly number[];
+  /** Tokens of its messages with which what the model sees now still starts. */
+  readonly messageTokens: number;
+  /** Tokens that it had, tools included. */
+  readonly promptTokens: number;
   /** Tokens that it would have had if everything had been sent. */
   readonly fullTokens: number;
   /** Tells the full definitions of its tools from any others. */
@@ -38,9 +44,10 @@ export interface SentRequest {
 /** A session that has sent nothing yet. */
 export const NEW_SESSION: PlannerState = {
   sent: [],
-  rent: {},
-  exposed: [],
+  carried: 0,
+  idleSince: {},
   warmth: NO_WARMTH,
+  counted: NO_TOKENS,
   paid: 0,
   resend: 0,
   stopped: false,

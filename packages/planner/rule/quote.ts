@@ -5,7 +5,7 @@ import type { CachedPrompt } from "./weigh_cuts.ts";
 
 /** A prompt and what it would cost. Costs are in the price of one uncached input token. */
 export interface QuotedPrompt {
-  /** Tokens of the prompt, counted here. */
+  /** Tokens of the prompt, as the provider counts them. */
   readonly promptTokens: number;
   /** Of these, tokens that the cache serves if it is still warm. */
   readonly cachedTokens: number;
@@ -37,13 +37,13 @@ export function quotePrompt(
     coldCost: promptCost(profile, { promptTokens, cachedTokens: 0 }),
   });
   let removed = 0;
-  for (const { parts } of removals) for (const { tokens } of parts) removed += tokens;
+  for (const { tokens } of removals) removed += tokens;
   const [first] = removals;
   const kept = first
     ? Math.min(cachedTokens, servedTokens(profile, { promptTokens, sharedTokens: first.start }))
     : cachedTokens;
   return {
-    asIs: quoted(promptTokens, cachedTokens),
+    asIs: quoted(Math.round(promptTokens), Math.round(cachedTokens)),
     rewritten: quoted(Math.round(promptTokens - removed), kept),
     alive,
   };

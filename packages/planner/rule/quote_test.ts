@@ -12,7 +12,8 @@ import fc from "fast-check";
 const profile = profileNamed("anthropic-5m");
 
 function removal(start: number, tokens: number): Removal {
-  return { start, parts: [{ name: `${start}`, tokens }], how: { type: "drop", from: 0, to: 1 } };
+  const how = { type: "drop", from: 0, to: 1 } as const;
+  return { start, tokens, parts: [{ name: `${start}`, tokens }], idle: true, goes: true, loss: 0, how };
 }
 
 Deno.test("quotePrompt() quotes a prompt warm and cold, as it stands and rewritten", () => {
@@ -41,7 +42,7 @@ Deno.test("quotePrompt() tells rewritten and standing prompts apart by the price
       const prompt = { profile, promptTokens: 20_000, cachedTokens, alive: 1 };
       const { asIs, rewritten } = quotePrompt(removals, prompt);
       const whole = weighCuts(
-        found.toSorted((a, b) => a.start - b.start).map((at) => ({ ...at, rent: 0 })),
+        found.toSorted((a, b) => a.start - b.start).map((at) => ({ ...at, rent: 0, idle: true })),
         prompt,
       );
       assertAlmostEquals(rewritten.warmCost - asIs.warmCost, whole.at(-1)?.price ?? 0);
@@ -49,10 +50,10 @@ Deno.test("quotePrompt() tells rewritten and standing prompts apart by the price
   ));
 });
 
-function call(id: string): Message {
+function call(id: string, name = "run"): Message {
   return {
     role: "assistant",
-    tool_calls: [{ id, type: "function", function: { name: "read", arguments: `{"p":${id}}` } }],
+    tool_calls: [{ id, type: "function", function: { name, arguments: "{}" } }],
   };
 }
 
@@ -66,7 +67,11 @@ Deno.test("Planner.quote() tells what plan() and sent() would make of the call, 
   });
   const messages: Message[] = [{ role: "user", content: "Read." }];
   for (let id = 1; id <= 4; id++) {
-    messages.push(call(`${id}`), { role: "tool", tool_call_id: `${id}`, content: `${id} `.repeat(20_000) });
+    messages.push(call(`${id}`, id === 4 ? "read" : "run"), {
+      role: "tool",
+      tool_call_id: `${id}`,
+      content: `${id} `.repeat(20_000),
+    });
   }
   const request: PlanRequest = { messages, tools: [], edits: [], nowMs: 0 };
   const first = planner.quote(request);

@@ -9,6 +9,8 @@ export interface Removable {
   readonly tokens: number;
   /** What carrying these tokens has cost since they could have left. */
   readonly rent: number;
+  /** Whether a cut may start here; otherwise it only goes along with one in front of it. */
+  readonly idle: boolean;
 }
 
 /** A rewrite that starts at one of the removables and takes everything behind it along. */
@@ -54,9 +56,11 @@ export function weighCuts(
   let tokens = 0;
   let rent = 0;
   const cuts: Cut[] = [];
-  for (const [first, removable] of [...removables.entries()].reverse()) {
+  for (let first = removables.length - 1; first >= 0; first--) {
+    const removable = removables[first]!;
     tokens += removable.tokens;
     rent += removable.rent;
+    if (!removable.idle) continue;
     const kept = servedTokens(profile, { promptTokens, sharedTokens: removable.start });
     const brokenTokens = Math.max(0, cachedTokens - kept);
     const price = alive * (profile.write - profile.read) * brokenTokens - profile.write * tokens;

@@ -3,8 +3,8 @@ import { profileNamed } from "../providers.ts";
 import { weighCuts } from "./weigh_cuts.ts";
 
 const removables = [
-  { start: 1_000, tokens: 500, rent: 40 },
-  { start: 5_000, tokens: 200, rent: 10 },
+  { start: 1_000, tokens: 500, rent: 40, idle: true },
+  { start: 5_000, tokens: 200, rent: 10, idle: true },
 ];
 const prompt = { promptTokens: 10_000, cachedTokens: 8_000 };
 
@@ -28,4 +28,13 @@ Deno.test("weighCuts() counts a prefix as gone that a cut leaves too short to be
   const profile = { ...profileNamed("openai"), minTokens: 2_000, blockTokens: 1 };
   const [, whole] = weighCuts(removables, { ...prompt, profile, alive: 1 });
   assertEquals(whole?.brokenTokens, 8_000);
+});
+
+Deno.test("weighCuts() starts no cut at what is still wanted, but takes it along", () => {
+  const profile = { ...profileNamed("openai"), minTokens: 0, blockTokens: 1 };
+  const [first, second] = removables;
+  const cuts = (...those: Parameters<typeof weighCuts>[0]) =>
+    weighCuts(those, { ...prompt, profile, alive: 1 }).map(({ first, tokens }) => [first, tokens]);
+  assertEquals(cuts(first!, { ...second!, idle: false }), [[0, 700]]);
+  assertEquals(cuts({ ...first!, idle: false }, second!), [[1, 200]]);
 });

@@ -1,6 +1,6 @@
 import { countRequestTokens, type CountTokens } from "@tare/messages";
-import { BY_AGE, type Profile, promptCost } from "@tare/planner";
-import { WINDOW_SHARE } from "../../../packages/planner/rule/decide.ts";
+import { type Profile, promptCost } from "@tare/planner";
+import { WINDOW_SHARE } from "@tare/planner";
 import { applyElisions, elide, type Elision, memoryArchive, selectElisions } from "@tare/prune";
 import type { Recording } from "./recording.ts";
 import type { Policy, PolicyOptions } from "./policy.ts";
@@ -130,7 +130,7 @@ export async function clairvoyant(options: PolicyOptions): Promise<Policy> {
   const { recording } = options;
   const { rewrites, removable } = await optimum(recording, {
     ...options,
-    protectTokens: BY_AGE.protectTokens,
+    protectTokens: 16_384,
   });
   const times = new Map(
     rewrites.map((call) => [recording.messages[recording.calls[call]!.messages - 1]!, call]),

@@ -12,9 +12,10 @@ export function byAge(options: PolicyOptions): Policy {
   return plannerPolicy(options, { retention: BY_AGE, lossLimit: Infinity });
 }
 
-function plannerPolicy(
+/** A prompt session's policy. `recall` says whether the model can recall what left; it can by default. */
+export function plannerPolicy(
   { profile, windowTokens, countTokens, isError }: PolicyOptions,
-  options: Partial<PromptSessionOptions>,
+  { recall = true, ...options }: Partial<PromptSessionOptions> & { readonly recall?: boolean },
 ): Policy {
   const session = plannerSession({
     profile,
@@ -27,7 +28,7 @@ function plannerPolicy(
     ...options,
   });
   return {
-    view: (call) => session.view(call, { nowMs: call.nowMs, recall: true }),
+    view: (call) => session.view(call, { nowMs: call.nowMs, recall }),
     sent: (usage) => {
       session.sent(usage);
     },

@@ -3,7 +3,7 @@ import { countMessageTokens, countToolTokens, type Message, type ToolDefinition 
 import { promptCost } from "@tare/planner";
 import { servedTokens } from "../../../../packages/planner/cache/prefix_cache.ts";
 import { estimateWarmth, NO_WARMTH, observeWarmth } from "../../../../packages/planner/cache/warmth.ts";
-import { WINDOW_SHARE } from "../../../../packages/planner/rule/decide.ts";
+import { WINDOW_SHARE } from "@tare/planner";
 import { archiveRef, formatPlaceholder } from "@tare/prune";
 import { compactTool } from "@tare/schemas";
 import type { MakePolicy, Policy, PolicyCall, PolicyOptions } from "../policy.ts";

@@ -1,0 +1,184 @@
+import { CallPairing, contentText, type Message, type ToolMessage } from "@tare/messages";
+import {
+  holdsPlaceholder,
+  looksLikeError,
+  parsePlaceholder,
+  RECALL_TOOL,
+  resultText,
+  type ToolTraits,
+  traitsOf,
+} from "@tare/prune";
+import { describeCall } from "@tare/messages";
+import { fileNamesIn, findFacts } from "./facts.ts";
+
+/** What is counted of one message while its session goes on. Calls are numbered from 1. */
+export interface Bearer {
+  readonly fileText: boolean;
+  readonly edits: boolean;
+  readonly files: readonly string[];
+  /** The call before which it came. */
+  readonly came: number;
+  /** The call before which it came, or by which one of its names was last used. */
+  wanted: number;
+  /** Names of which it is the newest bearer. */
+  names: number;
+}
+
+/** A result that may be elided, as far as it alone tells. */
+export interface Result {
+  readonly at: number;
+  readonly message: ToolMessage;
+  /** Name of the tool that gave it. */
+  readonly tool: string;
+  /** The archived original that it shows, if it recalled one. */
+  readonly recalled: string | undefined;
+}
+
+/** A call or several at once, and the answers, which follow it without a gap. */
+export interface Step {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** How results are judged. */
+export interface StandingsOptions {
+  readonly tools?: Readonly<Record<string, ToolTraits>>;
+  readonly isError?: (message: ToolMessage, index: number) => boolean;
+}
+
+/**
+ * What a retention rule needs to know of a growing history: the newest bearer of each name, when each file was last
+ * touched, its steps and turns. All of it follows from the history alone. A message costs what it says, once; nothing is
+ * done for those before it.
+ */
+export class Standings {
+  readonly bearers: Bearer[] = [];
+  readonly results: Result[] = [];
+  readonly steps: Step[] = [];
+  /** Names of the tools that were called. */
+  readonly called: Set<string> = new Set();
+  /** Where turns start, the first excepted. An interrupted turn is one with those behind it up to the next answer. */
+  readonly turnStarts: number[] = [];
+  /** Number of the next call. */
+  call = 1;
+  readonly #options: StandingsOptions;
+  readonly #pairing = new CallPairing();
+  readonly #names = new Map<string, Bearer>();
+  readonly #files = new Map<string, { touched: number; edited: number }>();
+  readonly #named = new Set<string>();
+  readonly #recalls = new Map<string, number>();
+  #open: { readonly from: number; readonly calls: number } | undefined;
+  #answered = false;
+
+  /** The standings of an empty history. */
+  constructor(options: StandingsOptions) {
+    this.#options = options;
+  }
+
+  /** Takes the next message. */
+  add(message: Message): void {
+    const at = this.bearers.length;
+    this.#addTurn(message, at);
+    const pair = this.#pairing.add(message);
+    this.#addBearer(message, pair?.call);
+    this.#addStep(message, at, pair?.at);
+    if (message.role === "assistant") this.call++;
+    if (message.role === "tool" && pair) this.#addResult(message, at, pair.call);
+  }
+
+  /** Position of the first message of the turn that is being worked on. */
+  get activeStart(): number {
+    return this.turnStarts.at(-1) ?? 0;
+  }
+
+  /** Position behind the last complete turn but one: before it, steps may leave. */
+  get stepsEnd(): number {
+    return this.turnStarts.at(-2) ?? 0;
+  }
+
+  /** Position of the newest answer of the model; what stands behind it hasn't been seen. */
+  newestAnswer = -1;
+
+  /** Calls since one of a message's files was last read or written, from 1; infinite without a file. */
+  fileAge({ files }: Bearer): number {
+    let touched = -Infinity;
+    for (const file of files) touched = Math.max(touched, this.#files.get(file)?.touched ?? -Infinity);
+    return 1 + this.call - touched;
+  }
+
+  /** Whether a message shows a file that the user has named and that nobody has edited since it came. */
+  isPinned({ fileText, files, came }: Bearer): boolean {
+    if (!fileText || files.some((file) => (this.#files.get(file)?.edited ?? -1) > came)) return false;
+    return files.some((file) => file.length >= 5 && this.#named.has(file));
+  }
+
+  /** Whether an original was recalled so often that it stays where it is shown. */
+  isRecalledOften(ref: string): boolean {
+    return (this.#recalls.get(ref) ?? 0) >= 2;
+  }
+
+  /** Whether any of the originals that were recalled often is shown by a text. */
+  showsRecalled(text: string): boolean {
+    for (const [ref, times] of this.#recalls) if (times >= 2 && holdsPlaceholder(text, ref)) return true;
+    return false;
+  }
+
+  #addTurn({ role, ...message }: Message, at: number): void {
+    if (role === "system" || role === "developer") return;
+    if (role === "user") {
+      if (this.#answered) this.turnStarts.push(at);
+      for (const name of fileNamesIn(contentText(message.content))) this.#named.add(name);
+    }
+    if (role === "assistant") this.newestAnswer = at;
+    this.#answered = role === "assistant" && contentText(message.content) !== "" &&
+      ("tool_calls" in message ? message.tool_calls ?? [] : []).length === 0;
+  }
+
+  #addBearer(message: Message, answered: Parameters<typeof findFacts>[1]["answered"]): void {
+    const { call } = this;
+    const facts = findFacts(message, { answered, tools: this.#options.tools });
+    for (const name of facts.wants) {
+      const bearer = this.#names.get(name);
+      if (bearer) bearer.wanted = call;
+    }
+    const { fileText, edits, files } = facts;
+    const bearer = { fileText, edits, files, came: call, wanted: call, names: facts.names.size };
+    for (const name of facts.names) {
+      const before = this.#names.get(name);
+      if (before) before.names--;
+      this.#names.set(name, bearer);
+    }
+    for (const file of files) {
+      const before = this.#files.get(file)?.edited ?? -1;
+      this.#files.set(file, { touched: call, edited: edits ? call : before });
+    }
+    this.bearers.push(bearer);
+  }
+
+  #addStep(message: Message, at: number, answeredAt: number | undefined): void {
+    if (message.role === "assistant") {
+      const calls = message.tool_calls ?? [];
+      this.#open = calls.length > 0 ? { from: at, calls: calls.length } : undefined;
+      for (const call of calls) this.called.add(describeCall(call).name);
+      return;
+    }
+    if (message.role !== "tool" || !this.#open || answeredAt !== this.#open.from) {
+      this.#open = undefined;
+      return;
+    }
+    const { from, calls } = this.#open;
+    if (at - from === calls) this.steps.push({ from, to: at + 1 });
+  }
+
+  #addResult(message: ToolMessage, at: number, call: Parameters<typeof describeCall>[0]): void {
+    const { name: tool, arguments: input } = describeCall(call);
+    const recalled = tool === RECALL_TOOL.function.name ? /[0-9a-f]{16}/.exec(input)?.[0] : undefined;
+    if (recalled) this.#recalls.set(recalled, (this.#recalls.get(recalled) ?? 0) + 1);
+    const { tools, isError = looksLikeError } = this.#options;
+    if (traitsOf(tool, { ...(tools && { tools }) }).stance === "keep") return;
+    const text = resultText(message);
+    if (text === undefined || parsePlaceholder(text.split("\n", 1)[0] ?? "")) return;
+    if (isError(message, at)) return;
+    this.results.push({ at, message, tool, recalled });
+  }
+}

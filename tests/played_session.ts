@@ -1,0 +1,74 @@
+import { assert } from "@std/assert";
+import { contentText, estimateTokens, type Message } from "@tare/messages";
+import {
+  type Conversation,
+  KEEP_WANTED,
+  plannerSession,
+  PrefixCache,
+  type Profile,
+  promptUnits,
+  type SessionView,
+} from "@tare/planner";
+import { memoryArchive } from "@tare/prune";
+
+/** Plays the calls of a session, each with its history so far, against a simulated provider. */
+export async function play(
+  histories: readonly (readonly Message[])[],
+  { profile, windowTokens, idleMs, check }: {
+    readonly profile: Profile;
+    readonly windowTokens: number;
+    readonly idleMs: (call: number) => number;
+    readonly check: (history: Conversation, view: SessionView) => void;
+  },
+): Promise<void> {
+  const archive = memoryArchive();
+  const options = { profile, windowTokens, countTokens: estimateTokens, archive };
+  const session = plannerSession({ ...options, retention: { ...KEEP_WANTED, tailTokens: 300 } });
+  const cache = new PrefixCache(profile);
+  let nowMs = 0;
+  for (const [call, messages] of histories.entries()) {
+    nowMs += idleMs(call);
+    const history = { messages, tools: [] };
+    const view = await session.view(history, { nowMs, recall: true });
+    check(history, view);
+    const units = promptUnits(view, estimateTokens);
+    const cachedTokens = cache.lookup(units, nowMs);
+    cache.store(units, nowMs);
+    session.sent({ promptTokens: view.promptTokens, cachedTokens, outputTokens: 1 });
+  }
+}
+
+/**
+ * What must be shown of a history as it is: what people said; the last answer of each turn that ended with one; of the
+ * others, and of the newest two, everything but the text of results. Written apart from the planner on purpose.
+ */
+function mustBeShown(messages: readonly Message[]): readonly Message[] {
+  const groups: Message[][] = [[]];
+  let answered = false;
+  for (const message of messages) {
+    if (message.role === "user" && answered) groups.push([]);
+    groups.at(-1)?.push(message);
+    if (message.role === "system" || message.role === "developer") continue;
+    answered = message.role === "assistant" && !message.tool_calls?.length &&
+      contentText(message.content) !== "";
+  }
+  return groups.flatMap((group, at) =>
+    group.filter((message) =>
+      message.role !== "tool" &&
+      (at >= groups.length - 2 || message.role !== "assistant" || !message.tool_calls?.length)
+    )
+  );
+}
+
+/** Checks that a view shows what it must (invariant 8). */
+export function checkAllIsShown({ messages }: Conversation, view: SessionView): void {
+  const shown = new Set(view.messages);
+  for (const message of mustBeShown(messages)) {
+    assert(shown.has(message), JSON.stringify(message).slice(0, 200));
+  }
+  // Of steps that stay, each result is there, if only as a line.
+  const places = new Set(view.places);
+  for (const [at, message] of messages.entries()) {
+    if (message.role === "tool" && places.has(at - 1)) assert(places.has(at), `result ${at} is gone`);
+  }
+}
