@@ -69,21 +69,36 @@ function isFields(value: unknown): value is Fields {
 
 async function checkList(before: unknown, after: unknown, found: FoundEdits): Promise<void> {
   if (!Array.isArray(before) || !Array.isArray(after)) return assertEquals(after, before);
-  let at = 0;
-  for (let seen = 0; seen < after.length; seen++) {
-    if (same(after[seen], before[at])) at++;
-    else if (await isElided(after[seen], before[at])) {
-      at++;
-      found.elided++;
-    } else {
-      const dropped = await findDropped({ before: before.slice(at), after: after.slice(seen) });
-      assert(dropped, `item that the client never sent: ${JSON.stringify(after[seen])?.slice(0, 300)}`);
-      at += dropped.items;
-      seen += dropped.stayed;
+  let [at, left, told] = [0, 0, 0];
+  const leave = (item: unknown) => {
+    assert(isStep(item), `what may not leave left: ${JSON.stringify(item)?.slice(0, 300)}`);
+    left++;
+  };
+  for (const item of after) {
+    if (!same(item, before[at]) && lineCount(item) > 0) {
+      told += lineCount(item);
       found.dropped++;
+      continue;
     }
+    for (; at < before.length && !same(item, before[at]); at++) {
+      if (await isElided(item, before[at])) {
+        found.elided++;
+        break;
+      }
+      leave(before[at]);
+    }
+    assert(at < before.length, `item that the client never sent: ${JSON.stringify(item)?.slice(0, 300)}`);
+    at++;
   }
-  assertEquals(at, before.length, "items that were lost");
+  before.slice(at).forEach(leave);
+  assertEquals(left, told, "items that left, and those that lines tell of");
+}
+
+/** Whether an item is a call or its result: what people said and what the model answered never leaves. */
+function isStep(item: unknown): boolean {
+  if (!isFields(item)) return false;
+  if (typeof item.type === "string" && item.role === undefined) return true;
+  return item.role === "tool" || (item.role === "assistant" && Array.isArray(item.tool_calls));
 }
 
 function same(one: unknown, other: unknown): boolean {
@@ -107,39 +122,9 @@ function textOf(content: unknown): string {
 
 const DROPPED = /^\[elided: (\d+) messages; (?:recall with )?ref [0-9a-f]{16}\]/;
 
-/**
- * Old turns may have left that stood here: then the instructions among them stay, behind these comes a line that counts
- * the messages, and behind the line the list goes on, perhaps with the next turns that left. Gives how many items left
- * and how many stand in their place before the last line.
- */
-async function findDropped(
-  { before, after }: { readonly before: readonly unknown[]; readonly after: readonly unknown[] },
-): Promise<{ readonly items: number; readonly stayed: number } | undefined> {
-  const end = after.findIndex((item) => !isInstruction(item) && !lineCount(item));
-  const run = after.slice(0, end < 0 ? after.length : end);
-  const last = run.findLastIndex(lineCount);
-  if (last < 0) return undefined;
-  const most = run.reduce((sum: number, item) => sum + lineCount(item), 0);
-  const instructions = run.slice(0, last).filter(isInstruction);
-  const next = after[last + 1];
-  for (let items = 1; items <= Math.min(most, before.length); items++) {
-    const goesOn = next === undefined
-      ? items === before.length
-      : same(next, before[items]) || await isElided(next, before[items]);
-    if (goesOn && same(before.slice(0, items).filter(isInstruction), instructions)) {
-      return { items, stayed: last };
-    }
-  }
-  return undefined;
-}
-
 /** The messages that a line stands for; 0 if it is no such line. */
 function lineCount(item: unknown): number {
   return isFields(item) && item.role === "user" ? Number(DROPPED.exec(textOf(item.content))?.[1] ?? 0) : 0;
-}
-
-function isInstruction(item: unknown): boolean {
-  return isFields(item) && (item.role === "system" || item.role === "developer");
 }
 
 function checkTools(before: unknown, after: unknown, found: FoundEdits): void {
