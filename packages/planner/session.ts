@@ -1,13 +1,16 @@
 import {
+  addUsage,
   countMessageTokens,
   countRequestTokens,
   type CountTokens,
   type Message,
   type Rewrite,
   type ToolDefinition,
+  type Usage,
 } from "@tare/messages";
 import { type Archive, truncateResults } from "@tare/prune";
 import { type Edit, type ElideEdit, fittingEdits } from "./edits/edit.ts";
+import { EMPTY_ROOM, type RoomState } from "./edits/make_room.ts";
 import type { Plan } from "./rule/plan.ts";
 import { migrateSessionState } from "./migrate_session_state.ts";
 import { Planner } from "./rule/planner.ts";
@@ -49,6 +52,10 @@ interface SessionState {
   /** Positions of results that show their head and tail, because they were over the limit on arrival. */
   readonly truncated: readonly number[];
   readonly planner: PlannerState;
+  /** What is remembered of its full window. */
+  readonly room: RoomState;
+  /** What summaries took that no call was booked with yet. */
+  readonly summary?: Usage;
   /** Whether people were told that rewriting has stopped. */
   readonly stopSaid: boolean;
   /** Whether everything is sent as it is. */
@@ -59,6 +66,7 @@ const NEW_STATE: SessionState = {
   edits: [],
   truncated: [],
   planner: NEW_SESSION,
+  room: EMPTY_ROOM,
   stopSaid: false,
   reverted: false,
 };
@@ -80,6 +88,7 @@ export function plannerSession(options: PromptSessionOptions): PlannerSession {
   const makePlanner = () =>
     new Planner({
       ...options,
+      makesRoom: mechanisms.context && !state.reverted,
       retention: retentionOf(state.reverted ? NO_MECHANISMS : mechanisms, options.retention),
     }, state.planner);
   let planner = makePlanner();
@@ -124,7 +133,7 @@ export function plannerSession(options: PromptSessionOptions): PlannerSession {
   }
 
   function requestOf(history: Conversation, call: PromptCall) {
-    return { ...call, ...history, recall: canRecall(history, call), edits: state.edits };
+    return { ...call, ...history, recall: canRecall(history, call), edits: state.edits, room: state.room };
   }
 
   async function makeView(history: Conversation, call: PromptCall): Promise<SessionView> {
@@ -137,6 +146,10 @@ export function plannerSession(options: PromptSessionOptions): PlannerSession {
     const plan = await planner.plan(requestOf(history, call));
     const { stopped } = planner.state;
     const stopsNow = stopped && !state.stopSaid;
+    if (plan.room !== state.room) state = { ...state, room: plan.room };
+    if (plan.summary) {
+      state = { ...state, summary: state.summary ? addUsage(state.summary, plan.summary) : plan.summary };
+    }
     // A state that is the same need not be stored again.
     if (plan.edits.length > 0 || stopsNow) {
       const replaced = new Set(plan.edits.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));
@@ -168,8 +181,9 @@ export function plannerSession(options: PromptSessionOptions): PlannerSession {
     sent(usage, view = newest) {
       const plan = view && plans.get(view);
       if (!plan) throw new Error("Cannot book a call: this session viewed nothing for it");
-      const entry = planner.sent(plan, usage);
-      state = { ...state, planner: planner.state };
+      const { summary, ...rest } = state;
+      const entry = planner.sent(plan, usage, summary);
+      state = { ...rest, planner: planner.state };
       return entry;
     },
     get state() {
@@ -184,8 +198,9 @@ export function plannerSession(options: PromptSessionOptions): PlannerSession {
     },
     fork(length, archive) {
       const account = { ...planner.state, paid: 0, resend: 0, stopped: false };
+      const { summary: _, ...rest } = state;
       const forked: SessionState = {
-        ...state,
+        ...rest,
         ...cutBack(state, length),
         planner: account,
         stopSaid: false,
@@ -215,7 +230,7 @@ function retentionOf({ context, prune, schemas }: Mechanisms, retention = KEEP_W
 function cutBack({ edits, truncated }: SessionState, length: number) {
   return {
     edits: edits.filter((edit) =>
-      edit.type === "compact" || (edit.type === "elide" ? edit.index < length : edit.to <= length)
+      edit.type === "compact" || ("index" in edit ? edit.index < length : edit.to <= length)
     ),
     truncated: truncated.filter((index) => index < length),
   };
@@ -227,6 +242,7 @@ function describeRewrite({ edits, decision, tokensBefore, promptTokens }: Plan):
     ...(of("elide") > 0 ? [counted(of("elide"), "old result")] : []),
     ...(of("drop") > 0 ? ["old turns"] : []),
     ...(of("summarise") > 0 ? ["old turns, summarised"] : []),
+    ...(of("shorten") > 0 ? [`the middle of ${counted(of("shorten"), "text")} of the user`] : []),
     ...(of("compact") > 0 ? [`the prose of ${counted(of("compact"), "tool")}`] : []),
   ].join("; ");
   return {

@@ -74,7 +74,7 @@ function withNames(
   if (worth === Infinity) return [...edits];
   const leaving = edits.map((edit) => {
     if (edit.type === "compact") return [];
-    const [from, to] = edit.type === "elide" ? [edit.index, edit.index + 1] : [edit.from, edit.to];
+    const [from, to] = "index" in edit ? [edit.index, edit.index + 1] : [edit.from, edit.to];
     return placed.messages.filter((_, at) => {
       const place = placed.places[at] ?? -1;
       return from <= place && place < to;

@@ -1,18 +1,18 @@
 import type { CountTokens, Usage } from "@tare/messages";
 import { decide, reckonedAlive, WINDOW_SHARE } from "./decide.ts";
 import type { Edit } from "../edits/edit.ts";
-import { findRemovals, type Removal, type Seen } from "../retention/find_removals.ts";
+import { findRemovals, firstOpenCall, type Removal, type Seen } from "../retention/find_removals.ts";
 import { hashText } from "../cache/hash_text.ts";
 import { type CacheStory, explainUncached, type LedgerEntry, sharePrompt } from "../ledger/ledger.ts";
 import { makeEdits } from "../edits/make_edits.ts";
-import { makeSummary } from "../edits/make_summary.ts";
+import { EMPTY_ROOM, makeRoom } from "../edits/make_room.ts";
 import type { Decision, Plan, PlanRequest } from "./plan.ts";
 import { NEW_SESSION, type PlannerState, type SentRequest } from "./planner_state.ts";
 import { type PromptUnit, servedTokens } from "../cache/prefix_cache.ts";
 import { promptCost } from "../ledger/price.ts";
 import type { PromptSessionOptions } from "../prompt_session.ts";
 import { type Profile, profileNamed, recogniseProfile } from "../providers.ts";
-import { hashPiece, promptUnits, sharedTokens, sumTokens } from "../cache/prompt_units.ts";
+import { hashPiece, promptUnits, sharedTokens, sharedUnits, sumTokens } from "../cache/prompt_units.ts";
 import { type Quote, quotePrompt } from "./quote.ts";
 import { KEEP_WANTED } from "../retention/retention.ts";
 import { compactedTools, type Conversation, placedView, placeMessages } from "../edits/view.ts";
@@ -44,7 +44,10 @@ interface Draft {
 }
 
 /** What a planner goes by. */
-export type PlannerOptions = Omit<PromptSessionOptions, "mechanisms" | "state">;
+export interface PlannerOptions extends Omit<PromptSessionOptions, "mechanisms" | "state"> {
+  /** Whether a full window may go further than price does. Default true. */
+  readonly makesRoom?: boolean;
+}
 
 /**
  * Decides for one session, call by call, when what could leave the prompt does leave it: as soon as the rent paid
@@ -99,13 +102,15 @@ export class Planner {
       draft = this.#draft(request, made);
     }
     let summary: Usage | undefined;
-    if (this.#overflows(draft.promptTokens)) {
-      const options = { countTokens, archive, recall, windowTokens, summarise, signal };
-      const summarised = await makeSummary(draft.seen.placed, options);
-      if (summarised.edit) made.push(summarised.edit);
-      if (summarised.warning) warnings.push(summarised.warning);
-      summary = summarised.usage;
-    }
+    let { room = EMPTY_ROOM } = request;
+    if (windowTokens !== undefined && this.#overflows(draft.promptTokens)) {
+      const sentUpTo = (end: number) => this.#sentUpTo(request, end);
+      const options = { countTokens, archive, recall, windowTokens, summarise, signal, room, sentUpTo };
+      const roomMade = await makeRoom(request, [...request.edits, ...made], options);
+      made.push(...roomMade.edits);
+      warnings.push(...roomMade.warnings);
+      ({ room, usage: summary } = roomMade);
+    } else if (room.fullSaid) room = { ...room, fullSaid: false };
     const after = placedView(request, [...request.edits, ...made]);
     return {
       edits: made,
@@ -115,6 +120,7 @@ export class Planner {
       ...(decision && { decision }),
       warnings,
       ...(summary && { summary }),
+      room,
       request,
       pending: draft.removals,
     };
@@ -138,8 +144,9 @@ export class Planner {
    * Takes note of a request that succeeded.
    *
    * @param usage What the provider reported of this very request; absent or `estimated` if it reported nothing.
+   * @param summary What was paid for summaries since the last request. Default: what this plan paid.
    */
-  sent(plan: Plan, usage?: Usage): LedgerEntry {
+  sent(plan: Plan, usage?: Usage, summary: Usage | undefined = plan.summary): LedgerEntry {
     const { countTokens, lossLimit } = this.#options;
     const { request } = plan;
     const { nowMs, model } = request;
@@ -162,7 +169,7 @@ export class Planner {
     // A rewrite at the very front leaves nothing to go by but the estimate.
     const served = expected > 0 ? actual.cachedTokens / expected : predicted.alive;
     const { profile } = this;
-    const cost = promptCost(profile, actual) + (plan.summary ? promptCost(profile, plan.summary) : 0);
+    const cost = promptCost(profile, actual) + (summary ? promptCost(profile, summary) : 0);
     const resendCost = scale * this.#resendCost(request, served >= WARM_SHARE ? 1 : served);
     const rent: Record<string, number> = {};
     for (const { parts, start } of plan.pending) {
@@ -202,6 +209,7 @@ export class Planner {
           : expected - actual.cachedTokens,
         late: late ?? false,
       }),
+      ...(summary && { summary }),
       cost,
       resendCost,
       saved: resend - paid,
@@ -263,6 +271,18 @@ export class Planner {
     return best;
   }
 
+  /** The conversation as it was sent last, as far as that goes on now, with all of the history in front of a position. */
+  #sentUpTo(request: PlanRequest, end: number): Conversation {
+    const { messages, tools, places } = placedView(request, request.edits);
+    const units = promptUnits({ messages, tools }, this.#options.countTokens);
+    const shared = this.#state.sent.filter(({ model }) => model === request.model)
+      .map((sent) => sharedUnits(units, sent.units) - tools.length);
+    const behind = places.findIndex((place) => place >= end);
+    const length = Math.max(behind < 0 ? messages.length : behind, ...shared);
+    const sent = messages.slice(0, length);
+    return { messages: sent.slice(0, firstOpenCall(sent)), tools };
+  }
+
   /** What it would cost now to send everything, had everything been sent so far. */
   #resendCost(request: PlanRequest, alive: number): number {
     const sent = this.#state.sent.find((sent) => findChange(sent, request) === "none");
@@ -271,10 +291,10 @@ export class Planner {
     return promptCost(this.profile, { promptTokens, cachedTokens: alive * cachedTokens });
   }
 
-  /** Whether a prompt leaves no room for the answer, and turns may be summarised for it. */
+  /** Whether a prompt leaves no room for the answer, and more may leave for it than price lets go. */
   #overflows(promptTokens: number): boolean {
-    const { windowTokens = Infinity, retention } = this.#options;
-    return retention.historyTokens < Infinity && promptTokens > WINDOW_SHARE * windowTokens;
+    const { windowTokens = Infinity, makesRoom = true } = this.#options;
+    return makesRoom && promptTokens > WINDOW_SHARE * windowTokens;
   }
 }
 
