@@ -10,7 +10,7 @@ import {
 } from "@tare/messages";
 import { type Archive, truncateResults } from "@tare/prune";
 import { type Edit, type ElideEdit, fittingEdits } from "./edits/edit.ts";
-import { EMPTY_ROOM, type RoomState } from "./edits/make_room.ts";
+import { type FullWindow, NEVER_FULL } from "./edits/full_window.ts";
 import type { Plan } from "./rule/plan.ts";
 import { migrateSessionState } from "./migrate_session_state.ts";
 import { Planner } from "./rule/planner.ts";
@@ -53,7 +53,7 @@ interface SessionState {
   readonly truncated: readonly number[];
   readonly planner: PlannerState;
   /** What is remembered of its full window. */
-  readonly room: RoomState;
+  readonly fullWindow: FullWindow;
   /** What summaries took that no call was booked with yet. */
   readonly summary?: Usage;
   /** Whether people were told that rewriting has stopped. */
@@ -66,7 +66,7 @@ const NEW_STATE: SessionState = {
   edits: [],
   truncated: [],
   planner: NEW_SESSION,
-  room: EMPTY_ROOM,
+  fullWindow: NEVER_FULL,
   stopSaid: false,
   reverted: false,
 };
@@ -88,7 +88,7 @@ export function plannerSession(options: PromptSessionOptions): PlannerSession {
   const makePlanner = () =>
     new Planner({
       ...options,
-      makesRoom: mechanisms.context && !state.reverted,
+      relievesWindow: mechanisms.context && !state.reverted,
       retention: retentionOf(state.reverted ? NO_MECHANISMS : mechanisms, options.retention),
     }, state.planner);
   let planner = makePlanner();
@@ -133,7 +133,13 @@ export function plannerSession(options: PromptSessionOptions): PlannerSession {
   }
 
   function requestOf(history: Conversation, call: PromptCall) {
-    return { ...call, ...history, recall: canRecall(history, call), edits: state.edits, room: state.room };
+    return {
+      ...call,
+      ...history,
+      recall: canRecall(history, call),
+      edits: state.edits,
+      fullWindow: state.fullWindow,
+    };
   }
 
   async function makeView(history: Conversation, call: PromptCall): Promise<SessionView> {
@@ -146,7 +152,7 @@ export function plannerSession(options: PromptSessionOptions): PlannerSession {
     const plan = await planner.plan(requestOf(history, call));
     const { stopped } = planner.state;
     const stopsNow = stopped && !state.stopSaid;
-    if (plan.room !== state.room) state = { ...state, room: plan.room };
+    if (plan.fullWindow !== state.fullWindow) state = { ...state, fullWindow: plan.fullWindow };
     if (plan.summary) {
       state = { ...state, summary: state.summary ? addUsage(state.summary, plan.summary) : plan.summary };
     }

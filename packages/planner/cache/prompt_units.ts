@@ -41,13 +41,12 @@ export function sumTokens(units: readonly PromptUnit[]): number {
   return tokens;
 }
 
-/** How many units both prompts start with. */
-export function sharedUnits(one: readonly PromptUnit[], other: readonly PromptUnit[]): number {
-  const differs = one.findIndex(({ hash }, at) => hash !== other[at]?.hash);
-  return differs < 0 ? one.length : differs;
-}
-
 /** Tokens of the units with which both prompts start. */
 export function sharedTokens(one: readonly PromptUnit[], other: readonly PromptUnit[]): number {
-  return sumTokens(one.slice(0, sharedUnits(one, other)));
+  let tokens = 0;
+  for (const [index, unit] of one.entries()) {
+    if (unit.hash !== other[index]?.hash) break;
+    tokens += unit.tokens;
+  }
+  return tokens;
 }

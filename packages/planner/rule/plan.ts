@@ -1,6 +1,6 @@
 import type { Message, Usage } from "@tare/messages";
 import type { Edit } from "../edits/edit.ts";
-import type { RoomState } from "../edits/make_room.ts";
+import type { FullWindow } from "../edits/full_window.ts";
 import type { Removal } from "../retention/find_removals.ts";
 import type { Conversation, PlacedView } from "../edits/view.ts";
 import type { Cut } from "./weigh_cuts.ts";
@@ -18,7 +18,7 @@ export interface PlanRequest extends Conversation {
   /** Ends the wait for a summary. */
   readonly signal?: AbortSignal;
   /** What the session remembers of its full window. Default: it was never full. */
-  readonly room?: RoomState;
+  readonly fullWindow?: FullWindow;
 }
 
 /**
@@ -53,7 +53,7 @@ export interface Plan {
   /** What a model was paid for summarising. */
   readonly summary?: Usage;
   /** What the session shall remember of its full window. */
-  readonly room: RoomState;
+  readonly fullWindow: FullWindow;
   /** The call that was planned. */
   readonly request: PlanRequest;
   /** What could leave and stayed. */

@@ -1,18 +1,18 @@
 import type { CountTokens, Usage } from "@tare/messages";
 import { decide, reckonedAlive, WINDOW_SHARE } from "./decide.ts";
 import type { Edit } from "../edits/edit.ts";
-import { findRemovals, firstOpenCall, type Removal, type Seen } from "../retention/find_removals.ts";
+import { findRemovals, type Removal, type Seen } from "../retention/find_removals.ts";
 import { hashText } from "../cache/hash_text.ts";
 import { type CacheStory, explainUncached, type LedgerEntry, sharePrompt } from "../ledger/ledger.ts";
 import { makeEdits } from "../edits/make_edits.ts";
-import { EMPTY_ROOM, makeRoom } from "../edits/make_room.ts";
+import { NEVER_FULL, relieveWindow } from "../edits/full_window.ts";
 import type { Decision, Plan, PlanRequest } from "./plan.ts";
 import { NEW_SESSION, type PlannerState, type SentRequest } from "./planner_state.ts";
 import { type PromptUnit, servedTokens } from "../cache/prefix_cache.ts";
 import { promptCost } from "../ledger/price.ts";
 import type { PromptSessionOptions } from "../prompt_session.ts";
 import { type Profile, profileNamed, recogniseProfile } from "../providers.ts";
-import { hashPiece, promptUnits, sharedTokens, sharedUnits, sumTokens } from "../cache/prompt_units.ts";
+import { hashPiece, promptUnits, sharedTokens, sumTokens } from "../cache/prompt_units.ts";
 import { type Quote, quotePrompt } from "./quote.ts";
 import { KEEP_WANTED } from "../retention/retention.ts";
 import { compactedTools, type Conversation, placedView, placeMessages } from "../edits/view.ts";
@@ -46,7 +46,7 @@ interface Draft {
 /** What a planner goes by. */
 export interface PlannerOptions extends Omit<PromptSessionOptions, "mechanisms" | "state"> {
   /** Whether a full window may go further than price does. Default true. */
-  readonly makesRoom?: boolean;
+  readonly relievesWindow?: boolean;
 }
 
 /**
@@ -102,15 +102,16 @@ export class Planner {
       draft = this.#draft(request, made);
     }
     let summary: Usage | undefined;
-    let { room = EMPTY_ROOM } = request;
+    let { fullWindow = NEVER_FULL } = request;
     if (windowTokens !== undefined && this.#overflows(draft.promptTokens)) {
-      const sentUpTo = (end: number) => this.#sentUpTo(request, end);
-      const options = { countTokens, archive, recall, windowTokens, summarise, signal, room, sentUpTo };
-      const roomMade = await makeRoom(request, [...request.edits, ...made], options);
-      made.push(...roomMade.edits);
-      warnings.push(...roomMade.warnings);
-      ({ room, usage: summary } = roomMade);
-    } else if (room.fullSaid) room = { ...room, fullSaid: false };
+      const before = placedView(request, request.edits);
+      const warm = { view: before, sharedTokens: this.#sharedTokens(before, request) };
+      const options = { countTokens, archive, recall, windowTokens, summarise, signal, fullWindow, warm };
+      const relief = await relieveWindow(request, [...request.edits, ...made], options);
+      made.push(...relief.edits);
+      warnings.push(...relief.warnings);
+      ({ fullWindow, usage: summary } = relief);
+    } else if (fullWindow.fullSaid) fullWindow = { ...fullWindow, fullSaid: false };
     const after = placedView(request, [...request.edits, ...made]);
     return {
       edits: made,
@@ -120,7 +121,7 @@ export class Planner {
       ...(decision && { decision }),
       warnings,
       ...(summary && { summary }),
-      room,
+      fullWindow,
       request,
       pending: draft.removals,
     };
@@ -134,10 +135,7 @@ export class Planner {
 
   /** Tokens of a planned prompt that the provider's cache serves if it is still warm. */
   predictCached({ view, promptTokens, request }: Plan): number {
-    const units = promptUnits(view, this.#options.countTokens);
-    const shared = this.#state.sent.filter(({ model }) => model === request.model)
-      .map((sent) => sharedTokens(units, sent.units));
-    return servedTokens(this.profile, { promptTokens, sharedTokens: Math.max(0, ...shared) });
+    return servedTokens(this.profile, { promptTokens, sharedTokens: this.#sharedTokens(view, request) });
   }
 
   /**
@@ -271,16 +269,12 @@ export class Planner {
     return best;
   }
 
-  /** The conversation as it was sent last, as far as that goes on now, with all of the history in front of a position. */
-  #sentUpTo(request: PlanRequest, end: number): Conversation {
-    const { messages, tools, places } = placedView(request, request.edits);
-    const units = promptUnits({ messages, tools }, this.#options.countTokens);
-    const shared = this.#state.sent.filter(({ model }) => model === request.model)
-      .map((sent) => sharedUnits(units, sent.units) - tools.length);
-    const behind = places.findIndex((place) => place >= end);
-    const length = Math.max(behind < 0 ? messages.length : behind, ...shared);
-    const sent = messages.slice(0, length);
-    return { messages: sent.slice(0, firstOpenCall(sent)), tools };
+  /** Tokens with which a view starts like a request that was sent. */
+  #sharedTokens(view: Conversation, { model }: PlanRequest): number {
+    const units = promptUnits(view, this.#options.countTokens);
+    const shared = this.#state.sent.filter((sent) => sent.model === model)
+      .map((sent) => sharedTokens(units, sent.units));
+    return Math.max(0, ...shared);
   }
 
   /** What it would cost now to send everything, had everything been sent so far. */
@@ -293,8 +287,8 @@ export class Planner {
 
   /** Whether a prompt leaves no room for the answer, and more may leave for it than price lets go. */
   #overflows(promptTokens: number): boolean {
-    const { windowTokens = Infinity, makesRoom = true } = this.#options;
-    return makesRoom && promptTokens > WINDOW_SHARE * windowTokens;
+    const { windowTokens = Infinity, relievesWindow = true } = this.#options;
+    return relievesWindow && promptTokens > WINDOW_SHARE * windowTokens;
   }
 }
 

@@ -9,21 +9,23 @@ import {
 import { type Archive, truncateText } from "@tare/prune";
 import { type Edit, type ShortenEdit, textAt } from "./edit.ts";
 import { findStretch, makeSummary, type Stretch } from "./make_summary.ts";
-import { type Conversation, type PlacedMessages, placedView } from "./view.ts";
+import { type Conversation, type PlacedMessages, type PlacedView, placedView } from "./view.ts";
 import { firstOpenCall } from "../retention/find_removals.ts";
 import { WINDOW_SHARE } from "../rule/decide.ts";
 import type { Summarise } from "../rule/plan.ts";
 
 /** What a session remembers of its full window. Plain data. */
-export interface RoomState {
+export interface FullWindow {
   /** Whether people were told that nothing more can be done about the full window. */
   readonly fullSaid: boolean;
-  /** Tokens of the whole history from which on a summary is asked for: a failed one isn't tried again at once. */
+  /** How many summaries have failed, one after the other. */
+  readonly failures: number;
+  /** Tokens of the whole history from which on a summary is asked for: one that failed isn't tried again at once. */
   readonly askFromTokens: number;
 }
 
 /** A session whose window was never full. */
-export const EMPTY_ROOM: RoomState = { fullSaid: false, askFromTokens: 0 };
+export const NEVER_FULL: FullWindow = { fullSaid: false, failures: 0, askFromTokens: 0 };
 
 /** Share of a prompt that has to be won, or the window would be full again at once. */
 const WORTHWHILE_SHARE = 0.1;
@@ -34,8 +36,8 @@ const RECENT_SHARE = 1 / 4;
 /** Share of the window that is left over when user's messages leave, so that more need not leave soon. */
 const ROOMY_SHARE = 0.7;
 
-/** Share of the window by which a history must grow before a summary is asked for again that failed. */
-const RETRY_SHARE = 1 / 4;
+/** Share of the window by which a history must grow before a summary is asked for again that failed; doubled each time. */
+const RETRY_SHARE = 1 / 2;
 
 /** Longest text of the user that stays whole, and what is shown of a longer one, in tokens. */
 const LONG_TOKENS = 2_000;
@@ -48,24 +50,24 @@ const SUMMARY_SHARE = 1 / 5;
 /** What a line is expected to take that stands for messages, in tokens. */
 const LINE_TOKENS = 60;
 
-/** What {@linkcode makeRoom} goes by. */
-export interface MakeRoomOptions {
+/** What {@linkcode relieveWindow} goes by. */
+export interface RelieveWindowOptions {
   readonly countTokens: CountTokens;
   readonly archive: Archive;
   /** The model's context window, in tokens as they are counted here. */
   readonly windowTokens: number;
-  readonly room: RoomState;
-  /** The conversation as the provider's cache knows it, with all of the history in front of a position. */
-  readonly sentUpTo: (end: number) => Conversation;
+  readonly fullWindow: FullWindow;
+  /** What the model would see without the edits of this call, and with how many tokens of it a sent request began. */
+  readonly warm: { readonly view: PlacedView; readonly sharedTokens: number };
   readonly recall?: boolean | undefined;
   readonly summarise?: Summarise | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
 /** What was done about a full window. */
-export interface MadeRoom {
+export interface WindowRelief {
   readonly edits: readonly Edit[];
-  readonly room: RoomState;
+  readonly fullWindow: FullWindow;
   /** What was done, and what went wrong, in a sentence each. */
   readonly warnings: readonly string[];
   /** What the model that summarised was paid. */
@@ -91,16 +93,16 @@ interface Rung {
  *
  * Nothing is done that frees less than a tenth of the prompt.
  */
-export async function makeRoom(
+export async function relieveWindow(
   history: Conversation,
   edits: readonly Edit[],
-  options: MakeRoomOptions,
-): Promise<MadeRoom> {
-  const { countTokens, windowTokens, room } = options;
+  options: RelieveWindowOptions,
+): Promise<WindowRelief> {
+  const { countTokens, windowTokens, fullWindow } = options;
   const before = placedView(history, edits);
   const promptTokens = countRequestTokens(before, countTokens);
   const historyTokens = countRequestTokens(history, countTokens);
-  const summarise = historyTokens >= room.askFromTokens ? options.summarise : undefined;
+  const summarise = historyTokens >= fullWindow.askFromTokens ? options.summarise : undefined;
   const rung = chooseRung(history.messages, before, {
     ...options,
     promptTokens,
@@ -108,7 +110,7 @@ export async function makeRoom(
   });
   const made: Edit[] = [];
   const warnings: string[] = [];
-  let after = room;
+  let after = fullWindow;
   let usage: Usage | undefined;
   if (rung) {
     try {
@@ -117,16 +119,20 @@ export async function makeRoom(
         const summary = await makeSummary(rung.stretch, {
           ...options,
           summarise,
-          sent: options.sentUpTo(rung.stretch.end),
+          sent: sentBefore(rung.stretch.end, options),
           next: history.messages[rung.stretch.end],
           minGainTokens: WORTHWHILE_SHARE * promptTokens,
         });
         made.push(summary.edit);
         usage = summary.usage;
         if (summary.failure !== undefined) {
-          after = { ...after, askFromTokens: historyTokens + RETRY_SHARE * windowTokens };
+          const growth = RETRY_SHARE * 2 ** after.failures * windowTokens;
+          after = { ...after, failures: after.failures + 1, askFromTokens: historyTokens + growth };
           const why = summary.failure.replace(/\.$/, "");
           warnings.push(`Cannot summarise ${some(rung.stretch.leaving.length, "message")}: ${why}.`);
+        }
+        if (summary.failure === undefined && summarise && after.failures > 0) {
+          after = { ...after, failures: 0 };
         }
         warnings.push(...describeStretch(rung.stretch, summary.edit.role === undefined));
       }
@@ -137,16 +143,20 @@ export async function makeRoom(
       }
     } catch (error) {
       if (options.signal?.aborted && error === options.signal.reason) throw error;
-      return { edits: [], room, warnings: [`${(error as Error).message}. Nothing more left the prompt.`] };
+      return {
+        edits: [],
+        fullWindow,
+        warnings: [`${(error as Error).message}. Nothing more left the prompt.`],
+      };
     }
   }
   const tokensAfter = countRequestTokens(placedView(history, [...edits, ...made]), countTokens);
   const fits = tokensAfter <= WINDOW_SHARE * windowTokens;
-  if (!fits && !room.fullSaid) {
+  if (!fits && !fullWindow.fullSaid) {
     warnings.push(`${FULL}, and nothing more can leave the prompt that would free a tenth of it.`);
   }
   if (fits === after.fullSaid) after = { ...after, fullSaid: !fits };
-  return { edits: made, room: after, warnings, ...(usage && { usage }) };
+  return { edits: made, fullWindow: after, warnings, ...(usage && { usage }) };
 }
 
 const FULL = "The window is full";
@@ -165,11 +175,26 @@ function some(number: number, noun: string): string {
   return `${number} ${noun}${number === 1 ? "" : "s"}`;
 }
 
+/** The conversation as the provider's cache knows it, with all of the history in front of a position. */
+function sentBefore(end: number, { warm, countTokens }: RelieveWindowOptions): Conversation {
+  const { messages, places, tools } = warm.view;
+  const behind = places.findIndex((place) => place >= end);
+  let length = 0;
+  let tokens = countRequestTokens({ messages: [], tools }, countTokens);
+  for (const message of messages) {
+    tokens += countMessageTokens(message, countTokens);
+    if (tokens > warm.sharedTokens) break;
+    length++;
+  }
+  const sent = messages.slice(0, Math.max(length, behind < 0 ? messages.length : behind));
+  return { messages: sent.slice(0, firstOpenCall(sent)), tools };
+}
+
 /** The first rung that is enough, or else the last if it is worth it. */
 function chooseRung(
   history: readonly Message[],
   placed: PlacedMessages,
-  { countTokens, windowTokens, promptTokens, summarises }: MakeRoomOptions & {
+  { countTokens, windowTokens, promptTokens, summarises }: RelieveWindowOptions & {
     readonly promptTokens: number;
     readonly summarises: boolean;
   },
@@ -289,7 +314,7 @@ function longParts(
 async function shorten(
   history: readonly Message[],
   places: readonly number[],
-  { countTokens, archive, recall = false }: MakeRoomOptions,
+  { countTokens, archive, recall = false }: RelieveWindowOptions,
 ): Promise<ShortenEdit[]> {
   const edits: ShortenEdit[] = [];
   for (const index of places) {
