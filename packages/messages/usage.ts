@@ -11,3 +11,15 @@ export interface Usage {
   /** True if the provider sent no usage and the numbers were counted here. */
   readonly estimated?: boolean;
 }
+
+/** What two calls took together. What one of them doesn't report of cache writes is not in the sum. */
+export function addUsage(a: Usage, b: Usage): Usage {
+  const writes = a.cacheWriteTokens ?? b.cacheWriteTokens;
+  return {
+    promptTokens: a.promptTokens + b.promptTokens,
+    cachedTokens: a.cachedTokens + b.cachedTokens,
+    ...(writes !== undefined && { cacheWriteTokens: (a.cacheWriteTokens ?? 0) + (b.cacheWriteTokens ?? 0) }),
+    outputTokens: a.outputTokens + b.outputTokens,
+    ...((a.estimated || b.estimated) && { estimated: true }),
+  };
+}

@@ -10,7 +10,7 @@
 export { PrefixCache, type PromptUnit } from "./cache/prefix_cache.ts";
 export { promptUnits } from "./cache/prompt_units.ts";
 export { classicSession } from "./classic_session.ts";
-export type { CompactEdit, DropEdit, Edit, ElideEdit, SummariseEdit } from "./edits/edit.ts";
+export type { CompactEdit, DropEdit, Edit, ElideEdit, ShortenEdit, SummariseEdit } from "./edits/edit.ts";
 export { type Conversation, view } from "./edits/view.ts";
 export type { LedgerEntry, PromptShares, UncachedCause } from "./ledger/ledger.ts";
 export { promptCost } from "./ledger/price.ts";
@@ -32,7 +32,7 @@ export {
 } from "./providers.ts";
 export { BY_AGE, KEEP_WANTED, type Retention, type Standing } from "./retention/retention.ts";
 export { WINDOW_SHARE } from "./rule/make_room.ts";
-export type { Decision, DecisionCause, Summarise, Summary } from "./rule/plan.ts";
+export type { Decision, DecisionCause, Summarise, Summary, SummaryRequest } from "./rule/plan.ts";
 export type { Quote, QuotedPrompt } from "./rule/quote.ts";
 export type { Cut } from "./rule/weigh_cuts.ts";
 export { type PlannerSession, plannerSession } from "./session.ts";

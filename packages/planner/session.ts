@@ -1,6 +1,7 @@
-import type { Message, Rewrite } from "@tare/messages";
+import { addUsage, type Message, type Rewrite, type Usage } from "@tare/messages";
 import { type Archive, truncateResults } from "@tare/prune";
 import { type Edit, type ElideEdit, fittingEdits } from "./edits/edit.ts";
+import { type FullWindow, NEVER_FULL } from "./edits/full_window.ts";
 import type { Plan } from "./rule/plan.ts";
 import { migrateSessionState } from "./migrate_session_state.ts";
 import { Planner } from "./rule/planner.ts";
@@ -42,6 +43,10 @@ interface SessionState {
   /** Positions of results that show their head and tail, because they were over the limit on arrival. */
   readonly truncated: readonly number[];
   readonly planner: PlannerState;
+  /** What is remembered of its full window. */
+  readonly fullWindow: FullWindow;
+  /** What summaries took that no call was booked with yet. */
+  readonly summary?: Usage;
   /** Whether people were told that rewriting has stopped. */
   readonly stopSaid: boolean;
   /** Whether everything is sent as it is. */
@@ -52,6 +57,7 @@ const NEW_STATE: SessionState = {
   edits: [],
   truncated: [],
   planner: NEW_SESSION,
+  fullWindow: NEVER_FULL,
   stopSaid: false,
   reverted: false,
 };
@@ -79,6 +85,7 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
     new Planner(
       {
         ...options,
+        relievesWindow: mechanisms.context && !state.reverted,
         retention: retentionOf(state.reverted ? NO_MECHANISMS : mechanisms, options.retention),
       },
       state.planner,
@@ -137,6 +144,7 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
       recall: canRecall(history, call),
       edits: state.edits,
       truncated: state.truncated,
+      fullWindow: state.fullWindow,
     };
   }
 
@@ -164,6 +172,10 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
     const plan = await planner.plan(requestOf(history, call));
     const { stopped } = planner.state;
     const stopsNow = stopped && !state.stopSaid;
+    if (plan.fullWindow !== state.fullWindow) state = { ...state, fullWindow: plan.fullWindow };
+    if (plan.summary) {
+      state = { ...state, summary: state.summary ? addUsage(state.summary, plan.summary) : plan.summary };
+    }
     // A state that is the same need not be stored again.
     if (plan.edits.length > 0 || stopsNow) {
       const replaced = new Set(plan.edits.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));
@@ -199,8 +211,9 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
       }
       const plan = plans.get(view);
       if (!plan) return undefined;
-      const entry = planner.sent(plan, usage);
-      state = { ...state, planner: planner.state };
+      const { summary, ...rest } = state;
+      const entry = planner.sent(plan, usage, summary);
+      state = { ...rest, planner: planner.state };
       return entry;
     },
     get state() {
@@ -215,8 +228,9 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
     },
     fork(length, archive) {
       const account = { ...planner.state, paid: 0, resend: 0, stopped: false };
+      const { summary: _, ...rest } = state;
       const forked: SessionState = {
-        ...state,
+        ...rest,
         ...cutBack(state, length),
         planner: account,
         stopSaid: false,
@@ -246,7 +260,7 @@ function retentionOf({ context, prune, schemas }: Mechanisms, retention = KEEP_W
 function cutBack({ edits, truncated }: SessionState, length: number) {
   return {
     edits: edits.filter((edit) =>
-      edit.type === "compact" || (edit.type === "elide" ? edit.index < length : edit.to <= length)
+      edit.type === "compact" || ("index" in edit ? edit.index < length : edit.to <= length)
     ),
     truncated: truncated.filter((index) => index < length),
   };
@@ -258,6 +272,7 @@ function describeRewrite({ edits, decision, tokensBefore, promptTokens }: Plan):
     ...(of("elide") > 0 ? [counted(of("elide"), "old result")] : []),
     ...(of("drop") > 0 ? ["old turns"] : []),
     ...(of("summarise") > 0 ? ["old turns, summarised"] : []),
+    ...(of("shorten") > 0 ? [`the middle of ${counted(of("shorten"), "text")} of the user`] : []),
     ...(of("compact") > 0 ? [`the prose of ${counted(of("compact"), "tool")}`] : []),
   ].join("; ");
   return {

@@ -24,8 +24,18 @@ export interface MessagesPlaceholder {
   readonly ref: string;
 }
 
+/** What stands for the middle of a text that somebody said, between its head and its tail. */
+export interface TextPlaceholder {
+  /** Tells it from {@linkcode ResultPlaceholder}. */
+  readonly of: "text";
+  /** UTF-8 bytes of the whole text. */
+  readonly bytes: number;
+  /** Archive reference of the whole text. */
+  readonly ref: string;
+}
+
 /** What a line says that stands in a prompt for what left it. */
-export type Placeholder = ResultPlaceholder | MessagesPlaceholder;
+export type Placeholder = ResultPlaceholder | MessagesPlaceholder | TextPlaceholder;
 
 /** How the model gets the original back. */
 export interface PlaceholderOptions {
@@ -39,7 +49,8 @@ export interface PlaceholderOptions {
 export const ANY_PLACEHOLDER = "[elided: …]";
 
 const START = "[elided: ";
-const WHAT = "(?:(middle of )?([\\w.:/-]{1,64}) result, (\\d+) bytes|(\\d+) messages(?:, (\\d+) bytes)?)";
+const WHAT =
+  "(?:(middle of )?([\\w.:/-]{1,64}) result, (\\d+) bytes|(\\d+) messages(?:, (\\d+) bytes)?|middle of this message, (\\d+) bytes)";
 const LINE = new RegExp(`^\\[elided: ${WHAT}; [\\w ,;]*ref ([0-9a-f]{16})\\]$`);
 
 /**
@@ -69,6 +80,7 @@ export function formatPlaceholder(placeholder: Placeholder, options: Placeholder
 
 function subjectOf(placeholder: Placeholder): string {
   if (placeholder.of === "messages") return `${placeholder.messages} messages`;
+  if (placeholder.of === "text") return "middle of this message";
   // A model may call a tool by any text, a line break included.
   const tool = placeholder.tool.replaceAll(/[^\w.:/-]+/g, "_").slice(0, 64) || "tool";
   return `${placeholder.of === "middle" ? "middle of " : ""}${tool} result`;
@@ -80,8 +92,9 @@ function subjectOf(placeholder: Placeholder): string {
  */
 export function parsePlaceholder(line: string): Placeholder | undefined {
   if (!line.startsWith(START)) return undefined;
-  const [, middle, tool, toolBytes, messages, bytes, ref] = LINE.exec(line) ?? [];
+  const [, middle, tool, toolBytes, messages, bytes, textBytes, ref] = LINE.exec(line) ?? [];
   if (ref === undefined) return undefined;
+  if (textBytes !== undefined) return { of: "text", bytes: Number(textBytes), ref };
   if (tool !== undefined) return { of: middle ? "middle" : "result", tool, bytes: Number(toolBytes), ref };
   return {
     of: "messages",

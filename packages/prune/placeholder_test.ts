@@ -38,15 +38,18 @@ Deno.test("parsePlaceholder() reads back what formatPlaceholder() wrote, one sho
     { of: fc.constant("messages" as const), messages: fc.nat(), bytes: fc.nat(), ref: refs },
     { requiredKeys: ["of", "messages", "ref"] },
   );
+  const texts = fc.record({ of: fc.constant("text" as const), bytes: fc.nat(), ref: refs });
   const ways = fc.record({
     recall: fc.boolean(),
     stance: fc.constantFrom("rederivable" as const, "once" as const),
   });
-  fc.assert(fc.property(fc.oneof(results, stretches), ways, (placeholder, way) => {
+  fc.assert(fc.property(fc.oneof(results, stretches, texts), ways, (placeholder, way) => {
     const line = formatPlaceholder(placeholder, way);
     assert(bytesFromText(line).length < 200 && !line.includes("\n"));
     const read = parsePlaceholder(line);
-    if (placeholder.of === "messages") return assertEquals(read, { ...placeholder });
+    if (placeholder.of === "messages" || placeholder.of === "text") {
+      return assertEquals(read, { ...placeholder });
+    }
     const tool = placeholder.tool.replaceAll(/[^\w.:/-]+/g, "_").slice(0, 64) || "tool";
     assertEquals(read, { ...placeholder, tool });
   }));

@@ -3,7 +3,7 @@ import { bytesFromText } from "./archive.ts";
 import { archiveResult, type ElideOptions, type Elision } from "./elide.ts";
 import { fitHead, fitTail } from "./fit_text.ts";
 import { type PairedResult, pairResults, resultText } from "./pair_results.ts";
-import { formatPlaceholder, type PlaceholderOptions } from "./placeholder.ts";
+import { formatPlaceholder, type Placeholder, type PlaceholderOptions } from "./placeholder.ts";
 import { type PruneResult, settleElisions } from "./prune_results.ts";
 import { traitsOf } from "./select_elisions.ts";
 
@@ -82,8 +82,8 @@ export interface TruncateTextOptions extends PlaceholderOptions {
   readonly countTokens: CountTokens;
   /** Longest text that stays whole, and longest text that comes out, in tokens. Default 8,000. */
   readonly limitTokens?: number;
-  /** Name of the tool that gave the text. */
-  readonly tool: string;
+  /** Name of the tool that gave the text. Default: none did, it is what somebody said. */
+  readonly tool?: string;
   /** Archive reference of the whole text. */
   readonly ref: string;
 }
@@ -100,7 +100,10 @@ export function truncateText(text: string, options: TruncateTextOptions): string
   const { countTokens, limitTokens = TRUNCATE_TOKENS, tool, ref } = options;
   if (countTokens(text) <= limitTokens) return text;
   const bytes = bytesFromText(text).length;
-  const line = formatPlaceholder({ of: "middle", tool, bytes, ref }, options);
+  const middle: Placeholder = tool === undefined
+    ? { of: "text", bytes, ref }
+    : { of: "middle", tool, bytes, ref };
+  const line = formatPlaceholder(middle, options);
   // Half for the head, half for the tail. Where the pieces meet, joining them may add a token or two.
   for (
     let maxTokens = (limitTokens - countTokens(line)) / 2;
@@ -112,5 +115,5 @@ export function truncateText(text: string, options: TruncateTextOptions): string
     const truncated = `${head.replace(/\n$/, "")}\n${line}\n${tail}`;
     if (countTokens(truncated) <= limitTokens) return truncated;
   }
-  return formatPlaceholder({ of: "result", tool, bytes, ref }, options);
+  return tool === undefined ? line : formatPlaceholder({ of: "result", tool, bytes, ref }, options);
 }

@@ -153,7 +153,7 @@ let playing: { readonly model: Model; readonly onError: (error: unknown) => void
 
 /** The model of whoever plays; it makes no summaries. */
 const playersModel: Model = (request) => {
-  if (!playing || String(request.messages[0]?.content).includes("Summarise it")) {
+  if (!playing || /[Ss]ummarise (it|the older part)/.test(String(request.messages.at(-1)?.content))) {
     throw new Error("No summary.");
   }
   return playing.model(request);

@@ -21,10 +21,31 @@ export interface DropEdit {
   readonly text: string;
 }
 
-/** Like {@linkcode DropEdit}, but the text is a summary, and the user's messages stay as they are. */
+/**
+ * Like {@linkcode DropEdit}, but the text is a summary, or where none could be had the line that stands for what left.
+ * The user's messages stay as they are, but for those that it names.
+ */
 export interface SummariseEdit extends Omit<DropEdit, "type"> {
   /** Which kind of edit it is. */
   readonly type: "summarise";
+  /** Positions of the user's messages that left with the others. Default: none. */
+  readonly users?: readonly number[];
+  /** Who says the text. Default: the model. */
+  readonly role?: "user";
+}
+
+/** Shows head and tail of a long text that the user said. */
+export interface ShortenEdit {
+  /** Which kind of edit it is. */
+  readonly type: "shorten";
+  /** Position of the message in the history. */
+  readonly index: number;
+  /** Position of the text among the parts of the message. Default: the message is one text. */
+  readonly part?: number;
+  /** Archive reference of the whole text. */
+  readonly ref: string;
+  /** What the model sees instead. */
+  readonly text: string;
 }
 
 /** Shows a tool by names and types alone, as long as its definition stays the same. */
@@ -41,7 +62,7 @@ export interface CompactEdit {
  * A small record that changes what the model sees of an append-only history. Edits are sticky: once applied they
  * stay until a later edit of the same place replaces them. All positions count in the history, not in the view.
  */
-export type Edit = ElideEdit | DropEdit | SummariseEdit | CompactEdit;
+export type Edit = ElideEdit | DropEdit | SummariseEdit | ShortenEdit | CompactEdit;
 
 /** The edits of messages that are there: a history that went back, or another one, has others. */
 export function fittingEdits<E extends Edit>(
@@ -50,8 +71,18 @@ export function fittingEdits<E extends Edit>(
 ): readonly E[] {
   return edits.filter((edit: Edit) => {
     if (edit.type === "compact") return true;
+    if (edit.type === "shorten") return textAt(messages[edit.index], edit.part) !== undefined;
     if (edit.type !== "elide") return edit.to <= messages.length;
     const message = messages[edit.index];
     return message?.role === "tool" && message.tool_call_id === edit.toolCallId;
   });
+}
+
+/** A text of a user's message: the only one, or that of one of its parts. */
+export function textAt(message: Message | undefined, part?: number): string | undefined {
+  if (message?.role !== "user") return undefined;
+  const { content } = message;
+  if (part === undefined) return typeof content === "string" ? content : undefined;
+  const found = typeof content === "string" ? undefined : content?.[part];
+  return found?.type === "text" ? found.text : undefined;
 }

@@ -1,19 +1,47 @@
-import { groupTurns } from "@tare/context";
-import type { CountTokens, Message, Usage } from "@tare/messages";
-import { type Archive, summariseTurns } from "@tare/prune";
-import type { DropEdit, SummariseEdit } from "./edit.ts";
-import { firstOpenCall } from "../retention/find_removals.ts";
-import type { Summarise } from "../rule/plan.ts";
-import type { PlacedMessages } from "./view.ts";
+import { countRequestTokens, type CountTokens, type Message, type Usage } from "@tare/messages";
+import {
+  type Archive,
+  archiveMessages,
+  bytesFromText,
+  formatPlaceholder,
+  parsePlaceholder,
+} from "@tare/prune";
+import type { SummariseEdit } from "./edit.ts";
+import type { Conversation, PlacedMessages } from "./view.ts";
+import type { Summarise, SummaryRequest } from "../rule/plan.ts";
 
-/** What summarising old turns came to. */
-export interface MadeSummary {
-  /** The edit; absent if too little would have been gained. */
-  readonly edit?: SummariseEdit | DropEdit;
-  /** What the model that summarised was paid. */
-  readonly usage?: Usage;
-  /** What went wrong, in one sentence. */
-  readonly warning?: string;
+/** The start of a conversation that gives way to one message. */
+export interface Stretch {
+  /** Position in the history of the first message behind it. */
+  readonly end: number;
+  /** Positions of the user's messages that leave with the rest. */
+  readonly users: readonly number[];
+  /** These messages. */
+  readonly said: readonly Message[];
+  /** All that stands in it, as the model sees it, but for system and developer messages. */
+  readonly messages: readonly Message[];
+  /** Of these, what leaves. */
+  readonly leaving: readonly Message[];
+}
+
+/** The stretch in front of `end`, of which the answers leave, and the user's messages at these positions. */
+export function findStretch(
+  { messages, places }: PlacedMessages,
+  { end, users = [] }: { readonly end: number; readonly users?: readonly number[] },
+): Stretch {
+  const behind = places.findIndex((place) => place >= end);
+  const joined = new Set(users);
+  const stretch: Message[] = [];
+  const leaving: Message[] = [];
+  const said: Message[] = [];
+  for (const [at, message] of messages.slice(0, behind < 0 ? messages.length : behind).entries()) {
+    if (message.role === "system" || message.role === "developer") continue;
+    const place = places[at] ?? -1;
+    stretch.push(message);
+    if (joined.has(place)) said.push(message);
+    if (message.role !== "user" || place < 0 || joined.has(place)) leaving.push(message);
+  }
+  return { end, users, said, messages: stretch, leaving };
 }
 
 /** What {@linkcode makeSummary} goes by. */
@@ -21,52 +49,94 @@ export interface MakeSummaryOptions {
   readonly countTokens: CountTokens;
   readonly archive: Archive;
   readonly recall?: boolean | undefined;
-  readonly windowTokens?: number | undefined;
+  /** Asks a model; absent if none shall be asked. */
   readonly summarise?: Summarise | undefined;
+  /** What the provider's cache knows. */
+  readonly sent: Conversation;
+  /** The first message behind the stretch. */
+  readonly next?: Message | undefined;
+  readonly windowTokens?: number | undefined;
   readonly signal?: AbortSignal | undefined;
+  /** Tokens that have to be won; a summary that wins fewer has failed. */
+  readonly minGainTokens: number;
+}
+
+/** A stretch that was summarised. */
+export interface MadeSummary {
+  /** Lets it leave: with the summary, or where none could be had with a line that says where it is archived. */
+  readonly edit: SummariseEdit;
+  /** What the model that summarised was paid. */
+  readonly usage?: Usage;
+  /** Why there is no summary, in words that follow "Cannot summarise": absent if nobody was asked. */
+  readonly failure?: string;
 }
 
 /**
- * Summarises the oldest turns of a view (see `summariseTurns` of `@tare/prune`), as an edit of its history. Does nothing if an answer
- * stands in a later turn than its call, or could still come: the summary would stand between them.
+ * Archives a stretch, then asks for its summary. An earlier summary in it is summarised with the rest, or stays where
+ * none can be had.
+ *
+ * @throws {Error} if the stretch can't be archived, and the signal's reason if it was aborted for any other than a timeout.
  */
-export async function makeSummary(
-  { messages, places }: PlacedMessages,
-  { summarise, recall = false, ...options }: MakeSummaryOptions,
-): Promise<MadeSummary> {
-  if (!turnsAreWhole(messages)) return {};
-  let usage: Usage | undefined;
-  const summarised = await summariseTurns(messages, {
-    ...options,
-    recall,
-    async summarise(old, signal) {
-      if (!summarise) throw new Error("no model summarises here");
-      const summary = await summarise(old, signal);
-      usage = summary.usage;
-      return summary.text;
-    },
-  });
+export async function makeSummary(stretch: Stretch, options: MakeSummaryOptions): Promise<MadeSummary> {
+  const { archive, countTokens, recall = false, minGainTokens } = options;
+  const { end, users, leaving } = stretch;
+  const { ref, text: original } = await archiveMessages(leaving, { archive, purpose: "summarise" });
+  const bytes = bytesFromText(original).length;
+  const line = formatPlaceholder({ of: "messages", messages: leaving.length, bytes, ref }, { recall });
+  const edit = { type: "summarise", from: 0, to: end, ref, ...(users.length > 0 && { users }) } as const;
+  const before = leaving.filter(isSummary).map(summaryText);
+  const silent: SummariseEdit = before.length === 0
+    ? { ...edit, text: line, role: "user" }
+    : { ...edit, text: [...before, line].join("\n\n") };
+  const asked = await ask(stretch, options);
+  const { usage, failure } = asked;
   const paid = usage && { usage };
-  const failed = summarise && summarised.failure && { warning: summarised.failure.message };
-  if (!summarised.summary) return { ...paid, ...failed };
-  const { end, kind, ref, text } = summarised.summary;
-  const stretch = places.slice(0, end).filter((place, at) => {
-    const role = messages[at]?.role;
-    return place >= 0 && role !== "system" && role !== "developer";
-  });
-  const from = stretch.at(0);
-  const last = stretch.at(-1);
-  if (from === undefined || last === undefined) return { ...paid, ...failed };
-  const type = kind === "summary" ? "summarise" : "drop";
-  return { edit: { type, from, to: last + 1, ref, text }, ...paid, ...failed };
+  if (asked.text === undefined) return { edit: silent, ...paid, ...(failure !== undefined && { failure }) };
+  const text = `${asked.text}\n\n${line}`;
+  const won = countRequestTokens({ messages: leaving }, countTokens) -
+    countRequestTokens({ messages: [{ role: "assistant", content: text }] }, countTokens);
+  if (won < minGainTokens) {
+    return { edit: silent, ...paid, failure: "the summary frees less than a tenth of the prompt" };
+  }
+  return { edit: { ...edit, text }, ...paid };
 }
 
-/** Whether every user message that could open a turn does, and no call before the last turn lacks its answer. */
-function turnsAreWhole(messages: readonly Message[]): boolean {
-  const turns = groupTurns(messages);
-  if (firstOpenCall(messages) < (turns.at(-1)?.start ?? 0)) return false;
-  const starts = new Set(turns.map(({ start }) => start));
-  return messages.every(({ role }, at) =>
-    role !== "user" || messages[at - 1]?.role === "user" || starts.has(at)
-  );
+/** Whether a message of a view is an earlier summary: the line that ends it is nowhere else the model's own. */
+function isSummary(message: Message): boolean {
+  if (message.role !== "assistant" || typeof message.content !== "string" || message.tool_calls) return false;
+  return parsePlaceholder(message.content.split("\n").at(-1) ?? "")?.of === "messages";
+}
+
+/** A summary without the line that ends it. */
+function summaryText({ content }: Message): string {
+  return String(content).split("\n").slice(0, -1).join("\n").trimEnd();
+}
+
+async function ask(
+  { messages, said }: Stretch,
+  { summarise, sent, next, windowTokens, signal }: MakeSummaryOptions,
+): Promise<{ readonly text?: string; readonly usage?: Usage; readonly failure?: string }> {
+  if (!summarise) return {};
+  const request: SummaryRequest = {
+    sent,
+    messages,
+    users: said,
+    ...(next && { next }),
+    ...(windowTokens !== undefined && { windowTokens }),
+    ...(signal && { signal }),
+  };
+  const { promise: aborted, reject } = Promise.withResolvers<never>();
+  const abort = () => reject(signal?.reason);
+  signal?.addEventListener("abort", abort);
+  try {
+    signal?.throwIfAborted();
+    const { text, usage } = await Promise.race([summarise(request), aborted]);
+    const trimmed = text.trim();
+    return trimmed === "" ? { usage, failure: "the model gave no text" } : { usage, text: trimmed };
+  } catch (error) {
+    if (signal?.aborted && signal.reason?.name !== "TimeoutError") throw signal.reason;
+    return { failure: (error as Error).message };
+  } finally {
+    signal?.removeEventListener("abort", abort);
+  }
 }

@@ -1,8 +1,9 @@
-import { assertEquals, assertMatch } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
-import { memoryArchive } from "@tare/prune";
+import { type Archive, memoryArchive } from "@tare/prune";
+import type { SummaryRequest } from "../rule/plan.ts";
 import type { Edit } from "./edit.ts";
-import { makeSummary, type MakeSummaryOptions } from "./make_summary.ts";
+import { findStretch, makeSummary, type MakeSummaryOptions } from "./make_summary.ts";
 import { placeMessages } from "./view.ts";
 
 const story = "Once upon a time. ".repeat(200);
@@ -14,55 +15,110 @@ const messages: readonly Message[] = [
   { role: "assistant", content: story },
   { role: "user", content: "And now?" },
 ];
-const usage = { promptTokens: 2_000, cachedTokens: 0, outputTokens: 9 };
-const options: MakeSummaryOptions = {
-  countTokens: estimateTokens,
-  archive: memoryArchive(),
-  windowTokens: 1_000,
-  summarise: () => Promise.resolve({ text: "I told two stories.", usage }),
-};
+const usage = { promptTokens: 2_000, cachedTokens: 1_900, outputTokens: 9 };
 
 async function made(
-  history: readonly Message[],
   changed: Partial<MakeSummaryOptions> = {},
-  edits: readonly Edit[] = [],
+  { users = [], edits = [] }: { readonly users?: readonly number[]; readonly edits?: readonly Edit[] } = {},
 ) {
-  const { edit, ...rest } = await makeSummary(placeMessages(history, edits), { ...options, ...changed });
+  const stretch = findStretch(placeMessages(messages, edits), { end: 5, users });
+  const summary = await makeSummary(stretch, {
+    countTokens: estimateTokens,
+    archive: memoryArchive(),
+    summarise: () => Promise.resolve({ text: "I told two stories.", usage }),
+    sent: { messages, tools: [] },
+    minGainTokens: 200,
+    ...changed,
+  });
+  const shown = placeMessages(messages, [...edits, summary.edit]).messages;
   return {
-    stretch: edit && `${edit.type} ${edit.from}-${edit.to}`,
-    text: edit && "text" in edit ? edit.text : "",
-    ...rest,
+    ...summary,
+    shown: shown.map(({ role, content }) => `${role}: ${String(content).split("\n")[0]}`),
   };
 }
 
-Deno.test("makeSummary() summarises the old turns of a history, and says what it took", async () => {
-  const { stretch, text, usage: paid, warning } = await made(messages);
-  assertEquals([stretch, paid, warning], ["summarise 1-5", usage, undefined]);
-  assertMatch(text, /^I told two stories\./);
+Deno.test("makeSummary() lets answers give way to a summary, and says what it took", async () => {
+  const archive = memoryArchive();
+  const { edit, shown, usage: paid, failure } = await made({ archive });
+  assertEquals([paid, failure], [usage, undefined]);
+  assertEquals(shown, [
+    "system: Be brief.",
+    "user: Tell one.",
+    "user: Another.",
+    "assistant: I told two stories.",
+    "user: And now?",
+  ]);
+  assertMatch(edit.text, /^I told two stories\.\n\n\[elided: 2 messages, \d+ bytes; ref [0-9a-f]{16}\]$/);
+  assertEquals(await archive.get(edit.ref), [2, 4].map((at) => JSON.stringify(messages[at])).join("\n"));
 });
 
-Deno.test("makeSummary() counts positions in the history, not in the view", async () => {
-  const longer = [...messages.slice(0, 1), ...messages.slice(1, 3), ...messages.slice(1)];
-  const drop: Edit = { type: "drop", from: 1, to: 3, ref: "r", text: "[gone]" };
-  assertEquals((await made(longer, {}, [drop])).stretch, "summarise 3-7");
-});
-
-Deno.test("makeSummary() drops the turns if nobody summarises, and says why if the summary fails", async () => {
-  const { summarise: _, ...silent } = options;
-  const dropped = await makeSummary(placeMessages(messages, []), silent);
-  assertEquals([dropped.edit?.type, dropped.warning], ["drop", undefined]);
-  const failed = await made(messages, { summarise: () => Promise.reject(new Error("no credit")) });
-  assertEquals(failed.stretch, "drop 1-5");
-  assertMatch(failed.warning ?? "", /no credit/);
-});
-
-Deno.test("makeSummary() leaves a history alone whose calls are answered in a later turn, or not yet", async () => {
-  const call: Message = {
-    role: "assistant",
-    tool_calls: [{ id: "1", type: "function", function: { name: "f", arguments: "{}" } }],
+Deno.test("makeSummary() lets user's messages join the summary, and tells who summarises which", async () => {
+  const asked: SummaryRequest[] = [];
+  const summarise = (request: SummaryRequest) => {
+    asked.push(request);
+    return Promise.resolve({ text: "Two stories were asked for and told.", usage });
   };
-  const result: Message = { role: "tool", tool_call_id: "1", content: "late" };
-  const open = [...messages.slice(0, 2), call, ...messages.slice(2)];
-  assertEquals((await made(open)).stretch, undefined);
-  assertEquals((await made([...open.slice(0, 5), result, ...open.slice(5)])).stretch, undefined);
+  const { shown } = await made({ summarise, next: messages[5]! }, { users: [3] });
+  assertEquals(shown, [
+    "system: Be brief.",
+    "user: Tell one.",
+    "assistant: Two stories were asked for and told.",
+    "user: And now?",
+  ]);
+  assertEquals(asked, [{
+    sent: { messages, tools: [] },
+    messages: messages.slice(1, 5),
+    users: [messages[3]!],
+    next: messages[5]!,
+  }]);
+});
+
+Deno.test("makeSummary() puts a line where no summary can be had, and says why", async () => {
+  const line = /^user: \[elided: 2 messages, \d+ bytes; recall with ref [0-9a-f]{16}\]$/;
+  const answers: [MakeSummaryOptions["summarise"], string | undefined, number | undefined][] = [
+    [undefined, undefined, undefined],
+    [() => Promise.reject(new Error("no credit")), "no credit", undefined],
+    [() => Promise.resolve({ text: " ", usage }), "the model gave no text", 2_000],
+    [
+      () => Promise.resolve({ text: story.repeat(2), usage }),
+      "the summary frees less than a tenth of the prompt",
+      2_000,
+    ],
+  ];
+  for (const [summarise, failure, paid] of answers) {
+    const summary = await made({ summarise, recall: true });
+    assertEquals([summary.failure, summary.usage?.promptTokens], [failure, paid]);
+    assertMatch(summary.shown[3] ?? "", line);
+  }
+});
+
+Deno.test("makeSummary() keeps an earlier summary where no later one can be had, with one line for both", async () => {
+  const stretch = findStretch(placeMessages(messages, []), { end: 3 });
+  const archive = memoryArchive();
+  const { edit } = await makeSummary(stretch, {
+    countTokens: estimateTokens,
+    archive,
+    summarise: () => Promise.resolve({ text: "I told a story.", usage }),
+    sent: { messages, tools: [] },
+    minGainTokens: 200,
+  });
+  const later = await made({ archive, summarise: undefined }, { edits: [edit] });
+  assertMatch(later.edit.text, /^I told a story\.\n\n\[elided: 2 messages, \d+ bytes; ref [0-9a-f]{16}\]$/);
+  assertEquals(later.shown.length, 5);
+  // What the first one stood for is found from there.
+  assert((await archive.get(later.edit.ref))?.includes(edit.ref));
+});
+
+Deno.test("makeSummary() ends with its signal, unless that was a timeout, and without an archive", async () => {
+  const summarise = () => new Promise<never>(() => {});
+  const cancelled = new Error("cancelled");
+  await assertRejects(() => made({ summarise, signal: AbortSignal.abort(cancelled) }), Error, "cancelled");
+  const late = new DOMException("too late", "TimeoutError");
+  assertEquals((await made({ summarise, signal: AbortSignal.abort(late) })).failure, "too late");
+  const archive: Archive = { ...memoryArchive(), put: () => Promise.reject(new Error("the disk is full")) };
+  await assertRejects(
+    () => made({ archive }),
+    Error,
+    "Cannot archive 2 messages to summarise: the disk is full",
+  );
 });

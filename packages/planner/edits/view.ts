@@ -1,7 +1,7 @@
 import type { Message, ToolDefinition } from "@tare/messages";
 import { applyElisions } from "@tare/prune";
 import { compactTool } from "@tare/schemas";
-import type { DropEdit, Edit, SummariseEdit } from "./edit.ts";
+import { type DropEdit, type Edit, type ShortenEdit, type SummariseEdit, textAt } from "./edit.ts";
 import { hashPiece } from "../cache/prompt_units.ts";
 
 /** What a session has said, or what of it a model sees. */
@@ -55,13 +55,16 @@ export interface PlacedMessages {
   readonly messages: readonly Message[];
   /** The position of each in the history; −1 for a line that stands for several. */
   readonly places: readonly number[];
-  /** The whole history with the elided results, nothing dropped or summarised. */
+  /** The whole history with the elided results and shortened texts, nothing dropped or summarised. */
   readonly elided: readonly Message[];
 }
 
 /** Like {@linkcode view}, for the messages alone, with their places. */
 export function placeMessages(history: readonly Message[], edits: readonly Edit[]): PlacedMessages {
-  const elided = applyElisions(history, edits.filter((edit) => edit.type === "elide"));
+  const elided = shortened(
+    applyElisions(history, edits.filter((edit) => edit.type === "elide")),
+    edits.filter((edit) => edit.type === "shorten"),
+  );
   const stretches = edits.filter((edit) => edit.type === "drop" || edit.type === "summarise");
   if (stretches.length === 0) return { messages: elided, places: elided.map((_, index) => index), elided };
   const gone = new Set<number>();
@@ -71,8 +74,9 @@ export function placeMessages(history: readonly Message[], edits: readonly Edit[
     if (!(0 <= from && from < to && to <= history.length)) {
       throw new RangeError(`Cannot ${type} messages ${from} to ${to}: the history has ${history.length}`);
     }
+    const users = new Set(edit.type === "summarise" ? edit.users : []);
     for (let index = from; index < to; index++) {
-      if (leaves(history[index], edit)) gone.add(index);
+      if (leaves(history[index], edit) || users.has(index)) gone.add(index);
       lineBefore.delete(index + 1);
     }
     lineBefore.set(to, lineOf(edit));
@@ -103,6 +107,34 @@ export function compactedTools(
   return tools.map((tool) => compact.has(hashPiece(tool)) ? compactTool(tool) : tool);
 }
 
+/** The messages, those that are shortened as the model sees them. */
+function shortened(messages: readonly Message[], edits: readonly ShortenEdit[]): readonly Message[] {
+  if (edits.length === 0) return messages;
+  const shown = [...messages];
+  for (const edit of edits) {
+    const message = shown[edit.index];
+    if (!message || textAt(message, edit.part) === undefined) {
+      throw new RangeError(`Cannot shorten message ${edit.index}: it holds no such text of a user`);
+    }
+    shown[edit.index] = shorten(message, edit);
+  }
+  return shown;
+}
+
+const short = new WeakMap<Message, { readonly edit: ShortenEdit; readonly shown: Message }>();
+
+function shorten(message: Message, edit: ShortenEdit): Message {
+  const known = short.get(message);
+  if (known?.edit === edit) return known.shown;
+  const { content } = message;
+  const parts = typeof content === "string" || !content
+    ? edit.text
+    : content.map((part, at) => at === edit.part ? { ...part, text: edit.text } : part);
+  const shown = { ...message, content: parts } as Message;
+  short.set(message, { edit, shown });
+  return shown;
+}
+
 function leaves(message: Message | undefined, { type }: DropEdit | SummariseEdit): boolean {
   if (message?.role === "system" || message?.role === "developer") return false;
   return type === "drop" || message?.role !== "user";
@@ -113,8 +145,9 @@ const lines = new WeakMap<Edit, Message>();
 function lineOf(edit: DropEdit | SummariseEdit): Message {
   const known = lines.get(edit);
   if (known) return known;
-  // A summary follows the user messages that stay; where they went too, their place is a user's.
-  const line: Message = { role: edit.type === "summarise" ? "assistant" : "user", content: edit.text };
+  // A summary is the model's own; a model that reads a bare placeholder as its own would learn to write such.
+  const role = edit.type === "summarise" ? edit.role ?? "assistant" : "user";
+  const line: Message = { role, content: edit.text };
   lines.set(edit, line);
   return line;
 }

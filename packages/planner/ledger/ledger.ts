@@ -41,6 +41,8 @@ export interface LedgerEntry {
   readonly shares: PromptShares;
   /** Tokens that were not served from the cache, by cause. */
   readonly uncached: readonly { readonly cause: UncachedCause; readonly tokens: number }[];
+  /** What a model reported that was asked for a summary before this call. */
+  readonly summary?: Usage;
   /** What the prompt cost, a summary made for it included. */
   readonly cost: number;
   /** What it would have cost to send everything, by the cache model. */

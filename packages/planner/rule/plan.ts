@@ -1,6 +1,7 @@
 import type { Message, Usage } from "@tare/messages";
 import type { Edit } from "../edits/edit.ts";
 import type { PromptShares } from "../ledger/ledger.ts";
+import type { FullWindow } from "../edits/full_window.ts";
 import type { Removal } from "../retention/find_removals.ts";
 import type { Conversation, PlacedView } from "../edits/view.ts";
 import type { Cut } from "./weigh_cuts.ts";
@@ -19,6 +20,8 @@ export interface PlanRequest extends Conversation {
   readonly recall?: boolean;
   /** Ends the wait for a summary. */
   readonly signal?: AbortSignal;
+  /** What the session remembers of its full window. Default: it was never full. */
+  readonly fullWindow?: FullWindow;
 }
 
 /**
@@ -63,6 +66,8 @@ export interface Plan {
   readonly warnings: readonly string[];
   /** What a model was paid for summarising. */
   readonly summary?: Usage;
+  /** What the session shall remember of its full window. */
+  readonly fullWindow: FullWindow;
   /** The call that was planned. */
   readonly request: PlanRequest;
   /** What carrying costs more than its absence, and stayed. */
@@ -77,12 +82,32 @@ export interface Plan {
   readonly predicted: Prediction;
 }
 
+/** Of what a model is asked for a summary, and how. */
+export interface SummaryRequest {
+  /**
+   * The conversation as the provider's cache knows it, with all that is to be summarised in it: a request that goes on
+   * from it is read from the cache.
+   */
+  readonly sent: Conversation;
+  /** What is to be summarised, in order, as the model sees it; the user's messages too, whether they stay or leave. */
+  readonly messages: readonly Message[];
+  /** Of these, the user's messages that leave. The others of them stay in the prompt. */
+  readonly users: readonly Message[];
+  /** The first message behind, which stays. */
+  readonly next?: Message;
+  /** The model's context window, in tokens as they are counted here. Default: unknown. */
+  readonly windowTokens?: number;
+  /** Ends the wait. */
+  readonly signal?: AbortSignal;
+}
+
 /** A summary of old messages, and what the call for it took. */
 export interface Summary {
+  /** The summary; empty if the model gave none. */
   readonly text: string;
   /** What the provider reported. */
   readonly usage: Usage;
 }
 
-/** Asks a model for a summary of old messages. */
-export type Summarise = (messages: readonly Message[], signal?: AbortSignal) => Promise<Summary>;
+/** Asks a model for a summary of old messages. A rejection is a failure, and so is an empty text, which is paid. */
+export type Summarise = (request: SummaryRequest) => Promise<Summary>;

@@ -11,10 +11,10 @@ import { observeTokens, scaled, type TokenScale, tokenScale } from "../cache/pro
 import { hashText } from "../cache/hash_text.ts";
 import { estimateWarmth, observeWarmth } from "../cache/warmth.ts";
 import type { Edit } from "../edits/edit.ts";
+import { NEVER_FULL, relieveWindow } from "../edits/full_window.ts";
 import { Layout } from "../edits/layout.ts";
 import { makeEdits, withEdits } from "../edits/make_edits.ts";
-import { makeSummary } from "../edits/make_summary.ts";
-import { compactedTools } from "../edits/view.ts";
+import { compactedTools, placedView } from "../edits/view.ts";
 import { type CacheStory, explainUncached, type LedgerEntry, sharePrompt } from "../ledger/ledger.ts";
 import { promptCost } from "../ledger/price.ts";
 import type { PromptSessionOptions } from "../prompt_session.ts";
@@ -48,7 +48,10 @@ interface Draft {
 }
 
 /** What a planner goes by. */
-export type PlannerOptions = Omit<PromptSessionOptions, "mechanisms" | "state">;
+export interface PlannerOptions extends Omit<PromptSessionOptions, "mechanisms" | "state"> {
+  /** Whether a full window may go further than price does. Default true. */
+  readonly relievesWindow?: boolean;
+}
 
 /**
  * Decides for one session, call by call, when what could leave the prompt does leave it: as soon as the rent paid
@@ -107,6 +110,7 @@ export class Planner {
     let draft = this.#draft(request, edits);
     let { decision } = draft;
     const tokensBefore = draft.promptTokens;
+    const { sharedTokens: sharedBefore } = draft.predicted;
     // What a rewrite leaves is known only once it is made: a full window may ask for more.
     while (draft.leaving.length > 0) {
       const { elided } = this.#layout.placed;
@@ -124,17 +128,27 @@ export class Planner {
       draft = this.#draft(request, edits);
     }
     let summary: Usage | undefined;
-    if (this.#overflows(draft.prompt.promptTokens)) {
-      const options = { countTokens, archive, recall, windowTokens, summarise, signal };
-      const summarised = await makeSummary(this.#layout.placed, options);
-      if (summarised.edit) {
-        made.push(summarised.edit);
-        edits = [...edits, summarised.edit];
+    let { fullWindow = NEVER_FULL } = request;
+    if (windowTokens !== undefined && this.#overflows(draft.prompt.promptTokens)) {
+      const { perToken, unseen } = tokenScale(this.#state.counted);
+      const relief = await relieveWindow(request, edits, {
+        countTokens,
+        archive,
+        recall,
+        windowTokens: (windowTokens - unseen) / perToken,
+        summarise,
+        signal,
+        fullWindow,
+        warm: { view: placedView(request, request.edits), sharedTokens: sharedBefore },
+      });
+      warnings.push(...relief.warnings);
+      ({ fullWindow, usage: summary } = relief);
+      if (relief.edits.length > 0) {
+        made.push(...relief.edits);
+        edits = [...edits, ...relief.edits];
         draft = this.#draft(request, edits);
       }
-      if (summarised.warning) warnings.push(summarised.warning);
-      summary = summarised.usage;
-    }
+    } else if (fullWindow.fullSaid) fullWindow = { ...fullWindow, fullSaid: false };
     const { shownTools, toolTokens } = draft.seen;
     const { messages, places, elided } = this.#layout.placed;
     const toolsBefore = sumTools(request.tools, countTokens);
@@ -150,6 +164,7 @@ export class Planner {
       ...(decision && { decision }),
       warnings,
       ...(summary && { summary }),
+      fullWindow,
       request,
       pending: removals.filter(({ idle }) => idle),
       shares: sharePrompt(this.#layout, {
@@ -220,8 +235,9 @@ export class Planner {
    * Takes note of a request that succeeded.
    *
    * @param usage What the provider reported of this very request; absent or `estimated` if it reported nothing.
+   * @param summary What was paid for summaries since the last request. Default: what this plan paid.
    */
-  sent(plan: Plan, usage?: Usage): LedgerEntry {
+  sent(plan: Plan, usage?: Usage, summary: Usage | undefined = plan.summary): LedgerEntry {
     const { lossLimit, countTokens } = this.#options;
     const { request, predicted, promptTokens, fullTokens } = plan;
     const { nowMs, model, tools } = request;
@@ -244,7 +260,7 @@ export class Planner {
     // A rewrite at the very front leaves nothing to go by but the estimate.
     const served = expected > 0 ? actual.cachedTokens / expected : predicted.alive;
     const { profile } = this;
-    const cost = promptCost(profile, actual) + (plan.summary ? promptCost(profile, plan.summary) : 0);
+    const cost = promptCost(profile, actual) + (summary ? promptCost(profile, summary) : 0);
     const resendTokens = prompt + scale.perToken * (fullTokens - promptTokens);
     const resendCost = this.#resendCost(request, {
       scale,
@@ -302,6 +318,7 @@ export class Planner {
           : expected - actual.cachedTokens,
         late: late ?? false,
       }),
+      ...(summary && { summary }),
       cost,
       resendCost,
       saved: resend - paid,
@@ -428,10 +445,10 @@ export class Planner {
     return promptCost(this.profile, { promptTokens, cachedTokens: alive * cachedTokens });
   }
 
-  /** Whether a prompt leaves no room for the answer, and turns may be summarised for it. */
+  /** Whether a prompt leaves no room for the answer, and more may leave for it than price lets go. */
   #overflows(promptTokens: number): boolean {
-    const { windowTokens = Infinity, retention } = this.#options;
-    return retention.steps && promptTokens > WINDOW_SHARE * windowTokens;
+    const { windowTokens = Infinity, relievesWindow = true } = this.#options;
+    return relievesWindow && promptTokens > WINDOW_SHARE * windowTokens;
   }
 }
 

@@ -235,8 +235,8 @@ export class Session implements SessionInfo {
       tools: Object.fromEntries(this.tools.map((tool) => [nameOf(tool), tool])),
       countTokens: this.#countTokens,
       // A model that can't be had must not keep anybody from the session.
-      summarise: (messages, signal) =>
-        summariseWith(model(this.settings.model), this.#countTokens)(messages, signal),
+      summarise: async (request) =>
+        await summariseWith(model(this.settings.model), this.#countTokens)(request),
       state,
     });
   }

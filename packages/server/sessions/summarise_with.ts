@@ -1,49 +1,162 @@
 import {
+  addUsage,
   contentText,
+  countMessageTokens,
+  countRequestTokens,
   type CountTokens,
   describeCall,
   type Message,
   type Model,
+  type ModelRequest,
   type ToolCall,
+  type Usage,
 } from "@tare/messages";
-import type { Summarise } from "@tare/planner";
+import type { Summarise, Summary, SummaryRequest } from "@tare/planner";
 
 /** Longest time that a summary may take, in milliseconds. */
 const SUMMARY_TIMEOUT_MS = 120_000;
 
-const INSTRUCTIONS =
-  "The conversation below is the older part of a longer one between a user and an agent with tools. Summarise it for the " +
-  "agent, who will go on without seeing it: what the user wants, what was found and decided and why, what was changed " +
-  "and where (paths, names, identifiers as they are), what is still open. Leave out what no longer matters. Answer with " +
-  "the summary alone.";
+/** Room for the answer, as a share of the window, and at most, in tokens. */
+const ANSWER_SHARE = 1 / 16;
+const ANSWER_TOKENS = 4_096;
+
+/** Characters of a message by which the model is told where a stretch ends. */
+const QUOTED_CHARS = 120;
+
+const WHAT =
+  "Write it for the agent, who will go on without seeing that part: what was found and decided and why, what was changed " +
+  "and where (paths, names, identifiers as they are), what is still open. Leave out what no longer matters. Answer " +
+  "with the summary alone, as plain text of at most 800 words.";
 
 /**
- * Lets a model summarise old messages. They are sent as a transcript in one user message, so that no provider misses
- * the tools that were called in them. A summary that takes longer than two minutes fails.
+ * Lets a model summarise the older part of a conversation. The conversation is sent as it was sent last, with the same
+ * tools, and the instruction behind it, so that all but the instruction is read from the provider's cache. Only if that
+ * doesn't fit the window a transcript is sent in one user message, in parts if it has to be, each with the summary of
+ * those before. A summary that takes longer than two minutes fails; a reply without a text has none.
  */
 export function summariseWith(model: Model, countTokens: CountTokens): Summarise {
-  return async (messages, signal) => {
-    const prompt = `${INSTRUCTIONS}\n\n${messages.map(transcribe).join("\n\n")}`;
+  return async (request) => {
+    const { sent, signal, windowTokens = Infinity } = request;
     const timeout = AbortSignal.timeout(SUMMARY_TIMEOUT_MS);
-    const stop = signal ? AbortSignal.any([signal, timeout]) : timeout;
-    for await (
-      const event of model({ messages: [{ role: "user", content: prompt }], tools: [], signal: stop })
-    ) {
-      if (event.type !== "completed") continue;
-      const text = contentText(event.message.content);
-      const counted = { promptTokens: countTokens(prompt), cachedTokens: 0, outputTokens: countTokens(text) };
-      return { text, usage: event.usage ?? { ...counted, estimated: true } };
+    const ask = (messages: readonly Message[], tools: ModelRequest["tools"]) =>
+      askModel(model, {
+        messages,
+        tools,
+        signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
+      }, countTokens);
+    const promptTokens = windowTokens - Math.min(ANSWER_TOKENS, ANSWER_SHARE * windowTokens);
+    const warm: readonly Message[] = [...sent.messages, said(instruct(request))];
+    if (countRequestTokens({ messages: warm, tools: sent.tools }, countTokens) <= promptTokens) {
+      return await ask(warm, sent.tools);
     }
-    throw new Error("Cannot summarise: the model's reply ended without an end.");
+    let summary: Summary | undefined;
+    for (const part of transcriptParts(request, { promptTokens, countTokens })) {
+      const next: Summary = await ask([said(instructPart(request, part, summary?.text))], []);
+      summary = { text: next.text, usage: summary ? addUsage(summary.usage, next.usage) : next.usage };
+      if (next.text === "") break;
+    }
+    return summary ?? { text: "", usage: NOTHING };
   };
+}
+
+const NOTHING: Usage = { promptTokens: 0, cachedTokens: 0, outputTokens: 0, estimated: true };
+
+async function askModel(model: Model, request: ModelRequest, countTokens: CountTokens): Promise<Summary> {
+  for await (const event of model(request)) {
+    if (event.type !== "completed") continue;
+    const { message } = event;
+    // A reply that calls tools is no summary, whatever it says besides.
+    const text = message.tool_calls?.length ? "" : contentText(message.content).trim();
+    const usage = event.usage ?? {
+      promptTokens: countRequestTokens(request, countTokens),
+      cachedTokens: 0,
+      outputTokens: countMessageTokens(message, countTokens),
+      estimated: true,
+    };
+    return { text, usage };
+  }
+  throw new Error("the model's reply ended without an end");
+}
+
+function said(content: string): Message {
+  return { role: "user", content };
+}
+
+/** The instruction behind a conversation. */
+function instruct({ next, users }: SummaryRequest): string {
+  const where = next
+    ? `all that stands in front of the message that begins with ${quote(next)}`
+    : "all that stands above";
+  return `The context window is nearly full. Don't go on with the task and don't call any tool: summarise the older part ` +
+    `of this conversation, ${where}. ${WHAT} ${aboutUsers(users)}`;
+}
+
+function aboutUsers(users: readonly Message[]): string {
+  const [first] = users;
+  const last = users.at(-1);
+  if (!first || !last) return "What the user said there stays as it is; don't repeat it.";
+  const which = first === last
+    ? `the user's message that begins with ${quote(first)} leaves`
+    : `the user's messages from the one that begins with ${quote(first)} to the one that begins with ${
+      quote(last)
+    } leave`;
+  return `With it ${which} as well: keep every wish, rule and fact in it. What else the user said stays as it is.`;
+}
+
+function quote(message: Message): string {
+  return JSON.stringify(contentText(message.content).slice(0, QUOTED_CHARS).toWellFormed());
+}
+
+/** The instruction with a transcript in it. */
+function instructPart(request: SummaryRequest, transcript: string, before: string | undefined): string {
+  const sofar = before === undefined
+    ? ""
+    : `\n\nSummary of what came before, to be kept in yours:\n${before}`;
+  return `Below is the older part of a conversation between a user and an agent with tools. Summarise it. ${WHAT} ${
+    aboutUsers(request.users)
+  }${sofar}\n\n${transcript}`;
+}
+
+/** The transcript, cut so that each part fits with the instruction and the summary of those before. */
+function transcriptParts(
+  request: SummaryRequest,
+  { promptTokens, countTokens }: { readonly promptTokens: number; readonly countTokens: CountTokens },
+): string[] {
+  const frame = countMessageTokens(said(instructPart(request, "", "")), countTokens);
+  const whole = request.messages.map(transcribe).join("\n\n");
+  if (frame + countTokens(whole) <= promptTokens) return [whole];
+  // A quarter is left for the summary of the parts before.
+  const most = Math.max(1, (promptTokens - frame) * 0.75);
+  const parts: string[] = [];
+  let part = "";
+  for (
+    const piece of request.messages.flatMap((message) => cut(transcribe(message), { most, countTokens }))
+  ) {
+    const longer = part === "" ? piece : `${part}\n\n${piece}`;
+    if (part !== "" && countTokens(longer) > most) {
+      parts.push(part);
+      part = piece;
+    } else part = longer;
+  }
+  return part === "" ? parts : [...parts, part];
+}
+
+/** A text in pieces of at most so many tokens. */
+function cut(
+  text: string,
+  { most, countTokens }: { readonly most: number; readonly countTokens: CountTokens },
+): string[] {
+  if (text.length <= 1 || countTokens(text) <= most) return [text];
+  const middle = Math.ceil(text.length / 2);
+  const lineEnd = text.lastIndexOf("\n", middle);
+  const at = lineEnd > middle / 2 ? lineEnd + 1 : middle;
+  return [text.slice(0, at), text.slice(at)].flatMap((half) => cut(half, { most, countTokens }));
 }
 
 function transcribe(message: Message): string {
   const calls = message.role === "assistant" ? message.tool_calls ?? [] : [];
   return [`${message.role}:`, contentText(message.content), ...calls.map(transcribeCall)].filter(Boolean)
-    .join(
-      "\n",
-    );
+    .join("\n");
 }
 
 function transcribeCall(call: ToolCall): string {

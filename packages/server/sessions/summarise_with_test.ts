@@ -1,10 +1,19 @@
-import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { contentText, type Message, type Model, type ModelRequest } from "@tare/messages";
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import {
+  type AssistantMessage,
+  contentText,
+  countRequestTokens,
+  type Message,
+  type Model,
+  type ModelRequest,
+  type ToolDefinition,
+} from "@tare/messages";
+import type { SummaryRequest } from "@tare/planner";
 import { summariseWith } from "./summarise_with.ts";
 
-const words = (text: string) => text.split(" ").length;
+const words = (text: string) => text.split(/\s+/).length;
 
-const messages: Message[] = [
+const messages: readonly Message[] = [
   { role: "user", content: "Fix the build." },
   {
     role: "assistant",
@@ -16,36 +25,119 @@ const messages: Message[] = [
     }],
   },
   { role: "tool", tool_call_id: "1", content: "const a = 1;" },
+  { role: "assistant", content: "It is mended." },
 ];
+const tools: readonly ToolDefinition[] = [{ type: "function", function: { name: "read_file" } }];
+const system: Message = { role: "system", content: "Be brief." };
+const next: Message = { role: "user", content: 'Now "test" it.' };
+const request: SummaryRequest = {
+  sent: { messages: [system, ...messages], tools },
+  messages,
+  users: [],
+  next,
+};
+const usage = { promptTokens: 90, cachedTokens: 80, outputTokens: 3 };
 
-Deno.test("summariseWith() sends a transcript without tools, and gives text and usage", async () => {
+/** A model that gives these replies in turn, and what it was asked. */
+function replies(...given: readonly Partial<AssistantMessage>[]): { model: Model; asked: ModelRequest[] } {
   const asked: ModelRequest[] = [];
-  const usage = { promptTokens: 90, cachedTokens: 0, outputTokens: 3 };
   const model: Model = async function* (request) {
-    asked.push(request);
+    const message: AssistantMessage = { role: "assistant", ...given[asked.push(request) - 1] };
     yield { type: "text_delta", text: "The build" };
-    yield {
-      type: "completed",
-      message: { role: "assistant", content: "The build is red." },
-      finishReason: "stop",
-      usage,
-    };
+    yield { type: "completed", message, finishReason: "stop", usage };
   };
-  assertEquals(await summariseWith(model, words)(messages), { text: "The build is red.", usage });
-  const [request] = asked;
-  assertEquals([asked.length, request!.messages.length, request!.tools], [1, 1, []]);
+  return { model, asked };
+}
+
+Deno.test("summariseWith() goes on from the conversation as it was sent, and gives text and usage", async () => {
+  const { model, asked } = replies({ content: " The build is red. " });
+  assertEquals(await summariseWith(model, words)(request), { text: "The build is red.", usage });
+  const [{ messages: sent, tools: offered } = { messages: [], tools: [] }] = asked;
+  assertEquals([asked.length, sent.slice(0, -1), offered], [1, request.sent.messages, tools]);
+  const instruction = sent.at(-1);
+  assertEquals(instruction?.role, "user");
+  const text = contentText(instruction?.content);
+  assertStringIncludes(text, 'in front of the message that begins with "Now \\"test\\" it."');
+  assertStringIncludes(text, "What the user said there stays as it is");
+});
+
+Deno.test("summariseWith() says which of the user's messages leave", async () => {
+  const { model, asked } = replies({ content: "Red." });
+  await summariseWith(model, words)({ ...request, users: messages.slice(0, 1) });
+  const text = contentText(asked[0]?.messages.at(-1)?.content);
+  assertStringIncludes(text, 'the user\'s message that begins with "Fix the build." leaves');
+});
+
+Deno.test("summariseWith() sends a transcript without tools if the conversation doesn't fit", async () => {
+  const long = {
+    messages: [system, ...messages, { role: "user", content: "and ".repeat(2_000) } as const],
+    tools,
+  };
+  const { model, asked } = replies({ content: "The build is red." });
+  const { text } = await summariseWith(model, words)({ ...request, sent: long, windowTokens: 1_000 });
+  assertEquals([text, asked.length, asked[0]?.messages.length, asked[0]?.tools], [
+    "The build is red.",
+    1,
+    1,
+    [],
+  ]);
   assertStringIncludes(
-    contentText(request!.messages[0]!.content),
+    contentText(asked[0]?.messages[0]?.content),
     'user:\nFix the build.\n\nassistant:\nI look.\n(calls read_file: {"path":"a.ts"})\n\ntool:\nconst a = 1;',
   );
+});
+
+Deno.test("summariseWith() sends a transcript that doesn't fit in parts, each with what came before", async () => {
+  const old = Array.from(
+    { length: 9 },
+    (_, at): Message => ({ role: "assistant", content: `fact-${at} `.repeat(200) }),
+  );
+  const long: SummaryRequest = {
+    sent: { messages: old, tools: [] },
+    messages: old,
+    users: [],
+    windowTokens: 1_000,
+  };
+  const { model, asked } = replies({ content: "One." }, { content: "Two." }, { content: "Three." }, {
+    content: "Four.",
+  });
+  const { text, usage: paid } = await summariseWith(model, words)(long);
+  assertEquals([asked.length, text, paid.promptTokens, paid.outputTokens], [3, "Three.", 270, 9]);
+  for (const { messages } of asked) assert(countRequestTokens({ messages }, words) <= 940);
+  const prompts = asked.map(({ messages }) => contentText(messages[0]?.content));
+  assertEquals(
+    prompts.map((prompt) => /to be kept in yours:\n(.*)/.exec(prompt)?.[1]),
+    [undefined, "One.", "Two."],
+  );
+  const told = prompts.join().match(/fact-\d/g)?.length;
+  assertEquals(told, 1_800);
+});
+
+Deno.test("summariseWith() cuts a message that is longer than a part", async () => {
+  const old: readonly Message[] = [{ role: "assistant", content: "word ".repeat(3_000) }];
+  const { model, asked } = replies(...Array.from({ length: 20 }, () => ({ content: "Words." })));
+  await summariseWith(model, words)({
+    sent: { messages: old, tools: [] },
+    messages: old,
+    users: [],
+    windowTokens: 1_000,
+  });
+  assert(asked.length > 3);
+  for (const { messages } of asked) assert(countRequestTokens({ messages }, words) <= 940);
+});
+
+Deno.test("summariseWith() takes no calls for a summary, and says what they took", async () => {
+  const call = { id: "2", type: "function", function: { name: "read_file", arguments: "{}" } } as const;
+  const { model } = replies({ content: "I look again.", tool_calls: [call] });
+  assertEquals(await summariseWith(model, words)(request), { text: "", usage });
 });
 
 Deno.test("summariseWith() counts what the provider doesn't report", async () => {
   const model: Model = async function* () {
     yield { type: "completed", message: { role: "assistant", content: "All is well" }, finishReason: "stop" };
   };
-  const { usage } = await summariseWith(model, words)(messages);
-  assertEquals([usage.outputTokens, usage.estimated], [3, true]);
+  const { usage } = await summariseWith(model, words)(request);
+  assertEquals([usage.estimated, usage.promptTokens > 20, usage.outputTokens], [true, true, 7]);
 });
 
 Deno.test("summariseWith() stops when it is told to, and fails without an end", async () => {
@@ -53,11 +145,7 @@ Deno.test("summariseWith() stops when it is told to, and fails without an end", 
     signal.throwIfAborted();
     yield { type: "text_delta", text: "The" };
   };
-  await assertRejects(() => summariseWith(model, words)(messages), Error, "ended without an end");
-  const stopped = new Error("stopped");
-  await assertRejects(
-    () => summariseWith(model, words)(messages, AbortSignal.abort(stopped)),
-    Error,
-    "stopped",
-  );
+  await assertRejects(() => summariseWith(model, words)(request), Error, "ended without an end");
+  const stopped = AbortSignal.abort(new Error("stopped"));
+  await assertRejects(() => summariseWith(model, words)({ ...request, signal: stopped }), Error, "stopped");
 });

@@ -1,0 +1,331 @@
+import { groupTurns } from "@tare/context";
+import {
+  countMessageTokens,
+  countRequestTokens,
+  type CountTokens,
+  type Message,
+  type Usage,
+} from "@tare/messages";
+import { type Archive, truncateText } from "@tare/prune";
+import { type Edit, type ShortenEdit, textAt } from "./edit.ts";
+import { findStretch, makeSummary, type Stretch } from "./make_summary.ts";
+import { type Conversation, type PlacedMessages, type PlacedView, placedView } from "./view.ts";
+import { firstOpenCall } from "../retention/find_removals.ts";
+import { WINDOW_SHARE } from "../rule/make_room.ts";
+import type { Summarise } from "../rule/plan.ts";
+
+/** What a session remembers of its full window. Plain data. */
+export interface FullWindow {
+  /** Whether people were told that nothing more can be done about the full window. */
+  readonly fullSaid: boolean;
+  /** How many summaries have failed, one after the other. */
+  readonly failures: number;
+  /** Tokens of the whole history from which on a summary is asked for: one that failed isn't tried again at once. */
+  readonly askFromTokens: number;
+}
+
+/** A session whose window was never full. */
+export const NEVER_FULL: FullWindow = { fullSaid: false, failures: 0, askFromTokens: 0 };
+
+/** Share of a prompt that has to be won, or the window would be full again at once. */
+const WORTHWHILE_SHARE = 0.1;
+
+/** Share of the window whose newest turns keep their answers as long as that is enough. */
+const RECENT_SHARE = 1 / 4;
+
+/** Share of the window that is left over when user's messages leave, so that more need not leave soon. */
+const ROOMY_SHARE = 0.7;
+
+/** Share of the window by which a history must grow before a summary is asked for again that failed; doubled each time. */
+const RETRY_SHARE = 1 / 2;
+
+/** Longest text of the user that stays whole, and what is shown of a longer one, in tokens. */
+const LONG_TOKENS = 2_000;
+const SHORT_TOKENS = 1_000;
+
+/** What a summary is expected to take, in tokens, and as a share of what it stands for. */
+const SUMMARY_TOKENS = 1_500;
+const SUMMARY_SHARE = 1 / 5;
+
+/** What a line is expected to take that stands for messages, in tokens. */
+const LINE_TOKENS = 60;
+
+/** What {@linkcode relieveWindow} goes by. */
+export interface RelieveWindowOptions {
+  readonly countTokens: CountTokens;
+  readonly archive: Archive;
+  /** The model's context window, in tokens as they are counted here. */
+  readonly windowTokens: number;
+  readonly fullWindow: FullWindow;
+  /** What the model would see without the edits of this call, and with how many tokens of it a sent request began. */
+  readonly warm: { readonly view: PlacedView; readonly sharedTokens: number };
+  readonly recall?: boolean | undefined;
+  readonly summarise?: Summarise | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** What was done about a full window. */
+export interface WindowRelief {
+  readonly edits: readonly Edit[];
+  readonly fullWindow: FullWindow;
+  /** What was done, and what went wrong, in a sentence each. */
+  readonly warnings: readonly string[];
+  /** What the model that summarised was paid. */
+  readonly usage?: Usage;
+}
+
+/** What could leave a full window at once. */
+interface Rung {
+  /** What gives way to a summary; absent if that isn't worth it. */
+  readonly stretch?: Stretch;
+  /** Positions of the user's messages that are shortened. */
+  readonly short: readonly number[];
+  /** Tokens that this is expected to win. */
+  readonly tokens: number;
+}
+
+/**
+ * Makes room in a window that is full after everything else has left. Each step is taken only if those before aren't
+ * enough: the answers of old turns become a summary, without the newest turns at first; user's texts of over 2,000
+ * tokens become head and tail; the oldest of the user's messages join the summary. What user's messages open the
+ * session stay whole, and so does all of the active turn, which goes on from an interrupted one, and system and
+ * developer messages. Where no summary can be had a line stands in its place.
+ *
+ * Nothing is done that frees less than a tenth of the prompt.
+ */
+export async function relieveWindow(
+  history: Conversation,
+  edits: readonly Edit[],
+  options: RelieveWindowOptions,
+): Promise<WindowRelief> {
+  const { countTokens, windowTokens, fullWindow } = options;
+  const before = placedView(history, edits);
+  const promptTokens = countRequestTokens(before, countTokens);
+  const historyTokens = countRequestTokens(history, countTokens);
+  const summarise = historyTokens >= fullWindow.askFromTokens ? options.summarise : undefined;
+  const rung = chooseRung(history.messages, before, {
+    ...options,
+    promptTokens,
+    summarises: summarise !== undefined,
+  });
+  const made: Edit[] = [];
+  const warnings: string[] = [];
+  let after = fullWindow;
+  let usage: Usage | undefined;
+  if (rung) {
+    try {
+      made.push(...await shorten(history.messages, rung.short, options));
+      if (rung.stretch) {
+        const summary = await makeSummary(rung.stretch, {
+          ...options,
+          summarise,
+          sent: sentBefore(rung.stretch.end, options),
+          next: history.messages[rung.stretch.end],
+          minGainTokens: WORTHWHILE_SHARE * promptTokens,
+        });
+        made.push(summary.edit);
+        usage = summary.usage;
+        if (summary.failure !== undefined) {
+          const growth = RETRY_SHARE * 2 ** after.failures * windowTokens;
+          after = { ...after, failures: after.failures + 1, askFromTokens: historyTokens + growth };
+          const why = summary.failure.replace(/\.$/, "");
+          warnings.push(`Cannot summarise ${some(rung.stretch.leaving.length, "message")}: ${why}.`);
+        }
+        if (summary.failure === undefined && summarise && after.failures > 0) {
+          after = { ...after, failures: 0 };
+        }
+        warnings.push(...describeStretch(rung.stretch, summary.edit.role === undefined));
+      }
+      if (rung.short.length > 0) {
+        warnings.push(
+          `${FULL}: of ${some(rung.short.length, "long message")} of the user head and tail are shown.`,
+        );
+      }
+    } catch (error) {
+      if (options.signal?.aborted && error === options.signal.reason) throw error;
+      return {
+        edits: [],
+        fullWindow,
+        warnings: [`${(error as Error).message}. Nothing more left the prompt.`],
+      };
+    }
+  }
+  const tokensAfter = countRequestTokens(placedView(history, [...edits, ...made]), countTokens);
+  const fits = tokensAfter <= WINDOW_SHARE * windowTokens;
+  if (!fits && !fullWindow.fullSaid) {
+    warnings.push(`${FULL}, and nothing more can leave the prompt that would free a tenth of it.`);
+  }
+  if (fits === after.fullSaid) after = { ...after, fullSaid: !fits };
+  return { edits: made, fullWindow: after, warnings, ...(usage && { usage }) };
+}
+
+const FULL = "The window is full";
+
+function describeStretch({ leaving, said }: Stretch, summarised: boolean): string[] {
+  const how = summarised ? "became a summary" : "gave way to a line that says where they are archived";
+  return [
+    `${FULL}: ${some(leaving.length - said.length, "message")} of old turns ${how}.`,
+    ...(said.length > 0
+      ? [`${FULL}: ${some(said.length, "message")} of the user, the oldest but the first, went with them.`]
+      : []),
+  ];
+}
+
+function some(number: number, noun: string): string {
+  return `${number} ${noun}${number === 1 ? "" : "s"}`;
+}
+
+/** The conversation as the provider's cache knows it, with all of the history in front of a position. */
+function sentBefore(end: number, { warm, countTokens }: RelieveWindowOptions): Conversation {
+  const { messages, places, tools } = warm.view;
+  const behind = places.findIndex((place) => place >= end);
+  let length = 0;
+  let tokens = countRequestTokens({ messages: [], tools }, countTokens);
+  for (const message of messages) {
+    tokens += countMessageTokens(message, countTokens);
+    if (tokens > warm.sharedTokens) break;
+    length++;
+  }
+  const sent = messages.slice(0, Math.max(length, behind < 0 ? messages.length : behind));
+  return { messages: sent.slice(0, firstOpenCall(sent)), tools };
+}
+
+/** The first rung that is enough, or else the last if it is worth it. */
+function chooseRung(
+  history: readonly Message[],
+  placed: PlacedMessages,
+  { countTokens, windowTokens, promptTokens, summarises }: RelieveWindowOptions & {
+    readonly promptTokens: number;
+    readonly summarises: boolean;
+  },
+): Rung | undefined {
+  const least = WORTHWHILE_SHARE * promptTokens;
+  const enough = Math.max(least, promptTokens - WINDOW_SHARE * windowTokens);
+  const ends = turnEnds(history);
+  const last = ends.at(-1) ?? 0;
+  const recentTokens = RECENT_SHARE * windowTokens;
+  const recent =
+    ends.find((from) => tokensBetween(placed, { from, to: last, countTokens }) <= recentTokens) ?? last;
+  const shortable = longTexts(history, placed, { before: last, countTokens });
+
+  const rung = (end: number, { short = false, users = [] as readonly number[] } = {}): Rung => {
+    const stretch = findStretch(placed, { end, users });
+    const leaving = countRequestTokens({ messages: stretch.leaving }, countTokens);
+    const won = leaving - (summarises ? Math.min(SUMMARY_TOKENS, SUMMARY_SHARE * leaving) : LINE_TOKENS);
+    const shorter = short ? [...shortable].filter(([place]) => !users.includes(place)) : [];
+    const shortened = shorter.reduce((sum, [, tokens]) => sum + tokens - SHORT_TOKENS, 0);
+    return {
+      ...(won >= least && { stretch }),
+      short: shorter.map(([place]) => place),
+      tokens: shortened + (won >= least ? won : 0),
+    };
+  };
+  const joining = (end: number): Rung => {
+    const all = joinable(history, placed, end);
+    const roomy = promptTokens - ROOMY_SHARE * windowTokens;
+    for (let number = 1; number < all.length; number++) {
+      const some = rung(end, { short: true, users: all.slice(0, number) });
+      if (some.tokens >= roomy) return some;
+    }
+    return rung(end, { short: true, users: all });
+  };
+  let best: Rung | undefined;
+  for (const step of [rung, (end: number) => rung(end, { short: true }), joining]) {
+    for (const end of new Set([recent, last])) {
+      best = step(end);
+      if (best.tokens >= enough) return best;
+    }
+  }
+  return best && best.tokens >= least ? best : undefined;
+}
+
+/**
+ * Where the complete turns of a history end, from the oldest on. A turn is complete when it ends with a text of the model;
+ * an interrupted one is one with those behind it. The last turn is the active one.
+ */
+function turnEnds(history: readonly Message[]): number[] {
+  const settled = firstOpenCall(history);
+  return groupTurns(history).slice(1).flatMap(({ start }) => {
+    let at = start - 1;
+    while (history[at]?.role === "system" || history[at]?.role === "developer") at--;
+    const before = history[at];
+    const isComplete = before?.role === "assistant" && !before.tool_calls?.length;
+    return isComplete && start <= settled ? [start] : [];
+  });
+}
+
+function tokensBetween(
+  { messages, places }: PlacedMessages,
+  { from, to, countTokens }: {
+    readonly from: number;
+    readonly to: number;
+    readonly countTokens: CountTokens;
+  },
+): number {
+  let tokens = 0;
+  for (const [at, message] of messages.entries()) {
+    const place = places[at] ?? -1;
+    if (from <= place && place < to) tokens += countMessageTokens(message, countTokens);
+  }
+  return tokens;
+}
+
+/** The user's messages that may leave: not those that open the session. */
+function joinable(history: readonly Message[], { places }: PlacedMessages, end: number): number[] {
+  const opening = openingEnd(history);
+  return places.filter((place) => opening <= place && place < end && history[place]?.role === "user");
+}
+
+/** Positions of the user's messages with texts that can be shortened, each with the tokens of these. */
+function longTexts(
+  history: readonly Message[],
+  { messages, places }: PlacedMessages,
+  { before, countTokens }: { readonly before: number; readonly countTokens: CountTokens },
+): Map<number, number> {
+  const opening = openingEnd(history);
+  const long = new Map<number, number>();
+  for (const [at, message] of messages.entries()) {
+    const place = places[at] ?? -1;
+    if (place < opening || place >= before || message.role !== "user") continue;
+    const tokens = longParts(message, countTokens).reduce((sum, { text }) => sum + countTokens(text), 0);
+    if (tokens > 0) long.set(place, tokens);
+  }
+  return long;
+}
+
+/** Position behind the messages with which the user opened the session. */
+function openingEnd(history: readonly Message[]): number {
+  const first = history.findIndex(({ role }) => role === "user");
+  const end = history.findIndex(({ role }, at) => at > first && role !== "user");
+  return first < 0 || end < 0 ? history.length : end;
+}
+
+function longParts(
+  message: Message,
+  countTokens: CountTokens,
+): { readonly part?: number; readonly text: string }[] {
+  const { content } = message;
+  const parts = typeof content === "string" || !content
+    ? [{ text: textAt(message) ?? "" }]
+    : content.map((_, part) => ({ part, text: textAt(message, part) ?? "" }));
+  return parts.filter(({ text }) => text.length > LONG_TOKENS && countTokens(text) > LONG_TOKENS);
+}
+
+async function shorten(
+  history: readonly Message[],
+  places: readonly number[],
+  { countTokens, archive, recall = false }: RelieveWindowOptions,
+): Promise<ShortenEdit[]> {
+  const edits: ShortenEdit[] = [];
+  for (const index of places) {
+    const message = history[index];
+    for (const { part, text } of message ? longParts(message, countTokens) : []) {
+      const ref = await archive.put(text).catch((cause) => {
+        throw new Error(`Cannot archive a message of the user: ${cause.message}`, { cause });
+      });
+      const shown = truncateText(text, { countTokens, limitTokens: SHORT_TOKENS, ref, recall });
+      edits.push({ type: "shorten", index, ...(part !== undefined && { part }), ref, text: shown });
+    }
+  }
+  return edits;
+}

@@ -1,0 +1,338 @@
+import { assert, assertEquals, assertGreater, assertLess, assertStrictEquals } from "@std/assert";
+import { contentText, countRequestTokens, type Message, type Usage } from "@tare/messages";
+import { loadTokenizer } from "@tare/messages/tiktoken";
+import {
+  type Edit,
+  KEEP_WANTED,
+  type LedgerEntry,
+  plannerSession,
+  PrefixCache,
+  profileNamed,
+  PROFILES,
+  promptCost,
+  type PromptSessionOptions,
+  promptUnits,
+  type SessionView,
+  type Summary,
+  type SummaryRequest,
+} from "@tare/planner";
+import { type Archive, memoryArchive, RECALL_TOOL } from "@tare/prune";
+
+const WINDOW = 16_000;
+const { count: countTokens } = await loadTokenizer();
+const tools = [RECALL_TOOL];
+
+/** Prose full of identifiers, of about so many tokens, all of them its own. */
+function prose(tokens: number, name: string): string {
+  const words: string[] = [];
+  for (let at = 0; at < tokens / 9; at++) words.push(`${name}_handler${at * 7919}Ref calls resolveX${at}().`);
+  return words.join(" ");
+}
+
+const first: Message = { role: "user", content: `remember RULE-n. ${prose(300, "task")}` };
+const system: Message = { role: "system", content: "Be brief." };
+
+/** Turns of so many tokens, each a question and an answer. */
+function talk(
+  turns: number,
+  { asks, answers }: { readonly asks: number; readonly answers: number },
+): Message[] {
+  const messages: Message[] = [system, first, { role: "assistant", content: prose(answers, "a0") }];
+  for (let turn = 1; turn < turns; turn++) {
+    messages.push(
+      { role: "user", content: `question ${turn}: ${prose(asks, `u${turn}`)}` },
+      { role: "assistant", content: `answer ${turn}: ${prose(answers, `a${turn}`)}` },
+    );
+  }
+  return messages;
+}
+
+const text = "A summary. ".repeat(60);
+const summaryUsage: Usage = { promptTokens: 12_000, cachedTokens: 11_000, outputTokens: 120 };
+
+interface Played {
+  readonly views: readonly SessionView[];
+  readonly entries: readonly (LedgerEntry | undefined)[];
+  /** Number of the call at which each summary was asked for, and what for. */
+  readonly asked: readonly { readonly call: number; readonly request: SummaryRequest }[];
+  readonly warnings: readonly string[];
+  readonly archive: Archive;
+  readonly state: unknown;
+}
+
+/** Plays a text conversation, call by call; what is stored of the session comes back before each call. */
+async function play(
+  history: readonly Message[],
+  { summarise, profile = "anthropic-5m", check, ...options }:
+    & Partial<Omit<PromptSessionOptions, "profile" | "summarise">>
+    & {
+      readonly summarise?: (number: number) => Promise<Summary>;
+      readonly profile?: string;
+      readonly check?: (view: SessionView, call: number) => void;
+    } = {},
+): Promise<Played> {
+  const archive = memoryArchive();
+  const cache = new PrefixCache(PROFILES[profile]!);
+  const views: SessionView[] = [];
+  const entries: (LedgerEntry | undefined)[] = [];
+  const asked: { call: number; request: SummaryRequest }[] = [];
+  let state: unknown;
+  const make = () =>
+    plannerSession({
+      profile: profileNamed(profile),
+      archive,
+      countTokens,
+      windowTokens: WINDOW,
+      // Nothing but the full window takes text away.
+      retention: { ...KEEP_WANTED, steps: false },
+      ...options,
+      ...(summarise && {
+        summarise: (request: SummaryRequest) => {
+          asked.push({ call: views.length, request });
+          return summarise(asked.length);
+        },
+      }),
+      ...(state !== undefined && { state: JSON.parse(JSON.stringify(state)) }),
+    });
+  const ends = [...history.entries()].flatMap(([at, { role }]) => role === "assistant" ? [at] : []);
+  for (const [call, end] of [...ends, history.length].entries()) {
+    const session = make();
+    const conversation = { messages: history.slice(0, end), tools };
+    const nowMs = call * 1_000;
+    const view = await session.view(conversation, { nowMs });
+    const stored = session.state;
+    // Viewed again, nothing changes, and nobody is asked.
+    const questions = asked.length;
+    assertEquals((await session.view(conversation, { nowMs })).messages, view.messages);
+    assertStrictEquals(session.state, stored);
+    assertEquals(asked.length, questions);
+    state = stored;
+    check?.(view, call);
+    views.push(view);
+    const units = promptUnits(view, countTokens);
+    const cachedTokens = cache.lookup(units, nowMs);
+    cache.store(units, nowMs);
+    const restored = make();
+    assertEquals((await restored.view(conversation, { nowMs })).messages, view.messages);
+    entries.push(restored.sent({ promptTokens: view.promptTokens, cachedTokens, outputTokens: 1 }));
+    state = restored.state;
+  }
+  const warnings = views.flatMap(({ warnings }) => warnings);
+  return { views, entries, asked, warnings, archive, state };
+}
+
+function fits({ promptTokens }: SessionView): void {
+  assertLess(promptTokens, 0.9 * WINDOW + 1);
+}
+
+/** Whether all that a history said can be read back: it is shown, or in the archive under a reference that leads there. */
+async function assertNothingLost(
+  history: readonly Message[],
+  { views, archive, state }: Played,
+): Promise<void> {
+  const { edits } = state as { readonly edits: readonly Edit[] };
+  const texts = [JSON.stringify(views.at(-1)?.messages)];
+  for (const edit of edits) {
+    if (edit.type !== "compact") texts.push(await archive.get(edit.ref) ?? "");
+  }
+  const all = texts.join("\n");
+  for (const message of history) {
+    const whole = all.includes(JSON.stringify(message)) || texts.includes(contentText(message.content));
+    assert(whole, `${contentText(message.content).slice(0, 20)} is nowhere`);
+  }
+}
+
+function userTexts({ messages, places }: SessionView): string[] {
+  return messages.flatMap(({ role, content }, at) =>
+    role === "user" && places[at]! >= 0 ? [contentText(content)] : []
+  );
+}
+
+Deno.test("plannerSession(): 20 text-heavy turns fit a small window, and no summary follows another", async () => {
+  const history = talk(20, { asks: 150, answers: 1_300 });
+  const played = await play(history, {
+    summarise: () => Promise.resolve({ text, usage: summaryUsage }),
+    check: fits,
+  });
+  const calls = played.asked.map(({ call }) => call);
+  assertGreater(calls.length, 1);
+  for (const [at, call] of calls.entries()) assert(call - (calls[at - 1] ?? -9) > 2, `${calls}`);
+  // Every word of the user's is there.
+  const said = history.flatMap(({ role, content }) => role === "user" ? [contentText(content)] : []);
+  assertEquals(userTexts(played.views.at(-1)!), said);
+  const told = played.warnings.filter((warning) => warning.startsWith("The window is full: "));
+  assertEquals(told.length, calls.length);
+  await assertNothingLost(history, played);
+});
+
+Deno.test("plannerSession() asks for a summary on the prompt as it was sent, and books what that took", async () => {
+  const history = talk(20, { asks: 150, answers: 1_300 });
+  const { asked, views, entries } = await play(history, {
+    summarise: () => Promise.resolve({ text, usage: summaryUsage }),
+  });
+  for (const { call, request: { sent, messages, users, next, windowTokens } } of asked) {
+    assertEquals(JSON.stringify(sent.messages), JSON.stringify(views[call - 1]!.messages));
+    assertEquals(JSON.stringify(sent.tools), JSON.stringify(views[call - 1]!.tools));
+    assertEquals([users, windowTokens, next?.role], [[], WINDOW, "user"]);
+    assert(messages.every((message) => sent.messages.includes(message)));
+    const entry = entries[call]!;
+    assertEquals(entry.summary, summaryUsage);
+    const profile = profileNamed("anthropic-5m");
+    assertEquals(entry.cost, promptCost(profile, entry.usage) + promptCost(profile, summaryUsage));
+  }
+  const booked = entries.filter((entry) => entry?.summary).length;
+  assertEquals(booked, asked.length);
+});
+
+Deno.test("plannerSession() pays for a failing summary once, and asks again when there is clearly more to win", async () => {
+  const failures: readonly (() => Promise<Summary>)[] = [
+    () => Promise.reject(new Error("no credit")),
+    () => Promise.resolve({ text: "", usage: summaryUsage }),
+    () => Promise.resolve({ text: prose(9_000, "long"), usage: summaryUsage }),
+  ];
+  const history = talk(30, { asks: 150, answers: 1_300 });
+  for (const summarise of failures) {
+    const played = await play(history, { summarise, check: fits });
+    const calls = played.asked.map(({ call }) => call);
+    assertGreater(calls.length, 1);
+    assertLess(calls.length, 5);
+    for (const [at, call] of calls.entries()) assert(call - (calls[at - 1] ?? -9) > 3, `${calls}`);
+    assertEquals(
+      played.warnings.filter((warning) => warning.startsWith("Cannot summarise")).length,
+      calls.length,
+    );
+    await assertNothingLost(history, played);
+  }
+});
+
+Deno.test("plannerSession() takes up summaries again after one that failed", async () => {
+  const history = talk(30, { asks: 150, answers: 1_300 });
+  const { views } = await play(history, {
+    summarise: (number) =>
+      number === 1 ? Promise.reject(new Error("no credit")) : Promise.resolve({ text, usage: summaryUsage }),
+  });
+  assert(
+    views.at(-1)!.messages.some(({ role, content }) =>
+      role === "assistant" && contentText(content).startsWith(text.trim())
+    ),
+  );
+});
+
+Deno.test("plannerSession() without a model that summarises says where the answers are, in one line", async () => {
+  const history = talk(20, { asks: 150, answers: 1_300 });
+  const played = await play(history, { check: fits });
+  const { messages, places } = played.views.at(-1)!;
+  const lines = messages.filter((_, at) => places[at]! < 0);
+  assertEquals(lines.map(({ role }) => role), ["user"]);
+  assert(contentText(lines[0]!.content).startsWith("[elided: "));
+  await assertNothingLost(history, played);
+});
+
+Deno.test("plannerSession() lets the oldest of the user's messages join the summary, never the first", async () => {
+  const history = talk(24, { asks: 1_300, answers: 150 });
+  const played = await play(history, {
+    summarise: () => Promise.resolve({ text, usage: summaryUsage }),
+    check: (view) => {
+      fits(view);
+      assert(contentText(view.messages[1]?.content).startsWith("remember RULE-n"));
+      assertEquals(view.messages[0], system);
+    },
+  });
+  const last = userTexts(played.views.at(-1)!);
+  assertEquals(last[0], first.content);
+  assertEquals(last.at(-1), history.at(-2)?.content);
+  // Of the others the newest are there.
+  const said = history.flatMap(({ role, content }) => role === "user" ? [contentText(content)] : []);
+  assertEquals(last.slice(1), said.slice(1 - last.length));
+  const joined = played.asked.flatMap(({ request }) => request.users);
+  assertEquals(joined.map(({ content }) => content), said.slice(1, 1 + joined.length));
+  for (const [at, { call }] of played.asked.entries()) assert(call - (played.asked[at - 1]?.call ?? -9) > 1);
+  await assertNothingLost(history, played);
+});
+
+Deno.test("plannerSession() shows head and tail of the user's long texts before any of them leaves", async () => {
+  const long = prose(5_000, "paste");
+  const parts: Message = {
+    role: "user",
+    content: [{ type: "text", text: prose(5_000, "second") }, { type: "text", text: "Look at this." }],
+  };
+  const history: readonly Message[] = [
+    system,
+    first,
+    { role: "assistant", content: "ok" },
+    { role: "user", content: long },
+    { role: "assistant", content: "read" },
+    parts,
+    { role: "assistant", content: "read too" },
+    { role: "user", content: prose(3_500, "active") },
+  ];
+  let asked = 0;
+  const played = await play(history, {
+    summarise: () => (asked++, Promise.resolve({ text, usage: summaryUsage })),
+    windowTokens: 12_000,
+  });
+  const { messages, places } = played.views.at(-1)!;
+  assertEquals([asked, places], [0, [0, 1, 2, 3, 4, 5, 6, 7]]);
+  assertEquals([messages[1], messages[7]], [first, history[7]]);
+  for (const at of [3, 5]) {
+    const shown = contentText(messages[at]?.content);
+    assert(/\n\[elided: middle of this message, \d+ bytes; recall with ref [0-9a-f]{16}\]\n/.test(shown));
+    assertLess(countTokens(shown), 1_020);
+  }
+  assert(contentText(messages[5]?.content).endsWith("Look at this."));
+  const warning = "The window is full: of 1 long message of the user head and tail are shown.";
+  assertEquals(played.warnings, [warning, warning]);
+  const originals = await Promise.all(
+    (played.state as { readonly edits: readonly { readonly ref: string }[] }).edits.map(({ ref }) =>
+      played.archive.get(ref)
+    ),
+  );
+  assertEquals(originals, [long, prose(5_000, "second")]);
+});
+
+Deno.test("plannerSession() says once that the window is full if nothing would free a tenth of it", async () => {
+  const history: Message[] = [system, { role: "user", content: prose(13_000, "brief") }];
+  for (let turn = 0; turn < 8; turn++) {
+    history.push({ role: "assistant", content: "ok" }, { role: "user", content: prose(250, `more${turn}`) });
+  }
+  let asked = 0;
+  const { warnings, views } = await play(history, {
+    summarise: () => (asked++, Promise.resolve({ text, usage: summaryUsage })),
+  });
+  assertEquals(asked, 0);
+  assertEquals(warnings, [
+    "The window is full, and nothing more can leave the prompt that would free a tenth of it.",
+  ]);
+  assertEquals(views.at(-1)?.messages, history);
+  assertGreater(countRequestTokens({ messages: history }, countTokens), 0.9 * WINDOW);
+});
+
+Deno.test("plannerSession() leaves the turn alone that goes on from an interrupted one", async () => {
+  const call = { id: "1", type: "function", function: { name: "work", arguments: "{}" } } as const;
+  const history: readonly Message[] = [
+    ...talk(6, { asks: 150, answers: 1_300 }),
+    { role: "user", content: "Work." },
+    { role: "assistant", content: prose(2_000, "thought"), tool_calls: [call] },
+    { role: "tool", tool_call_id: "1", content: "interrupted" },
+    { role: "user", content: prose(2_500, "continue") },
+  ];
+  const { views, asked } = await play(history, {
+    summarise: () => Promise.resolve({ text, usage: summaryUsage }),
+    windowTokens: 12_000,
+    mechanisms: { prune: false },
+  });
+  assertEquals(asked.length > 0, true);
+  assertEquals(views.at(-1)?.messages.slice(-4), history.slice(-4));
+});
+
+Deno.test("plannerSession() changes nothing and says why if a full window can't be archived", async () => {
+  const history = talk(12, { asks: 150, answers: 1_300 });
+  const archive: Archive = { ...memoryArchive(), put: () => Promise.reject(new Error("the disk is full")) };
+  let asked = 0;
+  const { views, warnings } = await play(history, {
+    archive,
+    summarise: () => (asked++, Promise.resolve({ text, usage: summaryUsage })),
+  });
+  assertEquals([asked, views.at(-1)?.messages], [0, history]);
+  assert(warnings.length > 0 && warnings.every((warning) => warning.includes("the disk is full")));
+});
