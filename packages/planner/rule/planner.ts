@@ -1,11 +1,11 @@
-import type { CountTokens, Usage } from "@tare/messages";
+import { addUsage, type CountTokens, type Usage } from "@tare/messages";
 import { decide, reckonedAlive, WINDOW_SHARE } from "./decide.ts";
 import type { Edit } from "../edits/edit.ts";
 import { findRemovals, type Removal, type Seen } from "../retention/find_removals.ts";
 import { hashText } from "../cache/hash_text.ts";
 import { type CacheStory, explainUncached, type LedgerEntry, sharePrompt } from "../ledger/ledger.ts";
 import { makeEdits } from "../edits/make_edits.ts";
-import { NEVER_FULL, relieveWindow } from "../edits/full_window.ts";
+import { NEVER_FULL, relieveWindow, tellFull } from "../edits/full_window.ts";
 import type { Decision, Plan, PlanRequest } from "./plan.ts";
 import { NEW_SESSION, type PlannerState, type SentRequest } from "./planner_state.ts";
 import { type PromptUnit, servedTokens } from "../cache/prefix_cache.ts";
@@ -87,31 +87,49 @@ export class Planner {
     let { decision } = draft;
     const tokensBefore = draft.promptTokens;
     // What a rewrite leaves is known only once it is made: a full window may ask for more.
-    while (draft.cut) {
-      try {
-        made.push(
-          ...await makeEdits(draft.seen, draft.removals.slice(draft.cut.first), { ...this.#options, recall }),
-        );
-      } catch (error) {
-        warnings.push(
-          `${(error as Error).message}. Nothing${made.length > 0 ? " more" : ""} left the prompt.`,
-        );
-        break;
+    const rewrite = async () => {
+      while (draft.cut) {
+        try {
+          made.push(
+            ...await makeEdits(draft.seen, draft.removals.slice(draft.cut.first), {
+              ...this.#options,
+              recall,
+            }),
+          );
+        } catch (error) {
+          warnings.push(
+            `${(error as Error).message}. Nothing${made.length > 0 ? " more" : ""} left the prompt.`,
+          );
+          break;
+        }
+        decision = draft.decision;
+        draft = this.#draft(request, made);
       }
-      decision = draft.decision;
-      draft = this.#draft(request, made);
-    }
+    };
+    await rewrite();
     let summary: Usage | undefined;
     let { fullWindow = NEVER_FULL } = request;
-    if (windowTokens !== undefined && this.#overflows(draft.promptTokens)) {
+    let failed = false;
+    while (windowTokens !== undefined && this.#overflows(draft.promptTokens)) {
       const before = placedView(request, request.edits);
       const warm = { view: before, sharedTokens: this.#sharedTokens(before, request) };
       const options = { countTokens, archive, recall, windowTokens, summarise, signal, fullWindow, warm };
       const relief = await relieveWindow(request, [...request.edits, ...made], options);
       made.push(...relief.edits);
       warnings.push(...relief.warnings);
-      ({ fullWindow, usage: summary } = relief);
-    } else if (fullWindow.fullSaid) fullWindow = { ...fullWindow, fullSaid: false };
+      fullWindow = relief.fullWindow;
+      failed = relief.failed ?? false;
+      if (relief.usage) summary = summary ? addUsage(summary, relief.usage) : relief.usage;
+      if (relief.edits.length === 0) break;
+      const { promptTokens } = draft;
+      draft = this.#draft(request, made);
+      // What waited for a rewrite rides along.
+      await rewrite();
+      if (draft.promptTokens >= promptTokens) break;
+    }
+    const told = tellFull(fullWindow, !failed && this.#overflows(draft.promptTokens));
+    fullWindow = told.fullWindow;
+    warnings.push(...told.warnings);
     const after = placedView(request, [...request.edits, ...made]);
     return {
       edits: made,
