@@ -8,7 +8,7 @@ import {
 } from "@tare/messages";
 import { type Archive, truncateText } from "@tare/prune";
 import { type Edit, type ShortenEdit, textAt } from "./edit.ts";
-import { findStretch, makeSummary, type Stretch } from "./make_summary.ts";
+import { findStretch, isSummary, makeSummary, type Stretch } from "./make_summary.ts";
 import { type Conversation, type PlacedMessages, type PlacedView, placedView } from "./view.ts";
 import { firstOpenCall } from "../retention/find_removals.ts";
 import { WINDOW_SHARE } from "../rule/make_room.ts";
@@ -68,6 +68,8 @@ export interface RelieveWindowOptions {
 export interface WindowRelief {
   readonly edits: readonly Edit[];
   readonly fullWindow: FullWindow;
+  /** Whether something can't be archived, so that nothing could be done. */
+  readonly failed?: boolean;
   /** What was done, and what went wrong, in a sentence each. */
   readonly warnings: readonly string[];
   /** What the model that summarised was paid. */
@@ -145,18 +147,25 @@ export async function relieveWindow(
       if (options.signal?.aborted && error === options.signal.reason) throw error;
       return {
         edits: [],
+        failed: true,
         fullWindow,
         warnings: [`${(error as Error).message}. Nothing more left the prompt.`],
       };
     }
   }
-  const tokensAfter = countRequestTokens(placedView(history, [...edits, ...made]), countTokens);
-  const fits = tokensAfter <= WINDOW_SHARE * windowTokens;
-  if (!fits && !fullWindow.fullSaid) {
-    warnings.push(`${FULL}, and nothing more can leave the prompt that would free a tenth of it.`);
-  }
-  if (fits === after.fullSaid) after = { ...after, fullSaid: !fits };
   return { edits: made, fullWindow: after, warnings, ...(usage && { usage }) };
+}
+
+/** Tells people once of a window that stays full, and again only after it wasn't. */
+export function tellFull(
+  fullWindow: FullWindow,
+  isFull: boolean,
+): { readonly fullWindow: FullWindow; readonly warnings: readonly string[] } {
+  if (fullWindow.fullSaid === isFull) return { fullWindow, warnings: [] };
+  return {
+    fullWindow: { ...fullWindow, fullSaid: isFull },
+    warnings: isFull ? [`${FULL}, and nothing more can leave the prompt that would free a tenth of it.`] : [],
+  };
 }
 
 const FULL = "The window is full";
@@ -211,7 +220,9 @@ function chooseRung(
   const rung = (end: number, { short = false, users = [] as readonly number[] } = {}): Rung => {
     const stretch = findStretch(placed, { end, users });
     const leaving = countRequestTokens({ messages: stretch.leaving }, countTokens);
-    const won = leaving - (summarises ? Math.min(SUMMARY_TOKENS, SUMMARY_SHARE * leaving) : LINE_TOKENS);
+    const before = countRequestTokens({ messages: stretch.leaving.filter(isSummary) }, countTokens);
+    const won = leaving -
+      (summarises ? Math.min(SUMMARY_TOKENS, SUMMARY_SHARE * leaving) : LINE_TOKENS + before);
     const shorter = short ? [...shortable].filter(([place]) => !users.includes(place)) : [];
     const shortened = shorter.reduce((sum, [, tokens]) => sum + tokens - SHORT_TOKENS, 0);
     return {

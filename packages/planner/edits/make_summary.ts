@@ -102,7 +102,7 @@ export async function makeSummary(stretch: Stretch, options: MakeSummaryOptions)
 }
 
 /** Whether a message of a view is an earlier summary: the line that ends it is nowhere else the model's own. */
-function isSummary(message: Message): boolean {
+export function isSummary(message: Message): boolean {
   if (message.role !== "assistant" || typeof message.content !== "string" || message.tool_calls) return false;
   return parsePlaceholder(message.content.split("\n").at(-1) ?? "")?.of === "messages";
 }

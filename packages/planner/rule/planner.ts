@@ -1,4 +1,5 @@
 import {
+  addUsage,
   type CountTokens,
   countToolTokens,
   type Message,
@@ -11,7 +12,7 @@ import { observeTokens, scaled, type TokenScale, tokenScale } from "../cache/pro
 import { hashText } from "../cache/hash_text.ts";
 import { estimateWarmth, observeWarmth } from "../cache/warmth.ts";
 import type { Edit } from "../edits/edit.ts";
-import { NEVER_FULL, relieveWindow } from "../edits/full_window.ts";
+import { NEVER_FULL, relieveWindow, tellFull } from "../edits/full_window.ts";
 import { Layout } from "../edits/layout.ts";
 import { makeEdits, withEdits } from "../edits/make_edits.ts";
 import { compactedTools, placedView } from "../edits/view.ts";
@@ -112,24 +113,29 @@ export class Planner {
     const tokensBefore = draft.promptTokens;
     const { sharedTokens: sharedBefore } = draft.predicted;
     // What a rewrite leaves is known only once it is made: a full window may ask for more.
-    while (draft.leaving.length > 0) {
-      const { elided } = this.#layout.placed;
-      try {
-        const more = await makeEdits({ history, elided, edits }, draft.leaving, { ...this.#options, recall });
-        made.push(...more);
-        edits = withEdits(edits, more);
-      } catch (error) {
-        warnings.push(
-          `${(error as Error).message}. Nothing${made.length > 0 ? " more" : ""} left the prompt.`,
-        );
-        break;
+    const rewrite = async () => {
+      while (draft.leaving.length > 0) {
+        const { elided } = this.#layout.placed;
+        try {
+          const seen = { history, elided, edits };
+          const more = await makeEdits(seen, draft.leaving, { ...this.#options, recall });
+          made.push(...more);
+          edits = withEdits(edits, more);
+        } catch (error) {
+          warnings.push(
+            `${(error as Error).message}. Nothing${made.length > 0 ? " more" : ""} left the prompt.`,
+          );
+          break;
+        }
+        decision = draft.decision;
+        draft = this.#draft(request, edits);
       }
-      decision = draft.decision;
-      draft = this.#draft(request, edits);
-    }
+    };
+    await rewrite();
     let summary: Usage | undefined;
     let { fullWindow = NEVER_FULL } = request;
-    if (windowTokens !== undefined && this.#overflows(draft.prompt.promptTokens)) {
+    let failed = false;
+    while (windowTokens !== undefined && this.#overflows(draft.prompt.promptTokens)) {
       const { perToken, unseen } = tokenScale(this.#state.counted);
       const relief = await relieveWindow(request, edits, {
         countTokens,
@@ -141,14 +147,22 @@ export class Planner {
         fullWindow,
         warm: { view: placedView(request, request.edits), sharedTokens: sharedBefore },
       });
+      made.push(...relief.edits);
       warnings.push(...relief.warnings);
-      ({ fullWindow, usage: summary } = relief);
-      if (relief.edits.length > 0) {
-        made.push(...relief.edits);
-        edits = [...edits, ...relief.edits];
-        draft = this.#draft(request, edits);
-      }
-    } else if (fullWindow.fullSaid) fullWindow = { ...fullWindow, fullSaid: false };
+      fullWindow = relief.fullWindow;
+      failed = relief.failed ?? false;
+      if (relief.usage) summary = summary ? addUsage(summary, relief.usage) : relief.usage;
+      if (relief.edits.length === 0) break;
+      const { promptTokens } = draft;
+      edits = [...edits, ...relief.edits];
+      draft = this.#draft(request, edits);
+      // What waited for a rewrite rides along.
+      await rewrite();
+      if (draft.promptTokens >= promptTokens) break;
+    }
+    const told = tellFull(fullWindow, !failed && this.#overflows(draft.prompt.promptTokens));
+    fullWindow = told.fullWindow;
+    warnings.push(...told.warnings);
     const { shownTools, toolTokens } = draft.seen;
     const { messages, places, elided } = this.#layout.placed;
     const toolsBefore = sumTools(request.tools, countTokens);
