@@ -23,7 +23,7 @@ export async function play(
 ): Promise<void> {
   const archive = memoryArchive();
   const options = { profile, windowTokens, countTokens: estimateTokens, archive };
-  const session = plannerSession({ ...options, retention: { ...KEEP_WANTED, tailTokens: 300 } });
+  const session = plannerSession({ ...options, retention: { ...KEEP_WANTED, stepTailTokens: 300 } });
   const cache = new PrefixCache(profile);
   let nowMs = 0;
   for (const [call, messages] of histories.entries()) {

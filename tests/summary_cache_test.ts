@@ -40,7 +40,7 @@ async function tell(name: string) {
     countTokens: tokenizer.count,
     windowTokens: WINDOW,
     // Nothing but the full window takes text away.
-    retention: { ...KEEP_WANTED, steps: false },
+    retention: { ...KEEP_WANTED, stepTailTokens: Infinity },
     summarise: summariseWith(model, tokenizer.count),
   });
   const entries: LedgerEntry[] = [];

@@ -84,7 +84,7 @@ async function play(
       countTokens,
       windowTokens: WINDOW,
       // Nothing but the full window takes text away.
-      retention: { ...KEEP_WANTED, steps: false },
+      retention: { ...KEEP_WANTED, stepTailTokens: Infinity },
       ...options,
       ...(summarise && {
         summarise: (request: SummaryRequest) => {

@@ -24,7 +24,7 @@ import { callPairs } from "../../tests/call_pairs.ts";
 import { conversations, messyConversations } from "../../tests/conversations.ts";
 
 /** Limits so small that generated sessions meet them. */
-const RETENTION: Retention = { ...KEEP_WANTED, tailTokens: 300 };
+const RETENTION: Retention = { ...KEEP_WANTED, stepTailTokens: 300 };
 
 /** What the provider serves nothing below, and what one block is, scaled down like the budgets. */
 function scaled(name: string) {

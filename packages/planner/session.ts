@@ -250,8 +250,8 @@ const NO_MECHANISMS: Mechanisms = { context: false, prune: false, schemas: false
 function retentionOf({ context, prune, schemas }: Mechanisms, retention = KEEP_WANTED): Retention {
   return {
     ...retention,
-    ...(!prune && { results: false }),
-    ...(!context && { steps: false }),
+    ...(!prune && { resultTailTokens: Infinity }),
+    ...(!context && { stepTailTokens: Infinity }),
     ...(!schemas && { compactTools: false }),
   };
 }

@@ -248,8 +248,7 @@ Deno.test("plannerSession() goes back to an earlier place of the history", async
 
 Deno.test("plannerSession() forks with what holds for the start, and with an account of its own", async () => {
   const { session, view, archive } = make({ mechanisms: { ...OFF, prune: true } });
-  await view([...history, question]);
-  session.sent(usage(30_000));
+  session.sent(usage((await view([...history, question])).promptTokens));
   const state = session.state;
   const own = memoryArchive();
   for (const index of [2, 6, 10]) await own.put(String(history[index]?.content));

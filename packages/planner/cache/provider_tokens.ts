@@ -43,7 +43,8 @@ export function tokenScale({ calls, ours, theirs, oursSquared, product }: TokenR
   if (calls === 0) return { perToken: 1, unseen: 0 };
   const prior = PRIOR_SPREAD_TOKENS ** 2;
   const perToken = (product - ours * theirs / calls + prior) / (oursSquared - ours * ours / calls + prior);
-  const bounded = Math.min(3, Math.max(0.5, perToken));
+  // In steps, so that what was judged by it stays judged while it hardly moves.
+  const bounded = Math.min(3, Math.max(0.5, Math.round(50 * perToken) / 50));
   return { perToken: bounded, unseen: (theirs - bounded * ours) / calls };
 }
 

@@ -3,6 +3,20 @@ import { parsePlaceholder } from "@tare/prune";
 import type { Edit } from "./edit.ts";
 import { type PlacedMessages, placeMessages } from "./view.ts";
 
+/** Tokens of what the model sees of a history. */
+export interface LayoutSums {
+  /** System and developer messages. */
+  readonly core: number;
+  /** What user and model said. */
+  readonly said: number;
+  /** Results that are there. */
+  readonly results: number;
+  /** Lines that stand for what left. */
+  readonly placeholders: number;
+}
+
+const NO_SUMS: LayoutSums = { core: 0, said: 0, results: 0, placeholders: 0 };
+
 /**
  * A history that grows and what the model sees of it, laid out in rows with their tokens. A new message costs what it
  * says; only a rewrite lays everything out again.
@@ -24,6 +38,10 @@ export class Layout {
   #rows: number[] = [];
   /** Results in whose place a line stands. */
   #elided = new Set<number>();
+  /** Tokens up to the end of each row that user and model said. */
+  #saidEnds: number[] = [];
+  #sums: LayoutSums = NO_SUMS;
+  #version = 0;
 
   /** An empty layout, or a copy. */
   constructor(countTokens: CountTokens, other?: Layout) {
@@ -37,12 +55,13 @@ export class Layout {
     this.#fullEnds = [...other.#fullEnds];
     this.#rows = [...other.#rows];
     this.#elided = new Set(other.#elided);
+    this.#saidEnds = [...other.#saidEnds];
+    this.#sums = other.#sums;
   }
 
   /** Whether a history starts with the messages that are laid out. */
   isStartOf(history: readonly Message[]): boolean {
-    return this.#history.length <= history.length &&
-      this.#history.every((message, at) => message === history[at]);
+    return this.sharedLength(history) === this.#history.length;
   }
 
   /** How many messages of the history are the same as those that are laid out. */
@@ -60,7 +79,7 @@ export class Layout {
   update(history: readonly Message[], edits: readonly Edit[]): number {
     const shared = this.sharedLength(history);
     if (edits === this.#edits && shared === this.#history.length) {
-      for (const message of history.slice(shared)) this.#append(message);
+      for (let at = shared; at < history.length; at++) this.#append(history[at]!);
       return Infinity;
     }
     const before = this.#placed.messages;
@@ -103,28 +122,56 @@ export class Layout {
     return { start, tokens: (this.#ends[row] ?? 0) - start, message };
   }
 
+  /** Position of the first message behind which, itself included, stand at most so many tokens. */
+  tailStart(tokens: number): number {
+    const { places } = this.#placed;
+    let [low, high] = [0, places.length];
+    while (low < high) {
+      const row = (low + high) >> 1;
+      if (this.tokens - (this.#ends[row - 1] ?? 0) <= tokens) high = row;
+      else low = row + 1;
+    }
+    while (places[low] === -1) low++;
+    return places[low] ?? this.#history.length;
+  }
+
   /** Tokens that a message takes, or the line in its place; zero if it left with others. */
   tokensAt(at: number): number {
     const row = this.#rows[at] ?? -1;
     return row < 0 ? 0 : this.#ends[row]! - (this.#ends[row - 1] ?? 0);
   }
 
-  /** Calls `see` for each row. */
-  forEach(see: (row: { message: Message; place: number; tokens: number }) => void): void {
-    const { messages, places } = this.#placed;
-    let start = 0;
-    for (let row = 0; row < messages.length; row++) {
-      const end = this.#ends[row]!;
-      see({ message: messages[row]!, place: places[row]!, tokens: end - start });
-      start = end;
+  /** Tokens by what they are. */
+  get sums(): LayoutSums {
+    return this.#sums;
+  }
+
+  /** Tokens in front of a message that user and model said. */
+  saidBefore(at: number): number {
+    return this.#saidEnds[(this.#rows[at] ?? this.#saidEnds.length) - 1] ?? 0;
+  }
+
+  /** What each elision keeps out, by position. */
+  *elisions(): Generator<{ readonly at: number; readonly saved: number }> {
+    const { places, messages } = this.#placed;
+    for (let row = 0; row < places.length; row++) {
+      const at = places[row]!;
+      if (at >= 0 && messages[row] !== this.#history[at]) {
+        yield { at, saved: this.fullTokensOf(at) - this.tokensAt(at) };
+      }
     }
+  }
+
+  /** Another number for each rewrite. */
+  get version(): number {
+    return this.#version;
   }
 
   #append(message: Message): void {
     const at = this.#history.push(message) - 1;
     const tokens = countMessageTokens(message, this.#countTokens);
     this.#fullEnds.push(this.fullTokens + tokens);
-    this.#ends.push(this.tokens + tokens);
+    this.#addRow(message, { tokens, isLine: false });
     this.#rows.push(this.#placed.messages.push(message) - 1);
     this.#placed.places.push(at);
     this.#placed.elided.push(message);
@@ -144,13 +191,31 @@ export class Layout {
       edits.flatMap((edit) => edit.type === "elide" && isPlaceholder(edit.text) ? [edit.index] : []),
     );
     this.#ends = [];
-    let end = 0;
+    this.#saidEnds = [];
+    this.#sums = NO_SUMS;
+    this.#version++;
     for (const [row, message] of messages.entries()) {
-      end += countMessageTokens(message, this.#countTokens);
-      this.#ends.push(end);
       const place = places[row] ?? -1;
+      const tokens = countMessageTokens(message, this.#countTokens);
+      this.#addRow(message, { tokens, isLine: message !== history[place] });
       if (place >= 0) this.#rows[place] = row;
     }
+  }
+
+  #addRow(
+    { role }: Message,
+    { tokens, isLine }: { readonly tokens: number; readonly isLine: boolean },
+  ): void {
+    this.#ends.push(this.tokens + tokens);
+    const kind = isLine
+      ? "placeholders"
+      : role === "system" || role === "developer"
+      ? "core"
+      : role === "tool"
+      ? "results"
+      : "said";
+    this.#sums = { ...this.#sums, [kind]: this.#sums[kind] + tokens };
+    this.#saidEnds.push(this.#sums.said);
   }
 }
 

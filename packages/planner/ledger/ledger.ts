@@ -1,4 +1,4 @@
-import type { Message, Usage } from "@tare/messages";
+import type { Usage } from "@tare/messages";
 import type { Layout } from "../edits/layout.ts";
 import type { Decision } from "../rule/plan.ts";
 
@@ -55,24 +55,14 @@ export interface LedgerEntry {
   readonly decision?: Decision;
 }
 
-/** A prompt by what it consists of. */
+/** A prompt by what it consists of, if the turn that is being worked on starts at a position. */
 export function sharePrompt(
   layout: Layout,
-  { history, activeStart, toolTokens }: {
-    readonly history: readonly Message[];
-    readonly activeStart: number;
-    readonly toolTokens: number;
-  },
+  { activeStart, toolTokens }: { readonly activeStart: number; readonly toolTokens: number },
 ): PromptShares {
-  const shares = { tools: toolTokens, core: 0, oldTurns: 0, activeTurn: 0, results: 0, placeholders: 0 };
-  layout.forEach(({ message, place, tokens }) => {
-    if (message !== history[place]) shares.placeholders += tokens;
-    else if (message.role === "system" || message.role === "developer") shares.core += tokens;
-    else if (message.role === "tool") shares.results += tokens;
-    else if (place < activeStart) shares.oldTurns += tokens;
-    else shares.activeTurn += tokens;
-  });
-  return shares;
+  const { said, ...sums } = layout.sums;
+  const oldTurns = layout.saidBefore(activeStart);
+  return { tools: toolTokens, ...sums, oldTurns, activeTurn: said - oldTurns };
 }
 
 /** What {@linkcode explainUncached} goes by. All tokens are the provider's. */

@@ -23,7 +23,7 @@ Deno.test("sharePrompt() puts every token of a prompt into one class", () => {
   const layout = new Layout(estimateTokens);
   const text = "[elided: read result, 19984 bytes; ref 0123456789abcdef]";
   layout.update(messages, [{ type: "elide", index: 3, toolCallId: "1", ref: "0123456789abcdef", text }]);
-  const shares = sharePrompt(layout, { history: messages, activeStart: 5, toolTokens: 7 });
+  const shares = sharePrompt(layout, { activeStart: 5, toolTokens: 7 });
   const sum = Object.values(shares).reduce((all, tokens) => all + tokens, 0);
   assertEquals(sum, 7 + layout.tokens);
   assertEquals(shares, {

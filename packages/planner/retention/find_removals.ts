@@ -27,7 +27,7 @@ export interface Removal {
   readonly idle: boolean;
   /** Whether it isn't worth being written again, so that it goes with a cut in front of it. */
   readonly goes: boolean;
-  /** What its absence is expected to cost over the horizon. */
+  /** What its absence is expected to cost until the window is full again. */
   readonly loss: number;
   /** How it would leave. */
   readonly how: Way;
@@ -60,9 +60,15 @@ export interface RemovalOptions {
   readonly scale: TokenScale;
   /** The model's context window, in tokens. Default: unknown, and no limit. */
   readonly windowTokens?: number;
-  /** Whether the window is full: then steps leave whole where they can, whatever they are worth. */
-  readonly full: boolean;
+  /** Whether to find all that can leave, whatever it is worth. */
+  readonly all: boolean;
 }
+
+/** A window that was emptied is expected to last so many calls. */
+const ROOM_CALLS = 20;
+
+/** What isn't idle after so many calls is looked at again. */
+const MAX_QUIET_CALLS = 4_096;
 
 /** Results with fewer tokens stay. */
 const MIN_TOKENS = 60;
@@ -72,59 +78,164 @@ const PLACEHOLDER_TOKENS = 32;
 const LINE_TOKENS = 28;
 
 /**
- * All that can leave, in the order of the prompt, worth keeping or not. Of old turns steps leave whole; of a step that is
- * worth more than that, only results.
+ * What can leave, in the order of the prompt, worth keeping or not. Of old turns steps leave whole; of a step that is
+ * worth more than that, only results. Unless all is asked for, only what stands behind the first that is idle: no cut
+ * starts in front of it.
  */
 export function findRemovals(seen: Seen, options: RemovalOptions): Removal[] {
-  const { layout, standings } = seen;
-  const { retention, scale, windowTokens = Infinity } = options;
-  const removals: Removal[] = retention.compactTools ? findCompactions(seen, options) : [];
-  const tail = Math.min(retention.tailTokens, windowTokens / 4) / scale.perToken;
-  const steps = retention.steps ? standings.steps : [];
-  let nextStep = 0;
-  let nextResult = 0;
-  let lineAt = -1;
+  const { standings } = seen;
+  const removals = options.retention.compactTools ? findCompactions(seen, options) : [];
+  const ends = findEnds(seen, options);
+  const first = options.all || removals.some(({ idle }) => idle) ? 0 : firstIdle(ends, seen, options);
+  if (first === Infinity) return removals;
+  let next = firstFrom(standings.results, ({ at }) => at >= first);
   const takeResults = (end: number) => {
-    if (!retention.results) return;
-    for (
-      let result = standings.results[nextResult];
-      result && result.at < end;
-      result = standings.results[++nextResult]
-    ) {
+    for (; next < standings.results.length; next++) {
+      const result = standings.results[next]!;
+      if (result.at >= end) return;
       const removal = elision(result, seen, options);
       if (removal) removals.push(removal);
     }
   };
-  for (let step = steps[nextStep]; step && step.to <= standings.stepsEnd; step = steps[++nextStep]) {
-    const found = layout.find(step.from);
-    if (!found) continue;
-    if (layout.tokens - found.start <= tail) break;
-    const removal = stepRemoval(step, seen, { ...options, line: lineAt !== step.from });
-    if (!options.full && !removal.idle && !removal.goes) continue;
-    takeResults(step.from);
+  let lineAt = -1;
+  for (let at = firstFrom(standings.steps, ({ to }) => to > first); at < standings.steps.length; at++) {
+    const step = standings.steps[at]!;
+    if (step.from >= ends.steps) break;
+    if (!seen.layout.find(step.from)) continue;
+    const removal = drop(step, seen, { ...options, line: lineAt !== step.from });
+    if (!removal.idle && !removal.goes) continue;
+    takeResults(Math.min(step.from, ends.results));
     removals.push(removal);
     lineAt = step.to;
-    while ((standings.results[nextResult]?.at ?? Infinity) < step.to) nextResult++;
+    while ((standings.results[next]?.at ?? Infinity) < step.to) next++;
   }
-  takeResults(standings.newestAnswer);
+  takeResults(ends.results);
   return removals;
 }
 
-function elision(result: Result, seen: Seen, options: RemovalOptions): Removal | undefined {
-  const { at, tool, recalled } = result;
-  const { layout, standings } = seen;
-  const found = layout.find(at);
-  if (!found || scaled({ ...options.scale, unseen: 0 }, found.tokens) < MIN_TOKENS) return undefined;
-  const bearer = standings.bearers[at]!;
-  if (options.retention.pins && at >= standings.activeStart && standings.isPinned(bearer)) return undefined;
-  if (recalled !== undefined && standings.isRecalledOften(recalled)) return undefined;
-  if (found.message !== result.message && standings.showsRecalled(String(found.message.content))) {
-    return undefined;
+/** Positions before which steps and results may leave. */
+interface Ends {
+  readonly steps: number;
+  readonly results: number;
+}
+
+function findEnds(
+  { layout, standings }: Seen,
+  { retention, scale, windowTokens = Infinity }: RemovalOptions,
+): Ends {
+  const tail = (tokens: number, most: number) =>
+    tokens === Infinity ? 0 : layout.tailStart(Math.min(tokens, most) / scale.perToken);
+  return {
+    steps: Math.min(standings.stepsEnd, tail(retention.stepTailTokens, windowTokens / 4)),
+    results: Math.min(standings.newestAnswer, tail(retention.resultTailTokens, windowTokens / 2)),
+  };
+}
+
+/** Index of the first for which a test holds that holds for all behind it. */
+function firstFrom<T>(sorted: readonly T[], holds: (one: T) => boolean): number {
+  let [low, high] = [0, sorted.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (holds(sorted[middle]!)) high = middle;
+    else low = middle + 1;
   }
+  return low;
+}
+
+/**
+ * Position of the first result or step that is idle. One that isn't falls silent until it could be: as long as nobody
+ * refers to a message its loss only falls, and what makes it fall faster wakes it.
+ */
+function firstIdle(ends: Ends, seen: Seen, options: RemovalOptions): number {
+  const { standings, layout } = seen;
+  const { call } = standings;
+  let first = Infinity;
+  for (const step of standings.steps) {
+    if (step.from >= ends.steps) break;
+    if (step.quietUntil > call) continue;
+    if (!layout.find(step.from)) {
+      step.quietUntil = Infinity;
+      continue;
+    }
+    // Its line may be shared or not: idle with one line more or less is looked at in full.
+    const shown = shownIn(step, layout);
+    const tokens = options.scale.perToken * shown.reduce((sum, at) => sum + layout.tokensAt(at), 0) +
+      LINE_TOKENS + PLACEHOLDER_TOKENS * (step.to - step.from);
+    const ahead = callsUntilIdle(tokens, shown, seen, options);
+    if (ahead === 0) {
+      first = step.from;
+      break;
+    }
+    step.quietUntil = call + ahead;
+  }
+  for (const result of standings.results) {
+    if (result.at >= Math.min(first, ends.results)) break;
+    const bearer = standings.bearers[result.at]!;
+    if (bearer.quietUntil > call) continue;
+    const found = layout.find(result.at);
+    if (!found) {
+      bearer.quietUntil = Infinity;
+      continue;
+    }
+    const tokens = options.scale.perToken * found.tokens;
+    const ahead = callsUntilIdle(tokens - PLACEHOLDER_TOKENS, [result.at], seen, options);
+    if (ahead > 0) bearer.quietUntil = call + ahead;
+    else if (mayLeave(result, seen, options)) return Math.min(result.at, bearer.step?.from ?? Infinity);
+  }
+  return first;
+}
+
+/** Calls after which messages will cost more than their absence, if nothing happens; infinite if never. */
+function callsUntilIdle(
+  tokens: number,
+  places: readonly number[],
+  seen: Seen,
+  options: RemovalOptions,
+): number {
+  const isIdle = (ahead: number) =>
+    tokens > 0 && lossOf(places, ahead, seen, options) <= tokens * options.profile.read;
+  if (isIdle(0)) return 0;
+  let high = 1;
+  while (!isIdle(high)) {
+    high *= 2;
+    if (high > MAX_QUIET_CALLS) return high;
+  }
+  let low = high >> 1;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (isIdle(middle)) high = middle;
+    else low = middle;
+  }
+  return high;
+}
+
+function shownIn({ from, to }: Step, layout: Layout): number[] {
+  const shown: number[] = [];
+  for (let at = from; at < to; at++) if (layout.find(at)) shown.push(at);
+  return shown;
+}
+
+function mayLeave(
+  { at, message, recalled }: Result,
+  { layout, standings }: Seen,
+  { retention, scale }: RemovalOptions,
+): boolean {
+  const found = layout.find(at);
+  if (!found || scale.perToken * found.tokens < MIN_TOKENS) return false;
+  const bearer = standings.bearers[at]!;
+  if (retention.pins && at >= standings.activeStart && standings.isPinned(bearer)) return false;
+  if (recalled !== undefined && standings.isRecalledOften(recalled)) return false;
+  return found.message === message || !standings.showsRecalled(String(found.message.content));
+}
+
+function elision(result: Result, seen: Seen, options: RemovalOptions): Removal | undefined {
+  if (!mayLeave(result, seen, options)) return undefined;
+  const { at, tool, message } = result;
+  const found = seen.layout.find(at)!;
   const tokens = options.scale.perToken * found.tokens - PLACEHOLDER_TOKENS;
   const candidate: ElisionCandidate = {
     index: at,
-    toolCallId: result.message.tool_call_id,
+    toolCallId: message.tool_call_id,
     tool,
     tokensBefore: found.tokens,
     tokensAfter: PLACEHOLDER_TOKENS,
@@ -139,28 +250,51 @@ function elision(result: Result, seen: Seen, options: RemovalOptions): Removal |
   };
 }
 
-function stepRemoval(
-  { from, to }: Step,
+function drop(
+  step: Step,
   seen: Seen,
   { line, ...options }: RemovalOptions & { readonly line: boolean },
 ): Removal {
   const { layout } = seen;
+  const { from, to } = step;
   const parts: { name: string; tokens: number }[] = [];
-  const shown: number[] = [];
   let tokens = line ? -LINE_TOKENS : 0;
   for (let at = from; at < to; at++) {
     const its = options.scale.perToken * layout.tokensAt(at);
     parts.push({ name: String(at), tokens: its });
     tokens += its;
-    if (layout.find(at)) shown.push(at);
   }
   return {
     start: scaled(options.scale, seen.toolTokens + layout.find(from)!.start),
     tokens,
     parts,
-    ...worth(tokens, shown, seen, options),
+    ...worth(tokens, shownIn(step, layout), seen, options),
     how: { type: "drop", from, to },
   };
+}
+
+/** What the absence of messages is expected to cost at a call, so many after the next. */
+function lossOf(
+  places: readonly number[],
+  ahead: number,
+  { layout, standings }: Seen,
+  { retention, profile, scale }: RemovalOptions,
+): number {
+  let loss = 0;
+  for (const at of places) {
+    const bearer = standings.bearers[at]!;
+    loss += retention.loss({
+      tokens: scale.perToken * layout.tokensAt(at),
+      fileText: bearer.fileText,
+      edits: bearer.edits,
+      names: bearer.names,
+      age: 1 + standings.call + ahead - bearer.came,
+      wantedAge: 1 + standings.call + ahead - bearer.wanted,
+      // In steps, so that what was judged by it stays judged.
+      unseenTokens: 1_000 * Math.max(0, Math.round(scale.unseen / 1_000)),
+    }, profile);
+  }
+  return loss;
 }
 
 /**
@@ -170,44 +304,29 @@ function stepRemoval(
 function worth(
   tokens: number,
   places: readonly number[],
-  { layout, standings }: Seen,
-  { retention, profile, scale }: RemovalOptions,
+  seen: Seen,
+  options: RemovalOptions,
 ): Pick<Removal, "idle" | "goes" | "loss"> {
-  const { call } = standings;
-  const { horizonCalls } = retention;
+  const { retention: { horizonCalls }, profile: { read, write } } = options;
   let loss = 0;
   let ahead = 0;
+  let untilFull = 0;
   for (const at of places) {
-    const bearer = standings.bearers[at]!;
-    const { start, tokens } = layout.find(at)!;
-    const wantedAge = 1 + call - bearer.wanted;
-    const its = retention.loss({
-      tokens: scale.perToken * tokens,
-      tokensBehind: scale.perToken * (layout.tokens - start - tokens),
-      fileText: bearer.fileText,
-      edits: bearer.edits,
-      names: bearer.names,
-      age: 1 + call - bearer.came,
-      wantedAge,
-      fileAge: standings.fileAge(bearer),
-    }, profile);
+    const its = lossOf([at], 0, seen, options);
+    const age = 1 + seen.standings.call - seen.standings.bearers[at]!.wanted;
     loss += its;
-    ahead += horizonCalls > 0 ? its * wantedAge * Math.log(1 + horizonCalls / wantedAge) : its;
+    ahead += its * age * Math.log(1 + horizonCalls / age);
+    untilFull += its * age * Math.log(1 + ROOM_CALLS / age);
   }
-  const idle = tokens > 0 && loss <= tokens * profile.read;
-  return {
-    idle,
-    goes: horizonCalls > 0
-      ? tokens > 0 && ahead <= tokens * (profile.write + horizonCalls * profile.read)
-      : idle,
-    loss: ahead,
-  };
+  const idle = tokens > 0 && loss <= tokens * read;
+  const goes = horizonCalls > 0 ? tokens > 0 && ahead <= tokens * (write + horizonCalls * read) : idle;
+  return { idle, goes, loss: untilFull };
 }
 
 /** Tools that the model has called. One that it hasn't needs its prose still, and so does the one that brings things back. */
 function findCompactions(
   { tools, shownTools: now, standings }: Seen,
-  { countTokens, scale }: RemovalOptions,
+  { countTokens, scale, profile }: RemovalOptions,
 ): Removal[] {
   const removals: Removal[] = [];
   const alwaysFull = [RECALL_TOOL.function.name];
@@ -225,7 +344,7 @@ function findCompactions(
         start: scaled(scale, start),
         tokens,
         parts: [{ name: `tool ${name}`, tokens }],
-        idle: true,
+        idle: profile.read > 0,
         goes: true,
         loss: 0,
         how: { type: "compact", tool: name, definition: hashPiece(full) },

@@ -28,7 +28,7 @@ function turn(id: string, tokens: number, name = "run"): Message[] {
   ];
 }
 
-const retention = { ...KEEP_WANTED, tailTokens: 0 };
+const retention = { ...KEEP_WANTED, stepTailTokens: 0 };
 
 /** What may leave: the position of each result, and where each step starts. */
 function find(
@@ -52,7 +52,7 @@ function find(
     retention,
     profile: profileNamed("none"),
     scale: { perToken: 1, unseen: 0 },
-    full: false,
+    all: false,
     ...options,
   }).flatMap(({ how, goes }) => {
     if (!goes) return [];
@@ -68,15 +68,15 @@ const messages = [...turn("a", 2_000), ...turn("b", 1_500), ...turn("c", 400), .
 
 Deno.test("findRemovals() finds the steps of old turns, and the results of the newest two", () => {
   assertEquals(find(messages), ["1-3", "5-7", 10]);
-  assertEquals(find(messages, { retention: { ...retention, steps: false } }), [2, 6, 10]);
-  assertEquals(find(messages, { retention: { ...retention, results: false } }), ["1-3", "5-7"]);
+  assertEquals(find(messages, { retention: { ...retention, stepTailTokens: Infinity } }), [2, 6, 10]);
+  assertEquals(find(messages, { retention: { ...retention, resultTailTokens: Infinity } }), ["1-3", "5-7"]);
   assertEquals(find([...messages, { role: "assistant", content: "Done." }]), ["1-3", "5-7", 10, 14]);
 });
 
 Deno.test("findRemovals() lets no step leave from the tail", () => {
-  assertEquals(find(messages, { retention: { ...retention, tailTokens: 1_000 } }), ["1-3", "5-7", 10]);
-  assertEquals(find(messages, { retention: { ...retention, tailTokens: 3_000 } }), ["1-3", 6, 10]);
-  assertEquals(find(messages, { retention: { ...retention, tailTokens: 3_000 }, windowTokens: 4_000 }), [
+  assertEquals(find(messages, { retention: { ...retention, stepTailTokens: 1_000 } }), ["1-3", "5-7", 10]);
+  assertEquals(find(messages, { retention: { ...retention, stepTailTokens: 3_000 } }), ["1-3", 6, 10]);
+  assertEquals(find(messages, { retention: { ...retention, stepTailTokens: 3_000 }, windowTokens: 4_000 }), [
     "1-3",
     "5-7",
     10,

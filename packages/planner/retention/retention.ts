@@ -4,8 +4,6 @@ import type { Profile } from "../providers.ts";
 export interface Standing {
   /** Tokens of the message, counted by the provider. */
   readonly tokens: number;
-  /** Tokens behind it. */
-  readonly tokensBehind: number;
   /** Whether it shows a file: a read's result, or a call that edits or writes. */
   readonly fileText: boolean;
   /** Whether it edits or writes. */
@@ -16,23 +14,24 @@ export interface Standing {
   readonly age: number;
   /** Calls since it came or one of its names was last used by a call. */
   readonly wantedAge: number;
-  /** Calls since one of its files was last read or written; infinite without a file. */
-  readonly fileAge: number;
+  /** Tokens in front of the prompt that the provider counts and that aren't to be seen here. */
+  readonly unseenTokens: number;
 }
 
 /** What may leave the prompt, and what of it stays. */
 export interface Retention {
   /**
    * What a message's absence is expected to cost at the next call, in the price of one uncached input token: what
-   * costs more to carry may leave.
+   * costs more to carry may leave. As long as nobody refers to the message it must not grow.
    */
   readonly loss: (standing: Standing, profile: Profile) => number;
-  /** Whether results may leave. */
-  readonly results: boolean;
-  /** Whether the steps of old turns may leave: calls and their results together. */
-  readonly steps: boolean;
-  /** Tokens at the end, at most a quarter of the window, in which no step leaves. */
-  readonly tailTokens: number;
+  /** Tokens at the end, at most half the window, in which no result leaves. Infinite: none leaves. */
+  readonly resultTailTokens: number;
+  /**
+   * Tokens at the end, at most a quarter of the window, in which no step of an old turn leaves: calls and their results
+   * together. Infinite: none leaves.
+   */
+  readonly stepTailTokens: number;
   /** Whether tools that have been called are shown by names and types alone. */
   readonly compactTools: boolean;
   /** So many calls long, what stays behind a cut must be worth being written again. Zero: it needn't be. */
@@ -52,45 +51,39 @@ const REPAIR_ORIGINAL_TOKENS = 7_000;
 /**
  * What is still wanted stays: the default. Fetching a message of `s` tokens back costs
  *
- *     R = 20,000 · read + 60 · output + min(s, 7,000) · write
+ *     R = (20,000 + unseen) · read + 60 · output + min(s, 7,000) · write
  *
  * and it is needed at the next call with a probability that falls with the calls since it was last referred to,
- * about as 0.12 / age in recorded sessions, and grows with the root of its size; more slowly for the text of files that
- * were touched lately. What its names are worth falls from when it came: a name that is used moves on to the call that
+ * about as 0.12 / age in recorded sessions, and grows with the root of its size; that of a file's text is higher at
+ * first and falls faster. What its names are worth falls from when it came: a name that is used moves on to the call that
  * used it. To keep a message while that is worth more than carrying it is GreedyDual-Size (Cao, Irani 1997), the Landlord
  * algorithm (Young 2002), with a measured hazard in place of a credit.
  */
 export const KEEP_WANTED: Retention = {
-  loss({ tokens, fileText, edits, names, age, wantedAge, fileAge }, { read, write }) {
-    const recent = Math.min(wantedAge, fileAge);
+  loss({ tokens, fileText, edits, names, age, wantedAge, unseenTokens }, { read, write }) {
     const size = Math.sqrt(tokens / 1000);
     const text = edits
-      ? 0.3 * size / (wantedAge * recent ** 0.25)
+      ? 0.3 * size / wantedAge ** 1.25
       : fileText
-      ? 0.3 * size / (wantedAge * Math.sqrt(recent))
+      ? 0.3 * size / wantedAge ** 1.5
       : 0.024 * size / wantedAge;
     const named = names > 0 ? 0.12 * names ** 0.15 / age : 0;
-    const repair = REPAIR_PROMPT_TOKENS * read + REPAIR_OUTPUT_TOKENS * OUTPUT_PRICE +
+    const repair = (REPAIR_PROMPT_TOKENS + unseenTokens) * read + REPAIR_OUTPUT_TOKENS * OUTPUT_PRICE +
       Math.min(tokens, REPAIR_ORIGINAL_TOKENS) * write;
     return 2.2 * (text + named) * repair;
   },
-  results: true,
-  steps: true,
-  tailTokens: 8_000,
+  resultTailTokens: 0,
+  stepTailTokens: 8_000,
   compactTools: true,
   horizonCalls: 5,
   pins: true,
 };
 
-/** Tokens at the end that {@linkcode BY_AGE} protects. */
-const PROTECTED_TOKENS = 16_384;
-
 /** By age alone: results behind the protected tail go, whatever they hold; steps and tools stay. */
 export const BY_AGE: Retention = {
-  loss: ({ tokens, tokensBehind }) => tokens + tokensBehind > PROTECTED_TOKENS ? 0 : Infinity,
-  results: true,
-  steps: false,
-  tailTokens: 0,
+  loss: () => 0,
+  resultTailTokens: 16_384,
+  stepTailTokens: Infinity,
   compactTools: false,
   horizonCalls: 0,
   pins: false,

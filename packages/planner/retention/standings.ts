@@ -22,6 +22,10 @@ export interface Bearer {
   wanted: number;
   /** Names of which it is the newest bearer. */
   names: number;
+  /** Until this call it is known to be worth carrying, unless a name gets a newer bearer. */
+  quietUntil: number;
+  /** The step that it belongs to. */
+  step?: Step;
 }
 
 /** A result that may be elided, as far as it alone tells. */
@@ -38,6 +42,8 @@ export interface Result {
 export interface Step {
   readonly from: number;
   readonly to: number;
+  /** Until this call it is known to be worth carrying, unless a name of its messages gets a newer bearer. */
+  quietUntil: number;
 }
 
 /** How results are judged. */
@@ -48,7 +54,7 @@ export interface StandingsOptions {
 
 /**
  * What a retention rule needs to know of a growing history: the newest bearer of each name, when each file was last
- * touched, its steps and turns. All of it follows from the history alone. A message costs what it says, once; nothing is
+ * edited, its steps and turns. All of it follows from the history alone. A message costs what it says, once; nothing is
  * done for those before it.
  */
 export class Standings {
@@ -64,7 +70,8 @@ export class Standings {
   readonly #options: StandingsOptions;
   readonly #pairing = new CallPairing();
   readonly #names = new Map<string, Bearer>();
-  readonly #files = new Map<string, { touched: number; edited: number }>();
+  /** The call that last edited each file. */
+  readonly #edited = new Map<string, number>();
   readonly #named = new Set<string>();
   readonly #recalls = new Map<string, number>();
   #open: { readonly from: number; readonly calls: number } | undefined;
@@ -86,6 +93,11 @@ export class Standings {
     if (message.role === "tool" && pair) this.#addResult(message, at, pair.call);
   }
 
+  /** Forgets what is known to be worth carrying. */
+  wakeAll(): void {
+    for (const bearer of this.bearers) wake(bearer);
+  }
+
   /** Position of the first message of the turn that is being worked on. */
   get activeStart(): number {
     return this.turnStarts.at(-1) ?? 0;
@@ -99,16 +111,9 @@ export class Standings {
   /** Position of the newest answer of the model; what stands behind it hasn't been seen. */
   newestAnswer = -1;
 
-  /** Calls since one of a message's files was last read or written, from 1; infinite without a file. */
-  fileAge({ files }: Bearer): number {
-    let touched = -Infinity;
-    for (const file of files) touched = Math.max(touched, this.#files.get(file)?.touched ?? -Infinity);
-    return 1 + this.call - touched;
-  }
-
   /** Whether a message shows a file that the user has named and that nobody has edited since it came. */
   isPinned({ fileText, files, came }: Bearer): boolean {
-    if (!fileText || files.some((file) => (this.#files.get(file)?.edited ?? -1) > came)) return false;
+    if (!fileText || files.some((file) => (this.#edited.get(file) ?? -1) > came)) return false;
     return files.some((file) => file.length >= 5 && this.#named.has(file));
   }
 
@@ -142,16 +147,23 @@ export class Standings {
       if (bearer) bearer.wanted = call;
     }
     const { fileText, edits, files } = facts;
-    const bearer = { fileText, edits, files, came: call, wanted: call, names: facts.names.size };
+    const bearer: Bearer = {
+      fileText,
+      edits,
+      files,
+      came: call,
+      wanted: call,
+      names: facts.names.size,
+      quietUntil: 0,
+    };
     for (const name of facts.names) {
       const before = this.#names.get(name);
-      if (before) before.names--;
       this.#names.set(name, bearer);
+      if (!before) continue;
+      before.names--;
+      wake(before);
     }
-    for (const file of files) {
-      const before = this.#files.get(file)?.edited ?? -1;
-      this.#files.set(file, { touched: call, edited: edits ? call : before });
-    }
+    if (edits) { for (const file of files) this.#edited.set(file, call); }
     this.bearers.push(bearer);
   }
 
@@ -167,7 +179,10 @@ export class Standings {
       return;
     }
     const { from, calls } = this.#open;
-    if (at - from === calls) this.steps.push({ from, to: at + 1 });
+    if (at - from !== calls) return;
+    const step: Step = { from, to: at + 1, quietUntil: 0 };
+    this.steps.push(step);
+    for (const bearer of this.bearers.slice(from)) bearer.step = step;
   }
 
   #addResult(message: ToolMessage, at: number, call: Parameters<typeof describeCall>[0]): void {
@@ -181,4 +196,9 @@ export class Standings {
     if (isError(message, at)) return;
     this.results.push({ at, message, tool, recalled });
   }
+}
+
+function wake(bearer: Bearer): void {
+  bearer.quietUntil = 0;
+  if (bearer.step) bearer.step.quietUntil = 0;
 }

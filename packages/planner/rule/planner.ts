@@ -71,6 +71,8 @@ export class Planner {
   readonly #kept: number[] = [];
   readonly #keptAt = new WeakMap<Plan, number>();
   #isNew = true;
+  /** By what the standings were judged: when it changes, all is looked at again. */
+  #judgedBy = "";
 
   /**
    * A planner for a new session, or for one that goes on from a stored state.
@@ -181,13 +183,8 @@ export class Planner {
       fullWindow,
       request,
       pending: removals.filter(({ idle }) => idle),
-      shares: sharePrompt(this.#layout, {
-        history,
-        activeStart: this.#standings.activeStart,
-        toolTokens,
-      }),
+      shares: sharePrompt(this.#layout, { activeStart: this.#standings.activeStart, toolTokens }),
       saved: savedTokens(this.#layout, {
-        history,
         truncated: (request.truncated ?? []).filter((at) => !elidedNow.has(at)),
         all: fullTokens - promptTokens,
         schemas: toolsBefore - toolTokens,
@@ -216,7 +213,6 @@ export class Planner {
       view: { ...layout.placed, tools },
       promptTokens,
       saved: savedTokens(layout, {
-        history,
         truncated,
         all: toolsBefore + layout.fullTokens - promptTokens,
         schemas: toolsBefore - toolTokens,
@@ -236,7 +232,7 @@ export class Planner {
   }
 
   #quote(request: PlanRequest): Quote {
-    const { removals, prompt } = this.#draft(request, request.edits);
+    const { removals, prompt } = this.#draft(request, request.edits, true);
     return quotePrompt(removals.filter(({ goes }) => goes), { profile: this.profile, ...prompt });
   }
 
@@ -342,7 +338,7 @@ export class Planner {
   }
 
   /** The prompt after these edits, what could leave it, and whether to let it. */
-  #draft(request: PlanRequest, edits: readonly Edit[]): Draft {
+  #draft(request: PlanRequest, edits: readonly Edit[], all = false): Draft {
     const { countTokens, windowTokens = Infinity, lossLimit } = this.#options;
     this.#lookAt(request.messages, edits);
     const { profile } = this;
@@ -364,7 +360,12 @@ export class Planner {
     const { alive } = predicted;
     const prompt = { promptTokens: theirs, cachedTokens, alive };
     const full = theirs > WINDOW_SHARE * windowTokens;
-    const removals = findRemovals(seen, { ...this.#options, profile, scale, full });
+    const judgedBy = `${profile.name} ${scale.perToken} ${
+      Math.round(scale.unseen / 1_000)
+    } ${this.#layout.version}`;
+    if (judgedBy !== this.#judgedBy) this.#standings.wakeAll();
+    this.#judgedBy = judgedBy;
+    const removals = findRemovals(seen, { ...this.#options, profile, scale, all: all || full });
     const removable = removals.filter(({ goes }) => goes);
     const reckoned = reckonedAlive(alive);
     const cost = promptCost(profile, { promptTokens: theirs, cachedTokens: reckoned * cachedTokens });
@@ -491,8 +492,7 @@ function forcedDecision(
 /** What each mechanism keeps out of a prompt. */
 function savedTokens(
   layout: Layout,
-  { history, truncated, all, schemas }: {
-    readonly history: readonly Message[];
+  { truncated, all, schemas }: {
     readonly truncated: readonly number[];
     readonly all: number;
     readonly schemas: number;
@@ -501,12 +501,10 @@ function savedTokens(
   const cut = new Set(truncated);
   let prune = 0;
   let truncate = 0;
-  layout.forEach(({ message, place, tokens }) => {
-    if (place < 0 || message === history[place]) return;
-    const less = layout.fullTokensOf(place) - tokens;
-    if (cut.has(place)) truncate += less;
-    else prune += less;
-  });
+  for (const { at, saved } of layout.elisions()) {
+    if (cut.has(at)) truncate += saved;
+    else prune += saved;
+  }
   return { context: all - schemas - prune - truncate, prune, schemas, truncate };
 }
 

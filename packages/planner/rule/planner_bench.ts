@@ -1,78 +1,81 @@
-import type { Message } from "@tare/messages";
-import { type Edit, profileNamed } from "@tare/planner";
-import type { Plan } from "./plan.ts";
-import { Planner } from "./planner.ts";
+import { estimateTokens, type Message } from "@tare/messages";
+import { type PlannerSession, plannerSession, profileNamed } from "@tare/planner";
 import { memoryArchive } from "@tare/prune";
 
-const MESSAGES = 400;
-const TOKENS_EACH = 500;
-
-/** A session of 200,000 tokens in 400 messages, of which half are results; a user message each 40. */
-function session(): Message[] {
-  const messages: Message[] = [];
-  for (let at = 0; messages.length < MESSAGES; at++) {
-    if (at % 20 === 0) messages.push({ role: "user", content: text(at) });
-    const call = {
-      id: `${at}`,
-      type: "function" as const,
-      function: { name: "read", arguments: `{"n":${at}}` },
-    };
-    messages.push({ role: "assistant", content: text(at).slice(0, 400), tool_calls: [call] });
-    messages.push({ role: "tool", tool_call_id: `${at}`, content: text(at + 1000) });
-  }
-  return messages;
-}
-
 /** Code-like text of so many tokens, at four characters each. */
-function text(seed: number): string {
+function text(seed: number, tokens: number): string {
   let all = "";
-  for (let at = 0; all.length < 4 * TOKENS_EACH; at++) {
+  for (let at = 0; all.length < 4 * tokens; at++) {
     all += `const someName${seed}_${at % 40} = otherModule.method${(seed * 7 + at) % 90}(argument${at});\n`;
   }
   return all;
 }
 
-const countTokens = (text: string) => Math.ceil(text.length / 4);
-
-/** A planner that has seen the session up to its last call, and that call's request. */
-async function prepared(profile: string) {
-  const messages = session();
-  const planner = new Planner({
-    profile: profileNamed(profile),
-    countTokens,
-    archive: memoryArchive(),
-  });
-  const edits: Edit[] = [];
-  let nowMs = 0;
-  let plan: Plan | undefined;
-  for (let length = 1; length < MESSAGES - 1; length++) {
-    if (messages[length]?.role !== "assistant") continue;
-    plan = await planner.plan({ messages: messages.slice(0, length), tools: [], edits, nowMs, recall: true });
-    edits.push(...plan.edits);
-    planner.sent(plan);
-    nowMs += 10_000;
+/** One turn that grows: its first so many messages. Each step reads or runs something and says why. */
+function turn(length: number): Message[] {
+  const messages: Message[] = [{ role: "user", content: "Find out why the build fails." }];
+  for (let at = 0; messages.length < length; at++) {
+    const name = at % 3 === 0 ? "read" : "run";
+    const call = {
+      id: `${at}`,
+      type: "function" as const,
+      function: { name, arguments: `{"path":"src/module${at % 50}.ts","symbol":"someName${at >> 1}_3"}` },
+    };
+    messages.push({ role: "assistant", content: text(at, 40), tool_calls: [call] });
+    messages.push({ role: "tool", tool_call_id: call.id, content: text(at + 100_000, 60 + at * 37 % 900) });
   }
-  return { planner, request: { messages: messages.slice(0, -1), tools: [], edits, nowMs, recall: true } };
+  return messages;
 }
 
-const warm = await prepared("anthropic-5m");
-Deno.bench("plan() of a warm call that waits", async () => {
-  await warm.planner.plan(warm.request);
-});
+interface Prepared {
+  readonly session: PlannerSession;
+  readonly next: () => Promise<void>;
+}
 
-const none = await prepared("none");
-Deno.bench("plan() of a call that elides what is new, without a cache", async () => {
-  await none.planner.plan(none.request);
-});
+/** A session that has made its calls up to this length, and goes on, message by message. */
+async function prepared(length: number, profile: string): Promise<Prepared> {
+  const all = turn(2 * length + 4_000);
+  const session = plannerSession({
+    profile: profileNamed(profile),
+    countTokens: estimateTokens,
+    archive: memoryArchive(),
+  });
+  let [at, nowMs] = [1, 0];
+  const messages = all.slice(0, 1);
+  const next = async () => {
+    const seen = await session.view({ messages, tools: [] }, { nowMs, recall: true });
+    session.sent({
+      promptTokens: seen.promptTokens,
+      cachedTokens: seen.predictedCachedTokens,
+      outputTokens: 50,
+    });
+    messages.push(...all.slice(at, at + 2));
+    at += 2;
+    nowMs += 10_000;
+  };
+  while (at < length) await next();
+  return { session, next };
+}
 
-const { request } = await prepared("anthropic-5m");
-Deno.bench("plan() of a resumed session, cold and without its state: everything old goes", async () => {
-  const planner = new Planner({ profile: profileNamed("deepseek"), countTokens, archive: memoryArchive() });
-  await planner.plan({ ...request, edits: [] });
-});
+for (const profile of ["anthropic-5m", "local"]) {
+  for (const length of [400, 1_600, 6_400]) {
+    const { next } = await prepared(length, profile);
+    Deno.bench(`view() and sent() of the next call of one turn of ${length} messages, ${profile}`, {
+      group: profile,
+      n: 200,
+      warmup: 20,
+    }, next);
+  }
+}
 
-const ledger = await prepared("anthropic-5m");
-const last = await ledger.planner.plan(ledger.request);
-Deno.bench("sent()", () => {
-  ledger.planner.sent(last);
+const { session } = await prepared(6_400, "anthropic-5m");
+const messages = turn(6_400);
+Deno.bench("view() of a call of 6400 messages after a restart", { n: 5 }, async () => {
+  const restarted = plannerSession({
+    profile: profileNamed("anthropic-5m"),
+    countTokens: estimateTokens,
+    archive: memoryArchive(),
+    state: JSON.parse(JSON.stringify(session.state)),
+  });
+  await restarted.view({ messages, tools: [] }, { nowMs: 1_000_000_000, recall: true });
 });
