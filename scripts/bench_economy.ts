@@ -25,13 +25,20 @@ import { generateWorkload } from "./bench/economy/workload.ts";
 
 const DEFAULT_PROFILES = ["anthropic-5m", "openai", "deepseek", "none"];
 
-async function main(): Promise<void> {
+/** The policies that a run chooses from, by name, and how they are found. */
+export interface Choice {
+  readonly names: readonly string[];
+  readonly named: typeof policyNamed;
+}
+
+/** Runs the benchmark as its arguments say. */
+export async function benchEconomy(args: readonly string[], { names, named }: Choice): Promise<void> {
   const { values } = parseArgs({
-    args: Deno.args,
+    args: [...args],
     options: {
       data: { type: "string" },
       profile: { type: "string", multiple: true, default: DEFAULT_PROFILES },
-      policy: { type: "string", multiple: true, default: Object.keys(POLICIES) },
+      policy: { type: "string", multiple: true, default: [...names] },
       split: { type: "string" },
       window: { type: "string" },
       limit: { type: "string", default: "Infinity" },
@@ -41,7 +48,7 @@ async function main(): Promise<void> {
     },
   });
   const profiles = values.profile.map(profileNamed);
-  for (const policy of values.policy) policyNamed(policy);
+  for (const policy of values.policy) named(policy);
   const limit = positive("--limit", values.limit);
   const window = values.window === undefined ? {} : { windowTokens: positive("--window", values.window) };
   const data = readData(values.data, { limit, split: values.split });
@@ -54,6 +61,7 @@ async function main(): Promise<void> {
     const rows = await measureEconomy(data, {
       profile,
       policies: values.policy,
+      named,
       countTokens,
       bare: values.bare,
       onSession: bar.step,
@@ -112,6 +120,7 @@ const HEAD = [
   "prompt",
   "hits",
   "epochs",
+  "refused",
 ];
 
 function cells(row: EconomyRow): string[] {
@@ -131,6 +140,7 @@ function cells(row: EconomyRow): string[] {
     row.promptVsResend.toFixed(3),
     percent(row.hitRate),
     String(row.epochs),
+    percent(row.refused),
   ];
 }
 
@@ -165,7 +175,7 @@ class ProgressBar {
 
 if (import.meta.main) {
   try {
-    await main();
+    await benchEconomy(Deno.args, { names: Object.keys(POLICIES), named: policyNamed });
   } catch (error) {
     console.error((error as Error).message);
     Deno.exitCode = 1;

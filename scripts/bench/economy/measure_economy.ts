@@ -32,12 +32,16 @@ export interface EconomyRow {
   readonly hitRate: number;
   /** Stretches of calls each of which starts with the one before; all sessions together. */
   readonly epochs: number;
+  /** Share of the calls whose prompt no provider takes. */
+  readonly refused: number;
 }
 
 /** What {@linkcode measureEconomy} goes by. */
 export interface MeasureOptions {
   readonly profile: Profile;
   readonly policies: readonly string[];
+  /** Finds a policy by its name; must know `resend`. Default: the benchmark's own. */
+  readonly named?: typeof policyNamed;
   readonly countTokens: CountTokens;
   /** The model's window. Default: the usual one at this provider. */
   readonly windowTokens?: number;
@@ -112,9 +116,9 @@ export async function measureEconomy(
 async function playSessions(
   recordings: readonly Recording[],
   policy: string,
-  { onSession, ...options }: MeasureOptions & { readonly windowTokens: number },
+  { onSession, named = policyNamed, ...options }: MeasureOptions & { readonly windowTokens: number },
 ): Promise<Pair[]> {
-  const { make, recall } = policyNamed(policy);
+  const { make, recall } = named(policy);
   const pairs: Pair[] = [];
   for (const recording of recordings) {
     const open = await play(recording, make, { ...options, recall, repairs: false });
@@ -151,5 +155,6 @@ function toRow(
     promptVsResend: open("promptTokens") / resend("promptTokens"),
     hitRate: open("cachedTokens") / open("promptTokens"),
     epochs: open("epochs"),
+    refused: open("refused") / calls,
   };
 }

@@ -2,6 +2,7 @@ import { countMessageTokens, type CountTokens, type Message, type Usage } from "
 import { PrefixCache, type Profile, promptCost, type PromptUnit, promptUnits } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
 import type { Recording } from "./recording.ts";
+import { isRefused } from "./is_refused.ts";
 import { wantedBy } from "./needs.ts";
 import { outputPrice } from "./output_price.ts";
 import type { MakePolicy, PolicyView } from "./policy.ts";
@@ -40,6 +41,8 @@ export interface Played {
   readonly maxPromptTokens: number;
   /** Stretches of calls each of which starts with the one before. */
   readonly epochs: number;
+  /** Calls whose prompt no provider takes. They are paid as if one did. */
+  readonly refused: number;
 }
 
 /** Time that a repair takes. */
@@ -53,7 +56,7 @@ export async function play(recording: Recording, make: MakePolicy, options: Play
   const desk = new Desk(recording, options);
   const errors = new Set([...recording.errors].map((index) => recording.messages[index]));
   const policy = await make({ ...options, recording, isError: (message) => errors.has(message) });
-  const sums = { repairCost: 0, repairs: 0, edits: 0, editsWithLostText: 0, userShareGone: 0 };
+  const sums = { repairCost: 0, repairs: 0, edits: 0, editsWithLostText: 0, userShareGone: 0, refused: 0 };
   let cost = 0;
   const say = (messages: readonly Message[]): void => {
     for (const message of messages) {
@@ -75,6 +78,7 @@ export async function play(recording: Recording, make: MakePolicy, options: Play
     taken = call.messages;
     const answer = recording.messages[call.messages];
     cost += await send(call.timeMs, answer);
+    if (isRefused(sight.view)) sums.refused++;
     sums.userShareGone += sight.userShareGone();
     const wanted = wantedBy(answer);
     const lost = sight.lost(wanted);

@@ -40,6 +40,11 @@ export class Sight {
     this.#units = units;
   }
 
+  /** What is shown now. */
+  get view(): readonly Message[] {
+    return this.#view;
+  }
+
   /** Of what is wanted, what was said and isn't shown. */
   lost({ lines, names }: Lost): Lost {
     return { lines: this.#lines.lost(lines), names: this.#names.lost(names) };
