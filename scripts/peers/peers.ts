@@ -1,6 +1,7 @@
 import { policyNamed } from "../bench/economy/policies.ts";
 import type { MakePolicy } from "../bench/economy/policy.ts";
 import { pruning } from "./ai_sdk.ts";
+import { deepAgents } from "./deepagents.ts";
 import { clearing, summarising, trimming } from "./langchain.ts";
 import { filtering, limiting } from "./mastra.ts";
 import { piCompaction } from "./pi.ts";
@@ -33,6 +34,8 @@ export const PEERS: Readonly<Record<string, MakePolicy>> = {
   "langchain-summarise-cold": summarising(FRACTIONS, "cold"),
   "langchain-trim": trimming({ startOn: "human", endOn: ["human", "tool"], includeSystem: true }),
   "langchain-trim-anywhere": trimming({ includeSystem: true }),
+  "deepagents": deepAgents("cached"),
+  "deepagents-cold": deepAgents("cold"),
   "mastra-filter": filtering(),
   "mastra-filter-2": filtering({ filterAfterToolSteps: 2 }),
   "mastra-limit-127k": limiting(127_000),

@@ -10,6 +10,7 @@ import type { Recording } from "../bench/recording.ts";
 import { play as playRecording } from "../bench/economy/play.ts";
 import { generateWorkload } from "../bench/workload.ts";
 import { pruning } from "./ai_sdk.ts";
+import { deepAgents } from "./deepagents.ts";
 import { clearing, summarising, trimming } from "./langchain.ts";
 import { fromLangChain, toLangChain } from "./langchain_messages.ts";
 import { filtering, limiting } from "./mastra.ts";
@@ -78,10 +79,10 @@ function said(message: Message) {
 }
 
 /** A session of two turns: three steps and an answer, then two steps. */
-function session(resultTokens: number): Message[] {
+function session(resultTokens: number, taskTokens: number): Message[] {
   return [
     { role: "system", content: "Be brief." },
-    { role: "user", content: "First task." },
+    { role: "user", content: `First task.${" word".repeat(taskTokens)}` },
     ...[1, 2, 3].flatMap((number) => step(number, resultTokens)),
     { role: "assistant", content: "Done." },
     { role: "user", content: "Second task." },
@@ -103,8 +104,8 @@ function step(number: number, resultTokens: number): Message[] {
 }
 
 /** Plays the session; gives what each call shows, a word a message: its role's first letter, and its step. */
-async function play(make: MakePolicy, { windowTokens = 200_000, resultTokens = 500 } = {}) {
-  const messages = session(resultTokens);
+async function play(make: MakePolicy, { windowTokens = 200_000, resultTokens = 500, taskTokens = 0 } = {}) {
+  const messages = session(resultTokens, taskTokens);
   const recording = { messages } as unknown as Recording;
   const profile = profileNamed("anthropic-5m");
   const policy = await make({ profile, windowTokens, countTokens, recording, isError: () => false });
@@ -244,6 +245,22 @@ Deno.test("summarizationMiddleware asks for summaries in its own words", async (
     asides(views),
     [undefined, undefined, undefined, "u*", "u*", "u*", "u*"],
   );
+});
+
+Deno.test("Deep Agents cut all results short where the newest alone exceeds a tenth of the window", async () => {
+  const { shown } = await play(deepAgents("cold"), { windowTokens: 10_000, resultTokens: 2_000 });
+  assertEquals(shown, [
+    ...WHOLE.slice(0, 5),
+    "s u a1 t- a2 t- a3 t- a u a4 t-",
+    "s u a1 t- a2 t- a3 t- a u a4 t- a5 t-",
+  ]);
+});
+
+Deno.test("Deep Agents summarise all but the newest tenth of the window", async () => {
+  const settings = { windowTokens: 10_000, resultTokens: 300, taskTokens: 6_500 };
+  const { shown, views } = await play(deepAgents("cold"), settings);
+  assertEquals(shown, ["s u", ...WHOLE.slice(1).map((whole) => whole.replace("u", "u*"))]);
+  assertEquals(asides(views), WHOLE.map((_, at) => at === 1 ? "u*" : undefined));
 });
 
 Deno.test("trimMessages keeps the newest from a user's message on", async () => {

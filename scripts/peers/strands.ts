@@ -6,7 +6,7 @@ import {
   BeforeModelCallEvent,
   ContextWindowOverflowError,
   type LocalAgent,
-  Message as StrandsMessage,
+  type Message as StrandsMessage,
   MessageAddedEvent,
   Model,
   type ModelStreamEvent,
