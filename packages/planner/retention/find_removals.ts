@@ -70,6 +70,12 @@ const ROOM_CALLS = 20;
 /** What isn't idle after so many calls is looked at again. */
 const MAX_QUIET_CALLS = 4_096;
 
+/**
+ * So many calls a result stays that shows what was recalled often. From then on it is weighed like any other: to keep it
+ * for ever costs more in the benchmark and loses as much.
+ */
+const OFTEN_RECALLED_CALLS = 8;
+
 /** Results with fewer tokens stay. */
 const MIN_TOKENS = 60;
 
@@ -224,7 +230,8 @@ function mayLeave(
   if (!found || scale.perToken * found.tokens < MIN_TOKENS) return false;
   const bearer = standings.bearers[at]!;
   if (retention.pins && at >= standings.activeStart && standings.isPinned(bearer)) return false;
-  if (recalled !== undefined && standings.isRecalledOften(recalled)) return false;
+  const isFresh = standings.call - bearer.came < OFTEN_RECALLED_CALLS;
+  if (recalled !== undefined && isFresh && standings.isRecalledOften(recalled)) return false;
   return found.message === message || !standings.showsRecalled(String(found.message.content));
 }
 

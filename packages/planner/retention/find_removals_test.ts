@@ -131,7 +131,7 @@ Deno.test("findRemovals() keeps a read of the active turn that the user named, u
   assertEquals(found("parser.ts", ...edit, ...long), [2]);
 });
 
-Deno.test("findRemovals() keeps what was recalled twice", () => {
+Deno.test("findRemovals() keeps what was recalled twice, for some calls", () => {
   const recall = (id: string): Message[] => [
     {
       role: "assistant",
@@ -144,9 +144,10 @@ Deno.test("findRemovals() keeps what was recalled twice", () => {
     { role: "tool", tool_call_id: id, content: "x ".repeat(4_000) },
   ];
   const ask: Message = { role: "user", content: "Find it." };
-  const more = Array.from({ length: 9 }, (_, at) => step(`s${at}`, 10)).flat();
-  assertEquals(find([ask, ...recall("1"), ...more]), [2]);
-  assertEquals(find([ask, ...recall("1"), ...recall("2"), ...more]), []);
+  const more = (steps: number) => Array.from({ length: steps }, (_, at) => step(`s${at}`, 10)).flat();
+  assertEquals(find([ask, ...recall("1"), ...more(9)]), [2]);
+  assertEquals(find([ask, ...recall("1"), ...recall("2"), ...more(6)]), []);
+  assertEquals(find([ask, ...recall("1"), ...recall("2"), ...more(9)]), [2, 4]);
 });
 
 Deno.test("findRemovals() finds nothing twice, but elides what was truncated on arrival", () => {
