@@ -1,10 +1,12 @@
 import { countMessageTokens, type CountTokens, type Message } from "@tare/messages";
-import { parsePlaceholder } from "@tare/prune";
+import { applyElisions, parsePlaceholder } from "@tare/prune";
+import { hashPiece } from "../cache/prompt_units.ts";
 import type { Edit } from "./edit.ts";
 import { type PlacedMessages, placeMessages } from "./view.ts";
 
-/** Tokens of what the model sees of a history. */
+/** Tokens of what the model sees of a history, or of the first part of it. */
 export interface LayoutSums {
+  readonly all: number;
   /** System and developer messages. */
   readonly core: number;
   /** What user and model said. */
@@ -13,13 +15,23 @@ export interface LayoutSums {
   readonly results: number;
   /** Lines that stand for what left. */
   readonly placeholders: number;
+  /** What shorter texts keep out that stand in place of results. */
+  readonly elided: number;
 }
 
-const NO_SUMS: LayoutSums = { core: 0, said: 0, results: 0, placeholders: 0 };
+const NOTHING: LayoutSums = { all: 0, core: 0, said: 0, results: 0, placeholders: 0, elided: 0 };
+
+/** A message that is shown itself. */
+export interface Row {
+  readonly message: Message;
+  /** Tokens in front of it. */
+  readonly start: number;
+  readonly tokens: number;
+}
 
 /**
  * A history that grows and what the model sees of it, laid out in rows with their tokens. A new message costs what it
- * says; only a rewrite lays everything out again.
+ * says, an elision what stands behind it; only other edits lay everything out again.
  */
 export class Layout {
   readonly #countTokens: CountTokens;
@@ -30,45 +42,41 @@ export class Layout {
     places: [],
     elided: [],
   };
-  /** Tokens up to the end of each row. */
-  #ends: number[] = [];
+  /** Up to the end of each row. */
+  #sums: LayoutSums[] = [];
   /** Tokens up to the end of each message of the history, as it was said. */
   #fullEnds: number[] = [];
   /** The row of each message; −1 if it left. */
   #rows: number[] = [];
   /** Results in whose place a line stands. */
   #elided = new Set<number>();
-  /** Tokens up to the end of each row that user and model said. */
-  #saidEnds: number[] = [];
-  #sums: LayoutSums = NO_SUMS;
   #version = 0;
+  #changed: number[] = [];
 
   /** An empty layout, or a copy. */
   constructor(countTokens: CountTokens, other?: Layout) {
     this.#countTokens = countTokens;
     if (!other) return;
+    const { messages, places, elided } = other.#placed;
     this.#history = [...other.#history];
     this.#edits = other.#edits;
-    const { messages, places, elided } = other.#placed;
     this.#placed = { messages: [...messages], places: [...places], elided: [...elided] };
-    this.#ends = [...other.#ends];
+    this.#sums = [...other.#sums];
     this.#fullEnds = [...other.#fullEnds];
     this.#rows = [...other.#rows];
     this.#elided = new Set(other.#elided);
-    this.#saidEnds = [...other.#saidEnds];
-    this.#sums = other.#sums;
+  }
+
+  /** How many messages of a history are the same as those that are laid out. */
+  sharedLength(history: readonly Message[]): number {
+    let at = 0;
+    while (at < this.#history.length && this.#history[at] === history[at]) at++;
+    return at;
   }
 
   /** Whether a history starts with the messages that are laid out. */
   isStartOf(history: readonly Message[]): boolean {
     return this.sharedLength(history) === this.#history.length;
-  }
-
-  /** How many messages of the history are the same as those that are laid out. */
-  sharedLength(history: readonly Message[]): number {
-    let at = 0;
-    while (at < this.#history.length && this.#history[at] === history[at]) at++;
-    return at;
   }
 
   /**
@@ -78,17 +86,33 @@ export class Layout {
    */
   update(history: readonly Message[], edits: readonly Edit[]): number {
     const shared = this.sharedLength(history);
-    if (edits === this.#edits && shared === this.#history.length) {
-      for (let at = shared; at < history.length; at++) this.#append(history[at]!);
-      return Infinity;
+    this.#changed = [];
+    if (shared === this.#history.length) {
+      const kept = edits === this.#edits ? Infinity : this.#elide(edits);
+      if (kept !== undefined) {
+        for (let at = shared; at < history.length; at++) this.#append(history[at]!);
+        return kept;
+      }
     }
     const before = this.#placed.messages;
-    const ends = this.#ends;
+    const sums = this.#sums;
     this.#relay(history, edits, shared);
     const { messages } = this.#placed;
     let row = 0;
-    while (row < before.length && before[row] === messages[row]) row++;
-    return row === before.length ? Infinity : ends[row - 1] ?? 0;
+    // A message that stands for another may be made anew.
+    const isSame = (one: Message, other: Message) => one === other || hashPiece(one) === hashPiece(other);
+    while (row < before.length && messages[row] && isSame(before[row]!, messages[row]!)) row++;
+    return row === before.length ? Infinity : sums[row - 1]?.all ?? 0;
+  }
+
+  /** Positions of results that the last update elided, where it did no more. */
+  get changed(): readonly number[] {
+    return this.#changed;
+  }
+
+  /** Another number whenever everything was laid out again. */
+  get version(): number {
+    return this.#version;
   }
 
   /** What the model sees. */
@@ -96,9 +120,14 @@ export class Layout {
     return this.#placed;
   }
 
+  /** Tokens of what the model sees, by what they are. */
+  get sums(): LayoutSums {
+    return this.#sums.at(-1) ?? NOTHING;
+  }
+
   /** Tokens of all that the model sees. */
   get tokens(): number {
-    return this.#ends.at(-1) ?? 0;
+    return this.sums.all;
   }
 
   /** Tokens of the whole history. */
@@ -106,20 +135,35 @@ export class Layout {
     return this.#fullEnds.at(-1) ?? 0;
   }
 
-  /** Tokens of a message as it was said. */
-  fullTokensOf(at: number): number {
-    return (this.#fullEnds[at] ?? 0) - (this.#fullEnds[at - 1] ?? 0);
+  /** Tokens in front of a message that user and model said. */
+  saidBefore(at: number): number {
+    return this.#before(this.#rows[at] ?? this.#sums.length).said;
   }
 
-  /** Where a message stands that is shown itself, and what it takes; nothing if it left. */
-  find(
-    at: number,
-  ): { readonly start: number; readonly tokens: number; readonly message: Message } | undefined {
+  /** A message that is shown itself; nothing if it left. */
+  find(at: number): Row | undefined {
     const row = this.#rows[at] ?? -1;
     const message = this.#placed.messages[row];
     if (!message || this.#elided.has(at)) return undefined;
-    const start = this.#ends[row - 1] ?? 0;
-    return { start, tokens: (this.#ends[row] ?? 0) - start, message };
+    const start = this.#before(row).all;
+    return { message, start, tokens: this.#sums[row]!.all - start };
+  }
+
+  /** Whether a message is shown itself. */
+  shows(at: number): boolean {
+    return (this.#rows[at] ?? -1) >= 0 && !this.#elided.has(at);
+  }
+
+  /** Tokens that a message takes, or the line in its place; zero if it left with others. */
+  tokensAt(at: number): number {
+    const row = this.#rows[at] ?? -1;
+    return row < 0 ? 0 : this.#sums[row]!.all - this.#before(row).all;
+  }
+
+  /** Tokens that a shorter text in place of a result keeps out. */
+  savedAt(at: number): number {
+    const row = this.#rows[at] ?? -1;
+    return row < 0 ? 0 : this.#sums[row]!.elided - this.#before(row).elided;
   }
 
   /** Position of the first message behind which, itself included, stand at most so many tokens. */
@@ -128,94 +172,91 @@ export class Layout {
     let [low, high] = [0, places.length];
     while (low < high) {
       const row = (low + high) >> 1;
-      if (this.tokens - (this.#ends[row - 1] ?? 0) <= tokens) high = row;
+      if (this.tokens - this.#before(row).all <= tokens) high = row;
       else low = row + 1;
     }
     while (places[low] === -1) low++;
     return places[low] ?? this.#history.length;
   }
 
-  /** Tokens that a message takes, or the line in its place; zero if it left with others. */
-  tokensAt(at: number): number {
-    const row = this.#rows[at] ?? -1;
-    return row < 0 ? 0 : this.#ends[row]! - (this.#ends[row - 1] ?? 0);
-  }
-
-  /** Tokens by what they are. */
-  get sums(): LayoutSums {
-    return this.#sums;
-  }
-
-  /** Tokens in front of a message that user and model said. */
-  saidBefore(at: number): number {
-    return this.#saidEnds[(this.#rows[at] ?? this.#saidEnds.length) - 1] ?? 0;
-  }
-
-  /** What each elision keeps out, by position. */
-  *elisions(): Generator<{ readonly at: number; readonly saved: number }> {
-    const { places, messages } = this.#placed;
-    for (let row = 0; row < places.length; row++) {
-      const at = places[row]!;
-      if (at >= 0 && messages[row] !== this.#history[at]) {
-        yield { at, saved: this.fullTokensOf(at) - this.tokensAt(at) };
-      }
-    }
-  }
-
-  /** Another number for each rewrite. */
-  get version(): number {
-    return this.#version;
+  #before(row: number): LayoutSums {
+    return this.#sums[row - 1] ?? NOTHING;
   }
 
   #append(message: Message): void {
     const at = this.#history.push(message) - 1;
-    const tokens = countMessageTokens(message, this.#countTokens);
-    this.#fullEnds.push(this.fullTokens + tokens);
-    this.#addRow(message, { tokens, isLine: false });
+    this.#fullEnds.push(this.fullTokens + countMessageTokens(message, this.#countTokens));
     this.#rows.push(this.#placed.messages.push(message) - 1);
     this.#placed.places.push(at);
     this.#placed.elided.push(message);
+    this.#sum();
+  }
+
+  /** Elides more results in place; nothing if these edits do more beyond those before. */
+  #elide(edits: readonly Edit[]): number | undefined {
+    const known = this.#edits.length;
+    if (edits.length < known || this.#edits.some((edit, at) => edit !== edits[at])) return undefined;
+    const added = edits.slice(known);
+    const { messages, elided } = this.#placed;
+    const isSimple = (edit: Edit) =>
+      edit.type === "compact" || edit.type === "elide" && (this.#rows[edit.index] ?? -1) >= 0;
+    if (!added.every(isSimple)) return undefined;
+    this.#edits = edits;
+    let first = Infinity;
+    for (const edit of added) {
+      if (edit.type !== "elide") continue;
+      const { index, text } = edit;
+      const row = this.#rows[index]!;
+      const [message] = applyElisions([this.#history[index]!], [{ ...edit, index: 0 }]);
+      messages[row] = elided[index] = message!;
+      if (isPlaceholder(text)) this.#elided.add(index);
+      this.#changed.push(index);
+      first = Math.min(first, row);
+    }
+    if (first === Infinity) return first;
+    this.#sums.length = first;
+    while (this.#sums.length < messages.length) this.#sum();
+    return this.#before(first).all;
   }
 
   #relay(history: readonly Message[], edits: readonly Edit[], shared: number): void {
     this.#history = [...history];
     this.#edits = edits;
     this.#fullEnds.length = shared;
-    for (const message of history.slice(shared)) {
-      this.#fullEnds.push(this.fullTokens + countMessageTokens(message, this.#countTokens));
+    for (let at = shared; at < history.length; at++) {
+      this.#fullEnds.push(this.fullTokens + countMessageTokens(history[at]!, this.#countTokens));
     }
     const { messages, places, elided } = placeMessages(history, edits);
     this.#placed = { messages: [...messages], places: [...places], elided: [...elided] };
-    this.#rows = history.map(() => -1);
     this.#elided = new Set(
       edits.flatMap((edit) => edit.type === "elide" && isPlaceholder(edit.text) ? [edit.index] : []),
     );
-    this.#ends = [];
-    this.#saidEnds = [];
-    this.#sums = NO_SUMS;
+    this.#rows = history.map(() => -1);
+    for (const [row, place] of places.entries()) if (place >= 0) this.#rows[place] = row;
+    this.#sums = [];
+    while (this.#sums.length < messages.length) this.#sum();
     this.#version++;
-    for (const [row, message] of messages.entries()) {
-      const place = places[row] ?? -1;
-      const tokens = countMessageTokens(message, this.#countTokens);
-      this.#addRow(message, { tokens, isLine: message !== history[place] });
-      if (place >= 0) this.#rows[place] = row;
-    }
   }
 
-  #addRow(
-    { role }: Message,
-    { tokens, isLine }: { readonly tokens: number; readonly isLine: boolean },
-  ): void {
-    this.#ends.push(this.tokens + tokens);
-    const kind = isLine
-      ? "placeholders"
-      : role === "system" || role === "developer"
-      ? "core"
-      : role === "tool"
-      ? "results"
-      : "said";
-    this.#sums = { ...this.#sums, [kind]: this.#sums[kind] + tokens };
-    this.#saidEnds.push(this.#sums.said);
+  /** Adds the next row to the sums. */
+  #sum(): void {
+    const row = this.#sums.length;
+    const message = this.#placed.messages[row]!;
+    const place = this.#placed.places[row]!;
+    const { all, core, said, results, placeholders, elided } = this.#before(row);
+    const tokens = countMessageTokens(message, this.#countTokens);
+    const isLine = message !== this.#history[place];
+    const isCore = !isLine && (message.role === "system" || message.role === "developer");
+    const isResult = !isLine && message.role === "tool";
+    const full = place < 0 ? tokens : this.#fullEnds[place]! - (this.#fullEnds[place - 1] ?? 0);
+    this.#sums.push({
+      all: all + tokens,
+      core: core + (isCore ? tokens : 0),
+      said: said + (isLine || isCore || isResult ? 0 : tokens),
+      results: results + (isResult ? tokens : 0),
+      placeholders: placeholders + (isLine ? tokens : 0),
+      elided: elided + full - tokens,
+    });
   }
 }
 

@@ -60,9 +60,9 @@ export function sharePrompt(
   layout: Layout,
   { activeStart, toolTokens }: { readonly activeStart: number; readonly toolTokens: number },
 ): PromptShares {
-  const { said, ...sums } = layout.sums;
+  const { core, said, results, placeholders } = layout.sums;
   const oldTurns = layout.saidBefore(activeStart);
-  return { tools: toolTokens, ...sums, oldTurns, activeTurn: said - oldTurns };
+  return { tools: toolTokens, core, oldTurns, activeTurn: said - oldTurns, results, placeholders };
 }
 
 /** What {@linkcode explainUncached} goes by. All tokens are the provider's. */

@@ -107,7 +107,7 @@ export function findRemovals(seen: Seen, options: RemovalOptions): Removal[] {
   for (let at = firstFrom(standings.steps, ({ to }) => to > first); at < standings.steps.length; at++) {
     const step = standings.steps[at]!;
     if (step.from >= ends.steps) break;
-    if (!seen.layout.find(step.from)) continue;
+    if (!seen.layout.shows(step.from)) continue;
     const removal = drop(step, seen, { ...options, line: lineAt !== step.from });
     if (!removal.idle && !removal.goes) continue;
     takeResults(Math.min(step.from, ends.results));
@@ -159,7 +159,7 @@ function firstIdle(ends: Ends, seen: Seen, options: RemovalOptions): number {
   for (const step of standings.steps) {
     if (step.from >= ends.steps) break;
     if (step.quietUntil > call) continue;
-    if (!layout.find(step.from)) {
+    if (!layout.shows(step.from)) {
       step.quietUntil = Infinity;
       continue;
     }
@@ -217,7 +217,7 @@ function callsUntilIdle(
 
 function shownIn({ from, to }: Step, layout: Layout): number[] {
   const shown: number[] = [];
-  for (let at = from; at < to; at++) if (layout.find(at)) shown.push(at);
+  for (let at = from; at < to; at++) if (layout.shows(at)) shown.push(at);
   return shown;
 }
 
@@ -281,27 +281,29 @@ function drop(
 }
 
 /** What the absence of messages is expected to cost at a call, so many after the next. */
-function lossOf(
-  places: readonly number[],
+function lossOf(places: readonly number[], ahead: number, seen: Seen, options: RemovalOptions): number {
+  let loss = 0;
+  for (const at of places) loss += lossAt(at, ahead, seen, options);
+  return loss;
+}
+
+function lossAt(
+  at: number,
   ahead: number,
   { layout, standings }: Seen,
   { retention, profile, scale }: RemovalOptions,
 ): number {
-  let loss = 0;
-  for (const at of places) {
-    const bearer = standings.bearers[at]!;
-    loss += retention.loss({
-      tokens: scale.perToken * layout.tokensAt(at),
-      fileText: bearer.fileText,
-      edits: bearer.edits,
-      names: bearer.names,
-      age: 1 + standings.call + ahead - bearer.came,
-      wantedAge: 1 + standings.call + ahead - bearer.wanted,
-      // In steps, so that what was judged by it stays judged.
-      unseenTokens: 1_000 * Math.max(0, Math.round(scale.unseen / 1_000)),
-    }, profile);
-  }
-  return loss;
+  const { fileText, edits, names, came, wanted } = standings.bearers[at]!;
+  return retention.loss({
+    tokens: scale.perToken * layout.tokensAt(at),
+    fileText,
+    edits,
+    names,
+    age: 1 + standings.call + ahead - came,
+    wantedAge: 1 + standings.call + ahead - wanted,
+    // In steps, so that what was judged by it stays judged.
+    unseenTokens: 1_000 * Math.max(0, Math.round(scale.unseen / 1_000)),
+  }, profile);
 }
 
 /**
@@ -319,11 +321,11 @@ function worth(
   let ahead = 0;
   let untilFull = 0;
   for (const at of places) {
-    const its = lossOf([at], 0, seen, options);
+    const its = lossAt(at, 0, seen, options);
     const age = 1 + seen.standings.call - seen.standings.bearers[at]!.wanted;
     loss += its;
     ahead += its * age * Math.log(1 + horizonCalls / age);
-    untilFull += its * age * Math.log(1 + ROOM_CALLS / age);
+    if (options.all) untilFull += its * age * Math.log(1 + ROOM_CALLS / age);
   }
   const idle = tokens > 0 && loss <= tokens * read;
   const goes = horizonCalls > 0 ? tokens > 0 && ahead <= tokens * (write + horizonCalls * read) : idle;

@@ -93,6 +93,11 @@ export class Standings {
     if (message.role === "tool" && pair) this.#addResult(message, at, pair.call);
   }
 
+  /** Forgets that a message is known to be worth carrying: what is shown of it has changed. */
+  wake(at: number): void {
+    wake(this.bearers[at]!);
+  }
+
   /** Forgets what is known to be worth carrying. */
   wakeAll(): void {
     for (const bearer of this.bearers) wake(bearer);

@@ -364,6 +364,7 @@ export class Planner {
       Math.round(scale.unseen / 1_000)
     } ${this.#layout.version}`;
     if (judgedBy !== this.#judgedBy) this.#standings.wakeAll();
+    for (const at of this.#layout.changed) this.#standings.wake(at);
     this.#judgedBy = judgedBy;
     const removals = findRemovals(seen, { ...this.#options, profile, scale, all: all || full });
     const removable = removals.filter(({ goes }) => goes);
@@ -498,13 +499,8 @@ function savedTokens(
     readonly schemas: number;
   },
 ): Plan["saved"] {
-  const cut = new Set(truncated);
-  let prune = 0;
-  let truncate = 0;
-  for (const { at, saved } of layout.elisions()) {
-    if (cut.has(at)) truncate += saved;
-    else prune += saved;
-  }
+  const truncate = truncated.reduce((sum, at) => sum + layout.savedAt(at), 0);
+  const prune = layout.sums.elided - truncate;
   return { context: all - schemas - prune - truncate, prune, schemas, truncate };
 }
 
