@@ -138,12 +138,11 @@ export class Planner {
     let { fullWindow = NEVER_FULL } = request;
     let failed = false;
     while (windowTokens !== undefined && this.#overflows(draft.prompt.promptTokens)) {
-      const { perToken, unseen } = tokenScale(this.#state.counted);
       const relief = await relieveWindow(request, edits, {
         countTokens,
         archive,
         recall,
-        windowTokens: (windowTokens - unseen) / perToken,
+        windowTokens: this.#countedWindow(windowTokens),
         summarise,
         signal,
         fullWindow,
@@ -465,6 +464,12 @@ export class Planner {
   #overflows(promptTokens: number): boolean {
     const { windowTokens = Infinity, relievesWindow = true } = this.#options;
     return relievesWindow && promptTokens > WINDOW_SHARE * windowTokens;
+  }
+
+  /** The window that is full by our counts when this one is by the provider's. */
+  #countedWindow(windowTokens: number): number {
+    const { perToken, unseen } = tokenScale(this.#state.counted);
+    return (windowTokens - unseen / WINDOW_SHARE) / perToken;
   }
 }
 
