@@ -107,7 +107,7 @@ async function findRemovable(
   const removable = new Map<number, Removable>();
   const archive = memoryArchive();
   for (const [from, call] of calls.entries()) {
-    const candidates = selectElisions(messages.slice(0, call.messages), options)
+    const candidates = selectElisions(messages.slice(0, call.messages), { ...options, minBytes: 240 })
       .filter(({ index }) => !removable.has(index));
     for (const elision of await elide(messages, candidates, { ...options, archive })) {
       removable.set(elision.index, { elision, from });
