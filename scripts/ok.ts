@@ -81,7 +81,11 @@ async function tests(): Promise<Outcome> {
     if (failed === 0 && parts <= APART.length) failed = 1;
     if (failed > 0) console.log(output);
     const { output: lcov } = await run(["coverage", "--lcov", `${made}/coverage`]);
-    const faults = coverageFaults(await sourceFiles(), { lcov, root: fromFileUrl(root) });
+    const faults = coverageFaults(await sourceFiles(), {
+      lcov,
+      root: fromFileUrl(root),
+      programs: programs(),
+    });
     for (const fault of faults) console.log(fault);
     return { passed, failed: failed + faults.length };
   } finally {
@@ -106,12 +110,17 @@ async function sourceFiles(): Promise<SourceFile[]> {
   return files;
 }
 
+/** The files that tasks run. */
+function programs(): ReadonlySet<string> {
+  const tasks = Object.values<{ readonly command: string }>(config.tasks);
+  return new Set(tasks.flatMap(({ command }) => command.match(/\S+\.ts\b/g) ?? []));
+}
+
 async function sources(): Promise<Outcome> {
   const files = await sourceFiles();
-  const tasks = Object.values<{ readonly command: string }>(config.tasks);
   const entries = new Set([
     ...members.flatMap(entryPoints).map((path) => path.replace(/^\.\//, "").replace("/./", "/")),
-    ...tasks.flatMap(({ command }) => command.match(/\S+\.ts\b/g) ?? []),
+    ...programs(),
     ...config.lint.plugins.map((path: string) => path.replace(/^\.\//, "")),
   ]);
   const faults = sourceFaults(files, { entries });

@@ -59,18 +59,24 @@ export function sourceFaults(
 /**
  * What tests leave out, a sentence for each package of which they run less than {@linkcode MIN_COVERAGE} of the lines.
  * `lcov` is the report of `deno coverage --lcov`, `root` the folder that its paths begin with. A file with code that no
- * test loads isn't in the report: all its lines count as left out.
+ * test loads isn't in the report: all its lines count as left out, unless it is one of `programs`: tests
+ * run these as processes of their own, and one that ends with `Deno.exit` tells nothing.
  */
 export function coverageFaults(
   files: readonly SourceFile[],
-  { lcov, root }: { readonly lcov: string; readonly root: string },
+  { lcov, root, programs }: {
+    readonly lcov: string;
+    readonly root: string;
+    readonly programs: ReadonlySet<string>;
+  },
 ): string[] {
   const packages = new Map<string, { found: number; hit: number; readonly files: [number, string][] }>();
   const report = readLcov(lcov, root);
   for (const { path, text } of files) {
     const name = /^packages\/([^/]+)\//.exec(path)?.[1];
     if (name === undefined || !isSource(path)) continue;
-    const { found, hit } = report.get(path) ?? { found: hasCode(text) ? lineCount(text) : 0, hit: 0 };
+    const isUnseen = hasCode(text) && !programs.has(path);
+    const { found, hit } = report.get(path) ?? { found: isUnseen ? lineCount(text) : 0, hit: 0 };
     const sum = packages.get(name) ?? { found: 0, hit: 0, files: [] };
     packages.set(name, sum);
     sum.found += found;

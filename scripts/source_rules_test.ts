@@ -71,9 +71,11 @@ Deno.test("coverageFaults() names packages of which tests run too few lines, nev
     { path: "packages/b/a.ts", text: "" },
     { path: "packages/b/b.ts", text: "" },
     { path: "packages/b/a_test.ts", text: "" },
+    { path: "packages/b/program.ts", text: "function main() {\n}\nDeno.exit(main());\n" },
     { path: "packages/b/unloaded.ts", text: "export function f() {\n}\n" },
   ];
-  assertEquals(coverageFaults(files, { lcov, root: "/repo/" }), [
+  const programs = new Set(["packages/b/program.ts"]);
+  assertEquals(coverageFaults(files, { lcov, root: "/repo/", programs }), [
     "Tests run 92.7 % of the lines of b, less than 95 %. " +
     "Left out most: packages/b/a.ts 5, packages/b/unloaded.ts 2.",
   ]);
