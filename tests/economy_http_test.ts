@@ -8,7 +8,7 @@ import { type LedgerEntry, type Mechanisms, profileNamed } from "@tare/planner";
 import { agentHandler } from "@tare/server";
 import { replay as replayModel, simulator } from "@tare/simulator";
 import { memoryStore } from "@tare/store";
-import { plannerPolicy } from "../scripts/bench/economy/planner_policy.ts";
+import { plannerPolicy } from "../scripts/bench/economy/policies/planner_policy.ts";
 import type { Recording } from "../scripts/bench/economy/recording.ts";
 import { play } from "../scripts/bench/economy/play.ts";
 import { generateWorkload } from "../scripts/bench/economy/workload.ts";

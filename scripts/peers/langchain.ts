@@ -7,7 +7,7 @@ import {
   contextEditingMiddleware,
   summarizationMiddleware,
 } from "langchain";
-import type { MakePolicy, PolicyOptions } from "../bench/economy/policy.ts";
+import type { MakePolicy, PolicyOptions } from "../bench/economy/policies/policy.ts";
 import { fromLangChain } from "./langchain_messages.ts";
 import { call, State } from "./langchain_state.ts";
 import { Summariser, type SummaryCall } from "./summariser.ts";

@@ -4,7 +4,7 @@ import { loadTokenizer } from "@tare/messages/tiktoken";
 import { contentText, countRequestTokens, type Message } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { loadData } from "../bench/economy/load_data.ts";
-import type { MakePolicy, PolicyView } from "../bench/economy/policy.ts";
+import type { MakePolicy, PolicyView } from "../bench/economy/policies/policy.ts";
 import { isRefused } from "../bench/economy/is_refused.ts";
 import type { Recording } from "../bench/economy/recording.ts";
 import { play as playRecording } from "../bench/economy/play.ts";

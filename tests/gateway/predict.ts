@@ -2,7 +2,7 @@ import type { CountTokens, ToolDefinition } from "@tare/messages";
 import type { Profile } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
 import { play, type Played } from "../../scripts/bench/economy/play.ts";
-import { plannerPolicy } from "../../scripts/bench/economy/planner_policy.ts";
+import { plannerPolicy } from "../../scripts/bench/economy/policies/planner_policy.ts";
 import type { Recording } from "../../scripts/bench/economy/recording.ts";
 import type { SimulatedCall } from "@tare/simulator";
 

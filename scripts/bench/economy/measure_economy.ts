@@ -4,7 +4,7 @@ import { WINDOW_SHARE } from "@tare/planner";
 import type { Data } from "./load_data.ts";
 import type { Recording } from "./recording.ts";
 import { play, type Played } from "./play.ts";
-import { policyNamed } from "./policies.ts";
+import { policyNamed } from "./policies/policies.ts";
 
 /** How a policy does on some sessions at one provider. Costs and tokens are relative to resending everything. */
 export interface EconomyRow {

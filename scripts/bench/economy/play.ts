@@ -5,7 +5,7 @@ import type { Recording } from "./recording.ts";
 import { isRefused } from "./is_refused.ts";
 import { wantedBy } from "./needs.ts";
 import { outputPrice } from "./output_price.ts";
-import type { MakePolicy, PolicyView } from "./policy.ts";
+import type { MakePolicy, PolicyView } from "./policies/policy.ts";
 import { repair } from "./repair.ts";
 import { Sight } from "./sight.ts";
 

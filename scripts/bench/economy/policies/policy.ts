@@ -1,6 +1,6 @@
 import type { CountTokens, Message, Usage } from "@tare/messages";
 import type { Conversation, Profile } from "@tare/planner";
-import type { Recording } from "./recording.ts";
+import type { Recording } from "../recording.ts";
 
 /** What a policy knows when a call is about to be made: the session up to there, and the time. */
 export interface PolicyCall extends Conversation {

@@ -11,8 +11,6 @@ import {
 import { clairvoyant } from "./optimum.ts";
 import { asShipped, byAge } from "./planner_policy.ts";
 import type { MakePolicy } from "./policy.ts";
-import { KEEP, LANDLORD, S, Z } from "./rent/hazards.ts";
-import { rentPolicy } from "./rent/rent_policy.ts";
 
 /** What the benchmark can play, by name. */
 export const POLICIES: Readonly<Record<string, MakePolicy>> = {
@@ -29,11 +27,6 @@ export const POLICIES: Readonly<Record<string, MakePolicy>> = {
   planner: asShipped,
   "planner-age": byAge,
   optimum: clairvoyant,
-  landlord: rentPolicy(LANDLORD, { horizonCalls: 0, tailTokens: 0 }),
-  s: rentPolicy(S, { horizonCalls: 10, tailTokens: 0 }),
-  z: rentPolicy(Z, { horizonCalls: 10, tailTokens: 0 }),
-  keep: rentPolicy(KEEP),
-  "keep-last": rentPolicy(KEEP, { keepLastTurn: true }),
 };
 
 /** Policies that offer the model no recall, since nothing of theirs can be recalled. */

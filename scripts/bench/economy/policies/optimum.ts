@@ -2,7 +2,7 @@ import { countRequestTokens, type CountTokens } from "@tare/messages";
 import { type Profile, promptCost } from "@tare/planner";
 import { WINDOW_SHARE } from "@tare/planner";
 import { applyElisions, elide, type Elision, memoryArchive, selectElisions } from "@tare/prune";
-import type { Recording } from "./recording.ts";
+import type { Recording } from "../recording.ts";
 import type { Policy, PolicyOptions } from "./policy.ts";
 
 /** What the clairvoyant goes by, the same as `planner-age`. */
