@@ -119,8 +119,8 @@ async function findDropped(
   const run = after.slice(0, end < 0 ? after.length : end);
   const last = run.findLastIndex(lineCount);
   if (last < 0) return undefined;
-  const most = run.reduce((sum: number, item) => sum + lineCount(item), 0);
   const instructions = run.slice(0, last).filter(isInstruction);
+  const most = run.reduce((sum: number, item) => sum + lineCount(item), instructions.length);
   const next = after[last + 1];
   for (let items = 1; items <= Math.min(most, before.length); items++) {
     const goesOn = next === undefined

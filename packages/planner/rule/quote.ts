@@ -44,7 +44,7 @@ export function quotePrompt(
     : cachedTokens;
   return {
     asIs: quoted(Math.round(promptTokens), Math.round(cachedTokens)),
-    rewritten: quoted(Math.round(promptTokens - removed), kept),
+    rewritten: quoted(Math.max(0, Math.round(promptTokens - removed)), kept),
     alive,
   };
 }

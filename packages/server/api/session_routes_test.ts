@@ -12,6 +12,7 @@ import {
   request,
   scriptedModel,
   turn,
+  UNREPORTED,
 } from "../fixture_test.ts";
 import { checker } from "../http/schema.ts";
 import { CREATE_SESSION } from "../sessions/session_settings.ts";
@@ -52,7 +53,7 @@ Deno.test("sessionRoutes() quotes the next request, before anything is sent and 
     tool_calls: [{ id, type: "function", function: { name: "echo", arguments: `{"text":"${id}"}` } }],
   } as const);
   const profile = profileNamed("anthropic-5m");
-  const model = scriptedModel([...["a", "b", "c", "d"].map(reading), { content: "ok" }]);
+  const model = scriptedModel([...["a", "b", "c", "d"].map(reading), { content: "ok" }], UNREPORTED);
   const handler = agent(model, { profile, tools: [big] });
   const session = await newSession(handler);
   const quote = async () => (await call(handler, "GET", `${session}/quote`)).body as Quote;
