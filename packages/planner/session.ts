@@ -1,5 +1,5 @@
 import { addUsage, type Message, type Rewrite, type Usage } from "@tare/messages";
-import { type Archive, truncateResults } from "@tare/prune";
+import { applyElisions, type Archive, truncateResults } from "@tare/prune";
 import { type Edit, type ElideEdit, fittingEdits } from "./edits/edit.ts";
 import { type FullWindow, NEVER_FULL } from "./edits/full_window.ts";
 import type { Plan } from "./rule/plan.ts";
@@ -18,7 +18,7 @@ import {
   type SessionView,
 } from "./prompt_session.ts";
 import { KEEP_WANTED, type Retention } from "./retention/retention.ts";
-import { type Conversation, placeMessages } from "./edits/view.ts";
+import type { Conversation } from "./edits/view.ts";
 
 /** A {@linkcode PromptSession} whose planner decides when the mechanisms act. */
 export interface PlannerSession extends PromptSession {
@@ -107,7 +107,10 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
     if (history.slice(from).every(({ role }, at) => role !== "tool" || known.has(from + at))) {
       return { rewrites: [], warnings: [] };
     }
-    const messages = placeMessages(history, state.edits).elided.slice(from);
+    const elided = state.edits.flatMap((edit) =>
+      edit.type === "elide" && edit.index >= from ? [{ ...edit, index: edit.index - from }] : []
+    );
+    const messages = applyElisions(history.slice(from), elided);
     const cut = await truncateResults(messages, { archive, countTokens, recall, ...(tools && { tools }) });
     if (cut.failure) return { rewrites: [], warnings: [`${cut.failure.message}. Nothing left the prompt.`] };
     if (cut.elisions.length === 0) return { rewrites: [], warnings: [] };

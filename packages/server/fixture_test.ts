@@ -5,7 +5,7 @@
  */
 import { ServerSentEventParseStream } from "@std/http";
 import type { LoopEvent } from "@tare/loop";
-import { type AssistantMessage, estimateTokens, type Model, type Tool } from "@tare/messages";
+import { type AssistantMessage, estimateTokens, type Model, type Tool, type Usage } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { type AgentHandler, agentHandler, type AgentOptions } from "@tare/server";
 import { EventLog } from "./sessions/event_log.ts";
@@ -24,8 +24,11 @@ export const echo: Tool = {
   run: ({ text }) => String(text),
 };
 
-/** A model that gives these replies one after the other. */
-export function scriptedModel(replies: readonly Partial<AssistantMessage>[]): Model {
+/** A model that gives these replies one after the other, and reports this usage of each call. */
+export function scriptedModel(
+  replies: readonly Partial<AssistantMessage>[],
+  usage: Usage = { promptTokens: 10, cachedTokens: 5, outputTokens: 2 },
+): Model {
   let next = 0;
   return async function* () {
     const message: AssistantMessage = { role: "assistant", content: "", ...replies[next++] };
@@ -34,10 +37,13 @@ export function scriptedModel(replies: readonly Partial<AssistantMessage>[]): Mo
       type: "completed",
       message,
       finishReason: message.tool_calls ? "tool_calls" : "stop",
-      usage: { promptTokens: 10, cachedTokens: 5, outputTokens: 2 },
+      usage,
     };
   };
 }
+
+/** A usage that says nothing of how the provider counts. */
+export const UNREPORTED: Usage = { promptTokens: 0, cachedTokens: 0, outputTokens: 2, estimated: true };
 
 /** A model that says nothing until it is stopped; `asked` settles when it is first called. */
 export function silentModel(): { model: Model; asked: Promise<void> } {

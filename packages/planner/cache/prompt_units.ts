@@ -33,20 +33,3 @@ export function hashPiece(piece: Message | ToolDefinition): number {
 }
 
 const hashes = new WeakMap<Message | ToolDefinition, number>();
-
-/** Tokens of all units. */
-export function sumTokens(units: readonly PromptUnit[]): number {
-  let tokens = 0;
-  for (const unit of units) tokens += unit.tokens;
-  return tokens;
-}
-
-/** Tokens of the units with which both prompts start. */
-export function sharedTokens(one: readonly PromptUnit[], other: readonly PromptUnit[]): number {
-  let tokens = 0;
-  for (const [index, unit] of one.entries()) {
-    if (unit.hash !== other[index]?.hash) break;
-    tokens += unit.tokens;
-  }
-  return tokens;
-}

@@ -1,7 +1,6 @@
 import { assertEquals, assertNotEquals } from "@std/assert";
 import { estimateTokens, type Message, type ToolDefinition } from "@tare/messages";
 import { promptUnits } from "@tare/planner";
-import { sharedTokens, sumTokens } from "./prompt_units.ts";
 
 const tool: ToolDefinition = { type: "function", function: { name: "f" } };
 const messages: readonly Message[] = [
@@ -24,11 +23,4 @@ Deno.test("promptUnits() knows equal messages again, and others by every field",
     signature: "s",
   };
   assertNotEquals(hashes(other), hashes(messages[1] as Message));
-});
-
-Deno.test("sharedTokens() counts the units with which both prompts start", () => {
-  assertEquals(sharedTokens(units, units), sumTokens(units));
-  assertEquals(sharedTokens(units, units.slice(0, 2)), sumTokens(units.slice(0, 2)));
-  assertEquals(sharedTokens(units.slice(1), units), 0);
-  assertEquals(sharedTokens([], units), 0);
 });

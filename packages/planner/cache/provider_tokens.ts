@@ -45,10 +45,17 @@ export function tokenScale({ calls, ours, theirs, oursSquared, product }: TokenR
   const perToken = (product - ours * theirs / calls + prior) / (oursSquared - ours * ours / calls + prior);
   // In steps, so that what was judged by it stays judged while it hardly moves.
   const bounded = Math.min(3, Math.max(0.5, Math.round(50 * perToken) / 50));
-  return { perToken: bounded, unseen: (theirs - bounded * ours) / calls };
+  // Who counts less than is seen here has a coarser tokenizer, whatever the slope.
+  const unseen = (theirs - bounded * ours) / calls;
+  return unseen >= 0 ? { perToken: bounded, unseen } : { perToken: theirs / ours, unseen: 0 };
 }
 
 /** So many tokens from the start of a prompt, as the provider counts them. */
 export function scaled({ perToken, unseen }: TokenScale, tokens: number): number {
   return Math.max(0, unseen + perToken * tokens);
+}
+
+/** How many tokens counted here are so many of the provider's. */
+export function unscaled({ perToken, unseen }: TokenScale, tokens: number): number {
+  return Math.max(0, tokens - unseen) / perToken;
 }

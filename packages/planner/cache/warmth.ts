@@ -22,13 +22,16 @@ export interface WarmthRecord {
 export const NO_WARMTH: WarmthRecord = { promptCalls: 0, misses: 0, weights: [] };
 
 /** How often a provider may lose a prefix before its time: seldom, now and then, often. */
-const LOSS_RATES = [0.02, 0.1, 0.3];
+const LOSS_RATES = [0.02, 0.1, 0.3] as const;
 
 /** How often a prefix is found that should be gone by a hypothesis. */
 const SURVIVAL_RATE = 0.03;
 
 /** So many calls of the session outweigh the prior of the profile's first line. */
 const PRIOR_CALLS = 50;
+
+/** What of a profile this goes by. */
+type WarmthRules = Pick<Profile, "warmth" | "ttlMs">;
 
 interface Hypothesis {
   readonly ttlMs: number;
@@ -48,11 +51,11 @@ export function priorWarmth({ warmth }: Pick<Profile, "warmth">, idleMs: number)
  * Recorded sessions differ less from call to call than from one another: one keeps its prefixes for five minutes,
  * another for an hour. So each line of the profile's table is taken as a hypothesis on this session's time to live,
  * as likely at first as the probability that the table loses at its end, each with three rates at which prefixes are
- * lost before their time; Bayes' rule weighs them by what was seen. Calls within the first line tell nothing of the
+ * lost before their time, as likely as the profile's own rate lets them be; Bayes' rule weighs them by what was seen. Calls within the first line tell nothing of the
  * time to live: they only correct that line's own probability.
  */
 export function estimateWarmth(
-  profile: Pick<Profile, "warmth">,
+  profile: WarmthRules,
   idleMs: number,
   { promptCalls, misses, weights }: WarmthRecord,
 ): number {
@@ -72,7 +75,7 @@ export function estimateWarmth(
 
 /** The record after one more call. */
 export function observeWarmth(
-  profile: Pick<Profile, "warmth">,
+  profile: WarmthRules,
   { idleMs, warm }: WarmthObservation,
   record: WarmthRecord,
 ): WarmthRecord {
@@ -93,14 +96,22 @@ function warmBy({ ttlMs, lossRate }: Hypothesis, idleMs: number): number {
   return idleMs <= ttlMs ? 1 - lossRate : SURVIVAL_RATE;
 }
 
-function hypotheses({ warmth }: Pick<Profile, "warmth">, weights: readonly number[]): Hypothesis[] {
+function hypotheses({ warmth, ttlMs: statedMs }: WarmthRules, weights: readonly number[]): Hypothesis[] {
+  const [seldom, ...oftener] = LOSS_RATES;
+  const lost = 1 - priorWarmth({ warmth }, statedMs);
+  // A profile that loses a tenth before its time is open to any rate; one that loses a hundredth hardly to a high one.
+  const open = Math.min(1, (10 * lost) ** 2);
+  const rates = [
+    { lossRate: Math.min(seldom, lost), chance: 1 },
+    ...oftener.map((lossRate) => ({ lossRate, chance: open })),
+  ];
   return warmth.flatMap(({ idleMs: ttlMs, probability }, line) =>
-    LOSS_RATES.map((lossRate, rate) => ({
+    rates.map(({ lossRate, chance }, rate) => ({
       ttlMs,
       lossRate,
       // A line that loses nothing stays possible.
-      weight: weights[line * LOSS_RATES.length + rate] ??
-        Math.max(1e-6, probability - (warmth[line + 1]?.probability ?? 0)),
+      weight: weights[line * rates.length + rate] ??
+        chance * Math.max(1e-6, probability - (warmth[line + 1]?.probability ?? 0)),
     }))
   );
 }

@@ -50,3 +50,8 @@ Deno.test("estimateWarmth() is 0 for a profile without a cache, whatever was see
   const none = profileNamed("none");
   assertEquals(estimateWarmth(none, 0, observeWarmth(none, { idleMs: 0, warm: true }, NO_WARMTH)), 0);
 });
+
+Deno.test("estimateWarmth() starts near a profile that hardly ever loses a prefix", () => {
+  const local = profileNamed("local");
+  assertAlmostEquals(estimateWarmth(local, 20 * 60 * MINUTE, NO_WARMTH), 0.99, 0.01);
+});

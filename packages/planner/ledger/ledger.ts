@@ -65,6 +65,20 @@ export function sharePrompt(
   return { tools: toolTokens, core, oldTurns, activeTurn: said - oldTurns, results, placeholders };
 }
 
+/** What each mechanism keeps out of a prompt. */
+export function savedTokens(
+  layout: Layout,
+  { truncated, all, schemas }: {
+    readonly truncated: readonly number[];
+    readonly all: number;
+    readonly schemas: number;
+  },
+): Readonly<Record<"context" | "prune" | "schemas" | "truncate", number>> {
+  const truncate = truncated.reduce((sum, at) => sum + layout.savedAt(at), 0);
+  const prune = layout.sums.elided - truncate;
+  return { context: all - schemas - prune - truncate, prune, schemas, truncate };
+}
+
 /** What {@linkcode explainUncached} goes by. All tokens are the provider's. */
 export interface CacheStory {
   /** Tokens of the prompt that were not served. */

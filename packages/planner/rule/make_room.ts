@@ -1,4 +1,6 @@
+import { servedTokens } from "../cache/prefix_cache.ts";
 import type { Removal } from "../retention/find_removals.ts";
+import type { Decision } from "./plan.ts";
 import type { CachedPrompt } from "./weigh_cuts.ts";
 
 /** Share of the window from which on price no longer decides. The rest is room for the answer. */
@@ -51,4 +53,16 @@ function cheapestRoom(
     }
   }
   return best?.removals.toSorted((a, b) => a.start - b.start) ?? removals;
+}
+
+/** The decision to make room, in numbers. */
+export function forced(
+  room: readonly Removal[],
+  { profile, promptTokens, cachedTokens, alive }: CachedPrompt,
+): Decision {
+  const tokens = room.reduce((sum, removal) => sum + removal.tokens, 0);
+  const kept = servedTokens(profile, { promptTokens, sharedTokens: room[0]?.start ?? 0 });
+  const brokenTokens = Math.max(0, cachedTokens - kept);
+  const price = alive * (profile.write - profile.read) * brokenTokens - profile.write * tokens;
+  return { cause: "window", alive, tokens, brokenTokens, rent: 0, price };
 }

@@ -4,6 +4,7 @@ import type { PromptShares } from "../ledger/ledger.ts";
 import type { FullWindow } from "../edits/full_window.ts";
 import type { Removal } from "../retention/find_removals.ts";
 import type { Conversation, PlacedView } from "../edits/view.ts";
+import type { Prediction } from "./predict.ts";
 import type { Cut } from "./weigh_cuts.ts";
 
 /** A call that is about to be made. */
@@ -37,16 +38,6 @@ export interface Decision extends Omit<Cut, "first"> {
   readonly cause: DecisionCause;
   /** Probability that the cached prefix was still there. */
   readonly alive: number;
-}
-
-/** What the cache is expected to do for a request. */
-export interface Prediction {
-  /** Tokens with which it starts like one that was sent before. */
-  readonly sharedTokens: number;
-  /** Probability that they are still cached. */
-  readonly alive: number;
-  /** Time since they were last used. */
-  readonly idleMs: number;
 }
 
 /** What one call shall send. */

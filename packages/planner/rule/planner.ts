@@ -1,32 +1,33 @@
-import {
-  addUsage,
-  type CountTokens,
-  countToolTokens,
-  type Message,
-  type ToolDefinition,
-  type Usage,
-} from "@tare/messages";
+import { addUsage, countRequestTokens, type Message, type ToolDefinition, type Usage } from "@tare/messages";
 import { servedTokens } from "../cache/prefix_cache.ts";
 import { hashPiece } from "../cache/prompt_units.ts";
-import { observeTokens, scaled, type TokenScale, tokenScale } from "../cache/provider_tokens.ts";
-import { hashText } from "../cache/hash_text.ts";
-import { estimateWarmth, observeWarmth } from "../cache/warmth.ts";
+import { observeTokens, scaled, tokenScale, unscaled } from "../cache/provider_tokens.ts";
+import { observeWarmth } from "../cache/warmth.ts";
 import type { Edit } from "../edits/edit.ts";
 import { NEVER_FULL, relieveWindow, tellFull } from "../edits/full_window.ts";
-import { Layout } from "../edits/layout.ts";
 import { makeEdits, withEdits } from "../edits/make_edits.ts";
 import { compactedTools, placedView } from "../edits/view.ts";
-import { type CacheStory, explainUncached, type LedgerEntry, sharePrompt } from "../ledger/ledger.ts";
+import { explainUncached, type LedgerEntry, savedTokens, sharePrompt } from "../ledger/ledger.ts";
 import { promptCost } from "../ledger/price.ts";
 import type { PromptSessionOptions } from "../prompt_session.ts";
 import { type Profile, profileNamed, recogniseProfile } from "../providers.ts";
 import { findRemovals, type Removal, type Seen } from "../retention/find_removals.ts";
 import { KEEP_WANTED } from "../retention/retention.ts";
-import { Standings } from "../retention/standings.ts";
 import { decide, reckonedAlive } from "./decide.ts";
-import { makeRoom, WINDOW_SHARE } from "./make_room.ts";
-import type { Decision, Plan, PlanRequest, Prediction } from "./plan.ts";
+import { KnownHistory } from "./known_history.ts";
+import { lookOnce, type OneShot } from "./look_once.ts";
+import { forced, makeRoom, WINDOW_SHARE } from "./make_room.ts";
+import type { Decision, Plan, PlanRequest } from "./plan.ts";
 import { NEW_SESSION, type PlannerState, type SentRequest } from "./planner_state.ts";
+import {
+  findChange,
+  hashTools,
+  predict,
+  type Prediction,
+  resendCostOf,
+  servedOf,
+  sharedTokens,
+} from "./predict.ts";
 import { type Quote, quotePrompt } from "./quote.ts";
 
 /** Share of the cached tokens that were expected which must be served for the prefix to count as still there. */
@@ -65,14 +66,9 @@ export interface PlannerOptions extends Omit<PromptSessionOptions, "mechanisms" 
 export class Planner {
   readonly #options: PlannerOptions & Required<Pick<PlannerOptions, "retention" | "lossLimit">>;
   #state: PlannerState;
-  #layout: Layout;
-  #standings: Standings;
-  /** Of each rewrite since the start, the tokens of messages in front of it. Plans that weren't sent yet ask for it. */
-  readonly #kept: number[] = [];
-  readonly #keptAt = new WeakMap<Plan, number>();
-  #isNew = true;
-  /** By what the standings were judged: when it changes, all is looked at again. */
-  #judgedBy = "";
+  readonly #known: KnownHistory;
+  /** How often the prompt had been rewritten when each plan was made: it may be sent after others were made. */
+  readonly #rewrites = new WeakMap<Plan, number>();
 
   /**
    * A planner for a new session, or for one that goes on from a stored state.
@@ -82,9 +78,7 @@ export class Planner {
   constructor(options: PlannerOptions, state: PlannerState = NEW_SESSION, from?: Planner) {
     this.#options = { retention: KEEP_WANTED, lossLimit: 0.05, ...options };
     this.#state = state;
-    this.#layout = new Layout(options.countTokens, from && from.#layout);
-    this.#standings = new Standings(options);
-    if (from) this.#isNew = false;
+    this.#known = new KnownHistory(options, from && from.#known);
   }
 
   /** What it knows of the session, to be stored after each plan and after each successful request. */
@@ -99,12 +93,12 @@ export class Planner {
 
   /** Whether a history goes on from the one that was planned last. */
   isKnown(history: readonly Message[]): boolean {
-    return !this.#isNew && this.#layout.isStartOf(history);
+    return this.#known.isStartOf(history);
   }
 
   /** Plans a call. Planning again gives the same plan. */
   async plan(request: PlanRequest): Promise<Plan> {
-    const { countTokens, archive, windowTokens, summarise } = this.#options;
+    const { countTokens, archive, windowTokens = Infinity, summarise } = this.#options;
     const { signal, recall = false } = request;
     const { messages: history } = request;
     let edits = request.edits;
@@ -117,7 +111,7 @@ export class Planner {
     // What a rewrite leaves is known only once it is made: a full window may ask for more.
     const rewrite = async () => {
       while (draft.leaving.length > 0) {
-        const { elided } = this.#layout.placed;
+        const { elided } = this.#known.layout.placed;
         try {
           const seen = { history, elided, edits };
           const more = await makeEdits(seen, draft.leaving, { ...this.#options, recall });
@@ -142,7 +136,7 @@ export class Planner {
         countTokens,
         archive,
         recall,
-        windowTokens: this.#countedWindow(windowTokens),
+        windowTokens: unscaled(tokenScale(this.#state.counted), WINDOW_SHARE * windowTokens) / WINDOW_SHARE,
         summarise,
         signal,
         fullWindow,
@@ -165,9 +159,9 @@ export class Planner {
     fullWindow = told.fullWindow;
     warnings.push(...told.warnings);
     const { shownTools, toolTokens } = draft.seen;
-    const { messages, places, elided } = this.#layout.placed;
-    const toolsBefore = sumTools(request.tools, countTokens);
-    const fullTokens = toolsBefore + this.#layout.fullTokens;
+    const { messages, places, elided } = this.#known.layout.placed;
+    const toolsBefore = countRequestTokens({ messages: [], tools: request.tools }, countTokens);
+    const fullTokens = toolsBefore + this.#known.layout.fullTokens;
     const { predicted, promptTokens, removals } = draft;
     const elidedNow = new Set(made.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));
     const plan: Plan = {
@@ -182,8 +176,8 @@ export class Planner {
       fullWindow,
       request,
       pending: removals.filter(({ idle }) => idle),
-      shares: sharePrompt(this.#layout, { activeStart: this.#standings.activeStart, toolTokens }),
-      saved: savedTokens(this.#layout, {
+      shares: sharePrompt(this.#known.layout, { activeStart: this.#known.standings.activeStart, toolTokens }),
+      saved: savedTokens(this.#known.layout, {
         truncated: (request.truncated ?? []).filter((at) => !elidedNow.has(at)),
         all: fullTokens - promptTokens,
         schemas: toolsBefore - toolTokens,
@@ -191,36 +185,18 @@ export class Planner {
       fullTokens,
       predicted,
     };
-    this.#keptAt.set(plan, this.#kept.length);
+    this.#rewrites.set(plan, this.#known.rewrites);
     return plan;
   }
 
-  /** What a request that isn't a turn sends: what the model sees, and what is new. Changes nothing. */
-  look(
-    request: PlanRequest,
-  ): Pick<Plan, "view" | "promptTokens" | "saved"> & { readonly cachedTokens: number } {
-    const { countTokens } = this.#options;
-    const { messages: history, edits, truncated = [] } = request;
-    const layout = new Layout(countTokens, this.#layout);
-    const kept = layout.update(history, edits);
-    const tools = compactedTools(request.tools, edits);
-    const toolTokens = sumTools(tools, countTokens);
-    const toolsBefore = sumTools(request.tools, countTokens);
-    const promptTokens = toolTokens + layout.tokens;
-    const { sharedTokens } = this.#predict(request, tools);
-    return {
-      view: { ...layout.placed, tools },
-      promptTokens,
-      saved: savedTokens(layout, {
-        truncated,
-        all: toolsBefore + layout.fullTokens - promptTokens,
-        schemas: toolsBefore - toolTokens,
-      }),
-      cachedTokens: servedTokens(this.profile, {
-        promptTokens,
-        sharedTokens: Math.min(sharedTokens, toolTokens + kept),
-      }),
-    };
+  /** What a request that isn't a turn sends. Changes nothing. */
+  look(request: PlanRequest): OneShot {
+    return lookOnce(request, {
+      layout: this.#known.layout,
+      profile: this.profile,
+      countTokens: this.#options.countTokens,
+      sharedWith: (tools) => this.#predict(request, tools).sharedTokens,
+    });
   }
 
   /** What a call would cost, as it stands and without everything that could leave now. Changes nothing at all. */
@@ -259,7 +235,8 @@ export class Planner {
       : before.counted;
     const scale = tokenScale(counted);
     const prompt = reported?.promptTokens ?? Math.round(scaled(scale, promptTokens));
-    const expected = Math.round(this.#served(scale, { promptTokens: prompt, ...predicted }));
+    const { profile } = this;
+    const expected = Math.round(servedOf(profile, scale, { promptTokens: prompt, ...predicted }));
     const actual: Usage = reported ?? {
       promptTokens: prompt,
       cachedTokens: predicted.alive < 0.5 ? 0 : expected,
@@ -268,10 +245,10 @@ export class Planner {
     };
     // A rewrite at the very front leaves nothing to go by but the estimate.
     const served = expected > 0 ? actual.cachedTokens / expected : predicted.alive;
-    const { profile } = this;
     const cost = promptCost(profile, actual) + (summary ? promptCost(profile, summary) : 0);
     const resendTokens = prompt + scale.perToken * (fullTokens - promptTokens);
-    const resendCost = this.#resendCost(request, {
+    const resendCost = resendCostOf(this.#state.sent, request, {
+      profile,
       scale,
       promptTokens: resendTokens,
       alive: served >= WARM_SHARE ? 1 : served,
@@ -285,8 +262,11 @@ export class Planner {
       for (const { name } of parts) idleSince[name] = before.idleSince[name] ?? before.carried;
     }
     const shown = plan.view.tools;
-    const toolTokens = sumTools(shown, countTokens);
-    const kept = Math.min(promptTokens - toolTokens, ...this.#kept.slice(this.#keptAt.get(plan)));
+    const toolTokens = countRequestTokens({ messages: [], tools: shown }, countTokens);
+    const kept = Math.min(
+      promptTokens - toolTokens,
+      this.#known.keptSince(this.#rewrites.get(plan) ?? 0),
+    );
     const toolsHash = hashTools(tools);
     const now: SentRequest = {
       tools: shown.map(hashPiece),
@@ -312,7 +292,7 @@ export class Planner {
       stopped: before.stopped || paid > (1 + 2 * lossLimit) * resend,
       ...(recognised && { recognised }),
     };
-    const lastShared = last ? this.#sharedTokens(last, shown) : 0;
+    const lastShared = last ? sharedTokens(last, { tools: shown, countTokens }) : 0;
     return {
       usage: actual,
       predictedCachedTokens: expected,
@@ -344,34 +324,36 @@ export class Planner {
     const { carried, idleSince, paid, resend, stopped, counted } = this.#state;
     const scale = tokenScale(counted);
     const shownTools = compactedTools(request.tools, edits);
-    const toolTokens = sumTools(shownTools, countTokens);
-    const promptTokens = toolTokens + this.#layout.tokens;
+    const toolTokens = countRequestTokens({ messages: [], tools: shownTools }, countTokens);
+    const promptTokens = toolTokens + this.#known.layout.tokens;
     const seen = {
-      layout: this.#layout,
-      standings: this.#standings,
+      layout: this.#known.layout,
+      standings: this.#known.standings,
       tools: request.tools,
       shownTools,
       toolTokens,
     };
     const predicted = this.#predict(request, shownTools);
     const theirs = scaled(scale, promptTokens);
-    const cachedTokens = this.#served(scale, { promptTokens: theirs, ...predicted });
+    const cachedTokens = servedOf(profile, scale, { promptTokens: theirs, ...predicted });
     const { alive } = predicted;
     const prompt = { promptTokens: theirs, cachedTokens, alive };
     const full = theirs > WINDOW_SHARE * windowTokens;
-    const judgedBy = `${profile.name} ${scale.perToken} ${
-      Math.round(scale.unseen / 1_000)
-    } ${this.#layout.version}`;
-    if (judgedBy !== this.#judgedBy) this.#standings.wakeAll();
-    for (const at of this.#layout.changed) this.#standings.wake(at);
-    this.#judgedBy = judgedBy;
+    this.#known.judgeBy(`${profile.name} ${scale.perToken} ${Math.round(scale.unseen / 1_000)}`);
     const removals = findRemovals(seen, { ...this.#options, profile, scale, all: all || full });
     const removable = removals.filter(({ goes }) => goes);
     const reckoned = reckonedAlive(alive);
     const cost = promptCost(profile, { promptTokens: theirs, cachedTokens: reckoned * cachedTokens });
     const resendTokens = theirs + scale.perToken *
-        (sumTools(request.tools, countTokens) - toolTokens + this.#layout.fullTokens - this.#layout.tokens);
-    const resendNow = this.#resendCost(request, { scale, promptTokens: resendTokens, alive: reckoned });
+        (countRequestTokens({ messages: [], tools: request.tools }, countTokens) - toolTokens +
+          this.#known.layout.fullTokens -
+          this.#known.layout.tokens);
+    const resendNow = resendCostOf(this.#state.sent, request, {
+      profile,
+      scale,
+      promptTokens: resendTokens,
+      alive: reckoned,
+    });
     const priced = removable.map(({ start, tokens, idle, parts }) => ({
       start,
       tokens,
@@ -390,74 +372,21 @@ export class Planner {
     if (cut) return { ...draft, leaving: removable.slice(cut.first), ...(decision && { decision }) };
     const room = makeRoom(removals, { ...situation, windowTokens });
     if (room.length === 0) return { ...draft, leaving: [], ...(decision && { decision }) };
-    return { ...draft, leaving: room, decision: forcedDecision(room, situation) };
+    return { ...draft, leaving: room, decision: forced(room, situation) };
   }
 
   /** Takes in what is new of a history. */
   #lookAt(history: readonly Message[], edits: readonly Edit[]): void {
-    const shared = this.#layout.sharedLength(history);
-    if (shared < this.#standings.bearers.length) this.#standings = new Standings(this.#options);
-    for (let at = this.#standings.bearers.length; at < history.length; at++) {
-      this.#standings.add(history[at]!);
-    }
-    const kept = this.#layout.update(history, edits);
-    if (this.#isNew) {
-      this.#isNew = false;
-      return;
-    }
+    const kept = this.#known.lookAt(history, edits);
     if (kept === Infinity) return;
-    this.#kept.push(kept);
-    const sent = this.#state.sent.map((one) => ({
-      ...one,
-      messageTokens: Math.min(one.messageTokens, kept),
-    }));
-    this.#state = { ...this.#state, sent };
+    const cut = (one: SentRequest) => ({ ...one, messageTokens: Math.min(one.messageTokens, kept) });
+    this.#state = { ...this.#state, sent: this.#state.sent.map(cut) };
   }
 
-  /** What the cache holds of a prompt, how likely, and since when. */
-  #predict({ nowMs, model }: PlanRequest, shown: readonly ToolDefinition[]): Prediction {
-    let best: Prediction = { sharedTokens: 0, alive: 0, idleMs: 0 };
-    for (const sent of this.#state.sent) {
-      if (sent.model !== model) continue;
-      const sharedTokens = this.#sharedTokens(sent, shown);
-      const idleMs = nowMs - sent.atMs;
-      const alive = estimateWarmth(this.profile, idleMs, this.#state.warmth);
-      const better = alive * sharedTokens > best.alive * best.sharedTokens;
-      if (better || best.sharedTokens === 0) best = { sharedTokens, alive, idleMs };
-    }
-    return best;
-  }
-
-  /** Tokens with which a request that was sent starts like what the model sees now, counted here. */
-  #sharedTokens(sent: SentRequest, shown: readonly ToolDefinition[]): number {
-    let tokens = 0;
-    for (const [at, tool] of shown.entries()) {
-      if (hashPiece(tool) !== sent.tools[at]) return tokens;
-      tokens += countToolTokens(tool, this.#options.countTokens);
-    }
-    return shown.length === sent.tools.length ? tokens + sent.messageTokens : tokens;
-  }
-
-  #served(
-    scale: TokenScale,
-    { promptTokens, sharedTokens }: { readonly promptTokens: number; readonly sharedTokens: number },
-  ): number {
-    if (sharedTokens === 0) return 0;
-    return servedTokens(this.profile, { promptTokens, sharedTokens: scaled(scale, sharedTokens) });
-  }
-
-  /** What it would cost now to send everything, had everything been sent so far. */
-  #resendCost(
-    request: PlanRequest,
-    { scale, promptTokens, alive }: {
-      readonly scale: TokenScale;
-      readonly promptTokens: number;
-      readonly alive: number;
-    },
-  ): number {
-    const sent = this.#state.sent.find((sent) => findChange(sent, request) === "none");
-    const cachedTokens = this.#served(scale, { promptTokens, sharedTokens: sent?.fullTokens ?? 0 });
-    return promptCost(this.profile, { promptTokens, cachedTokens: alive * cachedTokens });
+  #predict({ nowMs, model }: PlanRequest, tools: readonly ToolDefinition[]): Prediction {
+    const { profile } = this;
+    const { sent, warmth } = this.#state;
+    return predict(sent, { profile, warmth, nowMs, model, tools, countTokens: this.#options.countTokens });
   }
 
   /** Whether a prompt leaves no room for the answer, and more may leave for it than price lets go. */
@@ -465,56 +394,4 @@ export class Planner {
     const { windowTokens = Infinity, relievesWindow = true } = this.#options;
     return relievesWindow && promptTokens > WINDOW_SHARE * windowTokens;
   }
-
-  /** The window that is full by our counts when this one is by the provider's. */
-  #countedWindow(windowTokens: number): number {
-    const { perToken, unseen } = tokenScale(this.#state.counted);
-    return (windowTokens - unseen / WINDOW_SHARE) / perToken;
-  }
-}
-
-function sumTools(tools: readonly ToolDefinition[], countTokens: CountTokens): number {
-  let tokens = 0;
-  for (const tool of tools) tokens += countToolTokens(tool, countTokens);
-  return tokens;
-}
-
-function forcedDecision(
-  room: readonly Removal[],
-  { profile, promptTokens, cachedTokens, alive }: {
-    readonly profile: Profile;
-    readonly promptTokens: number;
-    readonly cachedTokens: number;
-    readonly alive: number;
-  },
-): Decision {
-  const tokens = room.reduce((sum, removal) => sum + removal.tokens, 0);
-  const kept = servedTokens(profile, { promptTokens, sharedTokens: room[0]?.start ?? 0 });
-  const brokenTokens = Math.max(0, cachedTokens - kept);
-  const price = alive * (profile.write - profile.read) * brokenTokens - profile.write * tokens;
-  return { cause: "window", alive, tokens, brokenTokens, rent: 0, price };
-}
-
-/** What each mechanism keeps out of a prompt. */
-function savedTokens(
-  layout: Layout,
-  { truncated, all, schemas }: {
-    readonly truncated: readonly number[];
-    readonly all: number;
-    readonly schemas: number;
-  },
-): Plan["saved"] {
-  const truncate = truncated.reduce((sum, at) => sum + layout.savedAt(at), 0);
-  const prune = layout.sums.elided - truncate;
-  return { context: all - schemas - prune - truncate, prune, schemas, truncate };
-}
-
-function findChange(sent: SentRequest | undefined, request: PlanRequest): CacheStory["change"] {
-  if (!sent) return "first_call";
-  if (sent.model !== request.model) return "model_changed";
-  return sent.toolsHash === hashTools(request.tools) ? "none" : "tools_changed";
-}
-
-function hashTools(tools: readonly ToolDefinition[]): number {
-  return hashText(tools.map(hashPiece).join());
 }

@@ -4,10 +4,25 @@ import { RECALL_TOOL } from "@tare/prune";
 import type { Recording } from "./recording.ts";
 import { isRefused } from "./is_refused.ts";
 import { wantedBy } from "./needs.ts";
-import { outputPrice } from "./output_price.ts";
 import type { MakePolicy, PolicyView } from "./policies/policy.ts";
 import { repair } from "./repair.ts";
 import { Sight } from "./sight.ts";
+
+/** What an output token costs, in the price of one uncached input token, by profile. */
+const OUTPUT_PRICES: Readonly<Record<string, number>> = {
+  openai: 8,
+  "openai-5.6": 8,
+  gemini: 8,
+  deepseek: 1.5,
+};
+
+/** Anthropic's, and that of most others. */
+const DEFAULT_PRICE = 5;
+
+/** What an output token costs at a provider, in the price of one uncached input token. */
+function outputPrice({ name }: Pick<Profile, "name">): number {
+  return OUTPUT_PRICES[name] ?? DEFAULT_PRICE;
+}
 
 /** How a session is played. */
 export interface PlayOptions {

@@ -1,0 +1,73 @@
+import type { CountTokens, Message } from "@tare/messages";
+import type { Edit } from "../edits/edit.ts";
+import { Layout } from "../edits/layout.ts";
+import { Standings, type StandingsOptions } from "../retention/standings.ts";
+
+/** What a planner has worked out of its session's history. It stays in memory, and is worked out again after a restart. */
+export class KnownHistory {
+  readonly layout: Layout;
+  readonly #options: StandingsOptions & { readonly countTokens: CountTokens };
+  #standings: Standings;
+  /** Of each rewrite, the tokens of messages in front of it. */
+  readonly #kept: number[] = [];
+  #isNew: boolean;
+  #judgedBy = "";
+
+  /**
+   * @param from What is known of the session that goes on here.
+   */
+  constructor(options: StandingsOptions & { readonly countTokens: CountTokens }, from?: KnownHistory) {
+    this.#options = options;
+    this.layout = new Layout(options.countTokens, from?.layout);
+    this.#standings = new Standings(options);
+    this.#isNew = !from;
+  }
+
+  /** How the messages stand that were looked at last. */
+  get standings(): Standings {
+    return this.#standings;
+  }
+
+  /** Whether a history goes on from the one that was looked at last. */
+  isStartOf(history: readonly Message[]): boolean {
+    return !this.#isNew && this.layout.isStartOf(history);
+  }
+
+  /**
+   * Takes in what is new of a history.
+   *
+   * @returns Tokens of messages at the start of what the model sees that are as they were; infinite if it only grew, or
+   * nothing is known of what it was.
+   */
+  lookAt(history: readonly Message[], edits: readonly Edit[]): number {
+    const shared = this.layout.sharedLength(history);
+    if (shared < this.#standings.bearers.length) this.#standings = new Standings(this.#options);
+    for (let at = this.#standings.bearers.length; at < history.length; at++) {
+      this.#standings.add(history[at]!);
+    }
+    const kept = this.layout.update(history, edits);
+    const wasNew = this.#isNew;
+    this.#isNew = false;
+    if (wasNew || kept === Infinity) return Infinity;
+    this.#kept.push(kept);
+    return kept;
+  }
+
+  /** What is known to be worth carrying was judged by this: where it has changed, everything is looked at again. */
+  judgeBy(basis: string): void {
+    const judgedBy = `${basis} ${this.layout.version}`;
+    if (judgedBy !== this.#judgedBy) this.#standings.wakeAll();
+    for (const at of this.layout.changed) this.#standings.wake(at);
+    this.#judgedBy = judgedBy;
+  }
+
+  /** Number of rewrites so far. */
+  get rewrites(): number {
+    return this.#kept.length;
+  }
+
+  /** The fewest tokens of messages that all rewrites since that many have left as they were. */
+  keptSince(rewrites: number): number {
+    return Math.min(Infinity, ...this.#kept.slice(rewrites));
+  }
+}
