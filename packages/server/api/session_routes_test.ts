@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import type { Model, Tool } from "@tare/messages";
+import type { Tool } from "@tare/messages";
 import { profileNamed, promptCost, type Quote } from "@tare/planner";
 import { memoryStore } from "@tare/store";
 import {
@@ -12,6 +12,7 @@ import {
   request,
   scriptedModel,
   turn,
+  UNREPORTED,
 } from "../fixture_test.ts";
 import { checker } from "../http/schema.ts";
 import { CREATE_SESSION } from "../sessions/session_settings.ts";
@@ -52,14 +53,7 @@ Deno.test("sessionRoutes() quotes the next request, before anything is sent and 
     tool_calls: [{ id, type: "function", function: { name: "echo", arguments: `{"text":"${id}"}` } }],
   } as const);
   const profile = profileNamed("anthropic-5m");
-  const scripted = scriptedModel([...["a", "b", "c", "d"].map(reading), { content: "ok" }]);
-  // What the script says that its prompts took has nothing to do with them.
-  const model: Model = async function* (request) {
-    for await (const event of scripted(request)) {
-      const { usage: _, ...rest } = event.type === "completed" ? event : { ...event, usage: undefined };
-      yield rest;
-    }
-  };
+  const model = scriptedModel([...["a", "b", "c", "d"].map(reading), { content: "ok" }], UNREPORTED);
   const handler = agent(model, { profile, tools: [big] });
   const session = await newSession(handler);
   const quote = async () => (await call(handler, "GET", `${session}/quote`)).body as Quote;

@@ -2,7 +2,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import type { LoopEvent } from "@tare/loop";
 import type { Model } from "@tare/messages";
 import { memoryStore, StoreError } from "@tare/store";
-import { scriptedModel, silentModel } from "../fixture_test.ts";
+import { scriptedModel, silentModel, UNREPORTED } from "../fixture_test.ts";
 import {
   makeSession,
   Player,
@@ -158,10 +158,10 @@ Deno.test("Session.start() stores edits before the request that relies on them",
     const editsOf = (state: unknown) =>
       (state as { readonly edits: readonly unknown[] } | undefined)?.edits ?? [];
     const counts: [stored: number, relied: number][] = [];
-    const args = JSON.stringify({ outcome: "text", size: 12_000 });
+    const args = JSON.stringify({ outcome: "text", size: 20_000 });
     const call = (id: string) =>
       ({ id, type: "function", function: { name: "read", arguments: args } }) as const;
-    const inner = scriptedModel([..."abcdefghijklmnop"].map((id) => ({ tool_calls: [call(id)] })));
+    const inner = scriptedModel([..."abcdef"].map((id) => ({ tool_calls: [call(id)] })), UNREPORTED);
     const model: Model = async function* (request) {
       const stored = editsOf(await store.readState(session.id, "context"));
       counts.push([stored.length, editsOf(session.promptState).length]);
@@ -170,7 +170,7 @@ Deno.test("Session.start() stores edits before the request that relies on them",
     const session = await makeSession(scriptedSessions({ store, policy, model: () => model }));
     await (await session.start({ input: "q" })).done;
     assertEquals(counts.map(([stored]) => stored), counts.map(([, relied]) => relied));
-    assertEquals([counts.length, counts[0]![1], counts.at(-1)![1] > 0], [17, 0, true]);
+    assertEquals([counts.length, counts[0]![1], counts.at(-1)![1] > 0], [7, 0, true]);
   }
 });
 
