@@ -1,4 +1,5 @@
 import { migrateSessionState } from "./migrate_session_state.ts";
+import { NEW_SESSION } from "./rule/planner_state.ts";
 import { assertEquals, assertStrictEquals } from "@std/assert";
 
 const elide = { type: "elide", index: 2, toolCallId: "1", ref: "2cf24dba5fb0a30e", text: "[…]" };
@@ -17,6 +18,15 @@ Deno.test("migrateSessionState() renames what a classic state held under other n
   assertEquals(migrateSessionState({ edits: [bound, prune], ...rest }), {
     edits: [{ ...bound, mechanism: "truncate" }, prune],
     ...rest,
+  });
+});
+
+Deno.test("migrateSessionState() keeps only the sums of a planner that reckoned a rent for each edit", () => {
+  const planner = { sent: [], rents: { 2: 7 }, paid: 5, resend: 9, stopped: true, recognised: "openai" };
+  assertEquals(migrateSessionState({ edits: [elide], truncated: [], planner }), {
+    edits: [elide],
+    truncated: [],
+    planner: { ...NEW_SESSION, paid: 5, resend: 9, stopped: true, recognised: "openai" },
   });
 });
 

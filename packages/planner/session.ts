@@ -230,7 +230,14 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
       state = { ...state, ...cutBack(state, length) };
     },
     fork(length, archive) {
-      const account = { ...planner.state, paid: 0, resend: 0, stopped: false };
+      const { seen } = planner.state;
+      const account = {
+        ...planner.state,
+        seen: Math.min(seen, length),
+        paid: 0,
+        resend: 0,
+        stopped: false,
+      };
       const { summary: _, ...rest } = state;
       const forked: SessionState = {
         ...rest,

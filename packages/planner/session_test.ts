@@ -1,4 +1,11 @@
-import { assertEquals, assertGreater, assertMatch, assertStrictEquals, assertThrows } from "@std/assert";
+import {
+  assert,
+  assertEquals,
+  assertGreater,
+  assertMatch,
+  assertStrictEquals,
+  assertThrows,
+} from "@std/assert";
 import { estimateTokens, type Message, type Tool, type ToolDefinition, type Usage } from "@tare/messages";
 import {
   type PlannerSession,
@@ -255,10 +262,16 @@ Deno.test("plannerSession() forks with what holds for the start, and with an acc
   const fork = session.fork(8, own);
   assertEquals(editsOf(fork), [2, 6]);
   const messages = [...history.slice(0, 8), ...turn("d", 20_100), question, answer, question];
-  const seen = await fork.view({ messages, tools: [read.definition] }, { nowMs: 0, model: "m" });
+  const look = (messages: readonly Message[]) =>
+    fork.view({ messages, tools: [read.definition] }, { nowMs: 0, model: "m" });
+  assertEquals((await look(messages.slice(0, 11))).rewrites, []);
+  const first = fork.sent(usage(25_000));
+  const seen = await look(messages);
   assertEquals(seen.rewrites.map(({ removed }) => removed), ["1 old result"]);
   const entry = fork.sent(usage(5_000));
-  assertEquals(entry && Math.round(entry.saved), entry && Math.round(entry.resendCost - entry.cost));
+  assert(first && entry);
+  const saved = first.resendCost - first.cost + entry.resendCost - entry.cost;
+  assertEquals(Math.round(entry.saved), Math.round(saved));
   const ref = /ref ([0-9a-f]{16})/.exec(String(seen.messages[10]?.content))?.[1] ?? "";
   assertEquals([await own.get(ref), await archive.get(ref)], [messages[10]?.content, undefined]);
   assertStrictEquals(session.state, state);

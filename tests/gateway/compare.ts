@@ -49,6 +49,12 @@ export async function play(baseURL: string, client: (client: Client) => Promise<
 const TOLERANCE = 0.005;
 
 /**
+ * How much less than the benchmark says a session may cost. Over the responses protocol each call is an item of its own,
+ * and each is weighed by itself, where the benchmark has whole replies.
+ */
+const FINER = 0.1;
+
+/**
  * Plays the long session with a client, once directly and once through the gateway. Everything that the client gets to
  * see and sends must be the same; what the provider charges must be less, by what the benchmark says.
  */
@@ -68,5 +74,7 @@ export async function compare(client: (client: Client) => Promise<string>): Prom
   const cost = costOf(through);
   const saved = 1 - cost / costOf(direct);
   assert(saved > 0.1, `the gateway saved ${(100 * saved).toFixed(1)} %`);
-  assertAlmostEquals(cost / predicted.cost, 1, TOLERANCE);
+  const isChat = "messages" in JSON.parse(alone.bodies[0]!);
+  if (isChat) assertAlmostEquals(cost / predicted.cost, 1, TOLERANCE);
+  else assert(cost / predicted.cost < 1 + TOLERANCE && cost / predicted.cost > 1 - FINER);
 }

@@ -60,6 +60,8 @@ export interface RemovalOptions {
   readonly scale: TokenScale;
   /** The model's context window, in tokens. Default: unknown, and no limit. */
   readonly windowTokens?: number;
+  /** So many messages were in a request that succeeded; infinite if that isn't known. Results behind them stay. */
+  readonly seenMessages: number;
   /** Whether to find all that can leave, whatever it is worth. */
   readonly all: boolean;
 }
@@ -127,13 +129,17 @@ interface Ends {
 
 function findEnds(
   { layout, standings }: Seen,
-  { retention, scale, windowTokens = Infinity }: RemovalOptions,
+  { retention, scale, windowTokens = Infinity, seenMessages }: RemovalOptions,
 ): Ends {
   const tail = (tokens: number, most: number) =>
     tokens === Infinity ? 0 : layout.tailStart(Math.min(tokens, most) / scale.perToken);
   return {
     steps: Math.min(standings.stepsEnd, tail(retention.stepTailTokens, windowTokens / 4)),
-    results: Math.min(standings.newestAnswer, tail(retention.resultTailTokens, windowTokens / 2)),
+    results: Math.min(
+      standings.newestAnswer,
+      seenMessages,
+      tail(retention.resultTailTokens, windowTokens / 2),
+    ),
   };
 }
 

@@ -48,6 +48,7 @@ function find(
   for (const message of messages) standings.add(message);
   const seen = { layout, standings, tools, shownTools: compactedTools(tools, edits), toolTokens: 0 };
   return findRemovals(seen, {
+    seenMessages: Infinity,
     countTokens: estimateTokens,
     retention,
     profile: profileNamed("none"),
@@ -178,4 +179,12 @@ Deno.test("findRemovals() finds the tools that the model has called, but for rec
 Deno.test("findRemovals() by age takes all results in front of the tail, whatever they hold", () => {
   const old = [...turn("a", 2_000, "read"), ...turn("b", 15_000, "read"), ...turn("c", 9_000, "read")];
   assertEquals(find(old, { retention: BY_AGE }), [2, 6]);
+});
+
+Deno.test("findRemovals() leaves results alone that were in no request yet", () => {
+  // A reply over several items: the result of its first call stands in front of its last.
+  const said: Message[] = [{ role: "user", content: "Find it." }, ...step("a", 4_000), ...step("b", 10)];
+  assertEquals(find(said), [2]);
+  assertEquals(find(said, { seenMessages: 1 }), []);
+  assertEquals(find(said, { seenMessages: 5 }), [2]);
 });

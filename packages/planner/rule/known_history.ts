@@ -33,6 +33,11 @@ export class KnownHistory {
     return !this.#isNew && this.layout.isStartOf(history);
   }
 
+  /** How many messages of a history are those that were looked at last; infinite if it goes on from them, or none were. */
+  sharedLength(history: readonly Message[]): number {
+    return this.#isNew || this.layout.isStartOf(history) ? Infinity : this.layout.sharedLength(history);
+  }
+
   /**
    * Takes in what is new of a history.
    *

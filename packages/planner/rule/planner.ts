@@ -278,6 +278,7 @@ export class Planner {
       model,
     };
     this.#state = {
+      seen: request.messages.length,
       sent: [now, ...before.sent.filter((other) => other.model !== model || other.toolsHash !== toolsHash)]
         .slice(0, REMEMBERED_REQUESTS),
       // What waits stands in front of what breaks, so that it is served if anything is.
@@ -340,7 +341,14 @@ export class Planner {
     const prompt = { promptTokens: theirs, cachedTokens, alive };
     const full = theirs > WINDOW_SHARE * windowTokens;
     this.#known.judgeBy(`${profile.name} ${scale.perToken} ${Math.round(scale.unseen / 1_000)}`);
-    const removals = findRemovals(seen, { ...this.#options, profile, scale, all: all || full });
+    const removals = findRemovals(seen, {
+      ...this.#options,
+      profile,
+      scale,
+      all: all || full,
+      // In a full window something must leave: rather what can be recalled than what was said.
+      seenMessages: full ? Infinity : this.#state.seen || Infinity,
+    });
     const removable = removals.filter(({ goes }) => goes);
     const reckoned = reckonedAlive(alive);
     const cost = promptCost(profile, { promptTokens: theirs, cachedTokens: reckoned * cachedTokens });
@@ -377,6 +385,8 @@ export class Planner {
 
   /** Takes in what is new of a history. */
   #lookAt(history: readonly Message[], edits: readonly Edit[]): void {
+    const shared = this.#known.sharedLength(history);
+    if (shared < this.#state.seen) this.#state = { ...this.#state, seen: shared };
     const kept = this.#known.lookAt(history, edits);
     if (kept === Infinity) return;
     const cut = (one: SentRequest) => ({ ...one, messageTokens: Math.min(one.messageTokens, kept) });

@@ -5,6 +5,8 @@ import { NO_WARMTH, type WarmthRecord } from "../cache/warmth.ts";
 export interface PlannerState {
   /** The last requests that succeeded, newest first: one for each model and set of tools, as each has its own prefix. */
   readonly sent: readonly SentRequest[];
+  /** So many messages of the history were in a request that succeeded: the model has seen them, or lines in their place. */
+  readonly seen: number;
   /** What carrying one token that the provider counts has cost so far, in the price of one uncached token. */
   readonly carried: number;
   /** {@linkcode PlannerState.carried} when each part that could leave first could: its rent is what was added since, for each of its tokens. */
@@ -44,6 +46,7 @@ export interface SentRequest {
 /** A session that has sent nothing yet. */
 export const NEW_SESSION: PlannerState = {
   sent: [],
+  seen: 0,
   carried: 0,
   idleSince: {},
   warmth: NO_WARMTH,

@@ -126,7 +126,9 @@ Deno.test("Planner elides at once without a cache, and names its own rewrite", a
   await warm.call(rounds.slice(0, 3), { nowMs: 1_000 });
   const waits = await warm.call(rounds, { nowMs: 2_000 });
   assertEquals([waits.plan.edits, waits.plan.decision?.cause], [[], "wait"]);
-  const later = [...rounds, ...commands(2, 1_000), answer("Done."), ask("More.")];
+  const run = [...rounds, ...commands(2, 1_000)];
+  assertEquals((await warm.call(run, { nowMs: 3_000 })).plan.edits, []);
+  const later = [...run, answer("Done."), ask("More.")];
   const resumed = await warm.call(later, { nowMs: 30 * 24 * HOUR });
   assertEquals(resumed.plan.edits.map(({ type }) => type), [
     "compact",
