@@ -99,15 +99,13 @@ export class Planner {
   /** Plans a call. Planning again gives the same plan. */
   async plan(request: PlanRequest): Promise<Plan> {
     const { countTokens, archive, windowTokens = Infinity, summarise } = this.#options;
-    const { signal, recall = false } = request;
-    const { messages: history } = request;
-    let edits = request.edits;
+    const { messages: history, signal, recall = false } = request;
+    let { edits } = request;
     const made: Edit[] = [];
     const warnings: string[] = [];
     let draft = this.#draft(request, edits);
     let { decision } = draft;
-    const tokensBefore = draft.promptTokens;
-    const { sharedTokens: sharedBefore } = draft.predicted;
+    const { promptTokens: tokensBefore, predicted: { sharedTokens: sharedBefore } } = draft;
     // What a rewrite leaves is known only once it is made: a full window may ask for more.
     const rewrite = async () => {
       while (draft.leaving.length > 0) {
@@ -118,9 +116,8 @@ export class Planner {
           made.push(...more);
           edits = withEdits(edits, more);
         } catch (error) {
-          warnings.push(
-            `${(error as Error).message}. Nothing${made.length > 0 ? " more" : ""} left the prompt.`,
-          );
+          const { message } = error as Error;
+          warnings.push(`${message}. Nothing${made.length > 0 ? " more" : ""} left the prompt.`);
           break;
         }
         decision = draft.decision;
@@ -158,11 +155,10 @@ export class Planner {
     const told = tellFull(fullWindow, !failed && this.#overflows(draft.prompt.promptTokens));
     fullWindow = told.fullWindow;
     warnings.push(...told.warnings);
-    const { shownTools, toolTokens } = draft.seen;
     const { messages, places, elided } = this.#known.layout.placed;
     const toolsBefore = countRequestTokens({ messages: [], tools: request.tools }, countTokens);
     const fullTokens = toolsBefore + this.#known.layout.fullTokens;
-    const { predicted, promptTokens, removals } = draft;
+    const { predicted, promptTokens, removals, seen: { shownTools, toolTokens } } = draft;
     const elidedNow = new Set(made.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));
     const plan: Plan = {
       edits: made,
@@ -255,18 +251,14 @@ export class Planner {
     });
     const paid = before.paid + cost;
     const resend = before.resend + resendCost;
-    const recognised = before.recognised ??
-      (profile.name === "none" ? recogniseProfile(actual) : undefined);
+    const recognised = before.recognised ?? (profile.name === "none" ? recogniseProfile(actual) : undefined);
     const idleSince: Record<string, number> = {};
     for (const { parts } of plan.pending) {
       for (const { name } of parts) idleSince[name] = before.idleSince[name] ?? before.carried;
     }
     const shown = plan.view.tools;
     const toolTokens = countRequestTokens({ messages: [], tools: shown }, countTokens);
-    const kept = Math.min(
-      promptTokens - toolTokens,
-      this.#known.keptSince(this.#rewrites.get(plan) ?? 0),
-    );
+    const kept = Math.min(promptTokens - toolTokens, this.#known.keptSince(this.#rewrites.get(plan) ?? 0));
     const toolsHash = hashTools(tools);
     const now: SentRequest = {
       tools: shown.map(hashPiece),
@@ -386,11 +378,11 @@ export class Planner {
   /** Takes in what is new of a history. */
   #lookAt(history: readonly Message[], edits: readonly Edit[]): void {
     const shared = this.#known.sharedLength(history);
-    if (shared < this.#state.seen) this.#state = { ...this.#state, seen: shared };
     const kept = this.#known.lookAt(history, edits);
     if (kept === Infinity) return;
+    const { seen, sent } = this.#state;
     const cut = (one: SentRequest) => ({ ...one, messageTokens: Math.min(one.messageTokens, kept) });
-    this.#state = { ...this.#state, sent: this.#state.sent.map(cut) };
+    this.#state = { ...this.#state, seen: Math.min(seen, shared), sent: sent.map(cut) };
   }
 
   #predict({ nowMs, model }: PlanRequest, tools: readonly ToolDefinition[]): Prediction {
