@@ -121,8 +121,3 @@ export function* splitTruncated(
 export function holdsPlaceholder(text: string, ref: string): boolean {
   return text.includes(`ref ${ref}]`);
 }
-
-/** A placeholder with names of what it stands for, by which that can still be found. */
-export function addNames(placeholder: string, names: readonly string[]): string {
-  return names.length === 0 ? placeholder : `${placeholder}\nIt names: ${names.join(" ")}`;
-}

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertNotMatch } from "@std/assert";
 import fc from "fast-check";
 import { loadTokenizer } from "@tare/messages/tiktoken";
-import { addNames, bytesFromText, formatPlaceholder, parsePlaceholder } from "@tare/prune";
+import { bytesFromText, formatPlaceholder, parsePlaceholder } from "@tare/prune";
 
 const ref = "2cf24dba5fb0a30e";
 const whole = { of: "result", tool: "read_file", bytes: 48213, ref } as const;
@@ -61,14 +61,6 @@ Deno.test("formatPlaceholder() counts the messages of a stretch, with its bytes 
     [formatPlaceholder(stretch), formatPlaceholder({ ...stretch, bytes: 900 }, { recall: true })],
     [`[elided: 12 messages; ref ${ref}]`, `[elided: 12 messages, 900 bytes; recall with ref ${ref}]`],
   );
-});
-
-Deno.test("addNames() puts names behind a placeholder, if there are any", () => {
-  const line = formatPlaceholder(whole);
-  assertEquals([addNames(line, []), addNames(line, ["src/a.ts", "b"])], [
-    line,
-    `${line}\nIt names: src/a.ts b`,
-  ]);
 });
 
 Deno.test("parsePlaceholder() takes nothing else for a placeholder", () => {
