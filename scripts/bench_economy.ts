@@ -3,11 +3,11 @@
  * and forgets. A call that needs what its prompt no longer shows is preceded by a repair, which is paid.
  *
  *     deno task bench:economy [--data DIR] [--profile NAME]… [--policy NAME]… [--split A|B] [--window TOKENS]
- *                             [--limit N] [--bare] [--json] [--plot FILE.svg]
+ *                             [--limit N] [--bare] [--by-length] [--json] [--plot FILE.svg]
  *
  * Without `--data` a generated workload is played. `--split` takes one half of the recordings. `--bare` counts prompt
- * tokens alone: no fixed prefix, no recall tool, no output. `--json` prints one object a line. `--plot` draws the first
- * profile.
+ * tokens alone: no fixed prefix, no recall tool, no output. `--by-length` adds rows by the number of calls. `--json`
+ * prints one object a line. `--plot` draws the first profile.
  *
  * @module
  */
@@ -43,6 +43,7 @@ export async function benchEconomy(args: readonly string[], { names, named }: Ch
       window: { type: "string" },
       limit: { type: "string", default: "Infinity" },
       bare: { type: "boolean", default: false },
+      "by-length": { type: "boolean", default: false },
       json: { type: "boolean", default: false },
       plot: { type: "string" },
     },
@@ -64,6 +65,7 @@ export async function benchEconomy(args: readonly string[], { names, named }: Ch
       named,
       countTokens,
       bare: values.bare,
+      byLength: values["by-length"],
       onSession: bar.step,
       ...window,
     });

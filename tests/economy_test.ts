@@ -280,15 +280,25 @@ Deno.test("measureEconomy() plays every policy, loses no user text by retention 
   }
 });
 
-Deno.test("measureEconomy() gives sessions over the window rows of their own", async () => {
-  const rows = await measureEconomy([{ name: "generated", recordings: generateWorkload().slice(0, 4) }], {
-    profile: profileNamed("openai"),
-    policies: ["compaction"],
-    countTokens,
-    windowTokens: 30_000,
-  });
+Deno.test("measureEconomy() gives sessions over the window rows of their own, and each length if asked", async () => {
+  const recordings = generateWorkload().slice(0, 4);
+  const measure = (byLength: boolean) =>
+    measureEconomy([{ name: "generated", recordings }], {
+      profile: profileNamed("openai"),
+      policies: ["compaction"],
+      countTokens,
+      windowTokens: 30_000,
+      byLength,
+    });
+  const rows = await measure(false);
   assertEquals(rows.map(({ data }) => data), ["generated (fits)", "generated (over)", "generated"]);
   assertEquals(rows[0]?.sessions! + rows[1]?.sessions!, 4);
+  const lengths = (await measure(true)).filter(({ data }) => data.endsWith(" calls)"));
+  assertEquals(lengths.map(({ data, sessions, calls }) => [data, sessions, calls]), [
+    ["generated (fits, 1–25 calls)", 1, 10],
+    ["generated (over, 26–60 calls)", 1, 39],
+    ["generated (over, 61–120 calls)", 2, 61 + 104],
+  ]);
 });
 
 Deno.test("plot() draws a point for each policy", async () => {

@@ -336,3 +336,34 @@ Deno.test("plannerSession() changes nothing and says why if a full window can't 
   assertEquals([asked, views.at(-1)?.messages], [0, history]);
   assert(warnings.length > 0 && warnings.every((warning) => warning.includes("the disk is full")));
 });
+
+Deno.test("a full window lets go even of results that no request has shown yet", async () => {
+  const read = (id: string, tokens: number): Message[] => [
+    {
+      role: "assistant",
+      tool_calls: [{ id, type: "function", function: { name: "read", arguments: "{}" } }],
+    },
+    { role: "tool", tool_call_id: id, content: prose(tokens, id) },
+  ];
+  // A reply of two calls that stand apart: the answer to the first has the second behind it.
+  const history = [first, ...read("one", 20_000), ...read("two", 50)];
+  const shown = async (windowTokens: number) => {
+    const archive = memoryArchive();
+    const session = plannerSession({
+      profile: profileNamed("none"),
+      archive,
+      countTokens,
+      windowTokens,
+      mechanisms: { truncate: false },
+    });
+    await session.view({ messages: [first], tools }, { nowMs: 0 });
+    session.sent();
+    const { messages } = await session.view({ messages: history, tools }, { nowMs: 1_000 });
+    return { result: contentText(messages[2]!.content), archive };
+  };
+  const whole = contentText(history[2]!.content);
+  assertEquals((await shown(64_000)).result, whole);
+  const { result, archive } = await shown(WINDOW);
+  const ref = /ref ([0-9a-f]{16})\]$/.exec(result)?.[1] ?? "";
+  assertEquals([result.startsWith("[elided: read result"), await archive.get(ref)], [true, whole]);
+});

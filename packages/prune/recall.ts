@@ -2,44 +2,26 @@ import { RE2JS } from "re2js";
 import { type CountTokens, estimateTokens, type ToolDefinition } from "@tare/messages";
 import { type Archive, isArchiveRef } from "./archive.ts";
 import { fitHead } from "./fit_text.ts";
-import { ANY_PLACEHOLDER, formatPlaceholder } from "./placeholder.ts";
+import { ANY_PLACEHOLDER } from "./placeholder.ts";
 import { lineNumber, searchLines } from "./search_lines.ts";
-
-const EXAMPLE = formatPlaceholder(
-  { of: "result", tool: "read_file", bytes: 48213, ref: "0123456789abcdef" },
-  { recall: true },
-);
 
 /** The definition of the tool by which a model reads an archived original back; {@linkcode recallOriginal} answers it. */
 export const RECALL_TOOL: ToolDefinition = {
   type: "function",
   function: {
     name: "recall",
-    description: `Reads back the original text behind a line such as \`${EXAMPLE}\`. ` +
-      "Long originals come in pieces, each of which says how to get the next one: ask for a range " +
-      "of lines or search them rather than reading everything again.",
+    description: `Reads back what left this conversation: a line \`${ANY_PLACEHOLDER}\` says its ref. ` +
+      "Of long texts ask for lines or a pattern; each piece says how to get the next.",
     parameters: {
       type: "object",
       properties: {
-        ref: {
-          type: "string",
-          description: `The reference in the \`${ANY_PLACEHOLDER}\` line: 16 hex digits.`,
-        },
-        lines: {
-          type: "string",
-          description: "Only these lines, counted from 1, both ends included: `120-180`, `120-` or `120`.",
-        },
+        ref: { type: "string", description: "16 hex digits" },
+        lines: { type: "string", description: "`120-180`, `120-` or `120`, from 1" },
         pattern: {
           type: "string",
-          description:
-            "Only the lines that match this regular expression, with their numbers. RE2 syntax: no backreferences, " +
-            "no look-around; `(?i)` in front ignores case.",
+          description: "RE2; `(?i)` ignores case",
         },
-        offset: {
-          type: "integer",
-          minimum: 0,
-          description: "Go on at this character, as an earlier answer that was cut said. Default 0.",
-        },
+        offset: { type: "integer", minimum: 0, description: "start at this character" },
       },
       required: ["ref"],
       additionalProperties: false,

@@ -5,7 +5,6 @@ import {
   type Archive,
   formatPlaceholder,
   memoryArchive,
-  parsePlaceholder,
   RECALL_TOOL,
   recallOriginal,
   type RecallRequest,
@@ -173,8 +172,19 @@ Deno.test("RECALL_TOOL accepts exactly the requests that recallOriginal() answer
   }
 });
 
-Deno.test("RECALL_TOOL shows the model what a placeholder looks like", () => {
-  const shown = /`(\[elided: [^`]*\])`/.exec(RECALL_TOOL.function.description ?? "")?.[1] ?? "";
-  const placeholder = parsePlaceholder(shown);
-  assertEquals(placeholder && formatPlaceholder(placeholder, { recall: true }), shown);
+Deno.test("RECALL_TOOL says what a placeholder looks like, and each placeholder says how to call it", () => {
+  const ref = "0123456789abcdef";
+  const [start = "", end = ""] = /`(\[elided: [^`]*\])`/.exec(RECALL_TOOL.function.description ?? "")?.[1]
+    ?.split("…") ?? [];
+  for (
+    const placeholder of [
+      { of: "result", tool: "grep", bytes: 48213, ref },
+      { of: "middle", tool: "grep", bytes: 48213, ref },
+      { of: "messages", messages: 14, ref },
+      { of: "text", bytes: 9000, ref },
+    ] as const
+  ) {
+    const line = formatPlaceholder(placeholder, { recall: true });
+    assert(start && line.startsWith(start) && line.endsWith(`recall with ref ${ref}${end}`), line);
+  }
 });

@@ -107,6 +107,7 @@ Deno.test("findRemovals() keeps errors, results of tools that say so, and what t
   assertEquals(find(old), [2]);
   assertEquals(find(old, { isError: () => true }), []);
   assertEquals(find(old, { traits: { run: { stance: "keep" } } }), []);
+  assertEquals(find(messages, { traits: { run: { stance: "keep" } } }), []);
   assertEquals(find(old.slice(0, 3)), []);
   assertEquals(find([...turn("a", 50), ...turn("b", 2_000).slice(0, 1)]), []);
 });

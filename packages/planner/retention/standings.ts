@@ -38,7 +38,7 @@ export interface Result {
   readonly recalled: string | undefined;
 }
 
-/** A call or several at once, and the answers, which follow it without a gap. */
+/** A call or several at once, and the answers, which follow it without a gap; none of a tool whose answers stay. */
 export interface Step {
   readonly from: number;
   readonly to: number;
@@ -74,7 +74,7 @@ export class Standings {
   readonly #edited = new Map<string, number>();
   readonly #named = new Set<string>();
   readonly #recalls = new Map<string, number>();
-  #open: { readonly from: number; readonly calls: number } | undefined;
+  #open: { readonly from: number; readonly calls: number; readonly stays: boolean } | undefined;
   #answered = false;
 
   /** The standings of an empty history. */
@@ -174,17 +174,18 @@ export class Standings {
 
   #addStep(message: Message, at: number, answeredAt: number | undefined): void {
     if (message.role === "assistant") {
-      const calls = message.tool_calls ?? [];
-      this.#open = calls.length > 0 ? { from: at, calls: calls.length } : undefined;
-      for (const call of calls) this.called.add(describeCall(call).name);
+      const names = (message.tool_calls ?? []).map((call) => describeCall(call).name);
+      const stays = names.some((name) => this.#stays(name));
+      this.#open = names.length > 0 ? { from: at, calls: names.length, stays } : undefined;
+      for (const name of names) this.called.add(name);
       return;
     }
     if (message.role !== "tool" || !this.#open || answeredAt !== this.#open.from) {
       this.#open = undefined;
       return;
     }
-    const { from, calls } = this.#open;
-    if (at - from !== calls) return;
+    const { from, calls, stays } = this.#open;
+    if (stays || at - from !== calls) return;
     const step: Step = { from, to: at + 1, quietUntil: 0 };
     this.steps.push(step);
     for (const bearer of this.bearers.slice(from)) bearer.step = step;
@@ -194,12 +195,18 @@ export class Standings {
     const { name: tool, arguments: input } = describeCall(call);
     const recalled = tool === RECALL_TOOL.function.name ? /[0-9a-f]{16}/.exec(input)?.[0] : undefined;
     if (recalled) this.#recalls.set(recalled, (this.#recalls.get(recalled) ?? 0) + 1);
-    const { tools, isError = looksLikeError } = this.#options;
-    if (traitsOf(tool, { ...(tools && { tools }) }).stance === "keep") return;
+    const { isError = looksLikeError } = this.#options;
+    if (this.#stays(tool)) return;
     const text = resultText(message);
     if (text === undefined || parsePlaceholder(text.split("\n", 1)[0] ?? "")) return;
     if (isError(message, at)) return;
     this.results.push({ at, message, tool, recalled });
+  }
+
+  /** Whether what a tool answers never leaves. */
+  #stays(tool: string): boolean {
+    const { tools } = this.#options;
+    return traitsOf(tool, { ...(tools && { tools }) }).stance === "keep";
   }
 }
 

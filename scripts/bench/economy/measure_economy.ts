@@ -8,7 +8,10 @@ import { policyNamed } from "./policies/policies.ts";
 
 /** How a policy does on some sessions at one provider. Costs and tokens are relative to resending everything. */
 export interface EconomyRow {
-  /** The source, or the part of it that, resent whole, ` (fits)` the window or goes ` (over)` it. */
+  /**
+   * The source, or the part of it that, resent whole, ` (fits)` the window or goes ` (over)` it; of these, by length,
+   * those with so many calls.
+   */
   readonly data: string;
   readonly profile: string;
   readonly policy: string;
@@ -47,6 +50,8 @@ export interface MeasureOptions {
   readonly windowTokens?: number;
   /** Prompt tokens alone: no fixed prefix, no recall tool, no output. */
   readonly bare?: boolean;
+  /** Whether sessions that fit and those that don't have a row for each length too. */
+  readonly byLength?: boolean;
   /** Called after each played session. */
   readonly onSession?: () => void;
 }
@@ -63,6 +68,9 @@ const WINDOWS: Readonly<Record<string, number>> = {
   local: 1_000_000,
 };
 const DEFAULT_WINDOW = 200_000;
+
+/** Most calls of the sessions in each row by length. */
+const LENGTHS = [25, 60, 120, Infinity];
 
 /** A session under a policy: with repairs and, to see what forgetting alone saves, without. */
 interface Pair {
@@ -99,9 +107,10 @@ export async function measureEconomy(
     const fit = { data: `${data} (fits)`, has: (at: number) => isOf(at) && fits[at] === true };
     const over = { data: `${data} (over)`, has: (at: number) => isOf(at) && fits[at] === false };
     const divided = [fit, over].filter(({ has }) => sessions.some((_, at) => has(at)));
+    const lengths = options.byLength ? divided.flatMap((part) => byLength(part, sessions)) : [];
     return divided.length > 1
-      ? [...divided, { data, has: isOf }]
-      : [{ ...divided[0]!, data: divided[0] === over ? over.data : data }];
+      ? [...lengths, ...divided, { data, has: isOf }]
+      : [...lengths, { ...divided[0]!, data: divided[0] === over ? over.data : data }];
   });
   const played = new Map<string, readonly Pair[]>([["resend", resent]]);
   for (const policy of policies) if (!played.has(policy)) played.set(policy, await playAll(policy));
@@ -111,6 +120,23 @@ export async function measureEconomy(
       return toRow({ data, profile: profile.name, policy }, of(played.get(policy)), of(resent));
     })
   );
+}
+
+/** A part's sessions by their number of calls. */
+function byLength({ data, has }: Part, sessions: readonly { readonly recording: Recording }[]): Part[] {
+  return LENGTHS.map((most, at): Part => {
+    const least = (LENGTHS[at - 1] ?? 0) + 1;
+    return {
+      data: data.replace(
+        /\)$/,
+        most === Infinity ? `, ${least} calls or more)` : `, ${least}–${most} calls)`,
+      ),
+      has: (at) => {
+        const calls = sessions[at]!.recording.calls.length;
+        return has(at) && least <= calls && calls <= most;
+      },
+    };
+  }).filter(({ has }) => sessions.some((_, at) => has(at)));
 }
 
 async function playSessions(
