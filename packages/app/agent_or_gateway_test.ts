@@ -11,13 +11,12 @@ const MIB = 2 ** 20;
 /** Agent and gateway before an upstream that answers so. */
 function both(answer: (url: string) => Response = () => Response.json({ id: "upstream" })) {
   const seen: string[] = [];
-  const settings = {
-    countTokens: () => Promise.resolve(estimateTokens),
-    profile: profileNamed("none"),
-    windowTokens: 100_000,
-  };
+  const countTokens = () => Promise.resolve(estimateTokens);
+  const rules = { profile: profileNamed("none"), windowTokens: 100_000 };
+  const provider = { ...rules, baseURL: "http://upstream.example/v1" };
   const agent = agentHandler({
-    ...settings,
+    ...rules,
+    countTokens,
     model: () =>
       async function* () {
         yield { type: "completed", message: { role: "assistant", content: "Hello." }, finishReason: "stop" };
@@ -29,8 +28,8 @@ function both(answer: (url: string) => Response = () => Response.json({ id: "ups
     maxBodyBytes: 10 * MIB,
   });
   const upstream = gateway({
-    ...settings,
-    baseURL: "http://upstream.example/v1",
+    upstreams: { chat: provider, responses: provider },
+    countTokens,
     maxBodyBytes: 20 * MIB,
     fetch: (url) => {
       seen.push(String(url));

@@ -77,15 +77,18 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     onError,
     ...(provider.notice !== undefined && { notice: provider.notice }),
   });
+  const upstream = {
+    baseURL: DEFAULT_PROVIDER.baseURL,
+    ...provider.access,
+    profile: provider.profile,
+    windowTokens,
+  };
   // The rehearsal provider is nobody's upstream.
   const answer = settings.model === undefined ? agent.unguarded : agentOrGateway({
     agent,
     gateway: gateway({
-      baseURL: DEFAULT_PROVIDER.baseURL,
-      ...provider.access,
+      upstreams: { chat: upstream, responses: upstream },
       clientKeys: token === undefined,
-      profile: provider.profile,
-      windowTokens,
       mechanisms,
       countTokens,
       recall: settings.recall,

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { gateway, type GatewayOptions } from "@tare/gateway";
+import { gateway, type GatewayOptions, type Upstream } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 
@@ -17,12 +17,17 @@ export interface Forwarded {
   readonly body: any;
 }
 
-/** What all gateways of the tests have. */
-export const OPTIONS: GatewayOptions = {
+/** The provider of the tests. */
+export const UPSTREAM: Upstream = {
   baseURL: "http://upstream.example/v1",
-  countTokens: () => Promise.resolve(estimateTokens),
   profile: profileNamed("none"),
   windowTokens: 100_000,
+};
+
+/** What all gateways of the tests have. */
+export const OPTIONS: GatewayOptions = {
+  upstreams: { chat: UPSTREAM, responses: UPSTREAM },
+  countTokens: () => Promise.resolve(estimateTokens),
   now: () => 0,
 };
 

@@ -39,17 +39,19 @@ export interface Gateway {
 export function gateway(options: GatewayOptions): Gateway {
   const { maxBodyBytes = 128 * 2 ** 20 } = options;
   const calls = new PlannedCalls(options);
+  const served = PROTOCOLS.filter(({ name }) => Object.hasOwn(options.upstreams, name));
   const route = (request: Request): Promise<Response> | undefined => {
     const path = /^\/v1(\/.*)$/.exec(new URL(request.url).pathname)?.[1];
     if (path === undefined) return undefined;
     if (request.method === "POST") {
-      const protocol = PROTOCOLS.find((protocol) => protocol.path === path);
+      const protocol = served.find((protocol) => protocol.path === path);
       return protocol && answerCall(protocol, request);
     }
     if (request.method !== "GET") return undefined;
     if (path === "/ledger") return Promise.resolve(Response.json(calls.ledger.report()));
-    if (path === "/models") return calls.forward(path, request);
-    for (const protocol of PROTOCOLS) {
+    const [first] = served;
+    if (path === "/models") return first && calls.forward(first, path, request);
+    for (const protocol of served) {
       const id = path.startsWith(`${protocol.path}/`) ? path.slice(protocol.path.length + 1) : "";
       if (!protocol.followsField || id === "" || id.includes("/")) continue;
       return calls.forwardResponse(protocol, id, request);

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { gateway } from "@tare/gateway";
-import { call, chunk, completion, gatewayed, OPTIONS, post, READ, sse } from "./fixture_test.ts";
+import { call, chunk, completion, gatewayed, OPTIONS, post, READ, sse, UPSTREAM } from "./fixture_test.ts";
 
 const HELLO = { model: "m", messages: [{ role: "user", content: "Hello." }] };
 
@@ -45,7 +45,9 @@ Deno.test("gateway passes what it doesn't edit on byte for byte, in both directi
 });
 
 Deno.test("gateway sends the server's key instead of the client's, and never the server's own token", async () => {
-  const configured = gatewayed(() => completion({ content: "Hi" }), { apiKey: "configured" });
+  const configured = gatewayed(() => completion({ content: "Hi" }), {
+    upstreams: { chat: { ...UPSTREAM, apiKey: "configured" } },
+  });
   await (await configured.fetch(post(HELLO, { authorization: "Bearer client" }))).text();
   assertEquals(configured.seen[0]?.headers.get("authorization"), "Bearer configured");
   const guarded = gatewayed(() => completion({ content: "Hi" }), { clientKeys: false });

@@ -8,4 +8,4 @@
  */
 export { type Gateway, gateway } from "./gateway.ts";
 export { type Group, type GroupTotals, LEDGER_REPORT, type LedgerReport } from "./ledger.ts";
-export type { GatewayOptions } from "./options.ts";
+export type { GatewayOptions, Upstream } from "./options.ts";

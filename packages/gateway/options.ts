@@ -1,20 +1,26 @@
 import type { CountTokens } from "@tare/messages";
 import type { Mechanisms, Profile } from "@tare/planner";
 
+/** A provider that requests are sent to. */
+export interface Upstream {
+  /** Its address, such as `https://api.openai.com/v1`. */
+  readonly baseURL: string;
+  /** Its key. Default: that of each client. */
+  readonly apiKey?: string;
+  /** Its cache rules and prices. */
+  readonly profile: Profile;
+  /** Its models' context window in tokens. Default: unknown, and no limit. */
+  readonly windowTokens?: number;
+}
+
 /** Where a gateway sends requests, and what it plans with. */
 export interface GatewayOptions {
-  /** Address of the provider, such as `https://api.openai.com/v1`. */
-  readonly baseURL: string;
-  /** Key of the provider. Default: that of each client. */
-  readonly apiKey?: string;
-  /** Whether the authorization that clients send is for the provider. Default: true. */
+  /** The provider of each protocol, by the protocol's name. A protocol without one isn't answered. */
+  readonly upstreams: Readonly<Record<string, Upstream>>;
+  /** Whether the authorization that clients send is for the providers. Default: true. */
   readonly clientKeys?: boolean;
   /** Makes the requests. Default: the global `fetch`. */
   readonly fetch?: typeof fetch;
-  /** The provider's cache rules and prices. */
-  readonly profile: Profile;
-  /** The models' context window in tokens. */
-  readonly windowTokens: number;
   /** Which mechanisms work. Default: all that aren't named. */
   readonly mechanisms?: Partial<Omit<Mechanisms, "truncate">>;
   /** Gives the token counter, once it is loaded. */

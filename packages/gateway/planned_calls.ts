@@ -1,12 +1,12 @@
 import { createHash } from "node:crypto";
 import type { CountTokens } from "@tare/messages";
-import { type PlannerSession, plannerSession } from "@tare/planner";
+import { plannerSession } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
 import { joinBytes, type Protocol, readBody, readRequest, type WireReply } from "@tare/wire";
 import { GatewayLedger } from "./ledger.ts";
 import { Memory } from "./memory.ts";
-import type { GatewayOptions } from "./options.ts";
-import { Sessions } from "./sessions.ts";
+import type { GatewayOptions, Upstream } from "./options.ts";
+import { type Recognised, Sessions } from "./sessions.ts";
 import { GatewayTurn } from "./turn.ts";
 import { answerHeaders, askUpstream, passOn, streamOf, type UpstreamCall, warned } from "./upstream.ts";
 
@@ -49,16 +49,24 @@ export class PlannedCalls {
     this.#memory = new Memory({ maxBytes: options.maxMemoryBytes ?? 512 * 2 ** 20 });
   }
 
+  /** Where requests of this protocol go. @throws {RangeError} if that isn't known. */
+  #upstreamOf({ name }: Protocol): Upstream {
+    const upstream = this.#options.upstreams[name];
+    if (upstream) return upstream;
+    throw new RangeError(`Cannot pass a request of protocol ${name} on: it has no upstream`);
+  }
+
   /** Answers a request. @throws what `fetch` throws if the upstream can't be reached. */
   async answer(protocol: Protocol, call: Call): Promise<Response> {
     const { request } = call;
+    const upstream = this.#upstreamOf(protocol);
     const abort = new AbortController();
     const leave = () => abort.abort(request.signal.reason);
     if (request.signal.aborted) leave();
     else request.signal.addEventListener("abort", leave, { once: true });
     const { signal } = abort;
     const send = (body: Uint8Array<ArrayBuffer>) =>
-      this.#ask(protocol.path, { request, body, auth: protocol.auth, signal });
+      this.#ask(protocol.path, { upstream, request, body, auth: protocol.auth, signal });
     if (request.headers.get("x-tare")?.toLowerCase() === "off") return passOn(await send(call.bytes), abort);
     let turn: GatewayTurn | undefined;
     let { bytes } = call;
@@ -99,16 +107,21 @@ export class PlannedCalls {
     return new Response(streamOf(replies, abort), { status, statusText, headers });
   }
 
-  /** Passes a request without a plan on, such as one for the list of models. */
-  async forward(path: string, request: Request): Promise<Response> {
-    return passOn(await this.#ask(path, { request, signal: request.signal }), new AbortController());
+  /** Passes a request without a plan on to the upstream of a protocol, such as one for the list of models. */
+  async forward(protocol: Protocol, path: string, request: Request): Promise<Response> {
+    const upstream = this.#upstreamOf(protocol);
+    const { auth } = protocol;
+    return passOn(
+      await this.#ask(path, { upstream, request, auth, signal: request.signal }),
+      new AbortController(),
+    );
   }
 
   /** Passes a request for a response on, which may have another id at the upstream. */
   async forwardResponse(protocol: Protocol, id: string, request: Request): Promise<Response> {
     const known = this.#memory.followed(clientOf(protocol, request), id);
     const upstreamId = known ? encodeURIComponent(known.upstreamId) : id;
-    return await this.forward(`${protocol.path}/${upstreamId}`, request);
+    return await this.forward(protocol, `${protocol.path}/${upstreamId}`, request);
   }
 
   #ask(path: string, call: UpstreamCall): Promise<Response> {
@@ -126,11 +139,12 @@ export class PlannedCalls {
     const readers = this.#memory.readers(client);
     const wire = readRequest(body, protocol, readers);
     const followed = follows === undefined ? undefined : this.#memory.followed(client, follows);
-    const sessions = this.#sessionsWith(countTokens);
+    const sessions = this.#sessionsOf();
     const session = sessions.get(followed?.sessionId ?? "") ?? sessions.find({
       scope: JSON.stringify([client, key ?? null]),
       name: request.headers.get("x-tare-session") ?? name,
       items: wire.items,
+      prompts: this.#promptsOf(this.#upstreamOf(protocol), countTokens),
     });
     const recall = offers && !session.control && !session.isReverted && (wire.tools ?? []).length > 0 &&
       wire.tools?.every(({ definition }) => definition?.function.name !== RECALL_TOOL.function.name);
@@ -148,18 +162,22 @@ export class PlannedCalls {
     });
   }
 
-  #sessionsWith(countTokens: CountTokens): Sessions {
-    const { control, profile, windowTokens, mechanisms } = this.#options;
+  /** Makes what decides for new sessions at an upstream. */
+  #promptsOf({ profile, windowTokens }: Upstream, countTokens: CountTokens): Recognised["prompts"] {
+    const { mechanisms } = this.#options;
+    return ({ archive, control }) =>
+      plannerSession({
+        profile,
+        archive,
+        countTokens,
+        ...(windowTokens !== undefined && { windowTokens }),
+        mechanisms: control ? NOTHING : { ...mechanisms, truncate: false },
+      });
+  }
+
+  #sessionsOf(): Sessions {
     return this.#sessions ??= new Sessions({
-      prompts: ({ archive, control }): PlannerSession =>
-        plannerSession({
-          profile,
-          archive,
-          countTokens,
-          windowTokens,
-          mechanisms: control ? NOTHING : { ...mechanisms, truncate: false },
-        }),
-      control,
+      control: this.#options.control,
       begun: ({ control }) => this.ledger.count(control ? "control" : "planned", "sessions"),
       maxBytes: this.#memory.sessionBytes,
     });

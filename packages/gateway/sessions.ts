@@ -14,12 +14,12 @@ export interface Recognised {
   /** The client's name for the session. Default: it is recognised by content. */
   readonly name?: string | undefined;
   readonly items: readonly WireItem[];
+  /** Decides what leaves the prompts of a new session. */
+  readonly prompts: (session: Pick<GatewaySession, "archive" | "control">) => PlannerSession;
 }
 
 /** How sessions are kept. */
 export interface SessionsOptions {
-  /** Decides what leaves the prompts of a new session. */
-  readonly prompts: (session: Pick<GatewaySession, "archive" | "control">) => PlannerSession;
   /** Share of sessions, from 0 to 1, that are left as they are. Default: 0. */
   readonly control?: number | undefined;
   /** Told of each session that isn't a fork of another. */
@@ -66,7 +66,7 @@ export class Sessions {
   }
 
   /** The session that goes on with this request: a known one, a fork of one, or a new one. */
-  find({ scope, name: given, items }: Recognised): GatewaySession {
+  find({ scope, name: given, items, prompts }: Recognised): GatewaySession {
     const name = given === undefined ? undefined : `${scope} ${given}`;
     const keys = items.map(({ key }) => key);
     const node = this.#index.find(name ?? scope, keys);
@@ -78,11 +78,10 @@ export class Sessions {
     // Instructions alone don't make a conversation: sub-agents share theirs.
     else if (known && node.depth > countInstructions(items)) {
       session = fork(known, items.slice(0, node.depth), node);
-    } else {session = this.#begin({
-        name,
-        opening: name ?? `${scope} ${keys[openingOf(items)] ?? ""}`,
-        tip: node,
-      });}
+    } else {
+      const opening = name ?? `${scope} ${keys[openingOf(items)] ?? ""}`;
+      session = this.#begin({ name, opening, tip: node, prompts });
+    }
     const before = session.tip;
     session.tip = this.#index.claim(node, keys.slice(node.depth), session.id);
     if (named) this.#index.release(before, session.id, node);
@@ -98,7 +97,10 @@ export class Sessions {
   }
 
   #begin(
-    { name, opening, tip }: Pick<GatewaySession, "name" | "tip"> & { readonly opening: string },
+    { name, opening, tip, prompts }:
+      & Pick<GatewaySession, "name" | "tip">
+      & Pick<Recognised, "prompts">
+      & { readonly opening: string },
   ): GatewaySession {
     const archive = new LayeredArchive();
     const control = share(opening) < (this.#options.control ?? 0);
@@ -107,7 +109,7 @@ export class Sessions {
       name,
       control,
       archive,
-      prompts: this.#options.prompts({ archive, control }),
+      prompts: prompts({ archive, control }),
       hidden: [],
       epoch: 0,
       saved: 0,

@@ -3,15 +3,11 @@ import { estimateTokens, type Message } from "@tare/messages";
 import { type Edit, plannerSession, profileNamed } from "@tare/planner";
 import type { WireItem } from "@tare/wire";
 import type { GatewaySession } from "./session.ts";
-import { Sessions, type SessionsOptions } from "./sessions.ts";
+import { type Recognised, Sessions, type SessionsOptions } from "./sessions.ts";
 
 function newSessions(options: Partial<SessionsOptions> = {}) {
   let begun = 0;
   const sessions = new Sessions({
-    prompts: ({ archive }) => {
-      const state = { edits: [elide(1), elide(3)] };
-      return plannerSession({ profile: profileNamed("none"), countTokens: estimateTokens, archive, state });
-    },
     begun: () => begun++,
     maxBytes: 1_000_000,
     ...options,
@@ -21,7 +17,11 @@ function newSessions(options: Partial<SessionsOptions> = {}) {
       const message: Message = { role: key === "S" ? "system" : "user", content: key };
       return { key, parts: [{ message }], bytes: new Uint8Array(key === "L" ? 5_000 : 1) };
     });
-    return sessions.find({ scope: "s", items, ...more });
+    const prompts: Recognised["prompts"] = ({ archive }) => {
+      const state = { edits: [elide(1), elide(3)] };
+      return plannerSession({ profile: profileNamed("none"), countTokens: estimateTokens, archive, state });
+    };
+    return sessions.find({ scope: "s", items, prompts, ...more });
   };
   return { sessions, find, begun: () => begun };
 }

@@ -12,15 +12,15 @@ const encode = (value: unknown) => new TextEncoder().encode(JSON.stringify(value
 Deno.test("GatewayTurn answers recalls from the session's archive and goes on behind them", async () => {
   const maxBytes = 100_000;
   const readers = new Memory({ maxBytes }).readers("c");
-  const sessions = new Sessions({
-    prompts: ({ archive }) =>
-      plannerSession({ profile: profileNamed("none"), countTokens: estimateTokens, archive }),
-    begun() {},
-    maxBytes,
-  });
+  const sessions = new Sessions({ begun() {}, maxBytes });
   const body = { model: "m", messages: [{ role: "user", content: "Go." }] };
   const request = readRequest(readBody(encode(body)), CHAT_PROTOCOL, readers);
-  const session = sessions.find({ scope: "", items: request.items });
+  const session = sessions.find({
+    scope: "",
+    items: request.items,
+    prompts: ({ archive }) =>
+      plannerSession({ profile: profileNamed("none"), countTokens: estimateTokens, archive }),
+  });
   const ref = await session.archive.put("the original");
   const options = { client: "c", session, request, recall: true, isStateful: false, readers };
   const turn = new GatewayTurn({ ...options, countTokens: estimateTokens, now: () => 0 });

@@ -1,5 +1,5 @@
 import { BEARER, type WireAuth } from "@tare/wire";
-import type { GatewayOptions } from "./options.ts";
+import type { GatewayOptions, Upstream } from "./options.ts";
 
 /** Headers that belong to one connection, to this server, or to a browser. */
 const OWN_REQUEST_HEADERS = new RegExp(
@@ -15,6 +15,8 @@ const OWN_RESPONSE_HEADERS = new RegExp(
 
 /** What is sent to the upstream. */
 export interface UpstreamCall {
+  /** Where it goes. */
+  readonly upstream: Upstream;
   /** The client's request: its method, its query and most of its headers go upstream. */
   readonly request: Request;
   /** Default: none. */
@@ -27,12 +29,10 @@ export interface UpstreamCall {
 /** Sends a request to a path behind the upstream's base URL. @throws what `fetch` throws. */
 export function askUpstream(
   path: string,
-  { request, body, auth, signal }: UpstreamCall,
-  { baseURL, fetch = globalThis.fetch, ...keys }: Pick<
-    GatewayOptions,
-    "baseURL" | "fetch" | "apiKey" | "clientKeys"
-  >,
+  { upstream: { baseURL, apiKey }, request, body, auth, signal }: UpstreamCall,
+  { fetch = globalThis.fetch, clientKeys }: Pick<GatewayOptions, "fetch" | "clientKeys">,
 ): Promise<Response> {
+  const keys = { ...(apiKey !== undefined && { apiKey }), ...(clientKeys !== undefined && { clientKeys }) };
   return fetch(baseURL.replace(/\/+$/, "") + path + new URL(request.url).search, {
     method: request.method,
     headers: upstreamHeaders(request, { ...keys, ...(auth && { auth }) }),
@@ -45,9 +45,12 @@ export function askUpstream(
 /** Headers that a client's request has at the upstream. */
 export function upstreamHeaders(
   request: Request,
-  { apiKey, clientKeys = true, auth = BEARER }: Pick<GatewayOptions, "apiKey" | "clientKeys"> & {
-    readonly auth?: WireAuth;
-  },
+  { apiKey, clientKeys = true, auth = BEARER }:
+    & Pick<GatewayOptions, "clientKeys">
+    & Pick<Upstream, "apiKey">
+    & {
+      readonly auth?: WireAuth;
+    },
 ): Headers {
   const headers = new Headers();
   for (const [name, value] of request.headers) {

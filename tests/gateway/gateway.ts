@@ -15,12 +15,11 @@ export async function startGateway(
   options: Partial<GatewayOptions> = {},
 ): Promise<RunningGateway> {
   const { tokenizer, profile, now, baseURL } = upstream;
+  const provider = { baseURL, profile, windowTokens: WINDOW_TOKENS };
   const errors: unknown[] = [];
   const { fetch } = gateway({
-    baseURL,
+    upstreams: { chat: provider, responses: provider },
     countTokens: () => Promise.resolve(tokenizer.count),
-    profile,
-    windowTokens: WINDOW_TOKENS,
     now,
     onError: (error) => void errors.push(error),
     ...options,

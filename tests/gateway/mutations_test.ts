@@ -29,13 +29,14 @@ function maltreatedGateway() {
   const errors: unknown[] = [];
   const settings = {
     countTokens: () => Promise.resolve(estimateTokens),
-    // Without a cache every edit pays at once.
-    profile: profileNamed("none"),
-    windowTokens: 24_000,
     onError: (error: unknown) => void errors.push(error),
   };
+  // Without a cache every edit pays at once.
+  const rules = { profile: profileNamed("none"), windowTokens: 24_000 };
+  const provider = { ...rules, baseURL: "http://upstream.test/v1" };
   const agent = agentHandler({
     ...settings,
+    ...rules,
     model: () => {
       throw new Error("the model agent isn't asked here");
     },
@@ -46,7 +47,11 @@ function maltreatedGateway() {
   });
   const ask = agentOrGateway({
     agent,
-    gateway: gateway({ ...settings, baseURL: "http://upstream.test/v1", fetch: upstream.fetch }),
+    gateway: gateway({
+      ...settings,
+      upstreams: { chat: provider, responses: provider },
+      fetch: upstream.fetch,
+    }),
     limits: { agentBytes: 10 * 2 ** 20, gatewayBytes: 128 * 2 ** 20 },
   });
   return { ask, upstream, errors };

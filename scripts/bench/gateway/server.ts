@@ -20,12 +20,13 @@ const store = await openStore(join(folder, "bench.sqlite"));
 const tokenizer = await loadTokenizer();
 const settings = {
   countTokens: () => Promise.resolve(tokenizer.count),
-  profile: profileNamed("openai"),
-  windowTokens: 272_000,
   onError: (error: unknown) => console.error(error),
 };
+const rules = { profile: profileNamed("openai"), windowTokens: 272_000 };
+const upstream = { ...rules, baseURL };
 const agent = agentHandler({
   ...settings,
+  ...rules,
   model: () => {
     throw new Error("only the gateway is measured");
   },
@@ -36,7 +37,7 @@ const agent = agentHandler({
 });
 const answer = agentOrGateway({
   agent,
-  gateway: gateway({ ...settings, baseURL }),
+  gateway: gateway({ ...settings, upstreams: { chat: upstream, responses: upstream } }),
   limits: { agentBytes: 10 * 2 ** 20, gatewayBytes: 128 * 2 ** 20 },
 });
 const { isPublic } = agent;
