@@ -17,8 +17,8 @@ export interface Gateway {
  *
  * | route | does |
  * |---|---|
- * | `POST /v1/chat/completions`, `POST /v1/responses` | planned, then passed on |
- * | `GET /v1/responses/{id}`, `GET /v1/models` | passed on |
+ * | `POST /v1/chat/completions`, `POST /v1/responses`, `POST /v1/messages` | planned, then passed on |
+ * | `POST /v1/messages/count_tokens`, `GET /v1/responses/{id}`, `GET /v1/models` | passed on |
  * | `GET /v1/ledger` | what its sessions cost, planned and left as they are |
  *
  * | header of a request | says |
@@ -40,17 +40,23 @@ export function gateway(options: GatewayOptions): Gateway {
   const { maxBodyBytes = 128 * 2 ** 20 } = options;
   const calls = new PlannedCalls(options);
   const served = PROTOCOLS.filter(({ name }) => Object.hasOwn(options.upstreams, name));
+  /** Passes a request on to the upstream of the protocol whose path or headers it has, else to the first. */
+  const forward = (path: string, request: Request): Promise<Response> | undefined => {
+    const protocol = served.find((one) => path.startsWith(`${one.path}/`)) ??
+      served.find((one) => one.speaks?.(request.headers)) ?? served[0];
+    return protocol && calls.forward(protocol, path, request);
+  };
   const route = (request: Request): Promise<Response> | undefined => {
     const path = /^\/v1(\/.*)$/.exec(new URL(request.url).pathname)?.[1];
     if (path === undefined) return undefined;
     if (request.method === "POST") {
       const protocol = served.find((protocol) => protocol.path === path);
-      return protocol && answerCall(protocol, request);
+      if (protocol) return answerCall(protocol, request);
+      return path === COUNT_TOKENS ? forward(path, request) : undefined;
     }
     if (request.method !== "GET") return undefined;
     if (path === "/ledger") return Promise.resolve(Response.json(calls.ledger.report()));
-    const [first] = served;
-    if (path === "/models") return first && calls.forward(first, path, request);
+    if (path === "/models") return forward(path, request);
     for (const protocol of served) {
       const id = path.startsWith(`${protocol.path}/`) ? path.slice(protocol.path.length + 1) : "";
       if (!protocol.followsField || id === "" || id.includes("/")) continue;
@@ -81,6 +87,8 @@ export function gateway(options: GatewayOptions): Gateway {
     ledger: () => calls.ledger.report(),
   };
 }
+
+const COUNT_TOKENS = "/messages/count_tokens";
 
 function unreachable(error: unknown): string {
   return `Cannot reach the provider: ${error instanceof Error ? error.message : error}.`;

@@ -86,12 +86,24 @@ export class KnownJson<T> implements JsonReader<T> {
   }
 
   /** The piece at this place. @throws {SyntaxError} if it is no JSON. @throws whatever `read` throws. */
-  read(bytes: Uint8Array<ArrayBuffer>, { start, end, kind, read }: PieceToRead<T>): KnownPiece<T> {
-    const key = createHash("sha256").update(kind).update(bytes.subarray(start, end)).digest("base64");
-    const known = this.#pieces.get(key);
+  read(bytes: Uint8Array<ArrayBuffer>, { start, end, kind, read, spelling }: PieceToRead<T>): KnownPiece<T> {
+    const bytesKey = keyOf(kind, bytes.subarray(start, end));
+    const known = this.#pieces.get(bytesKey);
     if (known) return known;
-    const piece: KnownPiece<T> = { key, value: read(readJsonAt(bytes, { start, end })) };
-    this.#pieces.set(key, piece, { size: ENTRY_BYTES + 2 * (end - start) });
+    const json = readJsonAt(bytes, { start, end });
+    const size = ENTRY_BYTES + 2 * (end - start);
+    let piece: KnownPiece<T> = { key: bytesKey, value: read(json) };
+    if (spelling) {
+      const key = keyOf(`${kind} plain`, JSON.stringify(spelling.plain(json)));
+      const other = this.#pieces.get(key);
+      piece = { key, value: other ? spelling.adopt(piece.value, other.value) : piece.value };
+      this.#pieces.set(key, piece, { size: ENTRY_BYTES });
+    }
+    this.#pieces.set(bytesKey, piece, { size });
     return piece;
   }
+}
+
+function keyOf(kind: string, piece: string | Uint8Array<ArrayBuffer>): string {
+  return createHash("sha256").update(kind).update(piece).digest("base64");
 }

@@ -111,8 +111,9 @@ export class PlannedCalls {
   async forward(protocol: Protocol, path: string, request: Request): Promise<Response> {
     const upstream = this.#upstreamOf(protocol);
     const { auth } = protocol;
+    const body = request.body && { body: await request.bytes() };
     return passOn(
-      await this.#ask(path, { upstream, request, auth, signal: request.signal }),
+      await this.#ask(path, { upstream, request, auth, ...body, signal: request.signal }),
       new AbortController(),
     );
   }

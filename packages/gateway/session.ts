@@ -1,3 +1,4 @@
+import type { Message } from "@tare/messages";
 import type { PlannerSession } from "@tare/planner";
 import type { ChainNode } from "./chain_index.ts";
 import type { HiddenPlace } from "./hidden_items.ts";
@@ -22,6 +23,8 @@ export interface GatewaySession {
   saved: number;
   /** Whether the upstream refused what the gateway made of a request, so that it is left as it is from then on. */
   isReverted: boolean;
+  /** What the last call that succeeded showed. */
+  shown: readonly Message[];
   /** The newest item of the client's history. */
   tip: ChainNode;
   /** Bytes of that history: the planner keeps what it was last shown. */

@@ -114,6 +114,7 @@ export class Sessions {
       epoch: 0,
       saved: 0,
       isReverted: false,
+      shown: [],
       tip,
       historyBytes: 0,
     };

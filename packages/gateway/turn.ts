@@ -1,4 +1,4 @@
-import { countRequestTokens, type CountTokens, type ToolDefinition } from "@tare/messages";
+import { countRequestTokens, type CountTokens, type Message, type ToolDefinition } from "@tare/messages";
 import { argumentsParser } from "@tare/messages/arguments";
 import { promptUnits, type SessionView } from "@tare/planner";
 import { RECALL_TOOL, recallOriginal, type RecallRequest } from "@tare/prune";
@@ -130,6 +130,7 @@ export class GatewayTurn {
     const bytes = writeRequest(request, {
       items,
       ...(this.#view ?? { ...history, places: history.messages.map((_, at) => at) }),
+      kept: this.#view && keptOf(session.shown, this.#view.messages),
       follows: follows?.upstreamId,
     });
     this.#edited ||= bytes !== request.bytes;
@@ -139,6 +140,7 @@ export class GatewayTurn {
   /** Takes note of a reply, and gives what it took. */
   sent({ usage }: WireReply): WireReply["usage"] {
     if (!this.#view) return usage;
+    this.session.shown = this.#view.messages;
     const entry = this.session.prompts.sent(usage, this.#view);
     if (entry) this.session.saved = entry.saved;
     return entry?.usage ?? usage;
@@ -195,6 +197,12 @@ export class GatewayTurn {
     const bytes = encoder.encode(json);
     return readItem(bytes, { start: 0, end: bytes.length }, { protocol, readers });
   }
+}
+
+/** How many messages of the last call, from the first, are shown again, if not all. */
+function keptOf(before: readonly Message[], now: readonly Message[]): number | undefined {
+  const at = before.findIndex((message, at) => message !== now[at]);
+  return at < 0 ? undefined : at;
 }
 
 function messagesOf(items: readonly WireItem[]) {

@@ -6,6 +6,8 @@ export interface Usage {
   readonly cachedTokens: number;
   /** Of these, tokens that the provider says it wrote to its cache, where it says so. */
   readonly cacheWriteTokens?: number;
+  /** Of the tokens written to the cache, those that stay there for an hour, where it says so. */
+  readonly hourWriteTokens?: number;
   /** Tokens that the model wrote, reasoning included. */
   readonly outputTokens: number;
   /** True if the provider sent no usage and the numbers were counted here. */

@@ -23,6 +23,8 @@ export interface Profile {
   readonly ttlMs: number;
   /** Price of a prompt token that is not served from the cache, writing it to the cache included. */
   readonly write: number;
+  /** Prices of writing for as short as the provider caches and for an hour, where it tells them apart. */
+  readonly writes?: { readonly short: number; readonly hour: number };
   /** Price of a prompt token that is served from the cache. */
   readonly read: number;
   /** Idle time after which a resumed session certainly is cold, in milliseconds. */
@@ -45,6 +47,7 @@ const ANTHROPIC = {
   dialect: "anthropic",
   minTokens: 1024,
   blockTokens: 1,
+  writes: { short: 1.25, hour: 2 },
   read: 0.1,
   source: "https://docs.claude.com/en/docs/build-with-claude/prompt-caching",
   notes:

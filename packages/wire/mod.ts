@@ -8,13 +8,17 @@
  * @module
  */
 import { CHAT_PROTOCOL } from "./chat/chat_protocol.ts";
+import { MESSAGES_PROTOCOL } from "./anthropic/messages_protocol.ts";
 import type { Protocol } from "./protocol.ts";
 import { RESPONSES_PROTOCOL } from "./responses/responses_protocol.ts";
 
 /** All protocols. */
-export const PROTOCOLS: readonly Protocol[] = [CHAT_PROTOCOL, RESPONSES_PROTOCOL];
+export const PROTOCOLS: readonly Protocol[] = [CHAT_PROTOCOL, RESPONSES_PROTOCOL, MESSAGES_PROTOCOL];
 
 export * from "./anchor_of.ts";
+export * from "./anthropic/cache_marks.ts";
+export * from "./anthropic/messages_protocol.ts";
+export * from "./anthropic/write_message.ts";
 export * from "./api_error.ts";
 export * from "./chat/chat_protocol.ts";
 export * from "./chat/merge_delta.ts";

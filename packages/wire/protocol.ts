@@ -1,6 +1,7 @@
 import type { Message, ToolDefinition, Usage } from "@tare/messages";
 import type { JsonPath } from "./edit_json.ts";
 import type { WireBody, WireRequest } from "./read_request.ts";
+import type { WrittenItem } from "./write_request.ts";
 
 /** A message of an item, as the planner knows it, and where in the item it stands. */
 export interface ItemPart {
@@ -9,6 +10,10 @@ export interface ItemPart {
   readonly text?: JsonPath;
   /** Where the part stands in an item that has others. Default: it is the whole item. */
   readonly at?: JsonPath;
+  /** A mark of the provider's cache that stands with it, as JSON. Default: none does. */
+  readonly mark?: string;
+  /** Whether the mark leaves with the text that may give way to another. Default: it stands beside it. */
+  readonly holdsMark?: boolean;
   /** Id of an item of an earlier reply, of which only the id was sent. */
   readonly refersTo?: string;
 }
@@ -119,12 +124,16 @@ export interface Protocol {
   };
   /** How requests carry the provider's key. */
   readonly auth: WireAuth;
+  /** Whether a request to a path that protocols share is this protocol's. Default: it isn't. */
+  readonly speaks?: (headers: Headers) => boolean;
   /** Name of the field that names the response which a request goes on from. Default: there is none. */
   readonly followsField?: string;
   /** What the client says of its session. */
   readHints(body: WireBody, headers: Headers): SessionHints;
   /** The messages of an item. @throws {UnknownShape} if it isn't as the protocol says. */
   readItem(value: unknown): readonly ItemPart[];
+  /** An item, or the head's values, without what doesn't tell it from another. Default: its bytes tell it. */
+  readonly plain?: (value: unknown) => unknown;
   /** Makes a definition of a tool; nothing of a tool that is no function. @throws {UnknownShape} likewise. */
   readTool(value: unknown): ToolDefinition | undefined;
   /** The item, as JSON, of a message that isn't the client's: a line for what left. */
@@ -135,6 +144,15 @@ export interface Protocol {
   writeTool(tool: ToolDefinition, original?: unknown): string;
   /** Fields that a request must have beside the client's own, as JSON by name. */
   addedFields(request: WireRequest): ReadonlyMap<string, Uint8Array<ArrayBuffer>>;
+  /**
+   * The items of a list that was changed, put right. `kept` of the messages, from the first, were shown by the request
+   * before; absent if that only goes on. Default: they are right as they are.
+   */
+  readonly arrange?: (
+    request: WireRequest,
+    written: readonly WrittenItem[],
+    kept: number | undefined,
+  ) => readonly Uint8Array<ArrayBuffer>[];
   /** Passes on the replies of a turn. */
   writer(request: WireRequest, options: TurnWriterOptions): TurnWriter;
   /** The answer to a request that isn't passed on. `code` names the error for programs. */

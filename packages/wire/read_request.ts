@@ -43,7 +43,7 @@ export interface WireRequest extends WireBody {
 
 /** A piece of JSON that was read. */
 export interface KnownPiece<T> {
-  /** Names its bytes: those of two pieces differ if the pieces do. */
+  /** Names it: the names of two pieces differ if the pieces do. */
   readonly key: string;
   /** What was made of it: the same object whenever the same bytes come again, as long as they are remembered. */
   readonly value: T;
@@ -55,6 +55,13 @@ export interface PieceToRead<T> extends Span {
   readonly kind: string;
   /** Makes of the JSON what is remembered of it. */
   readonly read: (value: unknown) => T;
+  /** Of pieces in several spellings: what all of them share. Default: bytes that differ are different pieces. */
+  readonly spelling?: {
+    /** The piece without what doesn't tell it from another. */
+    plain(value: unknown): unknown;
+    /** What was made of one spelling, with all that it shares with what was made of another. */
+    adopt(made: T, known: T): T;
+  };
 }
 
 /** Reads pieces of JSON, and may remember those that come again and again. */
@@ -116,6 +123,7 @@ export function readRequest(body: WireBody, protocol: Protocol, readers: Request
       end: json.length,
       kind: `${kind} head`,
       read,
+      ...spellingOf(protocol),
     });
     items.push({ key, parts: value });
   }
@@ -150,11 +158,20 @@ export function readItem(
   { start, end }: Span,
   { protocol, readers }: { readonly protocol: Protocol; readonly readers: RequestReaders },
 ): WireItem {
-  const place = { start, end, kind: protocol.name, read: protocol.readItem };
+  const place = { start, end, kind: protocol.name, read: protocol.readItem, ...spellingOf(protocol) };
   const { key, value } = readers.items.read(bytes, place);
   const [{ refersTo } = {}] = value;
   const referred = refersTo === undefined ? undefined : readers.referred?.(refersTo);
   return { key, parts: referred ?? value, bytes: bytes.subarray(start, end) };
+}
+
+function spellingOf({ plain }: Protocol): Pick<PieceToRead<readonly ItemPart[]>, "spelling"> {
+  return plain ? { spelling: { plain, adopt: withMessages } } : {};
+}
+
+/** The parts of an item with the messages that another spelling of it has: what is known of them stays known. */
+function withMessages(made: readonly ItemPart[], known: readonly ItemPart[]): readonly ItemPart[] {
+  return made.map((part, at) => ({ ...part, message: known[at]?.message ?? part.message }));
 }
 
 const encoder = new TextEncoder();

@@ -14,8 +14,22 @@ export interface WirePrompt {
   readonly places: readonly number[];
   /** What is seen of the request's functions, in their order; then such as aren't the client's. */
   readonly tools: readonly ToolDefinition[];
+  /** How many of them, from the first, the request before showed too, if it showed others behind them. */
+  readonly kept?: number | undefined;
   /** The response that the request goes on from, if the upstream has another name for it than the client. */
   readonly follows?: string | undefined;
+}
+
+/** What becomes of an item, or of a message that is none of theirs. */
+export interface WrittenItem {
+  /** The item. Default: it is none. */
+  readonly item?: WireItem;
+  /** What is seen of its parts. */
+  readonly seen: ReadonlyMap<ItemPart, Message>;
+  /** What goes upstream; nothing of an item that left, or that stands before the list. */
+  readonly bytes?: Uint8Array<ArrayBuffer> | undefined;
+  /** How many messages are seen up to its end. */
+  readonly end: number;
 }
 
 /**
@@ -26,10 +40,12 @@ export interface WirePrompt {
 export function writeRequest(request: WireRequest, prompt: WirePrompt): Uint8Array<ArrayBuffer> {
   const { bytes, fields, protocol, items } = request;
   const values = new Map(protocol.addedFields(request));
-  const written = writeItems(prompt, protocol);
+  const entries = writeItems(prompt, protocol);
+  const written = entries.flatMap(({ bytes }) => bytes ?? []);
   const whole = items.flatMap(({ bytes }) => bytes ?? []);
   if (written.length !== whole.length || written.some((item, at) => item !== whole[at])) {
-    values.set(protocol.listField, joinArray(written));
+    const arranged = protocol.arrange?.(request, entries, prompt.kept) ?? written;
+    values.set(protocol.listField, joinArray(arranged));
   }
   const tools = writeTools(request, prompt.tools);
   if (tools) values.set("tools", tools);
@@ -42,28 +58,31 @@ export function writeRequest(request: WireRequest, prompt: WirePrompt): Uint8Arr
 }
 
 /** The list's items. Messages that are none of theirs stand beside the items, never inside of one. */
-function writeItems({ items, messages, places }: WirePrompt, protocol: Protocol): Uint8Array<ArrayBuffer>[] {
-  const written: Uint8Array<ArrayBuffer>[] = [];
-  const write = (message: Message) => encoder.encode(protocol.writeMessage(message));
+function writeItems({ items, messages, places }: WirePrompt, protocol: Protocol): WrittenItem[] {
+  const written: WrittenItem[] = [];
+  const write = (message: Message, end: number): WrittenItem => ({
+    seen: new Map(),
+    bytes: encoder.encode(protocol.writeMessage(message)),
+    end,
+  });
   let at = 0;
   let start = 0;
   for (const item of items) {
     const end = start + item.parts.length;
     const seen = new Map<ItemPart, Message>();
-    const behind: Uint8Array<ArrayBuffer>[] = [];
+    const behind: WrittenItem[] = [];
     for (; at < messages.length; at++) {
       const [message, place] = [messages[at], places[at]];
       if (!message || place === undefined || place >= end) break;
       const part = item.parts[place - start];
       if (part) seen.set(part, message);
-      else (seen.size > 0 ? behind : written).push(write(message));
+      else (seen.size > 0 ? behind : written).push(write(message, at + 1));
     }
-    const bytes = seen.size > 0 ? writeItem(item, seen) : undefined;
-    if (bytes) written.push(bytes);
+    written.push({ item, seen, bytes: seen.size > 0 ? writeItem(item, seen) : undefined, end: at });
     written.push(...behind);
     start = end;
   }
-  return [...written, ...messages.slice(at).map(write)];
+  return [...written, ...messages.slice(at).map((message, more) => write(message, at + more + 1))];
 }
 
 /** An item of which only these parts are seen, perhaps with other texts; nothing of what stands before the list. */

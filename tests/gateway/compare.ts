@@ -1,5 +1,6 @@
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import type { Message } from "@tare/messages";
+import type { Profile } from "@tare/planner";
 import { scripted, type SimulatedCall } from "@tare/simulator";
 import { startGateway } from "./gateway.ts";
 import { ANSWER, CALLS, runTool, SCRIPT } from "./long_session.ts";
@@ -53,12 +54,15 @@ const TOLERANCE = 0.005;
  * Plays the long session with a client, once directly and once through the gateway. Everything that the client gets to
  * see and sends must be the same; what the provider charges must be less, by what the benchmark says.
  */
-export async function compare(client: (client: Client) => Promise<string>): Promise<void> {
-  await using direct = await startUpstream(scripted(SCRIPT));
+export async function compare(
+  client: (client: Client) => Promise<string>,
+  rules: { readonly profile?: Profile } = {},
+): Promise<void> {
+  await using direct = await startUpstream(scripted(SCRIPT), rules);
   const alone = await play(direct.baseURL, client);
   assertEquals([alone.answer, alone.calls], [ANSWER, CALLS]);
 
-  await using through = await startUpstream(scripted(SCRIPT));
+  await using through = await startUpstream(scripted(SCRIPT), rules);
   await using gateway = await startGateway(through);
   const guided = await play(gateway.baseURL, client);
   assertEquals(guided, alone);

@@ -18,7 +18,7 @@ export async function startGateway(
   const provider = { baseURL, profile, windowTokens: WINDOW_TOKENS };
   const errors: unknown[] = [];
   const { fetch } = gateway({
-    upstreams: { chat: provider, responses: provider },
+    upstreams: { chat: provider, responses: provider, messages: provider },
     countTokens: () => Promise.resolve(tokenizer.count),
     now,
     onError: (error) => void errors.push(error),

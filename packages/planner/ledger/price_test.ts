@@ -11,3 +11,9 @@ Deno.test("promptCost() takes cached tokens at the reading price and the rest at
     assertEquals(promptCost(profile, { promptTokens: 0, cachedTokens: 0 }), 0);
   }
 });
+
+Deno.test("promptCost() tells apart what was written for five minutes, for an hour, and not at all", () => {
+  const usage = { promptTokens: 1000, cachedTokens: 500, cacheWriteTokens: 300, hourWriteTokens: 100 };
+  assertEquals(promptCost(profileNamed("anthropic-5m"), usage), 50 + 200 + 200 * 1.25 + 100 * 2);
+  assertEquals(promptCost(profileNamed("openai"), usage), 50 + 500);
+});

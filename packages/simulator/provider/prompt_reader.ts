@@ -11,6 +11,8 @@ export interface Prompt {
    * that comes later changes nothing of what stands before it.
    */
   readonly units: readonly RunUnit[];
+  /** How many units stand up to the end of each tool, then of each message. */
+  readonly ends: readonly number[];
   readonly tokens: number;
   /** The same for the same prompt, and hardly for another one. */
   readonly digest: string;
@@ -36,6 +38,7 @@ export function promptReader(
     const messages = request.messages.map(readMessage);
     const units: RunUnit[] = [];
     const hash = new RunningHash();
+    const ends: number[] = [];
     let tokens = 0;
     for (const piece of [...tools, ...messages]) {
       for (const unit of piece.units) {
@@ -43,11 +46,13 @@ export function promptReader(
         tokens += unit.tokens;
         hash.add(unit.hash);
       }
+      ends.push(units.length);
     }
     return {
       messages: messages.map((piece) => piece.value),
       tools: tools.map((piece) => piece.value),
       units,
+      ends,
       tokens,
       digest: hash.value().toString(36),
     };

@@ -142,8 +142,14 @@ async function readJson(request: Request): Promise<unknown> {
   }
 }
 
-/** Pending ids are a list, not a set: some clients use an id twice, or an empty one for each call. */
-function checkPairs(messages: readonly Message[]): void {
+/**
+ * Checks that each call is answered right behind the message that makes it.
+ *
+ * Pending ids are a list, not a set: some clients use an id twice, or an empty one for each call.
+ *
+ * @throws {ApiError} with status 400 if one isn't.
+ */
+export function checkPairs(messages: readonly Message[]): void {
   let pending: string[] = [];
   const refusePending = (index: number) => {
     if (pending.length === 0) return;

@@ -52,6 +52,14 @@ export function replyResponse(
   const texts = stream
     ? [...chunks().map((chunk) => `data: ${JSON.stringify(chunk)}\n\n`), "data: [DONE]\n\n"]
     : [JSON.stringify(completionBody(head, reply))];
+  return textsResponse(texts, { stream, fault });
+}
+
+/** The HTTP response that carries these texts, broken in the way that the fault asks for. */
+export function textsResponse(
+  texts: readonly string[],
+  { stream, fault }: { readonly stream: boolean; readonly fault?: Fault | null | undefined },
+): Response {
   return new Response(brokenBody(texts, fault), {
     headers: {
       "content-type": stream ? "text/event-stream" : "application/json",

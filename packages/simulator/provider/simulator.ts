@@ -1,11 +1,13 @@
-import { countMessageTokens, MESSAGE_OVERHEAD_TOKENS } from "@tare/messages";
+import { countMessageTokens, MESSAGE_OVERHEAD_TOKENS, type Usage } from "@tare/messages";
 import { DEFAULT_PROVIDER, PrefixCache, type Profile, profileNamed } from "@tare/planner";
-import { ApiError, type UsageDialect, writeUsage } from "@tare/wire";
+import { ApiError, type CompletionReply, MESSAGES_PROTOCOL, type UsageDialect, writeUsage } from "@tare/wire";
 import { LRUCache } from "lru-cache";
-import { readCompletionRequest } from "./read_completion_request.ts";
+import { MarkedCache } from "./marked_cache.ts";
+import { messagesResponse, readMessagesRequest } from "./messages_format.ts";
+import { type CompletionRequest, readCompletionRequest } from "./read_completion_request.ts";
 import { type Fault, faultError, promptTooLong } from "../fault.ts";
 import type { SimulatedModel, SimulatedReply, SimulatedRequest } from "../model.ts";
-import { promptReader } from "./prompt_reader.ts";
+import { type Prompt, promptReader } from "./prompt_reader.ts";
 import type { Encoder } from "./prompt_units.ts";
 import { malformedArguments, replyMessage, replyResponse } from "./reply_response.ts";
 
@@ -21,7 +23,7 @@ export interface SimulatorOptions {
   readonly dialect?: UsageDialect;
   /** Longest prompt, in tokens. Default: no limit. */
   readonly windowTokens?: number;
-  /** The only key that is accepted, as a bearer token. Default: any, or none. */
+  /** The only key that is accepted, as a bearer token or in `x-api-key`. Default: any, or none. */
   readonly apiKey?: string;
   /** The faults of the first requests in turn (`null` for none), or a rule that gives a request its fault. */
   readonly faults?: readonly (Fault | null)[] | ((request: FaultRequest) => Fault | null);
@@ -47,9 +49,33 @@ export interface SimulatedCall extends SimulatedRequest {
   readonly promptTokens: number;
   /** Of these, served from the cache; 0 if the request was refused. */
   readonly cachedTokens: number;
+  /** In the Messages format: tokens that were written to the cache. */
+  readonly cacheWriteTokens?: number;
+  /** Of these, for an hour. */
+  readonly hourWriteTokens?: number;
   /** Tokens of the reply, reasoning included; 0 if the request was refused. */
   readonly outputTokens: number;
 }
+
+/** What the cache does for a prompt. */
+interface Served {
+  readonly usage: Pick<Usage, "cachedTokens" | "cacheWriteTokens" | "hourWriteTokens">;
+  /** What is recorded of it beside the tokens that were served. Default: nothing. */
+  readonly recorded?: Pick<Usage, "cacheWriteTokens" | "hourWriteTokens">;
+  readonly store: (nowMs: number) => void;
+}
+
+/** A reply, to be written in some format. */
+interface FormattedReply extends Pick<CompletionReply, "message" | "finishReason"> {
+  readonly usage: Usage & { readonly reasoningTokens: number };
+  readonly index: number;
+  /** Seconds since 1970. */
+  readonly created: number;
+  readonly model: string;
+  readonly fault?: Fault | null | undefined;
+}
+
+const MESSAGES_PATH = `/v1${MESSAGES_PROTOCOL.path}`;
 
 /** A simulated provider. */
 export interface Simulator {
@@ -68,12 +94,14 @@ const MAX_UNITS = 250_000;
 const MAX_CACHES = 16;
 
 /**
- * Simulates an OpenAI-compatible provider: `POST /v1/chat/completions`, streamed or not, and `GET /v1/models`.
+ * Simulates a provider: `POST /v1/chat/completions` as OpenAI's, `POST /v1/messages` as Anthropic's, both streamed or
+ * not, and `GET /v1/models`.
  *
  * Its prefix cache works as providers' do. Tools stand before the messages; a prompt is served from the longest
  * prefix that an earlier request with the same key and model has sent, by the profile's rules. A prompt is cached
  * as soon as its reply begins, whatever becomes of the reply; a request that is refused leaves nothing. A reply is
- * cached only when it comes back in a prompt.
+ * cached only when it comes back in a prompt. In the Messages format only what a request marks is cached, for as long as
+ * it asks, up to the mark.
  *
  * @example
  * ```ts
@@ -99,6 +127,7 @@ export function simulator(options: SimulatorOptions): Simulator {
   const readPrompt = promptReader(tokenizer);
   const countTokens = (text: string) => tokenizer.encode(text).length;
   const caches = new LRUCache<string, PrefixCache>({ max: MAX_CACHES });
+  const markedCaches = new LRUCache<string, MarkedCache>({ max: MAX_CACHES });
   const requests: SimulatedCall[] = [];
   let understood = 0;
 
@@ -114,38 +143,73 @@ export function simulator(options: SimulatorOptions): Simulator {
     return cache;
   }
 
+  /** Answers a request in the format of the chat completions. */
   async function completion(request: Request): Promise<Response> {
-    const key = bearerKey(request, apiKey);
+    const key = keyOf(request, apiKey);
     const chat = await readCompletionRequest(request);
+    const cache = cacheOf(key, chat.model);
+    return await answer(chat, (prompt, nowMs) => {
+      const cachedTokens = cache.lookup(prompt.units, nowMs);
+      const written = prompt.tokens < profile.minTokens ? 0 : prompt.tokens - cachedTokens;
+      return {
+        usage: { cachedTokens, cacheWriteTokens: written },
+        store: (nowMs) => cache.store(prompt.units, nowMs),
+      };
+    }, ({ message, finishReason, usage, fault, ...head }) => {
+      const sendsUsage = fault?.type !== "no_usage" && (!chat.stream || chat.includeUsage);
+      const told = sendsUsage ? { usage: writeUsage(usage, dialect) } : {};
+      return replyResponse({ message, finishReason, ...told }, {
+        ...head,
+        id: `chatcmpl-${head.index}`,
+        stream: chat.stream,
+        fault,
+      });
+    });
+  }
+
+  /** Answers a request in the Messages format. */
+  async function message(request: Request): Promise<Response> {
+    const key = keyOf(request, apiKey);
+    const asked = await readMessagesRequest(request);
+    const id = JSON.stringify([key, asked.model]);
+    const cache = markedCaches.get(id) ?? new MarkedCache(profile);
+    markedCaches.set(id, cache);
+    return await answer(
+      asked,
+      (prompt, nowMs) => {
+        const { store, ...usage } = cache.serve(prompt, { marks: asked.marks, nowMs });
+        return { usage, store, recorded: usage };
+      },
+      ({ fault, ...reply }) =>
+        messagesResponse({ ...reply, id: `msg_${reply.index}` }, { stream: asked.stream, fault }),
+    );
+  }
+
+  async function answer(
+    chat: Pick<CompletionRequest, "model" | "messages" | "tools">,
+    serve: (prompt: Prompt, nowMs: number) => Served,
+    respond: (reply: FormattedReply) => Response,
+  ): Promise<Response> {
     const chosen = namedModel(model, chat.model);
-    const { messages, tools, units, tokens: promptTokens, digest } = readPrompt(chat);
+    const prompt = readPrompt(chat);
+    const { messages, tools, tokens: promptTokens, digest } = prompt;
     const asked = { model: chat.model, messages, tools, index: understood++, promptTokens };
     const call = { model: chat.model, messages, tools, atMs: now(), promptTokens };
-    const cache = cacheOf(key, chat.model);
-    const cachedTokens = cache.lookup(units, call.atMs);
+    const { usage: cached, store, recorded } = serve(prompt, call.atMs);
     try {
       const { reply, fault } = await modelReply(chosen, asked);
-      cache.store(units, now());
+      store(now());
       const message = replyMessage(reply, digest);
       const outputTokens = countMessageTokens(message, countTokens) - MESSAGE_OVERHEAD_TOKENS;
-      record({ ...call, status: 200, cachedTokens, outputTokens });
-      const usage = {
-        promptTokens,
-        cachedTokens,
-        cacheWriteTokens: promptTokens < profile.minTokens ? 0 : promptTokens - cachedTokens,
-        outputTokens,
-        reasoningTokens: countTokens(message.reasoning_content ?? ""),
-      };
-      const sendsUsage = fault?.type !== "no_usage" && (!chat.stream || chat.includeUsage);
-      return replyResponse({
+      record({ ...call, status: 200, cachedTokens: cached.cachedTokens, ...recorded, outputTokens });
+      const reasoningTokens = countTokens(message.reasoning_content ?? "");
+      return respond({
         message,
         finishReason: reply.finish_reason ?? (message.tool_calls ? "tool_calls" : "stop"),
-        ...(sendsUsage && { usage: writeUsage(usage, dialect) }),
-      }, {
-        id: `chatcmpl-${asked.index}`,
+        usage: { promptTokens, ...cached, outputTokens, reasoningTokens },
+        index: asked.index,
         created: Math.floor(call.atMs / 1000),
         model: chat.model,
-        stream: chat.stream,
         fault,
       });
     } catch (error) {
@@ -175,12 +239,12 @@ export function simulator(options: SimulatorOptions): Simulator {
     const { pathname } = new URL(request.url);
     const asked = `${request.method} ${pathname}`;
     if (asked === "POST /v1/chat/completions") return completion(request);
+    if (asked === `POST ${MESSAGES_PATH}`) return message(request);
     if (asked === "GET /v1/models") return modelList(model);
-    const allow = { "/v1/chat/completions": "POST", "/v1/models": "GET" }[pathname];
+    const allow = { "/v1/chat/completions": "POST", [MESSAGES_PATH]: "POST", "/v1/models": "GET" }[pathname];
     if (allow) throw new ApiError(405, `Cannot ${asked}: only ${allow} is allowed.`, { headers: { allow } });
-    throw new ApiError(404, `Cannot ${asked}: there is POST /v1/chat/completions and GET /v1/models.`, {
-      code: "unknown_url",
-    });
+    const known = `POST /v1/chat/completions, POST ${MESSAGES_PATH} and GET /v1/models`;
+    throw new ApiError(404, `Cannot ${asked}: there is ${known}.`, { code: "unknown_url" });
   }
 
   return {
@@ -189,15 +253,19 @@ export function simulator(options: SimulatorOptions): Simulator {
       try {
         return await route(request);
       } catch (error) {
-        if (error instanceof ApiError) return error.toResponse();
-        throw error;
+        if (!(error instanceof ApiError)) throw error;
+        if (new URL(request.url).pathname !== MESSAGES_PATH) return error.toResponse();
+        const { status, message, details: { code = "", headers = {} } } = error;
+        const response = MESSAGES_PROTOCOL.refuse(status, message, code);
+        for (const [name, value] of Object.entries(headers)) response.headers.set(name, value);
+        return response;
       }
     },
   };
 }
 
-function bearerKey(request: Request, apiKey: string | undefined): string {
-  const key = request.headers.get("authorization")?.replace(/^Bearer /i, "") ?? "";
+function keyOf({ headers }: Request, apiKey: string | undefined): string {
+  const key = headers.get("authorization")?.replace(/^Bearer /i, "") ?? headers.get("x-api-key") ?? "";
   if (apiKey === undefined || key === apiKey) return key;
   throw new ApiError(401, "The API key is not the one that this provider accepts.", {
     code: "invalid_api_key",

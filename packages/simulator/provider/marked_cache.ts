@@ -1,0 +1,106 @@
+import type { CacheMark } from "@tare/wire";
+import type { Prompt } from "./prompt_reader.ts";
+import { RunningHash } from "./prompt_units.ts";
+
+/** What a cache does for one prompt, in tokens. */
+export interface MarkedUsage {
+  readonly cachedTokens: number;
+  readonly cacheWriteTokens: number;
+  /** Of these, for an hour. */
+  readonly hourWriteTokens: number;
+}
+
+/** So many blocks are looked back from each mark. */
+const LOOK_BACK = 20;
+
+const HOUR_MS = 3_600_000;
+
+/** Entries that are remembered; the oldest are forgotten. */
+const MAX_ENTRIES = 20_000;
+
+interface Place {
+  /** Names the prompt up to here. */
+  readonly name: string;
+  readonly tokens: number;
+  /** How many blocks it is made of. */
+  readonly blocks: number;
+}
+
+/**
+ * A provider's cache that holds prompts up to the places that requests mark, and nowhere else. A prompt is served up to
+ * the longest entry that lies on a mark or at most 20 blocks in front of one.
+ */
+export class MarkedCache {
+  readonly #minTokens: number;
+  readonly #entries = new Map<string, { usedMs: number; readonly ttlMs: number }>();
+
+  /** An empty cache for prefixes of at least so many tokens. */
+  constructor({ minTokens }: { readonly minTokens: number }) {
+    this.#minTokens = minTokens;
+  }
+
+  /** What the cache does for a prompt. `store` remembers it, once the reply has begun. */
+  serve(
+    prompt: Prompt,
+    { marks, nowMs }: { readonly marks: readonly CacheMark[]; readonly nowMs: number },
+  ): MarkedUsage & { readonly store: (nowMs: number) => void } {
+    const places = placesOf(prompt);
+    const isAlive = ({ name }: Place) => {
+      const entry = this.#entries.get(name);
+      return entry !== undefined && nowMs - entry.usedMs <= entry.ttlMs;
+    };
+    const marked = marks.flatMap(({ of, at, ttlMs }) => {
+      const place = places[of === "tool" ? at : prompt.tools.length + at];
+      return place && place.tokens >= this.#minTokens ? [{ place, ttlMs }] : [];
+    });
+    const found = marked.flatMap(({ place }) =>
+      places.filter((one) =>
+        one.tokens <= place.tokens && place.blocks - one.blocks <= LOOK_BACK && isAlive(one)
+      )
+    );
+    const endOf = (some: readonly { readonly place: Place }[]) =>
+      Math.max(0, ...some.map(({ place }) => place.tokens));
+    const cachedTokens = Math.max(0, ...found.map(({ tokens }) => tokens));
+    const written = Math.max(0, endOf(marked) - cachedTokens);
+    const hours = endOf(marked.filter(({ ttlMs }) => ttlMs >= HOUR_MS)) - cachedTokens;
+    return {
+      cachedTokens,
+      cacheWriteTokens: written,
+      hourWriteTokens: Math.max(0, hours),
+      store: (storedMs) => {
+        // What a prompt starts with is used with it.
+        for (const place of places) {
+          const entry = this.#entries.get(place.name);
+          if (entry && place.tokens <= cachedTokens && isAlive(place)) entry.usedMs = storedMs;
+        }
+        for (const { place, ttlMs } of marked) {
+          this.#entries.delete(place.name);
+          this.#entries.set(place.name, { usedMs: storedMs, ttlMs });
+        }
+        for (const name of this.#entries.keys()) {
+          if (this.#entries.size <= MAX_ENTRIES) break;
+          this.#entries.delete(name);
+        }
+      },
+    };
+  }
+}
+
+/** Where the tools and messages of a prompt end. */
+function placesOf({ units, ends, tools, messages }: Prompt): Place[] {
+  const hash = new RunningHash();
+  const pieces = [...tools, ...messages];
+  let [at, tokens, blocks] = [0, 0, 0];
+  return ends.map((end, piece) => {
+    for (; at < end; at++) {
+      const unit = units[at];
+      hash.add(unit?.hash ?? 0);
+      tokens += unit?.tokens ?? 0;
+    }
+    const { content, tool_calls: calls, reasoning_content: thoughts } = {
+      ...pieces[piece],
+    } as { content?: unknown; tool_calls?: readonly unknown[]; reasoning_content?: unknown };
+    blocks += Math.max(1, (content ? 1 : 0) + (thoughts ? 1 : 0) + (calls?.length ?? 0));
+    return { name: `${hash.value()} ${tokens}`, tokens, blocks };
+  });
+}

@@ -1,0 +1,77 @@
+import type { Message } from "@tare/messages";
+import {
+  ApiError,
+  type CacheMark,
+  type JsonReader,
+  MAX_CACHE_MARKS,
+  messageBody,
+  messageEvents,
+  MESSAGES_PROTOCOL,
+  type MessagesReply,
+  readBody,
+  readCacheMarks,
+  readJsonAt,
+  readRequest,
+} from "@tare/wire";
+import type { Fault } from "../fault.ts";
+import { checkPairs, type CompletionRequest } from "./read_completion_request.ts";
+import { textsResponse } from "./reply_response.ts";
+
+/** A request in the Messages format, as the simulator's models are asked. */
+export interface MessagesRequest extends Omit<CompletionRequest, "includeUsage"> {
+  /** Up to where it asks for the prompt to be cached. */
+  readonly marks: readonly CacheMark[];
+}
+
+const reader: JsonReader<never> = {
+  read: (bytes, { read, ...span }) => ({ key: "", value: read(readJsonAt(bytes, span)) as never }),
+};
+
+/**
+ * Reads and checks a request in the Messages format: calls and their results, and how many marks of the cache it has.
+ *
+ * @throws {ApiError} with status 400 if a provider would refuse it.
+ */
+export async function readMessagesRequest(request: Request): Promise<MessagesRequest> {
+  const bytes = await request.bytes();
+  try {
+    const wire = readRequest(readBody(bytes), MESSAGES_PROTOCOL, { items: reader, tools: reader });
+    const marks = readCacheMarks(wire);
+    if (marks.length > MAX_CACHE_MARKS) {
+      throw new ApiError(
+        400,
+        `A maximum of ${MAX_CACHE_MARKS} blocks with cache_control may be provided. Found ${marks.length}.`,
+      );
+    }
+    const messages = wire.items.flatMap(({ parts }) => parts.map(({ message }) => message)).filter(isSaid);
+    // The system prompt's place counts also where there is none.
+    const missing = wire.items.flatMap(({ parts }) => parts).length - messages.length;
+    checkPairs(messages);
+    return {
+      model: wire.model,
+      messages,
+      tools: (wire.tools ?? []).flatMap(({ definition }) => definition ?? []),
+      stream: wire.stream,
+      marks: marks.map((mark) => mark.of === "message" ? { ...mark, at: mark.at - missing } : mark),
+    };
+  } catch (error) {
+    if (error instanceof ApiError) throw error;
+    throw new ApiError(400, `Cannot read the request: ${(error as Error).message}.`);
+  }
+}
+
+/** Whether a message is there: a request without a system prompt has an empty one. */
+function isSaid({ role, content }: Message): boolean {
+  return role !== "system" || (content ?? "").length > 0;
+}
+
+/** The HTTP response that carries a reply, broken in the way that the fault asks for. */
+export function messagesResponse(
+  reply: MessagesReply,
+  { stream, fault }: { readonly stream: boolean; readonly fault?: Fault | null | undefined },
+): Response {
+  const texts = stream
+    ? messageEvents(reply).map((event) => `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`)
+    : [JSON.stringify(messageBody(reply))];
+  return textsResponse(texts, { stream, fault });
+}

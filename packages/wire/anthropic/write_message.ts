@@ -1,0 +1,89 @@
+import type { AssistantMessage, FunctionToolCall, Usage } from "@tare/messages";
+import { contentText } from "@tare/messages";
+import { splitText } from "../chat/write_completion.ts";
+import type { JsonRecord } from "../json_record.ts";
+import { writeMessagesUsage } from "./usage.ts";
+
+/** A reply that is written in the Messages format. */
+export interface MessagesReply {
+  readonly id: string;
+  /** Name of the model. */
+  readonly model: string;
+  readonly message: AssistantMessage;
+  /** Why it ends, in the words of chat completions. */
+  readonly finishReason: string;
+  readonly usage: Usage;
+}
+
+const STOP_REASONS: Readonly<Record<string, string>> = {
+  stop: "end_turn",
+  tool_calls: "tool_use",
+  length: "max_tokens",
+  content_filter: "refusal",
+};
+
+/**
+ * The body of a reply that isn't streamed.
+ *
+ * @throws {SyntaxError} if the arguments of a call are no JSON: the format has no place for such.
+ */
+export function messageBody(reply: MessagesReply): JsonRecord {
+  const { finishReason, message, usage } = reply;
+  return { ...envelope(reply, usage), content: blocksOf(message), stop_reason: STOP_REASONS[finishReason] };
+}
+
+/** The events of a streamed reply, in order, each with its type. @throws {SyntaxError} likewise. */
+export function messageEvents(reply: MessagesReply): JsonRecord[] {
+  const { finishReason, message, usage } = reply;
+  const begun = { ...envelope(reply, { ...usage, outputTokens: 1 }), content: [], stop_reason: null };
+  const delta = { stop_reason: STOP_REASONS[finishReason], stop_sequence: null };
+  return [
+    { type: "message_start", message: begun },
+    { type: "ping" },
+    ...blocksOf(message).flatMap((block, index) => [
+      { type: "content_block_start", index, content_block: emptied(block) },
+      ...deltasOf(block).map((delta) => ({ type: "content_block_delta", index, delta })),
+      { type: "content_block_stop", index },
+    ]),
+    { type: "message_delta", delta, usage: writeMessagesUsage(usage) },
+    { type: "message_stop" },
+  ];
+}
+
+function envelope({ id, model }: MessagesReply, usage: Usage): JsonRecord {
+  const told = { ...writeMessagesUsage(usage), service_tier: "standard" };
+  return { id, type: "message", role: "assistant", model, content: [], stop_sequence: null, usage: told };
+}
+
+function blocksOf(message: AssistantMessage): JsonRecord[] {
+  const { reasoning_content: thinking, tool_calls = [] } = message;
+  const text = contentText(message.content);
+  const { signature = "" } = message as { readonly signature?: unknown };
+  return [
+    ...(thinking ? [{ type: "thinking", thinking, signature }] : []),
+    ...(text ? [{ type: "text", text }] : []),
+    ...(tool_calls as readonly FunctionToolCall[]).map(({ id, function: { name, arguments: input } }) => ({
+      type: "tool_use",
+      id,
+      name,
+      input: JSON.parse(input),
+    })),
+  ];
+}
+
+function emptied(block: JsonRecord): JsonRecord {
+  if (block.type === "thinking") return { ...block, thinking: "", signature: "" };
+  return block.type === "text" ? { ...block, text: "" } : { ...block, input: {} };
+}
+
+function deltasOf({ type, thinking, signature, text, input }: JsonRecord): JsonRecord[] {
+  const pieces = (value: unknown) => splitText(String(value));
+  if (type === "text") return pieces(text).map((piece) => ({ type: "text_delta", text: piece }));
+  if (type === "thinking") {
+    return [
+      ...pieces(thinking).map((piece) => ({ type: "thinking_delta", thinking: piece })),
+      { type: "signature_delta", signature },
+    ];
+  }
+  return pieces(JSON.stringify(input)).map((piece) => ({ type: "input_json_delta", partial_json: piece }));
+}
