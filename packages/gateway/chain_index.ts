@@ -25,11 +25,9 @@ export class ChainIndex {
     return this.#size;
   }
 
-  /** The last node that these keys lead to, from the root of this scope. */
+  /** The last node that these keys lead to, from the root of this scope. Nothing is kept of a root that nobody claims. */
   find(scope: string, keys: readonly string[]): ChainNode {
-    const root = this.#roots.get(scope) ?? newNode(scope);
-    this.#roots.set(scope, root);
-    let node = root;
+    let node = this.#roots.get(scope) ?? newNode(scope);
     for (const key of keys) {
       const next: ChainNode | undefined = node.children.get(key);
       if (!next) break;
@@ -47,7 +45,10 @@ export class ChainIndex {
       this.#size++;
       tip = next;
     }
-    for (let at: ChainNode | undefined = tip; at; at = at.parent) at.sessionId = sessionId;
+    for (let at: ChainNode | undefined = tip; at; at = at.parent) {
+      at.sessionId = sessionId;
+      if (!at.parent) this.#roots.set(at.key, at);
+    }
     return tip;
   }
 
@@ -61,6 +62,13 @@ export class ChainIndex {
       } else this.#roots.delete(at.key);
     }
   }
+}
+
+/** The messages that lead to a node, it included, from the first. */
+export function chainTo(tip: ChainNode): readonly ChainNode[] {
+  const nodes: ChainNode[] = [];
+  for (let at = tip; at.parent; at = at.parent) nodes.push(at);
+  return nodes.reverse();
 }
 
 function newNode(key: string, parent?: ChainNode): ChainNode {

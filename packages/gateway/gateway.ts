@@ -1,11 +1,13 @@
-import { ApiError, joinBytes, type Protocol, PROTOCOLS } from "@tare/wire";
+import { ApiError, type Protocol, PROTOCOLS } from "@tare/wire";
+import { decodeRequest, readBytes } from "./decode_request.ts";
 import type { LedgerReport } from "./ledger.ts";
 import type { GatewayOptions } from "./options.ts";
 import { PlannedCalls } from "./planned_calls.ts";
+import { sessionDetails, sessionList } from "./session_report.ts";
 
 /** A gateway as a function from request to response, with no port of its own. */
 export interface Gateway {
-  /** Answers a request; gives nothing for one that isn't to any of its routes. Never rejects. */
+  /** Answers a request; gives nothing for one that is neither under `/v1` nor `HEAD /`. Never rejects. */
   readonly fetch: (request: Request) => Promise<Response> | undefined;
   /** What its sessions cost so far. */
   readonly ledger: () => LedgerReport;
@@ -18,8 +20,12 @@ export interface Gateway {
  * | route | does |
  * |---|---|
  * | `POST /v1/chat/completions`, `POST /v1/responses`, `POST /v1/messages` | planned, then passed on |
- * | `POST /v1/messages/count_tokens`, `GET /v1/responses/{id}`, `GET /v1/models` | passed on |
+ * | `POST /v1/responses/input_tokens`, `POST /v1/messages/count_tokens` | passed on with the view that the model had last |
  * | `GET /v1/ledger` | what its sessions cost, planned and left as they are |
+ * | `GET /v1/gateway/sessions?limit=N&after=ID` | its sessions, the newest first, page by page |
+ * | `GET /v1/gateway/sessions/{id}` | one, with what left its prompt and why |
+ * | anything else under `/v1` | passed on as it comes, streamed both ways; a websocket gets 426 |
+ * | `HEAD /` | says that somebody is there |
  *
  * | header of a request | says |
  * |---|---|
@@ -37,72 +43,101 @@ export interface Gateway {
  * | `x-tare-warning` | why the request went upstream as it came |
  */
 export function gateway(options: GatewayOptions): Gateway {
-  const { maxBodyBytes = 128 * 2 ** 20 } = options;
+  const { maxBodyBytes: maxBytes = 128 * 2 ** 20 } = options;
   const calls = new PlannedCalls(options);
   const served = PROTOCOLS.filter(({ name }) => Object.hasOwn(options.upstreams, name));
   /** Passes a request on to the upstream of the protocol whose path or headers it has, else to the first. */
-  const forward = (path: string, request: Request): Promise<Response> | undefined => {
-    const protocol = served.find((one) => path.startsWith(`${one.path}/`)) ??
-      served.find((one) => one.speaks?.(request.headers)) ?? served[0];
-    return protocol && calls.forward(protocol, path, request);
+  const forward = async (path: string, request: Request): Promise<Response> => {
+    const own = PROTOCOLS.find((one) => path === one.path || path.startsWith(`${one.path}/`));
+    const protocol = own ?? served.find((one) => one.speaks?.(request.headers)) ?? served[0];
+    if (!protocol || !served.includes(protocol)) return withoutUpstream(path, protocol);
+    const below = protocol.followsField && own && path.slice(protocol.path.length + 1);
+    return below
+      ? await calls.forwardResponse(protocol, below, request)
+      : await calls.forward(protocol, path, request);
   };
-  const route = (request: Request): Promise<Response> | undefined => {
-    const path = /^\/v1(\/.*)$/.exec(new URL(request.url).pathname)?.[1];
-    if (path === undefined) return undefined;
+  const route = async (request: Request, path: string): Promise<Response> => {
+    if (request.headers.get("upgrade")?.toLowerCase() === "websocket") return withoutWebsocket(path);
     if (request.method === "POST") {
-      const protocol = served.find((protocol) => protocol.path === path);
-      if (protocol) return answerCall(protocol, request);
-      return path === COUNT_TOKENS ? forward(path, request) : undefined;
+      for (const protocol of served) {
+        const counts = path === protocol.countPath;
+        if (counts || path === protocol.path) return await answerCall(protocol, request, counts);
+      }
     }
-    if (request.method !== "GET") return undefined;
-    if (path === "/ledger") return Promise.resolve(Response.json(calls.ledger.report()));
-    if (path === "/models") return forward(path, request);
-    for (const protocol of served) {
-      const id = path.startsWith(`${protocol.path}/`) ? path.slice(protocol.path.length + 1) : "";
-      if (!protocol.followsField || id === "" || id.includes("/")) continue;
-      return calls.forwardResponse(protocol, id, request);
+    if (request.method === "GET") {
+      if (path === "/ledger") return Response.json(calls.ledger.report());
+      if (path === SESSIONS) return sessionList(calls.sessions, new URL(request.url).searchParams);
+      if (path.startsWith(`${SESSIONS}/`)) {
+        return sessionDetails(calls.sessions, decodeURIComponent(path.slice(SESSIONS.length + 1)));
+      }
     }
-    return undefined;
+    if (isFromPage(request)) {
+      const reason = "it comes from a page of another origin, and could be sent without its asking first";
+      throw new ApiError(403, `Cannot pass the request on: ${reason}.`, { code: "origin_not_allowed" });
+    }
+    return await forward(path, request);
   };
-  const answerCall = async (protocol: Protocol, request: Request): Promise<Response> => {
-    const declared = request.headers.get("content-type") ?? "none";
-    const bytes = await readBytes(request, maxBodyBytes);
-    if (!bytes) {
-      const message = `Cannot read the body: it has more than ${maxBodyBytes} bytes.`;
-      return protocol.refuse(413, message, "body_too_large");
+  const answerCall = async (protocol: Protocol, request: Request, counts: boolean): Promise<Response> => {
+    try {
+      const declared = request.headers.get("content-type") ?? "none";
+      const plain = await decodeRequest(request, { maxBytes });
+      // What can't be read here may be read there.
+      if (plain.headers.has("content-encoding")) {
+        return await calls.forward(protocol, counts && protocol.countPath || protocol.path, request);
+      }
+      const bytes = await readBytes(plain, maxBytes);
+      // No web page can send another type without asking first.
+      if (declared.split(";")[0]?.trim().toLowerCase() !== "application/json") {
+        const reason = `its content-type is ${declared}, and application/json is wanted`;
+        return protocol.refuse(415, `Cannot read the body: ${reason}.`, "unsupported_media_type");
+      }
+      return await calls.answer(protocol, { request: plain, bytes, counts });
+    } catch (error) {
+      if (!(error instanceof ApiError)) {
+        return protocol.refuse(502, unreachable(error), "upstream_unreachable");
+      }
+      return protocol.refuse(error.status, error.message, error.details.code ?? "");
     }
-    // No web page can send another type without asking first.
-    if (declared.split(";")[0]?.trim().toLowerCase() !== "application/json") {
-      const reason = `its content-type is ${declared}, and application/json is wanted`;
-      return protocol.refuse(415, `Cannot read the body: ${reason}.`, "unsupported_media_type");
-    }
-    return await calls.answer(protocol, { request, bytes })
-      .catch((error) => protocol.refuse(502, unreachable(error), "upstream_unreachable"));
   };
   return {
-    fetch: (request) =>
-      route(request)?.catch((error) =>
-        new ApiError(502, unreachable(error), { code: "upstream_unreachable" }).toResponse()
-      ),
+    fetch: (request) => {
+      const { pathname } = new URL(request.url);
+      // Some clients look whether anybody is there before they ask.
+      if (pathname === "/" && request.method === "HEAD") return Promise.resolve(new Response());
+      const path = /^\/v1(\/.*)$/.exec(pathname)?.[1];
+      if (path === undefined) return undefined;
+      return route(request, path).catch((error) => {
+        if (error instanceof ApiError) return error.toResponse();
+        return new ApiError(502, unreachable(error), { code: "upstream_unreachable" }).toResponse();
+      });
+    },
     ledger: () => calls.ledger.report(),
   };
 }
 
-const COUNT_TOKENS = "/messages/count_tokens";
+const SESSIONS = "/gateway/sessions";
+
+/** Clients that ask for a websocket go on over HTTP as soon as they hear this. */
+function withoutWebsocket(path: string): Response {
+  const message = `Cannot open a websocket at /v1${path}: this server answers over HTTP alone.`;
+  return new ApiError(426, message, { code: "upgrade_required" }).toResponse();
+}
+
+function withoutUpstream(path: string, protocol?: Protocol): Response {
+  const message = `Cannot pass /v1${path} on: the gateway has no upstream for it.`;
+  const code = "no_upstream";
+  return protocol?.refuse(404, message, code) ?? new ApiError(404, message, { code }).toResponse();
+}
+
+/** Whether a page of another origin made a browser send a request, of a kind for which no browser asks first. */
+function isFromPage({ method, headers, url }: Request): boolean {
+  const origin = headers.get("origin");
+  if (origin === null || origin === new URL(url).origin || method === "GET" || method === "HEAD") {
+    return false;
+  }
+  return !/^application\/json\b/i.test(headers.get("content-type") ?? "");
+}
 
 function unreachable(error: unknown): string {
   return `Cannot reach the provider: ${error instanceof Error ? error.message : error}.`;
-}
-
-/** The request's body; nothing if it has more bytes. */
-async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array<ArrayBuffer> | undefined> {
-  if (Number(request.headers.get("content-length") ?? 0) > maxBytes) return undefined;
-  const chunks: Uint8Array<ArrayBuffer>[] = [];
-  let length = 0;
-  for await (const chunk of request.body ?? []) {
-    length += chunk.length;
-    if (length > maxBytes) return undefined;
-    chunks.push(chunk);
-  }
-  return joinBytes(chunks);
 }

@@ -134,7 +134,7 @@ Deno.test("gateway answers recalls itself, and the upstream finds them again in 
   const request = { ...HELLO, tools: [READ] };
   const answer = await (await fetch(post(request))).json();
   assertEquals(answer.choices[0].message, { role: "assistant", content: "Wait. Done 1." });
-  assertEquals([answer.choices[0].finish_reason, answer.usage.prompt_tokens], ["stop", 2000]);
+  assertEquals([answer.choices[0].finish_reason, answer.usage.prompt_tokens], ["stop", 1000]);
   assertEquals(seen[0]?.body.tools.map((tool: typeof READ) => tool.function.name), ["read", "recall"]);
   const messages = [...HELLO.messages, answer.choices[0].message, { role: "user", content: "More." }];
   await (await fetch(post({ ...request, messages }))).text();
@@ -249,18 +249,6 @@ Deno.test("gateway refuses bodies over its limit and those that a page could sen
   assertEquals(seen, []);
 });
 
-Deno.test("gateway has its routes and no others", async () => {
-  const { fetch } = gateway({ ...OPTIONS, fetch: (url) => Promise.resolve(new Response(String(url))) });
-  const ask = (path: string, method = "GET") => fetch(new Request(`http://localhost${path}`, { method }));
-  for (const path of ["/v1/models", "/v1/responses/resp_%2F1"]) {
-    assertEquals(await (await ask(path))?.text(), `http://upstream.example${path}`);
-  }
-  for (const path of ["/", "/v2/models", "/v1/sessions", "/v1/responses", "/v1/responses/a/b"]) {
-    assertEquals(ask(path), undefined);
-  }
-  assertEquals([ask("/v1/models", "POST"), ask("/v1/ledger", "DELETE")], [undefined, undefined]);
-});
-
 const RECALLING = { tool_calls: [call("recall", { ref: "none" }, "r1")] };
 
 Deno.test("gateway tells of an upstream that fails behind a recall, whole or streamed", async () => {
@@ -287,12 +275,6 @@ Deno.test("gateway tells of an upstream that fails behind a recall, whole or str
     param: null,
     code: "upstream_failed",
   });
-});
-
-Deno.test("gateway ends a turn of which the model does nothing but recall", async () => {
-  const { fetch, seen } = gatewayed(() => completion(RECALLING));
-  const answer = await (await fetch(post({ ...HELLO, tools: [READ] }))).json();
-  assertEquals([seen.length, answer.choices[0].finish_reason], [8, "stop"]);
 });
 
 Deno.test("gateway passes answers on that it can't read, and those that nothing can follow", async () => {

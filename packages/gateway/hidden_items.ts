@@ -12,7 +12,7 @@ export interface HiddenPlace {
 }
 
 /** How far behind its place an anchor is looked for: clients may put items of their own in between. */
-const REACH = 16;
+const REACH = 48;
 
 /**
  * The client's history with what only the upstream knows of. `hidden` comes back without those whose anchor the

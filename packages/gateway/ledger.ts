@@ -1,14 +1,15 @@
 import type { JsonSchema, Usage } from "@tare/messages";
 import { type Profile, promptCost } from "@tare/planner";
 
-/** What a group of sessions came to. Costs are in the price of one uncached input token. */
-export interface GroupTotals {
-  readonly sessions: number;
+/** What calls came to. Costs are in the price of one uncached input token. */
+export interface Totals {
   /** Calls of the upstream that succeeded. */
   readonly calls: number;
   readonly errors: number;
   /** Answers to calls of the recall tool. */
   readonly recalls: number;
+  /** Calls by which clients had a conversation summed up, to go on from the summary. */
+  readonly compactions: number;
   /** Tokens of all prompts. */
   readonly promptTokens: number;
   /** Of these, served from the upstream's cache. */
@@ -17,17 +18,26 @@ export interface GroupTotals {
   readonly outputTokens: number;
   /** What the prompts cost. */
   readonly cost: number;
+  /** Of this, what the prompts of compactions cost. */
+  readonly compactionCost: number;
 }
 
-const NOTHING: GroupTotals = {
-  sessions: 0,
+/** What a group of sessions came to. */
+export interface GroupTotals extends Totals {
+  readonly sessions: number;
+}
+
+/** Nothing was called yet. */
+export const NO_CALLS: Totals = {
   calls: 0,
   errors: 0,
   recalls: 0,
+  compactions: 0,
   promptTokens: 0,
   cachedTokens: 0,
   outputTokens: 0,
   cost: 0,
+  compactionCost: 0,
 };
 
 /** The groups that are compared. */
@@ -38,51 +48,71 @@ export type LedgerReport = Readonly<
   Record<Group, GroupTotals & { readonly costPerSession: number; readonly callsPerSession: number }>
 >;
 
-const FIGURES = [...Object.keys(NOTHING), "costPerSession", "callsPerSession"];
-const GROUP: JsonSchema = {
-  title: "GatewayLedgerGroup",
-  type: "object",
-  properties: Object.fromEntries(FIGURES.map((name) => [name, { type: "number" }])),
-  required: FIGURES,
-  additionalProperties: false,
-};
+/** JSON Schemas of the fields of {@linkcode Totals}. */
+export const TOTALS: Readonly<Record<string, JsonSchema>> = numbers(Object.keys(NO_CALLS));
+
+const GROUP: JsonSchema = closed(
+  "GatewayLedgerGroup",
+  numbers(["sessions", ...Object.keys(NO_CALLS), "costPerSession", "callsPerSession"]),
+);
 
 /** JSON Schema of a {@linkcode LedgerReport}. */
-export const LEDGER_REPORT: JsonSchema = {
-  title: "GatewayLedger",
-  type: "object",
-  properties: { planned: GROUP, control: GROUP },
-  required: ["planned", "control"],
-  additionalProperties: false,
-};
+export const LEDGER_REPORT: JsonSchema = closed("GatewayLedger", { planned: GROUP, control: GROUP });
 
-/** Adds up what sessions cost, apart for those that are planned and those that are left as they are. */
+/** Who calls are booked for. */
+export interface Account {
+  /** Whether its group is `control`. */
+  readonly control: boolean;
+  totals: Totals;
+}
+
+/** Adds up what sessions cost, each by itself, and apart for those that are planned and those that are left as they are. */
 export class GatewayLedger {
-  readonly #totals = { planned: NOTHING, control: NOTHING };
+  readonly #groups: Record<Group, GroupTotals> = {
+    planned: { sessions: 0, ...NO_CALLS },
+    control: { sessions: 0, ...NO_CALLS },
+  };
 
-  /** Counts something that happened. */
-  count(group: Group, what: "sessions" | "errors" | "recalls", number = 1): void {
-    const totals = this.#totals[group];
-    this.#totals[group] = { ...totals, [what]: totals[what] + number };
+  /** A session has begun. */
+  begin({ control }: Pick<Account, "control">): void {
+    const group = control ? "control" : "planned";
+    this.#groups[group] = { ...this.#groups[group], sessions: this.#groups[group].sessions + 1 };
   }
 
-  /** Counts a call that succeeded. */
-  call(group: Group, { usage, profile }: { readonly usage: Usage; readonly profile: Profile }): void {
-    const totals = this.#totals[group];
-    this.#totals[group] = {
-      ...totals,
-      calls: totals.calls + 1,
-      promptTokens: totals.promptTokens + usage.promptTokens,
-      cachedTokens: totals.cachedTokens + usage.cachedTokens,
-      outputTokens: totals.outputTokens + usage.outputTokens,
-      cost: totals.cost + promptCost(profile, usage),
-    };
+  /** Adds to what an account came to. */
+  book(account: Account, more: Partial<Totals>): void {
+    account.totals = add(account.totals, more);
+    const group = account.control ? "control" : "planned";
+    this.#groups[group] = { ...this.#groups[group], ...add(this.#groups[group], more) };
   }
 
   /** Both groups, with the averages that they are compared by. */
   report(): LedgerReport {
-    return { planned: withAverages(this.#totals.planned), control: withAverages(this.#totals.control) };
+    return { planned: withAverages(this.#groups.planned), control: withAverages(this.#groups.control) };
   }
+}
+
+/** What a call came to that succeeded. */
+export function callTotals(usage: Usage, profile: Profile): Partial<Totals> {
+  const { promptTokens, cachedTokens, outputTokens } = usage;
+  return { calls: 1, promptTokens, cachedTokens, outputTokens, cost: promptCost(profile, usage) };
+}
+
+/** A JSON Schema of an object that has all of these properties and no others. */
+export function closed(title: string, properties: Readonly<Record<string, JsonSchema>>): JsonSchema {
+  const required = Object.keys(properties);
+  return { title, type: "object", properties, required, additionalProperties: false };
+}
+
+function numbers(names: readonly string[]): Record<string, JsonSchema> {
+  return Object.fromEntries(names.map((name) => [name, { type: "number" }]));
+}
+
+function add(totals: Totals, more: Partial<Totals>): Totals {
+  const fields = Object.keys(NO_CALLS) as (keyof Totals)[];
+  return Object.fromEntries(
+    fields.map((name) => [name, totals[name] + (more[name] ?? 0)]),
+  ) as unknown as Totals;
 }
 
 function withAverages(totals: GroupTotals) {

@@ -3,15 +3,20 @@ import type { CountTokens } from "@tare/messages";
 import { plannerSession } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
 import { joinBytes, type Protocol, readBody, readRequest, type WireReply } from "@tare/wire";
-import { GatewayLedger } from "./ledger.ts";
+import { callTotals, GatewayLedger } from "./ledger.ts";
 import { Memory } from "./memory.ts";
 import type { GatewayOptions, Upstream } from "./options.ts";
+import { oneShotOf, viewFor } from "./one_shot.ts";
+import type { Compaction, GatewaySession } from "./session.ts";
 import { type Recognised, Sessions } from "./sessions.ts";
 import { GatewayTurn } from "./turn.ts";
 import { answerHeaders, askUpstream, passOn, streamOf, type UpstreamCall, warned } from "./upstream.ts";
 
-/** So many calls of a turn may do nothing but recall. */
+/** So many calls of a turn may do nothing but recall; then one can't. */
 const MAX_RECALL_CALLS = 8;
+
+/** So many compactions of a session are remembered. */
+const MAX_COMPACTIONS = 100;
 
 /** With these an upstream says that it doesn't take a request as it is. */
 const REFUSALS: readonly number[] = [400, 422];
@@ -20,6 +25,8 @@ const REFUSALS: readonly number[] = [400, 422];
 interface Call {
   readonly request: Request;
   readonly bytes: Uint8Array<ArrayBuffer>;
+  /** Whether only its tokens shall be counted. Default: it is a model call. */
+  readonly counts?: boolean;
 }
 
 /** What an answer is made from. */
@@ -65,8 +72,9 @@ export class PlannedCalls {
     if (request.signal.aborted) leave();
     else request.signal.addEventListener("abort", leave, { once: true });
     const { signal } = abort;
+    const path = call.counts && protocol.countPath || protocol.path;
     const send = (body: Uint8Array<ArrayBuffer>) =>
-      this.#ask(protocol.path, { upstream, request, body, auth: protocol.auth, signal });
+      this.#ask(path, { upstream, request, body, auth: protocol.auth, signal });
     if (request.headers.get("x-tare")?.toLowerCase() === "off") return passOn(await send(call.bytes), abort);
     let turn: GatewayTurn | undefined;
     let { bytes } = call;
@@ -94,10 +102,10 @@ export class PlannedCalls {
         turn = undefined;
       }
     }
-    if (turn && !response.ok) this.ledger.count(turn.group, "errors");
+    if (turn && !response.ok) this.ledger.book(turn.session, { errors: 1 });
     const type = response.headers.get("content-type") ?? "";
     const isStream = type.includes("text/event-stream");
-    if (!turn || !response.ok || !(isStream || type.includes("json"))) {
+    if (!turn || call.counts || !response.ok || !(isStream || type.includes("json"))) {
       return passOn(response, abort, { ...turn?.headers(), ...warned(warning) });
     }
     const replies = this.#replies({ turn, response, send, abort }, isStream);
@@ -107,33 +115,39 @@ export class PlannedCalls {
     return new Response(streamOf(replies, abort), { status, statusText, headers });
   }
 
-  /** Passes a request without a plan on to the upstream of a protocol, such as one for the list of models. */
+  /** Passes a request without a plan on to the upstream of a protocol, such as one for the list of models, as it comes. */
   async forward(protocol: Protocol, path: string, request: Request): Promise<Response> {
+    const { body, signal } = request;
     const upstream = this.#upstreamOf(protocol);
-    const { auth } = protocol;
-    const body = request.body && { body: await request.bytes() };
-    return passOn(
-      await this.#ask(path, { upstream, request, auth, ...body, signal: request.signal }),
-      new AbortController(),
-    );
+    const call = { upstream, request, ...(body && { body }), auth: protocol.auth, signal };
+    return passOn(await this.#ask(path, call), new AbortController());
   }
 
   /** Passes a request for a response on, which may have another id at the upstream. */
-  async forwardResponse(protocol: Protocol, id: string, request: Request): Promise<Response> {
+  async forwardResponse(protocol: Protocol, path: string, request: Request): Promise<Response> {
+    const [id = "", ...rest] = path.split("/");
     const known = this.#memory.followed(clientOf(protocol, request), id);
     const upstreamId = known ? encodeURIComponent(known.upstreamId) : id;
-    return await this.forward(protocol, `${protocol.path}/${upstreamId}`, request);
+    return await this.forward(protocol, [protocol.path, upstreamId, ...rest].join("/"), request);
   }
 
   #ask(path: string, call: UpstreamCall): Promise<Response> {
     return askUpstream(path, call, this.#options);
   }
 
+  /** All sessions that are known, the newest first. */
+  get sessions(): readonly GatewaySession[] {
+    return this.#sessions?.list() ?? [];
+  }
+
   /** Finds the session of a request; nothing for a request that can't be planned. */
-  async #begin(protocol: Protocol, { request, bytes }: Call): Promise<GatewayTurn | undefined> {
+  async #begin(protocol: Protocol, { request, bytes, counts }: Call): Promise<GatewayTurn | undefined> {
     const { recall: offers = true, now = Date.now } = this.#options;
     const body = readBody(bytes);
-    const { key, name, follows, isStateful, isDetached } = protocol.readHints(body, request.headers);
+    const { key, name, follows, isStateful, isDetached, ...hints } = protocol.readHints(
+      body,
+      request.headers,
+    );
     if (isDetached) return undefined;
     const countTokens = await this.#options.countTokens();
     const client = clientOf(protocol, request);
@@ -141,12 +155,24 @@ export class PlannedCalls {
     const wire = readRequest(body, protocol, readers);
     const followed = follows === undefined ? undefined : this.#memory.followed(client, follows);
     const sessions = this.#sessionsOf();
-    const session = sessions.get(followed?.sessionId ?? "") ?? sessions.find({
+    const recognised: Recognised = {
       scope: JSON.stringify([client, key ?? null]),
+      isKeyed: key !== undefined,
       name: request.headers.get("x-tare-session") ?? name,
+      protocol: protocol.name,
       items: wire.items,
       prompts: this.#promptsOf(this.#upstreamOf(protocol), countTokens),
-    });
+    };
+    const hasTools = (wire.tools ?? []).length > 0 && !hints.forbidsTools;
+    const found = sessions.get(followed?.sessionId ?? "");
+    const purpose = counts ? "other" : hints.purpose;
+    const oneShot = found
+      ? undefined
+      : oneShotOf(wire, { ...(purpose && { purpose }), hasTools, about: () => sessions.about(recognised) });
+    if (oneShot && !oneShot.about) return undefined;
+    const session = found ?? oneShot?.about?.session ?? sessions.find(recognised);
+    session.lastMs = now();
+    if (!oneShot) Object.assign(session, { model: wire.model, hasTools: session.hasTools || hasTools });
     const recall = offers && !session.control && !session.isReverted && (wire.tools ?? []).length > 0 &&
       wire.tools?.every(({ definition }) => definition?.function.name !== RECALL_TOOL.function.name);
     return new GatewayTurn({
@@ -155,7 +181,8 @@ export class PlannedCalls {
       request: wire,
       recall: recall === true,
       follows: followed,
-      isStateful,
+      prompts: isStateful ? undefined : oneShot ? viewFor(oneShot, wire) : session.prompts,
+      oneShot: oneShot?.purpose,
       countTokens,
       readers,
       seen: (id, parts) => this.#memory.refer(client, id, parts),
@@ -177,10 +204,13 @@ export class PlannedCalls {
   }
 
   #sessionsOf(): Sessions {
+    const { control, now } = this.#options;
     return this.#sessions ??= new Sessions({
-      control: this.#options.control,
-      begun: ({ control }) => this.ledger.count(control ? "control" : "planned", "sessions"),
+      control,
+      begun: (session) => this.ledger.begin(session),
+      resumed: (session, { uncounted: [made] }) => made && this.#countCompaction(session, made),
       maxBytes: this.#memory.sessionBytes,
+      ...(now && { now }),
     });
   }
 
@@ -206,7 +236,7 @@ export class PlannedCalls {
       }
       last = await send(next);
       if (last.ok) continue;
-      this.ledger.count(turn.group, "errors");
+      this.ledger.book(turn.session, { errors: 1 });
       if (isStream) {
         const said = (await last.text()).slice(0, 1_000);
         yield turn.writer.fail(`The upstream answered ${last.status}: ${said}`);
@@ -263,9 +293,9 @@ export class PlannedCalls {
     if (reply.recalls.length === 0) return undefined;
     try {
       await turn.recall(reply);
-      this.ledger.count(turn.group, "recalls", reply.recalls.length);
-      if (reply.callsClient || calls >= MAX_RECALL_CALLS) return undefined;
-      return await turn.prompt(signal);
+      this.ledger.book(turn.session, { recalls: reply.recalls.length });
+      if (reply.callsClient || calls > MAX_RECALL_CALLS) return undefined;
+      return await turn.prompt(signal, calls === MAX_RECALL_CALLS);
     } catch (error) {
       if (signal.aborted) throw error;
       this.#warn("a recall was not answered", error);
@@ -276,10 +306,25 @@ export class PlannedCalls {
   #account(turn: GatewayTurn, reply: WireReply): void {
     try {
       const usage = turn.sent(reply);
-      if (usage) this.ledger.call(turn.group, { usage, profile: turn.session.prompts.profile });
+      const { session, oneShot } = turn;
+      const isCompaction = oneShot === "compaction" && isAnswer(reply);
+      const call = usage && callTotals(usage, session.prompts.profile);
+      if (call) this.ledger.book(session, call);
+      if (!oneShot || !isAnswer(reply)) return;
+      const { promptTokens = 0, cachedTokens = 0, outputTokens = 0, cost = 0 } = call ?? {};
+      const atMs = (this.#options.now ?? Date.now)();
+      const made = { atMs, promptTokens, cachedTokens, outputTokens, cost };
+      if (isCompaction) this.#countCompaction(session, made);
+      const uncounted = isCompaction ? [] : [made];
+      this.#sessions?.sumUp(session, { text: reply.text ?? "", isSaid: isCompaction, uncounted });
     } catch (error) {
       this.#warn("what a call cost is not known", error);
     }
+  }
+
+  #countCompaction(session: GatewaySession, made: Compaction): void {
+    this.ledger.book(session, { compactions: 1, compactionCost: made.cost });
+    session.compactions = [...session.compactions, made].slice(-MAX_COMPACTIONS);
   }
 
   #end(turn: GatewayTurn, { id: upstreamId, callsClient, recalls }: WireReply): void {
@@ -328,6 +373,11 @@ async function wholeAnswer(
     const headers = answerHeaders(response, { ...turn.headers(), ...reported });
     return new Response(joinBytes(pieces), { status, statusText, headers });
   }
+}
+
+/** Whether a reply is the model's last word: what calls tools is no summary, whatever it was asked for. */
+function isAnswer({ callsClient, recalls }: WireReply): boolean {
+  return !callsClient && recalls.length === 0;
 }
 
 /** From now on the session is sent on as it comes. */

@@ -1,16 +1,50 @@
-import type { Message } from "@tare/messages";
-import type { PlannerSession } from "@tare/planner";
+import type { Message, Rewrite } from "@tare/messages";
+import type { PlannerSession, SessionView } from "@tare/planner";
 import type { ChainNode } from "./chain_index.ts";
 import type { HiddenPlace } from "./hidden_items.ts";
 import type { LayeredArchive } from "./layered_archive.ts";
+import type { Account, Totals } from "./ledger.ts";
+
+/** A call by which the client had the conversation summed up. */
+export interface Compaction extends Pick<Totals, "promptTokens" | "cachedTokens" | "outputTokens" | "cost"> {
+  /** When it was answered, in milliseconds since the epoch. */
+  readonly atMs: number;
+}
+
+/** A text from which a client may go on with a new history. */
+export interface Summary {
+  /** The longest pieces of it. */
+  readonly pieces: readonly string[];
+  /** The compactions that made it and aren't counted yet, because nobody said that they were some. */
+  readonly uncounted: readonly Compaction[];
+  /** Whether the client said that it is a summary. */
+  readonly isSaid: boolean;
+}
+
+/** A change of what the model sees, and when it was made in milliseconds since the epoch. */
+export interface SessionRewrite extends Rewrite {
+  readonly atMs: number;
+}
 
 /** A conversation that passes through the gateway. */
-export interface GatewaySession {
+export interface GatewaySession extends Account {
   readonly id: string;
+  /** Counts the sessions of a gateway, forks included. */
+  readonly number: number;
+  /** What keeps it apart from histories that it must never meet. */
+  readonly scope: string;
+  /** Name of its protocol. */
+  readonly protocol: string;
+  /** When its first request came, in milliseconds since the epoch. */
+  readonly startedMs: number;
   /** The client's name for it, with the scope in which it holds. */
   readonly name: string | undefined;
   /** Whether it is left as it is, to compare with. */
   readonly control: boolean;
+  /** How many items of instructions its history begins with. */
+  readonly heads: number;
+  /** A line of what the user said first; nothing of one too short to tell it from others. */
+  readonly opening: string | undefined;
   /** Originals of what left. */
   readonly archive: LayeredArchive;
   /** Decides what leaves the upstream's prompt. */
@@ -29,6 +63,20 @@ export interface GatewaySession {
   tip: ChainNode;
   /** Bytes of that history: the planner keeps what it was last shown. */
   historyBytes: number;
+  /** When its newest request came, in milliseconds since the epoch. */
+  lastMs: number;
+  /** The model that was asked last. */
+  model: string;
+  /** Whether its turns have tools. */
+  hasTools: boolean;
+  /** What a model said in answer to what was no turn: the client may go on from it with a new history. */
+  summary: Summary | undefined;
+  /** The newest changes of what its model sees, the oldest first. */
+  rewrites: readonly SessionRewrite[];
+  /** The newest compactions of its client, the oldest first. */
+  compactions: readonly Compaction[];
+  /** The newest view, as far as its figures go. */
+  figures: Pick<SessionView, "promptTokens" | "saved"> | undefined;
 }
 
 /** What a session takes beside what grows, in bytes. */

@@ -1,21 +1,33 @@
 import { createHash } from "node:crypto";
 import { LRUCache } from "lru-cache";
+import { contentText } from "@tare/messages";
 import type { PlannerSession } from "@tare/planner";
 import type { WireItem } from "@tare/wire";
-import { ChainIndex, type ChainNode } from "./chain_index.ts";
-import { expandHidden } from "./hidden_items.ts";
+import { ChainIndex, type ChainNode, chainTo } from "./chain_index.ts";
+import { expandHidden, type HiddenPlace } from "./hidden_items.ts";
 import { LayeredArchive } from "./layered_archive.ts";
-import { bytesOfSession, type GatewaySession } from "./session.ts";
+import { NO_CALLS } from "./ledger.ts";
+import { bytesOfSession, type GatewaySession, type Summary } from "./session.ts";
 
 /** What a session is recognised by. */
 export interface Recognised {
   /** Keeps apart histories that must never meet: clients, protocols. */
   readonly scope: string;
+  /** Whether the client itself keeps its conversations apart, so that a scope holds one. Default: no. */
+  readonly isKeyed?: boolean;
   /** The client's name for the session. Default: it is recognised by content. */
   readonly name?: string | undefined;
+  /** Name of the protocol. Default: none. */
+  readonly protocol?: string;
   readonly items: readonly WireItem[];
   /** Decides what leaves the prompts of a new session. */
   readonly prompts: (session: Pick<GatewaySession, "archive" | "control">) => PlannerSession;
+}
+
+/** A session that a request is about, and how many items at the start of their histories are the same. */
+export interface About {
+  readonly session: GatewaySession;
+  readonly shared: number;
 }
 
 /** How sessions are kept. */
@@ -24,9 +36,22 @@ export interface SessionsOptions {
   readonly control?: number | undefined;
   /** Told of each session that isn't a fork of another. */
   readonly begun: (session: GatewaySession) => void;
+  /** Told of each session that went on from a summary with a new history. */
+  readonly resumed?: (session: GatewaySession, summary: Summary) => void;
   /** Most bytes of memory that all may take together. */
   readonly maxBytes: number;
+  /** The time in milliseconds since the epoch. Default: `Date.now`. */
+  readonly now?: () => number;
 }
+
+/** So many sessions used last are looked through for one that a request quotes, or goes on from by a summary. */
+const QUOTABLE_SESSIONS = 64;
+
+/** The shortest and the longest text by which one conversation is found again in another, in UTF-16 code units. */
+const QUOTED_CHARS = { least: 24, most: 400 };
+
+/** So many pieces of a summary are remembered. */
+const SUMMARY_PIECES = 16;
 
 /**
  * The conversations that pass through the gateway, in memory. Those used longest ago are forgotten first; one that was
@@ -39,6 +64,7 @@ export class Sessions {
   readonly #sessions: LRUCache<string, { readonly session: GatewaySession }>;
   /** Ids by the names that clients gave. */
   readonly #names = new Map<string, string>();
+  #begun = 0;
 
   constructor(options: SessionsOptions) {
     this.#options = options;
@@ -60,34 +86,109 @@ export class Sessions {
     return this.#sessions.get(id)?.session;
   }
 
+  /** All that are known, the newest first. They don't count as used. */
+  list(): readonly GatewaySession[] {
+    return Array.from(this.#sessions.values(), ({ session }) => session).sort((a, b) => b.number - a.number);
+  }
+
   /** A session has grown: others may have to go for it. */
   weigh(session: GatewaySession): void {
     if (this.#sessions.has(session.id)) this.#keep(session);
   }
 
   /** The session that goes on with this request: a known one, a fork of one, or a new one. */
-  find({ scope, name: given, items, prompts }: Recognised): GatewaySession {
-    const name = given === undefined ? undefined : `${scope} ${given}`;
+  find(recognised: Recognised): GatewaySession {
+    const { scope, items } = recognised;
+    const name = nameOf(recognised);
     const keys = items.map(({ key }) => key);
     const node = this.#index.find(name ?? scope, keys);
-    const named = name === undefined ? undefined : this.get(this.#names.get(name) ?? "");
-    const known = named ?? this.get(node.sessionId ?? "");
+    const known = this.get(node.sessionId ?? "");
+    const named = this.#named(name);
+    const before = named ?? (known?.tip === node ? undefined : this.#summedUp(recognised, node));
+    const goesOn = known?.tip === node && (!named || named === known);
     let session: GatewaySession;
-    if (known && known.tip === node) session = known;
-    else if (named) session = rollBack(named, items.slice(0, node.depth));
+    if (goesOn) session = known;
+    else if (before) session = rollBack(before, items.slice(0, sharedLength(before, keys)));
     // Instructions alone don't make a conversation: sub-agents share theirs.
     else if (known && node.depth > countInstructions(items)) {
-      session = fork(known, items.slice(0, node.depth), node);
-    } else {
-      const opening = name ?? `${scope} ${keys[openingOf(items)] ?? ""}`;
-      session = this.#begin({ name, opening, tip: node, prompts });
-    }
-    const before = session.tip;
+      const own = { id: crypto.randomUUID(), number: this.#begun++, tip: node, opening: openingText(items) };
+      session = fork(known, items.slice(0, node.depth), own);
+    } else session = this.#begin(recognised, node);
+    const { tip } = session;
     session.tip = this.#index.claim(node, keys.slice(node.depth), session.id);
-    if (named) this.#index.release(before, session.id, node);
+    // What it went back from is nobody's history any more.
+    if (before && !goesOn) {
+      this.#index.release(tip, session.id, lastShared(tip, session.tip));
+      if (session.summary) this.#options.resumed?.(session, session.summary);
+    }
     session.historyBytes = items.reduce((sum, { bytes }) => sum + (bytes?.length ?? 0), 0);
+    session.summary = undefined;
     this.#keep(session);
     return session;
+  }
+
+  /**
+   * The session that a request is about which isn't one of its turns, such as for a summary or a title: the one whose
+   * history it starts with, whatever the instructions; or the one of its key; or the one that it quotes. Changes nothing.
+   */
+  about(recognised: Recognised): About | undefined {
+    const { scope, items, isKeyed } = recognised;
+    const name = nameOf(recognised);
+    const keys = items.map(({ key }) => key);
+    const node = this.#index.find(name ?? scope, keys);
+    const known = this.get(node.sessionId ?? "");
+    const heads = countInstructions(items);
+    if (known && node.depth > heads) return { session: known, shared: node.depth };
+    const others = this.#usedLast(scope);
+    const [alike] = others.map((session) => ({ session, shared: sharedLength(session, keys, heads) }))
+      .sort((a, b) => b.shared - a.shared);
+    const named = this.#named(name);
+    if (alike && alike.shared > 0 && (!named || named === alike.session)) return alike;
+    const text = textOf(items);
+    const session = named ?? (isKeyed ? this.get(this.#index.find(scope, []).sessionId ?? "") : undefined) ??
+      others.find(({ opening }) => opening !== undefined && text.includes(opening));
+    return session && { session, shared: 0 };
+  }
+
+  /** The client of a session has a text now from which it may go on with a new history. */
+  sumUp(
+    session: GatewaySession,
+    { text, ...more }: Omit<Summary, "pieces"> & { readonly text: string },
+  ): void {
+    const { summary: before } = session;
+    const pieces = text.split(/[\n"]/).map((piece) => piece.trim())
+      .filter(({ length }) => length >= QUOTED_CHARS.least)
+      .sort((a, b) => b.length - a.length)
+      .slice(0, SUMMARY_PIECES).map((piece) => piece.slice(0, QUOTED_CHARS.most));
+    session.summary = {
+      pieces: [...pieces, ...before?.pieces ?? []].slice(0, 2 * SUMMARY_PIECES),
+      uncounted: [...more.uncounted, ...before?.uncounted ?? []].slice(0, 2),
+      isSaid: more.isSaid || (before?.isSaid ?? false),
+    };
+  }
+
+  /** The session whose summary this history goes on from. */
+  #summedUp({ scope, isKeyed, items }: Recognised, node: ChainNode): GatewaySession | undefined {
+    const candidates = this.#usedLast(scope).filter(({ summary }) => summary);
+    if (candidates.length === 0) return undefined;
+    const text = textOf(items);
+    const quoted = candidates.find(({ summary }) => summary?.pieces.some((piece) => text.includes(piece)));
+    if (quoted) return quoted;
+    // A summary that can't be read here; with the same key and instructions it is the same conversation.
+    const newest = isKeyed && node.depth > 0 ? this.#index.find(scope, []).sessionId : undefined;
+    return candidates.find(({ id, summary }) => id === newest && summary?.isSaid);
+  }
+
+  #usedLast(scope: string): GatewaySession[] {
+    const used: GatewaySession[] = [];
+    for (const { session } of this.#sessions.values()) {
+      if (session.scope === scope && used.push(session) === QUOTABLE_SESSIONS) break;
+    }
+    return used;
+  }
+
+  #named(name: string | undefined): GatewaySession | undefined {
+    return name === undefined ? undefined : this.get(this.#names.get(name) ?? "");
   }
 
   #keep(session: GatewaySession): void {
@@ -96,18 +197,22 @@ export class Sessions {
     if (!this.#sessions.has(session.id)) this.#forget(session);
   }
 
-  #begin(
-    { name, opening, tip, prompts }:
-      & Pick<GatewaySession, "name" | "tip">
-      & Pick<Recognised, "prompts">
-      & { readonly opening: string },
-  ): GatewaySession {
+  #begin(recognised: Recognised, tip: ChainNode): GatewaySession {
+    const { scope, items, prompts, protocol = "" } = recognised;
+    const name = nameOf(recognised);
+    const first = items[openingOf(items)];
     const archive = new LayeredArchive();
-    const control = share(opening) < (this.#options.control ?? 0);
+    const control = share(name ?? `${scope} ${first?.key ?? ""}`) < (this.#options.control ?? 0);
+    const nowMs = (this.#options.now ?? Date.now)();
     const session: GatewaySession = {
       id: crypto.randomUUID(),
+      number: this.#begun++,
+      scope,
       name,
+      protocol,
       control,
+      heads: countInstructions(items),
+      opening: openingText(items),
       archive,
       prompts: prompts({ archive, control }),
       hidden: [],
@@ -117,6 +222,12 @@ export class Sessions {
       shown: [],
       tip,
       historyBytes: 0,
+      startedMs: nowMs,
+      lastMs: nowMs,
+      model: "",
+      hasTools: false,
+      summary: undefined,
+      ...NOTHING_YET,
     };
     if (name !== undefined) this.#names.set(name, session.id);
     this.#options.begun(session);
@@ -129,12 +240,22 @@ export class Sessions {
   }
 }
 
+const NOTHING_YET = { totals: NO_CALLS, rewrites: [], compactions: [], figures: undefined };
+
+function nameOf({ scope, name }: Recognised): string | undefined {
+  return name === undefined ? undefined : `${scope} ${name}`;
+}
+
 /** A new session with what the other had behind these items. What it archives from then on, the other doesn't see. */
-function fork(from: GatewaySession, items: readonly WireItem[], tip: ChainNode): GatewaySession {
+function fork(
+  from: GatewaySession,
+  items: readonly WireItem[],
+  own: Pick<GatewaySession, "id" | "number" | "tip" | "opening">,
+): GatewaySession {
   const { hidden, length } = cutBack(from, items);
   const archive = from.archive.fork();
   const prompts = from.prompts.fork(length, archive);
-  return { ...from, id: crypto.randomUUID(), name: undefined, archive, prompts, hidden, saved: 0, tip };
+  return { ...from, ...own, name: undefined, archive, prompts, hidden, saved: 0, ...NOTHING_YET };
 }
 
 function rollBack(session: GatewaySession, items: readonly WireItem[]): GatewaySession {
@@ -144,10 +265,36 @@ function rollBack(session: GatewaySession, items: readonly WireItem[]): GatewayS
 }
 
 /** What is hidden among these first items of a history, and how many messages the upstream sees of them. */
-function cutBack({ hidden }: GatewaySession, items: readonly WireItem[]) {
+export function cutBack(
+  { hidden }: Pick<GatewaySession, "hidden">,
+  items: readonly WireItem[],
+): { readonly hidden: readonly HiddenPlace[]; readonly length: number } {
   const kept = hidden.filter(({ after }) => after <= items.length);
   const expanded = expandHidden(items, kept).items;
   return { hidden: kept, length: expanded.reduce((sum, { parts }) => sum + parts.length, 0) };
+}
+
+/** How many items a history has in common with a session's, from its start; `heads` of them may be others. */
+function sharedLength({ tip, heads: own }: GatewaySession, keys: readonly string[], heads?: number): number {
+  if (heads !== undefined && heads !== own) return 0;
+  const from = heads ?? 0;
+  const nodes = chainTo(tip);
+  let at = from;
+  while (at < keys.length && nodes[at]?.key === keys[at]) at++;
+  return at > from ? at : 0;
+}
+
+/** The last node of a history that is also one of another's. */
+function lastShared(tip: ChainNode, other: ChainNode): ChainNode | undefined {
+  const theirs = new Set<ChainNode>();
+  for (let at: ChainNode | undefined = other; at; at = at.parent) theirs.add(at);
+  let at: ChainNode | undefined = tip;
+  while (at && !theirs.has(at)) at = at.parent;
+  return at;
+}
+
+function textOf(items: readonly WireItem[]): string {
+  return items.flatMap(({ parts }) => parts.map(({ message }) => contentText(message.content))).join("\n");
 }
 
 function countInstructions(items: readonly WireItem[]): number {
@@ -160,6 +307,18 @@ function countInstructions(items: readonly WireItem[]): number {
 /** Position of the first item in which a user says something. */
 function openingOf(items: readonly WireItem[]): number {
   return Math.max(0, items.findIndex(({ parts }) => parts.some(({ message }) => message.role === "user")));
+}
+
+/** A line of what the user asked for first, behind rules and surroundings that other conversations share. */
+function openingText(items: readonly WireItem[]): string | undefined {
+  const messages = items.flatMap(({ parts }) => parts.map(({ message }) => message));
+  const from = messages.findIndex(({ role }) => role === "user");
+  const length = messages.slice(from).findIndex(({ role }) => role === "assistant" || role === "tool");
+  const asked = messages.slice(from, length < 0 ? undefined : from + length)
+    .findLast(({ role }) => role === "user")?.content ?? "";
+  const text = typeof asked === "string" ? asked : contentText(asked.slice(-1));
+  return text.split("\n").map((line) => line.trim())
+    .find(({ length }) => length >= QUOTED_CHARS.least)?.slice(0, QUOTED_CHARS.most);
 }
 
 /** A number from 0 to 1 that is always the same for the same text. */

@@ -1,8 +1,9 @@
 import { countRequestTokens, type CountTokens, type Message, type ToolDefinition } from "@tare/messages";
 import { argumentsParser } from "@tare/messages/arguments";
-import { promptUnits, type SessionView } from "@tare/planner";
+import { type PlannerSession, promptUnits, type SessionView } from "@tare/planner";
 import { RECALL_TOOL, recallOriginal, type RecallRequest } from "@tare/prune";
 import {
+  type Purpose,
   readItem,
   type RecallCall,
   type RequestReaders,
@@ -13,8 +14,7 @@ import {
   writeRequest,
 } from "@tare/wire";
 import { expandHidden, type HiddenPlace } from "./hidden_items.ts";
-import type { Group } from "./ledger.ts";
-import type { GatewaySession } from "./session.ts";
+import type { GatewaySession, SessionRewrite } from "./session.ts";
 
 /** A response that a client follows, as the upstream knows it. */
 export interface Followed {
@@ -35,8 +35,10 @@ export interface GatewayTurnOptions {
   readonly recall: boolean;
   /** The response that the request follows. Default: none that is known. */
   readonly follows?: Followed | undefined;
-  /** Whether the upstream keeps the history itself, so that there is nothing to plan. */
-  readonly isStateful: boolean;
+  /** Decides what leaves the prompt. Default: nobody does, as where the upstream keeps the history itself. */
+  readonly prompts: PlannerSession | undefined;
+  /** What the request is for if it isn't a turn: it gets the view that the model had last. Default: it is one. */
+  readonly oneShot?: Purpose | undefined;
   readonly countTokens: CountTokens;
   /** What items are read with, those of replies too. */
   readonly readers: RequestReaders;
@@ -48,6 +50,9 @@ export interface GatewayTurnOptions {
 
 const readRecall = argumentsParser(RECALL_TOOL);
 const encoder = new TextEncoder();
+
+/** So many changes of a session's prompt are remembered. */
+const MAX_NOTES = 100;
 
 /** Longest time for which other requests wait, in milliseconds. */
 const SLICE_MS = 3;
@@ -68,17 +73,18 @@ export class GatewayTurn {
 
   /** A turn that has sent nothing yet. */
   constructor(options: GatewayTurnOptions) {
-    const { client, session, request, recall, seen } = options;
+    const { client, session, request, recall, seen, oneShot } = options;
     this.#options = options;
     this.client = client;
     this.session = session;
     const name = recall ? RECALL_TOOL.function.name : undefined;
-    this.writer = request.protocol.writer(request, { recall: name, seen });
+    const keepsText = oneShot !== undefined;
+    this.writer = request.protocol.writer(request, { recall: name, seen, keepsText });
   }
 
-  /** The group of sessions that it counts for. */
-  get group(): Group {
-    return this.session.control ? "control" : "planned";
+  /** What the request is for if it isn't a turn. */
+  get oneShot(): Purpose | undefined {
+    return this.#options.oneShot;
   }
 
   /** Whether the upstream was sent anything but the client's own bytes. */
@@ -108,12 +114,16 @@ export class GatewayTurn {
     };
   }
 
-  /** Plans the next call and gives its body. */
-  async prompt(signal: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
-    const { session, request, recall, follows, isStateful, countTokens, now } = this.#options;
+  /**
+   * Plans the next call and gives its body. In the `last` call that the turn may make nothing can be recalled, so that
+   * the model says something.
+   */
+  async prompt(signal: AbortSignal, last = false): Promise<Uint8Array<ArrayBuffer>> {
+    const { session, request, follows, prompts, countTokens, now, oneShot } = this.#options;
+    const recall = this.#options.recall && !last;
     await countInSlices(request, countTokens);
     const { items: expanded, hidden } = expandHidden(request.items, session.hidden);
-    session.hidden = hidden;
+    if (!oneShot) session.hidden = hidden;
     const heads = expanded.filter(({ bytes }) => !bytes).length;
     const items = [
       ...expanded.slice(0, heads),
@@ -122,10 +132,16 @@ export class GatewayTurn {
       ...this.#added,
     ];
     const history = { messages: messagesOf(items), tools: this.#tools(recall) };
-    if (!isStateful) {
-      const call = { nowMs: now(), model: request.model, recall, signal };
-      this.#view = await session.prompts.view(history, call);
-      if (this.#view.rewrites.length > 0) session.epoch++;
+    if (prompts) {
+      const call = {
+        nowMs: now(),
+        model: request.model,
+        recall,
+        signal,
+        oneShot: oneShot !== undefined || last,
+      };
+      this.#view = await prompts.view(history, call);
+      if (!call.oneShot) this.#note(this.#view, call.nowMs);
     }
     const bytes = writeRequest(request, {
       items,
@@ -137,11 +153,21 @@ export class GatewayTurn {
     return bytes;
   }
 
+  #note({ rewrites, promptTokens, saved }: SessionView, atMs: number): void {
+    const { session } = this.#options;
+    session.figures = { promptTokens, saved };
+    if (rewrites.length === 0) return;
+    session.epoch++;
+    const noted = rewrites.map((rewrite): SessionRewrite => ({ atMs, ...rewrite }));
+    session.rewrites = [...session.rewrites, ...noted].slice(-MAX_NOTES);
+  }
+
   /** Takes note of a reply, and gives what it took. */
   sent({ usage }: WireReply): WireReply["usage"] {
-    if (!this.#view) return usage;
-    this.session.shown = this.#view.messages;
-    const entry = this.session.prompts.sent(usage, this.#view);
+    const { prompts } = this.#options;
+    if (!this.#view || !prompts) return usage;
+    const entry = prompts.sent(usage, this.#view);
+    if (!this.#options.oneShot) this.session.shown = this.#view.messages;
     if (entry) this.session.saved = entry.saved;
     return entry?.usage ?? usage;
   }

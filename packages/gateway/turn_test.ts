@@ -22,7 +22,7 @@ Deno.test("GatewayTurn answers recalls from the session's archive and goes on be
       plannerSession({ profile: profileNamed("none"), countTokens: estimateTokens, archive }),
   });
   const ref = await session.archive.put("the original");
-  const options = { client: "c", session, request, recall: true, isStateful: false, readers };
+  const options = { client: "c", session, request, recall: true, prompts: session.prompts, readers };
   const turn = new GatewayTurn({ ...options, countTokens: estimateTokens, now: () => 0 });
   const { signal } = new AbortController();
   const sent = async () => JSON.parse(new TextDecoder().decode(await turn.prompt(signal)));

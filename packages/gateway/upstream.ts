@@ -20,7 +20,7 @@ export interface UpstreamCall {
   /** The client's request: its method, its query and most of its headers go upstream. */
   readonly request: Request;
   /** Default: none. */
-  readonly body?: Uint8Array<ArrayBuffer>;
+  readonly body?: Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array<ArrayBuffer>>;
   /** How the key is sent. Default: as a bearer token. */
   readonly auth?: WireAuth;
   readonly signal: AbortSignal;

@@ -16,7 +16,12 @@ export interface ItemPart {
   readonly holdsMark?: boolean;
   /** Id of an item of an earlier reply, of which only the id was sent. */
   readonly refersTo?: string;
+  /** What a request is for that ends in this item. Default: the item doesn't say. */
+  readonly purpose?: Purpose;
 }
+
+/** What a request is for: the next step of a conversation, a summary that shall stand in its place, or something else. */
+export type Purpose = "turn" | "compaction" | "other";
 
 /** What a client says of the session that its request belongs to. */
 export interface SessionHints {
@@ -26,6 +31,10 @@ export interface SessionHints {
   readonly name?: string;
   /** Id of the response that the request goes on from. */
   readonly follows?: string;
+  /** What the request is for. Default: the client doesn't say. */
+  readonly purpose?: Purpose;
+  /** Whether the model may call no tool, whatever tools there are. Default: it may. */
+  readonly forbidsTools?: boolean;
   /** Whether the upstream keeps the history itself. */
   readonly isStateful: boolean;
   /** Whether a reply can't be gone on with, or isn't there to be read: there is nothing to plan for. */
@@ -76,6 +85,8 @@ export interface WireReply {
   readonly callsClient: boolean;
   /** The items by which the upstream knows it, each as JSON, recalls included; none may be told of a turn without. */
   readonly items: readonly string[];
+  /** What the model said, if the writer was asked to keep it. */
+  readonly text?: string;
 }
 
 /** Passes the replies of one turn on to the client: more than one if the model recalls. */
@@ -100,6 +111,8 @@ export interface TurnWriter {
 export interface TurnWriterOptions {
   /** Name of the tool whose calls aren't the client's business. Default: all are. */
   readonly recall?: string | undefined;
+  /** Whether replies tell what the model said. Default: no. */
+  readonly keepsText?: boolean;
   /** Told of each item of a reply that may be referred to by an id. */
   readonly seen?: ((id: string, parts: readonly ItemPart[]) => void) | undefined;
 }
@@ -113,6 +126,8 @@ export interface Protocol {
   readonly name: string;
   /** Path behind the upstream's base URL. */
   readonly path: string;
+  /** Where the same requests are sent to have their tokens counted. Default: nowhere. */
+  readonly countPath?: string;
   /** Name of the field that holds the list of items. */
   readonly listField: string;
   /** Makes an item of what stands before the list, such as instructions. Default: nothing stands there. */

@@ -1,6 +1,7 @@
 import type { ToolDefinition } from "@tare/messages";
 import { arrayItems, findField, objectFields, readJsonAt, type Span } from "./json_spans.ts";
-import type { ItemPart, Protocol } from "./protocol.ts";
+import { isRecord } from "./json_record.ts";
+import type { ItemPart, Protocol, SessionHints } from "./protocol.ts";
 
 /** A body of JSON with the places of its fields. */
 export interface WireBody {
@@ -99,10 +100,35 @@ export function peekField(bytes: Uint8Array<ArrayBuffer>, name: string): unknown
   }
 }
 
-/** What keeps apart a client's histories that begin alike, in body or headers. */
-export function readSessionKey(body: WireBody, headers: Headers): { readonly key?: string } {
+/** What any protocol's client may say of a request, in body or headers: which session it belongs to, and what it is for. */
+export function readCommonHints(
+  body: WireBody,
+  headers: Headers,
+): Pick<SessionHints, "key" | "purpose" | "forbidsTools"> {
   const key = readField(body, "prompt_cache_key") ?? headers.get("x-session-id");
-  return typeof key === "string" ? { key } : {};
+  const kind = readRequestKind(body, headers);
+  const choice = readField(body, "tool_choice");
+  const purpose = /compact|summar/i.test(kind ?? "") ? "compaction" : "other";
+  return {
+    ...(typeof key === "string" && { key }),
+    ...(kind !== undefined && { purpose: kind === "turn" ? "turn" : purpose }),
+    ...((isRecord(choice) ? choice.type : choice) === "none" && { forbidsTools: true }),
+  };
+}
+
+/** The kind of request that a client names in its metadata of the turn. */
+function readRequestKind(body: WireBody, headers: Headers): string | undefined {
+  const metadata = readField(body, "client_metadata");
+  for (const [name, value] of [...headers, ...Object.entries(isRecord(metadata) ? metadata : {})]) {
+    if (!name.endsWith("-turn-metadata") || typeof value !== "string") continue;
+    try {
+      const said: unknown = JSON.parse(value);
+      if (isRecord(said) && typeof said.request_kind === "string") return said.request_kind;
+    } catch {
+      // Whatever it is, it names no kind.
+    }
+  }
+  return undefined;
 }
 
 /**

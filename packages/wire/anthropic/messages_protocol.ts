@@ -1,7 +1,7 @@
 import type { ToolDefinition } from "@tare/messages";
 import { isRecord } from "../json_record.ts";
 import { type Protocol, UnknownShape, type WireAuth } from "../protocol.ts";
-import { readField, readSessionKey } from "../read_request.ts";
+import { readCommonHints, readField } from "../read_request.ts";
 import { errorBody } from "./error_body.ts";
 import { MessagesTurnWriter } from "./messages_turn_writer.ts";
 import { placeMarks } from "./place_marks.ts";
@@ -20,6 +20,7 @@ const API_KEY: WireAuth = {
 export const MESSAGES_PROTOCOL: Protocol = {
   name: "messages",
   path: "/messages",
+  countPath: "/messages/count_tokens",
   listField: "messages",
   head: { fields: ["system"], read: ([system]) => readSystem(system) },
   auth: API_KEY,
@@ -28,7 +29,8 @@ export const MESSAGES_PROTOCOL: Protocol = {
     const metadata = readField(body, "metadata");
     const user = isRecord(metadata) ? metadata.user_id : undefined;
     return {
-      ...(typeof user === "string" ? { key: user } : readSessionKey(body, headers)),
+      ...readCommonHints(body, headers),
+      ...(typeof user === "string" && { key: user }),
       isStateful: false,
       isDetached: isChangedUpstream(readField(body, "context_management")),
     };

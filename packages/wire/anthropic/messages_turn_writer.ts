@@ -11,6 +11,7 @@ import { readMessagesUsage } from "./usage.ts";
 /** Passes on the replies of one turn as one. What isn't ours to change keeps its bytes. */
 export class MessagesTurnWriter implements TurnWriter {
   readonly #recall: string | undefined;
+  readonly #keepsText: boolean;
   readonly #replies: { readonly blocks: readonly JsonRecord[]; readonly reply: WireReply }[] = [];
   #splitter = new SseSplitter();
   /** What was read of the reply that is being streamed, if it may have to be known. */
@@ -26,15 +27,16 @@ export class MessagesTurnWriter implements TurnWriter {
   #whole: Uint8Array<ArrayBuffer> = new Uint8Array();
 
   /** A writer for one turn. */
-  constructor({ recall }: Pick<TurnWriterOptions, "recall">) {
+  constructor({ recall, keepsText = false }: Pick<TurnWriterOptions, "recall" | "keepsText">) {
     this.#recall = recall;
+    this.#keepsText = keepsText;
   }
 
   /** Takes bytes of a stream and gives those for the client. */
   push(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>[] {
     this.#begin();
     const whole = this.#splitter.cut(bytes);
-    if (this.#recall !== undefined) this.#read.push(whole);
+    if (this.#recall !== undefined || this.#keepsText) this.#read.push(whole);
     if (this.#passesWhole(whole)) return whole.length > 0 ? [whole] : [];
     return splitEvents(whole).flatMap((event) => this.#pass(event));
   }
@@ -51,7 +53,7 @@ export class MessagesTurnWriter implements TurnWriter {
     this.#begin();
     const rest = this.#splitter.end();
     if (rest) this.#held.push(...this.#pass(rest).map((bytes) => ({ bytes })));
-    const isKnown = this.#recalls.size > 0 || this.#replies.length > 0;
+    const isKnown = this.#recalls.size > 0 || this.#replies.length > 0 || this.#keepsText;
     return this.#take(isKnown ? readStreamedBlocks(splitEvents(joinBytes(this.#read))) : []);
   }
 
@@ -121,6 +123,7 @@ export class MessagesTurnWriter implements TurnWriter {
       recalls,
       callsClient: this.#callsClient,
       items: blocks.length > 0 ? [JSON.stringify({ role: "assistant", content: blocks })] : [],
+      ...(this.#keepsText && { text: blocks.map(({ text }) => typeof text === "string" ? text : "").join("\n") }),
     };
     this.#replies.push({ blocks, reply });
     this.#ended = true;

@@ -3,7 +3,7 @@ import { ApiError } from "../api_error.ts";
 import { editJson } from "../edit_json.ts";
 import { isRecord } from "../json_record.ts";
 import { BEARER, type Protocol, UnknownShape } from "../protocol.ts";
-import { readField, readSessionKey, type WireRequest } from "../read_request.ts";
+import { readCommonHints, readField, type WireRequest } from "../read_request.ts";
 import { ChatTurnWriter } from "./chat_turn_writer.ts";
 
 /** OpenAI's chat completions: their messages are the planner's own. */
@@ -15,7 +15,7 @@ export const CHAT_PROTOCOL: Protocol = {
   readHints(body, headers) {
     const count = readField(body, "n");
     return {
-      ...readSessionKey(body, headers),
+      ...readCommonHints(body, headers),
       isStateful: false,
       isDetached: typeof count === "number" && count > 1,
     };
@@ -37,8 +37,8 @@ export const CHAT_PROTOCOL: Protocol = {
     const options = usageOptions(request);
     return new Map(options && [[STREAM_OPTIONS, options]]);
   },
-  writer: (request, { recall }) =>
-    new ChatTurnWriter({ recall, hidesUsage: usageOptions(request) !== undefined }),
+  writer: (request, options) =>
+    new ChatTurnWriter({ ...options, hidesUsage: usageOptions(request) !== undefined }),
   refuse: (status, message, code) => new ApiError(status, message, { code }).toResponse(),
 };
 

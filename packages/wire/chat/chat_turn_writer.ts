@@ -4,7 +4,6 @@ import { asRecord, isRecord, type JsonRecord } from "../json_record.ts";
 import { joinBytes } from "../json_spans.ts";
 import type { HiddenItems, RecallCall, TurnWriter, TurnWriterOptions, WireReply } from "../protocol.ts";
 import { type RawEvent, splitEvents, SseSplitter } from "../sse_splitter.ts";
-import { sumUsage } from "../sum_usage.ts";
 import { CallAssembler } from "./call_assembler.ts";
 import { mergeDelta } from "./merge_delta.ts";
 import { readUsage } from "./usage.ts";
@@ -27,8 +26,6 @@ export class ChatTurnWriter implements TurnWriter {
   #recalls = new Set<number>();
   #callsClient = false;
   #usage: unknown;
-  /** Sum over the turn's replies, in the upstream's own fields. */
-  #usageSum: unknown;
   /** What a stream's first chunk says of all. */
   #envelope: JsonRecord = {};
   #held: Uint8Array<ArrayBuffer>[] = [];
@@ -46,7 +43,7 @@ export class ChatTurnWriter implements TurnWriter {
     this.#begin();
     const whole = this.#splitter.cut(bytes);
     if (this.#passesWhole(whole)) {
-      if (this.#options.recall) this.#said.push(whole);
+      if (this.#keeps) this.#said.push(whole);
       return whole.length > 0 ? [whole] : [];
     }
     return splitEvents(whole).flatMap((event) => this.#pass(event));
@@ -63,6 +60,11 @@ export class ChatTurnWriter implements TurnWriter {
     const text = decoder.decode(bytes);
     return !WATCHED.some((word) => text.includes(word)) &&
       !(this.#options.hidesUsage && text.includes('"usage"'));
+  }
+
+  /** Whether what a reply says may have to be known. */
+  get #keeps(): boolean {
+    return this.#options.recall !== undefined || this.#options.keepsText === true;
   }
 
   /** The message of a reply that turned out to be worth knowing. */
@@ -86,7 +88,7 @@ export class ChatTurnWriter implements TurnWriter {
     const calls = this.#calls.finish(new Set()).map(({ function: called, ...call }) =>
       "custom" in call ? { ...call, type: "custom" } : { ...call, function: called }
     );
-    const isKnown = this.#recalls.size > 0 || this.#replies.length > 0;
+    const isKnown = this.#recalls.size > 0 || this.#replies.length > 0 || this.#options.keepsText;
     const message = isKnown ? this.#readMessage() : {};
     return this.#take({ ...message, ...(calls.length > 0 && { tool_calls: calls }) });
   }
@@ -115,7 +117,6 @@ export class ChatTurnWriter implements TurnWriter {
       message: { ...message, content: this.#text(), ...(calls.length > 0 && { tool_calls: calls }) },
       ...(calls.length === 0 && choice.finish_reason === "tool_calls" && { finish_reason: "stop" }),
     };
-    if (isRecord(body.usage)) body.usage = this.#usageSum;
     return encoder.encode(JSON.stringify(body));
   }
 
@@ -170,9 +171,9 @@ export class ChatTurnWriter implements TurnWriter {
       items: recalls.length > 0 || this.#replies.length > 0
         ? [JSON.stringify({ role: "assistant", ...message })]
         : [],
+      ...(this.#options.keepsText && typeof message.content === "string" && { text: message.content }),
     };
     this.#replies.push({ message, reply });
-    this.#usageSum = sumUsage(this.#usageSum, this.#usage);
     this.#ended = true;
     return reply;
   }
@@ -214,7 +215,6 @@ export class ChatTurnWriter implements TurnWriter {
     if (isRecord(chunk.usage)) {
       this.#usage = chunk.usage;
       if (hidesUsage && choices.length === 0) return [];
-      if (later) changed = { ...changed, usage: sumUsage(this.#usageSum, chunk.usage) };
     } else if (hidesUsage && chunk.usage === null) {
       // Upstreams that are asked for usage say null in all chunks but the last.
       const { usage: _, ...rest } = changed ?? chunk;
@@ -240,7 +240,7 @@ export class ChatTurnWriter implements TurnWriter {
   /** Reads a delta and gives what the client may see of it; nothing if it may see nothing. */
   #takeDelta(delta: JsonRecord, later: boolean): JsonRecord | undefined {
     const { tool_calls: calls, role, ...fields } = delta;
-    if (this.#options.recall) this.#said.push(fields);
+    if (this.#keeps) this.#said.push(fields);
     const withoutRole = later ? fields : { ...(role !== undefined && { role }), ...fields };
     if (!Array.isArray(calls)) {
       return later && role !== undefined ? (isEmpty(fields) ? undefined : fields) : delta;

@@ -2,7 +2,7 @@ import type { Content, ContentPart, Message, ToolDefinition } from "@tare/messag
 import { ApiError } from "../api_error.ts";
 import { isRecord, type JsonRecord } from "../json_record.ts";
 import { BEARER, type ItemPart, type Protocol, UnknownShape } from "../protocol.ts";
-import { readField, readSessionKey } from "../read_request.ts";
+import { readCommonHints, readField } from "../read_request.ts";
 import { ResponsesTurnWriter } from "./responses_turn_writer.ts";
 
 /** Longest text of an item that the planner doesn't know, in UTF-16 code units: such are pictures, not prose. */
@@ -15,6 +15,7 @@ const OPAQUE_CHARS = 1_000;
 export const RESPONSES_PROTOCOL: Protocol = {
   name: "responses",
   path: "/responses",
+  countPath: "/responses/input_tokens",
   listField: "input",
   head: {
     fields: ["instructions"],
@@ -31,7 +32,7 @@ export const RESPONSES_PROTOCOL: Protocol = {
     const follows = readField(body, "previous_response_id");
     const conversation = readField(body, "conversation") ?? undefined;
     return {
-      ...readSessionKey(body, headers),
+      ...readCommonHints(body, headers),
       ...(typeof follows === "string" && { follows }),
       ...(conversation !== undefined && { name: JSON.stringify(conversation) }),
       isStateful: typeof follows === "string" || conversation !== undefined,
@@ -41,7 +42,8 @@ export const RESPONSES_PROTOCOL: Protocol = {
   readItem(value) {
     const { type, id } = isRecord(value) ? value : {};
     const refersTo = type === "item_reference" && typeof id === "string" ? { refersTo: id } : {};
-    return [{ message: readItem(value), ...textOf(type), ...refersTo }];
+    const purpose: Partial<ItemPart> = type === "compaction_trigger" ? { purpose: "compaction" } : {};
+    return [{ message: readItem(value), ...textOf(type), ...refersTo, ...purpose }];
   },
   readTool,
   writeMessage: ({ role, content }) => JSON.stringify({ role, content }),

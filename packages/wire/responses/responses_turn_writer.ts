@@ -1,10 +1,10 @@
+import { contentText } from "@tare/messages";
 import { anchorOf } from "../anchor_of.ts";
 import { readUsage } from "../chat/usage.ts";
 import { isRecord, type JsonRecord } from "../json_record.ts";
 import { joinBytes } from "../json_spans.ts";
 import type { HiddenItems, ItemPart, TurnWriter, TurnWriterOptions, WireReply } from "../protocol.ts";
 import { type RawEvent, splitEvents, SseSplitter } from "../sse_splitter.ts";
-import { sumUsage } from "../sum_usage.ts";
 
 /** What a writer needs of its protocol. */
 export interface ResponsesTurnWriterOptions extends TurnWriterOptions {
@@ -24,7 +24,6 @@ export class ResponsesTurnWriter implements TurnWriter {
   #items = new Map<number, JsonRecord>();
   #recalls = new Set<number>();
   #last: JsonRecord = {};
-  #usageSum: unknown;
   /** Number of the next event for the client. */
   #sequence = 0;
   #held: RawEvent[] = [];
@@ -84,12 +83,7 @@ export class ResponsesTurnWriter implements TurnWriter {
     const changed = this.#replies.some(({ reply }) => reply.recalls.length > 0);
     const { id } = this;
     const response = changed
-      ? {
-        ...this.#last,
-        ...(id !== undefined && { id }),
-        output: this.#visible(),
-        ...(isRecord(this.#last.usage) && { usage: this.#usageSum }),
-      }
+      ? { ...this.#last, ...(id !== undefined && { id }), output: this.#visible() }
       : undefined;
     if (this.#whole.length > 0) return response ? encoder.encode(JSON.stringify(response)) : this.#whole;
     return joinBytes(this.#held.map((event) => {
@@ -105,22 +99,39 @@ export class ResponsesTurnWriter implements TurnWriter {
     return write({ type, code: "upstream_failed", message, param: null, sequence_number: this.#sequence++ });
   }
 
-  /** Each recall with its answer, before the item that follows it in the client's history. */
+  /**
+   * Each recall with its answer, before the item that follows it in the client's history; and all that the upstream
+   * has seen in its own spelling, in place of what the client makes of it.
+   */
   hidden(answers: readonly (readonly string[])[]): HiddenItems[] {
-    const hidden = new Map<string, string[]>();
+    const hidden: HiddenItems[] = [];
+    let open: string[] = [];
+    const last = this.#replies.length - 1;
+    if (!this.#replies.some(({ reply }) => reply.recalls.length > 0)) return hidden;
+    const show = (item: JsonRecord, replaces: boolean) => {
+      const [part] = this.#partsOf(item);
+      if (!part || (!replaces && open.length === 0)) return;
+      const items = replaces ? [...open, JSON.stringify(item)] : open;
+      hidden.push({ anchor: anchorOf(part.message), replaces, items });
+      open = [];
+    };
     for (const [at, { items }] of this.#replies.entries()) {
-      const recalls = items.filter((item) => this.#isRecall(item));
-      if (recalls.length === 0) continue;
-      const seen = items.find((item) => isCall(item) && !this.#isRecall(item)) ??
-        this.#replies.slice(at + 1).flatMap(({ items }) => items).find((item) => !this.#isRecall(item));
-      if (!seen) continue;
-      const [part] = this.#partsOf(seen);
-      if (!part) continue;
-      const anchor = anchorOf(part.message);
-      const written = [...recalls.map((item) => JSON.stringify(item)), ...answers[at] ?? []];
-      hidden.set(anchor, [...hidden.get(anchor) ?? [], ...written]);
+      const recalls = items.filter((item) => this.#isRecall(item)).map((item) => JSON.stringify(item));
+      if (at === last) {
+        const seen = items.filter((item) => !this.#isRecall(item));
+        const call = seen.find(isCall);
+        if (seen[0] && seen[0] !== call) show(seen[0], false);
+        open.push(...recalls, ...answers[at] ?? []);
+        if (call) show(call, false);
+        continue;
+      }
+      for (const item of items) {
+        if (this.#isRecall(item)) open.push(JSON.stringify(item));
+        else show(item, true);
+      }
+      open.push(...answers[at] ?? []);
     }
-    return [...hidden].map(([anchor, items]) => ({ anchor, replaces: false, items }));
+    return hidden;
   }
 
   #visible(): JsonRecord[] {
@@ -134,6 +145,10 @@ export class ResponsesTurnWriter implements TurnWriter {
       // The client may make of it what it can.
       return [];
     }
+  }
+
+  #textOf(item: JsonRecord): string[] {
+    return this.#partsOf(item).map(({ message }) => contentText(message.content));
   }
 
   #isRecall(item: unknown): boolean {
@@ -159,8 +174,8 @@ export class ResponsesTurnWriter implements TurnWriter {
       recalls,
       callsClient: items.some((item) => CLIENT_CALLS.includes(item.type) && !this.#isRecall(item)),
       items: items.map((item) => JSON.stringify(item)),
+      ...(this.#options.keepsText && { text: items.flatMap((item) => this.#textOf(item)).join("\n") }),
     };
-    this.#usageSum = sumUsage(this.#usageSum, told);
     this.#replies.push({ items, reply });
     this.#ended = true;
     return reply;

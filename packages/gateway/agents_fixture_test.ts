@@ -1,0 +1,148 @@
+/**
+ * Requests as unmodified agents send them, field by field. Holds no tests.
+ *
+ * @module
+ */
+import { call, post } from "./fixture_test.ts";
+import type { ScriptedItems } from "./responses_fixture_test.ts";
+
+/** A part of a history. */
+export type Json = Readonly<Record<string, unknown>>;
+
+/** A result of a tool, of about 4,000 tokens, that tells which it is. */
+export function longResult(name: string): string {
+  return `${name}: ${Array.from({ length: 5_000 }, (_, at) => `${at % 97}`).join(" ")}`;
+}
+
+/** An instruction to sum a conversation up, as programs append it. */
+export const SUM_UP: string =
+  "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools. Tool calls will be rejected and will " +
+  "waste your only turn.\n\nYour task is to create a detailed summary of the conversation so far, paying close " +
+  "attention to the user's explicit requests and your previous actions. This summary should be thorough in capturing " +
+  "technical details, code patterns, and architectural decisions that would be essential for continuing the work.";
+
+const THREAD = "01a1ff65-f07e-7780-b146-79c88547cbf8";
+
+/** A message as Codex has it in its history. */
+export function said(role: string, text: string, id: string): Json {
+  const type = role === "assistant" ? "output_text" : "input_text";
+  return { type: "message", id, role, content: [{ type, text }] };
+}
+
+/** What Codex makes of an item of a reply when it sends it back: some fields go, others change places. */
+export function spelledByCodex(item: Json): Json {
+  const { type, id, summary, encrypted_content, name, arguments: args, call_id, content, role } = item;
+  if (type === "reasoning") return { type, id, summary, encrypted_content };
+  if (type === "function_call") return { type, status: "completed", id, name, arguments: args, call_id };
+  return { type, id, role, content };
+}
+
+/** A tool of Codex. */
+export const EXEC_COMMAND: Json = {
+  type: "function",
+  name: "exec_command",
+  description: "Runs a command in a PTY, returning output or a session ID for ongoing interaction.",
+  strict: false,
+  parameters: {
+    type: "object",
+    properties: { cmd: { type: "string", description: "Shell command to execute." } },
+    required: ["cmd"],
+    additionalProperties: false,
+  },
+};
+
+/** A request of Codex: for a turn, or for what `kind` says. */
+export function codexRequest(
+  input: readonly Json[],
+  { kind = "turn", tools = [EXEC_COMMAND] }: { readonly kind?: string; readonly tools?: readonly Json[] } =
+    {},
+): Request {
+  const metadata = JSON.stringify({
+    session_id: THREAD,
+    thread_id: THREAD,
+    request_kind: kind,
+    sandbox: "none",
+  });
+  const body = {
+    model: "gpt-5",
+    input,
+    tools,
+    tool_choice: "auto",
+    parallel_tool_calls: tools.length > 0,
+    reasoning: { summary: "auto" },
+    store: false,
+    stream: true,
+    include: ["reasoning.encrypted_content"],
+    prompt_cache_key: THREAD,
+    client_metadata: { thread_id: THREAD, "x-codex-turn-metadata": metadata },
+  };
+  const headers = { originator: "codex_exec", "session-id": THREAD, "x-codex-turn-metadata": metadata };
+  return post(body, headers, "/responses");
+}
+
+/** What Codex begins a history with. */
+export function codexOpening(task: string, window = 0): Json[] {
+  return [
+    said("developer", "You are a coding agent running in the Codex CLI.", "msg_base"),
+    said("developer", "<permissions instructions>Never ask.</permissions instructions>", `msg_dev${window}`),
+    said(
+      "user",
+      "# AGENTS.md instructions\n\n<INSTRUCTIONS>\nRULE-7: never touch generated files.",
+      `msg_rules${window}`,
+    ),
+    said("user", task, "msg_task"),
+  ];
+}
+
+/** A step of Codex: reasoning, a call and its result, as it sends them back. */
+export function codexStep(name: string, output: string): Json[] {
+  return [
+    { type: "reasoning", id: `rs_${name}`, summary: [], encrypted_content: `gAAAA${name}` },
+    spelledByCodex(execCommand(name)),
+    { type: "function_call_output", id: `fco_${name}`, call_id: `call_${name}`, output },
+  ];
+}
+
+/** A call of Codex' tool, as the upstream gives it. */
+export function execCommand(name: string): ScriptedItems[number] {
+  return {
+    id: `fc_${name}`,
+    type: "function_call",
+    status: "completed",
+    arguments: JSON.stringify({ cmd: `cat ${name}` }),
+    call_id: `call_${name}`,
+    name: "exec_command",
+  };
+}
+
+/** Tools of an agent that speaks chat completions. */
+export const BASH: Json = {
+  type: "function",
+  function: {
+    name: "bash",
+    description: "Executes a given bash command in a persistent shell session. ".repeat(30),
+    parameters: { type: "object", properties: { command: { type: "string" } }, required: ["command"] },
+  },
+};
+
+/** A tool like it that the model doesn't call at first. */
+export const PATCH: Json = {
+  type: "function",
+  function: {
+    name: "patch",
+    description: "Applies a patch to files of the workspace, line by line. ".repeat(30),
+    parameters: { type: "object", properties: { patch: { type: "string" } }, required: ["patch"] },
+  },
+};
+
+/** A step of an agent that speaks chat completions. */
+export function chatStep(name: string, content: string): Json[] {
+  return [
+    {
+      role: "assistant",
+      content: "",
+      tool_calls: [call("bash", { command: `cat ${name}` }, `call_${name}`)],
+    },
+    { role: "tool", tool_call_id: `call_${name}`, content },
+  ];
+}

@@ -1,0 +1,243 @@
+import { assert, assertEquals, assertMatch, assertNotEquals, assertStringIncludes } from "@std/assert";
+import { gateway } from "@tare/gateway";
+import {
+  BASH,
+  chatStep,
+  codexOpening,
+  codexRequest,
+  codexStep,
+  EXEC_COMMAND,
+  type Json,
+  longResult,
+  said,
+  SUM_UP,
+} from "./agents_fixture_test.ts";
+import { completion, gatewayed, OPTIONS, post } from "./fixture_test.ts";
+import { responsesUpstream, type ScriptedItems } from "./responses_fixture_test.ts";
+
+const TASK = "Find the four constants in src/ and write them to answer.txt.";
+const SYSTEM = { role: "system", content: "You are a coding agent with a shell." };
+const NAMES = Array.from({ length: 8 }, (_, at) => `file${at}.ts`);
+
+/** Asks a gateway before an upstream of chat completions. */
+function chatGateway(
+  answer: (body: { readonly messages: readonly Json[]; readonly tools?: readonly Json[] }) => string,
+) {
+  const { fetch, seen } = gatewayed(({ body }) => completion({ content: answer(body) }, 0));
+  const ask = async (messages: readonly object[], more: object = { tools: [BASH] }, headers = {}) => {
+    const response = await fetch(post({ model: "m", messages, ...more }, headers));
+    await response.body?.cancel();
+    return {
+      session: response.headers.get("x-tare-session"),
+      epoch: response.headers.get("x-tare-epoch"),
+      body: seen.at(-1)?.body,
+    };
+  };
+  const ledger = async () => (await (await fetch(new Request("http://localhost/v1/ledger"))).json()).planned;
+  /** Plays a turn of some steps, step by step, after what was said before. */
+  const work = async (before: readonly Json[], headers = {}) => {
+    let messages = [...before];
+    let last = await ask(messages, undefined, headers);
+    for (const name of NAMES) {
+      messages = [...messages, ...chatStep(name, longResult(name))];
+      last = await ask(messages, undefined, headers);
+    }
+    return { messages, last };
+  };
+  return { fetch, seen, ask, work, ledger };
+}
+
+/** Asks a gateway before an upstream of responses, as Codex does. */
+function codexGateway(replies: readonly ScriptedItems[]) {
+  const upstream = responsesUpstream(replies);
+  const { fetch } = gateway({ ...OPTIONS, fetch: upstream.fetch });
+  const ask = async (request: Request) => {
+    const response = await fetch(request);
+    const text = await response?.text();
+    return {
+      session: response?.headers.get("x-tare-session"),
+      epoch: response?.headers.get("x-tare-epoch"),
+      text,
+      asked: upstream.asked.at(-1),
+    };
+  };
+  const work = async () => {
+    let input: readonly Json[] = codexOpening(TASK);
+    let last = await ask(codexRequest(input));
+    for (const name of NAMES) {
+      input = [...input, ...codexStep(name, longResult(name))];
+      last = await ask(codexRequest(input));
+    }
+    return { input, last };
+  };
+  const ledger = async () => (await (await fetch(new Request("http://localhost/v1/ledger")))?.json()).planned;
+  return { ask, work, ledger };
+}
+
+const answers = (reply: ScriptedItems): ScriptedItems[] => [...NAMES.map(() => []), [], reply];
+const SUMMARY =
+  "The user wants four constants of src/ in answer.txt; eight files were read, none was written yet.";
+
+Deno.test("gateway has Codex' own compaction made from the view that the model had last, and the session goes on", async () => {
+  const { ask, work, ledger } = codexGateway(answers([said("assistant", SUMMARY, "msg_sum")]));
+  const { input, last } = await work();
+  assertMatch(JSON.stringify(last.asked), /\[elided: exec_command result/);
+  const instruction = said("user", "You are performing a CONTEXT CHECKPOINT COMPACTION.", "msg_compact");
+  const compaction = await ask(codexRequest([...input, instruction], { kind: "compaction", tools: [] }));
+  assertEquals(compaction.asked?.input, [...last.asked!.input, instruction]);
+  assertEquals([compaction.asked?.tools, compaction.session, compaction.epoch], [
+    [],
+    last.session,
+    last.epoch,
+  ]);
+  const summary = `Another language model started to solve this problem. Its summary:\n${SUMMARY}`;
+  const fresh = [...codexOpening(TASK, 1), said("user", summary, "msg_handoff")];
+  const next = await ask(codexRequest(fresh));
+  assertEquals([next.asked?.input, next.session], [fresh, last.session]);
+  const grown = [...fresh, ...codexStep("file0.ts", "one line")];
+  assertEquals((await ask(codexRequest(grown))).session, last.session);
+  const { sessions, compactions, compactionCost, cost } = await ledger();
+  assertEquals([sessions, compactions], [1, 1]);
+  assert(compactionCost > 0 && compactionCost < cost);
+});
+
+Deno.test("gateway recognises a compaction that the provider makes, and the opaque history behind it", async () => {
+  const { ask, work, ledger } = codexGateway(
+    answers([{ type: "compaction", id: "cmp_1", encrypted_content: "gAAAA-opaque" }]),
+  );
+  const { input, last } = await work();
+  const compaction = await ask(codexRequest([...input, { type: "compaction_trigger" }]));
+  assertEquals(compaction.asked, {
+    ...last.asked,
+    input: [...last.asked!.input, { type: "compaction_trigger" }],
+  });
+  assertEquals([compaction.session, compaction.epoch], [last.session, last.epoch]);
+  const opaque = { type: "compaction", encrypted_content: "gAAAA-opaque", id: "cmp_1" };
+  const fresh = [...codexOpening(TASK, 1).slice(0, 1), opaque, said("user", "Go on.", "msg_go")];
+  const next = await ask(codexRequest(fresh));
+  assertEquals([next.asked?.input, next.session, (await ledger()).compactions], [fresh, last.session, 1]);
+});
+
+Deno.test("gateway recognises an instruction to sum up that is appended behind a history, tools and all", async () => {
+  const { ask, work, ledger } = chatGateway(({ messages }) =>
+    JSON.stringify(messages.at(-1)).includes("TEXT ONLY") ? `<summary>\n${SUMMARY}\n</summary>` : "Go on."
+  );
+  const { messages, last } = await work([SYSTEM, { role: "user", content: TASK }]);
+  const more = chatStep("late.ts", longResult("late.ts"));
+  const compaction = await ask([...messages, ...more, { role: "user", content: SUM_UP }]);
+  assertEquals(compaction.body, {
+    ...last.body,
+    messages: [...last.body.messages, ...more, { role: "user", content: SUM_UP }],
+  });
+  assertEquals([compaction.session, compaction.epoch], [last.session, last.epoch]);
+  // The same first message, then the summary, as a program writes it that takes the tags off.
+  const fresh = [SYSTEM, {
+    role: "user",
+    content: `${TASK}\n\nThis session is being continued.\n${SUMMARY}`,
+  }];
+  const next = await ask(fresh);
+  const { sessions, compactions } = await ledger();
+  assertEquals([next.session, sessions, compactions], [last.session, 1, 1]);
+  // What the client did before the summary isn't the session's history any more.
+  assertNotEquals((await ask([...messages, { role: "user", content: "Back." }])).session, last.session);
+});
+
+Deno.test("gateway gives a summary with other instructions and no tools the view that the model had last", async () => {
+  const { ask, work, ledger } = chatGateway(({ tools }) => tools ? "Go on." : SUMMARY);
+  const { messages, last } = await work([SYSTEM, { role: "user", content: TASK }]);
+  const compressor = {
+    role: "system",
+    content: "You are the component that compresses internal chat history.",
+  };
+  const instruction = {
+    role: "user",
+    content: "First reason in your scratchpad, then write <state_snapshot>.",
+  };
+  const summary = await ask([compressor, ...messages.slice(1), instruction], {});
+  assertEquals(summary.body.messages, [compressor, ...last.body.messages.slice(1), instruction]);
+  assertEquals([summary.session, summary.epoch, summary.body.tools], [last.session, last.epoch, undefined]);
+  // Nothing said that it is a compaction, until the client goes on from it.
+  assertEquals((await ledger()).compactions, 0);
+  const next = await ask([SYSTEM, { role: "user", content: SUMMARY }, { role: "user", content: "Go on." }]);
+  const { sessions, compactions } = await ledger();
+  assertEquals([next.session, sessions, compactions], [last.session, 1, 1]);
+});
+
+Deno.test("gateway recognises a summary of a transcript by what it quotes, without any name of a session", async () => {
+  const { ask, work, ledger } = chatGateway(({ tools }) => tools ? "Go on." : SUMMARY);
+  const { messages, last } = await work([SYSTEM, { role: "user", content: TASK }]);
+  const transcript = [
+    { role: "system", content: "You are a context summarization assistant." },
+    {
+      role: "user",
+      content: `<conversation>\n[User]: ${TASK}\n[Assistant]: …\n</conversation>\n\nCreate a summary.`,
+    },
+  ];
+  const summary = await ask(transcript, {});
+  assertEquals([summary.body.messages, summary.session], [transcript, last.session]);
+  const text = `The conversation history before this point was compacted:\n<summary>\n${SUMMARY}\n</summary>`;
+  const next = await ask([SYSTEM, { role: "user", content: text }, ...messages.slice(-4)]);
+  const { sessions, compactions } = await ledger();
+  assertEquals([next.session, sessions, compactions], [last.session, 1, 1]);
+});
+
+Deno.test("gateway lets no title or summary move a session, whether content, key or name tells whose it is", async () => {
+  const title = [
+    { role: "system", content: "You are a title generator. You output ONLY a thread title." },
+    { role: "user", content: "Generate a title for this conversation:" },
+    { role: "user", content: TASK },
+  ];
+  for (const headers of [{}, { "x-session-id": "ses_1" }, { "x-tare-session": "mine" }]) {
+    const { ask, work, ledger } = chatGateway(() => "Reading four constants");
+    const { messages, last } = await work([SYSTEM, { role: "user", content: TASK }], headers);
+    const titled = await ask(title, {}, headers);
+    assertEquals([titled.body.messages, titled.session, titled.epoch], [title, last.session, last.epoch]);
+    const again = await ask(messages, undefined, headers);
+    assertEquals([again.session, again.body], [last.session, last.body]);
+    assertEquals((await ledger()).sessions, 1);
+  }
+});
+
+Deno.test("gateway counts tokens of the view that the model had last, and passes the count on", async () => {
+  const { fetch, seen } = gatewayed(({ url }) =>
+    url.endsWith("/input_tokens")
+      ? Response.json({ object: "response.input_tokens", input_tokens: 7 })
+      : Response.json({ id: "resp_1", output: [], usage: { input_tokens: 9, output_tokens: 1 } })
+  );
+  let input = codexOpening(TASK);
+  const request = () => ({ model: "gpt-5", input, tools: [EXEC_COMMAND] });
+  for (const name of NAMES) {
+    input = [...input, ...codexStep(name, longResult(name))];
+    await (await fetch(post(request(), {}, "/responses"))).text();
+  }
+  const view = seen.at(-1)?.body;
+  const counted = await fetch(post(request(), {}, "/responses/input_tokens"));
+  assertEquals(await counted.json(), { object: "response.input_tokens", input_tokens: 7 });
+  assertStringIncludes(seen.at(-1)?.url ?? "", "/v1/responses/input_tokens");
+  assertEquals(seen.at(-1)?.body, view);
+  assertMatch(JSON.stringify(view), /\[elided: /);
+  // Of a conversation that isn't known all is counted.
+  input = [said("user", "Something else altogether, never heard of before.", "msg_other")];
+  await (await fetch(post(request(), {}, "/responses/input_tokens"))).text();
+  assertEquals(seen.at(-1)?.body, request());
+});
+
+Deno.test("gateway passes a summary of a conversation that it doesn't know on as it came", async () => {
+  const { ask, ledger } = chatGateway(() => SUMMARY);
+  const messages = [SYSTEM, { role: "user", content: TASK }];
+  for (const name of NAMES) messages.push(...chatStep(name, longResult(name)) as typeof messages);
+  const request = [...messages, { role: "user", content: SUM_UP }];
+  const { body, session } = await ask(request, {});
+  assertEquals([body, session, (await ledger()).sessions], [{ model: "m", messages: request }, null, 0]);
+});
+
+Deno.test("gateway takes nothing for a summary that is a turn", async () => {
+  const { ask, ledger } = chatGateway(() => "Hi");
+  // A chat without tools, and a task that speaks of summaries at length.
+  const chat = await ask([{ role: "user", content: "Hello, who are you and what can you do?" }], {});
+  const more = [{ role: "assistant", content: "Hi" }, { role: "user", content: SUM_UP }];
+  const next = await ask([{ role: "user", content: "Hello, who are you and what can you do?" }, ...more], {});
+  const task = await ask([SYSTEM, { role: "user", content: `Build this. ${SUM_UP}` }]);
+  assertEquals([next.session, (await ledger()).sessions], [chat.session, 2]);
+  assertNotEquals(task.session, chat.session);
+});

@@ -1,0 +1,124 @@
+import type { JsonSchema } from "@tare/messages";
+import { ApiError } from "@tare/wire";
+import { closed, TOTALS } from "./ledger.ts";
+import type { Compaction, GatewaySession, SessionRewrite } from "./session.ts";
+
+const NUMBER: JsonSchema = { type: "number" };
+const TEXT: JsonSchema = { type: "string" };
+const TIME: JsonSchema = { type: "string", format: "date-time" };
+const FLAG: JsonSchema = { type: "boolean" };
+const list = (items: JsonSchema): JsonSchema => ({ type: "array", items });
+
+const FIELDS = {
+  id: TEXT,
+  protocol: TEXT,
+  model: TEXT,
+  startedAt: TIME,
+  lastAt: TIME,
+  control: FLAG,
+  reverted: FLAG,
+  epoch: NUMBER,
+  ...TOTALS,
+  saved: NUMBER,
+};
+
+const SESSION = closed("GatewaySession", FIELDS);
+const COMPACTION = closed("GatewayCompaction", {
+  at: TIME,
+  promptTokens: NUMBER,
+  cachedTokens: NUMBER,
+  outputTokens: NUMBER,
+  cost: NUMBER,
+});
+const REWRITE = closed("GatewayRewrite", {
+  at: TIME,
+  mechanism: TEXT,
+  reason: TEXT,
+  removed: TEXT,
+  tokensBefore: NUMBER,
+  tokensAfter: NUMBER,
+});
+const PROMPT = closed("GatewayPrompt", {
+  tokens: NUMBER,
+  left: closed("GatewayLeft", { context: NUMBER, prune: NUMBER, schemas: NUMBER, truncate: NUMBER }),
+});
+
+/** JSON Schema of a page of sessions. */
+export const SESSION_LIST: JsonSchema = closed("GatewaySessionList", {
+  sessions: list(SESSION),
+  hasMore: FLAG,
+});
+
+/** JSON Schema of a session with all that is known of it. */
+export const SESSION_DETAILS: JsonSchema = closed("GatewaySessionDetails", {
+  ...FIELDS,
+  archiveBytes: NUMBER,
+  prompt: { anyOf: [PROMPT, { type: "null" }] },
+  rewrites: list(REWRITE),
+  compactions: list(COMPACTION),
+});
+
+/** Sessions in a list that asks for no number of them, and most in any. */
+const PAGE = { usual: 100, most: 1_000 };
+
+/**
+ * A page of sessions, the newest first: at most `limit`, behind the one with the id `after`.
+ *
+ * @throws {ApiError} if the limit isn't one (400), or there is no session `after` (404).
+ */
+export function sessionList(sessions: readonly GatewaySession[], query: URLSearchParams): Response {
+  const asked = query.get("limit") ?? String(PAGE.usual);
+  const limit = Number(asked);
+  if (!/^\d+$/.test(asked) || limit < 1 || limit > PAGE.most) {
+    const right = `it must be a whole number from 1 to ${PAGE.most}`;
+    throw new ApiError(400, `Cannot list sessions: limit is ${JSON.stringify(asked)}, but ${right}.`, {
+      code: "invalid_request",
+      param: "limit",
+    });
+  }
+  const after = query.get("after");
+  const from = after === null ? 0 : 1 + sessions.indexOf(known(sessions, after));
+  const page = sessions.slice(from, from + limit);
+  return Response.json({ sessions: page.map(summary), hasMore: from + limit < sessions.length });
+}
+
+/** A session with what left its prompt and why. @throws {ApiError} if there is none of this id (404). */
+export function sessionDetails(sessions: readonly GatewaySession[], id: string): Response {
+  const session = known(sessions, id);
+  const { archive, figures, rewrites, compactions } = session;
+  return Response.json({
+    ...summary(session),
+    archiveBytes: archive.bytes,
+    prompt: figures ? { tokens: figures.promptTokens, left: figures.saved } : null,
+    rewrites: rewrites.map(dated),
+    compactions: compactions.map(dated),
+  });
+}
+
+function summary(session: GatewaySession) {
+  const { id, protocol, model, startedMs, lastMs, control, isReverted, epoch, totals, saved } = session;
+  return {
+    ...{ id, protocol, model, startedAt: time(startedMs), lastAt: time(lastMs), control },
+    ...{ reverted: isReverted, epoch, ...totals, saved },
+  };
+}
+
+function dated({ atMs, ...rest }: SessionRewrite | Compaction) {
+  return { at: time(atMs), ...rest };
+}
+
+function time(ms: number): string {
+  return new Date(ms).toISOString();
+}
+
+function known(sessions: readonly GatewaySession[], id: string): GatewaySession {
+  const session = sessions.find((one) => one.id === id);
+  if (session) return session;
+  throw new ApiError(
+    404,
+    `Cannot find the session ${JSON.stringify(id)}: the gateway knows none of this id.`,
+    {
+      code: "not_found",
+    },
+  );
+}
