@@ -68,7 +68,7 @@ export function gateway(options: GatewayOptions): Gateway {
       if (path === "/ledger") return Response.json(calls.ledger.report());
       if (path === SESSIONS) return sessionList(calls.sessions, new URL(request.url).searchParams);
       if (path.startsWith(`${SESSIONS}/`)) {
-        return sessionDetails(calls.sessions, decodeURIComponent(path.slice(SESSIONS.length + 1)));
+        return sessionDetails(calls.sessions, path.slice(SESSIONS.length + 1));
       }
     }
     if (isFromPage(request)) {

@@ -1,6 +1,5 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { gateway } from "@tare/gateway";
-import { call, chunk, completion, gatewayed, OPTIONS, post, READ, sse, UPSTREAM } from "./fixture_test.ts";
+import { call, chunk, completion, gatewayed, post, READ, sse, UPSTREAM } from "./fixture_test.ts";
 
 const HELLO = { model: "m", messages: [{ role: "user", content: "Hello." }] };
 

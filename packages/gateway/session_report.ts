@@ -55,7 +55,7 @@ export const SESSION_DETAILS: JsonSchema = closed("GatewaySessionDetails", {
   archiveBytes: NUMBER,
   prompt: { anyOf: [PROMPT, { type: "null" }] },
   rewrites: list(REWRITE),
-  compactions: list(COMPACTION),
+  compactionCalls: list(COMPACTION),
 });
 
 /** Sessions in a list that asks for no number of them, and most in any. */
@@ -91,7 +91,7 @@ export function sessionDetails(sessions: readonly GatewaySession[], id: string):
     archiveBytes: archive.bytes,
     prompt: figures ? { tokens: figures.promptTokens, left: figures.saved } : null,
     rewrites: rewrites.map(dated),
-    compactions: compactions.map(dated),
+    compactionCalls: compactions.map(dated),
   });
 }
 

@@ -1,0 +1,205 @@
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { gateway } from "@tare/gateway";
+import {
+  BASH,
+  chatStep,
+  codexOpening,
+  codexRequest,
+  codexStep,
+  execCommand,
+  type Json,
+  longResult,
+  PATCH,
+  said,
+  spelledByCodex,
+} from "./agents_fixture_test.ts";
+import { call, chunk, completion, gatewayed, OPTIONS, post, READ, sse } from "./fixture_test.ts";
+import { type AskedResponse, functionCall, responsesUpstream, says } from "./responses_fixture_test.ts";
+
+const NAMES = Array.from({ length: 8 }, (_, at) => `file${at}.ts`);
+
+/** Plays Codex: a turn of eight steps and an answer for each task, then the last task. Gives what the upstream saw. */
+async function playCodex(
+  tasks: readonly string[],
+  cut: (input: readonly Json[]) => readonly Json[] = (it) => it,
+) {
+  const upstream = responsesUpstream([]);
+  const { fetch } = gateway({ ...OPTIONS, fetch: upstream.fetch });
+  const ask = async (input: readonly Json[]) => await (await fetch(codexRequest(input)))?.text();
+  let input: readonly Json[] = codexOpening(tasks[0]!);
+  for (const [at, task] of tasks.slice(1).entries()) {
+    for (const name of NAMES) {
+      await ask(input);
+      input = [...input, ...codexStep(`${at}-${name}`, longResult(`${at}-${name}`))];
+    }
+    await ask(input);
+    input = [
+      ...cut([...input, said("assistant", `Answer ${at}.`, `msg_a${at}`)]),
+      said("user", task, `msg_u${at}`),
+    ];
+  }
+  await ask(input);
+  return { input, asked: upstream.asked.at(-1)! };
+}
+
+const TASKS = ["Find the constants.", "Now sum them up.", "Now write them down.", "What did I ask first?"];
+
+Deno.test("gateway keeps project rules, surroundings and tasks that come as user messages", async () => {
+  const { input, asked } = await playCodex(TASKS);
+  assertEquals(
+    asked.input.filter(({ type }) => type === "message"),
+    input.filter(({ type }) => type === "message"),
+  );
+  assertStringIncludes(JSON.stringify(asked.input), "RULE-7: never touch generated files.");
+  // Not because nothing left.
+  assert(JSON.stringify(asked).length < JSON.stringify(input).length / 2);
+  assertMatch(JSON.stringify(asked.input), /\[elided: /);
+});
+
+Deno.test("gateway keeps a turn that was interrupted, with all its calls, when the user says continue", async () => {
+  const interrupted = said(
+    "user",
+    "<turn_aborted>The user interrupted the turn.</turn_aborted>",
+    "msg_aborted",
+  );
+  // No answer comes: the turn ends in the result of its last call.
+  const { input, asked } = await playCodex(
+    ["Find the constants.", "Continue."],
+    (input) => [...input.slice(0, -1), interrupted],
+  );
+  const shape = (items: readonly Json[]) => items.map(({ type, id, call_id }) => [type, id, call_id]);
+  assertEquals(shape(asked.input), shape(input));
+  assertMatch(JSON.stringify(asked.input), /\[elided: exec_command result/);
+});
+
+const RECALLING = { content: null, tool_calls: [call("recall", { ref: "none" }, "r1")] };
+const HELLO = { model: "m", messages: [{ role: "user", content: "Hello." }], tools: [READ] };
+
+Deno.test("gateway tells clients what the last call took, and its ledger what all took", async () => {
+  const usage = (prompt_tokens: number) => ({
+    prompt_tokens,
+    completion_tokens: 5,
+    total_tokens: prompt_tokens + 5,
+  });
+  const streamed = (...delta: object[]) => (at: number) =>
+    sse(
+      ...delta.map((delta) => chunk(delta)),
+      chunk({}, "tool_calls" in delta[0]! ? "tool_calls" : "stop"),
+      { id: "c", object: "chat.completion.chunk", choices: [], usage: usage(at) },
+      "[DONE]",
+    );
+  const recalls = streamed({ tool_calls: [{ index: 0, ...call("recall", { ref: "none" }, "r1") }] });
+  for (
+    const [stream, answers] of [
+      [false, [(at: number) => completion(RECALLING, at), (at: number) => completion({ content: "Hi" }, at)]],
+      [true, [recalls, streamed({ content: "Hi" })]],
+    ] as const
+  ) {
+    const { fetch } = gatewayed((_, index) => answers[index]!(1000 + 100 * index));
+    const options = stream ? { stream, stream_options: { include_usage: true } } : {};
+    const text = await (await fetch(post({ ...HELLO, ...options }))).text();
+    const told = Array.from(text.matchAll(/"usage":(\{[^}]*\})/g), ([, json]) => JSON.parse(json!));
+    assertEquals(told, [usage(1100)]);
+    const { planned } = await (await fetch(new Request("http://localhost/v1/ledger"))).json();
+    assertEquals([planned.calls, planned.promptTokens, planned.outputTokens], [2, 2100, 10]);
+  }
+});
+
+Deno.test("gateway tells what the last call took over responses too, whole and streamed", async () => {
+  for (const stream of [false, true]) {
+    const upstream = responsesUpstream([[functionCall("recall", { ref: "none" }, "r1")], [says("Done.")]]);
+    const { fetch } = gateway({ ...OPTIONS, fetch: upstream.fetch });
+    const tools = [{ type: "function", name: "read", parameters: {} }];
+    const response = await fetch(post({ model: "m", input: "Go.", tools, stream }, {}, "/responses"));
+    const text = await response?.text() ?? "";
+    const last = Math.ceil(JSON.stringify(upstream.asked[1]).length / 4);
+    assertEquals(Array.from(text.matchAll(/"input_tokens":(\d+)/g), ([, number]) => Number(number)), [last]);
+  }
+});
+
+Deno.test("gateway makes the last call of a turn without recall, so that eleven recalls in a row end in words", async () => {
+  const { fetch, seen } = gatewayed(({ body }, index) => {
+    const recall = body.tools.some((tool: typeof READ) => tool.function.name === "recall");
+    const again = recall && body.messages.at(-1).content !== "More.";
+    return completion(
+      again ? { tool_calls: [call("recall", { ref: "none" }, `r${index}`)] } : { content: "Done." },
+    );
+  });
+  const answer = await (await fetch(post(HELLO))).json();
+  assertEquals(answer.choices[0].message, { role: "assistant", content: "Done." });
+  assertEquals([answer.choices[0].finish_reason, seen.length], ["stop", 9]);
+  assertEquals(seen.at(-1)?.body.tools, [READ]);
+  const roles = seen.at(-1)?.body.messages.map(({ role }: { readonly role: string }) => role);
+  assertEquals(roles, ["user", ...Array.from({ length: 8 }, () => ["assistant", "tool"]).flat()]);
+  // All of it is what the upstream finds again.
+  const messages = [...HELLO.messages, answer.choices[0].message, { role: "user", content: "More." }];
+  await (await fetch(post({ ...HELLO, messages }))).text();
+  assertEquals(seen.at(-1)?.body.messages.slice(0, 17), seen.at(-2)?.body.messages);
+});
+
+Deno.test("gateway keeps the prose of tools that were never called, and recall's", async () => {
+  const { fetch, seen } = gatewayed(() => completion({ content: "Hi" }, 0));
+  const messages: Json[] = [{ role: "user", content: "Find the constants." }];
+  for (const name of NAMES) {
+    messages.push(...chatStep(name, longResult(name)));
+    await (await fetch(post({ model: "m", messages, tools: [BASH, PATCH] }))).text();
+  }
+  const [bash, patch, recall] = seen.at(-1)?.body.tools ?? [];
+  assertEquals(patch, PATCH);
+  assertEquals([bash.function.name, bash.function.description], ["bash", undefined]);
+  assertStringIncludes(recall.function.description, "Reads back what left this conversation");
+});
+
+Deno.test("gateway shows the upstream each item in its own spelling again, so that a recall breaks no prefix", async () => {
+  const reasoning = (id: string) => ({
+    type: "reasoning",
+    id,
+    content: [],
+    encrypted_content: `gAAAA${id}`,
+    status: "completed",
+    summary: [],
+  });
+  const upstream = responsesUpstream([
+    [reasoning("rs_1"), functionCall("recall", { ref: "none" }, "r1")],
+    [reasoning("rs_2"), says("Wait.", "msg_2"), functionCall("recall", { ref: "none" }, "r2")],
+    [reasoning("rs_3"), execCommand("a.ts")],
+    [says("Done.")],
+  ]);
+  const { fetch } = gateway({ ...OPTIONS, fetch: upstream.fetch });
+  const input = codexOpening("Find the constants.");
+  await (await fetch(codexRequest(input)))?.text();
+  const shown = [
+    reasoning("rs_1"),
+    reasoning("rs_2"),
+    says("Wait.", "msg_2"),
+    reasoning("rs_3"),
+    execCommand("a.ts"),
+  ].map((item) => spelledByCodex(item));
+  const output = { type: "function_call_output", id: "fco_1", call_id: "call_a.ts", output: "one line" };
+  await (await fetch(codexRequest([...input, ...shown, output])))?.text();
+  const [before, after] = upstream.asked.slice(2) as [AskedResponse, AskedResponse];
+  assertEquals(after.input, [...before.input, ...shown.slice(-2), output]);
+});
+
+Deno.test("gateway shows recalls of several replies at their places, before and behind what was said", async () => {
+  const upstream = responsesUpstream([
+    [functionCall("recall", { ref: "none" }, "r1"), says("One.", "msg_1"), functionCall("recall", {}, "r2")],
+    [functionCall("recall", { ref: "none" }, "r3"), execCommand("a.ts")],
+    [says("Done.")],
+  ]);
+  const { fetch } = gateway({ ...OPTIONS, fetch: upstream.fetch });
+  const input = codexOpening("Find the constants.");
+  await (await fetch(codexRequest(input)))?.text();
+  const shown = [says("One.", "msg_1"), execCommand("a.ts")].map((item) => spelledByCodex(item));
+  const output = { type: "function_call_output", id: "fco_1", call_id: "call_a.ts", output: "one line" };
+  await (await fetch(codexRequest([...input, ...shown, output])))?.text();
+  const [before, after] = upstream.asked.slice(1) as [AskedResponse, AskedResponse];
+  assertEquals(after.input.slice(0, before.input.length), before.input);
+  const rest = after.input.slice(before.input.length).map(({ type, call_id }) => `${type} ${call_id}`);
+  assertEquals(rest, [
+    "function_call r3",
+    "function_call_output r3",
+    "function_call call_a.ts",
+    "function_call_output call_a.ts",
+  ]);
+});
