@@ -123,7 +123,8 @@ export class MessagesTurnWriter implements TurnWriter {
       recalls,
       callsClient: this.#callsClient,
       items: blocks.length > 0 ? [JSON.stringify({ role: "assistant", content: blocks })] : [],
-      ...(this.#keepsText && { text: blocks.map(({ text }) => typeof text === "string" ? text : "").join("\n") }),
+      ...(this.#keepsText &&
+        { text: blocks.map(({ text }) => typeof text === "string" ? text : "").join("\n") }),
     };
     this.#replies.push({ blocks, reply });
     this.#ended = true;
