@@ -1,7 +1,7 @@
-import { type Gateway, LEDGER_REPORT } from "@tare/gateway";
+import { decodeRequest, type Gateway, LEDGER_REPORT, SESSION_DETAILS, SESSION_LIST } from "@tare/gateway";
 import type { JsonSchema } from "@tare/messages";
 import { AGENT_MODEL, type AgentHandler } from "@tare/server";
-import { joinBytes, peekField, PROTOCOLS } from "@tare/wire";
+import { ApiError, joinBytes, peekField, PROTOCOLS } from "@tare/wire";
 
 /** Largest request bodies in bytes. */
 export interface BodyLimits {
@@ -13,12 +13,12 @@ type Answer = (request: Request) => Promise<Response>;
 
 /**
  * Lets the agent and the gateway answer as one server: calls of the model `agent` are the agent's, those of any other
- * model the gateway's. Both list their models, responses are the agent's if it knows them, and the OpenAPI document
- * tells of both.
+ * model the gateway's. Both list their models, responses are the agent's if it knows them, whatever else is under `/v1`
+ * and no route of the agent is the gateway's, and the OpenAPI document tells of both.
  */
 export function agentOrGateway(
   { agent, gateway, limits }: {
-    readonly agent: Pick<AgentHandler, "unguarded">;
+    readonly agent: Pick<AgentHandler, "unguarded" | "handles">;
     readonly gateway: Gateway;
     readonly limits: BodyLimits;
   },
@@ -27,21 +27,31 @@ export function agentOrGateway(
   const pass = (request: Request) => gateway.fetch(request) ?? ask(request);
   return async (request) => {
     const { pathname } = new URL(request.url);
+    // Its own paths tell which methods they take.
+    const isAgents = agent.handles(request) || /^\/v1\/sessions(\/|$)/.test(pathname);
+    if (!isAgents) return await pass(request);
     const isCall = CALLS.includes(pathname) && request.method === "POST";
     if (isCall) {
-      const { model, body } = await peekModel(request, limits);
-      const whole = new Request(request, { body });
+      const plain = await decodeRequest(request, { maxBytes: limits.gatewayBytes }).catch(refuse);
+      if (plain instanceof Response) return plain;
+      // Of what can't be read here the provider may know more.
+      if (plain.headers.has("content-encoding")) return await pass(plain);
+      const { model, body } = await peekModel(plain, limits);
+      const whole = new Request(plain, { body });
       // Of a body without a model the agent says what is wrong with it.
       return typeof model === "string" && model !== AGENT_MODEL ? await pass(whole) : await ask(whole);
     }
-    if (request.method !== "GET") return await ask(request);
-    if (pathname === "/v1/ledger") return await pass(request);
     const own = await ask(request);
     if (pathname === "/openapi.json" && own.ok) return Response.json(describeBoth(await own.json()));
     if (pathname === "/v1/models" && own.ok) return await listBoth(own, pass(request));
     if (/^\/v1\/responses\/[^/]+$/.test(pathname) && own.status === 404) return await pass(request);
     return own;
   };
+}
+
+function refuse(error: unknown): Response {
+  if (error instanceof ApiError) return error.toResponse();
+  throw error;
 }
 
 const CALLS: readonly string[] = PROTOCOLS.map(({ path }) => `/v1${path}`);
@@ -128,24 +138,68 @@ function describeBoth(document: Described): Described {
     ) => [method, withGateway(operation)]);
     return [path, isShared ? Object.fromEntries(described) : operations];
   });
-  const ledger: Operation & JsonSchema = {
-    operationId: "getLedger",
-    summary:
-      "Compares what sessions of other models cost with and without planning, since the server's start.",
-    responses: {
-      200: {
-        description: "Both groups. Costs are in the price of one uncached input token.",
-        content: { "application/json": { schema: { $ref: `#/components/schemas/${LEDGER_REPORT.title}` } } },
-      },
-    },
-  };
+  const schemas = [LEDGER_REPORT, SESSION_LIST, SESSION_DETAILS].map((
+    schema,
+  ) => [String(schema.title), schema]);
   return {
     ...document,
-    paths: { ...Object.fromEntries(shared), "/v1/ledger": { get: ledger } },
-    components: {
-      ...components,
-      schemas: { ...components.schemas, [String(LEDGER_REPORT.title)]: LEDGER_REPORT },
+    paths: { ...Object.fromEntries(shared), ...GATEWAY_PATHS },
+    components: { ...components, schemas: { ...components.schemas, ...Object.fromEntries(schemas) } },
+  };
+}
+
+/** The gateway's own routes. */
+const GATEWAY_PATHS: Readonly<Record<string, Readonly<Record<"get", Operation & JsonSchema>>>> = {
+  "/v1/ledger": {
+    get: {
+      operationId: "getLedger",
+      summary:
+        "Compares what sessions of other models cost with and without planning, since the server's start.",
+      responses: {
+        200: answerOf(LEDGER_REPORT, "Both groups. Costs are in the price of one uncached input token."),
+      },
     },
+  },
+  "/v1/gateway/sessions": {
+    get: {
+      operationId: "listGatewaySessions",
+      summary: "Lists sessions of other models, the newest first.",
+      parameters: [
+        parameter("limit", "Most sessions in the answer. Default: 100.", {
+          type: "integer",
+          minimum: 1,
+          maximum: 1000,
+        }),
+        parameter("after", "Id of the last session of the page before.", { type: "string" }),
+      ],
+      responses: {
+        200: answerOf(SESSION_LIST, "What each cost. Costs are in the price of one uncached input token."),
+        400: { description: "The limit isn't one." },
+        404: { description: "There is no session `after`." },
+      },
+    },
+  },
+  "/v1/gateway/sessions/{id}": {
+    get: {
+      operationId: "getGatewaySession",
+      summary: "Shows a session of another model, with what left its prompt and why.",
+      parameters: [{ name: "id", in: "path", required: true, schema: { type: "string" } }],
+      responses: {
+        200: answerOf(SESSION_DETAILS, "The session."),
+        404: { description: "There is no such session." },
+      },
+    },
+  },
+};
+
+function parameter(name: string, description: string, schema: JsonSchema): JsonSchema {
+  return { name, in: "query", description, schema };
+}
+
+function answerOf({ title }: JsonSchema, description: string): JsonSchema {
+  return {
+    description,
+    content: { "application/json": { schema: { $ref: `#/components/schemas/${title}` } } },
   };
 }
 

@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { gzipSync } from "node:zlib";
 import { gateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
@@ -148,11 +149,57 @@ Deno.test("agentOrGateway() tells of both in one document", async () => {
   const { ask, agent } = both();
   const { paths, components } = await (await ask(get("/openapi.json"))).json();
   const alone = await (await agent.unguarded(get("/openapi.json"))).json();
-  assertEquals(Object.keys(paths), [...Object.keys(alone.paths), "/v1/ledger"]);
+  assertEquals(Object.keys(paths), [
+    ...Object.keys(alone.paths),
+    ...["/v1/ledger", "/v1/gateway/sessions", "/v1/gateway/sessions/{id}"],
+  ]);
   assertStringIncludes(paths["/v1/responses"].post.summary, "provider");
   assert("default" in paths["/v1/models"].get.responses);
   assertEquals(paths["/v1/sessions"], alone.paths["/v1/sessions"]);
   const ledger = await (await ask(get("/v1/ledger"))).json();
   assertEquals(Object.keys(ledger), components.schemas.GatewayLedger.required);
   assertEquals(Object.keys(ledger.planned), components.schemas.GatewayLedger.properties.planned.required);
+  await (await ask(post(call("gpt-5")))).text();
+  const { sessions: [session] } = await (await ask(get("/v1/gateway/sessions"))).json();
+  const details = await (await ask(get(`/v1/gateway/sessions/${session.id}`))).json();
+  assertEquals(Object.keys(details).sort(), components.schemas.GatewaySessionDetails.required.toSorted());
+  assertEquals((await ask(get("/v1/gateway/sessions/nobody"))).status, 404);
+});
+
+Deno.test("agentOrGateway() passes whatever else is under /v1 on, and keeps the agent's own paths", async () => {
+  const { ask, seen } = both();
+  const told = async (method: string, path: string, headers: Record<string, string> = {}) => {
+    const response = await ask(new Request(`http://localhost${path}`, { method, headers }));
+    await response.body?.cancel();
+    return response.status;
+  };
+  const passed = [
+    ["POST", "/v1/embeddings"],
+    ["DELETE", "/v1/responses/resp_1"],
+    ["POST", "/v1/responses/resp_1/cancel"],
+    ["GET", "/v1/models/gpt-5"],
+  ] as const;
+  for (const [method, path] of passed) assertEquals(await told(method, path), 200);
+  assertEquals(seen, passed.map(([, path]) => `http://upstream.example${path}`));
+  assertEquals(await told("PATCH", "/v1/sessions/x"), 405);
+  assertEquals([await told("GET", "/v1/sessions/x"), await told("GET", "/nowhere")], [404, 404]);
+  assertEquals(await told("HEAD", "/"), 200);
+  assertEquals(await told("GET", "/v1/responses", { upgrade: "websocket" }), 426);
+  assertEquals(seen.length, passed.length);
+});
+
+Deno.test("agentOrGateway() reads compressed bodies to tell whose they are", async () => {
+  const { ask, seen } = both();
+  const send = (model: string, encoding = "gzip") => {
+    const headers = { "content-type": "application/json", "content-encoding": encoding };
+    const body = new Uint8Array(gzipSync(call(model)));
+    return ask(new Request("http://localhost/v1/chat/completions", { method: "POST", headers, body }));
+  };
+  assertEquals((await (await send("agent")).json()).choices[0].message.content, "Hello.");
+  assertEquals(seen, []);
+  assertEquals(await (await send("gpt-5")).json(), { id: "upstream" });
+  assertEquals(await (await send("agent", "snappy")).json(), { id: "upstream" });
+  const wrong = await send("gpt-5", "br");
+  assertEquals([wrong.status, (await wrong.json()).error.code], [400, "invalid_body"]);
+  assertEquals(seen.length, 2);
 });

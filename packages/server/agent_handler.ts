@@ -3,7 +3,7 @@ import { turnRoutes } from "./api/turn_routes.ts";
 import { sessionRoutes } from "./api/session_routes.ts";
 import { transferRoutes } from "./api/transfer_routes.ts";
 import { asModelRoutes } from "./as_model/as_model_routes.ts";
-import { dispatcher } from "./http/dispatcher.ts";
+import { dispatcher, patternOf } from "./http/dispatcher.ts";
 import { guard, type GuardOptions } from "./http/guard.ts";
 import { openapiDocument } from "./http/openapi_document.ts";
 import { type Route, route } from "./http/route.ts";
@@ -27,6 +27,8 @@ export interface AgentHandler {
   readonly fetch: (request: Request) => Promise<Response>;
   /** Answers likewise, with no guard before it: for those who put {@linkcode guard} before more than the agent. */
   readonly unguarded: (request: Request) => Promise<Response>;
+  /** Whether a request is to one of its routes. */
+  readonly handles: (request: Request) => boolean;
   /** Whether a request needs no token. */
   readonly isPublic: (request: Request) => boolean;
   /** Cancels every running turn and waits until they have ended. */
@@ -68,11 +70,16 @@ export function agentHandler(options: AgentOptions): AgentHandler {
     ...systemRoutes(() => routes),
   ];
   const unguarded = dispatcher(routes, { maxBodyBytes, store, onError });
+  const patterns = routes.map((route) => ({ method: route.method, pattern: patternOf(route) }));
   const isPublic = ({ url }: Request) =>
     routes.some(({ isPublic, path }) => isPublic && path === new URL(url).pathname);
   return {
     fetch: guard(unguarded, { ...options.guard, isPublic, onError }),
     unguarded,
+    handles: ({ method, url }) =>
+      patterns.some((route) =>
+        route.method === method && route.pattern.test({ pathname: new URL(url).pathname })
+      ),
     isPublic,
     close: () => sessions.close(),
   };

@@ -34,7 +34,7 @@ export function dispatcher(
 ): (request: Request) => Promise<Response> {
   const entries = routes.map((route): Entry => ({
     route,
-    pattern: new URLPattern({ pathname: route.path.replaceAll(/\{(\w+)\}/g, ":$1") }),
+    pattern: patternOf(route),
     check: lateChecker(route),
   }));
   return async (request) => {
@@ -55,6 +55,11 @@ export function dispatcher(
       return response;
     }
   };
+}
+
+/** Which paths are a route's, with its `{name}`s as groups. */
+export function patternOf({ path }: Pick<Route, "path">): URLPattern {
+  return new URLPattern({ pathname: path.replaceAll(/\{(\w+)\}/g, ":$1") });
 }
 
 /** Compiling a schema takes milliseconds, which a server has no need to spend before it listens. */
