@@ -106,7 +106,7 @@ const OPTIONS = {
   model: {
     variable: "TARE_MODEL",
     flag: "model",
-    help: "The provider's name for the model; needed with a provider",
+    help: "The provider's name for the agent's model; without it a provider is the gateway's alone",
     read: text,
   },
   profile: {
@@ -202,11 +202,6 @@ export function readSettings(
   };
   const { apiKey, baseUrl, model } = settings;
   const provider = apiKey !== undefined || baseUrl !== undefined;
-  if (provider && model === undefined) {
-    throw new RangeError(
-      "Cannot start: TARE_MODEL is not set, but with a provider it must be the provider's name for a model.",
-    );
-  }
   if (!provider && model !== undefined) {
     throw new RangeError(
       `Cannot start: TARE_MODEL is ${

@@ -1,6 +1,8 @@
 import { join, resolve } from "@std/path";
 import { gateway } from "@tare/gateway";
+import { ModelError } from "@tare/loop";
 import { openaiModel } from "@tare/loop/openai";
+import type { Model } from "@tare/messages";
 import { loadTokenizer, type Tokenizer } from "@tare/messages/tiktoken";
 import { chooseProfile, DEFAULT_PROVIDER, type Profile, profileNamed } from "@tare/planner";
 import { agentHandler, allowedHosts, guard, isLoopback } from "@tare/server";
@@ -48,9 +50,9 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     loadTokenizer(settings.model === undefined ? {} : { model: settings.model })
   );
   const { off, windowTokens, policy } = settings;
-  const provider = settings.model === undefined
+  const provider = settings.apiKey === undefined && settings.baseUrl === undefined
     ? startRehearsal(tokenizer, profileNamed(settings.profile ?? DEFAULT_PROVIDER.profile))
-    : configuredProvider(settings, settings.model);
+    : configuredProvider(settings);
   const countTokens = async () => (await tokenizer()).count;
   const onError = (error: unknown) =>
     log(error instanceof Error ? error.stack ?? error.message : String(error));
@@ -61,8 +63,8 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     truncate: !off.includes("truncate"),
   };
   const agent = agentHandler({
-    defaultModel: provider.model,
-    model: (model) => openaiModel({ model, ...provider.access }),
+    defaultModel: provider.model ?? "none",
+    model: (model) => provider.model === undefined ? noModel : openaiModel({ model, ...provider.access }),
     profile: provider.profile,
     windowTokens,
     policy,
@@ -84,7 +86,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     windowTokens,
   };
   // The rehearsal provider is nobody's upstream.
-  const answer = settings.model === undefined ? agent.unguarded : agentOrGateway({
+  const answer = provider.isRehearsal ? agent.unguarded : agentOrGateway({
     agent,
     gateway: gateway({
       upstreams: { chat: upstream, responses: upstream },
@@ -116,19 +118,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
   const url = address(server.addr);
   return {
     url,
-    greeting: [
-      `Tare's agent server listens on ${url}`,
-      `workspace  ${workspace}`,
-      `model      ${
-        provider.notice ??
-          `${provider.model} at ${provider.access.baseURL ?? new URL(DEFAULT_PROVIDER.baseURL).host}`
-      }`,
-      `profile    ${provider.profile.name}`,
-      ...(settings.model === undefined
-        ? []
-        : [`gateway    ${url}/v1 passes requests for the provider's models on`]),
-      ...(off.length > 0 ? [`off        ${off.join(", ")}`] : []),
-    ].join("\n"),
+    greeting: greet(url, { provider, workspace, settings }),
     async close() {
       await agent.close();
       await server.shutdown();
@@ -138,9 +128,37 @@ export async function startServer(settings: Settings, log: (line: string) => voi
   };
 }
 
+/** What a server serves, a line each, and how to point an agent at it. */
+function greet(
+  url: string,
+  { provider, workspace, settings: { apiKey, off } }: {
+    readonly provider: Provider;
+    readonly workspace: string;
+    readonly settings: Settings;
+  },
+): string {
+  const { model, notice, isRehearsal, access, profile } = provider;
+  const at = access.baseURL ?? DEFAULT_PROVIDER.baseURL;
+  const keys = apiKey === undefined ? "with your agent's own key" : "with the key in OPENAI_API_KEY";
+  return [
+    `Tare listens on ${url}`,
+    model === undefined
+      ? "agent      off: TARE_MODEL names the model that it asks"
+      : `agent      ${notice ?? `${model} at ${at}`}; works in ${workspace}: deno task ask "…"`,
+    isRehearsal
+      ? "gateway    off: OPENAI_API_KEY or OPENAI_BASE_URL names the provider that it passes requests on to"
+      : `gateway    to ${at}, ${keys}: OPENAI_BASE_URL=${url}/v1 your-agent`,
+    `profile    ${profile.name}`,
+    ...(off.length > 0 ? [`off        ${off.join(", ")}`] : []),
+  ].join("\n");
+}
+
 /** Where the requests of the agent go. */
 interface Provider {
-  readonly model: string;
+  /** The agent's model. Default: there is none, and no agent. */
+  readonly model?: string;
+  /** Whether it only follows fixed rules. */
+  readonly isRehearsal: boolean;
   readonly profile: Profile;
   readonly access: { readonly apiKey?: string; readonly baseURL?: string };
   /** What every turn says first. */
@@ -148,17 +166,32 @@ interface Provider {
   readonly close: () => Promise<void>;
 }
 
-function configuredProvider({ apiKey, baseUrl, profile: name }: Settings, model: string): Provider {
+function configuredProvider({ apiKey, baseUrl, profile: name, model }: Settings): Provider {
   const access = {
     ...(apiKey !== undefined && { apiKey }),
     ...(baseUrl !== undefined && { baseURL: baseUrl }),
   };
   const hints = {
-    model,
+    ...(model !== undefined && { model }),
     baseUrl: baseUrl ?? DEFAULT_PROVIDER.baseURL,
     ...(name !== undefined && { name }),
   };
-  return { model, profile: chooseProfile(hints), access, close: () => Promise.resolve() };
+  return {
+    ...(model !== undefined && { model }),
+    isRehearsal: false,
+    profile: chooseProfile(hints),
+    access,
+    close: () => Promise.resolve(),
+  };
+}
+
+/** What the agent says where only the gateway has a provider. */
+// deno-lint-ignore require-yield
+async function* noModel(): ReturnType<Model> {
+  throw new ModelError(
+    "no_such_model",
+    "Cannot ask a model: TARE_MODEL isn't set, so that there is only a gateway.",
+  );
 }
 
 /** The rehearsal provider: a real HTTP server on loopback, so that the wire format is the real one. */
@@ -172,6 +205,7 @@ function startRehearsal(tokenizer: () => Promise<Tokenizer>, profile: Profile): 
   );
   return {
     model: "rehearsal",
+    isRehearsal: true,
     profile,
     access: { baseURL: `${address(server.addr)}/v1` },
     notice: REHEARSAL_NOTICE,

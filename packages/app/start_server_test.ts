@@ -116,6 +116,74 @@ Deno.test("startServer() with a provider names its model and address, and tells 
     }
   }));
 
+Deno.test("startServer() with a provider and no model is a gateway without an agent, and says what is missing", () =>
+  withData(async (data) => {
+    const asked: string[] = [];
+    const provider = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
+      asked.push(`${request.method} ${new URL(request.url).pathname}`);
+      await request.body?.cancel();
+      return Response.json({ data: [{ id: "m", object: "model" }], choices: [] });
+    });
+    const baseUrl = `http://127.0.0.1:${provider.addr.port}/v1`;
+    const settings = readSettings(["--port", "0", "--data", data], { OPENAI_BASE_URL: baseUrl });
+    const server = await startServer(settings, () => {});
+    try {
+      const [first, agent, gateway] = server.greeting.split("\n");
+      assertEquals([first, agent], [
+        `Tare listens on ${server.url}`,
+        "agent      off: TARE_MODEL names the model that it asks",
+      ]);
+      const pointed =
+        `gateway    to ${baseUrl}, with your agent's own key: OPENAI_BASE_URL=${server.url}/v1 your-agent`;
+      assertEquals(gateway, pointed);
+      const post = (path: string, body: object) =>
+        fetch(server.url + path, {
+          method: "POST",
+          headers: { "content-type": "application/json" },
+          body: JSON.stringify(body),
+        });
+      const messages = [{ role: "user", content: "Hi." }];
+      assertEquals(await (await post("/v1/chat/completions", { model: "m", messages })).json(), {
+        data: [{ id: "m", object: "model" }],
+        choices: [],
+      });
+      await (await post("/v1/embeddings", { input: "x" })).body?.cancel();
+      assertEquals(asked, ["POST /v1/chat/completions", "POST /v1/embeddings"]);
+      const refused = await (await post("/v1/chat/completions", { model: "agent", messages })).json();
+      assertStringIncludes(refused.error.message, "TARE_MODEL isn't set");
+      const { sessions } = await (await fetch(`${server.url}/v1/gateway/sessions`)).json();
+      assertEquals(sessions.length, 1);
+    } finally {
+      await server.close();
+      await provider.shutdown();
+    }
+  }));
+
+Deno.test("startServer() answers a request for a websocket at once, and HEAD /", () =>
+  withData(async (data) => {
+    const environment = { OPENAI_BASE_URL: "http://127.0.0.1:9/v1", TARE_TOKEN: "secret" };
+    const server = await startServer(readSettings(["--port", "0", "--data", data], environment), () => {});
+    const { port } = new URL(server.url);
+    const ask = async (start: string, headers: string) => {
+      using connection = await Deno.connect({ hostname: "127.0.0.1", port: Number(port) });
+      const lines = `${start} HTTP/1.1\r\nhost: 127.0.0.1:${port}\r\n${headers}\r\n\r\n`;
+      await connection.write(new TextEncoder().encode(lines));
+      const buffer = new Uint8Array(10_000);
+      return new TextDecoder().decode(buffer.subarray(0, await connection.read(buffer) ?? 0));
+    };
+    const upgrade = "connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n" +
+      "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==";
+    try {
+      const authorization = "authorization: Bearer secret";
+      assertStringIncludes(await ask("GET /v1/responses", `${upgrade}\r\n${authorization}`), "HTTP/1.1 426 ");
+      assertStringIncludes(await ask("GET /v1/responses", upgrade), "HTTP/1.1 401 ");
+      assertStringIncludes(await ask("HEAD /", authorization), "HTTP/1.1 200 ");
+      assertStringIncludes(await ask("GET /v1/gateway/sessions", "connection: close"), "HTTP/1.1 401 ");
+    } finally {
+      await server.close();
+    }
+  }));
+
 Deno.test("startServer() on an address that other machines can reach wants a token", async () => {
   for (const host of ["0.0.0.0", "::", "agent.example"]) {
     await assertRejects(
