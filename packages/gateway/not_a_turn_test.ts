@@ -17,6 +17,7 @@ import { responsesUpstream, type ScriptedItems } from "./responses_fixture_test.
 
 const TASK = "Find the four constants in src/ and write them to answer.txt.";
 const SYSTEM = { role: "system", content: "You are a coding agent with a shell." };
+const USER = { role: "user", content: TASK };
 const NAMES = Array.from({ length: 8 }, (_, at) => `file${at}.ts`);
 
 /** Asks a gateway before an upstream of chat completions. */
@@ -196,6 +197,17 @@ Deno.test("gateway lets no title or summary move a session, whether content, key
     assertEquals([again.session, again.body], [last.session, last.body]);
     assertEquals((await ledger()).sessions, 1);
   }
+});
+
+Deno.test("gateway knows a title that comes before the first turn by its key for one of the same conversation", async () => {
+  const { ask, work, ledger } = chatGateway(() => "Reading four constants");
+  const headers = { "x-session-id": "ses_1" };
+  const titled = await ask([{ role: "system", content: "You are a title generator." }, USER], {}, headers);
+  const { last } = await work([SYSTEM, USER], headers);
+  assertEquals([titled.session, (await ledger()).sessions], [last.session, 1]);
+  // A sub-agent of that key has tools and is answered: it is a conversation of its own.
+  const helper = await ask([{ role: "system", content: "You explore." }, USER], undefined, headers);
+  assertNotEquals(helper.session, last.session);
 });
 
 Deno.test("gateway counts tokens of the view that the model had last, and passes the count on", async () => {

@@ -155,15 +155,16 @@ export class PlannedCalls {
     const wire = readRequest(body, protocol, readers);
     const followed = follows === undefined ? undefined : this.#memory.followed(client, follows);
     const sessions = this.#sessionsOf();
+    const hasTools = (wire.tools ?? []).length > 0 && !hints.forbidsTools;
     const recognised: Recognised = {
       scope: JSON.stringify([client, key ?? null]),
       isKeyed: key !== undefined,
       name: request.headers.get("x-tare-session") ?? name,
       protocol: protocol.name,
       items: wire.items,
+      hasTools,
       prompts: this.#promptsOf(this.#upstreamOf(protocol), countTokens),
     };
-    const hasTools = (wire.tools ?? []).length > 0 && !hints.forbidsTools;
     const found = sessions.get(followed?.sessionId ?? "");
     const purpose = counts ? "other" : hints.purpose;
     const oneShot = found
@@ -172,7 +173,7 @@ export class PlannedCalls {
     if (oneShot && !oneShot.about) return undefined;
     const session = found ?? oneShot?.about?.session ?? sessions.find(recognised);
     session.lastMs = now();
-    if (!oneShot) Object.assign(session, { model: wire.model, hasTools: session.hasTools || hasTools });
+    if (!oneShot) session.model = wire.model;
     const recall = offers && !session.control && !session.isReverted && (wire.tools ?? []).length > 0 &&
       wire.tools?.every(({ definition }) => definition?.function.name !== RECALL_TOOL.function.name);
     return new GatewayTurn({

@@ -41,10 +41,6 @@ export interface GatewaySession extends Account {
   readonly name: string | undefined;
   /** Whether it is left as it is, to compare with. */
   readonly control: boolean;
-  /** How many items of instructions its history begins with. */
-  readonly heads: number;
-  /** A line of what the user said first; nothing of one too short to tell it from others. */
-  readonly opening: string | undefined;
   /** Originals of what left. */
   readonly archive: LayeredArchive;
   /** Decides what leaves the upstream's prompt. */
@@ -67,8 +63,14 @@ export interface GatewaySession extends Account {
   lastMs: number;
   /** The model that was asked last. */
   model: string;
+  /** How many items of instructions its history begins with. */
+  heads: number;
+  /** A line of what the user said first; nothing of one too short to tell it from others. */
+  opening: string | undefined;
   /** Whether its turns have tools. */
   hasTools: boolean;
+  /** Whether its history has answers of a model. */
+  isAnswered: boolean;
   /** What a model said in answer to what was no turn: the client may go on from it with a new history. */
   summary: Summary | undefined;
   /** The newest changes of what its model sees, the oldest first. */

@@ -20,6 +20,8 @@ export interface Recognised {
   /** Name of the protocol. Default: none. */
   readonly protocol?: string;
   readonly items: readonly WireItem[];
+  /** Whether its model may call tools. Default: no. */
+  readonly hasTools?: boolean;
   /** Decides what leaves the prompts of a new session. */
   readonly prompts: (session: Pick<GatewaySession, "archive" | "control">) => PlannerSession;
 }
@@ -104,14 +106,15 @@ export class Sessions {
     const node = this.#index.find(name ?? scope, keys);
     const known = this.get(node.sessionId ?? "");
     const named = this.#named(name);
-    const before = named ?? (known?.tip === node ? undefined : this.#summedUp(recognised, node));
+    const before = named ??
+      (known?.tip === node ? undefined : this.#summedUp(recognised, node) ?? this.#titled(recognised));
     const goesOn = known?.tip === node && (!named || named === known);
     let session: GatewaySession;
     if (goesOn) session = known;
     else if (before) session = rollBack(before, items.slice(0, sharedLength(before, keys)));
     // Instructions alone don't make a conversation: sub-agents share theirs.
     else if (known && node.depth > countInstructions(items)) {
-      const own = { id: crypto.randomUUID(), number: this.#begun++, tip: node, opening: openingText(items) };
+      const own = { id: crypto.randomUUID(), number: this.#begun++, tip: node };
       session = fork(known, items.slice(0, node.depth), own);
     } else session = this.#begin(recognised, node);
     const { tip } = session;
@@ -122,6 +125,12 @@ export class Sessions {
       if (session.summary) this.#options.resumed?.(session, session.summary);
     }
     session.historyBytes = items.reduce((sum, { bytes }) => sum + (bytes?.length ?? 0), 0);
+    session.heads = countInstructions(items);
+    session.opening = openingText(items);
+    session.hasTools ||= recognised.hasTools ?? false;
+    session.isAnswered ||= items.some(({ parts }) =>
+      parts.some(({ message: { role } }) => role === "assistant")
+    );
     session.summary = undefined;
     this.#keep(session);
     return session;
@@ -145,7 +154,7 @@ export class Sessions {
     const named = this.#named(name);
     if (alike && alike.shared > 0 && (!named || named === alike.session)) return alike;
     const text = textOf(items);
-    const session = named ?? (isKeyed ? this.get(this.#index.find(scope, []).sessionId ?? "") : undefined) ??
+    const session = named ?? (isKeyed && !hasAnswers(items) ? this.#newest(scope) : undefined) ??
       others.find(({ opening }) => opening !== undefined && text.includes(opening));
     return session && { session, shared: 0 };
   }
@@ -175,8 +184,19 @@ export class Sessions {
     const quoted = candidates.find(({ summary }) => summary?.pieces.some((piece) => text.includes(piece)));
     if (quoted) return quoted;
     // A summary that can't be read here; with the same key and instructions it is the same conversation.
-    const newest = isKeyed && node.depth > 0 ? this.#index.find(scope, []).sessionId : undefined;
-    return candidates.find(({ id, summary }) => id === newest && summary?.isSaid);
+    const newest = isKeyed && node.depth > 0 ? this.#newest(scope) : undefined;
+    return newest?.summary?.isSaid ? newest : undefined;
+  }
+
+  /** What came before the first turn under its key, such as a request for a title: it is of the same conversation. */
+  #titled({ scope, isKeyed, hasTools }: Recognised): GatewaySession | undefined {
+    const newest = isKeyed && hasTools ? this.#newest(scope) : undefined;
+    return newest?.hasTools || newest?.isAnswered ? undefined : newest;
+  }
+
+  /** The session whose turn came last of those in a scope. */
+  #newest(scope: string): GatewaySession | undefined {
+    return this.get(this.#index.find(scope, []).sessionId ?? "");
   }
 
   #usedLast(scope: string): GatewaySession[] {
@@ -211,8 +231,8 @@ export class Sessions {
       name,
       protocol,
       control,
-      heads: countInstructions(items),
-      opening: openingText(items),
+      heads: 0,
+      opening: undefined,
       archive,
       prompts: prompts({ archive, control }),
       hidden: [],
@@ -226,6 +246,7 @@ export class Sessions {
       lastMs: nowMs,
       model: "",
       hasTools: false,
+      isAnswered: false,
       summary: undefined,
       ...NOTHING_YET,
     };
@@ -250,7 +271,7 @@ function nameOf({ scope, name }: Recognised): string | undefined {
 function fork(
   from: GatewaySession,
   items: readonly WireItem[],
-  own: Pick<GatewaySession, "id" | "number" | "tip" | "opening">,
+  own: Pick<GatewaySession, "id" | "number" | "tip">,
 ): GatewaySession {
   const { hidden, length } = cutBack(from, items);
   const archive = from.archive.fork();
@@ -291,6 +312,10 @@ function lastShared(tip: ChainNode, other: ChainNode): ChainNode | undefined {
   let at: ChainNode | undefined = tip;
   while (at && !theirs.has(at)) at = at.parent;
   return at;
+}
+
+function hasAnswers(items: readonly WireItem[]): boolean {
+  return items.some(({ parts }) => parts.some(({ message: { role } }) => role === "assistant"));
 }
 
 function textOf(items: readonly WireItem[]): string {
