@@ -1,8 +1,15 @@
 import { createHash } from "node:crypto";
 import type { CountTokens } from "@tare/messages";
-import { plannerSession } from "@tare/planner";
+import { plannerSession, profileForTtl } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
-import { joinBytes, type Protocol, readBody, readRequest, type WireReply } from "@tare/wire";
+import {
+  joinBytes,
+  type Protocol,
+  readBody,
+  readRequest,
+  type WireReply,
+  type WireRequest,
+} from "@tare/wire";
 import { callTotals, GatewayLedger } from "./ledger.ts";
 import { Memory } from "./memory.ts";
 import type { GatewayOptions, Upstream } from "./options.ts";
@@ -163,7 +170,7 @@ export class PlannedCalls {
       protocol: protocol.name,
       items: wire.items,
       hasTools,
-      prompts: this.#promptsOf(this.#upstreamOf(protocol), countTokens),
+      prompts: this.#promptsOf(wire, countTokens),
     };
     const found = sessions.get(followed?.sessionId ?? "");
     const purpose = counts ? "other" : hints.purpose;
@@ -191,17 +198,20 @@ export class PlannedCalls {
     });
   }
 
-  /** Makes what decides for new sessions at an upstream. */
-  #promptsOf({ profile, windowTokens }: Upstream, countTokens: CountTokens): Recognised["prompts"] {
+  /** Makes what decides for a new session that begins with this request. */
+  #promptsOf(request: WireRequest, countTokens: CountTokens): Recognised["prompts"] {
     const { mechanisms } = this.#options;
-    return ({ archive, control }) =>
-      plannerSession({
-        profile,
+    const { profile, windowTokens } = this.#upstreamOf(request.protocol);
+    return ({ archive, control }) => {
+      const ttlMs = request.protocol.cacheTtlMs?.(request);
+      return plannerSession({
+        profile: ttlMs === undefined ? profile : profileForTtl(profile, ttlMs),
         archive,
         countTokens,
         ...(windowTokens !== undefined && { windowTokens }),
         mechanisms: control ? NOTHING : { ...mechanisms, truncate: false },
       });
+    };
   }
 
   #sessionsOf(): Sessions {

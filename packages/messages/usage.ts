@@ -17,10 +17,12 @@ export interface Usage {
 /** What two calls took together. What one of them doesn't report of cache writes is not in the sum. */
 export function addUsage(a: Usage, b: Usage): Usage {
   const writes = a.cacheWriteTokens ?? b.cacheWriteTokens;
+  const hours = a.hourWriteTokens ?? b.hourWriteTokens;
   return {
     promptTokens: a.promptTokens + b.promptTokens,
     cachedTokens: a.cachedTokens + b.cachedTokens,
     ...(writes !== undefined && { cacheWriteTokens: (a.cacheWriteTokens ?? 0) + (b.cacheWriteTokens ?? 0) }),
+    ...(hours !== undefined && { hourWriteTokens: (a.hourWriteTokens ?? 0) + (b.hourWriteTokens ?? 0) }),
     outputTokens: a.outputTokens + b.outputTokens,
     ...((a.estimated || b.estimated) && { estimated: true }),
   };

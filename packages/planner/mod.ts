@@ -25,6 +25,7 @@ export {
   chooseProfile,
   DEFAULT_PROVIDER,
   type Profile,
+  profileForTtl,
   type ProfileHints,
   profileNamed,
   PROFILES,

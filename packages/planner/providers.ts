@@ -216,6 +216,17 @@ export function profileNamed(name: string): Profile {
   );
 }
 
+/**
+ * A profile for prompts that are asked to be cached for so long, in milliseconds since the last use: no cache for zero.
+ * The same profile if its provider isn't asked such a thing.
+ */
+export function profileForTtl(profile: Profile, ttlMs: number): Profile {
+  if (!profile.writes) return profile;
+  if (ttlMs === 0) return profileNamed("none");
+  const others = Object.values(PROFILES);
+  return others.find((other) => other.dialect === profile.dialect && other.ttlMs === ttlMs) ?? profile;
+}
+
 /** What {@linkcode chooseProfile} goes by. */
 export interface ProfileHints {
   /** Name of a profile; outranks the others. */
@@ -265,11 +276,17 @@ function profileOfAddress(baseUrl: string): string | undefined {
 }
 
 /**
- * The name of the profile that a usage with cached tokens points to, for a provider that nothing else is known of:
- * by whether it reports cache writes, otherwise by the blocks in which it caches. Absent if it shows none.
+ * The name of the profile that a usage points to: by how long what it wrote stays, where it tells that (the end of a
+ * prompt stays for the shortest time); with cached tokens of a provider that nothing is known of by whether it reports
+ * cache writes, otherwise by the blocks in which it caches. Absent if it shows nothing.
  */
-export function recogniseProfile({ cachedTokens, cacheWriteTokens }: Usage): string | undefined {
-  if (cachedTokens === 0) return undefined;
+export function recogniseProfile(usage: Usage, known: Profile = profileNamed("none")): string | undefined {
+  const { cachedTokens, cacheWriteTokens, hourWriteTokens } = usage;
+  if (known.name !== "none" && !known.writes) return undefined;
+  if (hourWriteTokens !== undefined && cacheWriteTokens) {
+    return cacheWriteTokens > hourWriteTokens ? "anthropic-5m" : "anthropic-1h";
+  }
+  if (known.name !== "none" || cachedTokens === 0) return undefined;
   if (cacheWriteTokens !== undefined) return "anthropic-5m";
   if (cachedTokens % 128 === 0) return "openai";
   if (cachedTokens % 64 === 0) return "deepseek";

@@ -1,6 +1,6 @@
 import { recogniseProfile } from "./providers.ts";
 import { assertEquals, assertThrows } from "@std/assert";
-import { chooseProfile, profileNamed, PROFILES } from "@tare/planner";
+import { chooseProfile, profileForTtl, profileNamed, PROFILES } from "@tare/planner";
 
 Deno.test("profileNamed() hands over each profile by its own name", () => {
   assertEquals(Object.keys(PROFILES).map((name) => profileNamed(name).name), Object.keys(PROFILES));
@@ -66,4 +66,33 @@ Deno.test("recogniseProfile() goes by reported writes, then by blocks, and by no
     "local",
     "gemini",
   ]);
+});
+
+Deno.test("recogniseProfile() goes by how long what was written stays, at its end, where that is told", () => {
+  const wrote = (cacheWriteTokens: number, hourWriteTokens: number) => ({
+    promptTokens: 2_000,
+    cachedTokens: 0,
+    outputTokens: 1,
+    cacheWriteTokens,
+    hourWriteTokens,
+  });
+  const known = [undefined, "anthropic-5m", "anthropic-1h", "openai"] as const;
+  const recognised = known.map((name) =>
+    [wrote(500, 0), wrote(500, 300), wrote(500, 500), wrote(0, 0)].map((usage) =>
+      recogniseProfile(usage, name && profileNamed(name))
+    )
+  );
+  const told = ["anthropic-5m", "anthropic-5m", "anthropic-1h", undefined];
+  assertEquals(recognised, [told, told, told, [undefined, undefined, undefined, undefined]]);
+});
+
+Deno.test("profileForTtl() takes the profile of the same provider for the time that is asked for", () => {
+  const named = (name: string, ttlMs: number) => profileForTtl(profileNamed(name), ttlMs).name;
+  assertEquals([0, 300_000, 3_600_000, 5].map((ttlMs) => named("anthropic-5m", ttlMs)), [
+    "none",
+    "anthropic-5m",
+    "anthropic-1h",
+    "anthropic-5m",
+  ]);
+  assertEquals(named("openai", 0), "openai");
 });

@@ -145,6 +145,11 @@ export interface Protocol {
   readonly followsField?: string;
   /** What the client says of its session. */
   readHints(body: WireBody, headers: Headers): SessionHints;
+  /**
+   * How long the request asks its prompt to be cached, in milliseconds since the last use: zero if not at all.
+   * Default: that isn't asked for.
+   */
+  readonly cacheTtlMs?: (request: WireRequest) => number;
   /** The messages of an item. @throws {UnknownShape} if it isn't as the protocol says. */
   readItem(value: unknown): readonly ItemPart[];
   /** An item, or the head's values, without what doesn't tell it from another. Default: its bytes tell it. */

@@ -1,27 +1,10 @@
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
-import { generateText, jsonSchema, type LanguageModel, stepCountIs, streamText, tool } from "ai";
-import { type Client, compare } from "../gateway/compare.ts";
-import { parametersOf, QUESTION, SYSTEM, TOOLS } from "../gateway/long_session.ts";
+import { generateText, streamText } from "ai";
+import { compare } from "../gateway/compare.ts";
+import { settings } from "./ai_sdk_settings.ts";
 
 const MODEL = "gpt-5";
-
-function settings(model: LanguageModel, run: Client["run"]) {
-  return {
-    model,
-    system: SYSTEM,
-    prompt: QUESTION,
-    tools: Object.fromEntries(TOOLS.map((sessionTool) => [
-      sessionTool.name,
-      tool({
-        description: sessionTool.description,
-        inputSchema: jsonSchema<Record<string, string>>(parametersOf(sessionTool)),
-        execute: (input: Record<string, string>) => run(sessionTool.name, input),
-      }),
-    ])),
-    stopWhen: stepCountIs(100),
-  };
-}
 
 Deno.test("AI SDK: generateText() with the OpenAI-compatible provider costs less and answers the same", async () => {
   await compare(async ({ run, ...options }) => {

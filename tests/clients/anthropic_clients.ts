@@ -3,24 +3,27 @@ import type { Client } from "../gateway/compare.ts";
 import { parametersOf, QUESTION, SYSTEM, TOOLS } from "../gateway/long_session.ts";
 import type { Player } from "./openai_clients.ts";
 
-const MARK = { cache_control: { type: "ephemeral" } } as const;
+type Mark = { readonly cache_control: Anthropic.CacheControlEphemeral };
+
+const SHORT: Mark = { cache_control: { type: "ephemeral" } };
+const HOUR: Mark = { cache_control: { type: "ephemeral", ttl: "1h" } };
 
 /** Whether and how a client asks for its prompt to be cached. */
-export type Marks = "none" | "system and end" | "whole";
+export type Marks = "none" | "system and end" | "for an hour" | "whole";
 
 function connect({ baseURL, fetch }: Client): Anthropic {
   return new Anthropic({ baseURL: baseURL.replace(/\/v1$/, ""), fetch, apiKey: "key", maxRetries: 0 });
 }
 
 function bodyOf(messages: readonly Anthropic.MessageParam[], marks: Marks): Anthropic.MessageCreateParams {
-  const isMarked = marks === "system and end";
+  const mark = { "system and end": SHORT, "for an hour": HOUR, "whole": undefined, "none": undefined }[marks];
   return {
     model: "claude-sonnet-5",
     max_tokens: 1_000,
-    ...(marks === "whole" && MARK),
-    system: isMarked ? [{ type: "text", text: SYSTEM, ...MARK }] : SYSTEM,
+    ...(marks === "whole" && SHORT),
+    system: mark ? [{ type: "text", text: SYSTEM, ...mark }] : SYSTEM,
     messages: messages.map((message, at) =>
-      isMarked && at === messages.length - 1 ? marked(message) : message
+      mark && at === messages.length - 1 ? marked(message, mark) : message
     ),
     tools: TOOLS.map((tool) => ({
       name: tool.name,
@@ -31,9 +34,9 @@ function bodyOf(messages: readonly Anthropic.MessageParam[], marks: Marks): Anth
 }
 
 /** The mark stands on the last block of the last message, and moves on with each request. */
-function marked({ role, content }: Anthropic.MessageParam): Anthropic.MessageParam {
+function marked({ role, content }: Anthropic.MessageParam, mark: Mark): Anthropic.MessageParam {
   const blocks = typeof content === "string" ? [{ type: "text" as const, text: content }] : content;
-  const shown = blocks.map((block, at) => at === blocks.length - 1 ? { ...block, ...MARK } : block);
+  const shown = blocks.map((block, at) => at === blocks.length - 1 ? { ...block, ...mark } : block);
   return { role, content: shown } as Anthropic.MessageParam;
 }
 

@@ -56,7 +56,7 @@ const TOLERANCE = 0.005;
  */
 export async function compare(
   client: (client: Client) => Promise<string>,
-  rules: { readonly profile?: Profile } = {},
+  { tolerance = TOLERANCE, ...rules }: { readonly profile?: Profile; readonly tolerance?: number } = {},
 ): Promise<void> {
   await using direct = await startUpstream(scripted(SCRIPT), rules);
   const alone = await play(direct.baseURL, client);
@@ -75,7 +75,7 @@ export async function compare(
   const cost = costOf(through);
   const saved = 1 - cost / costOf(direct);
   assert(saved > 0.1, `the gateway saved ${(100 * saved).toFixed(1)} %`);
-  assertAlmostEquals(cost / predicted.cost, 1, TOLERANCE);
+  assertAlmostEquals(cost / predicted.cost, 1, tolerance);
 }
 
 /** A request as it is over responses, where each text and each call of a reply is an item of its own. */

@@ -251,7 +251,7 @@ export class Planner {
     });
     const paid = before.paid + cost;
     const resend = before.resend + resendCost;
-    const recognised = before.recognised ?? (profile.name === "none" ? recogniseProfile(actual) : undefined);
+    const recognised = recogniseProfile(actual, profile) ?? before.recognised;
     const idleSince: Record<string, number> = {};
     for (const { parts } of plan.pending) {
       for (const { name } of parts) idleSince[name] = before.idleSince[name] ?? before.carried;

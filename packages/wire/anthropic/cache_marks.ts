@@ -1,6 +1,6 @@
 import { isRecord } from "../json_record.ts";
 import { readJsonAt } from "../json_spans.ts";
-import { readField, type WireBody, type WireRequest } from "../read_request.ts";
+import { readField, type WireRequest } from "../read_request.ts";
 
 /** A place up to which a request asks its provider to cache the prompt. */
 export interface CacheMark {
@@ -15,7 +15,10 @@ export interface CacheMark {
 /** Most marks that a request may have. */
 export const MAX_CACHE_MARKS = 4;
 
-const MINUTE_MS = 60_000;
+/** How long a prompt is cached where no other time is asked for, in milliseconds since the last use. */
+export const SHORT_TTL_MS = 300_000;
+
+const HOUR_MS = 3_600_000;
 
 /** The marks of a request, in the order of the prompt. All marks of the system prompt stand with its one message. */
 export function readCacheMarks(request: WireRequest): CacheMark[] {
@@ -41,22 +44,6 @@ export function readCacheMarks(request: WireRequest): CacheMark[] {
   return marks;
 }
 
-/**
- * How long the provider is asked to cache the end of the prompt, in milliseconds since the last use; zero if nothing
- * of the request is to be cached.
- */
-export function cacheTtlMs(body: WireBody): number {
-  const last = (values: unknown) => ttlsOf(values).at(-1);
-  const messages = readField(body, "messages");
-  const blocks = (Array.isArray(messages) ? messages : []).flatMap((message) => {
-    const content = isRecord(message) ? message.content : undefined;
-    return Array.isArray(content) ? content : [];
-  });
-  const whole = readField(body, "cache_control");
-  return (isRecord(whole) ? ttlOf(whole) : undefined) ?? last(blocks) ?? last(readField(body, "system")) ??
-    last(readField(body, "tools")) ?? 0;
-}
-
 function ttlsOf(values: unknown): number[] {
   if (!Array.isArray(values)) return [];
   return values.flatMap((value) =>
@@ -65,5 +52,5 @@ function ttlsOf(values: unknown): number[] {
 }
 
 function ttlOf(mark: unknown): number {
-  return (isRecord(mark) && mark.ttl === "1h" ? 60 : 5) * MINUTE_MS;
+  return isRecord(mark) && mark.ttl === "1h" ? HOUR_MS : SHORT_TTL_MS;
 }

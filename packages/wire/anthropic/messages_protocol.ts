@@ -2,6 +2,7 @@ import type { ToolDefinition } from "@tare/messages";
 import { isRecord } from "../json_record.ts";
 import { type Protocol, UnknownShape, type WireAuth } from "../protocol.ts";
 import { readCommonHints, readField } from "../read_request.ts";
+import { readCacheMarks } from "./cache_marks.ts";
 import { errorBody } from "./error_body.ts";
 import { MessagesTurnWriter } from "./messages_turn_writer.ts";
 import { placeMarks } from "./place_marks.ts";
@@ -32,9 +33,12 @@ export const MESSAGES_PROTOCOL: Protocol = {
       ...readCommonHints(body, headers),
       ...(typeof user === "string" && { key: user }),
       isStateful: false,
-      isDetached: isChangedUpstream(readField(body, "context_management")),
+      // A thread is a history that the upstream keeps; its tools must stay as they are.
+      isDetached: isRecord(readField(body, "thread")) ||
+        isChangedUpstream(readField(body, "context_management")),
     };
   },
+  cacheTtlMs: (request) => readCacheMarks(request).at(-1)?.ttlMs ?? 0,
   readItem: readMessage,
   plain,
   readTool(tool) {

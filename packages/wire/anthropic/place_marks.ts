@@ -4,7 +4,7 @@ import { readJsonAt } from "../json_spans.ts";
 import type { ItemPart } from "../protocol.ts";
 import type { WireRequest } from "../read_request.ts";
 import type { WrittenItem } from "../write_request.ts";
-import { MAX_CACHE_MARKS, readCacheMarks } from "./cache_marks.ts";
+import { type CacheMark, MAX_CACHE_MARKS, readCacheMarks, SHORT_TTL_MS } from "./cache_marks.ts";
 
 /**
  * The items of a changed list with the marks of the provider's cache in their places: one whose block left stands with
@@ -18,17 +18,41 @@ export function placeMarks(
   kept: number | undefined,
 ): Uint8Array<ArrayBuffer>[] {
   const list = written.map(({ bytes }) => bytes);
-  const put = (mark: string, at: number, blocks?: number): boolean => {
+  /** Gives a mark to the nearest block that can have one, and says whether it had none. */
+  const put = ({ mark, at, blocks }: Placed): boolean => {
     for (let place = at; place >= 0; place--) {
       const bytes = list[place];
       const marked = bytes && withMark(bytes, mark, place === at ? blocks : undefined);
       if (!marked) continue;
       list[place] = marked;
-      return true;
+      return marked !== bytes;
     }
     return false;
   };
+  findLost(request, written).forEach(put);
+  const marks = readCacheMarks(request);
+  let free = marks.length === 0 ? 0 : MAX_CACHE_MARKS - marks.length;
+  for (const { at, blocks } of findUseful(request, written, kept)) {
+    const mark = written.slice(at).flatMap(({ item }) => marksOf(item?.parts ?? []))[0] ?? writeMark(marks);
+    if (free > 0 && put({ mark, at, blocks })) free--;
+  }
+  return list.flatMap((bytes) => bytes ?? []);
+}
+
+/** A place for a mark: the item, and how many of its blocks stand in front. Default: all. */
+interface Place {
+  readonly at: number;
+  readonly blocks?: number | undefined;
+}
+
+interface Placed extends Place {
+  readonly mark: string;
+}
+
+/** The marks that left, and where they stood. */
+function findLost(request: WireRequest, written: readonly WrittenItem[]): Placed[] {
   const places = new Map(written.map(({ item }, at) => [item, at]));
+  const lost: Placed[] = [];
   let waiting: string[] = [];
   for (const item of request.items) {
     const at = places.get(item);
@@ -37,33 +61,43 @@ export function placeMarks(
       waiting.push(...marksOf(item.parts));
       continue;
     }
-    for (const mark of waiting) put(mark, at - 1);
+    lost.push(...waiting.map((mark) => ({ mark, at: at - 1 })));
     waiting = [];
     const { seen } = written[at]!;
     for (const [index, part] of item.parts.entries()) {
       const shown = seen.get(part);
       if (part.mark === undefined || shown === part.message || (shown && !part.holdsMark)) continue;
       const before = item.parts.slice(0, index).filter((one) => seen.has(one)).length;
-      put(part.mark, at, shown ? before + 1 : before);
+      lost.push({ mark: part.mark, at, blocks: shown ? before + 1 : before });
     }
   }
-  const marks = readCacheMarks(request);
-  const known = new Set(request.items);
-  const isChanged = ({ item, seen }: WrittenItem) =>
-    !item || !known.has(item) || item.parts.some((part) => seen.get(part) !== part.message);
+  return [...lost, ...waiting.map((mark) => ({ mark, at: written.length - 1 }))];
+}
+
+/** Where one more mark saves something, most first. */
+function findUseful(
+  { items }: WireRequest,
+  written: readonly WrittenItem[],
+  kept: number | undefined,
+): Place[] {
+  const known = new Set(items);
+  const isOurs = ({ item }: WrittenItem) => item !== undefined && !known.has(item);
+  const isChanged = (one: WrittenItem) =>
+    !one.item || isOurs(one) || one.item.parts.some((part) => one.seen.get(part) !== part.message);
   const end = written.length - 1;
-  const isAdded = written[end] !== undefined && isChanged(written[end]);
-  const first = kept === undefined ? -1 : written.findIndex((one) => one.end >= kept);
-  const last = written.findLastIndex((one) => one.bytes !== undefined && isChanged(one));
-  const at = isAdded ? end : first >= 0 ? first : last;
-  if (marks.length > 0 && marks.length < MAX_CACHE_MARKS && at >= 0) {
-    const next = written.slice(at).flatMap(({ item }) => marksOf(item?.parts ?? []))[0];
-    const hour = (marks.at(-1)?.ttlMs ?? 0) >= 3_600_000;
-    const own = JSON.stringify({ type: "ephemeral", ...(hour && { ttl: "1h" }) });
-    const start = written[at - 1]?.end ?? 0;
-    put(next ?? own, at, at === first && kept !== undefined ? kept - start : undefined);
+  const useful: Place[] = written[end] && isOurs(written[end]) ? [{ at: end }] : [];
+  const at = kept === undefined ? -1 : written.findIndex((one) => one.end >= kept);
+  if (kept !== undefined && at >= 0) {
+    const isWhole = written[at]!.end === kept;
+    useful.push({ at, blocks: isWhole ? undefined : kept - (written[at - 1]?.end ?? 0) });
   }
-  return list.flatMap((bytes) => bytes ?? []);
+  return [...useful, { at: written.findLastIndex((one) => one.bytes !== undefined && isChanged(one)) }];
+}
+
+/** A mark that asks for as long as the last of these. */
+function writeMark(marks: readonly CacheMark[]): string {
+  const hour = (marks.at(-1)?.ttlMs ?? 0) > SHORT_TTL_MS;
+  return JSON.stringify({ type: "ephemeral", ...(hour && { ttl: "1h" }) });
 }
 
 function marksOf(parts: readonly ItemPart[]): string[] {
