@@ -5,6 +5,7 @@ import { scripted, type SimulatedModel, toolCall } from "@tare/simulator";
 import { play } from "../gateway/compare.ts";
 import { startGateway } from "../gateway/gateway.ts";
 import { ANSWER, CALLS, SCRIPT } from "../gateway/long_session.ts";
+import { playMessages, streamMessages } from "./anthropic_clients.ts";
 import { playChat, type Player, playResponses, streamChat, streamResponses } from "./openai_clients.ts";
 import { startUpstream } from "../gateway/upstream.ts";
 
@@ -63,7 +64,14 @@ async function playWithRecalls(player: Player): Promise<void> {
   }
 }
 
-const PLAYERS = { playChat, streamChat, playResponses, streamResponses };
+const PLAYERS = {
+  playChat,
+  streamChat,
+  playResponses,
+  streamResponses,
+  playMessages: playMessages("none"),
+  streamMessages: streamMessages("system and end"),
+};
 
 for (const [name, player] of Object.entries(PLAYERS)) {
   Deno.test(`gateway: recalls are answered without the client noticing: ${name}`, async () => {
