@@ -15,7 +15,7 @@ Deno.test("serverPermissions() opens workspace and data folder, linked ones wher
     const folders = [join(top, "link"), join(top, "a,,b"), join(top, "none")].join(",");
     assertEquals(flags, [
       "--no-prompt",
-      "--allow-net=127.0.0.1:8787,127.0.0.1",
+      "--allow-net=127.0.0.1:8787,127.0.0.1,api.anthropic.com:443",
       `--allow-read=${folders}`,
       `--allow-write=${folders}`,
       `--allow-env=${VARIABLES.join(",")}`,
@@ -26,16 +26,19 @@ Deno.test("serverPermissions() opens workspace and data folder, linked ones wher
   }
 });
 
-Deno.test("serverPermissions() opens the network to where it listens and to its provider alone", () => {
+Deno.test("serverPermissions() opens the network to where it listens and to its providers alone", () => {
   const net = (args: string[], environment: Record<string, string>) =>
     permissions(args, { TARE_MODEL: "m", ...environment })[1];
-  assertEquals(net([], { OPENAI_API_KEY: "k" }), "--allow-net=127.0.0.1:8787,api.openai.com:443");
   assertEquals(
-    net(["--host", "::1", "--port", "0"], { OPENAI_BASE_URL: "http://[::1]:11434/v1" }),
-    "--allow-net=[::1]:0,[::1]:11434",
+    net([], { OPENAI_API_KEY: "k" }),
+    "--allow-net=127.0.0.1:8787,api.openai.com:443,api.anthropic.com:443",
   );
   assertEquals(
-    net([], { OPENAI_BASE_URL: "http://models.example/v1" }),
-    "--allow-net=127.0.0.1:8787,models.example:80",
+    net(["--host", "::1", "--port", "0"], { OPENAI_BASE_URL: "http://[::1]:11434/v1" }),
+    "--allow-net=[::1]:0,[::1]:11434,api.anthropic.com:443",
+  );
+  assertEquals(
+    net([], { OPENAI_BASE_URL: "http://models.example/v1", ANTHROPIC_BASE_URL: "http://claude.example" }),
+    "--allow-net=127.0.0.1:8787,models.example:80,claude.example:80",
   );
 });

@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { DEFAULT_PROVIDER, PROFILES } from "@tare/planner";
+import { DEFAULT_PROVIDER, MESSAGES_PROVIDER, PROFILES } from "@tare/planner";
 // The type alone: who only reads settings need not load the server.
 import type { Policy } from "@tare/server";
 
@@ -100,8 +100,22 @@ const OPTIONS = {
     variable: "OPENAI_BASE_URL",
     flag: "base-url",
     help: `Address of an OpenAI-compatible provider. Default with a key: ${DEFAULT_PROVIDER.baseURL}`,
-    read: (url) => /^https?:$/.test(URL.parse(url)?.protocol ?? "") ? url : undefined,
+    read: address,
     right: "an address such as https://host/v1",
+  },
+  messagesKey: {
+    variable: "ANTHROPIC_API_KEY",
+    isSecret: true,
+    help: "Key for requests to /v1/messages. Default: each client's own",
+    read: text,
+  },
+  messagesUrl: {
+    variable: "ANTHROPIC_BASE_URL",
+    flag: "messages-url",
+    fallback: MESSAGES_PROVIDER.baseURL,
+    help: "Address of the provider that requests to /v1/messages go to",
+    read: address,
+    right: `an address such as ${MESSAGES_PROVIDER.baseURL}`,
   },
   model: {
     variable: "TARE_MODEL",
@@ -210,7 +224,23 @@ export function readSettings(
         "set too; without all three a rehearsal model answers.",
     );
   }
+  for (const name of ["baseUrl", "messagesUrl"] as const) {
+    if (!isOwn(settings, settings[name])) continue;
+    throw new RangeError(
+      `Cannot start: ${OPTIONS[name].variable} is ${
+        JSON.stringify(settings[name])
+      }, which is this server itself; ` +
+        "it must be the provider's address. Clients alone are told this server's.",
+    );
+  }
   return settings;
+}
+
+/** Whether requests to an address would come back to the server. */
+function isOwn({ host, port }: Pick<Settings, "host" | "port">, address: string | undefined): boolean {
+  const { hostname, port: theirs } = URL.parse(address ?? "") ?? {};
+  const hosts = ["127.0.0.1", "localhost", "[::1]", host];
+  return hostname !== undefined && hosts.includes(hostname) && theirs === String(port);
 }
 
 /** What `--help` prints. */
@@ -251,6 +281,10 @@ function mechanismNames(): Mechanism[] {
 
 function text(value: string): string {
   return value;
+}
+
+function address(url: string): string | undefined {
+  return /^https?:$/.test(URL.parse(url)?.protocol ?? "") ? url : undefined;
 }
 
 /** Reads a list with commas between its members. */

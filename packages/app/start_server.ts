@@ -4,7 +4,13 @@ import { ModelError } from "@tare/loop";
 import { openaiModel } from "@tare/loop/openai";
 import type { Model } from "@tare/messages";
 import { loadTokenizer, type Tokenizer } from "@tare/messages/tiktoken";
-import { chooseProfile, DEFAULT_PROVIDER, type Profile, profileNamed } from "@tare/planner";
+import {
+  chooseProfile,
+  DEFAULT_PROVIDER,
+  MESSAGES_PROVIDER,
+  type Profile,
+  profileNamed,
+} from "@tare/planner";
 import { agentHandler, allowedHosts, guard, isLoopback } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
 import { openStore } from "@tare/store";
@@ -85,11 +91,17 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     profile: provider.profile,
     windowTokens,
   };
+  const messages = {
+    // This address names the server, the other one the API.
+    baseURL: `${settings.messagesUrl.replace(/\/+$/, "")}/v1`,
+    ...(settings.messagesKey !== undefined && { apiKey: settings.messagesKey }),
+    profile: profileNamed(MESSAGES_PROVIDER.profile),
+  };
   // The rehearsal provider is nobody's upstream.
   const answer = provider.isRehearsal ? agent.unguarded : agentOrGateway({
     agent,
     gateway: gateway({
-      upstreams: { chat: upstream, responses: upstream },
+      upstreams: { chat: upstream, responses: upstream, messages },
       clientKeys: token === undefined,
       mechanisms,
       countTokens,

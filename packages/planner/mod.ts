@@ -24,6 +24,7 @@ export type {
 export {
   chooseProfile,
   DEFAULT_PROVIDER,
+  MESSAGES_PROVIDER,
   type Profile,
   profileForTtl,
   type ProfileHints,
