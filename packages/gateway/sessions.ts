@@ -5,6 +5,7 @@ import type { PlannerSession } from "@tare/planner";
 import type { WireItem } from "@tare/wire";
 import { ChainIndex, type ChainNode, chainTo } from "./chain_index.ts";
 import { expandHidden, type HiddenPlace } from "./hidden_items.ts";
+import { InstructionKeys } from "./instruction_keys.ts";
 import { LayeredArchive } from "./layered_archive.ts";
 import { NO_CALLS } from "./ledger.ts";
 import { bytesOfSession, type GatewaySession, type Summary } from "./session.ts";
@@ -62,6 +63,7 @@ const SUMMARY_PIECES = 16;
 export class Sessions {
   readonly #options: SessionsOptions;
   readonly #index = new ChainIndex();
+  readonly #instructions = new InstructionKeys();
   /** An object of its own each time that a session is weighed: the cache weighs no value again. */
   readonly #sessions: LRUCache<string, { readonly session: GatewaySession }>;
   /** Ids by the names that clients gave. */
@@ -102,7 +104,7 @@ export class Sessions {
   find(recognised: Recognised): GatewaySession {
     const { scope, items } = recognised;
     const name = nameOf(recognised);
-    const keys = items.map(({ key }) => key);
+    const keys = this.#keysOf(recognised);
     const node = this.#index.find(name ?? scope, keys);
     const known = this.get(node.sessionId ?? "");
     const named = this.#named(name);
@@ -143,7 +145,7 @@ export class Sessions {
   about(recognised: Recognised): About | undefined {
     const { scope, items, isKeyed } = recognised;
     const name = nameOf(recognised);
-    const keys = items.map(({ key }) => key);
+    const keys = this.#keysOf(recognised);
     const node = this.#index.find(name ?? scope, keys);
     const known = this.get(node.sessionId ?? "");
     const heads = countInstructions(items);
@@ -197,6 +199,12 @@ export class Sessions {
   /** The session whose turn came last of those in a scope. */
   #newest(scope: string): GatewaySession | undefined {
     return this.get(this.#index.find(scope, []).sessionId ?? "");
+  }
+
+  /** Names the items; the instructions that stand in front however they change. */
+  #keysOf({ scope, items }: Recognised): string[] {
+    const heads = countInstructions(items);
+    return items.map((item, at) => at < heads ? this.#instructions.keyOf(scope, item) : item.key);
   }
 
   #usedLast(scope: string): GatewaySession[] {
