@@ -41,6 +41,10 @@ export function agentOrGateway(
       // Of a body without a model the agent says what is wrong with it.
       return typeof model === "string" && model !== AGENT_MODEL ? await pass(whole) : await ask(whole);
     }
+    // A client of another protocol expects its provider's list alone.
+    if (pathname === "/v1/models" && PROTOCOLS.some(({ speaks }) => speaks?.(request.headers))) {
+      return await pass(request);
+    }
     const own = await ask(request);
     if (pathname === "/openapi.json" && own.ok) return Response.json(describeBoth(await own.json()));
     if (pathname === "/v1/models" && own.ok) return await listBoth(own, pass(request));

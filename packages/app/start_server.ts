@@ -97,11 +97,11 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     ...(settings.messagesKey !== undefined && { apiKey: settings.messagesKey }),
     profile: profileNamed(MESSAGES_PROVIDER.profile),
   };
-  // The rehearsal provider is nobody's upstream.
-  const answer = provider.isRehearsal ? agent.unguarded : agentOrGateway({
+  const answer = agentOrGateway({
     agent,
     gateway: gateway({
-      upstreams: { chat: upstream, responses: upstream, messages },
+      // The rehearsal provider is nobody's upstream.
+      upstreams: { ...(!provider.isRehearsal && { chat: upstream, responses: upstream }), messages },
       clientKeys: token === undefined,
       mechanisms,
       countTokens,
@@ -143,7 +143,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
 /** What a server serves, a line each, and how to point an agent at it. */
 function greet(
   url: string,
-  { provider, workspace, settings: { apiKey, off } }: {
+  { provider, workspace, settings: { apiKey, messagesKey, messagesUrl, off } }: {
     readonly provider: Provider;
     readonly workspace: string;
     readonly settings: Settings;
@@ -151,7 +151,8 @@ function greet(
 ): string {
   const { model, notice, isRehearsal, access, profile } = provider;
   const at = access.baseURL ?? DEFAULT_PROVIDER.baseURL;
-  const keys = apiKey === undefined ? "with your agent's own key" : "with the key in OPENAI_API_KEY";
+  const keysOf = (key: string | undefined, variable: string) =>
+    key === undefined ? "with your agent's own key" : `with the key in ${variable}`;
   return [
     `Tare listens on ${url}`,
     model === undefined
@@ -159,7 +160,10 @@ function greet(
       : `agent      ${notice ?? `${model} at ${at}`}; works in ${workspace}: deno task ask "…"`,
     isRehearsal
       ? "gateway    off: OPENAI_API_KEY or OPENAI_BASE_URL names the provider that it passes requests on to"
-      : `gateway    to ${at}, ${keys}: OPENAI_BASE_URL=${url}/v1 your-agent`,
+      : `gateway    to ${at}, ${keysOf(apiKey, "OPENAI_API_KEY")}: OPENAI_BASE_URL=${url}/v1 your-agent`,
+    `messages   to ${messagesUrl}, ${
+      keysOf(messagesKey, "ANTHROPIC_API_KEY")
+    }: ANTHROPIC_BASE_URL=${url} claude`,
     `profile    ${profile.name}`,
     ...(off.length > 0 ? [`off        ${off.join(", ")}`] : []),
   ].join("\n");

@@ -46,10 +46,11 @@ export function gateway(options: GatewayOptions): Gateway {
   const { maxBodyBytes: maxBytes = 128 * 2 ** 20 } = options;
   const calls = new PlannedCalls(options);
   const served = PROTOCOLS.filter(({ name }) => Object.hasOwn(options.upstreams, name));
-  /** Passes a request on to the upstream of the protocol whose path or headers it has, else to the first. */
+  /** Passes a request on to the upstream of the protocol whose path or headers it has, else to that of any client. */
   const forward = async (path: string, request: Request): Promise<Response> => {
     const own = PROTOCOLS.find((one) => path === one.path || path.startsWith(`${one.path}/`));
-    const protocol = own ?? served.find((one) => one.speaks?.(request.headers)) ?? served[0];
+    const protocol = own ?? served.find((one) => one.speaks?.(request.headers)) ??
+      served.find((one) => !one.speaks);
     if (!protocol || !served.includes(protocol)) return withoutUpstream(path, protocol);
     const below = protocol.followsField && own && path.slice(protocol.path.length + 1);
     return below

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import type { Message } from "@tare/messages";
 import {
   type JsonReader,
   type KnownPiece,
@@ -11,6 +12,7 @@ import {
   readJsonAt,
   readRequest,
   type RequestReaders,
+  type WirePrompt,
   type WireRequest,
 } from "@tare/wire";
 
@@ -28,11 +30,14 @@ export function decode(...pieces: readonly Uint8Array[]): string {
 export function remembering<T>(): JsonReader<T> {
   const pieces = new Map<string, KnownPiece<T>>();
   return {
-    read(bytes, { start, end, kind, read }) {
-      const key = kind + decode(bytes.subarray(start, end));
-      const piece = pieces.get(key) ?? { key, value: read(readJsonAt(bytes, { start, end })) };
-      pieces.set(key, piece);
-      return piece;
+    read(bytes, { start, end, kind, read, spelling }) {
+      const json = readJsonAt(bytes, { start, end });
+      const key = kind +
+        (spelling ? JSON.stringify(spelling.plain(json)) : decode(bytes.subarray(start, end)));
+      const known = pieces.get(key);
+      const piece = known && !spelling ? known : { key, value: read(json) };
+      if (!known) pieces.set(key, piece);
+      return known && spelling ? { key, value: spelling.adopt(piece.value, known.value) } : piece;
     },
   };
 }
@@ -49,4 +54,23 @@ export function requestOf(
   readers: RequestReaders = newReaders(),
 ): WireRequest {
   return readRequest(readBody(encode(body)), protocol, readers);
+}
+
+/** A prompt that shows everything, but for these messages in place of those at these positions; `null` leaves. */
+export function shown(
+  { items, tools = [] }: WireRequest,
+  changed: Readonly<Record<number, Partial<Message> | null>> = {},
+): WirePrompt {
+  const all = items.flatMap(({ parts }) => parts.map(({ message }) => message));
+  const seen = all.flatMap((message, place) => {
+    const change = changed[place];
+    if (change === null) return [];
+    return [{ place, message: change ? { ...message, ...change } as Message : message }];
+  });
+  return {
+    items,
+    messages: seen.map(({ message }) => message),
+    places: seen.map(({ place }) => place),
+    tools: tools.flatMap(({ definition }) => definition ?? []),
+  };
 }

@@ -9,29 +9,9 @@ import {
   RESPONSES_PROTOCOL,
   UnknownShape,
   type WirePrompt,
-  type WireRequest,
   writeRequest,
 } from "@tare/wire";
-import { decode, encode, newReaders, requestOf } from "./request_fixture_test.ts";
-
-/** A prompt that shows everything, but for these messages in place of those at these positions; `null` leaves. */
-function shown(
-  { items, tools = [] }: WireRequest,
-  changed: Readonly<Record<number, Partial<Message> | null>> = {},
-): WirePrompt {
-  const all = items.flatMap(({ parts }) => parts.map(({ message }) => message));
-  const seen = all.flatMap((message, place) => {
-    const change = changed[place];
-    if (change === null) return [];
-    return [{ place, message: change ? { ...message, ...change } as Message : message }];
-  });
-  return {
-    items,
-    messages: seen.map(({ message }) => message),
-    places: seen.map(({ place }) => place),
-    tools: tools.flatMap(({ definition }) => definition ?? []),
-  };
-}
+import { decode, encode, newReaders, requestOf, shown } from "./request_fixture_test.ts";
 
 Deno.test("readRequest() reads items and tools, known ones as the same objects", () => {
   const readers = newReaders();

@@ -144,15 +144,14 @@ export class MessagesTurnWriter implements TurnWriter {
         this.#usage = { ...this.#usage, ...withoutNulls(asRecord(data.usage) ?? {}) };
         this.#held.push(event);
         return [];
-      case "message_stop":
-        this.#held.push(event);
-        return [];
       case "content_block_start":
       case "content_block_delta":
       case "content_block_stop":
         return this.#passBlock(data, event);
       default:
-        return [event.bytes];
+        if (this.#held.length === 0 && data?.type !== "message_stop") return [event.bytes];
+        this.#held.push(event);
+        return [];
     }
   }
 

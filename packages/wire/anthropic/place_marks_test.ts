@@ -1,0 +1,184 @@
+import { assertEquals } from "@std/assert";
+import type { Message } from "@tare/messages";
+import { MESSAGES_PROTOCOL, readCacheMarks, readItem, type WireItem, writeRequest } from "@tare/wire";
+import { decode, encode, newReaders, requestOf, shown } from "../request_fixture_test.ts";
+
+const SHORT = { type: "ephemeral" };
+const HOUR = { type: "ephemeral", ttl: "1h" };
+const text = (text: string, mark?: object) => ({
+  type: "text",
+  text,
+  ...(mark && { cache_control: mark }),
+});
+const result = (id: string, content: unknown, mark?: object) => ({
+  type: "tool_result",
+  tool_use_id: id,
+  content,
+  ...(mark && { cache_control: mark }),
+});
+const use = (id: string, mark?: object) => ({
+  type: "tool_use",
+  id,
+  name: "read",
+  input: {},
+  ...(mark && { cache_control: mark }),
+});
+const user = (...content: object[]) => ({ role: "user", content });
+const reply = (...content: object[]) => ({ role: "assistant", content });
+
+/** Where marks stand in what is written, as `message.block`, with `h` for an hour; `changed` as in {@linkcode shown}. */
+function marksOf(
+  body: { readonly messages: readonly object[]; readonly system?: unknown; readonly tools?: unknown },
+  changed: Parameters<typeof shown>[1],
+  more: { readonly kept?: number; readonly line?: number } = {},
+): string {
+  const request = requestOf({ model: "m", ...body }, MESSAGES_PROTOCOL);
+  const prompt = shown(request, changed);
+  const messages: Message[] = [...prompt.messages];
+  const places = [...prompt.places];
+  if (more.line !== undefined) {
+    messages.splice(more.line, 0, { role: "user", content: "[elided: 2 messages]" });
+    places.splice(more.line, 0, -1);
+  }
+  const bytes = writeRequest(request, { ...prompt, messages, places, kept: more.kept });
+  return standing(JSON.parse(decode(bytes)).messages);
+}
+
+function standing(messages: readonly { readonly content: unknown }[]): string {
+  return messages.flatMap(({ content }, at) =>
+    (Array.isArray(content) ? content : []).flatMap((block, index) => {
+      const mark = block.cache_control;
+      return mark ? [`${at}.${index}${mark.ttl ? "h" : ""}`] : [];
+    })
+  ).join(" ");
+}
+
+/** The system prompt is message 0, the first message 1. */
+const TWO_STEPS = (mark: object) => [
+  { role: "user", content: "Go." },
+  reply(use("a"), use("b")),
+  user(result("a", "A."), result("b", "B.", mark), text("Hm?")),
+  reply(use("c")),
+  user(result("c", "C.", mark)),
+];
+
+Deno.test("a mark whose block leaves moves to the nearest block in front that stays", () => {
+  const messages = TWO_STEPS(SHORT);
+  const four = [text("S", SHORT), text("T", SHORT)];
+  const marks = (changed: Parameters<typeof shown>[1], line?: number) =>
+    marksOf({ system: four, messages }, changed, line === undefined ? {} : { line });
+  // All marks are taken, so that none is added.
+  assertEquals(marks({ 3: { content: "[1]" } }), "2.1 4.0");
+  assertEquals(marks({ 4: { content: "[2]" } }), "2.1 4.0");
+  assertEquals(marks({ 4: null }), "2.0 4.0");
+  // The whole step leaves: only the text beside its results stays, which stood behind the mark.
+  assertEquals(marks({ 2: null, 3: null, 4: null }), "0.0 3.0");
+  assertEquals(marks({ 2: null, 3: null, 4: null }, 2), "1.0 4.0");
+  assertEquals(marks({ 6: null, 7: null }), "2.1 2.2");
+});
+
+Deno.test("a mark inside of a result goes over to the result", () => {
+  const messages = [{ role: "user", content: "Go." }, reply(use("a")), user(result("a", [text("A.", HOUR)]))];
+  const system = [text("S", HOUR), text("T", HOUR), text("U", HOUR)];
+  assertEquals(marksOf({ system, messages }, { 3: { content: "[1]" } }), "2.0h");
+});
+
+Deno.test("a mark passes thoughts and empty texts, and makes a block of a text", () => {
+  const system = [text("S", SHORT), text("T", SHORT), text("U", SHORT)];
+  const thoughts = { type: "thinking", thinking: "Hm.", signature: "s" };
+  const messages = [
+    { role: "user", content: "Go." },
+    { role: "user", content: "" },
+    reply(thoughts),
+    reply(use("a"), use("b", SHORT)),
+    user(result("a", "A."), result("b", "B.")),
+    { role: "user", content: "More." },
+  ];
+  assertEquals(marksOf({ system, messages }, { 4: null, 5: null, 6: null }), "0.0");
+});
+
+Deno.test("one more mark stands in front of what a request changes, then behind the last change", () => {
+  const unmarked = TWO_STEPS(SHORT).map((message, at) =>
+    at === 2 ? user(result("a", "A."), result("b", "B."), text("Hm?")) : message
+  );
+  const system = [text("S", SHORT), text("T", SHORT)];
+  const marks = (kept?: number) =>
+    marksOf({ system, messages: unmarked }, { 4: { content: "[2]" } }, kept === undefined ? {} : { kept });
+  assertEquals(marks(), "2.2 4.0");
+  // System, user, reply and the first result are as they were.
+  assertEquals(marks(4), "2.0 4.0");
+  assertEquals(marks(3), "1.1 4.0");
+  // With fewer of its own there is room for both.
+  const few = marksOf({ messages: unmarked }, { 4: { content: "[2]" } }, { kept: 3 });
+  assertEquals(few, "1.1 2.2 4.0");
+});
+
+Deno.test("no mark is added to a request that has none or all, and none to one that only grows", () => {
+  const plain = TWO_STEPS(SHORT).map((message) =>
+    JSON.parse(JSON.stringify(message, (name, value) => name === "cache_control" ? undefined : value))
+  );
+  assertEquals(marksOf({ messages: plain }, { 3: { content: "[1]" } }, { kept: 3 }), "");
+  const system = [text("S", SHORT), text("T", SHORT)];
+  const tools = [{ name: "t", input_schema: { type: "object" }, cache_control: SHORT }];
+  assertEquals(marksOf({ system, tools, messages: TWO_STEPS(SHORT).slice(2) }, {}), "0.1 2.0");
+  assertEquals(
+    marksOf({ system, tools: [...tools, ...tools], messages: plain }, { 3: { content: "[1]" } }),
+    "",
+  );
+});
+
+Deno.test("an added mark asks for as long as the next one behind it", () => {
+  const messages = [
+    { role: "user", content: "Go." },
+    reply(use("a")),
+    user(result("a", "A.")),
+    reply(use("b")),
+    user(result("b", "B.", HOUR)),
+    { role: "user", content: [text("C.", SHORT)] },
+  ];
+  assertEquals(marksOf({ messages }, { 3: { content: "[1]" } }), "2.0h 4.0h 5.0");
+  const whole = { messages: messages.slice(0, 3), cache_control: HOUR };
+  assertEquals(marksOf(whole, { 3: { content: "[1]" } }), "2.0h");
+});
+
+Deno.test("a mark follows a message in whose place others stand, and what is added gets one", () => {
+  const readers = newReaders();
+  const messages = [
+    { role: "user", content: "Go." },
+    reply(text("Found."), use("a", SHORT)),
+    user(result("a", "A.", SHORT)),
+  ];
+  const request = requestOf({ model: "m", messages }, MESSAGES_PROTOCOL, readers);
+  const itemOf = (value: object): WireItem => {
+    const bytes = encode(value);
+    return readItem(bytes, { start: 0, end: bytes.length }, { protocol: MESSAGES_PROTOCOL, readers });
+  };
+  const hidden = [reply(use("r")), user(result("r", "R.")), reply(text("Found."), use("a"))].map(itemOf);
+  const added = [reply(use("s")), user(result("s", "S."))].map(itemOf);
+  const items = [...request.items.slice(0, 2), ...hidden, ...request.items.slice(3), ...added];
+  const written = JSON.parse(decode(writeRequest(request, shown({ ...request, items })))).messages;
+  assertEquals(written.length, 7);
+  assertEquals(standing(written), "3.1 4.0 6.0");
+});
+
+Deno.test("readCacheMarks() finds all marks in the order of the prompt", () => {
+  const body = {
+    model: "m",
+    tools: [{ name: "t", input_schema: {} }, { name: "u", input_schema: {}, cache_control: HOUR }],
+    system: [text("S", HOUR), text("T")],
+    messages: TWO_STEPS(SHORT),
+    cache_control: SHORT,
+  };
+  const request = requestOf(body, MESSAGES_PROTOCOL);
+  const [hour, short] = [3_600_000, 300_000];
+  assertEquals(readCacheMarks(request), [
+    { of: "tool", at: 1, ttlMs: hour },
+    { of: "message", at: 0, ttlMs: hour },
+    { of: "message", at: 4, ttlMs: short },
+    { of: "message", at: 7, ttlMs: short },
+    { of: "message", at: 7, ttlMs: short },
+  ]);
+  const ttl = (body: object) =>
+    MESSAGES_PROTOCOL.cacheTtlMs?.(requestOf({ model: "m", messages: [], ...body }, MESSAGES_PROTOCOL));
+  assertEquals([ttl({}), ttl({ system: [text("S", HOUR)] }), ttl(body)], [0, hour, short]);
+});

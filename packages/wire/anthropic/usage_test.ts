@@ -1,0 +1,45 @@
+import { assertEquals } from "@std/assert";
+import { messageBody, MESSAGES_PROTOCOL } from "@tare/wire";
+import { encode, requestOf } from "../request_fixture_test.ts";
+
+/** What is read of a usage. */
+function read(usage: unknown): unknown {
+  const request = requestOf({ model: "m", messages: [] }, MESSAGES_PROTOCOL);
+  return MESSAGES_PROTOCOL.writer(request, {}).read(encode({ content: [], usage })).usage;
+}
+
+Deno.test("MESSAGES_PROTOCOL reads the whole prompt, with what was written for five minutes and for an hour", () => {
+  const told = {
+    input_tokens: 3,
+    cache_read_input_tokens: 100,
+    cache_creation_input_tokens: 50,
+    output_tokens: 7,
+  };
+  const whole = { promptTokens: 153, cachedTokens: 100, cacheWriteTokens: 50, outputTokens: 7 };
+  assertEquals(read(told), whole);
+  const apart = { ephemeral_5m_input_tokens: 20, ephemeral_1h_input_tokens: 30 };
+  assertEquals(read({ ...told, cache_creation: apart }), { ...whole, hourWriteTokens: 30 });
+  assertEquals(read({ ...told, cache_creation: null, cache_read_input_tokens: null }), {
+    ...whole,
+    promptTokens: 53,
+    cachedTokens: 0,
+  });
+  assertEquals([read({}), read(undefined), read({ input_tokens: 0, output_tokens: 5 })], [
+    undefined,
+    undefined,
+    undefined,
+  ]);
+});
+
+Deno.test("messageBody() writes usage as it is read", () => {
+  const usage = {
+    promptTokens: 153,
+    cachedTokens: 100,
+    cacheWriteTokens: 50,
+    hourWriteTokens: 30,
+    outputTokens: 7,
+  };
+  const reply = { id: "msg", model: "m", finishReason: "stop", usage } as const;
+  const body = messageBody({ ...reply, message: { role: "assistant", content: "Hi." } });
+  assertEquals([read(body.usage), body.stop_reason], [usage, "end_turn"]);
+});
