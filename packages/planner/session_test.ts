@@ -253,6 +253,25 @@ Deno.test("plannerSession() goes back to an earlier place of the history", async
   assertEquals(seen.rewrites, []);
 });
 
+Deno.test("plannerSession() neither saves nor loses what a client's own compaction saves and costs", async () => {
+  const { session } = make({ mechanisms: OFF, profile: profileNamed("openai") });
+  const book = async (messages: readonly Message[], nowMs: number) => {
+    const view = await session.view({ messages, tools: [read.definition] }, { nowMs, model: "m" });
+    const { promptTokens, predictedCachedTokens: cachedTokens } = view;
+    return session.sent({ promptTokens, cachedTokens, outputTokens: 1 }, view);
+  };
+  for (let length = 3; length <= history.length; length += 2) await book(history.slice(0, length), length);
+  session.cutBack(1);
+  const fresh = [
+    history[0]!,
+    { role: "user", content: "A summary. ".repeat(400) } as const,
+    answer,
+    question,
+  ];
+  const entry = await book(fresh, 100);
+  assertEquals([entry?.cost, Math.round(entry?.saved ?? NaN)], [entry?.resendCost, 0]);
+});
+
 Deno.test("plannerSession() forks with what holds for the start, and with an account of its own", async () => {
   const { session, view, archive } = make({ mechanisms: { ...OFF, prune: true } });
   session.sent(usage((await view([...history, question])).promptTokens));

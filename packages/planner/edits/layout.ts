@@ -135,6 +135,11 @@ export class Layout {
     return this.#fullEnds.at(-1) ?? 0;
   }
 
+  /** Tokens of its first `length` messages. */
+  fullTokensOf(length: number): number {
+    return this.#fullEnds[length - 1] ?? (length > 0 ? this.fullTokens : 0);
+  }
+
   /** Tokens in front of a message that user and model said. */
   saidBefore(at: number): number {
     return this.#before(this.#rows[at] ?? this.#sums.length).said;

@@ -18,7 +18,7 @@ import { KnownHistory } from "./known_history.ts";
 import { lookOnce, type OneShot } from "./look_once.ts";
 import { forced, makeRoom, WINDOW_SHARE } from "./make_room.ts";
 import type { Decision, Plan, PlanRequest } from "./plan.ts";
-import { NEW_SESSION, type PlannerState, type SentRequest } from "./planner_state.ts";
+import { cutBack, NEW_SESSION, type PlannerState, type SentRequest } from "./planner_state.ts";
 import {
   findChange,
   hashTools,
@@ -378,11 +378,10 @@ export class Planner {
   /** Takes in what is new of a history. */
   #lookAt(history: readonly Message[], edits: readonly Edit[]): void {
     const shared = this.#known.sharedLength(history);
+    const gone = this.#known.layout.fullTokens - this.#known.layout.fullTokensOf(shared);
     const kept = this.#known.lookAt(history, edits);
     if (kept === Infinity) return;
-    const { seen, sent } = this.#state;
-    const cut = (one: SentRequest) => ({ ...one, messageTokens: Math.min(one.messageTokens, kept) });
-    this.#state = { ...this.#state, seen: Math.min(seen, shared), sent: sent.map(cut) };
+    this.#state = cutBack(this.#state, { shared, kept, gone });
   }
 
   #predict({ nowMs, model }: PlanRequest, tools: readonly ToolDefinition[]): Prediction {

@@ -55,3 +55,19 @@ export const NEW_SESSION: PlannerState = {
   resend: 0,
   stopped: false,
 };
+
+/**
+ * What is known once a history went back: `shared` of its messages stay, `kept` tokens at the start of what the model
+ * sees, and `gone` tokens less if everything had been sent.
+ */
+export function cutBack(
+  state: PlannerState,
+  { shared, kept, gone }: { readonly shared: number; readonly kept: number; readonly gone: number },
+): PlannerState {
+  const cut = (one: SentRequest): SentRequest => ({
+    ...one,
+    messageTokens: Math.min(one.messageTokens, kept),
+    fullTokens: Math.max(0, one.fullTokens - gone),
+  });
+  return { ...state, seen: Math.min(state.seen, shared), sent: state.sent.map(cut) };
+}
