@@ -3,7 +3,7 @@ import { decodeRequest, readBytes } from "./decode_request.ts";
 import type { LedgerReport } from "./ledger.ts";
 import type { GatewayOptions } from "./options.ts";
 import { PlannedCalls } from "./planned_calls.ts";
-import { sessionDetails, sessionList } from "./session_report.ts";
+import { sessionDetails, sessionList } from "./sessions/session_report.ts";
 
 /** A gateway as a function from request to response, with no port of its own. */
 export interface Gateway {

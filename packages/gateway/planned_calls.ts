@@ -1,40 +1,24 @@
-import { createHash } from "node:crypto";
-import type { CountTokens } from "@tare/messages";
-import { plannerSession, profileForTtl } from "@tare/planner";
-import { RECALL_TOOL } from "@tare/prune";
+import { joinBytes, type Protocol, type WireReply } from "@tare/wire";
+import type { GatewayLedger } from "./ledger.ts";
+import type { GatewayOptions } from "./options.ts";
+import type { GatewaySession } from "./sessions/session.ts";
+import type { GatewayTurn } from "./turn.ts";
+import { type Call, Turns } from "./turns.ts";
 import {
-  joinBytes,
-  type Protocol,
-  readBody,
-  readRequest,
-  type WireReply,
-  type WireRequest,
-} from "@tare/wire";
-import { callTotals, GatewayLedger } from "./ledger.ts";
-import { Memory } from "./memory.ts";
-import type { GatewayOptions, Upstream } from "./options.ts";
-import { oneShotOf, viewFor } from "./one_shot.ts";
-import type { Compaction, GatewaySession } from "./session.ts";
-import { type Recognised, Sessions } from "./sessions.ts";
-import { GatewayTurn } from "./turn.ts";
-import { answerHeaders, askUpstream, passOn, streamOf, type UpstreamCall, warned } from "./upstream.ts";
+  answerHeaders,
+  askUpstream,
+  passOn,
+  streamOf,
+  type UpstreamCall,
+  upstreamOf,
+  warned,
+} from "./upstream.ts";
 
 /** So many calls of a turn may do nothing but recall; then one can't. */
 const MAX_RECALL_CALLS = 8;
 
-/** So many compactions of a session are remembered. */
-const MAX_COMPACTIONS = 100;
-
 /** With these an upstream says that it doesn't take a request as it is. */
 const REFUSALS: readonly number[] = [400, 422];
-
-/** A request for the upstream, and its body. */
-interface Call {
-  readonly request: Request;
-  readonly bytes: Uint8Array<ArrayBuffer>;
-  /** Whether only its tokens shall be counted. Default: it is a model call. */
-  readonly counts?: boolean;
-}
 
 /** What an answer is made from. */
 interface Exchange {
@@ -50,30 +34,31 @@ interface Exchange {
  * wrong in doing so, the request goes upstream as the client sent it.
  */
 export class PlannedCalls {
-  readonly ledger: GatewayLedger = new GatewayLedger();
   readonly #options: GatewayOptions;
   readonly #onError: (error: unknown) => void;
-  readonly #memory: Memory;
-  #sessions: Sessions | undefined;
+  readonly #turns: Turns;
 
   /** Calls that have seen nothing yet. */
   constructor(options: GatewayOptions) {
     this.#options = options;
     this.#onError = options.onError ?? (() => {});
-    this.#memory = new Memory({ maxBytes: options.maxMemoryBytes ?? 512 * 2 ** 20 });
+    this.#turns = new Turns(options);
   }
 
-  /** Where requests of this protocol go. @throws {RangeError} if that isn't known. */
-  #upstreamOf({ name }: Protocol): Upstream {
-    const upstream = this.#options.upstreams[name];
-    if (upstream) return upstream;
-    throw new RangeError(`Cannot pass a request of protocol ${name} on: it has no upstream`);
+  /** What sessions cost. */
+  get ledger(): GatewayLedger {
+    return this.#turns.ledger;
+  }
+
+  /** All sessions that are known, the newest first. */
+  get sessions(): readonly GatewaySession[] {
+    return this.#turns.sessions;
   }
 
   /** Answers a request. @throws what `fetch` throws if the upstream can't be reached. */
   async answer(protocol: Protocol, call: Call): Promise<Response> {
     const { request } = call;
-    const upstream = this.#upstreamOf(protocol);
+    const upstream = upstreamOf(protocol, this.#options);
     const abort = new AbortController();
     const leave = () => abort.abort(request.signal.reason);
     if (request.signal.aborted) leave();
@@ -87,7 +72,7 @@ export class PlannedCalls {
     let { bytes } = call;
     let warning: string | undefined;
     try {
-      turn = await this.#begin(protocol, call);
+      turn = await this.#turns.begin(protocol, call);
       if (turn) bytes = await turn.prompt(signal);
       for (const told of turn?.warnings ?? []) this.#onError(new Error(told));
     } catch (error) {
@@ -125,7 +110,7 @@ export class PlannedCalls {
   /** Passes a request without a plan on to the upstream of a protocol, such as one for the list of models, as it comes. */
   async forward(protocol: Protocol, path: string, request: Request): Promise<Response> {
     const { body, signal } = request;
-    const upstream = this.#upstreamOf(protocol);
+    const upstream = upstreamOf(protocol, this.#options);
     const call = { upstream, request, ...(body && { body }), auth: protocol.auth, signal };
     return passOn(await this.#ask(path, call), new AbortController());
   }
@@ -133,96 +118,12 @@ export class PlannedCalls {
   /** Passes a request for a response on, which may have another id at the upstream. */
   async forwardResponse(protocol: Protocol, path: string, request: Request): Promise<Response> {
     const [id = "", ...rest] = path.split("/");
-    const known = this.#memory.followed(clientOf(protocol, request), id);
-    const upstreamId = known ? encodeURIComponent(known.upstreamId) : id;
+    const upstreamId = this.#turns.upstreamId(protocol, id, request);
     return await this.forward(protocol, [protocol.path, upstreamId, ...rest].join("/"), request);
   }
 
   #ask(path: string, call: UpstreamCall): Promise<Response> {
     return askUpstream(path, call, this.#options);
-  }
-
-  /** All sessions that are known, the newest first. */
-  get sessions(): readonly GatewaySession[] {
-    return this.#sessions?.list() ?? [];
-  }
-
-  /** Finds the session of a request; nothing for a request that can't be planned. */
-  async #begin(protocol: Protocol, { request, bytes, counts }: Call): Promise<GatewayTurn | undefined> {
-    const { recall: offers = true, now = Date.now } = this.#options;
-    const body = readBody(bytes);
-    const { key, name, follows, isStateful, isDetached, ...hints } = protocol.readHints(
-      body,
-      request.headers,
-    );
-    if (isDetached) return undefined;
-    const countTokens = await this.#options.countTokens();
-    const client = clientOf(protocol, request);
-    const readers = this.#memory.readers(client);
-    const wire = readRequest(body, protocol, readers);
-    const followed = follows === undefined ? undefined : this.#memory.followed(client, follows);
-    const sessions = this.#sessionsOf();
-    const hasTools = (wire.tools ?? []).length > 0 && !hints.forbidsTools;
-    const recognised: Recognised = {
-      scope: JSON.stringify([client, key ?? null]),
-      isKeyed: key !== undefined,
-      name: request.headers.get("x-tare-session") ?? name,
-      protocol: protocol.name,
-      items: wire.items,
-      hasTools,
-      prompts: this.#promptsOf(wire, countTokens),
-    };
-    const found = sessions.get(followed?.sessionId ?? "");
-    const purpose = counts ? "other" : hints.purpose;
-    const oneShot = found
-      ? undefined
-      : oneShotOf(wire, { ...(purpose && { purpose }), hasTools, about: () => sessions.about(recognised) });
-    if (oneShot && !oneShot.about) return undefined;
-    const session = found ?? oneShot?.about?.session ?? sessions.find(recognised);
-    session.lastMs = now();
-    if (!oneShot) session.model = wire.model;
-    const recall = offers && !session.control && !session.isReverted && (wire.tools ?? []).length > 0 &&
-      wire.tools?.every(({ definition }) => definition?.function.name !== RECALL_TOOL.function.name);
-    return new GatewayTurn({
-      client,
-      session,
-      request: wire,
-      recall: recall === true,
-      follows: followed,
-      prompts: isStateful ? undefined : oneShot ? viewFor(oneShot, wire) : session.prompts,
-      oneShot: oneShot?.purpose,
-      countTokens,
-      readers,
-      seen: (id, parts) => this.#memory.refer(client, id, parts),
-      now,
-    });
-  }
-
-  /** Makes what decides for a new session that begins with this request. */
-  #promptsOf(request: WireRequest, countTokens: CountTokens): Recognised["prompts"] {
-    const { mechanisms } = this.#options;
-    const { profile, windowTokens } = this.#upstreamOf(request.protocol);
-    return ({ archive, control }) => {
-      const ttlMs = request.protocol.cacheTtlMs?.(request);
-      return plannerSession({
-        profile: ttlMs === undefined ? profile : profileForTtl(profile, ttlMs),
-        archive,
-        countTokens,
-        ...(windowTokens !== undefined && { windowTokens }),
-        mechanisms: control ? NOTHING : { ...mechanisms, truncate: false },
-      });
-    };
-  }
-
-  #sessionsOf(): Sessions {
-    const { control, now } = this.#options;
-    return this.#sessions ??= new Sessions({
-      control,
-      begun: (session) => this.ledger.begin(session),
-      resumed: (session, { uncounted: [made] }) => made && this.#countCompaction(session, made),
-      maxBytes: this.#memory.sessionBytes,
-      ...(now && { now }),
-    });
   }
 
   /**
@@ -237,11 +138,11 @@ export class PlannedCalls {
     for (let calls = 1;; calls++) {
       const reply = isStream ? yield* this.#readStream(turn, last) : yield* this.#readWhole(turn, last);
       if (!reply) return { response: last };
-      this.#account(turn, reply);
+      this.#attempt("what a call cost is not known", () => this.#turns.replied(turn, reply));
       const next = await this.#next(turn, { reply, calls, signal: abort.signal });
       if (!next) {
         const rest = turn.writer.finish();
-        this.#end(turn, reply);
+        this.#attempt("a recall will not be remembered", () => this.#turns.ended(turn, reply));
         yield rest;
         return { response: last, usage: reply.usage };
       }
@@ -314,40 +215,12 @@ export class PlannedCalls {
     }
   }
 
-  #account(turn: GatewayTurn, reply: WireReply): void {
+  /** Does what the client's answer doesn't depend on. */
+  #attempt(otherwise: string, work: () => void): void {
     try {
-      const usage = turn.sent(reply);
-      const { session, oneShot } = turn;
-      const isCompaction = oneShot === "compaction" && isAnswer(reply);
-      const call = usage && callTotals(usage, session.prompts.profile);
-      if (call) this.ledger.book(session, call);
-      if (!oneShot || !isAnswer(reply)) return;
-      const { promptTokens = 0, cachedTokens = 0, outputTokens = 0, cost = 0 } = call ?? {};
-      const atMs = (this.#options.now ?? Date.now)();
-      const made = { atMs, promptTokens, cachedTokens, outputTokens, cost };
-      if (isCompaction) this.#countCompaction(session, made);
-      const uncounted = isCompaction ? [] : [made];
-      this.#sessions?.sumUp(session, { text: reply.text ?? "", isSaid: isCompaction, uncounted });
+      work();
     } catch (error) {
-      this.#warn("what a call cost is not known", error);
-    }
-  }
-
-  #countCompaction(session: GatewaySession, made: Compaction): void {
-    this.ledger.book(session, { compactions: 1, compactionCost: made.cost });
-    session.compactions = [...session.compactions, made].slice(-MAX_COMPACTIONS);
-  }
-
-  #end(turn: GatewayTurn, { id: upstreamId, callsClient, recalls }: WireReply): void {
-    try {
-      turn.remember();
-      this.#sessions?.weigh(turn.session);
-      const { writer: { id }, session, client } = turn;
-      if (id === undefined || upstreamId === undefined) return;
-      const owed = callsClient && recalls.length > 0 ? turn.lastAnswers : [];
-      this.#memory.follow(client, id, { sessionId: session.id, upstreamId, owed });
-    } catch (error) {
-      this.#warn("a recall will not be remembered", error);
+      this.#warn(otherwise, error);
     }
   }
 
@@ -386,22 +259,9 @@ async function wholeAnswer(
   }
 }
 
-/** Whether a reply is the model's last word: what calls tools is no summary, whatever it was asked for. */
-function isAnswer({ callsClient, recalls }: WireReply): boolean {
-  return !callsClient && recalls.length === 0;
-}
-
 /** From now on the session is sent on as it comes. */
 function revert({ session }: GatewayTurn): void {
   session.isReverted = true;
   session.hidden = [];
   session.prompts.revert();
-}
-
-const NOTHING = { context: false, prune: false, schemas: false, truncate: false };
-
-/** Tells clients apart by their keys, which are kept nowhere. */
-function clientOf({ name, auth }: Protocol, { headers }: Request): string {
-  const keys = auth.headers.map((header) => headers.get(header) ?? "");
-  return `${name} ${createHash("sha256").update(JSON.stringify(keys)).digest("base64")}`;
 }

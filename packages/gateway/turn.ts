@@ -13,8 +13,8 @@ import {
   type WireRequest,
   writeRequest,
 } from "@tare/wire";
-import { expandHidden, type HiddenPlace } from "./hidden_items.ts";
-import type { GatewaySession, SessionRewrite } from "./session.ts";
+import { expandHidden, type HiddenPlace } from "./sessions/hidden_items.ts";
+import type { GatewaySession, SessionRewrite } from "./sessions/session.ts";
 
 /** A response that a client follows, as the upstream knows it. */
 export interface Followed {

@@ -4,7 +4,7 @@ import { plannerSession, profileNamed } from "@tare/planner";
 import { CHAT_PROTOCOL, readBody, readRequest } from "@tare/wire";
 import { call } from "./fixture_test.ts";
 import { Memory } from "./memory.ts";
-import { Sessions } from "./sessions.ts";
+import { Sessions } from "./sessions/sessions.ts";
 import { GatewayTurn } from "./turn.ts";
 
 const encode = (value: unknown) => new TextEncoder().encode(JSON.stringify(value));

@@ -1,4 +1,4 @@
-import { BEARER, type WireAuth } from "@tare/wire";
+import { BEARER, type Protocol, type WireAuth } from "@tare/wire";
 import type { GatewayOptions, Upstream } from "./options.ts";
 
 /** Headers that belong to one connection, to this server, or to a browser. */
@@ -24,6 +24,16 @@ export interface UpstreamCall {
   /** How the key is sent. Default: as a bearer token. */
   readonly auth?: WireAuth;
   readonly signal: AbortSignal;
+}
+
+/** Where requests of a protocol go. @throws {RangeError} if that isn't known. */
+export function upstreamOf(
+  { name }: Protocol,
+  { upstreams }: Pick<GatewayOptions, "upstreams">,
+): Upstream {
+  const upstream = upstreams[name];
+  if (upstream) return upstream;
+  throw new RangeError(`Cannot pass a request of protocol ${name} on: it has no upstream`);
 }
 
 /** Sends a request to a path behind the upstream's base URL. @throws what `fetch` throws. */

@@ -1,6 +1,6 @@
 import type { JsonSchema } from "@tare/messages";
 import { ApiError } from "@tare/wire";
-import { closed, TOTALS } from "./ledger.ts";
+import { closed, TOTALS } from "../ledger.ts";
 import type { Compaction, GatewaySession, SessionRewrite } from "./session.ts";
 
 const NUMBER: JsonSchema = { type: "number" };

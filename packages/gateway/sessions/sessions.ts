@@ -7,7 +7,7 @@ import { ChainIndex, type ChainNode, chainTo } from "./chain_index.ts";
 import { expandHidden, type HiddenPlace } from "./hidden_items.ts";
 import { InstructionKeys } from "./instruction_keys.ts";
 import { LayeredArchive } from "./layered_archive.ts";
-import { NO_CALLS } from "./ledger.ts";
+import { NO_CALLS } from "../ledger.ts";
 import { bytesOfSession, type GatewaySession, type Summary } from "./session.ts";
 
 /** What a session is recognised by. */

@@ -1,8 +1,8 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { SESSION_DETAILS, SESSION_LIST } from "@tare/gateway";
 import { schemaChecker } from "@tare/messages/arguments";
-import { BASH, chatStep, longResult, SUM_UP } from "./agents_fixture_test.ts";
-import { completion, gatewayed, post } from "./fixture_test.ts";
+import { BASH, chatStep, longResult, SUM_UP } from "../agents_fixture_test.ts";
+import { completion, gatewayed, post } from "../fixture_test.ts";
 
 Deno.test("gateway lists its sessions, the newest first, page by page", async () => {
   let nowMs = Date.UTC(2026, 0, 1);

@@ -3,7 +3,7 @@ import type { PlannerSession, SessionView } from "@tare/planner";
 import type { ChainNode } from "./chain_index.ts";
 import type { HiddenPlace } from "./hidden_items.ts";
 import type { LayeredArchive } from "./layered_archive.ts";
-import type { Account, Totals } from "./ledger.ts";
+import type { Account, Totals } from "../ledger.ts";
 
 /** A call by which the client had the conversation summed up. */
 export interface Compaction extends Pick<Totals, "promptTokens" | "cachedTokens" | "outputTokens" | "cost"> {

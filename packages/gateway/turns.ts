@@ -1,0 +1,167 @@
+import { createHash } from "node:crypto";
+import type { CountTokens } from "@tare/messages";
+import { plannerSession, profileForTtl } from "@tare/planner";
+import { RECALL_TOOL } from "@tare/prune";
+import { type Protocol, readBody, readRequest, type WireReply, type WireRequest } from "@tare/wire";
+import { callTotals, GatewayLedger } from "./ledger.ts";
+import { Memory } from "./memory.ts";
+import type { GatewayOptions } from "./options.ts";
+import { oneShotOf, viewFor } from "./sessions/one_shot.ts";
+import type { Compaction, GatewaySession } from "./sessions/session.ts";
+import { type Recognised, Sessions } from "./sessions/sessions.ts";
+import { GatewayTurn } from "./turn.ts";
+import { upstreamOf } from "./upstream.ts";
+
+/** A request for the upstream, and its body. */
+export interface Call {
+  readonly request: Request;
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  /** Whether only its tokens shall be counted. Default: it is a model call. */
+  readonly counts?: boolean;
+}
+
+/** So many compactions of a session are remembered. */
+const MAX_COMPACTIONS = 100;
+
+const NOTHING = { context: false, prune: false, schemas: false, truncate: false };
+
+/** Finds out which conversation each request belongs to, and takes note of what becomes of it. */
+export class Turns {
+  readonly ledger: GatewayLedger = new GatewayLedger();
+  readonly #options: GatewayOptions;
+  readonly #memory: Memory;
+  readonly #sessions: Sessions;
+
+  /** No request has come yet. */
+  constructor(options: GatewayOptions) {
+    const { control, now, maxMemoryBytes = 512 * 2 ** 20 } = options;
+    this.#options = options;
+    this.#memory = new Memory({ maxBytes: maxMemoryBytes });
+    this.#sessions = new Sessions({
+      control,
+      begun: (session) => this.ledger.begin(session),
+      resumed: (session, { uncounted: [made] }) => made && this.#countCompaction(session, made),
+      maxBytes: this.#memory.sessionBytes,
+      ...(now && { now }),
+    });
+  }
+
+  /** All sessions that are known, the newest first. */
+  get sessions(): readonly GatewaySession[] {
+    return this.#sessions.list();
+  }
+
+  /** The id that a response has at the upstream, as it stands in a path. */
+  upstreamId(protocol: Protocol, id: string, request: Request): string {
+    const known = this.#memory.followed(clientOf(protocol, request), id);
+    return known ? encodeURIComponent(known.upstreamId) : id;
+  }
+
+  /** Finds the session of a request; nothing for a request that can't be planned. */
+  async begin(protocol: Protocol, { request, bytes, counts }: Call): Promise<GatewayTurn | undefined> {
+    const { recall: offers = true, now = Date.now } = this.#options;
+    const body = readBody(bytes);
+    const { key, name, follows, isStateful, isDetached, ...hints } = protocol.readHints(
+      body,
+      request.headers,
+    );
+    if (isDetached) return undefined;
+    const countTokens = await this.#options.countTokens();
+    const client = clientOf(protocol, request);
+    const readers = this.#memory.readers(client);
+    const wire = readRequest(body, protocol, readers);
+    const followed = follows === undefined ? undefined : this.#memory.followed(client, follows);
+    const sessions = this.#sessions;
+    const hasTools = (wire.tools ?? []).length > 0 && !hints.forbidsTools;
+    const recognised: Recognised = {
+      scope: JSON.stringify([client, key ?? null]),
+      isKeyed: key !== undefined,
+      name: request.headers.get("x-tare-session") ?? name,
+      protocol: protocol.name,
+      items: wire.items,
+      hasTools,
+      prompts: this.#promptsOf(wire, countTokens),
+    };
+    const found = sessions.get(followed?.sessionId ?? "");
+    const purpose = counts ? "other" : hints.purpose;
+    const oneShot = found
+      ? undefined
+      : oneShotOf(wire, { ...(purpose && { purpose }), hasTools, about: () => sessions.about(recognised) });
+    if (oneShot && !oneShot.about) return undefined;
+    const session = found ?? oneShot?.about?.session ?? sessions.find(recognised);
+    session.lastMs = now();
+    if (!oneShot) session.model = wire.model;
+    const recall = offers && !session.control && !session.isReverted && (wire.tools ?? []).length > 0 &&
+      wire.tools?.every(({ definition }) => definition?.function.name !== RECALL_TOOL.function.name);
+    return new GatewayTurn({
+      client,
+      session,
+      request: wire,
+      recall: recall === true,
+      follows: followed,
+      prompts: isStateful ? undefined : oneShot ? viewFor(oneShot, wire) : session.prompts,
+      oneShot: oneShot?.purpose,
+      countTokens,
+      readers,
+      seen: (id, parts) => this.#memory.refer(client, id, parts),
+      now,
+    });
+  }
+
+  /** Books what a reply took. */
+  replied(turn: GatewayTurn, reply: WireReply): void {
+    const usage = turn.sent(reply);
+    const { session, oneShot } = turn;
+    const call = usage && callTotals(usage, session.prompts.profile);
+    if (call) this.ledger.book(session, call);
+    if (!oneShot || !isAnswer(reply)) return;
+    const isSaid = oneShot === "compaction";
+    const { promptTokens = 0, cachedTokens = 0, outputTokens = 0, cost = 0 } = call ?? {};
+    const atMs = (this.#options.now ?? Date.now)();
+    const made = { atMs, promptTokens, cachedTokens, outputTokens, cost };
+    if (isSaid) this.#countCompaction(session, made);
+    this.#sessions.sumUp(session, { text: reply.text ?? "", isSaid, uncounted: isSaid ? [] : [made] });
+  }
+
+  /** A turn is over with this reply: remembers what the client doesn't know of. */
+  ended(turn: GatewayTurn, { id: upstreamId, callsClient, recalls }: WireReply): void {
+    turn.remember();
+    this.#sessions.weigh(turn.session);
+    const { writer: { id }, session, client } = turn;
+    if (id === undefined || upstreamId === undefined) return;
+    const owed = callsClient && recalls.length > 0 ? turn.lastAnswers : [];
+    this.#memory.follow(client, id, { sessionId: session.id, upstreamId, owed });
+  }
+
+  #countCompaction(session: GatewaySession, made: Compaction): void {
+    this.ledger.book(session, { compactions: 1, compactionCost: made.cost });
+    session.compactions = [...session.compactions, made].slice(-MAX_COMPACTIONS);
+  }
+
+  /** Makes what decides for a new session that begins with this request. */
+  #promptsOf(request: WireRequest, countTokens: CountTokens): Recognised["prompts"] {
+    const { mechanisms } = this.#options;
+    const { profile, windowTokens } = upstreamOf(request.protocol, this.#options);
+    return ({ archive, control }) => {
+      const ttlMs = request.protocol.cacheTtlMs?.(request);
+      return plannerSession({
+        profile: ttlMs === undefined ? profile : profileForTtl(profile, ttlMs),
+        archive,
+        countTokens,
+        ...(windowTokens !== undefined && { windowTokens }),
+        mechanisms: control ? NOTHING : { ...mechanisms, truncate: false },
+      });
+    };
+  }
+}
+
+/** Whether a reply is the model's last word: what calls tools is no summary, whatever it was asked for. */
+function isAnswer({ callsClient, recalls }: WireReply): boolean {
+  return !callsClient && recalls.length === 0;
+}
+
+/** Tells clients apart by their keys, which are kept nowhere. */
+function clientOf({ name, auth }: Protocol, { headers }: Request): string {
+  const keys = auth.headers.map((header) => headers.get(header) ?? "");
+  return `${name} ${createHash("sha256").update(JSON.stringify(keys)).digest("base64")}`;
+}
