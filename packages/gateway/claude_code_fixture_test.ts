@@ -1,0 +1,147 @@
+/**
+ * Requests as Claude Code sends them, field by field, and an upstream for them. Holds no tests.
+ *
+ * @module
+ */
+import { type JsonRecord, messageBody, messageEvents } from "@tare/wire";
+import { gatewayed, UPSTREAM } from "./fixture_test.ts";
+import type { Forwarded } from "./fixture_test.ts";
+
+const MARK = { cache_control: { type: "ephemeral" } };
+
+/** A message of the conversation: who says it, and its blocks. */
+export interface Said {
+  readonly role: "user" | "assistant";
+  readonly content: readonly JsonRecord[];
+}
+
+/** What changes from session to session, and inside of one. */
+export interface ClaudeCode {
+  readonly session?: string;
+  /** The digits at the end of the first block. */
+  readonly bill?: string;
+  /** What the third block says of the repository. */
+  readonly status?: string;
+  /** Another system prompt: that of a sub-agent. */
+  readonly system?: string;
+  readonly stream?: boolean;
+}
+
+const RULES = Array.from({ length: 300 }, (_, at) => `Rule ${at}: keep what people said, whatever it is.`)
+  .join("\n");
+
+/** A request of Claude Code: marks on two blocks of the system prompt and on the last block of all. */
+export function claudeRequest(said: readonly Said[], now: ClaudeCode = {}): Request {
+  const { session = "s1", bill = "a1b", status = "clean", system = RULES, stream = false } = now;
+  const messages = said.map(({ role, content }, at) => {
+    const [first] = content;
+    if (at < said.length - 1) {
+      // Said once as a block, a text comes again as it is.
+      return {
+        role,
+        content: role === "user" && content.length === 1 && first?.type === "text" ? first.text : content,
+      };
+    }
+    return { role, content: [...content.slice(0, -1), { ...content.at(-1), ...MARK }] };
+  });
+  const body = {
+    model: "claude-opus-5",
+    messages,
+    system: [
+      { type: "text", text: `x-anthropic-billing-header: cc_version=2.3.4; cch=${bill};` },
+      { type: "text", text: "You are Claude Code, Anthropic's official CLI for Claude.", ...MARK },
+      { type: "text", text: `${system}\n\ngitStatus: ${status}`, ...MARK },
+    ],
+    tools: [BASH],
+    metadata: { user_id: JSON.stringify({ device_id: "d", account_uuid: "", session_id: session }) },
+    max_tokens: 32000,
+    thinking: { type: "enabled", budget_tokens: 31999 },
+    context_management: { edits: [{ type: "clear_thinking_20251015", keep: "all" }] },
+    ...(stream && { stream }),
+  };
+  return new Request("http://localhost/v1/messages?beta=true", {
+    method: "POST",
+    headers: {
+      "content-type": "application/json",
+      "x-api-key": "sk-ant-client",
+      "anthropic-version": "2023-06-01",
+      "anthropic-beta": "claude-code-20250219,interleaved-thinking-2025-05-14",
+      "x-claude-code-session-id": session,
+    },
+    body: JSON.stringify(body),
+  });
+}
+
+const BASH = {
+  name: "Bash",
+  description: "Executes a given bash command in a persistent shell session. ".repeat(30),
+  input_schema: { type: "object", properties: { command: { type: "string" } }, required: ["command"] },
+};
+
+/** What somebody says. */
+export function says(role: Said["role"], text: string): Said {
+  return { role, content: [{ type: "text", text }] };
+}
+
+/** A step: thoughts with their signature, calls at once, and their results, perhaps with a text beside them. */
+export function step(name: string, results: readonly string[], reminder?: string): Said[] {
+  const ids = results.map((_, at) => `toolu_${name}_${at}`);
+  return [
+    {
+      role: "assistant",
+      content: [
+        { type: "thinking", thinking: `I look at ${name}.`, signature: `sig-${name}` },
+        ...ids.map((id) => ({ type: "tool_use", id, name: "Bash", input: { command: `cat ${name}` } })),
+      ],
+    },
+    {
+      role: "user",
+      content: [
+        ...results.map((content, at) => ({ type: "tool_result", tool_use_id: ids[at], content })),
+        ...(reminder === undefined ? [] : [{ type: "text", text: reminder }]),
+      ],
+    },
+  ];
+}
+
+/** What the upstream's model says or calls. */
+export interface Replied {
+  readonly content?: string;
+  readonly thoughts?: string;
+  readonly calls?: readonly { readonly name: string; readonly args: object; readonly id: string }[];
+}
+
+/** A gateway before an upstream that replies so, streamed if it is asked to. */
+export function claudeGateway(
+  reply: (asked: Forwarded, index: number) => Replied | Response,
+): ReturnType<typeof gatewayed> {
+  return gatewayed((asked, index) => {
+    const replied = reply(asked, index);
+    if (replied instanceof Response) return replied;
+    const { content = null, thoughts, calls = [] } = replied;
+    const message = {
+      role: "assistant" as const,
+      content,
+      ...(thoughts !== undefined && { reasoning_content: thoughts, signature: `sig-${thoughts}` }),
+      tool_calls: calls.map(({ name, args, id }) => ({
+        id,
+        type: "function" as const,
+        function: { name, arguments: JSON.stringify(args) },
+      })),
+    };
+    const promptTokens = Math.ceil(asked.text.length / 4);
+    const usage = { promptTokens, cachedTokens: 0, cacheWriteTokens: promptTokens, hourWriteTokens: 0 };
+    const written = {
+      id: `msg_${index}`,
+      model: asked.body.model,
+      message,
+      finishReason: calls.length > 0 ? "tool_calls" : "stop",
+      usage: { ...usage, outputTokens: 5 },
+    };
+    if (!asked.body.stream) return Response.json(messageBody(written));
+    const events = messageEvents(written).map((event) =>
+      `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`
+    );
+    return new Response(events.join(""), { headers: { "content-type": "text/event-stream" } });
+  }, { upstreams: { messages: { ...UPSTREAM, baseURL: "http://claude.example/v1" } } });
+}

@@ -1,0 +1,127 @@
+import { assertEquals, assertMatch } from "@std/assert";
+import { scripted, type SimulatedReply, simulator, toolCall } from "@tare/simulator";
+import { profileNamed } from "@tare/planner";
+
+const MARK = { cache_control: { type: "ephemeral" } };
+const HOUR = { cache_control: { type: "ephemeral", ttl: "1h" } };
+const tokenizer = { encode: (text: string) => text.split(" ").map((word) => word.length) };
+/** A text of so many tokens. */
+const words = (tokens: number, word = "w") => Array.from({ length: tokens }, () => word).join(" ");
+const text = (text: string, mark: object = {}) => ({ type: "text", text, ...mark });
+
+function provider(replies: readonly SimulatedReply[] | number, now: () => number = () => 0) {
+  const script = typeof replies === "number"
+    ? Array.from({ length: replies }, () => ({ content: "Hi" }))
+    : replies;
+  const simulated = simulator({
+    model: scripted(script),
+    profile: profileNamed("anthropic-5m"),
+    tokenizer,
+    apiKey: "key",
+    now,
+  });
+  const ask = async (body: object, headers: Record<string, string> = { "x-api-key": "key" }) =>
+    await simulated.fetch(
+      new Request("http://provider/v1/messages", {
+        method: "POST",
+        headers,
+        body: JSON.stringify({ model: "m", max_tokens: 10, ...body }),
+      }),
+    );
+  const usage = async (body: object) => {
+    const { usage } = await (await ask(body)).json();
+    return [usage.cache_read_input_tokens, usage.cache_creation_input_tokens, usage.input_tokens];
+  };
+  return { ask, usage, requests: simulated.requests };
+}
+
+Deno.test("simulator() caches what requests in the Messages format mark, and nothing else", async () => {
+  let now = 0;
+  const { usage } = provider(8, () => now);
+  const system = [text(words(1_996), MARK)];
+  const user = (...content: object[]) => ({ role: "user", content });
+  const one = user(text(words(996), MARK));
+  // 2,000 and 1,000 tokens, the overhead of each message included.
+  assertEquals(await usage({ system, messages: [one] }), [0, 3_000, 0]);
+  const plain = user(text(words(996)));
+  assertEquals(await usage({ system, messages: [plain, user(text(words(96), MARK))] }), [3_000, 100, 0]);
+  assertEquals(await usage({ system, messages: [plain, user(text(words(96, "x")))] }), [2_000, 0, 1_100]);
+  // What stands behind the last mark is neither read nor written.
+  assertEquals(await usage({ system, messages: [one, user(text(words(96, "y")))] }), [3_000, 0, 100]);
+  assertEquals(await usage({ messages: [user(text(words(900), MARK))] }), [0, 0, 904]);
+  now = 299_000;
+  assertEquals(await usage({ system, messages: [plain] }), [2_000, 0, 1_000]);
+  now = 600_000;
+  assertEquals(await usage({ system, messages: [plain] }), [0, 2_000, 1_000]);
+});
+
+Deno.test("simulator() looks back 20 blocks from a mark, and keeps for an hour what asks for it", async () => {
+  let now = 0;
+  const { usage, requests } = provider(4, () => now);
+  const blocks = (number: number, mark: object) => [{
+    role: "user",
+    content: Array.from(
+      { length: number },
+      (_, at) => text(words(1_096, `${at}`), at === number - 1 ? mark : {}),
+    ),
+  }];
+  assertEquals(await usage({ messages: blocks(1, HOUR) }), [0, 1_100, 0]);
+  now = 3_000_000;
+  assertEquals(await usage({ messages: blocks(21, MARK) }), [1_100, 22_000, 0]);
+  assertEquals(requests.map(({ hourWriteTokens }) => hourWriteTokens), [1_100, 0]);
+  // The end is too far from both.
+  assertEquals(await usage({ messages: blocks(43, MARK) }), [0, 47_300, 0]);
+});
+
+Deno.test("simulator() replies in the Messages format, whole and streamed", async () => {
+  const reply = {
+    content: "Look.",
+    reasoning_content: "Hm.",
+    tool_calls: [toolCall("read", { a: 1 }, { id: "c" })],
+  };
+  const { ask } = provider([reply, reply, { content: "Done." }]);
+  const messages = [{ role: "user", content: "Go." }];
+  const whole = await (await ask({ messages })).json();
+  assertEquals([whole.stop_reason, whole.content], ["tool_use", [
+    { type: "thinking", thinking: "Hm.", signature: "" },
+    { type: "text", text: "Look." },
+    { type: "tool_use", id: "c", name: "read", input: { a: 1 } },
+  ]]);
+  const streamed = await (await ask({ messages, stream: true }, { authorization: "Bearer key" })).text();
+  assertMatch(
+    streamed,
+    /^event: message_start\n.*event: message_stop\ndata: \{"type":"message_stop"\}\n\n$/s,
+  );
+  const result = { type: "tool_result", tool_use_id: "c", content: "A." };
+  const next = [...messages, { role: "assistant", content: whole.content }, {
+    role: "user",
+    content: [result],
+  }];
+  assertEquals((await (await ask({ messages: next })).json()).stop_reason, "end_turn");
+});
+
+Deno.test("simulator() refuses what the Messages format doesn't allow, in its words", async () => {
+  const { ask } = provider([{ fault: { type: "rate_limit", retryAfterMs: 10 } }]);
+  const said = async (body: object, headers?: Record<string, string>) => {
+    const response = await ask(body, headers);
+    const { type, error } = await response.json();
+    return [response.status, type, error.type, error.message];
+  };
+  const five = Array.from({ length: 5 }, (_, at) => text(`${at}`, MARK));
+  assertEquals(await said({ messages: [{ role: "user", content: five }] }), [
+    400,
+    "error",
+    "invalid_request_error",
+    "A maximum of 4 blocks with cache_control may be provided. Found 5.",
+  ]);
+  const lone = [{ type: "tool_result", tool_use_id: "c", content: "A." }];
+  assertEquals((await said({ messages: [{ role: "user", content: lone }] }))[0], 400);
+  assertEquals((await said({ messages: [{ role: "robot", content: "" }] }))[2], "invalid_request_error");
+  const messages = [{ role: "user", content: "Go." }];
+  assertEquals((await said({ messages }, { "x-api-key": "other" })).slice(0, 3), [
+    401,
+    "error",
+    "authentication_error",
+  ]);
+  assertEquals((await said({ messages })).slice(0, 3), [429, "error", "rate_limit_error"]);
+});
