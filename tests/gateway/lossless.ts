@@ -1,4 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
+import { checkMessages, countMarks } from "./lossless_messages.ts";
 import { archiveRef, parsePlaceholder, RECALL_TOOL } from "@tare/prune";
 import { compactTool } from "@tare/schemas";
 
@@ -36,7 +37,11 @@ export interface FoundEdits {
  * @throws {AssertionError} if anything else differs.
  */
 export async function checkLossless(
-  { sent, reached }: { readonly sent: Uint8Array<ArrayBuffer>; readonly reached: Uint8Array<ArrayBuffer> },
+  { path, sent, reached }: {
+    readonly path: string;
+    readonly sent: Uint8Array<ArrayBuffer>;
+    readonly reached: Uint8Array<ArrayBuffer>;
+  },
   found: FoundEdits,
 ): Promise<void> {
   if (sent.length === reached.length && sent.every((byte, at) => byte === reached[at])) return;
@@ -55,7 +60,11 @@ export async function checkLossless(
   assertEquals(added, []);
   for (const name of Object.keys(before)) {
     const [was, is] = [before[name], after[name]];
-    if (name === "messages" || name === "input") await checkList(was, is, found);
+    if (name === "messages" && path === "/v1/messages") {
+      const { system, tools, cache_control: whole } = before;
+      const others = countMarks(system) + countMarks(tools) + (isFields(whole) ? 1 : 0);
+      await checkMessages({ before: was, after: is, others }, found);
+    } else if (name === "messages" || name === "input") await checkList(was, is, found);
     else if (name === "tools") checkTools(was, is, found);
     else if (name === "stream_options" && before.stream === true && isFields(was) && !same(is, was)) {
       assertEquals({ ...was, include_usage: true }, is);
@@ -142,7 +151,18 @@ function checkTools(before: unknown, after: unknown, found: FoundEdits): void {
 /** The compact form in the format in which the tool was written: chat completions nest the function, responses don't. */
 function compactWire(tool: Fields): unknown {
   if (isFields(tool.function)) return compactTool(tool as unknown as typeof RECALL_TOOL);
-  const { type, name, parameters, ...rest } = tool;
+  const { type, name, parameters, input_schema: schema, ...rest } = tool;
+  if (isFields(schema)) {
+    const { description, ...more } = rest;
+    const shown = { name, parameters: schema, ...(typeof description === "string" && { description }) };
+    const full = { type: "function", function: shown } as unknown as typeof RECALL_TOOL;
+    return {
+      name,
+      input_schema: compactTool(full).function.parameters,
+      ...more,
+      ...(type !== undefined && { type }),
+    };
+  }
   const { function: compact } = compactTool(
     { type, function: { name, parameters, ...rest } } as unknown as typeof RECALL_TOOL,
   );

@@ -63,8 +63,12 @@ function answerOf({ stream, usage }: Flags, { number, path }: { number: number; 
   if (number % 23 === 3) return whole(502, { "content-type": "text/html" }, "<h1>Bad gateway</h1>");
   if (number % 29 === 4) return whole(200, JSON_TYPE, '{"choices":');
   if (stream) return streamed(path, usage);
-  return whole(200, JSON_TYPE, path === "/v1/responses" ? RESPONSE : COMPLETION);
+  return whole(200, JSON_TYPE, WHOLE[path] ?? COMPLETION);
 }
+
+const MESSAGE =
+  '{ "type":"message","id":"msg_1","role":"assistant","content":[{"type":"text","text":"Hé 🎈","x":1.50}],' +
+  '"stop_reason":"end_turn","usage":{"input_tokens":9,"output_tokens":1,"cache_read_input_tokens":0}, "x":1.50 }';
 
 const RESPONSE =
   '{ "id":"resp_1","object":"response","status":"completed","output":[{"type":"message","id":"m",' +
@@ -76,7 +80,8 @@ const COMPLETION = '{ "id":"c","choices":[{"index":0,"message":{"role":"assistan
 
 function streamed(path: string, usage: boolean): Answer {
   const head = { status: 200, headers: { "content-type": "text/event-stream; charset=utf-8" } };
-  if (path === "/v1/responses") return { ...head, answer: RESPONSE_EVENTS, tally: "" };
+  const events = STREAMED[path];
+  if (events !== undefined) return { ...head, answer: events, tally: "" };
   const chunk = (text: string) =>
     `data: {"choices":[{"index":0,"delta":{"content":${JSON.stringify(text)}}}],"x":1.0}\n\n`;
   const tally = usage ? 'data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":1}}\n\n' : "";
@@ -89,6 +94,21 @@ const RESPONSE_EVENTS = ": hello\r\n\r\nevent: response.created\r\n" +
   'data: {"type":"response.output_text.delta","delta":"Hé 🎈"}\n\nevent: response.completed\n' +
   'data: {"type":"response.completed","response":{"id":"resp_1","output":[],"usage":{"input_tokens":9,' +
   '"output_tokens":1}}}\n\n';
+
+const MESSAGE_EVENTS = "event: message_start\r\n" +
+  'data: {"type":"message_start","message":{"id":"msg_1","usage":{"input_tokens":9}}}\r\n\r\n: hello\n\n' +
+  'data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""},"x":1.0}\n\n' +
+  "event: content_block_delta\n" +
+  'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hé 🎈"}}\n\n' +
+  'data: {"type":"content_block_stop","index":0}\n\nevent: message_delta\n' +
+  'data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":1.0}}\n\n' +
+  'event: message_stop\ndata: {"type":"message_stop"}\n\n';
+
+const WHOLE: Readonly<Record<string, string>> = { "/v1/responses": RESPONSE, "/v1/messages": MESSAGE };
+const STREAMED: Readonly<Record<string, string>> = {
+  "/v1/responses": RESPONSE_EVENTS,
+  "/v1/messages": MESSAGE_EVENTS,
+};
 
 /** A body that comes in pieces of so many bytes, whatever they cut through. */
 function pieces(text: string, size: number): ReadableStream<Uint8Array<ArrayBuffer>> {

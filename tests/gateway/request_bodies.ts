@@ -5,7 +5,7 @@ import { DEFINITIONS } from "./long_session.ts";
 
 /** A request whose body may or may not be JSON, or UTF-8, and the route it goes to. */
 export interface GeneratedRequest {
-  readonly path: "/v1/chat/completions" | "/v1/responses";
+  readonly path: "/v1/chat/completions" | "/v1/responses" | "/v1/messages";
   readonly body: Uint8Array<ArrayBuffer>;
 }
 
@@ -15,10 +15,13 @@ type Json = null | boolean | number | string | Json[] | { [name: string]: Json }
  * The requests of one session, each with a longer piece of the same conversation, and each maltreated on its own:
  * fields lost, doubled, shuffled, of a wrong type, of a giant text, or unknown; ids used twice; JSON cut off or spoilt.
  */
-export function maltreatedSessions(): fc.Arbitrary<readonly GeneratedRequest[]> {
+export function maltreatedSessions(
+  paths: readonly GeneratedRequest["path"][],
+): fc.Arbitrary<readonly GeneratedRequest[]> {
   return fc.record({
     messages: conversations(),
-    path: fc.constantFrom<GeneratedRequest["path"]>("/v1/chat/completions", "/v1/responses"),
+    path: fc.constantFrom(...paths),
+    marks: fc.constantFrom<Marks>("none", "end", "system and end", "early", "all"),
     stream: fc.constantFrom<readonly Json[]>([true], [true, { include_usage: true }], [false], []),
     hasTools: fc.boolean(),
     extra: fc.dictionary(fc.constantFrom("temperature", "user", "seed", "ünknown", "__proto__"), json(), {
@@ -27,12 +30,16 @@ export function maltreatedSessions(): fc.Arbitrary<readonly GeneratedRequest[]> 
     cuts: fc.array(fc.nat(), { minLength: 4, maxLength: 4 }),
     maltreatments: fc.array(fc.array(maltreatment(), { maxLength: 3 }), { minLength: 4, maxLength: 4 }),
     spoils: fc.array(fc.option(spoil(), { freq: 5 }), { minLength: 4, maxLength: 4 }),
-  }).map(({ messages, path, stream: [stream, streamOptions], hasTools, extra, cuts, ...rest }) =>
+  }).map(({ messages, path, stream: [stream, streamOptions], hasTools, extra, cuts, marks, ...rest }) =>
     cuts.map((cut) => cut % (messages.length + 1)).sort((a, b) => a - b).map((length, at) => {
       const list = messages.slice(0, length);
       const body = {
         model: "gpt-5",
-        ...(path === "/v1/responses" ? responsesBody(list, hasTools) : chatBody(list, hasTools)),
+        ...(path === "/v1/responses"
+          ? responsesBody(list, hasTools)
+          : path === "/v1/messages"
+          ? messagesBody(list, { hasTools, marks })
+          : chatBody(list, hasTools)),
         ...(stream !== undefined && { stream }),
         ...(streamOptions !== undefined && { stream_options: streamOptions }),
         ...extra,
@@ -56,6 +63,80 @@ function responsesBody(messages: readonly Message[], hasTools: boolean) {
       tools: DEFINITIONS.map(({ type, function: definition }) => ({ type, ...definition, strict: true })),
     }),
   };
+}
+
+/** Where marks of the cache stand. */
+type Marks = "none" | "end" | "system and end" | "early" | "all";
+
+const MARK = { cache_control: { type: "ephemeral" } };
+
+function messagesBody(
+  messages: readonly Message[],
+  { hasTools, marks }: { readonly hasTools: boolean; readonly marks: Marks },
+) {
+  const first = messages.findIndex(({ role }) => role !== "system" && role !== "developer");
+  const heads = messages.slice(0, Math.max(0, first));
+  const mark = (list: readonly object[], ends: boolean) =>
+    list.map((block, at) =>
+      marks === "all" || (ends && at === list.length - 1) ? { ...block, ...MARK } : block
+    );
+  const said: { readonly role: string; readonly content: object[] }[] = [];
+  for (const message of messages.slice(heads.length)) {
+    const role = message.role === "assistant" ? "assistant" : message.role === "system" ? "system" : "user";
+    const last = said.at(-1);
+    // Results stand together, and texts beside them.
+    if (role === "user" && last?.role === "user") last.content.push(...toBlocks(message));
+    else said.push({ role, content: toBlocks(message) });
+  }
+  // So many old results are marked, which may have to leave.
+  let early = marks === "early" ? 3 : 0;
+  return {
+    max_tokens: 100,
+    ...(heads.length > 0 && { system: mark(heads.flatMap(toBlocks), marks === "system and end") }),
+    messages: said.map(({ role, content }, at) => {
+      const [only] = content;
+      const isLast = at === said.length - 1;
+      if (!isLast && marks !== "all" && content.length === 1 && only && "text" in only) {
+        return { role, content: only.text };
+      }
+      const isEarly = content.some((block) => "tool_use_id" in block) && early-- > 0;
+      return { role, content: mark(content, isEarly || (isLast && marks !== "none")) };
+    }),
+    ...(hasTools && {
+      tools: DEFINITIONS.map(({ function: { name, description, parameters } }) => ({
+        name,
+        description,
+        input_schema: parameters,
+      })),
+    }),
+  };
+}
+
+function toBlocks(message: Message): object[] {
+  const { content } = message;
+  const texts = typeof content === "string"
+    ? [{ type: "text", text: content }]
+    : (content ?? []).map((part) =>
+      part.type === "text"
+        ? { ...part }
+        : { type: "image", source: { type: "url", url: "https://a.example" } }
+    );
+  if (message.role === "tool") {
+    const whole = typeof content === "string" ? content : texts;
+    return [{ type: "tool_result", tool_use_id: message.tool_call_id, content: whole }];
+  }
+  if (message.role !== "assistant") return texts;
+  const { reasoning_content: thinking, tool_calls: calls = [] } = message;
+  return [
+    ...(thinking ? [{ type: "thinking", thinking, signature: "sig" }] : []),
+    ...texts,
+    ...calls.map((call) => ({
+      type: "tool_use",
+      id: call.id,
+      name: call.type === "function" ? call.function.name : call.custom.name,
+      input: { of: call.type === "function" ? call.function.arguments : call.custom.input },
+    })),
+  ];
 }
 
 function toItems(message: Message): object[] {
@@ -169,7 +250,7 @@ function maltreatment(): fc.Arbitrary<Maltreatment> {
     }),
     fc.constantFrom("", "call_0", "same").chain((id) =>
       somewhere(({ parent }) => {
-        for (const name of Array.isArray(parent) ? [] : ["id", "call_id", "tool_call_id"]) {
+        for (const name of Array.isArray(parent) ? [] : ["id", "call_id", "tool_call_id", "tool_use_id"]) {
           if (!Array.isArray(parent) && name in parent) parent[name] = id;
         }
       })
@@ -188,7 +269,7 @@ function maltreatment(): fc.Arbitrary<Maltreatment> {
     fc.constantFrom(3_000, 12_000).map((length): Maltreatment => (value) => {
       for (const { parent, value: text, replace } of places(value)) {
         const isResult = !Array.isArray(parent) &&
-          (parent.role === "tool" || parent.type === "function_call_output");
+          (parent.role === "tool" || parent.type === "function_call_output" || parent.type === "tool_result");
         if (isResult && (text === parent.content || text === parent.output)) replace(giant(text, length));
       }
       return value;

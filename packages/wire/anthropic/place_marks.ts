@@ -1,6 +1,6 @@
 import { editJson } from "../edit_json.ts";
-import { isRecord, type JsonRecord } from "../json_record.ts";
-import { readJsonAt } from "../json_spans.ts";
+import { isRecord } from "../json_record.ts";
+import { arrayItems, objectFields, readJsonAt } from "../json_spans.ts";
 import type { ItemPart } from "../protocol.ts";
 import type { WireRequest } from "../read_request.ts";
 import type { WrittenItem } from "../write_request.ts";
@@ -110,19 +110,23 @@ function withMark(
   mark: string,
   blocks = Infinity,
 ): Uint8Array<ArrayBuffer> | undefined {
-  const message = readJsonAt(bytes, { start: 0, end: bytes.length }) as JsonRecord;
-  const { content } = message;
+  const span = objectFields(bytes).get("content");
+  if (!span) return undefined;
+  const content = readJsonAt(bytes, span);
   if (typeof content === "string") {
     if (content.trim() === "" || blocks < 1) return undefined;
-    const block = { type: "text", text: content, cache_control: JSON.parse(mark) };
-    return editJson(bytes, [{ path: ["content"], value: encode(JSON.stringify([block])) }]);
+    const text = decoder.decode(bytes.subarray(span.start, span.end));
+    const value = encoder.encode(`[{"type":"text","text":${text},"cache_control":${mark}}]`);
+    return editJson(bytes, [{ path: ["content"], value }]);
   }
   const list: readonly unknown[] = Array.isArray(content) ? content : [];
   const at = list.findLastIndex((block, at) => at < blocks && canHaveMark(block));
   const block = list[at];
-  if (!isRecord(block)) return undefined;
+  const place = arrayItems(bytes, span.start)[at];
+  if (!isRecord(block) || !place) return undefined;
   if (isRecord(block.cache_control)) return bytes;
-  const value = encode(JSON.stringify({ ...block, cache_control: JSON.parse(mark) }));
+  const edit = { path: ["cache_control"], value: encoder.encode(mark) };
+  const value = editJson(bytes.subarray(place.start, place.end), [edit]);
   return editJson(bytes, [{ path: ["content", at], value }]);
 }
 
@@ -131,6 +135,5 @@ function canHaveMark(block: unknown): boolean {
   return block.type !== "text" || (typeof block.text === "string" && block.text.trim() !== "");
 }
 
-function encode(text: string): Uint8Array<ArrayBuffer> {
-  return new TextEncoder().encode(text);
-}
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();

@@ -21,6 +21,8 @@ export function readMessage(value: unknown): readonly ItemPart[] {
     const mark = blocks.findLast(({ cache_control: mark }) => isRecord(mark))?.cache_control;
     return [{ message: readReply(blocks), ...(mark !== undefined && { mark: JSON.stringify(mark) }) }];
   }
+  // A message of nothing is still one.
+  if (blocks.length === 0) return [{ message: { role, content: [] } }];
   return blocks.map((block, at): ItemPart => {
     const path = ["content", at];
     const mark = markOf(block);
@@ -76,7 +78,8 @@ export function blocksOf(content: unknown): readonly JsonRecord[] {
 
 /** The mark of a block; of a result also one of a block inside it. */
 function markOf({ cache_control: own, type, content }: JsonRecord): unknown {
-  if (isRecord(own) || type !== "tool_result" || !Array.isArray(content)) return own ?? undefined;
+  if (isRecord(own)) return own;
+  if (type !== "tool_result" || !Array.isArray(content)) return undefined;
   return content.findLast((block) => isRecord(block?.cache_control))?.cache_control;
 }
 

@@ -1,0 +1,143 @@
+import { assert, assertEquals } from "@std/assert";
+import { archiveRef, parsePlaceholder } from "@tare/prune";
+import type { FoundEdits } from "./lossless.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** A reply, or a block of somebody else's message; without marks of the cache, and in one spelling. */
+interface Unit {
+  readonly role: unknown;
+  readonly json: string;
+  /** The first of its blocks. */
+  readonly block: Fields;
+  readonly blocks: readonly unknown[];
+  readonly isMarked: boolean;
+}
+
+/** Most marks that a request may have. */
+const MAX_MARKS = 4;
+
+/**
+ * Checks that what reached the upstream of a list of Messages is what the client sent, but for results that gave way to
+ * a line with the hash of just this text, steps that gave way to a line that counts them, and marks of the cache: none
+ * is lost where there were any, none is added where there were none, and the end keeps its own.
+ *
+ * @param others How many marks the request has elsewhere.
+ * @throws {AssertionError} if anything else differs.
+ */
+export async function checkMessages(
+  { before, after, others }: { readonly before: unknown; readonly after: unknown; readonly others: number },
+  found: FoundEdits,
+): Promise<void> {
+  if (!Array.isArray(before) || !Array.isArray(after)) return assertEquals(after, before);
+  const [was, is] = [unitsOf(before), unitsOf(after)];
+  let [at, left, told] = [0, 0, 0];
+  /** Where each unit stands now; of one that left, where the one in front of it does. */
+  const places: { readonly at: number; readonly stays: boolean }[] = [];
+  const leave = (unit: Unit | undefined) => {
+    assert(unit && isStep(unit), `what may not leave left: ${unit?.json.slice(0, 300)}`);
+    left++;
+    places.push({ at: place - 1, stays: false });
+  };
+  let place = 0;
+  for (; place < is.length; place++) {
+    const unit = is[place]!;
+    if (unit.json !== was[at]?.json && lineCount(unit) > 0) {
+      told += lineCount(unit);
+      found.dropped++;
+      continue;
+    }
+    for (; at < was.length && unit.json !== was[at]?.json; at++) {
+      if (await isElided(unit, was[at]!)) {
+        found.elided++;
+        break;
+      }
+      leave(was[at]);
+    }
+    assert(at < was.length, `block that the client never sent: ${unit.json.slice(0, 300)}`);
+    places.push({ at: place, stays: true });
+    at++;
+  }
+  was.slice(at).forEach(leave);
+  assertEquals(left, told, "messages that left, and those that lines tell of");
+  const marks = (units: readonly Unit[]) => units.filter(({ isMarked }) => isMarked).length;
+  const [had, has] = [marks(was), marks(is)];
+  for (const [at, { isMarked }] of was.entries()) {
+    const now = places[at]!;
+    const holder = now.stays ? is[now.at] : is.slice(0, now.at + 1).findLast(canHaveMark);
+    if (isMarked && holder) assert(holder.isMarked, `the mark of block ${at} is lost`);
+  }
+  if (had + others === 0) assertEquals(has, 0, "marks that nobody asked for");
+  assert(has + others <= Math.max(MAX_MARKS, had + others), `${has + others} marks`);
+  if (was.at(-1)?.isMarked) assert(is.at(-1)?.isMarked, "the end has lost its mark");
+}
+
+function canHaveMark({ blocks }: Unit): boolean {
+  return blocks.some((block) => {
+    if (!isFields(block) || block.type === "thinking" || block.type === "redacted_thinking") return false;
+    return block.type !== "text" || String(block.text).trim() !== "";
+  });
+}
+
+/** How many marks stand in a list of tools or blocks. */
+export function countMarks(list: unknown): number {
+  return Array.isArray(list) ? list.filter(isMarked).length : 0;
+}
+
+function isFields(value: unknown): value is Fields {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function isMarked(block: unknown): boolean {
+  if (!isFields(block)) return false;
+  return isFields(block.cache_control) || (block.type === "tool_result" && countMarks(block.content) > 0);
+}
+
+function unitsOf(list: readonly unknown[]): Unit[] {
+  return list.flatMap((item) => {
+    assert(isFields(item), "an item that is no message was changed");
+    const { role, content, ...rest } = item;
+    const blocks: readonly unknown[] = Array.isArray(content) ? content : [{ type: "text", text: content }];
+    const unit = (value: readonly unknown[]): Unit => ({
+      role,
+      json: JSON.stringify([role, rest, value.map(plain)]),
+      block: isFields(value[0]) ? value[0] : {},
+      blocks: value,
+      isMarked: value.some(isMarked),
+    });
+    return role === "assistant" || blocks.length === 0
+      ? [unit(blocks)]
+      : blocks.map((block) => unit([block]));
+  });
+}
+
+function plain(block: unknown): unknown {
+  if (!isFields(block)) return block;
+  const { cache_control: mark, ...rest } = block;
+  // What is no mark says something else.
+  return isFields(mark) ? rest : block;
+}
+
+/** Whether it is a reply with calls, or a result. */
+function isStep({ role, json, block }: Unit): boolean {
+  return role === "assistant" ? json.includes('"type":"tool_use"') : block.type === "tool_result";
+}
+
+async function isElided({ block, json }: Unit, was: Unit): Promise<boolean> {
+  if (block.type !== "tool_result" || was.block.type !== "tool_result") return false;
+  const line = parsePlaceholder(String(block.content).split("\n")[0] ?? "");
+  if (!line || await archiveRef(textOf(was.block.content)) !== line.ref) return false;
+  const without = (text: string, content: unknown) => text.replace(JSON.stringify(content), "null");
+  return without(json, block.content) === without(was.json, was.block.content);
+}
+
+function textOf(content: unknown): string {
+  if (!Array.isArray(content)) return String(content);
+  return content.map(({ text = "" }) => text).join("\n");
+}
+
+const DROPPED = /^\[elided: (\d+) messages; (?:recall with )?ref [0-9a-f]{16}\]/;
+
+function lineCount({ role, block }: Unit): number {
+  return role === "user" ? Number(DROPPED.exec(String(block.text))?.[1] ?? 0) : 0;
+}
