@@ -1,4 +1,3 @@
-import type { Message } from "@tare/messages";
 import {
   ApiError,
   type CacheMark,
@@ -43,26 +42,19 @@ export async function readMessagesRequest(request: Request): Promise<MessagesReq
         `A maximum of ${MAX_CACHE_MARKS} blocks with cache_control may be provided. Found ${marks.length}.`,
       );
     }
-    const messages = wire.items.flatMap(({ parts }) => parts.map(({ message }) => message)).filter(isSaid);
-    // The system prompt's place counts also where there is none.
-    const missing = wire.items.flatMap(({ parts }) => parts).length - messages.length;
+    const messages = wire.items.flatMap(({ parts }) => parts.map(({ message }) => message));
     checkPairs(messages);
     return {
       model: wire.model,
       messages,
       tools: (wire.tools ?? []).flatMap(({ definition }) => definition ?? []),
       stream: wire.stream,
-      marks: marks.map((mark) => mark.of === "message" ? { ...mark, at: mark.at - missing } : mark),
+      marks,
     };
   } catch (error) {
     if (error instanceof ApiError) throw error;
     throw new ApiError(400, `Cannot read the request: ${(error as Error).message}.`);
   }
-}
-
-/** Whether a message is there: a request without a system prompt has an empty one. */
-function isSaid({ role, content }: Message): boolean {
-  return role !== "system" || (content ?? "").length > 0;
 }
 
 /** The HTTP response that carries a reply, broken in the way that the fault asks for. */

@@ -92,7 +92,7 @@ Deno.test("MESSAGES_PROTOCOL takes spellings of one message for the same, marks 
 });
 
 Deno.test("MESSAGES_PROTOCOL edits single blocks, and leaves all other bytes alone", () => {
-  const body = '{ "model":"m","max_tokens":1.0,"messages":[{"role":"user","content":"Go."},' +
+  const body = '{ "model":"m","system":"S","max_tokens":1.0,"messages":[{"role":"user","content":"Go."},' +
     '{"content":[{"type":"thinking","thinking":"Hm.","signature":"\\u0073"},{"type":"tool_use","id":"c1","name":"read","input":{"n":1.0}},' +
     '{"type":"tool_use","id":"c2","name":"read","input":{}}],"role":"assistant"},' +
     '{"role":"user","content":[ {"type":"tool_result","tool_use_id":"c1","content":"long","x":1.0}, ' +

@@ -32,7 +32,7 @@ function marksOf(
   changed: Parameters<typeof shown>[1],
   more: { readonly kept?: number; readonly line?: number } = {},
 ): string {
-  const request = requestOf({ model: "m", ...body }, MESSAGES_PROTOCOL);
+  const request = requestOf({ model: "m", system: "S", ...body }, MESSAGES_PROTOCOL);
   const prompt = shown(request, changed);
   const messages: Message[] = [...prompt.messages];
   const places = [...prompt.places];

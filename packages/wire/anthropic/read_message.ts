@@ -45,10 +45,10 @@ export function readMessage(value: unknown): readonly ItemPart[] {
   });
 }
 
-/** The message that the system prompt is. */
+/** The message that the system prompt is, if there is one. @throws {UnknownShape} if it isn't as the format says. */
 export function readSystem(system: unknown): readonly ItemPart[] {
   const content = typeof system === "string" ? system : blocksOf(system ?? []).map(readPart);
-  return [{ message: { role: "system", content } }];
+  return content.length === 0 ? [] : [{ message: { role: "system", content } }];
 }
 
 /**

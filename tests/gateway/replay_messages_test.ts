@@ -1,0 +1,135 @@
+import { assertAlmostEquals, assertEquals } from "@std/assert";
+import { fromFileUrl } from "@std/path";
+import type { Message } from "@tare/messages";
+import { profileNamed } from "@tare/planner";
+import { replay as replayModel } from "@tare/simulator";
+import { MESSAGES_PROTOCOL } from "@tare/wire";
+import { loadData } from "../../scripts/bench/economy/load_data.ts";
+import type { Recording } from "../../scripts/bench/economy/recording.ts";
+import { generateWorkload } from "../../scripts/bench/economy/workload.ts";
+import { startGateway } from "./gateway.ts";
+import { predict } from "./predict.ts";
+import { costOf, startUpstream } from "./upstream.ts";
+
+const MARK = { cache_control: { type: "ephemeral" } };
+
+interface Said {
+  readonly role: string;
+  readonly content: readonly object[];
+}
+
+/** A history in the Messages format: results that follow each other stand in one message, with texts beside them. */
+function toMessages(messages: readonly Message[]): Said[] {
+  const said: { readonly role: string; readonly content: object[] }[] = [];
+  for (const message of messages) {
+    const role = message.role === "assistant" ? "assistant" : "user";
+    const last = said.at(-1);
+    if (role === "user" && last?.role === "user") last.content.push(...toBlocks(message));
+    else said.push({ role, content: toBlocks(message) });
+  }
+  return said;
+}
+
+function toBlocks(message: Message): object[] {
+  const { role, content } = message;
+  if (role === "tool") return [{ type: "tool_result", tool_use_id: message.tool_call_id, content }];
+  const calls = role === "assistant" ? message.tool_calls ?? [] : [];
+  return [
+    ...(content ? [{ type: "text", text: content }] : []),
+    ...calls.map((call) => {
+      const { name, arguments: input } = call.type === "function"
+        ? call.function
+        : { name: "", arguments: "{}" };
+      return { type: "tool_use", id: call.id, name, input: JSON.parse(input) };
+    }),
+  ];
+}
+
+/** The recording as a client of the Messages API would have made it. */
+function asMessages(recording: Recording): Recording {
+  const messages = recording.messages.map((message) => {
+    const [said] = toMessages([message]);
+    return MESSAGES_PROTOCOL.readItem(said)[0]?.message ?? message;
+  });
+  return { ...recording, messages };
+}
+
+/** Plays a recorded session as its client did, and gives what it cost beside what the benchmark says of it. */
+async function costs(recorded: Recording): Promise<{ readonly cost: number; readonly predicted: number }> {
+  const recording = asMessages(recorded);
+  const { messages, tools, calls } = recording;
+  const profile = profileNamed("anthropic-5m");
+  const timeOf = (request: number) => calls[Math.min(request, calls.length - 1)]?.timeMs ?? 0;
+  await using upstream = await startUpstream(replayModel(messages.slice(calls[0]?.messages)), {
+    profile,
+    timeOf,
+  });
+  await using gateway = await startGateway(upstream);
+  for (const call of calls) {
+    const said = toMessages(messages.slice(0, call.messages));
+    const { role, content } = said.at(-1)!;
+    const marked = { role, content: [...content.slice(0, -1), { ...content.at(-1), ...MARK }] };
+    const body = {
+      model: "claude-opus-5",
+      max_tokens: 32_000,
+      messages: [...said.slice(0, -1), marked],
+      tools: tools.map(({ function: { name, description, parameters } }, at) => ({
+        name,
+        description,
+        input_schema: parameters,
+        ...(at === tools.length - 1 && MARK),
+      })),
+    };
+    const answer = await fetch(`${gateway.baseURL}/messages?beta=true`, {
+      method: "POST",
+      headers: { "content-type": "application/json", "anthropic-version": "2023-06-01" },
+      body: JSON.stringify(body),
+    });
+    assertEquals(answer.status, 200, await answer.text());
+  }
+  assertEquals(gateway.errors, []);
+  const predicted = await predict(recording, { profile, countTokens: upstream.tokenizer.count });
+  return { cost: costOf(upstream), predicted: predicted.cost };
+}
+
+/**
+ * How far a session's bill may be from the benchmark's, as a share, and that of all together. The benchmark takes each
+ * message in front of a change as cached; the provider holds what was marked.
+ */
+const TOLERANCE = { each: 0.05, all: 0.01 };
+
+async function compareCosts(recordings: readonly Recording[]): Promise<void> {
+  const all = { cost: 0, predicted: 0 };
+  for (const recording of recordings) {
+    const { cost, predicted } = await costs(recording);
+    assertAlmostEquals(cost / predicted, 1, TOLERANCE.each, recording.id);
+    all.cost += cost;
+    all.predicted += predicted;
+  }
+  assertAlmostEquals(all.cost / all.predicted, 1, TOLERANCE.all);
+}
+
+Deno.test("gateway: a generated session costs over /v1/messages what the benchmark says", async () => {
+  await compareCosts(generateWorkload().slice(3, 4));
+});
+
+const FOLDER = new URL("../../../shared/trajectories/", import.meta.url);
+const NAME = "claude-code-entire";
+
+function exists(file: URL): boolean {
+  try {
+    return Deno.statSync(file).isFile;
+  } catch {
+    return false;
+  }
+}
+
+Deno.test({
+  name:
+    "gateway: recorded Claude Code sessions in ../shared/trajectories (ignored without them) cost over /v1/messages what the benchmark says",
+  ignore: !exists(new URL(`${NAME}.jsonl`, FOLDER)),
+  async fn() {
+    const [data] = loadData(fromFileUrl(FOLDER), { warn() {} }).filter(({ name }) => name === NAME);
+    await compareCosts(data?.recordings ?? []);
+  },
+});
