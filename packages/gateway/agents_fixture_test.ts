@@ -95,21 +95,21 @@ export function codexOpening(task: string, window = 0): Json[] {
 }
 
 /** A step of Codex: reasoning, a call and its result, as it sends them back. */
-export function codexStep(name: string, output: string): Json[] {
+export function codexStep(name: string, output: string, cmd?: string): Json[] {
   return [
     { type: "reasoning", id: `rs_${name}`, summary: [], encrypted_content: `gAAAA${name}` },
-    spelledByCodex(execCommand(name)),
+    spelledByCodex(execCommand(name, cmd)),
     { type: "function_call_output", id: `fco_${name}`, call_id: `call_${name}`, output },
   ];
 }
 
 /** A call of Codex' tool, as the upstream gives it. */
-export function execCommand(name: string): ScriptedItems[number] {
+export function execCommand(name: string, cmd = `cat ${name}`): ScriptedItems[number] {
   return {
     id: `fc_${name}`,
     type: "function_call",
     status: "completed",
-    arguments: JSON.stringify({ cmd: `cat ${name}` }),
+    arguments: JSON.stringify({ cmd }),
     call_id: `call_${name}`,
     name: "exec_command",
   };

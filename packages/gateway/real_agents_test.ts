@@ -30,7 +30,9 @@ async function playCodex(
   for (const [at, task] of tasks.slice(1).entries()) {
     for (const name of NAMES) {
       await ask(input);
-      input = [...input, ...codexStep(`${at}-${name}`, longResult(`${at}-${name}`))];
+      const file = `${at}-${name}`;
+      const cmd = `cat > ${file} <<EOF\n${longResult(file)}\nEOF`;
+      input = [...input, ...codexStep(file, longResult(file), cmd)];
     }
     await ask(input);
     input = [
