@@ -88,7 +88,8 @@ export async function startServer(settings: Settings, log: (line: string) => voi
   const upstream = {
     baseURL: DEFAULT_PROVIDER.baseURL,
     ...provider.access,
-    profile: provider.profile,
+    // Other agents ask for other models.
+    profile: (model: string) => profileOf(settings, model),
     windowTokens,
   };
   const messages = {
@@ -164,7 +165,7 @@ function greet(
     `messages   to ${messagesUrl}, ${
       keysOf(messagesKey, "ANTHROPIC_API_KEY")
     }: ANTHROPIC_BASE_URL=${url} claude`,
-    `profile    ${profile.name}`,
+    `profile    ${profile.name}${model === undefined ? ", or that of the model asked for" : ""}`,
     ...(off.length > 0 ? [`off        ${off.join(", ")}`] : []),
   ].join("\n");
 }
@@ -182,23 +183,28 @@ interface Provider {
   readonly close: () => Promise<void>;
 }
 
-function configuredProvider({ apiKey, baseUrl, profile: name, model }: Settings): Provider {
+function configuredProvider(settings: Settings): Provider {
+  const { apiKey, baseUrl, model } = settings;
   const access = {
     ...(apiKey !== undefined && { apiKey }),
     ...(baseUrl !== undefined && { baseURL: baseUrl }),
   };
-  const hints = {
-    ...(model !== undefined && { model }),
-    baseUrl: baseUrl ?? DEFAULT_PROVIDER.baseURL,
-    ...(name !== undefined && { name }),
-  };
   return {
     ...(model !== undefined && { model }),
     isRehearsal: false,
-    profile: chooseProfile(hints),
+    profile: profileOf(settings, model),
     access,
     close: () => Promise.resolve(),
   };
+}
+
+/** The cache rules and prices of a model at the provider; of all its models if none is named. */
+function profileOf({ baseUrl = DEFAULT_PROVIDER.baseURL, profile: name }: Settings, model?: string): Profile {
+  return chooseProfile({
+    baseUrl,
+    ...(model !== undefined && { model }),
+    ...(name !== undefined && { name }),
+  });
 }
 
 /** What the agent says where only the gateway has a provider. */

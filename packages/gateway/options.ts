@@ -7,8 +7,8 @@ export interface Upstream {
   readonly baseURL: string;
   /** Its key. Default: that of each client. */
   readonly apiKey?: string;
-  /** Its cache rules and prices. */
-  readonly profile: Profile;
+  /** Its cache rules and prices, for all its models or for each by name. */
+  readonly profile: Profile | ((model: string) => Profile);
   /** Its models' context window in tokens. Default: unknown, and no limit. */
   readonly windowTokens?: number;
 }

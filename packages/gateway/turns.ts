@@ -141,7 +141,8 @@ export class Turns {
   /** Makes what decides for a new session that begins with this request. */
   #promptsOf(request: WireRequest, countTokens: CountTokens): Recognised["prompts"] {
     const { mechanisms } = this.#options;
-    const { profile, windowTokens } = upstreamOf(request.protocol, this.#options);
+    const { profile: rules, windowTokens } = upstreamOf(request.protocol, this.#options);
+    const profile = typeof rules === "function" ? rules(request.model) : rules;
     return ({ archive, control }) => {
       const ttlMs = request.protocol.cacheTtlMs?.(request);
       return plannerSession({

@@ -1,8 +1,9 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { SESSION_DETAILS, SESSION_LIST } from "@tare/gateway";
+import { profileNamed } from "@tare/planner";
 import { schemaChecker } from "@tare/messages/arguments";
 import { BASH, chatStep, longResult, SUM_UP } from "../agents_fixture_test.ts";
-import { completion, gatewayed, post } from "../fixture_test.ts";
+import { completion, gatewayed, post, UPSTREAM } from "../fixture_test.ts";
 
 Deno.test("gateway lists its sessions, the newest first, page by page", async () => {
   let nowMs = Date.UTC(2026, 0, 1);
@@ -77,4 +78,20 @@ Deno.test("gateway tells of a session what it cost, what left its prompt and why
   const [{ at: when, promptTokens, cost }] = session.compactionCalls;
   assert(when > at && promptTokens > 0 && session.promptTokens > promptTokens);
   assertEquals([session.compactionCalls.length, session.compactionCost], [1, cost]);
+});
+
+Deno.test("gateway reckons with the cache rules and prices of the model that is asked for", async () => {
+  const profile = (model: string) => profileNamed(model === "a" ? "openai" : "deepseek");
+  const usage = { prompt_tokens: 1000, completion_tokens: 5, prompt_tokens_details: { cached_tokens: 500 } };
+  const { fetch } = gatewayed(() => Response.json({ choices: [], usage }), {
+    upstreams: { chat: { ...UPSTREAM, profile } },
+  });
+  for (const model of ["a", "b"]) {
+    await (await fetch(post({ model, messages: [{ role: "user", content: `I am ${model}.` }] }))).text();
+  }
+  const { sessions } = await (await fetch(new Request("http://localhost/v1/gateway/sessions"))).json();
+  const costs = sessions.map((
+    { model, cost }: { readonly model: string; readonly cost: number },
+  ) => [model, cost]);
+  assertEquals(costs, [["b", 500 + 500 * profileNamed("deepseek").read], ["a", 550]]);
 });
