@@ -139,6 +139,31 @@ Deno.test("gateway makes the last call of a turn without recall, so that eleven 
   assertEquals(seen.at(-1)?.body.messages.slice(0, 17), seen.at(-2)?.body.messages);
 });
 
+Deno.test("gateway ends eleven streamed recalls in words too, in one stream that says nothing of them", async () => {
+  const { fetch, seen } = gatewayed(({ body }, index) => {
+    if (body.tools.length === 1) {
+      return sse(chunk({ role: "assistant", content: "Done." }), chunk({}, "stop"), "[DONE]");
+    }
+    const recall = { index: 0, ...call("recall", { ref: "none" }, `r${index}`) };
+    return sse(chunk({ role: "assistant", tool_calls: [recall] }), chunk({}, "tool_calls"), "[DONE]");
+  });
+  const text = await (await fetch(post({ ...HELLO, stream: true }))).text();
+  const chunks = text.trim().split("\n\n").map((event) => event.slice("data: ".length));
+  assertEquals(chunks.pop(), "[DONE]");
+  const choices = chunks.map((json) => JSON.parse(json).choices[0]);
+  assertEquals(choices.map(({ delta }) => delta.content ?? "").join(""), "Done.");
+  assertEquals(choices.map(({ finish_reason }) => finish_reason).filter(Boolean), ["stop"]);
+  assertEquals([text.includes("tool_calls"), seen.length], [false, 9]);
+
+  const recalls = Array.from({ length: 8 }, (_, at) => [functionCall("recall", { ref: "none" }, `r${at}`)]);
+  const upstream = responsesUpstream([...recalls, [says("Done.")]]);
+  const { fetch: ask } = gateway({ ...OPTIONS, fetch: upstream.fetch });
+  const events = await (await ask(codexRequest(codexOpening("Find the constants."))))?.text() ?? "";
+  const { response } = JSON.parse(events.trim().split("data: ").at(-1) ?? "");
+  assertEquals(response.output, [says("Done.")]);
+  assertEquals(upstream.asked.map(({ tools }) => tools?.length), [...Array(8).fill(2), 1]);
+});
+
 Deno.test("gateway keeps the prose of tools that were never called, and recall's", async () => {
   const { fetch, seen } = gatewayed(() => completion({ content: "Hi" }, 0));
   const messages: Json[] = [{ role: "user", content: "Find the constants." }];
