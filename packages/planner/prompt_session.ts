@@ -68,6 +68,8 @@ export interface PromptCall {
   readonly recall?: boolean;
   /** Ends the wait for a summary. */
   readonly signal?: AbortSignal;
+  /** Told that a summary which takes long is alive. */
+  readonly progress?: () => void;
 }
 
 /** What one model call shall send, and what is to be told of it. Plain data. */
@@ -78,6 +80,8 @@ export interface SessionView extends Conversation {
   readonly rewrites: readonly Rewrite[];
   /** Sentences for people, such as that the archive could not be written. */
   readonly warnings: readonly string[];
+  /** What a model was paid for summaries while this was made; absent if none was asked. */
+  readonly summary?: Usage;
   /** Tokens that each mechanism keeps out of this very request. */
   readonly saved: Readonly<Record<keyof Mechanisms, number>>;
   /** Tokens of messages and tools, counted here. */

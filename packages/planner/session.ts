@@ -197,6 +197,7 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
       places,
       rewrites: [...rewrites, ...(plan.edits.length > 0 ? [describeRewrite(plan)] : [])],
       warnings: [...(stopsNow ? [STOPPED] : []), ...warnings, ...plan.warnings],
+      ...(plan.summary && { summary: plan.summary }),
       saved: plan.saved,
       promptTokens: plan.promptTokens,
       // What was sent before is forgotten as soon as this call has succeeded.

@@ -99,7 +99,7 @@ export class Planner {
   /** Plans a call. Planning again gives the same plan. */
   async plan(request: PlanRequest): Promise<Plan> {
     const { countTokens, archive, windowTokens = Infinity, summarise } = this.#options;
-    const { messages: history, signal, recall = false } = request;
+    const { messages: history, signal, progress, recall = false } = request;
     let { edits } = request;
     const made: Edit[] = [];
     const warnings: string[] = [];
@@ -136,6 +136,7 @@ export class Planner {
         windowTokens: unscaled(tokenScale(this.#state.counted), WINDOW_SHARE * windowTokens) / WINDOW_SHARE,
         summarise,
         signal,
+        progress,
         fullWindow,
         warm: { view: placedView(request, request.edits), sharedTokens: sharedBefore },
       });

@@ -36,13 +36,14 @@ const WHAT =
  */
 export function summariseWith(model: Model, countTokens: CountTokens): Summarise {
   return async (request) => {
-    const { sent, signal, windowTokens = Infinity } = request;
+    const { sent, signal, progress, windowTokens = Infinity } = request;
     const timeout = AbortSignal.timeout(SUMMARY_TIMEOUT_MS);
     const ask = (messages: readonly Message[], tools: ModelRequest["tools"]) =>
       askModel(model, {
         messages,
         tools,
         signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
+        ...(progress && { progress }),
       }, countTokens);
     const promptTokens = windowTokens - Math.min(ANSWER_TOKENS, ANSWER_SHARE * windowTokens);
     const warm: readonly Message[] = [...sent.messages, said(instruct(request))];
@@ -63,6 +64,7 @@ const NOTHING: Usage = { promptTokens: 0, cachedTokens: 0, outputTokens: 0, esti
 
 async function askModel(model: Model, request: ModelRequest, countTokens: CountTokens): Promise<Summary> {
   for await (const event of model(request)) {
+    request.progress?.();
     if (event.type !== "completed") continue;
     const { message } = event;
     // A reply that calls tools is no summary, whatever it says besides.
