@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { DEFAULT_PROVIDER, PROFILES } from "@tare/planner";
+import { DEFAULT_PROVIDER, type Profile, PROFILES, readProfileFile } from "@tare/planner";
 // The type alone: who only reads settings need not load the server.
 import type { Policy } from "@tare/server";
 
@@ -116,6 +116,13 @@ const OPTIONS = {
     read: (name) => Object.hasOwn(PROFILES, name) ? name : undefined,
     right: `one of ${Object.keys(PROFILES).join(", ")}`,
   },
+  profileFile: {
+    variable: "TARE_PROFILE_FILE",
+    flag: "profile-file",
+    help: "A file of cache rules and prices in place of TARE_PROFILE, such as deno task probe:cache writes",
+    read: readProfile,
+    right: "a file that exists",
+  },
   policy: {
     variable: "TARE_POLICY",
     flag: "policy",
@@ -201,6 +208,11 @@ export function readSettings(
     off: mechanismNames().filter((name) => flags[`no-${name}`] === true),
   };
   const { apiKey, baseUrl, model } = settings;
+  if (settings.profile !== undefined && settings.profileFile !== undefined) {
+    throw new RangeError(
+      "Cannot start: TARE_PROFILE and TARE_PROFILE_FILE are both set, but the file names its profile itself.",
+    );
+  }
   const provider = apiKey !== undefined || baseUrl !== undefined;
   if (provider && model === undefined) {
     throw new RangeError(
@@ -274,6 +286,19 @@ function wholeNumber(least: number, most: number): Required<Pick<Option<number>,
     },
     right: `a whole number from ${least} to ${most}`,
   };
+}
+
+/** The profile that a file holds, and where that stands. */
+function readProfile(path: string): { readonly path: string; readonly profile: Profile } | undefined {
+  try {
+    return { path, profile: readProfileFile(Deno.readTextFileSync(path)) };
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.IsADirectory) return undefined;
+    if (!(error instanceof RangeError)) throw error;
+    throw new RangeError(`Cannot start: TARE_PROFILE_FILE is ${JSON.stringify(path)}. ${error.message}.`, {
+      cause: error,
+    });
+  }
 }
 
 function isDirectory(path: string): boolean {

@@ -1,4 +1,5 @@
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
+import { profileNamed } from "@tare/planner";
 import { readSettings, type Settings, settingsHelp } from "./settings.ts";
 
 Deno.test("readSettings() fills defaults in, and a flag outranks its variable", () => {
@@ -125,9 +126,42 @@ Deno.test("settingsHelp() lists every variable and flag", () => {
       "TARE_ALLOWED_HOSTS",
       "TARE_CORS_ORIGINS",
       "TARE_PROFILE",
+      "--profile-file",
       "--no-context",
       "--no-truncate",
       "Default: 8787",
     ]
   ) assertStringIncludes(help, name);
+});
+
+Deno.test("readSettings() reads a profile's file, and says what is wrong with it", async () => {
+  const folder = await Deno.makeTempDir();
+  try {
+    const path = `${folder}/profile.json`;
+    await Deno.writeTextFile(path, '{"profile": "deepseek", "read": 0.02}');
+    const profile = { ...profileNamed("deepseek"), read: 0.02 };
+    assertEquals(readSettings(["--profile-file", path], {}).profileFile, { path, profile });
+    assertEquals(readSettings([], { TARE_PROFILE_FILE: path }).profileFile, { path, profile });
+    assertThrows(
+      () => readSettings(["--profile-file", path, "--profile", "none"], {}),
+      RangeError,
+      "Cannot start: TARE_PROFILE and TARE_PROFILE_FILE are both set",
+    );
+    for (const missing of [folder, `${path}x`]) {
+      assertThrows(
+        () => readSettings(["--profile-file", missing], {}),
+        RangeError,
+        `Cannot start: --profile-file is ${JSON.stringify(missing)}, but it must be a file that exists.`,
+      );
+    }
+    await Deno.writeTextFile(path, '{"profile": "deepseek", "read": -1}');
+    assertThrows(
+      () => readSettings(["--profile-file", path], {}),
+      RangeError,
+      `Cannot start: TARE_PROFILE_FILE is ${JSON.stringify(path)}. Cannot use the profile: read is -1, ` +
+        "but it must be a number from 0.",
+    );
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
 });

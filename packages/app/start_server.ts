@@ -49,7 +49,10 @@ export async function startServer(settings: Settings, log: (line: string) => voi
   );
   const { off, windowTokens, policy } = settings;
   const provider = settings.model === undefined
-    ? startRehearsal(tokenizer, profileNamed(settings.profile ?? DEFAULT_PROVIDER.profile))
+    ? startRehearsal(
+      tokenizer,
+      settings.profileFile?.profile ?? profileNamed(settings.profile ?? DEFAULT_PROVIDER.profile),
+    )
     : configuredProvider(settings, settings.model);
   const countTokens = async () => (await tokenizer()).count;
   const onError = (error: unknown) =>
@@ -145,7 +148,10 @@ interface Provider {
   readonly close: () => Promise<void>;
 }
 
-function configuredProvider({ apiKey, baseUrl, profile: name }: Settings, model: string): Provider {
+function configuredProvider(
+  { apiKey, baseUrl, profile: name, profileFile }: Settings,
+  model: string,
+): Provider {
   const access = {
     ...(apiKey !== undefined && { apiKey }),
     ...(baseUrl !== undefined && { baseURL: baseUrl }),
@@ -155,7 +161,12 @@ function configuredProvider({ apiKey, baseUrl, profile: name }: Settings, model:
     baseUrl: baseUrl ?? DEFAULT_PROVIDER.baseURL,
     ...(name !== undefined && { name }),
   };
-  return { model, profile: chooseProfile(hints), access, close: () => Promise.resolve() };
+  return {
+    model,
+    profile: profileFile?.profile ?? chooseProfile(hints),
+    access,
+    close: () => Promise.resolve(),
+  };
 }
 
 /** The rehearsal provider: a real HTTP server on loopback, so that the wire format is the real one. */

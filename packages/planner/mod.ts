@@ -21,6 +21,7 @@ export type {
   PromptSessionOptions,
   SessionView,
 } from "./prompt_session.ts";
+export { readProfileFile } from "./profile_file.ts";
 export {
   chooseProfile,
   DEFAULT_PROVIDER,
@@ -28,6 +29,7 @@ export {
   type ProfileHints,
   profileNamed,
   PROFILES,
+  recogniseProfile,
   type Warmth,
 } from "./providers.ts";
 export { BY_AGE, KEEP_WANTED, type Retention, type Standing } from "./retention/retention.ts";
