@@ -50,7 +50,8 @@ export async function probeCache(args: readonly string[], surroundings: Surround
   const bench = await openBench<CacheSample>({
     task: "probe:cache",
     values,
-    settings: { ...settings },
+    // Idle times and prefixes may be added later on.
+    settings: { prefixTokens: settings.prefixTokens },
     simulated: () => ({ content: "ok" }),
   }, surroundings);
   const stopped = await withinBudget(() => probe(bench, settings));
