@@ -295,9 +295,7 @@ function readProfile(path: string): { readonly path: string; readonly profile: P
   } catch (error) {
     if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.IsADirectory) return undefined;
     if (!(error instanceof RangeError)) throw error;
-    throw new RangeError(`Cannot start: TARE_PROFILE_FILE is ${JSON.stringify(path)}. ${error.message}.`, {
-      cause: error,
-    });
+    throw new RangeError(`${error.message}. It stands in ${path}.`, { cause: error });
   }
 }
 

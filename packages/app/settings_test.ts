@@ -158,8 +158,7 @@ Deno.test("readSettings() reads a profile's file, and says what is wrong with it
     assertThrows(
       () => readSettings(["--profile-file", path], {}),
       RangeError,
-      `Cannot start: TARE_PROFILE_FILE is ${JSON.stringify(path)}. Cannot use the profile: read is -1, ` +
-        "but it must be a number from 0.",
+      `Cannot use the profile: read is -1, but it must be a number from 0. It stands in ${path}.`,
     );
   } finally {
     await Deno.remove(folder, { recursive: true });

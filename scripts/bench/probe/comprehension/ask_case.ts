@@ -143,7 +143,7 @@ function hookOf(
 }
 
 async function isRight(
-  { question, answer, edit }: Case,
+  { answer, edit }: Case,
   { text, world, folder }: Pick<Setting, "world" | "folder"> & { readonly text: string },
 ): Promise<boolean> {
   for (const [path, before] of Object.entries(world.files)) {
@@ -152,7 +152,7 @@ async function isRight(
     if (withoutSpaces(after) !== withoutSpaces(right)) return false;
   }
   if (edit) return true;
-  const named = world.values.filter((value) => text.includes(value) && !question.includes(value));
+  const named = world.values.filter((value) => text.includes(value));
   if (answer === undefined) return named.length === 0 && /\bunknown\b/i.test(text);
   return named.length === 1 && named[0] === answer;
 }

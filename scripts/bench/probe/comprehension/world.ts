@@ -80,9 +80,12 @@ export function plantWorld(name: string, countTokens: CountTokens): World {
   const random = randomOf(name);
   const values: string[] = [];
   const value = (word: string) => {
-    const made = `${word}-${Math.floor(1_000 + 9_000 * random())}`;
-    values.push(made);
-    return made;
+    for (;;) {
+      const made = `${word}-${Math.floor(1_000 + 9_000 * random())}`;
+      if (values.includes(made)) continue;
+      values.push(made);
+      return made;
+    }
   };
   const long = (tokens: number, line: string) => {
     const lines = prose(tokens, { random, countTokens }).split("\n");
