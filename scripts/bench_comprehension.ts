@@ -117,7 +117,12 @@ async function askPolicy(
       if (results.get(key)) continue;
       const result = await askCase(one, idle, setting);
       results.set(key, result);
-      progress(`${key}: ${result.passed ? "passed" : "failed"}, ${result.by}, ${result.usage.calls} calls`);
+      const done = keys.length - world.cases.length * (repeat - 1);
+      progress(
+        `${done}/${world.cases.length} ${key}: ${
+          result.passed ? "passed" : "failed"
+        }, ${result.by}, ${result.usage.calls} calls`,
+      );
     }
   }
 }

@@ -96,13 +96,16 @@ Deno.test("startServer() with a provider names its model and address, and tells 
     await closed.shutdown();
     const environment = { OPENAI_BASE_URL: baseUrl, OPENAI_API_KEY: "sk-planted", TARE_MODEL: "m" };
     const logged: string[] = [];
+    const profile = `${data}/profile.json`;
+    await Deno.writeTextFile(profile, '{"profile": "deepseek", "name": "deepseek, measured"}');
     const server = await startServer(
-      readSettings(["--port", "0", "--data", data, "--no-prune"], environment),
+      readSettings(["--port", "0", "--data", data, "--no-prune", "--profile-file", profile], environment),
       (line) => logged.push(line),
     );
     try {
       assertStringIncludes(server.greeting, `m at ${baseUrl}`);
       assertStringIncludes(server.greeting, "off        prune");
+      assertStringIncludes(server.greeting, "profile    deepseek, measured");
       const client = agentClient(server.url);
       const session = await client.createSession();
       const events: LoopEvent[] = [];

@@ -34,7 +34,7 @@ const WARM_SHARE = 0.8;
 /** Nothing new is sent if a prefix falls due within so many milliseconds: a request takes a while. */
 const CLOSE_MS = 60_000;
 
-/** A prefix that an earlier run left may be so much too late, as a share of its idle time. */
+/** A prefix may be left alone for so much too long, as a share of its idle time: an interruption may, or a slow reply. */
 const LATE_SHARE = 0.1;
 
 interface Job {
@@ -64,12 +64,15 @@ export async function probe(bench: Bench<CacheSample>, settings: CacheSettings):
       const sample = results.get(job.key);
       return sample && !sample.usage ? [{ ...job, sample, dueMs: sample.writtenAtMs + job.idleMs }] : [];
     }).sort((a, b) => a.dueMs - b.dueMs);
-  for (const { key, idleMs, dueMs } of pending()) {
-    // The simulator has forgotten what an earlier run sent.
-    if (isSimulated || clock.now() > dueMs + LATE_SHARE * idleMs) results.set(key, undefined);
-  }
+  // The simulator has forgotten what an earlier run sent.
+  if (isSimulated) { for (const { key } of pending()) results.set(key, undefined); }
   for (;;) {
     const [due] = pending();
+    if (due && clock.now() > due.dueMs + LATE_SHARE * due.idleMs) {
+      progress(`${due.key} was left alone for too long and is sent again`);
+      results.set(due.key, undefined);
+      continue;
+    }
     const unsent = jobs.filter(({ key }) => !results.get(key)).sort((a, b) => b.idleMs - a.idleMs)[0];
     if (!due && !unsent) return;
     const leftMs = due ? due.dueMs - clock.now() : Infinity;
