@@ -67,9 +67,19 @@ export function policyTable(lines: readonly PolicyLine[]): string {
     ]),
   ]);
   const failed = lines.filter((line) => line.failed.length > 0).map((line) =>
-    `${line.policy} failed: ${line.failed.join("; ")}.`
+    `${line.policy} failed: ${countedNames(line.failed).join("; ")}.`
   );
   return [table, ...(failed.length > 0 ? ["", ...failed] : [])].join("\n");
+}
+
+/** Each name once, with how often it failed in its repeats. */
+function countedNames(failed: readonly string[]): string[] {
+  const counts = new Map<string, number>();
+  for (const key of failed) {
+    const name = key.replace(/ \(\d+\)$/, "");
+    counts.set(name, (counts.get(name) ?? 0) + 1);
+  }
+  return Array.from(counts, ([name, count]) => count > 1 ? `${name} (${count} times)` : name);
 }
 
 /** One point a policy as an SVG: what it cost to the right, the share of questions that it passed upwards. */

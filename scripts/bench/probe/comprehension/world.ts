@@ -65,7 +65,7 @@ export async function writeFiles(folder: string, files: World["files"]): Promise
 }
 
 /** Tokens of a long report or file. */
-const LONG_TOKENS = 3_500;
+const LONG_TOKENS = 4_000;
 
 /** Turns at the end that nothing is asked of. */
 const LATER_TURNS = 7;
