@@ -209,14 +209,19 @@ export function cacheChart(lines: readonly CacheLine[], title: string): string {
     title,
     x: {
       label: "idle time",
-      most: Math.max(1, lines.length - 1),
-      ticks: lines.map((_, at) => at),
-      format: (at) => formatDuration(lines[at]?.idleMs ?? 0),
+      most: lines.length + 0.5,
+      ticks: lines.map((_, at) => at + 1),
+      format: (at) => formatDuration(lines[at - 1]?.idleMs ?? 0),
     },
-    y: { label: "probability that a prefix is still cached", most: 1, format: (value) => value.toFixed(1) },
-    points: lines.flatMap(({ stated, probability, warm, samples }, x) => [
-      { x, y: stated, label: "" },
-      { x, y: probability, label: `${warm} of ${samples}`, ours: true },
+    y: {
+      label: "still cached",
+      most: 1.15,
+      ticks: [0, 0.25, 0.5, 0.75, 1],
+      format: (value) => `${Math.round(100 * value)}%`,
+    },
+    points: lines.flatMap(({ stated, probability, warm, samples }, at) => [
+      { x: at + 1, y: stated, label: at === 0 ? "profile" : "" },
+      { x: at + 1, y: probability, label: `${warm} of ${samples}`, ours: true },
     ]),
   });
 }

@@ -266,17 +266,17 @@ export function maintenanceChart(lines: readonly MaintenanceLine[], title: strin
     title,
     x: {
       label: "how the session was resumed",
-      most: Math.max(1, lines.length - 1),
-      ticks: lines.map((_, at) => at),
-      format: (at) => lines[at]?.way ?? "",
+      most: lines.length + 0.5,
+      ticks: lines.map((_, at) => at + 1),
+      format: (at) => lines[at - 1]?.way ?? "",
     },
     y: {
       label: "tokens missed",
-      most: Math.max(1, ...lines.map(({ missedTokens }) => missedTokens)) * 1.05,
+      most: Math.max(1, ...lines.map(({ missedTokens }) => missedTokens)) * 1.1,
       format: (value) => `${value / 1_000}k`,
     },
-    points: lines.map(({ way, missedTokens }, x) => ({
-      x,
+    points: lines.map(({ way, missedTokens }, at) => ({
+      x: at + 1,
       y: missedTokens,
       label: missedTokens.toLocaleString("en"),
       ours: way.endsWith("pruned"),

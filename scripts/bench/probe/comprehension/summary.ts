@@ -89,9 +89,14 @@ export function policyChart(lines: readonly PolicyLine[], title: string): string
     x: {
       label: "cost, USD",
       most: Math.max(1e-6, ...lines.map((line) => line.usd)) * 1.15,
-      format: (value) => value.toPrecision(2),
+      format: (value) => String(Number(value.toPrecision(2))),
     },
-    y: { label: "share of questions passed", most: 1.05, format: (value) => `${Math.round(100 * value)}%` },
+    y: {
+      label: "questions passed",
+      most: 1.15,
+      ticks: [0, 0.25, 0.5, 0.75, 1],
+      format: (value) => `${Math.round(100 * value)}%`,
+    },
     points: lines.map(({ policy, passed, asked, usd }) => ({
       x: usd,
       y: passed / Math.max(1, asked),
