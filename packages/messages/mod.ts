@@ -14,4 +14,5 @@ export * from "./count_tokens.ts";
 export * from "./message.ts";
 export * from "./model.ts";
 export * from "./tool.ts";
+export * from "./transcribe.ts";
 export * from "./usage.ts";

@@ -4,11 +4,10 @@ import {
   countMessageTokens,
   countRequestTokens,
   type CountTokens,
-  describeCall,
   type Message,
   type Model,
   type ModelRequest,
-  type ToolCall,
+  transcribe,
   type Usage,
 } from "@tare/messages";
 import type { Summarise, Summary, SummaryRequest } from "@tare/planner";
@@ -153,15 +152,4 @@ function cut(
   const lineEnd = text.lastIndexOf("\n", middle);
   const at = lineEnd > middle / 2 ? lineEnd + 1 : middle;
   return [text.slice(0, at), text.slice(at)].flatMap((half) => cut(half, { most, countTokens }));
-}
-
-function transcribe(message: Message): string {
-  const calls = message.role === "assistant" ? message.tool_calls ?? [] : [];
-  return [`${message.role}:`, contentText(message.content), ...calls.map(transcribeCall)].filter(Boolean)
-    .join("\n");
-}
-
-function transcribeCall(call: ToolCall): string {
-  const { name, arguments: input } = describeCall(call);
-  return `(calls ${name}: ${input})`;
 }
