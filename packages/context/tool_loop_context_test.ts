@@ -160,6 +160,14 @@ Deno.test("toolLoopContext() keeps the caller's own message type, and the object
   view.messages.forEach((message, i) => assertStrictEquals(message, messages[i + 2]));
 });
 
+Deno.test("toolLoopContext() mutates neither the messages nor their list", () => {
+  const messages = [system, ...oldTurn("a"), user("b"), calls("1"), result("1")];
+  const before = structuredClone(messages);
+  messages.forEach((message) => Object.freeze(message));
+  const { removed } = toolLoopContext(Object.freeze(messages), { countTokens, historyBudgetTokens: 0 });
+  assertEquals([removed, messages], [true, before]);
+});
+
 Deno.test("toolLoopContext() refuses a budget or a start that make no sense", () => {
   const messages = [user("a")];
   for (const historyBudgetTokens of [-1, NaN]) {
