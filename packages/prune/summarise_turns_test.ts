@@ -150,6 +150,28 @@ Deno.test("summariseTurns() drops whole oldest turns, archived, when the summary
   }
 });
 
+Deno.test("summariseTurns() drops whole oldest turns without a failure where nobody can be asked", async () => {
+  const { summary: done, failure, messages: after } = await summariseWith(undefined);
+  assertEquals([done?.kind, failure, outline(after)[1]], ["drop", undefined, "user: [elided: 4 m"]);
+});
+
+Deno.test("summariseTurns() parts no call from its answer, whatever the user says between them", async () => {
+  const [calls, result] = step("log", {}, "done");
+  const odd = [...session, user("look"), calls!, user("hurry"), result!, say("ok"), user("more")];
+  for (const keepTokens of [5, 15, 40]) {
+    const ends: number[] = [];
+    await summariseWith((_, { end }) => (ends.push(end), Promise.resolve("S")), { keepTokens }, odd);
+    assertEquals(ends.filter((end) => end === 11), []);
+    assertEquals(ends.length, 1);
+  }
+});
+
+Deno.test("summariseTurns() tells who summarises where what stays begins", async () => {
+  let from: number | undefined;
+  await summariseWith((_, { end }) => (from = end, Promise.resolve("S")));
+  assertEquals(from, 5);
+});
+
 Deno.test("summariseTurns() drops the turns when the summary times out, also if the model ignores the signal", async () => {
   const timeout = new AbortController();
   const hangs =
@@ -174,7 +196,7 @@ Deno.test("summariseTurns() changes nothing when it is cancelled", async () => {
 Deno.test("summariseTurns() hands its signal to the model", async () => {
   const { signal } = new AbortController();
   let handed: AbortSignal | undefined;
-  await summariseWith((_, given) => (handed = given, Promise.resolve("S")), { signal });
+  await summariseWith((_, given) => (handed = given.signal, Promise.resolve("S")), { signal });
   assertStrictEquals(handed, signal);
 });
 

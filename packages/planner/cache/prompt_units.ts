@@ -2,10 +2,10 @@ import {
   countMessageTokens,
   type CountTokens,
   countToolTokens,
+  hashPiece,
   type Message,
   type ToolDefinition,
 } from "@tare/messages";
-import { hashText } from "./hash_text.ts";
 import type { PromptUnit } from "./prefix_cache.ts";
 
 /**
@@ -24,12 +24,3 @@ export function promptUnits(
     })),
   ];
 }
-
-/** Tells a message or tool from any other; the same for the same bytes, on any machine. */
-export function hashPiece(piece: Message | ToolDefinition): number {
-  let hash = hashes.get(piece);
-  if (hash === undefined) hashes.set(piece, hash = hashText(JSON.stringify(piece)));
-  return hash;
-}
-
-const hashes = new WeakMap<Message | ToolDefinition, number>();

@@ -1,6 +1,5 @@
 import { addUsage, countRequestTokens, type Message, type ToolDefinition, type Usage } from "@tare/messages";
 import { servedTokens } from "../cache/prefix_cache.ts";
-import { hashPiece } from "../cache/prompt_units.ts";
 import { observeTokens, scaled, tokenScale, unscaled } from "../cache/provider_tokens.ts";
 import { observeWarmth } from "../cache/warmth.ts";
 import type { Edit } from "../edits/edit.ts";
@@ -21,6 +20,7 @@ import type { Decision, Plan, PlanRequest } from "./plan.ts";
 import { NEW_SESSION, type PlannerState, type SentRequest } from "./planner_state.ts";
 import {
   findChange,
+  hashEach,
   hashTools,
   predict,
   type Prediction,
@@ -262,7 +262,7 @@ export class Planner {
     const kept = Math.min(promptTokens - toolTokens, this.#known.keptSince(this.#rewrites.get(plan) ?? 0));
     const toolsHash = hashTools(tools);
     const now: SentRequest = {
-      tools: shown.map(hashPiece),
+      tools: hashEach(shown),
       messageTokens: kept,
       promptTokens,
       fullTokens,
@@ -341,6 +341,7 @@ export class Planner {
       all: all || full,
       // In a full window something must leave: rather what can be recalled than what was said.
       seenMessages: full ? Infinity : this.#state.seen || Infinity,
+      seenTools: new Set(this.#state.sent.flatMap(({ tools }) => tools)),
     });
     const removable = removals.filter(({ goes }) => goes);
     const reckoned = reckonedAlive(alive);

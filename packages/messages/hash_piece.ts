@@ -1,3 +1,6 @@
+import type { Message } from "./message.ts";
+import type { ToolDefinition } from "./tool.ts";
+
 /**
  * A number of 53 bits that tells texts apart: two 32-bit FNV-1a hashes (Fowler, Noll, Vo) that start from
  * different offsets and step by different primes, joined. For caches and comparisons, not for security.
@@ -13,3 +16,15 @@ export function hashText(text: string): number {
   }
   return (high & 0x1fffff) * 0x1_0000_0000 + (low >>> 0);
 }
+
+/**
+ * Tells a message or a tool's definition from any other; the same for the same bytes, on any machine. It is
+ * remembered for each object.
+ */
+export function hashPiece(piece: Message | ToolDefinition): number {
+  let hash = hashes.get(piece);
+  if (hash === undefined) hashes.set(piece, hash = hashText(JSON.stringify(piece)));
+  return hash;
+}
+
+const hashes = new WeakMap<Message | ToolDefinition, number>();
