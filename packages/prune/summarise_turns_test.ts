@@ -158,12 +158,11 @@ Deno.test("summariseTurns() drops whole oldest turns without a failure where nob
 Deno.test("summariseTurns() parts no call from its answer, whatever the user says between them", async () => {
   const [calls, result] = step("log", {}, "done");
   const odd = [...session, user("look"), calls!, user("hurry"), result!, say("ok"), user("more")];
-  for (const keepTokens of [5, 15, 40]) {
-    const ends: number[] = [];
-    await summariseWith((_, { end }) => (ends.push(end), Promise.resolve("S")), { keepTokens }, odd);
-    assertEquals(ends.filter((end) => end === 11), []);
-    assertEquals(ends.length, 1);
+  const ends = new Set<number>();
+  for (let keepTokens = 0; keepTokens < 100; keepTokens++) {
+    await summariseWith((_, { end }) => (ends.add(end), Promise.resolve("S")), { keepTokens }, odd);
   }
+  assertEquals([...ends], [14, 9]);
 });
 
 Deno.test("summariseTurns() tells who summarises where what stays begins", async () => {
