@@ -1,7 +1,5 @@
 import { parseArgs } from "node:util";
-import { DEFAULT_PROVIDER, type Profile, PROFILES, readProfileFile } from "@tare/planner";
-// The type alone: who only reads settings need not load the server.
-import type { Policy } from "@tare/server";
+import { DEFAULT_PROVIDER, POLICIES, type Policy, type Profile, PROFILES, readProfileFile } from "@tare/planner";
 
 /** Each mechanism has a flag that switches it off. */
 export const MECHANISMS = {
@@ -10,12 +8,6 @@ export const MECHANISMS = {
   schemas: "Send every tool's full schema with every call",
   truncate: "Send huge tool results whole",
 } as const;
-
-/** Each policy, and when it rewrites a prompt. */
-const POLICIES: Readonly<Record<Policy, string>> = {
-  planner: "as soon as that pays",
-  classic: "at fixed triggers",
-};
 
 const POLICY_NAMES = Object.keys(POLICIES) as Policy[];
 

@@ -1,8 +1,8 @@
 import type { CountTokens } from "@tare/messages";
-import type { Mechanisms, Profile } from "@tare/planner";
+import type { PolicyOptions, Profile } from "@tare/planner";
 
 /** Where a gateway sends requests, and what it plans with. */
-export interface GatewayOptions {
+export interface GatewayOptions extends PolicyOptions {
   /** Address of the provider, such as `https://api.openai.com/v1`. */
   readonly baseURL: string;
   /** Key of the provider. Default: that of each client. */
@@ -15,11 +15,12 @@ export interface GatewayOptions {
   readonly profile: Profile;
   /** The models' context window in tokens. */
   readonly windowTokens: number;
-  /** Which mechanisms work. Default: all that aren't named. */
-  readonly mechanisms?: Partial<Omit<Mechanisms, "truncate">>;
   /** Gives the token counter, once it is loaded. */
   readonly countTokens: () => Promise<CountTokens>;
-  /** Whether requests with tools get the recall tool too. Default: true. */
+  /**
+   * Whether requests with tools get the recall tool too. Default: true. Without it nothing is truncated on arrival: the
+   * model would never see the middle of what its agent's tools gave it.
+   */
   readonly recall?: boolean;
   /** Share of sessions, from 0 to 1, that are left as they are, to compare with. Default: 0. */
   readonly control?: number;

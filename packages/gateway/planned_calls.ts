@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import type { CountTokens } from "@tare/messages";
-import { type PlannerSession, plannerSession } from "@tare/planner";
+import { type PromptSession, promptSession } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
 import { joinBytes, type Protocol, readBody, readRequest, type WireReply } from "@tare/wire";
 import { GatewayLedger } from "./ledger.ts";
@@ -149,15 +149,14 @@ export class PlannedCalls {
   }
 
   #sessionsWith(countTokens: CountTokens): Sessions {
-    const { control, profile, windowTokens, mechanisms } = this.#options;
+    const { control, profile, windowTokens, recall = true, ...options } = this.#options;
+    const { policy, mechanisms = {}, truncateTokens, alwaysFull, triggers } = options;
+    const { truncate = true } = mechanisms;
     return this.#sessions ??= new Sessions({
-      prompts: ({ archive, control }): PlannerSession =>
-        plannerSession({
-          profile,
-          archive,
-          countTokens,
-          windowTokens,
-          mechanisms: control ? NOTHING : { ...mechanisms, truncate: false },
+      prompts: ({ archive, control }): PromptSession =>
+        promptSession({
+          ...{ profile, archive, countTokens, windowTokens, policy, truncateTokens, alwaysFull, triggers },
+          mechanisms: control ? NOTHING : { ...mechanisms, truncate: truncate && recall },
         }),
       control,
       begun: ({ control }) => this.ledger.count(control ? "control" : "planned", "sessions"),

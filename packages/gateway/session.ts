@@ -1,4 +1,4 @@
-import type { PlannerSession } from "@tare/planner";
+import type { PromptSession } from "@tare/planner";
 import type { ChainNode } from "./chain_index.ts";
 import type { HiddenPlace } from "./hidden_items.ts";
 import type { LayeredArchive } from "./layered_archive.ts";
@@ -13,12 +13,12 @@ export interface GatewaySession {
   /** Originals of what left. */
   readonly archive: LayeredArchive;
   /** Decides what leaves the upstream's prompt. */
-  readonly prompts: PlannerSession;
+  readonly prompts: PromptSession;
   /** What only the upstream knows of. */
   hidden: readonly HiddenPlace[];
   /** How many times its prompt was rewritten. */
   epoch: number;
-  /** What it has saved so far, in the price of one uncached input token. */
+  /** What it has saved so far, in the price of one uncached input token; zero where the policy keeps no ledger. */
   saved: number;
   /** Whether the upstream refused what the gateway made of a request, so that it is left as it is from then on. */
   isReverted: boolean;

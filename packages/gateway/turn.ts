@@ -104,7 +104,8 @@ export class GatewayTurn {
         "x-tare-tokens-sent": String(this.#view.promptTokens),
         "x-tare-cached-predicted": String(this.#view.predictedCachedTokens),
       }),
-      "x-tare-saved": String(Math.round(session.saved)),
+      // A policy that knows nothing of costs can't tell.
+      ...(session.prompts.quote && { "x-tare-saved": String(Math.round(session.saved)) }),
     };
   }
 

@@ -9,7 +9,7 @@
  */
 export { PrefixCache, type PromptUnit } from "./cache/prefix_cache.ts";
 export { promptUnits } from "./cache/prompt_units.ts";
-export { classicSession } from "./classic_session.ts";
+export { classicSession } from "./classic/classic_session.ts";
 export type { CompactEdit, DropEdit, Edit, ElideEdit, ShortenEdit, SummariseEdit } from "./edits/edit.ts";
 export { type Conversation, view } from "./edits/view.ts";
 export type { LedgerEntry, PromptShares, UncachedCause } from "./ledger/ledger.ts";
@@ -20,7 +20,9 @@ export type {
   PromptSession,
   PromptSessionOptions,
   SessionView,
+  Triggers,
 } from "./prompt_session.ts";
+export { POLICIES, type Policy, type PolicyOptions, promptSession } from "./policies.ts";
 export { readProfileFile } from "./profile_file.ts";
 export {
   chooseProfile,

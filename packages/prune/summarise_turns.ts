@@ -71,8 +71,8 @@ export interface SummariseOptions {
   /** Tokens of the model's context window. Default: unknown. */
   readonly windowTokens?: number | undefined;
   /**
-   * Recent whole turns that stay, in tokens; the last turn stays in any case. Default 16,384, at most a quarter of
-   * the window, so that the next summary is far away.
+   * Recent whole turns that stay, in tokens; the last turn stays in any case, and all do if it is infinite. Default 16,384,
+   * at most a quarter of the window, so that the next summary is far away.
    */
   readonly keepTokens?: number;
 }
@@ -200,7 +200,7 @@ function summaryEnd(messages: readonly Message[], options: SummariseOptions): nu
     if (message.role !== "user" || messages[index - 1]?.role === "user") continue;
     if (pairs.every(({ at, answer }) => index <= at || (answer?.at ?? Infinity) < index)) end = index;
   }
-  return end ?? 0;
+  return tokens > keepTokens ? end ?? 0 : 0;
 }
 
 async function summariseUntil(

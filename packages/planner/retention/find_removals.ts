@@ -65,7 +65,7 @@ export interface RemovalOptions {
   /** Hashes of the tools, as they were shown, of requests that succeeded. */
   readonly seenTools: ReadonlySet<number>;
   /** Names of further tools whose prose stays. Default: none. */
-  readonly alwaysFull?: readonly string[];
+  readonly alwaysFull?: readonly string[] | undefined;
   /** Whether to find all that can leave, whatever it is worth. */
   readonly all: boolean;
 }

@@ -1,5 +1,11 @@
-import { assertEquals, assertMatch } from "@std/assert";
-import { estimateTokens, type Message, type Tool } from "@tare/messages";
+import { assertEquals, assertMatch, assertThrows } from "@std/assert";
+import {
+  countRequestTokens,
+  estimateTokens,
+  type Message,
+  type Tool,
+  type ToolDefinition,
+} from "@tare/messages";
 import {
   classicSession,
   type Mechanisms,
@@ -7,6 +13,7 @@ import {
   type PromptSession,
   type PromptSessionOptions,
   type SessionView,
+  type Triggers,
 } from "@tare/planner";
 import { type Archive, memoryArchive } from "@tare/prune";
 
@@ -25,6 +32,20 @@ const read: Tool = {
   stance: "rederivable",
   run: () => "",
 };
+
+function named(name: string): ToolDefinition {
+  return { ...read.definition, function: { ...read.definition.function, name } };
+}
+
+function tokensOf(messages: readonly Message[]): number {
+  return countRequestTokens({ messages }, estimateTokens);
+}
+
+/** The archive reference in a message. */
+function refOf(message: Message | undefined, form: RegExp): string {
+  assertMatch(String(message?.content), form);
+  return form.exec(String(message?.content))![1]!;
+}
 
 /** A turn that reads a file of so many tokens, and answers unless it goes on. */
 function turn(id: string, tokens: number, answer?: string): Message[] {
@@ -162,35 +183,142 @@ Deno.test("classicSession() changes nothing and says why when the archive fails"
   ]);
 });
 
-Deno.test("classicSession() fits old turns into a budget from the second call of a turn on, and says so once", async () => {
-  const { view, session } = harness({ context: true });
+Deno.test("classicSession() fits old turns into a budget from the second call of a turn on, archived, and says so once", async () => {
+  const { view, session, archive } = harness({ context: true });
   const history = [...turn("a", 15_000, "ok"), ...turn("b", 10_000, "ok")];
   const active = turn("c", 10);
   const first = await view([...history, active[0]!], 1);
   assertEquals([first.messages.length, first.rewrites], [9, []]);
   session.sent(usage);
   const second = await view([...history, ...active], 2);
-  assertEquals(second.messages, [...history.slice(4), ...active]);
+  const [line, ...rest] = second.messages;
+  assertEquals(rest, [...history.slice(4), ...active]);
+  assertEquals([line?.role, second.places], ["user", [-1, 4, 5, 6, 7, 8, 9, 10]]);
+  const ref = refOf(line, /^\[elided: 4 messages, \d+ bytes; ref ([0-9a-f]{16})\]$/);
+  assertEquals((await archive.get(ref))?.split("\n").map((json) => JSON.parse(json)), history.slice(0, 4));
   assertEquals(second.rewrites.map(({ mechanism, removed }) => [mechanism, removed]), [[
     "context",
     "1 old turn",
   ]]);
-  assertEquals(second.rewrites[0]!.tokensBefore - second.rewrites[0]!.tokensAfter, second.saved.context);
+  assertEquals(second.saved.context, tokensOf([...history, ...active]) - tokensOf(second.messages));
   session.sent(usage);
-  assertEquals((await view([...history, ...active, ...turn("d", 10).slice(1)], 3)).rewrites, []);
+  const third = await view([...history, ...active, ...turn("d", 10).slice(1)], 3);
+  assertEquals([third.rewrites, third.messages.slice(0, second.messages.length)], [[], second.messages]);
 });
 
-Deno.test("classicSession() shows schemas in full until a request with them has succeeded", async () => {
+Deno.test("classicSession() leaves all turns there if it can't archive them, and says why", async () => {
+  const archive = { ...memoryArchive(), put: () => Promise.reject(new Error("the disk is full")) };
+  const { view } = harness({ context: true }, { archive });
+  const messages = [...turn("a", 20_000, "ok"), ...turn("b", 10)];
+  const seen = await view(messages, 2);
+  assertEquals([seen.messages, seen.places.at(-1), seen.rewrites, seen.warnings], [messages, 6, [], [
+    "Cannot archive 4 messages to leave them out: the disk is full. Nothing left the prompt.",
+  ]]);
+});
+
+Deno.test("classicSession() goes by other triggers where it is told", async () => {
+  const history = [...turn("a", 3_000, "ok"), ...turn("b", 3_000, "ok")];
+  const messages = [...history, ...turn("c", 10)];
+  const small = harness({ context: true }, { triggers: { historyBudgetTokens: 4_000 } });
+  assertEquals((await small.view(messages, 2)).messages.slice(1), messages.slice(4));
+  const rewritesIn = async (triggers: Triggers, nowMs = 0) => {
+    const { view, session } = harness({ prune: true }, { triggers, windowTokens: 10_000 });
+    await view(history.slice(0, 1), 1);
+    session.sent(usage);
+    return (await view([...history, { role: "user", content: "go on" }], 1, nowMs)).rewrites
+      .map(({ removed }) => removed.replace(/^\d+/, "N"));
+  };
+  const both = "N tokens of 2 results of read";
+  assertEquals(await rewritesIn({ protectTokens: 0 }), []);
+  assertEquals(await rewritesIn({ protectTokens: 0, pruneAt: 0.6 }), [both]);
+  assertEquals(await rewritesIn({ protectTokens: 3_500, pruneAt: 0.6 }), ["N tokens of 1 result of read"]);
+  assertEquals(await rewritesIn({ protectTokens: 0, minBytes: 20_000, pruneAt: 0.6 }), []);
+  assertEquals(await rewritesIn({ protectTokens: 0, coldAfterMs: HOUR }, HOUR - 1), []);
+  assertEquals(await rewritesIn({ protectTokens: 0, coldAfterMs: HOUR }, HOUR), [both]);
+  const limited = harness({ truncate: true }, { truncateTokens: 1_000 });
+  assertEquals((await limited.view(turn("a", 3_000), 2)).rewrites.length, 1);
+});
+
+Deno.test("classicSession() refuses triggers that make no sense", () => {
+  const refused: readonly (readonly [Partial<PromptSessionOptions>, string])[] = [
+    [{ triggers: { historyBudgetTokens: -1 } }, "historyBudgetTokens is -1, it must be 0 or more"],
+    [{ triggers: { coldAfterMs: NaN } }, "coldAfterMs is NaN, it must be 0 or more"],
+    [{ truncateTokens: -1 }, "truncateTokens is -1, it must be 0 or more"],
+    [{ triggers: { pruneAt: 0.95 } }, "pruneAt is 0.95 and summariseAt is 0.9, they must be shares"],
+    [{ triggers: { summariseAt: 90 } }, "pruneAt is 0.8 and summariseAt is 90, they must be shares"],
+  ];
+  for (const [options, message] of refused) assertThrows(() => harness({}, options), RangeError, message);
+});
+
+Deno.test("classicSession() shows schemas in full until a request with them has succeeded, compact from the second call on", async () => {
   const { view, session } = harness({ schemas: true });
-  const messages: Message[] = [{ role: "user", content: "q" }];
-  assertEquals((await view(messages, 1)).tools, [read.definition]);
-  assertEquals((await view(messages, 1)).tools, [read.definition]);
+  const first: Message[] = [{ role: "user", content: "q" }];
+  assertEquals((await view(first, 1)).tools, [read.definition]);
+  assertEquals((await view(first, 1)).tools, [read.definition]);
+  const second: Message[] = [...first, { role: "assistant", content: "hm" }, { role: "user", content: "?" }];
+  const later = (messages: readonly Message[], step: number) =>
+    session.view({ messages, tools: [read.definition] }, { nowMs: 0, turnStart: 0, step });
+  assertEquals((await later(second, 2)).tools, [read.definition]);
   session.sent(usage);
-  const compact = await view(messages, 2);
+  const compact = await later(second, 2);
   assertEquals(compact.tools[0]!.function.description, undefined);
   assertEquals(compact.rewrites.map(({ mechanism }) => mechanism), ["schemas"]);
   session.sent(usage);
-  assertEquals((await view(messages, 3)).rewrites, []);
+  assertEquals((await later(second, 3)).rewrites, []);
+});
+
+Deno.test("classicSession() shows what was never called in full in each turn's first call", async () => {
+  const { session } = harness({ schemas: true });
+  const list = named("list");
+  const tools = [read.definition, list];
+  const forms: string[][] = [];
+  const ask = async (messages: readonly Message[]) => {
+    const turnStart = messages.findLastIndex(({ role }) => role === "user");
+    const seen = await session.view({ messages, tools }, { nowMs: 0, turnStart });
+    forms.push(seen.tools.map((tool, at) => tool === tools[at] ? "full" : "compact"));
+    session.sent(usage);
+  };
+  const done = turn("a", 10, "ok");
+  await ask(done.slice(0, 1));
+  await ask(done.slice(0, 3));
+  await ask([...done, { role: "user", content: "more" }]);
+  await ask([...done, ...turn("b", 10)]);
+  assertEquals(forms, [["full", "full"], ["compact", "compact"], ["compact", "full"], [
+    "compact",
+    "compact",
+  ]]);
+});
+
+Deno.test("classicSession() shows a tool in full once that changed under its old name, also over a restart", async () => {
+  const messages = turn("a", 10);
+  const changed = {
+    ...read.definition,
+    function: { ...read.definition.function, description: "Other. ".repeat(400) },
+  };
+  const { session } = harness({ schemas: true });
+  const see = async (one: PromptSession, tool: ToolDefinition) => {
+    const { tools } = await one.view({ messages, tools: [tool] }, { nowMs: 0 });
+    one.sent(usage);
+    return tools[0] === tool ? "full" : "compact";
+  };
+  assertEquals([await see(session, read.definition), await see(session, read.definition)], [
+    "full",
+    "compact",
+  ]);
+  const state = JSON.parse(JSON.stringify(session.state));
+  const restored = harness({ schemas: true }, { state }).session;
+  assertEquals([await see(restored, read.definition), await see(restored, changed)], ["compact", "full"]);
+  assertEquals([await see(restored, changed), await see(restored, read.definition)], ["compact", "compact"]);
+  // A state of before knew names only.
+  const old = harness({ schemas: true }, { state: { ...state, exposed: ["read"] } }).session;
+  assertEquals([await see(old, read.definition), await see(old, read.definition)], ["full", "compact"]);
+});
+
+Deno.test("classicSession() never compacts the tools that alwaysFull names", async () => {
+  const { view, session } = harness({ schemas: true }, { alwaysFull: ["read"] });
+  await view(turn("a", 10), 2);
+  session.sent(usage);
+  assertEquals((await view(turn("a", 10), 2)).tools, [read.definition]);
 });
 
 Deno.test("classicSession() restored from its state shows the same bytes", async () => {
