@@ -247,7 +247,7 @@ export function classicSession(options: PromptSessionOptions): PromptSession {
       }
       const more = relief.elisions.length > 0 ? " more" : "";
       warn(relief, summary ? "" : ` Nothing${more} left the prompt.`);
-      if (!failure && paused !== state.pauseSaid) {
+      if ((!failure || summary) && paused !== state.pauseSaid) {
         if (paused) warnings.push(describePause(fit(seen.messages)));
         state = { ...state, pauseSaid: paused };
       }
