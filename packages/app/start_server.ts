@@ -2,7 +2,13 @@ import { join, resolve } from "@std/path";
 import { gateway } from "@tare/gateway";
 import { openaiModel } from "@tare/loop/openai";
 import { loadTokenizer, type Tokenizer } from "@tare/messages/tiktoken";
-import { chooseProfile, DEFAULT_PROVIDER, type Profile, profileNamed } from "@tare/planner";
+import {
+  chooseProfile,
+  DEFAULT_PROVIDER,
+  type PolicyOptions,
+  type Profile,
+  profileNamed,
+} from "@tare/planner";
 import { agentHandler, allowedHosts, guard, isLoopback } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
 import { openStore } from "@tare/store";
@@ -47,7 +53,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
   const tokenizer = lazily(() =>
     loadTokenizer(settings.model === undefined ? {} : { model: settings.model })
   );
-  const { off, windowTokens, policy } = settings;
+  const { off, windowTokens, coldAfterMinutes } = settings;
   const provider = settings.model === undefined
     ? startRehearsal(
       tokenizer,
@@ -57,19 +63,41 @@ export async function startServer(settings: Settings, log: (line: string) => voi
   const countTokens = async () => (await tokenizer()).count;
   const onError = (error: unknown) =>
     log(error instanceof Error ? error.stack ?? error.message : String(error));
-  const mechanisms = {
-    context: !off.includes("context"),
-    prune: !off.includes("prune"),
-    schemas: !off.includes("schemas"),
-    truncate: !off.includes("truncate"),
+  const {
+    policy,
+    truncateTokens,
+    alwaysFull,
+    historyBudgetTokens,
+    protectTokens,
+    minBytes,
+    pruneAt,
+    summariseAt,
+  } = settings;
+  const prompts: PolicyOptions = {
+    policy,
+    mechanisms: {
+      context: !off.includes("context"),
+      prune: !off.includes("prune"),
+      schemas: !off.includes("schemas"),
+      truncate: !off.includes("truncate"),
+    },
+    truncateTokens,
+    alwaysFull,
+    triggers: {
+      historyBudgetTokens,
+      protectTokens,
+      minBytes,
+      pruneAt,
+      summariseAt,
+      ...(coldAfterMinutes !== undefined && { coldAfterMs: coldAfterMinutes * 60_000 }),
+    },
   };
   const agent = agentHandler({
     defaultModel: provider.model,
     model: (model) => openaiModel({ model, ...provider.access }),
     profile: provider.profile,
     windowTokens,
-    policy,
-    mechanisms,
+    ...prompts,
     tools: workspaceTools({
       workspace,
       ...(settings.path !== undefined && { shell: { env: { PATH: settings.path } } }),
@@ -89,7 +117,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
       clientKeys: token === undefined,
       profile: provider.profile,
       windowTokens,
-      mechanisms,
+      ...prompts,
       countTokens,
       recall: settings.recall,
       control: settings.control,
@@ -124,6 +152,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
           `${provider.model} at ${provider.access.baseURL ?? new URL(DEFAULT_PROVIDER.baseURL).host}`
       }`,
       `profile    ${provider.profile.name}`,
+      ...(policy === "planner" ? [] : [`policy     ${policy}`]),
       ...(settings.model === undefined
         ? []
         : [`gateway    ${url}/v1 passes requests for the provider's models on`]),

@@ -342,10 +342,10 @@ function checkTriggers({ truncateTokens, triggers = {} }: PromptSessionOptions):
     if (value === undefined || value >= 0) continue;
     throw new RangeError(`Cannot make a session: ${name} is ${value}, it must be 0 or more`);
   }
-  if (0 < pruneAt && pruneAt <= summariseAt && summariseAt <= 1) return;
+  if (0 <= pruneAt && pruneAt <= summariseAt && summariseAt <= 1) return;
   throw new RangeError(
     `Cannot make a session: pruneAt is ${pruneAt} and summariseAt is ${summariseAt}, ` +
-      "they must be shares of the window, above 0 and at most 1, the first not larger than the second",
+      "they must be shares of the window, from 0 to 1, the first not larger than the second",
   );
 }
 

@@ -235,6 +235,18 @@ Deno.test("classicSession() goes by other triggers where it is told", async () =
   assertEquals(await rewritesIn({ protectTokens: 0, minBytes: 20_000, pruneAt: 0.6 }), []);
   assertEquals(await rewritesIn({ protectTokens: 0, coldAfterMs: HOUR }, HOUR - 1), []);
   assertEquals(await rewritesIn({ protectTokens: 0, coldAfterMs: HOUR }, HOUR), [both]);
+  // By the provider's profile, which the trigger outranks.
+  const profiled = async (idleMs: number, triggers: Triggers = {}) => {
+    const { view, session } = harness({ prune: true }, {
+      profile: profileNamed("anthropic-5m"),
+      triggers: { protectTokens: 0, ...triggers },
+    });
+    await view(history.slice(0, 1), 1);
+    session.sent(usage);
+    return (await view([...history, { role: "user", content: "go on" }], 1, idleMs)).rewrites.length;
+  };
+  assertEquals([await profiled(2 * HOUR - 1), await profiled(2 * HOUR)], [0, 1]);
+  assertEquals(await profiled(2 * HOUR, { coldAfterMs: 3 * HOUR }), 0);
   const limited = harness({ truncate: true }, { truncateTokens: 1_000 });
   assertEquals((await limited.view(turn("a", 3_000), 2)).rewrites.length, 1);
 });
