@@ -20,6 +20,16 @@ export function hashText(text: string): number {
 /**
  * Tells a message or a tool's definition from any other; the same for the same bytes, on any machine. It is
  * remembered for each object.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals, assertNotEquals } from "@std/assert";
+ * import { hashPiece } from "@tare/messages";
+ *
+ * const read = { type: "function", function: { name: "read", description: "Reads a file." } } as const;
+ * assertEquals(hashPiece(structuredClone(read)), hashPiece(read));
+ * assertNotEquals(hashPiece({ type: "function", function: { name: "read" } }), hashPiece(read));
+ * ```
  */
 export function hashPiece(piece: Message | ToolDefinition): number {
   let hash = hashes.get(piece);

@@ -7,8 +7,7 @@
  *
  * @module
  */
-export { PrefixCache, type PromptUnit } from "./cache/prefix_cache.ts";
-export { promptUnits } from "./cache/prompt_units.ts";
+export { PrefixCache, type PromptUnit, promptUnits } from "./cache/prefix_cache.ts";
 export { classicSession } from "./classic/classic_session.ts";
 export type { CompactEdit, DropEdit, Edit, ElideEdit, ShortenEdit, SummariseEdit } from "./edits/edit.ts";
 export { type Conversation, view } from "./edits/view.ts";
