@@ -106,9 +106,12 @@ Deno.test("20 text-heavy turns in a window of 16k all complete, fold, and never 
   const id = await newSession(agent);
   const ends: string[] = [];
   const folded: number[] = [];
+  let paid = 0;
   for (let n = 0; n < 20; n++) {
     const events = await turn(agent, id, `story${n}`);
     ends.push(endOf(events));
+    const end = events.at(-1);
+    paid += end?.type === "turn_end" ? end.ledger.promptTokens : 0;
     if (rewritesOf(events).includes("summarise")) folded.push(n);
     assertEquals(events.filter(({ type }) => type === "warning"), []);
   }
@@ -117,6 +120,8 @@ Deno.test("20 text-heavy turns in a window of 16k all complete, fold, and never 
   assertGreater(folded.length, 1);
   for (const [at, n] of folded.entries()) assert(at === 0 || n - folded[at - 1]! > 1, `${folded}`);
   assertEquals(summaries().length, folded.length);
+  // What summaries took is in the turns' ledgers.
+  assertEquals(paid, provider.requests.reduce((sum, { promptTokens }) => sum + promptTokens, 0));
   const { messages } = await (await agent.fetch(new Request(`http://localhost/v1/sessions/${id}`))).json();
   assertEquals(messages.length, 1 + 40);
   await agent.close();

@@ -7,6 +7,7 @@ import {
   PROFILES,
   readProfileFile,
 } from "@tare/planner";
+import { isDirectory, list, type Option, share, text, wholeNumber } from "./option.ts";
 
 /** Each mechanism has a flag that switches it off. */
 export const MECHANISMS = {
@@ -20,22 +21,6 @@ const POLICY_NAMES = Object.keys(POLICIES) as Policy[];
 
 /** Name of a mechanism. */
 export type Mechanism = keyof typeof MECHANISMS;
-
-interface Option<T> {
-  readonly variable: string;
-  /** The same by flag; a key has none, since other users of the machine can read a command line. */
-  readonly flag?: string;
-  readonly fallback?: string;
-  readonly help: string;
-  /** True if no message may show the value. */
-  readonly isSecret?: boolean;
-  /** The only policy that goes by it. Default: each does. */
-  readonly policy?: Policy;
-  /** The value, or nothing for a wrong one. */
-  readonly read: (text: string) => T | undefined;
-  /** What would be right. */
-  readonly right?: string;
-}
 
 const OPTIONS = {
   host: {
@@ -352,35 +337,6 @@ function lowerFirst(sentence: string): string {
   return sentence.charAt(0).toLowerCase() + sentence.slice(1);
 }
 
-function share(): Required<Pick<Option<number>, "read" | "right">> {
-  return {
-    read: (text) => /^\d*\.?\d+$/.test(text) && Number(text) <= 1 ? Number(text) : undefined,
-    right: "a number from 0 to 1, such as 0.1",
-  };
-}
-
-function text(value: string): string {
-  return value;
-}
-
-/** Reads a list with commas between its members. */
-function list(isRight: (member: string) => boolean): (text: string) => readonly string[] | undefined {
-  return (text) => {
-    const members = text.split(",").map((member) => member.trim()).filter(Boolean);
-    return members.every(isRight) ? members : undefined;
-  };
-}
-
-function wholeNumber(least: number, most: number): Required<Pick<Option<number>, "read" | "right">> {
-  return {
-    read: (digits) => {
-      const isRight = /^\d+$/.test(digits) && Number(digits) >= least && Number(digits) <= most;
-      return isRight ? Number(digits) : undefined;
-    },
-    right: `a whole number from ${least} to ${most}`,
-  };
-}
-
 /** The profile that a file holds, and where that stands. */
 function readProfile(path: string): { readonly path: string; readonly profile: Profile } | undefined {
   try {
@@ -389,14 +345,5 @@ function readProfile(path: string): { readonly path: string; readonly profile: P
     if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.IsADirectory) return undefined;
     if (!(error instanceof RangeError)) throw error;
     throw new RangeError(`${error.message}. It stands in ${path}.`, { cause: error });
-  }
-}
-
-function isDirectory(path: string): boolean {
-  try {
-    return Deno.statSync(path).isDirectory;
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) return false;
-    throw error;
   }
 }

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import type { CountTokens } from "@tare/messages";
-import { type PromptSession, promptSession } from "@tare/planner";
+import { type ForkableSession, promptSession } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
 import { joinBytes, type Protocol, readBody, readRequest, type WireReply } from "@tare/wire";
 import { GatewayLedger } from "./ledger.ts";
@@ -153,7 +153,7 @@ export class PlannedCalls {
     const { policy, mechanisms = {}, truncateTokens, alwaysFull, triggers } = options;
     const { truncate = true } = mechanisms;
     return this.#sessions ??= new Sessions({
-      prompts: ({ archive, control }): PromptSession =>
+      prompts: ({ archive, control }): ForkableSession =>
         promptSession({
           ...{ profile, archive, countTokens, windowTokens, policy, truncateTokens, alwaysFull, triggers },
           mechanisms: control ? NOTHING : { ...mechanisms, truncate: truncate && recall },

@@ -1,4 +1,4 @@
-import type { PromptSession } from "@tare/planner";
+import type { ForkableSession } from "@tare/planner";
 import type { ChainNode } from "./chain_index.ts";
 import type { HiddenPlace } from "./hidden_items.ts";
 import type { LayeredArchive } from "./layered_archive.ts";
@@ -13,7 +13,7 @@ export interface GatewaySession {
   /** Originals of what left. */
   readonly archive: LayeredArchive;
   /** Decides what leaves the upstream's prompt. */
-  readonly prompts: PromptSession;
+  readonly prompts: ForkableSession;
   /** What only the upstream knows of. */
   hidden: readonly HiddenPlace[];
   /** How many times its prompt was rewritten. */

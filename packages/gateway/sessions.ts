@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { LRUCache } from "lru-cache";
-import type { PromptSession } from "@tare/planner";
+import type { ForkableSession } from "@tare/planner";
 import type { WireItem } from "@tare/wire";
 import { ChainIndex, type ChainNode } from "./chain_index.ts";
 import { expandHidden } from "./hidden_items.ts";
@@ -19,7 +19,7 @@ export interface Recognised {
 /** How sessions are kept. */
 export interface SessionsOptions {
   /** Decides what leaves the prompts of a new session. */
-  readonly prompts: (session: Pick<GatewaySession, "archive" | "control">) => PromptSession;
+  readonly prompts: (session: Pick<GatewaySession, "archive" | "control">) => ForkableSession;
   /** Share of sessions, from 0 to 1, that are left as they are. Default: 0. */
   readonly control?: number | undefined;
   /** Told of each session that isn't a fork of another. */

@@ -14,6 +14,7 @@ export { type Conversation, view } from "./edits/view.ts";
 export type { LedgerEntry, PromptShares, UncachedCause } from "./ledger/ledger.ts";
 export { promptCost } from "./ledger/price.ts";
 export type {
+  ForkableSession,
   Mechanisms,
   PromptCall,
   PromptSession,

@@ -1,5 +1,5 @@
 import { classicSession } from "./classic/classic_session.ts";
-import type { PromptSession, PromptSessionOptions } from "./prompt_session.ts";
+import type { ForkableSession, PromptSessionOptions } from "./prompt_session.ts";
 import { plannerSession } from "./session.ts";
 
 /** What decides when a prompt is rewritten. */
@@ -39,6 +39,6 @@ export interface PolicyOptions
  */
 export function promptSession(
   { policy = "planner", ...options }: PromptSessionOptions & PolicyOptions,
-): PromptSession {
+): ForkableSession {
   return policy === "classic" ? classicSession(options) : plannerSession(options);
 }

@@ -138,6 +138,10 @@ export interface PromptSession {
   readonly state: unknown;
   /** What a request for this history would cost. Absent where the policy knows nothing of costs. */
   readonly quote?: (history: Conversation, call: PromptCall) => Quote;
+}
+
+/** A {@linkcode PromptSession} whose history may go back, or go on in two ways. */
+export interface ForkableSession extends PromptSession {
   /** The cache rules and prices that it goes by. */
   readonly profile: Profile;
   /** Forgets the edits of all but the first `length` messages: the history went back there. */
@@ -146,7 +150,7 @@ export interface PromptSession {
    * A new session with what this one knows of the first `length` messages. It owes and has saved nothing, and archives
    * to an archive of its own, which must hold what this one's holds.
    */
-  fork(length: number, archive: Archive): PromptSession;
+  fork(length: number, archive: Archive): ForkableSession;
   /** Forgets all edits: from now on everything is sent as it is. */
   revert(): void;
 }

@@ -9,6 +9,7 @@ import { NEW_SESSION, type PlannerState } from "./rule/planner_state.ts";
 import {
   canRecall,
   counted,
+  type ForkableSession,
   type Mechanisms,
   NO_MECHANISMS,
   oneByOne,
@@ -21,7 +22,7 @@ import { KEEP_WANTED, type Retention } from "./retention/retention.ts";
 import type { Conversation } from "./edits/view.ts";
 
 /** A {@linkcode PromptSession} whose planner decides when the mechanisms act. */
-export interface PlannerSession extends PromptSession {
+export interface PlannerSession extends ForkableSession {
   /** What a request for this history would cost, as it stands and without everything that could leave now. */
   readonly quote: NonNullable<PromptSession["quote"]>;
   fork(length: number, archive: Archive): PlannerSession;

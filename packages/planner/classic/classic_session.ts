@@ -26,10 +26,10 @@ import { migrateSessionState } from "../migrate_session_state.ts";
 import {
   canRecall,
   counted,
+  type ForkableSession,
   NO_MECHANISMS,
   oneByOne,
   type PromptCall,
-  type PromptSession,
   type PromptSessionOptions,
   type SessionView,
   stepOf,
@@ -43,7 +43,7 @@ import {
   leftOut,
   LeftTurns,
 } from "./fit_request.ts";
-import { askOnWarmPrefix, describeUsage, summaryEdit } from "./summaries.ts";
+import { askOnWarmPrefix, summaryEdit } from "./summaries.ts";
 
 /** What a restart needs to go on as if nothing had happened. */
 interface ClassicState {
@@ -90,7 +90,7 @@ interface StickyElision extends ElideEdit {
  *
  * @throws {RangeError} if a trigger is out of its range.
  */
-export function classicSession(options: PromptSessionOptions): PromptSession {
+export function classicSession(options: PromptSessionOptions): ForkableSession {
   const { profile, windowTokens = Infinity, archive, countTokens, tools, isError, triggers = {} } = options;
   checkTriggers(options);
   const { historyBudgetTokens, protectTokens, minBytes, pruneAt, summariseAt, coldAfterMs } = triggers;
@@ -129,6 +129,8 @@ export function classicSession(options: PromptSessionOptions): PromptSession {
     const window = windowTokens / state.scale;
     const rewrites: Rewrite[] = [];
     const warnings: string[] = [];
+    /** What a summary took. */
+    let usage: Usage | undefined;
     const toolTokens = countRequestTokens({ messages: [], tools: history.tools }, countTokens);
     const turnStart = call.turnStart ?? groupTurns(history.messages).at(-1)?.start ?? 0;
     const isFirst = !history.messages.slice(turnStart).some(({ role }) => role === "assistant");
@@ -221,10 +223,12 @@ export function classicSession(options: PromptSessionOptions): PromptSession {
         Math.ceil(tokens * state.scale)
       } of the window's ${windowTokens} tokens`;
       const warm = seen;
-      let usage: Usage | undefined;
       const tools = shownTools ?? history.tools;
       const ask = options.summarise &&
-        askOnWarmPrefix(options.summarise, { ...warm, tools, windowTokens: window }, (took) => usage = took);
+        askOnWarmPrefix(options.summarise, {
+          ...{ ...warm, tools, windowTokens: window, progress: call.progress },
+          told: (took) => usage = took,
+        });
       const relief = await relievePressure(seen.messages, {
         ...eliding,
         ...(call.signal && { signal: call.signal }),
@@ -239,11 +243,7 @@ export function classicSession(options: PromptSessionOptions): PromptSession {
       elide(relief.elisions, { mechanism: "prune", reason: full });
       if (summary) {
         const { removed, edit } = summaryEdit(summary, warm);
-        rewrite([edit], {
-          mechanism: "summarise",
-          reason: usage ? `${full}; ${describeUsage(usage)}` : full,
-          removed,
-        });
+        rewrite([edit], { mechanism: "summarise", reason: full, removed });
       }
       const more = relief.elisions.length > 0 ? " more" : "";
       warn(relief, summary ? "" : ` Nothing${more} left the prompt.`);
@@ -283,6 +283,7 @@ export function classicSession(options: PromptSessionOptions): PromptSession {
       saved: savedBy(history.messages, { messages, schemas: fitted.saved.schemas }),
       promptTokens: countRequestTokens({ messages, tools: fitted.tools }, countTokens),
       predictedCachedTokens: 0,
+      ...(usage && { summary: usage }),
     };
     drafts.set(newest, { exposed: [...fitted.exposed], lastUsedAtMs: call.nowMs });
     return newest;

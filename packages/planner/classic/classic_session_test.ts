@@ -8,9 +8,9 @@ import {
 } from "@tare/messages";
 import {
   classicSession,
+  type ForkableSession,
   type Mechanisms,
   profileNamed,
-  type PromptSession,
   type PromptSessionOptions,
   type SessionView,
   type Triggers,
@@ -59,7 +59,7 @@ function turn(id: string, tokens: number, answer?: string): Message[] {
 }
 
 interface Harness {
-  readonly session: PromptSession;
+  readonly session: ForkableSession;
   readonly archive: Archive;
   readonly view: (messages: readonly Message[], step: number, nowMs?: number) => Promise<SessionView>;
 }
@@ -308,7 +308,7 @@ Deno.test("classicSession() shows a tool in full once that changed under its old
     function: { ...read.definition.function, description: "Other. ".repeat(400) },
   };
   const { session } = harness({ schemas: true });
-  const see = async (one: PromptSession, tool: ToolDefinition) => {
+  const see = async (one: ForkableSession, tool: ToolDefinition) => {
     const { tools } = await one.view({ messages, tools: [tool] }, { nowMs: 0 });
     one.sent(usage);
     return tools[0] === tool ? "full" : "compact";

@@ -9,13 +9,15 @@ import type { Summarise } from "../rule/plan.ts";
 /**
  * Asks for a summary of a view's old turns on the conversation as it was sent last, as far as the cache may know it: up to
  * the model's last message.
- *
- * @param told Is told what it took.
  */
 export function askOnWarmPrefix(
   summarise: Summarise,
-  { messages: seen, tools, windowTokens }: Conversation & { readonly windowTokens: number },
-  told: (usage: Usage) => void,
+  { messages: seen, tools, windowTokens, progress, told }: Conversation & {
+    readonly windowTokens: number;
+    readonly progress: (() => void) | undefined;
+    /** Is told what it took. */
+    readonly told: (usage: Usage) => void;
+  },
 ): AskForSummary {
   return async (messages, { end, signal }) => {
     const answered = seen.findLastIndex(({ role }) => role === "assistant");
@@ -28,6 +30,7 @@ export function askOnWarmPrefix(
       ...(next && { next }),
       windowTokens,
       ...(signal && { signal }),
+      ...(progress && { progress }),
     });
     told(usage);
     return text;
@@ -47,9 +50,4 @@ export function summaryEdit(
     edit: { type: kind === "drop" ? "drop" : "summarise", from: 0, to: places[end] ?? 0, ref, text },
     removed: `${counted(old.length, "message")} of old turns, ${how}`,
   };
-}
-
-/** What a summary took, in words. */
-export function describeUsage({ promptTokens, cachedTokens, outputTokens }: Usage): string {
-  return `the summary took ${promptTokens} prompt tokens, ${cachedTokens} of them cached, and ${outputTokens} of output`;
 }

@@ -2,8 +2,8 @@ import { assert, assertEquals, assertGreater, assertLess, assertMatch } from "@s
 import { countRequestTokens, estimateTokens, type Message } from "@tare/messages";
 import {
   classicSession,
+  type ForkableSession,
   profileNamed,
-  type PromptSession,
   type PromptSessionOptions,
   type Summarise,
   type SummaryRequest,
@@ -34,10 +34,10 @@ const tool = (id: string, tokens: number): Message[] => [
 const now: Message = { role: "user", content: "And now?" };
 
 interface Harness {
-  readonly session: PromptSession;
+  readonly session: ForkableSession;
   readonly archive: Archive;
   readonly asked: SummaryRequest[];
-  readonly view: (messages: readonly Message[]) => ReturnType<PromptSession["view"]>;
+  readonly view: (messages: readonly Message[]) => ReturnType<ForkableSession["view"]>;
 }
 
 function harness(options: Partial<PromptSessionOptions> = {}): Harness {
@@ -95,10 +95,10 @@ Deno.test("classicSession() summarises at 950 of 1,000 whatever pruning gave, an
       "assistant: Summary 1.\n",
       "user: And now?",
     ]);
-    assertEquals([seen.places, seen.warnings], [[0, 4, -1, 6], []]);
+    assertEquals([seen.places, seen.warnings, seen.summary], [[0, 4, -1, 6], [], USAGE]);
     const { reason, removed, tokensBefore, tokensAfter } = seen.rewrites.at(-1)!;
     assertEquals([reason, removed, tokensAfter], [
-      `the prompt would fill ${tokens} of the window's 1000 tokens; the summary took 100 prompt tokens, 90 of them cached, and 7 of output`,
+      `the prompt would fill ${tokens} of the window's 1000 tokens`,
       "4 messages of old turns, summarised",
       seen.promptTokens,
     ]);

@@ -320,13 +320,8 @@ export class Planner {
     const shownTools = compactedTools(request.tools, edits);
     const toolTokens = countRequestTokens({ messages: [], tools: shownTools }, countTokens);
     const promptTokens = toolTokens + this.#known.layout.tokens;
-    const seen = {
-      layout: this.#known.layout,
-      standings: this.#known.standings,
-      tools: request.tools,
-      shownTools,
-      toolTokens,
-    };
+    const { layout, standings } = this.#known;
+    const seen = { layout, standings, tools: request.tools, shownTools, toolTokens };
     const predicted = this.#predict(request, shownTools);
     const theirs = scaled(scale, promptTokens);
     const cachedTokens = servedOf(profile, scale, { promptTokens: theirs, ...predicted });
