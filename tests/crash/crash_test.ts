@@ -66,11 +66,9 @@ async function killAndCheck(policy: keyof typeof POLICIES): Promise<void> {
     }
     await withServer(args, async ({ url }) => {
       const found = await checkAll(all, { url, workspace, work });
-      const rewritten = found.flatMap(({ events }) => events).filter(isRewrite);
-      assert(
-        policy === "planner" || rewritten.some(({ mechanism }) => mechanism === "prune"),
-        "nothing was pruned",
-      );
+      // A few turns are enough for classic triggers.
+      const rewritten = found.some(({ events }) => events.some(isRewrite));
+      assert(policy === "planner" || rewritten, "nothing was rewritten");
     });
     assert(interrupted >= ROUNDS / 2, `only ${interrupted} turns were interrupted`);
   } catch (cause) {

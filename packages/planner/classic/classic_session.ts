@@ -1,31 +1,11 @@
 import { groupTurns } from "@tare/context";
-import {
-  countMessageTokens,
-  countRequestTokens,
-  type Message,
-  type Rewrite,
-  type Usage,
-} from "@tare/messages";
-import {
-  type Elision,
-  isColdResume,
-  type PruneResult,
-  pruneResults,
-  relievePressure,
-  truncateResults,
-} from "@tare/prune";
-import {
-  type DropEdit,
-  type ElideEdit,
-  fittingEdits,
-  leadingEdits,
-  type SummariseEdit,
-} from "../edits/edit.ts";
-import { type Conversation, type PlacedView, placedView } from "../edits/view.ts";
+import { countRequestTokens, type Message, type Usage } from "@tare/messages";
+import { isColdResume, type PruneResult, pruneResults, relievePressure, truncateResults } from "@tare/prune";
+import { leadingEdits } from "../edits/edit.ts";
+import type { Conversation, PlacedView } from "../edits/view.ts";
 import { migrateSessionState } from "../migrate_session_state.ts";
 import {
   canRecall,
-  counted,
   type ForkableSession,
   NO_MECHANISMS,
   oneByOne,
@@ -34,16 +14,9 @@ import {
   type SessionView,
   stepOf,
 } from "../prompt_session.ts";
-import {
-  calledTools,
-  fitRequest,
-  type FittedRequest,
-  fittingRewrites,
-  type LeftOut,
-  leftOut,
-  LeftTurns,
-} from "./fit_request.ts";
-import { askOnWarmPrefix, summaryEdit } from "./summaries.ts";
+import { type ClassicEdit, EditedHistory } from "./edited_history.ts";
+import { calledTools, fitRequest, fittingRewrites, type LeftOut, leftOut, LeftTurns } from "./fit_request.ts";
+import { askOnWarmPrefix, describePause } from "./full_window.ts";
 
 /** What a restart needs to go on as if nothing had happened. */
 interface ClassicState {
@@ -70,15 +43,6 @@ const NEW_STATE: ClassicState = {
   reverted: false,
 };
 
-/** What stays as it is until the session ends, or a later summary takes it in. */
-type ClassicEdit = StickyElision | SummariseEdit | DropEdit;
-
-/** An elision, and what it keeps out of every request. */
-interface StickyElision extends ElideEdit {
-  readonly mechanism: "prune" | "truncate";
-  readonly savedTokens: number;
-}
-
 /**
  * Applies the mechanisms by their classic triggers. Huge results are truncated on arrival. Old results are pruned when the
  * prompt reaches 0.8 of the window or the session resumes cold; if that isn't enough, or from 0.9 of the window on, the oldest
@@ -91,9 +55,10 @@ interface StickyElision extends ElideEdit {
  * @throws {RangeError} if a trigger is out of its range.
  */
 export function classicSession(options: PromptSessionOptions): ForkableSession {
-  const { profile, windowTokens = Infinity, archive, countTokens, tools, isError, triggers = {} } = options;
+  const { profile, windowTokens = Infinity, archive, countTokens, tools, isError, truncateTokens } = options;
   checkTriggers(options);
-  const { historyBudgetTokens, protectTokens, minBytes, pruneAt, summariseAt, coldAfterMs } = triggers;
+  const { historyBudgetTokens, protectTokens, minBytes, pruneAt, summariseAt, coldAfterMs } =
+    options.triggers ?? {};
   // What was stored is what `state` gave.
   const stored = migrateSessionState(options.state) as Partial<ClassicState> | undefined;
   let state: ClassicState = { ...NEW_STATE, ...stored };
@@ -107,14 +72,15 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
 
   /** What a request that isn't a turn is shown. */
   function look(history: Conversation): SessionView {
-    const { messages, tools, places } = placedView(history, fittingEdits(state.edits, history.messages));
+    const edited = new EditedHistory(history, state.edits, countTokens);
+    const { messages, tools, places } = edited.seen;
     newest = {
       messages,
       tools,
       places,
       rewrites: [],
       warnings: [],
-      saved: savedBy(history.messages, { messages, schemas: 0 }),
+      saved: { ...edited.savedIn(messages), schemas: 0 },
       promptTokens: countRequestTokens({ messages, tools }, countTokens),
       predictedCachedTokens: 0,
     };
@@ -126,136 +92,90 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
     if (call.oneShot) return look(history);
     const mechanisms = state.reverted ? NO_MECHANISMS : configured;
     const recall = canRecall(history, call);
-    const window = windowTokens / state.scale;
-    const rewrites: Rewrite[] = [];
+    const { scale } = state;
     const warnings: string[] = [];
-    /** What a summary took. */
-    let usage: Usage | undefined;
-    const toolTokens = countRequestTokens({ messages: [], tools: history.tools }, countTokens);
+    const warn = ({ failure }: Pick<PruneResult, "failure">, rest = " Nothing left the prompt.") => {
+      if (failure) warnings.push(`${failure.message.replace(/\.$/, "")}.${rest}`);
+    };
+    const edited = new EditedHistory(history, state.edits, countTokens);
     const turnStart = call.turnStart ?? groupTurns(history.messages).at(-1)?.start ?? 0;
+    const activeMessages = edited.seen.messages.length - firstFrom(edited.seen, turnStart);
     const isFirst = !history.messages.slice(turnStart).some(({ role }) => role === "assistant");
-    const called = isFirst ? calledTools(history.messages) : undefined;
-    const exposed = new Set(state.exposed);
+    const fitting = {
+      countTokens,
+      historyBudgetTokens,
+      alwaysFull: options.alwaysFull,
+      activeMessages,
+      exposed: new Set(state.exposed),
+      called: isFirst ? calledTools(history.messages) : undefined,
+    };
+    const fit = (messages: readonly Message[], on = mechanisms) =>
+      fitRequest({ messages, tools: history.tools }, { ...fitting, mechanisms: on });
     const eliding = {
       archive,
       countTokens,
       recall,
-      windowTokens: window,
+      windowTokens: windowTokens / scale,
       ...(tools && { tools }),
       ...(isError && { isError }),
       ...(protectTokens !== undefined && { protectTokens }),
       ...(minBytes !== undefined && { minBytes }),
     };
-    const fitting = fittingEdits(state.edits, history.messages);
-    if (fitting.length < state.edits.length) state = { ...state, edits: fitting };
-    let seen = placedView(history, state.edits);
-    const activeMessages = seen.places.length - firstFrom(seen, turnStart);
-    const fit = (messages: readonly Message[], on = mechanisms) =>
-      fitRequest({ messages, tools: history.tools }, {
-        ...options,
-        mechanisms: on,
-        historyBudgetTokens,
-        activeMessages,
-        exposed,
-        called,
-      });
-    const rewrite = (edits: readonly ClassicEdit[], told: Omit<Rewrite, "tokensBefore" | "tokensAfter">) => {
-      const replaced = new Set(edits.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));
-      const kept = state.edits.filter((edit) => edit.type !== "elide" || !replaced.has(edit.index));
-      const tokensBefore = toolTokens + countRequestTokens({ messages: seen.messages }, countTokens);
-      state = { ...state, edits: [...kept, ...edits] };
-      seen = placedView(history, state.edits);
-      const tokensAfter = toolTokens + countRequestTokens({ messages: seen.messages }, countTokens);
-      rewrites.push({ ...told, tokensBefore, tokensAfter });
-    };
-    const elide = (
-      elisions: readonly Elision[],
-      told: { readonly mechanism: StickyElision["mechanism"]; readonly reason: string },
-    ) => {
-      if (elisions.length === 0) return;
-      const edits = elisions.map(({ index, toolCallId, ref, text, tokensAfter }): StickyElision => {
-        const place = seen.places[index] ?? -1;
-        const original = history.messages[place];
-        const tokensBefore = original ? countMessageTokens(original, countTokens) : 0;
-        const savedTokens = tokensBefore - tokensAfter;
-        return { type: "elide", index: place, toolCallId, ref, text, mechanism: told.mechanism, savedTokens };
-      });
-      rewrite(edits, { ...told, removed: describeElisions(elisions) });
-    };
-    const describePause = ({ tools, tokens }: FittedRequest) => {
-      const start = seen.messages.length - activeMessages;
-      const own = seen.messages.filter(({ role }, at) =>
-        at >= start || role === "system" || role === "developer"
-      );
-      const needed = Math.ceil(countRequestTokens({ messages: own, tools }, countTokens) * state.scale);
-      const why = needed >= (summariseAt ?? 0.9) * windowTokens
-        ? `The window is too small for this turn: with instructions and tools it takes ${needed} of ${windowTokens} tokens`
-        : `The window stays full: the prompt takes ${
-          Math.ceil(tokens * state.scale)
-        } of ${windowTokens} tokens, and all that may leave is less than a tenth of it`;
-      return `${why}. Pruning and summaries pause until there is more to win.`;
-    };
-    const warn = ({ failure }: Pick<PruneResult, "failure">, rest = " Nothing left the prompt.") => {
-      if (failure) warnings.push(`${failure.message.replace(/\.$/, "")}.${rest}`);
-    };
 
     if (mechanisms.truncate) {
-      const limitTokens = options.truncateTokens;
-      const limit = limitTokens !== undefined && { limitTokens };
-      const truncated = await truncateResults(seen.messages, { ...eliding, ...limit });
+      const limit = truncateTokens !== undefined && { limitTokens: truncateTokens };
+      const truncated = await truncateResults(edited.seen.messages, { ...eliding, ...limit });
       warn(truncated);
-      elide(truncated.elisions, { mechanism: "truncate", reason: "over the limit on arrival" });
+      edited.elide(truncated.elisions, { mechanism: "truncate", reason: "over the limit on arrival" });
     }
-    const cold = {
-      lastUsedAtMs: state.lastUsedAtMs,
-      nowMs: call.nowMs,
-      cacheColdAfterMs: coldAfterMs ?? profile.coldAfterMs,
-    };
+    const { lastUsedAtMs } = state;
+    const cold = { lastUsedAtMs, nowMs: call.nowMs, cacheColdAfterMs: coldAfterMs ?? profile.coldAfterMs };
     if (mechanisms.prune && stepOf(history.messages, call) === 1 && isColdResume(cold)) {
-      const pruned = await pruneResults(seen.messages, eliding);
+      const pruned = await pruneResults(edited.seen.messages, eliding);
       warn(pruned);
       const reason = "the session resumes after so long that the provider's cache is cold";
-      elide(pruned.elisions, { mechanism: "prune", reason });
+      edited.elide(pruned.elisions, { mechanism: "prune", reason });
     }
+    let usage: Usage | undefined;
+    let { pauseSaid } = state;
     if (mechanisms.prune || mechanisms.context) {
-      const { tokens } = fit(seen.messages);
-      const full = `the prompt would fill ${
-        Math.ceil(tokens * state.scale)
-      } of the window's ${windowTokens} tokens`;
-      const warm = seen;
-      const tools = shownTools ?? history.tools;
-      const ask = options.summarise &&
-        askOnWarmPrefix(options.summarise, {
-          ...{ ...warm, tools, windowTokens: window, progress: call.progress },
-          told: (took) => usage = took,
-        });
-      const relief = await relievePressure(seen.messages, {
+      const { messages } = edited.seen;
+      const tokens = Math.ceil(fit(messages).tokens * scale);
+      const reason = `the prompt would fill ${tokens} of the window's ${windowTokens} tokens`;
+      const sent = { messages, tools: shownTools ?? history.tools };
+      const summarise = options.summarise && askOnWarmPrefix(options.summarise, {
+        ...{ ...sent, windowTokens: windowTokens / scale, progress: call.progress },
+        told: (took) => usage = took,
+      });
+      const { elisions, summary, failure, paused } = await relievePressure(messages, {
         ...eliding,
         ...(call.signal && { signal: call.signal }),
-        ...(ask && { summarise: ask }),
+        ...(summarise && { summarise }),
         ...(pruneAt !== undefined && { pruneAt }),
         ...(summariseAt !== undefined && { summariseAt }),
+        // A mechanism that is off takes nothing.
         ...(!mechanisms.prune && { minBytes: Infinity }),
         ...(!mechanisms.context && { keepTokens: Infinity }),
         countPrompt: (messages) => fit(messages).tokens,
       });
-      const { summary, failure, paused } = relief;
-      elide(relief.elisions, { mechanism: "prune", reason: full });
-      if (summary) {
-        const { removed, edit } = summaryEdit(summary, warm);
-        rewrite([edit], { mechanism: "summarise", reason: full, removed });
+      edited.elide(elisions, { mechanism: "prune", reason });
+      if (summary) edited.summarise(summary, reason);
+      if (failure) {
+        warn({ failure }, summary ? "" : ` Nothing${elisions.length > 0 ? " more" : ""} left the prompt.`);
       }
-      const more = relief.elisions.length > 0 ? " more" : "";
-      warn(relief, summary ? "" : ` Nothing${more} left the prompt.`);
-      if ((!failure || summary) && paused !== state.pauseSaid) {
-        if (paused) warnings.push(describePause(fit(seen.messages)));
-        state = { ...state, pauseSaid: paused };
+      if (!failure || summary) {
+        const fullTokens = (summariseAt ?? 0.9) * windowTokens;
+        if (paused && !pauseSaid) {
+          const size = { activeMessages, fullTokens, windowTokens, scale, countTokens };
+          warnings.push(describePause(fit(edited.seen.messages), size));
+        }
+        pauseSaid = paused;
       }
     }
 
-    let fitted = fit(seen.messages);
+    let fitted = fit(edited.seen.messages);
     let { messages } = fitted;
-    let places = placesOf(messages, seen);
+    let places = placesOf(messages, edited.seen);
     if (fitted.context) {
       const { left, leftAt } = fitted.context;
       try {
@@ -263,15 +183,16 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
         places = places.toSpliced(leftAt, 0, -1);
       } catch (error) {
         warn({ failure: error as Error });
-        fitted = fit(seen.messages, { ...mechanisms, context: false });
+        fitted = fit(edited.seen.messages, { ...mechanisms, context: false });
         ({ messages } = fitted);
-        places = seen.places;
+        places = edited.seen.places;
       }
     }
+    const rewrites = [...edited.rewrites, ...fittingRewrites(fitted, state.left)];
     const left = leftOut(fitted);
-    rewrites.push(...fittingRewrites(fitted, state.left));
-    if (left.turns !== state.left.turns || left.schemaTokens !== state.left.schemaTokens) {
-      state = { ...state, left };
+    const isLeft = left.turns === state.left.turns && left.schemaTokens === state.left.schemaTokens;
+    if (edited.edits !== state.edits || pauseSaid !== state.pauseSaid || !isLeft) {
+      state = { ...state, edits: edited.edits, pauseSaid, left };
     }
     shownTools = fitted.tools;
     newest = {
@@ -280,29 +201,13 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
       places,
       rewrites,
       warnings,
-      saved: savedBy(history.messages, { messages, schemas: fitted.saved.schemas }),
+      saved: { ...edited.savedIn(messages), schemas: fitted.saved.schemas },
       promptTokens: countRequestTokens({ messages, tools: fitted.tools }, countTokens),
       predictedCachedTokens: 0,
       ...(usage && { summary: usage }),
     };
     drafts.set(newest, { exposed: [...fitted.exposed], lastUsedAtMs: call.nowMs });
     return newest;
-  }
-
-  /** What each mechanism keeps out of a request. */
-  function savedBy(
-    history: readonly Message[],
-    { messages, schemas }: { readonly messages: readonly Message[]; readonly schemas: number },
-  ): SessionView["saved"] {
-    const of = (mechanism: StickyElision["mechanism"]) =>
-      state.edits.reduce(
-        (sum, edit) => edit.type === "elide" && edit.mechanism === mechanism ? sum + edit.savedTokens : sum,
-        0,
-      );
-    const [prune, truncate] = [of("prune"), of("truncate")];
-    const all = countRequestTokens({ messages: history }, countTokens);
-    const context = all - prune - truncate - countRequestTokens({ messages }, countTokens);
-    return { context, schemas, prune, truncate };
   }
 
   return {
@@ -363,10 +268,4 @@ function placesOf(messages: readonly Message[], seen: PlacedView): readonly numb
     at = seen.messages.indexOf(message, at + 1);
     return seen.places[at] ?? -1;
   });
-}
-
-function describeElisions(elisions: readonly Elision[]): string {
-  const tokens = elisions.reduce((sum, one) => sum + one.tokensBefore - one.tokensAfter, 0);
-  const names = [...new Set(elisions.map(({ tool }) => tool))].join(", ");
-  return `${tokens} tokens of ${counted(elisions.length, "result")} of ${names}`;
 }
