@@ -232,7 +232,7 @@ function assertPrefixes(
 }
 
 /** Whether the event tells of a change of what was sent before. A result that is truncated was not sent yet. */
-export function isRewrite(event: LoopEvent): event is Extract<LoopEvent, { type: "context_rewritten" }> {
+export function isRewrite(event: LoopEvent): boolean {
   return event.type === "context_rewritten" && event.mechanism !== "truncate";
 }
 
