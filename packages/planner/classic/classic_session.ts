@@ -1,5 +1,5 @@
 import { groupTurns } from "@tare/context";
-import { countRequestTokens, type Message, type Usage } from "@tare/messages";
+import { countRequestTokens, hashPiece, type Message, type ToolDefinition, type Usage } from "@tare/messages";
 import { isColdResume, type PruneResult, pruneResults, relievePressure, truncateResults } from "@tare/prune";
 import { leadingEdits } from "../edits/edit.ts";
 import type { Conversation, PlacedView } from "../edits/view.ts";
@@ -64,24 +64,35 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
   let state: ClassicState = { ...NEW_STATE, ...stored };
   const configured = { context: true, prune: true, schemas: true, truncate: true, ...options.mechanisms };
   const leftTurns = new LeftTurns(archive);
+  const tokensOf = (messages: readonly Message[], tools: Conversation["tools"]) =>
+    countRequestTokens({ messages, tools }, countTokens);
   /** What changes once each view is sent; nothing for a request that isn't a turn. */
   const drafts = new WeakMap<SessionView, Pick<ClassicState, "exposed" | "lastUsedAtMs"> | undefined>();
   let newest: SessionView | undefined;
-  /** The tools as the model saw them last. */
-  let shownTools: Conversation["tools"] | undefined;
+  /** What was viewed last for a turn. */
+  let last: { readonly history: Conversation; readonly view: SessionView } | undefined;
 
-  /** What a request that isn't a turn is shown. */
+  /** What a request that isn't a turn is shown: what the model saw last, and what is new. */
   function look(history: Conversation): SessionView {
     const edited = new EditedHistory(history, state.edits, countTokens);
-    const { messages, tools, places } = edited.seen;
+    let { messages, tools, places } = edited.seen;
+    if (last && startsWith(history.messages, last.history.messages)) {
+      const { length } = last.history.messages;
+      const fresh = history.messages.slice(length);
+      messages = [...last.view.messages, ...fresh];
+      places = [...last.view.places, ...fresh.map((_, at) => length + at)];
+      const isSame = tools.length === last.history.tools.length && startsWith(tools, last.history.tools);
+      if (isSame) tools = last.view.tools;
+    }
+    const schemas = tokensOf([], history.tools) - tokensOf([], tools);
     newest = {
       messages,
       tools,
       places,
       rewrites: [],
       warnings: [],
-      saved: { ...edited.savedIn(messages), schemas: 0 },
-      promptTokens: countRequestTokens({ messages, tools }, countTokens),
+      saved: { ...edited.savedIn(messages), schemas },
+      promptTokens: tokensOf(messages, tools),
       predictedCachedTokens: 0,
     };
     drafts.set(newest, undefined);
@@ -142,7 +153,7 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
       const { messages } = edited.seen;
       const tokens = Math.ceil(fit(messages).tokens * scale);
       const reason = `the prompt would fill ${tokens} of the window's ${windowTokens} tokens`;
-      const sent = { messages, tools: shownTools ?? history.tools };
+      const sent = { messages, tools: last?.view.tools ?? history.tools };
       const summarise = options.summarise && askOnWarmPrefix(options.summarise, {
         ...{ ...sent, windowTokens: windowTokens / scale, progress: call.progress },
         told: (took) => usage = took,
@@ -194,7 +205,6 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
     if (edited.edits !== state.edits || pauseSaid !== state.pauseSaid || !isLeft) {
       state = { ...state, edits: edited.edits, pauseSaid, left };
     }
-    shownTools = fitted.tools;
     newest = {
       messages,
       tools: fitted.tools,
@@ -202,10 +212,11 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
       rewrites,
       warnings,
       saved: { ...edited.savedIn(messages), schemas: fitted.saved.schemas },
-      promptTokens: countRequestTokens({ messages, tools: fitted.tools }, countTokens),
+      promptTokens: tokensOf(messages, fitted.tools),
       predictedCachedTokens: 0,
       ...(usage && { summary: usage }),
     };
+    last = { history, view: newest };
     drafts.set(newest, { exposed: [...fitted.exposed], lastUsedAtMs: call.nowMs });
     return newest;
   }
@@ -230,6 +241,7 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
     },
     profile,
     cutBack(length) {
+      last = undefined;
       state = { ...state, edits: leadingEdits(state.edits, length) };
     },
     fork(length, archive) {
@@ -237,6 +249,7 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
       return classicSession({ ...options, archive, state: forked });
     },
     revert() {
+      last = undefined;
       state = { ...state, edits: [], reverted: true };
     },
   };
@@ -253,6 +266,14 @@ function checkTriggers({ truncateTokens, triggers = {} }: PromptSessionOptions):
     `Cannot make a session: pruneAt is ${pruneAt} and summariseAt is ${summariseAt}, ` +
       "they must be shares of the window, from 0 to 1, the first not larger than the second",
   );
+}
+
+/** Whether a list begins with pieces that are the same as those of another. */
+function startsWith<P extends Message | ToolDefinition>(pieces: readonly P[], start: readonly P[]): boolean {
+  return start.every((piece, at) => {
+    const other = pieces[at];
+    return other !== undefined && (piece === other || hashPiece(piece) === hashPiece(other));
+  });
 }
 
 /** Index of the first message of a view that stands at or behind a place of the history. */

@@ -1,4 +1,4 @@
-import { assertEquals, assertMatch, assertThrows } from "@std/assert";
+import { assertEquals, assertMatch, assertStrictEquals, assertThrows } from "@std/assert";
 import {
   countRequestTokens,
   estimateTokens,
@@ -331,6 +331,30 @@ Deno.test("classicSession() never compacts the tools that alwaysFull names", asy
   await view(turn("a", 10), 2);
   session.sent(usage);
   assertEquals((await view(turn("a", 10), 2)).tools, [read.definition]);
+});
+
+Deno.test("classicSession() shows a request that isn't a turn what the model saw last, and changes nothing", async () => {
+  const { view, session } = harness({ context: true, schemas: true });
+  const messages = [...turn("a", 20_000, "ok"), ...turn("b", 10)];
+  await view(messages.slice(0, 5), 1);
+  session.sent(usage);
+  const shown = await view(messages, 2);
+  session.sent(usage);
+  const { state } = session;
+  const more: Message[] = [...messages, { role: "assistant", content: "ok" }, {
+    role: "user",
+    content: "A title?",
+  }];
+  const seen = await session.view({ messages: more, tools: [read.definition] }, { nowMs: 0, oneShot: true });
+  assertEquals([seen.messages, seen.places], [[...shown.messages, ...more.slice(-2)], [-1, 4, 5, 6, 7, 8]]);
+  assertEquals([seen.tools, seen.saved, seen.rewrites], [shown.tools, shown.saved, []]);
+  assertStrictEquals(session.state, state);
+  assertEquals(session.sent(usage, seen), undefined);
+  assertStrictEquals(session.state, state);
+  // Another history is shown as it is.
+  const other = turn("other", 10);
+  const foreign = await session.view({ messages: other, tools: [] }, { nowMs: 0, oneShot: true });
+  assertEquals([foreign.messages, foreign.tools], [other, []]);
 });
 
 Deno.test("classicSession() restored from its state shows the same bytes", async () => {
