@@ -216,8 +216,11 @@ Deno.test("a fold holds across a restart: the next prompt begins with the same b
   const { provider, start, summaries } = serve(storyteller, { windowTokens: 16_000 });
   let agent = start({ store });
   const id = await newSession(agent);
-  let n = 0;
-  while (!rewritesOf(await turn(agent, id, `story${n++}`)).includes("summarise"));
+  let folds = false;
+  for (let n = 0; n < 10 && !folds; n++) {
+    folds = rewritesOf(await turn(agent, id, `story${n}`)).includes("summarise");
+  }
+  assert(folds);
   const before = provider.requests.at(-1)!;
   const asked = summaries().length;
   await agent.close();
