@@ -6,6 +6,7 @@
  */
 // deno-lint-ignore-file no-console
 import { fromFileUrl } from "@std/path";
+import { consumerFault, runDeno } from "./consumer.ts";
 import { coverageFaults, sourceFaults, type SourceFile } from "./source_rules.ts";
 
 interface Member {
@@ -29,16 +30,11 @@ const members: readonly Member[] = config.workspace
   }));
 const published = members.filter((member) => member.publish !== false);
 
-async function run(
+function run(
   args: readonly string[],
   { folder = ".", env = {} }: { readonly folder?: string; readonly env?: Record<string, string> } = {},
-): Promise<{ ok: boolean; output: string }> {
-  const { success, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
-    args: [...args],
-    cwd: new URL(`${folder}/`, root),
-    env: { NO_COLOR: "1", ...env },
-  }).output();
-  return { ok: success, output: new TextDecoder().decode(stdout) + new TextDecoder().decode(stderr) };
+): Promise<{ readonly ok: boolean; readonly output: string }> {
+  return runDeno(args, { cwd: new URL(`${folder}/`, root), env });
 }
 
 const tested = Deno.args.find((arg) => arg.startsWith("--tested="))?.slice("--tested=".length);
@@ -144,6 +140,14 @@ async function doc(): Promise<Outcome> {
   return { passed: Number(faults.length === 0), failed: faults.length };
 }
 
+/** The facades of `@std` stand for what JSR holds beside our packages. */
+async function consumer(): Promise<Outcome> {
+  const standIns = members.filter(({ name }) => name.startsWith("@std/")).map(({ folder }) => folder);
+  const fault = await consumerFault(fromFileUrl(root), { standIns });
+  if (fault !== undefined) console.log(fault);
+  return { passed: Number(fault === undefined), failed: Number(fault !== undefined) };
+}
+
 const gates: Readonly<Record<string, () => Promise<Outcome>>> = {
   install: () => everywhere(["ci"]),
   fmt: () => everywhere(["fmt", "--check"]),
@@ -152,6 +156,7 @@ const gates: Readonly<Record<string, () => Promise<Outcome>>> = {
   check: () => everywhere(["check", "--doc", "--frozen"]),
   doc,
   publish: () => command(["publish", "--dry-run", "--allow-dirty", "--no-provenance"]),
+  consumer,
   test: tests,
 };
 

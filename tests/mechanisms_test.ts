@@ -59,7 +59,7 @@ interface Outcome {
 }
 
 /** Plays all questions in one session through server, loop, its adapter and simulator, over real HTTP. */
-async function play(mechanisms: Mechanisms, workspace: string): Promise<Outcome> {
+async function play(mechanisms: Mechanisms, workspace: string, windowTokens = 40_000): Promise<Outcome> {
   const tokenizer = await loadTokenizer();
   const provider = simulator({ model: caller, tokenizer });
   const upstream = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, provider.fetch);
@@ -71,7 +71,7 @@ async function play(mechanisms: Mechanisms, workspace: string): Promise<Outcome>
     policy: "classic",
     countTokens: () => Promise.resolve(tokenizer.count),
     profile: profileNamed("openai"),
-    windowTokens: 40_000,
+    windowTokens,
     mechanisms,
   });
   const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, agent.fetch);
@@ -120,7 +120,9 @@ Deno.test("each mechanism saves what its ledger says, over real HTTP, and the an
     ]);
     for (const mechanism of ["context", "prune", "schemas", "truncate"] as const) {
       await t.step(mechanism, async () => {
-        const on = await play({ ...OFF, [mechanism]: true }, workspace);
+        // In a full window old turns would give way to a summary, which has a request of its own.
+        const windowTokens = mechanism === "context" ? 200_000 : 40_000;
+        const on = await play({ ...OFF, [mechanism]: true }, workspace, windowTokens);
         const saved = sum(on.ledgers, (ledger) => ledger.saved[mechanism] ?? 0);
         assertEquals(on.answers, off.answers);
         assertEquals(sum(on.ledgers, (ledger) => ledger.promptTokens), on.promptTokens);
@@ -133,7 +135,7 @@ Deno.test("each mechanism saves what its ledger says, over real HTTP, and the an
       const saved = sum(on.ledgers, ({ saved }) => Object.values(saved).reduce((a, b) => a + b, 0));
       assertEquals(on.answers, off.answers);
       assertEquals(off.promptTokens - on.promptTokens, saved);
-      assertGreater(saved, 0.25 * off.promptTokens);
+      assertGreater(saved, 0.2 * off.promptTokens);
     });
   } finally {
     await Deno.remove(workspace, { recursive: true });

@@ -10,13 +10,15 @@ export const V8_FLAGS = "--v8-flags=--max-semi-space-size=4";
 
 /**
  * The permissions that a server with these settings needs, as flags for `deno run`, and no others: to read and write
- * its workspace and data folder, to listen where it is told and to reach its providers, to read the variables that the
+ * its workspace and data folder, to read its profile's file, to listen where it is told and to reach its providers, to
+ * read the variables that the
  * settings come from. Running programs can't be narrowed: the shell tool may start any, and ending all that a command
  * started takes the whole permission.
  */
 export function serverPermissions(settings: Settings): string[] {
-  const { host, port, workspace, data, apiKey, baseUrl, messagesUrl } = settings;
+  const { host, port, workspace, data, apiKey, baseUrl, messagesUrl, profileFile } = settings;
   const folders = [workspace, data].flatMap((folder) => withRealPath(resolve(folder))).map(escapeCommas);
+  const files = profileFile ? [escapeCommas(resolve(profileFile.path))] : [];
   const provider = apiKey === undefined && baseUrl === undefined
     // The rehearsal provider listens on a free port, which isn't known yet.
     ? "127.0.0.1"
@@ -26,7 +28,7 @@ export function serverPermissions(settings: Settings): string[] {
   return [
     "--no-prompt",
     `--allow-net=${net.join(",")}`,
-    `--allow-read=${folders.join(",")}`,
+    `--allow-read=${[...folders, ...files].join(",")}`,
     `--allow-write=${folders.join(",")}`,
     `--allow-env=${VARIABLES.join(",")}`,
     "--allow-run",

@@ -26,6 +26,17 @@ Deno.test("serverPermissions() opens workspace and data folder, linked ones wher
   }
 });
 
+Deno.test("serverPermissions() opens the file of its profile", async () => {
+  const path = await Deno.makeTempFile();
+  try {
+    await Deno.writeTextFile(path, '{"profile": "none"}');
+    const [, , read, write] = permissions(["--profile-file", path]);
+    assertEquals([read?.endsWith(`,${path}`), write?.endsWith(path)], [true, false]);
+  } finally {
+    await Deno.remove(path);
+  }
+});
+
 Deno.test("serverPermissions() opens the network to where it listens and to its providers alone", () => {
   const net = (args: string[], environment: Record<string, string>) =>
     permissions(args, { TARE_MODEL: "m", ...environment })[1];

@@ -1,7 +1,14 @@
 import { parseArgs } from "node:util";
-import { DEFAULT_PROVIDER, MESSAGES_PROVIDER, PROFILES } from "@tare/planner";
-// The type alone: who only reads settings need not load the server.
-import type { Policy } from "@tare/server";
+import {
+  DEFAULT_PROVIDER,
+  MESSAGES_PROVIDER,
+  POLICIES,
+  type Policy,
+  type Profile,
+  PROFILES,
+  readProfileFile,
+} from "@tare/planner";
+import { isDirectory, list, type Option, share, text, wholeNumber } from "./option.ts";
 
 /** Each mechanism has a flag that switches it off. */
 export const MECHANISMS = {
@@ -11,30 +18,10 @@ export const MECHANISMS = {
   truncate: "Send huge tool results whole",
 } as const;
 
-/** Each policy, and when it rewrites a prompt. */
-const POLICIES: Readonly<Record<Policy, string>> = {
-  planner: "as soon as that pays",
-  classic: "at fixed triggers",
-};
-
 const POLICY_NAMES = Object.keys(POLICIES) as Policy[];
 
 /** Name of a mechanism. */
 export type Mechanism = keyof typeof MECHANISMS;
-
-interface Option<T> {
-  readonly variable: string;
-  /** The same by flag; a key has none, since other users of the machine can read a command line. */
-  readonly flag?: string;
-  readonly fallback?: string;
-  readonly help: string;
-  /** True if no message may show the value. */
-  readonly isSecret?: boolean;
-  /** The value, or nothing for a wrong one. */
-  readonly read: (text: string) => T | undefined;
-  /** What would be right. */
-  readonly right?: string;
-}
 
 const OPTIONS = {
   host: {
@@ -130,6 +117,13 @@ const OPTIONS = {
     read: (name) => Object.hasOwn(PROFILES, name) ? name : undefined,
     right: `one of ${Object.keys(PROFILES).join(", ")}`,
   },
+  profileFile: {
+    variable: "TARE_PROFILE_FILE",
+    flag: "profile-file",
+    help: "A file of cache rules and prices in place of TARE_PROFILE, such as deno task probe:cache writes",
+    read: readProfile,
+    right: "a file that exists",
+  },
   policy: {
     variable: "TARE_POLICY",
     flag: "policy",
@@ -139,6 +133,69 @@ const OPTIONS = {
     }`,
     read: (name) => POLICY_NAMES.find((policy) => policy === name),
     right: `one of ${POLICY_NAMES.join(", ")}`,
+  },
+  historyBudgetTokens: {
+    variable: "TARE_HISTORY_BUDGET",
+    flag: "history-budget",
+    fallback: "16000",
+    help: "Tokens that old turns may take from the second call of a turn on",
+    policy: "classic",
+    ...wholeNumber(0, 100_000_000),
+  },
+  protectTokens: {
+    variable: "TARE_PROTECTED_TAIL",
+    flag: "protected-tail",
+    fallback: "16384",
+    help: "Tokens at the end, at most half the window, in which no tool result is pruned",
+    policy: "classic",
+    ...wholeNumber(0, 100_000_000),
+  },
+  minBytes: {
+    variable: "TARE_MIN_RESULT",
+    flag: "min-result",
+    fallback: "1024",
+    help: "Bytes of the smallest tool result that is pruned",
+    policy: "classic",
+    ...wholeNumber(0, 100_000_000),
+  },
+  pruneAt: {
+    variable: "TARE_PRUNE_AT",
+    flag: "prune-at",
+    fallback: "0.8",
+    help: "Share of the window from which on old tool results are pruned",
+    policy: "classic",
+    ...share(),
+  },
+  summariseAt: {
+    variable: "TARE_SUMMARISE_AT",
+    flag: "summarise-at",
+    fallback: "0.9",
+    help: "Share of the window from which on old turns give way to a summary, whatever pruning gave",
+    policy: "classic",
+    ...share(),
+  },
+  coldAfterMinutes: {
+    variable: "TARE_COLD_AFTER",
+    flag: "cold-after",
+    help:
+      "Minutes without a call after which the provider's cache is taken for gone. Default: by the provider's profile",
+    policy: "classic",
+    ...wholeNumber(0, 100_000_000),
+  },
+  truncateTokens: {
+    variable: "TARE_TRUNCATE_AT",
+    flag: "truncate-at",
+    fallback: "8000",
+    help: "Tokens of the longest tool result that enters a prompt whole",
+    ...wholeNumber(100, 100_000_000),
+  },
+  alwaysFull: {
+    variable: "TARE_ALWAYS_FULL",
+    flag: "always-full",
+    fallback: "",
+    help: "Names of tools whose schema is always shown in full, with commas between them",
+    read: list((name) => /^[\w.-]{1,64}$/.test(name)),
+    right: "names of tools such as read_file, with commas between them",
   },
   windowTokens: {
     variable: "TARE_WINDOW",
@@ -161,8 +218,7 @@ const OPTIONS = {
     flag: "control",
     fallback: "0",
     help: "Share of the sessions with the provider's models that are sent on as they are, to compare with",
-    read: (share) => /^\d*\.?\d+$/.test(share) && Number(share) <= 1 ? Number(share) : undefined,
-    right: "a number from 0 to 1, such as 0.1",
+    ...share(),
   },
 } satisfies Record<string, Option<unknown>>;
 
@@ -199,13 +255,17 @@ export function readSettings(
   environment: Readonly<Record<string, string | undefined>>,
 ): Settings {
   const flags = parseFlags(args);
+  /** Where each setting that isn't a default was told. */
+  const sources = new Map<string, string>();
   const read = ([name, option]: [string, Option<unknown>]): [string, unknown][] => {
     const byFlag = option.flag === undefined ? undefined : flags[option.flag];
-    const given = typeof byFlag === "string" ? byFlag : environment[option.variable] || option.fallback;
+    const told = typeof byFlag === "string" ? byFlag : environment[option.variable] || undefined;
+    const given = told ?? option.fallback;
     if (given === undefined) return [];
     const value = option.read(given);
-    if (value !== undefined) return [[name, value]];
     const source = typeof byFlag === "string" ? `--${option.flag}` : option.variable;
+    if (told !== undefined) sources.set(name, source);
+    if (value !== undefined) return [[name, value]];
     const state = option.isSecret ? "is set to something else" : `is ${JSON.stringify(given)}`;
     throw new RangeError(`Cannot start: ${source} ${state}, but it must be ${option.right}.`);
   };
@@ -214,7 +274,26 @@ export function readSettings(
     ...(environment.PATH && { path: environment.PATH }),
     off: mechanismNames().filter((name) => flags[`no-${name}`] === true),
   };
-  const { apiKey, baseUrl, model } = settings;
+  const { apiKey, baseUrl, model, policy, pruneAt, summariseAt } = settings;
+  if (settings.profile !== undefined && settings.profileFile !== undefined) {
+    throw new RangeError(
+      "Cannot start: TARE_PROFILE and TARE_PROFILE_FILE are both set, but the file names its profile itself.",
+    );
+  }
+  for (const [name, option] of Object.entries(OPTIONS) as [string, Option<unknown>][]) {
+    const source = sources.get(name);
+    if (source === undefined || (option.policy ?? policy) === policy) continue;
+    throw new RangeError(
+      `Cannot start: ${source} is set, but the policy is ${policy}, and only ${option.policy} goes by it. ` +
+        `Set TARE_POLICY to ${option.policy}, or leave ${source} out.`,
+    );
+  }
+  if (pruneAt > summariseAt) {
+    throw new RangeError(
+      `Cannot start: TARE_PRUNE_AT is ${pruneAt} and TARE_SUMMARISE_AT is ${summariseAt}, but results must be pruned ` +
+        "before turns are summarised: the first must not be larger than the second.",
+    );
+  }
   const provider = apiKey !== undefined || baseUrl !== undefined;
   if (!provider && model !== undefined) {
     throw new RangeError(
@@ -248,7 +327,8 @@ export function settingsHelp(): string {
   const rows = Object.values(OPTIONS).map((option: Option<unknown>) => [
     option.variable,
     option.flag === undefined ? "" : `--${option.flag}`,
-    option.help + (!option.fallback ? "" : `. Default: ${option.fallback}`),
+    (option.policy ? `With ${option.policy}: ${lowerFirst(option.help)}` : option.help) +
+    (!option.fallback ? "" : `. Default: ${option.fallback}`),
   ]);
   for (const name of mechanismNames()) rows.push(["", `--no-${name}`, MECHANISMS[name]]);
   const width = (column: number) => Math.max(...rows.map((row) => row[column]?.length ?? 0)) + 2;
@@ -279,37 +359,21 @@ function mechanismNames(): Mechanism[] {
   return Object.keys(MECHANISMS) as Mechanism[];
 }
 
-function text(value: string): string {
-  return value;
+function lowerFirst(sentence: string): string {
+  return sentence.charAt(0).toLowerCase() + sentence.slice(1);
 }
 
 function address(url: string): string | undefined {
   return /^https?:$/.test(URL.parse(url)?.protocol ?? "") ? url : undefined;
 }
 
-/** Reads a list with commas between its members. */
-function list(isRight: (member: string) => boolean): (text: string) => readonly string[] | undefined {
-  return (text) => {
-    const members = text.split(",").map((member) => member.trim()).filter(Boolean);
-    return members.every(isRight) ? members : undefined;
-  };
-}
-
-function wholeNumber(least: number, most: number): Required<Pick<Option<number>, "read" | "right">> {
-  return {
-    read: (digits) => {
-      const isRight = /^\d+$/.test(digits) && Number(digits) >= least && Number(digits) <= most;
-      return isRight ? Number(digits) : undefined;
-    },
-    right: `a whole number from ${least} to ${most}`,
-  };
-}
-
-function isDirectory(path: string): boolean {
+/** The profile that a file holds, and where that stands. */
+function readProfile(path: string): { readonly path: string; readonly profile: Profile } | undefined {
   try {
-    return Deno.statSync(path).isDirectory;
+    return { path, profile: readProfileFile(Deno.readTextFileSync(path)) };
   } catch (error) {
-    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) return false;
-    throw error;
+    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.IsADirectory) return undefined;
+    if (!(error instanceof RangeError)) throw error;
+    throw new RangeError(`${error.message}. It stands in ${path}.`, { cause: error });
   }
 }

@@ -1,4 +1,5 @@
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
+import { profileNamed } from "@tare/planner";
 import { readSettings, type Settings, settingsHelp } from "./settings.ts";
 
 Deno.test("readSettings() fills defaults in, and a flag outranks its variable", () => {
@@ -14,6 +15,13 @@ Deno.test("readSettings() fills defaults in, and a flag outranks its variable", 
     recall: true,
     control: 0,
     policy: "planner",
+    historyBudgetTokens: 16_000,
+    protectTokens: 16_384,
+    minBytes: 1_024,
+    pruneAt: 0.8,
+    summariseAt: 0.9,
+    truncateTokens: 8_000,
+    alwaysFull: [],
     off: [],
   };
   assertEquals(readSettings([], {}), defaults);
@@ -63,6 +71,39 @@ Deno.test("readSettings() takes a provider without a model: then it is the gatew
   assertEquals([apiKey, model], ["sk", undefined]);
 });
 
+Deno.test("readSettings() reads each trigger of the classic policy", () => {
+  assertEquals(
+    readSettings([
+      "--policy",
+      "classic",
+      "--prune-at",
+      "0.5",
+      "--cold-after",
+      "90",
+      "--always-full",
+      "shell, recall",
+    ], {
+      TARE_HISTORY_BUDGET: "0",
+      TARE_PROTECTED_TAIL: "4000",
+      TARE_MIN_RESULT: "200",
+      TARE_SUMMARISE_AT: "1",
+      TARE_TRUNCATE_AT: "2000",
+    }),
+    {
+      ...readSettings([], {}),
+      policy: "classic",
+      historyBudgetTokens: 0,
+      protectTokens: 4_000,
+      minBytes: 200,
+      pruneAt: 0.5,
+      summariseAt: 1,
+      coldAfterMinutes: 90,
+      truncateTokens: 2_000,
+      alwaysFull: ["shell", "recall"],
+    },
+  );
+});
+
 Deno.test("readSettings() names the variable, the value and what would be right", () => {
   const cases: [string[], Record<string, string>, string][] = [
     [[], { TARE_PORT: "70000" }, 'TARE_PORT is "70000", but it must be a whole number from 0 to 65535.'],
@@ -77,6 +118,24 @@ Deno.test("readSettings() names the variable, the value and what would be right"
       [],
       { TARE_CONTROL: "10%" },
       'TARE_CONTROL is "10%", but it must be a number from 0 to 1, such as 0.1.',
+    ],
+    [
+      ["--prune-at", "0.5"],
+      {},
+      "--prune-at is set, but the policy is planner, and only classic goes by it. Set TARE_POLICY to classic, or leave --prune-at out.",
+    ],
+    [[], { TARE_COLD_AFTER: "5" }, "TARE_COLD_AFTER is set, but the policy is planner"],
+    [
+      ["--policy", "classic"],
+      { TARE_PRUNE_AT: "0.95" },
+      "TARE_PRUNE_AT is 0.95 and TARE_SUMMARISE_AT is 0.9, but results must be pruned before turns are summarised",
+    ],
+    [["--cold-after", "1h"], {}, '--cold-after is "1h", but it must be a whole number from 0 to 100000000.'],
+    [["--always-full", "a b"], {}, '--always-full is "a b", but it must be names of tools such as read_file'],
+    [
+      ["--truncate-at", "0"],
+      {},
+      '--truncate-at is "0", but it must be a whole number from 100 to 100000000.',
     ],
     [["--control", "1.5"], {}, '--control is "1.5", but it must be a number from 0 to 1, such as 0.1.'],
     [[], { TARE_PROFILE: "x" }, 'TARE_PROFILE is "x", but it must be one of anthropic-5m, '],
@@ -139,9 +198,50 @@ Deno.test("settingsHelp() lists every variable and flag", () => {
       "TARE_ALLOWED_HOSTS",
       "TARE_CORS_ORIGINS",
       "TARE_PROFILE",
+      "--profile-file",
       "--no-context",
       "--no-truncate",
+      "TARE_HISTORY_BUDGET",
+      "--protected-tail",
+      "--min-result",
+      "--prune-at",
+      "--summarise-at",
+      "--cold-after",
+      "--truncate-at",
+      "--always-full",
+      "With classic: share of the window from which on old tool results are pruned. Default: 0.8",
       "Default: 8787",
     ]
   ) assertStringIncludes(help, name);
+});
+
+Deno.test("readSettings() reads a profile's file, and says what is wrong with it", async () => {
+  const folder = await Deno.makeTempDir();
+  try {
+    const path = `${folder}/profile.json`;
+    await Deno.writeTextFile(path, '{"profile": "deepseek", "read": 0.02}');
+    const profile = { ...profileNamed("deepseek"), read: 0.02 };
+    assertEquals(readSettings(["--profile-file", path], {}).profileFile, { path, profile });
+    assertEquals(readSettings([], { TARE_PROFILE_FILE: path }).profileFile, { path, profile });
+    assertThrows(
+      () => readSettings(["--profile-file", path, "--profile", "none"], {}),
+      RangeError,
+      "Cannot start: TARE_PROFILE and TARE_PROFILE_FILE are both set",
+    );
+    for (const missing of [folder, `${path}x`]) {
+      assertThrows(
+        () => readSettings(["--profile-file", missing], {}),
+        RangeError,
+        `Cannot start: --profile-file is ${JSON.stringify(missing)}, but it must be a file that exists.`,
+      );
+    }
+    await Deno.writeTextFile(path, '{"profile": "deepseek", "read": -1}');
+    assertThrows(
+      () => readSettings(["--profile-file", path], {}),
+      RangeError,
+      `Cannot use the profile: read is -1, but it must be a number from 0. It stands in ${path}.`,
+    );
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
 });

@@ -8,6 +8,7 @@ import {
   chooseProfile,
   DEFAULT_PROVIDER,
   MESSAGES_PROVIDER,
+  type PolicyOptions,
   type Profile,
   profileNamed,
 } from "@tare/planner";
@@ -55,26 +56,51 @@ export async function startServer(settings: Settings, log: (line: string) => voi
   const tokenizer = lazily(() =>
     loadTokenizer(settings.model === undefined ? {} : { model: settings.model })
   );
-  const { off, windowTokens, policy } = settings;
+  const { off, windowTokens, coldAfterMinutes } = settings;
   const provider = settings.apiKey === undefined && settings.baseUrl === undefined
-    ? startRehearsal(tokenizer, profileNamed(settings.profile ?? DEFAULT_PROVIDER.profile))
+    ? startRehearsal(
+      tokenizer,
+      settings.profileFile?.profile ?? profileNamed(settings.profile ?? DEFAULT_PROVIDER.profile),
+    )
     : configuredProvider(settings);
   const countTokens = async () => (await tokenizer()).count;
   const onError = (error: unknown) =>
     log(error instanceof Error ? error.stack ?? error.message : String(error));
-  const mechanisms = {
-    context: !off.includes("context"),
-    prune: !off.includes("prune"),
-    schemas: !off.includes("schemas"),
-    truncate: !off.includes("truncate"),
+  const {
+    policy,
+    truncateTokens,
+    alwaysFull,
+    historyBudgetTokens,
+    protectTokens,
+    minBytes,
+    pruneAt,
+    summariseAt,
+  } = settings;
+  const prompts: PolicyOptions = {
+    policy,
+    mechanisms: {
+      context: !off.includes("context"),
+      prune: !off.includes("prune"),
+      schemas: !off.includes("schemas"),
+      truncate: !off.includes("truncate"),
+    },
+    truncateTokens,
+    alwaysFull,
+    triggers: {
+      historyBudgetTokens,
+      protectTokens,
+      minBytes,
+      pruneAt,
+      summariseAt,
+      ...(coldAfterMinutes !== undefined && { coldAfterMs: coldAfterMinutes * 60_000 }),
+    },
   };
   const agent = agentHandler({
     defaultModel: provider.model ?? "none",
     model: (model) => provider.model === undefined ? noModel : openaiModel({ model, ...provider.access }),
     profile: provider.profile,
     windowTokens,
-    policy,
-    mechanisms,
+    ...prompts,
     tools: workspaceTools({
       workspace,
       ...(settings.path !== undefined && { shell: { env: { PATH: settings.path } } }),
@@ -104,7 +130,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
       // The rehearsal provider is nobody's upstream.
       upstreams: { ...(!provider.isRehearsal && { chat: upstream, responses: upstream }), messages },
       clientKeys: token === undefined,
-      mechanisms,
+      ...prompts,
       countTokens,
       recall: settings.recall,
       control: settings.control,
@@ -144,7 +170,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
 /** What a server serves, a line each, and how to point an agent at it. */
 function greet(
   url: string,
-  { provider, workspace, settings: { apiKey, messagesKey, messagesUrl, off } }: {
+  { provider, workspace, settings: { apiKey, messagesKey, messagesUrl, off, policy } }: {
     readonly provider: Provider;
     readonly workspace: string;
     readonly settings: Settings;
@@ -166,6 +192,7 @@ function greet(
       keysOf(messagesKey, "ANTHROPIC_API_KEY")
     }: ANTHROPIC_BASE_URL=${url} claude`,
     `profile    ${profile.name}${model === undefined ? ", or that of the model asked for" : ""}`,
+    ...(policy === "planner" ? [] : [`policy     ${policy}`]),
     ...(off.length > 0 ? [`off        ${off.join(", ")}`] : []),
   ].join("\n");
 }
@@ -199,8 +226,11 @@ function configuredProvider(settings: Settings): Provider {
 }
 
 /** The cache rules and prices of a model at the provider; of all its models if none is named. */
-function profileOf({ baseUrl = DEFAULT_PROVIDER.baseURL, profile: name }: Settings, model?: string): Profile {
-  return chooseProfile({
+function profileOf(
+  { baseUrl = DEFAULT_PROVIDER.baseURL, profile: name, profileFile }: Settings,
+  model?: string,
+): Profile {
+  return profileFile?.profile ?? chooseProfile({
     baseUrl,
     ...(model !== undefined && { model }),
     ...(name !== undefined && { name }),

@@ -1,4 +1,4 @@
-import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { fromFileUrl, join } from "@std/path";
 import type { LoopEvent } from "@tare/loop";
 import { agentClient } from "./agent_client.ts";
@@ -96,13 +96,16 @@ Deno.test("startServer() with a provider names its model and address, and tells 
     await closed.shutdown();
     const environment = { OPENAI_BASE_URL: baseUrl, OPENAI_API_KEY: "sk-planted", TARE_MODEL: "m" };
     const logged: string[] = [];
+    const profile = `${data}/profile.json`;
+    await Deno.writeTextFile(profile, '{"profile": "deepseek", "name": "deepseek, measured"}');
     const server = await startServer(
-      readSettings(["--port", "0", "--data", data, "--no-prune"], environment),
+      readSettings(["--port", "0", "--data", data, "--no-prune", "--profile-file", profile], environment),
       (line) => logged.push(line),
     );
     try {
       assertStringIncludes(server.greeting, `m at ${baseUrl}`);
       assertStringIncludes(server.greeting, "off        prune");
+      assertStringIncludes(server.greeting, "profile    deepseek, measured");
       const client = agentClient(server.url);
       const session = await client.createSession();
       const events: LoopEvent[] = [];
@@ -181,6 +184,58 @@ Deno.test("startServer() answers a request for a websocket at once, and HEAD /",
       assertStringIncludes(await ask("GET /v1/gateway/sessions", "connection: close"), "HTTP/1.1 401 ");
     } finally {
       await server.close();
+    }
+  }));
+
+Deno.test("startServer() lets the gateway go by the policy and the limits that are set", () =>
+  withData(async (data) => {
+    const asked: string[] = [];
+    const upstream = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
+      asked.push(await request.text());
+      return Response.json({
+        choices: [{ index: 0, message: { role: "assistant", content: "ok" }, finish_reason: "stop" }],
+      });
+    });
+    const environment = { OPENAI_BASE_URL: `http://127.0.0.1:${upstream.addr.port}/v1`, TARE_MODEL: "m" };
+    const flags = [
+      "--policy",
+      "classic",
+      "--history-budget",
+      "0",
+      "--truncate-at",
+      "100",
+      "--cold-after",
+      "5",
+    ];
+    const settings = readSettings(["--port", "0", "--data", data, ...flags], environment);
+    const server = await startServer(settings, () => {});
+    try {
+      assertStringIncludes(server.greeting, "policy     classic");
+      const call = { id: "1", type: "function", function: { name: "read", arguments: "{}" } };
+      const response = await fetch(`${server.url}/v1/chat/completions`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify({
+          model: "m",
+          tools: [{ type: "function", function: { name: "read" } }],
+          messages: [
+            { role: "user", content: "Hello." },
+            { role: "assistant", content: "Hi." },
+            { role: "user", content: "Read." },
+            { role: "assistant", tool_calls: [call] },
+            { role: "tool", tool_call_id: "1", content: "a line of the log\n".repeat(100) },
+          ],
+        }),
+      });
+      await response.body?.cancel();
+      assertEquals(response.headers.get("x-tare-saved"), null);
+      assertMatch(
+        asked[0] ?? "",
+        /\[elided: 2 messages, \d+ bytes; recall with ref .*\[elided: middle of read result/,
+      );
+    } finally {
+      await server.close();
+      await upstream.shutdown();
     }
   }));
 

@@ -18,6 +18,21 @@ Deno.test("start.ts starts a server that answers, and ends it when it is told to
   await Deno.remove(folder, { recursive: true });
 });
 
+Deno.test("start.ts starts a server with a profile of one's own, wherever its file stands", async () => {
+  const folder = await Deno.makeTempDir();
+  const file = await Deno.makeTempFile();
+  await Deno.writeTextFile(file, '{"profile": "openai", "name": "openai, measured"}');
+  const server = await startProcess([
+    ...["--port", "0", "--workspace", folder, "--data", join(folder, "data")],
+    ...["--profile-file", file],
+  ]);
+  const { code, stdout, stderr } = await server.end("SIGTERM");
+  assertEquals([code, stderr], [0, ""]);
+  assertStringIncludes(stdout, "\nprofile    openai, measured\n");
+  await Deno.remove(folder, { recursive: true });
+  await Deno.remove(file);
+});
+
 Deno.test("start.ts says in a sentence what is wrong with the settings, and nothing of a secret", async () => {
   const cases: [string[], Record<string, string>, string][] = [
     [["--port", "x"], {}, '--port is "x", but it must be a whole number'],

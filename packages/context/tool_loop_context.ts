@@ -21,6 +21,13 @@ export interface ToolLoopContext<M extends Message> {
   readonly messages: readonly M[];
   /** True if anything was left out. */
   readonly removed: boolean;
+  /**
+   * What was left out, in order. It is archived nowhere and nothing tells the model of it: a caller who wants the model to
+   * be able to read it back archives it, and puts a line that says where at index {@linkcode ToolLoopContext.leftAt}.
+   */
+  readonly left: readonly M[];
+  /** Index, in `messages`, of the first of them that stood behind all that was left out; 0 if nothing was. */
+  readonly leftAt: number;
   /** Tokens of all messages, without tool definitions. */
   readonly tokensBefore: number;
   /** Tokens of the messages to send. */
@@ -37,7 +44,8 @@ export interface ToolLoopContext<M extends Message> {
  * turn, and as many of the most recent turns before it as fit into a budget; older turns are left out whole, so no
  * call is parted from its result.
  *
- * Only the request changes: `messages` is not touched, and the next turn starts from all of it again.
+ * Only the request changes: `messages` is not touched, and the next turn starts from all of it again. Until then the
+ * model can't read what was left out, unless the caller archives `left`, as README.md shows.
  *
  * @throws {RangeError} if the budget is negative or not a number, or if `activeTurnStart` is out of range.
  */
@@ -55,6 +63,8 @@ export function toolLoopContext<M extends Message>(
     return {
       messages,
       removed: false,
+      left: [],
+      leftAt: 0,
       tokensBefore,
       tokensAfter: tokensBefore,
       removedMessages: 0,
@@ -66,6 +76,8 @@ export function toolLoopContext<M extends Message>(
   return {
     messages: kept,
     removed: true,
+    left: messages.slice(0, keepFrom).filter((message) => !isInstruction(message)),
+    leftAt: kept.length - (messages.length - keepFrom),
     tokensBefore,
     tokensAfter: countRequestTokens({ messages: kept }, countTokens),
     removedMessages: messages.length - kept.length,

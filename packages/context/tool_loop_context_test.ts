@@ -26,6 +26,8 @@ Deno.test("toolLoopContext() leaves a small context unchanged", () => {
   assertEquals(view, {
     messages,
     removed: false,
+    left: [],
+    leftAt: 0,
     tokensBefore: tokens,
     tokensAfter: tokens,
     removedMessages: 0,
@@ -47,6 +49,8 @@ Deno.test("toolLoopContext() cuts a long history to the budget, 16,000 tokens by
   assertEquals(toolLoopContext(messages, { countTokens }), {
     messages: kept,
     removed: true,
+    left: history.slice(0, -16).flat(),
+    leftAt: 1,
     tokensBefore: countRequestTokens({ messages }, countTokens),
     tokensAfter: countRequestTokens({ messages: kept }, countTokens),
     removedMessages: 48,
@@ -125,6 +129,8 @@ Deno.test("toolLoopContext() keeps a system or developer message in the middle",
   const view = toolLoopContext(messages, { countTokens, historyBudgetTokens: 0 });
   assertEquals(view.messages, [system, developer, ...active]);
   assertEquals([view.removedMessages, view.removedTurns], [4, 2]);
+  // A line for what left stands behind the instructions that stood among it, and in front of what stayed.
+  assertEquals([view.left, view.leftAt], [[question, answer, ...oldTurn("b")], 2]);
 });
 
 Deno.test("toolLoopContext() with budget zero keeps instructions and the active turn alone", () => {
@@ -158,6 +164,14 @@ Deno.test("toolLoopContext() keeps the caller's own message type, and the object
   const view = toolLoopContext(messages, { countTokens, historyBudgetTokens: 0 });
   assertEquals(view.messages.map(({ storedAt }) => storedAt), [2, 3, 4]);
   view.messages.forEach((message, i) => assertStrictEquals(message, messages[i + 2]));
+});
+
+Deno.test("toolLoopContext() mutates neither the messages nor their list", () => {
+  const messages = [system, ...oldTurn("a"), user("b"), calls("1"), result("1")];
+  const before = structuredClone(messages);
+  messages.forEach((message) => Object.freeze(message));
+  const { removed } = toolLoopContext(Object.freeze(messages), { countTokens, historyBudgetTokens: 0 });
+  assertEquals([removed, messages], [true, before]);
 });
 
 Deno.test("toolLoopContext() refuses a budget or a start that make no sense", () => {

@@ -1,5 +1,5 @@
 import type { CountTokens } from "@tare/messages";
-import type { Mechanisms, Profile } from "@tare/planner";
+import type { PolicyOptions, Profile } from "@tare/planner";
 
 /** A provider that requests are sent to. */
 export interface Upstream {
@@ -14,18 +14,19 @@ export interface Upstream {
 }
 
 /** Where a gateway sends requests, and what it plans with. */
-export interface GatewayOptions {
+export interface GatewayOptions extends PolicyOptions {
   /** The provider of each protocol, by the protocol's name. A protocol without one isn't answered. */
   readonly upstreams: Readonly<Record<string, Upstream>>;
   /** Whether the authorization that clients send is for the providers. Default: true. */
   readonly clientKeys?: boolean;
   /** Makes the requests. Default: the global `fetch`. */
   readonly fetch?: typeof fetch;
-  /** Which mechanisms work. Default: all that aren't named. */
-  readonly mechanisms?: Partial<Omit<Mechanisms, "truncate">>;
   /** Gives the token counter, once it is loaded. */
   readonly countTokens: () => Promise<CountTokens>;
-  /** Whether requests with tools get the recall tool too. Default: true. */
+  /**
+   * Whether requests with tools get the recall tool too. Default: true. Without it nothing is truncated on arrival: the
+   * model would never see the middle of what its agent's tools gave it.
+   */
   readonly recall?: boolean;
   /** Share of sessions, from 0 to 1, that are left as they are, to compare with. Default: 0. */
   readonly control?: number;

@@ -1,6 +1,6 @@
 import { countRequestTokens, type CountTokens, type Message, type ToolDefinition } from "@tare/messages";
 import { argumentsParser } from "@tare/messages/arguments";
-import { type PlannerSession, promptUnits, type SessionView } from "@tare/planner";
+import { type ForkableSession, promptUnits, type SessionView } from "@tare/planner";
 import { RECALL_TOOL, recallOriginal, type RecallRequest } from "@tare/prune";
 import {
   type Purpose,
@@ -36,7 +36,7 @@ export interface GatewayTurnOptions {
   /** The response that the request follows. Default: none that is known. */
   readonly follows?: Followed | undefined;
   /** Decides what leaves the prompt. Default: nobody does, as where the upstream keeps the history itself. */
-  readonly prompts: PlannerSession | undefined;
+  readonly prompts: ForkableSession | undefined;
   /** What the request is for if it isn't a turn: it gets the view that the model had last. Default: it is one. */
   readonly oneShot?: Purpose | undefined;
   readonly countTokens: CountTokens;
@@ -110,7 +110,8 @@ export class GatewayTurn {
         "x-tare-tokens-sent": String(this.#view.promptTokens),
         "x-tare-cached-predicted": String(this.#view.predictedCachedTokens),
       }),
-      "x-tare-saved": String(Math.round(session.saved)),
+      // A policy that knows nothing of costs can't tell.
+      ...(session.prompts.quote && { "x-tare-saved": String(Math.round(session.saved)) }),
     };
   }
 

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import type { CountTokens } from "@tare/messages";
-import { plannerSession, profileForTtl } from "@tare/planner";
+import { profileForTtl, promptSession } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
 import { type Protocol, readBody, readRequest, type WireReply, type WireRequest } from "@tare/wire";
 import { callTotals, GatewayLedger } from "./ledger.ts";
@@ -23,7 +23,7 @@ export interface Call {
 /** So many compactions of a session are remembered. */
 const MAX_COMPACTIONS = 100;
 
-const NOTHING = { context: false, prune: false, schemas: false, truncate: false };
+const NO_MECHANISMS = { context: false, prune: false, schemas: false, truncate: false };
 
 /** Finds out which conversation each request belongs to, and takes note of what becomes of it. */
 export class Turns {
@@ -140,17 +140,17 @@ export class Turns {
 
   /** Makes what decides for a new session that begins with this request. */
   #promptsOf(request: WireRequest, countTokens: CountTokens): Recognised["prompts"] {
-    const { mechanisms } = this.#options;
+    const { recall = true, policy, mechanisms = {}, truncateTokens, alwaysFull, triggers } = this.#options;
+    const { truncate = true } = mechanisms;
     const { profile: rules, windowTokens } = upstreamOf(request.protocol, this.#options);
     const profile = typeof rules === "function" ? rules(request.model) : rules;
     return ({ archive, control }) => {
       const ttlMs = request.protocol.cacheTtlMs?.(request);
-      return plannerSession({
+      return promptSession({
+        ...{ archive, countTokens, policy, truncateTokens, alwaysFull, triggers },
         profile: ttlMs === undefined ? profile : profileForTtl(profile, ttlMs),
-        archive,
-        countTokens,
         ...(windowTokens !== undefined && { windowTokens }),
-        mechanisms: control ? NOTHING : { ...mechanisms, truncate: false },
+        mechanisms: control ? NO_MECHANISMS : { ...mechanisms, truncate: truncate && recall },
       });
     };
   }

@@ -1,6 +1,9 @@
-/** What a turn cost. All figures are tokens but `calls`. A call that failed or was cancelled is not in it. */
+/**
+ * What a turn cost, what its context hook paid included. All figures are tokens but `calls`. A call that failed or was
+ * cancelled is not in it.
+ */
 export interface TurnLedger {
-  /** Model calls that were answered. */
+  /** Model calls that were answered, those of the context hook apart. */
   readonly calls: number;
   /** Sum of the prompts, cached tokens included. */
   readonly promptTokens: number;

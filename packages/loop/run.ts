@@ -117,16 +117,14 @@ async function* playSteps(
     yield* steer(options.steering(), turn, step);
     const stepOptions: StepOptions = { ...options, step, watchdog };
     const view = yield* makeView(turn.messages, stepOptions);
+    if (view.usage) turn.ledger = addLedgers(turn.ledger, { ...EMPTY_LEDGER, ...spentOn(view.usage) });
     const reply = yield* callModel(view, stepOptions);
     const { message, finishReason, usage } = reply;
     const ledger = view.succeeded?.(usage);
     turn.ledger = addLedgers(turn.ledger, {
       calls: 1,
-      promptTokens: usage.promptTokens,
-      cachedTokens: usage.cachedTokens,
-      outputTokens: usage.outputTokens,
+      ...spentOn(usage),
       saved: view.saved ?? {},
-      estimated: usage.estimated ?? false,
     });
     if (isEmptyReply(message)) {
       yield { type: "warning", message: EMPTY_REPLY };
@@ -149,6 +147,10 @@ async function* playSteps(
     const limit = endingByLimit(turn.ledger, options);
     if (limit) return limit;
   }
+}
+
+function spentOn({ promptTokens, cachedTokens, outputTokens, estimated = false }: Usage) {
+  return { promptTokens, cachedTokens, outputTokens, estimated };
 }
 
 /** Adds what the user said in the middle of the turn. */

@@ -1,6 +1,12 @@
 import { assert, assertEquals } from "@std/assert";
-import { ModelError, run } from "@tare/loop";
-import { type ContextHook, type Message, MESSAGE_OVERHEAD_TOKENS, type Model } from "@tare/messages";
+import { EMPTY_LEDGER, ModelError, run } from "@tare/loop";
+import {
+  type ContextHook,
+  type ContextRequest,
+  type Message,
+  MESSAGE_OVERHEAD_TOKENS,
+  type Model,
+} from "@tare/messages";
 import {
   assertWhole,
   call,
@@ -302,6 +308,30 @@ Deno.test("run() tells the context hook of each request that succeeded, before i
   }
   assertEquals(order, ["step 1 succeeded", "clock runs", "step 2 succeeded"]);
   assertEquals(ledgers, [{ cost: 3 }, undefined]);
+});
+
+Deno.test("run() counts what the context hook paid, also if the call behind it fails", async () => {
+  const { model } = scripted(say("Done."));
+  const paid = { promptTokens: 900, cachedTokens: 800, outputTokens: 40 };
+  const options = (model: Model) => ({
+    model,
+    history: [],
+    input: "Go.",
+    context: ({ messages, tools }: ContextRequest) => ({ messages, tools, usage: paid }),
+  });
+  const { result } = await collect(run(options(model)));
+  assertEquals(result.ledger, {
+    calls: 1,
+    promptTokens: 900 + USAGE.promptTokens,
+    cachedTokens: 800 + USAGE.cachedTokens,
+    outputTokens: 40 + USAGE.outputTokens,
+    saved: {},
+    estimated: false,
+  });
+  const { result: failed } = await collect(run(options(() => {
+    throw new ModelError("bad_key", "No.");
+  })));
+  assertEquals(failed.ledger, { ...EMPTY_LEDGER, ...paid });
 });
 
 Deno.test("ModelError carries its code, and wait and cause where there are any", () => {

@@ -18,7 +18,15 @@ Deno.test("migrateSessionState() renames what a classic state held under other n
   assertEquals(migrateSessionState({ edits: [bound, prune], ...rest }), {
     edits: [{ ...bound, mechanism: "truncate" }, prune],
     ...rest,
+    exposed: [],
   });
+});
+
+Deno.test("migrateSessionState() forgets the names of tools, which say nothing of their definitions", () => {
+  const rest = { edits: [elide], scale: 1.2 };
+  assertEquals(migrateSessionState({ ...rest, exposed: ["read", "list"] }), { ...rest, exposed: [] });
+  const today = { ...rest, exposed: [8_723_456_123, 12] };
+  assertStrictEquals(migrateSessionState(today), today);
 });
 
 Deno.test("migrateSessionState() keeps only the sums of a planner that reckoned a rent for each edit", () => {

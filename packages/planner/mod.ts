@@ -7,20 +7,23 @@
  *
  * @module
  */
-export { PrefixCache, type PromptUnit } from "./cache/prefix_cache.ts";
-export { promptUnits } from "./cache/prompt_units.ts";
-export { classicSession } from "./classic_session.ts";
+export { PrefixCache, type PromptUnit, promptUnits } from "./cache/prefix_cache.ts";
+export { classicSession } from "./classic/classic_session.ts";
 export type { CompactEdit, DropEdit, Edit, ElideEdit, ShortenEdit, SummariseEdit } from "./edits/edit.ts";
 export { type Conversation, view } from "./edits/view.ts";
 export type { LedgerEntry, PromptShares, UncachedCause } from "./ledger/ledger.ts";
 export { promptCost } from "./ledger/price.ts";
 export type {
+  ForkableSession,
   Mechanisms,
   PromptCall,
   PromptSession,
   PromptSessionOptions,
   SessionView,
+  Triggers,
 } from "./prompt_session.ts";
+export { POLICIES, type Policy, type PolicyOptions, promptSession } from "./policies.ts";
+export { readProfileFile } from "./profile_file.ts";
 export {
   chooseProfile,
   DEFAULT_PROVIDER,
@@ -30,6 +33,7 @@ export {
   type ProfileHints,
   profileNamed,
   PROFILES,
+  recogniseProfile,
   type Warmth,
 } from "./providers.ts";
 export { BY_AGE, KEEP_WANTED, type Retention, type Standing } from "./retention/retention.ts";

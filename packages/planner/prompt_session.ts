@@ -19,6 +19,22 @@ export interface Mechanisms {
   readonly truncate: boolean;
 }
 
+/** When the classic mechanisms act, and how far they go. */
+export interface Triggers {
+  /** Tokens that turns before the active one may take from a turn's second call on. Default 16,000. */
+  readonly historyBudgetTokens?: number | undefined;
+  /** Tokens at the end, at most half the window, in which no result is pruned. Default 16,384. */
+  readonly protectTokens?: number | undefined;
+  /** Results with fewer UTF-8 bytes aren't pruned. Default 1,024. */
+  readonly minBytes?: number | undefined;
+  /** Share of the window from which on results are pruned, from 0 to 1. Default 0.8. */
+  readonly pruneAt?: number | undefined;
+  /** Share of the window from which on old turns are summarised as well, from `pruneAt` to 1. Default 0.9. */
+  readonly summariseAt?: number | undefined;
+  /** Idle time after which the provider's cache is surely gone, in milliseconds. Default: that of the profile. */
+  readonly coldAfterMs?: number | undefined;
+}
+
 /** What a {@linkcode PromptSession} goes by. */
 export interface PromptSessionOptions {
   /** The provider's cache rules and prices. Where it is `none`, usage that shows cached tokens corrects it. */
@@ -30,13 +46,19 @@ export interface PromptSessionOptions {
   /** The model's context window. Default: unknown, and no limit. */
   readonly windowTokens?: number;
   /** Which mechanisms work. Default: all that aren't named. */
-  readonly mechanisms?: Partial<Mechanisms>;
+  readonly mechanisms?: Partial<Mechanisms> | undefined;
   /** What pruning wants to know of each tool, by name. Default: nothing is known. */
   readonly tools?: Readonly<Record<string, ToolTraits>>;
   /** Whether a result reports an error; such results stay. Default: that of `selectElisions`. */
   readonly isError?: (message: ToolMessage, index: number) => boolean;
   /** Asks a model for a summary, when the window is full of what isn't tool results. Default: old turns are dropped. */
   readonly summarise?: Summarise;
+  /** Longest result that enters the prompt whole, in tokens. Default 8,000. */
+  readonly truncateTokens?: number | undefined;
+  /** Names of tools that are always shown in full. Default: none. */
+  readonly alwaysFull?: readonly string[] | undefined;
+  /** When the classic mechanisms act; a planner has no triggers. Default: of each its own. */
+  readonly triggers?: Triggers | undefined;
   /** What may leave and what stays. Default: `KEEP_WANTED`. */
   readonly retention?: Retention;
   /**
@@ -68,6 +90,8 @@ export interface PromptCall {
   readonly recall?: boolean;
   /** Ends the wait for a summary. */
   readonly signal?: AbortSignal;
+  /** Told that a summary which takes long is alive. */
+  readonly progress?: () => void;
 }
 
 /** What one model call shall send, and what is to be told of it. Plain data. */
@@ -78,6 +102,8 @@ export interface SessionView extends Conversation {
   readonly rewrites: readonly Rewrite[];
   /** Sentences for people, such as that the archive could not be written. */
   readonly warnings: readonly string[];
+  /** What a model was paid for summaries while this was made; absent if none was asked. */
+  readonly summary?: Usage;
   /** Tokens that each mechanism keeps out of this very request. */
   readonly saved: Readonly<Record<keyof Mechanisms, number>>;
   /** Tokens of messages and tools, counted here. */
@@ -113,6 +139,24 @@ export interface PromptSession {
   /** What a request for this history would cost. Absent where the policy knows nothing of costs. */
   readonly quote?: (history: Conversation, call: PromptCall) => Quote;
 }
+
+/** A {@linkcode PromptSession} whose history may go back, or go on in two ways. */
+export interface ForkableSession extends PromptSession {
+  /** The cache rules and prices that it goes by. */
+  readonly profile: Profile;
+  /** Forgets the edits of all but the first `length` messages: the history went back there. */
+  cutBack(length: number): void;
+  /**
+   * A new session with what this one knows of the first `length` messages. It owes and has saved nothing, and archives
+   * to an archive of its own, which must hold what this one's holds.
+   */
+  fork(length: number, archive: Archive): ForkableSession;
+  /** Forgets all edits: from now on everything is sent as it is. */
+  revert(): void;
+}
+
+/** All mechanisms off. */
+export const NO_MECHANISMS: Mechanisms = { context: false, prune: false, schemas: false, truncate: false };
 
 /** Runs `work` for one call after the other, each once those before it have settled. */
 export function oneByOne<Args extends readonly unknown[], Result>(

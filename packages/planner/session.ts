@@ -1,16 +1,17 @@
 import { addUsage, type Message, type Rewrite, type Usage } from "@tare/messages";
 import { applyElisions, type Archive, truncateResults } from "@tare/prune";
-import { type Edit, type ElideEdit, fittingEdits } from "./edits/edit.ts";
+import { type Edit, type ElideEdit, fittingEdits, leadingEdits } from "./edits/edit.ts";
 import { type FullWindow, NEVER_FULL } from "./edits/full_window.ts";
 import type { Plan } from "./rule/plan.ts";
 import { migrateSessionState } from "./migrate_session_state.ts";
 import { Planner } from "./rule/planner.ts";
 import { NEW_SESSION, type PlannerState } from "./rule/planner_state.ts";
-import type { Profile } from "./providers.ts";
 import {
   canRecall,
   counted,
+  type ForkableSession,
   type Mechanisms,
+  NO_MECHANISMS,
   oneByOne,
   type PromptCall,
   type PromptSession,
@@ -21,20 +22,10 @@ import { KEEP_WANTED, type Retention } from "./retention/retention.ts";
 import type { Conversation } from "./edits/view.ts";
 
 /** A {@linkcode PromptSession} whose planner decides when the mechanisms act. */
-export interface PlannerSession extends PromptSession {
+export interface PlannerSession extends ForkableSession {
   /** What a request for this history would cost, as it stands and without everything that could leave now. */
   readonly quote: NonNullable<PromptSession["quote"]>;
-  /** The cache rules and prices that it goes by. */
-  readonly profile: Profile;
-  /** Forgets the edits of all but the first `length` messages: the history went back there. */
-  cutBack(length: number): void;
-  /**
-   * A new session with what this one knows of the first `length` messages. It owes and has saved nothing, and archives
-   * to an archive of its own, which must hold what this one's holds.
-   */
   fork(length: number, archive: Archive): PlannerSession;
-  /** Forgets all edits: from now on everything is sent as it is. */
-  revert(): void;
 }
 
 /** What a restart needs to go on as if nothing had happened. */
@@ -76,7 +67,7 @@ export function plannerSession(options: PromptSessionOptions): PlannerSession {
 
 /** @param from The planner of the session that is forked. */
 function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSession {
-  const { archive, countTokens, tools } = options;
+  const { archive, countTokens, tools, truncateTokens: limitTokens } = options;
   // What was stored is what `state` gave.
   const stored = migrateSessionState(options.state) as Partial<SessionState> | undefined;
   let state: SessionState = { ...NEW_STATE, ...stored };
@@ -111,7 +102,13 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
       edit.type === "elide" && edit.index >= from ? [{ ...edit, index: edit.index - from }] : []
     );
     const messages = applyElisions(history.slice(from), elided);
-    const cut = await truncateResults(messages, { archive, countTokens, recall, ...(tools && { tools }) });
+    const cut = await truncateResults(messages, {
+      archive,
+      countTokens,
+      recall,
+      ...(tools && { tools }),
+      ...(limitTokens !== undefined && { limitTokens }),
+    });
     if (cut.failure) return { rewrites: [], warnings: [`${cut.failure.message}. Nothing left the prompt.`] };
     if (cut.elisions.length === 0) return { rewrites: [], warnings: [] };
     const edits = cut.elisions.map(({ index, toolCallId, ref, text }): ElideEdit => ({
@@ -197,6 +194,7 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
       places,
       rewrites: [...rewrites, ...(plan.edits.length > 0 ? [describeRewrite(plan)] : [])],
       warnings: [...(stopsNow ? [STOPPED] : []), ...warnings, ...plan.warnings],
+      ...(plan.summary && { summary: plan.summary }),
       saved: plan.saved,
       promptTokens: plan.promptTokens,
       // What was sent before is forgotten as soon as this call has succeeded.
@@ -254,8 +252,6 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
   };
 }
 
-const NO_MECHANISMS: Mechanisms = { context: false, prune: false, schemas: false, truncate: false };
-
 /** What may leave: a mechanism that is off takes nothing. */
 function retentionOf({ context, prune, schemas }: Mechanisms, retention = KEEP_WANTED): Retention {
   return {
@@ -269,9 +265,7 @@ function retentionOf({ context, prune, schemas }: Mechanisms, retention = KEEP_W
 /** What holds for the first `length` messages. */
 function cutBack({ edits, truncated }: SessionState, length: number) {
   return {
-    edits: edits.filter((edit) =>
-      edit.type === "compact" || ("index" in edit ? edit.index < length : edit.to <= length)
-    ),
+    edits: leadingEdits(edits, length),
     truncated: truncated.filter((index) => index < length),
   };
 }

@@ -310,6 +310,36 @@ Deno.test("plannerSession() sends everything as it is once it is reverted, after
 });
 
 /** The positions of the results that left. */
+Deno.test("plannerSession() shows a tool in full once that changed under its old name, also over a restart", async () => {
+  const options = { mechanisms: { ...OFF, schemas: true } };
+  const messages = [...turn("a", 10), question];
+  const { description: _, ...rest } = read.definition.function;
+  const changed = { ...read.definition, function: { ...rest, description: "Other. ".repeat(400) } };
+  const see = async (session: PlannerSession, tool: ToolDefinition) => {
+    const { tools, promptTokens } = await session.view({ messages, tools: [tool] }, { nowMs: 0 });
+    session.sent(usage(promptTokens));
+    return tools[0] === tool ? "full" : "compact";
+  };
+  const { session } = make(options);
+  assertEquals([await see(session, read.definition), await see(session, read.definition)], [
+    "full",
+    "compact",
+  ]);
+  const state = JSON.parse(JSON.stringify(session.state));
+  const restored = make({ ...options, state }).session;
+  assertEquals([await see(restored, read.definition), await see(restored, changed)], ["compact", "full"]);
+  assertEquals([await see(restored, changed), await see(restored, read.definition)], ["compact", "compact"]);
+});
+
+Deno.test("plannerSession() takes the limit of results and the tools that stay in full from its options", async () => {
+  const { session, view } = make({ truncateTokens: 1_000, alwaysFull: ["read"] });
+  const messages = turn("a", 3_000).slice(0, 3);
+  const { rewrites, promptTokens } = await view(messages);
+  assertEquals(rewrites.map(({ mechanism }) => mechanism), ["truncate"]);
+  session.sent(usage(promptTokens));
+  assertEquals((await view([...messages, answer, question])).tools, [read.definition]);
+});
+
 function editsOf({ state }: PlannerSession): readonly number[] {
   const { edits } = state as { readonly edits: readonly { readonly index: number }[] };
   return edits.map(({ index }) => index);

@@ -23,6 +23,14 @@ export {
   type ToolTraits,
   traitsOf,
 } from "./select_elisions.ts";
-export * from "./summarise_turns.ts";
+export {
+  applySummary,
+  type AskForSummary,
+  type SummariseOptions,
+  type SummariseResult,
+  summariseTurns,
+  type SummaryMessage,
+  type TurnsSummary,
+} from "./summarise_turns.ts";
 export * from "./triggers.ts";
 export * from "./truncate_results.ts";

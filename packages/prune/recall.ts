@@ -1,5 +1,11 @@
 import { RE2JS } from "re2js";
-import { type CountTokens, estimateTokens, type ToolDefinition } from "@tare/messages";
+import {
+  type CountTokens,
+  estimateTokens,
+  type Message,
+  type ToolDefinition,
+  transcribe,
+} from "@tare/messages";
 import { type Archive, isArchiveRef } from "./archive.ts";
 import { fitHead } from "./fit_text.ts";
 import { ANY_PLACEHOLDER } from "./placeholder.ts";
@@ -87,13 +93,14 @@ export async function recallOriginal(
     throw new RangeError(`Cannot recall within ${limitTokens} tokens: the limit must be at least 200`);
   }
   const ref = request.ref.trim().toLowerCase();
-  const original = isArchiveRef(ref) ? await archive.get(ref) : undefined;
-  if (original === undefined) {
+  const archived = isArchiveRef(ref) ? await archive.get(ref) : undefined;
+  if (archived === undefined) {
     return refuse(
       `Cannot recall '${request.ref}': no original has this reference. Copy the 16 hex digits after 'ref' from ` +
         `an ${ANY_PLACEHOLDER} line of this conversation.`,
     );
   }
+  const original = readable(archived);
   const { lines, pattern, offset = 0 } = request;
   const range = lines === undefined ? { start: 0, end: original.length } : findLines(original, lines);
   if (typeof range === "string") return refuse(range);
@@ -102,6 +109,26 @@ export async function recallOriginal(
   }
   const region = { start: Math.max(range.start, offset), end: range.end, countTokens, limitTokens };
   return pattern === undefined ? read(original, region) : search(original, { ...region, pattern });
+}
+
+/** Archived messages as a transcript, whose lines can be asked for and searched; any other text as it is. */
+function readable(archived: string): string {
+  if (!archived.startsWith("{")) return archived;
+  try {
+    return archived.split("\n").map((line) => transcribe(parseMessage(line))).join("\n\n");
+  } catch {
+    // A tool's result that begins like JSON.
+    return archived;
+  }
+}
+
+const ROLES: readonly unknown[] = ["system", "developer", "user", "assistant", "tool"];
+
+/** The message in a line that `archiveMessages` wrote. @throws {Error} if it is none. */
+function parseMessage(line: string): Message {
+  const value = JSON.parse(line);
+  if (ROLES.includes(value?.role) && ("content" in value || "tool_calls" in value)) return value;
+  throw new TypeError("Cannot read a message: the line holds something else");
 }
 
 function refuse(content: string): RecallAnswer {

@@ -3,6 +3,7 @@ import { estimateTokens } from "@tare/messages";
 import { argumentsParser } from "@tare/messages/arguments";
 import {
   type Archive,
+  archiveMessages,
   formatPlaceholder,
   memoryArchive,
   RECALL_TOOL,
@@ -22,6 +23,34 @@ async function recall(original: string, request: Omit<RecallRequest, "ref"> = {}
 Deno.test("recallOriginal() gives a whole original back, every code unit of it", async () => {
   for (const original of ["", "text\r\n\n", "🙂 \ud83d", "x".repeat(28_000)]) {
     assertEquals(await recall(original), { content: original, error: false });
+  }
+});
+
+Deno.test("recallOriginal() gives messages as a transcript, so that their lines can be asked for and searched", async () => {
+  const archive = memoryArchive();
+  const call = { name: "write_file", arguments: '{"path":"a.ts","content":"let a;\\nlet b;"}' };
+  const { ref, text } = await archiveMessages([
+    { role: "assistant", tool_calls: [{ id: "1", type: "function", function: call }] },
+    { role: "tool", tool_call_id: "1", content: "nightly: 7\nweekly: 9" },
+  ], { archive, purpose: "drop" });
+  const ask = (request: Omit<RecallRequest, "ref">) => recallOriginal(archive, { ref, ...request });
+  const whole =
+    "assistant:\ncalls write_file\npath: a.ts\ncontent: let a;\nlet b;\n\ntool:\nnightly: 7\nweekly: 9";
+  assertEquals(await ask({}), { content: whole, error: false });
+  assertEquals((await ask({ pattern: "^nightly" })).content, "8:nightly: 7");
+  assertEquals((await ask({ lines: "4-5" })).content, "content: let a;\nlet b;");
+  // The archive holds every byte of them, and what only looks like messages is given as it is.
+  assertEquals(await archive.get(ref), text);
+  for (
+    const original of [
+      `${text}\n{}`,
+      `${text}\n`,
+      '{"role":"robot","content":""}',
+      '{"role":"tool"}',
+      '{"role":"user","content":5}',
+    ]
+  ) {
+    assertEquals((await recall(original)).content, original);
   }
 });
 

@@ -1,4 +1,10 @@
-import { countMessageTokens, countRequestTokens, type CountTokens, type Message } from "@tare/messages";
+import {
+  countMessageTokens,
+  countRequestTokens,
+  type CountTokens,
+  type Message,
+  pairCalls,
+} from "@tare/messages";
 import { type Archive, archiveMessages, bytesFromText } from "./archive.ts";
 import { formatPlaceholder } from "./placeholder.ts";
 
@@ -37,6 +43,12 @@ export function applySummary<M extends Message>(
   return [...kept, { role, content: text }, ...messages.slice(end)];
 }
 
+/** Asks for a summary of old messages. All the messages in front of index `end` are to give way. */
+export type AskForSummary = (
+  messages: readonly Message[],
+  options: { readonly end: number; readonly signal: AbortSignal | undefined },
+) => Promise<string>;
+
 /** What to summarise, and who summarises it. */
 export interface SummariseOptions {
   /** Where the messages go. */
@@ -45,9 +57,10 @@ export interface SummariseOptions {
   readonly countTokens: CountTokens;
   /**
    * Asks a model for a summary of old messages, user messages included. One call of it is one paid model call. A
-   * rejection, an empty text, a text that is too long, and a timeout count as failure.
+   * rejection, an empty text, a text that is too long, and a timeout count as failure. Default: nobody is asked, and old
+   * turns are dropped.
    */
-  readonly summarise: (messages: readonly Message[], signal?: AbortSignal) => Promise<string>;
+  readonly summarise?: AskForSummary | undefined;
   /**
    * Ends the wait for the summary. Aborted by a timeout (`AbortSignal.timeout`), the summary has failed; aborted
    * for any other reason, {@linkcode summariseTurns} throws that reason and nothing changes.
@@ -58,8 +71,8 @@ export interface SummariseOptions {
   /** Tokens of the model's context window. Default: unknown. */
   readonly windowTokens?: number | undefined;
   /**
-   * Recent whole turns that stay, in tokens; the last turn stays in any case. Default 16,384, at most a quarter of
-   * the window, so that the next summary is far away.
+   * Recent whole turns that stay, in tokens; the last turn stays in any case, and all do if it is infinite. Default 16,384,
+   * at most a quarter of the window, so that the next summary is far away.
    */
   readonly keepTokens?: number;
 }
@@ -78,13 +91,21 @@ export interface SummariseResult<M extends Message = Message> {
   readonly failure?: Error;
 }
 
+/** Recent turns that stay, in tokens, and as a share of the window. */
+export const KEEP_TOKENS = 16_384;
+/** See {@linkcode KEEP_TOKENS}. */
+export const KEEP_SHARE = 0.25;
+
 /** A summary has to free this share of the prompt, or the next one would follow at once. */
 const MIN_SHARE = 0.1;
 
+/** What the line takes that says where the messages are archived, in tokens. */
+const LINE_TOKENS = 60;
+
 /**
  * Summarises the oldest turns, after archiving them: the last resort when a window is full of what
- * isn't tool results. User, system and developer messages stay verbatim. If the summary fails, whole turns, their
- * user messages included, are dropped instead, with a line that says where they are archived.
+ * isn't tool results. User, system and developer messages stay verbatim. If the summary fails, or nobody can be asked
+ * for one, whole turns, their user messages included, are dropped instead, with a line that says where they are archived.
  *
  * It guards against getting stuck: if the assistant messages and results of the old turns are no more than a tenth of
  * the prompt, no model is called and nothing changes; a summary that doesn't free a tenth has failed.
@@ -124,7 +145,7 @@ export async function summariseTurns<M extends Message>(
   );
   const leaving = old.filter((message) => message.role !== "user");
   const minGain = MIN_SHARE * tokensBefore;
-  if (countRequestTokens({ messages: leaving }, countTokens) <= minGain) return unchanged;
+  if (countRequestTokens({ messages: leaving }, countTokens) <= minGain + LINE_TOKENS) return unchanged;
 
   let archived: Awaited<ReturnType<typeof archiveMessages>>;
   try {
@@ -147,9 +168,10 @@ export async function summariseTurns<M extends Message>(
     };
   };
 
+  if (!options.summarise) return attempt("drop", line) ?? unchanged;
   let failure: Error;
   try {
-    const summary = await summariseUntil(old, options);
+    const summary = await summariseUntil(old, { end, signal: options.signal }, options.summarise);
     const summarised = attempt("summary", `${summary}\n\n${line}`);
     if (summarised) return summarised;
     failure = new Error(
@@ -163,9 +185,11 @@ export async function summariseTurns<M extends Message>(
   return { ...attempt("drop", line) ?? unchanged, failure };
 }
 
-/** Index of the first message of the turns that stay. */
+/** Index of the first message of the turns that stay. What the user says between a call and its answer begins none. */
 function summaryEnd(messages: readonly Message[], options: SummariseOptions): number {
-  const { countTokens, windowTokens = Infinity, keepTokens = Math.min(16_384, windowTokens / 4) } = options;
+  const { countTokens, windowTokens = Infinity } = options;
+  const { keepTokens = Math.min(KEEP_TOKENS, KEEP_SHARE * windowTokens) } = options;
+  const pairs = pairCalls(messages);
   let tokens = 0;
   let end: number | undefined;
   for (let index = messages.length - 1; index >= 0; index -= 1) {
@@ -173,21 +197,24 @@ function summaryEnd(messages: readonly Message[], options: SummariseOptions): nu
     if (message === undefined) break;
     tokens += countMessageTokens(message, countTokens);
     if (tokens > keepTokens && end !== undefined) break;
-    if (message.role === "user" && messages[index - 1]?.role !== "user") end = index;
+    if (message.role !== "user" || messages[index - 1]?.role === "user") continue;
+    if (pairs.every(({ at, answer }) => index <= at || (answer?.at ?? Infinity) < index)) end = index;
   }
-  return end ?? 0;
+  return tokens > keepTokens ? end ?? 0 : 0;
 }
 
 async function summariseUntil(
   messages: readonly Message[],
-  { summarise, signal }: Pick<SummariseOptions, "summarise" | "signal">,
+  options: Parameters<AskForSummary>[1],
+  summarise: AskForSummary,
 ): Promise<string> {
+  const { signal } = options;
   const { promise: aborted, reject } = Promise.withResolvers<never>();
   const abort = () => reject(signal?.reason);
   signal?.addEventListener("abort", abort);
   try {
     signal?.throwIfAborted();
-    const summary = (await Promise.race([summarise(messages, signal), aborted])).trim();
+    const summary = (await Promise.race([summarise(messages, options), aborted])).trim();
     if (summary === "") throw new Error("the summary is empty");
     return summary;
   } finally {

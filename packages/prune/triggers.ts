@@ -2,6 +2,8 @@ import { countRequestTokens, type Message } from "@tare/messages";
 import type { Elision } from "./elide.ts";
 import { type PruneOptions, pruneResults } from "./prune_results.ts";
 import {
+  KEEP_SHARE,
+  KEEP_TOKENS,
   type SummariseOptions,
   summariseTurns,
   type SummaryMessage,
@@ -45,8 +47,8 @@ export function pressure(options: PressureOptions): Pressure {
 
 /** What {@linkcode relievePressure} may do. */
 export interface ReliefOptions extends PruneOptions, SummariseOptions, Omit<PressureOptions, "promptTokens"> {
-  /** Tokens of the prompt that aren't in the messages: those of the tool definitions. Default 0. */
-  readonly otherTokens?: number;
+  /** Tokens of the prompt that is sent for these messages, tool definitions included. Default: those of the messages. */
+  readonly countPrompt?: (messages: readonly (Message | SummaryMessage)[]) => number;
 }
 
 /** What was done about a full window. */
@@ -67,33 +69,48 @@ export interface Relief<M extends Message = Message> {
   readonly failure?: Error;
 }
 
+/** A summary leaves the prompt at this share of the window if the newest turns are all that keeps it from that. */
+const ROOMY_SHARE = 0.6;
+
 /**
  * Acts on a full window: prunes from 0.8 of it on, and summarises if pruning didn't bring the prompt below that, or if it
  * had reached 0.9. Does nothing below, and nothing if the window is unknown. The prompt's size is counted from the
  * messages, so that neither retries nor sums of usage can mislead it.
+ *
+ * Where user messages and tools fill much of the window, fewer of the newest turns stay than `keepTokens` says by itself,
+ * so that no second summary follows at once.
  */
 export async function relievePressure<M extends Message>(
   messages: readonly M[],
   options: ReliefOptions,
 ): Promise<Relief<M>> {
-  const { otherTokens = 0, countTokens } = options;
-  const pressureOf = (tokens: number) => pressure({ ...options, promptTokens: tokens + otherTokens });
-  const tokensBefore = countRequestTokens({ messages }, countTokens);
-  const before = pressureOf(tokensBefore);
+  const { countTokens } = options;
+  const tokensOf = (messages: readonly (Message | SummaryMessage)[]) =>
+    countRequestTokens({ messages }, countTokens);
+  const { countPrompt = tokensOf } = options;
+  const pressureOf = (messages: readonly (Message | SummaryMessage)[]) =>
+    pressure({ ...options, promptTokens: countPrompt(messages) });
+  const tokensBefore = tokensOf(messages);
+  const before = pressureOf(messages);
   if (before === "none") {
     return { messages, elisions: [], paused: false, tokensBefore, tokensAfter: tokensBefore };
   }
 
   const pruned = await pruneResults(messages, options);
-  const mustSummarise = before === "summarise" || pressureOf(pruned.tokensAfter) !== "none";
+  const mustSummarise = before === "summarise" || pressureOf(pruned.messages) !== "none";
   if (pruned.failure || !mustSummarise) {
-    return { ...pruned, paused: pressureOf(pruned.tokensAfter) === "summarise" };
+    return { ...pruned, paused: pressureOf(pruned.messages) === "summarise" };
   }
-  const summarised = await summariseTurns(pruned.messages, options);
+  const { windowTokens = Infinity } = options;
+  const movable = pruned.messages.filter(({ role }) => role === "assistant" || role === "tool");
+  const fixedTokens = countPrompt(pruned.messages) - tokensOf(movable);
+  const room = Math.max(0, ROOMY_SHARE * windowTokens - fixedTokens);
+  const keepTokens = options.keepTokens ?? Math.min(KEEP_TOKENS, KEEP_SHARE * windowTokens, room);
+  const summarised = await summariseTurns(pruned.messages, { ...options, keepTokens });
   return {
     ...summarised,
     elisions: pruned.elisions,
-    paused: pressureOf(summarised.tokensAfter) === "summarise",
+    paused: pressureOf(summarised.messages) === "summarise",
     tokensBefore,
   };
 }

@@ -85,7 +85,10 @@ Deno.test("relievePressure() still summarises at 950 of 1,000, and at 850 if pru
 });
 
 Deno.test("relievePressure() counts what is in the prompt beside the messages", async () => {
-  const relief = await relieve(prompt(700, 400), { otherTokens: 150, summarise: unpaid });
+  const relief = await relieve(prompt(700, 400), {
+    countPrompt: (messages) => count(messages) + 150,
+    summarise: unpaid,
+  });
   assertEquals([relief.tokensBefore, relief.elisions.length], [700, 1]);
 });
 
@@ -150,6 +153,19 @@ Deno.test("relievePressure() summarises 20 text-heavy turns, never twice in a ro
   assert(turns.length >= 2);
   for (const [at, n] of turns.entries()) assert(at === 0 || n - turns[at - 1]! > 1);
   assert(Math.max(...prompts) < 8000);
+});
+
+Deno.test("relievePressure() summarises so far that no other summary follows at once, whatever else fills the window", async () => {
+  for (const [toolTokens, userTokens] of [[4_000, 20], [5_500, 20], [2_000, 180]] as const) {
+    const { summaries } = await run((n) => [user(text(userTokens, `${n} `)), say(text(900, `${n} `))], {
+      countPrompt: (messages) => count(messages) + toolTokens,
+    });
+    const turns = summaries.flatMap((summary, n) => summary ? [n] : []);
+    assert(turns.length >= 2);
+    for (const [at, n] of turns.entries()) {
+      assert(at === 0 || n - turns[at - 1]! > 1, `${toolTokens}: ${turns}`);
+    }
+  }
 });
 
 Deno.test("relievePressure() leaves warm requests alone between its triggers", async () => {

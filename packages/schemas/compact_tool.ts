@@ -1,10 +1,15 @@
-import type { ToolDefinition } from "@tare/messages";
+import type { JsonSchema, ToolDefinition } from "@tare/messages";
 
 /**
  * The compact form of a tool: its name, and the names and types of its arguments, with what a call cannot be valid
  * without (`required`, `enum`, `const`, closed objects). Descriptions, titles, defaults, examples and finer
  * constraints (patterns, ranges, formats, conditions) are left out: a model has seen them once, and a call that
  * breaks them is answered with the full definition.
+ *
+ * The compact form compiles if the full one does, and allows every call that the full one allows. Where that would not
+ * be sure without the finer constraints, they all stay and only prose goes: in parameters with `oneOf`, tuples,
+ * identifiers or dynamic references, with a reference to what would be left out, or with constraints beside a
+ * reference. Parameters with a reference into prose stay as they are.
  *
  * Keywords are told from names: an argument called `description` survives. What isn't JSON Schema (`strict`, fields
  * of a provider) is kept. Keywords come in one fixed order, arguments in their author's.
@@ -18,10 +23,7 @@ export function compactTool(tool: ToolDefinition): ToolDefinition {
   const { description: _, parameters, ...rest } = tool.function;
   const compact = Object.freeze({
     ...tool,
-    function: Object.freeze({
-      ...rest,
-      ...(parameters && { parameters: compactSchema(parameters) as typeof parameters }),
-    }),
+    function: Object.freeze({ ...rest, ...(parameters && { parameters: compactParameters(parameters) }) }),
   });
   compactForms.set(tool, compact);
   compactForms.set(compact, compact);
@@ -30,53 +32,143 @@ export function compactTool(tool: ToolDefinition): ToolDefinition {
 
 const compactForms = new WeakMap<ToolDefinition, ToolDefinition>();
 
-/** What to do with the value of each keyword that is kept. */
-const KEPT_KEYWORDS: readonly (readonly [keyword: string, compact: (value: unknown) => unknown])[] = [
-  ["$ref", asIs],
-  ["$anchor", asIs],
-  ["type", asIs],
-  ["nullable", asIs],
-  ["enum", asIs],
-  ["const", asIs],
-  ["properties", compactNamed],
-  ["patternProperties", compactNamed],
-  ["additionalProperties", compactSchemas],
-  ["required", asIs],
-  ["items", compactSchemas],
-  ["prefixItems", compactSchemas],
-  ["anyOf", compactSchemas],
-  ["oneOf", compactSchemas],
-  ["allOf", compactSchemas],
-  ["$defs", compactNamed],
-  ["definitions", compactNamed],
+/** Keywords of the compact form, in its order. Each only ever loosens a schema if the schemas in it are loosened. */
+const KEPT = [
+  "$ref",
+  "type",
+  "nullable",
+  "enum",
+  "const",
+  "properties",
+  "patternProperties",
+  "additionalProperties",
+  "required",
+  "items",
+  "anyOf",
+  "allOf",
+  "$defs",
+  "definitions",
 ];
 
-function compactSchema(schema: unknown): unknown {
-  if (!isObject(schema)) return schema;
-  const kept: [string, unknown][] = [];
-  for (const [keyword, compact] of KEPT_KEYWORDS) {
-    const value = schema[keyword];
-    // `additionalProperties: true` is the default.
-    const says = Object.hasOwn(schema, keyword) && !(keyword === "additionalProperties" && value === true);
-    if (says) kept.push([keyword, compact(value)]);
+/**
+ * Keywords with which nothing is left out: with its schemas loosened `oneOf` allows less, without `prefixItems` another
+ * keyword does, identifiers say what references mean, and these references can be followed only when validating.
+ */
+const NEEDS_ALL = ["oneOf", "prefixItems", "$id", "$dynamicRef", "$recursiveRef"];
+
+/** Keywords that tell people and models something, and allow and forbid nothing. */
+const PROSE = [
+  "$comment",
+  "title",
+  "description",
+  "default",
+  "examples",
+  "deprecated",
+  "readOnly",
+  "writeOnly",
+];
+
+/** Keywords that hold a schema or a list of them. */
+const HOLDS_SCHEMAS = [
+  "additionalProperties",
+  "items",
+  "anyOf",
+  "allOf",
+  "oneOf",
+  "not",
+  "if",
+  "then",
+  "else",
+  "prefixItems",
+  "additionalItems",
+  "contains",
+  "propertyNames",
+  "unevaluatedItems",
+  "unevaluatedProperties",
+  "contentSchema",
+];
+
+/** Keywords that hold schemas by name. */
+const HOLDS_NAMED = [
+  "properties",
+  "patternProperties",
+  "$defs",
+  "definitions",
+  "dependentSchemas",
+  "dependencies",
+];
+
+/** A reference to something in prose, or one whose escapes hide what it refers to. */
+const REFERS_TO_PROSE = new RegExp(
+  `"\\$\\w*[rR]ef":"[^"]*(?:%|/(?:${PROSE.join("|").replace("$", "\\$")})[/"])`,
+);
+
+function compactParameters(parameters: JsonSchema): JsonSchema {
+  const found: Found = { places: new Set(), references: [] };
+  const isPlain = findSchemas(parameters, found) && found.references.every((to) => found.places.has(to));
+  if (isPlain) return strip(parameters, isKept);
+  if (REFERS_TO_PROSE.test(JSON.stringify(parameters))) return parameters;
+  return strip(parameters, (keyword) => !PROSE.includes(keyword));
+}
+
+function isKept(keyword: string, value: unknown): boolean {
+  // `additionalProperties: true` is the default.
+  return KEPT.includes(keyword) && !(keyword === "additionalProperties" && value === true);
+}
+
+/** What {@linkcode findSchemas} collects. */
+interface Found {
+  /** Each schema that is kept, as a reference from the root. */
+  readonly places: Set<unknown>;
+  readonly references: unknown[];
+}
+
+/** Collects the schemas that are kept and what they refer to; false if one of them needs what would be left out. */
+function findSchemas(schema: unknown, found: Found, place = "#"): boolean {
+  found.places.add(place);
+  if (!isObject(schema)) return true;
+  if (NEEDS_ALL.some((keyword) => Object.hasOwn(schema, keyword)) || Array.isArray(schema.items)) {
+    return false;
   }
-  return Object.freeze(Object.fromEntries(kept));
+  const kept = Object.entries(schema).filter(([keyword, value]) => isKept(keyword, value));
+  if (Object.hasOwn(schema, "$ref")) {
+    found.references.push(schema.$ref);
+    // Until draft 7 what stands beside a reference means nothing.
+    if (!kept.every(([keyword]) => ["$ref", "$defs", "definitions"].includes(keyword))) return false;
+  }
+  return kept.every(([keyword, value]) => {
+    const holdsNamed = HOLDS_NAMED.includes(keyword);
+    if (!holdsNamed && !HOLDS_SCHEMAS.includes(keyword)) return true;
+    if (!holdsNamed && !Array.isArray(value)) return findSchemas(value, found, `${place}/${keyword}`);
+    return Object.entries(Object(value)).every(([name, inner]) => {
+      const token = name.replaceAll("~", "~0").replaceAll("/", "~1");
+      return findSchemas(inner, found, `${place}/${keyword}/${token}`);
+    });
+  });
 }
 
-/** A schema, or a list of schemas. */
-function compactSchemas(value: unknown): unknown {
-  return Array.isArray(value) ? Object.freeze(value.map(compactSchema)) : compactSchema(value);
+/** A schema and those in it, with no other keywords than those to keep. */
+function strip<S>(schema: S, keeps: (keyword: string, value: unknown) => boolean): S {
+  if (!isObject(schema)) return schema;
+  const inner = (value: unknown) => strip(value, keeps);
+  const kept = Object.entries(schema).filter(([keyword, value]) => keeps(keyword, value)).sort(inOrder);
+  return freezeEntries(kept.map(([keyword, value]) => {
+    if (HOLDS_SCHEMAS.includes(keyword)) {
+      return [keyword, Array.isArray(value) ? Object.freeze(value.map(inner)) : inner(value)];
+    }
+    if (!HOLDS_NAMED.includes(keyword) || !isObject(value)) return [keyword, value];
+    return [keyword, freezeEntries(Object.entries(value).map(([name, schema]) => [name, inner(schema)]))];
+  })) as S;
 }
 
-/** Schemas by name. */
-function compactNamed(value: unknown): unknown {
-  if (!isObject(value)) return value;
-  const entries = Object.entries(value).map(([name, schema]) => [name, compactSchema(schema)]);
+function freezeEntries(entries: [string, unknown][]) {
   return Object.freeze(Object.fromEntries(entries));
 }
 
-function asIs(value: unknown): unknown {
-  return value;
+/** Keywords of the compact form first, then the others by name. */
+function inOrder([a]: [string, unknown], [b]: [string, unknown]): number {
+  const place = (keyword: string) => KEPT.includes(keyword) ? KEPT.indexOf(keyword) : KEPT.length;
+  return place(a) - place(b) || (a < b ? -1 : 1);
 }
 
 function isObject(value: unknown): value is Readonly<Record<string, unknown>> {

@@ -101,6 +101,79 @@ Deno.test("compactTool() reaches into nested objects, arrays, anyOf, $defs and m
   assertEquals(compacted(schema(wordy)), schema(bare));
 });
 
+Deno.test("compactTool() follows references to what is kept, and drops finer constraints there too", () => {
+  const schema = (leaf: JsonSchema) => ({
+    type: "object",
+    properties: {
+      a: { $ref: "#/$defs/a~1b~0c" },
+      b: { $ref: "#/definitions/named" },
+      c: { type: "array", items: { $ref: "#" } },
+      d: { anyOf: [{ $ref: "#/properties/c/items" }, leaf] },
+    },
+    $defs: { "a/b~c": leaf },
+    definitions: { named: leaf },
+  });
+  assertEquals(
+    compacted(schema({ type: "string", minLength: 1, description: "prose" })),
+    schema({ type: "string" }),
+  );
+});
+
+const finer = { type: "string", minLength: 1 };
+const needsAll: Readonly<Record<string, JsonSchema>> = {
+  "oneOf": { properties: { a: { oneOf: [finer, { type: "string", maxLength: 0 }] } } },
+  "a tuple": { properties: { a: { type: "array", prefixItems: [finer], items: false } } },
+  "an older draft's tuple": { properties: { a: { type: "array", items: [finer], additionalItems: false } } },
+  "an identifier": {
+    properties: { a: { $ref: "#/$defs/a" } },
+    $defs: { a: { $id: "a.json", $ref: "#/$defs/b", $defs: { b: finer } }, b: { type: "null" } },
+  },
+  "a reference by identifier": {
+    properties: { a: { $ref: "a.json" } },
+    $defs: { a: { $id: "a.json", ...finer } },
+  },
+  "an anchor": { properties: { a: { $ref: "#a" } }, $defs: { a: { $anchor: "a", ...finer } } },
+  "a dynamic reference": {
+    $dynamicAnchor: "node",
+    properties: { a: { type: "array", minItems: 1, items: { $dynamicRef: "#node" } } },
+  },
+  "a recursive reference": {
+    $recursiveAnchor: true,
+    properties: { a: { type: "array", minItems: 1, items: { $recursiveRef: "#" } } },
+  },
+  "a reference to a condition": { properties: { a: { $ref: "#/not" } }, not: finer },
+  "a reference to what isn't JSON Schema": {
+    properties: { a: { $ref: "#/x-types/a" } },
+    "x-types": { a: finer },
+  },
+  "a reference to what says nothing": {
+    properties: { a: { $ref: "#/additionalProperties" }, b: finer },
+    additionalProperties: true,
+  },
+  "a reference to nothing": { properties: { a: { $ref: "#/$defs/a" }, b: finer } },
+  "constraints beside a reference": {
+    properties: { a: { $ref: "#/$defs/a", enum: ["a"] } },
+    $defs: { a: finer },
+  },
+};
+
+for (const [what, schema] of Object.entries(needsAll)) {
+  Deno.test(`compactTool() drops prose alone where there is ${what}`, () => {
+    const $schema = "https://json-schema.org/draft/2020-12/schema";
+    assertEquals(compacted({ $schema, ...schema, description: "prose", default: {} }), {
+      $schema,
+      ...schema,
+    });
+  });
+}
+
+Deno.test("compactTool() leaves parameters as they are that refer to prose", () => {
+  for (const $ref of ["#/default/a", "#/%64efault/a"]) {
+    const schema = { properties: { a: { $ref, title: "A" } }, default: { a: { type: "string" } } };
+    assertEquals(compacted(schema), schema);
+  }
+});
+
 Deno.test("compactTool() keeps what isn't JSON Schema, and tools without parameters", () => {
   const definition = {
     type: "function",

@@ -1,14 +1,19 @@
-import { type CountTokens, countToolTokens, type ToolDefinition } from "@tare/messages";
+import { type CountTokens, countToolTokens, hashPiece, type ToolDefinition } from "@tare/messages";
 import { compactTool } from "./compact_tool.ts";
 
 /** Settings of {@linkcode shownTools}. */
 export interface ShownToolsOptions {
-  /** Names of the tools whose full definitions the model has been shown in an earlier request. */
-  readonly exposed: ReadonlySet<string>;
+  /** The full definitions that the model has been shown in earlier requests, by their `hashPiece`. */
+  readonly exposed: ReadonlySet<number>;
   /** Counts the tokens of a text. */
   readonly countTokens: CountTokens;
   /** Names of tools that are never compacted. Default: none. */
   readonly alwaysFull?: readonly string[];
+  /**
+   * Names of the tools that the model has called: no other is compact. Meant for the first request of a turn, where a
+   * new task may need a tool whose prose lies far back. Default: any may be compact.
+   */
+  readonly called?: ReadonlySet<string>;
   /** Sets of tools whose full definitions take fewer tokens than this are left alone. Default: 500. */
   readonly minTokens?: number;
 }
@@ -17,8 +22,8 @@ export interface ShownToolsOptions {
 export interface ShownTools {
   /** The definitions to send, in the order in which they were handed in. */
   readonly tools: readonly ToolDefinition[];
-  /** Names of the tools that the model has been shown in full once this request is sent. */
-  readonly exposed: ReadonlySet<string>;
+  /** The full definitions that the model has been shown once this request is sent. */
+  readonly exposed: ReadonlySet<number>;
   /** Tokens of all full definitions. */
   readonly tokensBefore: number;
   /** Tokens of the definitions to send. */
@@ -27,8 +32,8 @@ export interface ShownTools {
 
 /**
  * Decides in which form each tool is shown: in full in the first request that offers it, compact from then on.
- * A tool that is added later is shown in full once as well. Hand `exposed` of one request to the next one, and
- * take a name out of it when the tool's definition has changed.
+ * A tool that is added later is shown in full once as well, and so is one whose definition has changed under its old
+ * name. Hand `exposed` of one request to the next one.
  *
  * Tools stand at the front of most providers' prefix, so that the first compact request is read anew as a whole.
  *
@@ -36,7 +41,7 @@ export interface ShownTools {
  */
 export function shownTools(
   tools: readonly ToolDefinition[],
-  { exposed, countTokens, alwaysFull = [], minTokens = 500 }: ShownToolsOptions,
+  { exposed, countTokens, alwaysFull = [], called, minTokens = 500 }: ShownToolsOptions,
 ): ShownTools {
   if (!(minTokens >= 0)) {
     throw new RangeError(`Cannot choose schemas: minTokens is ${minTokens}, it must be 0 or more`);
@@ -45,11 +50,12 @@ export function shownTools(
   const small = tokensBefore < minTokens;
   const shown = tools.map((tool) => {
     const { name } = tool.function;
-    return small || !exposed.has(name) || alwaysFull.includes(name) ? tool : compactTool(tool);
+    const isKnown = exposed.has(hashPiece(tool)) && (called?.has(name) ?? true);
+    return small || !isKnown || alwaysFull.includes(name) ? tool : compactTool(tool);
   });
   return {
     tools: shown,
-    exposed: new Set([...exposed, ...tools.map((tool) => tool.function.name)]),
+    exposed: new Set([...exposed, ...tools.map(hashPiece)]),
     tokensBefore,
     tokensAfter: countTools(shown, countTokens),
   };

@@ -1,5 +1,5 @@
 import { assertEquals, assertStrictEquals, assertThrows } from "@std/assert";
-import { countToolTokens, type ToolDefinition } from "@tare/messages";
+import { countToolTokens, hashPiece, type ToolDefinition } from "@tare/messages";
 import { compactTool, shownTools, type ShownToolsOptions } from "@tare/schemas";
 
 const countTokens = (text: string) => text.length;
@@ -20,7 +20,7 @@ const [a, b, c] = [tool("a"), tool("b"), tool("c")];
 
 /** Which forms a row of requests shows, each carrying on from the one before. */
 function forms(requests: readonly (readonly ToolDefinition[])[], options: Partial<ShownToolsOptions> = {}) {
-  let exposed: ReadonlySet<string> = new Set();
+  let exposed: ReadonlySet<number> = new Set();
   return requests.map((tools) => {
     const shown = shownTools(tools, { countTokens, minTokens: 0, ...options, exposed });
     exposed = shown.exposed;
@@ -34,7 +34,7 @@ Deno.test("shownTools() shows tools in full in iteration 1, compact in iteration
     ["a compact", "b compact"],
     ["a compact", "b compact"],
   ]);
-  const again = shownTools([a], { exposed: new Set(["a"]), countTokens, minTokens: 0 });
+  const again = shownTools([a], { exposed: new Set([hashPiece(a)]), countTokens, minTokens: 0 });
   assertStrictEquals(again.tools[0], compactTool(a));
 });
 
@@ -44,6 +44,23 @@ Deno.test("shownTools() shows a late tool in full once", () => {
     ["a compact", "b full"],
     ["a compact", "b compact", "c full"],
     ["a compact", "b compact", "c compact"],
+  ]);
+});
+
+Deno.test("shownTools() shows a definition in full once that changed under its old name, also one that changes back", () => {
+  const changed = { ...a, function: { ...a.function, description: "Does something else." } };
+  assertEquals(forms([[a, b], [changed, b], [changed, b], [{ ...a }, b]]), [
+    ["a full", "b full"],
+    ["a full", "b compact"],
+    ["a compact", "b compact"],
+    ["a compact", "b compact"],
+  ]);
+});
+
+Deno.test("shownTools() shows what was never called in full where it is told what was", () => {
+  assertEquals(forms([[a, b], [a, b]], { called: new Set(["b", "unknown"]) }), [
+    ["a full", "b full"],
+    ["a full", "b compact"],
   ]);
 });
 
@@ -74,11 +91,11 @@ Deno.test("shownTools() leaves small tool sets alone, and has exposed them", () 
   assertEquals(forms([[a], [a]], { minTokens: tokens + 1 }), full);
   assertEquals(forms([[a], [a]], { minTokens: tokens }), [["a full"], ["a compact"]]);
   const { exposed, tokensBefore, tokensAfter } = shownTools([a], { exposed: new Set(), countTokens });
-  assertEquals([exposed, tokensBefore, tokensAfter], [new Set(["a"]), tokens, tokens]);
+  assertEquals([exposed, tokensBefore, tokensAfter], [new Set([hashPiece(a)]), tokens, tokens]);
 });
 
 Deno.test("shownTools() tells the tokens before and after", () => {
-  const shown = shownTools([a, b], { exposed: new Set(["a"]), countTokens, minTokens: 0 });
+  const shown = shownTools([a, b], { exposed: new Set([hashPiece(a)]), countTokens, minTokens: 0 });
   const fullA = countToolTokens(a, countTokens);
   const fullB = countToolTokens(b, countTokens);
   assertEquals([shown.tokensBefore, shown.tokensAfter], [
@@ -87,11 +104,11 @@ Deno.test("shownTools() tells the tokens before and after", () => {
   ]);
 });
 
-Deno.test("shownTools() mutates neither the tools nor the set of exposed names", () => {
-  const exposed = new Set(["a"]);
+Deno.test("shownTools() mutates neither the tools nor the set of what was exposed", () => {
+  const exposed = new Set([hashPiece(a)]);
   const tools = [a, b];
   shownTools(tools, { exposed, countTokens, minTokens: 0 });
-  assertEquals([exposed, tools], [new Set(["a"]), [tool("a"), tool("b")]]);
+  assertEquals([exposed, tools], [new Set([hashPiece(a)]), [tool("a"), tool("b")]]);
 });
 
 Deno.test("shownTools() refuses a gate that is negative or not a number", () => {

@@ -11,5 +11,5 @@ export { AGENT_MODEL } from "./as_model/unsupported.ts";
 export { guard, type GuardOptions } from "./http/guard.ts";
 export { allowedHosts, isLoopback, LOOPBACK_HOSTS } from "./http/host_rule.ts";
 export type { Heartbeat } from "./http/sse_response.ts";
-export type { Policy, SessionOptions } from "./sessions/session_options.ts";
+export type { SessionOptions } from "./sessions/session_options.ts";
 export { DEFAULT_INSTRUCTIONS, type SessionsOptions } from "./sessions/sessions.ts";

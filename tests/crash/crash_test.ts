@@ -2,9 +2,9 @@
 import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import { seeded } from "../../scripts/bench/seeded.ts";
-import { type RecordingProvider, recordingProvider } from "./recording_provider.ts";
+import { recordingProvider } from "./recording_provider.ts";
 import { startServerProcess } from "./server_process.ts";
-import { type Testimony, Witness } from "./witness.ts";
+import { isRewrite, type Testimony, Witness, type WitnessOptions } from "./witness.ts";
 import { LOG, NOTES, OUT, type WorkingModel, workingModel } from "./working_model.ts";
 
 const ROUNDS = Number(Deno.env.get("TARE_CRASH_ROUNDS") || 10);
@@ -18,7 +18,21 @@ const SESSIONS = 2;
 /** Rounds after which new sessions take over, so that each stays short enough to be checked as a whole. */
 const ROUNDS_OF_SESSION = 10;
 
-Deno.test(`a server killed at ${ROUNDS} random moments keeps all that it acknowledged`, async () => {
+/** Settings of each policy with which it has something to do. */
+const POLICIES = {
+  planner: ["--window", "64000"],
+  classic: [
+    ...["--window", "8000", "--truncate-at", "1000", "--history-budget", "500", "--protected-tail", "500"],
+    ...["--prune-at", "0.4", "--summarise-at", "0.5"],
+  ],
+} as const;
+
+for (const policy of ["planner", "classic"] as const) {
+  Deno.test(`a server killed at ${ROUNDS} random moments keeps all that it acknowledged: ${policy}`, () =>
+    killAndCheck(policy));
+}
+
+async function killAndCheck(policy: keyof typeof POLICIES): Promise<void> {
   const random = seeded(SEED);
   const folder = await Deno.makeTempDir();
   const workspace = join(folder, "workspace");
@@ -29,15 +43,17 @@ Deno.test(`a server killed at ${ROUNDS} random moments keeps all that it acknowl
   const provider = recordingProvider(work.model, seeded(SEED + 2));
   const args = [
     ...["--port", "0", "--workspace", workspace, "--data", join(folder, "data")],
-    ...["--base-url", provider.url, "--model", "simulated", "--profile", "openai", "--window", "64000"],
+    ...["--base-url", provider.url, "--model", "simulated", "--profile", "openai"],
+    ...["--policy", policy, ...POLICIES[policy]],
   ];
+  const turnsBeginAnew = policy === "classic";
   const all: Witness[] = [];
   let interrupted = 0;
   try {
     for (let round = 0; round < ROUNDS; round++) {
       await withServer(args, async ({ url, kill }) => {
         if (round % ROUNDS_OF_SESSION === 0) {
-          all.push(...await newWitnesses(url, { provider, random, name: `round ${round}` }));
+          all.push(...await newWitnesses(url, { provider, random, turnsBeginAnew, name: `round ${round}` }));
         }
         const witnesses = all.slice(-SESSIONS);
         const found = await checkAll(witnesses, { url, workspace, work });
@@ -48,7 +64,12 @@ Deno.test(`a server killed at ${ROUNDS} random moments keeps all that it acknowl
         await assertNotWritten(join(workspace, OUT), known);
       });
     }
-    await withServer(args, async ({ url }) => void await checkAll(all, { url, workspace, work }));
+    await withServer(args, async ({ url }) => {
+      const found = await checkAll(all, { url, workspace, work });
+      // A few turns are enough for classic triggers.
+      const rewritten = found.some(({ events }) => events.some(isRewrite));
+      assert(policy === "planner" || rewritten, "nothing was rewritten");
+    });
     assert(interrupted >= ROUNDS / 2, `only ${interrupted} turns were interrupted`);
   } catch (cause) {
     throw new Error(`Failed with TARE_CRASH_SEED=${SEED}`, { cause });
@@ -56,7 +77,7 @@ Deno.test(`a server killed at ${ROUNDS} random moments keeps all that it acknowl
     await provider.close();
     await Deno.remove(folder, { recursive: true });
   }
-});
+}
 
 /** Starts a server, and kills it if it still runs afterwards. It must have had nothing to complain of. */
 async function withServer(
@@ -76,11 +97,7 @@ async function withServer(
 
 function newWitnesses(
   url: string,
-  { name, ...options }: {
-    readonly name: string;
-    readonly provider: RecordingProvider;
-    readonly random: () => number;
-  },
+  { name, ...options }: Omit<WitnessOptions, "instructions"> & { readonly name: string },
 ): Promise<Witness[]> {
   const names = Array.from({ length: SESSIONS }, (_, index) => `Session ${index} of ${name}.`);
   return Promise.all(names.map((instructions) => Witness.create(url, { instructions, ...options })));

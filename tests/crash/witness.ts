@@ -4,6 +4,7 @@ import type { Message } from "@tare/messages";
 import { jsonPost } from "./json_post.ts";
 import { readEvents, type ReceivedEvent } from "./read_events.ts";
 import type { RecordedRequest, RecordingProvider } from "./recording_provider.ts";
+import { asksForSummary } from "./working_model.ts";
 
 /** A request that starts a turn, as it was sent. */
 interface TurnRequest {
@@ -19,6 +20,16 @@ export interface Testimony {
   readonly interrupted: boolean;
 }
 
+/** What a witness is made with. */
+export interface WitnessOptions {
+  /** The session's own: the provider knows it by them. */
+  readonly instructions: string;
+  readonly provider: RecordingProvider;
+  readonly random: () => number;
+  /** Whether the first request of each turn may begin unlike the one before. */
+  readonly turnsBeginAnew: boolean;
+}
+
 /**
  * The clients of one session: one that starts turns and steers them, and one that watches. They remember what the
  * server acknowledged, and {@linkcode check} that all of it is there.
@@ -28,6 +39,7 @@ export class Witness {
   readonly #random: () => number;
   readonly #id: string;
   readonly #instructions: string;
+  readonly #turnsBeginAnew: boolean;
   /** The data of each event that was received, by its number. */
   readonly #acknowledged = new Map<number, string>();
   /** What the user said in the middle of turns, as far as the server took it. */
@@ -35,29 +47,16 @@ export class Witness {
   #sent = 0;
   #lastTurn: TurnRequest | undefined;
 
-  private constructor(
-    id: string,
-    options: {
-      readonly instructions: string;
-      readonly provider: RecordingProvider;
-      readonly random: () => number;
-    },
-  ) {
+  private constructor(id: string, options: WitnessOptions) {
     this.#id = id;
+    this.#turnsBeginAnew = options.turnsBeginAnew;
     this.#instructions = options.instructions;
     this.#provider = options.provider;
     this.#random = options.random;
   }
 
-  /** Makes a session. Its `instructions` must be its own: the provider knows it by them. */
-  static async create(
-    url: string,
-    options: {
-      readonly instructions: string;
-      readonly provider: RecordingProvider;
-      readonly random: () => number;
-    },
-  ): Promise<Witness> {
+  /** Makes a session. */
+  static async create(url: string, options: WitnessOptions): Promise<Witness> {
     const { instructions } = options;
     const response = await fetch(`${url}/v1/sessions`, jsonPost({ instructions }));
     assertEquals(response.status, 201);
@@ -95,7 +94,7 @@ export class Witness {
       const said = messages.filter(({ role, content }: Message) => role === "user" && content === text);
       assertEquals(said.length, 1, `${text} was acknowledged`);
     }
-    assertPrefixes(this.#requests(), events);
+    assertPrefixes(this.#requests(), { events, turnsBeginAnew: this.#turnsBeginAnew });
     const end = events.at(-1);
     return { events, interrupted: end?.type === "turn_end" && end.reason === "interrupted" };
   }
@@ -186,8 +185,10 @@ export class Witness {
     }
   }
 
+  /** The requests of its turns. */
   #requests(): readonly RecordedRequest[] {
-    return this.#provider.requestsOf(this.#instructions);
+    return this.#provider.requestsOf(this.#instructions)
+      .filter(({ messages }) => !asksForSummary(messages.at(-1) ?? ""));
   }
 
   #url(url: string, path = ""): string {
@@ -217,9 +218,13 @@ function assertAnswered(messages: readonly Message[]): void {
 }
 
 /** Each request extends the one before, unless an event told of a rewrite. */
-function assertPrefixes(requests: readonly RecordedRequest[], events: readonly LoopEvent[]): void {
+function assertPrefixes(
+  requests: readonly RecordedRequest[],
+  { events, turnsBeginAnew }: Pick<Testimony, "events"> & Pick<WitnessOptions, "turnsBeginAnew">,
+): void {
   const breaks = requests.filter((request, index) => {
     const before = requests[index - 1];
+    if (turnsBeginAnew && request.messages.at(-1)?.includes('"role":"user"')) return false;
     return before && !extendsRequest(before, request);
   });
   const rewrites = events.filter(isRewrite).length;
@@ -227,7 +232,7 @@ function assertPrefixes(requests: readonly RecordedRequest[], events: readonly L
 }
 
 /** Whether the event tells of a change of what was sent before. A result that is truncated was not sent yet. */
-function isRewrite(event: LoopEvent): boolean {
+export function isRewrite(event: LoopEvent): boolean {
   return event.type === "context_rewritten" && event.mechanism !== "truncate";
 }
 

@@ -19,12 +19,18 @@ export const OUT = "out";
 /** File of the workspace that is read. */
 export const NOTES = "notes.txt";
 
+/** Whether a text is the instruction to summarise what came before. */
+export function asksForSummary(text: string): boolean {
+  return /summarise the older part|Summarise it\./.test(text);
+}
+
 /** Steps with tool calls before a turn's answer. */
 const MAX_STEPS = 3;
 
 /**
  * Each turn has one to three steps of text and parallel calls, then an answer: calls that only read, commands that
- * take a while and append a line in the middle of it, and written files. Now and then a result is huge.
+ * take a while and append a line in the middle of it, and written files. Now and then a result is huge. Asked for a summary
+ * it gives one.
  */
 export function workingModel(random: () => number): WorkingModel {
   const appended = new Set<string>();
@@ -52,6 +58,7 @@ export function workingModel(random: () => number): WorkingModel {
     appended,
     written,
     model({ messages }) {
+      if (asksForSummary(JSON.stringify(messages.at(-1)))) return { content: "The work went on." };
       const steps = stepsOfTurn(messages);
       const text = "The work goes on, word by word. ".repeat(1 + Math.floor(random() * 4));
       if (steps > 0 && (steps >= MAX_STEPS || random() < 0.3)) return { content: `${text}Done.` };

@@ -52,15 +52,21 @@ export function maltreatedSessions(
   );
 }
 
+/** Tools with so much prose that leaving it out is worth a thought. */
+const TOOLS = DEFINITIONS.map(({ type, function: { description = "", ...definition } }) => ({
+  type,
+  function: { ...definition, description: `${description} It is told at length. `.repeat(8) },
+}));
+
 function chatBody(messages: readonly Message[], hasTools: boolean) {
-  return { messages, ...(hasTools && { tools: DEFINITIONS }) };
+  return { messages, ...(hasTools && { tools: TOOLS }) };
 }
 
 function responsesBody(messages: readonly Message[], hasTools: boolean) {
   return {
     input: messages.flatMap(toItems),
     ...(hasTools && {
-      tools: DEFINITIONS.map(({ type, function: definition }) => ({ type, ...definition, strict: true })),
+      tools: TOOLS.map(({ type, function: definition }) => ({ type, ...definition, strict: true })),
     }),
   };
 }

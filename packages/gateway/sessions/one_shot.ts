@@ -1,5 +1,5 @@
 import { contentText } from "@tare/messages";
-import type { PlannerSession } from "@tare/planner";
+import type { ForkableSession } from "@tare/planner";
 import type { Purpose, WireItem, WireRequest } from "@tare/wire";
 import { type About, cutBack } from "./sessions.ts";
 
@@ -52,7 +52,7 @@ export function oneShotOf(
 export function viewFor(
   { about }: OneShot,
   { items }: Pick<WireRequest, "items">,
-): PlannerSession | undefined {
+): ForkableSession | undefined {
   if (!about || about.shared === 0) return undefined;
   const { session: { hidden, prompts, archive }, shared } = about;
   return prompts.fork(cutBack({ hidden }, items.slice(0, shared)).length, archive);

@@ -1,5 +1,5 @@
 import type { Message, Rewrite } from "@tare/messages";
-import type { PlannerSession, SessionView } from "@tare/planner";
+import type { ForkableSession, SessionView } from "@tare/planner";
 import type { ChainNode } from "./chain_index.ts";
 import type { HiddenPlace } from "./hidden_items.ts";
 import type { LayeredArchive } from "./layered_archive.ts";
@@ -44,12 +44,12 @@ export interface GatewaySession extends Account {
   /** Originals of what left. */
   readonly archive: LayeredArchive;
   /** Decides what leaves the upstream's prompt. */
-  readonly prompts: PlannerSession;
+  readonly prompts: ForkableSession;
   /** What only the upstream knows of. */
   hidden: readonly HiddenPlace[];
   /** How many times its prompt was rewritten. */
   epoch: number;
-  /** What it has saved so far, in the price of one uncached input token. */
+  /** What it has saved so far, in the price of one uncached input token; zero where the policy keeps no ledger. */
   saved: number;
   /** Whether the upstream refused what the gateway made of a request, so that it is left as it is from then on. */
   isReverted: boolean;

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { LRUCache } from "lru-cache";
 import { contentText } from "@tare/messages";
-import type { PlannerSession } from "@tare/planner";
+import type { ForkableSession } from "@tare/planner";
 import type { WireItem } from "@tare/wire";
 import { ChainIndex, type ChainNode, chainTo } from "./chain_index.ts";
 import { expandHidden, type HiddenPlace } from "./hidden_items.ts";
@@ -24,7 +24,7 @@ export interface Recognised {
   /** Whether its model may call tools. Default: no. */
   readonly hasTools?: boolean;
   /** Decides what leaves the prompts of a new session. */
-  readonly prompts: (session: Pick<GatewaySession, "archive" | "control">) => PlannerSession;
+  readonly prompts: (session: Pick<GatewaySession, "archive" | "control">) => ForkableSession;
 }
 
 /** A session that a request is about, and how many items at the start of their histories are the same. */

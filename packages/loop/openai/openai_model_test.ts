@@ -137,6 +137,16 @@ Deno.test("openaiModel() asks again when a stream breaks before anything came, n
   assertStringIncludes(`${begun.error?.message}`, "its stream broke off before the reply was whole.");
 });
 
+Deno.test("openaiModel() reports the usage of the try that succeeded, not summed over retries", async () => {
+  const usage = (prompt_tokens: number) => ({ choices: [], usage: { prompt_tokens, completion_tokens: 1 } });
+  const cut = () => {
+    throw new Error("cut");
+  };
+  const broken = stream(sse(delta({ role: "assistant", content: "" })), sse(usage(700)), cut);
+  const asked = await ask([broken, reply(delta({ content: "Hi" }, "stop"), usage(701))], { maxRetries: 1 });
+  assertEquals([asked.bodies.length, completed(asked).usage?.promptTokens], [2, 701]);
+});
+
 Deno.test("openaiModel() retries what the server says is temporary", async () => {
   const busy = () =>
     Response.json({ error: { message: "busy" } }, { status: 503, headers: { "retry-after-ms": "1" } });

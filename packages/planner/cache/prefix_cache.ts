@@ -1,3 +1,11 @@
+import {
+  countMessageTokens,
+  type CountTokens,
+  countToolTokens,
+  hashPiece,
+  type Message,
+  type ToolDefinition,
+} from "@tare/messages";
 import type { Profile } from "../providers.ts";
 
 /**
@@ -9,6 +17,23 @@ export interface PromptUnit {
   readonly hash: string | number;
   /** Size of the piece. */
   readonly tokens: number;
+}
+
+/**
+ * A request as its provider's cache sees it: one unit for each tool, then one for each message. What is known of
+ * an object is remembered, so that a growing conversation costs only what is new.
+ */
+export function promptUnits(
+  { messages, tools }: { readonly messages: readonly Message[]; readonly tools: readonly ToolDefinition[] },
+  countTokens: CountTokens,
+): PromptUnit[] {
+  return [
+    ...tools.map((tool) => ({ hash: hashPiece(tool), tokens: countToolTokens(tool, countTokens) })),
+    ...messages.map((message) => ({
+      hash: hashPiece(message),
+      tokens: countMessageTokens(message, countTokens),
+    })),
+  ];
 }
 
 interface Node {

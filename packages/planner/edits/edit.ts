@@ -78,6 +78,13 @@ export function fittingEdits<E extends Edit>(
   });
 }
 
+/** The edits of the first `length` messages alone, and those of tools. */
+export function leadingEdits<E extends Edit>(edits: readonly E[], length: number): readonly E[] {
+  return edits.filter((edit: Edit) =>
+    edit.type === "compact" || ("index" in edit ? edit.index < length : edit.to <= length)
+  );
+}
+
 /** A text of a user's message: the only one, or that of one of its parts. */
 export function textAt(message: Message | undefined, part?: number): string | undefined {
   if (message?.role !== "user") return undefined;

@@ -62,6 +62,7 @@ export interface RelieveWindowOptions {
   readonly recall?: boolean | undefined;
   readonly summarise?: Summarise | undefined;
   readonly signal?: AbortSignal | undefined;
+  readonly progress?: (() => void) | undefined;
 }
 
 /** What was done about a full window. */

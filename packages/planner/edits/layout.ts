@@ -1,6 +1,5 @@
-import { countMessageTokens, type CountTokens, type Message } from "@tare/messages";
+import { countMessageTokens, type CountTokens, hashPiece, type Message } from "@tare/messages";
 import { applyElisions, parsePlaceholder } from "@tare/prune";
-import { hashPiece } from "../cache/prompt_units.ts";
 import type { Edit } from "./edit.ts";
 import { type PlacedMessages, placeMessages } from "./view.ts";
 

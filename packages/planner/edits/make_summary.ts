@@ -57,6 +57,7 @@ export interface MakeSummaryOptions {
   readonly next?: Message | undefined;
   readonly windowTokens?: number | undefined;
   readonly signal?: AbortSignal | undefined;
+  readonly progress?: (() => void) | undefined;
   /** Tokens that have to be won; a summary that wins fewer has failed. */
   readonly minGainTokens: number;
 }
@@ -114,7 +115,7 @@ function summaryText({ content }: Message): string {
 
 async function ask(
   { messages, said }: Stretch,
-  { summarise, sent, next, windowTokens, signal }: MakeSummaryOptions,
+  { summarise, sent, next, windowTokens, signal, progress }: MakeSummaryOptions,
 ): Promise<{ readonly text?: string; readonly usage?: Usage; readonly failure?: string }> {
   if (!summarise) return {};
   const request: SummaryRequest = {
@@ -124,6 +125,7 @@ async function ask(
     ...(next && { next }),
     ...(windowTokens !== undefined && { windowTokens }),
     ...(signal && { signal }),
+    ...(progress && { progress }),
   };
   const { promise: aborted, reject } = Promise.withResolvers<never>();
   const abort = () => reject(signal?.reason);

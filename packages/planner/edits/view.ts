@@ -1,8 +1,7 @@
-import type { Message, ToolDefinition } from "@tare/messages";
+import { hashPiece, type Message, type ToolDefinition } from "@tare/messages";
 import { applyElisions } from "@tare/prune";
 import { compactTool } from "@tare/schemas";
 import { type DropEdit, type Edit, type ShortenEdit, type SummariseEdit, textAt } from "./edit.ts";
-import { hashPiece } from "../cache/prompt_units.ts";
 
 /** What a session has said, or what of it a model sees. */
 export interface Conversation {

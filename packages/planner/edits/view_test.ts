@@ -1,7 +1,6 @@
 import { assertEquals, assertStrictEquals, assertThrows } from "@std/assert";
-import type { Message, ToolDefinition } from "@tare/messages";
+import { hashPiece, type Message, type ToolDefinition } from "@tare/messages";
 import { type Edit, view } from "@tare/planner";
-import { hashPiece } from "../cache/prompt_units.ts";
 
 const messages: readonly Message[] = [
   { role: "system", content: "Be brief." },

@@ -1,13 +1,13 @@
 import {
   type CountTokens,
   countToolTokens,
+  hashPiece,
   type Message,
   pairCalls,
   type ToolDefinition,
 } from "@tare/messages";
 import { type ElisionCandidate, RECALL_TOOL } from "@tare/prune";
 import { compactTool, shownTools } from "@tare/schemas";
-import { hashPiece } from "../cache/prompt_units.ts";
 import { scaled, type TokenScale } from "../cache/provider_tokens.ts";
 import type { CompactEdit } from "../edits/edit.ts";
 import type { Layout } from "../edits/layout.ts";
@@ -62,6 +62,10 @@ export interface RemovalOptions {
   readonly windowTokens?: number;
   /** So many messages were in a request that succeeded; infinite if that isn't known. Results behind them stay. */
   readonly seenMessages: number;
+  /** Hashes of the tools, as they were shown, of requests that succeeded. */
+  readonly seenTools: ReadonlySet<number>;
+  /** Names of further tools whose prose stays. Default: none. */
+  readonly alwaysFull?: readonly string[] | undefined;
   /** Whether to find all that can leave, whatever it is worth. */
   readonly all: boolean;
 }
@@ -338,14 +342,21 @@ function worth(
   return { idle, goes, loss: untilFull };
 }
 
-/** Tools that the model has called. One that it hasn't needs its prose still, and so does the one that brings things back. */
+/**
+ * Tools that the model has been shown in full and has called. One that it hasn't called needs its prose still, and so does
+ * the one that brings things back.
+ */
 function findCompactions(
   { tools, shownTools: now, standings }: Seen,
-  { countTokens, scale, profile }: RemovalOptions,
+  { countTokens, scale, profile, seenTools, alwaysFull = [] }: RemovalOptions,
 ): Removal[] {
   const removals: Removal[] = [];
-  const alwaysFull = [RECALL_TOOL.function.name];
-  const compact = shownTools(tools, { exposed: standings.called, countTokens, alwaysFull }).tools;
+  const compact = shownTools(tools, {
+    exposed: seenTools,
+    called: standings.called,
+    countTokens,
+    alwaysFull: [RECALL_TOOL.function.name, ...alwaysFull],
+  }).tools;
   let start = 0;
   for (const [at, tool] of compact.entries()) {
     const full = tools[at];

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { estimateTokens, type Message, type ToolDefinition } from "@tare/messages";
+import { estimateTokens, hashPiece, type Message, type ToolDefinition } from "@tare/messages";
 import { BY_AGE, type Edit, KEEP_WANTED, profileNamed } from "@tare/planner";
 import { Layout } from "../edits/layout.ts";
 import { compactedTools } from "../edits/view.ts";
@@ -49,6 +49,7 @@ function find(
   const seen = { layout, standings, tools, shownTools: compactedTools(tools, edits), toolTokens: 0 };
   return findRemovals(seen, {
     seenMessages: Infinity,
+    seenTools: new Set(tools.map(hashPiece)),
     countTokens: estimateTokens,
     retention,
     profile: profileNamed("none"),

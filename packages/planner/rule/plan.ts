@@ -21,6 +21,8 @@ export interface PlanRequest extends Conversation {
   readonly recall?: boolean;
   /** Ends the wait for a summary. */
   readonly signal?: AbortSignal;
+  /** Told that a summary which takes long is alive. */
+  readonly progress?: () => void;
   /** What the session remembers of its full window. Default: it was never full. */
   readonly fullWindow?: FullWindow;
 }
@@ -90,6 +92,8 @@ export interface SummaryRequest {
   readonly windowTokens?: number;
   /** Ends the wait. */
   readonly signal?: AbortSignal;
+  /** To be told that the model is at work. */
+  readonly progress?: () => void;
 }
 
 /** A summary of old messages, and what the call for it took. */

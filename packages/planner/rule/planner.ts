@@ -1,6 +1,5 @@
 import { addUsage, countRequestTokens, type Message, type ToolDefinition, type Usage } from "@tare/messages";
 import { servedTokens } from "../cache/prefix_cache.ts";
-import { hashPiece } from "../cache/prompt_units.ts";
 import { observeTokens, scaled, tokenScale, unscaled } from "../cache/provider_tokens.ts";
 import { observeWarmth } from "../cache/warmth.ts";
 import type { Edit } from "../edits/edit.ts";
@@ -21,6 +20,7 @@ import type { Decision, Plan, PlanRequest } from "./plan.ts";
 import { cutBack, NEW_SESSION, type PlannerState, type SentRequest } from "./planner_state.ts";
 import {
   findChange,
+  hashEach,
   hashTools,
   predict,
   type Prediction,
@@ -99,7 +99,7 @@ export class Planner {
   /** Plans a call. Planning again gives the same plan. */
   async plan(request: PlanRequest): Promise<Plan> {
     const { countTokens, archive, windowTokens = Infinity, summarise } = this.#options;
-    const { messages: history, signal, recall = false } = request;
+    const { messages: history, signal, progress, recall = false } = request;
     let { edits } = request;
     const made: Edit[] = [];
     const warnings: string[] = [];
@@ -136,6 +136,7 @@ export class Planner {
         windowTokens: unscaled(tokenScale(this.#state.counted), WINDOW_SHARE * windowTokens) / WINDOW_SHARE,
         summarise,
         signal,
+        progress,
         fullWindow,
         warm: { view: placedView(request, request.edits), sharedTokens: sharedBefore },
       });
@@ -261,7 +262,7 @@ export class Planner {
     const kept = Math.min(promptTokens - toolTokens, this.#known.keptSince(this.#rewrites.get(plan) ?? 0));
     const toolsHash = hashTools(tools);
     const now: SentRequest = {
-      tools: shown.map(hashPiece),
+      tools: hashEach(shown),
       messageTokens: kept,
       promptTokens,
       fullTokens,
@@ -319,13 +320,8 @@ export class Planner {
     const shownTools = compactedTools(request.tools, edits);
     const toolTokens = countRequestTokens({ messages: [], tools: shownTools }, countTokens);
     const promptTokens = toolTokens + this.#known.layout.tokens;
-    const seen = {
-      layout: this.#known.layout,
-      standings: this.#known.standings,
-      tools: request.tools,
-      shownTools,
-      toolTokens,
-    };
+    const { layout, standings } = this.#known;
+    const seen = { layout, standings, tools: request.tools, shownTools, toolTokens };
     const predicted = this.#predict(request, shownTools);
     const theirs = scaled(scale, promptTokens);
     const cachedTokens = servedOf(profile, scale, { promptTokens: theirs, ...predicted });
@@ -340,6 +336,7 @@ export class Planner {
       all: all || full,
       // In a full window something must leave: rather what can be recalled than what was said.
       seenMessages: full ? Infinity : this.#state.seen || Infinity,
+      seenTools: new Set(this.#state.sent.flatMap(({ tools }) => tools)),
     });
     const removable = removals.filter(({ goes }) => goes);
     const reckoned = reckonedAlive(alive);

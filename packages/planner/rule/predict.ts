@@ -1,14 +1,12 @@
 import { promptCost } from "../ledger/price.ts";
-import { type CountTokens, countToolTokens, type ToolDefinition } from "@tare/messages";
+import { type CountTokens, countToolTokens, hashPiece, hashText, type ToolDefinition } from "@tare/messages";
 import { servedTokens } from "../cache/prefix_cache.ts";
-import { hashPiece } from "../cache/prompt_units.ts";
 import { scaled, type TokenScale } from "../cache/provider_tokens.ts";
 import { estimateWarmth, type WarmthRecord } from "../cache/warmth.ts";
 import type { Profile } from "../providers.ts";
 import type { CacheStory } from "../ledger/ledger.ts";
 import type { PlanRequest } from "./plan.ts";
 import type { SentRequest } from "./planner_state.ts";
-import { hashText } from "../cache/hash_text.ts";
 
 /** What the cache is expected to do for a request. */
 export interface Prediction {
@@ -75,9 +73,14 @@ export function findChange(sent: SentRequest | undefined, request: PlanRequest):
   return sent.toolsHash === hashTools(request.tools) ? "none" : "tools_changed";
 }
 
+/** Tells each tool, as it is shown, from any other. */
+export function hashEach(tools: readonly ToolDefinition[]): readonly number[] {
+  return tools.map(hashPiece);
+}
+
 /** Tells the full definitions of tools from any others. */
 export function hashTools(tools: readonly ToolDefinition[]): number {
-  return hashText(tools.map(hashPiece).join());
+  return hashText(hashEach(tools).join());
 }
 
 /** What it would cost now to send everything, had everything been sent so far. */

@@ -20,8 +20,8 @@ import { AGENT_MODEL, refuseUnsupported } from "./unsupported.ts";
  * - A request carries its whole conversation. One whose beginning is known goes on in its session; any other gets a
  *   new session. The header `tare-session` of the answer names it.
  * - System and developer messages, wherever they stand, follow the server's own instructions.
- * - The text is what the agent's model says in all steps of the turn. Its reasoning, and a line for each tool call, is
- *   `reasoning_content`, which chat pages show as thinking and other clients ignore.
+ * - The text is what the agent's model says in all steps of the turn. Its reasoning, and a line for each tool call and
+ *   for each rewrite of its prompt, is `reasoning_content`, which chat pages show as thinking and other clients ignore.
  * - `usage` is what the turn cost: sums over its model calls.
  * - `max_completion_tokens` (or `max_tokens`) ends the turn after the reply that reaches it; no reply is cut. An answer
  *   that a limit ended has the finish reason `length`.

@@ -1,4 +1,4 @@
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertMatch } from "@std/assert";
 import { ServerSentEventParseStream } from "@std/http";
 import { ModelError } from "@tare/loop";
 import type { Model } from "@tare/messages";
@@ -45,6 +45,28 @@ Deno.test("chatCompletionsRoute() answers with text, progress and usage", async 
       prompt_tokens_details: { cached_tokens: 10 },
     },
   });
+});
+
+Deno.test("chatCompletionsRoute() and createResponseRoute() tell what was rewritten and why as progress, whole and streamed", async () => {
+  const mechanisms = { context: false, prune: false, schemas: false, truncate: true };
+  const told = async (path: string, body: object) => {
+    const { model } = scriptedModel([echoCall("long ".repeat(9_000)), { content: "Done." }]);
+    return await (await post(serve(routeOptions(model, { mechanisms })), path, body)).text();
+  };
+  const input = { model: "agent", input: "Hi." };
+  for (
+    const answer of [
+      await told(PATH, BODY),
+      await told(PATH, { ...BODY, stream: true }),
+      await told("/v1/responses", input),
+      await told("/v1/responses", { ...input, stream: true }),
+    ]
+  ) {
+    assertMatch(
+      answer,
+      /truncate: the middle of 1 result of echo \(over the limit on arrival\); \d+ → \d+ tokens/,
+    );
+  }
 });
 
 Deno.test("chatCompletionsRoute() streams chunks, with usage if it is asked for", async () => {

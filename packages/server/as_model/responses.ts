@@ -24,8 +24,8 @@ import { refuseUnsupported, unsupported } from "./unsupported.ts";
  *   `instructions` differ, in a new one with the history up to there. Without it, `input` is the whole conversation, and
  *   is recognised as that of a chat completion is. The header `tare-session` of the answer names the session.
  * - `instructions`, and system and developer messages in the input, follow the server's own. They hold for one response.
- * - What the agent's model says is a message for each step. Its reasoning, and a line for each tool call, are the
- *   summary of a reasoning item.
+ * - What the agent's model says is a message for each step. Its reasoning, and a line for each tool call and for each
+ *   rewrite of its prompt, are the summary of a reasoning item.
  * - `usage` is what the turn cost: sums over its model calls.
  * - `max_output_tokens` ends the turn after the reply that reaches it; no reply is cut. A response that a limit ended is
  *   `incomplete`.

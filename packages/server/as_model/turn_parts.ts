@@ -10,7 +10,7 @@ export type TurnPart = ResponsePart;
 export interface TurnAnswer {
   /** All that the model said, over all steps, with a blank line between steps. */
   readonly text: string;
-  /** The model's reasoning, and a line for each tool call. */
+  /** The model's reasoning, and a line for each tool call, each rewrite of the prompt, and each warning. */
   readonly progress: string;
   /** Whether the answer is whole, or a limit or the provider's filter cut it off. */
   readonly finish: "stop" | "length" | "content_filter";
@@ -23,7 +23,7 @@ const MAX_ARGUMENTS = 200;
 
 /**
  * Reads a turn's events up to its end as what a chat client shows: text of the answer, and progress (reasoning, a line
- * for each tool call, warnings). Nothing is given before the model has shown a sign, so that a turn that fails at once
+ * for each tool call and for each rewrite of the prompt, warnings). Nothing is given before the model has shown a sign, so that a turn that fails at once
  * can still be told as an HTTP error.
  *
  * @throws {ApiError} if the turn ends without an answer.
@@ -34,7 +34,8 @@ export async function* turnParts(
 ): AsyncGenerator<TurnPart, TurnAnswer> {
   let text = "";
   let progress = "";
-  let warnings = "";
+  /** Lines that wait until the model shows a sign. */
+  let waiting = "";
   let stepText = "";
   let stopped: FinishReason | undefined;
 
@@ -45,12 +46,12 @@ export async function* turnParts(
     return [...tell(""), { type: "text", text: parting + piece }];
   };
   const tell = (piece: string): TurnPart[] => {
-    const told = warnings + piece;
-    warnings = "";
+    const told = `${waiting === "" ? "" : newLine()}${waiting}${piece}`;
+    waiting = "";
     progress += told;
     return told === "" ? [] : [{ type: "reasoning", text: told }];
   };
-  const ownLine = (line: string) => `${progress === "" || progress.endsWith("\n") ? "" : "\n"}${line}\n`;
+  const newLine = () => progress === "" || progress.endsWith("\n") ? "" : "\n";
 
   for await (const event of events) {
     switch (event.type) {
@@ -58,8 +59,13 @@ export async function* turnParts(
         stepText = "";
         break;
       case "warning":
-        warnings += `${event.message}\n`;
+        waiting += `${event.message}\n`;
         break;
+      case "context_rewritten": {
+        const { mechanism, removed, reason, tokensBefore, tokensAfter } = event;
+        waiting += `${mechanism}: ${removed} (${reason}); ${tokensBefore} → ${tokensAfter} tokens\n`;
+        break;
+      }
       case "text_delta":
         if (event.text !== "") yield* say(event.text);
         break;
@@ -74,7 +80,8 @@ export async function* turnParts(
         break;
       }
       case "tool_call":
-        yield* tell(ownLine(`${event.name} ${shorten(event.arguments)}`));
+        yield* tell("");
+        yield* tell(`${newLine()}${event.name} ${shorten(event.arguments)}\n`);
         break;
       case "step_end":
         stopped = event.finishReason;

@@ -103,6 +103,44 @@ Deno.test("turnParts() holds warnings back until the model shows a sign", async 
   await assertRejects(() => failing.next(), ApiError, "Why.");
 });
 
+Deno.test("turnParts() tells each rewrite of the prompt, and why, before what the model says next", async () => {
+  const rewritten: LoopEvent = {
+    type: "context_rewritten",
+    step: 2,
+    mechanism: "prune",
+    removed: "500 tokens of 1 result of read",
+    reason: "the prompt would fill 850 of the window's 1000 tokens",
+    tokensBefore: 850,
+    tokensAfter: 350,
+  };
+  const line =
+    "prune: 500 tokens of 1 result of read (the prompt would fill 850 of the window's 1000 tokens); 850 → 350 tokens\n";
+  const { parts, answer } = await read([
+    start,
+    reasoning("Hm."),
+    said(""),
+    stepEnd("stop"),
+    start,
+    rewritten,
+    call("{}"),
+    stepEnd("stop"),
+    start,
+    rewritten,
+    text("Found."),
+    end("completed"),
+  ]);
+  assertEquals(parts, [
+    "reasoning: Hm.",
+    `reasoning: \n${line}`,
+    "reasoning: read {}\n",
+    `reasoning: ${line}`,
+    "text: Found.",
+  ]);
+  assertEquals(answer.progress, `Hm.\n${line}read {}\n${line}`);
+  // A turn that fails at once is an error, whatever was rewritten for it.
+  await assertRejects(() => read([start, rewritten, end("model_error")]), ApiError, "Why.");
+});
+
 Deno.test("turnParts() tells how an answer ended, and throws if there is none", async () => {
   const finish = async (events: readonly LoopEvent[]) => (await read(events)).answer.finish;
   assertEquals(await finish([end("completed")]), "stop");

@@ -37,14 +37,15 @@ export async function runTurn(
   const played = (async function* () {
     result = yield* run({
       ...options,
-      async context({ messages, tools, turnStart, step, signal }) {
-        const call = { nowMs: now(), model: modelName, turnStart, step, signal };
+      async context({ messages, tools, turnStart, step, signal, progress }) {
+        const call = { nowMs: now(), model: modelName, turnStart, step, signal, progress };
         const view = await prompt.view({ messages, tools }, call);
         // In one commit, so that no crash leaves a rewrite that nobody was told of.
         await commit(view.rewrites.map((rewrite) => ({ type: "context_rewritten", step, ...rewrite })));
         return {
           messages: view.messages,
           tools: view.tools,
+          ...(view.summary && { usage: view.summary }),
           saved: view.saved,
           warnings: step === 1 && notice !== undefined ? [notice, ...view.warnings] : view.warnings,
           succeeded: (usage) => prompt.sent(usage, view),

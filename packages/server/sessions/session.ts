@@ -1,6 +1,6 @@
 import { addLedgers, EMPTY_LEDGER, type LoopEvent, type RunOptions, type TurnLedger } from "@tare/loop";
 import type { Content, CountTokens, Message, Tool } from "@tare/messages";
-import { classicSession, plannerSession, type PromptSession, type Quote } from "@tare/planner";
+import { type PromptSession, promptSession, type Quote } from "@tare/planner";
 import type { Archive } from "@tare/prune";
 import type { SessionRecord, StoreRecord } from "@tare/store";
 import { recallTool } from "@tare/tools";
@@ -226,11 +226,10 @@ export class Session implements SessionInfo {
   }
 
   #makePrompt(state: unknown): PromptSession {
-    const { profile, windowTokens, mechanisms, policy, model } = this.#environment;
-    return (policy === "classic" ? classicSession : plannerSession)({
-      profile,
-      windowTokens,
-      mechanisms,
+    const { model, profile, windowTokens, ...environment } = this.#environment;
+    const { policy, mechanisms, truncateTokens, alwaysFull, triggers } = environment;
+    return promptSession({
+      ...{ profile, windowTokens, policy, mechanisms, truncateTokens, alwaysFull, triggers },
       archive: this.archive,
       tools: Object.fromEntries(this.tools.map((tool) => [nameOf(tool), tool])),
       countTokens: this.#countTokens,

@@ -1,25 +1,18 @@
 import type { RunOptions, TurnLedger } from "@tare/loop";
 import type { Content, CountTokens, Model, Tool } from "@tare/messages";
-import type { Mechanisms, Profile } from "@tare/planner";
+import type { PolicyOptions, Profile } from "@tare/planner";
 import type { Store, StoreRecord } from "@tare/store";
 import type { Session } from "./session.ts";
 import type { Budget } from "./budget.ts";
 import type { SessionSettings } from "./session_settings.ts";
 import type { TurnSlots } from "./turn_slots.ts";
 
-/** What decides when a prompt is rewritten. */
-export type Policy = "planner" | "classic";
-
 /** What sessions share. */
-export interface SessionOptions {
-  /** Which mechanisms keep prompts small. */
-  readonly mechanisms: Mechanisms;
+export interface SessionOptions extends PolicyOptions {
   /** The provider's cache rules and prices. */
   readonly profile: Profile;
   /** The model's context window in tokens. */
   readonly windowTokens: number;
-  /** What decides when a prompt is rewritten. Default: `planner`. */
-  readonly policy?: Policy;
   /** The model port for a model's name. It also summarises old turns when the window is full of what isn't tool results. */
   readonly model: (name: string) => Model;
   /** Tools that sessions may use, beside `recall`, which each session gets for its own archive. */

@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import type { LoopEvent } from "@tare/loop";
-import type { Model } from "@tare/messages";
+import { contentText, type Model } from "@tare/messages";
 import { memoryStore, StoreError } from "@tare/store";
 import { scriptedModel, silentModel, UNREPORTED } from "../fixture_test.ts";
 import {
@@ -192,4 +192,37 @@ Deno.test("Session.start() stores an edit and tells of it in one write", async (
   const session = await makeSession(scriptedSessions({ store, tools: player.tools }));
   await player.play(session, "q", [{ ...QUIET, calls: [{ ...READ, size: 40_000 }] }, QUIET]);
   assertEquals(told, [true]);
+});
+
+Deno.test("a turn's ledger holds what a summary of old turns took, and the summary's model tells that it is alive", async () => {
+  const usage = { promptTokens: 2_000, cachedTokens: 1_900, outputTokens: 30 };
+  let summaries = 0;
+  let alive = 0;
+  const model: Model = async function* ({ messages, progress }) {
+    const asked = contentText(messages.at(-1)?.content).startsWith("The context window is nearly full.");
+    if (asked) {
+      summaries++;
+      if (progress) alive++;
+    }
+    const content = asked ? "They told stories." : "story ".repeat(300);
+    yield {
+      type: "completed",
+      message: { role: "assistant", content },
+      finishReason: "stop",
+      usage: asked ? usage : { ...UNREPORTED, promptTokens: 500 },
+    };
+  };
+  const sessions = scriptedSessions({ store: memoryStore(), model: () => model, windowTokens: 4_000 });
+  const session = await makeSession(sessions);
+  const taken: number[] = [];
+  for (let turn = 0; turn < 12; turn++) {
+    const before = summaries;
+    await (await session.start({ input: `story ${turn}` })).done;
+    taken.push(2_000 * (summaries - before) + 500);
+  }
+  const ends = [];
+  for await (const { event } of session.events.read()) if (event.type === "turn_end") ends.push(event);
+  assertEquals(ends.map(({ ledger }) => ledger.promptTokens), taken);
+  assertEquals(ends.map(({ reason, ledger }) => [reason, ledger.calls]), Array(12).fill(["completed", 1]));
+  assertEquals([summaries > 0, alive], [true, summaries]);
 });

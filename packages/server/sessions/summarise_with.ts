@@ -4,11 +4,10 @@ import {
   countMessageTokens,
   countRequestTokens,
   type CountTokens,
-  describeCall,
   type Message,
   type Model,
   type ModelRequest,
-  type ToolCall,
+  transcribe,
   type Usage,
 } from "@tare/messages";
 import type { Summarise, Summary, SummaryRequest } from "@tare/planner";
@@ -36,13 +35,14 @@ const WHAT =
  */
 export function summariseWith(model: Model, countTokens: CountTokens): Summarise {
   return async (request) => {
-    const { sent, signal, windowTokens = Infinity } = request;
+    const { sent, signal, progress, windowTokens = Infinity } = request;
     const timeout = AbortSignal.timeout(SUMMARY_TIMEOUT_MS);
     const ask = (messages: readonly Message[], tools: ModelRequest["tools"]) =>
       askModel(model, {
         messages,
         tools,
         signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
+        ...(progress && { progress }),
       }, countTokens);
     const promptTokens = windowTokens - Math.min(ANSWER_TOKENS, ANSWER_SHARE * windowTokens);
     const warm: readonly Message[] = [...sent.messages, said(instruct(request))];
@@ -63,6 +63,7 @@ const NOTHING: Usage = { promptTokens: 0, cachedTokens: 0, outputTokens: 0, esti
 
 async function askModel(model: Model, request: ModelRequest, countTokens: CountTokens): Promise<Summary> {
   for await (const event of model(request)) {
+    request.progress?.();
     if (event.type !== "completed") continue;
     const { message } = event;
     // A reply that calls tools is no summary, whatever it says besides.
@@ -151,15 +152,4 @@ function cut(
   const lineEnd = text.lastIndexOf("\n", middle);
   const at = lineEnd > middle / 2 ? lineEnd + 1 : middle;
   return [text.slice(0, at), text.slice(at)].flatMap((half) => cut(half, { most, countTokens }));
-}
-
-function transcribe(message: Message): string {
-  const calls = message.role === "assistant" ? message.tool_calls ?? [] : [];
-  return [`${message.role}:`, contentText(message.content), ...calls.map(transcribeCall)].filter(Boolean)
-    .join("\n");
-}
-
-function transcribeCall(call: ToolCall): string {
-  const { name, arguments: input } = describeCall(call);
-  return `(calls ${name}: ${input})`;
 }

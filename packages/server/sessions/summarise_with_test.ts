@@ -83,7 +83,7 @@ Deno.test("summariseWith() sends a transcript without tools if the conversation 
   ]);
   assertStringIncludes(
     contentText(asked[0]?.messages[0]?.content),
-    'user:\nFix the build.\n\nassistant:\nI look.\n(calls read_file: {"path":"a.ts"})\n\ntool:\nconst a = 1;',
+    "user:\nFix the build.\n\nassistant:\nI look.\ncalls read_file\npath: a.ts\n\ntool:\nconst a = 1;",
   );
 });
 

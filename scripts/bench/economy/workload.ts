@@ -1,6 +1,7 @@
 import type { Message, ToolDefinition } from "@tare/messages";
 import { readRecording, type Recording } from "./recording.ts";
 import { seeded } from "../seeded.ts";
+import { pick, word } from "../words.ts";
 
 /** The workload's sessions: their turns, the tool rounds of each, and whether the user pauses between turns. */
 const SHAPES = [
@@ -138,31 +139,6 @@ function listing(files: Project["files"], lines: number, random: () => number): 
   }).join("\n");
 }
 
-const SYLLABLES = [
-  "ba",
-  "co",
-  "di",
-  "fu",
-  "gar",
-  "lem",
-  "mo",
-  "nit",
-  "pra",
-  "quo",
-  "ros",
-  "sel",
-  "tun",
-  "vex",
-];
-
-function word(random: () => number): string {
-  return pick(SYLLABLES, random) + pick(SYLLABLES, random) + pick(SYLLABLES, random);
-}
-
 function capitalised(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
-}
-
-function pick<T>(list: readonly T[], random: () => number): T {
-  return list[Math.floor(random() * list.length)] as T;
 }

@@ -30,7 +30,7 @@ export function toolLoop({ countTokens }: PolicyOptions): Policy {
 
 /** Shows each tool in full in the first call that offers it, and compact from then on. */
 export function schemasEager({ countTokens }: PolicyOptions): Policy {
-  let exposed: ReadonlySet<string> = new Set();
+  let exposed: ReadonlySet<number> = new Set();
   return {
     view({ messages, tools }) {
       const shown = shownTools(tools, { exposed, countTokens });

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { hashText } from "./hash_text.ts";
+import { hashPiece, hashText } from "@tare/messages";
 
 Deno.test("hashText() gives whole numbers below 2^53 that tell texts apart, always the same", () => {
   const texts = [
@@ -20,4 +20,10 @@ Deno.test("hashText() gives whole numbers below 2^53 that tell texts apart, alwa
   // Its low half alone tells names apart.
   assertEquals(new Set(hashes.map((hash) => hash >>> 0)).size, texts.length);
   assertEquals(hashText("tare"), hashText(["ta", "re"].join("")));
+});
+
+Deno.test("hashPiece() knows an equal definition again, and another under the same name", () => {
+  const read = { type: "function", function: { name: "read", description: "Reads a file." } } as const;
+  assertEquals(hashPiece({ ...read }), hashPiece(read));
+  assertEquals(hashPiece({ ...read, function: { name: "read" } }) === hashPiece(read), false);
 });

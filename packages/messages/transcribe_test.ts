@@ -1,0 +1,34 @@
+import { assertEquals } from "@std/assert";
+import { type Message, transcribe } from "@tare/messages";
+
+function calling(input: string): Message {
+  return {
+    role: "assistant",
+    content: "I look.",
+    tool_calls: [{ id: "1", type: "function", function: { name: "run", arguments: input } }],
+  };
+}
+
+Deno.test("transcribe() shows who says what, line breaks as they are", () => {
+  assertEquals(transcribe({ role: "tool", tool_call_id: "1", content: "one\ntwo" }), "tool:\none\ntwo");
+  assertEquals(transcribe({ role: "assistant", content: null, refusal: "No." }), "assistant:");
+});
+
+Deno.test("transcribe() names what isn't text", () => {
+  const picture = { type: "image_url", image_url: { url: "data:image/png;base64,AA" } } as const;
+  assertEquals(
+    transcribe({ role: "user", content: [{ type: "text", text: "Look:" }, picture] }),
+    "user:\nLook:\n(image_url)",
+  );
+});
+
+Deno.test("transcribe() shows a call's arguments one by one, and what is no JSON object as it is", () => {
+  const inputs = ['{"path":"a.ts","limit":[1,2],"text":"x\\ny"}', "[1]", "free\ntext", "", "null"];
+  assertEquals(inputs.map((input) => transcribe(calling(input)).replace("assistant:\nI look.\n", "")), [
+    "calls run\npath: a.ts\nlimit: [1,2]\ntext: x\ny",
+    "calls run\n[1]",
+    "calls run\nfree\ntext",
+    "calls run\n",
+    "calls run\nnull",
+  ]);
+});

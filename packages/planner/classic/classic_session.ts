@@ -1,0 +1,292 @@
+import { groupTurns } from "@tare/context";
+import { countRequestTokens, hashPiece, type Message, type ToolDefinition, type Usage } from "@tare/messages";
+import { isColdResume, type PruneResult, pruneResults, relievePressure, truncateResults } from "@tare/prune";
+import { leadingEdits } from "../edits/edit.ts";
+import type { Conversation, PlacedView } from "../edits/view.ts";
+import { migrateSessionState } from "../migrate_session_state.ts";
+import {
+  canRecall,
+  type ForkableSession,
+  NO_MECHANISMS,
+  oneByOne,
+  type PromptCall,
+  type PromptSessionOptions,
+  type SessionView,
+  stepOf,
+} from "../prompt_session.ts";
+import { type ClassicEdit, EditedHistory } from "./edited_history.ts";
+import { calledTools, fitRequest, fittingRewrites, type LeftOut, leftOut, LeftTurns } from "./fit_request.ts";
+import { askOnWarmPrefix, describePause } from "./full_window.ts";
+
+/** What a restart needs to go on as if nothing had happened. */
+interface ClassicState {
+  readonly edits: readonly ClassicEdit[];
+  /** Hashes of the tools' definitions that the model has seen in full. */
+  readonly exposed: readonly number[];
+  readonly lastUsedAtMs?: number;
+  /** What the provider counts for each token that we count; another tokenizer than ours counts more. */
+  readonly scale: number;
+  /** Whether people were told that the window stays full. */
+  readonly pauseSaid: boolean;
+  /** What the newest request kept out for itself alone: what people were told of. */
+  readonly left: LeftOut;
+  /** Whether everything is sent as it is. */
+  readonly reverted: boolean;
+}
+
+const NEW_STATE: ClassicState = {
+  edits: [],
+  exposed: [],
+  scale: 1,
+  pauseSaid: false,
+  left: { turns: 0, schemaTokens: 0 },
+  reverted: false,
+};
+
+/**
+ * Applies the mechanisms by their classic triggers. Huge results are truncated on arrival. Old results are pruned when the
+ * prompt reaches 0.8 of the window or the session resumes cold; if that isn't enough, or from 0.9 of the window on, the oldest
+ * turns give way to a summary. From the second call of a turn on, old turns must fit in a budget, and schemas that were shown
+ * are compact; its first call shows those of tools that were never called in full. It keeps no ledger and predicts no cache.
+ *
+ * When a full window can't be relieved it says so once, and goes on sending: whether a prompt is too long is the
+ * provider's to say.
+ *
+ * @throws {RangeError} if a trigger is out of its range.
+ */
+export function classicSession(options: PromptSessionOptions): ForkableSession {
+  const { profile, windowTokens = Infinity, archive, countTokens, tools, isError, truncateTokens } = options;
+  checkTriggers(options);
+  const { historyBudgetTokens, protectTokens, minBytes, pruneAt, summariseAt, coldAfterMs } =
+    options.triggers ?? {};
+  // What was stored is what `state` gave.
+  const stored = migrateSessionState(options.state) as Partial<ClassicState> | undefined;
+  let state: ClassicState = { ...NEW_STATE, ...stored };
+  const configured = { context: true, prune: true, schemas: true, truncate: true, ...options.mechanisms };
+  const leftTurns = new LeftTurns(archive);
+  const tokensOf = (messages: readonly Message[], tools: Conversation["tools"]) =>
+    countRequestTokens({ messages, tools }, countTokens);
+  /** What changes once each view is sent; nothing for a request that isn't a turn. */
+  const drafts = new WeakMap<SessionView, Pick<ClassicState, "exposed" | "lastUsedAtMs"> | undefined>();
+  let newest: SessionView | undefined;
+  /** What was viewed last for a turn. */
+  let last: { readonly history: Conversation; readonly view: SessionView } | undefined;
+
+  /** What a request that isn't a turn is shown: what the model saw last, and what is new. */
+  function look(history: Conversation): SessionView {
+    const edited = new EditedHistory(history, state.edits, countTokens);
+    let { messages, tools, places } = edited.seen;
+    if (last && startsWith(history.messages, last.history.messages)) {
+      const { length } = last.history.messages;
+      const fresh = history.messages.slice(length);
+      messages = [...last.view.messages, ...fresh];
+      places = [...last.view.places, ...fresh.map((_, at) => length + at)];
+      const isSame = tools.length === last.history.tools.length && startsWith(tools, last.history.tools);
+      if (isSame) tools = last.view.tools;
+    }
+    const schemas = tokensOf([], history.tools) - tokensOf([], tools);
+    newest = {
+      messages,
+      tools,
+      places,
+      rewrites: [],
+      warnings: [],
+      saved: { ...edited.savedIn(messages), schemas },
+      promptTokens: tokensOf(messages, tools),
+      predictedCachedTokens: 0,
+    };
+    drafts.set(newest, undefined);
+    return newest;
+  }
+
+  async function makeView(history: Conversation, call: PromptCall): Promise<SessionView> {
+    if (call.oneShot) return look(history);
+    const mechanisms = state.reverted ? NO_MECHANISMS : configured;
+    const recall = canRecall(history, call);
+    const { scale } = state;
+    const warnings: string[] = [];
+    const warn = ({ failure }: Pick<PruneResult, "failure">, rest = " Nothing left the prompt.") => {
+      if (failure) warnings.push(`${failure.message.replace(/\.$/, "")}.${rest}`);
+    };
+    const edited = new EditedHistory(history, state.edits, countTokens);
+    const turnStart = call.turnStart ?? groupTurns(history.messages).at(-1)?.start ?? 0;
+    const activeMessages = edited.seen.messages.length - firstFrom(edited.seen, turnStart);
+    const isFirst = !history.messages.slice(turnStart).some(({ role }) => role === "assistant");
+    const fitting = {
+      countTokens,
+      historyBudgetTokens,
+      alwaysFull: options.alwaysFull,
+      activeMessages,
+      exposed: new Set(state.exposed),
+      called: isFirst ? calledTools(history.messages) : undefined,
+    };
+    const fit = (messages: readonly Message[], on = mechanisms) =>
+      fitRequest({ messages, tools: history.tools }, { ...fitting, mechanisms: on });
+    const eliding = {
+      archive,
+      countTokens,
+      recall,
+      windowTokens: windowTokens / scale,
+      ...(tools && { tools }),
+      ...(isError && { isError }),
+      ...(protectTokens !== undefined && { protectTokens }),
+      ...(minBytes !== undefined && { minBytes }),
+    };
+
+    if (mechanisms.truncate) {
+      const limit = truncateTokens !== undefined && { limitTokens: truncateTokens };
+      const truncated = await truncateResults(edited.seen.messages, { ...eliding, ...limit });
+      warn(truncated);
+      edited.elide(truncated.elisions, { mechanism: "truncate", reason: "over the limit on arrival" });
+    }
+    const { lastUsedAtMs } = state;
+    const cold = { lastUsedAtMs, nowMs: call.nowMs, cacheColdAfterMs: coldAfterMs ?? profile.coldAfterMs };
+    if (mechanisms.prune && stepOf(history.messages, call) === 1 && isColdResume(cold)) {
+      const pruned = await pruneResults(edited.seen.messages, eliding);
+      warn(pruned);
+      const reason = "the session resumes after so long that the provider's cache is cold";
+      edited.elide(pruned.elisions, { mechanism: "prune", reason });
+    }
+    let usage: Usage | undefined;
+    let { pauseSaid } = state;
+    if (mechanisms.prune || mechanisms.context) {
+      const { messages } = edited.seen;
+      const tokens = Math.ceil(fit(messages).tokens * scale);
+      const reason = `the prompt would fill ${tokens} of the window's ${windowTokens} tokens`;
+      const sent = { messages, tools: last?.view.tools ?? history.tools };
+      const summarise = options.summarise && askOnWarmPrefix(options.summarise, {
+        ...{ ...sent, windowTokens: windowTokens / scale, progress: call.progress },
+        told: (took) => usage = took,
+      });
+      const { elisions, summary, failure, paused } = await relievePressure(messages, {
+        ...eliding,
+        ...(call.signal && { signal: call.signal }),
+        ...(summarise && { summarise }),
+        ...(pruneAt !== undefined && { pruneAt }),
+        ...(summariseAt !== undefined && { summariseAt }),
+        // A mechanism that is off takes nothing.
+        ...(!mechanisms.prune && { minBytes: Infinity }),
+        ...(!mechanisms.context && { keepTokens: Infinity }),
+        countPrompt: (messages) => fit(messages).tokens,
+      });
+      edited.elide(elisions, { mechanism: "prune", reason });
+      if (summary) edited.summarise(summary, reason);
+      if (failure) {
+        warn({ failure }, summary ? "" : ` Nothing${elisions.length > 0 ? " more" : ""} left the prompt.`);
+      }
+      if (!failure || summary) {
+        const fullTokens = (summariseAt ?? 0.9) * windowTokens;
+        if (paused && !pauseSaid) {
+          const size = { activeMessages, fullTokens, windowTokens, scale, countTokens };
+          warnings.push(describePause(fit(edited.seen.messages), size));
+        }
+        pauseSaid = paused;
+      }
+    }
+
+    let fitted = fit(edited.seen.messages);
+    let { messages } = fitted;
+    let places = placesOf(messages, edited.seen);
+    if (fitted.context) {
+      const { left, leftAt } = fitted.context;
+      try {
+        messages = messages.toSpliced(leftAt, 0, await leftTurns.lineOf(left, recall));
+        places = places.toSpliced(leftAt, 0, -1);
+      } catch (error) {
+        warn({ failure: error as Error });
+        fitted = fit(edited.seen.messages, { ...mechanisms, context: false });
+        ({ messages } = fitted);
+        places = edited.seen.places;
+      }
+    }
+    const rewrites = [...edited.rewrites, ...fittingRewrites(fitted, state.left)];
+    const left = leftOut(fitted);
+    const isLeft = left.turns === state.left.turns && left.schemaTokens === state.left.schemaTokens;
+    if (edited.edits !== state.edits || pauseSaid !== state.pauseSaid || !isLeft) {
+      state = { ...state, edits: edited.edits, pauseSaid, left };
+    }
+    newest = {
+      messages,
+      tools: fitted.tools,
+      places,
+      rewrites,
+      warnings,
+      saved: { ...edited.savedIn(messages), schemas: fitted.saved.schemas },
+      promptTokens: tokensOf(messages, fitted.tools),
+      predictedCachedTokens: 0,
+      ...(usage && { summary: usage }),
+    };
+    last = { history, view: newest };
+    drafts.set(newest, { exposed: [...fitted.exposed], lastUsedAtMs: call.nowMs });
+    return newest;
+  }
+
+  return {
+    view: oneByOne(makeView),
+    sent(usage, view = newest) {
+      if (!view || !drafts.has(view)) {
+        throw new Error("Cannot book a call: this session viewed nothing for it");
+      }
+      const draft = drafts.get(view);
+      if (!draft) return undefined;
+      const { promptTokens } = view;
+      const scale = !usage || usage.estimated || promptTokens === 0
+        ? state.scale
+        : Math.max(1, usage.promptTokens / promptTokens);
+      state = { ...state, ...draft, scale };
+      return undefined;
+    },
+    get state() {
+      return state;
+    },
+    profile,
+    cutBack(length) {
+      last = undefined;
+      state = { ...state, edits: leadingEdits(state.edits, length) };
+    },
+    fork(length, archive) {
+      const forked: ClassicState = { ...state, edits: leadingEdits(state.edits, length) };
+      return classicSession({ ...options, archive, state: forked });
+    },
+    revert() {
+      last = undefined;
+      state = { ...state, edits: [], reverted: true };
+    },
+  };
+}
+
+function checkTriggers({ truncateTokens, triggers = {} }: PromptSessionOptions): void {
+  const { pruneAt = 0.8, summariseAt = 0.9, ...limits } = triggers;
+  for (const [name, value] of Object.entries({ ...limits, truncateTokens })) {
+    if (value === undefined || value >= 0) continue;
+    throw new RangeError(`Cannot make a session: ${name} is ${value}, it must be 0 or more`);
+  }
+  if (0 <= pruneAt && pruneAt <= summariseAt && summariseAt <= 1) return;
+  throw new RangeError(
+    `Cannot make a session: pruneAt is ${pruneAt} and summariseAt is ${summariseAt}, ` +
+      "they must be shares of the window, from 0 to 1, the first not larger than the second",
+  );
+}
+
+/** Whether a list begins with pieces that are the same as those of another. */
+function startsWith<P extends Message | ToolDefinition>(pieces: readonly P[], start: readonly P[]): boolean {
+  return start.every((piece, at) => {
+    const other = pieces[at];
+    return other !== undefined && (piece === other || hashPiece(piece) === hashPiece(other));
+  });
+}
+
+/** Index of the first message of a view that stands at or behind a place of the history. */
+function firstFrom({ places }: PlacedView, place: number): number {
+  const first = places.findIndex((one) => one >= place);
+  return first < 0 ? places.length : first;
+}
+
+/** The place in the history of each message of a request, which are some of those of a view. */
+function placesOf(messages: readonly Message[], seen: PlacedView): readonly number[] {
+  let at = -1;
+  return messages.map((message) => {
+    at = seen.messages.indexOf(message, at + 1);
+    return seen.places[at] ?? -1;
+  });
+}

@@ -1,0 +1,44 @@
+import { classicSession } from "./classic/classic_session.ts";
+import type { ForkableSession, PromptSessionOptions } from "./prompt_session.ts";
+import { plannerSession } from "./session.ts";
+
+/** What decides when a prompt is rewritten. */
+export type Policy = "planner" | "classic";
+
+/** Each policy, and when it rewrites a prompt, in words. */
+export const POLICIES: Readonly<Record<Policy, string>> = {
+  planner: "as soon as that pays",
+  classic: "at fixed triggers",
+};
+
+/** By what rules prompts are kept small: what whoever makes sessions is told of them, beside their provider. */
+export interface PolicyOptions
+  extends Pick<PromptSessionOptions, "mechanisms" | "truncateTokens" | "alwaysFull" | "triggers"> {
+  /** What decides when a prompt is rewritten. Default: `planner`. */
+  readonly policy?: Policy | undefined;
+}
+
+/**
+ * A prompt session by the policy of this name: a `plannerSession`, or a `classicSession`.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { estimateTokens } from "@tare/messages";
+ * import { profileNamed, promptSession } from "@tare/planner";
+ * import { memoryArchive } from "@tare/prune";
+ *
+ * const options = { profile: profileNamed("openai"), archive: memoryArchive(), countTokens: estimateTokens };
+ * const session = promptSession({ ...options, policy: "classic", triggers: { pruneAt: 0.7 } });
+ * const messages = [{ role: "user", content: "Hello." }] as const;
+ * const { rewrites } = await session.view({ messages, tools: [] }, { nowMs: Date.now() });
+ * assertEquals(rewrites, []);
+ * ```
+ *
+ * @throws {RangeError} if a trigger is out of its range.
+ */
+export function promptSession(
+  { policy = "planner", ...options }: PromptSessionOptions & PolicyOptions,
+): ForkableSession {
+  return policy === "classic" ? classicSession(options) : plannerSession(options);
+}

@@ -1,0 +1,26 @@
+const SYLLABLES = [
+  "ba",
+  "co",
+  "di",
+  "fu",
+  "gar",
+  "lem",
+  "mo",
+  "nit",
+  "pra",
+  "quo",
+  "ros",
+  "sel",
+  "tun",
+  "vex",
+];
+
+/** An invented word. */
+export function word(random: () => number): string {
+  return pick(SYLLABLES, random) + pick(SYLLABLES, random) + pick(SYLLABLES, random);
+}
+
+/** One member of a list. */
+export function pick<T>(list: readonly T[], random: () => number): T {
+  return list[Math.floor(random() * list.length)] as T;
+}

@@ -1,0 +1,74 @@
+/**
+ * Measures how long a provider's prefix cache keeps what it was sent: prefixes that nobody has sent before are sent
+ * twice, some time apart, and the cached tokens that it reports are read back. Writes a profile's file for
+ * `deno task start --profile-file`.
+ *
+ *     OPENAI_API_KEY=… TARE_MODEL=… deno task probe:cache --price-in USD --price-out USD --budget USD
+ *                             [--idle 1m,5m,10m,30m,1h,2h] [--repeats 3] [--tokens 18000] [--name NAME]
+ *
+ * Prices are for a million tokens. Results are kept in `.tare/measured`, and the same command goes on where it was
+ * stopped. Without a provider the simulator answers, and no time passes.
+ *
+ * @module
+ */
+import {
+  openBench,
+  parseFlags,
+  readCount,
+  type Report,
+  runBench,
+  type Surroundings,
+  withinBudget,
+} from "./bench/probe/bench.ts";
+import {
+  cacheChart,
+  type CacheSample,
+  type CacheSettings,
+  cacheTable,
+  probe,
+  summarise,
+} from "./bench/probe/cache.ts";
+import { readDuration } from "./bench/probe/clock.ts";
+
+const NOTHING_CACHED =
+  "Nothing was ever served from a cache: the provider has none, doesn't report it, or answers from machines that don't share one.";
+
+/** Runs the experiment as its flags say. */
+export async function probeCache(args: readonly string[], surroundings: Surroundings): Promise<Report> {
+  const values = parseFlags(args, {
+    idle: { type: "string", default: "1m,5m,10m,30m,1h,2h" },
+    repeats: { type: "string", default: "3" },
+    tokens: { type: "string", default: "18000" },
+  });
+  const settings: CacheSettings = {
+    idleMs: [...new Set(values.idle.split(",").map((text) => readDuration("--idle", text)))].sort((a, b) =>
+      a - b
+    ),
+    repeats: readCount("--repeats", values.repeats),
+    prefixTokens: readCount("--tokens", values.tokens),
+  };
+  const bench = await openBench<CacheSample>({
+    task: "probe:cache",
+    values,
+    // Idle times and prefixes may be added later on.
+    settings: { prefixTokens: settings.prefixTokens },
+    simulated: () => ({ content: "ok" }),
+  }, surroundings);
+  const stopped = await withinBudget(() => probe(bench, settings));
+  const { lines, profileFile } = summarise(bench, settings);
+  bench.results.summarise({ lines, profileFile });
+  const title = `${bench.modelName}: how long a prefix stays cached`;
+  const plot = bench.write(".svg", cacheChart(lines, title));
+  const file = profileFile && bench.write(".profile.json", `${JSON.stringify(profileFile, null, 2)}\n`);
+  return {
+    text: [
+      cacheTable(lines),
+      "",
+      file ? `deno task start --profile-file ${file}` : NOTHING_CACHED,
+      `The same as a plot: ${plot}`,
+    ].join("\n"),
+    stopped,
+  };
+}
+
+if (import.meta.main) await runBench(probeCache);

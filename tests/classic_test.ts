@@ -1,0 +1,294 @@
+// What the classic policy does by its own triggers, through the agent server, its loop and a provider with a window.
+import { assert, assertEquals, assertGreater, assertLess } from "@std/assert";
+import { ServerSentEventParseStream } from "@std/http";
+import type { LoopEvent } from "@tare/loop";
+import { openaiModel } from "@tare/loop/openai";
+import { contentText, type Message, type Tool } from "@tare/messages";
+import { loadTokenizer } from "@tare/messages/tiktoken";
+import { profileNamed } from "@tare/planner";
+import { type AgentHandler, agentHandler, type AgentOptions } from "@tare/server";
+import { type SimulatedModel, simulator, toolCall } from "@tare/simulator";
+import { memoryStore } from "@tare/store";
+import { workspaceTools } from "@tare/tools";
+
+const tokenizer = await loadTokenizer();
+
+/** Prose of about so many tokens, in which no sentence is like another. */
+function prose(tokens: number, name: string): string {
+  const sentences = Array.from(
+    { length: Math.ceil(tokens / 12) },
+    (_, at) => `The ${name} of day ${at} met harbour master number ${at * 7919}.`,
+  );
+  return sentences.join(" ");
+}
+
+/** A provider with a window before which a server runs: what it was asked, and how each turn went. */
+function serve(model: SimulatedModel, options: Partial<AgentOptions> & { readonly windowTokens: number }) {
+  const { windowTokens } = options;
+  let nowMs = 0;
+  const provider = simulator({
+    model,
+    tokenizer,
+    windowTokens,
+    profile: profileNamed("openai"),
+    now: () => nowMs,
+  });
+  const start = (more: Partial<AgentOptions> = {}): AgentHandler =>
+    agentHandler({
+      model: (model) =>
+        openaiModel({
+          model,
+          baseURL: "http://provider/v1",
+          fetch: (url, init) => provider.fetch(new Request(url, init)),
+        }),
+      defaultModel: "simulated",
+      tools: workspaceTools({ workspace: "." }),
+      store: memoryStore(),
+      policy: "classic",
+      countTokens: () => Promise.resolve(tokenizer.count),
+      profile: profileNamed("openai"),
+      now: () => nowMs += 1_000,
+      ...options,
+      ...more,
+    });
+  const summaries = () => provider.requests.filter(({ messages }) => isInstruction(messages.at(-1)));
+  return { provider, start, summaries };
+}
+
+function isInstruction(message: Message | undefined): boolean {
+  return /summarise the older part|Summarise it\./.test(contentText(message?.content));
+}
+
+async function post(
+  agent: AgentHandler,
+  path: string,
+  body: unknown,
+  type = "application/json",
+): Promise<Response> {
+  const text = typeof body === "string" ? body : JSON.stringify(body);
+  return await agent.fetch(
+    new Request(`http://localhost${path}`, { method: "POST", headers: { "content-type": type }, body: text }),
+  );
+}
+
+async function newSession(agent: AgentHandler, body: unknown = {}): Promise<string> {
+  return (await (await post(agent, "/v1/sessions", body)).json()).id;
+}
+
+async function turn(agent: AgentHandler, id: string, input: string): Promise<LoopEvent[]> {
+  const response = await post(agent, `/v1/sessions/${id}/turns`, { input });
+  const events: LoopEvent[] = [];
+  for await (const { data } of response.body!.pipeThrough(new ServerSentEventParseStream())) {
+    events.push(JSON.parse(data!));
+  }
+  return events;
+}
+
+function endOf(events: readonly LoopEvent[]): string {
+  const end = events.at(-1);
+  return end?.type === "turn_end" ? `${end.reason}${end.message ?? ""}` : "none";
+}
+
+/** The mechanisms by which a turn's prompts were rewritten. */
+function rewritesOf(events: readonly LoopEvent[]): string[] {
+  return events.flatMap((event) => event.type === "context_rewritten" ? [event.mechanism] : []);
+}
+
+const storyteller: SimulatedModel = ({ messages }) => {
+  const last = messages.at(-1);
+  if (isInstruction(last)) return { content: "Stories of harbour masters were told." };
+  return { content: prose(1_500, contentText(last?.content)) };
+};
+
+Deno.test("20 text-heavy turns in a window of 16k all complete, fold, and never twice in a row", async () => {
+  const { provider, start, summaries } = serve(storyteller, { windowTokens: 16_000 });
+  const agent = start();
+  const id = await newSession(agent);
+  const ends: string[] = [];
+  const folded: number[] = [];
+  let paid = 0;
+  for (let n = 0; n < 20; n++) {
+    const events = await turn(agent, id, `story${n}`);
+    ends.push(endOf(events));
+    const end = events.at(-1);
+    paid += end?.type === "turn_end" ? end.ledger.promptTokens : 0;
+    if (rewritesOf(events).includes("summarise")) folded.push(n);
+    assertEquals(events.filter(({ type }) => type === "warning"), []);
+  }
+  assertEquals(ends, Array(20).fill("completed"));
+  assertEquals(provider.requests.filter(({ status }) => status !== 200), []);
+  assertGreater(folded.length, 1);
+  for (const [at, n] of folded.entries()) assert(at === 0 || n - folded[at - 1]! > 1, `${folded}`);
+  assertEquals(summaries().length, folded.length);
+  // What summaries took is in the turns' ledgers.
+  assertEquals(paid, provider.requests.reduce((sum, { promptTokens }) => sum + promptTokens, 0));
+  const { messages } = await (await agent.fetch(new Request(`http://localhost/v1/sessions/${id}`))).json();
+  assertEquals(messages.length, 1 + 40);
+  await agent.close();
+});
+
+/** Two calls a turn, each of which gives a log of its own. */
+const operator: SimulatedModel = ({ messages }) => {
+  const start = messages.findLastIndex(({ role }) => role === "user");
+  const calls = messages.slice(start).filter(({ role }) => role === "tool").length;
+  if (calls === 2) return { content: "Read." };
+  return { tool_calls: [toolCall("log", { name: `${contentText(messages[start]?.content)}-${calls}` })] };
+};
+
+const log: Tool = {
+  definition: {
+    type: "function",
+    function: { name: "log", parameters: { type: "object", properties: { name: { type: "string" } } } },
+  },
+  run: ({ name }) => prose(900, String(name)),
+};
+
+Deno.test("20 tool-heavy turns in a window of 16k all complete, bounded, without a summary", async () => {
+  const { provider, start, summaries } = serve(operator, { windowTokens: 16_000, tools: [log] });
+  const agent = start();
+  const id = await newSession(agent);
+  const ends: string[] = [];
+  const mechanisms = new Set<string>();
+  for (let n = 0; n < 20; n++) {
+    const events = await turn(agent, id, `log${n}`);
+    ends.push(endOf(events));
+    for (const mechanism of rewritesOf(events)) mechanisms.add(mechanism);
+  }
+  assertEquals(ends, Array(20).fill("completed"));
+  assertEquals([summaries().length, [...mechanisms]], [0, ["prune"]]);
+  const largest = Math.max(...provider.requests.map(({ promptTokens }) => promptTokens));
+  assertLess(largest, 0.9 * 16_000);
+  await agent.close();
+});
+
+/** A history whose next prompt has so many tokens: a result that may be pruned, and talk. */
+function lines(tokens: number, resultTokens: number): string {
+  const call = { id: "1", type: "function", function: { name: "log", arguments: "{}" } } as const;
+  const words = (count: number) => Array(count).fill("harbour").join(" ");
+  const messages = (rest: number): Message[] => [
+    { role: "system", content: "Be brief." },
+    { role: "user", content: "Read the log." },
+    { role: "assistant", tool_calls: [call] },
+    { role: "tool", tool_call_id: "1", content: words(resultTokens) },
+    { role: "assistant", content: words(rest) },
+  ];
+  const count = (rest: number) => {
+    const all = JSON.stringify([...messages(rest), { role: "user", content: "And?" }]);
+    return all.split("harbour").length - 1;
+  };
+  return messages(tokens - count(0)).map((message) => JSON.stringify(message)).join("\n");
+}
+
+Deno.test("a prompt of 850 of 1,000 is pruned and never summarised; one of 950 is summarised as well", async () => {
+  const seen: unknown[] = [];
+  for (const [tokens, resultTokens] of [[850, 500], [950, 500], [850, 30], [750, 500]] as const) {
+    // The provider counts all the rest as well, and has room for it.
+    const { start, summaries } = serve(() => ({ content: "Short." }), {
+      windowTokens: 100_000,
+      tools: [log],
+      // One token for each of these words, none for anything else.
+      countTokens: () => Promise.resolve((text) => text.split("harbour").length - 1),
+      triggers: { protectTokens: 100 },
+      mechanisms: { schemas: false },
+    });
+    const agent = start({ windowTokens: 1_000 });
+    const imported = await post(
+      agent,
+      "/v1/sessions/import",
+      lines(tokens, resultTokens),
+      "application/x-ndjson",
+    );
+    const { sessions: [{ id }] } = await imported.json();
+    const events = await turn(agent, id, "And?");
+    seen.push([tokens, rewritesOf(events), summaries().length, endOf(events)]);
+    await agent.close();
+  }
+  assertEquals(seen, [
+    [850, ["prune"], 0, "completed"],
+    [950, ["prune", "summarise"], 1, "completed"],
+    [850, ["summarise"], 1, "completed"],
+    [750, [], 0, "completed"],
+  ]);
+});
+
+Deno.test("a fold holds across a restart: the next prompt begins with the same bytes, and no other summary is asked for", async () => {
+  const store = memoryStore();
+  const { provider, start, summaries } = serve(storyteller, { windowTokens: 16_000 });
+  let agent = start({ store });
+  const id = await newSession(agent);
+  let folds = false;
+  for (let n = 0; n < 10 && !folds; n++) {
+    folds = rewritesOf(await turn(agent, id, `story${n}`)).includes("summarise");
+  }
+  assert(folds);
+  const before = provider.requests.at(-1)!;
+  const asked = summaries().length;
+  await agent.close();
+  agent = start({ store });
+  const events = await turn(agent, id, "what now");
+  const after = provider.requests.at(-1)!;
+  assertEquals([endOf(events), rewritesOf(events), summaries().length], ["completed", [], asked]);
+  assertEquals(
+    JSON.stringify(after.messages.slice(0, before.messages.length)),
+    JSON.stringify(before.messages),
+  );
+  assertEquals(JSON.stringify(after.tools), JSON.stringify(before.tools));
+  await agent.close();
+});
+
+Deno.test("a window that is too small says why, once, and each turn ends with the provider's word", async () => {
+  const { start, summaries } = serve(storyteller, { windowTokens: 2_000, tools: [] });
+  const agent = start();
+  const id = await newSession(agent, { tools: [] });
+  const warnings: string[] = [];
+  const ends: string[] = [];
+  for (let n = 0; n < 2; n++) {
+    const events = await turn(agent, id, prose(2_100, "news"));
+    ends.push(endOf(events).slice(0, 11));
+    for (const event of events) {
+      if (event.type === "warning") warnings.push(event.message.replace(/\d+ of/, "N of"));
+    }
+  }
+  assertEquals([ends, summaries().length], [["model_error", "model_error"], 0]);
+  assertEquals(warnings, [
+    "The window is too small for this turn: with instructions and tools it takes N of 2000 tokens. " +
+    "Pruning and summaries pause until there is more to win.",
+  ]);
+  await agent.close();
+});
+
+Deno.test("what a tool loop leaves out of its context is read back by recall in the same turn", async () => {
+  const secret = "The harbour master's name is Ada Quay.";
+  const asked: string[] = [];
+  const model: SimulatedModel = ({ messages }) => {
+    const last = contentText(messages.at(-1)?.content);
+    if (last === "Tell me.") return { content: `${secret} ${prose(3_000, "boat")}` };
+    if (last === "Who was it?") return { tool_calls: [toolCall("log", { name: "today" })] };
+    const [, ref = ""] = /\[elided: 2 messages, \d+ bytes; recall with ref ([0-9a-f]{16})\]/
+      .exec(JSON.stringify(messages)) ?? [];
+    if (messages.at(-2)?.role !== "tool" && !asked.includes(ref)) {
+      asked.push(ref);
+      return { tool_calls: [toolCall("recall", { ref, pattern: "name is" })] };
+    }
+    return { content: /Ada \w+/.exec(last)?.[0] ?? "Nobody knows." };
+  };
+  const { provider, start } = serve(model, {
+    windowTokens: 100_000,
+    tools: [log],
+    triggers: { historyBudgetTokens: 1_000 },
+  });
+  const agent = start();
+  const id = await newSession(agent);
+  await turn(agent, id, "Tell me.");
+  const events = await turn(agent, id, "Who was it?");
+  const end = events.at(-1);
+  assertEquals([end?.type === "turn_end" && end.text, rewritesOf(events)], ["Ada Quay", ["context"]]);
+  assertEquals(provider.requests.map(({ messages }) => JSON.stringify(messages).includes(secret)), [
+    false,
+    true,
+    false,
+    true,
+  ]);
+  assertEquals(asked.every((ref) => ref !== ""), true);
+  await agent.close();
+});

@@ -1,0 +1,81 @@
+import { assert } from "@std/assert";
+import { contentText } from "@tare/messages";
+import { loadTokenizer } from "@tare/messages/tiktoken";
+import { profileNamed } from "@tare/planner";
+import { type Fault, type SimulatedModel, type Simulator, simulator } from "@tare/simulator";
+import type { Surroundings } from "../scripts/bench/probe/bench.ts";
+import { simulatedClock } from "../scripts/bench/probe/clock.ts";
+
+const START_MS = Date.UTC(2026, 0, 1);
+
+/** Flags with which a provider may be paid. */
+export const PRICES = ["--price-in", "1", "--price-out", "5"];
+
+/** An experiment's surroundings in a folder of its own; no provider is named, and no time passes but by waiting. */
+export interface Measuring extends Surroundings, AsyncDisposable {
+  readonly lines: string[];
+  /** The results file of a `--name`. */
+  readonly read: (file: string) => Promise<string>;
+}
+
+/** Surroundings for one test. */
+export async function measuring(environment: Surroundings["environment"] = {}): Promise<Measuring> {
+  const folder = await Deno.makeTempDir();
+  const lines: string[] = [];
+  return {
+    environment,
+    folder,
+    clock: simulatedClock(START_MS),
+    log: (line) => lines.push(line),
+    lines,
+    read: (file) => Deno.readTextFile(`${folder}/${file}`),
+    [Symbol.asyncDispose]: () => Deno.remove(folder, { recursive: true }),
+  };
+}
+
+/** The same with a provider behind HTTP, whose cache lives by the same time. */
+export interface MeasuringOverHttp extends Measuring {
+  readonly requests: Simulator["requests"];
+  /** The faults of the next requests, in turn. */
+  readonly faults: (Fault | null)[];
+}
+
+/** Surroundings whose provider is to be paid. */
+export async function measuringOverHttp(
+  { profile, model }: { readonly profile: string; readonly model: SimulatedModel },
+): Promise<MeasuringOverHttp> {
+  const faults: (Fault | null)[] = [];
+  const tokenizer = await loadTokenizer();
+  const around = await measuring();
+  const provider = simulator({
+    model,
+    tokenizer,
+    profile: profileNamed(profile),
+    now: around.clock.now,
+    faults: () => faults.shift() ?? null,
+  });
+  const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, provider.fetch);
+  return {
+    ...around,
+    environment: {
+      OPENAI_BASE_URL: `http://127.0.0.1:${server.addr.port}/v1`,
+      TARE_MODEL: "m",
+      TARE_PROFILE: profile,
+    },
+    requests: provider.requests,
+    faults,
+    async [Symbol.asyncDispose]() {
+      await server.shutdown();
+      await around[Symbol.asyncDispose]();
+    },
+  };
+}
+
+/** The last words of each request. */
+export function lastWords(requests: Simulator["requests"]): string[] {
+  return requests.map(({ messages }) => {
+    const last = messages.at(-1);
+    assert(last);
+    return contentText(last.content);
+  });
+}

@@ -1,0 +1,47 @@
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { fromFileUrl } from "@std/path";
+
+const ROOT = fromFileUrl(new URL("../", import.meta.url));
+
+/** Runs a task's command as `deno.json` has it, in another folder and with no provider named. */
+async function runTask(task: string, args: readonly string[], folder: string) {
+  const { tasks } = JSON.parse(await Deno.readTextFile(`${ROOT}deno.json`));
+  const [deno, run, ...words]: string[] = tasks[task].command.split(" ");
+  assertEquals([deno, run], ["deno", "run"]);
+  const script = words.pop();
+  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: ["run", "--config", `${ROOT}deno.json`, ...words, `${ROOT}${script}`, "--name", "t", ...args],
+    cwd: folder,
+    env: { NO_COLOR: "1", OPENAI_API_KEY: "", OPENAI_BASE_URL: "", TARE_MODEL: "", TARE_PROFILE: "" },
+    stdin: "null",
+  }).output();
+  const [said, errors] = [stdout, stderr].map((bytes) => new TextDecoder().decode(bytes));
+  return { code, said: said ?? "", errors: errors ?? "" };
+}
+
+Deno.test("the experiments run with the permissions of their tasks alone, and say what is wrong in a sentence", async () => {
+  const cases: [task: string, args: string[], head: RegExp][] = [
+    ["probe:cache", ["--repeats", "1", "--tokens", "2000"], /^idle +still cached/],
+    ["bench:maintenance", ["--tokens", "6000"], /^resumed +idle/],
+    ["bench:comprehension", ["--policy", "planner"], /^policy +passed/],
+  ];
+  for (const [task, args, head] of cases) {
+    const folder = await Deno.makeTempDir();
+    try {
+      const { code, said, errors } = await runTask(task, args, folder);
+      assertEquals(code, 0, errors);
+      assertMatch(said, head);
+      assertMatch(errors, /^No provider is named: the simulator answers\./);
+      const files = Array.from(Deno.readDirSync(`${folder}/.tare/measured`), ({ name }) => name);
+      assert(files.includes("t.json") && files.includes("t.svg"), files.join());
+      const again = await runTask(task, [...args, "--budget", "0"], folder);
+      // What is done costs nothing more.
+      assertEquals([again.code, again.said], [0, said]);
+      const refused = await runTask(task, ["--budget", "much"], folder);
+      assertEquals([refused.code, refused.said], [1, ""]);
+      assertMatch(refused.errors, /^Cannot start: --budget is "much", but it must be a number from 0\..*\n$/);
+    } finally {
+      await Deno.remove(folder, { recursive: true });
+    }
+  }
+});
