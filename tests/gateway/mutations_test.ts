@@ -133,7 +133,7 @@ Deno.test("gateway: 10,000 maltreated requests lose nothing and get an answer", 
   );
   // The generator must reach what it is for.
   assert(
-    tally.forwarded > 5_000 && Math.min(tally.elided, tally.dropped) > 30 && tally.compacted > 5,
+    tally.forwarded > 5_000 && Math.min(tally.elided, tally.dropped, tally.compacted) > 30,
     JSON.stringify(tally),
   );
 });
