@@ -33,7 +33,7 @@ export interface PredictedCall {
 
 /**
  * What `bench:economy` says of a session under the planner as it ships, call by call: with the tools that the gateway
- * sends, and without the recording's flags on failed results, which no request carries.
+ * sends, huge results truncated on arrival, and without the recording's flags on failed results, which no request carries.
  */
 export async function predict(
   recording: Recording,
@@ -43,7 +43,7 @@ export async function predict(
   const asSent: Recording = { ...recording, tools, errors: new Set() };
   const each: PredictedCall[] = [];
   const sums = await play(asSent, (options) => {
-    const policy = plannerPolicy(options, {});
+    const policy = plannerPolicy(options, { mechanisms: { truncate: true } });
     return {
       view: policy.view,
       sent(usage) {

@@ -189,8 +189,10 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
     let places = placesOf(messages, edited.seen);
     if (fitted.context) {
       const { left, leftAt } = fitted.context;
+      // As they were said: who recalls them shall find no lines that stand for something in turn.
+      const said = placesOf(left, edited.seen).map((place, at) => history.messages[place] ?? left[at]!);
       try {
-        messages = messages.toSpliced(leftAt, 0, await leftTurns.lineOf(left, recall));
+        messages = messages.toSpliced(leftAt, 0, await leftTurns.lineOf(said, recall));
         places = places.toSpliced(leftAt, 0, -1);
       } catch (error) {
         warn({ failure: error as Error });
