@@ -4,13 +4,7 @@ import { ModelError } from "@tare/loop";
 import { openaiModel } from "@tare/loop/openai";
 import type { Model } from "@tare/messages";
 import { loadTokenizer, type Tokenizer } from "@tare/messages/tiktoken";
-import {
-  chooseProfile,
-  DEFAULT_PROVIDER,
-  MESSAGES_PROVIDER,
-  type Profile,
-  profileNamed,
-} from "@tare/planner";
+import { chooseProfile, DEFAULT_PROVIDER, type Profile, profileNamed } from "@tare/planner";
 import { agentHandler, allowedHosts, guard, isLoopback } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
 import { openStore } from "@tare/store";
@@ -96,7 +90,8 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     // This address names the server, the other one the API.
     baseURL: `${settings.messagesUrl.replace(/\/+$/, "")}/v1`,
     ...(settings.messagesKey !== undefined && { apiKey: settings.messagesKey }),
-    profile: profileNamed(MESSAGES_PROVIDER.profile),
+    // Others speak the format too, and cache in their own way.
+    profile: (model: string) => chooseProfile({ model, baseUrl: settings.messagesUrl }),
   };
   const answer = agentOrGateway({
     agent,
