@@ -5,6 +5,7 @@ import { agentClient } from "./agent_client.ts";
 import { startProcess } from "./server_process_fixture_test.ts";
 
 const API_KEY = "sk-planted-provider-key";
+const MESSAGES_KEY = "sk-ant-planted-messages-key";
 const TOKEN = "planted-server-token";
 
 /** What the model is asked for, and how the provider then answers. */
@@ -81,9 +82,14 @@ Deno.test("the provider's key and the server's token appear nowhere: answers, ev
   await Deno.mkdir(workspace);
   await Deno.symlink("/proc/self/environ", join(workspace, "environ"));
   const sent: { authorization: string; rest: string }[] = [];
+  const messagesKeys: string[] = [];
   const provider = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
     const body = await request.text();
-    const { authorization = "", ...headers } = Object.fromEntries(request.headers);
+    const { authorization = "", "x-api-key": messagesKey, ...headers } = Object.fromEntries(request.headers);
+    if (messagesKey !== undefined) {
+      messagesKeys.push(messagesKey + authorization);
+      return Response.json({ type: "message", content: [], usage: { input_tokens: 1 } });
+    }
     sent.push({ authorization, rest: JSON.stringify(headers) + body });
     const { messages } = JSON.parse(body) as { messages: { role: string; content: string }[] };
     const question = messages.findLast(({ role }) => role === "user")!.content;
@@ -94,7 +100,12 @@ Deno.test("the provider's key and the server's token appear nowhere: answers, ev
   const server = await startProcess([
     ...["--port", "0", "--workspace", workspace, "--data", data, "--model", "m"],
     ...["--base-url", `http://127.0.0.1:${provider.addr.port}/v1`],
-  ], { OPENAI_API_KEY: API_KEY, TARE_TOKEN: TOKEN });
+  ], {
+    OPENAI_API_KEY: API_KEY,
+    ANTHROPIC_API_KEY: MESSAGES_KEY,
+    ANTHROPIC_BASE_URL: `http://127.0.0.1:${provider.addr.port}`,
+    TARE_TOKEN: TOKEN,
+  });
   const look = async (path: string, init: RequestInit = {}) => {
     const response = await fetch(server.url + path, {
       headers: { authorization: `Bearer ${TOKEN}` },
@@ -122,6 +133,9 @@ Deno.test("the provider's key and the server's token appear nowhere: answers, ev
     403,
   );
   assertEquals((await look("/v1/sessions", { method: "POST", headers: json, body: "{" })).status, 400);
+  const message = JSON.stringify({ model: "claude", messages: [{ role: "user", content: "Hi." }] });
+  assertEquals((await look("/v1/messages", { method: "POST", headers: json, body: message })).status, 200);
+  assertEquals((await look("/v1/gateway/sessions")).status, 200);
   assertEquals((await look("/v1/sessions/none")).status, 404);
   assertEquals((await look("/none")).status, 404);
   assertEquals((await look("/v1/sessions")).status, 200);
@@ -140,8 +154,9 @@ Deno.test("the provider's key and the server's token appear nowhere: answers, ev
   assertStringIncludes(results.find(({ name }) => name === "shell")!.content, "HOME=");
   // The key went where it belongs, and nowhere else.
   assertEquals(new Set(sent.map(({ authorization }) => authorization)), new Set([`Bearer ${API_KEY}`]));
+  assertEquals(messagesKeys, [MESSAGES_KEY]);
   // Not even a part of them.
-  const secrets = [API_KEY, TOKEN].map((secret) => secret.slice(0, 12));
+  const secrets = [API_KEY, MESSAGES_KEY, TOKEN].map((secret) => secret.slice(0, 12));
   const everything = { events, seen, files, sent: sent.map(({ rest }) => rest) };
   for (const [where, what] of Object.entries(everything)) {
     for (const secret of secrets) assertEquals(JSON.stringify(what).includes(secret), false, where);

@@ -7,7 +7,6 @@ import { loadTokenizer, type Tokenizer } from "@tare/messages/tiktoken";
 import {
   chooseProfile,
   DEFAULT_PROVIDER,
-  MESSAGES_PROVIDER,
   type PolicyOptions,
   type Profile,
   profileNamed,
@@ -122,7 +121,8 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     // This address names the server, the other one the API.
     baseURL: `${settings.messagesUrl.replace(/\/+$/, "")}/v1`,
     ...(settings.messagesKey !== undefined && { apiKey: settings.messagesKey }),
-    profile: profileNamed(MESSAGES_PROVIDER.profile),
+    // Others speak the format too, and cache in their own way.
+    profile: (model: string) => chooseProfile({ model, baseUrl: settings.messagesUrl }),
   };
   const answer = agentOrGateway({
     agent,

@@ -202,3 +202,27 @@ Deno.test("gateway goes by the cache that a request asks for, and by what the up
   };
   assertEquals([await cost(1_000, 0), await cost(0, 1_000), await cost(400, 600)], [1_250, 2_000, 1_700]);
 });
+
+Deno.test("gateway goes on with a conversation that is resumed under another name, hidden recalls and all", async () => {
+  const { fetch, seen } = claudeGateway((_, index) =>
+    index === 0 ? { calls: [{ name: "recall", args: { ref: "none" }, id: "r1" }] } : { content: "Done." }
+  );
+  const ask = async (said: readonly Said[], now: ClaudeCode = {}) => {
+    const response = await fetch(claudeRequest(said, now));
+    await response.text();
+    return response.headers.get("x-tare-session");
+  };
+  const recalls = () => JSON.stringify(seen.at(-1)!.body.messages).includes('"id":"r1"');
+  const opening = [says("user", "Go.")];
+  const one = await ask(opening);
+  const resumed = [...opening, says("assistant", "Done."), says("user", "More.")];
+  assertEquals([await ask(resumed), recalls()], [one, true]);
+  const later = [...resumed, says("assistant", "Done."), says("user", "And more.")];
+  const two = await ask(later, { session: "s2", status: "M a.ts" });
+  assertEquals(recalls(), true);
+  assertEquals(await ask([...later, ...step("g", ["G."])], { session: "s2", status: "M a.ts" }), two);
+  assertEquals(recalls(), true);
+  // What merely begins alike is a conversation of its own.
+  assertNotEquals(await ask([...opening, ...step("f0", ["Other."])], { session: "s3" }), two);
+  assertEquals(recalls(), false);
+});

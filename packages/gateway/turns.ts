@@ -74,6 +74,7 @@ export class Turns {
     const sessions = this.#sessions;
     const hasTools = (wire.tools ?? []).length > 0 && !hints.forbidsTools;
     const recognised: Recognised = {
+      client,
       scope: JSON.stringify([client, key ?? null]),
       isKeyed: key !== undefined,
       name: request.headers.get("x-tare-session") ?? name,

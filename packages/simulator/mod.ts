@@ -1,5 +1,6 @@
 /**
- * A simulated OpenAI-compatible provider with a faithful prefix cache, and models to put behind it:
+ * A simulated provider, OpenAI-compatible and for Anthropic's Messages, with a faithful prefix cache, and models to put
+ * behind it:
  * {@linkcode scripted} replies, the {@linkcode replay} of a recorded conversation, and the {@linkcode rehearsal}
  * model, which uses real tools by fixed rules.
  *

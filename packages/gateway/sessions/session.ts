@@ -33,6 +33,8 @@ export interface GatewaySession extends Account {
   readonly number: number;
   /** What keeps it apart from histories that it must never meet. */
   readonly scope: string;
+  /** Who asks, if its conversations may go on under another scope. */
+  readonly client: string | undefined;
   /** Name of its protocol. */
   readonly protocol: string;
   /** When its first request came, in milliseconds since the epoch. */

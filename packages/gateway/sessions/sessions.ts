@@ -14,6 +14,8 @@ import { bytesOfSession, type GatewaySession, type Summary } from "./session.ts"
 export interface Recognised {
   /** Keeps apart histories that must never meet: clients, protocols. */
   readonly scope: string;
+  /** Who asks: its conversations may go on under another scope. Default: they may not. */
+  readonly client?: string;
   /** Whether the client itself keeps its conversations apart, so that a scope holds one. Default: no. */
   readonly isKeyed?: boolean;
   /** The client's name for the session. Default: it is recognised by content. */
@@ -114,11 +116,13 @@ export class Sessions {
     let session: GatewaySession;
     if (goesOn) session = known;
     else if (before) session = rollBack(before, items.slice(0, sharedLength(before, keys)));
-    // Instructions alone don't make a conversation: sub-agents share theirs.
-    else if (known && node.depth > countInstructions(items)) {
-      const own = { id: crypto.randomUUID(), number: this.#begun++, tip: node };
-      session = fork(known, items.slice(0, node.depth), own);
-    } else session = this.#begin(recognised, node);
+    else {
+      // Instructions alone don't make a conversation: sub-agents share theirs.
+      const isKnown = known && node.depth > countInstructions(items);
+      const from = isKnown ? { session: known, shared: node.depth } : this.#elsewhere(recognised, keys);
+      const own = () => ({ id: crypto.randomUUID(), number: this.#begun++, tip: node, scope });
+      session = from ? fork(from.session, items.slice(0, from.shared), own()) : this.#begin(recognised, node);
+    }
     const { tip } = session;
     session.tip = this.#index.claim(node, keys.slice(node.depth), session.id);
     // What it went back from is nobody's history any more.
@@ -207,6 +211,20 @@ export class Sessions {
     return items.map((item, at) => at < heads ? this.#instructions.keyOf(scope, item) : item.key);
   }
 
+  /** The session of another scope of the same client whose whole conversation this one goes on from. */
+  #elsewhere({ client, scope, items }: Recognised, keys: readonly string[]): About | undefined {
+    if (client === undefined) return undefined;
+    const heads = countInstructions(items);
+    let looked = 0;
+    for (const { session } of this.#sessions.values()) {
+      if (session.client !== client || session.scope === scope) continue;
+      const shared = sharedLength(session, keys, heads);
+      if (shared === session.tip.depth && session.isAnswered) return { session, shared };
+      if (++looked === QUOTABLE_SESSIONS) return undefined;
+    }
+    return undefined;
+  }
+
   #usedLast(scope: string): GatewaySession[] {
     const used: GatewaySession[] = [];
     for (const { session } of this.#sessions.values()) {
@@ -226,7 +244,7 @@ export class Sessions {
   }
 
   #begin(recognised: Recognised, tip: ChainNode): GatewaySession {
-    const { scope, items, prompts, protocol = "" } = recognised;
+    const { client, scope, items, prompts, protocol = "" } = recognised;
     const name = nameOf(recognised);
     const first = items[openingOf(items)];
     const archive = new LayeredArchive();
@@ -235,6 +253,7 @@ export class Sessions {
     const session: GatewaySession = {
       id: crypto.randomUUID(),
       number: this.#begun++,
+      client,
       scope,
       name,
       protocol,
@@ -279,7 +298,7 @@ function nameOf({ scope, name }: Recognised): string | undefined {
 function fork(
   from: GatewaySession,
   items: readonly WireItem[],
-  own: Pick<GatewaySession, "id" | "number" | "tip">,
+  own: Pick<GatewaySession, "id" | "number" | "tip" | "scope">,
 ): GatewaySession {
   const { hidden, length } = cutBack(from, items);
   const archive = from.archive.fork();
