@@ -226,3 +226,26 @@ Deno.test("gateway goes on with a conversation that is resumed under another nam
   assertNotEquals(await ask([...opening, ...step("f0", ["Other."])], { session: "s3" }), two);
   assertEquals(recalls(), false);
 });
+
+Deno.test("gateway answers a recall beside the client's own calls in one message with their results", async () => {
+  const calls = [{ name: "recall", args: { ref: "none" }, id: "r1" }, { name: "Bash", args: {}, id: "c1" }];
+  const { fetch, seen } = claudeGateway((_, index) => index === 0 ? { calls } : { content: "Done." });
+  await (await fetch(claudeRequest([says("user", "Go.")]))).text();
+  const use = { type: "tool_use", id: "c1", name: "Bash", input: {} };
+  const result = { type: "tool_result", tool_use_id: "c1", content: "a" };
+  const said: Said[] = [
+    says("user", "Go."),
+    { role: "assistant", content: [use] },
+    { role: "user", content: [result, { type: "text", text: "Hm?" }] },
+  ];
+  await (await fetch(claudeRequest(said))).text();
+  const [, reply, results, ...more] = seen.at(-1)!.body.messages;
+  assertEquals(more, []);
+  assertEquals(reply.content.map(({ id }: { id: string }) => id), ["r1", "c1"]);
+  assertEquals(
+    results.content.map(({ type, tool_use_id = "" }: { type: string; tool_use_id?: string }) =>
+      `${type} ${tool_use_id}`
+    ),
+    ["tool_result r1", "tool_result c1", "text "],
+  );
+});

@@ -5,7 +5,7 @@ import { readCommonHints, readField } from "../read_request.ts";
 import { readCacheMarks } from "./cache_marks.ts";
 import { errorBody } from "./error_body.ts";
 import { MessagesTurnWriter } from "./messages_turn_writer.ts";
-import { placeMarks } from "./place_marks.ts";
+import { arrangeItems } from "./arrange_items.ts";
 import { plain, readMessage, readSystem } from "./read_message.ts";
 
 /** A key as clients of the Messages API send it; those who have signed in send a bearer token. */
@@ -59,7 +59,7 @@ export const MESSAGES_PROTOCOL: Protocol = {
   },
   writeTool,
   addedFields: () => new Map(),
-  arrange: placeMarks,
+  arrange: arrangeItems,
   writer: (_, options) => new MessagesTurnWriter(options),
   refuse: (status, message) => Response.json(errorBody(status, message), { status }),
 };

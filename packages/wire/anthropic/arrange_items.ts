@@ -1,3 +1,4 @@
+import type { Message } from "@tare/messages";
 import { editJson } from "../edit_json.ts";
 import { isRecord } from "../json_record.ts";
 import { arrayItems, objectFields, readJsonAt } from "../json_spans.ts";
@@ -11,8 +12,10 @@ import { type CacheMark, MAX_CACHE_MARKS, readCacheMarks, SHORT_TTL_MS } from ".
  * the nearest block in front. If the client marks its prompts and has a mark left, one more stands where it saves most:
  * behind what was added to the client's list; in front of what this request changes, so that it is read from the cache
  * up to there; else behind the last change, which is what the next one leaves as it is.
+ *
+ * Answers to recalls join the results behind them: apart, a model learns not to call several tools at once.
  */
-export function placeMarks(
+export function arrangeItems(
   request: WireRequest,
   written: readonly WrittenItem[],
   kept: number | undefined,
@@ -36,7 +39,30 @@ export function placeMarks(
     const mark = written.slice(at).flatMap(({ item }) => marksOf(item?.parts ?? []))[0] ?? writeMark(marks);
     if (free > 0 && put({ mark, at, blocks })) free--;
   }
+  const known = new Set(request.items);
+  for (const [at, one] of written.entries()) {
+    const [bytes, next] = [list[at], list[at + 1]];
+    const isAnswers = one.item && !known.has(one.item) && beginsWithResult(one);
+    if (!bytes || !next || !isAnswers || !beginsWithResult(written[at + 1])) continue;
+    list[at + 1] = joined(bytes, next);
+    list[at] = undefined;
+  }
   return list.flatMap((bytes) => bytes ?? []);
+}
+
+function beginsWithResult(written: WrittenItem | undefined): boolean {
+  const first: Message | undefined = written?.seen.values().next().value;
+  return first?.role === "tool";
+}
+
+/** A message with the blocks of both. */
+function joined(answers: Uint8Array<ArrayBuffer>, results: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
+  const [ours, theirs] = [answers, results].map((bytes) => {
+    const at = objectFields(bytes).get("content")?.start ?? 0;
+    return arrayItems(bytes, at).map(({ start, end }) => decoder.decode(bytes.subarray(start, end)));
+  });
+  const value = encoder.encode(`[${[...ours ?? [], ...theirs ?? []].join(",")}]`);
+  return editJson(results, [{ path: ["content"], value }]);
 }
 
 /** A place for a mark: the item, and how many of its blocks stand in front. Default: all. */
