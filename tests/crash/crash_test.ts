@@ -49,8 +49,10 @@ async function killAndCheck(policy: keyof typeof POLICIES): Promise<void> {
   const turnsBeginAnew = policy === "classic";
   const all: Witness[] = [];
   let interrupted = 0;
+  // A few turns are enough for classic triggers, but on a busy machine a server's life is too short for them.
+  let reached = policy === "planner";
   try {
-    for (let round = 0; round < ROUNDS; round++) {
+    for (let round = 0; round < ROUNDS || !reached && round < 5 * ROUNDS; round++) {
       await withServer(args, async ({ url, kill }) => {
         if (round % ROUNDS_OF_SESSION === 0) {
           all.push(...await newWitnesses(url, { provider, random, turnsBeginAnew, name: `round ${round}` }));
@@ -58,6 +60,7 @@ async function killAndCheck(policy: keyof typeof POLICIES): Promise<void> {
         const witnesses = all.slice(-SESSIONS);
         const found = await checkAll(witnesses, { url, workspace, work });
         interrupted += found.filter((one) => one.interrupted).length;
+        reached ||= found.some(({ events }) => events.some(isRewrite));
         await Deno.remove(join(workspace, OUT), { recursive: true }).catch(() => {});
         const known = new Set(work.written);
         await workUntilKilled(witnesses, { url, found, kill, afterMs: random() * LIFE_MS });
@@ -66,9 +69,8 @@ async function killAndCheck(policy: keyof typeof POLICIES): Promise<void> {
     }
     await withServer(args, async ({ url }) => {
       const found = await checkAll(all, { url, workspace, work });
-      // A few turns are enough for classic triggers.
-      const rewritten = found.some(({ events }) => events.some(isRewrite));
-      assert(policy === "planner" || rewritten, "nothing was rewritten");
+      reached ||= found.some(({ events }) => events.some(isRewrite));
+      assert(reached, "nothing was rewritten");
     });
     assert(interrupted >= ROUNDS / 2, `only ${interrupted} turns were interrupted`);
   } catch (cause) {
