@@ -230,3 +230,26 @@ Deno.test("gateway shows recalls of several replies at their places, before and 
     "function_call_output call_a.ts",
   ]);
 });
+
+Deno.test("gateway goes on with a session that Codex resumes, whose items come in another spelling then", async () => {
+  const upstream = responsesUpstream([]);
+  const { fetch } = gateway({ ...OPTIONS, fetch: upstream.fetch });
+  const ask = async (input: readonly Json[]) => {
+    const response = await fetch(codexRequest(input));
+    await response?.text();
+    return response?.headers.get("x-tare-session");
+  };
+  let input: readonly Json[] = codexOpening("Find the constants.");
+  const session = await ask(input);
+  for (const name of NAMES) {
+    input = [...input, ...codexStep(name, longResult(name))];
+    assertEquals(await ask(input), session);
+  }
+  const respelled = input.map((item) => item.type === "reasoning" ? { ...item, content: null } : item);
+  const said = { type: "message", status: "completed", role: "assistant", content: "Done." };
+  assertEquals(await ask([...respelled, said, { role: "user", content: "Continue." }]), session);
+  const outputs = ({ input }: AskedResponse) => input.flatMap(({ output }) => output ?? []);
+  const [before, after] = upstream.asked.slice(-2).map(outputs);
+  assertEquals(after?.slice(0, 6), before?.slice(0, 6));
+  assertMatch(String(after?.[0]), /^\[elided: exec_command result/);
+});

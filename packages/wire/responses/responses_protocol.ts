@@ -45,6 +45,7 @@ export const RESPONSES_PROTOCOL: Protocol = {
     const purpose: Partial<ItemPart> = type === "compaction_trigger" ? { purpose: "compaction" } : {};
     return [{ message: readItem(value), ...textOf(type), ...refersTo, ...purpose }];
   },
+  plain,
   readTool,
   writeMessage: ({ role, content }) => JSON.stringify({ role, content }),
   writeAnswers: (answers) =>
@@ -56,6 +57,20 @@ export const RESPONSES_PROTOCOL: Protocol = {
   writer: (_, options) => new ResponsesTurnWriter({ ...options, readItem: RESPONSES_PROTOCOL.readItem }),
   refuse: (status, message, code) => new ApiError(status, message, { code }).toResponse(),
 };
+
+/** What clients send back as they like, and what says nothing of an item. */
+const UNTOLD: readonly string[] = ["status", "annotations", "logprobs"];
+
+/** An item without what clients add or leave out: the same program spells it in two ways, live and resumed. */
+function plain(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(plain);
+  if (!isRecord(value)) return value;
+  const told = Object.entries(value).filter(([name, field]) =>
+    !UNTOLD.includes(name) && field !== null && !(Array.isArray(field) && field.length === 0)
+  );
+  const sorted = told.toSorted(([a], [b]) => a < b ? -1 : 1);
+  return Object.fromEntries(sorted.map(([name, field]) => [name, plain(field)]));
+}
 
 const OUTPUTS: readonly unknown[] = ["function_call_output", "custom_tool_call_output"];
 
