@@ -109,7 +109,7 @@ function messagesBody(
       return { role, content: mark(content, isEarly || (isLast && marks !== "none")) };
     }),
     ...(hasTools && {
-      tools: DEFINITIONS.map(({ function: { name, description, parameters } }) => ({
+      tools: TOOLS.map(({ function: { name, description, parameters } }) => ({
         name,
         description,
         input_schema: parameters,
