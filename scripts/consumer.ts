@@ -141,15 +141,21 @@ async function unpack(archive: Uint8Array<ArrayBuffer>, folder: string): Promise
   if (!success) throw new Error(`Cannot unpack a package: ${new TextDecoder().decode(stderr)}`);
 }
 
-/** Runs this Deno, without colours, and hands over all that it wrote: standard output, then standard error. */
+/**
+ * Runs this Deno, without colours, and hands over all that it wrote: standard output, then standard error. If a signal
+ * ends it, Deno itself has crashed, which says nothing of what it was asked: it is asked once more.
+ */
 export async function runDeno(
   args: readonly string[],
   { env = {}, ...options }: Pick<Deno.CommandOptions, "cwd" | "env"> = {},
 ): Promise<{ readonly ok: boolean; readonly output: string }> {
-  const { success, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+  const command = new Deno.Command(Deno.execPath(), {
     args: [...args],
     env: { NO_COLOR: "1", ...env },
     ...options,
-  }).output();
-  return { ok: success, output: new TextDecoder().decode(stdout) + new TextDecoder().decode(stderr) };
+  });
+  let { success, signal, stdout, stderr } = await command.output();
+  if (signal) ({ success, signal, stdout, stderr } = await command.output());
+  const output = new TextDecoder().decode(stdout) + new TextDecoder().decode(stderr);
+  return { ok: success, output: signal ? `${output}Ended by ${signal}.\n` : output };
 }

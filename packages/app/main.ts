@@ -12,7 +12,6 @@ try {
   // One by one: the server may read no others.
   const environment = Object.fromEntries(VARIABLES.map((name) => [name, Deno.env.get(name)]));
   const server = await startServer(readSettings(Deno.args, environment), console.error);
-  console.log(server.greeting);
   let closing: Promise<void> | undefined;
   for (const signal of ["SIGINT", "SIGTERM"] as const) {
     Deno.addSignalListener(signal, async () => {
@@ -21,6 +20,8 @@ try {
       Deno.exit(0);
     });
   }
+  // Last: whoever has read it may end the server.
+  console.log(server.greeting);
 } catch (error) {
   // Only what a person can mend is a sentence; anything else is a bug and shows its stack.
   if (!(error instanceof RangeError || error instanceof StoreError)) throw error;
