@@ -162,6 +162,49 @@ Deno.test("startServer() with a provider and no model is a gateway without an ag
     }
   }));
 
+Deno.test("startServer() passes Messages on without any other provider, the list of models too, and says how to point at it", () =>
+  withData(async (data) => {
+    const asked: string[] = [];
+    const claude = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
+      const { pathname, search } = new URL(request.url);
+      asked.push(`${request.method} ${pathname}${search} ${request.headers.get("x-api-key")}`);
+      await request.body?.cancel();
+      return Response.json(
+        request.method === "GET"
+          ? { data: [{ type: "model", id: "claude" }], has_more: false }
+          : { type: "message", content: [] },
+      );
+    });
+    const environment = { ANTHROPIC_BASE_URL: `http://127.0.0.1:${claude.addr.port}/` };
+    const server = await startServer(readSettings(["--port", "0", "--data", data], environment), () => {});
+    try {
+      assertStringIncludes(server.greeting, `ANTHROPIC_BASE_URL=${server.url} claude`);
+      const headers = {
+        "content-type": "application/json",
+        "x-api-key": "client",
+        "anthropic-version": "2023-06-01",
+      };
+      const body = JSON.stringify({ model: "claude", messages: [{ role: "user", content: "Hi." }] });
+      const post = (path: string) =>
+        fetch(server.url + path, { method: "POST", headers, body }).then((response) => response.json());
+      assertEquals(await post("/v1/messages?beta=true"), { type: "message", content: [] });
+      assertEquals(await post("/v1/messages/count_tokens"), { type: "message", content: [] });
+      const listed = await (await fetch(`${server.url}/v1/models?limit=1000`, { headers })).json();
+      assertEquals(listed, { data: [{ type: "model", id: "claude" }], has_more: false });
+      // Clients of the agent ask nobody else.
+      const { data: own } = await (await fetch(`${server.url}/v1/models`)).json();
+      assertEquals(own.map(({ id }: { id: string }) => id), ["agent"]);
+      assertEquals(asked, [
+        "POST /v1/messages?beta=true client",
+        "POST /v1/messages/count_tokens client",
+        "GET /v1/models?limit=1000 client",
+      ]);
+    } finally {
+      await server.close();
+      await claude.shutdown();
+    }
+  }));
+
 Deno.test("startServer() answers a request for a websocket at once, and HEAD /", () =>
   withData(async (data) => {
     const environment = { OPENAI_BASE_URL: "http://127.0.0.1:9/v1", TARE_TOKEN: "secret" };
