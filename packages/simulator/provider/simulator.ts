@@ -265,7 +265,8 @@ export function simulator(options: SimulatorOptions): Simulator {
 }
 
 function keyOf({ headers }: Request, apiKey: string | undefined): string {
-  const key = headers.get("authorization")?.replace(/^Bearer /i, "") ?? headers.get("x-api-key") ?? "";
+  const [given = ""] = MESSAGES_PROTOCOL.auth.headers.flatMap((name) => headers.get(name) ?? []);
+  const key = given.replace(/^Bearer /i, "");
   if (apiKey === undefined || key === apiKey) return key;
   throw new ApiError(401, "The API key is not the one that this provider accepts.", {
     code: "invalid_api_key",
