@@ -15,7 +15,10 @@ import {
 } from "./upstream.ts";
 
 /** So many calls of a turn may do nothing but recall; then one can't. */
-const MAX_RECALL_CALLS = 8;
+const MAX_RECALL_CALLS = 64;
+
+/** So many of them may ask for nothing new: a model that recalls the same again and again doesn't get on. */
+const MAX_REPEATED_RECALLS = 3;
 
 /** With these an upstream says that it doesn't take a request as it is. */
 const REFUSALS: readonly number[] = [400, 422];
@@ -206,8 +209,9 @@ export class PlannedCalls {
     try {
       await turn.recall(reply);
       this.ledger.book(turn.session, { recalls: reply.recalls.length });
-      if (reply.callsClient || calls > MAX_RECALL_CALLS) return undefined;
-      return await turn.prompt(signal, calls === MAX_RECALL_CALLS);
+      if (reply.callsClient || turn.isLast) return undefined;
+      const isLast = calls === MAX_RECALL_CALLS || turn.repeatedRecalls === MAX_REPEATED_RECALLS;
+      return await turn.prompt(signal, isLast);
     } catch (error) {
       if (signal.aborted) throw error;
       this.#warn("a recall was not answered", error);

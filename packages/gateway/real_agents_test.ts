@@ -119,7 +119,7 @@ Deno.test("gateway tells what the last call took over responses too, whole and s
   }
 });
 
-Deno.test("gateway makes the last call of a turn without recall, so that eleven recalls in a row end in words", async () => {
+Deno.test("gateway makes the last call of a turn without recall, so that a model that recalls the same again and again ends in words", async () => {
   const { fetch, seen } = gatewayed(({ body }, index) => {
     const recall = body.tools.some((tool: typeof READ) => tool.function.name === "recall");
     const again = recall && body.messages.at(-1).content !== "More.";
@@ -129,17 +129,33 @@ Deno.test("gateway makes the last call of a turn without recall, so that eleven 
   });
   const answer = await (await fetch(post(HELLO))).json();
   assertEquals(answer.choices[0].message, { role: "assistant", content: "Done." });
-  assertEquals([answer.choices[0].finish_reason, seen.length], ["stop", 9]);
+  assertEquals([answer.choices[0].finish_reason, seen.length], ["stop", 5]);
   assertEquals(seen.at(-1)?.body.tools, [READ]);
   const roles = seen.at(-1)?.body.messages.map(({ role }: { readonly role: string }) => role);
-  assertEquals(roles, ["user", ...Array.from({ length: 8 }, () => ["assistant", "tool"]).flat()]);
+  assertEquals(roles, ["user", ...Array.from({ length: 4 }, () => ["assistant", "tool"]).flat()]);
   // All of it is what the upstream finds again.
   const messages = [...HELLO.messages, answer.choices[0].message, { role: "user", content: "More." }];
   await (await fetch(post({ ...HELLO, messages }))).text();
-  assertEquals(seen.at(-1)?.body.messages.slice(0, 17), seen.at(-2)?.body.messages);
+  assertEquals(seen.at(-1)?.body.messages.slice(0, 9), seen.at(-2)?.body.messages);
 });
 
-Deno.test("gateway ends eleven streamed recalls in words too, in one stream that says nothing of them", async () => {
+Deno.test("gateway answers as many recalls in a row as ask for something new, up to 64", async () => {
+  for (const [wanted, answered] of [[11, 11], [100, 64]] as const) {
+    const { fetch, seen } = gatewayed(({ body }, index) => {
+      const again = index < wanted && body.tools.length > 1;
+      return completion(
+        again
+          ? { tool_calls: [call("recall", { ref: `${index}`.padStart(16, "0") }, `r${index}`)] }
+          : { content: "Done." },
+      );
+    });
+    const answer = await (await fetch(post(HELLO))).json();
+    assertEquals(answer.choices[0].message, { role: "assistant", content: "Done." });
+    assertEquals(seen.length, answered + 1);
+  }
+});
+
+Deno.test("gateway ends recalls of the same in words too when they are streamed, in one stream that says nothing of them", async () => {
   const { fetch, seen } = gatewayed(({ body }, index) => {
     if (body.tools.length === 1) {
       return sse(chunk({ role: "assistant", content: "Done." }), chunk({}, "stop"), "[DONE]");
@@ -153,15 +169,15 @@ Deno.test("gateway ends eleven streamed recalls in words too, in one stream that
   const choices = chunks.map((json) => JSON.parse(json).choices[0]);
   assertEquals(choices.map(({ delta }) => delta.content ?? "").join(""), "Done.");
   assertEquals(choices.map(({ finish_reason }) => finish_reason).filter(Boolean), ["stop"]);
-  assertEquals([text.includes("tool_calls"), seen.length], [false, 9]);
+  assertEquals([text.includes("tool_calls"), seen.length], [false, 5]);
 
-  const recalls = Array.from({ length: 8 }, (_, at) => [functionCall("recall", { ref: "none" }, `r${at}`)]);
+  const recalls = Array.from({ length: 4 }, (_, at) => [functionCall("recall", { ref: "none" }, `r${at}`)]);
   const upstream = responsesUpstream([...recalls, [says("Done.")]]);
   const { fetch: ask } = gateway({ ...OPTIONS, fetch: upstream.fetch });
   const events = await (await ask(codexRequest(codexOpening("Find the constants."))))?.text() ?? "";
   const { response } = JSON.parse(events.trim().split("data: ").at(-1) ?? "");
   assertEquals(response.output, [says("Done.")]);
-  assertEquals(upstream.asked.map(({ tools }) => tools?.length), [...Array(8).fill(2), 1]);
+  assertEquals(upstream.asked.map(({ tools }) => tools?.length), [...Array(4).fill(2), 1]);
 });
 
 Deno.test("gateway keeps the prose of tools that were never called, and recall's", async () => {

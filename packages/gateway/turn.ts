@@ -68,8 +68,12 @@ export class GatewayTurn {
   readonly #added: WireItem[] = [];
   /** Answers to recalls, by reply. */
   readonly #answers: (readonly string[])[] = [];
+  /** Arguments of all recalls. */
+  readonly #recalled = new Set<string>();
   #view: SessionView | undefined;
   #edited = false;
+  #isLast = false;
+  #repeatedRecalls = 0;
 
   /** A turn that has sent nothing yet. */
   constructor(options: GatewayTurnOptions) {
@@ -90,6 +94,16 @@ export class GatewayTurn {
   /** Whether the upstream was sent anything but the client's own bytes. */
   get edited(): boolean {
     return this.#edited;
+  }
+
+  /** Whether the newest call was the last that the turn may make. */
+  get isLast(): boolean {
+    return this.#isLast;
+  }
+
+  /** How many replies have asked for nothing but what was recalled before. */
+  get repeatedRecalls(): number {
+    return this.#repeatedRecalls;
   }
 
   /** Sentences for people about the newest view. */
@@ -122,6 +136,7 @@ export class GatewayTurn {
   async prompt(signal: AbortSignal, last = false): Promise<Uint8Array<ArrayBuffer>> {
     const { session, request, follows, prompts, countTokens, now, oneShot } = this.#options;
     const recall = this.#options.recall && !last;
+    this.#isLast = last;
     await countInSlices(request, countTokens);
     const { items: expanded, hidden } = expandHidden(request.items, session.hidden);
     if (!oneShot) session.hidden = hidden;
@@ -178,6 +193,8 @@ export class GatewayTurn {
     const answers = await Promise.all(
       reply.recalls.map(async (call) => ({ id: call.id, text: await this.#answer(call) })),
     );
+    if (reply.recalls.every((call) => this.#recalled.has(call.arguments))) this.#repeatedRecalls++;
+    for (const call of reply.recalls) this.#recalled.add(call.arguments);
     const written = this.#options.request.protocol.writeAnswers(answers);
     this.#answers.push(written);
     this.#added.push(...[...reply.items, ...written].map((json) => this.#itemOf(json)));
