@@ -249,3 +249,37 @@ Deno.test("gateway answers a recall beside the client's own calls in one message
     ["tool_result r1", "tool_result c1", "text "],
   );
 });
+
+Deno.test("gateway leaves alone what makes tools known, and the step that it stands in", async () => {
+  const { fetch, seen } = claudeGateway(() => ({ content: "Done." }));
+  const id = "toolu_search";
+  const search: Said[] = [
+    {
+      role: "assistant",
+      content: [{ type: "tool_use", id, name: "ToolSearch", input: { query: "github" } }],
+    },
+    {
+      role: "user",
+      content: [{
+        type: "tool_result",
+        tool_use_id: id,
+        content: Array.from(
+          { length: 40 },
+          (_, at) => ({ type: "tool_reference", tool_name: `mcp__tool_${at}` }),
+        ),
+      }],
+    },
+  ];
+  const said: Said[] = [says("user", "Go."), ...search];
+  for (let turn = 0; turn < 4; turn++) {
+    for (let at = 0; at < 4; at++) {
+      said.push(...step(`f${turn}_${at}`, [`${at} ${LONG}`]));
+      await (await fetch(claudeRequest(said))).text();
+    }
+    said.push(says("assistant", "Done."), says("user", "More."));
+  }
+  await (await fetch(claudeRequest(said))).text();
+  const sent = JSON.stringify(seen.at(-1)!.body.messages);
+  assertMatch(sent, /\[elided: \d+ messages/);
+  for (const message of search) assert(sent.includes(JSON.stringify(message)));
+});

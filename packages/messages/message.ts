@@ -119,6 +119,8 @@ export interface ToolMessage {
   /** Id of the call that this answers. */
   readonly tool_call_id: string;
   readonly content: Content;
+  /** Whether it has to stay where it stands, such as what makes tools known. Default: it may leave. */
+  readonly keep?: boolean;
 }
 
 /** The result of a call in the wire format that came before tools. Passed through, never edited. */

@@ -33,9 +33,9 @@ export function pairResults(messages: readonly Message[]): PairedResult[] {
     .sort((a, b) => a.index - b.index);
 }
 
-/** The text of a result; `undefined` if it holds anything but text, which pruning leaves alone. */
-export function resultText(message: ToolMessage): string | undefined {
-  const { content } = message;
+/** The text of a result; `undefined` if it has to stay, or holds anything but text, which pruning leaves alone. */
+export function resultText({ content, keep }: ToolMessage): string | undefined {
+  if (keep) return undefined;
   if (typeof content === "string") return content;
   return content.every((part) => part.type === "text") ? contentText(content) : undefined;
 }

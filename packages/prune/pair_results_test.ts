@@ -59,3 +59,14 @@ Deno.test("pairResults() pairs by the one rule when an id is open in two message
   ];
   assertEquals(tools(messages), [[2, "b"], [3, "a"]]);
 });
+
+Deno.test("resultText() has nothing of a result that has to stay", () => {
+  const stays: Message = { role: "tool", tool_call_id: "a", content: text(500), keep: true };
+  const messages: Message[] = [
+    { role: "assistant", tool_calls: [call("a", "find"), call("b", "read")] },
+    stays,
+    result("b"),
+    say("done"),
+  ];
+  assertEquals(tools(messages), [[2, "read"]]);
+});

@@ -184,6 +184,7 @@ export class Standings {
       this.#open = undefined;
       return;
     }
+    if (message.keep) this.#open = { ...this.#open, stays: true };
     const { from, calls, stays } = this.#open;
     if (stays || at - from !== calls) return;
     const step: Step = { from, to: at + 1, quietUntil: 0 };

@@ -40,6 +40,9 @@ Deno.test("MESSAGES_PROTOCOL makes a message of each reply, and of each block of
     { role: "system", content: "Be brief." },
     { role: "assistant", content: "Done." },
   ];
+  const found = result("c4", [{ type: "tool_reference", tool_name: "mcp__github__search" }]);
+  const [kept] = MESSAGES_PROTOCOL.readItem({ role: "user", content: [found] });
+  assertEquals(kept?.message.role === "tool" && kept.message.keep, true);
   const read = messages.flatMap(MESSAGES_PROTOCOL.readItem).map(({ message }) => message);
   const [, reply, ...more] = read;
   assertEquals(reply?.role === "assistant" && [reply.reasoning_content, reply.tool_calls], ["Hm.", [{

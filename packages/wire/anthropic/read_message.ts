@@ -29,7 +29,15 @@ export function readMessage(value: unknown): readonly ItemPart[] {
     const marked = mark === undefined ? {} : { mark: JSON.stringify(mark) };
     if (block.type === "tool_result") {
       const id = textOf(block.tool_use_id);
-      const message: Message = { role: "tool", tool_call_id: id, content: readContent(block.content ?? "") };
+      const content = block.content ?? "";
+      // What makes a tool known to the model, or is cited from, is no text of which a line could tell.
+      const keeps = Array.isArray(content) && content.some((block) => !LEAVING.includes(block?.type));
+      const message: Message = {
+        role: "tool",
+        tool_call_id: id,
+        content: readContent(content),
+        ...(keeps && { keep: true }),
+      };
       const text = "content" in block ? { text: [...path, "content"] } : {};
       const holdsMark = mark !== undefined && !isRecord(block.cache_control);
       return { message, at: path, ...text, ...marked, ...(holdsMark && { holdsMark }) };
@@ -44,6 +52,9 @@ export function readMessage(value: unknown): readonly ItemPart[] {
     };
   });
 }
+
+/** Blocks of a result that may leave with it. */
+const LEAVING: readonly unknown[] = ["text", "image"];
 
 /** The message that the system prompt is, if there is one. @throws {UnknownShape} if it isn't as the format says. */
 export function readSystem(system: unknown): readonly ItemPart[] {
