@@ -202,26 +202,33 @@ Deno.test("gateway shows the upstream each item in its own spelling again, so th
     status: "completed",
     summary: [],
   });
-  const upstream = responsesUpstream([
-    [reasoning("rs_1"), functionCall("recall", { ref: "none" }, "r1")],
-    [reasoning("rs_2"), says("Wait.", "msg_2"), functionCall("recall", { ref: "none" }, "r2")],
-    [reasoning("rs_3"), execCommand("a.ts")],
-    [says("Done.")],
-  ]);
-  const { fetch } = gateway({ ...OPTIONS, fetch: upstream.fetch });
-  const input = codexOpening("Find the constants.");
-  await (await fetch(codexRequest(input)))?.text();
-  const shown = [
-    reasoning("rs_1"),
-    reasoning("rs_2"),
-    says("Wait.", "msg_2"),
-    reasoning("rs_3"),
-    execCommand("a.ts"),
-  ].map((item) => spelledByCodex(item));
-  const output = { type: "function_call_output", id: "fco_1", call_id: "call_a.ts", output: "one line" };
-  await (await fetch(codexRequest([...input, ...shown, output])))?.text();
-  const [before, after] = upstream.asked.slice(2) as [AskedResponse, AskedResponse];
-  assertEquals(after.input, [...before.input, ...shown.slice(-2), output]);
+  /** opencode tells an item's content alone. */
+  const spelledByOpencode = ({ id: _, status: __, content, ...item }: Json) => ({
+    ...item,
+    ...(item.type === "reasoning" || !content ? {} : { content }),
+  });
+  for (const spelled of [spelledByCodex, spelledByOpencode]) {
+    const upstream = responsesUpstream([
+      [reasoning("rs_1"), functionCall("recall", { ref: "none" }, "r1")],
+      [reasoning("rs_2"), says("Wait.", "msg_2"), functionCall("recall", { ref: "none" }, "r2")],
+      [reasoning("rs_3"), execCommand("a.ts")],
+      [says("Done.")],
+    ]);
+    const { fetch } = gateway({ ...OPTIONS, fetch: upstream.fetch });
+    const input = codexOpening("Find the constants.");
+    await (await fetch(codexRequest(input)))?.text();
+    const shown = [
+      reasoning("rs_1"),
+      reasoning("rs_2"),
+      says("Wait.", "msg_2"),
+      reasoning("rs_3"),
+      execCommand("a.ts"),
+    ].map((item) => spelled(item));
+    const output = { type: "function_call_output", id: "fco_1", call_id: "call_a.ts", output: "one line" };
+    await (await fetch(codexRequest([...input, ...shown, output])))?.text();
+    const [before, after] = upstream.asked.slice(2) as [AskedResponse, AskedResponse];
+    assertEquals(after.input, [...before.input, ...shown.slice(-2), output]);
+  }
 });
 
 Deno.test("gateway shows recalls of several replies at their places, before and behind what was said", async () => {

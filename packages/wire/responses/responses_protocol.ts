@@ -1,4 +1,4 @@
-import type { Content, ContentPart, Message, ToolDefinition } from "@tare/messages";
+import { type Content, type ContentPart, hashText, type Message, type ToolDefinition } from "@tare/messages";
 import { ApiError } from "../api_error.ts";
 import { isRecord, type JsonRecord } from "../json_record.ts";
 import { BEARER, type ItemPart, type Protocol, UnknownShape } from "../protocol.ts";
@@ -107,8 +107,12 @@ function readItem(item: unknown): Message {
     case "custom_tool_call_output":
       return { role: "tool", tool_call_id: text(item.call_id), content: readContent(item.output) };
     case "item_reference":
-    case "reasoning":
-      return withId({ role: "assistant", content: null, reasoning_content: summary(item) }, id);
+    case "reasoning": {
+      // Some clients leave the id away; what is sealed they must send as it was.
+      const { encrypted_content: sealed } = item;
+      const known = typeof sealed === "string" ? `sealed ${hashText(sealed)}` : id;
+      return withId({ role: "assistant", content: null, reasoning_content: summary(item) }, known);
+    }
     default:
       return withId({ role: "assistant", content: JSON.stringify(item, shorten) }, id);
   }
