@@ -84,6 +84,11 @@ export async function openBench<R>(
   const named = Object.fromEntries(VARIABLES.map((name) => [name, environment[name]]));
   const { model, baseUrl, apiKey, profile: profileName } = readSettings([], named);
   const isSimulated = model === undefined;
+  if (isSimulated && (apiKey ?? baseUrl) !== undefined) {
+    throw new RangeError(
+      "Cannot start: TARE_MODEL is not set, but with a provider it must be the provider's name for a model.",
+    );
+  }
   const modelName = model ?? "simulated";
   const prices = readPrices(values, isSimulated);
   const baseURL = baseUrl ?? DEFAULT_PROVIDER.baseURL;
