@@ -102,6 +102,53 @@ Deno.test("gateway has Codex' own compaction made from the view that the model h
   assert(compactionCost > 0 && compactionCost < cost);
 });
 
+Deno.test("gateway leaves out of a transcript what had left the prompt, if it is refused otherwise", async () => {
+  const limit = 80_000;
+  const { fetch, seen } = gatewayed(({ text }) =>
+    text.length > limit
+      ? Response.json({ error: { message: "prompt is too long" } }, { status: 400 })
+      : completion({ content: SUMMARY }, 0)
+  );
+  let messages: readonly Json[] = [SYSTEM, USER];
+  for (const name of NAMES) {
+    messages = [...messages, ...chatStep(name, longResult(name))];
+    const turn = await fetch(post({ model: "m", messages, tools: [BASH] }));
+    assertEquals(turn.status, 200);
+    await turn.text();
+  }
+  const transcript = messages.map(({ role, content }) => `[${role}]: ${content ?? ""}`).join("\n\n");
+  const ask = async (quoted: string) => {
+    const body = {
+      model: "m",
+      messages: [{ role: "system", content: "You sum up." }, { role: "user", content: quoted }],
+    };
+    const response = await fetch(post(body));
+    return {
+      status: response.status,
+      warning: response.headers.get("x-tare-warning"),
+      text: await response.text(),
+    };
+  };
+  const before = seen.length;
+  const answer = await ask(transcript);
+  assertEquals([answer.status, seen.length - before], [200, 2]);
+  assertStringIncludes(answer.warning ?? "", "refused as it came");
+  assertStringIncludes(answer.text, SUMMARY);
+  const sent = seen.at(-1)?.body.messages[1].content;
+  assertMatch(sent, /\[tool\]: \[elided: bash result, \d+ bytes; recall with ref [0-9a-f]{16}\]/);
+  assertStringIncludes(sent, TASK);
+  // What quotes nothing that left is refused as it was, and so is what stays too long.
+  const long = await ask(`${TASK} ${"word ".repeat(limit)}`);
+  assertEquals([long.status, long.warning, seen.length - before], [400, null, 3]);
+  const both = await ask(`${transcript} ${"word ".repeat(limit)}`);
+  assertEquals([both.status, both.warning, JSON.parse(both.text).error.message, seen.length - before], [
+    400,
+    null,
+    "prompt is too long",
+    5,
+  ]);
+});
+
 Deno.test("gateway recognises a compaction that the provider makes, and the opaque history behind it", async () => {
   const { ask, work, ledger } = codexGateway(
     answers([{ type: "compaction", id: "cmp_1", encrypted_content: "gAAAA-opaque" }]),

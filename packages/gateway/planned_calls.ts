@@ -21,7 +21,7 @@ const MAX_RECALL_CALLS = 64;
 const MAX_REPEATED_RECALLS = 3;
 
 /** With these an upstream says that it doesn't take a request as it is. */
-const REFUSALS: readonly number[] = [400, 422];
+const REFUSALS: readonly number[] = [400, 413, 422];
 
 /** What an answer is made from. */
 interface Exchange {
@@ -97,6 +97,16 @@ export class PlannedCalls {
         turn = undefined;
       }
     }
+    const shorter = turn && REFUSALS.includes(response.status) ? await turn.withoutQuotes() : undefined;
+    if (shorter) {
+      // The client was told how long the edited prompt is, and may quote what it took that from at full length.
+      const again = await send(shorter);
+      await (again.ok ? response : again).body?.cancel();
+      if (again.ok) {
+        response = again;
+        warning = "the request was refused as it came; what had left the prompt that it quotes was left out";
+      }
+    }
     if (turn && !response.ok) this.ledger.book(turn.session, { errors: 1 });
     const type = response.headers.get("content-type") ?? "";
     const isStream = type.includes("text/event-stream");
@@ -104,9 +114,9 @@ export class PlannedCalls {
       return passOn(response, abort, { ...turn?.headers(), ...warned(warning) });
     }
     const replies = this.#replies({ turn, response, send, abort }, isStream);
-    if (!isStream) return await wholeAnswer(replies, { turn, abort });
+    if (!isStream) return await wholeAnswer(replies, { turn, abort, warning });
     const { status, statusText } = response;
-    const headers = answerHeaders(response, turn.headers());
+    const headers = answerHeaders(response, { ...turn.headers(), ...warned(warning) });
     return new Response(streamOf(replies, abort), { status, statusText, headers });
   }
 
@@ -245,7 +255,7 @@ interface LastReply {
 /** An answer that isn't streamed. */
 async function wholeAnswer(
   replies: AsyncGenerator<Uint8Array<ArrayBuffer>, LastReply>,
-  { turn, abort }: Pick<Exchange, "turn" | "abort">,
+  { turn, abort, warning }: Pick<Exchange, "turn" | "abort"> & { readonly warning: string | undefined },
 ): Promise<Response> {
   const pieces: Uint8Array<ArrayBuffer>[] = [];
   for (;;) {
@@ -258,7 +268,7 @@ async function wholeAnswer(
     if (!response.ok) return passOn(response, abort, turn.headers());
     const reported = usage && { "x-tare-cached-reported": String(usage.cachedTokens) };
     const { status, statusText } = response;
-    const headers = answerHeaders(response, { ...turn.headers(), ...reported });
+    const headers = answerHeaders(response, { ...turn.headers(), ...reported, ...warned(warning) });
     return new Response(joinBytes(pieces), { status, statusText, headers });
   }
 }

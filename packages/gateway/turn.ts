@@ -13,6 +13,7 @@ import {
   type WireRequest,
   writeRequest,
 } from "@tare/wire";
+import { elideQuotes } from "./sessions/elide_quotes.ts";
 import { expandHidden, type HiddenPlace } from "./sessions/hidden_items.ts";
 import type { GatewaySession, SessionRewrite } from "./sessions/session.ts";
 
@@ -167,6 +168,12 @@ export class GatewayTurn {
     });
     this.#edited ||= bytes !== request.bytes;
     return bytes;
+  }
+
+  /** A request that is too long and quotes its session, without what had left the model's view; nothing if it quotes none. */
+  async withoutQuotes(): Promise<Uint8Array<ArrayBuffer> | undefined> {
+    const { session, request: { bytes } } = this.#options;
+    return this.oneShot && !this.#edited ? await elideQuotes(bytes, session) : undefined;
   }
 
   #note({ rewrites, promptTokens, saved }: SessionView, atMs: number): void {

@@ -1,0 +1,57 @@
+import { contentText } from "@tare/messages";
+import type { GatewaySession } from "./session.ts";
+
+/** The shortest text that is looked for, in UTF-16 code units. */
+const LEAST_CHARS = 400;
+
+/** An archive reference at the end of a line that stands for something. */
+const REFERENCE = /\bref ([0-9a-f]{16})\]/g;
+
+/**
+ * A request that quotes a conversation, as one for a summary may, with what left the view that the model had last given
+ * way to the line that stands for it there. Nothing if it quotes none of that.
+ */
+export async function elideQuotes(
+  body: Uint8Array<ArrayBuffer>,
+  session: Pick<GatewaySession, "shown" | "archive">,
+): Promise<Uint8Array<ArrayBuffer> | undefined> {
+  const before = new TextDecoder().decode(body);
+  let text = before;
+  for (const [original, line] of (await goneOf(session)).sort(([a], [b]) => b.length - a.length)) {
+    text = text.replaceAll(jsonOf(original), () => jsonOf(line));
+  }
+  return text === before ? undefined : new TextEncoder().encode(text);
+}
+
+/** Texts of results that left the view, each with the line that stands for it. */
+async function goneOf(
+  { shown, archive }: Pick<GatewaySession, "shown" | "archive">,
+): Promise<(readonly [original: string, line: string])[]> {
+  const gone: [string, string][] = [];
+  for (const message of shown) {
+    const line = contentText(message.content);
+    for (const [, ref = ""] of line.matchAll(REFERENCE)) {
+      const archived = await archive.get(ref);
+      if (archived === undefined) continue;
+      const originals = message.role === "tool" ? [archived] : resultsIn(archived);
+      gone.push(...originals.map((text): [string, string] => [text.trim(), line]));
+    }
+  }
+  return gone.filter(([original]) => original.length >= LEAST_CHARS);
+}
+
+/** The results among archived messages. */
+function resultsIn(archived: string): string[] {
+  try {
+    return archived.split("\n").map((line) => JSON.parse(line))
+      .flatMap((message) => message?.role === "tool" ? [contentText(message.content)] : []);
+  } catch {
+    // A text that isn't of messages: a user may quote such a line.
+    return [];
+  }
+}
+
+/** A text as it stands in JSON. */
+function jsonOf(text: string): string {
+  return JSON.stringify(text).slice(1, -1);
+}
