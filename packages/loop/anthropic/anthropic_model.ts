@@ -37,7 +37,7 @@ import { checkAccess, streamModel, watchedFetch } from "../provider/stream_model
 export interface AnthropicModelOptions {
   /** Name of the model, as the provider has it. */
   readonly model: string;
-  /** Sent as `x-api-key`. Default: none is sent, as local servers like it. */
+  /** Sent as a bearer token, as the SDK does. Default: none is sent, as local servers like it. */
   readonly apiKey?: string;
   /** Address of the server, without `/v1`. Default: `https://api.anthropic.com`. */
   readonly baseURL?: string;
@@ -71,8 +71,8 @@ const NO_MESSAGE = "what it sent is no message (is the base URL right? It is wit
  * for the cache; `stable` of the request says where that is of use. A reply that pauses is asked to go on; what it read
  * of its prompt is then what the last request read. Errors and retries are those of `openaiModel`.
  *
- * Nothing is taken from the environment, but the SDK looks for variables there: it works with `--allow-net` alone, and on
- * a terminal Deno then asks for them once, unless it runs with `--no-prompt`.
+ * Nothing is taken from the environment, but the SDK looks for `ANTHROPIC_CUSTOM_HEADERS` there, and fails if it may not:
+ * beside `--allow-net` it needs `--ignore-env=ANTHROPIC_CUSTOM_HEADERS`, or to be allowed to read it.
  *
  * @throws {TypeError} if `baseURL` is no http(s) URL or `apiKey` can't stand in a header.
  */
@@ -100,7 +100,7 @@ export function anthropicModel(options: AnthropicModelOptions): Model {
       webhookKey: null,
       openTelemetry: false,
       logLevel: "off",
-      defaultHeaders: { ...headers, ...(!apiKey && { "x-api-key": null }) },
+      defaultHeaders: { ...headers, ...(!apiKey && { Authorization: null }) },
       timeout: timeoutMs,
       maxRetries,
       fetch: watchedFetch(fetch, progress),

@@ -2,7 +2,7 @@ import type { AssistantMessage, FinishReason, FunctionToolCall, ModelEvent, Usag
 import { asRecord, isRecord, type JsonRecord } from "../json_record.ts";
 import { StreamedBlocks } from "./streamed_blocks.ts";
 import { readMessagesUsage } from "./usage.ts";
-import { writeReply } from "./write_messages_body.ts";
+import { readInput, writeReply } from "./write_messages_body.ts";
 
 /** Words for why a reply ended. Any other word is taken for `stop`. */
 const FINISH_REASONS: Readonly<Record<string, FinishReason>> = {
@@ -74,10 +74,11 @@ export class MessageAssembler {
     const blocks = this.#blocks.blocks.map(([index, block]): JsonRecord => {
       if (block.type === "text") texts.push(String(block.text ?? ""));
       if (block.type === "thinking") thoughts.push(String(block.thinking ?? ""));
-      if (block.type !== "tool_use") return block;
+      const written = this.#blocks.inputOf(index);
+      if (block.type !== "tool_use") return written === "" ? block : { ...block, input: readInput(written) };
       const id = freeId(String(block.id ?? ""), used);
       used.add(id);
-      const input = this.#blocks.inputOf(index) || JSON.stringify(block.input ?? {});
+      const input = written || JSON.stringify(block.input ?? {});
       calls.push({ id, type: "function", function: { name: String(block.name ?? ""), arguments: input } });
       // The call has the rest.
       const { name: _, input: __, ...rest } = block;

@@ -136,7 +136,7 @@ function nameAndInput(call: ToolCall) {
 }
 
 /** What a call was given; nothing if that was cut off, for the format has no place for a text that is no JSON. */
-function readInput(text: string): JsonRecord {
+export function readInput(text: string): JsonRecord {
   try {
     return asRecord(JSON.parse(text)) ?? {};
   } catch {
