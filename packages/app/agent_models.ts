@@ -19,7 +19,7 @@ export interface AgentModels {
   readonly ask: (model: string) => Model;
   /** Where requests for a model go. */
   readonly address: (model: string) => string;
-  /** The cache rules and prices of a model. */
+  /** The cache rules and prices of a model; of an empty name those of the provider. */
   readonly profile: (model: string) => Profile;
 }
 
@@ -55,16 +55,12 @@ export function configuredModels(settings: ModelSettings): AgentModels {
   };
 }
 
-/** The cache rules and prices of a model at the provider of chat completions; of all its models if none is named. */
+/** The cache rules and prices of a model at the provider of chat completions. */
 export function chatProfile(
   { baseUrl = DEFAULT_PROVIDER.baseURL, profile: name, profileFile }: ModelSettings,
-  model?: string,
+  model: string,
 ): Profile {
-  return profileFile?.profile ?? chooseProfile({
-    baseUrl,
-    ...(model !== undefined && { model }),
-    ...(name !== undefined && { name }),
-  });
+  return profileFile?.profile ?? chooseProfile({ baseUrl, model, ...(name !== undefined && { name }) });
 }
 
 function agentProfile(settings: ModelSettings, model: string): Profile {

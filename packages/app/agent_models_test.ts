@@ -14,14 +14,16 @@ function routes(environment: Record<string, string>, models: readonly string[]):
 }
 
 Deno.test("configuredModels() sends every model to the only provider there is", () => {
-  assertEquals(routes({ ANTHROPIC_API_KEY: "k" }, ["claude-sonnet-5", "other"]), [
+  assertEquals(routes({ ANTHROPIC_API_KEY: "k" }, ["", "claude-sonnet-5", "other"]), [
+    ["", ANTHROPIC, "anthropic-5m"],
     ["claude-sonnet-5", ANTHROPIC, "anthropic-5m"],
     ["other", ANTHROPIC, "anthropic-5m"],
   ]);
   assertEquals(routes({ ANTHROPIC_BASE_URL: "http://127.0.0.1:1" }, ["other"]), [
     ["other", "http://127.0.0.1:1", "anthropic-5m"],
   ]);
-  assertEquals(routes({ OPENAI_API_KEY: "k" }, ["gpt-5.5", "claude-sonnet-5"]), [
+  assertEquals(routes({ OPENAI_API_KEY: "k" }, ["", "gpt-5.5", "claude-sonnet-5"]), [
+    ["", OPENAI, "openai"],
     ["gpt-5.5", OPENAI, "openai"],
     ["claude-sonnet-5", OPENAI, "anthropic-5m"],
   ]);

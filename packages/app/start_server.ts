@@ -187,9 +187,7 @@ function greet(
     `messages   to ${messagesUrl}, ${
       keysOf(messagesKey, "ANTHROPIC_API_KEY")
     }: ANTHROPIC_BASE_URL=${url} claude`,
-    model === undefined
-      ? `profile    ${chatProfile(settings).name}, or that of the model asked for`
-      : `profile    ${profile(model).name}`,
+    `profile    ${profile(model ?? "").name}${model === undefined ? ", or that of the model asked for" : ""}`,
     ...(policy === "planner" ? [] : [`policy     ${policy}`]),
     ...(off.length > 0 ? [`off        ${off.join(", ")}`] : []),
   ].join("\n");
