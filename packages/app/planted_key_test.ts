@@ -83,9 +83,18 @@ Deno.test("the provider's key and the server's token appear nowhere: answers, ev
   await Deno.symlink("/proc/self/environ", join(workspace, "environ"));
   const sent: { authorization: string; rest: string }[] = [];
   const messagesKeys: string[] = [];
+  const agentKeys: string[] = [];
+  const seen: string[] = [];
   const provider = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
     const body = await request.text();
     const { authorization = "", "x-api-key": messagesKey, ...headers } = Object.fromEntries(request.headers);
+    const isMessages = new URL(request.url).pathname === "/v1/messages";
+    if (isMessages && authorization !== "") {
+      agentKeys.push(authorization);
+      seen.push(JSON.stringify(headers) + body);
+      const error = { type: authorization, message: `Wrong: ${authorization}, ${MESSAGES_KEY}` };
+      return Response.json({ type: "error", error }, { status: 400 });
+    }
     if (messagesKey !== undefined) {
       messagesKeys.push(messagesKey + authorization);
       return Response.json({ type: "message", content: [], usage: { input_tokens: 1 } });
@@ -95,7 +104,6 @@ Deno.test("the provider's key and the server's token appear nowhere: answers, ev
     const question = messages.findLast(({ role }) => role === "user")!.content;
     return answer(question, authorization, messages.at(-1)!.role === "tool");
   });
-  const seen: string[] = [];
   const events: LoopEvent[] = [];
   const server = await startProcess([
     ...["--port", "0", "--workspace", workspace, "--data", data, "--model", "m"],
@@ -135,6 +143,10 @@ Deno.test("the provider's key and the server's token appear nowhere: answers, ev
   assertEquals((await look("/v1/sessions", { method: "POST", headers: json, body: "{" })).status, 400);
   const message = JSON.stringify({ model: "claude", messages: [{ role: "user", content: "Hi." }] });
   assertEquals((await look("/v1/messages", { method: "POST", headers: json, body: message })).status, 200);
+  const asked = { method: "POST", headers: json, body: JSON.stringify({ model: "claude-sonnet-5" }) };
+  const { id } = JSON.parse((await look("/v1/sessions", asked)).body);
+  for await (const event of client.startTurn(id, "hello")) events.push(event);
+  await look(`/v1/sessions/${id}/events`);
   assertEquals((await look("/v1/gateway/sessions")).status, 200);
   assertEquals((await look("/v1/sessions/none")).status, 404);
   assertEquals((await look("/none")).status, 404);
@@ -148,13 +160,14 @@ Deno.test("the provider's key and the server's token appear nowhere: answers, ev
   await readAll(top, files);
 
   const ends = events.flatMap((event) => event.type === "turn_end" ? [event.reason] : []);
-  assertEquals(ends, ["completed", "completed", ...QUESTIONS.slice(2).map(() => "model_error" as const)]);
+  assertEquals(ends, ["completed", "completed", ...QUESTIONS.slice(1).map(() => "model_error" as const)]);
   const results = events.flatMap((event) => event.type === "tool_result" ? [event] : []);
   assertEquals(results.length, CALLS.length);
   assertStringIncludes(results.find(({ name }) => name === "shell")!.content, "HOME=");
   // The key went where it belongs, and nowhere else.
   assertEquals(new Set(sent.map(({ authorization }) => authorization)), new Set([`Bearer ${API_KEY}`]));
   assertEquals(messagesKeys, [MESSAGES_KEY]);
+  assertEquals(agentKeys, [`Bearer ${MESSAGES_KEY}`]);
   // Not even a part of them.
   const secrets = [API_KEY, MESSAGES_KEY, TOKEN].map((secret) => secret.slice(0, 12));
   const everything = { events, seen, files, sent: sent.map(({ rest }) => rest) };

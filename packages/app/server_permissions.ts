@@ -1,5 +1,6 @@
 import { resolve } from "@std/path";
 import { DEFAULT_PROVIDER } from "@tare/planner";
+import { hasChatProvider, isRehearsed } from "./agent_models.ts";
 import { type Settings, VARIABLES } from "./settings.ts";
 
 /**
@@ -8,29 +9,33 @@ import { type Settings, VARIABLES } from "./settings.ts";
  */
 export const V8_FLAGS = "--v8-flags=--max-semi-space-size=4";
 
+/** Variables that the providers' SDKs look for, and would take headers from. */
+const SOUGHT_VARIABLES: readonly string[] = ["OPENAI_CUSTOM_HEADERS", "ANTHROPIC_CUSTOM_HEADERS"];
+
 /**
  * The permissions that a server with these settings needs, as flags for `deno run`, and no others: to read and write
  * its workspace and data folder, to read its profile's file, to listen where it is told and to reach its providers, to
- * read the variables that the
- * settings come from. Running programs can't be narrowed: the shell tool may start any, and ending all that a command
+ * read the variables that the settings come from. Running programs can't be narrowed: the shell tool may start any, and ending all that a command
  * started takes the whole permission.
  */
 export function serverPermissions(settings: Settings): string[] {
-  const { host, port, workspace, data, apiKey, baseUrl, messagesUrl, profileFile } = settings;
+  const { host, port, workspace, data, baseUrl, messagesUrl, profileFile } = settings;
   const folders = [workspace, data].flatMap((folder) => withRealPath(resolve(folder))).map(escapeCommas);
   const files = profileFile ? [escapeCommas(resolve(profileFile.path))] : [];
-  const provider = apiKey === undefined && baseUrl === undefined
+  const providers = [
     // The rehearsal provider listens on a free port, which isn't known yet.
-    ? "127.0.0.1"
-    : hostAndPort(new URL(baseUrl ?? DEFAULT_PROVIDER.baseURL));
+    ...(isRehearsed(settings) ? ["127.0.0.1"] : []),
+    ...(hasChatProvider(settings) ? [hostAndPort(new URL(baseUrl ?? DEFAULT_PROVIDER.baseURL))] : []),
+    hostAndPort(new URL(messagesUrl)),
+  ];
   const own = `${host.includes(":") ? `[${host}]` : host}:${port}`;
-  const net = [own, provider, hostAndPort(new URL(messagesUrl))];
   return [
     "--no-prompt",
-    `--allow-net=${net.join(",")}`,
+    `--allow-net=${[own, ...providers].join(",")}`,
     `--allow-read=${[...folders, ...files].join(",")}`,
     `--allow-write=${folders.join(",")}`,
     `--allow-env=${VARIABLES.join(",")}`,
+    `--ignore-env=${SOUGHT_VARIABLES.join(",")}`,
     "--allow-run",
   ];
 }

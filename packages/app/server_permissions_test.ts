@@ -19,6 +19,7 @@ Deno.test("serverPermissions() opens workspace and data folder, linked ones wher
       `--allow-read=${folders}`,
       `--allow-write=${folders}`,
       `--allow-env=${VARIABLES.join(",")}`,
+      "--ignore-env=OPENAI_CUSTOM_HEADERS,ANTHROPIC_CUSTOM_HEADERS",
       "--allow-run",
     ]);
   } finally {
@@ -52,4 +53,5 @@ Deno.test("serverPermissions() opens the network to where it listens and to its 
     net([], { OPENAI_BASE_URL: "http://models.example/v1", ANTHROPIC_BASE_URL: "http://claude.example" }),
     "--allow-net=127.0.0.1:8787,models.example:80,claude.example:80",
   );
+  assertEquals(net([], { ANTHROPIC_API_KEY: "k" }), "--allow-net=127.0.0.1:8787,api.anthropic.com:443");
 });

@@ -80,7 +80,7 @@ const OPTIONS = {
   apiKey: {
     variable: "OPENAI_API_KEY",
     isSecret: true,
-    help: "Key of the provider; without key and base URL a rehearsal model answers",
+    help: "Key of the provider; without any key and base URL a rehearsal model answers",
     read: text,
   },
   baseUrl: {
@@ -93,21 +93,22 @@ const OPTIONS = {
   messagesKey: {
     variable: "ANTHROPIC_API_KEY",
     isSecret: true,
-    help: "Key for requests to /v1/messages. Default: each client's own",
+    help: "Key for requests to /v1/messages (default: each client's own), and for the agent on Claude",
     read: text,
   },
   messagesUrl: {
     variable: "ANTHROPIC_BASE_URL",
     flag: "messages-url",
     fallback: MESSAGES_PROVIDER.baseURL,
-    help: "Address of the provider that requests to /v1/messages go to",
+    help: "Address of the provider that requests to /v1/messages go to, and the agent's for Claude",
     read: address,
     right: `an address such as ${MESSAGES_PROVIDER.baseURL}`,
   },
   model: {
     variable: "TARE_MODEL",
     flag: "model",
-    help: "The provider's name for the agent's model; without it a provider is the gateway's alone",
+    help:
+      "The provider's name for the agent's model; without it a provider is the gateway's alone. Names such as claude-… go to ANTHROPIC_BASE_URL if there is a key for it, all names if there is no other provider",
     read: text,
   },
   profile: {
@@ -274,7 +275,7 @@ export function readSettings(
     ...(environment.PATH && { path: environment.PATH }),
     off: mechanismNames().filter((name) => flags[`no-${name}`] === true),
   };
-  const { apiKey, baseUrl, model, policy, pruneAt, summariseAt } = settings;
+  const { apiKey, baseUrl, messagesKey, messagesUrl, model, policy, pruneAt, summariseAt } = settings;
   if (settings.profile !== undefined && settings.profileFile !== undefined) {
     throw new RangeError(
       "Cannot start: TARE_PROFILE and TARE_PROFILE_FILE are both set, but the file names its profile itself.",
@@ -294,13 +295,11 @@ export function readSettings(
         "before turns are summarised: the first must not be larger than the second.",
     );
   }
-  const provider = apiKey !== undefined || baseUrl !== undefined;
-  if (!provider && model !== undefined) {
+  const isElsewhere = messagesKey !== undefined || messagesUrl !== MESSAGES_PROVIDER.baseURL;
+  if (apiKey === undefined && baseUrl === undefined && !isElsewhere && model !== undefined) {
     throw new RangeError(
-      `Cannot start: TARE_MODEL is ${
-        JSON.stringify(model)
-      }, but then OPENAI_API_KEY or OPENAI_BASE_URL must be ` +
-        "set too; without all three a rehearsal model answers.",
+      `Cannot start: TARE_MODEL is ${JSON.stringify(model)}, but then OPENAI_API_KEY, OPENAI_BASE_URL, ` +
+        "ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL must be set too; without all of them a rehearsal model answers.",
     );
   }
   for (const name of ["baseUrl", "messagesUrl"] as const) {

@@ -71,6 +71,12 @@ Deno.test("readSettings() takes a provider without a model: then it is the gatew
   assertEquals([apiKey, model], ["sk", undefined]);
 });
 
+Deno.test("readSettings() takes a model of whoever has a key or an address of its own", () => {
+  for (const name of ["OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"]) {
+    assertEquals(readSettings(["--model", "m"], { [name]: "http://h.example" }).model, "m");
+  }
+});
+
 Deno.test("readSettings() reads each trigger of the classic policy", () => {
   assertEquals(
     readSettings([
@@ -172,7 +178,7 @@ Deno.test("readSettings() names the variable, the value and what would be right"
     [
       [],
       { TARE_MODEL: "m" },
-      'TARE_MODEL is "m", but then OPENAI_API_KEY or OPENAI_BASE_URL must be set too',
+      'TARE_MODEL is "m", but then OPENAI_API_KEY, OPENAI_BASE_URL, ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL must be set',
     ],
     [["--prot", "1"], {}, "Unknown option '--prot'"],
     [["extra"], {}, "extra"],

@@ -1,20 +1,19 @@
 import { join, resolve } from "@std/path";
 import { gateway } from "@tare/gateway";
-import { ModelError } from "@tare/loop";
 import { openaiModel } from "@tare/loop/openai";
-import type { Model } from "@tare/messages";
 import { loadTokenizer, type Tokenizer } from "@tare/messages/tiktoken";
-import {
-  chooseProfile,
-  DEFAULT_PROVIDER,
-  type PolicyOptions,
-  type Profile,
-  profileNamed,
-} from "@tare/planner";
+import { chooseProfile, DEFAULT_PROVIDER, type PolicyOptions, profileNamed } from "@tare/planner";
 import { agentHandler, allowedHosts, guard, isLoopback } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
 import { openStore } from "@tare/store";
 import { workspaceTools } from "@tare/tools";
+import {
+  type AgentModels,
+  chatProfile,
+  configuredModels,
+  hasChatProvider,
+  isRehearsed,
+} from "./agent_models.ts";
 import { agentOrGateway, type BodyLimits } from "./agent_or_gateway.ts";
 import type { Settings } from "./settings.ts";
 
@@ -56,12 +55,9 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     loadTokenizer(settings.model === undefined ? {} : { model: settings.model })
   );
   const { off, windowTokens, coldAfterMinutes } = settings;
-  const provider = settings.apiKey === undefined && settings.baseUrl === undefined
-    ? startRehearsal(
-      tokenizer,
-      settings.profileFile?.profile ?? profileNamed(settings.profile ?? DEFAULT_PROVIDER.profile),
-    )
-    : configuredProvider(settings);
+  const provider = isRehearsed(settings)
+    ? startRehearsal(tokenizer, settings)
+    : { ...configuredModels(settings), close: () => Promise.resolve() };
   const countTokens = async () => (await tokenizer()).count;
   const onError = (error: unknown) =>
     log(error instanceof Error ? error.stack ?? error.message : String(error));
@@ -96,7 +92,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
   };
   const agent = agentHandler({
     defaultModel: provider.model ?? "none",
-    model: (model) => provider.model === undefined ? noModel : openaiModel({ model, ...provider.access }),
+    model: provider.ask,
     profile: provider.profile,
     windowTokens,
     ...prompts,
@@ -110,11 +106,12 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     onError,
     ...(provider.notice !== undefined && { notice: provider.notice }),
   });
-  const upstream = {
-    baseURL: DEFAULT_PROVIDER.baseURL,
-    ...provider.access,
+  const { apiKey, baseUrl: baseURL = DEFAULT_PROVIDER.baseURL } = settings;
+  const chat = {
+    baseURL,
+    ...(apiKey !== undefined && { apiKey }),
     // Other agents ask for other models.
-    profile: (model: string) => profileOf(settings, model),
+    profile: (model: string) => chatProfile(settings, model),
     windowTokens,
   };
   const messages = {
@@ -128,7 +125,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     agent,
     gateway: gateway({
       // The rehearsal provider is nobody's upstream.
-      upstreams: { ...(!provider.isRehearsal && { chat: upstream, responses: upstream }), messages },
+      upstreams: { ...(hasChatProvider(settings) && { chat, responses: chat }), messages },
       clientKeys: token === undefined,
       ...prompts,
       countTokens,
@@ -170,84 +167,42 @@ export async function startServer(settings: Settings, log: (line: string) => voi
 /** What a server serves, a line each, and how to point an agent at it. */
 function greet(
   url: string,
-  { provider, workspace, settings: { apiKey, messagesKey, messagesUrl, off, policy } }: {
+  { provider: { model, notice, address, profile }, workspace, settings }: {
     readonly provider: Provider;
     readonly workspace: string;
     readonly settings: Settings;
   },
 ): string {
-  const { model, notice, isRehearsal, access, profile } = provider;
-  const at = access.baseURL ?? DEFAULT_PROVIDER.baseURL;
+  const { apiKey, baseUrl: at = DEFAULT_PROVIDER.baseURL, messagesKey, messagesUrl, off, policy } = settings;
   const keysOf = (key: string | undefined, variable: string) =>
     key === undefined ? "with your agent's own key" : `with the key in ${variable}`;
   return [
     `Tare listens on ${url}`,
     model === undefined
       ? "agent      off: TARE_MODEL names the model that it asks"
-      : `agent      ${notice ?? `${model} at ${at}`}; works in ${workspace}: deno task ask "…"`,
-    isRehearsal
-      ? "gateway    off: OPENAI_API_KEY or OPENAI_BASE_URL names the provider that it passes requests on to"
-      : `gateway    to ${at}, ${keysOf(apiKey, "OPENAI_API_KEY")}: OPENAI_BASE_URL=${url}/v1 your-agent`,
+      : `agent      ${notice ?? `${model} at ${address(model)}`}; works in ${workspace}: deno task ask "…"`,
+    hasChatProvider(settings)
+      ? `gateway    to ${at}, ${keysOf(apiKey, "OPENAI_API_KEY")}: OPENAI_BASE_URL=${url}/v1 your-agent`
+      : "gateway    off: OPENAI_API_KEY or OPENAI_BASE_URL names the provider that it passes requests on to",
     `messages   to ${messagesUrl}, ${
       keysOf(messagesKey, "ANTHROPIC_API_KEY")
     }: ANTHROPIC_BASE_URL=${url} claude`,
-    `profile    ${profile.name}${model === undefined ? ", or that of the model asked for" : ""}`,
+    `profile    ${profile(model ?? "").name}${model === undefined ? ", or that of the model asked for" : ""}`,
     ...(policy === "planner" ? [] : [`policy     ${policy}`]),
     ...(off.length > 0 ? [`off        ${off.join(", ")}`] : []),
   ].join("\n");
 }
 
-/** Where the requests of the agent go. */
-interface Provider {
-  /** The agent's model. Default: there is none, and no agent. */
-  readonly model?: string;
-  /** Whether it only follows fixed rules. */
-  readonly isRehearsal: boolean;
-  readonly profile: Profile;
-  readonly access: { readonly apiKey?: string; readonly baseURL?: string };
+/** Who answers the agent. */
+interface Provider extends AgentModels {
   /** What every turn says first. */
   readonly notice?: string;
   readonly close: () => Promise<void>;
 }
 
-function configuredProvider(settings: Settings): Provider {
-  const { apiKey, baseUrl, model } = settings;
-  const access = {
-    ...(apiKey !== undefined && { apiKey }),
-    ...(baseUrl !== undefined && { baseURL: baseUrl }),
-  };
-  return {
-    ...(model !== undefined && { model }),
-    isRehearsal: false,
-    profile: profileOf(settings, model),
-    access,
-    close: () => Promise.resolve(),
-  };
-}
-
-/** The cache rules and prices of a model at the provider; of all its models if none is named. */
-function profileOf(
-  { baseUrl = DEFAULT_PROVIDER.baseURL, profile: name, profileFile }: Settings,
-  model?: string,
-): Profile {
-  return profileFile?.profile ?? chooseProfile({
-    baseUrl,
-    ...(model !== undefined && { model }),
-    ...(name !== undefined && { name }),
-  });
-}
-
-/** What the agent says where only the gateway has a provider. */
-// deno-lint-ignore require-yield
-async function* noModel(): ReturnType<Model> {
-  throw new ModelError(
-    "no_such_model",
-    "Cannot ask a model: TARE_MODEL isn't set, so that there is only a gateway.",
-  );
-}
-
 /** The rehearsal provider: a real HTTP server on loopback, so that the wire format is the real one. */
-function startRehearsal(tokenizer: () => Promise<Tokenizer>, profile: Profile): Provider {
+function startRehearsal(tokenizer: () => Promise<Tokenizer>, settings: Settings): Provider {
+  const profile = settings.profileFile?.profile ?? profileNamed(settings.profile ?? DEFAULT_PROVIDER.profile);
   const provider = lazily(async () =>
     simulator({ model: { rehearsal: rehearsal() }, profile, tokenizer: await tokenizer() })
   );
@@ -255,11 +210,12 @@ function startRehearsal(tokenizer: () => Promise<Tokenizer>, profile: Profile): 
     { hostname: "127.0.0.1", port: 0, onListen() {} },
     async (request) => await (await provider()).fetch(request),
   );
+  const baseURL = `${address(server.addr)}/v1`;
   return {
     model: "rehearsal",
-    isRehearsal: true,
-    profile,
-    access: { baseURL: `${address(server.addr)}/v1` },
+    ask: (model) => openaiModel({ model, baseURL }),
+    address: () => baseURL,
+    profile: () => profile,
     notice: REHEARSAL_NOTICE,
     close: () => server.shutdown(),
   };

@@ -1,6 +1,8 @@
 import { assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { fromFileUrl, join } from "@std/path";
 import type { LoopEvent } from "@tare/loop";
+import { profileNamed } from "@tare/planner";
+import { scripted, simulator, toolCall } from "@tare/simulator";
 import { agentClient } from "./agent_client.ts";
 import { readSettings } from "./settings.ts";
 import { REHEARSAL_NOTICE, startServer } from "./start_server.ts";
@@ -117,6 +119,58 @@ Deno.test("startServer() with a provider names its model and address, and tells 
     } finally {
       await server.close();
     }
+  }));
+
+Deno.test("startServer() with a key for Messages runs its agent there, and plans by its cache", () =>
+  withData(async (data) => {
+    const provider = simulator({
+      model: scripted([
+        { reasoning_content: "I look.", tool_calls: [toolCall("list_files", { path: "." })] },
+        { content: "There are none." },
+      ]),
+      tokenizer: { encode: (text) => text.split(" ").map((word) => word.length) },
+      profile: { ...profileNamed("anthropic-5m"), minTokens: 100 },
+      apiKey: "sk-planted",
+    });
+    const upstream = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, provider.fetch);
+    const messagesUrl = `http://127.0.0.1:${upstream.addr.port}`;
+    const environment = {
+      ANTHROPIC_API_KEY: "sk-planted",
+      ANTHROPIC_BASE_URL: messagesUrl,
+      TARE_MODEL: "claude-sonnet-5",
+    };
+    const logged: string[] = [];
+    const server = await startServer(
+      readSettings(["--port", "0", "--data", data, "--workspace", data], environment),
+      (line) => logged.push(line),
+    );
+    try {
+      const [, agent, gateway, , profile] = server.greeting.split("\n");
+      assertStringIncludes(agent ?? "", `claude-sonnet-5 at ${messagesUrl}; works in ${data}`);
+      assertStringIncludes(gateway ?? "", "gateway    off: ");
+      assertEquals(profile, "profile    anthropic-5m");
+      const client = agentClient(server.url);
+      const session = await client.createSession();
+      const events: LoopEvent[] = [];
+      for await (const event of client.startTurn(session, "Which files are there?")) events.push(event);
+      const end = events.at(-1);
+      assertEquals(end?.type === "turn_end" && [end.reason, end.text, end.ledger.calls], [
+        "completed",
+        "There are none.",
+        2,
+      ]);
+      // Below what the planner takes for the least that is cached: it compacts a tool, and all is written anew.
+      const written = provider.requests.map(({ model, promptTokens, cacheWriteTokens }) => [
+        model,
+        cacheWriteTokens === promptTokens,
+      ]);
+      assertEquals(written, [["claude-sonnet-5", true], ["claude-sonnet-5", true]]);
+      assertEquals(JSON.stringify([events, logged, server.greeting]).includes("sk-planted"), false);
+    } finally {
+      await server.close();
+      await upstream.shutdown();
+    }
+    assertEquals(logged, []);
   }));
 
 Deno.test("startServer() with a provider and no model is a gateway without an agent, and says what is missing", () =>

@@ -41,7 +41,7 @@ export interface TurnResult extends TurnEnd {
 }
 
 /** What a model call sends. */
-type View = Pick<ModelRequest, "messages" | "tools">;
+type View = Pick<ModelRequest, "messages" | "tools" | "stable">;
 
 /** What each step of a turn is made with. */
 interface StepOptions extends ResolvedOptions {
@@ -201,9 +201,10 @@ async function* callModel(
   view: View,
   { model, countTokens, step, watchdog }: StepOptions,
 ): AsyncGenerator<LoopEvent, Reply> {
-  const { messages, tools } = view;
+  const { messages, tools, stable } = view;
   const { signal, progress } = watchdog;
-  const events = model({ messages, tools, signal, progress })[Symbol.asyncIterator]();
+  const events = model({ messages, tools, ...(stable && { stable }), signal, progress })
+    [Symbol.asyncIterator]();
   try {
     for (;;) {
       const { done, value: event } = await watchdog.wait(() => events.next());

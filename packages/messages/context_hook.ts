@@ -1,4 +1,5 @@
 import type { Message } from "./message.ts";
+import type { StableMessages } from "./model.ts";
 import type { ToolDefinition } from "./tool.ts";
 import type { Usage } from "./usage.ts";
 
@@ -37,6 +38,8 @@ export interface ContextView {
   readonly messages: readonly Message[];
   /** The tools, each in the form that the model is shown now. */
   readonly tools: readonly ToolDefinition[];
+  /** What of the messages stays as it is. Default: it isn't known. */
+  readonly stable?: StableMessages;
   /** Changes that are new with this request. Sticky changes are reported once, when they are made. */
   readonly rewrites?: readonly Rewrite[];
   /** Tokens that each mechanism keeps out of this very request, by its name. */

@@ -2,11 +2,21 @@ import type { AssistantMessage, Message } from "./message.ts";
 import type { ToolDefinition } from "./tool.ts";
 import type { Usage } from "./usage.ts";
 
+/** What of a prompt's messages stays as it is, for providers that cache only up to where a request asks for it. */
+export interface StableMessages {
+  /** How many of them, from the first, an earlier request showed too. */
+  readonly shared: number;
+  /** How many of these end with the last that shows something else than what was said; 0 if none does. */
+  readonly edited: number;
+}
+
 /** One request to a model. */
 export interface ModelRequest {
   readonly messages: readonly Message[];
   /** The tools that the model may call. */
   readonly tools: readonly ToolDefinition[];
+  /** What stays as it is. Default: it isn't known. */
+  readonly stable?: StableMessages;
   /** Aborting it stops the request. */
   readonly signal: AbortSignal;
   /** Called when the provider shows that it is alive in a way that is no event, such as a keep-alive. */

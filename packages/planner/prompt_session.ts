@@ -1,4 +1,4 @@
-import type { CountTokens, Message, Rewrite, ToolMessage, Usage } from "@tare/messages";
+import type { CountTokens, Message, Rewrite, StableMessages, ToolMessage, Usage } from "@tare/messages";
 import { type Archive, RECALL_TOOL, type ToolTraits } from "@tare/prune";
 import type { LedgerEntry } from "./ledger/ledger.ts";
 import type { Summarise } from "./rule/plan.ts";
@@ -98,6 +98,8 @@ export interface PromptCall {
 export interface SessionView extends Conversation {
   /** The position of each message in the history; −1 for a line that stands for several. */
   readonly places: readonly number[];
+  /** What of the messages stays as it is; absent where the policy doesn't know. */
+  readonly stable?: StableMessages;
   /** What was rewritten for this call and why, in words. A change that sticks is told once. */
   readonly rewrites: readonly Rewrite[];
   /** Sentences for people, such as that the archive could not be written. */

@@ -59,8 +59,15 @@ const OPENAI_SOURCE = "https://platform.openai.com/docs/guides/prompt-caching";
 /** The cache rules and the address that count for who names neither. */
 export const DEFAULT_PROVIDER = { profile: "openai", baseURL: "https://api.openai.com/v1" } as const;
 
-/** Where requests in the Messages format go, for who names no other address. */
-export const MESSAGES_PROVIDER = { baseURL: "https://api.anthropic.com" } as const;
+/**
+ * Where requests in the Messages format go, for who names no other address; the cache rules that count for who names none;
+ * and the names of the models that are asked there, if there is another provider too.
+ */
+export const MESSAGES_PROVIDER: {
+  readonly baseURL: string;
+  readonly profile: string;
+  readonly models: RegExp;
+} = { baseURL: "https://api.anthropic.com", profile: "anthropic-5m", models: /^claude/i };
 
 /** The providers that Tare knows, by name. Facts as of autumn 2026. */
 export const PROFILES: Readonly<Record<string, Profile>> = {

@@ -192,6 +192,7 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
       messages,
       tools,
       places,
+      stable: plan.stable,
       rewrites: [...rewrites, ...(plan.edits.length > 0 ? [describeRewrite(plan)] : [])],
       warnings: [...(stopsNow ? [STOPPED] : []), ...warnings, ...plan.warnings],
       ...(plan.summary && { summary: plan.summary }),

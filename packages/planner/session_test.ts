@@ -69,6 +69,44 @@ const history = [...turn("a", 10_000), ...turn("b", 10_000), ...turn("c", 20_000
 const question: Message = { role: "user", content: "And now?" };
 const answer: Message = { role: "assistant", content: "ok" };
 
+Deno.test("plannerSession() says what of a prompt stays as it is, also after a restart", async () => {
+  const options = { mechanisms: { ...OFF, prune: true, truncate: true }, truncateTokens: 9_000 };
+  const { session, view, archive } = make({
+    ...options,
+    profile: { ...profileNamed("anthropic-5m"), minTokens: 0 },
+  });
+  const sent: (object | undefined)[] = [];
+  let shown: SessionView | undefined;
+  const call = async (messages: readonly Message[]) => {
+    const before = shown;
+    shown = await view(messages);
+    const { stable, promptTokens } = shown;
+    sent.push(stable);
+    // Exactly what was sent before leads it.
+    const { shared } = stable!;
+    assertEquals(shown.messages.slice(0, shared), before?.messages.slice(0, shared) ?? []);
+    session.sent(usage(promptTokens), shown);
+  };
+  // The result is truncated on arrival: the model has never seen it otherwise.
+  const first = turn("a", 10_000);
+  await call(first.slice(0, 3));
+  await call([...first, question]);
+  assertEquals(sent, [{ shared: 0, edited: 0 }, { shared: 3, edited: 0 }]);
+  // Until the rent has paid for it: the old result leaves, and what stands in front of it is shared.
+  const messages = [...first, question];
+  while (shown!.rewrites.length === 0) {
+    messages.push(answer, question);
+    await call(messages);
+  }
+  assertEquals(sent.at(-1), { shared: 2, edited: 0 });
+  assertEquals(sent.at(-2), { shared: messages.length - 4, edited: 0 });
+  const more = [...messages, answer, question];
+  const again = make({ ...options, archive, state: structuredClone(session.state) });
+  const stable = { shared: messages.length, edited: 3 };
+  assertEquals((await again.view(more)).stable, stable);
+  assertEquals((await view(more)).stable, stable);
+});
+
 Deno.test("plannerSession() rewrites at once where nothing is cached, and the change sticks", async () => {
   const { session, view } = make({ mechanisms: { ...OFF, prune: true } });
   const first = await view([...history, question]);

@@ -17,8 +17,11 @@ export const PROTOCOLS: readonly Protocol[] = [CHAT_PROTOCOL, RESPONSES_PROTOCOL
 
 export * from "./anchor_of.ts";
 export * from "./anthropic/cache_marks.ts";
+export * from "./anthropic/error_body.ts";
+export * from "./anthropic/message_assembler.ts";
 export * from "./anthropic/messages_protocol.ts";
 export * from "./anthropic/write_message.ts";
+export { messagesBody } from "./anthropic/write_messages_body.ts";
 export * from "./api_error.ts";
 export * from "./chat/chat_protocol.ts";
 export * from "./chat/merge_delta.ts";

@@ -22,11 +22,10 @@
  *
  * @module
  */
-import { OpenAI } from "openai";
-import type { Message, Model, ModelRequest } from "@tare/messages";
-import { ModelError } from "../model_error.ts";
+import { APIConnectionError, APIConnectionTimeoutError, APIError, OpenAI } from "openai";
+import type { Model, ModelRequest } from "@tare/messages";
 import { ReplyAssembler } from "@tare/wire";
-import { replyError, toModelError } from "./to_model_error.ts";
+import { checkAccess, streamModel, watchedFetch } from "../provider/stream_model.ts";
 
 /** Which model, and how to reach it. */
 export interface OpenAIModelOptions {
@@ -52,7 +51,6 @@ export interface OpenAIModelOptions {
   readonly fetch?: typeof globalThis.fetch;
 }
 
-const CUT_OFF = "its stream ended before the reply was whole";
 const NO_COMPLETION = "what it sent is no chat completion (is the base URL right?)";
 
 /**
@@ -79,10 +77,7 @@ export function openaiModel(options: OpenAIModelOptions): Model {
     maxRetries = 2,
     fetch = globalThis.fetch,
   } = options;
-  const { host } = checkBaseURL(baseURL);
-  if (apiKey && /[^\x21-\x7e]/.test(apiKey)) {
-    throw new TypeError("Cannot use the API key: it holds spaces or other characters that no key has.");
-  }
+  const { host } = checkAccess({ baseURL, apiKey, example: "https://api.openai.com/v1" });
 
   const openStream = ({ messages, tools, signal, progress = () => {} }: ModelRequest) => {
     const client = new OpenAI({
@@ -112,68 +107,17 @@ export function openaiModel(options: OpenAIModelOptions): Model {
     return client.post<AsyncIterable<unknown>>("/chat/completions", { body, stream: true, signal });
   };
 
-  return async function* (request) {
-    const takenIds = callIds(request.messages);
-    for (let attempt = 0;; attempt++) {
-      const reply = new ReplyAssembler();
-      let failure: unknown;
-      try {
-        for await (const chunk of await openStream(request)) yield* reply.read(chunk);
-        // The SDK ends an aborted stream as if it were whole.
-        request.signal.throwIfAborted();
-        const completed = reply.finish(takenIds);
-        if (completed) {
-          yield completed;
-          return;
-        }
-        failure = replyError("bad_response", host, reply.isCompletion ? CUT_OFF : NO_COMPLETION);
-      } catch (error) {
-        request.signal.throwIfAborted();
-        failure = toModelError(error, { host, model, apiKey, timeoutMs });
-      }
-      const isBroken = failure instanceof ModelError && failure.code === "bad_response";
-      if (!isBroken || reply.begun || attempt >= maxRetries) throw failure;
-    }
-  };
-}
-
-function checkBaseURL(baseURL: string): URL {
-  const url = URL.parse(baseURL);
-  if (url?.protocol === "http:" || url?.protocol === "https:") return url;
-  throw new TypeError(`Cannot use base URL "${baseURL}": it must be like https://api.openai.com/v1.`);
-}
-
-function callIds(messages: readonly Message[]): ReadonlySet<string> {
-  const ids = new Set<string>();
-  for (const message of messages) {
-    if (message.role !== "assistant") continue;
-    for (const call of message.tool_calls ?? []) ids.add(call.id);
-  }
-  return ids;
-}
-
-/**
- * A `fetch` for streamed chat completions: calls `progress` whenever bytes arrive, comments of the event stream
- * included, with which providers keep a connection alive while the model is busy; and turns the JSON body of a server
- * that doesn't stream into a stream of one event.
- */
-function watchedFetch(fetch: typeof globalThis.fetch, progress: () => void): typeof globalThis.fetch {
-  return async (input, init) => {
-    const response = await fetch(input, init);
-    progress();
-    if (!response.ok || !response.body) return response;
-    const { status, headers } = response;
-    if (/[/+]json\b/.test(headers.get("content-type") ?? "")) {
-      // A line break in JSON stands between tokens, never inside one.
-      const json = (await response.text()).replaceAll(/[\r\n]/g, " ");
-      return new Response(`data: ${json}\n\n`, { status, headers });
-    }
-    const watched = new TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>({
-      transform(bytes, controller) {
-        progress();
-        controller.enqueue(bytes);
-      },
-    });
-    return new Response(response.body.pipeThrough(watched), { status, headers });
-  };
+  return streamModel({
+    host,
+    model,
+    apiKey,
+    timeoutMs,
+    maxRetries,
+    errors: { APIError, APIConnectionError, APIConnectionTimeoutError },
+    noReply: NO_COMPLETION,
+    reader: () => new ReplyAssembler(),
+    open: async function* (request) {
+      yield* await openStream(request);
+    },
+  });
 }

@@ -1,4 +1,10 @@
-import { countMessageTokens, type CountTokens, hashPiece, type Message } from "@tare/messages";
+import {
+  countMessageTokens,
+  type CountTokens,
+  hashPiece,
+  type Message,
+  type StableMessages,
+} from "@tare/messages";
 import { applyElisions, parsePlaceholder } from "@tare/prune";
 import type { Edit } from "./edit.ts";
 import { type PlacedMessages, placeMessages } from "./view.ts";
@@ -181,6 +187,28 @@ export class Layout {
     }
     while (places[low] === -1) low++;
     return places[low] ?? this.#history.length;
+  }
+
+  /**
+   * Of the messages that are within so many tokens from the first, how many there are, and up to which of them one was
+   * changed. Results that were truncated on arrival were never shown otherwise.
+   */
+  stableWithin(tokens: number, truncated: readonly number[] = []): StableMessages {
+    const { messages, places } = this.#placed;
+    let [shared, high] = [0, messages.length];
+    while (shared < high) {
+      const row = (shared + high) >> 1;
+      if (this.#sums[row]!.all <= tokens) shared = row + 1;
+      else high = row;
+    }
+    const onArrival = new Set(truncated);
+    let edited = shared;
+    while (edited > 0) {
+      const place = places[edited - 1]!;
+      if (messages[edited - 1] !== this.#history[place] && !onArrival.has(place)) break;
+      edited--;
+    }
+    return { shared, edited };
   }
 
   #before(row: number): LayoutSums {

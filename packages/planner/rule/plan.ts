@@ -1,4 +1,4 @@
-import type { Message, Usage } from "@tare/messages";
+import type { Message, StableMessages, Usage } from "@tare/messages";
 import type { Edit } from "../edits/edit.ts";
 import type { PromptShares } from "../ledger/ledger.ts";
 import type { FullWindow } from "../edits/full_window.ts";
@@ -73,6 +73,8 @@ export interface Plan {
   readonly fullTokens: number;
   /** What the cache is expected to do for it; tokens are counted here. */
   readonly predicted: Prediction;
+  /** What of the view stays as it is. */
+  readonly stable: StableMessages;
 }
 
 /** Of what a model is asked for a summary, and how. */

@@ -181,6 +181,7 @@ export class Planner {
       }),
       fullTokens,
       predicted,
+      stable: this.#known.layout.stableWithin(predicted.sharedTokens - toolTokens, request.truncated),
     };
     this.#rewrites.set(plan, this.#known.rewrites);
     return plan;

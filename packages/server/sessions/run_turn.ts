@@ -45,6 +45,7 @@ export async function runTurn(
         return {
           messages: view.messages,
           tools: view.tools,
+          ...(view.stable && { stable: view.stable }),
           ...(view.summary && { usage: view.summary }),
           saved: view.saved,
           warnings: step === 1 && notice !== undefined ? [notice, ...view.warnings] : view.warnings,

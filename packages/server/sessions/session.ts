@@ -11,12 +11,13 @@ import { Queue } from "./queue.ts";
 import type { RebuiltHistory } from "./rebuild_history.ts";
 import { INTERRUPTED, readHistory, type RecoveryOptions } from "./recover_history.ts";
 import { type PlayedTurn, runTurn } from "./run_turn.ts";
-import type {
-  RunningTurn,
-  SessionEnvironment,
-  SessionInfo,
-  SessionTotals,
-  TurnRequest,
+import {
+  profileOf,
+  type RunningTurn,
+  type SessionEnvironment,
+  type SessionInfo,
+  type SessionTotals,
+  type TurnRequest,
 } from "./session_options.ts";
 import type { SessionSettings } from "./session_settings.ts";
 import { summariseWith } from "./summarise_with.ts";
@@ -226,7 +227,8 @@ export class Session implements SessionInfo {
   }
 
   #makePrompt(state: unknown): PromptSession {
-    const { model, profile, windowTokens, ...environment } = this.#environment;
+    const { model, windowTokens, ...environment } = this.#environment;
+    const profile = profileOf(environment, this.settings.model);
     const { policy, mechanisms, truncateTokens, alwaysFull, triggers } = environment;
     return promptSession({
       ...{ profile, windowTokens, policy, mechanisms, truncateTokens, alwaysFull, triggers },
@@ -290,8 +292,9 @@ export class Session implements SessionInfo {
       & Omit<TurnRequest, "keep" | "giveBack">
       & Pick<RunOptions, "signal">,
   ): () => Promise<PlayedTurn> {
-    const { model, limits = {}, profile, notice, now = Date.now } = this.#environment;
+    const { model, limits = {}, notice, now = Date.now } = this.#environment;
     const modelName = this.settings.model;
+    const profile = profileOf(this.#environment, modelName);
     const most = Math.min(maxOutputTokens, limits.maxOutputTokens ?? Infinity);
     const port = model(modelName);
     return () =>

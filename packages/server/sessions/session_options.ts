@@ -9,8 +9,8 @@ import type { TurnSlots } from "./turn_slots.ts";
 
 /** What sessions share. */
 export interface SessionOptions extends PolicyOptions {
-  /** The provider's cache rules and prices. */
-  readonly profile: Profile;
+  /** The provider's cache rules and prices, if need be by the model's name. */
+  readonly profile: Profile | ((model: string) => Profile);
   /** The model's context window in tokens. */
   readonly windowTokens: number;
   /** The model port for a model's name. It also summarises old turns when the window is full of what isn't tool results. */
@@ -32,6 +32,11 @@ export interface SessionOptions extends PolicyOptions {
   readonly now?: () => number;
   /** Told of every error that clients don't get to read. Default: such errors are dropped. */
   readonly onError?: (error: unknown) => void;
+}
+
+/** The cache rules and prices of a model. */
+export function profileOf({ profile }: Pick<SessionOptions, "profile">, model: string): Profile {
+  return typeof profile === "function" ? profile(model) : profile;
 }
 
 /** What a session works in. */

@@ -21,3 +21,9 @@ export function errorBody(status: number, message: string): MessagesErrorBody {
   const type = TYPES[status] ?? (status < 500 ? "invalid_request_error" : "api_error");
   return { type: "error", error: { type, message } };
 }
+
+/** The status that an error of this type has; nothing for a type that says no more than that something failed. */
+export function statusOf(type: unknown): number | undefined {
+  const [status] = Object.entries(TYPES).find(([, name]) => name === type) ?? [];
+  return status === undefined ? undefined : Number(status);
+}

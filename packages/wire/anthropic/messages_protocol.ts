@@ -7,6 +7,7 @@ import { errorBody } from "./error_body.ts";
 import { MessagesTurnWriter } from "./messages_turn_writer.ts";
 import { arrangeItems } from "./arrange_items.ts";
 import { plain, readMessage, readSystem } from "./read_message.ts";
+import { toolOf } from "./write_messages_body.ts";
 
 /** A key as clients of the Messages API send it; those who have signed in send a bearer token. */
 const API_KEY: WireAuth = {
@@ -70,9 +71,8 @@ function isChangedUpstream(management: unknown): boolean {
   return edits.some((edit) => !isRecord(edit) || edit.keep !== "all");
 }
 
-function writeTool({ function: shown }: ToolDefinition, original?: unknown): string {
-  const { name, description, parameters = { type: "object" } } = shown;
-  const now = { name, ...(description !== undefined && { description }), input_schema: parameters };
+function writeTool(tool: ToolDefinition, original?: unknown): string {
+  const now = toolOf(tool);
   if (!isRecord(original)) return JSON.stringify(now);
   const { description: _, ...rest } = original;
   return JSON.stringify({ ...rest, ...now });

@@ -26,7 +26,7 @@ export class ReplyAssembler {
   #finish = "";
   #usage: Usage | undefined;
   #begun = false;
-  #isCompletion = false;
+  #isReply = false;
 
   /** True once something of the reply was given to those who watch. */
   get begun(): boolean {
@@ -34,14 +34,14 @@ export class ReplyAssembler {
   }
 
   /** True once a chunk was one of a chat completion. */
-  get isCompletion(): boolean {
-    return this.#isCompletion;
+  get isReply(): boolean {
+    return this.#isReply;
   }
 
   /** Takes one chunk and gives what it tells those who watch. */
   read(chunk: unknown): ModelEvent[] {
     const { choices, usage, x_groq: groq } = asRecord(chunk) ?? {};
-    this.#isCompletion ||= Array.isArray(choices);
+    this.#isReply ||= Array.isArray(choices);
     const choice = asRecord(Array.isArray(choices) ? choices[0] : undefined) ?? {};
     this.#usage = readUsage(usage) ?? readUsage(choice.usage) ?? readUsage(asRecord(groq)?.usage) ??
       this.#usage;

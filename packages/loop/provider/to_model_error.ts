@@ -1,9 +1,26 @@
-import { APIConnectionError, APIConnectionTimeoutError, APIError } from "openai";
-import { asRecord } from "@tare/wire";
+import { asRecord, statusOf } from "@tare/wire";
 import { ModelError, type ModelErrorCode } from "../model_error.ts";
 
-/** What the sentence about a failed request names. */
+/** What an SDK throws when a provider answers with an error, or in the middle of a stream. */
+interface ApiError extends Error {
+  readonly status?: number | undefined;
+  readonly headers?: Headers | undefined;
+  /** The answer's body, or the error in it. */
+  readonly error?: unknown;
+  readonly code?: unknown;
+  readonly type?: unknown;
+}
+
+/** The classes of an SDK's errors. */
+export interface SdkErrors {
+  readonly APIError: abstract new (...args: never[]) => ApiError;
+  readonly APIConnectionError: abstract new (...args: never[]) => Error;
+  readonly APIConnectionTimeoutError: abstract new (...args: never[]) => Error;
+}
+
+/** What the sentence about a failed request names, and how its failures are told apart. */
 export interface FailedRequest {
+  readonly errors: SdkErrors;
   /** Host and port of the provider. */
   readonly host: string;
   /** Name of the model. */
@@ -29,7 +46,7 @@ const NO_SUCH_MODEL =
  * connection's fault comes back as it is.
  */
 export function toModelError(error: unknown, request: FailedRequest): unknown {
-  const { host, timeoutMs } = request;
+  const { host, timeoutMs, errors: { APIConnectionError, APIConnectionTimeoutError, APIError } } = request;
   if (error instanceof APIConnectionTimeoutError) {
     return replyError("unreachable", host, `no answer began within ${timeoutMs / 1000} s`);
   }
@@ -64,11 +81,11 @@ export function replyError(
 }
 
 function judge(
-  error: APIError,
+  error: ApiError,
   { model, apiKey }: FailedRequest,
 ): { readonly code: ModelErrorCode; readonly state: string } {
-  // An error in the middle of a stream has no status, but sometimes a number as its code.
-  const status = error.status ?? (typeof error.code === "number" ? error.code : undefined);
+  // An error in the middle of a stream has no status, but sometimes a number as its code, or a type that stands for one.
+  const status = error.status ?? (typeof error.code === "number" ? error.code : statusOf(error.type));
   const details = JSON.stringify(error.error ?? error.message);
   const quote = [status, quoteOf(error, apiKey)].filter(Boolean).join(": ");
   const told = quote ? ` (${quote})` : "";
@@ -97,8 +114,9 @@ function judge(
 }
 
 /** The provider's own words, on one line and without the key. */
-function quoteOf({ error, message, status }: APIError, apiKey: string | undefined): string {
-  const body = asRecord(error);
+function quoteOf({ error, message, status }: ApiError, apiKey: string | undefined): string {
+  const whole = asRecord(error);
+  const body = asRecord(whole?.error) ?? whole;
   // OpenRouter hands on what the provider behind it said.
   const inner = asRecord(body?.metadata)?.raw;
   const said = typeof error === "string"
@@ -123,7 +141,7 @@ function waitOf(headers: Headers | undefined): { readonly retryAfterMs?: number 
   return Number.isNaN(wait) ? {} : { retryAfterMs: Math.max(0, wait) };
 }
 
-function connectionFault(error: APIConnectionError): string {
+function connectionFault(error: Error): string {
   const cause = error.cause instanceof Error
     ? `${error.cause.message} ${error.cause.cause ?? ""}`
     : error.message;

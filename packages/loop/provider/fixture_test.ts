@@ -1,4 +1,4 @@
-// What the tests of the OpenAI adapter share: a provider on the loopback interface that says what a test tells it to.
+// What the tests of the adapters share: a provider on the loopback interface that says what a test tells it to.
 import type { ModelError } from "@tare/loop";
 import type { Model, ModelEvent, ModelRequest } from "@tare/messages";
 import { openaiModel, type OpenAIModelOptions } from "@tare/loop/openai";
@@ -53,12 +53,26 @@ export function reply(...chunks: readonly unknown[]): Response {
   return stream(...chunks.map(sse), sse("[DONE]"));
 }
 
-/** Starts a provider that answers its requests one after the other, asks a model behind it once, and stops it. */
+/** Asks a model once behind a provider that answers its requests one after the other. */
 export async function ask(
   answers: Response | readonly Response[],
   options: Partial<OpenAIModelOptions> & { readonly request?: Partial<ModelRequest> } = {},
 ): Promise<Asked> {
   const { request, ...modelOptions } = options;
+  const make = (url: string) =>
+    openaiModel({ model: "m", baseURL: `${url}/v1`, maxRetries: 0, ...modelOptions });
+  return await askProvider(answers, { make, request });
+}
+
+/** Starts a provider that answers its requests one after the other, asks a model behind it once, and stops it. */
+export async function askProvider(
+  answers: Response | readonly Response[],
+  { make, request }: {
+    /** Makes the model for the provider's address. */
+    readonly make: (url: string) => Model;
+    readonly request?: Partial<ModelRequest> | undefined;
+  },
+): Promise<Asked> {
   const waiting = Array.isArray(answers) ? [...answers] : [answers];
   const bodies: Record<string, unknown>[] = [];
   let headers = new Headers();
@@ -68,10 +82,9 @@ export async function ask(
     bodies.push({ path: new URL(request.url).pathname, ...await request.json() });
     return waiting.shift() ?? new Response("No answer is left.", { status: 400 });
   });
-  const baseURL = `http://127.0.0.1:${server.addr.port}/v1`;
-  const model = openaiModel({ model: "m", baseURL, maxRetries: 0, ...modelOptions });
   const events: ModelEvent[] = [];
   try {
+    const model = make(`http://127.0.0.1:${server.addr.port}`);
     for await (const event of model({ ...REQUEST, ...request })) events.push(event);
     return { events, bodies, headers };
   } catch (error) {

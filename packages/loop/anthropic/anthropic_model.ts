@@ -1,0 +1,135 @@
+/**
+ * Models behind Anthropic's Messages API, streamed, by `npm:@anthropic-ai/sdk`: Claude, and whoever else speaks it.
+ *
+ * @example Ask a provider, here one that is a function
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { run } from "@tare/loop";
+ * import { anthropicModel } from "@tare/loop/anthropic";
+ *
+ * const events = [
+ *   { type: "message_start", message: { usage: { input_tokens: 9, output_tokens: 1 } } },
+ *   { type: "content_block_start", index: 0, content_block: { type: "text", text: "" } },
+ *   { type: "content_block_delta", index: 0, delta: { type: "text_delta", text: "Hello!" } },
+ *   { type: "message_delta", delta: { stop_reason: "end_turn" }, usage: { output_tokens: 3 } },
+ *   { type: "message_stop" },
+ * ];
+ * const stream = events.map((event) => `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`).join("");
+ * const provider = () => Promise.resolve(new Response(stream));
+ *
+ * const model = anthropicModel({ model: "some-model", baseURL: "http://localhost:8080", fetch: provider });
+ * const texts: string[] = [];
+ * for await (const event of run({ model, history: [], input: "Hi" })) {
+ *   if (event.type === "text_delta") texts.push(event.text);
+ * }
+ * assertEquals(texts, ["Hello!"]);
+ * ```
+ *
+ * @module
+ */
+import { Anthropic, APIConnectionError, APIConnectionTimeoutError, APIError } from "@anthropic-ai/sdk";
+import type { Model, ModelRequest } from "@tare/messages";
+import { MessageAssembler, messagesBody, UnknownShape } from "@tare/wire";
+import { ModelError } from "../model_error.ts";
+import { checkAccess, streamModel, watchedFetch } from "../provider/stream_model.ts";
+
+/** Which model, and how to reach it. */
+export interface AnthropicModelOptions {
+  /** Name of the model, as the provider has it. */
+  readonly model: string;
+  /** Sent as a bearer token, as the SDK does. Default: none is sent, as local servers like it. */
+  readonly apiKey?: string;
+  /** Address of the server, without `/v1`. Default: `https://api.anthropic.com`. */
+  readonly baseURL?: string;
+  /** Headers sent with each request, such as `anthropic-beta`. */
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Fields of each request's body beside ours, or instead of them: `thinking`, `temperature`, `metadata`. */
+  readonly extraBody?: Readonly<Record<string, unknown>>;
+  /** Longest reply in tokens, thinking included; the API wants to be told. Default: 32,000. */
+  readonly maxTokens?: number;
+  /**
+   * How long the prompt shall stay cached, in milliseconds since its last use: an hour or more asks for the hour, less
+   * for five minutes, 0 for nothing. Default: five minutes.
+   */
+  readonly cacheTtlMs?: number;
+  /** Longest time until an answer begins, in milliseconds. Default: 600,000. */
+  readonly timeoutMs?: number;
+  /** How often a request is repeated that failed before anything was streamed. Default: 2. */
+  readonly maxRetries?: number;
+  /** Sends the requests. Default: the global `fetch`. */
+  readonly fetch?: typeof globalThis.fetch;
+}
+
+const NO_MESSAGE = "what it sent is no message (is the base URL right? It is without /v1)";
+
+/**
+ * Makes a model of one behind the Messages API.
+ *
+ * Chat messages are written as the API has them: instructions as `system`, the results of a reply's calls as one
+ * message, pictures and files as they are. A reply that thought, or whose blocks chat messages can't tell apart, carries
+ * them in its field `content_blocks`, so that they go back unchanged, signatures and all. At most four places are marked
+ * for the cache; `stable` of the request says where that is of use. A reply that pauses is asked to go on; what it read
+ * of its prompt is then what the last request read. Errors and retries are those of `openaiModel`.
+ *
+ * Nothing is taken from the environment, but the SDK looks for `ANTHROPIC_CUSTOM_HEADERS` there, and fails if it may not:
+ * beside `--allow-net` it needs `--ignore-env=ANTHROPIC_CUSTOM_HEADERS`, or to be allowed to read it.
+ *
+ * @throws {TypeError} if `baseURL` is no http(s) URL or `apiKey` can't stand in a header.
+ */
+export function anthropicModel(options: AnthropicModelOptions): Model {
+  const {
+    model,
+    apiKey,
+    baseURL = "https://api.anthropic.com",
+    headers = {},
+    extraBody = {},
+    maxTokens = 32_000,
+    cacheTtlMs,
+    timeoutMs = 600_000,
+    maxRetries = 2,
+    fetch = globalThis.fetch,
+  } = options;
+  const { host } = checkAccess({ baseURL, apiKey, example: "https://api.anthropic.com" });
+
+  const openStream = (request: ModelRequest) => {
+    const { signal, progress = () => {} } = request;
+    const client = new Anthropic({
+      baseURL: baseURL.replace(/\/+$/, ""),
+      // Left out, these would be read from the environment. The SDK insists on a key: without one, no header is sent.
+      apiKey: apiKey || "none",
+      webhookKey: null,
+      openTelemetry: false,
+      logLevel: "off",
+      defaultHeaders: { ...headers, ...(!apiKey && { Authorization: null }) },
+      timeout: timeoutMs,
+      maxRetries,
+      fetch: watchedFetch(fetch, progress),
+    });
+    const prompt = messagesBody(request, cacheTtlMs === undefined ? {} : { cacheTtlMs });
+    const body = { model, max_tokens: maxTokens, ...prompt, stream: true, ...extraBody };
+    // Not messages.create(): its types would have to become ours.
+    return client.post<AsyncIterable<unknown>>("/v1/messages", { body, stream: true, signal });
+  };
+
+  return streamModel({
+    host,
+    model,
+    apiKey,
+    timeoutMs,
+    maxRetries,
+    errors: { APIError, APIConnectionError, APIConnectionTimeoutError },
+    noReply: NO_MESSAGE,
+    reader: () => new MessageAssembler(),
+    open: async function* (request, reply) {
+      try {
+        yield* await openStream(request);
+        while (reply.isPaused) {
+          yield* await openStream({ ...request, messages: [...request.messages, reply.message()] });
+        }
+      } catch (error) {
+        if (!(error instanceof UnknownShape)) throw error;
+        throw new ModelError("bad_request", `Cannot ask ${model}: ${error.message}.`, { cause: error });
+      }
+    },
+  });
+}

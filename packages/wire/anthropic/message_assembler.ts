@@ -1,0 +1,140 @@
+import type { AssistantMessage, FinishReason, FunctionToolCall, ModelEvent, Usage } from "@tare/messages";
+import { asRecord, isRecord, type JsonRecord } from "../json_record.ts";
+import { StreamedBlocks } from "./streamed_blocks.ts";
+import { readMessagesUsage } from "./usage.ts";
+import { readInput, writeReply } from "./write_messages_body.ts";
+
+/** Words for why a reply ended. Any other word is taken for `stop`. */
+const FINISH_REASONS: Readonly<Record<string, FinishReason>> = {
+  max_tokens: "length",
+  model_context_window_exceeded: "length",
+  refusal: "content_filter",
+};
+
+/**
+ * Puts a reply together from the events of a Messages stream. A reply that pauses goes on in the next stream, which the
+ * same assembler reads.
+ */
+export class MessageAssembler {
+  readonly #blocks = new StreamedBlocks();
+  /** Blocks of earlier streams. */
+  #offset = 0;
+  #stop = "";
+  #usage: JsonRecord = {};
+  /** Tokens written in earlier streams. */
+  #written = 0;
+  #begun = false;
+  #isMessage = false;
+
+  /** True once something of the reply was given to those who watch. */
+  get begun(): boolean {
+    return this.#begun;
+  }
+
+  /** True once an event was one of a message. */
+  get isReply(): boolean {
+    return this.#isMessage;
+  }
+
+  /** Whether the reply waits to be sent back, to go on. */
+  get isPaused(): boolean {
+    return this.#stop === "pause_turn";
+  }
+
+  /** Takes one event and gives what it tells those who watch. */
+  read(value: unknown): ModelEvent[] {
+    const event = asRecord(value) ?? {};
+    const { type, message, usage } = event;
+    if (type === "message_start") {
+      this.#isMessage = true;
+      this.#written += this.#readUsage()?.outputTokens ?? 0;
+      this.#usage = asRecord(asRecord(message)?.usage) ?? {};
+      this.#offset = this.#blocks.blocks.length;
+      this.#stop = "";
+    }
+    if (type === "message_delta") {
+      const { stop_reason: stop } = asRecord(event.delta) ?? {};
+      if (typeof stop === "string") this.#stop = stop;
+      const told = Object.entries(asRecord(usage) ?? {}).filter(([, value]) => value !== null);
+      this.#usage = { ...this.#usage, ...Object.fromEntries(told) };
+    }
+    const events = typeof event.index === "number"
+      ? this.#take({ ...event, index: event.index + this.#offset })
+      : [];
+    this.#begun ||= events.length > 0;
+    return events;
+  }
+
+  /** What was said so far. Calls whose ids are missing or among `takenIds` get others. */
+  message(takenIds: ReadonlySet<string> = new Set()): AssistantMessage {
+    const used = new Set(takenIds);
+    const calls: FunctionToolCall[] = [];
+    const texts: string[] = [];
+    const thoughts: string[] = [];
+    const blocks = this.#blocks.blocks.map(([index, block]): JsonRecord => {
+      if (block.type === "text") texts.push(String(block.text ?? ""));
+      if (block.type === "thinking") thoughts.push(String(block.thinking ?? ""));
+      const written = this.#blocks.inputOf(index);
+      if (block.type !== "tool_use") return written === "" ? block : { ...block, input: readInput(written) };
+      const id = freeId(String(block.id ?? ""), used);
+      used.add(id);
+      const input = written || JSON.stringify(block.input ?? {});
+      calls.push({ id, type: "function", function: { name: String(block.name ?? ""), arguments: input } });
+      // The call has the rest.
+      const { name: _, input: __, ...rest } = block;
+      return { ...rest, id };
+    });
+    const text = texts.join("");
+    const plain: AssistantMessage = {
+      role: "assistant",
+      content: text === "" ? null : text,
+      ...(thoughts.length > 0 && { reasoning_content: thoughts.join("\n") }),
+      ...(calls.length > 0 && { tool_calls: calls }),
+    };
+    const whole = { ...plain, content_blocks: blocks };
+    const isPlain = JSON.stringify(writeReply(plain)) === JSON.stringify(writeReply(whole));
+    return isPlain ? plain : whole;
+  }
+
+  /** The whole reply, or nothing if the stream ended before it was whole. */
+  finish(takenIds: ReadonlySet<string>): Extract<ModelEvent, { type: "completed" }> | undefined {
+    if (this.#stop === "" || this.isPaused) return undefined;
+    const message = this.message(takenIds);
+    const usage = this.#readUsage();
+    return {
+      type: "completed",
+      message,
+      finishReason: FINISH_REASONS[this.#stop] ?? (message.tool_calls ? "tool_calls" : "stop"),
+      // The prompt of the last stream holds those of the earlier ones; what was written adds up.
+      ...(usage && { usage: { ...usage, outputTokens: usage.outputTokens + this.#written } }),
+    };
+  }
+
+  #readUsage(): Usage | undefined {
+    return readMessagesUsage(this.#usage);
+  }
+
+  #take(event: JsonRecord & { readonly index: number }): ModelEvent[] {
+    this.#blocks.add(event);
+    const { index, content_block: block } = event;
+    const { text, thinking, partial_json: json } = asRecord(event.delta) ?? {};
+    if (typeof text === "string" && text) return [{ type: "text_delta", text }];
+    if (typeof thinking === "string" && thinking) return [{ type: "reasoning_delta", text: thinking }];
+    const begins = isRecord(block) && block.type === "tool_use";
+    if (!begins && typeof json !== "string") return [];
+    const before = this.#blocks.blocks.filter(([at, { type }]) => at < index && type === "tool_use");
+    return [{
+      type: "tool_call_delta",
+      index: before.length,
+      ...(begins && { id: String(block.id ?? ""), name: String(block.name ?? "") }),
+      ...(typeof json === "string" && { arguments: json }),
+    }];
+  }
+}
+
+function freeId(id: string, used: ReadonlySet<string>): string {
+  if (id && !used.has(id)) return id;
+  let number = used.size + 1;
+  while (used.has(`call_${number}`)) number++;
+  return `call_${number}`;
+}

@@ -1,0 +1,179 @@
+import {
+  type AssistantMessage,
+  type Content,
+  type ContentPart,
+  describeCall,
+  type Message,
+  type ModelRequest,
+  type StableMessages,
+  type ToolCall,
+  type ToolDefinition,
+} from "@tare/messages";
+import { asRecord, isRecord, type JsonRecord } from "../json_record.ts";
+import { UnknownShape } from "../protocol.ts";
+import { MAX_CACHE_MARKS, SHORT_TTL_MS } from "./cache_marks.ts";
+
+/** So many blocks the provider looks back from a mark for what it has cached. */
+const LOOK_BACK = 20;
+
+/** What stands in front where a prompt would begin with what the model said. */
+const BEGINNING = "[What came before has left the prompt.]";
+
+/** A block, and which of the messages it is of. */
+interface PlacedBlock {
+  readonly role: "user" | "assistant";
+  readonly at: number;
+  readonly value: Record<string, unknown>;
+}
+
+/**
+ * The fields of a request in the Messages format that hold its prompt: `system`, `tools`, `messages`. What stands
+ * between two replies is one message, so that all results of a reply's calls stand together. Replies keep their blocks
+ * as they came, if they were read by `MessageAssembler`; reasoning that isn't signed is left out.
+ *
+ * At most four places are marked for the cache, the most useful first: the end; the place where an earlier request
+ * ended whose prompt leads this one, if the provider, which looks back 20 blocks, wouldn't find it from there; behind
+ * the last message that was changed since it was said; the end of the system prompt; the end of the tools.
+ *
+ * @throws {UnknownShape} if a message holds what the format has no place for, such as a recording.
+ */
+export function messagesBody(
+  { messages, tools, stable }: Pick<ModelRequest, "messages" | "tools" | "stable">,
+  { cacheTtlMs = SHORT_TTL_MS }: {
+    /** How long the prompt shall be cached, in milliseconds since its last use; 0: not at all. Default: five minutes. */
+    readonly cacheTtlMs?: number;
+  } = {},
+): JsonRecord {
+  const first = messages.findIndex(({ role }) => role !== "system" && role !== "developer");
+  const heads = first < 0 ? messages.length : first;
+  const system = messages.slice(0, heads).flatMap(({ content }) => contentBlocks(content));
+  const shown = tools.map(toolOf);
+  const blocks = messages.slice(heads).flatMap((message, more): PlacedBlock[] => {
+    const role = message.role === "assistant" ? "assistant" : "user";
+    return blocksOf(message).map((value) => ({ role, at: heads + more, value }));
+  });
+  if (blocks[0]?.role === "assistant") {
+    blocks.unshift({ role: "user", at: heads, value: { type: "text", text: BEGINNING } });
+  }
+  const useful = usefulPlaces(blocks, { messages, ...stable });
+  const marked = [...useful, system.at(-1), shown.at(-1)].filter((block) => block !== undefined);
+  const mark = { type: "ephemeral", ...(cacheTtlMs >= HOUR_MS && { ttl: "1h" }) };
+  const most = cacheTtlMs > 0 ? MAX_CACHE_MARKS : 0;
+  for (const block of [...new Set(marked)].slice(0, most)) block.cache_control = mark;
+  return {
+    ...(system.length > 0 && { system }),
+    ...(shown.length > 0 && { tools: shown }),
+    messages: grouped(blocks),
+  };
+}
+
+const HOUR_MS = 3_600_000;
+
+/** A tool as the Messages format has it. */
+export function toolOf({ function: shown }: ToolDefinition): Record<string, unknown> {
+  const { name, description, parameters = { type: "object" } } = shown;
+  return { name, ...(description !== undefined && { description }), input_schema: parameters };
+}
+
+/** The blocks of the messages that are worth a mark, the most useful first. */
+function usefulPlaces(
+  blocks: readonly PlacedBlock[],
+  { messages, shared = messages.length, edited = 0 }:
+    & Pick<ModelRequest, "messages">
+    & Partial<StableMessages>,
+): Record<string, unknown>[] {
+  /** The last block of the first `length` messages that can have a mark. */
+  const lastOf = (length: number) =>
+    blocks.findLastIndex(({ at, value }) => at < length && canHaveMark(value));
+  const end = lastOf(Infinity);
+  // Each earlier request ended in front of a reply.
+  const known = lastOf(messages.findLastIndex(({ role }, at) => at <= shared && role === "assistant"));
+  const places = [end, end - known > LOOK_BACK ? known : -1, edited > 0 ? lastOf(edited) : -1];
+  return places.flatMap((place) => blocks[place] ?? []).map(({ value }) => value);
+}
+
+function canHaveMark({ type }: JsonRecord): boolean {
+  return type !== "thinking" && type !== "redacted_thinking";
+}
+
+function grouped(blocks: readonly PlacedBlock[]): JsonRecord[] {
+  const groups: { readonly role: string; readonly content: JsonRecord[] }[] = [];
+  let last: PlacedBlock | undefined;
+  for (const block of blocks) {
+    const goesOn = last?.role === block.role && (block.role === "user" || last.at === block.at);
+    if (goesOn) groups.at(-1)?.content.push(block.value);
+    else groups.push({ role: block.role, content: [block.value] });
+    last = block;
+  }
+  return groups;
+}
+
+function blocksOf(message: Message): Record<string, unknown>[] {
+  if (message.role === "assistant") return writeReply(message);
+  if (message.role !== "tool") return contentBlocks(message.content);
+  const { tool_call_id: id, content } = message;
+  const told = typeof content === "string" ? content : contentBlocks(content);
+  return [{ type: "tool_result", tool_use_id: id, content: told }];
+}
+
+/** The blocks of a reply: as they came, if it carries them, with its calls' names and inputs in their places. */
+export function writeReply(message: AssistantMessage): Record<string, unknown>[] {
+  const { tool_calls: calls = [], refusal } = message;
+  const { content_blocks: kept } = message as { readonly content_blocks?: unknown };
+  if (!Array.isArray(kept)) {
+    const said = contentBlocks(message.content ?? (refusal ? refusal : null));
+    return [...said, ...calls.map((call) => ({ type: "tool_use", id: call.id, ...nameAndInput(call) }))];
+  }
+  return kept.filter(isRecord).filter(hasContent).map((block) => {
+    const call = block.type === "tool_use" ? calls.find(({ id }) => id === block.id) : undefined;
+    return call ? { ...block, ...nameAndInput(call) } : { ...block };
+  });
+}
+
+function nameAndInput(call: ToolCall) {
+  const { name, arguments: text } = describeCall(call);
+  return { name, input: call.type === "custom" ? { input: text } : readInput(text) };
+}
+
+/** What a call was given; nothing if that was cut off, for the format has no place for a text that is no JSON. */
+export function readInput(text: string): JsonRecord {
+  try {
+    return asRecord(JSON.parse(text)) ?? {};
+  } catch {
+    return {};
+  }
+}
+
+/** Empty texts are refused. */
+function hasContent({ type, text }: JsonRecord): boolean {
+  return type !== "text" || (typeof text === "string" && text.trim() !== "");
+}
+
+function contentBlocks(content: Content | null | undefined): Record<string, unknown>[] {
+  const parts = typeof content === "string" ? [{ type: "text", text: content } as const] : content ?? [];
+  return parts.map(blockOf).filter(hasContent);
+}
+
+function blockOf(part: ContentPart): Record<string, unknown> {
+  switch (part.type) {
+    case "text":
+      return { type: "text", text: part.text };
+    case "refusal":
+      return { type: "text", text: part.refusal };
+    case "image_url":
+      return { type: "image", source: sourceOf(part.image_url.url, "a picture") };
+    case "file":
+      return { type: "document", source: sourceOf(part.file.file_data ?? "", "a file") };
+    default:
+      throw new UnknownShape(`the Messages format has no place for a part of type "${part.type}"`);
+  }
+}
+
+/** Where a picture or a file is: at an address, or in it. */
+function sourceOf(url: string, what: string): JsonRecord {
+  const [, type, data] = /^data:([\w.+-]+\/[\w.+-]+);base64,(.*)$/s.exec(url) ?? [];
+  if (type !== undefined) return { type: "base64", media_type: type, data };
+  if (/^https?:\/\//.test(url)) return { type: "url", url };
+  const shown = JSON.stringify(url.slice(0, 40));
+  throw new UnknownShape(`${what} is at ${shown}, but it must be an http(s) URL or "data:type;base64,…"`);
+}

@@ -1,0 +1,100 @@
+import { assertEquals, assertThrows } from "@std/assert";
+import type { Message, StableMessages } from "@tare/messages";
+import { messagesBody, UnknownShape } from "@tare/wire";
+
+const go: Message = { role: "user", content: "go" };
+const system: Message = { role: "system", content: "s" };
+const definition = { type: "function", function: { name: "f" } } as const;
+
+/** A reply with so many calls, and their results. */
+function step(name: string, calls: number): Message[] {
+  const ids = Array.from({ length: calls }, (_, at) => `${name}${at}`);
+  return [
+    {
+      role: "assistant",
+      content: null,
+      tool_calls: ids.map((id) => ({ id, type: "function", function: { name: "f", arguments: "{}" } })),
+    },
+    ...ids.map((id): Message => ({ role: "tool", tool_call_id: id, content: "r" })),
+  ];
+}
+
+/** What is marked of a request: the system prompt, the tools, and blocks of messages by what they say or answer. */
+function marked(messages: readonly Message[], stable?: StableMessages, tools = [definition]): string[] {
+  const body = messagesBody({ messages, tools, ...(stable && { stable }) });
+  const places: string[] = [];
+  JSON.stringify(body, (_, value) => {
+    if (value?.cache_control) places.push(value.tool_use_id ?? value.text ?? value.name ?? value.type);
+    return value;
+  });
+  return places;
+}
+
+Deno.test("messagesBody() marks the ends of system prompt, tools and prompt", () => {
+  assertEquals(marked([system, go]), ["s", "f", "go"]);
+  assertEquals(marked([system, go, ...step("a", 2)]), ["s", "f", "a1"]);
+  assertEquals(marked([go], undefined, []), ["go"]);
+  assertEquals(marked([system], undefined, []), ["s"]);
+});
+
+Deno.test("messagesBody() marks where the request before ended, if the provider doesn't look back so far", () => {
+  // 20 blocks behind the end of the request before, then 21.
+  assertEquals(marked([system, go, ...step("a", 10)]), ["s", "f", "a9"]);
+  assertEquals(marked([system, go, ...step("a", 10), go]), ["s", "f", "go", "go"]);
+  assertEquals(marked([system, go, ...step("a", 1), ...step("b", 11)]), ["s", "f", "a0", "b10"]);
+});
+
+Deno.test("messagesBody() marks in front of the change, and where a rewrite left the prompt", () => {
+  const messages = [system, go, ...step("a", 1), ...step("b", 1), ...step("c", 30)];
+  // Up to the result of `a`: what the last request that leads this one ended with stands in front of `a`.
+  assertEquals(marked(messages, { shared: 3, edited: 0 }), ["s", "f", "go", "c29"]);
+  assertEquals(marked(messages, { shared: 4, edited: 0 }), ["s", "f", "a0", "c29"]);
+  // The system prompt's mark, which stands behind the tools, is worth more than theirs.
+  assertEquals(marked(messages, { shared: 6, edited: 4 }), ["s", "a0", "b0", "c29"]);
+  assertEquals(marked(messages, { shared: 0, edited: 0 }), ["s", "f", "c29"]);
+});
+
+Deno.test("messagesBody() marks no thoughts, and begins with the user", () => {
+  const thought: Message = {
+    role: "assistant",
+    content: null,
+    ...{ content_blocks: [{ type: "thinking", thinking: "t", signature: "s" }] },
+  };
+  assertEquals(marked([go, thought], undefined, []), ["go"]);
+  assertEquals(
+    messagesBody({ messages: [{ role: "assistant", content: "A summary." }, go], tools: [] }, {
+      cacheTtlMs: 0,
+    }),
+    {
+      messages: [
+        { role: "user", content: [{ type: "text", text: "[What came before has left the prompt.]" }] },
+        { role: "assistant", content: [{ type: "text", text: "A summary." }] },
+        { role: "user", content: [{ type: "text", text: "go" }] },
+      ],
+    },
+  );
+});
+
+Deno.test("messagesBody() writes what other providers said", () => {
+  const messages: Message[] = [
+    go,
+    { role: "assistant", content: null, refusal: "No.", reasoning_content: "unsigned" },
+    { role: "developer", content: [{ type: "refusal", refusal: "R" }] },
+    { role: "assistant", tool_calls: [{ id: "1", type: "custom", custom: { name: "c", input: "plain" } }] },
+  ];
+  assertEquals(messagesBody({ messages, tools: [] }, { cacheTtlMs: 0 }).messages, [
+    { role: "user", content: [{ type: "text", text: "go" }] },
+    { role: "assistant", content: [{ type: "text", text: "No." }] },
+    { role: "user", content: [{ type: "text", text: "R" }] },
+    { role: "assistant", content: [{ type: "tool_use", id: "1", name: "c", input: { input: "plain" } }] },
+  ]);
+  const audio: Message = {
+    role: "user",
+    content: [{ type: "input_audio", input_audio: { data: "", format: "wav" } }],
+  };
+  assertThrows(
+    () => messagesBody({ messages: [audio], tools: [] }),
+    UnknownShape,
+    'a part of type "input_audio"',
+  );
+});

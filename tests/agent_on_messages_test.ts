@@ -1,0 +1,295 @@
+import { assert, assertEquals } from "@std/assert";
+import { ServerSentEventParseStream } from "@std/http";
+import { join } from "@std/path";
+import type { LoopEvent } from "@tare/loop";
+import { anthropicModel } from "@tare/loop/anthropic";
+import type { Message, Tool } from "@tare/messages";
+import { type LedgerEntry, profileNamed } from "@tare/planner";
+import { type AgentHandler, agentHandler } from "@tare/server";
+import { scripted, type SimulatedReply, simulator, toolCall } from "@tare/simulator";
+import { memoryStore, openStore, type Store } from "@tare/store";
+import { messagesBody } from "@tare/wire";
+import fc from "fast-check";
+import { block, call, reply, text, thinking } from "../packages/loop/anthropic/fixture_test.ts";
+
+const profile = profileNamed("anthropic-5m");
+const tokenizer = { encode: (text: string) => text.split(" ").map((word) => word.length) };
+const words = (tokens: number, word = "w") => Array.from({ length: tokens }, () => word).join(" ");
+
+type Answer = (request: Request) => Promise<Response> | Response;
+interface Body {
+  readonly messages: readonly { readonly role: string; readonly content: readonly object[] }[];
+}
+
+/** An agent on a model behind this provider, and the bodies that the provider got. */
+function agentOn(provider: Answer, { tools = [], store = memoryStore(), now = () => 0 }: {
+  readonly tools?: readonly Tool[];
+  readonly store?: Store;
+  readonly now?: () => number;
+} = {}): { readonly agent: AgentHandler; readonly bodies: Body[] } {
+  const bodies: Body[] = [];
+  const fetch = async (input: string | URL | Request, init?: RequestInit) => {
+    const request = new Request(input, init);
+    bodies.push(await request.clone().json());
+    return await provider(request);
+  };
+  const agent = agentHandler({
+    model: (model) =>
+      anthropicModel({ model, baseURL: "http://provider", apiKey: "key", maxRetries: 0, fetch }),
+    defaultModel: "claude-sonnet-5",
+    tools,
+    store,
+    countTokens: () => Promise.resolve((text) => tokenizer.encode(text).length),
+    profile: () => profile,
+    windowTokens: 200_000,
+    now,
+  });
+  return { agent, bodies };
+}
+
+async function post({ fetch }: AgentHandler, path: string, body: object): Promise<Response> {
+  const headers = { "content-type": "application/json", host: "127.0.0.1:8787" };
+  const url = `http://127.0.0.1:8787/v1/sessions${path}`;
+  return await fetch(new Request(url, { method: "POST", headers, body: JSON.stringify(body) }));
+}
+
+/** Plays a turn and gives its events. */
+async function playTurn(agent: AgentHandler, id: string, input: string): Promise<LoopEvent[]> {
+  const { body } = await post(agent, `/${id}/turns`, { input });
+  const events = await Array.fromAsync(body!.pipeThrough(new ServerSentEventParseStream()));
+  return events.map(({ data }) => JSON.parse(data!));
+}
+
+const readTool = (run: Tool["run"]): Tool => ({
+  definition: {
+    type: "function",
+    function: { name: "read", description: words(400), parameters: { type: "object" } },
+  },
+  stance: "rederivable",
+  run,
+});
+
+/** How many places a request marks. */
+function countMarks(body: Body): number {
+  return JSON.stringify(body).split('"cache_control"').length - 1;
+}
+
+/** What a turn of so many steps reads from the cache, step by step; `keep` may take marks out of each request. */
+async function playLongTurn(keep: (body: string) => string = (body) => body) {
+  const steps = 30;
+  // The tenth step reads so much at once that the provider doesn't look back over it.
+  const calls = (step: number) => step === 10 ? 24 : 2;
+  const replies = Array.from({ length: steps }, (_, step): SimulatedReply => ({
+    reasoning_content: `Step ${step}.`,
+    tool_calls: Array.from({ length: calls(step) }, (_, at) => toolCall("read", { path: `${step}-${at}` })),
+  }));
+  let nowMs = 0;
+  const provider = simulator({
+    model: scripted([...replies, { content: "Done." }]),
+    profile,
+    tokenizer,
+    now: () => nowMs,
+  });
+  let results = 0;
+  const read = readTool(() => words(results < 10 ? 40 : results > 90 ? 60 : 700, `r${results++}`));
+  const { agent, bodies } = agentOn(async (request) => {
+    nowMs += 5_000;
+    return await provider.fetch(new Request(request, { body: keep(await request.text()) }));
+  }, { tools: [read], now: () => nowMs });
+  const { id } = await (await post(agent, "", { instructions: words(1_500), tools: ["read"] })).json();
+  const events = await playTurn(agent, id, words(1_000, "please"));
+  await agent.close();
+  const entries = events.flatMap((event) => event.type === "step_end" ? [event.ledger as LedgerEntry] : []);
+  const rewritten = events.flatMap((event) =>
+    event.type === "context_rewritten" && event.mechanism === "planner" ? [event.step - 1] : []
+  );
+  return { events, entries, rewritten, bodies, requests: provider.requests };
+}
+
+function hitRate(
+  requests: readonly { readonly promptTokens: number; readonly cachedTokens: number }[],
+): number {
+  const sum = (field: "promptTokens" | "cachedTokens") =>
+    requests.reduce((sum, request) => sum + request[field], 0);
+  return Math.round(1_000 * sum("cachedTokens") / sum("promptTokens")) / 1_000;
+}
+
+Deno.test("a turn of 30 steps reads from the cache what the planner predicts, rewritten prompts and a step of 24 calls included", async () => {
+  const { events, entries, rewritten, bodies, requests } = await playLongTurn();
+  const end = events.at(-1);
+  assertEquals(end?.type === "turn_end" && [end.reason, end.ledger.calls], ["completed", 31]);
+  assertEquals(bodies.map(countMarks), [...Array(11).fill(3), 4, 3, 3, 3, 3, ...Array(15).fill(4)]);
+  assertEquals(rewritten, [16, 27]);
+  // Of a prompt that was rewritten, all in front of the reply with the first call whose result left.
+  const lostTokens = entries.map(({ usage, predictedCachedTokens }) =>
+    predictedCachedTokens - usage.cachedTokens
+  );
+  assertEquals(lostTokens, entries.map((_, at) => rewritten.includes(at) ? 10 : 0));
+  assertEquals(entries.slice(15, 18).map(({ usage }) => [usage.promptTokens, usage.cachedTokens]), [
+    [33_110, 31_692],
+    [6_968, 3_398],
+    [8_386, 6_968],
+  ]);
+  assertEquals(
+    entries.map(({ usage }) => [usage.promptTokens, usage.cachedTokens, usage.cacheWriteTokens]),
+    requests.map((
+      { promptTokens, cachedTokens, cacheWriteTokens },
+    ) => [promptTokens, cachedTokens, cacheWriteTokens]),
+  );
+});
+
+Deno.test("the places that are marked are worth it", async () => {
+  /** Takes all marks away but those of some blocks, as a text without them. */
+  const keeping =
+    (keeps: (body: { system: object[]; messages: Body["messages"] }) => readonly unknown[]) =>
+    (text: string) => {
+      const body = JSON.parse(text);
+      const kept = keeps(body);
+      return JSON.stringify(body, function (this: unknown, name, value) {
+        return name === "cache_control" && !kept.includes(this) ? undefined : value;
+      });
+    };
+  const rates = {
+    placed: hitRate((await playLongTurn()).requests),
+    // As clients do that mark their prompts themselves.
+    systemAndEnd: hitRate(
+      (await playLongTurn(
+        keeping(({ system, messages }) => [system.at(-1), messages.at(-1)?.content.at(-1)]),
+      ))
+        .requests,
+    ),
+    none: hitRate((await playLongTurn(keeping(() => []))).requests),
+  };
+  assertEquals(rates, { placed: .855, systemAndEnd: .811, none: 0 });
+});
+
+Deno.test("no request has more than four marks, whatever is sent", () => {
+  const property = fc.property(
+    fc.record({
+      heads: fc.nat(2),
+      tools: fc.nat(2),
+      replies: fc.array(fc.nat(30), { maxLength: 6 }),
+      shared: fc.nat(200),
+      edited: fc.nat(200),
+      isKnown: fc.boolean(),
+    }),
+    ({ heads, tools, replies, shared, edited, isKnown }) => {
+      const messages: Message[] = [
+        ...Array.from({ length: heads }, (): Message => ({ role: "system", content: "s" })),
+        ...replies.flatMap((calls, step): Message[] => [
+          { role: "user", content: step % 2 === 0 ? "go" : " " },
+          {
+            role: "assistant",
+            content: "",
+            tool_calls: Array.from({ length: calls }, (_, at) => ({ ...toolCall("f"), id: `${step}-${at}` })),
+          },
+          ...Array.from({ length: calls }, (_, at): Message => ({
+            role: "tool",
+            tool_call_id: `${step}-${at}`,
+            content: "r",
+          })),
+        ]),
+      ];
+      const definition = { type: "function", function: { name: "f" } } as const;
+      const body = messagesBody({
+        messages,
+        tools: Array.from({ length: tools }, () => definition),
+        ...(isKnown && { stable: { shared, edited: Math.min(shared, edited) } }),
+      });
+      const marks = JSON.stringify(body).split('"cache_control"').length - 1;
+      assert(marks <= 4, `${marks} marks`);
+      const content = (body.messages as Body["messages"]).at(-1)?.content;
+      if (content) assert("cache_control" in content.at(-1)!, "the end is marked");
+    },
+  );
+  fc.assert(property, { numRuns: 500 });
+});
+
+Deno.test("thoughts and their signatures go back byte for byte, in the same turn, in later ones, and after a restart", async () => {
+  const hidden = { type: "redacted_thinking", data: "c2VjcmV0IGJ5dGVz" };
+  const answers = [
+    reply(
+      "tool_use",
+      ...thinking(0, "I read both — “a” first.\n", "sig/1+=="),
+      ...block(1, hidden),
+      ...text(2, "Reading."),
+      ...call(3, "toolu_1", '{"path": ', '"a" }'),
+      ...call(4, "toolu_2", '{"path":"b"}'),
+    ),
+    reply("end_turn", ...thinking(0, "Done.", "sig/2"), ...text(1, "Both say hello.")),
+    reply("end_turn", ...text(0, "As I said.")),
+  ];
+  const folder = await Deno.makeTempDir();
+  const open = async () => {
+    const store = await openStore(join(folder, "tare.db"));
+    const tools = [{
+      ...readTool(() => "hello"),
+      definition: { type: "function", function: { name: "f" } } as const,
+    }];
+    const { agent, bodies } = agentOn(() => answers.shift()!, { store, tools });
+    return { agent, bodies, close: async () => (await agent.close(), await store.close()) };
+  };
+  try {
+    const before = await open();
+    const { id } = await (await post(before.agent, "", { tools: ["f"] })).json();
+    await playTurn(before.agent, id, "Read a and b.");
+    await before.close();
+    const after = await open();
+    await playTurn(after.agent, id, "Again?");
+    await after.close();
+
+    const first = [
+      { type: "thinking", thinking: "I read both — “a” first.\n", signature: "sig/1+==" },
+      hidden,
+      { type: "text", text: "Reading." },
+      { type: "tool_use", id: "toolu_1", name: "f", input: { path: "a" } },
+      { type: "tool_use", id: "toolu_2", name: "f", input: { path: "b" } },
+    ];
+    const second = [
+      { type: "thinking", thinking: "Done.", signature: "sig/2" },
+      { type: "text", text: "Both say hello." },
+    ];
+    const replies = ({ messages }: Body) =>
+      messages.flatMap(({ role, content }) => role === "assistant" ? [JSON.stringify(content)] : []);
+    assertEquals(before.bodies.map(replies), [[], [JSON.stringify(first)]]);
+    assertEquals(after.bodies.map(replies), [[JSON.stringify(first), JSON.stringify(second)]]);
+    // What was sent before leads the request after the restart, but for the marks.
+    const [sent, again] = [before.bodies[1], after.bodies[0]].map((body) => plain(body!));
+    assertEquals(JSON.stringify(again).startsWith(JSON.stringify(sent).slice(0, -1)), true);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
+/** The messages of a request without its marks. */
+function plain({ messages }: Body): unknown {
+  return JSON.parse(JSON.stringify(messages, (name, value) => name === "cache_control" ? undefined : value));
+}
+
+Deno.test("a turn on Messages ends by what its provider says", async () => {
+  const endings = async (...replies: SimulatedReply[]) => {
+    const provider = simulator({ model: scripted(replies), profile, tokenizer, apiKey: "key" });
+    const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, provider.fetch);
+    const url = `http://127.0.0.1:${server.addr.port}/v1/messages`;
+    const { agent } = agentOn((request) => fetch(url, request));
+    const { id } = await (await post(agent, "", {})).json();
+    const end = (await playTurn(agent, id, "Hi.")).at(-1);
+    await agent.close();
+    await server.shutdown();
+    return end?.type === "turn_end" && [end.reason, end.code];
+  };
+  assertEquals(await endings({ content: "Hi." }), ["completed", undefined]);
+  assertEquals(await endings({ content: "Hi", finish_reason: "length" }), ["output_limit", undefined]);
+  assertEquals(await endings({ content: "No", finish_reason: "content_filter" }), ["model_error", undefined]);
+  assertEquals(await endings({ fault: { type: "prompt_too_long" } }), ["model_error", "prompt_too_long"]);
+  assertEquals(await endings({ fault: { type: "rate_limit", retryAfterMs: 5 } }), [
+    "model_error",
+    "rate_limited",
+  ]);
+  assertEquals(await endings({ fault: { type: "error", status: 401 } }), ["model_error", "bad_key"]);
+  assertEquals(await endings({ fault: { type: "error", status: 529 } }), ["model_error", "provider_error"]);
+  for (const quietly of [false, true]) {
+    const fault = { type: "cut", afterChunks: 5, quietly } as const;
+    assertEquals(await endings({ content: words(40), fault }), ["model_error", "bad_response"]);
+  }
+});
