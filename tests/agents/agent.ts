@@ -1,0 +1,26 @@
+import type { AgentTools } from "./model.ts";
+import type { Command } from "./program.ts";
+
+/** What an agent is configured with. */
+export interface AgentPlace {
+  /** A folder of its own, where it keeps everything. */
+  readonly home: string;
+  /** Whom it asks: an address without a path. */
+  readonly url: string;
+  /** Longest prompt that it may send, in tokens; it compacts before. */
+  readonly windowTokens: number;
+}
+
+/** A program that people use as their agent: how it is configured and started, and nothing else. */
+export interface Agent {
+  readonly name: string;
+  readonly tools: AgentTools;
+  /** The file in which people give it rules. */
+  readonly rulesFile: "AGENTS.md" | "CLAUDE.md";
+  /** Writes its configuration, and gives the environment that it wants. */
+  readonly configure: (place: AgentPlace) => Promise<Readonly<Record<string, string>>>;
+  /** One prompt, without anybody to answer questions; the next ones go on with the same conversation. */
+  readonly prompt: (text: string, options: { readonly isFirst: boolean }) => Command;
+  /** Has it compact the conversation. Default: its user can't. */
+  readonly compact?: () => Command;
+}

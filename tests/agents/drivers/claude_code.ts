@@ -1,0 +1,26 @@
+import type { Agent } from "../agent.ts";
+
+/** Claude Code over Anthropic's Messages. */
+export const CLAUDE_CODE: Agent = {
+  name: "claude code",
+  rulesFile: "CLAUDE.md",
+  tools: {
+    shell: (command) => ({ name: "Bash", args: { command, description: "Does what the plan says" } }),
+    delegate: (prompt) => ({
+      name: "Agent",
+      args: { description: "A part of the plan", prompt, subagent_type: "general-purpose" },
+    }),
+  },
+  configure: ({ url }) =>
+    Promise.resolve({
+      ANTHROPIC_BASE_URL: url,
+      ANTHROPIC_API_KEY: "key",
+      CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1",
+      DISABLE_AUTOUPDATER: "1",
+    }),
+  prompt: (text, { isFirst }) => ({
+    program: "claude",
+    args: ["--print", "--allowedTools", "Bash", ...(isFirst ? [] : ["--continue"]), "--", text],
+  }),
+  compact: () => ({ program: "claude", args: ["--print", "--continue", "/compact"] }),
+};

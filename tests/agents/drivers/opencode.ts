@@ -1,0 +1,32 @@
+import type { Agent } from "../agent.ts";
+
+/** opencode over chat completions. */
+export const OPENCODE: Agent = {
+  name: "opencode",
+  rulesFile: "AGENTS.md",
+  tools: {
+    shell: (command) => ({ name: "bash", args: { command, description: "Does what the plan says" } }),
+    delegate: (prompt) => ({
+      name: "task",
+      args: { description: "A part of the plan", prompt, subagent_type: "general" },
+    }),
+  },
+  configure({ url, windowTokens }) {
+    const model = { limit: { context: windowTokens, output: 8_000 }, tool_call: true };
+    const provider = {
+      npm: "@ai-sdk/openai-compatible",
+      options: { baseURL: `${url}/v1`, apiKey: "key" },
+      models: { "gpt-5": model },
+    };
+    return Promise.resolve({
+      OPENCODE_CONFIG_CONTENT: JSON.stringify({ provider: { tare: provider }, share: "disabled" }),
+      OPENCODE_DISABLE_AUTOUPDATE: "1",
+      OPENCODE_DISABLE_MODELS_FETCH: "1",
+      OPENCODE_DISABLE_LSP_DOWNLOAD: "1",
+    });
+  },
+  prompt: (text, { isFirst }) => ({
+    program: "opencode",
+    args: ["run", "--auto", "--model", "tare/gpt-5", ...(isFirst ? [] : ["--continue"]), text],
+  }),
+};

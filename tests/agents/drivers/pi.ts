@@ -1,0 +1,20 @@
+import type { Agent } from "../agent.ts";
+
+/** pi over chat completions. */
+export const PI: Agent = {
+  name: "pi",
+  rulesFile: "AGENTS.md",
+  tools: { shell: (command) => ({ name: "bash", args: { command } }) },
+  async configure({ home, url, windowTokens }) {
+    const folder = `${home}/.pi/agent`;
+    await Deno.mkdir(folder, { recursive: true });
+    const model = { id: "gpt-5", contextWindow: windowTokens, maxTokens: 8_000 };
+    const provider = { baseUrl: `${url}/v1`, api: "openai-completions", apiKey: "key", models: [model] };
+    await Deno.writeTextFile(`${folder}/models.json`, JSON.stringify({ providers: { tare: provider } }));
+    return { PI_OFFLINE: "1", PI_TELEMETRY: "0" };
+  },
+  prompt: (text, { isFirst }) => ({
+    program: "pi",
+    args: ["--print", "--approve", "--model", "tare/gpt-5", ...(isFirst ? [] : ["--continue"]), text],
+  }),
+};
