@@ -1,5 +1,5 @@
 import type { AgentTools } from "./model.ts";
-import type { Command } from "./program.ts";
+import type { Command, Ended } from "./program.ts";
 
 /** What an agent is configured with. */
 export interface AgentPlace {
@@ -21,6 +21,12 @@ export interface Agent {
   readonly configure: (place: AgentPlace) => Promise<Readonly<Record<string, string>>>;
   /** One prompt, without anybody to answer questions; the next ones go on with the same conversation. */
   readonly prompt: (text: string, options: { readonly isFirst: boolean }) => Command;
-  /** Has it compact the conversation. Default: its user can't. */
-  readonly compact?: () => Command;
+  /** Has it compact the conversation, as its user does by command. */
+  readonly compact: (options: {
+    /** What {@linkcode Agent.configure} was given. */
+    readonly home: string;
+    /** The folder of the conversation. */
+    readonly workspace: string;
+    readonly run: (command: Command) => Promise<Ended>;
+  }) => Promise<Ended>;
 }

@@ -1,15 +1,22 @@
-import { assertEquals } from "@std/assert";
+import { assertLess } from "@std/assert";
+import { compare } from "./compare.ts";
+import { CLAUDE_CODE } from "./drivers/claude_code.ts";
+import { CODEX } from "./drivers/codex.ts";
+import { OPENCODE } from "./drivers/opencode.ts";
 import { PI } from "./drivers/pi.ts";
-import { play } from "./play.ts";
-import { STANDARD } from "./scenarios.ts";
+import { SCENARIOS, STANDARD } from "./scenarios.ts";
 
-for (const agent of [PI]) {
-  Deno.test(`${agent.name}: ${STANDARD.name}`, async () => {
-    const direct = await play(agent, STANDARD, { through: false });
-    console.log(direct.files, direct.ended, direct.others, direct.calls.map((c) => [c.status, c.usage, c.asked.tools.length]).slice(-5));
-    const through = await play(agent, STANDARD, { through: true });
-    const cost = (p: typeof direct) => p.calls.reduce((s, c) => s + c.cost, 0);
-    console.log(through.files, through.ended, through.others, through.ledger, cost(through) / cost(direct), through.calls.map((c) => [c.status, c.usage, c.asked.tools.length]).slice(-5));
-    assertEquals(through.files, direct.files);
-  });
+for (const agent of [PI, OPENCODE, CODEX, CLAUDE_CODE]) {
+  for (const scenario of SCENARIOS) {
+    const ignore = scenario.needs !== undefined && !agent.tools[scenario.needs];
+    Deno.test({
+      name: `${agent.name}: ${scenario.name}`,
+      ignore,
+      async fn() {
+        const { cost } = await compare(agent, scenario);
+        console.log(`cost ${cost.toFixed(2)}`);
+        if (scenario === STANDARD) assertLess(cost, 0.75);
+      },
+    });
+  }
 }

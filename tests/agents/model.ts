@@ -16,6 +16,8 @@ export interface WantedCall {
 export interface Reply {
   readonly text?: string;
   readonly calls: readonly WantedCall[];
+  /** What the provider is to seal, as all that goes on of the conversation. */
+  readonly compacted?: string;
 }
 
 /** What a prompt offers, and says. */
@@ -23,6 +25,8 @@ export interface Asked {
   readonly said: readonly Said[];
   /** Names of the tools. */
   readonly tools: readonly string[];
+  /** Whether the provider itself is to compact the conversation. Default: no. */
+  readonly compacts?: boolean;
 }
 
 /** How an agent's own tools are called. */
@@ -43,6 +47,8 @@ export interface Plan {
   readonly facts: readonly string[];
   /** The file that is asked for; default none: the model says what it found. */
   readonly report?: string;
+  /** Whether the model says each fact again behind the result that holds it, as one does that expects to forget. */
+  readonly takesNotes?: boolean;
 }
 
 /** Plans by name. */
@@ -57,6 +63,7 @@ export type Plans = Readonly<Record<string, Plan>>;
 export function planModel(plans: Plans, tools: AgentTools): (asked: Asked) => Reply {
   return (asked) => {
     const { said } = asked;
+    if (asked.compacts) return { calls: [], compacted: summaryOf(said, plans) };
     const shell = tools.shell("").name;
     const request = said.findLast((item) => item.type === "text" && item.role === "user");
     const wording = said.map((item) => item.type === "text" && item.role === "system" ? item.text : "").join("\n");
@@ -74,8 +81,10 @@ export function planModel(plans: Plans, tools: AgentTools): (asked: Asked) => Re
     const step = reached(said, planName) + 1;
     const calls = plan.steps[step];
     if (calls) {
+      const noted = plan.takesNotes ? newFacts(said) : "";
+      const text = [...(step % 4 === 0 ? [`Step ${step}: looking further.`] : []), ...(noted ? [noted] : [])].join(" ");
       return {
-        ...(step % 4 === 0 && { text: `Step ${step}: looking further.` }),
+        ...(text !== "" && { text }),
         calls: calls.map((call) =>
           typeof call === "string"
             ? tools.shell(`${call} # ${planName}.${step}`)
@@ -125,6 +134,13 @@ function reached(said: readonly Said[], plan: string): number {
   // A summary may be all that is left of the calls.
   const marks = textOf(said).matchAll(new RegExp(`# ${plan}\\.(\\d+)`, "g"));
   return Math.max(-1, ...[...marks].map(([, step]) => Number(step)));
+}
+
+/** The facts of the results behind the last call. */
+function newFacts(said: readonly Said[]): string {
+  const last = said.findLastIndex((item) => item.type === "call");
+  const results = said.slice(last + 1).map((item) => item.type === "result" ? item.text : "");
+  return [...results.join("\n").matchAll(/FACT \w+=\w+/g)].join(", ");
 }
 
 function valueOf(fact: string, said: readonly Said[]): string | undefined {

@@ -1,7 +1,7 @@
 import { startServerProcess } from "../crash/server_process.ts";
 import type { Agent } from "./agent.ts";
 import { planModel, type Plans } from "./model.ts";
-import { type Ended, runProgram } from "./program.ts";
+import { type Command, type Ended, runProgram } from "./program.ts";
 import { type Failure, type Provider, type ProviderCall, startProvider } from "./provider.ts";
 import { type Exchange, startTap } from "./tap.ts";
 
@@ -24,6 +24,8 @@ export interface Scenario {
   readonly failures?: Readonly<Record<number, Failure>>;
   /** Longest prompt that the agent may send, in tokens. Default: a million. */
   readonly windowTokens?: number;
+  /** What not every agent has. */
+  readonly needs?: "delegate";
 }
 
 /** What became of it. */
@@ -41,7 +43,7 @@ export interface Played {
 }
 
 /** What an agent's file of rules says. */
-const RULES = 'RULE: every report ends with the line "checked by the rule of this house".\n';
+export const RULES = 'RULE: every report ends with the line "checked by the rule of this house".\n';
 
 /** Plays a scenario with an agent that asks the provider directly, or through the gateway. */
 export async function play(agent: Agent, scenario: Scenario, { through }: { readonly through: boolean }): Promise<Played> {
@@ -65,9 +67,13 @@ export async function play(agent: Agent, scenario: Scenario, { through }: { read
     };
     const ended: Ended[] = [];
     for (const [at, { prompt, interruptedBy }] of scenario.actions.entries()) {
-      const command = prompt === "compact" ? agent.compact?.() : agent.prompt(prompt, { isFirst: at === 0 });
-      if (!command) continue;
-      ended.push(await runProgram(command, { cwd: workspace, env, ...(interruptedBy && { interruptedBy }) }));
+      const run = (command: Command) =>
+        runProgram(command, { cwd: workspace, env, ...(interruptedBy && { interruptedBy }) });
+      ended.push(
+        prompt === "compact"
+          ? await agent.compact({ home, workspace, run })
+          : await run(agent.prompt(prompt, { isFirst: at === 0 })),
+      );
     }
     const ledger = gateway && await (await fetch(`${gateway.url}/v1/ledger`)).json();
     return {

@@ -4,8 +4,14 @@ import { fromFileUrl } from "@std/path";
 export interface Command {
   readonly program: string;
   readonly args: readonly string[];
-  /** Lines for its standard input. Default: none. */
-  readonly input?: readonly string[];
+  /** What it is told on its standard input, one line after the other. Default: nothing. */
+  readonly talk?: readonly Line[];
+}
+
+/** A line for a program, and what its output says when it is done with that. */
+export interface Line {
+  readonly line: string;
+  readonly until: RegExp;
 }
 
 /** Where and how long a program runs. */
@@ -42,18 +48,22 @@ export async function runProgram(command: Command, { cwd, env, interruptedBy }: 
     cwd,
     env: { PATH: `${PROGRAMS}:${Deno.env.get("PATH")}`, TERM: "dumb", NO_COLOR: "1", ...env },
     clearEnv: true,
-    stdin: command.input ? "piped" : "null",
+    stdin: command.talk ? "piped" : "null",
     stdout: "piped",
     stderr: "piped",
     detached: true,
   }).spawn();
-  const output = Promise.all([child.stdout, child.stderr].map((stream) => new Response(stream).text()));
+  const heard = new Output(child.stdout);
+  const output = Promise.all([heard.text, new Response(child.stderr).text()]);
   const ended = new AbortController();
   const timer = setTimeout(() => ended.abort(new Error("took too long")), LIMIT_MS);
   try {
-    if (command.input) await write(child.stdin, command.input);
-    if (interruptedBy !== undefined) await interrupt(child, `${cwd}/${interruptedBy}`);
-    const { code } = await Promise.race([child.status, aborted(ended.signal)]);
+    const goesOn = async () => {
+      if (command.talk) await talk(child.stdin, heard, command.talk);
+      if (interruptedBy !== undefined) await interrupt(child, `${cwd}/${interruptedBy}`);
+      return await child.status;
+    };
+    const { code } = await Promise.race([goesOn(), aborted(ended.signal)]);
     await killGroup(child.pid);
     return { code, output: (await output).join("\n") };
   } catch (error) {
@@ -65,9 +75,52 @@ export async function runProgram(command: Command, { cwd, env, interruptedBy }: 
   }
 }
 
-async function write(stdin: WritableStream<Uint8Array>, lines: readonly string[]): Promise<void> {
+/** What a program has written so far. */
+class Output {
+  /** All of it, once it has ended. */
+  readonly text: Promise<string>;
+  #text = "";
+  #more = Promise.withResolvers<boolean>();
+
+  constructor(stream: ReadableStream<Uint8Array>) {
+    this.text = this.#read(stream);
+  }
+
+  async #read(stream: ReadableStream<Uint8Array>): Promise<string> {
+    for await (const piece of stream.pipeThrough(new TextDecoderStream())) {
+      this.#text += piece;
+      this.#tell(true);
+    }
+    this.#tell(false);
+    return this.#text;
+  }
+
+  #tell(goesOn: boolean): void {
+    const { resolve } = this.#more;
+    this.#more = Promise.withResolvers();
+    resolve(goesOn);
+    if (!goesOn) this.#more.resolve(false);
+  }
+
+  get length(): number {
+    return this.#text.length;
+  }
+
+  /** Waits until something is said behind a place. */
+  async says(what: RegExp, from: number): Promise<void> {
+    while (!what.test(this.#text.slice(from))) {
+      if (!await this.#more.promise) throw new Error(`it ended before it said ${what}`);
+    }
+  }
+}
+
+async function talk(stdin: WritableStream<Uint8Array>, heard: Output, lines: readonly Line[]): Promise<void> {
   const writer = stdin.getWriter();
-  await writer.write(new TextEncoder().encode(lines.map((line) => `${line}\n`).join("")));
+  for (const { line, until } of lines) {
+    const from = heard.length;
+    await writer.write(new TextEncoder().encode(`${line}\n`));
+    await heard.says(until, from);
+  }
   await writer.close();
 }
 

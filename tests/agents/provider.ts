@@ -99,7 +99,7 @@ export async function startProvider(options: ProviderOptions): Promise<Provider>
       return Response.json(protocol.refuse(status, message), { status, headers });
     };
     const failure = asked.asked.tools.length > 0 ? failures[working++] : undefined;
-    if (failure === 429) return refuse(429, "Too many requests, try again.", { "retry-after": "0" });
+    if (failure === 429) return refuse(429, "Too many requests, try again.", { "retry-after": "1" });
     if (failure === 500) return refuse(500, "Something broke, try again.");
     const fault = faultOf(asked, given);
     if (fault) return refuse(400, fault);
@@ -118,7 +118,13 @@ export async function startProvider(options: ProviderOptions): Promise<Provider>
     });
   }
 
-  const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, async (request) => {
+  const server = Deno.serve({
+    port: 0,
+    hostname: "127.0.0.1",
+    onListen() {},
+    // A stream that was broken off on purpose says so.
+    onError: () => new Response(null, { status: 502 }),
+  }, async (request) => {
     const { pathname } = new URL(request.url);
     const protocol = PROTOCOLS.find(({ path }) => path === pathname);
     if (protocol && request.method === "POST") return await answer(protocol, request);

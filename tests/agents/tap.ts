@@ -20,7 +20,13 @@ export interface Tap extends AsyncDisposable {
 /** Listens between an agent and `target`, an address without a path, and passes everything on as it is. */
 export function startTap(target: string): Tap {
   const exchanges: Exchange[] = [];
-  const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, async (request) => {
+  const server = Deno.serve({
+    port: 0,
+    hostname: "127.0.0.1",
+    onListen() {},
+    // A stream that was broken off on purpose says so.
+    onError: () => new Response(null, { status: 502 }),
+  }, async (request) => {
     const { pathname: path, search } = new URL(request.url);
     const { method } = request;
     const asked = { method, path };

@@ -22,5 +22,5 @@ export const CLAUDE_CODE: Agent = {
     program: "claude",
     args: ["--print", "--allowedTools", "Bash", ...(isFirst ? [] : ["--continue"]), "--", text],
   }),
-  compact: () => ({ program: "claude", args: ["--print", "--continue", "/compact"] }),
+  compact: ({ run }) => run({ program: "claude", args: ["--print", "--continue", "/compact"] }),
 };

@@ -25,4 +25,30 @@ export const CODEX: Agent = {
     program: "codex",
     args: ["exec", "--skip-git-repo-check", ...(isFirst ? [] : ["resume", "--last"]), text],
   }),
+  async compact({ home, run }) {
+    const ask = (id: number, method: string, params: unknown, until = `"id":${id}\\b.*"result"`) => ({
+      line: JSON.stringify({ id, method, params }),
+      until: new RegExp(until),
+    });
+    const threadId = await threadIn(`${home}/.codex/sessions`);
+    return await run({
+      program: "codex",
+      args: ["app-server"],
+      talk: [
+        ask(1, "initialize", { clientInfo: { name: "test", version: "1" } }),
+        ask(2, "thread/resume", { threadId }),
+        ask(3, "thread/compact/start", { threadId }, "turn/completed"),
+      ],
+    });
+  },
 };
+
+/** The id of the only conversation, from the name of its file. */
+async function threadIn(folder: string): Promise<string> {
+  for await (const { name, isDirectory } of Deno.readDir(folder)) {
+    if (isDirectory) return await threadIn(`${folder}/${name}`);
+    const id = /([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.jsonl/.exec(name)?.[1];
+    if (id !== undefined) return id;
+  }
+  throw new Error(`Cannot find a conversation: ${folder} has none`);
+}

@@ -29,4 +29,21 @@ export const OPENCODE: Agent = {
     program: "opencode",
     args: ["run", "--auto", "--model", "tare/gpt-5", ...(isFirst ? [] : ["--continue"]), text],
   }),
+  async compact({ workspace: cwd, run }) {
+    const { output } = await run({ program: "opencode", args: ["session", "list", "--format", "json"] });
+    const sessionId = /"id": *"(\w+)"/.exec(output)?.[1];
+    const ask = (id: number, method: string, params: unknown) => ({
+      line: JSON.stringify({ jsonrpc: "2.0", id, method, params }),
+      until: new RegExp(`"id":${id}\\b.*"result"`),
+    });
+    return await run({
+      program: "opencode",
+      args: ["acp"],
+      talk: [
+        ask(1, "initialize", { protocolVersion: 1 }),
+        ask(2, "session/load", { sessionId, cwd, mcpServers: [] }),
+        ask(3, "session/prompt", { sessionId, prompt: [{ type: "text", text: "/compact" }] }),
+      ],
+    });
+  },
 };

@@ -17,4 +17,10 @@ export const PI: Agent = {
     program: "pi",
     args: ["--print", "--approve", "--model", "tare/gpt-5", ...(isFirst ? [] : ["--continue"]), text],
   }),
+  compact: ({ run }) =>
+    run({
+      program: "pi",
+      args: ["--mode", "rpc", "--approve", "--model", "tare/gpt-5", "--continue"],
+      talk: [{ line: '{"type":"compact"}', until: /"command":"compact","success":true/ }],
+    }),
 };

@@ -15,21 +15,21 @@ export const RESPONSES: SpokenProtocol = {
           ...input.flatMap(saidOf),
         ],
         tools: tools.map((tool) => String(tool.name ?? tool.type)),
+        compacts: input.at(-1)?.type === "compaction_trigger",
       },
       pieces: [...tools, ...(instructions === "" ? [] : [instructions]), ...input].map((piece) => JSON.stringify(piece)),
-      seals: input.flatMap((item) => typeof item.encrypted_content === "string" ? [item.encrypted_content] : []),
+      seals: input.flatMap((item) => item.type === "reasoning" ? [String(item.encrypted_content)] : []),
     };
   },
   seals: ({ include }) => Array.isArray(include) && include.includes("reasoning.encrypted_content"),
-  write({ text, calls }, { number, model, usage, seal }) {
-    const reasoning = seal === undefined ? [] : [{
-      id: `rs_${number}`,
-      type: "reasoning",
-      summary: [],
-      encrypted_content: seal,
-    }];
+  write({ text, calls, compacted }, { number, model, usage, seal }) {
+    const sealed = compacted !== undefined
+      ? [{ id: `cmp_${number}`, type: "compaction", encrypted_content: btoa(compacted) }]
+      : seal !== undefined
+      ? [{ id: `rs_${number}`, type: "reasoning", summary: [], encrypted_content: seal }]
+      : [];
     const output: StreamEvent[] = [
-      ...reasoning,
+      ...sealed,
       ...(text === undefined ? [] : [{
         id: `msg_${number}`,
         type: "message",
@@ -122,6 +122,9 @@ function saidOf(item: Fields): readonly Said[] {
   if (type === "message") {
     const role = item.role === "user" || item.role === "assistant" ? item.role : "system";
     return [{ type: "text", role, text: textOf(item.content) }];
+  }
+  if (type === "compaction") {
+    return [{ type: "text", role: "assistant", text: atob(String(item.encrypted_content)) }];
   }
   if (type.endsWith("_call_output")) {
     return [{ type: "result", id, text: textOf(item.output) }];

@@ -1,0 +1,98 @@
+import { assert, assertEquals, assertLessOrEqual } from "@std/assert";
+import type { Agent } from "./agent.ts";
+import { type Played, play, RULES, type Scenario } from "./play.ts";
+import type { ProviderCall } from "./provider.ts";
+
+/** What the provider was paid, and how often it read a prompt from the start of an edit. */
+export interface Compared {
+  /** Cost through the gateway, as a share of the cost directly. */
+  readonly cost: number;
+  readonly direct: Played;
+  readonly through: Played;
+}
+
+/**
+ * Plays a scenario with an agent directly and through the gateway. Both must come to the same files; through the gateway
+ * nothing may break, vanish or be told otherwise.
+ */
+export async function compare(agent: Agent, scenario: Scenario): Promise<Compared> {
+  const direct = await play(agent, scenario, { through: false });
+  const reports = Object.values(scenario.plans).flatMap(({ report }) => report ?? []);
+  for (const report of reports) assertComplete(direct, report);
+  const through = await play(agent, scenario, { through: true });
+  assertEquals(through.files, direct.files);
+  assertEquals(through.ended.map(({ code }) => code), direct.ended.map(({ code }) => code));
+  const refused = through.calls.filter(({ status }) => status === 400);
+  assertEquals(refused.length, direct.calls.filter(({ status }) => status === 400).length);
+  for (const { asked } of working(through)) {
+    assert(asked.said.some((item) => item.type === "text" && item.text.includes(RULES.trim())), "the rules are gone");
+  }
+  assertLessOrEqual(breaks(through), breaks(direct) + epochs(through));
+  assertLessOrEqual(told(through), Math.max(...through.calls.map(({ usage }) => usage.prompt)));
+  assertEquals(sessions(through).size, conversations(direct));
+  return { cost: costOf(through) / costOf(direct), direct, through };
+}
+
+/** A report without the rule or a fact would be the same on both sides, and show nothing. */
+function assertComplete({ files, ended }: Played, report: string): void {
+  const text = files[report];
+  assert(text !== undefined, `${report} is missing: ${ended.map(({ output }) => output.slice(-2000)).join("\n")}`);
+  assert(!/lost/.test(text), text);
+}
+
+function costOf({ calls }: Played): number {
+  return calls.reduce((sum, { cost }) => sum + cost, 0);
+}
+
+/** The calls of agents that work, not those for titles and summaries. */
+function working({ calls }: Played): readonly ProviderCall[] {
+  return calls.filter(({ asked }) => asked.tools.length > 0);
+}
+
+/** Which agent a call belongs to: the main one and sub-agents have other tools. */
+function toolsOf({ asked }: ProviderCall): string {
+  return asked.tools.filter((name) => name !== "recall").join();
+}
+
+function conversations(played: Played): number {
+  return new Set(working(played).map(toolsOf)).size;
+}
+
+/** How often a prompt isn't what the same agent sent before, with more behind. */
+function breaks(played: Played): number {
+  const last = new Map<string, readonly string[]>();
+  let breaks = 0;
+  for (const call of working(played)) {
+    if (call.status !== 200) continue;
+    const before = last.get(toolsOf(call)) ?? [];
+    if (before.some((piece, at) => piece !== call.pieces[at])) breaks++;
+    last.set(toolsOf(call), call.pieces);
+  }
+  return breaks;
+}
+
+/** The sessions that the gateway told agents at work, and how often it rewrote the prompt of each. */
+function sessions({ exchanges }: Played): ReadonlyMap<string, number> {
+  const epochs = new Map<string, number>();
+  for (const { body, headers } of exchanges) {
+    const id = headers.get("x-tare-session");
+    if (id === null || (JSON.parse(body).tools ?? []).length === 0) continue;
+    epochs.set(id, Math.max(epochs.get(id) ?? 0, Number(headers.get("x-tare-epoch"))));
+  }
+  return epochs;
+}
+
+function epochs(played: Played): number {
+  return [...sessions(played).values()].reduce((sum, epochs) => sum + epochs, 0);
+}
+
+/** The most tokens of a prompt that the agent was told. */
+function told({ exchanges }: Played): number {
+  const most = exchanges.map(({ answer }) => {
+    const largest = (name: string) =>
+      Math.max(0, ...[...answer.matchAll(new RegExp(`"${name}":(\\d+)`, "g"))].map(([, tokens]) => Number(tokens)));
+    const parts = ["input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"].map(largest);
+    return Math.max(largest("prompt_tokens"), parts.reduce((sum, tokens) => sum + tokens, 0));
+  });
+  return Math.max(0, ...most);
+}
