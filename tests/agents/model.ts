@@ -168,5 +168,5 @@ function summaryOf(said: readonly Said[], plans: Plans): string {
   const marks = Object.keys(plans).map((name) => [name, reached(said, name)] as const)
     .filter(([, step]) => step >= 0).map(([name, step]) => `# ${name}.${step}`);
   const facts = [...new Set([...text.matchAll(/FACT \w+=\w+/g)].map(([fact]) => fact))];
-  return `Summary: the user wants plan:${plan}. Reached: ${marks.join(", ")}. ${facts.join(", ")}.`;
+  return `<summary>The user wants plan:${plan}. Reached: ${marks.join(", ")}. ${facts.join(", ")}.</summary>`;
 }
