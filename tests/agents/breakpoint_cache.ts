@@ -27,7 +27,9 @@ export class BreakpointCache {
   /** Tokens that are read from the cache. From now on it holds this prompt too. @throws over four breakpoints. */
   serve({ pieces, sizes, marks }: MarkedPrompt): number {
     if (marks.length > MAX_BREAKPOINTS) {
-      throw new RangeError(`Cannot cache a prompt with ${marks.length} breakpoints: ${MAX_BREAKPOINTS} are the limit.`);
+      throw new RangeError(
+        `Cannot cache a prompt with ${marks.length} breakpoints: ${MAX_BREAKPOINTS} are the limit.`,
+      );
     }
     const ends: { readonly key: string; readonly tokens: number }[] = [];
     let key = "";

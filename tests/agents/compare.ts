@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertLessOrEqual } from "@std/assert";
 import type { Agent } from "./agent.ts";
-import { type Played, play, RULES, type Scenario } from "./play.ts";
+import { isSummary } from "./model.ts";
+import { play, type Played, RULES, type Scenario } from "./play.ts";
 import type { ProviderCall } from "./provider.ts";
 
 /** What the provider was paid, and how often it read a prompt from the start of an edit. */
@@ -19,14 +20,20 @@ export async function compare(agent: Agent, scenario: Scenario): Promise<Compare
   const direct = await play(agent, scenario, { through: false });
   const reports = Object.values(scenario.plans).flatMap(({ report }) => report ?? []);
   for (const report of reports) assertComplete(direct, report);
+  assertEquals(summaries(direct) > 0, scenario.compacts !== undefined);
   const through = await play(agent, scenario, { through: true });
   assertEquals(through.files, direct.files);
   assertEquals(through.ended.map(({ code }) => code), direct.ended.map(({ code }) => code));
-  const refused = through.calls.filter(({ status }) => status === 400);
-  assertEquals(refused.length, direct.calls.filter(({ status }) => status === 400).length);
+
+  assertLessOrEqual(refusals(through), refusals(direct));
   for (const { asked } of working(through)) {
-    assert(asked.said.some((item) => item.type === "text" && item.text.includes(RULES.trim())), "the rules are gone");
+    assert(
+      asked.said.some((item) => item.type === "text" && item.text.includes(RULES.trim())),
+      "the rules are gone",
+    );
   }
+  assertEquals(summaries(through) > 0, scenario.compacts === "always");
+  assertLessOrEqual(summaries(through), summaries(direct));
   assertLessOrEqual(breaks(through), breaks(direct) + epochs(through));
   assertLessOrEqual(told(through), Math.max(...through.calls.map(({ usage }) => usage.prompt)));
   assertEquals(sessions(through).size, conversations(direct));
@@ -36,12 +43,23 @@ export async function compare(agent: Agent, scenario: Scenario): Promise<Compare
 /** A report without the rule or a fact would be the same on both sides, and show nothing. */
 function assertComplete({ files, ended }: Played, report: string): void {
   const text = files[report];
-  assert(text !== undefined, `${report} is missing: ${ended.map(({ output }) => output.slice(-2000)).join("\n")}`);
+  assert(
+    text !== undefined,
+    `${report} is missing: ${ended.map(({ output }) => output.slice(-2000)).join("\n")}`,
+  );
   assert(!/lost/.test(text), text);
+}
+
+function refusals({ exchanges }: Played): number {
+  return exchanges.filter(({ status }) => status >= 400 && status < 500 && status !== 429).length;
 }
 
 function costOf({ calls }: Played): number {
   return calls.reduce((sum, { cost }) => sum + cost, 0);
+}
+
+function summaries({ calls }: Played): number {
+  return calls.filter(({ reply }) => reply && isSummary(reply)).length;
 }
 
 /** The calls of agents that work, not those for titles and summaries. */
@@ -90,7 +108,10 @@ function epochs(played: Played): number {
 function told({ exchanges }: Played): number {
   const most = exchanges.map(({ answer }) => {
     const largest = (name: string) =>
-      Math.max(0, ...[...answer.matchAll(new RegExp(`"${name}":(\\d+)`, "g"))].map(([, tokens]) => Number(tokens)));
+      Math.max(
+        0,
+        ...[...answer.matchAll(new RegExp(`"${name}":(\\d+)`, "g"))].map(([, tokens]) => Number(tokens)),
+      );
     const parts = ["input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"].map(largest);
     return Math.max(largest("prompt_tokens"), parts.reduce((sum, tokens) => sum + tokens, 0));
   });

@@ -1,4 +1,5 @@
 import { parsePlaceholder } from "@tare/prune";
+import { sourceText } from "../gateway/long_session.ts";
 
 /** One thing that stands in a prompt, whatever its protocol calls it. */
 export type Said =
@@ -49,6 +50,8 @@ export interface Plan {
   readonly report?: string;
   /** Whether the model says each fact again behind the result that holds it, as one does that expects to forget. */
   readonly takesNotes?: boolean;
+  /** Text that the model writes with each step, in tokens. Default: a few words now and then. */
+  readonly textTokens?: number;
 }
 
 /** Plans by name. */
@@ -66,7 +69,9 @@ export function planModel(plans: Plans, tools: AgentTools): (asked: Asked) => Re
     if (asked.compacts) return { calls: [], compacted: summaryOf(said, plans) };
     const shell = tools.shell("").name;
     const request = said.findLast((item) => item.type === "text" && item.role === "user");
-    const wording = said.map((item) => item.type === "text" && item.role === "system" ? item.text : "").join("\n");
+    const wording = said.map((item) => item.type === "text" && item.role === "system" ? item.text : "").join(
+      "\n",
+    );
     const latest = request?.type === "text" ? request.text : "";
     const name = /\bplan:([A-Z]+)/g;
     if (!asked.tools.includes(shell)) {
@@ -82,7 +87,9 @@ export function planModel(plans: Plans, tools: AgentTools): (asked: Asked) => Re
     const calls = plan.steps[step];
     if (calls) {
       const noted = plan.takesNotes ? newFacts(said) : "";
-      const text = [...(step % 4 === 0 ? [`Step ${step}: looking further.`] : []), ...(noted ? [noted] : [])].join(" ");
+      const thought = plan.textTokens ? sourceText(`${planName}.${step}`, plan.textTokens) : "";
+      const text = [step % 4 === 0 ? `Step ${step}: looking further.` : "", noted, thought].filter(Boolean)
+        .join("\n");
       return {
         ...(text !== "" && { text }),
         calls: calls.map((call) =>
@@ -95,7 +102,9 @@ export function planModel(plans: Plans, tools: AgentTools): (asked: Asked) => Re
     const found: string[] = [];
     for (const fact of plan.facts) {
       const value = valueOf(fact, said);
-      const recall = value === undefined && asked.tools.includes("recall") ? wantedRecall(fact, said) : undefined;
+      const recall = value === undefined && asked.tools.includes("recall")
+        ? wantedRecall(fact, said)
+        : undefined;
       if (recall) return { calls: [{ name: "recall", args: recall }] };
       found.push(`${fact}=${value ?? "lost"}`);
     }
@@ -126,7 +135,8 @@ function textOf(said: readonly Said[]): string {
 
 function isSummaryRequest(said: readonly Said[]): boolean {
   const last = said.findLast((item) => item.type !== "text" || item.role !== "system");
-  return last?.type === "text" && last.role === "user" && SUMMARY.test(last.text) && !/\bplan:/.test(last.text);
+  return last?.type === "text" && last.role === "user" && SUMMARY.test(last.text) &&
+    !/\bplan:/.test(last.text);
 }
 
 /** The last step of a plan that was begun; −1 if none was. */
@@ -149,7 +159,9 @@ function valueOf(fact: string, said: readonly Said[]): string | undefined {
 
 /** Asks for what may hold a fact: first the result of the call that read it, then stretches of old turns. */
 function wantedRecall(fact: string, said: readonly Said[]): Readonly<Record<string, unknown>> | undefined {
-  const reads = said.flatMap((item) => item.type === "call" && item.args.includes(`${fact}.txt`) ? [item.id] : []);
+  const reads = said.flatMap((item) =>
+    item.type === "call" && item.args.includes(`${fact}.txt`) ? [item.id] : []
+  );
   const lines = said.flatMap((item) =>
     item.type === "result" && reads.includes(item.id) || item.type === "text" && item.role !== "system"
       ? item.text.split("\n")
@@ -159,6 +171,11 @@ function wantedRecall(fact: string, said: readonly Said[]): Readonly<Record<stri
   const asked = said.flatMap((item) => item.type === "call" && item.name === "recall" ? [item.args] : []);
   return refs.map((ref) => ({ ref, pattern: `FACT ${fact}` }))
     .find((wanted) => !asked.some((args) => args.includes(wanted.ref) && args.includes(wanted.pattern)));
+}
+
+/** Whether a reply sums a conversation up. */
+export function isSummary({ text, compacted }: Reply): boolean {
+  return compacted !== undefined || text?.startsWith("<summary>") === true;
 }
 
 /** What a model would hand on: the plan, how far it got, and each fact that its prompt shows. */

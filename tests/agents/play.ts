@@ -24,6 +24,8 @@ export interface Scenario {
   readonly failures?: Readonly<Record<number, Failure>>;
   /** Longest prompt that the agent may send, in tokens. Default: a million. */
   readonly windowTokens?: number;
+  /** When the agent compacts the conversation: only if it asks directly, or always. Default: never. */
+  readonly compacts?: "directly" | "always";
   /** What not every agent has. */
   readonly needs?: "delegate";
 }
@@ -46,16 +48,30 @@ export interface Played {
 export const RULES = 'RULE: every report ends with the line "checked by the rule of this house".\n';
 
 /** Plays a scenario with an agent that asks the provider directly, or through the gateway. */
-export async function play(agent: Agent, scenario: Scenario, { through }: { readonly through: boolean }): Promise<Played> {
+export async function play(
+  agent: Agent,
+  scenario: Scenario,
+  { through }: { readonly through: boolean },
+): Promise<Played> {
   const { plans, files, failures = {}, windowTokens = 1_000_000 } = scenario;
   const folder = await Deno.makeTempDir({ prefix: `tare-${agent.name.replaceAll(" ", "-")}-` });
   try {
-    const [home, workspace, data] = ["home", "workspace", "data"].map((name) => `${folder}/${name}`) as [string, string, string];
+    const [home, workspace, data] = ["home", "workspace", "data"].map((name) => `${folder}/${name}`) as [
+      string,
+      string,
+      string,
+    ];
     for (const path of [home, workspace, data]) await Deno.mkdir(path);
     const given = { ...files, [agent.rulesFile]: RULES };
     for (const [path, text] of Object.entries(given)) await Deno.writeTextFile(`${workspace}/${path}`, text);
-    await using provider = await startProvider({ model: planModel(plans, agent.tools), failures });
-    await using gateway = through ? await startGateway(provider, { data, workspace, windowTokens }) : undefined;
+    await using provider = await startProvider({
+      model: planModel(plans, agent.tools),
+      failures,
+      windowTokens,
+    });
+    await using gateway = through
+      ? await startGateway(provider, { data, workspace, windowTokens })
+      : undefined;
     await using tap = startTap(gateway?.url ?? provider.url);
     const env = {
       HOME: home,
@@ -90,15 +106,24 @@ export async function play(agent: Agent, scenario: Scenario, { through }: { read
 }
 
 function proxies(url: string): Record<string, string> {
-  return Object.fromEntries(["http_proxy", "https_proxy"].flatMap((name) => [[name, url], [name.toUpperCase(), url]]));
+  return Object.fromEntries(
+    ["http_proxy", "https_proxy"].flatMap((name) => [[name, url], [name.toUpperCase(), url]]),
+  );
 }
 
 async function startGateway(
   { url }: Provider,
-  { data, workspace, windowTokens }: { readonly data: string; readonly workspace: string; readonly windowTokens: number },
+  { data, workspace, windowTokens }: {
+    readonly data: string;
+    readonly workspace: string;
+    readonly windowTokens: number;
+  },
 ): Promise<{ readonly url: string } & AsyncDisposable> {
-  const flags = { port: 0, data, workspace, "base-url": `${url}/v1`, model: "gpt-5", window: windowTokens };
-  const server = await startServerProcess(Object.entries(flags).flatMap(([name, value]) => [`--${name}`, `${value}`]));
+  const upstreams = { "base-url": `${url}/v1`, "messages-url": url };
+  const flags = { port: 0, data, workspace, ...upstreams, model: "gpt-5", window: windowTokens };
+  const server = await startServerProcess(
+    Object.entries(flags).flatMap(([name, value]) => [`--${name}`, `${value}`]),
+  );
   return {
     url: server.url,
     async [Symbol.asyncDispose]() {
@@ -107,7 +132,10 @@ async function startGateway(
   };
 }
 
-async function filesBeside(folder: string, given: Readonly<Record<string, string>>): Promise<Record<string, string>> {
+async function filesBeside(
+  folder: string,
+  given: Readonly<Record<string, string>>,
+): Promise<Record<string, string>> {
   const files: Record<string, string> = {};
   for await (const { name, isFile } of Deno.readDir(folder)) {
     if (isFile && !Object.hasOwn(given, name)) files[name] = await Deno.readTextFile(`${folder}/${name}`);

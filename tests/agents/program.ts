@@ -69,7 +69,9 @@ export async function runProgram(command: Command, { cwd, env, interruptedBy }: 
   } catch (error) {
     await killGroup(child.pid);
     const tail = (await output).join("\n").slice(-3000);
-    throw new Error(`Cannot run ${command.program}: ${(error as Error).message}. It said: ${tail}`, { cause: error });
+    throw new Error(`Cannot run ${command.program}: ${(error as Error).message}. It said: ${tail}`, {
+      cause: error,
+    });
   } finally {
     clearTimeout(timer);
   }

@@ -1,5 +1,5 @@
 import { loadTokenizer } from "@tare/messages/tiktoken";
-import { PrefixCache, type PromptUnit, profileNamed, promptCost } from "@tare/planner";
+import { PrefixCache, profileNamed, promptCost, type PromptUnit } from "@tare/planner";
 import { BreakpointCache } from "./breakpoint_cache.ts";
 import type { Asked, Reply } from "./model.ts";
 import { CHAT } from "./protocols/chat.ts";
@@ -19,6 +19,8 @@ export interface ProviderCall extends ReadRequest {
   readonly usage: CallUsage;
   /** In the price of one uncached input token. */
   readonly cost: number;
+  /** What the model said, if it was asked. */
+  readonly reply?: Reply;
 }
 
 /** A provider that listens on loopback. */
@@ -67,8 +69,10 @@ export async function startProvider(options: ProviderOptions): Promise<Provider>
     let units = encoded.get(piece);
     if (!units) {
       const ids = encode(piece);
-      const runs = Array.from({ length: Math.ceil(ids.length / UNIT_TOKENS) }, (_, at) =>
-        ids.slice(at * UNIT_TOKENS, (at + 1) * UNIT_TOKENS));
+      const runs = Array.from(
+        { length: Math.ceil(ids.length / UNIT_TOKENS) },
+        (_, at) => ids.slice(at * UNIT_TOKENS, (at + 1) * UNIT_TOKENS),
+      );
       encoded.set(piece, units = runs.map((run) => ({ hash: run.join(), tokens: run.length })));
     }
     return units;
@@ -88,11 +92,11 @@ export async function startProvider(options: ProviderOptions): Promise<Provider>
   async function answer(protocol: SpokenProtocol, request: Request): Promise<Response> {
     const body: Fields = JSON.parse(await readText(request));
     const asked = protocol.read(body);
-    const count = (usage: CallUsage, status: ProviderCall["status"]) => {
+    const count = (usage: CallUsage, status: ProviderCall["status"], reply?: Reply) => {
       const profile = protocol === MESSAGES ? anthropic : openai;
       const billed = { promptTokens: usage.prompt, cachedTokens: usage.cached };
       const cost = status === 200 || status === "cut" ? promptCost(profile, billed) : 0;
-      calls.push({ ...asked, path: protocol.path, body, status, usage, cost });
+      calls.push({ ...asked, path: protocol.path, body, status, usage, cost, ...(reply && { reply }) });
     };
     const refuse = (status: number, message: string, headers = {}) => {
       count({ prompt: 0, cached: 0, output: 0 }, status);
@@ -104,15 +108,22 @@ export async function startProvider(options: ProviderOptions): Promise<Provider>
     const fault = faultOf(asked, given);
     if (fault) return refuse(400, fault);
     const { prompt, cached } = read(asked);
-    if (prompt > windowTokens) return refuse(400, `prompt is too long: ${prompt} tokens > ${windowTokens} maximum`);
+    if (prompt > windowTokens) {
+      return refuse(400, `prompt is too long: ${prompt} tokens > ${windowTokens} maximum`);
+    }
     const reply = model(asked.asked);
     const output = encode(JSON.stringify(reply)).length;
     const usage = { prompt, cached, output };
     const number = calls.length;
-    count(usage, failure === "cut" ? "cut" : 200);
+    count(usage, failure === "cut" ? "cut" : 200, reply);
     const seal = protocol.seals(body) ? `sealed-${number}` : undefined;
     if (seal !== undefined && failure !== "cut") given.add(seal);
-    const events = protocol.write(reply, { number, model: String(body.model), usage, ...(seal !== undefined && { seal }) });
+    const events = protocol.write(reply, {
+      number,
+      model: String(body.model),
+      usage,
+      ...(seal !== undefined && { seal }),
+    });
     return new Response(streamOf(events, failure === "cut" ? 3 : Infinity), {
       headers: { "content-type": "text/event-stream", "cache-control": "no-store" },
     });
@@ -155,7 +166,9 @@ function faultOf({ asked: { said }, seals }: ReadRequest, given: ReadonlySet<str
   const open = new Set<string>();
   for (const item of said) {
     if (item.type === "call") open.add(item.id);
-    if (item.type === "result" && !open.delete(item.id)) return `The result ${item.id} has no call before it.`;
+    if (item.type === "result" && !open.delete(item.id)) {
+      return `The result ${item.id} has no call before it.`;
+    }
   }
   if (open.size > 0) return `The calls ${[...open].join(", ")} have no result.`;
   const forged = seals.find((seal) => !given.has(seal));

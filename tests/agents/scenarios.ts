@@ -21,7 +21,9 @@ function readFiles(steps: number, facts: FactsByStep = {}): Record<string, strin
   for (let step = 0; step < steps; step++) {
     const fact = facts[step];
     if (fact === undefined) files[`part${step}.txt`] = sourceText(`part${step}`, FILE_TOKENS);
-    else files[`${fact}.txt`] = `FACT ${fact}=${createHash("sha256").update(fact).digest("hex").slice(0, 12)}\n${sourceText(fact, FILE_TOKENS)}`;
+    else {files[`${fact}.txt`] = `FACT ${fact}=${
+        createHash("sha256").update(fact).digest("hex").slice(0, 12)
+      }\n${sourceText(fact, FILE_TOKENS)}`;}
     if (step % 3 === 0) files[`more${step}.txt`] = sourceText(`more${step}`, FILE_TOKENS);
   }
   return files;
@@ -33,7 +35,10 @@ type FactsByStep = Readonly<Record<number, string>>;
 const FOUR: FactsByStep = { 3: "alder", 9: "birch", 17: "cedar", 26: "dogwood" };
 const TWO: FactsByStep = { 2: "alder", 7: "birch" };
 const ELEVEN: FactsByStep = Object.fromEntries(
-  "alder birch cedar dogwood elm fir ginkgo hazel ivy juniper larch".split(" ").map((fact, at) => [1 + 2 * at, fact]),
+  "alder birch cedar dogwood elm fir ginkgo hazel ivy juniper larch".split(" ").map((
+    fact,
+    at,
+  ) => [1 + 2 * at, fact]),
 );
 
 function reading(steps: number, facts: FactsByStep): Plan {
@@ -80,12 +85,23 @@ export const SCENARIOS: readonly Scenario[] = [
     files: readFiles(50, FOUR),
     actions: [{ prompt: FIRST_PROMPT }],
     windowTokens: 60_000,
+    compacts: "directly",
+  },
+  {
+    // What the model said stays, so that edits don't keep it from its limit.
+    name: "compacted by itself, with much that was said",
+    plans: { FIRST: { ...reading(40, FOUR), takesNotes: true, textTokens: 2_200 } },
+    files: readFiles(40, FOUR),
+    actions: [{ prompt: FIRST_PROMPT }],
+    windowTokens: 100_000,
+    compacts: "always",
   },
   {
     name: "compacted by command",
     plans: { FIRST: { ...reading(25, TWO), takesNotes: true }, SECOND },
     files: readFiles(25, TWO),
     actions: [{ prompt: FIRST_PROMPT }, { prompt: "compact" }, { prompt: SECOND_PROMPT }],
+    compacts: "always",
   },
   {
     name: "429, 500 and a stream that breaks off",

@@ -54,7 +54,10 @@ export function startTap(target: string): Tap {
         answer: text,
       });
     if (!answer.body) note("");
-    return new Response(answer.body && ReadableStream.from(noted(answer.body, note)), { status: answer.status, headers: answer.headers });
+    return new Response(answer.body && ReadableStream.from(noted(answer.body, note)), {
+      status: answer.status,
+      headers: answer.headers,
+    });
   });
   return {
     url: `http://127.0.0.1:${server.addr.port}`,

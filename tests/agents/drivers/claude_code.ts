@@ -8,9 +8,15 @@ export const CLAUDE_CODE: Agent = {
     shell: (command) => ({ name: "Bash", args: { command, description: "Does what the plan says" } }),
     delegate: (prompt) => ({
       name: "Agent",
-      args: { description: "A part of the plan", prompt, subagent_type: "general-purpose" },
+      args: {
+        description: "A part of the plan",
+        prompt,
+        subagent_type: "general-purpose",
+        run_in_background: false,
+      },
     }),
   },
+  // Its window it learns from the provider, which refuses what is too long.
   configure: ({ url }) =>
     Promise.resolve({
       ANTHROPIC_BASE_URL: url,

@@ -19,14 +19,27 @@ export const CHAT: SpokenProtocol = {
   seals: () => false,
   write({ text, calls }, { number, model, usage }) {
     const chunk = (fields: Fields) =>
-      `data: ${JSON.stringify({ id: `chatcmpl-${number}`, object: "chat.completion.chunk", created: 1, model, ...fields })}\n\n`;
+      `data: ${
+        JSON.stringify({
+          id: `chatcmpl-${number}`,
+          object: "chat.completion.chunk",
+          created: 1,
+          model,
+          ...fields,
+        })
+      }\n\n`;
     const delta = (delta: Fields) => chunk({ choices: [{ index: 0, delta, finish_reason: null }] });
     return [
       delta({ role: "assistant", content: "" }),
       ...(text?.match(/.{1,40}/gs) ?? []).map((content) => delta({ content })),
       ...calls.flatMap(({ name, args }, index) => [
         delta({
-          tool_calls: [{ index, id: `call_${number}_${index}`, type: "function", function: { name, arguments: "" } }],
+          tool_calls: [{
+            index,
+            id: `call_${number}_${index}`,
+            type: "function",
+            function: { name, arguments: "" },
+          }],
         }),
         delta({ tool_calls: [{ index, function: { arguments: JSON.stringify(args) } }] }),
       ]),

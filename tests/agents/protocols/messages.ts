@@ -8,7 +8,11 @@ export const MESSAGES: SpokenProtocol = {
     const tools = list(body.tools);
     const system = blocksOf(body.system);
     const messages = list(body.messages).map(({ role, content }) => ({
-      role: role === "assistant" ? "assistant" as const : role === "user" ? "user" as const : "system" as const,
+      role: role === "assistant"
+        ? "assistant" as const
+        : role === "user"
+        ? "user" as const
+        : "system" as const,
       blocks: blocksOf(content),
     }));
     const blocks = [...tools, ...system, ...messages.flatMap(({ blocks }) => blocks)];
@@ -43,7 +47,10 @@ export const MESSAGES: SpokenProtocol = {
     const blocks: { readonly start: Fields; readonly deltas: readonly Fields[] }[] = [
       ...(seal === undefined ? [] : [{
         start: { type: "thinking", thinking: "", signature: "" },
-        deltas: [{ type: "thinking_delta", thinking: "On it." }, { type: "signature_delta", signature: seal }],
+        deltas: [{ type: "thinking_delta", thinking: "On it." }, {
+          type: "signature_delta",
+          signature: seal,
+        }],
       }]),
       ...(text === undefined ? [] : [{
         start: { type: "text", text: "" },
@@ -101,5 +108,10 @@ function saidOf(role: "user" | "assistant" | "system", block: Fields): readonly 
     return [{ type: "result", id: String(block.tool_use_id), text: textOf(block.content) }];
   }
   if (block.type !== "tool_use") return [];
-  return [{ type: "call", id: String(block.id), name: String(block.name), args: JSON.stringify(block.input) }];
+  return [{
+    type: "call",
+    id: String(block.id),
+    name: String(block.name),
+    args: JSON.stringify(block.input),
+  }];
 }

@@ -11,13 +11,17 @@ export const RESPONSES: SpokenProtocol = {
     return {
       asked: {
         said: [
-          ...(instructions === "" ? [] : [{ type: "text" as const, role: "system" as const, text: instructions }]),
+          ...(instructions === ""
+            ? []
+            : [{ type: "text" as const, role: "system" as const, text: instructions }]),
           ...input.flatMap(saidOf),
         ],
         tools: tools.map((tool) => String(tool.name ?? tool.type)),
         compacts: input.at(-1)?.type === "compaction_trigger",
       },
-      pieces: [...tools, ...(instructions === "" ? [] : [instructions]), ...input].map((piece) => JSON.stringify(piece)),
+      pieces: [...tools, ...(instructions === "" ? [] : [instructions]), ...input].map((piece) =>
+        JSON.stringify(piece)
+      ),
       seals: input.flatMap((item) => item.type === "reasoning" ? [String(item.encrypted_content)] : []),
     };
   },
