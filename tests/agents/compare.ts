@@ -106,14 +106,27 @@ function epochs(played: Played): number {
 
 /** The most tokens of a prompt that the agent was told. */
 function told({ exchanges }: Played): number {
-  const most = exchanges.map(({ answer }) => {
-    const largest = (name: string) =>
-      Math.max(
-        0,
-        ...[...answer.matchAll(new RegExp(`"${name}":(\\d+)`, "g"))].map(([, tokens]) => Number(tokens)),
-      );
-    const parts = ["input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"].map(largest);
-    return Math.max(largest("prompt_tokens"), parts.reduce((sum, tokens) => sum + tokens, 0));
-  });
-  return Math.max(0, ...most);
+  const usages = exchanges.flatMap(({ answer }) =>
+    [...answer.matchAll(/^data: (\{.*)$/gm)].map(([, data = ""]): Told => {
+      const event = JSON.parse(data);
+      return event.usage ?? event.message?.usage ?? event.response?.usage ?? {};
+    })
+  );
+  return Math.max(
+    0,
+    ...usages.map((usage) =>
+      (usage.prompt_tokens ?? 0) + (usage.input_tokens ?? 0) + (usage.cache_creation_input_tokens ?? 0) +
+      (usage.cache_read_input_tokens ?? 0)
+    ),
+  );
 }
+
+/** Tokens of a prompt, as the protocols tell them. */
+type Told = Readonly<
+  Partial<
+    Record<
+      "prompt_tokens" | "input_tokens" | "cache_creation_input_tokens" | "cache_read_input_tokens",
+      number | null
+    >
+  >
+>;
