@@ -8,14 +8,14 @@ import { SCENARIOS, STANDARD } from "./scenarios.ts";
 
 for (const agent of [PI, OPENCODE, CODEX, CLAUDE_CODE]) {
   for (const scenario of SCENARIOS) {
-    const ignore = scenario.needs !== undefined && !agent.tools[scenario.needs];
     Deno.test({
       name: `${agent.name}: ${scenario.name}`,
-      ignore,
-      async fn() {
+      ignore: scenario.needs !== undefined && !agent.tools[scenario.needs],
+      async fn(test) {
         const { cost } = await compare(agent, scenario);
-        console.log(`cost ${cost.toFixed(2)}`);
-        if (scenario === STANDARD) assertLess(cost, 0.75);
+        await test.step(`cost ${cost.toFixed(2)} of what it costs directly`, () => {
+          if (scenario === STANDARD) assertLess(cost, 0.75);
+        });
       },
     });
   }

@@ -79,6 +79,7 @@ export async function play(
       // Nothing but loopback can be reached.
       ...proxies("http://127.0.0.1:9"),
       NO_PROXY: "127.0.0.1,localhost",
+      ...agent.quiet,
       ...await agent.configure({ home, url: tap.url, windowTokens }),
     };
     const ended: Ended[] = [];

@@ -59,7 +59,7 @@ export const STANDARD: Scenario = {
   actions: [{ prompt: FIRST_PROMPT }],
 };
 
-/** Everything else that agents are put through. */
+/** What agents are put through. */
 export const SCENARIOS: readonly Scenario[] = [
   STANDARD,
   {

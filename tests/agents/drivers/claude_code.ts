@@ -16,13 +16,12 @@ export const CLAUDE_CODE: Agent = {
       },
     }),
   },
+  quiet: { CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1", DISABLE_AUTOUPDATER: "1" },
   // Its window it learns from the provider, which refuses what is too long.
   configure: ({ url }) =>
     Promise.resolve({
       ANTHROPIC_BASE_URL: url,
       ANTHROPIC_API_KEY: "key",
-      CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1",
-      DISABLE_AUTOUPDATER: "1",
     }),
   prompt: (text, { isFirst }) => ({
     program: "claude",

@@ -5,15 +5,13 @@ export const CODEX: Agent = {
   name: "codex",
   rulesFile: "AGENTS.md",
   tools: { shell: (cmd) => ({ name: "exec_command", args: { cmd } }) },
+  quiet: {},
   async configure({ home, url, windowTokens }) {
     const folder = `${home}/.codex`;
     await Deno.mkdir(folder, { recursive: true });
     const lines = [
       `openai_base_url = "${url}/v1"`,
-      'model = "gpt-5.5"',
       `model_context_window = ${windowTokens}`,
-      'approval_policy = "never"',
-      'sandbox_mode = "danger-full-access"',
       "check_for_update_on_startup = false",
       "[analytics]",
       "enabled = false",
@@ -21,9 +19,13 @@ export const CODEX: Agent = {
     await Deno.writeTextFile(`${folder}/config.toml`, lines.join("\n"));
     return { CODEX_API_KEY: "key" };
   },
-  prompt: (text, { isFirst }) => ({
+  prompt: (text, { isFirst, model = "gpt-5.5" }) => ({
     program: "codex",
-    args: ["exec", "--skip-git-repo-check", ...(isFirst ? [] : ["resume", "--last"]), text],
+    args: [
+      ...["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--model", model],
+      ...(isFirst ? [] : ["resume", "--last"]),
+      text,
+    ],
   }),
   async compact({ home, run }) {
     const ask = (id: number, method: string, params: unknown, until = `"id":${id}\\b.*"result"`) => ({

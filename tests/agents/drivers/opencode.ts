@@ -11,6 +11,11 @@ export const OPENCODE: Agent = {
       args: { description: "A part of the plan", prompt, subagent_type: "general" },
     }),
   },
+  quiet: {
+    OPENCODE_DISABLE_AUTOUPDATE: "1",
+    OPENCODE_DISABLE_MODELS_FETCH: "1",
+    OPENCODE_DISABLE_LSP_DOWNLOAD: "1",
+  },
   configure({ url, windowTokens }) {
     const model = { limit: { context: windowTokens, output: 8_000 }, tool_call: true };
     const provider = {
@@ -20,14 +25,11 @@ export const OPENCODE: Agent = {
     };
     return Promise.resolve({
       OPENCODE_CONFIG_CONTENT: JSON.stringify({ provider: { tare: provider }, share: "disabled" }),
-      OPENCODE_DISABLE_AUTOUPDATE: "1",
-      OPENCODE_DISABLE_MODELS_FETCH: "1",
-      OPENCODE_DISABLE_LSP_DOWNLOAD: "1",
     });
   },
-  prompt: (text, { isFirst }) => ({
+  prompt: (text, { isFirst, model = "tare/gpt-5" }) => ({
     program: "opencode",
-    args: ["run", "--auto", "--model", "tare/gpt-5", ...(isFirst ? [] : ["--continue"]), text],
+    args: ["run", "--auto", "--model", model, ...(isFirst ? [] : ["--continue"]), text],
   }),
   async compact({ workspace: cwd, run }) {
     const { output } = await run({ program: "opencode", args: ["session", "list", "--format", "json"] });

@@ -5,17 +5,18 @@ export const PI: Agent = {
   name: "pi",
   rulesFile: "AGENTS.md",
   tools: { shell: (command) => ({ name: "bash", args: { command } }) },
+  quiet: { PI_OFFLINE: "1", PI_TELEMETRY: "0" },
   async configure({ home, url, windowTokens }) {
     const folder = `${home}/.pi/agent`;
     await Deno.mkdir(folder, { recursive: true });
     const model = { id: "gpt-5", contextWindow: windowTokens, maxTokens: 8_000 };
     const provider = { baseUrl: `${url}/v1`, api: "openai-completions", apiKey: "key", models: [model] };
     await Deno.writeTextFile(`${folder}/models.json`, JSON.stringify({ providers: { tare: provider } }));
-    return { PI_OFFLINE: "1", PI_TELEMETRY: "0" };
+    return {};
   },
-  prompt: (text, { isFirst }) => ({
+  prompt: (text, { isFirst, model = "tare/gpt-5" }) => ({
     program: "pi",
-    args: ["--print", "--approve", "--model", "tare/gpt-5", ...(isFirst ? [] : ["--continue"]), text],
+    args: ["--print", "--approve", "--model", model, ...(isFirst ? [] : ["--continue"]), text],
   }),
   compact: ({ run }) =>
     run({
