@@ -2,9 +2,10 @@ import { assert, assertEquals, assertLessOrEqual } from "@std/assert";
 import type { Agent } from "./agent.ts";
 import { isSummary } from "./model.ts";
 import { play, type Played, RULES, type Scenario } from "./play.ts";
-import type { ProviderCall } from "./provider.ts";
+import type { ReadRequest } from "./protocols/protocol.ts";
+import { PROTOCOLS, type ProviderCall } from "./provider.ts";
 
-/** What the provider was paid, and how often it read a prompt from the start of an edit. */
+/** How a scenario went. */
 export interface Compared {
   /** Cost through the gateway, as a share of the cost directly. */
   readonly cost: number;
@@ -20,23 +21,30 @@ export async function compare(agent: Agent, scenario: Scenario): Promise<Compare
   const direct = await play(agent, scenario, { through: false });
   const reports = Object.values(scenario.plans).flatMap(({ report }) => report ?? []);
   for (const report of reports) assertComplete(direct, report);
-  assertEquals(summaries(direct) > 0, scenario.compacts !== undefined);
+  assertEquals(summaries(direct).length > 0, scenario.compacts !== undefined);
   const through = await play(agent, scenario, { through: true });
   assertEquals(through.files, direct.files);
   assertEquals(through.ended.map(({ code }) => code), direct.ended.map(({ code }) => code));
-
+  for (const failure of Object.values(scenario.failures ?? {})) {
+    for (const { calls } of [direct, through]) assert(calls.some(({ status }) => status === failure));
+  }
   assertLessOrEqual(refusals(through), refusals(direct));
-  for (const { asked } of working(through)) {
+  assertEquals(passedOn(through), passedOn(direct));
+  for (const { asked } of working(through.calls)) {
     assert(
       asked.said.some((item) => item.type === "text" && item.text.includes(RULES.trim())),
       "the rules are gone",
     );
   }
-  assertEquals(summaries(through) > 0, scenario.compacts === "always");
-  assertLessOrEqual(summaries(through), summaries(direct));
-  assertLessOrEqual(breaks(through), breaks(direct) + epochs(through));
+  assertEquals(summaries(through).length > 0, scenario.compacts === "always");
+  assertLessOrEqual(summaries(through).length, summaries(direct).length);
+  for (const { pieces } of summaries(through)) {
+    assert(!/\[elided: \d+ messages/.test(pieces.join("\n")), "a summary of what isn't there was asked for");
+  }
+  const served = through.calls.filter(({ status }) => status === 200);
+  assertEquals(breaks(served), breaks(answered(through)) + epochs(through));
   assertLessOrEqual(told(through), Math.max(...through.calls.map(({ usage }) => usage.prompt)));
-  assertEquals(sessions(through).size, conversations(direct));
+  assertEquals(sessions(through).size, new Set(working(direct.calls).map(toolsOf)).size);
   return { cost: costOf(through) / costOf(direct), direct, through };
 }
 
@@ -50,6 +58,11 @@ function assertComplete({ files, ended }: Played, report: string): void {
   assert(!/lost/.test(text), text);
 }
 
+/** The requests for other things than a reply. What asks for a websocket ends at the gateway. */
+function passedOn({ others }: Played): readonly string[] {
+  return others.filter((asked) => asked !== "GET /v1/responses").sort();
+}
+
 function refusals({ exchanges }: Played): number {
   return exchanges.filter(({ status }) => status >= 400 && status < 500 && status !== 429).length;
 }
@@ -58,33 +71,36 @@ function costOf({ calls }: Played): number {
   return calls.reduce((sum, { cost }) => sum + cost, 0);
 }
 
-function summaries({ calls }: Played): number {
-  return calls.filter(({ reply }) => reply && isSummary(reply)).length;
+function summaries({ calls }: Played): readonly ProviderCall[] {
+  return calls.filter(({ reply }) => reply && isSummary(reply));
 }
 
-/** The calls of agents that work, not those for titles and summaries. */
-function working({ calls }: Played): readonly ProviderCall[] {
-  return calls.filter(({ asked }) => asked.tools.length > 0);
+/** The requests of agents that work, not those for titles and summaries. */
+function working<T extends ReadRequest>(requests: readonly T[]): readonly T[] {
+  return requests.filter(({ asked }) => asked.tools.length > 0);
 }
 
-/** Which agent a call belongs to: the main one and sub-agents have other tools. */
-function toolsOf({ asked }: ProviderCall): string {
+/** Which agent a request is of: the main one and sub-agents have other tools. */
+function toolsOf({ asked }: ReadRequest): string {
   return asked.tools.filter((name) => name !== "recall").join();
 }
 
-function conversations(played: Played): number {
-  return new Set(working(played).map(toolsOf)).size;
+/** What the agent asked and was answered. */
+function answered({ exchanges }: Played): readonly ReadRequest[] {
+  return exchanges.flatMap(({ path, body, status }) => {
+    const protocol = PROTOCOLS.find((protocol) => protocol.path === path);
+    return protocol && status === 200 && body !== "" ? [protocol.read(JSON.parse(body))] : [];
+  });
 }
 
 /** How often a prompt isn't what the same agent sent before, with more behind. */
-function breaks(played: Played): number {
+function breaks(requests: readonly ReadRequest[]): number {
   const last = new Map<string, readonly string[]>();
   let breaks = 0;
-  for (const call of working(played)) {
-    if (call.status !== 200) continue;
-    const before = last.get(toolsOf(call)) ?? [];
-    if (before.some((piece, at) => piece !== call.pieces[at])) breaks++;
-    last.set(toolsOf(call), call.pieces);
+  for (const request of working(requests)) {
+    const before = last.get(toolsOf(request)) ?? [];
+    if (before.some((piece, at) => piece !== request.pieces[at])) breaks++;
+    last.set(toolsOf(request), request.pieces);
   }
   return breaks;
 }

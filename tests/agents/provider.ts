@@ -42,7 +42,8 @@ export interface ProviderOptions {
   readonly windowTokens?: number;
 }
 
-const PROTOCOLS: readonly SpokenProtocol[] = [CHAT, RESPONSES, MESSAGES];
+/** The protocols that the provider speaks. */
+export const PROTOCOLS: readonly SpokenProtocol[] = [CHAT, RESPONSES, MESSAGES];
 
 /** Tokens of one unit of the cache. */
 const UNIT_TOKENS = 16;
