@@ -31,6 +31,8 @@ export interface Agent {
   readonly configure: (place: AgentPlace) => Promise<Readonly<Record<string, string>>>;
   /** One prompt, without anybody to answer questions; the next ones go on with the same conversation. */
   readonly prompt: (text: string, options: PromptOptions) => Command;
+  /** Several prompts in one process, each given when the one before is done. */
+  readonly converse: (texts: readonly string[], options: { readonly workspace: string }) => Command;
   /** Has it compact the conversation, as its user does by command. */
   readonly compact: (options: {
     /** What {@linkcode Agent.configure} was given. */

@@ -7,8 +7,8 @@ import { type Exchange, startTap } from "./tap.ts";
 
 /** What a person does with an agent. */
 export interface Action {
-  /** What they ask; `compact` has the agent compact the conversation. */
-  readonly prompt: string | "compact";
+  /** What they ask, in one process; `compact` has the agent compact the conversation. */
+  readonly prompt: string | "compact" | readonly string[];
   /** A file that a command makes, at which they press Ctrl-C. */
   readonly interruptedBy?: string;
 }
@@ -87,9 +87,11 @@ export async function play(
       const run = (command: Command) =>
         runProgram(command, { cwd: workspace, env, ...(interruptedBy && { interruptedBy }) });
       ended.push(
-        prompt === "compact"
-          ? await agent.compact({ home, workspace, run })
-          : await run(agent.prompt(prompt, { isFirst: at === 0 })),
+        prompt === "compact" ? await agent.compact({ home, workspace, run }) : await run(
+          typeof prompt === "string"
+            ? agent.prompt(prompt, { isFirst: at === 0 })
+            : agent.converse(prompt, { workspace }),
+        ),
       );
     }
     const ledger = gateway && await (await fetch(`${gateway.url}/v1/ledger`)).json();

@@ -10,7 +10,8 @@ export interface Command {
 
 /** A line for a program, and what its output says when it is done with that. */
 export interface Line {
-  readonly line: string;
+  /** The line, or what makes it from all that was said before. */
+  readonly line: string | ((heard: string) => string);
   readonly until: RegExp;
 }
 
@@ -104,8 +105,8 @@ class Output {
     if (!goesOn) this.#more.resolve(false);
   }
 
-  get length(): number {
-    return this.#text.length;
+  get soFar(): string {
+    return this.#text;
   }
 
   /** Waits until something is said behind a place. */
@@ -119,8 +120,9 @@ class Output {
 async function talk(stdin: WritableStream<Uint8Array>, heard: Output, lines: readonly Line[]): Promise<void> {
   const writer = stdin.getWriter();
   for (const { line, until } of lines) {
-    const from = heard.length;
-    await writer.write(new TextEncoder().encode(`${line}\n`));
+    const from = heard.soFar.length;
+    const text = typeof line === "string" ? line : line(heard.soFar);
+    await writer.write(new TextEncoder().encode(`${text}\n`));
     await heard.says(until, from);
   }
   await writer.close();

@@ -69,6 +69,12 @@ export const SCENARIOS: readonly Scenario[] = [
     actions: [{ prompt: FIRST_PROMPT }, { prompt: SECOND_PROMPT }],
   },
   {
+    name: "a second prompt in the same process",
+    plans: { FIRST: reading(25, TWO), SECOND },
+    files: readFiles(25, TWO),
+    actions: [{ prompt: [FIRST_PROMPT, SECOND_PROMPT] }],
+  },
+  {
     name: "interrupted, and told to go on",
     plans: {
       FIRST: {

@@ -27,5 +27,16 @@ export const CLAUDE_CODE: Agent = {
     program: "claude",
     args: ["--print", "--allowedTools", "Bash", ...(isFirst ? [] : ["--continue"]), "--", text],
   }),
+  converse: (texts) => ({
+    program: "claude",
+    args: [
+      ...["--print", "--verbose", "--allowedTools", "Bash"],
+      ...["--input-format", "stream-json", "--output-format", "stream-json"],
+    ],
+    talk: texts.map((content) => ({
+      line: JSON.stringify({ type: "user", message: { role: "user", content } }),
+      until: /"type":"result"/,
+    })),
+  }),
   compact: ({ run }) => run({ program: "claude", args: ["--print", "--continue", "/compact"] }),
 };

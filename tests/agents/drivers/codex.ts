@@ -27,23 +27,46 @@ export const CODEX: Agent = {
       text,
     ],
   }),
+  converse: (texts, { workspace: cwd }) => ({
+    program: "codex",
+    args: ["app-server"],
+    talk: [
+      HELLO,
+      ask(2, "thread/start", {
+        cwd,
+        model: "gpt-5.5",
+        approvalPolicy: "never",
+        sandbox: "danger-full-access",
+      }),
+      ...texts.map((text, at) => ({
+        line: (heard: string) => {
+          const threadId = /"thread":\{"id":"([0-9a-f-]+)"/.exec(heard)?.[1];
+          return ask(3 + at, "turn/start", { threadId, input: [{ type: "text", text }] }).line;
+        },
+        until: /"turn\/completed"/,
+      })),
+    ],
+  }),
   async compact({ home, run }) {
-    const ask = (id: number, method: string, params: unknown, until = `"id":${id}\\b.*"result"`) => ({
-      line: JSON.stringify({ id, method, params }),
-      until: new RegExp(until),
-    });
     const threadId = await threadIn(`${home}/.codex/sessions`);
     return await run({
       program: "codex",
       args: ["app-server"],
       talk: [
-        ask(1, "initialize", { clientInfo: { name: "test", version: "1" } }),
+        HELLO,
         ask(2, "thread/resume", { threadId }),
         ask(3, "thread/compact/start", { threadId }, "turn/completed"),
       ],
     });
   },
 };
+
+/** A request of the app server, and what tells that it is answered. */
+function ask(id: number, method: string, params: unknown, until = `"id":${id}\\b.*"result"`) {
+  return { line: JSON.stringify({ id, method, params }), until: new RegExp(until) };
+}
+
+const HELLO = ask(1, "initialize", { clientInfo: { name: "test", version: "1" } });
 
 /** The id of the only conversation, from the name of its file. */
 async function threadIn(folder: string): Promise<string> {

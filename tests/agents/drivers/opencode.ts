@@ -24,28 +24,54 @@ export const OPENCODE: Agent = {
       models: { "gpt-5": model },
     };
     return Promise.resolve({
-      OPENCODE_CONFIG_CONTENT: JSON.stringify({ provider: { tare: provider }, share: "disabled" }),
+      OPENCODE_CONFIG_CONTENT: JSON.stringify({
+        provider: { tare: provider },
+        share: "disabled",
+        permission: "allow",
+        model: "tare/gpt-5",
+      }),
     });
   },
   prompt: (text, { isFirst, model = "tare/gpt-5" }) => ({
     program: "opencode",
     args: ["run", "--auto", "--model", model, ...(isFirst ? [] : ["--continue"]), text],
   }),
+  converse: (texts, { workspace: cwd }) => ({
+    program: "opencode",
+    args: ["acp"],
+    talk: [
+      HELLO,
+      ask(2, "session/new", { cwd, mcpServers: [] }),
+      ...texts.map((text, at) => {
+        const line = (heard: string) => {
+          const sessionId = /"sessionId":"(\w+)"/.exec(heard)?.[1];
+          return ask(3 + at, "session/prompt", { sessionId, prompt: [{ type: "text", text }] }).line;
+        };
+        return { line, until: new RegExp(`"id":${3 + at}\\b.*"result"`) };
+      }),
+    ],
+  }),
   async compact({ workspace: cwd, run }) {
     const { output } = await run({ program: "opencode", args: ["session", "list", "--format", "json"] });
     const sessionId = /"id": *"(\w+)"/.exec(output)?.[1];
-    const ask = (id: number, method: string, params: unknown) => ({
-      line: JSON.stringify({ jsonrpc: "2.0", id, method, params }),
-      until: new RegExp(`"id":${id}\\b.*"result"`),
-    });
     return await run({
       program: "opencode",
       args: ["acp"],
       talk: [
-        ask(1, "initialize", { protocolVersion: 1 }),
+        HELLO,
         ask(2, "session/load", { sessionId, cwd, mcpServers: [] }),
         ask(3, "session/prompt", { sessionId, prompt: [{ type: "text", text: "/compact" }] }),
       ],
     });
   },
 };
+
+/** A request of the agent client protocol, and what tells that it is answered. */
+function ask(id: number, method: string, params: unknown) {
+  return {
+    line: JSON.stringify({ jsonrpc: "2.0", id, method, params }),
+    until: new RegExp(`"id":${id}\\b.*"result"`),
+  };
+}
+
+const HELLO = ask(1, "initialize", { protocolVersion: 1 });

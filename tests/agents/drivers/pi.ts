@@ -18,6 +18,14 @@ export const PI: Agent = {
     program: "pi",
     args: ["--print", "--approve", "--model", model, ...(isFirst ? [] : ["--continue"]), text],
   }),
+  converse: (texts) => ({
+    program: "pi",
+    args: ["--mode", "rpc", "--approve", "--model", "tare/gpt-5"],
+    talk: texts.map((message) => ({
+      line: JSON.stringify({ type: "prompt", message }),
+      until: /"type":"agent_settled"/,
+    })),
+  }),
   compact: ({ run }) =>
     run({
       program: "pi",
