@@ -17,7 +17,9 @@ export const CODEX: Agent = {
       "enabled = false",
     ];
     await Deno.writeTextFile(`${folder}/config.toml`, lines.join("\n"));
-    return { CODEX_API_KEY: "key" };
+    // The environment's key counts for `codex exec` alone.
+    await Deno.writeTextFile(`${folder}/auth.json`, JSON.stringify({ OPENAI_API_KEY: "key" }));
+    return {};
   },
   prompt: (text, { isFirst, model = "gpt-5.5" }) => ({
     program: "codex",
