@@ -99,7 +99,7 @@ export const SCENARIOS: readonly Scenario[] = [
     plans: { FIRST: { ...reading(40, FOUR), takesNotes: true, textTokens: 1_500 } },
     files: readFiles(40, FOUR),
     actions: [{ prompt: FIRST_PROMPT }],
-    windowTokens: 60_000,
+    windowTokens: 58_000,
     compacts: "always",
   },
   {
