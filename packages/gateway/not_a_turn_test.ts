@@ -229,6 +229,16 @@ Deno.test("gateway recognises a summary of a transcript by what it quotes, witho
   assertEquals([next.session, sessions, compactions], [last.session, 1, 1]);
 });
 
+Deno.test("gateway goes on with a session whose client cuts off the start of its history in the middle of a turn", async () => {
+  const { ask, work, ledger } = chatGateway(({ tools }) => tools ? "Go on." : SUMMARY);
+  const { messages, last } = await work([SYSTEM, { role: "user", content: TASK }]);
+  const next = await ask([SYSTEM, { role: "user", content: "What came before: …" }, ...messages.slice(-4)]);
+  assertEquals([next.session, (await ledger()).sessions], [last.session, 1]);
+  // What isn't its end isn't where it went on.
+  const other = await ask([SYSTEM, { role: "user", content: "Another task." }, ...messages.slice(-4, -2)]);
+  assertEquals([other.session === last.session, (await ledger()).sessions], [false, 2]);
+});
+
 Deno.test("gateway lets no title or summary move a session, whether content, key or name tells whose it is", async () => {
   const title = [
     { role: "system", content: "You are a title generator. You output ONLY a thread title." },

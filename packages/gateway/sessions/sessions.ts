@@ -111,7 +111,9 @@ export class Sessions {
     const known = this.get(node.sessionId ?? "");
     const named = this.#named(name);
     const before = named ??
-      (known?.tip === node ? undefined : this.#summedUp(recognised, node) ?? this.#titled(recognised));
+      (known?.tip === node
+        ? undefined
+        : this.#summedUp(recognised, node) ?? this.#titled(recognised) ?? this.#cutOff(recognised, keys));
     const goesOn = known?.tip === node && (!named || named === known);
     let session: GatewaySession;
     if (goesOn) session = known;
@@ -198,6 +200,19 @@ export class Sessions {
   #titled({ scope, isKeyed, hasTools }: Recognised): GatewaySession | undefined {
     const newest = isKeyed && hasTools ? this.#newest(scope) : undefined;
     return newest?.hasTools || newest?.isAnswered ? undefined : newest;
+  }
+
+  /** The session that a history goes on with whose start is gone: all behind one new text is word for word its end. */
+  #cutOff({ scope, items }: Recognised, keys: readonly string[]): GatewaySession | undefined {
+    const start = countInstructions(items) + 1;
+    const calls = ({ parts }: WireItem) => parts.some(({ message }) => "tool_calls" in message);
+    if (!items[start] || !items.slice(start).some(calls)) return undefined;
+    return this.#usedLast(scope).find(({ tip }) => {
+      const own = chainTo(tip).map(({ key }) => key);
+      const from = own.lastIndexOf(keys[start] ?? "");
+      return from > 0 && own.length - from > 1 &&
+        own.slice(from).every((key, at) => key === keys[start + at]);
+    });
   }
 
   /** The session whose turn came last of those in a scope. */

@@ -1,0 +1,44 @@
+import type { AgentTools } from "./model.ts";
+import type { Command, Ended } from "./program.ts";
+
+/** What an agent is configured with. */
+export interface AgentPlace {
+  /** A folder of its own, where it keeps everything. */
+  readonly home: string;
+  /** Whom it asks: an address without a path. */
+  readonly url: string;
+  /** Longest prompt that it may send, in tokens; it compacts before. */
+  readonly windowTokens: number;
+}
+
+/** How a prompt is given. */
+export interface PromptOptions {
+  /** Whether it begins a conversation. */
+  readonly isFirst: boolean;
+  /** The model that it is for. Default: the one of the configuration. */
+  readonly model?: string;
+}
+
+/** A program that people use as their agent: how it is configured and started, and nothing else. */
+export interface Agent {
+  readonly name: string;
+  readonly tools: AgentTools;
+  /** The file in which people give it rules. */
+  readonly rulesFile: "AGENTS.md" | "CLAUDE.md";
+  /** What keeps it from asking anybody but its provider. */
+  readonly quiet: Readonly<Record<string, string>>;
+  /** Writes its configuration, and gives the environment that it wants beside {@linkcode Agent.quiet}. */
+  readonly configure: (place: AgentPlace) => Promise<Readonly<Record<string, string>>>;
+  /** One prompt, without anybody to answer questions; the next ones go on with the same conversation. */
+  readonly prompt: (text: string, options: PromptOptions) => Command;
+  /** Several prompts in one process, each given when the one before is done. */
+  readonly converse: (texts: readonly string[], options: { readonly workspace: string }) => Command;
+  /** Has it compact the conversation, as its user does by command. */
+  readonly compact: (options: {
+    /** What {@linkcode Agent.configure} was given. */
+    readonly home: string;
+    /** The folder of the conversation. */
+    readonly workspace: string;
+    readonly run: (command: Command) => Promise<Ended>;
+  }) => Promise<Ended>;
+}

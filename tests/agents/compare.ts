@@ -1,0 +1,148 @@
+import { assert, assertEquals, assertLessOrEqual } from "@std/assert";
+import type { Agent } from "./agent.ts";
+import { isSummary } from "./model.ts";
+import { play, type Played, RULES, type Scenario } from "./play.ts";
+import type { ReadRequest } from "./protocols/protocol.ts";
+import { PROTOCOLS, type ProviderCall } from "./provider.ts";
+
+/** How a scenario went. */
+export interface Compared {
+  /** Cost through the gateway, as a share of the cost directly. */
+  readonly cost: number;
+  readonly direct: Played;
+  readonly through: Played;
+}
+
+/**
+ * Plays a scenario with an agent directly and through the gateway. Both must come to the same files; through the gateway
+ * nothing may break, vanish or be told otherwise.
+ */
+export async function compare(agent: Agent, scenario: Scenario): Promise<Compared> {
+  const direct = await play(agent, scenario, { through: false });
+  const reports = Object.values(scenario.plans).flatMap(({ report }) => report ?? []);
+  for (const report of reports) assertComplete(direct, report);
+  assertEquals(summaries(direct).length > 0, scenario.compacts !== undefined);
+  const through = await play(agent, scenario, { through: true });
+  assertEquals(through.files, direct.files);
+  assertEquals(through.ended.map(({ code }) => code), direct.ended.map(({ code }) => code));
+  for (const failure of Object.values(scenario.failures ?? {})) {
+    for (const { calls } of [direct, through]) assert(calls.some(({ status }) => status === failure));
+  }
+  assertLessOrEqual(refusals(through), refusals(direct));
+  assertEquals(passedOn(through), passedOn(direct));
+  for (const { asked } of working(through.calls)) {
+    assert(
+      asked.said.some((item) => item.type === "text" && item.text.includes(RULES.trim())),
+      "the rules are gone",
+    );
+  }
+  assertEquals(summaries(through).length > 0, scenario.compacts === "always");
+  assertLessOrEqual(summaries(through).length, summaries(direct).length);
+  for (const { pieces } of summaries(through)) {
+    assert(!/\[elided: \d+ messages/.test(pieces.join("\n")), "a summary of what isn't there was asked for");
+  }
+  const served = through.calls.filter(({ status }) => status === 200);
+  assertEquals(breaks(served), breaks(answered(through)) + epochs(through));
+  assertLessOrEqual(told(through), Math.max(...through.calls.map(({ usage }) => usage.prompt)));
+  assertEquals(sessions(through).size, new Set(working(direct.calls).map(toolsOf)).size);
+  return { cost: costOf(through) / costOf(direct), direct, through };
+}
+
+/** A report without the rule or a fact would be the same on both sides, and show nothing. */
+function assertComplete({ files, ended }: Played, report: string): void {
+  const text = files[report];
+  assert(
+    text !== undefined,
+    `${report} is missing: ${ended.map(({ output }) => output.slice(-2000)).join("\n")}`,
+  );
+  assert(!/lost/.test(text), text);
+}
+
+/** The requests for other things than a reply. What asks for a websocket ends at the gateway. */
+function passedOn({ others }: Played): readonly string[] {
+  return others.filter((asked) => asked !== "GET /v1/responses").sort();
+}
+
+function refusals({ exchanges }: Played): number {
+  return exchanges.filter(({ status }) => status >= 400 && status < 500 && status !== 429).length;
+}
+
+function costOf({ calls }: Played): number {
+  return calls.reduce((sum, { cost }) => sum + cost, 0);
+}
+
+function summaries({ calls }: Played): readonly ProviderCall[] {
+  return calls.filter(({ reply }) => reply && isSummary(reply));
+}
+
+/** The requests of agents that work, not those for titles and summaries. */
+function working<T extends ReadRequest>(requests: readonly T[]): readonly T[] {
+  return requests.filter(({ asked }) => asked.tools.length > 0);
+}
+
+/** Which agent a request is of: the main one and sub-agents have other tools. */
+function toolsOf({ asked }: ReadRequest): string {
+  return asked.tools.filter((name) => name !== "recall").join();
+}
+
+/** What the agent asked and was answered. */
+function answered({ exchanges }: Played): readonly ReadRequest[] {
+  return exchanges.flatMap(({ path, body, status }) => {
+    const protocol = PROTOCOLS.find((protocol) => protocol.path === path);
+    return protocol && status === 200 && body !== "" ? [protocol.read(JSON.parse(body))] : [];
+  });
+}
+
+/** How often a prompt isn't what the same agent sent before, with more behind. */
+function breaks(requests: readonly ReadRequest[]): number {
+  const last = new Map<string, readonly string[]>();
+  let breaks = 0;
+  for (const request of working(requests)) {
+    const before = last.get(toolsOf(request)) ?? [];
+    if (before.some((piece, at) => piece !== request.pieces[at])) breaks++;
+    last.set(toolsOf(request), request.pieces);
+  }
+  return breaks;
+}
+
+/** The sessions that the gateway told agents at work, and how often it rewrote the prompt of each. */
+function sessions({ exchanges }: Played): ReadonlyMap<string, number> {
+  const epochs = new Map<string, number>();
+  for (const { body, headers } of exchanges) {
+    const id = headers.get("x-tare-session");
+    if (id === null || (JSON.parse(body).tools ?? []).length === 0) continue;
+    epochs.set(id, Math.max(epochs.get(id) ?? 0, Number(headers.get("x-tare-epoch"))));
+  }
+  return epochs;
+}
+
+function epochs(played: Played): number {
+  return [...sessions(played).values()].reduce((sum, epochs) => sum + epochs, 0);
+}
+
+/** The most tokens of a prompt that the agent was told. */
+function told({ exchanges }: Played): number {
+  const usages = exchanges.flatMap(({ answer }) =>
+    [...answer.matchAll(/^data: (\{.*)$/gm)].map(([, data = ""]): Told => {
+      const event = JSON.parse(data);
+      return event.usage ?? event.message?.usage ?? event.response?.usage ?? {};
+    })
+  );
+  return Math.max(
+    0,
+    ...usages.map((usage) =>
+      (usage.prompt_tokens ?? 0) + (usage.input_tokens ?? 0) + (usage.cache_creation_input_tokens ?? 0) +
+      (usage.cache_read_input_tokens ?? 0)
+    ),
+  );
+}
+
+/** Tokens of a prompt, as the protocols tell them. */
+type Told = Readonly<
+  Partial<
+    Record<
+      "prompt_tokens" | "input_tokens" | "cache_creation_input_tokens" | "cache_read_input_tokens",
+      number | null
+    >
+  >
+>;

@@ -1,0 +1,42 @@
+import type { Agent } from "../agent.ts";
+
+/** Claude Code over Anthropic's Messages. */
+export const CLAUDE_CODE: Agent = {
+  name: "claude code",
+  rulesFile: "CLAUDE.md",
+  tools: {
+    shell: (command) => ({ name: "Bash", args: { command, description: "Does what the plan says" } }),
+    delegate: (prompt) => ({
+      name: "Agent",
+      args: {
+        description: "A part of the plan",
+        prompt,
+        subagent_type: "general-purpose",
+        run_in_background: false,
+      },
+    }),
+  },
+  quiet: { CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1", DISABLE_AUTOUPDATER: "1" },
+  // Its window it learns from the provider, which refuses what is too long.
+  configure: ({ url }) =>
+    Promise.resolve({
+      ANTHROPIC_BASE_URL: url,
+      ANTHROPIC_API_KEY: "key",
+    }),
+  prompt: (text, { isFirst }) => ({
+    program: "claude",
+    args: ["--print", "--allowedTools", "Bash", ...(isFirst ? [] : ["--continue"]), "--", text],
+  }),
+  converse: (texts) => ({
+    program: "claude",
+    args: [
+      ...["--print", "--verbose", "--allowedTools", "Bash"],
+      ...["--input-format", "stream-json", "--output-format", "stream-json"],
+    ],
+    talk: texts.map((content) => ({
+      line: JSON.stringify({ type: "user", message: { role: "user", content } }),
+      until: /"type":"result"/,
+    })),
+  }),
+  compact: ({ run }) => run({ program: "claude", args: ["--print", "--continue", "/compact"] }),
+};

@@ -1,0 +1,81 @@
+import type { Agent } from "../agent.ts";
+
+/** Codex over responses. */
+export const CODEX: Agent = {
+  name: "codex",
+  rulesFile: "AGENTS.md",
+  tools: { shell: (cmd) => ({ name: "exec_command", args: { cmd } }) },
+  quiet: {},
+  async configure({ home, url, windowTokens }) {
+    const folder = `${home}/.codex`;
+    await Deno.mkdir(folder, { recursive: true });
+    const lines = [
+      `openai_base_url = "${url}/v1"`,
+      `model_context_window = ${windowTokens}`,
+      "check_for_update_on_startup = false",
+      "[analytics]",
+      "enabled = false",
+    ];
+    await Deno.writeTextFile(`${folder}/config.toml`, lines.join("\n"));
+    // The environment's key counts for `codex exec` alone.
+    await Deno.writeTextFile(`${folder}/auth.json`, JSON.stringify({ OPENAI_API_KEY: "key" }));
+    return {};
+  },
+  prompt: (text, { isFirst, model = "gpt-5.5" }) => ({
+    program: "codex",
+    args: [
+      ...["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--model", model],
+      ...(isFirst ? [] : ["resume", "--last"]),
+      text,
+    ],
+  }),
+  converse: (texts, { workspace: cwd }) => ({
+    program: "codex",
+    args: ["app-server"],
+    talk: [
+      HELLO,
+      ask(2, "thread/start", {
+        cwd,
+        model: "gpt-5.5",
+        approvalPolicy: "never",
+        sandbox: "danger-full-access",
+      }),
+      ...texts.map((text, at) => ({
+        line: (heard: string) => {
+          const threadId = /"thread":\{"id":"([0-9a-f-]+)"/.exec(heard)?.[1];
+          return ask(3 + at, "turn/start", { threadId, input: [{ type: "text", text }] }).line;
+        },
+        until: /"turn\/completed"/,
+      })),
+    ],
+  }),
+  async compact({ home, run }) {
+    const threadId = await threadIn(`${home}/.codex/sessions`);
+    return await run({
+      program: "codex",
+      args: ["app-server"],
+      talk: [
+        HELLO,
+        ask(2, "thread/resume", { threadId }),
+        ask(3, "thread/compact/start", { threadId }, "turn/completed"),
+      ],
+    });
+  },
+};
+
+/** A request of the app server, and what tells that it is answered. */
+function ask(id: number, method: string, params: unknown, until = `"id":${id}\\b.*"result"`) {
+  return { line: JSON.stringify({ id, method, params }), until: new RegExp(until) };
+}
+
+const HELLO = ask(1, "initialize", { clientInfo: { name: "test", version: "1" } });
+
+/** The id of the only conversation, from the name of its file. */
+async function threadIn(folder: string): Promise<string> {
+  for await (const { name, isDirectory } of Deno.readDir(folder)) {
+    if (isDirectory) return await threadIn(`${folder}/${name}`);
+    const id = /([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.jsonl/.exec(name)?.[1];
+    if (id !== undefined) return id;
+  }
+  throw new Error(`Cannot find a conversation: ${folder} has none`);
+}

@@ -1,0 +1,35 @@
+import type { Agent } from "../agent.ts";
+
+/** pi over chat completions. */
+export const PI: Agent = {
+  name: "pi",
+  rulesFile: "AGENTS.md",
+  tools: { shell: (command) => ({ name: "bash", args: { command } }) },
+  quiet: { PI_OFFLINE: "1", PI_TELEMETRY: "0" },
+  async configure({ home, url, windowTokens }) {
+    const folder = `${home}/.pi/agent`;
+    await Deno.mkdir(folder, { recursive: true });
+    const model = { id: "gpt-5", contextWindow: windowTokens, maxTokens: 8_000 };
+    const provider = { baseUrl: `${url}/v1`, api: "openai-completions", apiKey: "key", models: [model] };
+    await Deno.writeTextFile(`${folder}/models.json`, JSON.stringify({ providers: { tare: provider } }));
+    return {};
+  },
+  prompt: (text, { isFirst, model = "tare/gpt-5" }) => ({
+    program: "pi",
+    args: ["--print", "--approve", "--model", model, ...(isFirst ? [] : ["--continue"]), text],
+  }),
+  converse: (texts) => ({
+    program: "pi",
+    args: ["--mode", "rpc", "--approve", "--model", "tare/gpt-5"],
+    talk: texts.map((message) => ({
+      line: JSON.stringify({ type: "prompt", message }),
+      until: /"type":"agent_settled"/,
+    })),
+  }),
+  compact: ({ run }) =>
+    run({
+      program: "pi",
+      args: ["--mode", "rpc", "--approve", "--model", "tare/gpt-5", "--continue"],
+      talk: [{ line: '{"type":"compact"}', until: /"command":"compact","success":true/ }],
+    }),
+};

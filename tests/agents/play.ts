@@ -1,0 +1,147 @@
+import { startServerProcess } from "../crash/server_process.ts";
+import type { Agent } from "./agent.ts";
+import { planModel, type Plans } from "./model.ts";
+import { type Command, type Ended, runProgram } from "./program.ts";
+import { type Failure, type Provider, type ProviderCall, startProvider } from "./provider.ts";
+import { type Exchange, startTap } from "./tap.ts";
+
+/** What a person does with an agent. */
+export interface Action {
+  /** What they ask, in one process; `compact` has the agent compact the conversation. */
+  readonly prompt: string | "compact" | readonly string[];
+  /** A file that a command makes, at which they press Ctrl-C. */
+  readonly interruptedBy?: string;
+}
+
+/** A piece of work, the same for each agent. */
+export interface Scenario {
+  readonly name: string;
+  readonly plans: Plans;
+  /** One after the other, each in a process of its own. */
+  readonly actions: readonly Action[];
+  /** Files of the workspace, by path, beside the rules. */
+  readonly files: Readonly<Record<string, string>>;
+  readonly failures?: Readonly<Record<number, Failure>>;
+  /** Longest prompt that the agent may send, in tokens. Default: a million. */
+  readonly windowTokens?: number;
+  /** When the agent compacts the conversation: only if it asks directly, or always. Default: never. */
+  readonly compacts?: "directly" | "always";
+  /** What not every agent has. */
+  readonly needs?: "delegate";
+}
+
+/** What became of it. */
+export interface Played {
+  /** The files of the workspace that weren't there before. */
+  readonly files: Readonly<Record<string, string>>;
+  readonly ended: readonly Ended[];
+  /** What reached the provider. */
+  readonly calls: readonly ProviderCall[];
+  readonly others: readonly string[];
+  /** What the agent sent and was answered. */
+  readonly exchanges: readonly Exchange[];
+  /** `GET /v1/ledger` of the gateway. */
+  readonly ledger?: { readonly planned: Readonly<Record<string, number>> };
+}
+
+/** What an agent's file of rules says. */
+export const RULES = 'RULE: every report ends with the line "checked by the rule of this house".\n';
+
+/** Plays a scenario with an agent that asks the provider directly, or through the gateway. */
+export async function play(
+  agent: Agent,
+  scenario: Scenario,
+  { through }: { readonly through: boolean },
+): Promise<Played> {
+  const { plans, files, failures = {}, windowTokens = 1_000_000 } = scenario;
+  const folder = await Deno.makeTempDir({ prefix: `tare-${agent.name.replaceAll(" ", "-")}-` });
+  try {
+    const [home, workspace, data] = ["home", "workspace", "data"].map((name) => `${folder}/${name}`) as [
+      string,
+      string,
+      string,
+    ];
+    for (const path of [home, workspace, data]) await Deno.mkdir(path);
+    const given = { ...files, [agent.rulesFile]: RULES };
+    for (const [path, text] of Object.entries(given)) await Deno.writeTextFile(`${workspace}/${path}`, text);
+    await using provider = await startProvider({
+      model: planModel(plans, agent.tools),
+      failures,
+      windowTokens,
+    });
+    await using gateway = through
+      ? await startGateway(provider, { data, workspace, windowTokens })
+      : undefined;
+    await using tap = startTap(gateway?.url ?? provider.url);
+    const env = {
+      HOME: home,
+      TMPDIR: folder,
+      // Nothing but loopback can be reached.
+      ...proxies("http://127.0.0.1:9"),
+      NO_PROXY: "127.0.0.1,localhost",
+      ...agent.quiet,
+      ...await agent.configure({ home, url: tap.url, windowTokens }),
+    };
+    const ended: Ended[] = [];
+    for (const [at, { prompt, interruptedBy }] of scenario.actions.entries()) {
+      const run = (command: Command) =>
+        runProgram(command, { cwd: workspace, env, ...(interruptedBy && { interruptedBy }) });
+      ended.push(
+        prompt === "compact" ? await agent.compact({ home, workspace, run }) : await run(
+          typeof prompt === "string"
+            ? agent.prompt(prompt, { isFirst: at === 0 })
+            : agent.converse(prompt, { workspace }),
+        ),
+      );
+    }
+    const ledger = gateway && await (await fetch(`${gateway.url}/v1/ledger`)).json();
+    return {
+      files: await filesBeside(workspace, given),
+      ended,
+      calls: provider.calls,
+      others: provider.others,
+      exchanges: tap.exchanges,
+      ...(ledger && { ledger }),
+    };
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+function proxies(url: string): Record<string, string> {
+  return Object.fromEntries(
+    ["http_proxy", "https_proxy"].flatMap((name) => [[name, url], [name.toUpperCase(), url]]),
+  );
+}
+
+async function startGateway(
+  { url }: Provider,
+  { data, workspace, windowTokens }: {
+    readonly data: string;
+    readonly workspace: string;
+    readonly windowTokens: number;
+  },
+): Promise<{ readonly url: string } & AsyncDisposable> {
+  const upstreams = { "base-url": `${url}/v1`, "messages-url": url };
+  const flags = { port: 0, data, workspace, ...upstreams, model: "gpt-5", window: windowTokens };
+  const server = await startServerProcess(
+    Object.entries(flags).flatMap(([name, value]) => [`--${name}`, `${value}`]),
+  );
+  return {
+    url: server.url,
+    async [Symbol.asyncDispose]() {
+      await server.kill();
+    },
+  };
+}
+
+async function filesBeside(
+  folder: string,
+  given: Readonly<Record<string, string>>,
+): Promise<Record<string, string>> {
+  const files: Record<string, string> = {};
+  for await (const { name, isFile } of Deno.readDir(folder)) {
+    if (isFile && !Object.hasOwn(given, name)) files[name] = await Deno.readTextFile(`${folder}/${name}`);
+  }
+  return files;
+}

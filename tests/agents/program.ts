@@ -1,0 +1,150 @@
+import { fromFileUrl } from "@std/path";
+
+/** A program as an agent's driver starts it. */
+export interface Command {
+  readonly program: string;
+  readonly args: readonly string[];
+  /** What it is told on its standard input, one line after the other. Default: nothing. */
+  readonly talk?: readonly Line[];
+}
+
+/** A line for a program, and what its output says when it is done with that. */
+export interface Line {
+  /** The line, or what makes it from all that was said before. */
+  readonly line: string | ((heard: string) => string);
+  readonly until: RegExp;
+}
+
+/** Where and how long a program runs. */
+export interface RunOptions {
+  /** Its folder. */
+  readonly cwd: string;
+  /** All of its environment but `PATH`. */
+  readonly env: Readonly<Record<string, string>>;
+  /** A file in its folder; as soon as it is there the program gets an interrupt, as by Ctrl-C. */
+  readonly interruptedBy?: string;
+}
+
+/** How a program ended. */
+export interface Ended {
+  readonly code: number;
+  readonly output: string;
+}
+
+/** So long a program may take at most, in milliseconds. */
+const LIMIT_MS = 300_000;
+
+/** The folder of the agents' programs; `deno task test:agents` installs them. */
+const PROGRAMS = fromFileUrl(new URL("programs/node_modules/.bin", import.meta.url));
+
+/**
+ * Runs a program of `programs/package.json` to its end, with nothing of this process's environment. What it started
+ * ends with it.
+ *
+ * @throws {Error} if it takes longer than five minutes.
+ */
+export async function runProgram(command: Command, { cwd, env, interruptedBy }: RunOptions): Promise<Ended> {
+  const child = new Deno.Command(`${PROGRAMS}/${command.program}`, {
+    args: [...command.args],
+    cwd,
+    env: { PATH: `${PROGRAMS}:${Deno.env.get("PATH")}`, TERM: "dumb", NO_COLOR: "1", ...env },
+    clearEnv: true,
+    stdin: command.talk ? "piped" : "null",
+    stdout: "piped",
+    stderr: "piped",
+    detached: true,
+  }).spawn();
+  const heard = new Output(child.stdout);
+  const output = Promise.all([heard.text, new Response(child.stderr).text()]);
+  const ended = new AbortController();
+  const timer = setTimeout(() => ended.abort(new Error("took too long")), LIMIT_MS);
+  try {
+    const goesOn = async () => {
+      if (command.talk) await talk(child.stdin, heard, command.talk);
+      if (interruptedBy !== undefined) await interrupt(child, `${cwd}/${interruptedBy}`);
+      return await child.status;
+    };
+    const { code } = await Promise.race([goesOn(), aborted(ended.signal)]);
+    await killGroup(child.pid);
+    return { code, output: (await output).join("\n") };
+  } catch (error) {
+    await killGroup(child.pid);
+    const tail = (await output).join("\n").slice(-3000);
+    throw new Error(`Cannot run ${command.program}: ${(error as Error).message}. It said: ${tail}`, {
+      cause: error,
+    });
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** What a program has written so far. */
+class Output {
+  /** All of it, once it has ended. */
+  readonly text: Promise<string>;
+  #text = "";
+  #more = Promise.withResolvers<boolean>();
+
+  constructor(stream: ReadableStream<Uint8Array>) {
+    this.text = this.#read(stream);
+  }
+
+  async #read(stream: ReadableStream<Uint8Array>): Promise<string> {
+    for await (const piece of stream.pipeThrough(new TextDecoderStream())) {
+      this.#text += piece;
+      this.#tell(true);
+    }
+    this.#tell(false);
+    return this.#text;
+  }
+
+  #tell(goesOn: boolean): void {
+    const { resolve } = this.#more;
+    this.#more = Promise.withResolvers();
+    resolve(goesOn);
+    if (!goesOn) this.#more.resolve(false);
+  }
+
+  get soFar(): string {
+    return this.#text;
+  }
+
+  /** Waits until something is said behind a place. */
+  async says(what: RegExp, from: number): Promise<void> {
+    while (!what.test(this.#text.slice(from))) {
+      if (!await this.#more.promise) throw new Error(`it ended before it said ${what}`);
+    }
+  }
+}
+
+async function talk(stdin: WritableStream<Uint8Array>, heard: Output, lines: readonly Line[]): Promise<void> {
+  const writer = stdin.getWriter();
+  for (const { line, until } of lines) {
+    const from = heard.soFar.length;
+    const text = typeof line === "string" ? line : line(heard.soFar);
+    await writer.write(new TextEncoder().encode(`${text}\n`));
+    await heard.says(until, from);
+  }
+  await writer.close();
+}
+
+/** Waits for the file, or for the program's end. */
+async function interrupt(child: Deno.ChildProcess, file: string): Promise<void> {
+  using watcher = Deno.watchFs(file.slice(0, file.lastIndexOf("/")), { recursive: false });
+  child.status.then(() => watcher.close());
+  for await (const { paths } of watcher) {
+    if (!paths.some((path) => path.endsWith(file.slice(file.lastIndexOf("/"))))) continue;
+    Deno.kill(child.pid, "SIGINT");
+    return;
+  }
+}
+
+function aborted(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+}
+
+/** Ends what is left of a program's group of processes. */
+async function killGroup(pid: number): Promise<void> {
+  const args = ["-KILL", "--", `-${pid}`];
+  await new Deno.Command("kill", { args, stdout: "null", stderr: "null" }).output();
+}

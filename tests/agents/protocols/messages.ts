@@ -1,0 +1,117 @@
+import type { Said } from "../model.ts";
+import { type Fields, list, namedEvent, type SpokenProtocol, textOf } from "./protocol.ts";
+
+/** Anthropic's Messages. */
+export const MESSAGES: SpokenProtocol = {
+  path: "/v1/messages",
+  read(body) {
+    const tools = list(body.tools);
+    const system = blocksOf(body.system);
+    const messages = list(body.messages).map(({ role, content }) => ({
+      role: role === "assistant"
+        ? "assistant" as const
+        : role === "user"
+        ? "user" as const
+        : "system" as const,
+      blocks: blocksOf(content),
+    }));
+    const blocks = [...tools, ...system, ...messages.flatMap(({ blocks }) => blocks)];
+    const roles = [
+      ...[...tools, ...system].map(() => ""),
+      ...messages.flatMap(({ role, blocks }) => blocks.map((_, at) => at === 0 ? role : "")),
+    ];
+    return {
+      asked: {
+        said: [
+          ...system.map((block): Said => ({ type: "text", role: "system", text: textOf([block]) })),
+          ...messages.flatMap(({ role, blocks }) => blocks.flatMap((block) => saidOf(role, block))),
+        ],
+        tools: tools.map((tool) => String(tool.name)),
+      },
+      pieces: blocks.map(({ cache_control: _, ...block }, at) => `${roles[at]}${JSON.stringify(block)}`),
+      breakpoints: blocks.flatMap((block, at) => block.cache_control ? [at] : []),
+      seals: blocks.flatMap((block) => block.type === "thinking" ? [String(block.signature)] : []),
+    };
+  },
+  seals: ({ thinking }) => ["enabled", "adaptive"].includes(String((thinking as Fields | undefined)?.type)),
+  write({ text, calls }, { number, model, usage, seal }) {
+    const prompt = {
+      input_tokens: 3,
+      cache_creation_input_tokens: usage.prompt - usage.cached - 3,
+      cache_read_input_tokens: usage.cached,
+      cache_creation: {
+        ephemeral_5m_input_tokens: usage.prompt - usage.cached - 3,
+        ephemeral_1h_input_tokens: 0,
+      },
+    };
+    const blocks: { readonly start: Fields; readonly deltas: readonly Fields[] }[] = [
+      ...(seal === undefined ? [] : [{
+        start: { type: "thinking", thinking: "", signature: "" },
+        deltas: [{ type: "thinking_delta", thinking: "On it." }, {
+          type: "signature_delta",
+          signature: seal,
+        }],
+      }]),
+      ...(text === undefined ? [] : [{
+        start: { type: "text", text: "" },
+        deltas: (text.match(/.{1,40}/gs) ?? []).map((text) => ({ type: "text_delta", text })),
+      }]),
+      ...calls.map(({ name, args }, at) => ({
+        start: { type: "tool_use", id: `toolu_${number}_${at}`, name, input: {} },
+        deltas: [{ type: "input_json_delta", partial_json: JSON.stringify(args) }],
+      })),
+    ];
+    return [
+      {
+        type: "message_start",
+        message: {
+          id: `msg_${number}`,
+          type: "message",
+          role: "assistant",
+          model,
+          content: [],
+          stop_reason: null,
+          stop_sequence: null,
+          usage: { ...prompt, output_tokens: 1 },
+        },
+      },
+      { type: "ping" },
+      ...blocks.flatMap(({ start, deltas }, index) => [
+        { type: "content_block_start", index, content_block: start },
+        ...deltas.map((delta) => ({ type: "content_block_delta", index, delta })),
+        { type: "content_block_stop", index },
+      ]),
+      {
+        type: "message_delta",
+        delta: { stop_reason: calls.length > 0 ? "tool_use" : "end_turn", stop_sequence: null },
+        usage: { ...prompt, output_tokens: usage.output },
+      },
+      { type: "message_stop" },
+    ].map(namedEvent);
+  },
+  refuse: (status, message) => ({
+    type: "error",
+    error: {
+      type: { 400: "invalid_request_error", 429: "rate_limit_error" }[status] ?? "api_error",
+      message,
+    },
+  }),
+};
+
+function blocksOf(content: unknown): readonly Fields[] {
+  return typeof content === "string" ? [{ type: "text", text: content }] : list(content);
+}
+
+function saidOf(role: "user" | "assistant" | "system", block: Fields): readonly Said[] {
+  if (block.type === "text") return [{ type: "text", role, text: String(block.text) }];
+  if (block.type === "tool_result") {
+    return [{ type: "result", id: String(block.tool_use_id), text: textOf(block.content) }];
+  }
+  if (block.type !== "tool_use") return [];
+  return [{
+    type: "call",
+    id: String(block.id),
+    name: String(block.name),
+    args: JSON.stringify(block.input),
+  }];
+}

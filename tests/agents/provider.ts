@@ -1,0 +1,191 @@
+import { loadTokenizer } from "@tare/messages/tiktoken";
+import { PrefixCache, profileNamed, promptCost, type PromptUnit } from "@tare/planner";
+import { BreakpointCache } from "./breakpoint_cache.ts";
+import type { Asked, Reply } from "./model.ts";
+import { CHAT } from "./protocols/chat.ts";
+import { MESSAGES } from "./protocols/messages.ts";
+import type { CallUsage, Fields, ReadRequest, SpokenProtocol } from "./protocols/protocol.ts";
+import { RESPONSES } from "./protocols/responses.ts";
+
+/** One way in which the provider fails a request. */
+export type Failure = 429 | 500 | "cut";
+
+/** A request for a reply, and what it took. */
+export interface ProviderCall extends ReadRequest {
+  readonly path: string;
+  readonly body: Fields;
+  /** Of the answer; `cut` for one that broke off. */
+  readonly status: number | "cut";
+  readonly usage: CallUsage;
+  /** In the price of one uncached input token. */
+  readonly cost: number;
+  /** What the model said, if it was asked. */
+  readonly reply?: Reply;
+}
+
+/** A provider that listens on loopback. */
+export interface Provider extends AsyncDisposable {
+  /** Its address, without a path. */
+  readonly url: string;
+  /** The requests that asked for a reply, in the order in which they came. */
+  readonly calls: readonly ProviderCall[];
+  /** Method and path of all other requests. */
+  readonly others: readonly string[];
+}
+
+/** What a provider does. */
+export interface ProviderOptions {
+  readonly model: (asked: Asked) => Reply;
+  /** What happens to the requests that offer tools, by their number from 0. Default: nothing. */
+  readonly failures?: Readonly<Record<number, Failure>>;
+  /** Longest prompt in tokens. Default: no limit. */
+  readonly windowTokens?: number;
+}
+
+/** The protocols that the provider speaks. */
+export const PROTOCOLS: readonly SpokenProtocol[] = [CHAT, RESPONSES, MESSAGES];
+
+/** Tokens of one unit of the cache. */
+const UNIT_TOKENS = 16;
+
+/**
+ * Starts a provider that speaks three protocols, each with its own prefix cache and prices, all with one model. It is as
+ * strict as the real ones: each call has one result behind it and each result a call before it, sealed reasoning
+ * comes back as it was given.
+ */
+export async function startProvider(options: ProviderOptions): Promise<Provider> {
+  const { model, failures = {}, windowTokens = Infinity } = options;
+  const { encode } = await loadTokenizer();
+  const openai = profileNamed("openai");
+  const anthropic = profileNamed("anthropic-5m");
+  const cache = new PrefixCache(openai);
+  const breakpoints = new BreakpointCache();
+  const encoded = new Map<string, readonly PromptUnit[]>();
+  const calls: ProviderCall[] = [];
+  const others: string[] = [];
+  const given = new Set<string>();
+  let working = 0;
+
+  function unitsOf(piece: string): readonly PromptUnit[] {
+    let units = encoded.get(piece);
+    if (!units) {
+      const ids = encode(piece);
+      const runs = Array.from(
+        { length: Math.ceil(ids.length / UNIT_TOKENS) },
+        (_, at) => ids.slice(at * UNIT_TOKENS, (at + 1) * UNIT_TOKENS),
+      );
+      encoded.set(piece, units = runs.map((run) => ({ hash: run.join(), tokens: run.length })));
+    }
+    return units;
+  }
+
+  /** Tokens of a prompt, and how many of them the cache serves. From now on it holds this one too. */
+  function read({ pieces, breakpoints: marks }: ReadRequest): { prompt: number; cached: number } {
+    const units = pieces.map(unitsOf);
+    const sizes = units.map((run) => run.reduce((sum, { tokens }) => sum + tokens, 0));
+    const prompt = sizes.reduce((sum, size) => sum + size, 0);
+    if (marks) return { prompt, cached: breakpoints.serve({ pieces, sizes, marks }) };
+    const cached = cache.lookup(units.flat(), 0);
+    cache.store(units.flat(), 0);
+    return { prompt, cached };
+  }
+
+  async function answer(protocol: SpokenProtocol, request: Request): Promise<Response> {
+    const body: Fields = JSON.parse(await readText(request));
+    const asked = protocol.read(body);
+    const count = (usage: CallUsage, status: ProviderCall["status"], reply?: Reply) => {
+      const profile = protocol === MESSAGES ? anthropic : openai;
+      const billed = { promptTokens: usage.prompt, cachedTokens: usage.cached };
+      const cost = status === 200 || status === "cut" ? promptCost(profile, billed) : 0;
+      calls.push({ ...asked, path: protocol.path, body, status, usage, cost, ...(reply && { reply }) });
+    };
+    const refuse = (status: number, message: string, headers = {}) => {
+      count({ prompt: 0, cached: 0, output: 0 }, status);
+      return Response.json(protocol.refuse(status, message), { status, headers });
+    };
+    const failure = asked.asked.tools.length > 0 ? failures[working++] : undefined;
+    if (failure === 429) return refuse(429, "Too many requests, try again.", { "retry-after": "1" });
+    if (failure === 500) return refuse(500, "Something broke, try again.");
+    const fault = faultOf(asked, given);
+    if (fault) return refuse(400, fault);
+    const { prompt, cached } = read(asked);
+    if (prompt > windowTokens) {
+      return refuse(400, `prompt is too long: ${prompt} tokens > ${windowTokens} maximum`);
+    }
+    const reply = model(asked.asked);
+    const output = encode(JSON.stringify(reply)).length;
+    const usage = { prompt, cached, output };
+    const number = calls.length;
+    count(usage, failure === "cut" ? "cut" : 200, reply);
+    const seal = protocol.seals(body) ? `sealed-${number}` : undefined;
+    if (seal !== undefined && failure !== "cut") given.add(seal);
+    const events = protocol.write(reply, {
+      number,
+      model: String(body.model),
+      usage,
+      ...(seal !== undefined && { seal }),
+    });
+    return new Response(streamOf(events, failure === "cut" ? 3 : Infinity), {
+      headers: { "content-type": "text/event-stream", "cache-control": "no-store" },
+    });
+  }
+
+  const server = Deno.serve({
+    port: 0,
+    hostname: "127.0.0.1",
+    onListen() {},
+    // A stream that was broken off on purpose says so.
+    onError: () => new Response(null, { status: 502 }),
+  }, async (request) => {
+    const { pathname } = new URL(request.url);
+    const protocol = PROTOCOLS.find(({ path }) => path === pathname);
+    if (protocol && request.method === "POST") return await answer(protocol, request);
+    others.push(`${request.method} ${pathname}`);
+    await request.body?.cancel();
+    if (request.headers.get("upgrade")) return new Response(null, { status: 426 });
+    if (request.method === "HEAD") return new Response();
+    const missing = { error: { message: `There is no ${pathname}.`, type: "invalid_request_error" } };
+    return Response.json(missing, { status: 404 });
+  });
+  return {
+    url: `http://127.0.0.1:${server.addr.port}`,
+    calls,
+    others,
+    [Symbol.asyncDispose]: () => server.shutdown(),
+  };
+}
+
+async function readText(request: Request): Promise<string> {
+  const encoding = request.headers.get("content-encoding");
+  if (encoding === null || encoding === "identity") return await request.text();
+  const stream = request.body!.pipeThrough(new DecompressionStream(encoding as CompressionFormat));
+  return await new Response(stream).text();
+}
+
+/** Why a strict provider refuses a prompt; nothing for one that is in order. */
+function faultOf({ asked: { said }, seals }: ReadRequest, given: ReadonlySet<string>): string | undefined {
+  const open = new Set<string>();
+  for (const item of said) {
+    if (item.type === "call") open.add(item.id);
+    if (item.type === "result" && !open.delete(item.id)) {
+      return `The result ${item.id} has no call before it.`;
+    }
+  }
+  if (open.size > 0) return `The calls ${[...open].join(", ")} have no result.`;
+  const forged = seals.find((seal) => !given.has(seal));
+  return forged === undefined ? undefined : `The sealed reasoning ${forged} was not given out.`;
+}
+
+/** Sends the events one by one as they are read; breaks off after some of them. */
+function streamOf(events: readonly string[], breakAfter: number): ReadableStream<Uint8Array> {
+  const encoder = new TextEncoder();
+  let sent = 0;
+  return new ReadableStream({
+    pull(controller) {
+      if (sent === breakAfter) return controller.error(new Error("The provider breaks off."));
+      const event = events[sent++];
+      if (event === undefined) controller.close();
+      else controller.enqueue(encoder.encode(event));
+    },
+  }, { highWaterMark: 0 });
+}

@@ -1,0 +1,40 @@
+import { assert, assertLess } from "@std/assert";
+import type { Agent } from "./agent.ts";
+import { compare } from "./compare.ts";
+import { CLAUDE_CODE } from "./drivers/claude_code.ts";
+import { CODEX } from "./drivers/codex.ts";
+import { OPENCODE } from "./drivers/opencode.ts";
+import { PI } from "./drivers/pi.ts";
+import { STANDARD } from "./scenarios.ts";
+
+const README = Deno.readTextFileSync(new URL("../../README.md", import.meta.url));
+
+/** A model that each agent knows for its own provider. */
+const MODELS: readonly (readonly [Agent, string | undefined])[] = [
+  [CODEX, undefined],
+  [CLAUDE_CODE, undefined],
+  [OPENCODE, "openai/gpt-5"],
+  [PI, "openai/gpt-5"],
+];
+
+for (const [agent, model] of MODELS) {
+  Deno.test(`README.md: the line for ${agent.name} puts the gateway in front of it`, async (test) => {
+    const row = new RegExp(`^\\| ${agent.name} +\\| (.*?) +\\| \`(.*)\` +\\|$`, "mi").exec(README);
+    const [, where = "", line = ""] = row ?? [];
+    const { cost } = await compare({
+      ...agent,
+      async configure({ home, url }) {
+        const own = line.replace("http://127.0.0.1:8787", url);
+        assert(own !== line, `there is no address in ${line}`);
+        const keys = { OPENAI_API_KEY: "key", CODEX_API_KEY: "key", ANTHROPIC_API_KEY: "key" };
+        const path = /^`~(\/.*)\/(.*)`$/.exec(where);
+        if (!path) return { ...keys, [own.split("=")[0]!]: own.split("=")[1]! };
+        await Deno.mkdir(`${home}${path[1]}`, { recursive: true });
+        await Deno.writeTextFile(`${home}${path[1]}/${path[2]}`, own);
+        return keys;
+      },
+      prompt: (text, options) => agent.prompt(text, { ...options, ...(model !== undefined && { model }) }),
+    }, STANDARD);
+    await test.step(`cost ${cost.toFixed(2)} of what it costs directly`, () => assertLess(cost, 0.75));
+  });
+}

@@ -1,0 +1,139 @@
+import { createHash } from "node:crypto";
+import { sourceText } from "../gateway/long_session.ts";
+import type { Plan, Step } from "./model.ts";
+import type { Scenario } from "./play.ts";
+
+/** Tokens of one file that is read, about. */
+const FILE_TOKENS = 2_000;
+
+/** Reads a file for each step, two for each third one. What holds a fact is gone once it was read. */
+function readingSteps(steps: number, facts: FactsByStep = {}): readonly Step[] {
+  return Array.from({ length: steps }, (_, step): Step => {
+    const fact = facts[step];
+    const first = fact === undefined ? `cat part${step}.txt` : `cat ${fact}.txt && rm ${fact}.txt`;
+    return step % 3 === 0 ? [first, `cat more${step}.txt`] : [first];
+  });
+}
+
+/** The files that such steps read. */
+function readFiles(steps: number, facts: FactsByStep = {}): Record<string, string> {
+  const files: Record<string, string> = {};
+  for (let step = 0; step < steps; step++) {
+    const fact = facts[step];
+    if (fact === undefined) files[`part${step}.txt`] = sourceText(`part${step}`, FILE_TOKENS);
+    else {files[`${fact}.txt`] = `FACT ${fact}=${
+        createHash("sha256").update(fact).digest("hex").slice(0, 12)
+      }\n${sourceText(fact, FILE_TOKENS)}`;}
+    if (step % 3 === 0) files[`more${step}.txt`] = sourceText(`more${step}`, FILE_TOKENS);
+  }
+  return files;
+}
+
+/** Facts by the step that reads them. */
+type FactsByStep = Readonly<Record<number, string>>;
+
+const FOUR: FactsByStep = { 3: "alder", 9: "birch", 17: "cedar", 26: "dogwood" };
+const TWO: FactsByStep = { 2: "alder", 7: "birch" };
+const ELEVEN: FactsByStep = Object.fromEntries(
+  "alder birch cedar dogwood elm fir ginkgo hazel ivy juniper larch".split(" ").map((
+    fact,
+    at,
+  ) => [1 + 2 * at, fact]),
+);
+
+function reading(steps: number, facts: FactsByStep): Plan {
+  return { steps: readingSteps(steps, facts), facts: Object.values(facts), report: "report.txt" };
+}
+
+/** A later task that needs what an earlier one read. */
+const SECOND: Plan = { ...reading(12, {}), facts: Object.values(TWO), report: "second.txt" };
+
+const FIRST_PROMPT = "Follow plan:FIRST and write report.txt.";
+const SECOND_PROMPT = "Now follow plan:SECOND and write second.txt.";
+
+/** The work by which agents are compared: 50 steps, 67 calls, four facts of the first half needed at the end. */
+export const STANDARD: Scenario = {
+  name: "50 steps with parallel calls",
+  plans: { FIRST: reading(50, FOUR) },
+  files: readFiles(50, FOUR),
+  actions: [{ prompt: FIRST_PROMPT }],
+};
+
+/** What agents are put through. */
+export const SCENARIOS: readonly Scenario[] = [
+  STANDARD,
+  {
+    name: "a second prompt in a new process",
+    plans: { FIRST: reading(25, TWO), SECOND },
+    files: readFiles(25, TWO),
+    actions: [{ prompt: FIRST_PROMPT }, { prompt: SECOND_PROMPT }],
+  },
+  {
+    name: "a second prompt in the same process",
+    plans: { FIRST: reading(25, TWO), SECOND },
+    files: readFiles(25, TWO),
+    actions: [{ prompt: [FIRST_PROMPT, SECOND_PROMPT] }],
+  },
+  {
+    name: "interrupted, and told to go on",
+    plans: {
+      FIRST: {
+        ...reading(25, TWO),
+        steps: readingSteps(25, TWO).with(12, ["touch started && sleep 100"]),
+      },
+    },
+    files: readFiles(25, TWO),
+    actions: [{ prompt: FIRST_PROMPT, interruptedBy: "started" }, { prompt: "Go on." }],
+  },
+  {
+    name: "compacted by itself at its limit",
+    plans: { FIRST: { ...reading(50, FOUR), takesNotes: true } },
+    files: readFiles(50, FOUR),
+    actions: [{ prompt: FIRST_PROMPT }],
+    windowTokens: 60_000,
+    compacts: "directly",
+  },
+  {
+    // What the model said stays, so that edits don't keep it from its limit.
+    name: "compacted by itself, with much that was said",
+    plans: { FIRST: { ...reading(40, FOUR), takesNotes: true, textTokens: 1_500 } },
+    files: readFiles(40, FOUR),
+    actions: [{ prompt: FIRST_PROMPT }],
+    windowTokens: 58_000,
+    compacts: "always",
+  },
+  {
+    name: "compacted by command",
+    plans: { FIRST: { ...reading(25, TWO), takesNotes: true }, SECOND },
+    files: readFiles(25, TWO),
+    actions: [{ prompt: FIRST_PROMPT }, { prompt: "compact" }, { prompt: SECOND_PROMPT }],
+    compacts: "always",
+  },
+  {
+    name: "429, 500 and a stream that breaks off",
+    plans: { FIRST: reading(12, TWO) },
+    files: readFiles(12, TWO),
+    actions: [{ prompt: FIRST_PROMPT }],
+    failures: { 2: 429, 5: 500, 8: "cut" },
+  },
+  {
+    name: "eleven recalls in a row",
+    plans: { FIRST: reading(40, ELEVEN) },
+    files: readFiles(40, ELEVEN),
+    actions: [{ prompt: FIRST_PROMPT }],
+  },
+  {
+    name: "a sub-agent",
+    plans: {
+      FIRST: {
+        ...reading(20, TWO),
+        steps: readingSteps(20, TWO).with(10, [{ delegate: "PART" }]),
+        facts: [...Object.values(TWO), "yew"],
+      },
+      PART: { steps: readingSteps(9, { 4: "yew" }), facts: ["yew"] },
+    },
+    files: { ...readFiles(9, { 4: "yew" }), ...readFiles(20, TWO) },
+    actions: [{ prompt: FIRST_PROMPT }],
+    needs: "delegate",
+  },
+];

@@ -1,0 +1,101 @@
+/** What passed between an agent and whom it asked. */
+export interface Exchange {
+  readonly method: string;
+  readonly path: string;
+  readonly body: string;
+  readonly status: number;
+  readonly headers: Headers;
+  /** All of the answer that was sent. */
+  readonly answer: string;
+}
+
+/** Something that listens in between. */
+export interface Tap extends AsyncDisposable {
+  /** Its address, without a path. */
+  readonly url: string;
+  /** In the order in which they ended. */
+  readonly exchanges: readonly Exchange[];
+}
+
+/** Listens between an agent and `target`, an address without a path, and passes everything on as it is. */
+export function startTap(target: string): Tap {
+  const exchanges: Exchange[] = [];
+  const server = Deno.serve({
+    port: 0,
+    hostname: "127.0.0.1",
+    onListen() {},
+    // A stream that was broken off on purpose says so.
+    onError: () => new Response(null, { status: 502 }),
+  }, async (request) => {
+    const { pathname: path, search } = new URL(request.url);
+    const { method } = request;
+    const asked = { method, path };
+    if (request.headers.get("upgrade")) {
+      const status = await upgradeStatus(target, `${path}${search}`);
+      exchanges.push({ ...asked, body: "", status, headers: new Headers(), answer: "" });
+      return new Response(null, { status });
+    }
+    const bytes = await request.bytes();
+    const headers = new Headers(request.headers);
+    for (const name of ["host", "connection", "content-length"]) headers.delete(name);
+    headers.set("accept-encoding", "identity");
+    const answer = await fetch(`${target}${path}${search}`, {
+      method,
+      headers,
+      body: method === "GET" || method === "HEAD" ? null : bytes,
+      signal: request.signal,
+    });
+    const note = (text: string) =>
+      exchanges.push({
+        ...asked,
+        body: new TextDecoder().decode(bytes),
+        status: answer.status,
+        headers: answer.headers,
+        answer: text,
+      });
+    if (!answer.body) note("");
+    return new Response(answer.body && ReadableStream.from(noted(answer.body, note)), {
+      status: answer.status,
+      headers: answer.headers,
+    });
+  });
+  return {
+    url: `http://127.0.0.1:${server.addr.port}`,
+    exchanges,
+    [Symbol.asyncDispose]: () => server.shutdown(),
+  };
+}
+
+/** Passes a stream on, and tells its text once it has ended in whatever way. */
+async function* noted(body: ReadableStream<Uint8Array>, note: (text: string) => void) {
+  const decoder = new TextDecoder();
+  let text = "";
+  try {
+    for await (const chunk of body) {
+      text += decoder.decode(chunk, { stream: true });
+      yield chunk;
+    }
+  } finally {
+    note(text);
+  }
+}
+
+/** What a request to become a websocket is answered; `fetch` can't send one. */
+async function upgradeStatus(target: string, path: string): Promise<number> {
+  const { hostname, port } = new URL(target);
+  using connection = await Deno.connect({ hostname, port: Number(port) });
+  const lines = [
+    `GET ${path} HTTP/1.1`,
+    `host: ${hostname}:${port}`,
+    "connection: Upgrade",
+    "upgrade: websocket",
+    "sec-websocket-version: 13",
+    "sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==",
+    "",
+    "",
+  ];
+  await connection.write(new TextEncoder().encode(lines.join("\r\n")));
+  const start = new Uint8Array(64);
+  const length = await connection.read(start);
+  return Number(new TextDecoder().decode(start.subarray(0, length ?? 0)).split(" ")[1]);
+}
