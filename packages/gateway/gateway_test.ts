@@ -111,17 +111,33 @@ Deno.test("gateway sends a shape that it doesn't know on as it came, with a warn
   assertStringIncludes(String(errors[0]), "the request was sent on as it came");
 });
 
-Deno.test("gateway leaves a session alone once the upstream refused what was made of it", async () => {
+Deno.test("gateway leaves a session alone once the upstream refused twice in a row what was made of it", async () => {
   const { fetch, seen } = gatewayed(({ body }) =>
     body.tools?.length > 1 ? Response.json({ error: {} }, { status: 400 }) : completion({ content: "Hi" })
   );
   const request = { ...HELLO, tools: [READ] };
   const first = await fetch(post(request));
   assertEquals([first.status, seen.length], [200, 2]);
-  assertStringIncludes(first.headers.get("x-tare-warning") ?? "", "the upstream answered 400");
+  const told = "the request was sent on as it came: the upstream answered 400";
+  assertStringIncludes(first.headers.get("x-tare-warning") ?? "", told);
   await first.text();
+  const second = await fetch(post(request));
+  assertStringIncludes(second.headers.get("x-tare-warning") ?? "", "this session is sent on as it comes");
+  await second.text();
   await (await fetch(post(request))).text();
-  assertEquals(seen.slice(1).map(({ body }) => body), [request, request]);
+  assertEquals(seen.map(({ body }) => body.tools.length), [2, 1, 2, 1, 1]);
+  assertEquals(seen.map(({ body }) => body.messages), Array(5).fill(request.messages));
+});
+
+Deno.test("gateway goes on with a session of which one request was too long with what was added to it", async () => {
+  const { fetch, seen } = gatewayed(({ body }, index) =>
+    body.tools.length > 1 && index === 2
+      ? Response.json({ error: { message: "prompt is too long" } }, { status: 400 })
+      : completion({ content: "Hi" })
+  );
+  const request = { ...HELLO, tools: [READ] };
+  for (let call = 0; call < 5; call++) await (await fetch(post(request))).text();
+  assertEquals(seen.map(({ body }) => body.tools.length), [2, 2, 2, 1, 2, 2]);
 });
 
 Deno.test("gateway answers recalls itself, and the upstream finds them again in its next prompt", async () => {

@@ -23,6 +23,9 @@ const MAX_REPEATED_RECALLS = 3;
 /** With these an upstream says that it doesn't take a request as it is. */
 const REFUSALS: readonly number[] = [400, 413, 422];
 
+/** After so many in a row of what was made of a session's requests, it is left alone: one may be of a mere token too many. */
+const MAX_REFUSALS = 2;
+
 /** What an answer is made from. */
 interface Exchange {
   readonly turn: GatewayTurn;
@@ -89,11 +92,12 @@ export class PlannedCalls {
       const refusal = await response.text();
       const { status } = response;
       response = await send(call.bytes);
-      // If it takes the client's own, that's what it gets from now on.
       if (response.ok) {
-        revert(turn);
+        const isLeft = ++turn.session.refusals >= MAX_REFUSALS;
+        if (isLeft) revert(turn);
         const cause = new Error(`the upstream answered ${status}: ${refusal.slice(0, 500)}`);
-        warning = this.#warn("this session is sent on as it comes", cause);
+        const what = isLeft ? "this session is sent on as it comes" : "the request was sent on as it came";
+        warning = this.#warn(what, cause);
         turn = undefined;
       }
     }

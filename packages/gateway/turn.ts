@@ -191,6 +191,7 @@ export class GatewayTurn {
     if (!this.#view || !prompts) return usage;
     const entry = prompts.sent(usage, this.#view);
     if (!this.#options.oneShot) this.session.shown = this.#view.messages;
+    if (this.#edited) this.session.refusals = 0;
     if (entry) this.session.saved = entry.saved;
     return entry?.usage ?? usage;
   }

@@ -126,7 +126,7 @@ async function isElided(item: unknown, was: unknown): Promise<boolean> {
 /** Parts that are no text are named in the archived text by their JSON or a note: only texts are compared. */
 function textOf(content: unknown): string {
   if (!Array.isArray(content)) return String(content);
-  return content.map((part) => part.text ?? "").join("");
+  return content.map((part) => part.text ?? "").join("\n");
 }
 
 const DROPPED = /^\[elided: (\d+) messages; (?:recall with )?ref [0-9a-f]{16}\]/;

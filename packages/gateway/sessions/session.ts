@@ -53,7 +53,9 @@ export interface GatewaySession extends Account {
   epoch: number;
   /** What it has saved so far, in the price of one uncached input token; zero where the policy keeps no ledger. */
   saved: number;
-  /** Whether the upstream refused what the gateway made of a request, so that it is left as it is from then on. */
+  /** How many times in a row the upstream refused what the gateway made of a request, and took the client's own. */
+  refusals: number;
+  /** Whether it is left as it is from then on. */
   isReverted: boolean;
   /** What the last call that succeeded showed. */
   shown: readonly Message[];

@@ -280,6 +280,7 @@ export class Sessions {
       hidden: [],
       epoch: 0,
       saved: 0,
+      refusals: 0,
       isReverted: false,
       shown: [],
       tip,
