@@ -96,10 +96,10 @@ export const SCENARIOS: readonly Scenario[] = [
   {
     // What the model said stays, so that edits don't keep it from its limit.
     name: "compacted by itself, with much that was said",
-    plans: { FIRST: { ...reading(40, FOUR), takesNotes: true, textTokens: 1_500 } },
+    plans: { FIRST: { ...reading(40, FOUR), takesNotes: true, textTokens: 2_600 } },
     files: readFiles(40, FOUR),
     actions: [{ prompt: FIRST_PROMPT }],
-    windowTokens: 58_000,
+    windowTokens: 100_000,
     compacts: "always",
   },
   {

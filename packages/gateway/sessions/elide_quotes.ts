@@ -1,7 +1,7 @@
 import { contentText } from "@tare/messages";
 import type { GatewaySession } from "./session.ts";
 
-/** The shortest text that is looked for, in UTF-16 code units. */
+/** The shortest quote that is looked for, in UTF-16 code units of JSON: clients may cut what they quote. */
 const LEAST_CHARS = 400;
 
 /** An archive reference at the end of a line that stands for something. */
@@ -18,9 +18,25 @@ export async function elideQuotes(
   const before = new TextDecoder().decode(body);
   let text = before;
   for (const [original, line] of (await goneOf(session)).sort(([a], [b]) => b.length - a.length)) {
-    text = text.replaceAll(jsonOf(original), () => jsonOf(line));
+    text = withoutQuotes(text, jsonOf(original), jsonOf(line));
   }
   return text === before ? undefined : new TextEncoder().encode(text);
+}
+
+/** A text in which a line stands for each quote of an original, from its beginning as far as it goes. */
+function withoutQuotes(text: string, original: string, line: string): string {
+  const head = original.slice(0, LEAST_CHARS);
+  const pieces: string[] = [];
+  let from = 0;
+  for (let at = text.indexOf(head); at >= 0; at = text.indexOf(head, from)) {
+    let length = head.length;
+    while (length < original.length && text[at + length] === original[length]) length++;
+    // An escape that is cut in two would be none.
+    while (/\\(?:u\w{0,3})?$/.test(original.slice(Math.max(0, length - 5), length))) length--;
+    pieces.push(text.slice(from, at), line);
+    from = at + length;
+  }
+  return pieces.join("") + text.slice(from);
 }
 
 /** Texts of results that left the view, each with the line that stands for it. */
