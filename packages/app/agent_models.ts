@@ -77,10 +77,9 @@ function speaksMessages(settings: ModelSettings, model: string): boolean {
 }
 
 /** What the agent says where only the gateway has a provider. */
-// deno-lint-ignore require-yield
-async function* noModel(): ReturnType<Model> {
+const noModel: Model = () => {
   throw new ModelError(
     "no_such_model",
     "Cannot ask a model: TARE_MODEL isn't set, so that there is only a gateway.",
   );
-}
+};

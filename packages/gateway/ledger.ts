@@ -109,10 +109,9 @@ function numbers(names: readonly string[]): Record<string, JsonSchema> {
 }
 
 function add(totals: Totals, more: Partial<Totals>): Totals {
-  const fields = Object.keys(NO_CALLS) as (keyof Totals)[];
-  return Object.fromEntries(
-    fields.map((name) => [name, totals[name] + (more[name] ?? 0)]),
-  ) as unknown as Totals;
+  const sum: { -readonly [Name in keyof Totals]: number } = { ...totals };
+  for (const name of Object.keys(NO_CALLS) as (keyof Totals)[]) sum[name] += more[name] ?? 0;
+  return sum;
 }
 
 function withAverages(totals: GroupTotals) {

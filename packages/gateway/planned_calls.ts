@@ -21,7 +21,10 @@ const MAX_RECALL_CALLS = 64;
 const MAX_REPEATED_RECALLS = 3;
 
 /** With these an upstream says that it doesn't take a request as it is. */
-const REFUSALS: readonly number[] = [400, 413, 422];
+const REFUSALS: readonly number[] = [400, 422];
+
+/** With these it says, among other things, that a request is too long. */
+const TOO_LONG: readonly number[] = [400, 413];
 
 /** After so many in a row of what was made of a session's requests, it is left alone: one may be of a mere token too many. */
 const MAX_REFUSALS = 2;
@@ -101,7 +104,8 @@ export class PlannedCalls {
         turn = undefined;
       }
     }
-    const shorter = turn && REFUSALS.includes(response.status) ? await turn.withoutQuotes() : undefined;
+    const isTooLong = !call.counts && TOO_LONG.includes(response.status);
+    const shorter = isTooLong ? await turn?.withoutQuotes() : undefined;
     if (shorter) {
       // The client was told how long the edited prompt is, and may quote what it took that from at full length.
       const again = await send(shorter);

@@ -1,4 +1,5 @@
-const SYLLABLES = [
+/** What invented words are made of. */
+export const SYLLABLES: readonly string[] = [
   "ba",
   "co",
   "di",

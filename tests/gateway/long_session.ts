@@ -1,5 +1,6 @@
 import type { ToolDefinition } from "@tare/messages";
 import { type SimulatedReply, toolCall } from "@tare/simulator";
+import { SYLLABLES } from "../../scripts/bench/words.ts";
 
 /** A tool as every client can be given it: what the model is told, and a function from arguments to result. */
 export interface SessionTool {
@@ -18,23 +19,6 @@ export const QUESTION: string = "Why do nightly builds fail since the cache was 
 /** What the model says at the end. */
 export const ANSWER: string =
   "They fail because src/cache_3.ts drops entries that src/build_3.ts still reads.";
-
-const SYLLABLES = [
-  "ba",
-  "co",
-  "di",
-  "fu",
-  "gar",
-  "lem",
-  "mo",
-  "nit",
-  "pra",
-  "quo",
-  "ros",
-  "sel",
-  "tun",
-  "vex",
-];
 
 /** Lines of invented source, about as many tokens as asked for and always the same for the same seed. */
 export function sourceText(seed: string, tokens: number): string {

@@ -100,9 +100,9 @@ function named<Name extends string>(
   return (value === undefined ? {} : { [name]: value }) as { readonly [N in Name]?: string };
 }
 
-/** In a recalled step line breaks are written as in JSON. */
+/** The value that a text gives a key. */
 function valueOf(key: string): RegExp {
-  return new RegExp(`(?:^|\\\\n|[^\\w.])${key.replace(".", "\\.")} = ([\\w-]+)`, "g");
+  return new RegExp(`(?:^|[^\\w.])${key.replace(".", "\\.")} = ([\\w-]+)`, "g");
 }
 
 /** What a model sees. */
