@@ -75,6 +75,8 @@ export interface SummariseOptions {
    * at most a quarter of the window, so that the next summary is far away.
    */
   readonly keepTokens?: number;
+  /** Index of the first message of the active turn, which stays whole. Default: that of the last turn. */
+  readonly activeTurnStart?: number | undefined;
 }
 
 /** Messages of which the oldest turns may have been summarised. */
@@ -185,9 +187,12 @@ export async function summariseTurns<M extends Message>(
   return { ...attempt("drop", line) ?? unchanged, failure };
 }
 
-/** Index of the first message of the turns that stay. What the user says between a call and its answer begins none. */
+/**
+ * Index of the first message of the turns that stay. What the user says between a call and its answer begins none, nor does
+ * what follows a user message with only instructions between.
+ */
 function summaryEnd(messages: readonly Message[], options: SummariseOptions): number {
-  const { countTokens, windowTokens = Infinity } = options;
+  const { countTokens, windowTokens = Infinity, activeTurnStart = messages.length } = options;
   const { keepTokens = Math.min(KEEP_TOKENS, KEEP_SHARE * windowTokens) } = options;
   const pairs = pairCalls(messages);
   let tokens = 0;
@@ -197,10 +202,15 @@ function summaryEnd(messages: readonly Message[], options: SummariseOptions): nu
     if (message === undefined) break;
     tokens += countMessageTokens(message, countTokens);
     if (tokens > keepTokens && end !== undefined) break;
-    if (message.role !== "user" || messages[index - 1]?.role === "user") continue;
+    if (message.role !== "user" || index > activeTurnStart || follows(messages, index) === "user") continue;
     if (pairs.every(({ at, answer }) => index <= at || (answer?.at ?? Infinity) < index)) end = index;
   }
   return tokens > keepTokens ? end ?? 0 : 0;
+}
+
+/** Role of what a message follows, instructions apart. */
+function follows(messages: readonly Message[], index: number): Message["role"] | undefined {
+  return messages.findLast(({ role }, at) => at < index && role !== "system" && role !== "developer")?.role;
 }
 
 async function summariseUntil(

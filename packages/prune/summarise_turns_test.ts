@@ -93,6 +93,20 @@ Deno.test("summariseTurns() keeps the last turn, however long, and recent ones u
   ]);
 });
 
+Deno.test("summariseTurns() keeps all that the user says in a row, instructions between them or not", async () => {
+  const system = { role: "system", content: "Be brief." } as const;
+  const messages = [...turn("a", 2000), user("question b"), system, user("question c"), say("Yes.")];
+  const { summary } = await summariseWith(undefined, { keepTokens: 0 }, messages);
+  assertEquals(summary?.end, 2);
+});
+
+Deno.test("summariseTurns() keeps the active turn whole where its start is named", async () => {
+  const messages = [...turn("a"), ...turn("b"), ...turn("steered")];
+  const summaryOf = async (activeTurnStart: number) =>
+    (await summariseWith(undefined, { keepTokens: 0, activeTurnStart }, messages)).summary?.end;
+  assertEquals([await summaryOf(6), await summaryOf(4), await summaryOf(3), await summaryOf(2)], [4, 4, 2, 2]);
+});
+
 Deno.test("summariseTurns() calls no model when too little would be gained: stuck guard", async () => {
   const never = () => Promise.reject(new Error("called"));
   const cases: Message[][] = [

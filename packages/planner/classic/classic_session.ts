@@ -160,6 +160,7 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
       });
       const { elisions, summary, failure, paused } = await relievePressure(messages, {
         ...eliding,
+        activeTurnStart: messages.length - activeMessages,
         ...(call.signal && { signal: call.signal }),
         ...(summarise && { summarise }),
         ...(pruneAt !== undefined && { pruneAt }),
