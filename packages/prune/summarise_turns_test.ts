@@ -104,7 +104,12 @@ Deno.test("summariseTurns() keeps the active turn whole where its start is named
   const messages = [...turn("a"), ...turn("b"), ...turn("steered")];
   const summaryOf = async (activeTurnStart: number) =>
     (await summariseWith(undefined, { keepTokens: 0, activeTurnStart }, messages)).summary?.end;
-  assertEquals([await summaryOf(6), await summaryOf(4), await summaryOf(3), await summaryOf(2)], [4, 4, 2, 2]);
+  assertEquals([await summaryOf(6), await summaryOf(4), await summaryOf(3), await summaryOf(2)], [
+    4,
+    4,
+    2,
+    2,
+  ]);
 });
 
 Deno.test("summariseTurns() calls no model when too little would be gained: stuck guard", async () => {
