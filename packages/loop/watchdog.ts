@@ -68,7 +68,8 @@ export class Watchdog {
    */
   async wait<T>(start: () => Promise<T> | T): Promise<T> {
     this.signal.throwIfAborted();
-    const work = Promise.try(start);
+    // Not Promise.try(): Node has it from 24 on.
+    const work = new Promise<T>((resolve) => resolve(start()));
     this.track(work);
     const stopped = Promise.withResolvers<never>();
     const onAbort = () => stopped.reject(this.signal.reason);

@@ -37,6 +37,7 @@ export type ParsedArguments =
  * been shown only the compact form.
  *
  * @throws {TypeError} if the tool's `parameters` are no JSON Schema.
+ * @throws {EvalError} where {@linkcode schemaChecker} does.
  */
 export function argumentsParser(tool: ToolDefinition): (argumentsText: string) => ParsedArguments {
   const faultsOf = checkerOf(tool);
@@ -67,6 +68,7 @@ function checkerOf(tool: ToolDefinition): (value: unknown) => string | undefined
   try {
     return schemaChecker(tool.function.parameters ?? { type: "object" }, "the arguments");
   } catch (cause) {
+    if (cause instanceof EvalError) throw cause;
     throw new TypeError(
       `Cannot use tool ${tool.function.name}: its parameters are no JSON Schema: ${(cause as Error).message}`,
       { cause },

@@ -18,6 +18,8 @@ import type { JsonSchema } from "./tool.ts";
  * @param schema The schema. Its `$schema` is ignored.
  * @param what How the whole value is called in a fault. Default: `the value`.
  * @throws {Error} if the schema itself is invalid.
+ * @throws {EvalError} where code may not be made of text, which Ajv needs: on workerd, and in pages whose content security
+ * policy says so.
  */
 export function schemaChecker(
   schema: JsonSchema,

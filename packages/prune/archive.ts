@@ -85,7 +85,8 @@ export async function archiveMessages(
  */
 export async function archiveRef(content: string): Promise<string> {
   const digest = await crypto.subtle.digest("SHA-256", bytesFromText(content));
-  return new Uint8Array(digest, 0, 8).toHex();
+  // Not toHex(): Node has it from 25 on.
+  return Array.from(new Uint8Array(digest, 0, 8), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 /** Whether a text has the form of an archive reference: 16 lower-case hex digits. */

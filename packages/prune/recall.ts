@@ -1,4 +1,4 @@
-import { RE2JS } from "re2js";
+import type { RE2JS } from "re2js";
 import {
   type CountTokens,
   estimateTokens,
@@ -182,8 +182,13 @@ function read(original: string, { start, end, countTokens, limitTokens }: Region
 /** Matches shown of long lines in one answer: each may cost a walk through the rest of its line. */
 const MAX_EXCERPTS = 20;
 
-function search(original: string, region: Region & { readonly pattern: string }): RecallAnswer {
+async function search(
+  original: string,
+  region: Region & { readonly pattern: string },
+): Promise<RecallAnswer> {
   const { start, end, pattern, countTokens, limitTokens } = region;
+  // Most of what this package weighs, and few need it.
+  const { RE2JS } = await import("re2js");
   let expression: RE2JS;
   try {
     expression = RE2JS.compile(pattern);

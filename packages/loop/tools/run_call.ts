@@ -98,7 +98,8 @@ async function untilAborted<T>(
   const onAbort = () => aborted.reject(signal.reason);
   signal.addEventListener("abort", onAbort);
   try {
-    const work = Promise.try(run);
+    // Not Promise.try(): Node has it from 24 on.
+    const work = new Promise<T>((resolve) => resolve(run()));
     watchdog.track(work);
     return await Promise.race([work, aborted.promise]);
   } finally {

@@ -1,0 +1,109 @@
+import { basename, dirname, fromFileUrl, join } from "@std/path";
+
+/** A runtime that the packages are tried on. */
+export interface Runtime {
+  readonly name: string;
+  /** Runs the function `main` of a bundled module to its end, and hands over what was printed. */
+  runMain(bundled: string): Promise<Output>;
+  /** Runs a script of a folder with packages of npm in it; absent where one can't install them. */
+  runScript?(path: string): Promise<Output>;
+}
+
+/** What a program printed. */
+export interface Output {
+  readonly ok: boolean;
+  /** Standard output, then standard error. */
+  readonly output: string;
+}
+
+const PROGRAMS = fromFileUrl(new URL("./programs/node_modules", import.meta.url));
+
+/** The runtimes that npm has, as `programs/package.json` pins them. */
+export const RUNTIMES: readonly Runtime[] = [
+  ...["node22", "node24", "node26"].map((name) => installing(name, `${name}/bin/node`)),
+  installing("bun", "@oven/bun-linux-x64/bin/bun"),
+  { name: "workerd", runMain: runWorker },
+];
+
+/** Deno itself, which the others are compared with. */
+export const DENO: Runtime = {
+  name: "deno",
+  async runMain(bundled) {
+    return await runProgram(Deno.execPath(), [
+      "run",
+      "--no-lock",
+      "--no-config",
+      "--allow-read",
+      await starter(bundled),
+    ]);
+  },
+};
+
+/** Checks the types of scripts in a folder with packages of npm in it, as TypeScript does for those who use Node. */
+export async function checkTypes(folder: string, scripts: readonly string[]): Promise<Output> {
+  const options = [
+    "--noEmit",
+    "--strict",
+    "--module",
+    "nodenext",
+    "--target",
+    "esnext",
+    "--lib",
+    "esnext,dom,dom.iterable",
+  ];
+  const program = [
+    join(PROGRAMS, "typescript/bin/tsc"),
+    ...options,
+    "--allowImportingTsExtensions",
+    ...scripts,
+  ];
+  return await runProgram(join(PROGRAMS, "node24/bin/node"), program, { cwd: folder });
+}
+
+/** Runs a program, and hands over all that it wrote. */
+export async function runProgram(
+  path: string,
+  args: readonly string[],
+  options: Pick<Deno.CommandOptions, "cwd"> = {},
+): Promise<Output> {
+  const command = new Deno.Command(path, { args: [...args], env: { NO_COLOR: "1" }, ...options });
+  const { success, stdout, stderr } = await command.output();
+  return { ok: success, output: new TextDecoder().decode(stdout) + new TextDecoder().decode(stderr) };
+}
+
+function installing(name: string, path: string): Runtime {
+  const runScript = (script: string) => runProgram(join(PROGRAMS, path), [script], { cwd: dirname(script) });
+  return { name, runScript, runMain: async (bundled) => await runScript(await starter(bundled)) };
+}
+
+/** A script that calls a module's `main`. */
+async function starter(bundled: string): Promise<string> {
+  const path = `${bundled}.start.mjs`;
+  await Deno.writeTextFile(path, `import { main } from "./${basename(bundled)}";\nawait main();\n`);
+  return path;
+}
+
+/** A worker may do little while its modules load: a test event calls `main`. */
+async function runWorker(bundled: string): Promise<Output> {
+  const name = basename(bundled);
+  await Deno.writeTextFile(
+    `${bundled}.worker.mjs`,
+    `import { main } from "./${name}";\nexport default { test: main };\n`,
+  );
+  await Deno.writeTextFile(
+    `${bundled}.capnp`,
+    `using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (services = [(name = "main", worker = (
+  modules = [
+    (name = "worker.mjs", esModule = embed "${name}.worker.mjs"),
+    (name = "${name}", esModule = embed "${name}"),
+  ],
+  compatibilityDate = "2026-01-01",
+))]);
+`,
+  );
+  return await runProgram(join(PROGRAMS, "@cloudflare/workerd-linux-64/bin/workerd"), [
+    "test",
+    `${bundled}.capnp`,
+  ]);
+}

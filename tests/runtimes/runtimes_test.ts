@@ -1,0 +1,92 @@
+import { bundle, bundleSuite, runSuite } from "./suite.ts";
+import { assert, assertEquals } from "@std/assert";
+import { checkTypes, DENO, type Runtime, RUNTIMES } from "./runtimes.ts";
+import { fromFileUrl, join } from "@std/path";
+import { npmProject } from "./npm_project.ts";
+import { PUBLISHED } from "../../scripts/pack_npm.ts";
+
+/** What runs everywhere. */
+const PURE = ["messages", "context", "prune", "schemas", "planner", "wire"];
+
+/** Tests that validate by Ajv, which makes code of schemas: workerd allows none. */
+const VALIDATING = [
+  "argumentsParser() hands valid arguments over, and {} for an empty text",
+  "argumentsParser() names every fault and teaches the full definition",
+  "argumentsParser() refuses a tool whose parameters are no schema, naming the tool",
+  "schemaChecker() names every fault once, with its place",
+  "schemaChecker() lets two schemas share an id, ignores $schema and refuses what is no schema",
+  "RECALL_TOOL accepts exactly the requests that recallOriginal() answers",
+  "compactTool() compiles if the full schema does, and allows every call that it allows",
+  "validation is still against the full schema: compactTool() doesn't loosen it, and the error re-teaches",
+  "compactTool() leaves no prose, and what the full schema allows, the compact one allows",
+];
+
+const folder = await Deno.makeTempDir();
+globalThis.addEventListener("unload", () => Deno.removeSync(folder, { recursive: true }));
+
+for (const name of PURE) {
+  let made:
+    | Promise<{ readonly bundled: string; readonly onDeno: Awaited<ReturnType<typeof runSuite>> }>
+    | undefined;
+  const suite = () =>
+    made ??= (async () => {
+      const bundled = await bundleSuite(name, folder);
+      return { bundled, onDeno: await runSuite(DENO, bundled) };
+    })();
+  for (const runtime of RUNTIMES) {
+    Deno.test(`${runtime.name}: all tests of ${name} pass that pass on Deno`, async () => {
+      const { bundled, onDeno } = await suite();
+      assert(onDeno.passed.length > 10);
+      assertEquals(onDeno.failed, []);
+      const { passed, failed } = await runSuite(runtime, bundled);
+      const allowed = ({ name }: { readonly name: string }) =>
+        runtime.name === "workerd" && VALIDATING.includes(name);
+      assertEquals(failed.filter((one) => !allowed(one)), []);
+      assertEquals(new Set([...passed, ...failed.map(({ name }) => name)]), new Set(onDeno.passed));
+    });
+  }
+}
+
+Deno.test("all runtimes: the same conversations give the same bytes as on Deno, by every mechanism", async () => {
+  const bundled = await bundle(
+    [fromFileUrl(new URL("./same_bytes.ts", import.meta.url))],
+    join(folder, "same_bytes.mjs"),
+  );
+  const said = async (runtime: Runtime) =>
+    (await runtime.runMain(bundled)).output.match(/\d+ bytes, SHA-256 .*/)?.[0];
+  const onDeno = await said(DENO);
+  assert(Number.parseInt(onDeno ?? "") > 1_000_000);
+  for (const runtime of RUNTIMES) assertEquals([runtime.name, await said(runtime)], [runtime.name, onDeno]);
+});
+
+/** The packages that still want Deno are not among them. */
+const ON_NODE = PUBLISHED.filter((name) => !["tools", "store", "server"].includes(name));
+
+let installed:
+  | Promise<{ readonly folder: string; readonly scripts: ReadonlyMap<string, readonly string[]> }>
+  | undefined;
+const project = () =>
+  installed ??= (async () => {
+    const empty = await Deno.makeTempDir({ dir: folder });
+    return { folder: empty, scripts: await npmProject(empty, PUBLISHED) };
+  })();
+
+Deno.test("TypeScript finds the types of the packages as npm gets them", async () => {
+  const { folder, scripts } = await project();
+  const { ok, output } = await checkTypes(folder, ON_NODE.flatMap((name) => scripts.get(name) ?? []));
+  assert(ok, output);
+});
+
+for (const name of ON_NODE) {
+  for (const { name: runtime, runScript } of RUNTIMES) {
+    if (!runScript) continue;
+    Deno.test(`${runtime}: the examples of ${name}'s README run with the packages as npm gets them`, async () => {
+      const scripts = (await project()).scripts.get(name) ?? [];
+      assert(scripts.length > 0);
+      for (const script of scripts) {
+        const { ok, output } = await runScript(script);
+        assert(ok, output);
+      }
+    });
+  }
+}
