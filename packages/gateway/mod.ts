@@ -6,7 +6,7 @@
  *
  * @module
  */
-export { decodeRequest } from "./decode_request.ts";
+export { decodeRequest, readBytes } from "./decode_request.ts";
 export { type Gateway, gateway } from "./gateway.ts";
 export {
   type Group,
