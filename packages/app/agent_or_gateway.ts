@@ -1,7 +1,14 @@
-import { decodeRequest, type Gateway, LEDGER_REPORT, SESSION_DETAILS, SESSION_LIST } from "@tare/gateway";
+import {
+  decodeRequest,
+  type Gateway,
+  LEDGER_REPORT,
+  readBytes,
+  SESSION_DETAILS,
+  SESSION_LIST,
+} from "@tare/gateway";
 import type { JsonSchema } from "@tare/messages";
 import { AGENT_MODEL, type AgentHandler } from "@tare/server";
-import { ApiError, joinBytes, peekField, PROTOCOLS } from "@tare/wire";
+import { ApiError, joinBytes, MAX_EVENT_BYTES, peekField, PROTOCOLS } from "@tare/wire";
 
 /** Largest request bodies in bytes. */
 export interface BodyLimits {
@@ -104,12 +111,13 @@ function rejoin(
   });
 }
 
-/** The agent, then the provider's models; none of them if it doesn't tell. */
+/** The agent, then the provider's models; none of them if it doesn't tell, or more than anybody can read. */
 async function listBoth(own: Response, asked: Promise<Response>): Promise<Response> {
   const { data, ...list } = await own.json();
   try {
     const told = await asked;
-    const { data: more } = await told.json();
+    const bytes = await readBytes(told, MAX_EVENT_BYTES);
+    const { data: more } = JSON.parse(new TextDecoder().decode(bytes));
     return Response.json({ ...list, data: told.ok && Array.isArray(more) ? [...data, ...more] : data });
   } catch {
     return Response.json({ ...list, data });
@@ -160,7 +168,10 @@ const GATEWAY_PATHS: Readonly<Record<string, Readonly<Record<"get", Operation & 
       summary:
         "Compares what sessions of other models cost with and without planning, since the server's start.",
       responses: {
-        200: answerOf(LEDGER_REPORT, "Both groups. Costs are in the price of one uncached input token."),
+        200: answerOf(
+          LEDGER_REPORT,
+          "Both groups. Costs are in token units, and in US dollars where prices are known.",
+        ),
       },
     },
   },
@@ -177,7 +188,10 @@ const GATEWAY_PATHS: Readonly<Record<string, Readonly<Record<"get", Operation & 
         parameter("after", "Id of the last session of the page before.", { type: "string" }),
       ],
       responses: {
-        200: answerOf(SESSION_LIST, "What each cost. Costs are in the price of one uncached input token."),
+        200: answerOf(
+          SESSION_LIST,
+          "What each cost. Costs are in token units, and in US dollars where prices are known.",
+        ),
         400: { description: "The limit isn't one." },
         404: { description: "There is no session `after`." },
       },

@@ -124,11 +124,13 @@ Deno.test("agentOrGateway() answers for a client that left while it sent its bod
 });
 
 Deno.test("agentOrGateway() lists the models of both, as far as the provider tells its own", async () => {
+  const endless = new ReadableStream({ pull: (controller) => controller.enqueue(new Uint8Array(MIB)) });
   for (
     const [told, expected] of [
       [Response.json({ data: [{ id: "gpt-5", object: "model" }] }), ["agent", "gpt-5"]],
       [Response.json({ data: [{ id: "gpt-5" }] }, { status: 500 }), ["agent"]],
       [new Response("no"), ["agent"]],
+      [new Response(endless), ["agent"]],
     ] as const
   ) {
     const { data } = await (await both(() => told).ask(get("/v1/models"))).json();
@@ -159,7 +161,7 @@ Deno.test("agentOrGateway() tells of both in one document", async () => {
   const ledger = await (await ask(get("/v1/ledger"))).json();
   assertEquals(Object.keys(ledger), components.schemas.GatewayLedger.required);
   assertEquals(Object.keys(ledger.planned), components.schemas.GatewayLedger.properties.planned.required);
-  await (await ask(post(call("gpt-5")))).text();
+  await (await ask(post(call("unpriced")))).text();
   const { sessions: [session] } = await (await ask(get("/v1/gateway/sessions"))).json();
   const details = await (await ask(get(`/v1/gateway/sessions/${session.id}`))).json();
   assertEquals(Object.keys(details).sort(), components.schemas.GatewaySessionDetails.required.toSorted());

@@ -47,12 +47,15 @@ export async function decodeRequest(
   return new Request(url, { method, headers, body, signal });
 }
 
-/** The request's body. @throws {ApiError} if it has more bytes (413). */
-export async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array<ArrayBuffer>> {
-  if (Number(request.headers.get("content-length") ?? 0) > maxBytes) throw tooLarge(maxBytes);
+/** The body of a request or a reply. @throws {ApiError} if it has more bytes (413). */
+export async function readBytes(
+  { headers, body }: Pick<Response, "headers" | "body">,
+  maxBytes: number,
+): Promise<Uint8Array<ArrayBuffer>> {
+  if (Number(headers.get("content-length") ?? 0) > maxBytes) throw tooLarge(maxBytes);
   const chunks: Uint8Array<ArrayBuffer>[] = [];
   let length = 0;
-  for await (const chunk of request.body ?? []) {
+  for await (const chunk of body ?? []) {
     length += chunk.length;
     if (length > maxBytes) throw tooLarge(maxBytes);
     chunks.push(chunk);

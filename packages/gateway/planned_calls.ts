@@ -1,4 +1,12 @@
-import { joinBytes, type Protocol, type WireReply } from "@tare/wire";
+import {
+  inMebibytes,
+  joinBytes,
+  MAX_EVENT_BYTES,
+  type Protocol,
+  ReplyTooLong,
+  SseSplitter,
+  type WireReply,
+} from "@tare/wire";
 import type { GatewayLedger } from "./ledger.ts";
 import type { GatewayOptions } from "./options.ts";
 import type { GatewaySession } from "./sessions/session.ts";
@@ -28,6 +36,9 @@ const TOO_LONG: readonly number[] = [400, 413];
 
 /** After so many in a row of what was made of a session's requests, it is left alone: one may be of a mere token too many. */
 const MAX_REFUSALS = 2;
+
+/** So much of an error is told, in bytes. */
+const MAX_QUOTED_BYTES = 1_000;
 
 /** What an answer is made from. */
 interface Exchange {
@@ -92,13 +103,13 @@ export class PlannedCalls {
     }
     let response = await send(bytes);
     if (turn?.edited && REFUSALS.includes(response.status)) {
-      const refusal = await response.text();
+      const refusal = await beginningOf(response);
       const { status } = response;
       response = await send(call.bytes);
       if (response.ok) {
         const isLeft = ++turn.session.refusals >= MAX_REFUSALS;
         if (isLeft) revert(turn);
-        const cause = new Error(`the upstream answered ${status}: ${refusal.slice(0, 500)}`);
+        const cause = new Error(`the upstream answered ${status}: ${refusal}`);
         const what = isLeft ? "this session is sent on as it comes" : "the request was sent on as it came";
         warning = this.#warn(what, cause);
         turn = undefined;
@@ -122,7 +133,7 @@ export class PlannedCalls {
       return passOn(response, abort, { ...turn?.headers(), ...warned(warning) });
     }
     const replies = this.#replies({ turn, response, send, abort }, isStream);
-    if (!isStream) return await wholeAnswer(replies, { turn, abort, warning });
+    if (!isStream) return await wholeAnswer(replies, { turn, response, abort, warning });
     const { status, statusText } = response;
     const headers = answerHeaders(response, { ...turn.headers(), ...warned(warning) });
     return new Response(streamOf(replies, abort), { status, statusText, headers });
@@ -171,24 +182,39 @@ export class PlannedCalls {
       if (last.ok) continue;
       this.ledger.book(turn.session, { errors: 1 });
       if (isStream) {
-        const said = (await last.text()).slice(0, 1_000);
-        yield turn.writer.fail(`The upstream answered ${last.status}: ${said}`);
+        yield turn.writer.fail(`The upstream answered ${last.status}: ${await beginningOf(last)}`);
       }
       return { response: last };
     }
   }
 
-  /** Reads a whole reply. Passes one that can't be read on as it is, and gives nothing. */
+  /** Reads a whole reply. Passes one that can't be read, or is too long, on as it comes, and gives nothing. */
   async *#readWhole(
     { writer }: GatewayTurn,
     response: Response,
   ): AsyncGenerator<Uint8Array<ArrayBuffer>, WireReply | undefined> {
-    const bytes = await response.bytes();
+    const pieces: Uint8Array<ArrayBuffer>[] = [];
+    let length = 0;
+    for await (const bytes of response.body ?? []) {
+      length += bytes.length;
+      if (length <= MAX_EVENT_BYTES) {
+        pieces.push(bytes);
+        continue;
+      }
+      if (pieces.length > 0) {
+        const limit = new ReplyTooLong(`the reply has more than ${inMebibytes(MAX_EVENT_BYTES)}`);
+        this.#warn("the answer is passed on as it comes", limit);
+        yield joinBytes(pieces.splice(0));
+      }
+      yield bytes;
+    }
+    if (length > MAX_EVENT_BYTES) return undefined;
+    const whole = joinBytes(pieces);
     try {
-      return writer.read(bytes);
+      return writer.read(whole);
     } catch (error) {
       this.#warn("the answer was passed on as it came", error);
-      yield bytes;
+      yield whole;
       return undefined;
     }
   }
@@ -198,19 +224,28 @@ export class PlannedCalls {
     { writer }: GatewayTurn,
     response: Response,
   ): AsyncGenerator<Uint8Array<ArrayBuffer>, WireReply | undefined> {
+    const splitter = new SseSplitter();
     let isRead = true;
     for await (const bytes of response.body ?? []) {
-      let seen = [bytes];
-      if (isRead) {
-        try {
-          seen = writer.push(bytes);
-        } catch (error) {
-          this.#warn("the rest of the stream is passed on as it comes", error);
-          isRead = false;
-        }
+      if (!isRead) {
+        yield bytes;
+        continue;
       }
-      if (seen.length > 0) yield joinBytes(seen);
+      const whole = splitter.cut(bytes);
+      let seen = [whole];
+      try {
+        if (splitter.excess !== undefined) throw new ReplyTooLong(splitter.excess);
+        seen = writer.push(whole);
+      } catch (error) {
+        this.#warn("the rest of the stream is passed on as it comes", error);
+        isRead = false;
+        seen.push(splitter.end()?.bytes ?? new Uint8Array());
+      }
+      const joined = joinBytes(seen);
+      if (joined.length > 0) yield joined;
     }
+    const rest = splitter.end();
+    if (rest) yield joinBytes(writer.push(rest.bytes));
     return isRead ? writer.end() : undefined;
   }
 
@@ -260,25 +295,50 @@ interface LastReply {
   readonly usage?: WireReply["usage"];
 }
 
-/** An answer that isn't streamed. */
+/** An answer that isn't streamed, unless it is too long to be held. */
 async function wholeAnswer(
   replies: AsyncGenerator<Uint8Array<ArrayBuffer>, LastReply>,
-  { turn, abort, warning }: Pick<Exchange, "turn" | "abort"> & { readonly warning: string | undefined },
+  { turn, response: first, abort, warning }: Pick<Exchange, "turn" | "response" | "abort"> & {
+    readonly warning: string | undefined;
+  },
 ): Promise<Response> {
   const pieces: Uint8Array<ArrayBuffer>[] = [];
+  let length = 0;
+  const answer = (response: Response, body: BodyInit, more: Readonly<Record<string, string>> = {}) => {
+    const { status, statusText } = response;
+    const headers = answerHeaders(response, { ...turn.headers(), ...more, ...warned(warning) });
+    return new Response(body, { status, statusText, headers });
+  };
   for (;;) {
     const { done, value } = await replies.next();
     if (!done) {
       pieces.push(value);
+      length += value.length;
+      if (length > MAX_EVENT_BYTES) return answer(first, streamOf(goOn(pieces, replies), abort));
       continue;
     }
     const { response, usage } = value;
     if (!response.ok) return passOn(response, abort, turn.headers());
     const reported = usage && { "x-tare-cached-reported": String(usage.cachedTokens) };
-    const { status, statusText } = response;
-    const headers = answerHeaders(response, { ...turn.headers(), ...reported, ...warned(warning) });
-    return new Response(joinBytes(pieces), { status, statusText, headers });
+    return answer(response, joinBytes(pieces), reported);
   }
+}
+
+async function* goOn<T>(begun: readonly T[], rest: AsyncIterable<T>): AsyncGenerator<T> {
+  yield* begun;
+  yield* rest;
+}
+
+/** What an answer begins with, as far as a sentence may quote it. The rest isn't read. */
+async function beginningOf({ body }: Response): Promise<string> {
+  const pieces: Uint8Array<ArrayBuffer>[] = [];
+  let length = 0;
+  for await (const bytes of body ?? []) {
+    pieces.push(bytes);
+    length += bytes.length;
+    if (length >= MAX_QUOTED_BYTES) break;
+  }
+  return new TextDecoder().decode(joinBytes(pieces).subarray(0, MAX_QUOTED_BYTES));
 }
 
 /** From now on the session is sent on as it comes. */

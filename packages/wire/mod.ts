@@ -33,6 +33,7 @@ export * from "./json_record.ts";
 export * from "./json_spans.ts";
 export * from "./protocol.ts";
 export * from "./read_request.ts";
+export * from "./reply_limits.ts";
 export * from "./responses/responses_protocol.ts";
 export * from "./responses/write_response.ts";
 export * from "./sse_splitter.ts";

@@ -1,4 +1,5 @@
 import { joinBytes } from "./json_spans.ts";
+import { inMebibytes, MAX_EVENT_BYTES, MAX_STREAM_BYTES } from "./reply_limits.ts";
 
 /** A server-sent event as it was sent. */
 export interface RawEvent {
@@ -11,24 +12,94 @@ export interface RawEvent {
 const LINE_FEED = 0x0a;
 const CARRIAGE_RETURN = 0x0d;
 
-/** Cuts a stream where its events end. */
+/** How long a stream may be. */
+export interface StreamLimits {
+  /** Longest event in bytes. Default: {@linkcode MAX_EVENT_BYTES}. */
+  readonly maxEventBytes?: number;
+  /** Longest stream in bytes. Default: {@linkcode MAX_STREAM_BYTES}. */
+  readonly maxBytes?: number;
+}
+
+/** Cuts a stream where its events end. Takes time in proportion to its length, however its pieces come. */
 export class SseSplitter {
-  #rest: Uint8Array<ArrayBuffer> = new Uint8Array();
+  readonly #maxEventBytes: number;
+  readonly #maxBytes: number;
+  /** What has come of an event that isn't whole. */
+  #rest: Uint8Array<ArrayBuffer>[] = [];
+  #restBytes = 0;
+  #bytes = 0;
+  #excess: string | undefined;
+
+  /** A splitter for one stream. */
+  constructor({ maxEventBytes = MAX_EVENT_BYTES, maxBytes = MAX_STREAM_BYTES }: StreamLimits = {}) {
+    this.#maxEventBytes = maxEventBytes;
+    this.#maxBytes = maxBytes;
+  }
+
+  /** What of the stream is too long, once something is; what has come so far can still be had. */
+  get excess(): string | undefined {
+    return this.#excess;
+  }
 
   /** The bytes of the events that are whole with these bytes. */
   cut(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
-    const all = this.#rest.length === 0 ? bytes : joinBytes([this.#rest, bytes]);
-    let end = all.length;
-    while (end > 0 && !endsEvent(all, end)) end = all.lastIndexOf(LINE_FEED, end - 2) + 1;
-    this.#rest = all.subarray(end);
-    return all.subarray(0, end);
+    const end = this.#lastEnd(bytes);
+    const whole = end === 0 ? bytes.subarray(0, 0) : joinBytes([...this.#rest, bytes.subarray(0, end)]);
+    const rest = bytes.subarray(end);
+    if (end > 0) {
+      this.#rest = [];
+      this.#restBytes = 0;
+    }
+    if (rest.length > 0) this.#rest.push(rest);
+    this.#restBytes += rest.length;
+    this.#measure(bytes.length, whole);
+    return whole;
   }
 
   /** What is left when the stream ends, which isn't a whole event. */
   end(): RawEvent | undefined {
-    const rest = this.#rest;
-    this.#rest = new Uint8Array();
+    const rest = joinBytes(this.#rest);
+    this.#rest = [];
+    this.#restBytes = 0;
     return rest.length === 0 ? undefined : readEvent(rest);
+  }
+
+  /** Behind which of these bytes the last whole event ends; 0 if none does. */
+  #lastEnd(bytes: Uint8Array<ArrayBuffer>): number {
+    for (
+      let at = bytes.lastIndexOf(LINE_FEED);
+      at >= 0;
+      at = at === 0 ? -1 : bytes.lastIndexOf(LINE_FEED, at - 1)
+    ) {
+      let before = this.#byte(bytes, at - 1);
+      if (before === CARRIAGE_RETURN) before = this.#byte(bytes, at - 2);
+      if (before === LINE_FEED) return at + 1;
+    }
+    return 0;
+  }
+
+  /** The byte at a place of these bytes, or in front of them. */
+  #byte(bytes: Uint8Array<ArrayBuffer>, at: number): number | undefined {
+    let place = at;
+    for (let piece = this.#rest.length - 1; place < 0 && piece >= 0; piece--) {
+      const rest = this.#rest[piece]!;
+      if (place + rest.length >= 0) return rest[place + rest.length];
+      place += rest.length;
+    }
+    return bytes[place];
+  }
+
+  #measure(more: number, whole: Uint8Array<ArrayBuffer>): void {
+    this.#bytes += more;
+    const isLong = (bytes: number) => bytes > this.#maxEventBytes;
+    if (
+      isLong(this.#restBytes) ||
+      (isLong(whole.length) && splitEvents(whole).some(({ bytes }) => isLong(bytes.length)))
+    ) {
+      this.#excess ??= `one of its events has more than ${inMebibytes(this.#maxEventBytes)}`;
+    } else if (this.#bytes > this.#maxBytes) {
+      this.#excess ??= `its stream has more than ${inMebibytes(this.#maxBytes)}`;
+    }
   }
 }
 
@@ -45,12 +116,6 @@ export function splitEvents(bytes: Uint8Array<ArrayBuffer>): RawEvent[] {
   }
   if (from < bytes.length) events.push(readEvent(bytes.subarray(from)));
   return events;
-}
-
-/** Whether a blank line stands before this place. */
-function endsEvent(bytes: Uint8Array<ArrayBuffer>, end: number): boolean {
-  if (bytes[end - 1] !== LINE_FEED) return false;
-  return bytes[end - 2] === LINE_FEED || (bytes[end - 2] === CARRIAGE_RETURN && bytes[end - 3] === LINE_FEED);
 }
 
 const decoder = new TextDecoder();

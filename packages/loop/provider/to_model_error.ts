@@ -1,4 +1,4 @@
-import { asRecord, statusOf } from "@tare/wire";
+import { asRecord, ReplyTooLong, statusOf } from "@tare/wire";
 import { ModelError, type ModelErrorCode } from "../model_error.ts";
 
 /** What an SDK throws when a provider answers with an error, or in the middle of a stream. */
@@ -58,6 +58,7 @@ export function toModelError(error: unknown, request: FailedRequest): unknown {
     // The provider's answer may quote the key, so the error that holds it is no cause here.
     return replyError(code, host, state, code === "rate_limited" ? waitOf(error.headers) : {});
   }
+  if (error instanceof ReplyTooLong) return replyError("bad_response", host, error.message);
   if (error instanceof SyntaxError) {
     return replyError("bad_response", host, "its stream holds an event that is no JSON", { cause: error });
   }
@@ -102,6 +103,14 @@ function judge(
     const wait = retryAfterMs === undefined ? "" : ` and asks to wait ${retryAfterMs / 1000} s`;
     return { code: "rate_limited", state: `it limits the rate of requests${wait}${told}` };
   }
+  if (status !== undefined && status >= 300 && status < 400) {
+    const location = error.headers?.get("location");
+    const where = location ? ` to ${JSON.stringify(location.slice(0, MAX_QUOTE))}` : "";
+    return {
+      code: "unreachable",
+      state: `it redirects${where} (${status}); the base URL must be where it answers`,
+    };
+  }
   if (status === 413 || TOO_LONG.test(details)) {
     return { code: "prompt_too_long", state: `the prompt is too long for ${model}${told}` };
   }
@@ -132,7 +141,8 @@ function quoteOf({ error, message, status }: ApiError, apiKey: string | undefine
   return line.length > MAX_QUOTE ? `${line.slice(0, MAX_QUOTE)}…` : line.replace(/\.$/, "");
 }
 
-function waitOf(headers: Headers | undefined): { readonly retryAfterMs?: number } {
+/** How long a provider asks to wait, in milliseconds. */
+export function waitOf(headers: Headers | undefined): { readonly retryAfterMs?: number } {
   const ms = headers?.get("retry-after-ms");
   if (ms && Number(ms) >= 0) return { retryAfterMs: Number(ms) };
   const after = headers?.get("retry-after");

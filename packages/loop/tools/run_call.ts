@@ -67,9 +67,13 @@ function refused(content: string): CallOutcome {
   return { content, error: true, changedState: false };
 }
 
+/** Longest name that is repeated and compared with those of the tools; providers allow 64 characters. */
+const MAX_NAME = 200;
+
 function unknownTool(name: string, names: readonly string[]): string {
-  const closest = closestName(name, names);
-  return `Cannot run "${name}": there is no such tool. ` + (closest ? `Did you mean ${closest}? ` : "") +
+  const closest = name.length > MAX_NAME ? undefined : closestName(name, names);
+  const shown = name.length > MAX_NAME ? `${name.slice(0, MAX_NAME)}…` : name;
+  return `Cannot run "${shown}": there is no such tool. ` + (closest ? `Did you mean ${closest}? ` : "") +
     (names.length > 0 ? `The tools are: ${names.join(", ")}.` : "There are no tools: answer without.");
 }
 

@@ -148,3 +148,11 @@ Deno.test("runCall() names the tool that was probably meant", async () => {
     assertEquals([given, /Did you mean (\w+)\?/.exec(content)?.[1]], [given, meant]);
   }
 });
+
+Deno.test("runCall() neither repeats nor compares a name that is too long to be one", async () => {
+  const { content } = await resultOf(call("1", "read_file".repeat(100_000)), [readFile]);
+  assertEquals(
+    content,
+    `Cannot run "${"read_file".repeat(23).slice(0, 200)}…": there is no such tool. The tools are: read_file.`,
+  );
+});

@@ -1,5 +1,6 @@
 import type { AssistantMessage, FinishReason, FunctionToolCall, ModelEvent, Usage } from "@tare/messages";
 import { asRecord, isRecord, type JsonRecord } from "../json_record.ts";
+import { MAX_CALLS, ReplyTooLong } from "../reply_limits.ts";
 import { StreamedBlocks } from "./streamed_blocks.ts";
 import { readMessagesUsage } from "./usage.ts";
 import { readInput, writeReply } from "./write_messages_body.ts";
@@ -17,6 +18,8 @@ const FINISH_REASONS: Readonly<Record<string, FinishReason>> = {
  */
 export class MessageAssembler {
   readonly #blocks = new StreamedBlocks();
+  /** Which call each block that calls a tool is, by the block's index. */
+  readonly #calls = new Map<number, number>();
   /** Blocks of earlier streams. */
   #offset = 0;
   #stop = "";
@@ -41,7 +44,7 @@ export class MessageAssembler {
     return this.#stop === "pause_turn";
   }
 
-  /** Takes one event and gives what it tells those who watch. */
+  /** Takes one event and gives what it tells those who watch. @throws {ReplyTooLong} with more than {@linkcode MAX_CALLS}. */
   read(value: unknown): ModelEvent[] {
     const event = asRecord(value) ?? {};
     const { type, message, usage } = event;
@@ -122,10 +125,13 @@ export class MessageAssembler {
     if (typeof thinking === "string" && thinking) return [{ type: "reasoning_delta", text: thinking }];
     const begins = isRecord(block) && block.type === "tool_use";
     if (!begins && typeof json !== "string") return [];
-    const before = this.#blocks.blocks.filter(([at, { type }]) => at < index && type === "tool_use");
+    if (begins && !this.#calls.has(index)) this.#calls.set(index, this.#calls.size);
+    if (this.#calls.size > MAX_CALLS) {
+      throw new ReplyTooLong(`it makes more than ${MAX_CALLS} calls of tools`);
+    }
     return [{
       type: "tool_call_delta",
-      index: before.length,
+      index: this.#calls.get(index) ?? this.#calls.size,
       ...(begins && { id: String(block.id ?? ""), name: String(block.name ?? "") }),
       ...(typeof json === "string" && { arguments: json }),
     }];

@@ -1,5 +1,6 @@
 import type { FunctionToolCall } from "@tare/messages";
 import { asRecord, type JsonRecord } from "../json_record.ts";
+import { MAX_CALLS, ReplyTooLong } from "../reply_limits.ts";
 import { mergeDelta, withoutNulls } from "./merge_delta.ts";
 import type { ModelEvent } from "@tare/messages";
 
@@ -17,6 +18,7 @@ interface Piece {
 }
 
 interface PartialCall {
+  readonly index: number;
   id: string;
   name: string;
   arguments: string;
@@ -34,9 +36,11 @@ interface PartialCall {
 export class CallAssembler {
   readonly #calls: PartialCall[] = [];
   readonly #byIndex = new Map<number, PartialCall>();
+  /** The first call of each id. */
+  readonly #byId = new Map<string, PartialCall>();
   #chunk = 0;
 
-  /** Takes the `tool_calls` of one chunk. */
+  /** Takes the `tool_calls` of one chunk. @throws {ReplyTooLong} with more than {@linkcode MAX_CALLS}. */
   read(pieces: unknown): CallDelta[] {
     this.#chunk++;
     const list = Array.isArray(pieces) ? pieces : [pieces];
@@ -73,19 +77,22 @@ export class CallAssembler {
   #add(piece: Piece): CallDelta {
     let call = this.#find(piece);
     if (!call || startsAnew(piece, call, this.#chunk)) {
-      call = { id: "", name: "", arguments: "", extra: {}, functionExtra: {}, chunk: this.#chunk };
+      const index = this.#calls.length;
+      if (index === MAX_CALLS) throw new ReplyTooLong(`it makes more than ${MAX_CALLS} calls of tools`);
+      call = { index, id: "", name: "", arguments: "", extra: {}, functionExtra: {}, chunk: this.#chunk };
       this.#calls.push(call);
       if (piece.index !== undefined) this.#byIndex.set(piece.index, call);
     }
     call.chunk = this.#chunk;
     call.id ||= piece.id;
+    if (call.id && !this.#byId.has(call.id)) this.#byId.set(call.id, call);
     addName(call, piece);
     addArguments(call, piece);
     call.extra = mergeDelta(call.extra, piece.extra);
     call.functionExtra = mergeDelta(call.functionExtra, piece.functionExtra);
     return {
       type: "tool_call_delta",
-      index: this.#calls.indexOf(call),
+      index: call.index,
       ...(piece.id && { id: piece.id }),
       ...(piece.name && { name: piece.name }),
       ...(piece.arguments && { arguments: piece.arguments }),
@@ -93,7 +100,7 @@ export class CallAssembler {
   }
 
   #find({ index, id, name }: Piece): PartialCall | undefined {
-    const byId = id ? this.#calls.find((call) => call.id === id) : undefined;
+    const byId = id ? this.#byId.get(id) : undefined;
     // Different calls may share an id; a piece with a name may be the first of its call.
     if (index !== undefined) return this.#byIndex.get(index) ?? (name ? undefined : byId);
     return byId ?? this.#calls.at(-1);

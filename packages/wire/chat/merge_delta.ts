@@ -22,21 +22,28 @@ export function withoutNulls(fields: JsonRecord): JsonRecord {
 function mergeValue(before: unknown, value: unknown): unknown {
   if (value === null || value === undefined) return before ?? value;
   if (typeof before === "string" && typeof value === "string") return before + value;
-  if (Array.isArray(before) && Array.isArray(value)) return value.reduce(appendPart, before);
+  if (Array.isArray(before) && Array.isArray(value)) {
+    const parts = [...before];
+    for (const piece of value) appendPart(parts, piece);
+    return parts;
+  }
   const [old, added] = [asRecord(before), asRecord(value)];
   return old && added ? mergeDelta(old, added) : value;
 }
 
 /** Parts of reasoning come in pieces; a piece belongs to the last part if it has its type, index and id. */
-function appendPart(parts: readonly unknown[], piece: unknown): readonly unknown[] {
+function appendPart(parts: unknown[], piece: unknown): void {
   const [last, added] = [asRecord(parts.at(-1)), asRecord(piece)];
   const continues = last && added && [...GROWING, "signature"].some((name) => name in added) &&
     last.type === added.type && last.index === added.index && (added.id ?? last.id) === (last.id ?? added.id);
-  if (!continues) return [...parts, piece];
+  if (!continues) {
+    parts.push(piece);
+    return;
+  }
   const whole: Record<string, unknown> = { ...last };
   for (const [name, value] of Object.entries(added)) {
     if (value === null) continue;
     whole[name] = GROWING.includes(name) ? mergeValue(whole[name], value) : value;
   }
-  return [...parts.slice(0, -1), whole];
+  parts[parts.length - 1] = whole;
 }

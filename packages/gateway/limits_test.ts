@@ -1,0 +1,99 @@
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { BASH } from "./agents_fixture_test.ts";
+import { gatewayed, post } from "./fixture_test.ts";
+
+const MIB = 2 ** 20;
+const encode = (text: string) => new TextEncoder().encode(text);
+const REQUEST = { model: "m", stream: true, messages: [{ role: "user", content: "Hi" }], tools: [BASH] };
+
+/** What a client gets of a stream of these pieces, or of a whole reply, and what was told of it. */
+async function passed(pieces: readonly string[], type = "text/event-stream") {
+  let next = 0;
+  const upstream = () =>
+    new Response(
+      new ReadableStream<Uint8Array<ArrayBuffer>>({
+        pull(controller) {
+          const piece = pieces[next++];
+          if (piece === undefined) controller.close();
+          else controller.enqueue(encode(piece));
+        },
+      }),
+      { headers: { "content-type": type } },
+    );
+  const errors: unknown[] = [];
+  const { fetch } = gatewayed(upstream, { onError: (error) => errors.push(error) });
+  const response = await fetch(post({ ...REQUEST, stream: type === "text/event-stream" }));
+  return { text: await response.text(), told: errors.map(String) };
+}
+
+const chunk = (delta: object) => `data: ${JSON.stringify({ id: "c", choices: [{ index: 0, delta }] })}\n\n`;
+const isSame = (text: string, pieces: readonly string[]) => text === pieces.join("");
+
+Deno.test("gateway passes a stream that begins with line feeds", async () => {
+  const pieces = ["\n", "\r\n\n", chunk({ content: "Hi" }), "data: [DONE]\n\n"];
+  const { text, told } = await passed(pieces);
+  assertEquals([isSame(text, pieces), told], [true, []]);
+});
+
+Deno.test("gateway passes an event that is too long on as it comes, with all that is behind it", async () => {
+  const pieces = [
+    chunk({ content: "Hi" }),
+    'data: {"x":"',
+    ...Array(17).fill("x".repeat(MIB)),
+    '"}\n\n',
+    "data: [DONE]\n\n",
+  ];
+  const { text, told } = await passed(pieces);
+  assertEquals([isSame(text, pieces), told], [true, [
+    "Error: Cannot plan: one of its events has more than 16 MiB; the rest of the stream is passed on as it comes.",
+  ]]);
+});
+
+Deno.test("gateway passes a stream on whose calls are too many to be read", async () => {
+  const call = (index: number) => ({ index, id: `c${index}`, function: { name: "f", arguments: "{}" } });
+  const pieces = [
+    ...Array.from({ length: 1_001 }, (_, index) => chunk({ tool_calls: [call(index)] })),
+    "data: [DONE]\n\n",
+  ];
+  const { text, told: [told] } = await passed(pieces);
+  assertEquals(isSame(text, pieces), true);
+  assertStringIncludes(
+    String(told),
+    "it makes more than 1000 calls of tools; the rest of the stream is passed on",
+  );
+});
+
+Deno.test("gateway passes a whole reply on as it comes that is too long to be read", async () => {
+  const pieces = ['{"choices": [], "x": "', ...Array(17).fill("x".repeat(MIB)), '"}'];
+  const { text, told } = await passed(pieces, "application/json");
+  assertEquals([isSame(text, pieces), told], [true, [
+    "Error: Cannot plan: the reply has more than 16 MiB; the answer is passed on as it comes.",
+  ]]);
+});
+
+Deno.test("gateway reads no more of an error than it tells", async () => {
+  const left = Promise.withResolvers<void>();
+  const recall = { index: 0, id: "r", function: { name: "recall", arguments: '{"ref":"x"}' } };
+  const replies = [
+    () =>
+      new Response(
+        chunk({ tool_calls: [recall] }) +
+          `data: ${
+            JSON.stringify({ choices: [{ index: 0, delta: {}, finish_reason: "tool_calls" }] })
+          }\n\ndata: [DONE]\n\n`,
+        { headers: { "content-type": "text/event-stream" } },
+      ),
+    () =>
+      new Response(
+        new ReadableStream({
+          pull: (controller) => controller.enqueue(encode("no ".repeat(100))),
+          cancel: () => left.resolve(),
+        }),
+        { status: 500 },
+      ),
+  ];
+  const { fetch } = gatewayed(() => replies.shift()!());
+  const text = await (await fetch(post(REQUEST))).text();
+  assertStringIncludes(text, "The upstream answered 500: no no ");
+  await left.promise;
+});

@@ -1,0 +1,114 @@
+import { assertEquals } from "@std/assert";
+import { ask, delta, reply, sse, stream } from "../provider/fixture_test.ts";
+
+const MIB = 2 ** 20;
+const END = delta({}, "stop");
+
+/** What is told of these answers, and how many requests it took. */
+async function told(...answers: readonly Response[]): Promise<unknown[]> {
+  const { error, bodies } = await ask(answers, { maxRetries: answers.length - 1 });
+  return [error?.code, error?.message.replace(/^.*?: /, ""), bodies.length];
+}
+
+/** A body without an end, of which this is repeated; `left` settles when its reader leaves. */
+function endless(text: string) {
+  const bytes = new TextEncoder().encode(text);
+  const left = Promise.withResolvers<void>();
+  const body = new ReadableStream<Uint8Array<ArrayBuffer>>({
+    pull: (controller) => controller.enqueue(bytes),
+    cancel: () => left.resolve(),
+  });
+  return { body, left: left.promise };
+}
+
+const streamed = { headers: { "content-type": "text/event-stream" } };
+
+Deno.test("openaiModel() ends a reply whose line has no end, and doesn't ask again", async () => {
+  const { body, left } = endless("x".repeat(MIB));
+  assertEquals(await told(new Response(body, streamed), reply(END)), [
+    "bad_response",
+    "one of its events has more than 16 MiB.",
+    1,
+  ]);
+  await left;
+});
+
+Deno.test("openaiModel() ends a reply without an end", async () => {
+  const { body, left } = endless(`: ${"x".repeat(MIB)}\n\n`);
+  assertEquals(await told(new Response(body, streamed), reply(END)), [
+    "bad_response",
+    "its stream has more than 128 MiB.",
+    1,
+  ]);
+  await left;
+});
+
+Deno.test("openaiModel() ends a reply that says too much", async () => {
+  const { body, left } = endless(sse(delta({ content: "x".repeat(MIB) })));
+  const message = "it says more than 16000000 characters.";
+  const { error, events } = await ask(new Response(body, streamed));
+  assertEquals([error?.code, error?.message.replace(/^.*?: /, ""), events.length], [
+    "bad_response",
+    message,
+    15,
+  ]);
+  await left;
+});
+
+Deno.test("openaiModel() reads no more of a whole reply than it may have", async () => {
+  const { body, left } = endless(" ".repeat(MIB));
+  const headers = { "content-type": "application/json" };
+  assertEquals(await told(new Response(body, { headers }), reply(END)), [
+    "bad_response",
+    "it has more than 16 MiB.",
+    1,
+  ]);
+  await left;
+});
+
+Deno.test("openaiModel() reads the beginning of an error without an end", async () => {
+  const { body, left } = endless("no ".repeat(1_000));
+  const { error } = await ask(new Response(body, { status: 400 }));
+  assertEquals(
+    error?.message.replace(/^.*?: /, "").slice(0, 45),
+    "it refused the request (400: no no no no no n",
+  );
+  await left;
+});
+
+Deno.test("openaiModel() ends a reply with more calls than a model makes", async () => {
+  const calls = (count: number) =>
+    stream(
+      ...Array.from({ length: count }, (_, index) =>
+        sse(delta({ tool_calls: [{ index, id: `c${index}`, function: { name: "f", arguments: "{}" } }] }))),
+      sse(END),
+    );
+  assertEquals(await told(calls(1_001), reply(END)), [
+    "bad_response",
+    "it makes more than 1000 calls of tools.",
+    1,
+  ]);
+  const { events } = await ask(calls(1_000));
+  const last = events.at(-1);
+  assertEquals(last?.type === "completed" && last.message.tool_calls?.length, 1_000);
+});
+
+Deno.test("openaiModel() doesn't ask again where it is told to wait for hours, and doesn't follow redirects", async () => {
+  const limited = Response.json({ error: { message: "Slow down." } }, {
+    status: 429,
+    headers: { "retry-after": "7200" },
+  });
+  assertEquals(await told(limited, reply(END)), [
+    "rate_limited",
+    "it limits the rate of requests and asks to wait 7200 s (429: Slow down).",
+    1,
+  ]);
+  for (const status of [301, 302, 303, 307, 308]) {
+    const away = new Response(null, { status, headers: { location: "/v1/chat/completions" } });
+    assertEquals(await told(away, reply(END)), [
+      "unreachable",
+      `it redirects to "/v1/chat/completions" (${status}); the base URL must be where it answers.`,
+      1,
+    ]);
+  }
+});
