@@ -73,7 +73,10 @@ export function realPath(path: string): string {
   try {
     return Deno.realPathSync(resolve(path));
   } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return resolve(path);
+    // Whoever uses a path that can't be had says so.
+    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotCapable) {
+      return resolve(path);
+    }
     throw error;
   }
 }

@@ -26,6 +26,9 @@ export const REHEARSAL_NOTICE =
 /** Largest request bodies: prompts of others may hold pictures and recordings. */
 const LIMITS: BodyLimits = { agentBytes: 10 * 2 ** 20, gatewayBytes: 128 * 2 ** 20 };
 
+/** Room that is held so that sessions can be deleted on a full disk. */
+const RESERVE_BYTES = 8 * 2 ** 20;
+
 /** A server that listens. */
 export interface RunningServer {
   readonly url: string;
@@ -57,7 +60,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     const told = await moveOldStore(settings.oldData, data);
     if (told !== undefined) log(told);
   }
-  const store = await openStore(join(data, STORE_FILE));
+  const store = await openStore(join(data, STORE_FILE), { reserveBytes: RESERVE_BYTES, onWarning: log });
   const tokenizer = lazily(() =>
     loadTokenizer(settings.model === undefined ? {} : { model: settings.model })
   );
