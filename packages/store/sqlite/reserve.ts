@@ -17,7 +17,9 @@ export function openReserve(file: string, bytes: number): Reserve {
   if (sizeOf(file) === 0 && fill(file, 2 * bytes) < 2 * bytes) Deno.truncateSync(file, 0);
   if (sizeOf(file) > bytes) Deno.truncateSync(file, bytes);
   return {
-    give: () => Deno.truncateSync(file, 0),
+    give() {
+      if (sizeOf(file) > 0) Deno.truncateSync(file, 0);
+    },
     take: () => void fill(file, bytes),
   };
 }
