@@ -1,3 +1,4 @@
+import { resolve } from "@std/path";
 import { isPrice, type Policy, type Price } from "@tare/planner";
 
 /** A setting: where it is told, what it means, how it is read. */
@@ -11,8 +12,8 @@ export interface Option<T> {
   readonly isSecret?: boolean;
   /** The only policy that goes by it. Default: each does. */
   readonly policy?: Policy;
-  /** The value, or nothing for a wrong one. */
-  readonly read: (text: string) => T | undefined;
+  /** The value, or nothing for a wrong one. Paths count from `folder`, or from the current one. */
+  readonly read: (text: string, folder?: string) => T | undefined;
   /** What would be right. */
   readonly right?: string;
 }
@@ -73,6 +74,24 @@ export function isDirectory(path: string): boolean {
     return Deno.statSync(path).isDirectory;
   } catch (error) {
     if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) return false;
+    throw error;
+  }
+}
+
+/** A path as it counts from a folder. Default: the current one, and the path stays as it is. */
+export function fromFolder(path: string, folder: string | undefined): string {
+  return folder === undefined ? path : resolve(folder, path);
+}
+
+/** The absolute path without symbolic links, as far as there is something. */
+export function realPath(path: string): string {
+  try {
+    return Deno.realPathSync(resolve(path));
+  } catch (error) {
+    // Whoever uses a path that can't be had says so.
+    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotCapable) {
+      return resolve(path);
+    }
     throw error;
   }
 }

@@ -1,6 +1,7 @@
 import { resolve } from "@std/path";
 import { DEFAULT_PROVIDER } from "@tare/planner";
 import { hasChatProvider, isRehearsed } from "./agent_models.ts";
+import { realPath } from "./option.ts";
 import { type Settings, VARIABLES } from "./settings.ts";
 
 /**
@@ -14,13 +15,14 @@ const SOUGHT_VARIABLES: readonly string[] = ["OPENAI_CUSTOM_HEADERS", "ANTHROPIC
 
 /**
  * The permissions that a server with these settings needs, as flags for `deno run`, and no others: to read and write
- * its workspace and data folder, to read its profile's file, to listen where it is told and to reach its providers, to
+ * its workspace and data folder (and the old one, to move it), to read its profile's file, to listen where it is told and to reach its providers, to
  * read the variables that the settings come from. Running programs can't be narrowed: the shell tool may start any, and ending all that a command
  * started takes the whole permission.
  */
 export function serverPermissions(settings: Settings): string[] {
-  const { host, port, workspace, data, baseUrl, messagesUrl, profileFile } = settings;
-  const folders = [workspace, data].flatMap((folder) => withRealPath(resolve(folder))).map(escapeCommas);
+  const { host, port, workspace, data, oldData, baseUrl, messagesUrl, profileFile } = settings;
+  const kept = oldData === undefined ? [data] : [data, oldData];
+  const folders = [workspace, ...kept].flatMap((folder) => withRealPath(resolve(folder))).map(escapeCommas);
   const files = profileFile ? [escapeCommas(resolve(profileFile.path))] : [];
   const providers = [
     // The rehearsal provider listens on a free port, which isn't known yet.
@@ -42,12 +44,7 @@ export function serverPermissions(settings: Settings): string[] {
 
 /** A folder, and where it really is if a link leads there: the tools go by that. */
 function withRealPath(folder: string): string[] {
-  try {
-    return [...new Set([folder, Deno.realPathSync(folder)])];
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return [folder];
-    throw error;
-  }
+  return [...new Set([folder, realPath(folder)])];
 }
 
 /** Commas stand between paths; a doubled one is part of a path. */

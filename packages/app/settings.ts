@@ -9,7 +9,8 @@ import {
   PROFILES,
   readProfileFile,
 } from "@tare/planner";
-import { isDirectory, list, type Option, price, share, text, wholeNumber } from "./option.ts";
+import { defaultDataFolder, HOME_VARIABLES, OLD_DATA } from "./data_folder.ts";
+import { fromFolder, isDirectory, list, type Option, price, realPath, share, text, wholeNumber } from "./option.ts";
 
 /** Each mechanism has a flag that switches it off. */
 export const MECHANISMS = {
@@ -44,15 +45,14 @@ const OPTIONS = {
     flag: "workspace",
     fallback: ".",
     help: "The folder that the tools may touch",
-    read: (path) => isDirectory(path) ? path : undefined,
+    read: (path, from) => isDirectory(fromFolder(path, from)) ? fromFolder(path, from) : undefined,
     right: "a folder that exists",
   },
   data: {
     variable: "TARE_DATA",
     flag: "data",
-    fallback: ".tare",
-    help: "The folder where sessions are kept",
-    read: text,
+    help: "The folder where sessions are kept. Default: one for each workspace in your data directory",
+    read: fromFolder,
   },
   token: {
     variable: "TARE_TOKEN",
@@ -233,24 +233,33 @@ const OPTIONS = {
 
 type Options = typeof OPTIONS;
 type Value<Name extends keyof Options> = NonNullable<ReturnType<Options[Name]["read"]>>;
-type Defaulted = { [Name in keyof Options]: Options[Name] extends { fallback: string } ? Name : never }[
-  keyof Options
-];
+type Defaulted =
+  | "data"
+  | { [Name in keyof Options]: Options[Name] extends { fallback: string } ? Name : never }[
+    keyof Options
+  ];
 
 /** Everything that can be configured, defaults filled in; each option's help says what it is. */
 export type Settings =
   & { readonly [Name in Defaulted]: Value<Name> }
   & { readonly [Name in Exclude<keyof Options, Defaulted>]?: Value<Name> }
   & {
+    /** Where sessions were kept before each workspace had a folder of its own. Default: in none but `data`. */
+    readonly oldData?: string;
     /** Where the shell tool finds programs, from the environment's `PATH`. Default: the system's usual folders. */
     readonly path?: string;
     /** Mechanisms that are switched off. */
     readonly off: readonly Mechanism[];
   };
 
+/** Where a task was started from: it runs in the project's folder, and paths that people give count from theirs. */
+const CALLER_FOLDER = "INIT_CWD";
+
 /** The environment variables that the settings are read from. */
 export const VARIABLES: readonly string[] = [
   "PATH",
+  CALLER_FOLDER,
+  ...HOME_VARIABLES,
   ...Object.values(OPTIONS).map(({ variable }) => variable),
 ];
 
@@ -271,15 +280,29 @@ export function readSettings(
     const told = typeof byFlag === "string" ? byFlag : environment[option.variable] || undefined;
     const given = told ?? option.fallback;
     if (given === undefined) return [];
-    const value = option.read(given);
+    const value = option.read(given, environment[CALLER_FOLDER]);
     const source = typeof byFlag === "string" ? `--${option.flag}` : option.variable;
     if (told !== undefined) sources.set(name, source);
     if (value !== undefined) return [[name, value]];
     const state = option.isSecret ? "is set to something else" : `is ${JSON.stringify(given)}`;
     throw new RangeError(`Cannot start: ${source} ${state}, but it must be ${option.right}.`);
   };
+  const options = Object.fromEntries(Object.entries(OPTIONS).flatMap(read)) as unknown as
+    & Omit<Settings, "data" | "off" | "path">
+    & Partial<Pick<Settings, "data">>;
+  const data = options.data ?? defaultDataFolder(options.workspace, environment);
+  if (realPath(data) === realPath(options.workspace)) {
+    throw new RangeError(
+      `Cannot start: TARE_DATA is ${
+        JSON.stringify(data)
+      }, which is the workspace itself, whose files the tools may ` +
+        "change; it must be another folder, or one in it.",
+    );
+  }
   const settings: Settings = {
-    ...Object.fromEntries(Object.entries(OPTIONS).flatMap(read)) as unknown as Omit<Settings, "off" | "path">,
+    ...options,
+    data,
+    ...(options.data === undefined && data !== OLD_DATA && { oldData: OLD_DATA }),
     ...(environment.PATH && { path: environment.PATH }),
     off: mechanismNames().filter((name) => flags[`no-${name}`] === true),
   };
@@ -375,7 +398,11 @@ function address(url: string): string | undefined {
 }
 
 /** The profile that a file holds, and where that stands. */
-function readProfile(path: string): { readonly path: string; readonly profile: Profile } | undefined {
+function readProfile(
+  file: string,
+  from: string | undefined,
+): { readonly path: string; readonly profile: Profile } | undefined {
+  const path = fromFolder(file, from);
   try {
     return { path, profile: readProfileFile(Deno.readTextFileSync(path)) };
   } catch (error) {

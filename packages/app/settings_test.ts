@@ -1,4 +1,5 @@
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
+import { resolve } from "@std/path";
 import { profileNamed } from "@tare/planner";
 import { readSettings, type Settings, settingsHelp } from "./settings.ts";
 
@@ -66,6 +67,13 @@ Deno.test("readSettings() fills defaults in, and a flag outranks its variable", 
   );
 });
 
+Deno.test("readSettings() counts paths from the folder in which a task was started", () => {
+  const { workspace, data } = readSettings(["--workspace", "crash", "--data", "c/d"], {
+    INIT_CWD: resolve("tests"),
+  });
+  assertEquals([workspace, data], [resolve("tests/crash"), resolve("tests/c/d")]);
+});
+
 Deno.test("readSettings() takes a provider without a model: then it is the gateway's alone", () => {
   const { apiKey, model } = readSettings([], { OPENAI_API_KEY: "sk" });
   assertEquals([apiKey, model], ["sk", undefined]);
@@ -118,6 +126,18 @@ Deno.test("readSettings() names the variable, the value and what would be right"
       [],
       { TARE_WORKSPACE: "/no/such" },
       'TARE_WORKSPACE is "/no/such", but it must be a folder that exists.',
+    ],
+    [
+      ["--data", "../app"],
+      { TARE_WORKSPACE: "packages/app", INIT_CWD: resolve("packages/app") },
+      'TARE_WORKSPACE is "packages/app", but it must be a folder that exists.',
+    ],
+    [
+      ["--data", "../app"],
+      { INIT_CWD: resolve("packages/app") },
+      `TARE_DATA is "${
+        resolve("packages/app")
+      }", which is the workspace itself, whose files the tools may change`,
     ],
     [[], { TARE_RECALL: "no" }, 'TARE_RECALL is "no", but it must be on or off.'],
     [

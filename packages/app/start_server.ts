@@ -16,6 +16,8 @@ import {
   priceOf,
 } from "./agent_models.ts";
 import { agentOrGateway, type BodyLimits } from "./agent_or_gateway.ts";
+import { STORE_FILE } from "./data_folder.ts";
+import { moveOldStore } from "./move_old_store.ts";
 import type { Settings } from "./settings.ts";
 
 /** What the server says at its start and in every answer's event stream while no provider is configured. */
@@ -24,6 +26,9 @@ export const REHEARSAL_NOTICE =
 
 /** Largest request bodies: prompts of others may hold pictures and recordings. */
 const LIMITS: BodyLimits = { agentBytes: 10 * 2 ** 20, gatewayBytes: 128 * 2 ** 20 };
+
+/** Room that is held so that sessions can be deleted on a full disk. */
+const RESERVE_BYTES = 8 * 2 ** 20;
 
 /** A server that listens. */
 export interface RunningServer {
@@ -51,7 +56,12 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     );
   }
   const workspace = resolve(settings.workspace);
-  const store = await openStore(join(settings.data, "tare.db"));
+  const data = resolve(settings.data);
+  if (settings.oldData !== undefined) {
+    const told = await moveOldStore(settings.oldData, data);
+    if (told !== undefined) log(told);
+  }
+  const store = await openStore(join(data, STORE_FILE), { reserveBytes: RESERVE_BYTES, onWarning: log });
   const tokenizer = lazily(() =>
     loadTokenizer(settings.model === undefined ? {} : { model: settings.model })
   );
@@ -100,6 +110,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     ...prompts,
     tools: workspaceTools({
       workspace,
+      hidden: data,
       ...(settings.path !== undefined && { shell: { env: { PATH: settings.path } } }),
     }),
     store,
@@ -192,6 +203,7 @@ function greet(
     `messages   to ${messagesUrl}, ${
       keysOf(messagesKey, "ANTHROPIC_API_KEY")
     }: ANTHROPIC_BASE_URL=${url} claude`,
+    `sessions   in ${resolve(settings.data)}`,
     `profile    ${profile(model ?? "").name}${model === undefined ? ", or that of the model asked for" : ""}`,
     ...(policy === "planner" ? [] : [`policy     ${policy}`]),
     ...(off.length > 0 ? [`off        ${off.join(", ")}`] : []),

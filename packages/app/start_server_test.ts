@@ -141,7 +141,7 @@ Deno.test("startServer() with a key for Messages runs its agent there, and plans
     };
     const logged: string[] = [];
     const server = await startServer(
-      readSettings(["--port", "0", "--data", data, "--workspace", data], environment),
+      readSettings(["--port", "0", "--data", join(data, "data"), "--workspace", data], environment),
       (line) => logged.push(line),
     );
     try {

@@ -107,7 +107,12 @@ export interface Store {
   listSessions(options?: { readonly limit?: number; readonly after?: string }): Promise<ListedSession[]>;
   /** How many sessions there are. */
   countSessions(): Promise<number>;
-  /** Removes a session with all that only it refers to. False if there is none. */
+  /** Ids of sessions to which nothing happened since `beforeMs`, to a minute; the longest idle first. */
+  idleSessions(options: { readonly beforeMs: number; readonly limit: number }): Promise<string[]>;
+  /**
+   * Removes a session with all that only it refers to. False if there is none. Nobody finds it any more from the call
+   * on; the promise resolves once its room is free.
+   */
   deleteSession(id: string): Promise<boolean>;
   /** Events in order: those behind number `after`, of these types, at most `limit`. Default: all. */
   readEvents(id: string, options?: {
@@ -126,7 +131,7 @@ export interface Store {
    * nothing, and takes nothing.
    */
   archive(id: string): Archive;
-  /** Takes a key for a request with this body, or says who has it. It is forgotten a day after it was last touched. */
+  /** Takes a key for a request with this body, or says who has it. It is forgotten a day after it was last touched, or once there are too many newer ones. */
   claimKey(request: IdempotencyKey & { readonly bodyHash: string }): Promise<Claim>;
   /** Forgets a key that was claimed and has no response, because its request failed and may be sent again. */
   releaseKey(key: IdempotencyKey): Promise<void>;

@@ -3,9 +3,10 @@ import type { IdempotencyKey } from "./port.ts";
 /**
  * What is wrong with a store: there is no room (`full`), it is damaged or no store (`corrupt`), another process has it
  * open (`locked`), a newer program wrote it (`newer_version`), somebody else has written to the session since it was
- * read (`conflict`), or the system can't read or write it (`io`).
+ * read (`conflict`), its file was removed or replaced while it was open (`lost`), or the system can't read or write it
+ * (`io`).
  */
-export type StoreErrorCode = "full" | "corrupt" | "locked" | "newer_version" | "conflict" | "io";
+export type StoreErrorCode = "full" | "corrupt" | "locked" | "newer_version" | "conflict" | "lost" | "io";
 
 /** Thrown when a store can't be opened, read or written. Its message names the store and what to do. */
 export class StoreError extends Error {

@@ -12,7 +12,10 @@ import { type Store, StoreError, type StoreRecord } from "@tare/store";
 export const DAY_MS: number = 24 * 60 * 60 * 1000;
 
 /** Opens a store; once that is closed, the same one again, as another process would. */
-export type OpenStore = (options?: { readonly now?: () => number }) => Promise<Store>;
+export type OpenStore = (options?: OpenOptions) => Promise<Store>;
+
+/** How it is opened. */
+export type OpenOptions = { readonly now?: () => number; readonly maxKeys?: number };
 
 /** Runs a test on stores in a place of its own. */
 export type Place = (test: (open: OpenStore) => Promise<void>) => Promise<void>;
@@ -32,7 +35,7 @@ export function testStore(name: string, place: Place): void {
   const test = (
     what: string,
     use: (store: Store, open: OpenStore) => Promise<void>,
-    options: { readonly now?: () => number } = {},
+    options: OpenOptions = {},
   ) =>
     Deno.test(`${name}: ${what}`, () =>
       place(async (open) => {
@@ -334,6 +337,39 @@ export function testStore(name: string, place: Place): void {
     await store.deleteSession("a");
     assertEquals(await store.claimKey(request), { state: "new" });
   });
+
+  test(
+    "claimKey() forgets the oldest answers once there are too many, and none that is running",
+    async (store) => {
+      const claim = (number: number) => store.claimKey({ scope: "s", key: `${number}`, bodyHash: "h" });
+      await claim(0);
+      for (let number = 1; number <= 30; number++) {
+        nowMs++;
+        await claim(number);
+        await store.commit([{ type: "response", scope: "s", key: `${number}`, response: number }]);
+      }
+      assertEquals([await claim(30), await claim(25)], [
+        { state: "done", response: 30 },
+        { state: "done", response: 25 },
+      ]);
+      assertEquals([await claim(0), await claim(1)], [{ state: "running" }, { state: "new" }]);
+    },
+    { now: () => nowMs, maxKeys: 10 },
+  );
+
+  test("idleSessions() gives those that nothing happened to, the longest idle first", async (store) => {
+    const idle = (beforeMs: number, limit = 10) => store.idleSessions({ beforeMs, limit });
+    const start = nowMs;
+    nowMs += DAY_MS;
+    await store.commit([sessionRecord("c")]);
+    await store.commit([{ type: "events", sessionId: "a", after: 0, events: [delta("1")] }]);
+    assertEquals([await idle(start - 1), await idle(start)], [[], ["b"]]);
+    nowMs += DAY_MS;
+    await store.commit([{ type: "events", sessionId: "a", after: 1, events: [delta("2")] }]);
+    assertEquals([await idle(nowMs), await idle(nowMs, 2)], [["b", "c", "a"], ["b", "c"]]);
+    await store.deleteSession("b");
+    assertEquals(await idle(nowMs), ["c", "a"]);
+  }, { now: () => nowMs });
 
   test("close() may be called twice, and nothing can be read or written afterwards", async (store) => {
     const archive = store.archive("a");

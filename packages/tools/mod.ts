@@ -14,6 +14,7 @@
 export * from "./files/edit_file_tool.ts";
 export * from "./files/list_files_tool.ts";
 export * from "./files/read_file_tool.ts";
+export type { WorkspaceLimits } from "./files/resolve_in_workspace.ts";
 export * from "./workspace_tools.ts";
 export * from "./search/search_files_tool.ts";
 export * from "./shell/shell_tool.ts";

@@ -10,11 +10,12 @@ import { editFileTool } from "./files/edit_file_tool.ts";
 import { listFilesTool } from "./files/list_files_tool.ts";
 import { readFileTool } from "./files/read_file_tool.ts";
 import { searchFilesTool } from "./search/search_files_tool.ts";
+import type { WorkspaceLimits } from "./files/resolve_in_workspace.ts";
 import { shellTool, type ShellToolOptions } from "./shell/shell_tool.ts";
 import { writeFileTool } from "./files/write_file_tool.ts";
 
 /** What the tools work on. */
-export interface WorkspaceToolsOptions {
+export interface WorkspaceToolsOptions extends WorkspaceLimits {
   /** Folder that the file tools are kept in and that commands start in. */
   readonly workspace: string;
   /** Where elided results are kept. Without it there is no `recall`. */
@@ -24,13 +25,15 @@ export interface WorkspaceToolsOptions {
 }
 
 /** All built-in tools: `list_files`, `read_file`, `search_files`, `write_file`, `edit_file`, `shell` and `recall`. */
-export function workspaceTools({ workspace, archive, shell }: WorkspaceToolsOptions): readonly Tool[] {
+export function workspaceTools(
+  { workspace, archive, shell, ...limits }: WorkspaceToolsOptions,
+): readonly Tool[] {
   return [
-    listFilesTool(workspace),
-    readFileTool(workspace),
-    searchFilesTool(workspace),
-    writeFileTool(workspace),
-    editFileTool(workspace),
+    listFilesTool(workspace, limits),
+    readFileTool(workspace, limits),
+    searchFilesTool(workspace, limits),
+    writeFileTool(workspace, limits),
+    editFileTool(workspace, limits),
     shellTool({ ...shell, workspace }),
     ...(archive ? [recallTool(archive)] : []),
   ];

@@ -2,7 +2,7 @@ import { assertEquals, assertStringIncludes } from "@std/assert";
 import { argumentsParser } from "@tare/messages/arguments";
 import { memoryArchive } from "@tare/prune";
 import { recallTool, workspaceTools } from "@tare/tools";
-import { callError, callOk } from "./fixture_test.ts";
+import { callError, callOk, makeWorkspace } from "./fixture_test.ts";
 
 const tools = workspaceTools({ workspace: "/", archive: memoryArchive(), shell: { timeoutMs: 1000 } });
 
@@ -85,4 +85,45 @@ Deno.test("recall says what to do about a reference that is not there", async ()
 
 Deno.test("recallTool() is rederivable", () => {
   assertEquals(recallTool(memoryArchive()).stance, "rederivable");
+});
+
+Deno.test("workspaceTools() keeps a hidden folder from the file tools in every spelling, links included", async () => {
+  await using ws = await makeWorkspace({ "data/tare.db": "sessions", "notes.txt": "sessions", "sub/": "" });
+  await Deno.symlink("data", ws.at("link"));
+  await Deno.symlink("../data/tare.db", ws.at("sub/file"));
+  await Deno.symlink("data/new", ws.at("dangling"));
+  const named = new Map(
+    workspaceTools({ workspace: ws.root, hidden: ws.at("link") })
+      .map((tool) => [tool.definition.function.name, tool]),
+  );
+  const paths = [
+    ...["data/tare.db", "./data//tare.db", "sub/../data/tare.db", "link/tare.db", "link/../data/tare.db"],
+    ...["sub/file", "dangling", "data/new/file", ws.at("data/tare.db")],
+  ];
+  const kept = "it lies in a folder that the server keeps for itself, which no tool may reach.";
+  for (const path of paths) {
+    const calls = {
+      read_file: { path },
+      list_files: { path },
+      search_files: { path, pattern: "s" },
+      write_file: { path, content: "" },
+      edit_file: { path, old_text: "sessions", new_text: "" },
+    };
+    for (const [name, args] of Object.entries(calls)) {
+      assertStringIncludes(await callError(named.get(name)!, args), kept, `${name} ${path}`);
+    }
+  }
+  assertEquals(
+    await callOk(named.get("list_files")!, { depth: 5, include_hidden: true }),
+    "entries in .: 5; hidden or ignored, left out: 1\ndangling\tlink\nlink\tlink\nnotes.txt\t8\nsub/\nsub/file\tlink",
+  );
+  assertEquals(
+    await callOk(named.get("search_files")!, { pattern: "sessions", output: "files", include_hidden: true }),
+    "files with matches: 1; files searched: 1; hidden or ignored, left out: 1\nnotes.txt",
+  );
+  assertStringIncludes(
+    await callError(named.get("read_file")!, { path: "tare.db" }),
+    "it does not exist. Look for it with list_files.",
+  );
+  assertEquals(await Deno.readTextFile(ws.at("data/tare.db")), "sessions");
 });

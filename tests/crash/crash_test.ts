@@ -2,6 +2,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import { seeded } from "../../scripts/bench/seeded.ts";
+import { Bystander } from "./bystander.ts";
 import { recordingProvider } from "./recording_provider.ts";
 import { startServerProcess } from "./server_process.ts";
 import { isRewrite, type Testimony, Witness, type WitnessOptions } from "./witness.ts";
@@ -48,6 +49,7 @@ async function killAndCheck(policy: keyof typeof POLICIES): Promise<void> {
   ];
   const turnsBeginAnew = policy === "classic";
   const all: Witness[] = [];
+  const bystander = new Bystander(provider);
   let interrupted = 0;
   // A few turns are enough for classic triggers, but on a busy machine a server's life is too short for them.
   let reached = policy === "planner";
@@ -58,12 +60,13 @@ async function killAndCheck(policy: keyof typeof POLICIES): Promise<void> {
           all.push(...await newWitnesses(url, { provider, random, turnsBeginAnew, name: `round ${round}` }));
         }
         const witnesses = all.slice(-SESSIONS);
+        await bystander.check(url);
         const found = await checkAll(witnesses, { url, workspace, work });
         interrupted += found.filter((one) => one.interrupted).length;
         reached ||= found.some(({ events }) => events.some(isRewrite));
         await Deno.remove(join(workspace, OUT), { recursive: true }).catch(() => {});
         const known = new Set(work.written);
-        await workUntilKilled(witnesses, { url, found, kill, afterMs: random() * LIFE_MS });
+        await workUntilKilled(witnesses, { bystander, url, found, kill, afterMs: random() * LIFE_MS });
         await assertNotWritten(join(workspace, OUT), known);
       });
     }
@@ -72,6 +75,9 @@ async function killAndCheck(policy: keyof typeof POLICIES): Promise<void> {
       reached ||= found.some(({ events }) => events.some(isRewrite));
       assert(reached, "nothing was rewritten");
     });
+    for (const [what, times] of Object.entries(bystander.acknowledged)) {
+      assert(times >= ROUNDS / 2, `only ${times} ${what}`);
+    }
     assert(interrupted >= ROUNDS / 2, `only ${interrupted} turns were interrupted`);
   } catch (cause) {
     throw new Error(`Failed with TARE_CRASH_SEED=${SEED}`, { cause });
@@ -127,10 +133,11 @@ async function checkAll(
   return found;
 }
 
-/** Lets the witnesses work, kills the server in the middle of it, and waits until all have noticed. */
+/** Lets the witnesses and the bystander work, kills the server in the middle of it, and waits until all have noticed. */
 async function workUntilKilled(
   witnesses: readonly Witness[],
-  { url, found, kill, afterMs }: {
+  { bystander, url, found, kill, afterMs }: {
+    readonly bystander: Bystander;
     readonly url: string;
     readonly found: readonly Testimony[];
     readonly kill: () => Promise<void>;
@@ -138,14 +145,18 @@ async function workUntilKilled(
   },
 ): Promise<void> {
   let killed = false;
-  const working = Promise.all(witnesses.map(async (witness, index) => {
+  const untilKilled = async (work: Promise<void>) => {
     try {
-      await witness.work(url, found[index]!);
+      await work;
     } catch (error) {
       // A connection that broke.
       if (!killed || !(error instanceof TypeError)) throw error;
     }
-  }));
+  };
+  const working = Promise.all([
+    untilKilled(bystander.work(url)),
+    ...witnesses.map((witness, index) => untilKilled(witness.work(url, found[index]!))),
+  ]);
   const moment = Promise.withResolvers<void>();
   const timer = setTimeout(moment.resolve, afterMs);
   try {

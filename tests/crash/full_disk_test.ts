@@ -121,7 +121,7 @@ Deno.test("a server whose store has reached its size says so, loses nothing, and
 
 Deno.test("a server on a full disk says so, starts again, loses nothing, and goes on once there is room", async (t) => {
   const disk = await Deno.makeTempDir();
-  const mounted = await run("mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", disk);
+  const mounted = await run("mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", disk);
   await t.step({
     name: mounted ? "on a small disk of its own" : "skipped: mounting a small disk isn't permitted",
     ignore: !mounted,
@@ -147,12 +147,19 @@ async function onSmallDisk(disk: string): Promise<void> {
   let server: ServerProcess = await startServerProcess(args);
   const send: Send = (path, init) => fetch(server.url + path, init);
   try {
+    const others = await makeOthers(send);
     const client = await Client.create(send);
     await throughFullDisk(client, {
       async whileFull() {
         assertStringIncludes(await server.kill(), "database or disk is full");
         server = await startServerProcess(args);
+        await client.assertNothingLost();
         assertFull(await client.turn());
+        for (const id of others) {
+          assertEquals((await send(`/v1/sessions/${id}`, { method: "DELETE" })).status, 204);
+        }
+        assertEquals((await client.turn()).end, "completed");
+        await client.fill();
       },
       makeRoom: () => Deno.remove(ballast),
     });
@@ -160,6 +167,18 @@ async function onSmallDisk(disk: string): Promise<void> {
     await server.kill();
     await provider.close();
   }
+}
+
+/** Sessions to be deleted when the disk is full: one without a turn, with one, and with several. */
+async function makeOthers(send: Send): Promise<string[]> {
+  const ids: string[] = [];
+  for (const turns of [0, 1, 20]) {
+    const { id } = await (await send("/v1/sessions", { method: "POST" })).json();
+    const other = new Client(id, send);
+    for (let played = 0; played < turns; played++) assertEquals((await other.turn()).end, "completed");
+    ids.push(id);
+  }
+  return ids;
 }
 
 /** A provider whose replies are of 100 kB. */

@@ -21,7 +21,8 @@ async function withStoredSessions(
   test: (args: readonly string[], file: string) => Promise<void>,
 ): Promise<void> {
   const folder = await Deno.makeTempDir();
-  const file = join(folder, "tare.db");
+  const data = join(folder, "data");
+  const file = join(data, "tare.db");
   const store = await openStore(file);
   const settings = { instructions: "Be brief. ".repeat(5000) };
   for (let count = 0; count < 30; count++) {
@@ -29,7 +30,7 @@ async function withStoredSessions(
   }
   await store.close();
   try {
-    await test(["--port", "0", "--workspace", folder, "--data", folder], file);
+    await test(["--port", "0", "--workspace", folder, "--data", data], file);
   } finally {
     await Deno.remove(folder, { recursive: true });
   }

@@ -251,7 +251,11 @@ Deno.test("turnRoutes() tell of a store that fails by status before the turn, an
     ["2", undefined, { type: "step_start", step: 1 }],
     [undefined, "error", { error: { status: 507, code: "store_failed", message: FULL } }],
   ]);
-  assertEquals(await refused(handler, "GET", session), error(507, "store_failed", FULL));
+  assertEquals(await said(handler, session), ["system: Be brief.", "user: q"]);
+  assertEquals(ends(await events(await handler.fetch(request("GET", `${session}/events`)))).at(0), [
+    "interrupted",
+    "The server ended in the middle of this turn. It can be continued.",
+  ]);
   fails = () => false;
   assertEquals(ends(await turn(handler, session, "r")), [["completed", undefined]]);
   assertEquals(await said(handler, session), ["system: Be brief.", "user: q", "user: r", "assistant: a"]);

@@ -27,6 +27,10 @@ export class EventLog {
   readonly #store: Store;
   readonly #sessionId: string;
   #last: number;
+  /** Events behind the stored ones, which are written with the next that are. */
+  #mended: readonly SessionEvent[] = [];
+  /** What is written with them. */
+  #records: readonly StoreRecord[] = [];
   #live = false;
   #failure: unknown;
   #removed: Promise<void> | undefined;
@@ -47,6 +51,16 @@ export class EventLog {
   /** Whether the log was closed by a failure: what its session has in memory may not be what is stored. */
   get failed(): boolean {
     return this.#failure !== undefined;
+  }
+
+  /**
+   * Lets events follow that an earlier process owes, with other records. They follow from what is stored, so that a
+   * reader gets them at once, and they are written with the next events: reading needs no room on the disk.
+   */
+  mend(events: readonly SessionEvent[], records: readonly StoreRecord[]): void {
+    this.#last += events.length - this.#mended.length;
+    this.#mended = events;
+    this.#records = records;
   }
 
   /** Says that events will follow: readers that reach the end wait. */
@@ -87,11 +101,15 @@ export class EventLog {
       readonly committed?: () => void;
     } = {},
   ): Promise<void> {
-    const written: StoreRecord[] = [...records];
-    const [sessionId, after] = [this.#sessionId, this.#last];
-    if (events.length > 0) written.unshift({ type: "events", sessionId, after, events });
+    const sessionId = this.#sessionId;
+    const after = this.#last - this.#mended.length;
+    const all = [...this.#mended, ...events];
+    const written: StoreRecord[] = [...this.#records, ...records];
+    if (all.length > 0) written.unshift({ type: "events", sessionId, after, events: all });
     if (written.length > 0) await this.#store.commit(written);
     this.#last += events.length;
+    this.#mended = [];
+    this.#records = [];
     committed?.();
     if (events.length > 0) this.#wake();
   }
@@ -114,6 +132,10 @@ export class EventLog {
         position = number;
       }
       if (page.length > 0) continue;
+      const mended = this.#mended.slice(position - (this.#last - this.#mended.length));
+      for (const event of mended) yield { number: ++position, event };
+      // They may have been written meanwhile, and others with them.
+      if (position < this.#last) continue;
       if (this.#live) await this.#changed.promise;
       else if (this.#failure !== undefined) throw this.#failure;
       else return;

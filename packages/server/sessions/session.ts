@@ -195,17 +195,19 @@ export class Session implements SessionInfo {
     if (this.events.failed) await this.#restore(INTERRUPTED);
   }
 
-  /** Takes from the store what is there, and ends the turn that has no end there. @throws {StoreError} */
+  /**
+   * Takes from the store what is there, and ends the turn that has no end there: what is missing follows from what is
+   * stored, and is written with the next turn, or at once where it says more than that. @throws {StoreError}
+   */
   async #restore(end: RecoveryOptions["end"]): Promise<void> {
     const { store } = this.#environment;
     const { rebuilt, recovery } = await readHistory(this.id, { store, tools: this.tools, end });
     const state = await store.readState(this.id, "context");
-    if (recovery.length === 0) return this.#adopt(rebuilt, state);
     const { ledger, turns } = rebuilt;
-    await this.events.append(recovery, {
-      records: [this.#state("totals", { ledger, turns }), this.#state("steering", [])],
-      committed: () => this.#adopt(rebuilt, state),
-    });
+    const records = [this.#state("totals", { ledger, turns }), this.#state("steering", [])];
+    if (end !== INTERRUPTED) await this.events.append(recovery, { records });
+    else this.events.mend(recovery, recovery.length === 0 ? [] : records);
+    this.#adopt(rebuilt, state);
   }
 
   #adopt({ messages, ledger, turns }: RebuiltHistory, state: unknown): void {

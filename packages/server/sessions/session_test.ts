@@ -73,9 +73,11 @@ Deno.test("Session.start() ends a turn whose writes fail at any call with what i
       assertEquals((failure as Error | undefined)?.message, lasting ? FULL : undefined);
 
       const after = await sessions.get(session.id);
-      const stored = await store.readEvents(session.id);
-      assertEquals(stored.slice(0, seen.length), seen, "what was seen is stored");
-      const { type, reason, message } = stored.at(-1)!.event;
+      const written = await store.readEvents(session.id);
+      const events: readonly unknown[] = await Array.fromAsync(after.events.read());
+      assertEquals(events.slice(0, written.length), written);
+      assertEquals(written.slice(0, seen.length), seen, "what was seen is stored");
+      const { type, reason, message } = (events.at(-1) as typeof written[number]).event;
       const answered = after.history.at(-1)?.role === "assistant";
       assertEquals([type, reason, message], [
         "turn_end",

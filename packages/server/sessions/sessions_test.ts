@@ -76,8 +76,12 @@ Deno.test("Sessions.get() mends a turn that ended after any write: calls answere
         assertEquals(before, all.slice(0, before.length));
         const open = isOpen(before);
         const mended = await scriptedSessions({ store: copy, policy, tools }).get(session.id);
-        const after = await copy.readEvents(session.id);
+        const after: typeof before = JSON.parse(
+          JSON.stringify(await Array.fromAsync(mended.events.read())),
+        );
+        assertEquals(await copy.readEvents(session.id), before, "reading wrote");
         assertEquals(after.slice(0, before.length), before);
+        assertEquals(after.map(({ number }) => number), after.map((_, index) => index + 1));
         assertEquals(unpaired(mended.history), []);
         assertEquals(isOpen(after), false);
         const end = after.at(-1)?.event;
@@ -89,12 +93,13 @@ Deno.test("Sessions.get() mends a turn that ended after any write: calls answere
         for (const { said } of accepted) assert(userMessages(mended).includes(said));
 
         const again = await scriptedSessions({ store: copy, policy, tools }).get(session.id);
-        assertEquals(await copy.readEvents(session.id), after);
         assertEquals(snapshot(again), snapshot(mended));
         if (!open) continue;
         const other = new Player();
         await other.play(again, answered ? "go on" : undefined);
-        assertEquals((await copy.readEvents(session.id)).at(-1)?.event.reason, "completed");
+        const written = await copy.readEvents(session.id);
+        assertEquals(written.slice(0, after.length), after);
+        assertEquals(written.at(-1)?.event.reason, "completed");
         assertEquals([other.errors, unpaired(again.history)], [[], []]);
       }
     }),

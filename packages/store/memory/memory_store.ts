@@ -26,6 +26,7 @@ interface MemorySession {
   readonly events: { readonly type: string; readonly json: string }[];
   readonly state: Map<string, string>;
   readonly texts: Map<string, string>;
+  touchedAtMs: number;
 }
 
 interface MemoryKey {
@@ -54,6 +55,8 @@ interface Tables {
 export interface MemoryStoreOptions {
   /** Milliseconds since the epoch; idempotency keys expire by it. Default: the system's clock. */
   readonly now?: () => number;
+  /** Idempotency keys that are kept; the oldest answers beyond are forgotten. Default: 10,000. */
+  readonly maxKeys?: number;
 }
 
 /** A store that is nowhere but in memory, and gone when nobody refers to it any longer: for tests and trials. */
@@ -67,7 +70,10 @@ export function memoryPlace(): (options?: MemoryStoreOptions) => Store {
   return (options = {}) => openTables(tables, options);
 }
 
-function openTables({ sessions, documents, keys }: Tables, { now = Date.now }: MemoryStoreOptions): Store {
+function openTables(
+  { sessions, documents, keys }: Tables,
+  { now = Date.now, maxKeys = 10_000 }: MemoryStoreOptions,
+): Store {
   const owner = Symbol();
   let isOpen = true;
   const settle = <T>(act: () => T): Promise<T> =>
@@ -88,15 +94,26 @@ function openTables({ sessions, documents, keys }: Tables, { now = Date.now }: M
         const { id, createdAtMs, settings } = record;
         if (sessions.has(id)) throw sessionExistsError(id);
         const json = jsonText({ id, createdAtMs, settings });
-        return set(sessions, id, { record: json, events: [], state: new Map(), texts: new Map() });
+        return set(sessions, id, {
+          record: json,
+          events: [],
+          state: new Map(),
+          texts: new Map(),
+          touchedAtMs: now(),
+        });
       }
       case "events": {
-        const { events } = named(record.sessionId);
+        const session = named(record.sessionId);
+        const { events, touchedAtMs } = session;
         const last = events.length;
         if (last !== record.after) throw conflictError(record.sessionId, { after: record.after, last });
         const added = record.events.map((event) => ({ type: event.type, json: jsonText(event) }));
         for (const event of added) events.push(event);
-        return () => events.length = last;
+        session.touchedAtMs = now();
+        return () => {
+          events.length = last;
+          session.touchedAtMs = touchedAtMs;
+        };
       }
       case "state":
         return set(named(record.sessionId).state, record.name, jsonText(record.value));
@@ -139,6 +156,12 @@ function openTables({ sessions, documents, keys }: Tables, { now = Date.now }: M
     const kept = keys.get(keyName(key));
     return kept?.owner === owner && !kept.done ? kept : undefined;
   };
+  const forgetOldest = () => {
+    const done = [...keys].filter(([, kept]) => kept.done).sort(([, one], [, other]) =>
+      one.touchedAtMs - other.touchedAtMs
+    );
+    for (const [name] of done.slice(0, Math.max(0, done.length - maxKeys))) keys.delete(name);
+  };
   const claim = (request: IdempotencyKey & { readonly bodyHash: string }): Claim => {
     const touchedAtMs = now();
     for (const [name, kept] of keys) {
@@ -150,6 +173,7 @@ function openTables({ sessions, documents, keys }: Tables, { now = Date.now }: M
     if (kept && kept.bodyHash !== bodyHash) return { state: "mismatch" };
     if (kept?.done) return { state: "done", response: JSON.parse(kept.done.response) };
     if (kept?.owner === owner) return { state: "running" };
+    if (!kept) forgetOldest();
     keys.set(keyName(request), { bodyHash, owner, touchedAtMs });
     return { state: kept ? "interrupted" : "new" };
   };
@@ -168,6 +192,12 @@ function openTables({ sessions, documents, keys }: Tables, { now = Date.now }: M
         }));
       }),
     countSessions: () => settle(() => sessions.size),
+    idleSessions: ({ beforeMs, limit }) =>
+      settle(() =>
+        [...sessions].filter(([, { touchedAtMs }]) => touchedAtMs <= beforeMs)
+          .sort(([, one], [, other]) => one.touchedAtMs - other.touchedAtMs)
+          .slice(0, limit).map(([id]) => id)
+      ),
     deleteSession: (id) =>
       settle(() => {
         for (const [name, { sessionId }] of documents) if (sessionId === id) documents.delete(name);

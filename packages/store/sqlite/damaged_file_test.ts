@@ -34,7 +34,7 @@ async function assertRefused(path: string, state: string): Promise<void> {
 
 Deno.test("openStore() refuses a file that is no database, and leaves it alone", () =>
   withBytes(async ({ path }) => {
-    for (const content of ["no database at all", "no database at all ".repeat(1000), "\0".repeat(8192)]) {
+    for (const content of ["no database at all ".repeat(1000), "\0".repeat(8192)]) {
       Deno.writeTextFileSync(path, content);
       await assertRefused(path, "file is not a database");
       assertEquals(Deno.readTextFileSync(path), content);
@@ -43,7 +43,12 @@ Deno.test("openStore() refuses a file that is no database, and leaves it alone",
 
 Deno.test("openStore() refuses a file that was cut off", () =>
   withBytes(async ({ path, bytes }) => {
-    for (const length of [50, 100, 4095, 4096, 4097, bytes.length >> 1, bytes.length - 4096]) {
+    for (const length of [1, 511]) {
+      Deno.writeFileSync(path, bytes.subarray(0, length));
+      await assertRefused(path, `it has only ${length} bytes`);
+      assertEquals(Deno.statSync(path).size, length);
+    }
+    for (const length of [512, 4095, 4096, 4097, bytes.length >> 1, bytes.length - 4096]) {
       Deno.writeFileSync(path, bytes.subarray(0, length));
       await assertRefused(path, "database disk image is malformed");
     }
@@ -55,7 +60,89 @@ Deno.test("openStore() refuses a file that was emptied while its log holds what 
     Deno.writeTextFileSync(`${path}-wal`, "committed");
     await assertRefused(path, `it is empty, but ${path}-wal holds what was written to it`);
     assertEquals(Deno.readTextFileSync(`${path}-wal`), "committed");
+    Deno.removeSync(path);
+    await assertRefused(path, `it is missing, but ${path}-wal holds what was written to it`);
+    assertEquals(Deno.readTextFileSync(`${path}-wal`), "committed");
   }));
+
+/** Copies a store that is open, its log included, as a killed process leaves it, and gives the warnings of its start. */
+async function opened(path: string, { damage = () => {} }: { readonly damage?: (log: Uint8Array) => void }) {
+  const copy = `${path}.copy`;
+  Deno.copyFileSync(path, copy);
+  const log = Deno.readFileSync(`${path}-wal`);
+  damage(log);
+  Deno.writeFileSync(`${copy}-wal`, log);
+  const warnings: string[] = [];
+  const store = await openStore(copy, { onWarning: (warning) => warnings.push(warning) });
+  const sessions = await store.countSessions();
+  await store.close();
+  const again = await openStore(copy, { onWarning: (warning) => warnings.push(`again: ${warning}`) });
+  await again.close();
+  return { warnings, sessions, log, kept: `${copy}-wal.damaged` };
+}
+
+Deno.test("openStore() tells of a damaged log, keeps it and goes on with what stands before the damage", () =>
+  withStore(async (store, path) => {
+    for (let made = 0; made < 30; made++) {
+      await store.commit([{ type: "session", id: `${made}`, createdAtMs: 0, settings: "x".repeat(5000) }]);
+    }
+    const whole = await opened(path, {});
+    assertEquals([whole.warnings, whole.sessions], [[], 32]);
+    const frames = (whole.log.length - 32) / (24 + 4096);
+    // A log that was cut off: what the last write left when it was killed.
+    const cut = await opened(path, { damage: (log) => log.fill(0, 32 + (frames - 1) * (24 + 4096)) });
+    assertEquals([cut.warnings, cut.sessions], [[], 31]);
+    for (const frame of [0, 1, Math.floor(frames / 2)]) {
+      const at = frame === 0 ? 8 : 32 + (frame - 1) * (24 + 4096) + 1000;
+      const { warnings, sessions, log, kept } = await opened(path, { damage: (log) => log[at]! ^= 1 });
+      const place = frame === 0 ? "at its beginning" : `in part ${frame} of ${frames}`;
+      assertEquals(warnings, [
+        `The log of the store ${path}.copy is damaged ${place}: what was written from there on is missing. ` +
+        `The log is kept as ${kept}.`,
+      ]);
+      assertEquals([sessions < 32, Deno.readFileSync(kept)], [true, log]);
+    }
+  }));
+
+Deno.test(
+  "commit() stops once the file or its log was removed or replaced, and what was read before still is",
+  {
+    ignore: Deno.build.os === "windows",
+  },
+  async () => {
+    for (const suffix of ["", "-wal"]) {
+      for (const replace of [false, true]) {
+        await withStore(async (store, path) => {
+          await store.commit([{ type: "events", sessionId: "a", after: 0, events }]);
+          Deno.renameSync(path + suffix, `${path}.away`);
+          if (replace) Deno.copyFileSync(`${path}.away`, path + suffix);
+          const writes = [
+            () => store.commit([{ type: "events", sessionId: "a", after: 300, events: [{ type: "x" }] }]),
+            () => store.commit([{ type: "state", sessionId: "b", name: "x", value: 1 }]),
+            () => store.claimKey({ scope: "s", key: "k", bodyHash: "h" }),
+            () => store.archive("a").put("text"),
+            () => store.deleteSession("a"),
+          ];
+          for (const write of writes) {
+            const error = await assertRejects(write, StoreError);
+            assertEquals([error.code, error.message], [
+              "lost",
+              `Cannot write to the store: ${path}${suffix} was removed or replaced while it was open, so that nothing ` +
+              "is kept any more. What was said until then can still be exported; restart the server then.",
+            ]);
+          }
+          assertEquals((await store.readEvents("a")).slice(0, 300).map(({ event }) => event), events);
+          await store.close();
+          assertEquals(
+            replace,
+            Array.from(Deno.readDirSync(path.replace(/tare\.db$/, "")), ({ name }) => name)
+              .includes(`tare.db${suffix}`),
+          );
+        });
+      }
+    }
+  },
+);
 
 Deno.test("openStore() and what it gives never show other content than was written, whichever byte changed", () =>
   withBytes(async ({ path, bytes, refs }) => {

@@ -1,8 +1,10 @@
 import { dirname, resolve } from "@std/path";
 import { DatabaseSync, type SQLInputValue } from "node:sqlite";
 import { StoreError } from "../store_error.ts";
-import { corruptError, lockedError, toOpenError, toStoreError } from "./file_error.ts";
+import { damageOfLog, type LogDamage } from "./damaged_log.ts";
+import { corruptError, lockedError, lostError, toOpenError, toStoreError } from "./file_error.ts";
 import { APPLICATION_ID, type Migration } from "./migrations.ts";
+import { openReserve, type Reserve, sizeOf } from "./reserve.ts";
 
 /** A prepared statement. */
 export interface Statement<Row> {
@@ -17,8 +19,15 @@ export interface Database {
   readonly path: string;
   /** Prepares a statement. The caller knows the form of its rows. */
   prepare<Row = never>(sql: string): Statement<Row>;
-  /** Runs `write` as one transaction: it is committed when this returns, or undone and the error thrown on. */
+  /**
+   * Runs `write` as one transaction: it is committed, in the file that stands under its name, when this returns; or
+   * undone and the error thrown on.
+   */
   transaction<T>(write: () => T): T;
+  /** The same for a write that makes room: on a full disk it gets what was held in reserve for it. */
+  release<T>(write: () => T): T;
+  /** Gives up to so many unused pages back to the system, and tells how many are left. */
+  shrink(pages: number): number;
   /** Closes the file; a second call does nothing. */
   close(): void;
 }
@@ -28,13 +37,26 @@ export interface DatabaseOptions {
   /** The history of such files: see {@linkcode MIGRATIONS}. */
   readonly migrations: readonly Migration[];
   /** Largest size of the file. Default: no limit. */
-  readonly maxBytes?: number;
+  readonly maxBytes?: number | undefined;
+  /** Room on the disk that is held for {@linkcode Database.release}. Default: none. */
+  readonly reserveBytes?: number;
+  /** Told in a sentence of what is missing though the file can be used. Default: nobody is. */
+  readonly onWarning?: (sentence: string) => void;
 }
 
 const PAGE_BYTES = 4096;
 
 /** Files up to this size are checked as a whole at open: 1 ms per MiB if the system has it in memory, else up to 7. */
 const CHECKED_BYTES = 64 * 2 ** 20;
+
+/** SQLite's smallest page: it takes a file with less for an empty one. */
+const LEAST_BYTES = 512;
+
+/** How much larger than it may be a file gets for a moment when something is removed from it. */
+const RELEASE_BYTES = 4 * 2 ** 20;
+
+/** Size to which the log is cut once what it holds is in the file. */
+const LOG_BYTES = 4 * 2 ** 20;
 
 /**
  * Opens a SQLite file, makes it if it isn't there (for its owner alone, the folder too) and brings it to the newest
@@ -55,14 +77,19 @@ export function openDatabase(path: string, options: DatabaseOptions): Database {
     lock = Deno.openSync(`${file}.lock`, { create: true, write: true, mode: 0o600 });
     if (!lock.tryLockSync(true)) throw lockedError(file);
     createFile(file);
+    const damage = damageOfLog(`${file}-wal`);
+    if (damage) options.onWarning?.(keepDamagedLog(file, damage));
     connection = new DatabaseSync(file, { enableForeignKeyConstraints: false });
     prepareFile(connection, { ...options, file });
+    // Else the same damage would be told of again.
+    if (damage) connection.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+    const reserve = openReserve(`${file}.reserve`, options.reserveBytes ?? 0);
+    return databaseOver(connection, { file, lock, reserve, maxBytes: options.maxBytes });
   } catch (error) {
     connection?.close();
     release(lock);
     throw toOpenError(error, file);
   }
-  return databaseOver(connection, { file, lock });
 }
 
 /**
@@ -75,24 +102,31 @@ function release(lock: Deno.FsFile | undefined): void {
 }
 
 function createFile(file: string): void {
+  const held = sizeOf(`${file}-wal`) > 0 ? `${file}-wal holds what was written to it` : undefined;
   try {
-    Deno.openSync(file, { createNew: true, write: true, mode: 0o600 }).close();
+    const { size } = Deno.statSync(file);
+    // SQLite takes such a file for a new one and deletes its log, with all that was committed.
+    if (size === 0 && held) throw corruptError(file, `it is empty, but ${held}`);
+    if (size > 0 && size < LEAST_BYTES) throw corruptError(file, `it has only ${size} bytes`);
   } catch (error) {
-    if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
-    // SQLite takes an empty file for a new one and deletes its log, with all that was committed.
-    if (sizeOf(file) === 0 && sizeOf(`${file}-wal`) > 0) {
-      throw corruptError(file, `it is empty, but ${file}-wal holds what was written to it`);
-    }
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+    if (held) throw corruptError(file, `it is missing, but ${held}`);
+    Deno.openSync(file, { createNew: true, write: true, mode: 0o600 }).close();
   }
 }
 
-function sizeOf(file: string): number {
+/** Keeps a copy of a damaged log, which the next write would overwrite, and says what is known. */
+function keepDamagedLog(file: string, { frame, frames }: LogDamage): string {
+  const copy = `${file}-wal.damaged`;
+  let kept = "";
   try {
-    return Deno.statSync(file).size;
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return 0;
-    throw error;
+    Deno.copyFileSync(`${file}-wal`, copy);
+    kept = ` The log is kept as ${copy}.`;
+  } catch {
+    // There is no room for it; what can be read is read in any case.
   }
+  const place = frame === 0 ? "at its beginning" : `in part ${frame} of ${frames}`;
+  return `The log of the store ${file} is damaged ${place}: what was written from there on is missing.${kept}`;
 }
 
 function prepareFile(
@@ -108,18 +142,25 @@ function prepareFile(
         `${migrations.length}. Use the program that wrote it or a newer one, or another file.`,
     );
   }
+  // It takes effect before there is a table.
+  if (version === 0) connection.exec("PRAGMA auto_vacuum = INCREMENTAL");
   // What is committed survives the process at once, and a power failure from the next checkpoint on. FULL would wait
   // for the disk at each commit: milliseconds for every word of every answer, in which nothing else can run.
   connection.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL");
-  if (maxBytes !== undefined) {
-    connection.exec(`PRAGMA max_page_count = ${Math.max(1, Math.floor(maxBytes / PAGE_BYTES))}`);
-  }
+  connection.exec(`PRAGMA journal_size_limit = ${LOG_BYTES}`);
+  limitSize(connection, maxBytes);
   if (sizeOf(file) <= CHECKED_BYTES) {
     const found = firstValue(connection, "PRAGMA quick_check(1)");
     if (found !== "ok") throw corruptError(file, String(found).replaceAll("\n", " "));
   }
   migrate(connection, { version, migrations });
+  letShrink(connection);
   connection.exec("PRAGMA foreign_keys = ON");
+}
+
+function limitSize(connection: DatabaseSync, maxBytes: number | undefined): void {
+  if (maxBytes === undefined) return;
+  connection.exec(`PRAGMA max_page_count = ${Math.max(1, Math.floor(maxBytes / PAGE_BYTES))}`);
 }
 
 /** The version of the schema; 0 of a file that is new. */
@@ -143,14 +184,38 @@ function migrate(
   }
 }
 
+/** Writes a file anew that was made when files couldn't shrink yet, unless there is no room for that. */
+function letShrink(connection: DatabaseSync): void {
+  if (firstValue(connection, "PRAGMA auto_vacuum") !== 0) return;
+  try {
+    connection.exec("PRAGMA auto_vacuum = INCREMENTAL; VACUUM");
+  } catch (error) {
+    const known = toStoreError(error, "");
+    if (!(known instanceof StoreError && known.code === "full")) throw error;
+  }
+}
+
 function firstValue(connection: DatabaseSync, sql: string): unknown {
   return Object.values(connection.prepare(sql).get() ?? {})[0];
 }
 
 function databaseOver(
   connection: DatabaseSync,
-  { file, lock }: { readonly file: string; readonly lock: Deno.FsFile },
+  { file, lock, reserve, maxBytes }: Pick<DatabaseOptions, "maxBytes"> & {
+    readonly file: string;
+    readonly lock: Deno.FsFile;
+    readonly reserve: Reserve;
+  },
 ): Database {
+  // Reading makes sure that there is a log.
+  firstValue(connection, "SELECT count(*) FROM sqlite_schema");
+  const files = [file, `${file}-wal`].map((path) => ({ path, opened: Deno.statSync(path) }));
+  let lost: string | undefined;
+  let isClosed = false;
+  const isThere = () => {
+    lost ??= files.find(({ path, opened }) => !isFile(path, opened))?.path;
+    return lost === undefined;
+  };
   const guard = <T>(act: () => T): T => {
     try {
       return act();
@@ -169,28 +234,71 @@ function databaseOver(
   const begin = prepare("BEGIN IMMEDIATE");
   const commit = prepare("COMMIT");
   const rollback = prepare("ROLLBACK");
+  const transaction = <T>(write: () => T): T => {
+    if (lost !== undefined) throw lostError(lost);
+    begin.run();
+    let result: T;
+    try {
+      result = write();
+      commit.run();
+    } catch (error) {
+      // SQLite has undone it by itself after some errors.
+      if (connection.isTransaction) rollback.run();
+      throw error;
+    }
+    if (!isThere()) throw lostError(lost ?? file);
+    return result;
+  };
+  const unused = prepare<{ readonly freelist_count: number }>("PRAGMA freelist_count");
+  const checkpoint = () => guard(() => connection.exec("PRAGMA wal_checkpoint(TRUNCATE)"));
   return {
     path: file,
     prepare,
-    transaction(write) {
-      begin.run();
+    transaction,
+    release(write) {
       try {
-        const result = write();
-        commit.run();
-        return result;
+        return transaction(write);
       } catch (error) {
-        // SQLite has undone it by itself after some errors.
-        if (connection.isTransaction) rollback.run();
-        throw error;
+        if (!(error instanceof StoreError && error.code === "full")) throw error;
+        reserve.give();
+        limitSize(connection, maxBytes && maxBytes + RELEASE_BYTES);
+        try {
+          // The log's own room is needed too.
+          checkpoint();
+          return transaction(write);
+        } finally {
+          limitSize(connection, maxBytes);
+          reserve.take();
+        }
       }
     },
+    shrink(pages) {
+      // exec() would stop after the first page.
+      guard(() => connection.prepare(`PRAGMA incremental_vacuum(${pages})`).all());
+      const left = unused.get()?.freelist_count ?? 0;
+      if (left === 0) checkpoint();
+      return left;
+    },
     close() {
-      if (!connection.isOpen) return;
+      if (isClosed) return;
+      isClosed = true;
       try {
-        connection.close();
+        // SQLite would delete the log by its name, which may be that of somebody else's file by now.
+        if (isThere()) connection.close();
       } finally {
         release(lock);
       }
     },
   };
+}
+
+/** Whether the file of this name is the one that was opened. Windows doesn't let go of the name of an open file. */
+function isFile(path: string, { dev, ino }: Deno.FileInfo): boolean {
+  try {
+    const there = Deno.statSync(path);
+    return there.ino === ino && there.dev === dev;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return false;
+    throw error;
+  }
 }

@@ -13,6 +13,14 @@ export function lockedError(path: string, options?: ErrorOptions): StoreError {
   return new StoreError("locked", message, options);
 }
 
+/** An error about a file that isn't under its name any more. */
+export function lostError(path: string): StoreError {
+  const message =
+    `Cannot write to the store: ${path} was removed or replaced while it was open, so that nothing is kept any more. ` +
+    "What was said until then can still be exported; restart the server then.";
+  return new StoreError("lost", message);
+}
+
 /**
  * What was thrown while the file was used, as a {@linkcode StoreError} if the file is to blame; else as it was.
  * Deno's `node:sqlite` gives no error codes, so SQLite's own messages tell the cases apart.
@@ -28,8 +36,18 @@ export function toStoreError(error: unknown, path: string): unknown {
   }
   if (/malformed|file is not a database/.test(message)) return corruptError(path, message, options);
   if (/database (table )?is locked/.test(message)) return lockedError(path, options);
+  if (/read-?only (file system|database)/i.test(message)) {
+    const text =
+      `Cannot use the store ${path}: its folder is read-only. Make it writable, or use another folder.`;
+    return new StoreError("io", text, options);
+  }
+  if (error instanceof Deno.errors.NotCapable) {
+    const text =
+      `Cannot use the store ${path}: this process may not read and write there. Use another folder.`;
+    return new StoreError("io", text, options);
+  }
   const system = Object.hasOwn(Deno.errors, error.name) ||
-    /disk I\/O error|unable to open database|readonly database/.test(message);
+    /disk I\/O error|unable to open database/.test(message);
   if (!system) return error;
   const text = `Cannot use the store ${path}: ${message}. Check the disk and who may read and write there.`;
   return new StoreError("io", text, options);

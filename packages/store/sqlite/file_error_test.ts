@@ -11,7 +11,8 @@ Deno.test("toStoreError() tells what the file is to blame for, names it and what
     ["malformed database schema (events)", "corrupt", "Restore it from a backup"],
     ["database is locked", "locked", "Stop it, or use another file"],
     ["disk I/O error", "io", "Check the disk"],
-    ["attempt to write a readonly database", "io", "who may read and write"],
+    ["attempt to write a readonly database", "io", "its folder is read-only. Make it writable"],
+    ["Read-only file system (os error 30): mkdir '/x'", "io", "its folder is read-only. Make it writable"],
     ["unable to open database file: /x/tare.db", "io", "Check the disk"],
   ] as const;
   for (const [message, code, remedy] of cases) {
@@ -26,6 +27,11 @@ Deno.test("toStoreError() tells what the file is to blame for, names it and what
 Deno.test("toStoreError() knows the system's errors by their names", () => {
   const error = toStoreError(new Deno.errors.PermissionDenied("Permission denied (os error 13)"), "f");
   assertEquals(error instanceof StoreError && error.code, "io");
+  const refused = toStoreError(new Deno.errors.NotCapable("Requires all access"), "f");
+  assertEquals(
+    refused instanceof StoreError && refused.message,
+    "Cannot use the store f: this process may not read and write there. Use another folder.",
+  );
 });
 
 Deno.test("toStoreError() leaves other errors as they are", () => {

@@ -25,7 +25,11 @@ export interface IdempotencyRows {
 /** The keys in a file. `keyOf` gives a session's row, or throws. */
 export function idempotencyKeys(
   database: Database,
-  { now, keyOf }: { readonly now: () => number; readonly keyOf: (sessionId: string) => number },
+  { now, maxKeys, keyOf }: {
+    readonly now: () => number;
+    readonly maxKeys: number;
+    readonly keyOf: (sessionId: string) => number;
+  },
 ): IdempotencyRows {
   // A key without a response that has another owner was claimed by a process that has ended.
   const owner = crypto.randomUUID();
@@ -34,6 +38,14 @@ export function idempotencyKeys(
   const expire = database.prepare(
     "DELETE FROM idempotency_keys WHERE touched_at_ms <= ? AND (json IS NOT NULL OR owner <> ?)",
   );
+  const crowd = database.prepare(
+    `DELETE FROM idempotency_keys WHERE json IS NOT NULL AND touched_at_ms < (
+       SELECT touched_at_ms FROM idempotency_keys WHERE json IS NOT NULL
+       ORDER BY touched_at_ms DESC LIMIT 1 OFFSET ?
+     )`,
+  );
+  /** Keys that were made since they were last counted. */
+  let made = Infinity;
   const select = database.prepare<KeyRow>(
     `SELECT body_hash, owner, json, crc FROM idempotency_keys ${where}`,
   );
@@ -53,6 +65,10 @@ export function idempotencyKeys(
         expire.run(nowMs - DAY_MS, owner);
         const row = select.get(scope, key);
         if (!row) {
+          if (++made > maxKeys / 10) {
+            crowd.run(maxKeys);
+            made = 0;
+          }
           insert.run(scope, key, bodyHash, owner, nowMs);
           return { state: "new" };
         }
@@ -71,7 +87,7 @@ export function idempotencyKeys(
       if (changed === 0) throw notClaimedError({ scope, key });
     },
     release({ scope, key }) {
-      remove.run(scope, key, owner);
+      database.transaction(() => remove.run(scope, key, owner));
     },
   };
 }

@@ -23,6 +23,7 @@ export const MIGRATIONS: readonly Migration[] = [
       { table: "sessions" },
       (session) => renameAt(session, ["settings", "budget"], { maxCost: "maxTokenUnits" }),
     ),
+  (connection) => connection.exec(ACTIVITY),
 ];
 
 // `crc` is the CRC-32 of the JSON beside it. Events are clustered by session, so that a session is read in one sweep.
@@ -89,6 +90,16 @@ const TABLES = `
     PRIMARY KEY (kind, id)
   ) STRICT, WITHOUT ROWID;
   CREATE INDEX documents_by_session ON documents (session);
+`;
+
+// A session without a row here is being deleted. Those that were there before count as used just now.
+const ACTIVITY = `
+  CREATE TABLE activity (
+    session INTEGER PRIMARY KEY REFERENCES sessions ON DELETE CASCADE,
+    touched_at_ms INTEGER NOT NULL
+  ) STRICT;
+  CREATE INDEX activity_by_age ON activity (touched_at_ms);
+  INSERT INTO activity SELECT key, unixepoch() * 1000 FROM sessions;
 `;
 
 const BUDGETS: Names = { max_steps: "maxSteps", max_tokens: "maxTokens", max_cost: "maxCost" };

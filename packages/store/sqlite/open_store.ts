@@ -1,11 +1,12 @@
 import { type Archive, archiveRef } from "@tare/prune";
 import type { ListedSession, SessionRecord, Store, StoredDocument, StoredEvent } from "../port.ts";
-import { noSessionError } from "../store_error.ts";
+import { noSessionError, StoreError } from "../store_error.ts";
 import { type Database, openDatabase } from "./database.ts";
 import { corruptError, toOpenError } from "./file_error.ts";
 import { idempotencyKeys } from "./idempotency_keys.ts";
 import { MIGRATIONS } from "./migrations.ts";
 import { type Place, recordWriter } from "./record_writer.ts";
+import { removedSessions } from "./removed_sessions.ts";
 import { fromStoredJson, type StoredJson } from "./stored_json.ts";
 import { storedTexts } from "./stored_texts.ts";
 
@@ -18,12 +19,21 @@ export interface StoreOptions {
    * Default: no limit.
    */
   readonly maxBytes?: number;
+  /**
+   * Room on the disk that a file beside the store's holds, so that sessions can be deleted on a full disk: 8 MiB are
+   * enough. Default: 0, none.
+   */
+  readonly reserveBytes?: number;
+  /** Idempotency keys that are kept, to a tenth; the oldest answers beyond are forgotten. Default: 10,000. */
+  readonly maxKeys?: number;
+  /** Told in a sentence of what is missing though the store can be used. Default: nobody is. */
+  readonly onWarning?: (sentence: string) => void;
 }
 
 /**
  * Opens the store in a SQLite file, for this process alone. File and folder are made if they aren't there, readable by
  * their owner alone; beside the file there are `<file>-wal` while it is open, which belongs to it, and `<file>.lock`,
- * which is empty. A text that several sessions archive is stored once, compressed.
+ * which is empty, and with a reserve `<file>.reserve`. A text that several sessions archive is stored once, compressed.
  *
  * What was written survives the end of the process (`kill -9` too) once the promise has resolved. A power failure
  * or a crash of the system never damages the file, but may take back the last writes, the newest first:
@@ -31,20 +41,21 @@ export interface StoreOptions {
  * on close, or since the system wrote its memory to the disk by itself, in general every half minute.
  *
  * Every record is checked when it is read: if its bytes have changed on the disk, that is an error, never another
- * content. A file of up to 64 MiB is also checked as a whole when it is opened. What was deleted makes room in the
- * file for new data; the file doesn't shrink.
+ * content. A file of up to 64 MiB is also checked as a whole when it is opened. Of a damaged log SQLite uses what stands
+ * before the damage: the rest is lost, which `onWarning` is told. If the file is removed or replaced while it is open,
+ * the next write fails and nothing more is taken. What was deleted makes the file smaller.
  *
  * @throws {StoreError} if the file can't be opened, another process has it open, it is damaged or no store, or a
  * newer program wrote it.
  */
-export function openStore(path: string, { now = Date.now, maxBytes }: StoreOptions = {}): Promise<Store> {
-  return Promise.try(() => {
-    const database = openDatabase(path, {
-      migrations: MIGRATIONS,
-      ...(maxBytes !== undefined && { maxBytes }),
-    });
+export function openStore(
+  path: string,
+  { now = Date.now, maxKeys = 10_000, ...options }: StoreOptions = {},
+): Promise<Store> {
+  return Promise.try(async () => {
+    const database = openDatabase(path, { migrations: MIGRATIONS, ...options });
     try {
-      return storeIn(database, now);
+      return await storeIn(database, { now, maxKeys });
     } catch (error) {
       database.close();
       throw toOpenError(error, database.path);
@@ -53,7 +64,10 @@ export function openStore(path: string, { now = Date.now, maxBytes }: StoreOptio
 }
 
 /** Nothing here waits: a call has had its effect when it returns its promise, so that calls never come between. */
-function storeIn(database: Database, now: () => number): Store {
+async function storeIn(
+  database: Database,
+  { now, maxKeys }: Required<Pick<StoreOptions, "now" | "maxKeys">>,
+): Promise<Store> {
   const { path } = database;
   const selectPlace = database.prepare<Place>(
     "SELECT key, coalesce((SELECT max(number) FROM events WHERE session = key), 0) AS last FROM sessions WHERE id = ?",
@@ -61,9 +75,16 @@ function storeIn(database: Database, now: () => number): Store {
   const selectKey = database.prepare<{ key: number }>("SELECT key FROM sessions WHERE id = ?");
   const placeOf = (id: string) => found(id, selectPlace.get(id));
   const keyOf = (id: string) => found(id, selectKey.get(id)).key;
-  const keys = idempotencyKeys(database, { now, keyOf });
+  const keys = idempotencyKeys(database, { now, maxKeys, keyOf });
   const texts = storedTexts(database);
-  const write = recordWriter(database, { keyOf, placeOf, respond: keys.respond, putText: texts.put });
+  const write = recordWriter(database, { now, keyOf, placeOf, respond: keys.respond, putText: texts.put });
+  const removed = removedSessions(database);
+  let isOpen = true;
+  // What there is no room to sweep now is swept later.
+  const sweep = () =>
+    removed.sweep(() => isOpen).catch((error) => {
+      if (!(error instanceof StoreError && error.code === "full")) throw error;
+    });
   const commit: Store["commit"] = (records) =>
     Promise.try(() => database.transaction(() => records.forEach(write)));
 
@@ -73,12 +94,13 @@ function storeIn(database: Database, now: () => number): Store {
   >(
     `SELECT sessions.json, sessions.crc, state.json AS totals, state.crc AS totalsCrc,
        coalesce((SELECT max(number) FROM events WHERE session = key), 0) AS last
-     FROM sessions LEFT JOIN state ON session = key AND name = 'totals'
+     FROM sessions JOIN activity ON activity.session = key LEFT JOIN state ON state.session = key AND name = 'totals'
      WHERE key < ? ORDER BY key DESC LIMIT ?`,
   );
-  const selectCount = database.prepare<{ count: number }>("SELECT count(*) AS count FROM sessions");
-  // Everything that refers to the session goes by the schema's cascades.
-  const remove = database.prepare("DELETE FROM sessions WHERE id = ?");
+  const selectCount = database.prepare<{ count: number }>("SELECT count(*) AS count FROM activity");
+  const selectIdle = database.prepare<{ id: string }>(
+    "SELECT id FROM activity JOIN sessions ON key = session WHERE touched_at_ms <= ? ORDER BY touched_at_ms LIMIT ?",
+  );
   const select = "SELECT number, json, crc FROM events WHERE session = ? AND number > ?";
   const selectAll = database.prepare<StoredJson & { number: number }>(`${select} ORDER BY number LIMIT ?`);
   const selectTypes = database.prepare<StoredJson & { number: number }>(
@@ -92,6 +114,8 @@ function storeIn(database: Database, now: () => number): Store {
   );
   const value = (row: StoredJson | undefined) => row && fromStoredJson(row, path);
 
+  // Of what an earlier process removed.
+  await sweep();
   return {
     commit,
     getSession: (id) => Promise.try(() => value(selectSession.get(id)) as SessionRecord | undefined),
@@ -105,7 +129,13 @@ function storeIn(database: Database, now: () => number): Store {
           }))
       ),
     countSessions: () => Promise.try(() => selectCount.get()?.count ?? 0),
-    deleteSession: (id) => Promise.try(() => remove.run(id) > 0),
+    idleSessions: ({ beforeMs, limit }) =>
+      Promise.try(() => selectIdle.all(beforeMs, limit).map(({ id }) => id)),
+    deleteSession: async (id) => {
+      const isRemoved = removed.remove(id);
+      if (isRemoved) await sweep();
+      return isRemoved;
+    },
     readEvents: (id, { after = 0, types, limit = -1 } = {}) =>
       Promise.try(() => {
         const session = keyOf(id);
@@ -134,7 +164,11 @@ function storeIn(database: Database, now: () => number): Store {
     }),
     claimKey: (request) => Promise.try(() => keys.claim(request)),
     releaseKey: (key) => Promise.try(() => keys.release(key)),
-    close: () => Promise.try(database.close),
+    close: () =>
+      Promise.try(() => {
+        isOpen = false;
+        database.close();
+      }),
   };
 }
 

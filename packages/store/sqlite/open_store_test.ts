@@ -49,6 +49,7 @@ Deno.test("deleteSession() removes all that only the session refers to, from eve
     await fill("a");
     const ofA = await rows();
     assertEquals(ofA, {
+      activity: 2,
       archived: 2,
       documents: 1,
       events: 1,
@@ -59,10 +60,55 @@ Deno.test("deleteSession() removes all that only the session refers to, from eve
     });
     await fill("b");
     await store.deleteSession("b");
-    assertEquals(await rows(), { ...ofA, sessions: 1 });
+    assertEquals(await rows(), { ...ofA, activity: 1, sessions: 1 });
     await store.deleteSession("a");
     assertEquals(new Set(Object.values(await rows())), new Set([0]));
     await store.close();
+  }));
+
+/** Fills a session with some megabytes. */
+async function fillLarge(store: Store, id: string): Promise<void> {
+  const events = Array.from(
+    { length: 2000 },
+    () => ({ type: "text_delta", text: crypto.randomUUID().repeat(30) }),
+  );
+  await store.commit([{ type: "events", sessionId: id, after: 0, events }]);
+  await putAll(
+    store,
+    id,
+    Array.from({ length: 20 }, () => crypto.getRandomValues(new Uint8Array(50_000)).toHex()),
+  );
+}
+
+Deno.test("deleteSession() makes the file smaller, also one of an older version once it was opened", () =>
+  withStore(async (store, path) => {
+    const empty = Deno.statSync(path).size;
+    await fillLarge(store, "a");
+    await store.close();
+    const old = new DatabaseSync(path);
+    old.exec("PRAGMA auto_vacuum = NONE; VACUUM");
+    old.close();
+    const later = await openStore(path);
+    const full = Deno.statSync(path).size;
+    await later.deleteSession("a");
+    assertEquals([full > 2_000_000, Deno.statSync(path).size <= empty + 65_536], [true, true]);
+    assertEquals((await later.listSessions()).map(({ id }) => id), ["b"]);
+    await later.close();
+  }));
+
+Deno.test("deleteSession() that was cut off is done at the next opening, and nobody finds the session meanwhile", () =>
+  withStore(async (store, path) => {
+    await fillLarge(store, "a");
+    const removing = store.deleteSession("a");
+    assertEquals([await store.getSession("a"), await store.countSessions()], [undefined, 1]);
+    await store.close();
+    assertEquals(await removing, true);
+    assertEquals(Number(query(path, "SELECT count(*) AS rows FROM events")[0]?.rows) > 1000, true);
+    const later = await openStore(path);
+    await later.commit([{ type: "session", id: "a", createdAtMs: 1, settings: {} }]);
+    assertEquals(await later.readEvents("a"), []);
+    await later.close();
+    assertEquals(query(path, "SELECT number FROM events"), []);
   }));
 
 Deno.test("archive() stores a text once, and drops it with the last session that refers to it", () =>

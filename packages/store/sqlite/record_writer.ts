@@ -5,6 +5,8 @@ import type { IdempotencyRows } from "./idempotency_keys.ts";
 import { toStoredJson } from "./stored_json.ts";
 import type { StoredTexts } from "./stored_texts.ts";
 
+const MINUTE_MS = 60_000;
+
 /** A session's row, and the number of its last event. */
 export interface Place {
   readonly key: number;
@@ -14,7 +16,8 @@ export interface Place {
 /** Makes a function that writes one record, inside a transaction. `keyOf` and `placeOf` throw if there is no such session. */
 export function recordWriter(
   database: Database,
-  { keyOf, placeOf, respond, putText }: {
+  { now, keyOf, placeOf, respond, putText }: {
+    readonly now: () => number;
     readonly keyOf: (id: string) => number;
     readonly placeOf: (id: string) => Place;
     readonly respond: IdempotencyRows["respond"];
@@ -23,6 +26,11 @@ export function recordWriter(
 ): (record: StoreRecord) => void {
   const insertSession = database.prepare(
     "INSERT INTO sessions (id, json, crc) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+  );
+  const insertActivity = database.prepare("INSERT INTO activity VALUES (last_insert_rowid(), ?)");
+  // Writing it each time would take a page more of every word of every answer.
+  const touch = database.prepare(
+    "UPDATE activity SET touched_at_ms = ? WHERE session = ? AND touched_at_ms <= ?",
   );
   const insertEvent = database.prepare("INSERT INTO events VALUES (?, ?, ?, ?, ?)");
   const upsertState = database.prepare(
@@ -38,6 +46,7 @@ export function recordWriter(
         const { id, createdAtMs, settings } = record;
         const { json, crc } = toStoredJson({ id, createdAtMs, settings });
         if (insertSession.run(id, json, crc) === 0) throw sessionExistsError(id);
+        insertActivity.run(now());
         return;
       }
       case "events": {
@@ -48,6 +57,8 @@ export function recordWriter(
           const { json, crc } = toStoredJson(event);
           insertEvent.run(key, after + index + 1, event.type, json, crc);
         }
+        const nowMs = now();
+        touch.run(nowMs, key, nowMs - MINUTE_MS);
         return;
       }
       case "state": {

@@ -51,7 +51,7 @@ export function storedTexts(database: Database): StoredTexts {
       );
     },
     delete(sessionId, ref) {
-      deleteOwn.run(sessionId, ref);
+      database.transaction(() => deleteOwn.run(sessionId, ref));
     },
   };
 }

@@ -1,7 +1,7 @@
 import type { Tool } from "@tare/messages";
 import { defineTool, Refusal } from "../define_tool.ts";
 import { lineNumberAt, lineNumbers, type ReplacedText, replaceText } from "./replace_text.ts";
-import { resolveInWorkspace } from "./resolve_in_workspace.ts";
+import { resolveInWorkspace, type WorkspaceLimits } from "./resolve_in_workspace.ts";
 import { shortLines } from "../result_text.ts";
 import { statFile } from "./stat_in_workspace.ts";
 import { inTurn, writeAtomically } from "./write_atomically.ts";
@@ -18,7 +18,7 @@ const MAX_BYTES = 4 * 1024 * 1024;
 const CONTEXT_LINES = 2;
 
 /** `edit_file`: replaces exact text in a text file. */
-export function editFileTool(workspace: string): Tool {
+export function editFileTool(workspace: string, limits: WorkspaceLimits = {}): Tool {
   return defineTool<EditFileArguments>({
     name: "edit_file",
     description:
@@ -45,7 +45,7 @@ export function editFileTool(workspace: string): Tool {
     async run({ path, old_text: oldText, new_text: newText, replace_all: all = false }, context) {
       if (oldText === "") throw new Refusal("old_text is empty. To write a whole file, use write_file.");
       if (oldText === newText) throw new Refusal("old_text and new_text are the same.");
-      const place = await resolveInWorkspace(workspace, path);
+      const place = await resolveInWorkspace(workspace, path, limits);
       return await inTurn(place.absolute, async () => {
         context.signal.throwIfAborted();
         const { size, mode } = await statFile(place, context);

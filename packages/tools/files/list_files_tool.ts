@@ -1,6 +1,6 @@
 import type { Tool } from "@tare/messages";
 import { defineTool, Refusal } from "../define_tool.ts";
-import { resolveInWorkspace } from "./resolve_in_workspace.ts";
+import { resolveInWorkspace, type WorkspaceLimits } from "./resolve_in_workspace.ts";
 import { fittingRows, MAX_RESULT_BYTES } from "../result_text.ts";
 import { statInWorkspace } from "./stat_in_workspace.ts";
 import { walk, type WalkEntry } from "./walk.ts";
@@ -17,7 +17,7 @@ const MAX_ENTRIES = 1000;
 const MAX_COUNTED = 100_000;
 
 /** `list_files`: what lies in a folder, one entry a line, with the sizes of files. */
-export function listFilesTool(workspace: string): Tool {
+export function listFilesTool(workspace: string, limits: WorkspaceLimits = {}): Tool {
   return defineTool<ListFilesArguments>({
     name: "list_files",
     description:
@@ -49,7 +49,7 @@ export function listFilesTool(workspace: string): Tool {
     stance: "rederivable",
     attempt: ({ path = "." }) => `list ${JSON.stringify(path)}`,
     async run({ path = ".", glob, depth, include_hidden: includeHidden }, context) {
-      const place = await resolveInWorkspace(workspace, path);
+      const place = await resolveInWorkspace(workspace, path, limits);
       const info = await statInWorkspace(place, context);
       if (!info.isDirectory) throw new Refusal("it is not a folder. Read it with read_file.");
       const skipped = { hidden: 0, unreadable: 0 };

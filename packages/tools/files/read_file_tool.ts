@@ -1,6 +1,6 @@
 import type { Tool, ToolContext } from "@tare/messages";
 import { defineTool, Refusal } from "../define_tool.ts";
-import { resolveInWorkspace } from "./resolve_in_workspace.ts";
+import { resolveInWorkspace, type WorkspaceLimits } from "./resolve_in_workspace.ts";
 import { byteLength, decodeText, MAX_RESULT_BYTES, sliceText } from "../result_text.ts";
 import { statFile } from "./stat_in_workspace.ts";
 import { openText, textBlocks } from "./text_file.ts";
@@ -14,7 +14,7 @@ const MAX_LINE_CHARS = 2000;
  * `read_file`: lines of a text file, as they stand, under a first line such as `lines 1-200 of 345`. Files of any
  * size are read in constant memory.
  */
-export function readFileTool(workspace: string): Tool {
+export function readFileTool(workspace: string, limits: WorkspaceLimits = {}): Tool {
   return defineTool<ReadFileArguments>({
     name: "read_file",
     description:
@@ -40,7 +40,7 @@ export function readFileTool(workspace: string): Tool {
     attempt: ({ path }) => `read ${JSON.stringify(path)}`,
     async run({ path, start_line: start = 1, end_line: end = Infinity }, context) {
       if (end < start) throw new Refusal(`end_line ${end} comes before start_line ${start}.`);
-      const place = await resolveInWorkspace(workspace, path);
+      const place = await resolveInWorkspace(workspace, path, limits);
       await statFile(place, context);
       using file = await openText(place.absolute);
       const page = await readPage(file, { start, end }, context);

@@ -1,6 +1,18 @@
 import { basename, dirname, join, resolve, SEPARATOR } from "@std/path";
 import { Refusal } from "../define_tool.ts";
 
+/** What of a workspace the file tools keep from a model. */
+export interface WorkspaceLimits {
+  /** A folder that no path leads to or into, and that no listing or search shows. Default: there is none. */
+  readonly hidden?: string | undefined;
+}
+
+/** A folder that exists and stays unseen. */
+interface HiddenFolder {
+  readonly path: string;
+  readonly info: Deno.FileInfo;
+}
+
 /** A place in a workspace. It need not exist. */
 export interface WorkspacePath {
   /** The workspace's own absolute path, free of symbolic links. */
@@ -9,6 +21,8 @@ export interface WorkspacePath {
   readonly absolute: string;
   /** The path from `root`, with forward slashes; `.` for the workspace itself. */
   readonly relative: string;
+  /** What must stay unseen. */
+  readonly hidden?: HiddenFolder;
 }
 
 /** As many as Linux follows before it gives up. */
@@ -22,9 +36,13 @@ const MAX_LINKS = 40;
  * A program that swaps a folder for a link between this check and the use can get past it: the guard keeps a
  * model's paths in place, it does not contain hostile programs.
  *
- * @throws {Refusal} if it lies outside, or the links lead in a circle.
+ * @throws {Refusal} if it lies outside or in what is hidden, or the links lead in a circle.
  */
-export async function resolveInWorkspace(workspace: string, path: string): Promise<WorkspacePath> {
+export async function resolveInWorkspace(
+  workspace: string,
+  path: string,
+  limits: WorkspaceLimits = {},
+): Promise<WorkspacePath> {
   if (path.includes("\0")) throw new Refusal("a path cannot hold a NUL character.");
   const root = await realWorkspace(workspace);
   const absolute = await followLinks(resolve(root, path));
@@ -34,7 +52,36 @@ export async function resolveInWorkspace(workspace: string, path: string): Promi
       "it lies outside the workspace. Give a path inside, relative to the workspace's top folder.",
     );
   }
-  return { root, absolute, relative };
+  const hidden = await hiddenFolder(limits);
+  for (let folder = absolute; folder !== root; folder = dirname(folder)) {
+    if (await isHidden(folder, hidden)) {
+      throw new Refusal("it lies in a folder that the server keeps for itself, which no tool may reach.");
+    }
+  }
+  return { root, absolute, relative, ...(hidden && { hidden }) };
+}
+
+async function hiddenFolder({ hidden }: WorkspaceLimits): Promise<HiddenFolder | undefined> {
+  if (hidden === undefined) return undefined;
+  try {
+    return { path: await Deno.realPath(hidden), info: await Deno.stat(hidden) };
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
+}
+
+/** Whether a place free of symbolic links is the hidden folder, in whatever spelling the file system takes. */
+export async function isHidden(absolute: string, hidden: HiddenFolder | undefined): Promise<boolean> {
+  if (!hidden) return false;
+  if (absolute === hidden.path) return true;
+  try {
+    const { dev, ino } = await Deno.lstat(absolute);
+    return ino !== null && ino === hidden.info.ino && dev === hidden.info.dev;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) return false;
+    throw error;
+  }
 }
 
 async function realWorkspace(workspace: string): Promise<string> {

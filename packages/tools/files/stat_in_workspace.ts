@@ -44,7 +44,7 @@ async function similarPaths(place: WorkspacePath, context: ToolContext): Promise
   const folder = dirname(place.relative);
   const found: { path: string; score: number }[] = [];
   let seen = 0;
-  const top = { root: place.root, absolute: place.root, relative: "." };
+  const top = { ...place, absolute: place.root, relative: "." };
   for await (const { relative } of walk(top, { context })) {
     if (++seen > MAX_CANDIDATES) break;
     const likeness = similarity(basename(relative).toLowerCase(), name);

@@ -2,7 +2,7 @@ import { globToRegExp, join } from "@std/path";
 import type { ToolContext } from "@tare/messages";
 import { RE2JS } from "re2js";
 import { IgnoreRules } from "./ignore_rules.ts";
-import type { WorkspacePath } from "./resolve_in_workspace.ts";
+import { isHidden, type WorkspacePath } from "./resolve_in_workspace.ts";
 
 /** What a walk comes across. */
 export interface WalkEntry {
@@ -27,13 +27,13 @@ export interface WalkOptions {
 
 /**
  * Walks a folder depth first, names in code-unit order. Links are shown but not followed, so that a walk ends and
- * stays inside. `.git` is never entered unless the walk starts in it.
+ * stays inside. `.git` is never entered unless the walk starts in it; what the workspace hides is never shown.
  */
 export async function* walk(start: WorkspacePath, options: WalkOptions): AsyncGenerator<WalkEntry> {
   const base = start.relative === "." ? "" : `${start.relative}/`;
   const rules = await IgnoreRules.of(start.root, start.relative);
   const matches = options.glob === undefined ? undefined : globMatcher(options.glob);
-  for await (const entry of walkFolder(start.root, { base, rules, depth: 1 }, options)) {
+  for await (const entry of walkFolder(start, { base, rules, depth: 1 }, options)) {
     if (!matches || (entry.kind !== "folder" && matches(entry.relative.slice(base.length)))) yield entry;
   }
 }
@@ -46,10 +46,11 @@ interface Folder {
 }
 
 async function* walkFolder(
-  root: string,
+  top: Pick<WorkspacePath, "root" | "hidden">,
   { base, rules, depth }: Folder,
   options: WalkOptions,
 ): AsyncGenerator<WalkEntry> {
+  const { root, hidden } = top;
   const { context, maxDepth = Infinity, includeHidden = false, onSkip } = options;
   let entries: WalkEntry[];
   try {
@@ -62,14 +63,18 @@ async function* walkFolder(
   context.progress();
   for (const entry of entries) {
     context.signal.throwIfAborted();
-    if (!includeHidden && (isHidden(entry, base) || rules.ignores(entry.relative))) {
+    if (!includeHidden && (startsWithDot(entry, base) || rules.ignores(entry.relative))) {
+      onSkip?.("hidden");
+      continue;
+    }
+    if (entry.kind === "folder" && await isHidden(entry.absolute, hidden)) {
       onSkip?.("hidden");
       continue;
     }
     yield entry;
     if (entry.kind !== "folder" || depth >= maxDepth || entry.relative === `${base}.git/`) continue;
     const inside = await rules.enter(root, entry.relative);
-    yield* walkFolder(root, { base: entry.relative, rules: inside, depth: depth + 1 }, options);
+    yield* walkFolder(top, { base: entry.relative, rules: inside, depth: depth + 1 }, options);
   }
 }
 
@@ -85,7 +90,7 @@ async function readFolder(root: string, base: string): Promise<WalkEntry[]> {
   return entries.sort((a, b) => (a.relative < b.relative ? -1 : 1));
 }
 
-function isHidden(entry: WalkEntry, base: string): boolean {
+function startsWithDot(entry: WalkEntry, base: string): boolean {
   return entry.relative.startsWith(".", base.length);
 }
 

@@ -1,12 +1,12 @@
 import type { Tool } from "@tare/messages";
 import { defineTool, Refusal } from "../define_tool.ts";
-import { resolveInWorkspace } from "./resolve_in_workspace.ts";
+import { resolveInWorkspace, type WorkspaceLimits } from "./resolve_in_workspace.ts";
 import { inTurn, writeAtomically } from "./write_atomically.ts";
 
 type WriteFileArguments = { readonly path: string; readonly content: string };
 
 /** `write_file`: creates a text file or replaces the whole of one. */
-export function writeFileTool(workspace: string): Tool {
+export function writeFileTool(workspace: string, limits: WorkspaceLimits = {}): Tool {
   return defineTool<WriteFileArguments>({
     name: "write_file",
     description:
@@ -22,7 +22,7 @@ export function writeFileTool(workspace: string): Tool {
     writes: "path",
     attempt: ({ path }) => `write ${JSON.stringify(path)}`,
     async run({ path, content }, { signal }) {
-      const { absolute, relative } = await resolveInWorkspace(workspace, path);
+      const { absolute, relative } = await resolveInWorkspace(workspace, path, limits);
       return await inTurn(absolute, async () => {
         signal.throwIfAborted();
         const old = await existingFile(absolute);

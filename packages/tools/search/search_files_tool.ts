@@ -1,7 +1,11 @@
 import type { Tool, ToolContext } from "@tare/messages";
 import { defineTool, ioReason, Refusal } from "../define_tool.ts";
 import { GrepRows } from "./grep_rows.ts";
-import { resolveInWorkspace, type WorkspacePath } from "../files/resolve_in_workspace.ts";
+import {
+  resolveInWorkspace,
+  type WorkspaceLimits,
+  type WorkspacePath,
+} from "../files/resolve_in_workspace.ts";
 import { fittingRows, MAX_RESULT_BYTES } from "../result_text.ts";
 import { searchPattern } from "./search_pattern.ts";
 import { searchText } from "./search_text.ts";
@@ -28,7 +32,7 @@ const MAX_CONTEXT_LINES = 20;
  * `search_files`: lines that match an RE2 regular expression, the files that hold such lines, or how many each file
  * holds. The pattern `^` with `output: "count"` gives the number of lines of each file.
  */
-export function searchFilesTool(workspace: string): Tool {
+export function searchFilesTool(workspace: string, limits: WorkspaceLimits = {}): Tool {
   return defineTool<SearchFilesArguments>({
     name: "search_files",
     description:
@@ -77,7 +81,7 @@ export function searchFilesTool(workspace: string): Tool {
     async run(args, context) {
       const { output = "lines", max_results: maxResults = DEFAULT_RESULTS } = args;
       const pattern = searchPattern(args.pattern, { ignoreCase: args.ignore_case });
-      const place = await resolveInWorkspace(workspace, args.path ?? ".");
+      const place = await resolveInWorkspace(workspace, args.path ?? ".", limits);
       const tally: Tally = { searched: 0, cutLines: 0, hidden: 0, binary: 0, unreadable: 0 };
       const grep = output === "lines"
         ? new GrepRows({ pattern, maxMatches: maxResults, contextLines: args.context_lines ?? 0 })

@@ -1,0 +1,40 @@
+import { basename, isAbsolute, join } from "@std/path";
+import { createHash } from "node:crypto";
+import { realPath } from "./option.ts";
+
+/** The variables that say where a person's data is kept, on one system or another. */
+export const HOME_VARIABLES: readonly string[] = ["HOME", "XDG_DATA_HOME", "LOCALAPPDATA"];
+
+/** Where sessions were kept before each workspace had a folder of its own, counted from the current folder. */
+export const OLD_DATA = ".tare";
+
+/** The file of a data folder that holds the sessions. */
+export const STORE_FILE = "tare.db";
+
+/**
+ * The folder where the sessions of a workspace are kept unless somebody says otherwise: in the data directory of the
+ * platform, named after the workspace and its real path, so that projects don't mix and each can have its server.
+ * Without a home folder it is `.tare` in the workspace.
+ */
+export function defaultDataFolder(
+  workspace: string,
+  environment: Readonly<Record<string, string | undefined>>,
+): string {
+  const home = dataDirectory(environment);
+  if (home === undefined) return join(workspace, OLD_DATA);
+  const path = realPath(workspace);
+  const hash = createHash("sha256").update(path).digest("hex").slice(0, 8);
+  return join(home, "tare", `${basename(path).slice(0, 60)}-${hash}`);
+}
+
+/** `XDG_DATA_HOME` as https://specifications.freedesktop.org/basedir-spec has it: a relative one doesn't count. */
+function dataDirectory(
+  { HOME, XDG_DATA_HOME, LOCALAPPDATA }: Readonly<Record<string, string | undefined>>,
+): string | undefined {
+  if (Deno.build.os === "windows") return LOCALAPPDATA || undefined;
+  if (Deno.build.os !== "darwin" && XDG_DATA_HOME && isAbsolute(XDG_DATA_HOME)) return XDG_DATA_HOME;
+  if (!HOME) return undefined;
+  return Deno.build.os === "darwin"
+    ? join(HOME, "Library", "Application Support")
+    : join(HOME, ".local", "share");
+}

@@ -1,0 +1,49 @@
+/** A file that holds room on the disk, to be given up when something must be written on a full one. */
+export interface Reserve {
+  /** Gives the room up. */
+  give(): void;
+  /** Takes the room again, as far as there is some. */
+  take(): void;
+}
+
+const BLOCK_BYTES = 64 * 1024;
+
+/**
+ * Opens the reserve in a file, and takes its room unless that would be more than half of what is free: a disk that is
+ * nearly full needs the rest for what is written.
+ */
+export function openReserve(file: string, bytes: number): Reserve {
+  if (bytes === 0) return { give() {}, take() {} };
+  if (sizeOf(file) === 0 && fill(file, 2 * bytes) < 2 * bytes) Deno.truncateSync(file, 0);
+  if (sizeOf(file) > bytes) Deno.truncateSync(file, bytes);
+  return {
+    give() {
+      if (sizeOf(file) > 0) Deno.truncateSync(file, 0);
+    },
+    take: () => void fill(file, bytes),
+  };
+}
+
+/** The size of a file; 0 if there is none. */
+export function sizeOf(file: string): number {
+  try {
+    return Deno.statSync(file).size;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return 0;
+    throw error;
+  }
+}
+
+/** Appends until the file has this size or the disk is full, and gives its size. */
+function fill(file: string, bytes: number): number {
+  using opened = Deno.openSync(file, { create: true, append: true, mode: 0o600 });
+  // Zeros would take no room where the file system compresses.
+  const block = crypto.getRandomValues(new Uint8Array(BLOCK_BYTES));
+  let size = opened.statSync().size;
+  try {
+    while (size < bytes) size += opened.writeSync(block.subarray(0, bytes - size));
+  } catch {
+    // The disk is full, so that less is held.
+  }
+  return size;
+}
