@@ -1,4 +1,4 @@
-import type { Message, Model, ModelEvent, ModelRequest } from "@tare/messages";
+import type { Message, Model, ModelEvent, ModelRequest, ModelSettings } from "@tare/messages";
 import { ModelError } from "../model_error.ts";
 import { type FailedRequest, replyError, toModelError } from "./to_model_error.ts";
 
@@ -48,12 +48,21 @@ export function streamModel<Reader extends ReplyReader>(options: StreamModelOpti
         failure = replyError("bad_response", host, reply.isReply ? CUT_OFF : noReply);
       } catch (error) {
         request.signal.throwIfAborted();
-        failure = toModelError(error, options);
+        failure = blame(toModelError(error, options), request.settings);
       }
       const isBroken = failure instanceof ModelError && failure.code === "bad_response";
       if (!isBroken || reply.begun || attempt >= maxRetries) throw failure;
     }
   };
+}
+
+/** A provider that refuses a request over one of its settings names it: then whoever chose it is at fault. */
+function blame(failure: unknown, settings: ModelSettings = {}): unknown {
+  if (!(failure instanceof ModelError) || failure.code !== "bad_request" || failure.param) return failure;
+  const param = Object.keys(settings).find((name) => new RegExp(`\\b${name}\\b`).test(failure.message));
+  return param === undefined
+    ? failure
+    : new ModelError(failure.code, failure.message, { param, cause: failure });
 }
 
 /**
