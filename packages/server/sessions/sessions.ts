@@ -5,8 +5,15 @@ import type { ListedSession, StoreRecord } from "@tare/store";
 import { LRUCache } from "lru-cache";
 import { HttpError } from "../http/http_error.ts";
 import { Queue } from "./queue.ts";
-import { Session, sessionNotFound } from "./session.ts";
-import type { SessionInfo, SessionOptions, SessionTotals } from "./session_options.ts";
+import { readTranscript } from "./recover_history.ts";
+import { Session } from "./session.ts";
+import {
+  type SessionInfo,
+  sessionNotFound,
+  type SessionOptions,
+  type SessionTotals,
+  type Transcript,
+} from "./session_options.ts";
 import type { CreateSession, SessionSettings } from "./session_settings.ts";
 import { TurnSlots } from "./turn_slots.ts";
 
@@ -122,6 +129,17 @@ export class Sessions {
     return session;
   }
 
+  /** Names of the tools that sessions may have. */
+  get toolNames(): readonly string[] {
+    return [...this.#options.tools.map(({ definition }) => definition), RECALL_TOOL]
+      .map((definition) => definition.function.name);
+  }
+
+  /** All that was said in a session, as far as it is committed. @throws {StoreError} */
+  transcript(session: Session): Promise<Transcript> {
+    return readTranscript(session, this.#options.store);
+  }
+
   /**
    * Sessions without loading them, the newest first, behind the session `after`.
    *
@@ -191,8 +209,7 @@ export class Sessions {
 
   #fillIn({ instructions, model, tools, metadata = {}, budget = {} }: CreateSession): SessionSettings {
     const { defaultModel, instructions: own = DEFAULT_INSTRUCTIONS } = this.#options;
-    const offered = [...this.#options.tools.map(({ definition }) => definition), RECALL_TOOL]
-      .map((definition) => definition.function.name);
+    const offered = this.toolNames;
     const unknown = tools?.find((name) => !offered.includes(name));
     if (unknown !== undefined) {
       throw new HttpError(
