@@ -10,7 +10,17 @@ import {
   readProfileFile,
 } from "@tare/planner";
 import { defaultDataFolder, HOME_VARIABLES, OLD_DATA } from "./data_folder.ts";
-import { fromFolder, isDirectory, list, type Option, price, realPath, share, text, wholeNumber } from "./option.ts";
+import {
+  fromFolder,
+  isDirectory,
+  list,
+  type Option,
+  price,
+  realPath,
+  share,
+  text,
+  wholeNumber,
+} from "./option.ts";
 
 /** Each mechanism has a flag that switches it off. */
 export const MECHANISMS = {

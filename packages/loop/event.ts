@@ -3,12 +3,13 @@ import type { TurnLedger } from "./ledger.ts";
 import type { ModelErrorCode } from "./model_error.ts";
 
 /**
- * Why a turn ended: the model answered; the caller aborted; a limit or the caller's budget was reached; nothing moved
+ * Why a turn ended: the model answered; it called tools that the caller runs; the caller aborted; a limit or the caller's budget was reached; nothing moved
  * for too long; the process that ran it ended (told later, by who finds it); or the provider failed (or a bug did:
  * `internal_error`).
  */
 export type TurnEndReason =
   | "completed"
+  | "tool_calls"
   | "cancelled"
   | "step_limit"
   | "output_limit"

@@ -26,14 +26,14 @@ import { addLedgers, EMPTY_LEDGER, type TurnLedger } from "./ledger.ts";
 import { ModelError } from "./model_error.ts";
 import { RepeatedCalls } from "./tools/repeated_calls.ts";
 import { type ResolvedOptions, resolveOptions, type RunOptions } from "./run_options.ts";
-import { refuseCalls, runTools } from "./tools/run_tools.ts";
+import { CUT_OFF, refuseCalls, runTools } from "./tools/run_tools.ts";
 import { Watchdog } from "./watchdog.ts";
 
 /** How a turn ended and what it left. */
 export interface TurnResult extends TurnEnd {
   /**
-   * What the turn adds to the history: the user message, and each reply with the answers to all its calls. A reply
-   * that was broken off, or was empty, is not in it.
+   * What the turn adds to the history: the user message, and each reply with the answers to all its calls, but for
+   * those of `clientTools` that ended it. A reply that was broken off, or was empty, is not in it.
    */
   readonly messages: readonly Message[];
   /** What was thrown, if the turn ended by an error; for a log, not for clients. */
@@ -57,13 +57,14 @@ interface Turn {
 }
 
 /**
- * Runs one turn: calls the model, runs the tools that it calls, and goes on until it answers without a call.
+ * Runs one turn: calls the model, runs the tools that it calls, and goes on until it answers without a call, or calls
+ * a tool that the caller runs.
  *
  * The events of a step are `step_start`, `context_rewritten` and `warning`, deltas, `assistant_message`, `tool_call`
  * (in the order of the calls), `tool_result` (as each ends), `step_end`; a step whose reply was broken off has no
  * `step_end`. A turn starts with `turn_start` and ends with exactly one `turn_end`, whatever fails: the model, a tool,
  * the context hook. When the turn is stopped by its signal, calls that have no answer yet are answered with an error,
- * so that the history stays whole. Leaving the loop over the events stops everything too, but then nobody gets the
+ * so that the history stays whole: only calls of `clientTools` that ended the turn are left for the caller to answer. Leaving the loop over the events stops everything too, but then nobody gets the
  * result.
  *
  * @throws {TypeError} if two tools have one name, or a tool's parameters are no JSON Schema.
@@ -123,6 +124,7 @@ async function* playSteps(
       turn.ledger = addLedgers(turn.ledger, paid);
     }
     const reply = yield* callModel(view, stepOptions);
+    let isHandedOver = false;
     const { message, finishReason, usage } = reply;
     const ledger = view.succeeded?.(usage);
     const cost = costOf?.(usage);
@@ -139,13 +141,15 @@ async function* playSteps(
       turn.text = contentText(message.content) || message.refusal || turn.text;
       const calls = message.tool_calls ?? [];
       for (const call of calls) yield { type: "tool_call", step, id: call.id, ...describeCall(call) };
-      const answers = finishReason === "stop" || finishReason === "tool_calls"
+      const isWhole = finishReason === "stop" || finishReason === "tool_calls";
+      const answers = isWhole
         ? yield* runTools(calls, { ...stepOptions, repeated, visible: view.messages })
-        : yield* refuseCalls(calls, step);
+        : yield* refuseCalls(calls, step, CUT_OFF);
       turn.messages = [...turn.messages, message, ...answers];
+      isHandedOver = answers.length < calls.length;
     }
     yield { type: "step_end", step, usage, ...(cost && { cost }), finishReason, ...(ledger && { ledger }) };
-    const ending = endingByReply(reply);
+    const ending = isHandedOver ? { reason: "tool_calls" } as const : endingByReply(reply);
     const steering = ending?.reason === "completed" ? options.steering() : [];
     if (ending && steering.length === 0) return ending;
     watchdog.signal.throwIfAborted();
@@ -170,14 +174,14 @@ function* steer(inputs: readonly Content[], turn: Turn, step: number): Generator
 /** Asks the context hook what the next model call sends, and tells what the hook changed. */
 async function* makeView(
   messages: readonly Message[],
-  { history, input, tools, context, step, watchdog }: StepOptions,
+  { history, input, tools, clientTools, context, step, watchdog }: StepOptions,
 ): AsyncGenerator<LoopEvent, ContextView> {
   const { signal, progress } = watchdog;
   const view = await watchdog.wait(() =>
     context({
       messages: [...history, ...messages],
       turnStart: activeTurnStart(history, input !== undefined),
-      tools: Array.from(tools.values(), ({ tool }) => tool.definition),
+      tools: [...Array.from(tools.values(), ({ tool }) => tool.definition), ...clientTools],
       step,
       signal,
       progress,
@@ -205,11 +209,18 @@ function activeTurnStart(history: readonly Message[], startsNow: boolean): numbe
  */
 async function* callModel(
   view: View,
-  { model, countTokens, step, watchdog }: StepOptions,
+  { model, settings, countTokens, step, watchdog }: StepOptions,
 ): AsyncGenerator<LoopEvent, Reply> {
   const { messages, tools, stable } = view;
   const { signal, progress } = watchdog;
-  const events = model({ messages, tools, ...(stable && { stable }), signal, progress })
+  const events = model({
+    messages,
+    tools,
+    ...(settings && { settings }),
+    ...(stable && { stable }),
+    signal,
+    progress,
+  })
     [Symbol.asyncIterator]();
   try {
     for (;;) {

@@ -6,6 +6,7 @@ import {
   estimateTokens,
   type Message,
   type Model,
+  type ModelSettings,
   type Tool,
   type ToolDefinition,
   type Usage,
@@ -35,6 +36,13 @@ export interface RunOptions {
   readonly costOf?: (usage: Usage) => Cost;
   /** The tools that the model may call. Default: none. */
   readonly tools?: readonly Tool[];
+  /**
+   * Tools that the caller runs. A step that calls some of them runs its other calls and ends the turn by reason
+   * `tool_calls`: the caller adds their results to the history and lets it go on. Default: none.
+   */
+  readonly clientTools?: readonly ToolDefinition[];
+  /** How the model shall write. Default: as the provider likes. */
+  readonly settings?: ModelSettings;
   /** Decides before each model call what the model sees. Default: everything. */
   readonly context?: ContextHook;
   /** Aborting it ends the turn: the model's request and running tools are stopped. */
@@ -70,9 +78,11 @@ export interface PreparedTool {
 
 /** {@linkcode RunOptions} checked and with their defaults. */
 export interface ResolvedOptions
-  extends Omit<Required<RunOptions>, "tools" | "context" | "signal" | "input" | "costOf"> {
+  extends Omit<Required<RunOptions>, "tools" | "settings" | "context" | "signal" | "input" | "costOf"> {
   /** What the user says now. */
   readonly input?: Content;
+  /** How the model shall write. */
+  readonly settings?: ModelSettings;
   /** What a call cost. */
   readonly costOf?: (usage: Usage) => Cost;
   /** The tools by name. */
@@ -95,6 +105,7 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
 export function resolveOptions(options: RunOptions): ResolvedOptions {
   const {
     tools = [],
+    clientTools = [],
     context = ({ messages, tools }) => ({ messages, tools }),
     steering = () => [],
     overBudget = () => undefined,
@@ -117,7 +128,8 @@ export function resolveOptions(options: RunOptions): ResolvedOptions {
   checkLimit("idleTimeoutMs", idleTimeoutMs, MAX_TIMER_MS);
   return {
     ...given,
-    tools: prepareTools(tools),
+    tools: prepareTools(tools, clientTools),
+    clientTools,
     context,
     steering,
     overBudget,
@@ -131,15 +143,22 @@ export function resolveOptions(options: RunOptions): ResolvedOptions {
   };
 }
 
-function prepareTools(tools: readonly Tool[]): ReadonlyMap<string, PreparedTool> {
+function prepareTools(
+  tools: readonly Tool[],
+  clientTools: readonly ToolDefinition[],
+): ReadonlyMap<string, PreparedTool> {
   const prepared = new Map<string, PreparedTool>();
-  for (const tool of tools) {
-    const { name } = tool.definition.function;
-    if (prepared.has(name)) {
+  const names = new Set<string>();
+  for (const { function: { name } } of [...tools.map(({ definition }) => definition), ...clientTools]) {
+    if (names.has(name)) {
       throw new TypeError(
         `Cannot start a turn: two tools are named "${name}", and each name must be unique.`,
       );
     }
+    names.add(name);
+  }
+  for (const tool of tools) {
+    const { name } = tool.definition.function;
     if (tool.timeoutMs !== undefined) checkLimit(`timeoutMs of tool ${name}`, tool.timeoutMs, MAX_TIMER_MS);
     prepared.set(name, { tool, parse: parserOf(tool.definition) });
   }

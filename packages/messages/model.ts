@@ -10,11 +10,34 @@ export interface StableMessages {
   readonly edited: number;
 }
 
+/**
+ * How a model shall write, in the words of chat completions. What is absent is the provider's own default; what a
+ * provider's protocol has no place for is refused, never dropped.
+ */
+export interface ModelSettings {
+  readonly temperature?: number;
+  readonly top_p?: number;
+  readonly frequency_penalty?: number;
+  readonly presence_penalty?: number;
+  readonly seed?: number;
+  readonly reasoning_effort?: string;
+  readonly verbosity?: string;
+  /** That a tool must be called, or which one. Default: the model chooses. */
+  readonly tool_choice?: "required" | {
+    readonly type: "function";
+    readonly function: { readonly name: string };
+  };
+  /** Whether one reply may call several tools. */
+  readonly parallel_tool_calls?: boolean;
+}
+
 /** One request to a model. */
 export interface ModelRequest {
   readonly messages: readonly Message[];
   /** The tools that the model may call. */
   readonly tools: readonly ToolDefinition[];
+  /** How the model shall write. Default: as the provider likes. */
+  readonly settings?: ModelSettings;
   /** What stays as it is. Default: it isn't known. */
   readonly stable?: StableMessages;
   /** Aborting it stops the request. */

@@ -20,6 +20,7 @@ export * from "./anthropic/cache_marks.ts";
 export * from "./anthropic/error_body.ts";
 export * from "./anthropic/message_assembler.ts";
 export * from "./anthropic/messages_protocol.ts";
+export * from "./anthropic/messages_settings.ts";
 export * from "./anthropic/write_message.ts";
 export { messagesBody } from "./anthropic/write_messages_body.ts";
 export * from "./api_error.ts";

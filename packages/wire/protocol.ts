@@ -183,6 +183,14 @@ export interface Protocol {
 export class UnknownShape extends Error {
   /** Always `UnknownShape`. */
   override readonly name = "UnknownShape";
+  /** The field of the request that is at fault, if it is one. */
+  readonly param?: string;
+
+  /** An error that says what the shape is. */
+  constructor(message: string, { param }: { readonly param?: string } = {}) {
+    super(message);
+    if (param !== undefined) this.param = param;
+  }
 }
 
 /** A key as OpenAI's clients send it. */

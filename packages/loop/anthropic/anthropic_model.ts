@@ -29,7 +29,7 @@
  */
 import { Anthropic, APIConnectionError, APIConnectionTimeoutError, APIError } from "@anthropic-ai/sdk";
 import type { Model, ModelRequest } from "@tare/messages";
-import { MessageAssembler, messagesBody, UnknownShape } from "@tare/wire";
+import { MessageAssembler, messagesBody, messagesSettings, UnknownShape } from "@tare/wire";
 import { ModelError } from "../model_error.ts";
 import { checkAccess, streamModel, watchedFetch } from "../provider/stream_model.ts";
 
@@ -69,7 +69,8 @@ const NO_MESSAGE = "what it sent is no message (is the base URL right? It is wit
  * message, pictures and files as they are. A reply that thought, or whose blocks chat messages can't tell apart, carries
  * them in its field `content_blocks`, so that they go back unchanged, signatures and all. At most four places are marked
  * for the cache; `stable` of the request says where that is of use. A reply that pauses is asked to go on; what it read
- * of its prompt is then what the last request read. Errors and retries are those of `openaiModel`.
+ * of its prompt is then what the last request read. Settings that the format has no place for, such as a seed, are
+ * refused. Errors and retries are those of `openaiModel`.
  *
  * Nothing is taken from the environment, but the SDK looks for `ANTHROPIC_CUSTOM_HEADERS` there, and fails if it may not:
  * beside `--allow-net` it needs `--ignore-env=ANTHROPIC_CUSTOM_HEADERS`, or to be allowed to read it.
@@ -106,7 +107,8 @@ export function anthropicModel(options: AnthropicModelOptions): Model {
       fetch: watchedFetch(fetch, progress),
     });
     const prompt = messagesBody(request, cacheTtlMs === undefined ? {} : { cacheTtlMs });
-    const body = { model, max_tokens: maxTokens, ...prompt, stream: true, ...extraBody };
+    const settings = messagesSettings(request.settings ?? {});
+    const body = { model, max_tokens: maxTokens, ...prompt, ...settings, stream: true, ...extraBody };
     // Not messages.create(): its types would have to become ours.
     return client.post<AsyncIterable<unknown>>("/v1/messages", { body, stream: true, signal });
   };
@@ -128,7 +130,11 @@ export function anthropicModel(options: AnthropicModelOptions): Model {
         }
       } catch (error) {
         if (!(error instanceof UnknownShape)) throw error;
-        throw new ModelError("bad_request", `Cannot ask ${model}: ${error.message}.`, { cause: error });
+        const { message, param } = error;
+        throw new ModelError("bad_request", `Cannot ask ${model}: ${message}.`, {
+          cause: error,
+          ...(param !== undefined && { param }),
+        });
       }
     },
   });

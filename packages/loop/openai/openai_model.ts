@@ -79,7 +79,7 @@ export function openaiModel(options: OpenAIModelOptions): Model {
   } = options;
   const { host } = checkAccess({ baseURL, apiKey, example: "https://api.openai.com/v1" });
 
-  const openStream = ({ messages, tools, signal, progress = () => {} }: ModelRequest) => {
+  const openStream = ({ messages, tools, settings, signal, progress = () => {} }: ModelRequest) => {
     const client = new OpenAI({
       baseURL,
       // Left out, these would be read from the environment. The SDK insists on a key: without one, no header is sent.
@@ -101,6 +101,7 @@ export function openaiModel(options: OpenAIModelOptions): Model {
       ...(tools.length > 0 && { tools }),
       stream: true,
       stream_options: { include_usage: true },
+      ...settings,
       ...extraBody,
     };
     // Not chat.completions.create(): its types would have to become ours.

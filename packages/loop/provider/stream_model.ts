@@ -1,4 +1,4 @@
-import type { Message, Model, ModelEvent, ModelRequest } from "@tare/messages";
+import type { Message, Model, ModelEvent, ModelRequest, ModelSettings } from "@tare/messages";
 import { inMebibytes, joinBytes, MAX_EVENT_BYTES, ReplyTooLong, SseSplitter } from "@tare/wire";
 import { ModelError } from "../model_error.ts";
 import { type FailedRequest, replyError, toModelError, waitOf } from "./to_model_error.ts";
@@ -65,7 +65,7 @@ export function streamModel<Reader extends ReplyReader>(options: StreamModelOpti
         failure = replyError("bad_response", host, reply.isReply ? CUT_OFF : noReply);
       } catch (error) {
         request.signal.throwIfAborted();
-        failure = toModelError(error, options);
+        failure = blame(toModelError(error, options), request.settings);
         // It would be as long again.
         if (error instanceof ReplyTooLong) throw failure;
       }
@@ -78,6 +78,15 @@ export function streamModel<Reader extends ReplyReader>(options: StreamModelOpti
 function charsOf(event: ModelEvent): number {
   if (event.type === "tool_call_delta") return (event.name ?? "").length + (event.arguments ?? "").length;
   return event.type === "completed" ? 0 : event.text.length;
+}
+
+/** A provider that refuses a request over one of its settings names it: then whoever chose it is at fault. */
+function blame(failure: unknown, settings: ModelSettings = {}): unknown {
+  if (!(failure instanceof ModelError) || failure.code !== "bad_request" || failure.param) return failure;
+  const param = Object.keys(settings).find((name) => new RegExp(`\\b${name}\\b`).test(failure.message));
+  return param === undefined
+    ? failure
+    : new ModelError(failure.code, failure.message, { param, cause: failure });
 }
 
 /**

@@ -1,4 +1,10 @@
-import { describeCall, type Message, type ToolCall, type ToolMessage } from "@tare/messages";
+import {
+  describeCall,
+  type Message,
+  type ToolCall,
+  type ToolDefinition,
+  type ToolMessage,
+} from "@tare/messages";
 import type { LoopEvent } from "../event.ts";
 import type { RepeatedCalls } from "./repeated_calls.ts";
 import { type CallOutcome, runCall, type RunCallOptions } from "./run_call.ts";
@@ -7,6 +13,8 @@ import { type CallOutcome, runCall, type RunCallOptions } from "./run_call.ts";
 export interface RunToolsOptions extends RunCallOptions {
   /** Number of the step, for the events. */
   readonly step: number;
+  /** Tools that the caller runs: their calls get no answer here. */
+  readonly clientTools: readonly ToolDefinition[];
   /** Most calls that run at the same time. */
   readonly maxParallelTools: number;
   /** Knows the calls of the turn so far. */
@@ -24,16 +32,19 @@ interface Finished {
 
 /**
  * Runs the calls of one reply, several at a time: yields each result as its call ends and returns the answers in the
- * order of the calls. Every call is answered, also when the turn is stopped in between.
+ * order of the calls. Every call is answered, also when the turn is stopped in between; calls of `clientTools` only
+ * then, because nobody else answers them any more.
  */
 export async function* runTools(
   calls: readonly ToolCall[],
   options: RunToolsOptions,
 ): AsyncGenerator<LoopEvent, readonly ToolMessage[]> {
-  const { step, maxParallelTools, repeated, visible, watchdog, clock } = options;
+  const { step, clientTools, maxParallelTools, repeated, visible, watchdog, clock } = options;
   const running = new Map<number, Promise<Finished>>();
   const outcomes: [ToolCall, CallOutcome][] = [];
-  const answers: ToolMessage[] = [];
+  const answers = new Map<ToolCall, ToolMessage>();
+  const isClients = (call: ToolCall) =>
+    clientTools.some((tool) => tool.function.name === describeCall(call).name);
 
   const start = async (index: number, call: ToolCall): Promise<Finished> => {
     const startedAt = clock.now();
@@ -41,7 +52,8 @@ export async function* runTools(
     return { index, call, outcome, durationMs: clock.now() - startedAt };
   };
 
-  const waiting = calls.entries();
+  const own = calls.filter((call) => !isClients(call));
+  const waiting = own.entries();
   for (;;) {
     while (running.size < maxParallelTools) {
       const { done, value } = waiting.next();
@@ -55,23 +67,34 @@ export async function* runTools(
     running.delete(index);
     const content = repeated.contentFor(call, outcome, visible);
     outcomes[index] = [call, outcome];
-    answers[index] = { role: "tool", tool_call_id: call.id, content };
+    answers.set(call, { role: "tool", tool_call_id: call.id, content });
     yield resultEvent(step, call, { content, error: outcome.error, durationMs });
   }
   repeated.record(outcomes);
-  return answers;
+  if (watchdog.signal.aborted) {
+    const clients = calls.filter(isClients);
+    for (const [index, answer] of (yield* refuseCalls(clients, step, STOPPED)).entries()) {
+      answers.set(clients[index]!, answer);
+    }
+  }
+  return calls.flatMap((call) => answers.get(call) ?? []);
 }
 
-/** Answers the calls of a reply that was cut off, without running any. */
+/** Why no call of a reply that was cut off is run. */
+export const CUT_OFF =
+  "the reply was cut off, so that its calls may be incomplete and none was run. Call again, with shorter arguments.";
+
+const STOPPED = "the turn was stopped before it was run. Call again if you need it.";
+
+/** Answers calls without running any. */
 export function* refuseCalls(
   calls: readonly ToolCall[],
   step: number,
+  because: string,
 ): Generator<LoopEvent, readonly ToolMessage[]> {
   const answers: ToolMessage[] = [];
   for (const call of calls) {
-    const content =
-      `Cannot run ${describeCall(call).name}: the reply was cut off, so that its calls may be ` +
-      "incomplete and none was run. Call again, with shorter arguments.";
+    const content = `Cannot run ${describeCall(call).name}: ${because}`;
     answers.push({ role: "tool", tool_call_id: call.id, content });
     yield resultEvent(step, call, { content, error: true, durationMs: 0 });
   }

@@ -48,6 +48,7 @@ const FINISH_REASONS: Readonly<Record<FinishReason, true>> = {
 };
 const END_REASONS: Readonly<Record<TurnEndReason, true>> = {
   completed: true,
+  tool_calls: true,
   cancelled: true,
   step_limit: true,
   output_limit: true,

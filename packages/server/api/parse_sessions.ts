@@ -28,7 +28,8 @@ interface PlacedMessage {
  * session, an object with `messages`, where whatever else it holds is ignored, and so are the fields `ts`, `usage`,
  * `meta` and `error` of its messages. Empty lines are skipped.
  *
- * Each call must be answered once, right after the reply that made it, and each answer must have its call.
+ * Each call must be answered once, right after the reply that made it, and each answer must have its call. Only calls of
+ * a session's last reply may be open: they are answered when it goes on.
  *
  * @throws {HttpError} 400 that names each bad line, from 1, and says what is wrong with it.
  */
@@ -129,7 +130,7 @@ function pairFaults(messages: readonly PlacedMessage[]): string[] {
     const calls = said.role === "assistant" ? said.tool_calls ?? [] : [];
     open = calls.map(({ id }) => ({ id, place }));
   }
-  return [...faults, ...open.map(unanswered)];
+  return faults;
 }
 
 function unanswered({ id, place }: { readonly id: string; readonly place: string }): string {

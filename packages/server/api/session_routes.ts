@@ -5,6 +5,7 @@ import { closed, COUNT } from "../http/schema.ts";
 import type { SessionInfo } from "../sessions/session_options.ts";
 import { CREATE_SESSION } from "../sessions/session_settings.ts";
 import type { Sessions } from "../sessions/sessions.ts";
+import { LEDGER } from "./event_schema.ts";
 import { MESSAGE } from "./message_schemas.ts";
 import { SESSION, sessionBody, SESSIONS, sessionWith } from "./session_body.ts";
 
@@ -89,19 +90,28 @@ export function sessionRoutes(sessions: Sessions): readonly Route[] {
       method: "GET",
       path: "/v1/sessions/{id}",
       operationId: "getSession",
-      summary: "Shows a session with its messages.",
+      summary: "Shows a session with its messages, and the turn that runs in it.",
       responses: {
         200: {
           description: "The session.",
           content: {
-            "application/json": sessionWith({ messages: Type.Array(MESSAGE) }, "SessionWithMessages"),
+            "application/json": sessionWith({
+              messages: Type.Array(MESSAGE, {
+                description: "What was said, by the running turn too: its replies and results so far.",
+              }),
+              turn: Type.Optional(closed({
+                after: Type.Integer({ minimum: 0, description: "Number of the last event before it." }),
+                step: Type.Integer({ minimum: 1, description: "The model call that it is at." }),
+                ledger: LEDGER,
+              }, "RunningTurn")),
+            }, "SessionWithMessages"),
           },
         },
         ...NO_SESSION,
       },
       async answer({ path: { id = "" } }) {
         const session = await sessions.get(id);
-        return { json: { ...sessionBody(session), messages: session.history } };
+        return { json: { ...sessionBody(session), ...await sessions.transcript(session) } };
       },
     }),
     route({

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import type { Tool } from "@tare/messages";
+import type { Message, Model, Tool } from "@tare/messages";
 import { profileNamed, promptCost, type Quote } from "@tare/planner";
 import { memoryStore } from "@tare/store";
 import {
@@ -149,4 +149,45 @@ Deno.test("sessionRoutes() list the first hundred unless more are asked for", as
   const { body } = await call(handler, "GET", "/v1/sessions");
   const { sessions, hasMore } = body as { sessions: unknown[]; hasMore: boolean };
   assertEquals([sessions.length, hasMore], [100, true]);
+});
+
+Deno.test("sessionRoutes() show a running turn: what it has said so far, and where its events begin", async () => {
+  const said = Promise.withResolvers<void>();
+  const go = Promise.withResolvers<void>();
+  const replies = scriptedModel([
+    { content: "a" },
+    { tool_calls: [{ id: "c", type: "function", function: { name: "echo", arguments: '{"text":"x"}' } }] },
+    { content: "b" },
+  ]);
+  let calls = 0;
+  const model: Model = async function* (request) {
+    if (++calls === 3) {
+      said.resolve();
+      await go.promise;
+    }
+    yield* replies(request);
+  };
+  const handler = agent(model);
+  const session = await newSession(handler);
+  const before = (await turn(handler, session, "1")).length;
+  const running = turn(handler, session, "2");
+  await said.promise;
+  const shown = async () => {
+    const { status, messages, turn } = (await call(handler, "GET", session)).body as Record<string, unknown>;
+    const texts = (messages as Message[]).map(({ role, content }) => `${role[0]}: ${content}`);
+    return [status, texts, turn];
+  };
+  const ledger = {
+    calls: 1,
+    promptTokens: 10,
+    cachedTokens: 5,
+    outputTokens: 2,
+    saved: {},
+    estimated: false,
+  };
+  const texts = ["s: Be brief.", "u: 1", "a: a", "u: 2", "a: ", "t: x"];
+  assertEquals(await shown(), ["running", texts, { after: before, step: 2, ledger }]);
+  go.resolve();
+  await running;
+  assertEquals(await shown(), ["idle", [...texts, "a: b"], undefined]);
 });

@@ -1,12 +1,14 @@
 import { Type } from "typebox";
+import { errorResponses } from "../http/http_error.ts";
 import { type Route, route } from "../http/route.ts";
 import { closed, COUNT } from "../http/schema.ts";
 import type { Heartbeat } from "../http/sse_response.ts";
 import { chatCompletionsRoute } from "./chat_completions.ts";
 import type { ConversationOptions } from "./continue_conversation.ts";
-import { API_ERRORS } from "./errors.ts";
-import { createResponseRoute, getResponseRoute } from "./responses.ts";
-import { AGENT_MODEL } from "./unsupported.ts";
+import { API_ERROR, API_ERRORS } from "./errors.ts";
+import { createResponseRoute } from "./responses.ts";
+import { storedResponseRoutes } from "./stored_response_routes.ts";
+import { AGENT_MODEL, noSuchModel } from "./unsupported.ts";
 
 /** What the OpenAI-compatible routes need. */
 export interface AsModelOptions extends ConversationOptions {
@@ -18,12 +20,14 @@ export interface AsModelOptions extends ConversationOptions {
   readonly now?: () => number;
 }
 
-const MODEL_LIST = closed({
-  object: Type.Literal("list"),
-  data: Type.Array(
-    closed({ id: Type.String(), object: Type.Literal("model"), created: COUNT, owned_by: Type.String() }),
-  ),
-}, "ModelList");
+const MODEL = closed({
+  id: Type.String(),
+  object: Type.Literal("model"),
+  created: COUNT,
+  owned_by: Type.String(),
+}, "Model");
+
+const MODEL_LIST = closed({ object: Type.Literal("list"), data: Type.Array(MODEL) }, "ModelList");
 
 /** The routes that OpenAI clients call, with the agent as their only model, which is as old as this server. */
 export function asModelRoutes(options: AsModelOptions): readonly Route[] {
@@ -44,8 +48,23 @@ export function asModelRoutes(options: AsModelOptions): readonly Route[] {
       errors: API_ERRORS,
       answer: () => ({ json: { object: "list", data: [agent] } }),
     }),
+    route({
+      method: "GET",
+      path: "/v1/models/{id}",
+      operationId: "getModel",
+      summary: "Shows a model that the OpenAI-compatible routes take.",
+      responses: {
+        200: { description: "The model.", content: { "application/json": MODEL } },
+        ...errorResponses({ 404: "There is no such model." }, API_ERROR),
+      },
+      errors: API_ERRORS,
+      answer({ path: { id = "" } }) {
+        if (id === AGENT_MODEL) return { json: agent };
+        throw noSuchModel(id);
+      },
+    }),
     chatCompletionsRoute(options),
     createResponseRoute(options),
-    getResponseRoute(options),
+    ...storedResponseRoutes(options),
   ];
 }

@@ -1,11 +1,21 @@
 import { assertEquals } from "@std/assert";
 import { routeOptions, scriptedModel, serve } from "./fixture_test.ts";
 
-Deno.test("asModelRoutes() lists the agent", async () => {
+Deno.test("asModelRoutes() lists the agent and shows it, and knows no other model", async () => {
   const handler = serve(routeOptions(scriptedModel([]).model));
-  const response = await handler(new Request("http://localhost/v1/models"));
-  assertEquals([response.status, await response.json()], [200, {
-    object: "list",
-    data: [{ id: "agent", object: "model", created: 5, owned_by: "tare" }],
+  const get = async (path: string) => {
+    const response = await handler(new Request(`http://localhost/v1/models${path}`));
+    return [response.status, await response.json()];
+  };
+  const agent = { id: "agent", object: "model", created: 5, owned_by: "tare" };
+  assertEquals(await get(""), [200, { object: "list", data: [agent] }]);
+  assertEquals(await get("/agent"), [200, agent]);
+  assertEquals(await get("/gpt"), [404, {
+    error: {
+      message: 'Cannot use model "gpt": there is only "agent".',
+      type: "invalid_request_error",
+      param: "model",
+      code: "model_not_found",
+    },
   }]);
 });

@@ -1,4 +1,4 @@
-import { chunkWriter, completionBody, type CompletionHead, writeUsage } from "@tare/wire";
+import { chunkWriter, completionBody, type CompletionHead, toolCallDeltas, writeUsage } from "@tare/wire";
 import { type Route, route } from "../http/route.ts";
 import type { SseMessage } from "../http/sse_response.ts";
 import type { AsModelOptions } from "./as_model_routes.ts";
@@ -6,9 +6,11 @@ import {
   CHAT_COMPLETION,
   CHAT_COMPLETION_EVENT,
   CHAT_REQUEST,
+  type ChatCompletionRequest,
   UNSUPPORTED_IN_CHAT,
 } from "./chat_completions_schema.ts";
 import { readChatMessages } from "./chat_messages.ts";
+import { type AskedFields, type AskedTool, readAsked } from "./client_tools.ts";
 import { continueConversation, type ConversationTurn } from "./continue_conversation.ts";
 import { API_ERRORS, TURN_ERRORS } from "./errors.ts";
 import { cancelWithClient, readAnswer, SESSION_HEADER, streamTurn, tellError } from "./stream_turn.ts";
@@ -25,7 +27,11 @@ import { AGENT_MODEL, refuseUnsupported } from "./unsupported.ts";
  * - `usage` is what the turn cost: sums over its model calls.
  * - `max_completion_tokens` (or `max_tokens`) ends the turn after the reply that reaches it; no reply is cut. An answer
  *   that a limit ended has the finish reason `length`.
- * - The client's `tools`, sampling parameters and whatever else doesn't make an answer wrong are ignored.
+ * - A call of one of the client's `tools` ends the turn with the finish reason `tool_calls`, once the agent's own calls
+ *   of that step have run; the next request goes on with the results. `tool_choice` is about the client's tools: a turn
+ *   that must call goes on until it calls one of them.
+ * - Temperature, `top_p`, penalties, seed, `reasoning_effort`, `verbosity` and `parallel_tool_calls` go to the provider.
+ *   What its protocol hasn't, and what else would make an answer wrong, is refused by name; the rest is ignored.
  * - A client that disconnects cancels the turn: clients send a request again rather than come back to it.
  * - A turn that fails before its model has shown a sign is an HTTP error, also of a request to stream; later, an `error`
  *   ends the stream.
@@ -50,7 +56,8 @@ export function chatCompletionsRoute(options: AsModelOptions): Route {
       refuseUnsupported(body, UNSUPPORTED_IN_CHAT);
       const maxOutputTokens = body.max_completion_tokens ?? body.max_tokens ?? undefined;
       const turn = await continueConversation({
-        ...readChatMessages(body.messages, "messages"),
+        ...readAsked(askedFields(body), options.sessions.toolNames),
+        ...readChatMessages(body.messages, { parameter: "messages" }),
         user: body.safety_identifier ?? body.user ?? "",
         metadata: body.metadata ?? {},
         ...(maxOutputTokens !== undefined && { maxOutputTokens }),
@@ -71,14 +78,32 @@ export function chatCompletionsRoute(options: AsModelOptions): Route {
   });
 }
 
+function askedFields({ tools, tool_choice: choice, ...body }: ChatCompletionRequest): AskedFields {
+  const { temperature, top_p, frequency_penalty, presence_penalty, seed, ...more } = body;
+  const { reasoning_effort, verbosity, parallel_tool_calls } = more;
+  const { name } = Object(Object(choice).function) as { readonly name?: unknown };
+  return {
+    tools: (tools ?? []).map((tool) => ({ type: tool.type, shown: tool.function as AskedTool["shown"] })),
+    toolChoice: typeof choice === "object" && choice
+      ? typeof name === "string" ? { name } : ""
+      : choice ?? undefined,
+    settings: {
+      ...{ temperature, top_p, frequency_penalty, presence_penalty, seed },
+      ...{ reasoning_effort, verbosity, parallel_tool_calls },
+    },
+  };
+}
+
 async function completion(turn: ConversationTurn, head: CompletionHead): Promise<object> {
-  const { text, progress, finish, ledger } = await readAnswer(turn);
-  await turn.remember(text);
+  const answer = await readAnswer(turn);
+  const { text, progress, calls, finish, ledger } = answer;
+  await turn.remember(answer);
   return completionBody(head, {
     message: {
       role: "assistant",
-      content: text,
+      content: text === "" && calls.length > 0 ? null : text,
       refusal: null,
+      ...(calls.length > 0 && { tool_calls: calls }),
       ...(progress !== "" && { reasoning_content: progress }),
     },
     finishReason: finish,
@@ -103,8 +128,9 @@ async function* chunks(
       const { type, text } = part.value;
       yield message(writer.delta(type === "text" ? { content: text } : { reasoning_content: text }));
     }
-    const { text, finish, ledger } = part.value;
-    await turn.remember(text);
+    const { calls, finish, ledger } = part.value;
+    await turn.remember(part.value);
+    for (const tool_calls of toolCallDeltas(calls)) yield message(writer.delta({ tool_calls }));
     yield message(writer.delta({}, finish));
     if (tellsUsage) yield message(writer.usage(writeUsage(ledger)));
     yield { data: "[DONE]" };

@@ -1,9 +1,10 @@
-import type { Content } from "@tare/messages";
+import type { Content, ToolCall } from "@tare/messages";
 import { type Static, Type } from "typebox";
 import { USER_CONTENT } from "../api/message_schemas.ts";
 import { closed, COUNT, METADATA, nullable, tagged, textOr } from "../http/schema.ts";
 import { API_ERROR } from "./errors.ts";
-import { FORCED_TOOL_CHOICE, type UnsupportedParameter } from "./unsupported.ts";
+import { SAMPLING, TOOL_CHOICE, TOOL_FIELDS, TOOL_NAME } from "./client_tools.ts";
+import { IGNORED_SAMPLING, type UnsupportedParameter } from "./unsupported.ts";
 
 /** A message of a chat-completions request, as far as the agent reads it. */
 export interface ChatMessage {
@@ -11,6 +12,10 @@ export interface ChatMessage {
   readonly content?: Content | null;
   /** What an assistant said instead of an answer. */
   readonly refusal?: string | null;
+  /** Calls that an assistant left to the client. */
+  readonly tool_calls?: readonly ToolCall[] | null;
+  /** The call that a result answers. */
+  readonly tool_call_id?: string;
 }
 
 const TEXT = Type.String();
@@ -30,8 +35,14 @@ export const CHAT_REQUEST = Type.Object({
       assistant: Type.Object({
         content: Type.Optional({ ...TEXT_PARTS, type: ["string", "array", "null"] }),
         refusal: nullable(TEXT),
+        tool_calls: nullable(Type.Array(
+          tagged("type", {
+            function: Type.Object({ id: TEXT, function: Type.Object({ name: TEXT, arguments: TEXT }) }),
+            custom: Type.Unknown(),
+          }),
+        )),
       }),
-      tool: Type.Unknown(),
+      tool: Type.Object({ tool_call_id: TEXT, content: TEXT_PARTS }),
       function: Type.Unknown(),
     })),
     { minItems: 1 },
@@ -47,6 +58,17 @@ export const CHAT_REQUEST = Type.Object({
   /** The newer name of `user`. */
   safety_identifier: nullable(TEXT),
   metadata: nullable(METADATA),
+  tools: nullable(Type.Array(
+    Type.Object({ type: TEXT, function: Type.Optional(Type.Object({ name: TOOL_NAME, ...TOOL_FIELDS })) }),
+  )),
+  tool_choice: Type.Optional(TOOL_CHOICE),
+  parallel_tool_calls: nullable(Type.Boolean()),
+  ...SAMPLING,
+  frequency_penalty: nullable(Type.Number({ minimum: -2, maximum: 2 })),
+  presence_penalty: nullable(Type.Number({ minimum: -2, maximum: 2 })),
+  seed: nullable(Type.Integer()),
+  reasoning_effort: nullable(TEXT),
+  verbosity: nullable(TEXT),
 }, { title: "ChatCompletionRequest" });
 /** Body of `POST /v1/chat/completions`, as far as the agent heeds it. */
 export type ChatCompletionRequest = Static<typeof CHAT_REQUEST>;
@@ -56,8 +78,12 @@ const hasEntries = (value: unknown): boolean => Object.keys(Object(value)).lengt
 /** Parameters of a chat-completions request that can't be ignored. */
 export const UNSUPPORTED_IN_CHAT: readonly UnsupportedParameter[] = [
   { parameter: "n", refuses: (n) => n !== 1, because: "the agent gives one answer" },
-  FORCED_TOOL_CHOICE,
-  { ...FORCED_TOOL_CHOICE, parameter: "function_call" },
+  ...["functions", "function_call"].map((parameter) => ({
+    parameter,
+    refuses: (value: unknown) => value !== "none" && value !== "auto" && hasEntries(value),
+    because: "it has given way to tools and tool_choice",
+  })),
+  ...IGNORED_SAMPLING,
   {
     parameter: "response_format",
     refuses: (format) => (format as { readonly type?: unknown }).type !== "text",
@@ -83,7 +109,12 @@ const CHAT_USAGE = closed({
   total_tokens: COUNT,
   prompt_tokens_details: closed({ cached_tokens: COUNT }),
 });
-const FINISH_REASON = Type.Enum(["stop", "length", "content_filter"]);
+const FINISH_REASON = Type.Enum(["stop", "tool_calls", "length", "content_filter"]);
+const CALL = {
+  id: TEXT,
+  type: Type.Literal("function"),
+  function: closed({ name: TEXT, arguments: TEXT }),
+};
 
 /** An answer that isn't streamed. */
 export const CHAT_COMPLETION = closed({
@@ -96,9 +127,10 @@ export const CHAT_COMPLETION = closed({
       index: Type.Literal(0),
       message: closed({
         role: Type.Literal("assistant"),
-        content: TEXT,
+        content: Type.Union([TEXT, Type.Null()]),
         refusal: Type.Null(),
         reasoning_content: Type.Optional(TEXT),
+        tool_calls: Type.Optional(Type.Array(closed(CALL), { minItems: 1 })),
       }),
       finish_reason: FINISH_REASON,
       logprobs: Type.Null(),
@@ -120,6 +152,12 @@ const CHAT_COMPLETION_CHUNK = closed({
         role: Type.Optional(Type.Literal("assistant")),
         content: Type.Optional(TEXT),
         reasoning_content: Type.Optional(TEXT),
+        tool_calls: Type.Optional(Type.Array(closed({
+          index: COUNT,
+          id: Type.Optional(TEXT),
+          type: Type.Optional(Type.Literal("function")),
+          function: closed({ name: Type.Optional(TEXT), arguments: Type.Optional(TEXT) }),
+        }))),
       }),
       finish_reason: Type.Union([FINISH_REASON, Type.Null()]),
       logprobs: Type.Null(),

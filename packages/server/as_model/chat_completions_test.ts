@@ -157,7 +157,8 @@ Deno.test("chatCompletionsRoute() cancels the turn of a client that leaves its s
     return model(request);
   });
   const handler = serve(options);
-  const response = await post(handler, PATH, { ...BODY, stream: true });
+  const body = { ...BODY, user: "ann" };
+  const response = await post(handler, PATH, { ...body, stream: true });
   const session = await options.sessions.get(response.headers.get("tare-session")!);
   const reader = response.body!.getReader();
   await reader.read();
@@ -165,7 +166,7 @@ Deno.test("chatCompletionsRoute() cancels the turn of a client that leaves its s
   await stopped.promise;
   await session.cancel();
   assertEquals(session.turns, 1);
-  const again = await post(handler, PATH, BODY);
+  const again = await post(handler, PATH, body);
   assertEquals(again.headers.get("tare-session"), session.id);
   assertEquals((await again.json()).choices[0].message.content, "Whole.");
 });
@@ -185,7 +186,7 @@ Deno.test("chatCompletionsRoute() refuses other models and what the agent can't 
     "unsupported_value",
   ]);
   const tool = { role: "tool", tool_call_id: "c", content: "" };
-  assertEquals(await refusal({ messages: [tool] }), [400, "messages[0]", "unsupported_value"]);
+  assertEquals(await refusal({ messages: [tool] }), [400, "messages[0]", "invalid_request"]);
 });
 
 Deno.test("chatCompletionsRoute() makes the conversation known to whoever continues it", async () => {
@@ -202,4 +203,76 @@ Deno.test("chatCompletionsRoute() makes the conversation known to whoever contin
   assertEquals([(await readAnswer(turn)).text, asked[1]?.messages.length], ["b", 4]);
   assertEquals(turn.sessionId, response.headers.get("tare-session"));
   assertEquals((await options.sessions.get(turn.sessionId)).settings.metadata, { of: "a test" });
+});
+
+const PICK = { type: "function", function: { name: "pick", parameters: { type: "object" } } } as const;
+const call = (id: string, name: string, args = "{}") =>
+  ({ id, type: "function", function: { name, arguments: args } }) as const;
+
+Deno.test("chatCompletionsRoute() hands the client's calls over, whole and streamed, and goes on with the results", async () => {
+  const { model, asked } = scriptedModel([
+    { content: "Pick.", tool_calls: [call("p1", "pick"), call("e1", "echo", '{"text":"x"}')] },
+    { content: "Blue." },
+    { tool_calls: [call("p1", "pick")] },
+  ]);
+  const handler = serve(routeOptions(model));
+  const first = await post(handler, PATH, { ...BODY, tools: [PICK] });
+  const { choices: [{ message, finish_reason }] } = await first.json();
+  assertEquals([finish_reason, message], ["tool_calls", {
+    role: "assistant",
+    content: "Pick.",
+    refusal: null,
+    reasoning_content: 'echo {"text":"x"}\n',
+    tool_calls: [call("p1", "pick")],
+  }]);
+  const result = { role: "tool", tool_call_id: "p1", content: "blue" };
+  const messages = [...BODY.messages, message, result];
+  const second = await post(handler, PATH, { model: "agent", messages, tools: [PICK] });
+  assertEquals((await second.json()).choices[0].message.content, "Blue.");
+  assertEquals(second.headers.get("tare-session"), first.headers.get("tare-session"));
+  assertEquals(asked[1]?.messages.slice(2).map(({ role, content }) => [role, content]), [
+    ["assistant", "Pick."],
+    ["tool", "x"],
+    ["tool", "blue"],
+  ]);
+  const chunks = await data(await post(handler, PATH, { ...BODY, tools: [PICK], stream: true }));
+  assertEquals(chunks.map((chunk) => Object(chunk).choices?.[0]), [
+    { index: 0, delta: { role: "assistant", content: "" }, finish_reason: null, logprobs: null },
+    {
+      index: 0,
+      delta: { tool_calls: [{ index: 0, ...call("p1", "pick"), function: { name: "pick", arguments: "" } }] },
+      finish_reason: null,
+      logprobs: null,
+    },
+    {
+      index: 0,
+      delta: { tool_calls: [{ index: 0, function: { arguments: "{}" } }] },
+      finish_reason: null,
+      logprobs: null,
+    },
+    { index: 0, delta: {}, finish_reason: "tool_calls", logprobs: null },
+    undefined,
+  ]);
+});
+
+Deno.test("chatCompletionsRoute() hands settings to the model, and tells what of them its provider refuses", async () => {
+  const refusal = new ModelError("bad_request", "No seed.", { param: "seed" });
+  const { model, asked } = scriptedModel([{ content: "a" }, refusal]);
+  const handler = serve(routeOptions(model));
+  const settings = {
+    temperature: 0,
+    top_p: 0.5,
+    frequency_penalty: 1,
+    presence_penalty: -1,
+    seed: 7,
+    reasoning_effort: "low",
+    verbosity: "high",
+    parallel_tool_calls: false,
+  };
+  await (await post(handler, PATH, { ...BODY, ...settings })).body?.cancel();
+  assertEquals(asked[0]?.settings, settings);
+  const response = await post(handler, PATH, { ...BODY, seed: 7, temperature: null });
+  assertEquals([response.status, await response.json(), asked[1]?.settings], [400, {
+    error: { message: "No seed.", type: "invalid_request_error", param: "seed", code: "unsupported_value" },
+  }, { seed: 7 }]);
 });

@@ -3,7 +3,7 @@ import type { ChatMessage } from "./chat_completions_schema.ts";
 import { readChatMessages } from "./chat_messages.ts";
 import { ApiError } from "@tare/wire";
 
-const read = (messages: readonly ChatMessage[]) => readChatMessages(messages, "messages");
+const read = (messages: readonly ChatMessage[]) => readChatMessages(messages, { parameter: "messages" });
 
 Deno.test("readChatMessages() parts instructions from what was said, wherever they stand", () => {
   const image = [{ type: "image_url", image_url: { url: "x" } }] as const;
@@ -39,15 +39,74 @@ Deno.test("readChatMessages() joins an answer that comes in pieces, and leaves o
   );
 });
 
-Deno.test("readChatMessages() refuses calls, their results, and a conversation that the agent ended", () => {
+const call = (id: string) => ({ id, type: "function", function: { name: "f", arguments: "{}" } }) as const;
+const result = (id: string) => ({ role: "tool", tool_call_id: id, content: "r" }) as const;
+
+Deno.test("readChatMessages() takes calls that the agent left to its client, with all their results", () => {
+  const user = { role: "user", content: "q" } as const;
+  assertEquals(
+    read([
+      user,
+      { role: "assistant", content: "Look.", tool_calls: [call("1")] },
+      { role: "assistant", tool_calls: [call("2")] },
+      result("2"),
+      { role: "developer", content: "Be kind." },
+      result("1"),
+      user,
+    ]),
+    {
+      instructions: "Be kind.",
+      dialogue: [
+        user,
+        { role: "assistant", content: "Look.", tool_calls: [call("1"), call("2")] },
+        result("2"),
+        result("1"),
+        user,
+      ],
+    },
+  );
+  assertEquals(readChatMessages([result("1")], { parameter: "input", open: ["1"] }).dialogue, [result("1")]);
+});
+
+Deno.test("readChatMessages() refuses a call without its result, and a result without its call", () => {
+  const refusal = (messages: readonly object[]) => {
+    const error = assertThrows(() => read(messages as readonly ChatMessage[]), ApiError);
+    return [error.status, error.details.param, error.message];
+  };
+  const user = { role: "user", content: "q" };
+  const calling = { role: "assistant", tool_calls: [call("1"), call("2")] };
+  const missing = (ids: string) => [
+    400,
+    "messages",
+    `Cannot answer: the result of ${ids} is missing; the results of all calls must come right after them.`,
+  ];
+  assertEquals(refusal([user, calling, result("1")]), missing('"2"'));
+  assertEquals(refusal([user, calling, user]), missing('"1", "2"'));
+  assertEquals(refusal([user, calling, result("1"), calling]), missing('"2"'));
+  const stray = [
+    400,
+    "messages[1]",
+    'Cannot use messages[1]: it answers call "1", which waits for no result there.',
+  ];
+  assertEquals(refusal([user, result("1")]), stray);
+  assertEquals(refusal([user, calling, result("1"), result("1")])[1], "messages[3]");
+});
+
+Deno.test("readChatMessages() refuses calls of another kind, and a conversation that the agent ended", () => {
   const refusal = (messages: readonly object[]) => {
     const error = assertThrows(() => read(messages as readonly ChatMessage[]), ApiError);
     return [error.status, error.details.param];
   };
-  const call = { id: "c", type: "function", function: { name: "f", arguments: "" } };
+  const custom = { id: "c", type: "custom", custom: { name: "f", input: "" } };
   const user = { role: "user", content: "q" };
-  assertEquals(refusal([user, { role: "assistant", tool_calls: [call] }, user]), [400, "messages[1]"]);
-  assertEquals(refusal([user, { role: "assistant", function_call: call.function }]), [400, "messages[1]"]);
+  assertEquals(refusal([user, { role: "assistant", tool_calls: [custom] }, user]), [
+    400,
+    "messages[1].tool_calls[0]",
+  ]);
+  assertEquals(refusal([user, { role: "assistant", function_call: { name: "f", arguments: "" } }]), [
+    400,
+    "messages[1]",
+  ]);
   assertEquals(refusal([{ role: "tool", tool_call_id: "c", content: "" }]), [400, "messages[0]"]);
   assertEquals(refusal([{ role: "function", name: "f", content: "" }]), [400, "messages[0]"]);
   assertEquals(refusal([user, { role: "assistant", content: "a" }]), [400, "messages"]);

@@ -1,11 +1,14 @@
-import { type LoopEvent, ModelError } from "@tare/loop";
-import type { Content, ContentPart, Message } from "@tare/messages";
+import type { LoopEvent } from "@tare/loop";
+import type { Content, ContentPart, Message, ModelSettings, ToolDefinition } from "@tare/messages";
 import type { Store, StoreRecord } from "@tare/store";
+import { openCalls } from "../sessions/open_calls.ts";
 import type { Session } from "../sessions/session.ts";
+import type { TurnRequest } from "../sessions/session_options.ts";
 import { DEFAULT_INSTRUCTIONS, type Sessions } from "../sessions/sessions.ts";
 import {
   ConversationHash,
   type ConversationPoint,
+  findBeginning,
   findConversation,
   type KnownBeginning,
   knownConversation,
@@ -17,7 +20,7 @@ import { type TurnAnswer, type TurnPart, turnParts } from "./turn_parts.ts";
 export interface ConversationRequest {
   /** What the client wants the agent to heed; it follows the server's own instructions. May be empty. */
   readonly instructions: string;
-  /** What was said, at least one message of the user at its end. */
+  /** What was said, at its end a message of the user or the results of the calls before. */
   readonly dialogue: readonly Said[];
   /** Where the conversation stood before `dialogue`. Default: `dialogue` is the whole conversation. */
   readonly after?: ConversationPoint;
@@ -27,6 +30,10 @@ export interface ConversationRequest {
   readonly metadata: Readonly<Record<string, string>>;
   /** Output tokens after which the model isn't called again. Default: the server's. */
   readonly maxOutputTokens?: number;
+  /** Tools that the client runs. Default: none. */
+  readonly clientTools?: readonly ToolDefinition[];
+  /** How the model shall write. Default: as the provider likes. */
+  readonly settings?: ModelSettings;
 }
 
 /** Where conversations go on. */
@@ -47,7 +54,10 @@ export interface ConversationTurn {
   /** Where its session stands, once it has ended; never rejects. */
   readonly done: Promise<ConversationPoint>;
   /** Once it has ended: makes the conversation known by its content, this answer included, in one commit with `more`. */
-  readonly remember: (answer: string, more?: readonly StoreRecord[]) => Promise<void>;
+  readonly remember: (
+    answer: Pick<TurnAnswer, "text" | "calls">,
+    more?: readonly StoreRecord[],
+  ) => Promise<void>;
 }
 
 /**
@@ -57,7 +67,9 @@ export interface ConversationTurn {
  *   runs there, and the session's ledger and view go on.
  * - If the client went back to an earlier answer, or its session is busy, the turn runs in a new session with the
  *   history up to there, tool results included. Whatever isn't known is added as the client tells it.
- * - If it was sent before and its turn ended without an answer, that turn goes on: no tool call is made twice.
+ * - If it was sent before and its turn ended without an answer, that turn goes on: no tool call is made twice. So that
+ *   nobody gets what a stranger asked for in the same words, it must name its user or hold an answer that was given here.
+ * - Calls of the client's tools end a turn. Their results, right after them, let it go on.
  * - A new session whose turn fails before the model has answered once is deleted again.
  *
  * @throws {HttpError} 404 if `after` names a session that is gone; 429 if no more turns are allowed now.
@@ -87,53 +99,57 @@ async function findAndStart(
 
   const start = async (
     session: Session,
-    input: Content | undefined,
+    { input, results, isResumed = false }: Pick<TurnRequest, "input" | "results"> & {
+      readonly isResumed?: boolean;
+    },
     when: () => boolean,
   ): Promise<ConversationTurn | undefined> => {
     const sessionId = session.id;
     const keep = () =>
-      input === undefined
+      isResumed
         ? []
         : [knownConversation(keys.at(-1) ?? "", { sessionId, messages: session.history.length })];
-    const { maxOutputTokens } = request;
-    const turn = await session.start({ input, maxOutputTokens, giveBack, keep }, when);
+    const { maxOutputTokens, clientTools = [], settings } = request;
+    const asked = { input, results, maxOutputTokens, clientTools, settings };
+    const turn = await session.start({ ...asked, giveBack, keep }, when);
     if (!turn) return undefined;
     const done = turn.done.then(({ messages }): ConversationPoint => ({ sessionId, messages }));
     return {
       sessionId,
-      parts: turnParts(eventsAfter(session, turn.before), async () => {
-        const { error } = await turn.done;
-        return error instanceof ModelError ? error.retryAfterMs : undefined;
+      parts: turnParts(eventsAfter(session, turn.before), {
+        clientTools,
+        failure: async () => (await turn.done).error,
       }),
       cancel: turn.cancel,
       done,
-      async remember(answer, more = []) {
-        const isSaid = answer.trim() !== "";
-        const key = hash.add({ role: "assistant", content: answer });
+      async remember({ text, calls }, more = []) {
+        const isSaid = text.trim() !== "" || calls.length > 0;
+        const key = hash.add({ role: "assistant", content: text, tool_calls: calls });
         await store.commit([...more, ...(isSaid ? [knownConversation(key, await done)] : [])]);
       },
     };
   };
 
-  const asked = await findConversation(store, keys.slice(-1));
+  const known = after ? { point: after, length: 0 } : await findBeginning(store, { dialogue, keys });
+  const asked = known || user !== "" ? await findConversation(store, keys.at(-1) ?? "") : undefined;
   if (asked) {
-    const session = await sessions.get(asked.point.sessionId);
+    const session = await sessions.get(asked.sessionId);
     const turn = await start(
       session,
-      undefined,
-      () => !session.isRunning && isUnanswered(session.history.slice(asked.point.messages)),
+      { isResumed: true },
+      () => !session.isRunning && isUnanswered(session.history.slice(asked.messages)),
     );
     if (turn) return turn;
   }
 
-  const input = joinContents(dialogue.slice(pastLength).map(({ content }) => content));
-  const known = after
-    ? { point: after, length: 0 }
-    : await findConversation(store, keys.slice(0, pastLength));
+  const news = dialogue.slice(pastLength);
+  const results = news.filter((said) => said.role === "tool");
+  const inputs = news.filter((said) => said.role === "user").map(({ content }) => content);
+  const next = { results, input: inputs.length > 0 ? joinContents(inputs) : undefined };
   const knownSession = known && await sessions.get(known.point.sessionId);
   const rest = dialogue.slice(known?.length ?? 0, pastLength);
   if (known && knownSession && rest.length === 0) {
-    const turn = await start(knownSession, input, () => isFree(knownSession, known, instructions));
+    const turn = await start(knownSession, next, () => isFree(knownSession, known, instructions));
     if (turn) return turn;
   }
 
@@ -141,14 +157,18 @@ async function findAndStart(
   const messages = [...said, ...rest];
   const made = await sessions.create([{ instructions, metadata, messages }], { isLimited: false });
   const session = await sessions.get(made[0]!.id);
-  const turn = await start(session, input, () => true);
+  const turn = await start(session, next, () => true);
   return { ...turn!, parts: deletingUnanswered(turn!.parts, session) };
 }
 
-/** Whether this is a turn that ended before the model had answered: what the user said, and perhaps some steps. */
+/** Whether this is a turn that ended before the model had answered: what began it, and perhaps some steps. */
 function isUnanswered(said: readonly Message[]): boolean {
   const last = said.at(-1)?.role;
-  return said.findLastIndex(({ role }) => role === "user") === 0 && (last === "user" || last === "tool");
+  // Results, if it goes on with them, and what the user said.
+  const first = said.findIndex(({ role }) => role !== "tool");
+  const steps = first < 0 ? [] : said.slice(first + 1);
+  return (last === "user" || last === "tool") && openCalls(said).length === 0 &&
+    steps.every(({ role }) => role !== "user");
 }
 
 /** A turn that failed before its model had answered once leaves nothing that is worth a session. */

@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import type { AssistantMessage } from "@tare/messages";
+import type { AssistantMessage, Content, FunctionToolCall, ToolDefinition } from "@tare/messages";
 import { continueConversation, type ConversationRequest } from "./continue_conversation.ts";
 import type { Said } from "./known_conversations.ts";
 import { HttpError } from "../http/http_error.ts";
@@ -9,7 +9,7 @@ import { echoCall, routeOptions, scriptedModel } from "./fixture_test.ts";
 import { readAnswer } from "./stream_turn.ts";
 import type { SessionsOptions } from "../sessions/sessions.ts";
 
-const user = (content: Said["content"]): Said => ({ role: "user", content });
+const user = (content: Content): Said => ({ role: "user", content });
 const agent = (content: string): Said => ({ role: "assistant", content });
 
 function harness(
@@ -17,21 +17,26 @@ function harness(
   changes: Partial<SessionsOptions> = {},
 ) {
   const { model, asked } = scriptedModel(replies);
-  const options = routeOptions(model, changes);
+  let options = routeOptions(model, changes);
   const ask = (dialogue: readonly Said[], request: Partial<ConversationRequest> = {}) =>
     continueConversation({ dialogue, instructions: "", user: "", metadata: {}, ...request }, options);
   return {
     options,
     ask,
+    /** Goes on with what is stored alone. */
+    restart() {
+      const { store } = options;
+      options = { ...routeOptions(model, { ...changes, store }), store };
+    },
     /** Plays a turn to its end and gives its session, and what the model was asked. */
     async play(dialogue: readonly Said[], request: Partial<ConversationRequest> = {}) {
       const turn = await ask(dialogue, request);
-      const { text } = await readAnswer(turn);
-      await turn.remember(text);
+      const { text, calls } = await readAnswer(turn);
+      await turn.remember({ text, calls });
       const prompt = asked.at(-1)!.messages.map(({ role, content }) =>
         role === "tool" ? `tool ${content}` : content
       );
-      return { id: turn.sessionId, text, prompt, point: await turn.done };
+      return { id: turn.sessionId, text, calls, prompt, point: await turn.done };
     },
   };
 }
@@ -105,7 +110,7 @@ Deno.test("continueConversation() forks while the known session is busy", async 
   const answering = scriptedModel([{ content: "a" }]).model;
   const { ask, options } = harness([], { model: () => isFirst ? answering : model });
   const first = await ask([user("1")]);
-  await first.remember((await readAnswer(first)).text);
+  await first.remember(await readAnswer(first));
   isFirst = false;
   const next = [user("1"), agent("a"), user("2")];
   const [second, third] = [await ask(next), await ask(next)];
@@ -193,17 +198,18 @@ Deno.test("continueConversation() goes on with a turn that ended without an answ
   const { ask, play, options } = harness([echoCall("x"), failing, { content: "a" }, failing, {
     content: "b",
   }]);
-  const first = await ask([user("1")]);
+  const ann = { user: "ann" };
+  const first = await ask([user("1")], ann);
   await assertRejects(() => readAnswer(first), ApiError);
-  const again = await play([user("1")]);
+  const again = await play([user("1")], ann);
   assertEquals([again.id, again.text, again.prompt], [
     first.sessionId,
     "a",
     ["Be brief.", "1", "", "tool x"],
   ]);
   const next = [user("1"), agent("a"), user("2")];
-  await assertRejects(async () => readAnswer(await ask(next)), ApiError);
-  const second = await play(next);
+  await assertRejects(async () => readAnswer(await ask(next, ann)), ApiError);
+  const second = await play(next, ann);
   assertEquals([second.id, second.prompt], [first.sessionId, ["Be brief.", "1", "", "tool x", "a", "2"]]);
   const { ledger, turns } = await options.sessions.get(first.sessionId);
   assertEquals([ledger.calls, turns], [3, 4]);
@@ -231,4 +237,84 @@ Deno.test("continueConversation() goes on in sessions that were unloaded meanwhi
     fork.id,
     ["Be brief.", "1", "", "tool x", "a", "2", "half", "3", "b", "4"],
   ]);
+});
+
+Deno.test("continueConversation() gives nobody the turn of a stranger who asked in the same words", async () => {
+  const failing = new Error("No.");
+  const replies = [echoCall("x"), failing, { content: "a" }, failing, { content: "b" }];
+  const { ask, play } = harness(replies);
+  const first = await ask([user("1")]);
+  await assertRejects(() => readAnswer(first), ApiError);
+  const stranger = await play([user("1")]);
+  assertEquals([stranger.id === first.sessionId, stranger.prompt], [false, ["Be brief.", "1"]]);
+  // Who quotes an answer that was given here has had it.
+  const next = [user("1"), agent("a"), user("2")];
+  await assertRejects(async () => readAnswer(await ask(next)), ApiError);
+  assertEquals((await play(next)).id, stranger.id);
+});
+
+Deno.test("continueConversation() keeps a question whose answer the client has changed", async () => {
+  const { play } = harness([{ content: "a" }, { content: "b" }]);
+  await play([user("1")]);
+  const { prompt } = await play([user("1"), agent("changed"), user("2")]);
+  assertEquals(prompt, ["Be brief.", "1", "changed", "2"]);
+});
+
+const PICK: ToolDefinition = { type: "function", function: { name: "pick" } };
+const PICKS = { clientTools: [PICK] };
+const call = (id: string, name: string) =>
+  ({ id, type: "function", function: { name, arguments: '{"text":"x"}' } }) as const;
+const called = (...calls: readonly FunctionToolCall[]): Said => ({
+  role: "assistant",
+  content: null,
+  tool_calls: calls,
+});
+const result = (id: string, content: string): Said => ({ role: "tool", tool_call_id: id, content });
+
+Deno.test("continueConversation() goes on with the results of the client's calls after a restart, in the same session", async () => {
+  const { play, restart } = harness([
+    { tool_calls: [call("p", "pick"), call("e", "echo")] },
+    { tool_calls: [call("q", "pick")] },
+    { content: "Done." },
+  ]);
+  const first = await play([user("1")], PICKS);
+  assertEquals(first.calls, [call("p", "pick")]);
+  restart();
+  const next = [user("1"), called(call("p", "pick")), result("p", "blue")];
+  const second = await play(next, PICKS);
+  assertEquals([second.id, second.calls], [first.id, [call("q", "pick")]]);
+  assertEquals(second.prompt, ["Be brief.", "1", "", "tool x", "tool blue"]);
+  restart();
+  const third = await play([...next, called(call("q", "pick")), result("q", "red"), user("2")], PICKS);
+  assertEquals([third.id, third.text], [first.id, "Done."]);
+  assertEquals(third.prompt, ["Be brief.", "1", "", "tool x", "tool blue", "", "tool red", "2"]);
+});
+
+Deno.test("continueConversation() forks before results that were given already, and resumes a turn that they began", async () => {
+  const { play, ask } = harness([
+    { tool_calls: [call("p", "pick")] },
+    echoCall("x"),
+    new Error("No."),
+    { content: "a" },
+    { content: "b" },
+    { content: "c" },
+  ]);
+  const first = await play([user("1")], PICKS);
+  const next = [user("1"), called(call("p", "pick")), result("p", "blue")];
+  await assertRejects(async () => readAnswer(await ask(next, PICKS)), ApiError);
+  const resumed = await play(next, PICKS);
+  const whole = ["Be brief.", "1", "", "tool blue", "", "tool x"];
+  assertEquals([resumed.id, resumed.text, resumed.prompt], [first.id, "a", whole]);
+  const other = [...next.slice(0, 2), result("p", "red")];
+  for (const dialogue of [next, other]) {
+    const fork = await play(dialogue, PICKS);
+    assertEquals(fork.id === first.id, false);
+    assertEquals(fork.prompt, ["Be brief.", "1", "", `tool ${dialogue.at(-1)?.content}`]);
+  }
+});
+
+Deno.test("continueConversation() takes calls that it doesn't know as the client tells them", async () => {
+  const { play } = harness([{ content: "a" }]);
+  const { prompt } = await play([user("1"), called(call("p", "pick")), result("p", "blue")], PICKS);
+  assertEquals(prompt, ["Be brief.", "1", null, "tool blue"] as unknown as typeof prompt);
 });

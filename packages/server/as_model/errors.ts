@@ -1,4 +1,4 @@
-import type { ModelErrorCode, TurnEnd } from "@tare/loop";
+import { ModelError, type ModelErrorCode, type TurnEnd } from "@tare/loop";
 import { ApiError } from "@tare/wire";
 import { Type } from "typebox";
 import { errorResponses, toHttpError } from "../http/http_error.ts";
@@ -47,13 +47,16 @@ function paramOf(message: string): { readonly param?: string } {
 
 /**
  * A turn that ended without an answer. The provider's own faults are 502, whatever its status was: a key that it
- * refused isn't the client's key. A cancelled turn is 499, which no client sends again by itself.
+ * refused isn't the client's key. A setting of the client's that can't be sent, or that the provider refuses, is the
+ * client's fault. A cancelled turn is 499, which no client sends again by itself.
  *
- * @param retryAfterMs How long the provider asks to wait, in milliseconds.
+ * @param error What was thrown, if the turn ended by an error.
  */
-export function turnError(end: TurnEnd, retryAfterMs?: number): ApiError {
-  const { status, code } = kindOf(end);
+export function turnError(end: TurnEnd, error?: unknown): ApiError {
+  const { retryAfterMs, param } = error instanceof ModelError ? error : {};
   const message = end.message ?? "The turn ended without an answer.";
+  if (param !== undefined) return new ApiError(400, message, { code: "unsupported_value", param });
+  const { status, code } = kindOf(end);
   const seconds = status === 429 && retryAfterMs !== undefined ? Math.ceil(retryAfterMs / 1000) : undefined;
   return new ApiError(status, message, {
     code,

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { checker } from "../http/schema.ts";
 import { HttpError } from "../http/http_error.ts";
-import { EMPTY_LEDGER, type TurnEnd } from "@tare/loop";
+import { EMPTY_LEDGER, ModelError, type ModelErrorCode, type TurnEnd } from "@tare/loop";
 import { ApiError } from "@tare/wire";
 import { API_ERROR, API_ERRORS, toApiError, turnError } from "./errors.ts";
 
@@ -77,7 +77,14 @@ Deno.test("turnError() gives each end its status and code", () => {
 });
 
 Deno.test("turnError() says when to try again", () => {
-  const { details } = turnError(end("model_error", "rate_limited"), 1200);
+  const waiting = (code: ModelErrorCode) => new ModelError(code, "Why.", { retryAfterMs: 1200 });
+  const { details } = turnError(end("model_error", "rate_limited"), waiting("rate_limited"));
   assertEquals(details.headers, { "retry-after": "2" });
-  assertEquals(turnError(end("model_error", "bad_key"), 1200).details.headers, undefined);
+  assertEquals(turnError(end("model_error", "bad_key"), waiting("bad_key")).details.headers, undefined);
+});
+
+Deno.test("turnError() blames the client for a setting that its provider refuses", () => {
+  const error = new ModelError("bad_request", "Why.", { param: "seed" });
+  const { status, details } = turnError(end("model_error", "bad_request"), error);
+  assertEquals([status, details], [400, { code: "unsupported_value", param: "seed" }]);
 });

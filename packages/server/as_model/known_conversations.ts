@@ -1,12 +1,20 @@
 import { createHash } from "node:crypto";
-import { type Content, contentText } from "@tare/messages";
+import {
+  type AssistantMessage,
+  type Content,
+  contentText,
+  describeCall,
+  type ToolCall,
+  type ToolMessage,
+  type UserMessage,
+} from "@tare/messages";
 import type { Store, StoreRecord } from "@tare/store";
 
-/** What one side said, without tool calls. */
-export interface Said {
-  readonly role: "user" | "assistant";
-  readonly content: Content;
-}
+/**
+ * What one side said: the user, the agent with the calls that it left to its client, or the client of what came of
+ * one. The agent's own calls aren't among it.
+ */
+export type Said = UserMessage | AssistantMessage | ToolMessage;
 
 /** A place in a session's history: after its first `messages` messages, the system message included. */
 export interface ConversationPoint {
@@ -29,19 +37,24 @@ export function knownConversation(id: string, { sessionId, messages }: Conversat
   return { type: "document", kind: KIND, id, sessionId, value: { messages } };
 }
 
-/**
- * The longest beginning of a conversation that is known; `keys` names it up to each of its messages, in order. One that
- * went with its session is merely seen as new.
- */
-export async function findConversation(
+/** Where the conversation of this name stands. One that went with its session is merely seen as new. */
+export async function findConversation(store: Store, key: string): Promise<ConversationPoint | undefined> {
+  const document = await store.getDocument(KIND, key);
+  if (!document) return undefined;
+  const { messages } = document.value as { readonly messages: number };
+  return { sessionId: document.sessionId, messages };
+}
+
+/** The longest beginning of a conversation that ends with an answer and is known; `keys` names it up to each message. */
+export async function findBeginning(
   store: Store,
-  keys: readonly string[],
+  { dialogue, keys }: { readonly dialogue: readonly Said[]; readonly keys: readonly string[] },
 ): Promise<KnownBeginning | undefined> {
-  for (let length = keys.length; length > 0; length--) {
-    const document = await store.getDocument(KIND, keys[length - 1] ?? "");
-    if (!document) continue;
-    const { messages } = document.value as { readonly messages: number };
-    return { point: { sessionId: document.sessionId, messages }, length };
+  for (let length = dialogue.length; length > 0; length--) {
+    // What stands for a question is where it was asked, before it.
+    if (dialogue[length - 1]?.role !== "assistant") continue;
+    const point = await findConversation(store, keys[length - 1] ?? "");
+    if (point) return { point, length };
   }
   return undefined;
 }
@@ -60,9 +73,15 @@ export class ConversationHash {
   }
 
   /** Adds a message and gives the name of the conversation up to it, as 64 hexadecimal digits. */
-  add({ role, content }: Said): string {
+  add(said: Said): string {
+    const { role, content } = said;
     const text = isText(content) ? contentText(content) : content;
-    this.#add([role, role === "assistant" && typeof text === "string" ? text.trim() : text]);
+    this.#add([
+      role,
+      role === "assistant" && typeof text === "string" ? text.trim() : text,
+      ...(said.role === "tool" ? [said.tool_call_id] : []),
+      ...(said.role === "assistant" ? (said.tool_calls ?? []).map(plainCall) : []),
+    ]);
     return this.#hash.copy().digest("hex");
   }
 
@@ -72,6 +91,17 @@ export class ConversationHash {
   }
 }
 
-function isText(content: Content): boolean {
-  return typeof content === "string" || content.every(({ type }) => type === "text" || type === "refusal");
+function isText(content: Content | null | undefined): boolean {
+  return !content || typeof content === "string" ||
+    content.every(({ type }) => type === "text" || type === "refusal");
+}
+
+/** Clients write the arguments anew, with other blanks. */
+function plainCall(call: ToolCall): readonly unknown[] {
+  const { name, arguments: text } = describeCall(call);
+  try {
+    return [call.id, name, JSON.parse(text)];
+  } catch {
+    return [call.id, name, text];
+  }
 }

@@ -4,6 +4,7 @@ import { memoryStore } from "@tare/store";
 import {
   ConversationHash,
   type ConversationPoint,
+  findBeginning,
   findConversation,
   knownConversation,
   type Said,
@@ -11,6 +12,12 @@ import {
 
 const user = (content: Content): Said => ({ role: "user", content });
 const agent = (content: Content): Said => ({ role: "assistant", content });
+const calling = (id: string, args: string): Said => ({
+  role: "assistant",
+  content: null,
+  tool_calls: [{ id, type: "function", function: { name: "f", arguments: args } }],
+});
+const result = (id: string, content: Content): Said => ({ role: "tool", tool_call_id: id, content });
 
 function nameOf(dialogue: readonly Said[], scope: readonly string[] = []): string {
   const hash = new ConversationHash(scope);
@@ -30,6 +37,8 @@ Deno.test("ConversationHash.add() gives one name to the spellings that clients h
   const parts: Content = [{ type: "text", text: "a" }];
   assertEquals(nameOf([user([{ type: "text", text: "q" }]), agent(parts)]), plain);
   assertEquals(nameOf([user("q"), agent("\n a \n")]), plain);
+  assertEquals(nameOf([calling("1", '{"a": [1, 2]}')]), nameOf([calling("1", '{"a":[1,2]}')]));
+  assertEquals(nameOf([result("1", "a")]), nameOf([result("1", parts)]));
 });
 
 Deno.test("ConversationHash.add() tells apart who said what to whom", () => {
@@ -43,6 +52,13 @@ Deno.test("ConversationHash.add() tells apart who said what to whom", () => {
     nameOf([user("a"), agent("b")], ["ann", ""]),
     nameOf([user(image("x"))]),
     nameOf([user(image("y"))]),
+    nameOf([calling("1", "{}")]),
+    nameOf([calling("2", "{}")]),
+    nameOf([calling("1", '{"a":1}')]),
+    nameOf([calling("1", "{")]),
+    nameOf([result("1", "a")]),
+    nameOf([result("2", "a")]),
+    nameOf([agent("")]),
   ];
   assertEquals(new Set(names).size, names.length);
   assertNotEquals(nameOf([user("a\nb")]), nameOf([user("a"), user("b")]));
@@ -54,32 +70,42 @@ async function newStore() {
     await store.commit([{ type: "session", id, createdAtMs: 0, settings: {} }]);
   }
   const remember = (key: string, point: ConversationPoint) => store.commit([knownConversation(key, point)]);
-  return { store, remember, find: (keys: readonly string[]) => findConversation(store, keys) };
+  return {
+    store,
+    remember,
+    /** Finds the beginning of a dialogue that is named by these keys; those of answers begin with an `a`. */
+    find: (keys: readonly string[]) => {
+      const dialogue = keys.map((key) => key.startsWith("a") ? agent(key) : user(key));
+      return findBeginning(store, { dialogue, keys });
+    },
+  };
 }
 
-Deno.test("findConversation() gives the longest beginning that is known", async () => {
-  const { remember, find } = await newStore();
-  await remember("k2", { sessionId: "one", messages: 3 });
-  await remember("k4", { sessionId: "one", messages: 7 });
-  assertEquals(await find(["k1", "k2", "k3", "k4", "k5"]), {
+Deno.test("findBeginning() gives the longest beginning that ends with an answer and is known", async () => {
+  const { remember, find, store } = await newStore();
+  await remember("a2", { sessionId: "one", messages: 3 });
+  await remember("u3", { sessionId: "one", messages: 3 });
+  await remember("a4", { sessionId: "one", messages: 7 });
+  assertEquals(await find(["u1", "a2", "u3", "a4", "u5"]), {
     point: { sessionId: "one", messages: 7 },
     length: 4,
   });
-  assertEquals(await find(["k1", "k2", "other"]), { point: { sessionId: "one", messages: 3 }, length: 2 });
-  assertEquals([await find(["k1"]), await find([])], [undefined, undefined]);
+  assertEquals(await find(["u1", "a2", "u3"]), { point: { sessionId: "one", messages: 3 }, length: 2 });
+  assertEquals([await find(["u3"]), await find(["a1"]), await find([])], [undefined, undefined, undefined]);
+  assertEquals(await findConversation(store, "u3"), { sessionId: "one", messages: 3 });
 });
 
-Deno.test("findConversation() knows the newest of two conversations with one name", async () => {
+Deno.test("findBeginning() knows the newest of two conversations with one name", async () => {
   const { remember, find } = await newStore();
-  await remember("k", { sessionId: "one", messages: 3 });
-  await remember("k", { sessionId: "two", messages: 5 });
-  assertEquals((await find(["k"]))?.point, { sessionId: "two", messages: 5 });
+  await remember("a", { sessionId: "one", messages: 3 });
+  await remember("a", { sessionId: "two", messages: 5 });
+  assertEquals((await find(["a"]))?.point, { sessionId: "two", messages: 5 });
 });
 
-Deno.test("findConversation() forgets a conversation with its session", async () => {
+Deno.test("findBeginning() forgets a conversation with its session", async () => {
   const { remember, find, store } = await newStore();
-  await remember("k", { sessionId: "one", messages: 3 });
-  await remember("l", { sessionId: "two", messages: 5 });
+  await remember("a1", { sessionId: "one", messages: 3 });
+  await remember("a2", { sessionId: "two", messages: 5 });
   await store.deleteSession("two");
-  assertEquals(await find(["k", "l"]), { point: { sessionId: "one", messages: 3 }, length: 1 });
+  assertEquals(await find(["a1", "a2"]), { point: { sessionId: "one", messages: 3 }, length: 1 });
 });

@@ -1,6 +1,6 @@
 import type { ContentPart } from "@tare/messages";
 import type { Store } from "@tare/store";
-import { ApiError, responseHex } from "@tare/wire";
+import { ApiError, type FunctionCallItem, type ResponseBody, responseHex } from "@tare/wire";
 import type { ChatMessage } from "./chat_completions_schema.ts";
 import { type Dialogue, readChatMessages } from "./chat_messages.ts";
 import type { InputItem, InputPart, ResponsesRequest } from "./responses_schema.ts";
@@ -11,24 +11,33 @@ import { unsupported } from "./unsupported.ts";
  * Reads the `input` and `instructions` of a request for a response. References to items of stored responses are looked
  * up; reasoning is left out, because the agent keeps its own.
  *
- * @throws {ApiError} 400 for items that the agent can't take, such as the result of a call; 404 for a reference to
- * an item that isn't there.
+ * @param options.previous The response that it follows, if it does.
+ * @throws {ApiError} 400 for items that the agent can't take, a call without its result, or a result without its call;
+ * 404 for a reference to an item that isn't there.
  */
 export async function readResponseInput(
   { input, instructions }: ResponsesRequest,
-  store: Store,
+  { store, previous }: { readonly store: Store; readonly previous?: ResponseBody | undefined },
 ): Promise<Dialogue> {
-  const messages: ChatMessage[] = instructions ? [{ role: "system", content: instructions }] : [];
-  const items: readonly InputItem[] = typeof input === "string" ? [{ role: "user", content: input }] : input;
-  for (const [index, item] of items.entries()) {
+  const messages: ChatMessage[] = [];
+  for (const [index, item] of inputItems(input).entries()) {
     const message = await readItem(item, `input[${index}]`, store);
     if (message) messages.push(message);
   }
-  return readChatMessages(messages, "input");
+  const open = (previous?.output ?? []).flatMap((item) =>
+    item.type === "function_call" ? [item.call_id] : []
+  );
+  const { instructions: more, dialogue } = readChatMessages(messages, { parameter: "input", open });
+  return { instructions: [instructions, more].filter(Boolean).join("\n\n"), dialogue };
+}
+
+/** The items of an `input`. */
+export function inputItems(input: ResponsesRequest["input"]): readonly InputItem[] {
+  return typeof input === "string" ? [{ type: "message", role: "user", content: input }] : input;
 }
 
 async function readItem(
-  { type, role, content = "", id = "" }: InputItem,
+  { type, role, content = "", id, call_id = "", name = "", arguments: text = "", output = "" }: InputItem,
   parameter: string,
   store: Store,
 ): Promise<ChatMessage | undefined> {
@@ -38,13 +47,21 @@ async function readItem(
       if (role === "user" && content.length === 0) throw invalid(parameter, "the user says nothing");
       return { role, content: typeof content === "string" ? content : content.map(partReader(parameter)) };
     case "item_reference":
-      return await readReference(id, store);
+      return await readReference(id ?? "", store);
+    case "function_call":
+      return calling({ call_id, name, arguments: text });
+    case "function_call_output":
+      return {
+        role: "tool",
+        tool_call_id: call_id,
+        content: typeof output === "string" ? output : output.map(partReader(parameter)),
+      };
     case "reasoning":
       return undefined;
     default:
       throw unsupported(
         parameter,
-        `it is of type ${type}, and the agent runs its own tools, so that it takes messages only`,
+        `it is of type ${type}, and the agent takes messages, functions' calls and results`,
       );
   }
 }
@@ -88,7 +105,17 @@ async function readReference(id: string, store: Store): Promise<ChatMessage | un
     });
   }
   if (item.type === "reasoning") return undefined;
+  if (item.type === "function_call") return calling(item);
   return { role: "assistant", content: item.content.map(({ text }) => text).join("") };
+}
+
+function calling(
+  { call_id: id, name, arguments: text }: Pick<FunctionCallItem, "call_id" | "name" | "arguments">,
+): ChatMessage {
+  return {
+    role: "assistant",
+    tool_calls: [{ id, type: "function", function: { name, arguments: text } }],
+  };
 }
 
 function invalid(parameter: string, state: string): ApiError {

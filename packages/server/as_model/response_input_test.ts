@@ -27,7 +27,7 @@ await store.commit([
 ]);
 
 const read = (input: string | InputItem[], instructions: string | null = null) =>
-  readResponseInput({ model: "agent", input, instructions }, store);
+  readResponseInput({ model: "agent", input, instructions }, { store });
 const user = { role: "user", content: "q" } as const;
 
 Deno.test("readResponseInput() reads text, messages and instructions", async () => {
@@ -75,15 +75,47 @@ Deno.test("readResponseInput() looks up what items refer to, and leaves out reas
   assertEquals((await read(items)).dialogue, [user, { role: "assistant", content: "a" }, user]);
 });
 
+Deno.test("readResponseInput() reads calls and their results, those of the response before too", async () => {
+  const item = { type: "function_call", call_id: "c", name: "f", arguments: "{}" } as const;
+  const output = (call_id: string) => ({
+    type: "function_call_output",
+    call_id,
+    output: [{ type: "input_text" as const, text: "r" }],
+  });
+  const result = (id: string) => ({
+    role: "tool" as const,
+    tool_call_id: id,
+    content: [{ type: "text" as const, text: "r" }],
+  });
+  const call = { id: "c", type: "function", function: { name: "f", arguments: "{}" } } as const;
+  assertEquals((await read([user, item, output("c")])).dialogue, [
+    user,
+    { role: "assistant", content: "", tool_calls: [call] },
+    result("c"),
+  ]);
+  const previous: ResponseBody = {
+    ...response,
+    output: [{ ...item, id: `fc_${HEX}_0`, status: "completed" }],
+  };
+  const follow = (input: InputItem[]) => readResponseInput({ model: "agent", input }, { store, previous });
+  assertEquals((await follow([output("c")])).dialogue, [result("c")]);
+  const { message } = await assertRejects(() => follow([user]), ApiError);
+  assertEquals(
+    message,
+    'Cannot answer: the result of "c" is missing; the results of all calls must come right after them.',
+  );
+});
+
 Deno.test("readResponseInput() names the item that it can't take", async () => {
   const refusal = async (item: InputItem) => {
     const { status, details } = await assertRejects(() => read([user, item]), ApiError);
     return [status, details.param, details.code];
   };
   const unsupported = [400, "input[1]", "unsupported_value"];
-  assertEquals(await refusal({ type: "function_call_output", id: "c" }), unsupported);
-  assertEquals(await refusal({ type: "function_call" }), unsupported);
+  assertEquals(await refusal({ type: "custom_tool_call" }), unsupported);
   const invalid = [400, "input[1]", "invalid_request"];
+  assertEquals(await refusal({ type: "function_call_output", call_id: "c" }), invalid);
+  assertEquals(await refusal({ type: "function_call", call_id: "c" }), [400, "input", "invalid_request"]);
   assertEquals(await refusal({ type: "message", content: "q" }), invalid);
   assertEquals(await refusal({ role: "user", content: "" }), invalid);
   assertEquals(await refusal({ role: "user", content: [{ type: "input_image" }] }), invalid);

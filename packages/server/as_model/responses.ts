@@ -1,11 +1,18 @@
-import { ApiError, emptyResponse, type ResponseEvent, ResponseEventWriter } from "@tare/wire";
-import { errorResponses } from "../http/http_error.ts";
+import {
+  ApiError,
+  emptyResponse,
+  type JsonRecord,
+  type ResponseEvent,
+  ResponseEventWriter,
+  responseHex,
+} from "@tare/wire";
 import { type Route, route } from "../http/route.ts";
 import type { SseMessage } from "../http/sse_response.ts";
 import type { AsModelOptions } from "./as_model_routes.ts";
+import { type AskedFields, type AskedTool, readAsked } from "./client_tools.ts";
 import { continueConversation, type ConversationTurn } from "./continue_conversation.ts";
-import { API_ERROR, API_ERRORS, toApiError, TURN_ERRORS } from "./errors.ts";
-import { readResponseInput } from "./response_input.ts";
+import { API_ERRORS, toApiError, TURN_ERRORS } from "./errors.ts";
+import { inputItems, readResponseInput } from "./response_input.ts";
 import {
   RESPONSE,
   RESPONSE_EVENT,
@@ -13,9 +20,9 @@ import {
   type ResponsesRequest,
   UNSUPPORTED_IN_RESPONSES,
 } from "./responses_schema.ts";
-import { findResponse, type StoredResponse, storedResponse } from "./stored_response.ts";
+import { findResponse, listedItems, type StoredResponse, storedResponse } from "./stored_response.ts";
 import { cancelWithClient, SESSION_HEADER, streamTurn, tellError } from "./stream_turn.ts";
-import { refuseUnsupported, unsupported } from "./unsupported.ts";
+import { refuseUnsupported } from "./unsupported.ts";
 
 /**
  * `POST /v1/responses`: the model `agent` is the server's own loop with its own tools.
@@ -29,7 +36,10 @@ import { refuseUnsupported, unsupported } from "./unsupported.ts";
  * - `usage` is what the turn cost: sums over its model calls.
  * - `max_output_tokens` ends the turn after the reply that reaches it; no reply is cut. A response that a limit ended is
  *   `incomplete`.
- * - The client's `tools`, sampling parameters and whatever else doesn't make an answer wrong are ignored.
+ * - A call of one of the client's functions is an item `function_call` and ends the response, once the agent's own calls
+ *   of that step have run; a response that follows goes on with the results. `tool_choice` is about the client's tools.
+ * - Temperature, `top_p`, `reasoning.effort`, `text.verbosity` and `parallel_tool_calls` go to the provider. What its
+ *   protocol hasn't, and what else would make an answer wrong, is refused by name; the rest is ignored.
  * - A client that disconnects cancels the turn. A response that was cancelled or failed isn't stored.
  * - A turn that fails before its model has shown a sign is an HTTP error, also of a request to stream; later,
  *   `response.failed` ends the stream.
@@ -57,39 +67,11 @@ export function createResponseRoute(options: AsModelOptions): Route {
       const turn = await begin(body, options);
       cancelWithClient(turn, request);
       keep({ sessionId: turn.sessionId });
-      const events = responseEvents(turn, { writer, now });
+      const input = listedItems(inputItems(body.input), responseHex(id) ?? "");
+      const events = responseEvents(turn, { writer, input, now });
       if (body.stream) return await streamTurn(turn, { messages: toSse(events, onError), heartbeat });
       await Array.fromAsync(events);
       return { json: writer.response, headers: { [SESSION_HEADER]: turn.sessionId } };
-    },
-  });
-}
-
-/** `GET /v1/responses/{id}`: a stored response. */
-export function getResponseRoute({ store }: Pick<AsModelOptions, "store">): Route {
-  return route({
-    method: "GET",
-    path: "/v1/responses/{id}",
-    operationId: "getResponse",
-    summary: "Gives a stored response.",
-    responses: {
-      200: { description: "The response.", content: { "application/json": RESPONSE } },
-      ...errorResponses({
-        400: "The request asks for what isn't supported.",
-        404: "There is no such response.",
-      }, API_ERROR),
-    },
-    errors: API_ERRORS,
-    async answer({ request, path: { id = "" } }) {
-      if (new URL(request.url).searchParams.get("stream") === "true") {
-        throw unsupported("stream", "only the request that makes a response can stream it");
-      }
-      const stored = await findResponse(store, id);
-      if (stored) return { json: stored.response };
-      throw new ApiError(404, `Cannot find response ${JSON.stringify(id)}: there is none stored.`, {
-        code: "response_not_found",
-        param: "id",
-      });
     },
   });
 }
@@ -98,12 +80,45 @@ async function begin(body: ResponsesRequest, options: AsModelOptions): Promise<C
   const { previous_response_id: previousId, max_output_tokens: maxOutputTokens } = body;
   const previous = previousId ? await findPrevious(previousId, options) : undefined;
   return await continueConversation({
-    ...await readResponseInput(body, options.store),
+    ...readAsked(askedFields(body), options.sessions.toolNames),
+    ...await readResponseInput(body, { store: options.store, previous: previous?.response }),
     user: body.safety_identifier ?? body.user ?? "",
     metadata: body.metadata ?? {},
     ...(previous && { after: previous.point }),
     ...(maxOutputTokens != null && { maxOutputTokens }),
   }, options);
+}
+
+function askedFields({ tools, tool_choice: choice, ...body }: ResponsesRequest): AskedFields {
+  const { temperature, top_p, parallel_tool_calls, reasoning, text } = body;
+  const { type, name } = Object(choice) as { readonly type?: unknown; readonly name?: unknown };
+  return {
+    tools: (tools ?? []).map((tool) => ({
+      type: tool.type,
+      shown: tool.name === undefined ? undefined : tool as NonNullable<AskedTool["shown"]>,
+    })),
+    toolChoice: typeof choice !== "object" || !choice
+      ? choice ?? undefined
+      : type === "function" && typeof name === "string"
+      ? { name }
+      : "",
+    settings: {
+      ...{ temperature, top_p, parallel_tool_calls },
+      ...{ reasoning_effort: reasoning?.effort, verbosity: text?.verbosity },
+    },
+  };
+}
+
+/** What the settings are called here. */
+const PARAMETERS: Readonly<Record<string, string>> = {
+  reasoning_effort: "reasoning.effort",
+  verbosity: "text.verbosity",
+};
+
+function renamed(error: unknown): unknown {
+  const param = error instanceof ApiError && PARAMETERS[error.details.param ?? ""];
+  if (!(error instanceof ApiError) || !param) return error;
+  return new ApiError(error.status, error.message, { ...error.details, param });
 }
 
 /** Status and code are those that OpenAI's clients know. */
@@ -123,9 +138,14 @@ async function findPrevious(id: string, { store }: AsModelOptions): Promise<Stor
  */
 async function* responseEvents(
   turn: ConversationTurn,
-  { writer, now }: { readonly writer: ResponseEventWriter; readonly now: () => number },
+  { writer, input, now }: {
+    readonly writer: ResponseEventWriter;
+    /** What the request brought, as it is stored. */
+    readonly input: readonly JsonRecord[];
+    readonly now: () => number;
+  },
 ): AsyncGenerator<ResponseEvent, void> {
-  let part = await turn.parts.next();
+  let part = await turn.parts.next().catch((error) => Promise.reject(renamed(error)));
   yield* writer.begin();
   try {
     for (; !part.done; part = await turn.parts.next()) yield* writer.add(part.value);
@@ -133,10 +153,11 @@ async function* responseEvents(
     yield* writer.fail(toApiError(error));
     throw error;
   }
-  const { text, finish, ledger: usage } = part.value;
-  const last = writer.end({ finish, usage, endedAtMs: now() });
+  const { calls, finish, ledger: usage } = part.value;
+  const last = writer.end({ finish, calls, usage, endedAtMs: now() });
   const { response } = writer;
-  await turn.remember(text, response.store ? [storedResponse({ response, point: await turn.done })] : []);
+  const kept = response.store ? [storedResponse({ response, point: await turn.done, input })] : [];
+  await turn.remember(part.value, kept);
   yield* last;
 }
 

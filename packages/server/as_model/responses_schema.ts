@@ -1,6 +1,7 @@
 import { type Static, type TProperties, Type } from "typebox";
 import { closed, COUNT, METADATA, nullable, tagged, textOr } from "../http/schema.ts";
-import { FORCED_TOOL_CHOICE, type UnsupportedParameter } from "./unsupported.ts";
+import { SAMPLING, TOOL_CHOICE, TOOL_FIELDS, TOOL_NAME } from "./client_tools.ts";
+import { IGNORED_SAMPLING, type UnsupportedParameter } from "./unsupported.ts";
 
 const TEXT = Type.String();
 
@@ -25,7 +26,12 @@ const INPUT_ITEM = Type.Object({
   role: Type.Optional(Type.Enum(["user", "assistant", "system", "developer"])),
   content: Type.Optional(textOr(INPUT_PART)),
   /** Names an item of an earlier response. */
-  id: Type.Optional(TEXT),
+  id: nullable(TEXT),
+  /** Of a call, or of what came of it. */
+  call_id: Type.Optional(TEXT),
+  name: Type.Optional(TEXT),
+  arguments: Type.Optional(TEXT),
+  output: Type.Optional(textOr(INPUT_PART)),
 });
 /** One item of the input. */
 export type InputItem = Static<typeof INPUT_ITEM>;
@@ -45,13 +51,19 @@ export const RESPONSES_REQUEST = Type.Object({
   /** The newer name of `user`. */
   safety_identifier: nullable(TEXT),
   metadata: nullable(METADATA),
+  tools: nullable(Type.Array(Type.Object({ type: TEXT, name: Type.Optional(TOOL_NAME), ...TOOL_FIELDS }))),
+  tool_choice: Type.Optional(TOOL_CHOICE),
+  parallel_tool_calls: nullable(Type.Boolean()),
+  ...SAMPLING,
+  reasoning: nullable(Type.Object({ effort: nullable(TEXT) })),
+  text: nullable(Type.Object({ verbosity: nullable(TEXT) })),
 }, { title: "ResponseRequest" });
 /** Body of `POST /v1/responses`, as far as the agent heeds it. */
 export type ResponsesRequest = Static<typeof RESPONSES_REQUEST>;
 
 /** Parameters of a request for a response that can't be ignored. */
 export const UNSUPPORTED_IN_RESPONSES: readonly UnsupportedParameter[] = [
-  FORCED_TOOL_CHOICE,
+  ...IGNORED_SAMPLING,
   {
     parameter: "text",
     refuses: (value) => {
@@ -90,6 +102,14 @@ const OUTPUT_ITEM = Type.Union([
     content: Type.Array(TEXT_PART),
   }),
   closed({ id: TEXT, type: Type.Literal("reasoning"), status: STATUS, summary: Type.Array(SUMMARY_PART) }),
+  closed({
+    id: TEXT,
+    type: Type.Literal("function_call"),
+    status: STATUS,
+    call_id: TEXT,
+    name: TEXT,
+    arguments: TEXT,
+  }),
 ]);
 
 const orNull = (schema: Parameters<typeof Type.Union>[0][number]) => Type.Union([Type.Null(), schema]);
@@ -109,14 +129,14 @@ export const RESPONSE = closed({
   metadata: METADATA,
   model: TEXT,
   output: Type.Array(OUTPUT_ITEM),
-  parallel_tool_calls: Type.Literal(true),
+  parallel_tool_calls: Type.Boolean(),
   previous_response_id: orNull(TEXT),
   store: Type.Boolean(),
-  temperature: Type.Null(),
+  temperature: orNull(Type.Number()),
   text: closed({ format: closed({ type: Type.Literal("text") }) }),
-  tool_choice: Type.Literal("auto"),
-  tools: NOTHING,
-  top_p: Type.Null(),
+  tool_choice: Type.Union([TEXT, Type.Object({})]),
+  tools: Type.Array(Type.Object({})),
+  top_p: orNull(Type.Number()),
   truncation: Type.Literal("disabled"),
   usage: orNull(closed({
     input_tokens: COUNT,
@@ -151,6 +171,13 @@ const EVENTS: Readonly<Record<string, TProperties>> = {
   "response.failed": LIFECYCLE,
   "response.output_item.added": ITEM,
   "response.output_item.done": ITEM,
+  "response.function_call_arguments.delta": { item_id: TEXT, output_index: COUNT, delta: TEXT },
+  "response.function_call_arguments.done": {
+    item_id: TEXT,
+    output_index: COUNT,
+    name: TEXT,
+    arguments: TEXT,
+  },
   "response.content_part.added": inText({ part: TEXT_PART }),
   "response.content_part.done": inText({ part: TEXT_PART }),
   "response.output_text.delta": inText({ delta: TEXT, logprobs: NOTHING }),

@@ -27,7 +27,10 @@ Deno.test("RESPONSES_REQUEST takes what clients send and names what is wrong", (
 
 Deno.test("UNSUPPORTED_IN_RESPONSES are of those parameters without which the answer would be wrong", () => {
   const refused = {
-    tool_choice: { type: "function", name: "f" },
+    top_k: 1,
+    min_p: 0.1,
+    top_a: 0.1,
+    repetition_penalty: 1.1,
     text: { format: { type: "json_schema" } },
     background: true,
     conversation: "c",

@@ -16,6 +16,7 @@ function harness(replies: Parameters<typeof scriptedModel>[0]) {
     options,
     post: (body: object) => post(handler, PATH, { ...BODY, ...body }),
     get: (path: string) => handler(new Request(`http://localhost${PATH}/${path}`)),
+    delete: (path: string) => handler(new Request(`http://localhost${PATH}/${path}`, { method: "DELETE" })),
   };
 }
 
@@ -24,7 +25,7 @@ async function failure(response: Response): Promise<unknown[]> {
   return [response.status, error.param, error.code];
 }
 
-Deno.test("createResponseRoute() answers, and getResponseRoute() gives the same later", async () => {
+Deno.test("createResponseRoute() answers, and storedResponseRoutes() gives the same later", async () => {
   const { post, get } = harness([echoCall("x"), { content: "Hello." }]);
   const response = await post({ metadata: { a: "b" } });
   const body: ResponseBody = await response.json();
@@ -62,7 +63,7 @@ Deno.test("createResponseRoute() follows a response in its session, or from wher
   ]);
 });
 
-Deno.test("getResponseRoute() gives a response as long as its session is there", async () => {
+Deno.test("storedResponseRoutes() gives a response as long as its session is there", async () => {
   const { post, get, options } = harness([{ content: "a" }]);
   const response = await post({});
   const { id } = await response.json();
@@ -112,7 +113,7 @@ Deno.test("createResponseRoute() tells a failure by its status, and in the middl
   assertEquals((await get(event.response.id)).status, 404);
 });
 
-Deno.test("createResponseRoute() and getResponseRoute() refuse what the agent can't do", async () => {
+Deno.test("createResponseRoute() and storedResponseRoutes() refuse what the agent can't do", async () => {
   const { post, get } = harness([]);
   assertEquals(await failure(await post({ model: "gpt" })), [404, "model", "model_not_found"]);
   assertEquals(await failure(await post({ input: undefined })), [400, "input", "invalid_request"]);
@@ -135,4 +136,146 @@ Deno.test("createResponseRoute() says that a limit ended a response", async () =
     { reason: "max_output_tokens" },
     2,
   ]);
+});
+
+const PICK = { type: "function", name: "pick", parameters: { type: "object" }, strict: false };
+const picked = { id: "p", type: "function", function: { name: "pick", arguments: "{}" } } as const;
+
+Deno.test("createResponseRoute() hands the client's calls over, and goes on with their results", async () => {
+  const { post, asked } = harness([
+    { content: "Pick.", tool_calls: [picked] },
+    { content: "Blue." },
+    { tool_calls: [picked] },
+  ]);
+  const tools = [PICK];
+  const first = await post({ tools, tool_choice: "auto", temperature: 0.5 });
+  const body: ResponseBody = await first.json();
+  assertEquals([body.status, body.tools, body.temperature, body.output.at(-1)], ["completed", tools, 0.5, {
+    id: `fc_${body.id.slice(5)}_1`,
+    type: "function_call",
+    status: "completed",
+    call_id: "p",
+    name: "pick",
+    arguments: "{}",
+  }]);
+  const { name, parameters, strict } = PICK;
+  assertEquals(asked[0]?.tools.at(-1), { type: "function", function: { name, parameters, strict } });
+  const session = first.headers.get("tare-session");
+  assertEquals(await failure(await post({ previous_response_id: body.id })), [
+    400,
+    "input",
+    "invalid_request",
+  ]);
+  const input = [{ type: "function_call_output", call_id: "p", output: "blue" }];
+  const second = await post({ input, tools, previous_response_id: body.id });
+  assertEquals([second.status, second.headers.get("tare-session")], [200, session]);
+  assertEquals(asked[1]?.messages.map(({ content }) => content), ["Be brief.", "Hi.", "Pick.", "blue"]);
+  await second.body?.cancel();
+
+  const events: unknown[] = [];
+  const response = await post({ tools, stream: true });
+  for await (const { data } of response.body!.pipeThrough(new ServerSentEventParseStream())) {
+    const { type, delta, name, arguments: text } = JSON.parse(data!);
+    events.push([type, delta, name, text].filter((part) => part !== undefined));
+  }
+  assertEquals(events, [
+    ["response.created"],
+    ["response.in_progress"],
+    ["response.output_item.added"],
+    ["response.function_call_arguments.delta", "{}"],
+    ["response.function_call_arguments.done", "pick", "{}"],
+    ["response.output_item.done"],
+    ["response.completed"],
+  ]);
+});
+
+Deno.test("createResponseRoute() recognises a conversation with calls that is sent as a whole", async () => {
+  const { post } = harness([{ content: "Pick.", tool_calls: [picked] }, { content: "Blue." }]);
+  const first = await post({ store: false, tools: [PICK] });
+  const { output } = await first.json();
+  const result = {
+    type: "function_call_output",
+    call_id: "p",
+    output: [{ type: "input_text", text: "blue" }],
+  };
+  const second = await post({ input: [{ role: "user", content: "Hi." }, ...output, result], tools: [PICK] });
+  assertEquals([second.status, second.headers.get("tare-session")], [200, first.headers.get("tare-session")]);
+});
+
+Deno.test("createResponseRoute() hands settings to the model, and names those that are refused as the client does", async () => {
+  const refusal = (param: string) => new ModelError("bad_request", "No.", { param });
+  const { post, asked } = harness([{ content: "a" }, refusal("verbosity"), refusal("top_p")]);
+  const body = {
+    temperature: 1,
+    top_p: 0.5,
+    reasoning: { effort: "low", summary: "auto" },
+    text: { verbosity: "high" },
+    parallel_tool_calls: false,
+    tools: [PICK],
+    tool_choice: { type: "function", name: "pick" },
+  };
+  await (await post(body)).body?.cancel();
+  assertEquals(asked[0]?.settings, {
+    temperature: 1,
+    top_p: 0.5,
+    parallel_tool_calls: false,
+    reasoning_effort: "low",
+    verbosity: "high",
+    tool_choice: { type: "function", function: { name: "pick" } },
+  });
+  assertEquals(await failure(await post(body)), [400, "text.verbosity", "unsupported_value"]);
+  assertEquals(await failure(await post({ ...body, stream: true })), [400, "top_p", "unsupported_value"]);
+});
+
+Deno.test("storedResponseRoutes() forget a response, and nothing else", async () => {
+  const { post, get, delete: remove, options } = harness([{ content: "a" }]);
+  const response = await post({});
+  const { id } = await response.json();
+  assertEquals(await (await remove(id)).json(), { id, object: "response", deleted: true });
+  const gone = [404, "id", "response_not_found"];
+  for (const answer of [await remove(id), await get(id), await get(`${id}/input_items`)]) {
+    assertEquals(await failure(answer), gone);
+  }
+  assertEquals(await failure(await post({ previous_response_id: id })), [
+    400,
+    "previous_response_id",
+    "previous_response_not_found",
+  ]);
+  assertEquals((await options.sessions.get(response.headers.get("tare-session")!)).turns, 1);
+});
+
+Deno.test("storedResponseRoutes() list what a request brought, page by page", async () => {
+  const { post, get } = harness([{ content: "a" }, { content: "b" }]);
+  const { id } = await (await post({})).json();
+  const hex = id.slice(5);
+  const only = {
+    id: `in_${hex}_0`,
+    type: "message",
+    role: "user",
+    status: "completed",
+    content: [{ type: "input_text", text: "Hi." }],
+  };
+  assertEquals(await (await get(`${id}/input_items`)).json(), {
+    object: "list",
+    data: [only],
+    first_id: only.id,
+    last_id: only.id,
+    has_more: false,
+  });
+  const input = ["1", "2", "3"].map((content) => ({ role: content === "2" ? "assistant" : "user", content }));
+  const { id: long } = await (await post({ input })).json();
+  const texts = async (query: string) => {
+    const { data, has_more, last_id } = await (await get(`${long}/input_items?${query}`)).json();
+    return [
+      data.map((item: { content: { text: string }[] }) => item.content[0]?.text),
+      has_more,
+      last_id.at(-1),
+    ];
+  };
+  assertEquals(await texts("limit=2"), [["3", "2"], true, "1"]);
+  assertEquals(await texts(`limit=2&after=in_${long.slice(5)}_1`), [["1"], false, "0"]);
+  assertEquals(await texts("order=asc"), [["1", "2", "3"], false, "2"]);
+  assertEquals(await failure(await get(`${long}/input_items?limit=0`)), [400, "limit", "invalid_request"]);
+  assertEquals(await failure(await get(`${long}/input_items?order=up`)), [400, "order", "invalid_request"]);
+  assertEquals(await failure(await get(`${long}/input_items?after=x`)), [404, "after", "item_not_found"]);
 });

@@ -10,7 +10,7 @@ function turn(cancelled: string[] = []): ConversationTurn {
     sessionId: "s",
     // deno-lint-ignore require-yield
     parts: async function* () {
-      return { text: "a", progress: "", finish: "stop" as const, ledger: EMPTY_LEDGER };
+      return { text: "a", progress: "", calls: [], finish: "stop" as const, ledger: EMPTY_LEDGER };
     }(),
     cancel: () => cancelled.push("cancelled"),
     done: Promise.resolve({ sessionId: "s", messages: 1 }),

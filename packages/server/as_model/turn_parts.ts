@@ -1,4 +1,4 @@
-import { contentText, type FinishReason } from "@tare/messages";
+import { contentText, type FinishReason, type FunctionToolCall, type ToolDefinition } from "@tare/messages";
 import type { LoopEvent, TurnEnd, TurnLedger } from "@tare/loop";
 import type { ResponsePart } from "@tare/wire";
 import { turnError } from "./errors.ts";
@@ -12,8 +12,10 @@ export interface TurnAnswer {
   readonly text: string;
   /** The model's reasoning, and a line for each tool call, each rewrite of the prompt, and each warning. */
   readonly progress: string;
-  /** Whether the answer is whole, or a limit or the provider's filter cut it off. */
-  readonly finish: "stop" | "length" | "content_filter";
+  /** Calls that wait for the client's results. */
+  readonly calls: readonly FunctionToolCall[];
+  /** Whether the answer is whole, waits for results, or was cut off by a limit or the provider's filter. */
+  readonly finish: FinishReason;
   /** What the turn cost. */
   readonly ledger: TurnLedger;
 }
@@ -26,11 +28,16 @@ const MAX_ARGUMENTS = 200;
  * for each tool call and for each rewrite of the prompt, warnings). Nothing is given before the model has shown a sign, so that a turn that fails at once
  * can still be told as an HTTP error.
  *
+ * @param options.clientTools Tools that the client runs: their calls are told by the answer alone.
+ * @param options.failure What was thrown, if the turn ended by an error.
  * @throws {ApiError} if the turn ends without an answer.
  */
 export async function* turnParts(
   events: AsyncIterable<LoopEvent>,
-  retryAfterMs: () => Promise<number | undefined>,
+  { clientTools, failure }: {
+    readonly clientTools: readonly ToolDefinition[];
+    readonly failure: () => Promise<unknown>;
+  },
 ): AsyncGenerator<TurnPart, TurnAnswer> {
   let text = "";
   let progress = "";
@@ -38,6 +45,7 @@ export async function* turnParts(
   let waiting = "";
   let stepText = "";
   let stopped: FinishReason | undefined;
+  let open: readonly FunctionToolCall[] = [];
 
   const say = (piece: string): TurnPart[] => {
     const parting = stepText === "" && text !== "" ? "\n\n" : "";
@@ -77,20 +85,25 @@ export async function* turnParts(
         const { content, refusal } = event.message;
         const rest = unsaid(contentText(content) || (refusal ?? ""), stepText);
         if (rest !== "") yield* say(rest);
+        open = (event.message.tool_calls ?? []).filter((call) => call.type === "function");
         break;
       }
       case "tool_call":
         yield* tell("");
+        if (clientTools.some((tool) => tool.function.name === event.name)) break;
         yield* tell(`${newLine()}${event.name} ${shorten(event.arguments)}\n`);
+        break;
+      case "tool_result":
+        open = open.filter(({ id }) => id !== event.id);
         break;
       case "step_end":
         stopped = event.finishReason;
         break;
       case "turn_end": {
         const finish = finishOf(event, stopped);
-        if (!finish) throw turnError(event, await retryAfterMs());
+        if (!finish) throw turnError(event, await failure());
         yield* tell("");
-        return { text, progress, finish, ledger: event.ledger };
+        return { text, progress, calls: open, finish, ledger: event.ledger };
       }
     }
   }
@@ -102,6 +115,7 @@ function finishOf(
   stopped: FinishReason | undefined,
 ): TurnAnswer["finish"] | undefined {
   if (reason === "completed") return "stop";
+  if (reason === "tool_calls") return reason;
   if (reason === "output_limit" || reason === "step_limit" || reason === "budget") return "length";
   return reason === "model_error" && stopped === "content_filter" ? "content_filter" : undefined;
 }

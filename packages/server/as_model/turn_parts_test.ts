@@ -19,7 +19,7 @@ const said = (content: string): LoopEvent => ({
   step: 1,
   message: { role: "assistant", content },
 });
-const stepEnd = (finishReason: "stop" | "content_filter"): LoopEvent => ({
+const stepEnd = (finishReason: "stop" | "tool_calls" | "content_filter"): LoopEvent => ({
   type: "step_end",
   step: 1,
   usage: USAGE,
@@ -33,10 +33,15 @@ const end = (reason: TurnEndReason): LoopEvent => ({
   message: "Why.",
 });
 
+const OPTIONS = {
+  clientTools: [{ type: "function", function: { name: "pick" } }],
+  failure: () => Promise.resolve(undefined),
+} as const;
+
 async function read(
   events: readonly LoopEvent[],
 ): Promise<{ readonly parts: readonly string[]; readonly answer: TurnAnswer }> {
-  const all = turnParts(ReadableStream.from(events), () => Promise.resolve(undefined));
+  const all = turnParts(ReadableStream.from(events), OPTIONS);
   const parts: string[] = [];
   for (;;) {
     const { done, value } = await all.next();
@@ -70,6 +75,7 @@ Deno.test("turnParts() gives the text of all steps, parted by blank lines, and t
   assertEquals(answer, {
     text: "I look.\n\nFound.",
     progress: 'Hm.\nread {"path": "a"}\n',
+    calls: [],
     finish: "stop",
     ledger: EMPTY_LEDGER,
   });
@@ -98,7 +104,7 @@ Deno.test("turnParts() holds warnings back until the model shows a sign", async 
   assertEquals((await read([start, warning, end("completed")])).parts, ["reasoning: Careful.\n"]);
   const failing = turnParts(
     ReadableStream.from([start, warning, end("model_error")]),
-    () => Promise.resolve(undefined),
+    OPTIONS,
   );
   await assertRejects(() => failing.next(), ApiError, "Why.");
 });
@@ -150,4 +156,24 @@ Deno.test("turnParts() tells how an answer ended, and throws if there is none", 
   const ends: TurnEndReason[] = ["cancelled", "stalled", "model_error", "internal_error"];
   for (const reason of ends) await assertRejects(() => read([end(reason)]), ApiError, "Why.");
   await assertRejects(() => read([start]), Error, "broke off");
+});
+
+Deno.test("turnParts() gives the client's calls with the answer, and tells of the agent's own alone", async () => {
+  const [own, clients] = ["read", "pick"].map((name) => ({
+    id: name,
+    type: "function" as const,
+    function: { name, arguments: "{}" },
+  }));
+  const result = { content: "r", error: false, bytes: 1, durationMs: 0 };
+  const { parts, answer } = await read([
+    start,
+    { type: "assistant_message", step: 1, message: { role: "assistant", tool_calls: [clients!, own!] } },
+    { type: "tool_call", step: 1, id: "pick", name: "pick", arguments: "{}" },
+    { type: "tool_call", step: 1, id: "read", name: "read", arguments: "{}" },
+    { type: "tool_result", step: 1, id: "read", name: "read", ...result },
+    stepEnd("tool_calls"),
+    end("tool_calls"),
+  ]);
+  assertEquals(parts, ["reasoning: read {}\n"]);
+  assertEquals([answer.finish, answer.calls, answer.text], ["tool_calls", [clients], ""]);
 });

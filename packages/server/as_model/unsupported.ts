@@ -12,12 +12,18 @@ export interface UnsupportedParameter {
   readonly because: string;
 }
 
-/** A choice that requires a call of one of the client's own tools. */
-export const FORCED_TOOL_CHOICE: UnsupportedParameter = {
-  parameter: "tool_choice",
-  refuses: (value) => value !== "none" && value !== "auto",
-  because: "the agent calls its own tools only, so that none of the client's can be required",
-};
+/** Settings that other servers know and the agent's provider isn't told of. */
+export const IGNORED_SAMPLING: readonly UnsupportedParameter[] = [
+  "top_k",
+  "min_p",
+  "top_a",
+  "repetition_penalty",
+]
+  .map((parameter) => ({
+    parameter,
+    refuses: () => true,
+    because: "the agent hands on temperature, top_p, penalties and seed alone",
+  }));
 
 /**
  * Refuses a body that asks for another model, or for what the agent can't do.
@@ -28,18 +34,21 @@ export function refuseUnsupported(
   body: { readonly model: string; readonly [parameter: string]: unknown },
   unsupportedParameters: readonly UnsupportedParameter[],
 ): void {
-  if (body.model !== AGENT_MODEL) {
-    throw new ApiError(
-      404,
-      `Cannot use model ${JSON.stringify(body.model)}: there is only ${JSON.stringify(AGENT_MODEL)}.`,
-      { code: "model_not_found", param: "model" },
-    );
-  }
+  if (body.model !== AGENT_MODEL) throw noSuchModel(body.model);
   const parameters = new Map<string, unknown>(Object.entries(body));
   for (const { parameter, refuses, because } of unsupportedParameters) {
     const value = parameters.get(parameter) ?? undefined;
     if (value !== undefined && refuses(value)) throw unsupported(parameter, because);
   }
+}
+
+/** The error for another model than the agent. */
+export function noSuchModel(id: string): ApiError {
+  return new ApiError(
+    404,
+    `Cannot use model ${JSON.stringify(id)}: there is only ${JSON.stringify(AGENT_MODEL)}.`,
+    { code: "model_not_found", param: "model" },
+  );
 }
 
 /** The error for a parameter whose value is well-formed, but not supported. */

@@ -1,6 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { ApiError } from "@tare/wire";
-import { FORCED_TOOL_CHOICE, refuseUnsupported, type UnsupportedParameter } from "./unsupported.ts";
+import { refuseUnsupported, type UnsupportedParameter } from "./unsupported.ts";
 
 const UNSUPPORTED: readonly UnsupportedParameter[] = [{
   parameter: "n",
@@ -33,9 +33,4 @@ Deno.test("refuseUnsupported() gives OpenAI's error for an unknown model", () =>
     'Cannot use model "gpt": there is only "agent".',
     { code: "model_not_found", param: "model" },
   ]);
-});
-
-Deno.test("FORCED_TOOL_CHOICE is true of all but none and auto", () => {
-  const choices = ["none", "auto", "required", { type: "function", function: { name: "f" } }];
-  assertEquals(choices.map(FORCED_TOOL_CHOICE.refuses), [false, false, true, true]);
 });

@@ -3,6 +3,8 @@ import { type Content, describeCall, type Tool, type ToolCall } from "@tare/mess
 import type { Store } from "@tare/store";
 import { asSessionEvent } from "./event_log.ts";
 import { HISTORY_EVENTS, rebuildHistory, type RebuiltHistory } from "./rebuild_history.ts";
+import type { Session } from "./session.ts";
+import type { Transcript } from "./session_options.ts";
 
 /** What {@linkcode recoveryEvents} go by. */
 export interface RecoveryOptions {
@@ -19,18 +21,39 @@ export const INTERRUPTED: RecoveryOptions["end"] = {
   message: "The server ended in the middle of this turn. It can be continued.",
 };
 
-/** The history of a stored session, and the events that its last turn lacks; `rebuilt` is with them. */
+/**
+ * The history of a stored session, the events that its last turn lacks, and what the user said that still waits;
+ * `rebuilt` is with the events.
+ */
 export async function readHistory(
   id: string,
   { store, ...options }: Omit<RecoveryOptions, "waiting"> & { readonly store: Store },
-): Promise<{ readonly rebuilt: RebuiltHistory; readonly recovery: readonly LoopEvent[] }> {
+): Promise<{
+  readonly rebuilt: RebuiltHistory;
+  readonly recovery: readonly LoopEvent[];
+  readonly waiting: readonly Content[];
+}> {
   const stored = await store.readEvents(id, { types: HISTORY_EVENTS });
   const events = stored.map(({ event }) => asSessionEvent(event));
   const rebuilt = rebuildHistory(events);
-  if (!rebuilt.interrupted) return { rebuilt, recovery: [] };
   const waiting = (await store.readState(id, "steering") ?? []) as readonly Content[];
+  if (!rebuilt.interrupted) return { rebuilt, recovery: [], waiting };
   const recovery = recoveryEvents(rebuilt.interrupted, { ...options, waiting });
-  return { rebuilt: rebuildHistory([...events, ...recovery]), recovery };
+  return { rebuilt: rebuildHistory([...events, ...recovery]), recovery, waiting: [] };
+}
+
+/** All that was said in a session, in the running turn too, as far as it is committed. @throws {StoreError} */
+export async function readTranscript(
+  { id, history, runningAfter: after }: Session,
+  store: Store,
+): Promise<Transcript> {
+  if (after === undefined) return { messages: history };
+  const stored = await store.readEvents(id, { after, types: HISTORY_EVENTS });
+  const { messages, interrupted } = rebuildHistory(stored.map(({ event }) => asSessionEvent(event)));
+  return {
+    messages: [...history, ...messages],
+    ...(interrupted && { turn: { after, step: interrupted.step, ledger: interrupted.ledger } }),
+  };
 }
 
 /**

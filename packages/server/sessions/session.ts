@@ -1,26 +1,28 @@
 import { addLedgers, EMPTY_LEDGER, type LoopEvent, type RunOptions, type TurnLedger } from "@tare/loop";
 import type { Content, CountTokens, Message, Tool } from "@tare/messages";
-import { callCost, type PromptSession, promptSession, type Quote } from "@tare/planner";
+import { callCost, type PromptSession, type Quote } from "@tare/planner";
 import type { Archive } from "@tare/prune";
 import type { SessionRecord, StoreRecord } from "@tare/store";
 import { recallTool } from "@tare/tools";
 import { HttpError, toHttpError } from "../http/http_error.ts";
 import { EventLog, type SessionEvent } from "./event_log.ts";
 import { overBudget } from "./budget.ts";
+import { answersTo, openCalls } from "./open_calls.ts";
 import { Queue } from "./queue.ts";
 import type { RebuiltHistory } from "./rebuild_history.ts";
 import { INTERRUPTED, readHistory, type RecoveryOptions } from "./recover_history.ts";
 import { type PlayedTurn, runTurn } from "./run_turn.ts";
 import {
+  makePrompt,
   ratesOf,
   type RunningTurn,
   type SessionEnvironment,
   type SessionInfo,
+  sessionNotFound,
   type SessionTotals,
   type TurnRequest,
 } from "./session_options.ts";
 import type { SessionSettings } from "./session_settings.ts";
-import { summariseWith } from "./summarise_with.ts";
 
 /**
  * A conversation with the agent, in memory while it is used. All that changes it waits in one queue, so that nothing
@@ -66,7 +68,7 @@ export class Session implements SessionInfo {
     this.archive = store.archive(id);
     this.events = new EventLog(store, { sessionId: id, last: lastEvent });
     this.tools = [...tools, recallTool(this.archive, { countTokens })]
-      .filter((tool) => this.settings.tools.includes(nameOf(tool)));
+      .filter(({ definition }) => this.settings.tools.includes(definition.function.name));
     this.#environment = environment;
     this.#countTokens = countTokens;
   }
@@ -83,6 +85,11 @@ export class Session implements SessionInfo {
   /** What was said in the turns that have ended, the system message first. */
   get history(): readonly Message[] {
     return this.#history;
+  }
+
+  /** Number of the last event before the running turn; nothing if none runs. */
+  get runningAfter(): number | undefined {
+    return this.#turn?.before;
   }
 
   get ledger(): TurnLedger {
@@ -201,50 +208,40 @@ export class Session implements SessionInfo {
    */
   async #restore(end: RecoveryOptions["end"]): Promise<void> {
     const { store } = this.#environment;
-    const { rebuilt, recovery } = await readHistory(this.id, { store, tools: this.tools, end });
+    const { rebuilt, recovery, waiting } = await readHistory(this.id, { store, tools: this.tools, end });
     const state = await store.readState(this.id, "context");
     const { ledger, turns } = rebuilt;
     const records = [this.#state("totals", { ledger, turns }), this.#state("steering", [])];
     if (end !== INTERRUPTED) await this.events.append(recovery, { records });
     else this.events.mend(recovery, recovery.length === 0 ? [] : records);
-    this.#adopt(rebuilt, state);
+    this.#adopt(rebuilt, state, waiting);
   }
 
-  #adopt({ messages, ledger, turns }: RebuiltHistory, state: unknown): void {
+  #adopt(
+    { messages, ledger, turns }: RebuiltHistory,
+    state: unknown,
+    waiting: readonly Content[] = [],
+  ): void {
     const { instructions } = this.settings;
     this.#history = instructions === "" ? messages : [{ role: "system", content: instructions }, ...messages];
     this.#totals = { ledger, turns };
-    this.#prompt = this.#makePrompt(state);
+    const { archive, tools } = this;
+    const made = { modelName: this.settings.model, archive, tools, countTokens: this.#countTokens, state };
+    this.#prompt = makePrompt(this.#environment, made);
     this.#storedState = this.#prompt.state;
-    this.#release();
+    this.#release({ waiting });
   }
 
-  /** Nothing runs any more. */
-  #release(failure?: unknown): void {
+  /** Nothing runs any more. What waits enters the next turn. */
+  #release({ failure, waiting = [] }: { failure?: unknown; waiting?: readonly Content[] } = {}): void {
     this.#turn = undefined;
-    this.#waiting = [];
+    this.#waiting = waiting;
     this.#taken = 0;
     this.events.close(failure);
     this.#environment.changed(this);
   }
 
-  #makePrompt(state: unknown): PromptSession {
-    const { model, windowTokens, ...environment } = this.#environment;
-    const { profile } = ratesOf(environment, this.settings.model);
-    const { policy, mechanisms, truncateTokens, alwaysFull, triggers } = environment;
-    return promptSession({
-      ...{ profile, windowTokens, policy, mechanisms, truncateTokens, alwaysFull, triggers },
-      archive: this.archive,
-      tools: Object.fromEntries(this.tools.map((tool) => [nameOf(tool), tool])),
-      countTokens: this.#countTokens,
-      // A model that can't be had must not keep anybody from the session.
-      summarise: async (request) =>
-        await summariseWith(model(this.settings.model), this.#countTokens)(request),
-      state,
-    });
-  }
-
-  async #start({ input, keep, giveBack, ...limits }: TurnRequest): Promise<RunningTurn> {
+  async #start({ input, results = [], keep, giveBack, ...options }: TurnRequest): Promise<RunningTurn> {
     if (this.#turn) {
       throw new HttpError(
         409,
@@ -253,14 +250,16 @@ export class Session implements SessionInfo {
           "input with steer.",
       );
     }
-    if (input === undefined && !["user", "tool"].includes(this.#history.at(-1)?.role ?? "")) {
+    const answers = answersTo(openCalls(this.#history), results);
+    const last = answers.at(-1) ?? this.#history.at(-1);
+    if (input === undefined && !["user", "tool"].includes(last?.role ?? "")) {
       throw new HttpError(
         409,
         "nothing_to_continue",
         `Cannot continue session ${this.id}: the model has answered last. Send an input.`,
       );
     }
-    const before = this.events.last;
+    const before = this.events.last + answers.length;
     const controller = new AbortController();
     const outcome: { error?: unknown } = {};
     const onError = (error: unknown) => {
@@ -269,10 +268,14 @@ export class Session implements SessionInfo {
     };
     const release = giveBack ?? this.#environment.slots.take();
     try {
-      const play = this.#player({ input, signal: controller.signal, ...limits });
-      await this.events.append([{ type: "turn_start", ...(input !== undefined && { input }) }], {
+      const play = this.#player({ input, signal: controller.signal, ...options });
+      const added = answers.map((message) => ({ type: "message_added", message }) as const);
+      await this.events.append([...added, { type: "turn_start", ...(input !== undefined && { input }) }], {
         records: keep?.("starts") ?? [],
-        committed: () => this.events.open(),
+        committed: () => {
+          this.#history = [...this.#history, ...answers];
+          this.events.open();
+        },
       });
       const done = play()
         .then((played) => this.#end(played, onError))
@@ -290,8 +293,8 @@ export class Session implements SessionInfo {
 
   /** Makes the function that plays the turn. @throws what the model's port throws for a model that can't be had. */
   #player(
-    { input, signal, budget: turn = {}, maxOutputTokens = Infinity }:
-      & Omit<TurnRequest, "keep" | "giveBack">
+    { input, signal, budget: turn = {}, maxOutputTokens = Infinity, clientTools = [], settings }:
+      & Omit<TurnRequest, "results" | "keep" | "giveBack">
       & Pick<RunOptions, "signal">,
   ): () => Promise<PlayedTurn> {
     const { model, limits = {}, notice, now = Date.now } = this.#environment;
@@ -306,6 +309,8 @@ export class Session implements SessionInfo {
         ...(most < Infinity && { maxOutputTokens: most }),
         ...(input !== undefined && { input }),
         ...(signal && { signal }),
+        ...(settings && { settings }),
+        clientTools,
         model: port,
         modelName,
         notice,
@@ -353,12 +358,16 @@ export class Session implements SessionInfo {
     });
   }
 
-  /** What the user said too late for this turn is not lost: the next one begins with it. */
+  /**
+   * What the user said too late for this turn is not lost: the next one begins with it. It waits for that one if
+   * calls are open, because nothing may come between these and their results.
+   */
   async #end({ step, result }: PlayedTurn, onError: (error: unknown) => void): Promise<void> {
     const { messages, error, ...end } = result;
     if (error !== undefined) onError(error);
     await this.#queue.run(async () => {
-      const unheard = this.#waiting;
+      const waiting = end.reason === "tool_calls" ? this.#waiting : [];
+      const unheard = waiting.length > 0 ? [] : this.#waiting;
       const totals = { turns: this.turns + 1, ledger: addLedgers(this.ledger, end.ledger) };
       const told = unheard.map((input): LoopEvent => ({ type: "user_message", step, input }));
       await this.#commit([...told, { type: "turn_end", ...end }], {
@@ -367,7 +376,7 @@ export class Session implements SessionInfo {
           const said = unheard.map((content) => ({ role: "user", content }) as const);
           this.#history = [...this.#history, ...messages, ...said];
           this.#totals = totals;
-          this.#release();
+          this.#release({ waiting });
         },
       });
     });
@@ -382,7 +391,7 @@ export class Session implements SessionInfo {
       } catch (storeError) {
         onError(storeError);
         // Not even the end could be committed, so nobody may see one: readers are told of the failure itself.
-        this.#release(toHttpError(storeError));
+        this.#release({ failure: toHttpError(storeError) });
       }
     });
   }
@@ -390,13 +399,4 @@ export class Session implements SessionInfo {
   #state(name: string, value: unknown): StoreRecord {
     return { type: "state", sessionId: this.id, name, value };
   }
-}
-
-/** The error for a session that isn't there. */
-export function sessionNotFound(id: string): HttpError {
-  return new HttpError(404, "not_found", `Cannot find session ${id}: there is no such session.`);
-}
-
-function nameOf(tool: Tool): string {
-  return tool.definition.function.name;
 }

@@ -1,10 +1,30 @@
 import type { RunOptions, TurnLedger } from "@tare/loop";
-import type { Content, CountTokens, Model, Tool } from "@tare/messages";
-import { listPrice, type PolicyOptions, type Price, type Profile, type Rates } from "@tare/planner";
+import type {
+  Content,
+  CountTokens,
+  Message,
+  Model,
+  ModelSettings,
+  Tool,
+  ToolDefinition,
+  ToolMessage,
+} from "@tare/messages";
+import {
+  listPrice,
+  type PolicyOptions,
+  type Price,
+  type Profile,
+  type PromptSession,
+  promptSession,
+  type Rates,
+} from "@tare/planner";
+import type { Archive } from "@tare/prune";
 import type { Store, StoreRecord } from "@tare/store";
+import { HttpError } from "../http/http_error.ts";
 import type { Session } from "./session.ts";
 import type { Budget } from "./budget.ts";
 import type { SessionSettings } from "./session_settings.ts";
+import { summariseWith } from "./summarise_with.ts";
 import type { TurnSlots } from "./turn_slots.ts";
 
 /** What sessions share. */
@@ -52,6 +72,30 @@ export interface SessionEnvironment extends SessionOptions {
   readonly changed: (session: Session) => void;
 }
 
+/** Makes what decides what the model sees of a session, from its stored `state` if there is one. */
+export function makePrompt(
+  { model, windowTokens, ...environment }: SessionEnvironment,
+  { modelName, archive, tools, countTokens, state }: {
+    readonly modelName: string;
+    readonly archive: Archive;
+    readonly tools: readonly Tool[];
+    readonly countTokens: CountTokens;
+    readonly state: unknown;
+  },
+): PromptSession {
+  const { profile } = ratesOf(environment, modelName);
+  const { policy, mechanisms, truncateTokens, alwaysFull, triggers } = environment;
+  return promptSession({
+    ...{ profile, windowTokens, policy, mechanisms, truncateTokens, alwaysFull, triggers },
+    archive,
+    tools: Object.fromEntries(tools.map((tool) => [tool.definition.function.name, tool])),
+    countTokens,
+    // A model that can't be had must not keep anybody from the session.
+    summarise: async (request) => await summariseWith(model(modelName), countTokens)(request),
+    state,
+  });
+}
+
 /** What all turns of a session come to. */
 export interface SessionTotals {
   readonly ledger: TurnLedger;
@@ -73,6 +117,12 @@ export interface SessionInfo extends SessionTotals {
 /** A turn that is asked for. Without an input it goes on where the last one stopped. */
 export interface TurnRequest {
   readonly input?: Content | undefined;
+  /** What came of the calls that the last turn left to its client. A call that isn't among them gets an error. */
+  readonly results?: readonly ToolMessage[] | undefined;
+  /** Tools that the client runs: a call of one ends the turn. Default: none. */
+  readonly clientTools?: readonly ToolDefinition[] | undefined;
+  /** How the model shall write. Default: as the provider likes. */
+  readonly settings?: ModelSettings | undefined;
   /** What this turn may cost. Default: no limit of its own. */
   readonly budget?: Budget | undefined;
   /** Output tokens after which the model isn't called again. Default: the server's. */
@@ -92,10 +142,30 @@ export interface RunningTurn {
   readonly done: Promise<TurnOutcome>;
 }
 
+/** All that was said in a session. */
+export interface Transcript {
+  /** The system message first. What a running turn has said so far is with it. */
+  readonly messages: readonly Message[];
+  /** The turn that runs; absent if none does. */
+  readonly turn?: {
+    /** Number of the last event before it. */
+    readonly after: number;
+    /** The model call that it is at, from 1. */
+    readonly step: number;
+    /** What its steps cost that have ended. */
+    readonly ledger: TurnLedger;
+  };
+}
+
 /** What is known once a turn has ended. */
 export interface TurnOutcome {
   /** How many messages the session's history has then. */
   readonly messages: number;
   /** What was thrown, if the turn ended by an error; for a log, not for clients. */
   readonly error?: unknown;
+}
+
+/** The error for a session that isn't there. */
+export function sessionNotFound(id: string): HttpError {
+  return new HttpError(404, "not_found", `Cannot find session ${id}: there is no such session.`);
 }

@@ -6,8 +6,16 @@ import { LRUCache } from "lru-cache";
 import { HttpError } from "../http/http_error.ts";
 import { checkBudgets } from "./budget.ts";
 import { Queue } from "./queue.ts";
-import { Session, sessionNotFound } from "./session.ts";
-import { ratesOf, type SessionInfo, type SessionOptions, type SessionTotals } from "./session_options.ts";
+import { readTranscript } from "./recover_history.ts";
+import { Session } from "./session.ts";
+import {
+  ratesOf,
+  type SessionInfo,
+  sessionNotFound,
+  type SessionOptions,
+  type SessionTotals,
+  type Transcript,
+} from "./session_options.ts";
 import type { CreateSession, SessionSettings } from "./session_settings.ts";
 import { TurnSlots } from "./turn_slots.ts";
 
@@ -124,6 +132,17 @@ export class Sessions {
     return session;
   }
 
+  /** Names of the tools that sessions may have. */
+  get toolNames(): readonly string[] {
+    return [...this.#options.tools.map(({ definition }) => definition), RECALL_TOOL]
+      .map((definition) => definition.function.name);
+  }
+
+  /** All that was said in a session, as far as it is committed. @throws {StoreError} */
+  transcript(session: Session): Promise<Transcript> {
+    return readTranscript(session, this.#options.store);
+  }
+
   /**
    * Sessions without loading them, the newest first, behind the session `after`.
    *
@@ -193,8 +212,7 @@ export class Sessions {
 
   #fillIn({ instructions, model, tools, metadata = {}, budget = {} }: CreateSession): SessionSettings {
     const { defaultModel, instructions: own = DEFAULT_INSTRUCTIONS } = this.#options;
-    const offered = [...this.#options.tools.map(({ definition }) => definition), RECALL_TOOL]
-      .map((definition) => definition.function.name);
+    const offered = this.toolNames;
     const unknown = tools?.find((name) => !offered.includes(name));
     if (unknown !== undefined) {
       throw new HttpError(

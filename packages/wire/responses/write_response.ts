@@ -1,4 +1,5 @@
-import type { Usage } from "@tare/messages";
+import type { FunctionToolCall, Usage } from "@tare/messages";
+import type { JsonRecord } from "../json_record.ts";
 
 /** How far an item is, or how it ended. */
 export type ItemStatus = "in_progress" | "completed" | "incomplete";
@@ -25,8 +26,20 @@ export interface ReasoningItem {
   readonly summary: readonly { readonly type: "summary_text"; readonly text: string }[];
 }
 
+/** A call that the client runs. */
+export interface FunctionCallItem {
+  readonly id: string;
+  readonly type: "function_call";
+  readonly status: ItemStatus;
+  /** Names the call; its result carries the same. */
+  readonly call_id: string;
+  readonly name: string;
+  /** JSON as the model wrote it. */
+  readonly arguments: string;
+}
+
 /** One item of a response. */
-export type OutputItem = MessageItem | ReasoningItem;
+export type OutputItem = MessageItem | ReasoningItem | FunctionCallItem;
 
 /** What a request asks for that its response repeats. */
 export interface ResponseAsked {
@@ -38,9 +51,14 @@ export interface ResponseAsked {
   /** Whether it can be read later and be followed. Default: yes. */
   readonly store?: boolean | null;
   readonly user?: string | null;
+  readonly temperature?: number | null;
+  readonly top_p?: number | null;
+  readonly tools?: readonly JsonRecord[] | null;
+  readonly tool_choice?: string | JsonRecord | null;
+  readonly parallel_tool_calls?: boolean | null;
 }
 
-/** A response of a model that calls no tools of its client and has no parameters that a client may set. */
+/** A response. */
 export interface ResponseBody {
   /** `resp_` and 32 hexadecimal digits, which are also in the names of its items. */
   readonly id: string;
@@ -58,14 +76,14 @@ export interface ResponseBody {
   readonly metadata: Readonly<Record<string, string>>;
   readonly model: string;
   readonly output: readonly OutputItem[];
-  readonly parallel_tool_calls: true;
+  readonly parallel_tool_calls: boolean;
   readonly previous_response_id: string | null;
   readonly store: boolean;
-  readonly temperature: null;
+  readonly temperature: number | null;
   readonly text: { readonly format: { readonly type: "text" } };
-  readonly tool_choice: "auto";
-  readonly tools: readonly never[];
-  readonly top_p: null;
+  readonly tool_choice: string | JsonRecord;
+  readonly tools: readonly JsonRecord[];
+  readonly top_p: number | null;
   readonly truncation: "disabled";
   readonly usage: {
     readonly input_tokens: number;
@@ -96,14 +114,14 @@ export function emptyResponse(
     metadata: asked.metadata ?? {},
     model: asked.model,
     output: [],
-    parallel_tool_calls: true,
+    parallel_tool_calls: asked.parallel_tool_calls ?? true,
     previous_response_id: asked.previous_response_id ?? null,
     store: asked.store ?? true,
-    temperature: null,
+    temperature: asked.temperature ?? null,
     text: { format: { type: "text" } },
-    tool_choice: "auto",
-    tools: [],
-    top_p: null,
+    tool_choice: asked.tool_choice ?? "auto",
+    tools: asked.tools ?? [],
+    top_p: asked.top_p ?? null,
     truncation: "disabled",
     usage: null,
     user: asked.user ?? null,
@@ -112,7 +130,7 @@ export function emptyResponse(
 
 /** The hexadecimal digits of a response's name, or of the name of one of its items. */
 export function responseHex(id: string): string | undefined {
-  return /^(?:resp|msg|rs)_([0-9a-f]{32})(?:_\d+)?$/.exec(id)?.[1];
+  return /^(?:resp|msg|rs|fc)_([0-9a-f]{32})(?:_\d+)?$/.exec(id)?.[1];
 }
 
 /** An event of a streamed response. */
@@ -132,8 +150,10 @@ export interface ResponsePart {
 
 /** How a response ends that hasn't failed. */
 export interface ResponseEnd {
-  /** Whether it is whole, or what cut it off. */
-  readonly finish: "stop" | "length" | "content_filter";
+  /** Whether it is whole, waits for results of its calls, or what cut it off. */
+  readonly finish: "stop" | "tool_calls" | "length" | "content_filter";
+  /** Calls that the client runs. Default: none. */
+  readonly calls?: readonly FunctionToolCall[];
   /** What it cost. Reasoning isn't told apart. */
   readonly usage: Pick<Usage, "promptTokens" | "cachedTokens" | "outputTokens">;
   /** Milliseconds since 1970. */
@@ -142,7 +162,7 @@ export interface ResponseEnd {
 
 /**
  * Writes the events of one response in their documented order. Each stretch of reasoning becomes an item with a summary,
- * each stretch of text a message. The last event holds the whole {@linkcode ResponseBody}.
+ * each stretch of text a message; calls come at the end. The last event holds the whole {@linkcode ResponseBody}.
  *
  * @example
  * ```ts
@@ -193,10 +213,10 @@ export class ResponseEventWriter {
     return [...events, this.#place(kind, `${kind.text}.delta`, id, { delta: text, ...kind.textFields })];
   }
 
-  end({ finish, usage, endedAtMs }: ResponseEnd): ResponseEvent[] {
-    const isWhole = finish === "stop";
+  end({ finish, calls = [], usage, endedAtMs }: ResponseEnd): ResponseEvent[] {
+    const isWhole = finish === "stop" || finish === "tool_calls";
     const status = isWhole ? "completed" : "incomplete";
-    const events = this.#finish(status);
+    const events = [...this.#finish(status), ...calls.flatMap((call) => this.#call(call))];
     this.#response = {
       ...this.#response,
       status,
@@ -222,6 +242,29 @@ export class ResponseEventWriter {
     const code = status === 429 ? "rate_limit_exceeded" : status === 400 ? "invalid_prompt" : "server_error";
     this.#response = { ...this.#response, status: "failed", error: { code, message } };
     return [...events, this.#event("failed", { response: this.#response })];
+  }
+
+  #call({ id: call_id, function: { name, arguments: text } }: FunctionToolCall): ResponseEvent[] {
+    const { output } = this.#response;
+    const index = output.length;
+    const id = `fc_${responseHex(this.#response.id)}_${index}`;
+    const place = { item_id: id, output_index: index };
+    const makeItem = (status: ItemStatus, text: string): FunctionCallItem => ({
+      id,
+      type: "function_call",
+      status,
+      call_id,
+      name,
+      arguments: text,
+    });
+    const item = makeItem("completed", text);
+    this.#response = { ...this.#response, output: [...output, item] };
+    return [
+      this.#event("output_item.added", { output_index: index, item: makeItem("in_progress", "") }),
+      this.#event("function_call_arguments.delta", { ...place, delta: text }),
+      this.#event("function_call_arguments.done", { ...place, name, arguments: text }),
+      this.#event("output_item.done", { output_index: index, item }),
+    ];
   }
 
   #start(type: ResponsePart["type"]): ResponseEvent[] {

@@ -1,0 +1,112 @@
+import type { ModelSettings, ToolDefinition } from "@tare/messages";
+import { Type } from "typebox";
+import { ApiError } from "@tare/wire";
+import { nullable } from "../http/schema.ts";
+import { unsupported } from "./unsupported.ts";
+
+/** What a request says of the client's tools and of how the model shall write, in the words of chat completions. */
+export interface AskedOfModel {
+  /** Tools that the client runs. */
+  readonly clientTools: readonly ToolDefinition[];
+  readonly settings: ModelSettings;
+}
+
+/** Schema of a tool's name. */
+export const TOOL_NAME = Type.String({ pattern: "^[a-zA-Z0-9_-]{1,64}$" });
+
+/** Schemas of what a tool has beside its name. */
+export const TOOL_FIELDS = {
+  description: nullable(Type.String()),
+  parameters: nullable(Type.Object({})),
+  strict: nullable(Type.Boolean()),
+};
+
+/** Schema of `tool_choice`; what of it is supported, {@linkcode readAsked} says. */
+export const TOOL_CHOICE = Type.Unsafe<string | Readonly<Record<string, unknown>> | null>({
+  type: ["string", "object", "null"],
+});
+
+/** Schemas of the settings that both protocols have by one name. */
+export const SAMPLING = {
+  temperature: nullable(Type.Number({ minimum: 0, maximum: 2 })),
+  top_p: nullable(Type.Number({ minimum: 0, maximum: 1 })),
+};
+
+/** A tool as a request has it: `shown` is its description, if it is a function. */
+export interface AskedTool {
+  readonly type: string;
+  readonly shown?: {
+    readonly name: string;
+    readonly description?: string | null;
+    readonly parameters?: Readonly<Record<string, unknown>> | null;
+    readonly strict?: boolean | null;
+  } | undefined;
+}
+
+/** The fields of a body that {@linkcode readAsked} reads; of `settings` what is null counts as absent. */
+export interface AskedFields {
+  readonly tools: readonly AskedTool[];
+  /** `auto`, `none`, `required` or a function by its name; anything else is refused. */
+  readonly toolChoice: string | { readonly name: string } | undefined;
+  readonly settings: { readonly [Name in keyof ModelSettings]: ModelSettings[Name] | null | undefined };
+}
+
+/**
+ * Reads what a request says of the client's tools and settings.
+ *
+ * @param ownNames Names of the agent's own tools.
+ * @throws {ApiError} 400 that names the parameter, for what the agent can't do.
+ */
+export function readAsked(
+  { tools, toolChoice, settings }: AskedFields,
+  ownNames: readonly string[],
+): AskedOfModel {
+  const clientTools = tools.map((tool, index) => readTool(tool, { place: `tools[${index}]`, ownNames }));
+  const names = clientTools.map((tool) => tool.function.name);
+  const twice = names.findIndex((name, index) => names.indexOf(name) < index);
+  if (twice >= 0) throw refused(`tools[${twice}]`, `there are two named ${JSON.stringify(names[twice])}`);
+  const given = Object.fromEntries(Object.entries(settings).filter(([, value]) => value != null));
+  switch (toolChoice) {
+    case undefined:
+    case "auto":
+      return { clientTools, settings: given };
+    case "none":
+      return { clientTools: [], settings: given };
+    case "required":
+      if (names.length === 0) throw refused("tool_choice", "there are no tools that could be called");
+      return { clientTools, settings: { ...given, tool_choice: toolChoice } };
+  }
+  const name = typeof toolChoice === "string" ? undefined : toolChoice.name;
+  if (name === undefined) {
+    throw unsupported("tool_choice", "it is auto, none, required or one function of tools");
+  }
+  if (!names.includes(name)) throw refused("tool_choice", `tools has no function ${JSON.stringify(name)}`);
+  return { clientTools, settings: { ...given, tool_choice: { type: "function", function: { name } } } };
+}
+
+function readTool(
+  { type, shown }: AskedTool,
+  { place, ownNames }: { readonly place: string; readonly ownNames: readonly string[] },
+): ToolDefinition {
+  if (type !== "function") {
+    throw unsupported(place, `it is of type ${type}, and the agent calls functions of its clients alone`);
+  }
+  if (!shown) throw refused(place, "its function is missing");
+  const { name, description, parameters, strict } = shown;
+  if (ownNames.includes(name)) {
+    throw refused(place, `the agent has a tool ${name} of its own; give yours another name`);
+  }
+  return {
+    type,
+    function: {
+      name,
+      ...(description != null && { description }),
+      ...(parameters && { parameters }),
+      ...(strict != null && { strict }),
+    },
+  };
+}
+
+function refused(param: string, state: string): ApiError {
+  return new ApiError(400, `Cannot use ${param}: ${state}.`, { code: "invalid_request", param });
+}

@@ -1,0 +1,150 @@
+import type { Store } from "@tare/store";
+import { ApiError, type JsonRecord } from "@tare/wire";
+import { Type } from "typebox";
+import { errorResponses } from "../http/http_error.ts";
+import { type Route, route } from "../http/route.ts";
+import { closed } from "../http/schema.ts";
+import { API_ERROR, API_ERRORS } from "./errors.ts";
+import { RESPONSE } from "./responses_schema.ts";
+import { deletedResponse, findResponse, type StoredResponse } from "./stored_response.ts";
+import { unsupported } from "./unsupported.ts";
+
+/** Items in a list that asks for no number of them. */
+const PAGE = 20;
+
+const MAX_PAGE = 100;
+
+const NO_RESPONSE = errorResponses({
+  400: "The request asks for what isn't supported.",
+  404: "There is no such response.",
+}, API_ERROR);
+
+const ITEMS = closed({
+  object: Type.Literal("list"),
+  data: Type.Array(Type.Object({ id: Type.String(), type: Type.String() })),
+  first_id: Type.Union([Type.String(), Type.Null()]),
+  last_id: Type.Union([Type.String(), Type.Null()]),
+  has_more: Type.Boolean(),
+}, "ResponseItemList");
+
+const DELETED = closed({
+  id: Type.String(),
+  object: Type.Literal("response"),
+  deleted: Type.Literal(true),
+}, "DeletedResponse");
+
+/** The routes that show and forget stored responses, and list what their requests brought. */
+export function storedResponseRoutes({ store }: { readonly store: Store }): readonly Route[] {
+  return [
+    route({
+      method: "GET",
+      path: "/v1/responses/{id}",
+      operationId: "getResponse",
+      summary: "Gives a stored response.",
+      responses: {
+        200: { description: "The response.", content: { "application/json": RESPONSE } },
+        ...NO_RESPONSE,
+      },
+      errors: API_ERRORS,
+      async answer({ request, path: { id = "" } }) {
+        if (new URL(request.url).searchParams.get("stream") === "true") {
+          throw unsupported("stream", "only the request that makes a response can stream it");
+        }
+        return { json: (await find(store, id)).response };
+      },
+    }),
+    route({
+      method: "DELETE",
+      path: "/v1/responses/{id}",
+      operationId: "deleteResponse",
+      summary: "Forgets a stored response. Its session stays.",
+      responses: {
+        200: { description: "It is gone.", content: { "application/json": DELETED } },
+        ...NO_RESPONSE,
+      },
+      errors: API_ERRORS,
+      async answer({ path: { id = "" } }) {
+        await store.commit([deletedResponse(await find(store, id))]);
+        return { json: { id, object: "response", deleted: true } };
+      },
+    }),
+    route({
+      method: "GET",
+      path: "/v1/responses/{id}/input_items",
+      operationId: "listInputItems",
+      summary: "Lists what the request for a stored response brought, the last item first.",
+      parameters: [
+        {
+          name: "limit",
+          in: "query",
+          description: `Most items in the answer. Default: ${PAGE}.`,
+          schema: Type.Integer({ minimum: 1, maximum: MAX_PAGE }),
+        },
+        {
+          name: "order",
+          in: "query",
+          description: "Whether the last item comes first. Default: desc.",
+          schema: Type.Enum(["asc", "desc"]),
+        },
+        {
+          name: "after",
+          in: "query",
+          description: "Id of the last item of the page before.",
+          schema: Type.String(),
+        },
+      ],
+      responses: {
+        200: { description: "The items.", content: { "application/json": ITEMS } },
+        ...NO_RESPONSE,
+      },
+      errors: API_ERRORS,
+      async answer({ request, path: { id = "" } }) {
+        const { input } = await find(store, id);
+        if (!input) {
+          throw missing("id", `Cannot list the input of response ${JSON.stringify(id)}: it wasn't kept.`);
+        }
+        return { json: page(input, new URL(request.url).searchParams) };
+      },
+    }),
+  ];
+}
+
+function page(input: readonly JsonRecord[], query: URLSearchParams): object {
+  const order = query.get("order") ?? "desc";
+  if (order !== "asc" && order !== "desc") throw wrong("order", order, "asc or desc");
+  const given = query.get("limit") ?? String(PAGE);
+  const limit = Number(given);
+  if (!/^\d+$/.test(given) || limit < 1 || limit > MAX_PAGE) {
+    throw wrong("limit", given, `a number from 1 to ${MAX_PAGE}`);
+  }
+  const items = order === "asc" ? input : input.toReversed();
+  const after = query.get("after");
+  const at = after === null ? -1 : items.findIndex(({ id }) => id === after);
+  if (after !== null && at < 0) {
+    throw missing("after", `Cannot find item ${JSON.stringify(after)}: there is none.`);
+  }
+  const data = items.slice(at + 1, at + 1 + limit);
+  return {
+    object: "list",
+    data,
+    first_id: data[0]?.id ?? null,
+    last_id: data.at(-1)?.id ?? null,
+    has_more: at + 1 + limit < items.length,
+  };
+}
+
+async function find(store: Store, id: string): Promise<StoredResponse> {
+  const stored = await findResponse(store, id);
+  if (stored) return stored;
+  const message = `Cannot find response ${JSON.stringify(id)}: there is none stored.`;
+  throw new ApiError(404, message, { code: "response_not_found", param: "id" });
+}
+
+function wrong(param: string, value: string, right: string): ApiError {
+  const message = `Cannot list the items: ${param} is ${JSON.stringify(value)}, and ${right} is wanted.`;
+  return new ApiError(400, message, { code: "invalid_request", param });
+}
+
+function missing(param: string, message: string): ApiError {
+  return new ApiError(404, message, { code: "item_not_found", param });
+}
