@@ -8,6 +8,7 @@ import {
   PROFILES,
   readProfileFile,
 } from "@tare/planner";
+import { LIMIT_OPTIONS } from "./listener/limits.ts";
 import { isDirectory, list, type Option, share, text, wholeNumber } from "./option.ts";
 
 /** Each mechanism has a flag that switches it off. */
@@ -77,6 +78,7 @@ const OPTIONS = {
     read: list((origin) => /^https?:/.test(origin) && URL.parse(origin)?.origin === origin),
     right: "origins such as https://chat.example, with commas between them",
   },
+  ...LIMIT_OPTIONS,
   apiKey: {
     variable: "OPENAI_API_KEY",
     isSecret: true,
