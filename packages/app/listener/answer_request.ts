@@ -4,7 +4,7 @@ import { type IncomingMessage, type ServerResponse, STATUS_CODES } from "node:ht
 const UNREADABLE = lastWords(
   400,
   "invalid_request",
-  "Cannot read the request: its target or a header is none.",
+  "Cannot read the request: its method, target and host make none.",
 );
 
 /** Answers a request. */
@@ -52,7 +52,9 @@ function webRequest(incoming: IncomingMessage, signal: AbortSignal): Request | u
   for (let index = 0; index < rawHeaders.length; index += 2) {
     headers.push([rawHeaders[index]!, rawHeaders[index + 1]!]);
   }
-  const target = /^https?:\/\//i.test(url) ? url : `http://${incoming.headers.host ?? "localhost"}${url}`;
+  const target = /^https?:\/\//i.test(url)
+    ? url
+    : `http://${incoming.headers.host ?? "localhost"}/${url.replace(/^\//, "")}`;
   const body = method !== "GET" && method !== "HEAD" && hasBody(incoming) ? bodyOf(incoming) : null;
   try {
     return new Request(target, { method, headers, body, signal });

@@ -16,7 +16,10 @@ export interface ListenOptions {
 /** A server that listens. */
 export interface HttpListener {
   readonly addr: Deno.NetAddr;
-  /** Accepts nothing more, lets answers end that are under way, for `graceMs` at most, and closes what is left. */
+  /**
+   * Accepts nothing more, lets answers end that are under way, for `graceMs` at most, and closes what is left. Called
+   * again it may hurry.
+   */
   readonly close: (options: { readonly graceMs: number }) => Promise<void>;
 }
 
@@ -58,8 +61,11 @@ export function listenHttp(fetch: Fetch, { hostname, port, limits, onError }: Li
       else connection.end(LATE, () => connection.destroy());
     };
     connection.requestBegins(hasBody(incoming) ? { limitMs: requestMs, late } : undefined);
-    incoming.once("end", () => connection.requestCame());
+    const came = () => connection.requestCame();
+    incoming.once("end", came);
     outgoing.once("close", () => {
+      // What nobody reads ends after its answer.
+      incoming.off("end", came);
       connection.requestEnds();
       if (isClosing) connection.destroy();
     });
@@ -125,8 +131,8 @@ export function listenHttp(fetch: Fetch, { hostname, port, limits, onError }: Li
   return {
     addr: listener.addr as Deno.NetAddr,
     async close({ graceMs }) {
+      if (!isClosing) listener.close();
       isClosing = true;
-      listener.close();
       for (const connection of connections) if (connection.wait) connection.destroy();
       if (connections.size === 0) ended.resolve();
       const timer = setTimeout(() => connections.forEach((connection) => connection.destroy()), graceMs);
