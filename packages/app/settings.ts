@@ -10,6 +10,7 @@ import {
   readProfileFile,
 } from "@tare/planner";
 import { defaultDataFolder, HOME_VARIABLES, OLD_DATA } from "./data_folder.ts";
+import { LIMIT_OPTIONS } from "./listener/limits.ts";
 import {
   fromFolder,
   isDirectory,
@@ -88,6 +89,7 @@ const OPTIONS = {
     read: list((origin) => /^https?:/.test(origin) && URL.parse(origin)?.origin === origin),
     right: "origins such as https://chat.example, with commas between them",
   },
+  ...LIMIT_OPTIONS,
   apiKey: {
     variable: "OPENAI_API_KEY",
     isSecret: true,

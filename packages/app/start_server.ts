@@ -17,6 +17,8 @@ import {
 } from "./agent_models.ts";
 import { agentOrGateway, type BodyLimits } from "./agent_or_gateway.ts";
 import { STORE_FILE } from "./data_folder.ts";
+import { type ConnectionLimits, connectionLimits } from "./listener/limits.ts";
+import { listenHttp } from "./listener/listen_http.ts";
 import { moveOldStore } from "./move_old_store.ts";
 import type { Settings } from "./settings.ts";
 
@@ -29,6 +31,9 @@ const LIMITS: BodyLimits = { agentBytes: 10 * 2 ** 20, gatewayBytes: 128 * 2 ** 
 
 /** Room that is held so that sessions can be deleted on a full disk. */
 const RESERVE_BYTES = 8 * 2 ** 20;
+
+/** How long answers that are under way may take when the server ends, in milliseconds. */
+const GRACE_MS = 2000;
 
 /** A server that listens. */
 export interface RunningServer {
@@ -66,12 +71,13 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     loadTokenizer(settings.model === undefined ? {} : { model: settings.model })
   );
   const { off, windowTokens, coldAfterMinutes } = settings;
-  const provider = isRehearsed(settings)
-    ? startRehearsal(tokenizer, settings)
-    : { ...configuredModels(settings), close: () => Promise.resolve() };
-  const countTokens = async () => (await tokenizer()).count;
+  const limits = await connectionLimits(settings);
   const onError = (error: unknown) =>
     log(error instanceof Error ? error.stack ?? error.message : String(error));
+  const provider = isRehearsed(settings)
+    ? startRehearsal(tokenizer, { settings, limits, onError })
+    : { ...configuredModels(settings), close: () => Promise.resolve() };
+  const countTokens = async () => (await tokenizer()).count;
   const {
     policy,
     truncateTokens,
@@ -159,7 +165,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     isPublic: agent.isPublic,
     onError,
   });
-  const server = await listen(settings, fetch).catch(async (error) => {
+  const server = await listen(settings, { fetch, limits, onError }).catch(async (error) => {
     await provider.close();
     await store.close();
     throw error;
@@ -172,8 +178,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     url,
     greeting: greet(url, { provider, workspace, settings }),
     async close() {
-      await agent.close();
-      await server.shutdown();
+      await Promise.all([server.close({ graceMs: GRACE_MS }), agent.close()]);
       await provider.close();
       await store.close();
     },
@@ -218,15 +223,16 @@ interface Provider extends AgentModels {
 }
 
 /** The rehearsal provider: a real HTTP server on loopback, so that the wire format is the real one. */
-function startRehearsal(tokenizer: () => Promise<Tokenizer>, settings: Settings): Provider {
+function startRehearsal(
+  tokenizer: () => Promise<Tokenizer>,
+  { settings, limits, onError }: Listening & { readonly settings: Settings },
+): Provider {
   const profile = settings.profileFile?.profile ?? profileNamed(settings.profile ?? DEFAULT_PROVIDER.profile);
   const provider = lazily(async () =>
     simulator({ model: { rehearsal: rehearsal() }, profile, tokenizer: await tokenizer() })
   );
-  const server = Deno.serve(
-    { hostname: "127.0.0.1", port: 0, onListen() {} },
-    async (request) => await (await provider()).fetch(request),
-  );
+  const fetch = async (request: Request) => await (await provider()).fetch(request);
+  const server = listenHttp(fetch, { hostname: "127.0.0.1", port: 0, limits, onError });
   const baseURL = `${address(server.addr)}/v1`;
   return {
     model: "rehearsal",
@@ -234,13 +240,22 @@ function startRehearsal(tokenizer: () => Promise<Tokenizer>, settings: Settings)
     address: () => baseURL,
     profile: () => profile,
     notice: REHEARSAL_NOTICE,
-    close: () => server.shutdown(),
+    close: () => server.close({ graceMs: GRACE_MS }),
   };
 }
 
-async function listen({ host, port }: Settings, fetch: (request: Request) => Promise<Response>) {
+/** What the server's listener and the rehearsal provider's go by. */
+interface Listening {
+  readonly limits: ConnectionLimits;
+  readonly onError: (error: unknown) => void;
+}
+
+async function listen(
+  { host, port }: Settings,
+  { fetch, ...listening }: Listening & { readonly fetch: (request: Request) => Promise<Response> },
+) {
   try {
-    return await Deno.serve({ hostname: host, port, onListen() {} }, fetch);
+    return await listenHttp(fetch, { hostname: host, port, ...listening });
   } catch (cause) {
     const reason = cause instanceof Deno.errors.AddrInUse
       ? "another program listens there; TARE_PORT takes another port, or 0 for a free one"

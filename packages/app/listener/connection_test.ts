@@ -1,0 +1,46 @@
+import { assertEquals } from "@std/assert";
+import { once } from "node:events";
+import { Connection } from "./connection.ts";
+
+Deno.test("a connection waits for a head, for a body, and for each piece of an answer to be taken", async () => {
+  /** How much the client takes of each piece that is written. */
+  const taken = [Promise.withResolvers<number>(), Promise.withResolvers<number>()];
+  const asked = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  let written = 0;
+  const conn = {
+    setNoDelay: () => {},
+    close: () => {},
+    read: () => new Promise(() => {}),
+    write() {
+      asked[written]!.resolve();
+      return taken[written++]!.promise;
+    },
+  } as unknown as Deno.TcpConn;
+  const connection = new Connection(conn, { idleMs: 60_000 });
+  assertEquals(connection.wait?.limitMs, 60_000);
+  connection.requestBegins({ limitMs: 5, late: () => {} });
+  assertEquals(connection.wait?.limitMs, 5);
+  connection.requestCame();
+  assertEquals(connection.wait, undefined);
+  const done = new Promise<unknown>((resolve) => connection.write(new Uint8Array(10), resolve));
+  await asked[0]!.promise;
+  const first = connection.wait;
+  taken[0]!.resolve(4);
+  await asked[1]!.promise;
+  assertEquals([first?.limitMs, connection.wait?.limitMs, first === connection.wait], [
+    60_000,
+    60_000,
+    false,
+  ]);
+  taken[1]!.resolve(6);
+  await done;
+  assertEquals(connection.wait, undefined);
+  // A second request came before the first had its answer.
+  connection.requestBegins();
+  connection.requestEnds();
+  assertEquals(connection.wait, undefined);
+  connection.requestEnds();
+  const closed = once(connection, "close");
+  connection.wait?.late();
+  await closed;
+});
