@@ -85,9 +85,16 @@ async function portkey(upstream: string): Promise<System> {
   };
 }
 
+/** A free port below those that the system gives to others' connections meanwhile: Portkey takes no port of its own. */
 function freePort(): number {
-  using listener = Deno.listen({ port: 0, hostname: "127.0.0.1" });
-  return listener.addr.port;
+  for (;;) {
+    try {
+      using listener = Deno.listen({ port: 20_000 + Math.floor(12_000 * Math.random()), hostname: "::" });
+      return listener.addr.port;
+    } catch (error) {
+      if (!(error instanceof Deno.errors.AddrInUse)) throw error;
+    }
+  }
 }
 
 function start(command: string, args: readonly string[]): Process {
