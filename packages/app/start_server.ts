@@ -1,6 +1,7 @@
 import { join, resolve } from "@std/path";
 import { gateway } from "@tare/gateway";
 import { openaiModel } from "@tare/loop/openai";
+import { sampledCount } from "@tare/messages";
 import { loadTokenizer, type Tokenizer } from "@tare/messages/tiktoken";
 import { chooseProfile, DEFAULT_PROVIDER, type PolicyOptions, profileNamed } from "@tare/planner";
 import { agentHandler, allowedHosts, guard, isLoopback } from "@tare/server";
@@ -58,7 +59,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
   const provider = isRehearsed(settings)
     ? startRehearsal(tokenizer, settings)
     : { ...configuredModels(settings), close: () => Promise.resolve() };
-  const countTokens = async () => (await tokenizer()).count;
+  const countTokens = async () => sampledCount((await tokenizer()).count);
   const onError = (error: unknown) =>
     log(error instanceof Error ? error.stack ?? error.message : String(error));
   const {
