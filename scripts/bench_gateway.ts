@@ -1,159 +1,146 @@
 /**
- * Measures what the gateway adds to a call: time to the first byte, and bytes per second of replies, beside the same
- * calls made directly, in one run. Provider and gateway are processes of their own; this one plays the clients.
+ * Measures what the gateway adds to the first byte of a reply, and the memory that it takes, beside a bare proxy,
+ * Portkey's gateway from npm, and the same calls made directly.
  *
- *     deno task bench:gateway [--streams N]…
+ *     deno task bench:gateway [--whole] [--streams N]… [--tokens N]… [--rounds N]
  *
- * Each stream sends a growing conversation of about 100,000 tokens, as agents do: reads the reply, pauses as long as
- * a tool would take, and sends all of it again with one more call and result. `bypassed` calls go through the gateway
- * with `x-tare: off`: what a second HTTP hop costs, without any work on the prompt.
+ * Each stream sends a growing conversation, as agents do: reads the reply, pauses as long as a tool would take, and
+ * sends all of it again with one more call and result. Clients, provider and systems are processes of their own.
+ * Within a cell the systems take turns, round by round, so that what else the machine does meets them all; what a
+ * system adds is the difference of its percentile to that of the direct calls over all rounds. Requests that open a
+ * session stand apart: nothing is known of their conversation.
  *
  * @module
  */
 // deno-lint-ignore-file no-console
 import { parseArgs } from "node:util";
-import { fromFileUrl } from "@std/path";
-import { loadTokenizer } from "@tare/messages/tiktoken";
+import { memoryOf, type Process, startScript, startSystems, type System } from "./bench/gateway/systems.ts";
+import type { FirstBytes, StreamOptions } from "./bench/gateway/streams.ts";
 import { formatTable } from "./bench/format_table.ts";
 import { percentile } from "./bench/percentile.ts";
-import { type GrowingSession, growingSession, playStreams, readBulk } from "./bench/gateway/streams.ts";
 
-/** By streams: sessions of each, events of a reply and their distance, and the longest pause between requests. */
+/** By streams: sessions of each in a round, events of a reply and their distance, the longest pause between requests. */
 const LOADS: Readonly<
   Record<string, { sessions: number; chunks: number; intervalMs: number; pauseMs: number }>
 > = {
-  1: { sessions: 20, chunks: 5, intervalMs: 2, pauseMs: 20 },
-  20: { sessions: 2, chunks: 20, intervalMs: 20, pauseMs: 500 },
-  100: { sessions: 1, chunks: 20, intervalMs: 50, pauseMs: 2_000 },
+  1: { sessions: 3, chunks: 5, intervalMs: 2, pauseMs: 20 },
+  20: { sessions: 1, chunks: 20, intervalMs: 20, pauseMs: 1_000 },
+  100: { sessions: 1, chunks: 20, intervalMs: 50, pauseMs: 5_000 },
 };
 
-const UPSTREAM = new URL("./bench/gateway/upstream.ts", import.meta.url);
-const SERVER = new URL("./bench/gateway/server.ts", import.meta.url);
+const TOKENS = [10_000, 100_000, 200_000];
 
-const REQUESTS = 13;
-const BULK_MEGABYTES = 100;
+/** Requests of a session. */
+const REQUESTS = 8;
 
-interface Process extends AsyncDisposable {
-  readonly origin: string;
-}
+/** After so long without a request memory is read once more. */
+const REST_MS = 5_000;
 
-/** Starts a script of the bench, which prints its port. */
-async function start(script: URL, ...args: string[]): Promise<Process> {
-  const child = new Deno.Command(Deno.execPath(), {
-    args: ["run", "--allow-all", fromFileUrl(script), ...args],
-    stdin: "piped",
-    stdout: "piped",
-    stderr: "inherit",
-  }).spawn();
-  const output = child.stdout.pipeThrough(new TextDecoderStream()).getReader();
-  const { value } = await output.read();
-  return {
-    origin: `http://127.0.0.1:${Number(value)}`,
-    async [Symbol.asyncDispose]() {
-      await child.stdin.close();
-      if (script === UPSTREAM) child.kill();
-      await child.status;
-      await output.cancel();
-    },
-  };
-}
+const SAMPLE_MS = 100;
 
-async function measureLatency(
-  session: GrowingSession,
-  { streams, parseMs }: { readonly streams: number; readonly parseMs: number },
-): Promise<string[][]> {
-  const load = LOADS[streams];
-  if (!load) throw new RangeError(`Cannot measure ${streams} streams: it is none of ${Object.keys(LOADS)}`);
-  await using upstream = await start(UPSTREAM);
-  const direct = `${upstream.origin}/paced/${load.chunks}/${load.intervalMs}/v1`;
-  await using gateway = await start(SERVER, direct);
-  const through = { baseURL: `${gateway.origin}/v1` };
-  const ways = {
-    direct: { baseURL: direct },
-    bypassed: { ...through, headers: { "x-tare": "off" } },
-    gateway: through,
-  };
-  // Until the compilers have seen the code, no process is itself.
-  for (const way of Object.values(ways)) {
-    await playStreams(session, { ...way, streams: 1, sessions: 1, pauseMs: 0 });
-  }
-  const rows: string[][] = [];
-  let base: readonly number[] = [];
-  for (const [name, way] of Object.entries(ways)) {
-    const { opening, following } = await playStreams(session, { ...way, ...load, streams });
-    if (name === "direct") base = following;
-    const [p50, p99] = [0.5, 0.99].map((share) => percentile(following, share)) as [number, number];
-    const [added50, added99] = [p50 - percentile(base, 0.5), p99 - percentile(base, 0.99)];
-    rows.push([
-      String(streams),
-      name,
-      String(following.length),
-      p50.toFixed(2),
-      p99.toFixed(2),
-      ...(name === "direct"
-        ? ["", "", ""]
-        : [added50, added99, added50 - parseMs].map((ms) => ms.toFixed(2))),
-      percentile(opening, 0.5).toFixed(1),
-    ]);
-  }
-  return rows;
-}
-
-async function measureBulk(streams: number): Promise<string[][]> {
-  await using upstream = await start(UPSTREAM);
-  const direct = `${upstream.origin}/bulk/${Math.ceil(BULK_MEGABYTES / streams)}/v1`;
-  await using gateway = await start(SERVER, direct);
-  const rows: string[][] = [];
-  for (const [name, baseURL] of Object.entries({ direct, gateway: `${gateway.origin}/v1` })) {
-    await readBulk(baseURL, 1);
-    rows.push([String(streams), name, (await readBulk(baseURL, streams) / 1e6).toFixed(0)]);
-  }
-  return rows;
-}
-
-/** Median time to read and parse a body here, alone. */
-function measureParsing(session: GrowingSession): number {
-  const times: number[] = [];
-  for (let round = 0; round < 100; round++) {
-    const body = session.body(`parse-${round}`, round % session.requests);
-    const startMs = performance.now();
-    JSON.parse(new TextDecoder().decode(body));
-    times.push(performance.now() - startMs);
-  }
-  return percentile(times, 0.5);
+/** What one system has shown in a cell. */
+interface Shown {
+  readonly opening: number[];
+  readonly following: number[];
+  atRest: number;
+  most: number;
+  after: number;
 }
 
 async function main(): Promise<void> {
   const { values } = parseArgs({
     args: Deno.args,
-    options: { streams: { type: "string", multiple: true, default: Object.keys(LOADS) } },
+    options: {
+      whole: { type: "boolean", default: false },
+      streams: { type: "string", multiple: true },
+      tokens: { type: "string", multiple: true },
+      rounds: { type: "string" },
+    },
   });
-  const { count } = await loadTokenizer();
-  const session = growingSession(REQUESTS, count);
-  const parseMs = measureParsing(session);
-  const [first, last] = session.tokens;
-  console.log(
-    `Prompts grow from ${first} to ${last} tokens, ${session.body("0-0", REQUESTS - 1).length} bytes. ` +
-      `Parsing one takes ${parseMs.toFixed(2)} ms. ${navigator.hardwareConcurrency} processors.\n`,
-  );
-  const latency: string[][] = [[
-    "streams",
-    "way",
-    "requests",
-    "p50 ms",
-    "p99 ms",
-    "added p50",
-    "added p99",
-    "p50 beyond parsing",
-    "first of session p50",
-  ]];
-  const bulk: string[][] = [["streams", "way", "MB/s"]];
-  for (const streams of values.streams.map(Number)) {
-    latency.push(...await measureLatency(session, { streams, parseMs }));
-    bulk.push(...await measureBulk(streams));
+  const streams = values.streams?.map(Number) ?? (values.whole ? Object.keys(LOADS).map(Number) : [20]);
+  const tokens = values.tokens?.map(Number) ?? (values.whole ? TOKENS : [100_000]);
+  const rounds = Number(values.rounds ?? (values.whole ? 3 : 2));
+  console.log(`${navigator.hardwareConcurrency} processors; ${rounds} rounds.\n`);
+  const latency = [["streams", "system", "tokens", "p50 ms", "p99 ms", "added p50", "added p99"]
+    .concat(["opening: added p50", "p99"])];
+  const memory = [["streams", "system", "tokens", "MiB at rest", "at most", `after ${REST_MS / 1000} s`]];
+  for (const size of tokens) {
+    await using load = startScript("load.ts", String(size), String(REQUESTS));
+    const sessions = JSON.parse(await load.line());
+    console.log(`Prompts from ${sessions.tokens.join(" to ")} tokens, the last of ${sessions.bytes} bytes.`);
+    for (const count of streams) {
+      const cell = await measure(load, { streams: count, rounds });
+      const base = cell.get("direct")!;
+      for (const [name, shown] of cell) {
+        const added = (times: "opening" | "following", share: number) =>
+          (percentile(shown[times], share) - percentile(base[times], share)).toFixed(1);
+        latency.push([
+          String(count),
+          name,
+          String(size),
+          ...[0.5, 0.99].map((share) => percentile(shown.following, share).toFixed(1)),
+          ...(shown === base ? [] : [
+            added("following", 0.5),
+            added("following", 0.99),
+            added("opening", 0.5),
+            added("opening", 0.99),
+          ]),
+        ]);
+        if (shown === base) continue;
+        const mebibytes = [shown.atRest, shown.most, shown.after].map((bytes) =>
+          (bytes / 2 ** 20).toFixed(0)
+        );
+        memory.push([String(count), name, String(size), ...mebibytes]);
+      }
+    }
   }
-  console.log(`Time to the first byte of the reply\n${formatTable(latency)}\n`);
-  console.log(`Bytes of replies passed on\n${formatTable(bulk)}`);
+  console.log(`\nTime to the first byte of the reply\n${formatTable(latency)}`);
+  console.log(`\nResident memory\n${formatTable(memory)}`);
+}
+
+/** Lets the systems take turns. */
+async function measure(
+  load: Process,
+  { streams, rounds }: { readonly streams: number; readonly rounds: number },
+): Promise<ReadonlyMap<string, Shown>> {
+  const { chunks, intervalMs, sessions, pauseMs } = LOADS[streams] ?? missing(streams);
+  await using upstream = startScript("upstream.ts");
+  const origin = `http://127.0.0.1:${Number(await upstream.line())}`;
+  const systems = await startSystems(`${origin}/paced/${chunks}/${intervalMs}/v1`);
+  await using stack = new AsyncDisposableStack();
+  for (const system of systems) stack.use(system);
+  const cell = new Map<string, Shown>();
+  const play = async (system: System, options: Omit<StreamOptions, "baseURL" | "headers">) => {
+    const { baseURL, headers } = system;
+    await load.write(JSON.stringify({ baseURL, headers, ...options }));
+    return JSON.parse(await load.line()) as FirstBytes;
+  };
+  for (const system of systems) {
+    const atRest = system.pid === undefined ? 0 : await memoryOf(system.pid);
+    cell.set(system.name, { opening: [], following: [], atRest, most: atRest, after: 0 });
+    // Until the compilers have seen the code, no process is itself.
+    await play(system, { streams: 1, sessions: 3, pauseMs: 0, run: "w" });
+  }
+  for (let round = 0; round < rounds; round++) {
+    for (const system of systems) {
+      const shown = cell.get(system.name)!;
+      const { pid } = system;
+      const sampling = pid === undefined ? undefined : setInterval(async () => {
+        shown.most = Math.max(shown.most, await memoryOf(pid).catch(() => 0));
+      }, SAMPLE_MS);
+      const { opening, following } = await play(system, { streams, sessions, pauseMs, run: String(round) });
+      clearInterval(sampling);
+      shown.opening.push(...opening);
+      shown.following.push(...following);
+    }
+  }
+  await new Promise((resolve) => setTimeout(resolve, REST_MS));
+  for (const { name, pid } of systems) if (pid !== undefined) cell.get(name)!.after = await memoryOf(pid);
+  return cell;
+}
+
+function missing(streams: number): never {
+  throw new RangeError(`Cannot measure ${streams} streams: it is none of ${Object.keys(LOADS).join(", ")}`);
 }
 
 if (import.meta.main) {

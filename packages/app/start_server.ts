@@ -1,6 +1,7 @@
 import { join, resolve } from "@std/path";
 import { gateway } from "@tare/gateway";
 import { openaiModel } from "@tare/loop/openai";
+import { sampledCount } from "@tare/messages";
 import { loadTokenizer, type Tokenizer } from "@tare/messages/tiktoken";
 import { chooseProfile, DEFAULT_PROVIDER, type PolicyOptions, profileNamed } from "@tare/planner";
 import { agentHandler, allowedHosts, guard, isLoopback } from "@tare/server";
@@ -77,7 +78,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
   const provider = isRehearsed(settings)
     ? startRehearsal(tokenizer, { settings, limits, onError })
     : { ...configuredModels(settings), close: () => Promise.resolve() };
-  const countTokens = async () => (await tokenizer()).count;
+  const countTokens = async () => sampledCount((await tokenizer()).count);
   const {
     policy,
     truncateTokens,

@@ -9,13 +9,21 @@ import {
   readJsonAt,
   type RequestReaders,
 } from "@tare/wire";
+import { KnownLists } from "./known_lists.ts";
 import type { Followed } from "./turn.ts";
 
 /** What is remembered takes beside its texts, in bytes. */
 const ENTRY_BYTES = 500;
 
 /** How much of the memory each may take, in all 1. */
-const SHARES = { sessions: 1 / 2, items: 3 / 8, tools: 1 / 32, referred: 1 / 16, responses: 1 / 32 };
+const SHARES = {
+  sessions: 3 / 8,
+  items: 1 / 4,
+  lists: 1 / 4,
+  tools: 1 / 32,
+  referred: 1 / 16,
+  responses: 1 / 32,
+};
 
 /** A response that another may follow. */
 export interface FollowedResponse extends Followed {
@@ -31,6 +39,7 @@ export class Memory {
   readonly sessionBytes: number;
   /** Items of requests and replies. */
   readonly #items: KnownJson<readonly ItemPart[]>;
+  readonly #lists: KnownLists;
   readonly #tools: KnownJson<ToolDefinition | undefined>;
   readonly #referred: LRUCache<string, readonly ItemPart[]>;
   readonly #responses: LRUCache<string, FollowedResponse>;
@@ -40,6 +49,7 @@ export class Memory {
     const share = (name: keyof typeof SHARES) => Math.max(1, Math.floor(SHARES[name] * maxBytes));
     this.sessionBytes = share("sessions");
     this.#items = new KnownJson({ maxBytes: share("items") });
+    this.#lists = new KnownLists({ maxBytes: share("lists") });
     this.#tools = new KnownJson({ maxBytes: share("tools") });
     this.#referred = new LRUCache({ maxSize: share("referred") });
     this.#responses = new LRUCache({ maxSize: share("responses") });
@@ -48,6 +58,7 @@ export class Memory {
   /** What requests of this client are read with. */
   readers(client: string): RequestReaders {
     return {
+      lists: this.#lists,
       items: this.#items,
       tools: this.#tools,
       referred: (id) => this.#referred.get(`${client} ${id}`),

@@ -60,15 +60,15 @@ export class Turns {
   /** Finds the session of a request; nothing for a request that can't be planned. */
   async begin(protocol: Protocol, { request, bytes, counts }: Call): Promise<GatewayTurn | undefined> {
     const { recall: offers = true, now = Date.now } = this.#options;
-    const body = readBody(bytes);
+    const client = clientOf(protocol, request);
+    const readers = this.#memory.readers(client);
+    const body = readBody(bytes, { protocol, lists: readers.lists });
     const { key, name, follows, isStateful, isDetached, ...hints } = protocol.readHints(
       body,
       request.headers,
     );
     if (isDetached) return undefined;
     const countTokens = await this.#options.countTokens();
-    const client = clientOf(protocol, request);
-    const readers = this.#memory.readers(client);
     const wire = readRequest(body, protocol, readers);
     const followed = follows === undefined ? undefined : this.#memory.followed(client, follows);
     const sessions = this.#sessions;

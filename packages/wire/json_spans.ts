@@ -15,12 +15,18 @@ const [OPEN_ARRAY, CLOSE_ARRAY, OPEN_OBJECT, CLOSE_OBJECT] = [0x5b, 0x5d, 0x7b, 
  * The values of a JSON object's fields, by name, as places in its text; of a name that stands twice the last counts.
  * What lies inside the values isn't looked at, so that parts of a text can be read, or replaced, without the rest.
  *
+ * @param known Told of each field and where its value starts. Of an array that is known as far as to the end of an item
+ * it gives that end: nothing in front of it is looked at. Default: nothing is known.
  * @throws {SyntaxError} if there is no object at `at`, or it doesn't end.
  */
-export function objectFields(bytes: Uint8Array<ArrayBuffer>, at = 0): Map<string, Span> {
+export function objectFields(
+  bytes: Uint8Array<ArrayBuffer>,
+  at = 0,
+  known?: (name: string, start: number) => number | undefined,
+): Map<string, Span> {
   const fields = new Map<string, Span>();
   walk(bytes, { at, open: OPEN_OBJECT, close: CLOSE_OBJECT }, (start) => {
-    const { name, value } = fieldAt(bytes, start);
+    const { name, value } = fieldAt(bytes, start, known);
     fields.set(name, value);
     return value.end;
   });
@@ -46,23 +52,30 @@ export function findField(bytes: Uint8Array<ArrayBuffer>, wanted: string): Span 
 function fieldAt(
   bytes: Uint8Array<ArrayBuffer>,
   start: number,
+  known?: (name: string, start: number) => number | undefined,
 ): { readonly name: string; readonly value: Span } {
   if (bytes[start] !== QUOTE) throw misread("a name", start);
   const end = skipString(bytes, start);
   const colon = skipBlanks(bytes, end);
   if (bytes[colon] !== COLON) throw misread("a colon", colon);
-  const value = spanAt(bytes, skipBlanks(bytes, colon + 1));
-  return { name: readJsonAt(bytes, { start, end }) as string, value };
+  const name = readJsonAt(bytes, { start, end }) as string;
+  const first = skipBlanks(bytes, colon + 1);
+  const behind = known?.(name, first);
+  return {
+    name,
+    value: behind === undefined ? spanAt(bytes, first) : { start: first, end: skipNested(bytes, behind, 1) },
+  };
 }
 
 /**
  * The items of a JSON array as places in its text.
  *
+ * @param behind The end of one of its items: only those that follow are looked for. Default: all are.
  * @throws {SyntaxError} if there is no array at `at`, or it doesn't end.
  */
-export function arrayItems(bytes: Uint8Array<ArrayBuffer>, at = 0): Span[] {
+export function arrayItems(bytes: Uint8Array<ArrayBuffer>, at = 0, behind?: number): Span[] {
   const items: Span[] = [];
-  walk(bytes, { at, open: OPEN_ARRAY, close: CLOSE_ARRAY }, (start) => {
+  walk(bytes, { at, open: OPEN_ARRAY, close: CLOSE_ARRAY, behind }, (start) => {
     const item = spanAt(bytes, start);
     items.push(item);
     return item.end;
@@ -90,21 +103,30 @@ export function joinBytes(pieces: readonly Uint8Array<ArrayBuffer>[]): Uint8Arra
 
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
-/** Calls `member` for each member of an object or array with its place; it says where the member ends. */
+/** Calls `member` for each member of an object or array, or those behind the end of one; it says where the member ends. */
 function walk(
   bytes: Uint8Array<ArrayBuffer>,
-  { at, open, close }: { readonly at: number; readonly open: number; readonly close: number },
+  { at, open, close, behind }: {
+    readonly at: number;
+    readonly open: number;
+    readonly close: number;
+    readonly behind?: number | undefined;
+  },
   member: (start: number) => number,
 ): void {
-  let next = skipBlanks(bytes, at);
-  if (bytes[next] !== open) throw misread(open === OPEN_ARRAY ? "an array" : "an object", next);
-  next = skipBlanks(bytes, next + 1);
-  if (bytes[next] === close) return;
+  let end = behind;
+  if (end === undefined) {
+    const first = skipBlanks(bytes, at);
+    if (bytes[first] !== open) throw misread(open === OPEN_ARRAY ? "an array" : "an object", first);
+    const start = skipBlanks(bytes, first + 1);
+    if (bytes[start] === close) return;
+    end = member(start);
+  }
   for (;;) {
-    next = skipBlanks(bytes, member(next));
+    const next = skipBlanks(bytes, end);
     if (bytes[next] === close) return;
     if (bytes[next] !== COMMA) throw misread("a comma", next);
-    next = skipBlanks(bytes, next + 1);
+    end = member(skipBlanks(bytes, next + 1));
   }
 }
 
@@ -118,8 +140,9 @@ function spanAt(bytes: Uint8Array<ArrayBuffer>, start: number): Span {
   return { start, end };
 }
 
-function skipNested(bytes: Uint8Array<ArrayBuffer>, start: number): number {
-  let depth = 0;
+/** The end of what is open so deep at a place. */
+function skipNested(bytes: Uint8Array<ArrayBuffer>, start: number, open = 0): number {
+  let depth = open;
   for (let at = start; at < bytes.length; at++) {
     const byte = bytes[at];
     if (byte === QUOTE) at = skipString(bytes, at) - 1;

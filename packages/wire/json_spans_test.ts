@@ -51,3 +51,21 @@ Deno.test("findField() finds what stands before the place where the text ends or
   assertEquals(['{"b":[1],"a":"x"}', '{"a":1,"a":2', '{"a":"x" y'].map(find), ["x", 1, "x"]);
   assertEquals(['{"a":"x', '{"b" 1,"a":"x"}', "[1]", '{"b":1}'].map(find), Array(4).fill(undefined));
 });
+
+Deno.test("objectFields() and arrayItems() go on behind an item that is known", () => {
+  fc.assert(fc.property(
+    fc.array(fc.jsonValue(), { minLength: 1 }),
+    fc.constantFrom(undefined, 1, "\t"),
+    fc.nat(),
+    (values, space, number) => {
+      const bytes = encode(JSON.stringify({ a: [1], list: values, z: {} }, null, space));
+      const fields = objectFields(bytes);
+      const start = fields.get("list")!.start;
+      const items = arrayItems(bytes, start);
+      const at = number % items.length;
+      const behind = items[at]!.end;
+      assertEquals(objectFields(bytes, 0, (name) => name === "list" ? behind : undefined), fields);
+      assertEquals(arrayItems(bytes, start, behind), items.slice(at + 1));
+    },
+  ));
+});

@@ -9,6 +9,8 @@ export interface WireBody {
   readonly bytes: Uint8Array<ArrayBuffer>;
   /** Places of the values of its fields, by name. */
   readonly fields: ReadonlyMap<string, Span>;
+  /** What is known of its list of items. */
+  readonly known?: KnownList | undefined;
 }
 
 /** An item of a request's list, or of what shall stand in it. */
@@ -71,17 +73,57 @@ export interface JsonReader<T> {
   read(bytes: Uint8Array<ArrayBuffer>, place: PieceToRead<T>): KnownPiece<T>;
 }
 
+/** An item of a list, where it stands counted from the list's first byte. */
+export interface ListedItem extends Span {
+  readonly piece: KnownPiece<readonly ItemPart[]>;
+}
+
+/** Items with which a list starts like one that was read before. */
+export interface KnownList {
+  readonly items: readonly ListedItem[];
+  /** The byte behind the last of them. */
+  readonly end: number;
+}
+
+/** Remembers lists of items: a client that sends its whole history again starts with the list that it sent before. */
+export interface ListReader {
+  /** What is known of the list that starts at this byte, byte for byte. */
+  find(bytes: Uint8Array<ArrayBuffer>, start: number, kind: string): KnownList | undefined;
+  /** These are all items of a list; with those that were known of it. */
+  keep(bytes: Uint8Array<ArrayBuffer>, list: {
+    readonly start: number;
+    readonly kind: string;
+    readonly items: readonly ListedItem[];
+    readonly known: KnownList | undefined;
+  }): void;
+}
+
 /** What the parts of requests are read with. */
 export interface RequestReaders {
+  /** Default: no list is remembered. */
+  readonly lists?: ListReader | undefined;
   readonly items: JsonReader<readonly ItemPart[]>;
   readonly tools: JsonReader<ToolDefinition | undefined>;
   /** The item of an earlier reply with this id. Default: none is known. */
   readonly referred?: (id: string) => readonly ItemPart[] | undefined;
 }
 
-/** The places of a body's fields. @throws {SyntaxError} if it is no object. */
-export function readBody(bytes: Uint8Array<ArrayBuffer>): WireBody {
-  return { bytes, fields: objectFields(bytes) };
+/**
+ * The places of a body's fields, and what is known of its list of items.
+ *
+ * @throws {SyntaxError} if it is no object.
+ */
+export function readBody(
+  bytes: Uint8Array<ArrayBuffer>,
+  { protocol, lists }: { readonly protocol?: Protocol } & Pick<RequestReaders, "lists"> = {},
+): WireBody {
+  let known: KnownList | undefined;
+  const fields = objectFields(bytes, 0, (name, start) => {
+    if (!protocol || name !== protocol.listField) return undefined;
+    known = bytes[start] === OPEN_ARRAY ? lists?.find(bytes, start, protocol.name) : undefined;
+    return known?.end;
+  });
+  return { bytes, fields, known };
 }
 
 /** A field's value; nothing if there is no such field. @throws {SyntaxError} if it is no JSON. */
@@ -138,7 +180,7 @@ function readRequestKind(body: WireBody, headers: Headers): string | undefined {
  * @throws {SyntaxError} if there is no list of items.
  */
 export function readRequest(body: WireBody, protocol: Protocol, readers: RequestReaders): WireRequest {
-  const { bytes, fields } = body;
+  const { bytes, fields, known } = body;
   const { head, listField, name: kind } = protocol;
   const items: WireItem[] = [];
   if (head) {
@@ -154,12 +196,21 @@ export function readRequest(body: WireBody, protocol: Protocol, readers: Request
     items.push({ key, parts: value });
   }
   const list = fields.get(listField);
-  const isText = list !== undefined && bytes[list.start] === QUOTE;
-  const listed = list === undefined ? [] : isText ? [list] : arrayItems(bytes, list.start);
-  for (const span of listed) {
-    const item = readItem(bytes, span, { protocol, readers });
-    const message = item.parts[0]?.message;
-    items.push(isText && message ? { ...item, bytes: encoder.encode(protocol.writeMessage(message)) } : item);
+  if (list && bytes[list.start] === QUOTE) {
+    const item = readItem(bytes, list, { protocol, readers });
+    const [part] = item.parts;
+    items.push(part ? { ...item, bytes: encoder.encode(protocol.writeMessage(part.message)) } : item);
+  } else if (list) {
+    const { start } = list;
+    const listed = [...known?.items ?? []];
+    for (const span of arrayItems(bytes, start, known?.end)) {
+      const piece = readPiece(bytes, span, { protocol, readers });
+      listed.push({ start: span.start - start, end: span.end - start, piece });
+    }
+    for (const { piece, ...place } of listed) {
+      items.push(itemOf(piece, bytes.subarray(start + place.start, start + place.end), readers));
+    }
+    readers.lists?.keep(bytes, { start, kind, items: listed, known });
   }
   const tools = fields.get("tools");
   const isList = tools !== undefined && bytes[tools.start] === OPEN_ARRAY;
@@ -181,14 +232,28 @@ export function readRequest(body: WireBody, protocol: Protocol, readers: Request
 /** The item that stands at a place. @throws what {@linkcode readRequest} throws. */
 export function readItem(
   bytes: Uint8Array<ArrayBuffer>,
+  span: Span,
+  reading: { readonly protocol: Protocol; readonly readers: RequestReaders },
+): WireItem {
+  return itemOf(readPiece(bytes, span, reading), bytes.subarray(span.start, span.end), reading.readers);
+}
+
+function readPiece(
+  bytes: Uint8Array<ArrayBuffer>,
   { start, end }: Span,
   { protocol, readers }: { readonly protocol: Protocol; readonly readers: RequestReaders },
-): WireItem {
+): KnownPiece<readonly ItemPart[]> {
   const place = { start, end, kind: protocol.name, read: protocol.readItem, ...spellingOf(protocol) };
-  const { key, value } = readers.items.read(bytes, place);
+  return readers.items.read(bytes, place);
+}
+
+function itemOf(
+  { key, value }: KnownPiece<readonly ItemPart[]>,
+  bytes: Uint8Array<ArrayBuffer>,
+  { referred }: RequestReaders,
+): WireItem {
   const [{ refersTo } = {}] = value;
-  const referred = refersTo === undefined ? undefined : readers.referred?.(refersTo);
-  return { key, parts: referred ?? value, bytes: bytes.subarray(start, end) };
+  return { key, parts: (refersTo === undefined ? undefined : referred?.(refersTo)) ?? value, bytes };
 }
 
 function spellingOf({ plain }: Protocol): Pick<PieceToRead<readonly ItemPart[]>, "spelling"> {

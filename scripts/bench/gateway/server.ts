@@ -7,6 +7,7 @@
 // deno-lint-ignore-file no-console
 import { join } from "@std/path";
 import { gateway } from "@tare/gateway";
+import { sampledCount } from "@tare/messages";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { profileNamed } from "@tare/planner";
 import { agentHandler, guard } from "@tare/server";
@@ -19,7 +20,7 @@ const folder = await Deno.makeTempDir();
 const store = await openStore(join(folder, "bench.sqlite"));
 const tokenizer = await loadTokenizer();
 const settings = {
-  countTokens: () => Promise.resolve(tokenizer.count),
+  countTokens: () => Promise.resolve(sampledCount(tokenizer.count)),
   onError: (error: unknown) => console.error(error),
 };
 const rules = { profile: profileNamed("openai"), windowTokens: 272_000 };

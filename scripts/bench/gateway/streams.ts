@@ -1,54 +1,94 @@
-import { countRequestTokens, type CountTokens } from "@tare/messages";
+import { countMessageTokens, type CountTokens, countToolTokens, type Message } from "@tare/messages";
 import { generateWorkload } from "../economy/workload.ts";
-
-/** Prompts of growing sessions, the first of each of about so many tokens. */
-const START_TOKENS = 93_000;
 
 /** The bodies of growing sessions. They are alike but share no message, so that nothing is known of one from another. */
 export interface GrowingSession {
-  /** Requests of the session. */
+  /** Requests of a session. */
   readonly requests: number;
-  /** Tokens of its first and last prompt. */
+  /** Tokens of its first and last prompt, without what tells it from others. */
   readonly tokens: readonly [first: number, last: number];
-  /** The body of a session's request; `session` tells it from the others. */
+  /** The body of a session's request; a name of eight letters tells the session from others. */
   body(session: string, request: number): Uint8Array<ArrayBuffer>;
 }
 
-/** Takes so many successive requests of a long generated session, as an agent sends them: each with all before it. */
-export function growingSession(requests: number, countTokens: CountTokens): GrowingSession {
-  const { messages, tools, calls } = generateWorkload().at(-1)!;
-  const tokensOf = (at: number) => {
-    const call = calls[at];
-    if (!call) throw new RangeError("Cannot make so long a session: the workload ends before");
-    return countRequestTokens({ messages: messages.slice(0, call.messages), tools }, countTokens);
-  };
-  let start = 0;
-  while (tokensOf(start) < START_TOKENS) start++;
-  const encoder = new TextEncoder();
-  const texts = calls.slice(start, start + requests).map((call) =>
-    JSON.stringify({ model: "gpt-5", messages: messages.slice(0, call.messages), tools, stream: true })
-  );
+/** Takes successive requests of a long generated session, as an agent sends them: each with all before it. */
+export function growingSession(
+  { tokens: wanted, requests }: { readonly tokens: number; readonly requests: number },
+  countTokens: CountTokens,
+): GrowingSession {
+  const { messages, tools } = longSession();
+  const sizes = messages.map((message) => countMessageTokens(message, countTokens));
+  const toolTokens = tools.reduce((sum, tool) => sum + countToolTokens(tool, countTokens), 0);
+  const ends: { readonly length: number; readonly tokens: number }[] = [];
+  let tokens = toolTokens;
+  for (const [at, message] of messages.entries()) {
+    // Before each answer a request is sent.
+    if (message.role === "assistant" && tokens >= wanted && ends.length < requests) {
+      ends.push({ length: at, tokens });
+    }
+    tokens += sizes[at] ?? 0;
+  }
+  if (ends.length < requests) throw new RangeError("Cannot make so long a session: the workload ends before");
+  const bodies = ends.map(({ length }) => {
+    const body = { model: "gpt-5", messages: messages.slice(0, length), tools, stream: true };
+    const text = JSON.stringify(body).replaceAll('"content":"', `"content":"${NO_NAME} `);
+    const bytes = new TextEncoder().encode(text);
+    return { bytes, names: placesOf(bytes) };
+  });
   return {
     requests,
-    tokens: [tokensOf(start), tokensOf(start + requests - 1)],
-    body: (session, request) =>
-      encoder.encode(texts[request]?.replaceAll(CONTENT, () => `${CONTENT}${session} `)),
+    tokens: [ends[0]?.tokens ?? 0, ends.at(-1)?.tokens ?? 0],
+    body: (session, request) => {
+      const { bytes, names } = bodies[request]!;
+      const named = bytes.slice();
+      const name = new TextEncoder().encode(session.padStart(NO_NAME.length, "x").slice(-NO_NAME.length));
+      for (const at of names) named.set(name, at);
+      return named;
+    },
   };
 }
 
-/** How the text of every message begins. */
-const CONTENT = '"content":"';
+/** Stands where the session's name is to stand; no text of the workload holds it. */
+const NO_NAME = "~~~~~~~~";
+
+function placesOf(bytes: Uint8Array<ArrayBuffer>): readonly number[] {
+  const places: number[] = [];
+  for (let at = bytes.indexOf(TILDE); at >= 0; at = bytes.indexOf(TILDE, at + NO_NAME.length)) {
+    places.push(at);
+  }
+  return places;
+}
+
+const TILDE = 0x7e;
+
+/** The sessions of the workload one behind the other, the longest first, as one. */
+function longSession() {
+  const sessions = generateWorkload().toReversed();
+  const messages = sessions.flatMap(({ messages }, number) =>
+    messages.slice(number === 0 ? 0 : 1).map((message): Message => {
+      if (message.role === "tool") return { ...message, tool_call_id: `${message.tool_call_id}-${number}` };
+      if (message.role !== "assistant" || !message.tool_calls) return message;
+      return {
+        ...message,
+        tool_calls: message.tool_calls.map((call) => ({ ...call, id: `${call.id}-${number}` })),
+      };
+    })
+  );
+  return { messages, tools: sessions[0]?.tools ?? [] };
+}
 
 /** How streams behave. */
 export interface StreamOptions {
   readonly baseURL: string;
+  readonly headers: Readonly<Record<string, string>>;
   /** Streams at the same time. */
   readonly streams: number;
   /** Sessions that each stream plays, one after the other. */
   readonly sessions: number;
   /** Longest pause between two requests of a session: what tools take. */
   readonly pauseMs: number;
-  readonly headers?: Readonly<Record<string, string>>;
+  /** Tells these sessions from those of other runs: two letters. */
+  readonly run: string;
 }
 
 /** Times from sending a request to the first byte of its reply, in milliseconds. */
@@ -60,10 +100,8 @@ export interface FirstBytes {
 }
 
 /** Plays sessions in so many streams at the same time. */
-export async function playStreams(
-  session: GrowingSession,
-  { baseURL, streams, sessions, pauseMs, headers = {} }: StreamOptions,
-): Promise<FirstBytes> {
+export async function playStreams(session: GrowingSession, options: StreamOptions): Promise<FirstBytes> {
+  const { baseURL, streams, sessions, pauseMs, headers, run } = options;
   const opening: number[] = [];
   const following: number[] = [];
   const pause = () => new Promise((resolve) => setTimeout(resolve, pauseMs * Math.random()));
@@ -71,7 +109,7 @@ export async function playStreams(
     for (let at = 0; at < sessions; at++) {
       for (let request = 0; request < session.requests; request++) {
         await pause();
-        const body = session.body(`${stream}-${at}`, request);
+        const body = session.body(`${run}${stream}-${at}`, request);
         const startMs = performance.now();
         const response = await post(baseURL, body, headers);
         const firstMs = await firstByte(response);
@@ -82,25 +120,10 @@ export async function playStreams(
   return { opening, following };
 }
 
-/** Reads so many replies at the same time; gives bytes per second. */
-export async function readBulk(baseURL: string, streams: number): Promise<number> {
-  const body = new TextEncoder().encode(
-    '{"model":"gpt-5","messages":[{"role":"user","content":"Go."}],"stream":true}',
-  );
-  const startMs = performance.now();
-  const bytes = await Promise.all(Array.from({ length: streams }, async () => {
-    let bytes = 0;
-    const response = await post(baseURL, body, {});
-    for await (const chunk of response.body ?? []) bytes += chunk.length;
-    return bytes;
-  }));
-  return bytes.reduce((sum, bytes) => sum + bytes, 0) / ((performance.now() - startMs) / 1000);
-}
-
 async function post(baseURL: string, body: Uint8Array<ArrayBuffer>, headers: StreamOptions["headers"]) {
   const response = await fetch(`${baseURL}/chat/completions`, {
     method: "POST",
-    headers: { "content-type": "application/json", ...headers },
+    headers: { "content-type": "application/json", authorization: "Bearer none", ...headers },
     body,
   });
   if (response.ok) return response;

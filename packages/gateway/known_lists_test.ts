@@ -1,0 +1,99 @@
+import { assertEquals, assertStrictEquals } from "@std/assert";
+import fc from "fast-check";
+import { CHAT_PROTOCOL, readBody, readJsonAt, readRequest, type RequestReaders } from "@tare/wire";
+import { KnownLists } from "./known_lists.ts";
+
+const encode = (text: string) => new TextEncoder().encode(text);
+
+/** Reads each piece anew, and counts them. */
+function counting(lists?: KnownLists) {
+  const counted = { items: 0 };
+  const readers: RequestReaders = {
+    lists,
+    items: {
+      read(bytes, { start, end, read }) {
+        counted.items++;
+        const text = new TextDecoder().decode(bytes.subarray(start, end));
+        return { key: text, value: read(readJsonAt(bytes, { start, end })) };
+      },
+    },
+    tools: { read: (bytes, { read, ...span }) => ({ key: "", value: read(readJsonAt(bytes, span)) }) },
+  };
+  return { counted, readers };
+}
+
+function requestOf(text: string, readers: RequestReaders) {
+  const body = readBody(encode(text), { protocol: CHAT_PROTOCOL, lists: readers.lists });
+  return readRequest(body, CHAT_PROTOCOL, readers);
+}
+
+const bodyOf = (messages: readonly unknown[]) => JSON.stringify({ model: "m", messages, stream: true });
+const message = (content: string) => ({ role: "user", content });
+
+Deno.test("KnownLists spares a request all items that one before it began with", () => {
+  const { counted, readers } = counting(new KnownLists({ maxBytes: 100_000 }));
+  const said = ["a", "b", "c", "d"].map(message);
+  const first = requestOf(bodyOf(said.slice(0, 2)), readers);
+  const second = requestOf(bodyOf(said.slice(0, 3)), readers);
+  assertStrictEquals(second.items[1]?.parts, first.items[1]?.parts);
+  assertEquals(counted.items, 3);
+  // The same again, and one that goes on from the list before, as what is no turn does.
+  requestOf(bodyOf(said.slice(0, 3)), readers);
+  requestOf(bodyOf([...said.slice(0, 3), message("Sum it up.")]), readers);
+  assertEquals(counted.items, 4);
+  requestOf(bodyOf(said), readers);
+  assertEquals(counted.items, 5);
+});
+
+Deno.test("KnownLists takes a list with another byte, or of another protocol, for a new one", () => {
+  const lists = new KnownLists({ maxBytes: 100_000 });
+  const { counted, readers } = counting(lists);
+  requestOf(bodyOf([message("a"), message("b")]), readers);
+  requestOf(bodyOf([message("A"), message("b"), message("c")]), readers);
+  assertEquals(counted.items, 5);
+  const bytes = encode(bodyOf([message("a"), message("b")]));
+  const start = bytes.indexOf("[".charCodeAt(0));
+  assertEquals(lists.find(bytes, start, "chat")?.items.length, 2);
+  assertEquals(lists.find(bytes, start, "messages"), undefined);
+  assertEquals(lists.find(bytes.subarray(0, -20), start, "chat"), undefined);
+});
+
+Deno.test("KnownLists forgets what was used longest ago", () => {
+  const { counted, readers } = counting(new KnownLists({ maxBytes: 3 * 230 }));
+  const bodies = ["a", "b", "c", "d"].map((letter) => bodyOf([message(letter.repeat(100))]));
+  for (const body of bodies) requestOf(body, readers);
+  counted.items = 0;
+  for (const body of bodies.toReversed()) requestOf(body, readers);
+  assertEquals(counted.items, 1);
+});
+
+Deno.test("KnownLists changes nothing of what is read, whatever the bytes", () => {
+  const text = fc.oneof(fc.constantFrom("", "a", '"', "\\", "}]", "é\n"), fc.string());
+  const bodies = fc.array(fc.array(text, { maxLength: 5 }), { maxLength: 4 });
+  const damage = fc.option(fc.tuple(fc.nat(80), fc.constantFrom("]", "}", ",", '"', "{", " ", "")));
+  fc.assert(fc.property(bodies, fc.constantFrom("", " "), damage, (steps, blank, damaged) => {
+    const { readers } = counting(new KnownLists({ maxBytes: 100_000 }));
+    const messages: unknown[] = [];
+    for (const step of steps) {
+      messages.push(...step.map(message));
+      const list = `[${blank}${
+        messages.map((one) => JSON.stringify(one)).join(`${blank},${blank}`)
+      }${blank}]`;
+      const body = `{"model":"m",${blank}"messages":${list},"tools":[]}`;
+      const sent = damaged ? body.slice(0, -damaged[0]) + damaged[1] + body.slice(-damaged[0]) : body;
+      for (const each of [body, sent]) {
+        assertEquals(outcome(each, readers), outcome(each, counting().readers), each);
+      }
+    }
+  }));
+});
+
+/** What is made of a request, or why nothing is. */
+function outcome(text: string, readers: RequestReaders) {
+  try {
+    const { known: _, ...read } = requestOf(text, readers);
+    return read;
+  } catch (error) {
+    return String(error);
+  }
+}
