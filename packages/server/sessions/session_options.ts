@@ -1,4 +1,4 @@
-import type { RunOptions, TurnLedger } from "@tare/loop";
+import { EMPTY_LEDGER, type RunOptions, type TurnLedger } from "@tare/loop";
 import type {
   Content,
   CountTokens,
@@ -14,17 +14,14 @@ import {
   type PolicyOptions,
   type Price,
   type Profile,
-  type PromptSession,
-  promptSession,
   type Rates,
+  type Sums,
 } from "@tare/planner";
-import type { Archive } from "@tare/prune";
 import type { Store, StoreRecord } from "@tare/store";
 import { HttpError } from "../http/http_error.ts";
 import type { Session } from "./session.ts";
 import type { Budget } from "./budget.ts";
 import type { SessionSettings } from "./session_settings.ts";
-import { summariseWith } from "./summarise_with.ts";
 import type { TurnSlots } from "./turn_slots.ts";
 
 /** What sessions share. */
@@ -70,30 +67,8 @@ export interface SessionEnvironment extends SessionOptions {
   readonly slots: TurnSlots;
   /** Told when a session begins or ceases to do something, and when it is gone. */
   readonly changed: (session: Session) => void;
-}
-
-/** Makes what decides what the model sees of a session, from its stored `state` if there is one. */
-export function makePrompt(
-  { model, windowTokens, ...environment }: SessionEnvironment,
-  { modelName, archive, tools, countTokens, state }: {
-    readonly modelName: string;
-    readonly archive: Archive;
-    readonly tools: readonly Tool[];
-    readonly countTokens: CountTokens;
-    readonly state: unknown;
-  },
-): PromptSession {
-  const { profile } = ratesOf(environment, modelName);
-  const { policy, mechanisms, truncateTokens, alwaysFull, triggers } = environment;
-  return promptSession({
-    ...{ profile, windowTokens, policy, mechanisms, truncateTokens, alwaysFull, triggers },
-    archive,
-    tools: Object.fromEntries(tools.map((tool) => [tool.definition.function.name, tool])),
-    countTokens,
-    // A model that can't be had must not keep anybody from the session.
-    summarise: async (request) => await summariseWith(model(modelName), countTokens)(request),
-    state,
-  });
+  /** Told of each sentence for people. Default: nobody is. */
+  readonly warned?: (sessionId: string, message: string) => void;
 }
 
 /** What all turns of a session come to. */
@@ -101,14 +76,21 @@ export interface SessionTotals {
   readonly ledger: TurnLedger;
   /** How many have ended. */
   readonly turns: number;
+  /** What calls came to, by the day of UTC, such as `2026-01-31`. */
+  readonly days: Readonly<Record<string, Sums>>;
 }
 
+/** A session in which nothing has happened. */
+export const NO_TURNS: SessionTotals = { turns: 0, ledger: EMPTY_LEDGER, days: {} };
+
 /** What clients are told of a session. */
-export interface SessionInfo extends SessionTotals {
+export interface SessionInfo extends Omit<SessionTotals, "days"> {
   readonly id: string;
   /** When it was made, in milliseconds since the epoch. */
   readonly createdAtMs: number;
   readonly settings: SessionSettings;
+  /** What the user said first, in one line; empty before. */
+  readonly title: string;
   /** Number of the newest event. */
   readonly lastEvent: number;
   readonly isRunning: boolean;
