@@ -160,7 +160,10 @@ const GATEWAY_PATHS: Readonly<Record<string, Readonly<Record<"get", Operation & 
       summary:
         "Compares what sessions of other models cost with and without planning, since the server's start.",
       responses: {
-        200: answerOf(LEDGER_REPORT, "Both groups. Costs are in the price of one uncached input token."),
+        200: answerOf(
+          LEDGER_REPORT,
+          "Both groups. Costs are in token units, and in US dollars where prices are known.",
+        ),
       },
     },
   },
@@ -177,7 +180,10 @@ const GATEWAY_PATHS: Readonly<Record<string, Readonly<Record<"get", Operation & 
         parameter("after", "Id of the last session of the page before.", { type: "string" }),
       ],
       responses: {
-        200: answerOf(SESSION_LIST, "What each cost. Costs are in the price of one uncached input token."),
+        200: answerOf(
+          SESSION_LIST,
+          "What each cost. Costs are in token units, and in US dollars where prices are known.",
+        ),
         400: { description: "The limit isn't one." },
         404: { description: "There is no session `after`." },
       },

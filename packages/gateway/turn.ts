@@ -87,6 +87,11 @@ export class GatewayTurn {
     this.writer = request.protocol.writer(request, { recall: name, seen, keepsText });
   }
 
+  /** What the client asks. */
+  get request(): WireRequest {
+    return this.#options.request;
+  }
+
   /** What the request is for if it isn't a turn. */
   get oneShot(): Purpose | undefined {
     return this.#options.oneShot;
@@ -126,7 +131,8 @@ export class GatewayTurn {
         "x-tare-cached-predicted": String(this.#view.predictedCachedTokens),
       }),
       // A policy that knows nothing of costs can't tell.
-      ...(session.prompts.quote && { "x-tare-saved": String(Math.round(session.saved)) }),
+      ...(session.prompts.quote &&
+        { "x-tare-saved-token-units": String(Math.round(session.savedTokenUnits)) }),
     };
   }
 
@@ -192,7 +198,7 @@ export class GatewayTurn {
     const entry = prompts.sent(usage, this.#view);
     if (!this.#options.oneShot) this.session.shown = this.#view.messages;
     if (this.#edited) this.session.refusals = 0;
-    if (entry) this.session.saved = entry.saved;
+    if (entry) this.session.savedTokenUnits = entry.savedTokenUnits;
     return entry?.usage ?? usage;
   }
 

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import type { CountTokens } from "@tare/messages";
-import { profileForTtl, promptSession } from "@tare/planner";
+import { listPrice, profileForTtl, promptSession } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
 import { type Protocol, readBody, readRequest, type WireReply, type WireRequest } from "@tare/wire";
 import { callTotals, GatewayLedger } from "./ledger.ts";
@@ -113,13 +113,16 @@ export class Turns {
   replied(turn: GatewayTurn, reply: WireReply): void {
     const usage = turn.sent(reply);
     const { session, oneShot } = turn;
-    const call = usage && callTotals(usage, session.prompts.profile);
+    const { price = listPrice } = upstreamOf(turn.request.protocol, this.#options);
+    const rates = { profile: session.prompts.profile, price: price(turn.request.model) };
+    const call = usage && callTotals(usage, rates);
     if (call) this.ledger.book(session, call);
     if (!oneShot || !isAnswer(reply)) return;
     const isSaid = oneShot === "compaction";
-    const { promptTokens = 0, cachedTokens = 0, outputTokens = 0, cost = 0 } = call ?? {};
+    const { promptTokens = 0, cachedTokens = 0, outputTokens = 0, tokenUnits = 0, usd } = call ?? {};
     const atMs = (this.#options.now ?? Date.now)();
-    const made = { atMs, promptTokens, cachedTokens, outputTokens, cost };
+    const money = usd !== undefined && { usd };
+    const made = { atMs, promptTokens, cachedTokens, outputTokens, tokenUnits, ...money };
     if (isSaid) this.#countCompaction(session, made);
     this.#sessions.sumUp(session, { text: reply.text ?? "", isSaid, uncounted: isSaid ? [] : [made] });
   }
@@ -135,7 +138,9 @@ export class Turns {
   }
 
   #countCompaction(session: GatewaySession, made: Compaction): void {
-    this.ledger.book(session, { compactions: 1, compactionCost: made.cost });
+    const { tokenUnits: compactionTokenUnits, usd } = made;
+    const money = usd !== undefined && { compactionUsd: usd };
+    this.ledger.book(session, { compactions: 1, compactionTokenUnits, ...money });
     session.compactions = [...session.compactions, made].slice(-MAX_COMPACTIONS);
   }
 

@@ -303,9 +303,9 @@ export class Planner {
         late: late ?? false,
       }),
       ...(summary && { summary }),
-      cost,
-      resendCost,
-      saved: resend - paid,
+      tokenUnits: cost,
+      resendTokenUnits: resendCost,
+      savedTokenUnits: resend - paid,
       stopped: this.#state.stopped,
       ...(plan.decision && { decision: plan.decision }),
     };

@@ -10,7 +10,7 @@ import { SESSION, sessionBody, SESSIONS, sessionWith } from "./session_body.ts";
 
 const COST = Type.Number({ minimum: 0 });
 const QUOTED_PROMPT = closed(
-  { promptTokens: COUNT, cachedTokens: COUNT, warmCost: COST, coldCost: COST },
+  { promptTokens: COUNT, cachedTokens: COUNT, warmTokenUnits: COST, coldTokenUnits: COST },
   "QuotedPrompt",
 );
 
@@ -143,7 +143,7 @@ export function sessionRoutes(sessions: Sessions): readonly Route[] {
       operationId: "quoteSession",
       summary:
         "Says what resending the turns that have ended would cost, as they stand and without all that could leave now, " +
-        "with a warm and a cold cache. Costs are in the price of one uncached input token.",
+        "with a warm and a cold cache. Costs are in token units: the price of one uncached input token is 1.",
       responses: {
         200: {
           description: "The quote.",

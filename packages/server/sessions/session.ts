@@ -1,6 +1,6 @@
 import { addLedgers, EMPTY_LEDGER, type LoopEvent, type RunOptions, type TurnLedger } from "@tare/loop";
 import type { Content, CountTokens, Message, Tool } from "@tare/messages";
-import { type PromptSession, promptSession, type Quote } from "@tare/planner";
+import { callCost, type PromptSession, promptSession, type Quote } from "@tare/planner";
 import type { Archive } from "@tare/prune";
 import type { SessionRecord, StoreRecord } from "@tare/store";
 import { recallTool } from "@tare/tools";
@@ -12,7 +12,7 @@ import type { RebuiltHistory } from "./rebuild_history.ts";
 import { INTERRUPTED, readHistory, type RecoveryOptions } from "./recover_history.ts";
 import { type PlayedTurn, runTurn } from "./run_turn.ts";
 import {
-  profileOf,
+  ratesOf,
   type RunningTurn,
   type SessionEnvironment,
   type SessionInfo,
@@ -228,7 +228,7 @@ export class Session implements SessionInfo {
 
   #makePrompt(state: unknown): PromptSession {
     const { model, windowTokens, ...environment } = this.#environment;
-    const profile = profileOf(environment, this.settings.model);
+    const { profile } = ratesOf(environment, this.settings.model);
     const { policy, mechanisms, truncateTokens, alwaysFull, triggers } = environment;
     return promptSession({
       ...{ profile, windowTokens, policy, mechanisms, truncateTokens, alwaysFull, triggers },
@@ -288,15 +288,16 @@ export class Session implements SessionInfo {
 
   /** Makes the function that plays the turn. @throws what the model's port throws for a model that can't be had. */
   #player(
-    { input, signal, budget = {}, maxOutputTokens = Infinity }:
+    { input, signal, budget: turn = {}, maxOutputTokens = Infinity }:
       & Omit<TurnRequest, "keep" | "giveBack">
       & Pick<RunOptions, "signal">,
   ): () => Promise<PlayedTurn> {
     const { model, limits = {}, notice, now = Date.now } = this.#environment;
-    const modelName = this.settings.model;
-    const profile = profileOf(this.#environment, modelName);
+    const { model: modelName, budget: session } = this.settings;
     const most = Math.min(maxOutputTokens, limits.maxOutputTokens ?? Infinity);
     const port = model(modelName);
+    const measure = { before: this.ledger, model: modelName, rates: ratesOf(this.#environment, modelName) };
+    const over = overBudget({ turn, session }, measure);
     return () =>
       runTurn({
         ...limits,
@@ -311,7 +312,8 @@ export class Session implements SessionInfo {
         history: this.#history,
         tools: this.tools,
         countTokens: this.#countTokens,
-        overBudget: overBudget({ turn: budget, session: this.settings.budget, before: this.ledger, profile }),
+        costOf: (usage) => callCost(usage, measure.rates),
+        overBudget: over,
         steering: () => this.#takeSteering(),
         commit: (events) => this.#queue.run(() => this.#commit(events)),
       });

@@ -1,6 +1,6 @@
 import type { RunOptions, TurnLedger } from "@tare/loop";
 import type { Content, CountTokens, Model, Tool } from "@tare/messages";
-import type { PolicyOptions, Profile } from "@tare/planner";
+import { listPrice, type PolicyOptions, type Price, type Profile, type Rates } from "@tare/planner";
 import type { Store, StoreRecord } from "@tare/store";
 import type { Session } from "./session.ts";
 import type { Budget } from "./budget.ts";
@@ -11,6 +11,8 @@ import type { TurnSlots } from "./turn_slots.ts";
 export interface SessionOptions extends PolicyOptions {
   /** The provider's cache rules and prices, if need be by the model's name. */
   readonly profile: Profile | ((model: string) => Profile);
+  /** What a model costs in money; nothing of one whose price isn't known. Default: the list price, by its name. */
+  readonly price?: (model: string) => Price | undefined;
   /** The model's context window in tokens. */
   readonly windowTokens: number;
   /** The model port for a model's name. It also summarises old turns when the window is full of what isn't tool results. */
@@ -34,9 +36,12 @@ export interface SessionOptions extends PolicyOptions {
   readonly onError?: (error: unknown) => void;
 }
 
-/** The cache rules and prices of a model. */
-export function profileOf({ profile }: Pick<SessionOptions, "profile">, model: string): Profile {
-  return typeof profile === "function" ? profile(model) : profile;
+/** The cache rules of a model, and what its calls cost. */
+export function ratesOf(
+  { profile, price = listPrice }: Pick<SessionOptions, "profile" | "price">,
+  model: string,
+): Rates & { readonly profile: Profile } {
+  return { profile: typeof profile === "function" ? profile(model) : profile, price: price(model) };
 }
 
 /** What a session works in. */

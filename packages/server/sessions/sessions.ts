@@ -4,9 +4,10 @@ import { RECALL_TOOL } from "@tare/prune";
 import type { ListedSession, StoreRecord } from "@tare/store";
 import { LRUCache } from "lru-cache";
 import { HttpError } from "../http/http_error.ts";
+import { checkBudgets } from "./budget.ts";
 import { Queue } from "./queue.ts";
 import { Session, sessionNotFound } from "./session.ts";
-import type { SessionInfo, SessionOptions, SessionTotals } from "./session_options.ts";
+import { ratesOf, type SessionInfo, type SessionOptions, type SessionTotals } from "./session_options.ts";
 import type { CreateSession, SessionSettings } from "./session_settings.ts";
 import { TurnSlots } from "./turn_slots.ts";
 
@@ -72,7 +73,8 @@ export class Sessions {
   /**
    * Makes a session of each, all or none.
    *
-   * @throws {HttpError} 400 if one names a tool that isn't there, 507 if no more sessions may be kept.
+   * @throws {HttpError} 400 if one names a tool that isn't there or has a budget that can't be held,
+   * 507 if no more sessions may be kept.
    */
   create(
     wanted: readonly NewSession[],
@@ -201,9 +203,11 @@ export class Sessions {
         `Cannot use tool ${JSON.stringify(unknown)}: there are ${offered.join(", ")}.`,
       );
     }
+    const name = model ?? defaultModel;
+    checkBudgets({ session: budget }, { rates: ratesOf(this.#options, name), model: name });
     return {
       instructions: instructions ?? own,
-      model: model ?? defaultModel,
+      model: name,
       tools: offered.filter((name) => tools?.includes(name) ?? true),
       metadata,
       budget,
