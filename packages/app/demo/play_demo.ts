@@ -77,10 +77,11 @@ export async function playDemo(
       return provider.fetch(new Request(input, init));
     },
   };
+  let failure: unknown;
   const agent = agentHandler({
     defaultModel: "rehearsal",
     model: () =>
-      profile.dialect === "anthropic"
+      profile.writes // Only Messages are asked how long to cache.
         ? anthropicModel({ ...access, baseURL: "http://provider", cacheTtlMs: profile.ttlMs })
         : openaiModel({ ...access, baseURL: "http://provider/v1" }),
     profile,
@@ -92,6 +93,7 @@ export async function playDemo(
     store: memoryStore(),
     countTokens: () => Promise.resolve(tokenizer.count),
     limits: { maxSteps: 200 },
+    onError: (error) => failure = error,
     now,
   });
   const post = async (path: string, body: unknown) =>
@@ -120,7 +122,7 @@ export async function playDemo(
         ledger = addLedgers(ledger, event.ledger);
         if (event.reason === "completed") answers.push(event.text);
         else if (event.code === "prompt_too_long") stopped = event.message ?? event.code;
-        else throw new Error(`Cannot play the session: ${event.message}`);
+        else throw new Error(`Cannot play the session: ${event.message}`, { cause: failure });
       }
       onEvent(event);
     }
