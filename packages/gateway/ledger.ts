@@ -1,5 +1,14 @@
 import type { Cost, JsonSchema, Usage } from "@tare/messages";
-import { callCost, type Rates } from "@tare/planner";
+import {
+  addSums,
+  callCost,
+  closedSchema as closed,
+  NO_SUMS,
+  type Overview,
+  type Rates,
+  type Sums,
+  type ToldWarning,
+} from "@tare/planner";
 
 /**
  * What calls came to: prompts in token units, of which the price of one uncached input token is 1, and prompts and replies
@@ -95,6 +104,8 @@ export class GatewayLedger {
     planned: { sessions: 0, ...NO_CALLS },
     control: { sessions: 0, ...NO_CALLS },
   };
+  readonly #sums: Record<Group, Sums> = { planned: NO_SUMS, control: NO_SUMS };
+  #today = { day: "", sums: NO_SUMS };
 
   /** A session has begun. */
   begin({ control }: Pick<Account, "control">): void {
@@ -107,6 +118,31 @@ export class GatewayLedger {
     account.totals = add(account.totals, more);
     const group = account.control ? "control" : "planned";
     this.#groups[group] = { ...this.#groups[group], ...add(this.#groups[group], more) };
+  }
+
+  /** Adds a call to what was saved. */
+  bookSums({ control }: Pick<Account, "control">, more: Sums, atMs: number): void {
+    const group = control ? "control" : "planned";
+    this.#sums[group] = addSums(this.#sums[group], more);
+    this.#today = { day: dayOf(atMs), sums: addSums(this.#sumsOfDay(atMs), more) };
+  }
+
+  /** What was saved, today and in all, and how the groups do. */
+  overview(nowMs: number, warnings: readonly ToldWarning[]): Overview {
+    const { planned, control } = this.#sums;
+    return {
+      today: this.#sumsOfDay(nowMs),
+      all: addSums(planned, control),
+      groups: {
+        planned: { ...planned, sessions: this.#groups.planned.sessions },
+        control: { ...control, sessions: this.#groups.control.sessions },
+      },
+      warnings,
+    };
+  }
+
+  #sumsOfDay(ms: number): Sums {
+    return this.#today.day === dayOf(ms) ? this.#today.sums : NO_SUMS;
   }
 
   /** Both groups, with the averages that they are compared by. */
@@ -127,24 +163,13 @@ export type CallTotals =
   & Pick<Totals, "calls" | "promptTokens" | "cachedTokens" | "outputTokens" | "tokenUnits" | "unpricedCalls">
   & Cost;
 
-/** A JSON Schema of an object that has all of these properties, perhaps some of the others, and no more. */
-export function closed(
-  title: string,
-  properties: Readonly<Record<string, JsonSchema>>,
-  others: Readonly<Record<string, JsonSchema>> = {},
-): JsonSchema {
-  const required = Object.keys(properties);
-  return {
-    title,
-    type: "object",
-    properties: { ...properties, ...others },
-    required,
-    additionalProperties: false,
-  };
-}
-
 function numbers(names: readonly string[]): Record<string, JsonSchema> {
   return Object.fromEntries(names.map((name) => [name, { type: "number" }]));
+}
+
+/** The day of a moment, by UTC. */
+function dayOf(ms: number): string {
+  return new Date(ms).toISOString().slice(0, 10);
 }
 
 function add(totals: Totals, more: Partial<Totals>): Totals {

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
-import type { CountTokens } from "@tare/messages";
-import { listPrice, profileForTtl, promptSession } from "@tare/planner";
+import type { CountTokens, Usage } from "@tare/messages";
+import { listPrice, profileForTtl, promptSession, type Rates, reportCall, sumsOfCall } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
 import { type Protocol, readBody, readRequest, type WireReply, type WireRequest } from "@tare/wire";
 import { callTotals, GatewayLedger } from "./ledger.ts";
@@ -9,7 +9,7 @@ import type { GatewayOptions } from "./options.ts";
 import { oneShotOf, viewFor } from "./sessions/one_shot.ts";
 import type { Compaction, GatewaySession } from "./sessions/session.ts";
 import { type Recognised, Sessions } from "./sessions/sessions.ts";
-import { GatewayTurn } from "./turn.ts";
+import { GatewayTurn, type SentCall } from "./turn.ts";
 import { upstreamOf } from "./upstream.ts";
 
 /** A request for the upstream, and its body. */
@@ -22,6 +22,9 @@ export interface Call {
 
 /** So many compactions of a session are remembered. */
 const MAX_COMPACTIONS = 100;
+
+/** So many calls of a session are remembered. */
+const MAX_CALLS = 2_000;
 
 const NO_MECHANISMS = { context: false, prune: false, schemas: false, truncate: false };
 
@@ -111,16 +114,20 @@ export class Turns {
 
   /** Books what a reply took. */
   replied(turn: GatewayTurn, reply: WireReply): void {
-    const usage = turn.sent(reply);
+    const sent = turn.sent(reply);
     const { session, oneShot } = turn;
+    const { usage } = sent;
     const { price = listPrice } = upstreamOf(turn.request.protocol, this.#options);
     const rates = { profile: session.prompts.profile, price: price(turn.request.model) };
     const call = usage && callTotals(usage, rates);
-    if (call) this.ledger.book(session, call);
+    if (call) {
+      this.ledger.book(session, call);
+      this.#noteCall(turn, { ...sent, usage }, rates);
+    }
     if (!oneShot || !isAnswer(reply)) return;
     const isSaid = oneShot === "compaction";
     const { promptTokens = 0, cachedTokens = 0, outputTokens = 0, tokenUnits = 0, usd } = call ?? {};
-    const atMs = (this.#options.now ?? Date.now)();
+    const atMs = this.#now();
     const money = usd !== undefined && { usd };
     const made = { atMs, promptTokens, cachedTokens, outputTokens, tokenUnits, ...money };
     if (isSaid) this.#countCompaction(session, made);
@@ -135,6 +142,31 @@ export class Turns {
     if (id === undefined || upstreamId === undefined) return;
     const owed = callsClient && recalls.length > 0 ? turn.lastAnswers : [];
     this.#memory.follow(client, id, { sessionId: session.id, upstreamId, owed });
+  }
+
+  #now(): number {
+    return (this.#options.now ?? Date.now)();
+  }
+
+  #noteCall(
+    { session, oneShot }: GatewayTurn,
+    { usage, savedTokens, entry }: SentCall & { readonly usage: Usage },
+    rates: Rates,
+  ): void {
+    const atMs = this.#now();
+    const isTurn = oneShot === undefined;
+    const made = reportCall(usage, {
+      number: session.totals.calls,
+      at: new Date(atMs).toISOString(),
+      turn: null,
+      purpose: oneShot ?? "turn",
+      ledger: entry,
+      rates,
+      rewrites: isTurn ? session.unsent : [],
+    });
+    this.ledger.bookSums(session, { ...sumsOfCall(made), savedTokens }, atMs);
+    session.calls = [...session.calls, made].slice(-MAX_CALLS);
+    if (isTurn) session.unsent = [];
   }
 
   #countCompaction(session: GatewaySession, made: Compaction): void {

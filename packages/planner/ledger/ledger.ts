@@ -45,7 +45,9 @@ export interface LedgerEntry {
   readonly summary?: Usage;
   /** What the prompt cost, a summary made for it included. */
   readonly tokenUnits: number;
-  /** What it would have cost to send everything, by the cache model. */
+  /** What the prompt would have taken if everything had been sent, by the cache model. */
+  readonly resend: Pick<Usage, "promptTokens" | "cachedTokens">;
+  /** What that would have cost. */
   readonly resendTokenUnits: number;
   /** What the session has saved so far against sending everything; negative if it lost. */
   readonly savedTokenUnits: number;

@@ -1,6 +1,6 @@
-import { addLedgers, EMPTY_LEDGER, type LoopEvent, type RunOptions, type TurnLedger } from "@tare/loop";
-import type { Content, CountTokens, Message, Tool } from "@tare/messages";
-import { callCost, type PromptSession, promptSession, type Quote } from "@tare/planner";
+import { addLedgers, type LoopEvent, type RunOptions, type TurnLedger } from "@tare/loop";
+import { type Content, type CountTokens, firstWords, type Message, type Tool } from "@tare/messages";
+import { callCost, type Pin } from "@tare/planner";
 import type { Archive } from "@tare/prune";
 import type { SessionRecord, StoreRecord } from "@tare/store";
 import { recallTool } from "@tare/tools";
@@ -8,10 +8,10 @@ import { HttpError, toHttpError } from "../http/http_error.ts";
 import { EventLog, type SessionEvent } from "./event_log.ts";
 import { overBudget } from "./budget.ts";
 import { Queue } from "./queue.ts";
-import type { RebuiltHistory } from "./rebuild_history.ts";
 import { INTERRUPTED, readHistory, type RecoveryOptions } from "./recover_history.ts";
 import { type PlayedTurn, runTurn } from "./run_turn.ts";
 import {
+  NO_TURNS,
   ratesOf,
   type RunningTurn,
   type SessionEnvironment,
@@ -20,7 +20,7 @@ import {
   type TurnRequest,
 } from "./session_options.ts";
 import type { SessionSettings } from "./session_settings.ts";
-import { summariseWith } from "./summarise_with.ts";
+import { readStored, SessionPrompt, type StoredPrompt } from "./session_prompt.ts";
 
 /**
  * A conversation with the agent, in memory while it is used. All that changes it waits in one queue, so that nothing
@@ -39,10 +39,9 @@ export class Session implements SessionInfo {
   readonly #countTokens: CountTokens;
   readonly #queue = new Queue();
   #history: readonly Message[] = [];
-  #totals: SessionTotals = { turns: 0, ledger: EMPTY_LEDGER };
-  #prompt!: PromptSession;
-  /** The prompt session's state as it is stored. */
-  #storedState: unknown;
+  #totals: SessionTotals = NO_TURNS;
+  #title = "";
+  #prompt!: SessionPrompt;
   #turn: RunningTurn | undefined;
   /** What the user said in the middle of the turn and no event tells yet. It is stored, so that it is never lost. */
   #waiting: readonly Content[] = [];
@@ -101,16 +100,27 @@ export class Session implements SessionInfo {
     return this.#turn !== undefined;
   }
 
-  /** What of the prompt a restart needs to know. */
-  get promptState(): unknown {
-    return this.#prompt.state;
+  /** What the user said first, in one line; empty before. */
+  get title(): string {
+    return this.#title;
   }
 
-  /** What the next request would cost. Nothing where the policy knows nothing of costs. */
-  quote(): Quote | undefined {
-    const { now = Date.now } = this.#environment;
-    const conversation = { messages: this.#history, tools: this.tools.map(({ definition }) => definition) };
-    return this.#prompt.quote?.(conversation, { nowMs: now(), model: this.settings.model });
+  /** What is made of what was said, and what was asked for of it. */
+  get prompt(): SessionPrompt {
+    return this.#prompt;
+  }
+
+  /** Changes what is asked for of single messages, and stores it with these records. @throws {HttpError} 404 if it is gone. */
+  changePins(
+    change: (pins: readonly Pin[]) => readonly Pin[],
+    records: readonly StoreRecord[],
+  ): Promise<void> {
+    return this.#queue.run(async () => {
+      await this.#mend();
+      const store = (pins: readonly Pin[]) =>
+        this.events.append([], { records: [this.#state("pins", pins), ...records] });
+      await this.#prompt.changePins(change, store);
+    });
   }
 
   /** Settles when memory holds what is stored: after a failure it is read again. @throws {StoreError} */
@@ -199,21 +209,22 @@ export class Session implements SessionInfo {
   async #restore(end: RecoveryOptions["end"]): Promise<void> {
     const { store } = this.#environment;
     const { rebuilt, recovery } = await readHistory(this.id, { store, tools: this.tools, end });
-    const state = await store.readState(this.id, "context");
-    if (recovery.length === 0) return this.#adopt(rebuilt, state);
-    const { ledger, turns } = rebuilt;
-    await this.events.append(recovery, {
-      records: [this.#state("totals", { ledger, turns }), this.#state("steering", [])],
-      committed: () => this.#adopt(rebuilt, state),
-    });
+    const stored = await readStored(this.id, store);
+    const totals = { ledger: rebuilt.ledger, turns: rebuilt.turns, days: stored.days };
+    const committed = () => this.#adopt(rebuilt.messages, totals, stored);
+    if (recovery.length === 0) return committed();
+    const records = [this.#state("totals", totals), this.#state("steering", [])];
+    await this.events.append(recovery, { records, committed });
   }
 
-  #adopt({ messages, ledger, turns }: RebuiltHistory, state: unknown): void {
-    const { instructions } = this.settings;
+  #adopt(messages: readonly Message[], totals: SessionTotals, stored: StoredPrompt): void {
+    const { instructions, model } = this.settings;
     this.#history = instructions === "" ? messages : [{ role: "system", content: instructions }, ...messages];
-    this.#totals = { ledger, turns };
-    this.#prompt = this.#makePrompt(state);
-    this.#storedState = this.#prompt.state;
+    this.#totals = totals;
+    this.#title = stored.title;
+    const { id, archive, tools } = this;
+    const [environment, countTokens] = [this.#environment, this.#countTokens];
+    this.#prompt = new SessionPrompt({ id, environment, model, tools, archive, countTokens, stored });
     this.#release();
   }
 
@@ -224,22 +235,6 @@ export class Session implements SessionInfo {
     this.#taken = 0;
     this.events.close(failure);
     this.#environment.changed(this);
-  }
-
-  #makePrompt(state: unknown): PromptSession {
-    const { model, windowTokens, ...environment } = this.#environment;
-    const { profile } = ratesOf(environment, this.settings.model);
-    const { policy, mechanisms, truncateTokens, alwaysFull, triggers } = environment;
-    return promptSession({
-      ...{ profile, windowTokens, policy, mechanisms, truncateTokens, alwaysFull, triggers },
-      archive: this.archive,
-      tools: Object.fromEntries(this.tools.map((tool) => [nameOf(tool), tool])),
-      countTokens: this.#countTokens,
-      // A model that can't be had must not keep anybody from the session.
-      summarise: async (request) =>
-        await summariseWith(model(this.settings.model), this.#countTokens)(request),
-      state,
-    });
   }
 
   async #start({ input, keep, giveBack, ...limits }: TurnRequest): Promise<RunningTurn> {
@@ -268,9 +263,14 @@ export class Session implements SessionInfo {
     const release = giveBack ?? this.#environment.slots.take();
     try {
       const play = this.#player({ input, signal: controller.signal, ...limits });
+      const title = this.#title || firstWords(input);
+      const titled = title === this.#title ? [] : [this.#state("title", title)];
       await this.events.append([{ type: "turn_start", ...(input !== undefined && { input }) }], {
-        records: keep?.("starts") ?? [],
-        committed: () => this.events.open(),
+        records: [...titled, ...keep?.("starts") ?? []],
+        committed: () => {
+          this.#title = title;
+          this.events.open();
+        },
       });
       const done = play()
         .then((played) => this.#end(played, onError))
@@ -328,22 +328,23 @@ export class Session implements SessionInfo {
   /** Commits events of the turn with what has changed beside them. */
   async #commit(
     events: readonly SessionEvent[],
-    { records = [], committed }: {
-      readonly records?: readonly StoreRecord[];
-      readonly committed?: () => void;
-    } = {},
+    { ended, committed }: { readonly ended?: Partial<SessionTotals>; readonly committed?: () => void } = {},
   ): Promise<void> {
-    const { state } = this.#prompt;
+    const { values, stored } = this.#prompt.changes();
+    const before = this.#totals;
+    const days = this.#prompt.daysAfter(before.days, events);
+    const totals = { ...before, ...ended, days };
     const heard = events.filter(({ type }) => type === "user_message").length;
     const waiting = this.#waiting.slice(heard);
     await this.events.append(events, {
       records: [
-        ...(state === this.#storedState ? [] : [this.#state("context", state)]),
+        ...Object.entries(values).map(([name, value]) => this.#state(name, value)),
+        ...(days === before.days && !ended ? [] : [this.#state("totals", totals)]),
         ...(heard > 0 ? [this.#state("steering", waiting)] : []),
-        ...records,
       ],
       committed: () => {
-        this.#storedState = state;
+        stored();
+        this.#totals = totals;
         this.#waiting = waiting;
         this.#taken -= heard;
         committed?.();
@@ -357,14 +358,13 @@ export class Session implements SessionInfo {
     if (error !== undefined) onError(error);
     await this.#queue.run(async () => {
       const unheard = this.#waiting;
-      const totals = { turns: this.turns + 1, ledger: addLedgers(this.ledger, end.ledger) };
+      const ended = { turns: this.turns + 1, ledger: addLedgers(this.ledger, end.ledger) };
       const told = unheard.map((input): LoopEvent => ({ type: "user_message", step, input }));
       await this.#commit([...told, { type: "turn_end", ...end }], {
-        records: [this.#state("totals", totals)],
+        ended,
         committed: () => {
           const said = unheard.map((content) => ({ role: "user", content }) as const);
           this.#history = [...this.#history, ...messages, ...said];
-          this.#totals = totals;
           this.#release();
         },
       });
