@@ -23,8 +23,8 @@ export function serverAddress(read: (variable: string) => string | undefined, ur
 export interface AgentClient {
   /** Makes a session and resolves to its id. */
   readonly createSession: () => Promise<string>;
-  /** Starts a turn and yields its events as they happen. */
-  readonly startTurn: (session: string, input: string) => AsyncGenerator<LoopEvent, void>;
+  /** Starts a turn. Resolves once it runs, to its events as they happen. */
+  readonly startTurn: (session: string, input: string) => Promise<AsyncIterable<LoopEvent>>;
   /** Cancels the running turn. */
   readonly cancel: (session: string) => Promise<void>;
   /** Gives a session's messages, one a line of JSON. */
@@ -60,12 +60,8 @@ export function agentClient(url: string, token?: string): AgentClient {
     async createSession() {
       return (await (await post("/v1/sessions")).json()).id;
     },
-    async *startTurn(session, input) {
-      const response = await post(`/v1/sessions/${encodeURIComponent(session)}/turns`, { input });
-      const messages = response.body?.pipeThrough(new ServerSentEventParseStream());
-      for await (const { data } of messages ?? []) {
-        if (data !== undefined) yield JSON.parse(data);
-      }
+    async startTurn(session, input) {
+      return readEvents(await post(`/v1/sessions/${encodeURIComponent(session)}/turns`, { input }));
     },
     async cancel(session) {
       await (await post(`/v1/sessions/${encodeURIComponent(session)}/cancel`)).body?.cancel();
@@ -81,6 +77,15 @@ export function agentClient(url: string, token?: string): AgentClient {
       return sessions.map(({ id }) => id);
     },
   };
+}
+
+async function* readEvents({ body }: Response): AsyncGenerator<LoopEvent, void> {
+  for await (const { data, event } of body?.pipeThrough(new ServerSentEventParseStream()) ?? []) {
+    if (data === undefined) continue;
+    // What failed when it was too late for a status.
+    if (event === "error") throw new Error(JSON.parse(data).error.message);
+    yield JSON.parse(data);
+  }
 }
 
 async function toldError(response: Response): Promise<string> {
