@@ -2,10 +2,13 @@ import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { gate, hasToken, keepToken } from "./api/api.ts";
 import { Lock } from "./lock.tsx";
-import { NewSession } from "./talk/new_session.tsx";
-import { SessionList } from "./session_list.tsx";
-import { Talk } from "./talk/talk.tsx";
+import { Overview } from "./overview/overview.tsx";
 import { type Place, placeOf } from "./place.ts";
+import { Prompt } from "./prompt/prompt.tsx";
+import { SessionList } from "./session_list.tsx";
+import { NewSession } from "./talk/new_session.tsx";
+import { Talk } from "./talk/talk.tsx";
+import { Calls } from "./usage/calls.tsx";
 
 /** The whole page: what is open is in the address, so that it can be gone back to and shared. */
 export function App(): JSX.Element {
@@ -28,6 +31,7 @@ export function App(): JSX.Element {
         <a class="brand" href="#/">Tare</a>
         <nav aria-label="Page">
           <a href="#/" aria-current={place.view === "new" ? "page" : undefined}>New session</a>
+          <a href="#/overview" aria-current={place.view === "overview" ? "page" : undefined}>Overview</a>
         </nav>
       </header>
       <SessionList place={place} />
@@ -37,8 +41,18 @@ export function App(): JSX.Element {
 }
 
 function view(place: Place): JSX.Element {
-  if (place.view === "talk") return <Talk key={place.id} id={place.id} />;
-  return <NewSession />;
+  switch (place.view) {
+    case "new":
+      return <NewSession />;
+    case "overview":
+      return <Overview />;
+    case "talk":
+      return <Talk key={place.id} id={place.id} />;
+    case "calls":
+      return <Calls key={place.id} subject={place} />;
+    case "prompt":
+      return <Prompt key={place.id} subject={place} />;
+  }
 }
 
 function usePlace(): Place {

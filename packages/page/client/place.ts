@@ -7,11 +7,19 @@ export type Place =
 
 /** What an address opens, from its part behind `#`. What it doesn't know is a new session. */
 export function placeOf(hash: string): Place {
-  const [kind, id, view] = hash.replace(/^#\//, "").split("/");
+  const [kind, id = "", view] = hash.replace(/^#\//, "").split("/").map(decode);
   if (kind === "overview") return { view: "overview" };
-  if ((kind !== "session" && kind !== "gateway") || !id) return { view: "new" };
-  if (view === "calls" || view === "prompt") return { view, kind, id: decodeURIComponent(id) };
-  return kind === "session" ? { view: "talk", id: decodeURIComponent(id) } : { view: "calls", kind, id };
+  if ((kind !== "session" && kind !== "gateway") || id === "") return { view: "new" };
+  if (view === "calls" || view === "prompt") return { view, kind, id };
+  return kind === "session" ? { view: "talk", id } : { view: "calls", kind, id };
+}
+
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 /** The address of a session's view. */

@@ -26,7 +26,9 @@ export async function startPageServer(
   let gate = { pieces: Infinity, opened: Promise.withResolvers<void>() };
   const provider = simulator({
     model: { scripted: () => replies.shift() ?? { content: "I have nothing to say." } },
-    tokenizer: { encode: (text) => Array.from({ length: Math.ceil(text.length / 4) }, (_, at) => text.charCodeAt(at)) },
+    tokenizer: {
+      encode: (text) => Array.from({ length: Math.ceil(text.length / 4) }, (_, at) => text.charCodeAt(at)),
+    },
     profile: profileNamed("openai"),
   });
   const upstream = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
@@ -41,12 +43,22 @@ export async function startPageServer(
   });
   const [workspace, data] = [`${folder}/workspace`, `${folder}/data`];
   await Deno.mkdir(workspace);
-  await Deno.writeTextFile(`${workspace}/notes.txt`, Array.from({ length: 400 }, (_, n) => `Note ${n}.\n`).join(""));
+  await Deno.writeTextFile(
+    `${workspace}/notes.txt`,
+    Array.from({ length: 400 }, (_, n) => `Note ${n}.\n`).join(""),
+  );
   const start = (port: string) =>
     startServerProcess(
       [
         ...["--port", port, "--workspace", workspace, "--data", data],
-        ...["--base-url", `http://127.0.0.1:${upstream.addr.port}/v1`, "--model", "scripted", "--profile", "openai"],
+        ...[
+          "--base-url",
+          `http://127.0.0.1:${upstream.addr.port}/v1`,
+          "--model",
+          "scripted",
+          "--profile",
+          "openai",
+        ],
         ...args,
       ],
       token === undefined ? {} : { TARE_TOKEN: token },
@@ -67,7 +79,10 @@ export async function startPageServer(
       server = await start(new URL(url).port);
     },
     async ask(path, body) {
-      const headers = { "content-type": "application/json", ...(token && { authorization: `Bearer ${token}` }) };
+      const headers = {
+        "content-type": "application/json",
+        ...(token && { authorization: `Bearer ${token}` }),
+      };
       const response = await fetch(`${url}${path}`, {
         headers,
         ...(body !== undefined && { method: "POST", body: JSON.stringify(body) }),

@@ -4,6 +4,7 @@ import { askJson } from "./api/api.ts";
 import { type Session, titleOf } from "./api/sessions.ts";
 import { counted, share } from "./parts/format.ts";
 import { addressOf, type Place } from "./place.ts";
+import { CHANGED } from "./talk/conversation.ts";
 import { heard } from "./talk/heard.ts";
 
 /** Sessions that are read at a time. */
@@ -22,7 +23,9 @@ export function SessionList({ place }: { readonly place: Place }): JSX.Element {
   const [query, setQuery] = useState("");
   const { sessions, hasMore, more } = useSessions();
   const words = query.trim().toLowerCase();
-  const found = words === "" ? sessions : sessions.filter((one) => titleOf(one).toLowerCase().includes(words));
+  const found = words === ""
+    ? sessions
+    : sessions.filter((one) => titleOf(one).toLowerCase().includes(words));
   const open = "id" in place ? place.id : undefined;
   return (
     <aside class="sessions" aria-label="Sessions">
@@ -43,7 +46,7 @@ export function SessionList({ place }: { readonly place: Place }): JSX.Element {
             >
               <bdi class="title">{titleOf(session)}</bdi>
               <small>
-                {session.status === "running" && <span class="running">running · </span>}
+                {session.status === "running" && <span class="running">running ·</span>}
                 {counted(session.ledger.calls, "call")}
                 {session.ledger.calls > 0 &&
                   ` · ${share(session.ledger.cachedTokens, session.ledger.promptTokens)} from cache`}
@@ -70,10 +73,10 @@ function useSessions(): Page & { readonly more: () => Promise<void> } {
   useEffect(() => {
     refresh();
     const timer = setInterval(() => document.visibilityState === "visible" && refresh(), EVERY);
-    addEventListener("tare-changed", refresh);
+    addEventListener(CHANGED, refresh);
     return () => {
       clearInterval(timer);
-      removeEventListener("tare-changed", refresh);
+      removeEventListener(CHANGED, refresh);
     };
   }, []);
   const more = async () => {

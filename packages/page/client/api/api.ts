@@ -66,7 +66,8 @@ export async function askJson<T>(path: string, asking?: Asking): Promise<T> {
 
 /** A name for a request that may be sent again. Pages of hosts without TLS have no `randomUUID`. */
 export function requestKey(): string {
-  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0"))
+    .join("");
 }
 
 function encodeToken(token: string): string {

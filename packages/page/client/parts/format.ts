@@ -20,3 +20,10 @@ export function share(part: number, whole: number): string {
 export function duration(ms: number): string {
   return ms < 1_000 ? `${Math.round(ms)} ms` : `${(ms / 1_000).toFixed(1)} s`;
 }
+
+const UNITS = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+
+/** A cost in the price of one uncached input token, rounded to whole ones. */
+export function units(cost: number): string {
+  return UNITS.format(cost);
+}

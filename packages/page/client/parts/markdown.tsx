@@ -24,11 +24,9 @@ const Block = memo(
 
 function block(token: MarkedToken): ComponentChildren {
   switch (token.type) {
-    case "heading": {
-      // The page has headings of its own above these.
-      const Heading = `h${Math.min(6, token.depth + 2)}` as "h3";
-      return <Heading>{inline(token.tokens)}</Heading>;
-    }
+    case "heading":
+      // One level below the page's own: a text that leaves levels out would mislead those who go by them.
+      return <h2 class={`depth-${token.depth}`}>{inline(token.tokens)}</h2>;
     case "paragraph":
       return <p>{inline(token.tokens)}</p>;
     case "code":
@@ -79,11 +77,15 @@ function table({ header, rows, align }: Tokens.Table): ComponentChildren {
     <div class="scroll" tabIndex={0} role="group" aria-label="Table">
       <table>
         <thead>
-          <tr>{header.map(({ tokens }, at) => <th key={at} scope="col" class={cell(at)}>{inline(tokens)}</th>)}</tr>
+          <tr>
+            {header.map(({ tokens }, at) => <th key={at} scope="col" class={cell(at)}>{inline(tokens)}</th>)}
+          </tr>
         </thead>
         <tbody>
           {rows.map((row, at) => (
-            <tr key={at}>{row.map(({ tokens }, at) => <td key={at} class={cell(at)}>{inline(tokens)}</td>)}</tr>
+            <tr key={at}>
+              {row.map(({ tokens }, at) => <td key={at} class={cell(at)}>{inline(tokens)}</td>)}
+            </tr>
           ))}
         </tbody>
       </table>

@@ -13,10 +13,14 @@ export async function readFile(file: File): Promise<ContentPart> {
   const { name, size, type } = file;
   if (size > MAX_BYTES) {
     const megabytes = (bytes: number) => (bytes / 2 ** 20).toFixed(1);
-    throw new RangeError(`Cannot attach ${name}: it has ${megabytes(size)} MB, and ${megabytes(MAX_BYTES)} MB is the most.`);
+    throw new RangeError(
+      `Cannot attach ${name}: it has ${megabytes(size)} MB, and ${megabytes(MAX_BYTES)} MB is the most.`,
+    );
   }
   const bytes = new Uint8Array(await file.arrayBuffer());
-  if (/^image\/(png|jpeg|gif|webp)$/.test(type)) return { type: "image_url", image_url: { url: await dataUrl(file) } };
+  if (/^image\/(png|jpeg|gif|webp)$/.test(type)) {
+    return { type: "image_url", image_url: { url: await dataUrl(file) } };
+  }
   const format = /^audio\/(?:x-)?(wav|mpeg|mp3)$/.exec(type)?.[1];
   if (format) {
     const [, data = ""] = (await dataUrl(file)).split(",");

@@ -4,7 +4,7 @@ import { useRef, useState } from "preact/hooks";
 import type { Budget } from "../api/sessions.ts";
 import { readFile } from "./attach.ts";
 import { messageOf } from "./conversation.ts";
-import { Limits, type LimitTexts, limitsOf, NO_LIMITS } from "./limits.tsx";
+import { Limits, limitsOf, type LimitTexts, NO_LIMITS } from "./limits.tsx";
 
 /** What the composer can do. */
 export interface ComposerProps {
@@ -101,7 +101,9 @@ export function Composer({ send, isRunning = false, cancel, goOn }: ComposerProp
         </ul>
       )}
       {trouble !== undefined && <p class="trouble" role="alert">{trouble}</p>}
-      <label class="hidden" for="input">{isRunning ? "Say something to the working agent" : "Your message"}</label>
+      <label class="hidden" for="input">
+        {isRunning ? "Say something to the working agent" : "Your message"}
+      </label>
       <textarea
         id="input"
         rows={1}

@@ -6,6 +6,9 @@ import { Items } from "./items.ts";
 /** Longest pause before the server is tried again, in milliseconds. */
 const MAX_PAUSE = 4_000;
 
+/** Event of the window that says that the list of sessions is no longer what it was. */
+export const CHANGED = "tare-changed";
+
 /** What a turn is asked for with. */
 export interface Sending {
   readonly input: Content;
@@ -23,8 +26,10 @@ export class Conversation {
   isRunning = false;
   /** What is wrong now, in a sentence. */
   trouble: string | undefined;
-  /** An input that the server didn't take, with the key that lets it act once. */
+  /** An input that the server hasn't taken, with the key that lets it act once. */
   unsent: (Sending & { readonly key: string }) | undefined;
+  /** Whether that is on its way. */
+  isSending = false;
   readonly id: string;
   readonly #changed: () => void;
   readonly #closing = new AbortController();
@@ -92,7 +97,9 @@ export class Conversation {
   async #start(unsent: Sending & { readonly key: string }): Promise<void> {
     const { key, input, budget } = unsent;
     this.unsent = unsent;
+    this.isSending = true;
     const sent = await this.#post({ input, steer: true, ...(budget && !this.isRunning && { budget }) }, key);
+    this.isSending = false;
     if (sent) this.unsent = undefined;
     this.#tell();
   }
@@ -107,6 +114,7 @@ export class Conversation {
     this.isRunning = true;
     // Not waited for: it ends with the turn.
     this.follow();
+    dispatchEvent(new Event(CHANGED));
     return true;
   }
 
@@ -116,7 +124,12 @@ export class Conversation {
     this.#isFollowing = true;
     try {
       await this.#untilReached(async () => {
-        for await (const batch of readEvents<SessionEvent>(`${this.#path}/events?after=${this.#last}`, this.#closing.signal)) {
+        for await (
+          const batch of readEvents<SessionEvent>(
+            `${this.#path}/events?after=${this.#last}`,
+            this.#closing.signal,
+          )
+        ) {
           this.trouble = undefined;
           for (const { number, event } of batch) this.#take(number, event);
           this.#tell();
@@ -126,6 +139,7 @@ export class Conversation {
     } finally {
       this.#isFollowing = false;
       this.#tell();
+      dispatchEvent(new Event(CHANGED));
     }
   }
 

@@ -21,7 +21,11 @@ export const Entry = memo(({ item }: { readonly item: Item }): JSX.Element => {
     case "rewrite":
       return <Rewritten item={item} />;
     case "warning":
-      return <p class="notice warning"><bdi>{item.message}</bdi></p>;
+      return (
+        <p class="notice warning">
+          <bdi>{item.message}</bdi>
+        </p>
+      );
     case "instructions":
       return (
         <details class="instructions">
@@ -35,7 +39,9 @@ export const Entry = memo(({ item }: { readonly item: Item }): JSX.Element => {
 });
 
 function Said({ content }: { readonly content: Content }) {
-  const parts: readonly ContentPart[] = typeof content === "string" ? [{ type: "text", text: content }] : content;
+  const parts: readonly ContentPart[] = typeof content === "string"
+    ? [{ type: "text", text: content }]
+    : content;
   return (
     <article class="said" aria-label="You">
       {parts.map((part, at) => <Part key={at} part={part} />)}
@@ -49,18 +55,28 @@ const LONG = 4_000;
 function Part({ part }: { readonly part: ContentPart }) {
   switch (part.type) {
     case "text":
-      return part.text.length > LONG ? <Clip text={part.text} /> : <p class="plain" dir="auto">{part.text}</p>;
+      return part.text.length > LONG
+        ? <Clip text={part.text} />
+        : <p class="plain" dir="auto">{part.text}</p>;
     case "refusal":
       return <p class="plain" dir="auto">{part.refusal}</p>;
     case "image_url":
       // What stands elsewhere isn't fetched: that would tell its server.
       return /^data:image\/(png|jpeg|gif|webp);/.test(part.image_url.url)
         ? <img src={part.image_url.url} alt="Attached picture" />
-        : <p class="plain"><bdi>{part.image_url.url.slice(0, 200)}</bdi></p>;
+        : (
+          <p class="plain">
+            <bdi>{part.image_url.url.slice(0, 200)}</bdi>
+          </p>
+        );
     case "input_audio":
       return <p class="file">Recording</p>;
     case "file":
-      return <p class="file"><bdi>{part.file.filename ?? "File"}</bdi></p>;
+      return (
+        <p class="file">
+          <bdi>{part.file.filename ?? "File"}</bdi>
+        </p>
+      );
   }
 }
 
@@ -85,8 +101,12 @@ function Call({ item }: { readonly item: Of<"call"> }) {
   return (
     <details class={`call ${state}`}>
       <summary>
-        <span class="name"><bdi>{name}</bdi></span>
-        <span class="args"><bdi>{args.short}</bdi></span>
+        <span class="name">
+          <bdi>{name}</bdi>
+        </span>
+        <span class="args">
+          <bdi>{args.short}</bdi>
+        </span>
         <span class="state">
           {state === "running" ? "runs" : state === "failed" ? "failed" : ""}
           {result?.durationMs !== undefined && ` ${duration(result.durationMs)}`}
@@ -121,8 +141,12 @@ function Rewritten({ item: { rewrite } }: { readonly item: Of<"rewrite"> }) {
       <summary>
         Prompt rewritten: {count(tokensBefore)} → {count(tokensAfter)} tokens
       </summary>
-      <p><bdi>{reason}</bdi></p>
-      <p><bdi>{removed}</bdi> ({mechanism})</p>
+      <p>
+        <bdi>{reason}</bdi>
+      </p>
+      <p>
+        <bdi>{removed}</bdi> ({mechanism})
+      </p>
     </details>
   );
 }
@@ -142,7 +166,11 @@ function End({ item: { reason, message, ledger } }: { readonly item: Of<"end"> }
   const saved = Object.values(ledger.saved).reduce((sum, tokens) => sum + tokens, 0);
   return (
     <footer class="end">
-      {reason !== "completed" && <p class="why"><bdi>{message ?? REASONS[reason] ?? reason}</bdi></p>}
+      {reason !== "completed" && (
+        <p class="why">
+          <bdi>{message ?? REASONS[reason] ?? reason}</bdi>
+        </p>
+      )}
       <p class="sums">
         {counted(ledger.calls, "call")} · {counted(ledger.promptTokens, "prompt token")} ·{" "}
         {share(ledger.cachedTokens, ledger.promptTokens)} from cache · {count(ledger.outputTokens)} written

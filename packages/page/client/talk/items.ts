@@ -46,8 +46,9 @@ export class Items {
   addMessage(message: Message): void {
     if (message.role === "user") this.#add({ kind: "said", content: message.content });
     else if (message.role === "assistant") this.#addReply(message);
-    else if (message.role === "tool") this.#settle(message.tool_call_id, { content: textOf(message.content) });
-    else if (message.role === "function") this.#settle(message.name, { content: message.content ?? "" });
+    else if (message.role === "tool") {
+      this.#settle(message.tool_call_id, { content: textOf(message.content) });
+    } else if (message.role === "function") this.#settle(message.name, { content: message.content ?? "" });
     else this.#add({ kind: "instructions", text: textOf(message.content) });
   }
 
@@ -116,7 +117,12 @@ export class Items {
       if (text + reasoning !== "") this.#add({ kind: "reply", text, reasoning, growing: false });
       return;
     }
-    this.#replace(last.key, { ...last, text: text || last.text, reasoning: reasoning || last.reasoning, growing: false });
+    this.#replace(last.key, {
+      ...last,
+      text: text || last.text,
+      reasoning: reasoning || last.reasoning,
+      growing: false,
+    });
   }
 
   #addReply(message: AssistantMessage): void {
@@ -124,7 +130,9 @@ export class Items {
     for (const call of message.tool_calls ?? []) this.#addCall(callOf(call));
   }
 
-  #addCall({ id, name, arguments: text }: Pick<Extract<Shown, { kind: "call" }>, "id" | "name" | "arguments">): void {
+  #addCall(
+    { id, name, arguments: text }: Pick<Extract<Shown, { kind: "call" }>, "id" | "name" | "arguments">,
+  ): void {
     this.#calls.set(id, this.list.length);
     this.#add({ kind: "call", id, name, arguments: text });
   }

@@ -1,13 +1,15 @@
 import type { Content } from "@tare/messages";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { type Budget, titleOf } from "../api/sessions.ts";
+import { type Budget, titleFrom, titleOf } from "../api/sessions.ts";
 import { count } from "../parts/format.ts";
+import { SessionHead } from "../session_head.tsx";
 import { Composer } from "./composer.tsx";
 import { Conversation } from "./conversation.ts";
 import { takeOver } from "./first_input.ts";
 import { listen } from "./heard.ts";
 import { Entry } from "./entry.tsx";
+import { textOf } from "./items.ts";
 
 /** Entries that are drawn at first, and added whenever the beginning of them comes into view. */
 const WINDOW = 60;
@@ -33,18 +35,21 @@ export function Talk({ id }: { readonly id: string }): JSX.Element {
   };
   return (
     <section class="talk" aria-label="Conversation">
-      <h1 class="hidden">{session ? titleOf(session) : "Session"}</h1>
+      <SessionHead place={{ view: "talk", id }} title={session ? titleOf(session) : "Session"} />
       <div class="log" ref={log} tabIndex={0} role="log" aria-live="off" aria-label="What was said">
         <Top hidden={first} more={earlier} />
         {items.list.slice(first).map((item) => <Entry key={item.key} item={item} />)}
         {isRunning && <Working />}
       </div>
       {!isAtEnd && <button type="button" class="to-end" onClick={toEnd}>To the end</button>}
-      <p class="hidden" role="status">{isRunning ? "The agent is working." : session ? "The agent waits." : ""}</p>
-      {trouble !== undefined && (
-        <p class="trouble" role="alert">
-          {trouble}
-          {unsent && <button type="button" onClick={() => conversation.sendAgain()}>Send again</button>}
+      <p class="hidden" role="status">
+        {isRunning ? "The agent is working." : session ? "The agent waits." : ""}
+      </p>
+      {trouble !== undefined && <p class="trouble" role="alert">{trouble}</p>}
+      {unsent && !conversation.isSending && (
+        <p class="trouble unsent">
+          Not sent: <bdi>{titleFrom(textOf(unsent.input))}</bdi>
+          <button type="button" onClick={() => conversation.sendAgain()}>Send again</button>
         </p>
       )}
       <Composer
