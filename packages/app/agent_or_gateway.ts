@@ -1,6 +1,7 @@
-import { decodeRequest, type Gateway, LEDGER_REPORT, SESSION_DETAILS, SESSION_LIST } from "@tare/gateway";
+import { decodeRequest, type Gateway } from "@tare/gateway";
 import type { JsonSchema } from "@tare/messages";
 import { AGENT_MODEL, type AgentHandler } from "@tare/server";
+import { GATEWAY_PATHS, GATEWAY_SCHEMAS, type Operation } from "./gateway_paths.ts";
 import { ApiError, joinBytes, peekField, PROTOCOLS } from "@tare/wire";
 
 /** Largest request bodies in bytes. */
@@ -127,11 +128,6 @@ interface Described {
   readonly components: { readonly schemas: Readonly<Record<string, JsonSchema>> };
 }
 
-interface Operation {
-  readonly summary: string;
-  readonly responses: Readonly<Record<string, JsonSchema>>;
-}
-
 /** The agent's OpenAPI document with what the gateway makes of it. */
 function describeBoth(document: Described): Described {
   const { paths, components } = document;
@@ -142,68 +138,10 @@ function describeBoth(document: Described): Described {
     ) => [method, withGateway(operation)]);
     return [path, isShared ? Object.fromEntries(described) : operations];
   });
-  const schemas = [LEDGER_REPORT, SESSION_LIST, SESSION_DETAILS].map((
-    schema,
-  ) => [String(schema.title), schema]);
   return {
     ...document,
     paths: { ...Object.fromEntries(shared), ...GATEWAY_PATHS },
-    components: { ...components, schemas: { ...components.schemas, ...Object.fromEntries(schemas) } },
-  };
-}
-
-/** The gateway's own routes. */
-const GATEWAY_PATHS: Readonly<Record<string, Readonly<Record<"get", Operation & JsonSchema>>>> = {
-  "/v1/ledger": {
-    get: {
-      operationId: "getLedger",
-      summary:
-        "Compares what sessions of other models cost with and without planning, since the server's start.",
-      responses: {
-        200: answerOf(LEDGER_REPORT, "Both groups. Costs are in the price of one uncached input token."),
-      },
-    },
-  },
-  "/v1/gateway/sessions": {
-    get: {
-      operationId: "listGatewaySessions",
-      summary: "Lists sessions of other models, the newest first.",
-      parameters: [
-        parameter("limit", "Most sessions in the answer. Default: 100.", {
-          type: "integer",
-          minimum: 1,
-          maximum: 1000,
-        }),
-        parameter("after", "Id of the last session of the page before.", { type: "string" }),
-      ],
-      responses: {
-        200: answerOf(SESSION_LIST, "What each cost. Costs are in the price of one uncached input token."),
-        400: { description: "The limit isn't one." },
-        404: { description: "There is no session `after`." },
-      },
-    },
-  },
-  "/v1/gateway/sessions/{id}": {
-    get: {
-      operationId: "getGatewaySession",
-      summary: "Shows a session of another model, with what left its prompt and why.",
-      parameters: [{ name: "id", in: "path", required: true, schema: { type: "string" } }],
-      responses: {
-        200: answerOf(SESSION_DETAILS, "The session."),
-        404: { description: "There is no such session." },
-      },
-    },
-  },
-};
-
-function parameter(name: string, description: string, schema: JsonSchema): JsonSchema {
-  return { name, in: "query", description, schema };
-}
-
-function answerOf({ title }: JsonSchema, description: string): JsonSchema {
-  return {
-    description,
-    content: { "application/json": { schema: { $ref: `#/components/schemas/${title}` } } },
+    components: { ...components, schemas: { ...components.schemas, ...GATEWAY_SCHEMAS } },
   };
 }
 

@@ -152,6 +152,9 @@ Deno.test("agentOrGateway() tells of both in one document", async () => {
   assertEquals(Object.keys(paths), [
     ...Object.keys(alone.paths),
     ...["/v1/ledger", "/v1/gateway/sessions", "/v1/gateway/sessions/{id}"],
+    ...["calls", "prompt", "prompt/{block}", "pins", "pins/{place}"]
+      .map((path) => `/v1/gateway/sessions/{id}/${path}`),
+    "/v1/gateway/overview",
   ]);
   assertStringIncludes(paths["/v1/responses"].post.summary, "provider");
   assert("default" in paths["/v1/models"].get.responses);

@@ -3,7 +3,7 @@ import { decodeRequest, readBytes } from "./decode_request.ts";
 import type { LedgerReport } from "./ledger.ts";
 import type { GatewayOptions } from "./options.ts";
 import { PlannedCalls } from "./planned_calls.ts";
-import { sessionDetails, sessionList } from "./sessions/session_report.ts";
+import { answerAboutSessions } from "./sessions/session_routes.ts";
 
 /** A gateway as a function from request to response, with no port of its own. */
 export interface Gateway {
@@ -22,8 +22,13 @@ export interface Gateway {
  * | `POST /v1/chat/completions`, `POST /v1/responses`, `POST /v1/messages` | planned, then passed on |
  * | `POST /v1/responses/input_tokens`, `POST /v1/messages/count_tokens` | passed on with the view that the model had last |
  * | `GET /v1/ledger` | what its sessions cost, planned and left as they are |
- * | `GET /v1/gateway/sessions?limit=N&after=ID` | its sessions, the newest first, page by page |
+ * | `GET /v1/gateway/overview` | what was saved today and since the start, the control group beside it, and the newest warnings |
+ * | `GET /v1/gateway/sessions?limit=N&after=ID&search=TEXT` | its sessions, the newest first, page by page |
  * | `GET /v1/gateway/sessions/{id}` | one, with what left its prompt and why |
+ * | `GET /v1/gateway/sessions/{id}/calls` | what its newest 2,000 model calls took, and what was rewritten before each and why |
+ * | `GET /v1/gateway/sessions/{id}/prompt` | what its model sees, a block for each tool and message |
+ * | `GET /v1/gateway/sessions/{id}/prompt/{block}` | a block: what stands there now, and what was said |
+ * | `GET`, `POST /v1/gateway/sessions/{id}/pins`, `DELETE …/pins/{place}` | what is asked of single messages |
  * | anything else under `/v1` | passed on as it comes, streamed both ways; a websocket gets 426 |
  * | `HEAD /` | says that somebody is there |
  *
@@ -67,10 +72,15 @@ export function gateway(options: GatewayOptions): Gateway {
     }
     if (request.method === "GET") {
       if (path === "/ledger") return Response.json(calls.ledger.report());
-      if (path === SESSIONS) return sessionList(calls.sessions, new URL(request.url).searchParams);
-      if (path.startsWith(`${SESSIONS}/`)) {
-        return sessionDetails(calls.sessions, path.slice(SESSIONS.length + 1));
-      }
+      if (path === "/gateway/overview") return Response.json(calls.overview());
+    }
+    if (path === SESSIONS || path.startsWith(`${SESSIONS}/`)) {
+      const { sessions } = calls;
+      const answer = await answerAboutSessions(request, path.slice(SESSIONS.length), {
+        ...options,
+        sessions,
+      });
+      if (answer) return answer;
     }
     if (isFromPage(request)) {
       const reason = "it comes from a page of another origin, and could be sent without its asking first";

@@ -1,5 +1,14 @@
 import type { JsonSchema, Usage } from "@tare/messages";
-import { type Profile, promptCost } from "@tare/planner";
+import {
+  addSums,
+  closedSchema as closed,
+  NO_SUMS,
+  type Overview,
+  type Profile,
+  promptCost,
+  type Sums,
+  type ToldWarning,
+} from "@tare/planner";
 
 /** What calls came to. Costs are in the price of one uncached input token. */
 export interface Totals {
@@ -72,6 +81,8 @@ export class GatewayLedger {
     planned: { sessions: 0, ...NO_CALLS },
     control: { sessions: 0, ...NO_CALLS },
   };
+  readonly #sums: Record<Group, Sums> = { planned: NO_SUMS, control: NO_SUMS };
+  #today = { day: "", sums: NO_SUMS };
 
   /** A session has begun. */
   begin({ control }: Pick<Account, "control">): void {
@@ -86,6 +97,31 @@ export class GatewayLedger {
     this.#groups[group] = { ...this.#groups[group], ...add(this.#groups[group], more) };
   }
 
+  /** Adds a call to what was saved. */
+  bookSums({ control }: Pick<Account, "control">, more: Sums, atMs: number): void {
+    const group = control ? "control" : "planned";
+    this.#sums[group] = addSums(this.#sums[group], more);
+    this.#today = { day: dayOf(atMs), sums: addSums(this.#sumsOfDay(atMs), more) };
+  }
+
+  /** What was saved, today and in all, and how the groups do. */
+  overview(nowMs: number, warnings: readonly ToldWarning[]): Overview {
+    const { planned, control } = this.#sums;
+    return {
+      today: this.#sumsOfDay(nowMs),
+      all: addSums(planned, control),
+      groups: {
+        planned: { ...planned, sessions: this.#groups.planned.sessions },
+        control: { ...control, sessions: this.#groups.control.sessions },
+      },
+      warnings,
+    };
+  }
+
+  #sumsOfDay(ms: number): Sums {
+    return this.#today.day === dayOf(ms) ? this.#today.sums : NO_SUMS;
+  }
+
   /** Both groups, with the averages that they are compared by. */
   report(): LedgerReport {
     return { planned: withAverages(this.#groups.planned), control: withAverages(this.#groups.control) };
@@ -93,19 +129,21 @@ export class GatewayLedger {
 }
 
 /** What a call came to that succeeded. */
-export function callTotals(usage: Usage, profile: Profile): Partial<Totals> {
+export function callTotals(
+  usage: Usage,
+  profile: Profile,
+): Pick<Totals, "calls" | "promptTokens" | "cachedTokens" | "outputTokens" | "cost"> {
   const { promptTokens, cachedTokens, outputTokens } = usage;
   return { calls: 1, promptTokens, cachedTokens, outputTokens, cost: promptCost(profile, usage) };
 }
 
-/** A JSON Schema of an object that has all of these properties and no others. */
-export function closed(title: string, properties: Readonly<Record<string, JsonSchema>>): JsonSchema {
-  const required = Object.keys(properties);
-  return { title, type: "object", properties, required, additionalProperties: false };
-}
-
 function numbers(names: readonly string[]): Record<string, JsonSchema> {
   return Object.fromEntries(names.map((name) => [name, { type: "number" }]));
+}
+
+/** The day of a moment, by UTC. */
+function dayOf(ms: number): string {
+  return new Date(ms).toISOString().slice(0, 10);
 }
 
 function add(totals: Totals, more: Partial<Totals>): Totals {

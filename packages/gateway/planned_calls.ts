@@ -1,4 +1,5 @@
 import { joinBytes, type Protocol, type WireReply } from "@tare/wire";
+import { type Overview, ToldWarnings } from "@tare/planner";
 import type { GatewayLedger } from "./ledger.ts";
 import type { GatewayOptions } from "./options.ts";
 import type { GatewaySession } from "./sessions/session.ts";
@@ -46,6 +47,7 @@ export class PlannedCalls {
   readonly #options: GatewayOptions;
   readonly #onError: (error: unknown) => void;
   readonly #turns: Turns;
+  readonly #warnings = new ToldWarnings();
 
   /** Calls that have seen nothing yet. */
   constructor(options: GatewayOptions) {
@@ -57,6 +59,15 @@ export class PlannedCalls {
   /** What sessions cost. */
   get ledger(): GatewayLedger {
     return this.#turns.ledger;
+  }
+
+  /** What was saved, and what people were told. */
+  overview(): Overview {
+    return this.ledger.overview(this.#now(), this.#warnings.list);
+  }
+
+  #now(): number {
+    return (this.#options.now ?? Date.now)();
   }
 
   /** All sessions that are known, the newest first. */
@@ -83,7 +94,10 @@ export class PlannedCalls {
     try {
       turn = await this.#turns.begin(protocol, call);
       if (turn) bytes = await turn.prompt(signal);
-      for (const told of turn?.warnings ?? []) this.#onError(new Error(told));
+      for (const message of turn?.warnings ?? []) {
+        this.#onError(new Error(message));
+        this.#warnings.add({ atMs: this.#now(), session: turn!.session.id, message });
+      }
     } catch (error) {
       if (signal.aborted) throw error;
       turn = undefined;

@@ -1,6 +1,13 @@
 import { countRequestTokens, type CountTokens, type Message, type ToolDefinition } from "@tare/messages";
 import { argumentsParser } from "@tare/messages/arguments";
-import { type ForkableSession, promptUnits, type SessionView } from "@tare/planner";
+import {
+  type Conversation,
+  type ForkableSession,
+  type LedgerEntry,
+  promptUnits,
+  type SessionView,
+  withoutPin,
+} from "@tare/planner";
 import { RECALL_TOOL, recallOriginal, type RecallRequest } from "@tare/prune";
 import {
   type Purpose,
@@ -47,6 +54,16 @@ export interface GatewayTurnOptions {
   readonly seen?: Parameters<WireRequest["protocol"]["writer"]>[1]["seen"];
   /** The time in milliseconds since the epoch. */
   readonly now: () => number;
+}
+
+/** What a call took. */
+export interface SentCall {
+  /** Nothing if nobody told. */
+  readonly usage: WireReply["usage"];
+  /** Tokens that were kept out of it, counted here. */
+  readonly savedTokens: number;
+  /** What the ledger says of it; nothing of what is no turn, and where the policy keeps none. */
+  readonly entry?: LedgerEntry;
 }
 
 const readRecall = argumentsParser(RECALL_TOOL);
@@ -154,11 +171,12 @@ export class GatewayTurn {
         nowMs: now(),
         model: request.model,
         recall,
+        pins: session.pins,
         signal,
         oneShot: oneShot !== undefined || last,
       };
       this.#view = await prompts.view(history, call);
-      if (!call.oneShot) this.#note(this.#view, call.nowMs);
+      if (!call.oneShot) this.#note(history, this.#view, call.nowMs);
     }
     const bytes = writeRequest(request, {
       items,
@@ -176,24 +194,29 @@ export class GatewayTurn {
     return this.oneShot && !this.#edited ? await elideQuotes(bytes, session) : undefined;
   }
 
-  #note({ rewrites, promptTokens, saved }: SessionView, atMs: number): void {
+  #note(history: Conversation, view: SessionView, atMs: number): void {
     const { session } = this.#options;
+    const { rewrites, promptTokens, saved, endedPins = [] } = view;
     session.figures = { promptTokens, saved };
+    session.seen = { history, view };
+    for (const { place } of endedPins) session.pins = withoutPin(session.pins, place);
     if (rewrites.length === 0) return;
     session.epoch++;
     const noted = rewrites.map((rewrite): SessionRewrite => ({ atMs, ...rewrite }));
     session.rewrites = [...session.rewrites, ...noted].slice(-MAX_NOTES);
+    session.unsent = [...session.unsent, ...rewrites].slice(-MAX_NOTES);
   }
 
   /** Takes note of a reply, and gives what it took. */
-  sent({ usage }: WireReply): WireReply["usage"] {
+  sent({ usage }: WireReply): SentCall {
     const { prompts } = this.#options;
-    if (!this.#view || !prompts) return usage;
+    if (!this.#view || !prompts) return { usage, savedTokens: 0 };
     const entry = prompts.sent(usage, this.#view);
     if (!this.#options.oneShot) this.session.shown = this.#view.messages;
     if (this.#edited) this.session.refusals = 0;
     if (entry) this.session.saved = entry.saved;
-    return entry?.usage ?? usage;
+    const savedTokens = Object.values(this.#view.saved).reduce((sum, tokens) => sum + tokens, 0);
+    return { usage: entry?.usage ?? usage, savedTokens, ...(entry && { entry }) };
   }
 
   /** Answers the recalls of a reply, so that the next call goes on behind them. */

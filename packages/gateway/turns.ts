@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
-import type { CountTokens } from "@tare/messages";
-import { profileForTtl, promptSession } from "@tare/planner";
+import type { CountTokens, Usage } from "@tare/messages";
+import { profileForTtl, promptSession, reportCall } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
 import { type Protocol, readBody, readRequest, type WireReply, type WireRequest } from "@tare/wire";
 import { callTotals, GatewayLedger } from "./ledger.ts";
@@ -9,7 +9,7 @@ import type { GatewayOptions } from "./options.ts";
 import { oneShotOf, viewFor } from "./sessions/one_shot.ts";
 import type { Compaction, GatewaySession } from "./sessions/session.ts";
 import { type Recognised, Sessions } from "./sessions/sessions.ts";
-import { GatewayTurn } from "./turn.ts";
+import { GatewayTurn, type SentCall } from "./turn.ts";
 import { upstreamOf } from "./upstream.ts";
 
 /** A request for the upstream, and its body. */
@@ -22,6 +22,9 @@ export interface Call {
 
 /** So many compactions of a session are remembered. */
 const MAX_COMPACTIONS = 100;
+
+/** So many calls of a session are remembered. */
+const MAX_CALLS = 2_000;
 
 const NO_MECHANISMS = { context: false, prune: false, schemas: false, truncate: false };
 
@@ -111,14 +114,18 @@ export class Turns {
 
   /** Books what a reply took. */
   replied(turn: GatewayTurn, reply: WireReply): void {
-    const usage = turn.sent(reply);
+    const sent = turn.sent(reply);
     const { session, oneShot } = turn;
+    const { usage } = sent;
     const call = usage && callTotals(usage, session.prompts.profile);
-    if (call) this.ledger.book(session, call);
+    if (call) {
+      this.ledger.book(session, call);
+      this.#noteCall(turn, { ...sent, usage, cost: call.cost });
+    }
     if (!oneShot || !isAnswer(reply)) return;
     const isSaid = oneShot === "compaction";
     const { promptTokens = 0, cachedTokens = 0, outputTokens = 0, cost = 0 } = call ?? {};
-    const atMs = (this.#options.now ?? Date.now)();
+    const atMs = this.#now();
     const made = { atMs, promptTokens, cachedTokens, outputTokens, cost };
     if (isSaid) this.#countCompaction(session, made);
     this.#sessions.sumUp(session, { text: reply.text ?? "", isSaid, uncounted: isSaid ? [] : [made] });
@@ -132,6 +139,33 @@ export class Turns {
     if (id === undefined || upstreamId === undefined) return;
     const owed = callsClient && recalls.length > 0 ? turn.lastAnswers : [];
     this.#memory.follow(client, id, { sessionId: session.id, upstreamId, owed });
+  }
+
+  #now(): number {
+    return (this.#options.now ?? Date.now)();
+  }
+
+  #noteCall(
+    { session, oneShot }: GatewayTurn,
+    { usage, cost, savedTokens, entry }: SentCall & { readonly usage: Usage; readonly cost: number },
+  ): void {
+    const atMs = this.#now();
+    const isTurn = oneShot === undefined;
+    const { promptTokens, cachedTokens, outputTokens } = usage;
+    // What isn't a turn would have cost the same.
+    const resendTokenUnits = entry?.resendCost ?? cost;
+    const tokens = { calls: 1, promptTokens, cachedTokens, outputTokens, savedTokens };
+    this.ledger.bookSums(session, { ...tokens, tokenUnits: cost, resendTokenUnits }, atMs);
+    const made = reportCall(usage, {
+      number: session.totals.calls,
+      at: new Date(atMs).toISOString(),
+      turn: null,
+      purpose: oneShot ?? "turn",
+      ledger: entry,
+      rewrites: isTurn ? session.unsent : [],
+    });
+    session.calls = [...session.calls, made].slice(-MAX_CALLS);
+    if (isTurn) session.unsent = [];
   }
 
   #countCompaction(session: GatewaySession, made: Compaction): void {

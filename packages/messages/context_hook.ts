@@ -31,6 +31,14 @@ export interface Rewrite {
   readonly tokensBefore: number;
   /** Tokens of the request after it. */
   readonly tokensAfter: number;
+  /** What people had asked for of single messages and was done with it. Default: nothing. */
+  readonly asked?: readonly {
+    /** Position of the message in the history. */
+    readonly place: number;
+    /** That it comes back and stays, or that it leaves. */
+    readonly wish: "keep" | "let_go";
+    readonly by: string;
+  }[];
 }
 
 /** What the model shall see. */

@@ -36,6 +36,53 @@ export {
   recogniseProfile,
   type Warmth,
 } from "./providers.ts";
+export {
+  ASKED,
+  CALL_LIST,
+  CALL_REPORT,
+  type CallReport,
+  CALLS_PAGE,
+  pageOfCalls,
+  reportCall,
+  REWRITE_REPORT,
+} from "./report/call_report.ts";
+export {
+  addSums,
+  NO_SUMS,
+  OVERVIEW,
+  type Overview,
+  type Sums,
+  type ToldWarning,
+  ToldWarnings,
+} from "./report/overview.ts";
+export {
+  fittingPins,
+  makePin,
+  NEW_PIN,
+  type NewPin,
+  type Pin,
+  PIN_LIST,
+  PIN_REPORT,
+  type PinReport,
+  type Wish,
+  withoutPin,
+  withPin,
+} from "./report/pin.ts";
+export {
+  BLOCK_REPORT,
+  type BlockReport,
+  BLOCKS_PAGE,
+  type BlockState,
+  type BlockText,
+  PROMPT_REPORT,
+  type PromptBlock,
+  type PromptReport,
+  reportBlock,
+  reportPins,
+  reportPrompt,
+  type SeenConversation,
+} from "./report/prompt_report.ts";
+export { closedSchema, listOf } from "./report/schemas.ts";
 export { BY_AGE, KEEP_WANTED, type Retention, type Standing } from "./retention/retention.ts";
 export { WINDOW_SHARE } from "./rule/make_room.ts";
 export type { Decision, DecisionCause, Summarise, Summary, SummaryRequest } from "./rule/plan.ts";

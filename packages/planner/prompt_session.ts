@@ -6,6 +6,7 @@ import type { Profile } from "./providers.ts";
 import type { Quote } from "./rule/quote.ts";
 import type { Retention } from "./retention/retention.ts";
 import type { Conversation } from "./edits/view.ts";
+import type { Pin } from "./report/pin.ts";
 
 /** The mechanisms that keep a prompt small, each on or off. */
 export interface Mechanisms {
@@ -88,6 +89,8 @@ export interface PromptCall {
   readonly oneShot?: boolean;
   /** Whether the model can recall what left. Default: whether a tool of that name is among the tools. */
   readonly recall?: boolean;
+  /** What was asked for of single messages. Default: nothing. */
+  readonly pins?: readonly Pin[];
   /** Ends the wait for a summary. */
   readonly signal?: AbortSignal;
   /** Told that a summary which takes long is alive. */
@@ -104,6 +107,8 @@ export interface SessionView extends Conversation {
   readonly rewrites: readonly Rewrite[];
   /** Sentences for people, such as that the archive could not be written. */
   readonly warnings: readonly string[];
+  /** Pins that are over, because the window has no room for what they keep. Absent: none. */
+  readonly endedPins?: readonly Pin[];
   /** What a model was paid for summaries while this was made; absent if none was asked. */
   readonly summary?: Usage;
   /** Tokens that each mechanism keeps out of this very request. */
@@ -140,6 +145,8 @@ export interface PromptSession {
   readonly state: unknown;
   /** What a request for this history would cost. Absent where the policy knows nothing of costs. */
   readonly quote?: (history: Conversation, call: PromptCall) => Quote;
+  /** Why nothing can be asked of single messages, in words that follow "Cannot pin"; absent if it can. */
+  readonly noPins?: string | undefined;
 }
 
 /** A {@linkcode PromptSession} whose history may go back, or go on in two ways. */

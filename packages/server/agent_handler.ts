@@ -1,4 +1,5 @@
 import { Type } from "typebox";
+import { promptRoutes } from "./api/prompt_routes.ts";
 import { turnRoutes } from "./api/turn_routes.ts";
 import { sessionRoutes } from "./api/session_routes.ts";
 import { transferRoutes } from "./api/transfer_routes.ts";
@@ -41,7 +42,7 @@ export interface AgentHandler {
  * | route | does |
  * |---|---|
  * | `POST /v1/sessions` | makes a session |
- * | `GET /v1/sessions?limit=N&after=ID` | lists them, page by page |
+ * | `GET /v1/sessions?limit=N&after=ID&search=TEXT` | lists them, page by page |
  * | `GET /v1/sessions/{id}` | one, with its messages |
  * | `DELETE /v1/sessions/{id}` | cancels and forgets it |
  * | `GET /v1/sessions/{id}/quote` | what its next request would cost |
@@ -50,6 +51,13 @@ export interface AgentHandler {
  * | `POST /v1/sessions/{id}/turns` | starts, continues or steers a turn and streams its events |
  * | `GET /v1/sessions/{id}/events?after=N` | streams the events after number N, those of a running turn included |
  * | `POST /v1/sessions/{id}/cancel` | cancels the running turn and waits for its end |
+ * | `GET /v1/sessions/{id}/calls` | what each model call took, and what was rewritten before it and why |
+ * | `GET /v1/sessions/{id}/prompt` | what the model sees, a block for each tool and message |
+ * | `GET /v1/sessions/{id}/prompt/{block}` | a block: what stands there now, and what was said |
+ * | `GET /v1/sessions/{id}/pins` | what is asked of single messages |
+ * | `POST /v1/sessions/{id}/pins` | asks that a message comes back and stays, or that a result leaves |
+ * | `DELETE /v1/sessions/{id}/pins/{place}` | asks for nothing more of it |
+ * | `GET /v1/overview` | what was saved today and in all, and the newest warnings |
  * | `GET /v1/sessions/{id}/archive/{ref}` | the original of what left the prompt |
  * | `POST /v1/chat/completions` | the agent as an OpenAI-compatible model |
  * | `POST /v1/responses` | likewise |
@@ -65,6 +73,7 @@ export function agentHandler(options: AgentOptions): AgentHandler {
   const routes: readonly Route[] = [
     ...sessionRoutes(sessions),
     ...transferRoutes(sessions),
+    ...promptRoutes(sessions),
     ...turnRoutes(streaming),
     ...asModelRoutes({ ...options, ...streaming }),
     ...systemRoutes(() => routes),

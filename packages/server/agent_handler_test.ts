@@ -56,6 +56,7 @@ Deno.test("agentHandler() runs a turn with a tool and streams its events, each w
     id,
     createdAt: "1970-01-01T00:00:00.000Z",
     status: "idle",
+    title: "Say hi.",
     instructions: "Be brief.",
     model: "scripted",
     tools: ["echo", "recall"],

@@ -4,3 +4,13 @@ export function jsonText(value: unknown): string {
   if (json === undefined) throw new TypeError(`Cannot store a value of type ${typeof value}: it is no JSON`);
   return json;
 }
+
+/** A text as it stands in stored JSON, A to Z as a to z, as SQLite's `lower` makes them. */
+export function searchedJson(text: string): string {
+  return lowerCase(jsonText(text).slice(1, -1));
+}
+
+/** A text with A to Z as a to z. */
+export function lowerCase(text: string): string {
+  return text.replaceAll(/[A-Z]+/g, (letters) => letters.toLowerCase());
+}

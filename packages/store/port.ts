@@ -16,6 +16,8 @@ export interface ListedSession extends SessionRecord {
   readonly lastEvent: number;
   /** The value that {@linkcode Store.commit} was last given under the name `totals`, if there is one. */
   readonly totals?: unknown;
+  /** The text that {@linkcode Store.commit} was last given under the name `title`, if there is one. */
+  readonly title?: unknown;
 }
 
 /** An event: any JSON object that says what it is. */
@@ -103,8 +105,15 @@ export interface Store {
   commit(records: readonly StoreRecord[]): Promise<void>;
   /** The session of this id, if there is one. */
   getSession(id: string): Promise<SessionRecord | undefined>;
-  /** Sessions, the newest first: those made before the session `after`. Default limit: 100. */
-  listSessions(options?: { readonly limit?: number; readonly after?: string }): Promise<ListedSession[]>;
+  /**
+   * Sessions, the newest first: those made before the session `after`, and with a `search` those whose title holds that
+   * text, A to Z in either case. Default limit: 100.
+   */
+  listSessions(options?: {
+    readonly limit?: number;
+    readonly after?: string;
+    readonly search?: string;
+  }): Promise<ListedSession[]>;
   /** How many sessions there are. */
   countSessions(): Promise<number>;
   /** Removes a session with all that only it refers to. False if there is none. */

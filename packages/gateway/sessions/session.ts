@@ -1,5 +1,5 @@
 import type { Message, Rewrite } from "@tare/messages";
-import type { ForkableSession, SessionView } from "@tare/planner";
+import type { CallReport, ForkableSession, Pin, SeenConversation, SessionView } from "@tare/planner";
 import type { ChainNode } from "./chain_index.ts";
 import type { HiddenPlace } from "./hidden_items.ts";
 import type { LayeredArchive } from "./layered_archive.ts";
@@ -59,6 +59,12 @@ export interface GatewaySession extends Account {
   isReverted: boolean;
   /** What the last call that succeeded showed. */
   shown: readonly Message[];
+  /** What the newest turn that was planned shows of what history. */
+  seen: Pick<SeenConversation, "history" | "view"> | undefined;
+  /** What was asked for of single messages. */
+  pins: readonly Pin[];
+  /** What the user said first, in one line. */
+  title: string;
   /** The newest item of the client's history. */
   tip: ChainNode;
   /** Bytes of that history: the planner keeps what it was last shown. */
@@ -79,6 +85,10 @@ export interface GatewaySession extends Account {
   summary: Summary | undefined;
   /** The newest changes of what its model sees, the oldest first. */
   rewrites: readonly SessionRewrite[];
+  /** Of these, those for a call that hasn't succeeded yet. */
+  unsent: readonly Rewrite[];
+  /** The newest calls that succeeded, the oldest first. */
+  calls: readonly CallReport[];
   /** The newest compactions of its client, the oldest first. */
   compactions: readonly Compaction[];
   /** The newest view, as far as its figures go. */
@@ -91,11 +101,15 @@ const SESSION_BYTES = 4_096;
 /** What an item of a history takes: its place in the tree of histories, what was sent of it, what left of it. */
 const ITEM_BYTES = 1_024;
 
+/** What a call that is remembered takes. */
+const CALL_BYTES = 1_024;
+
 /** Most bytes of memory that a session can take; what it shares with others counts for each of them. */
-export function bytesOfSession({ archive, hidden, tip, historyBytes }: GatewaySession): number {
+export function bytesOfSession({ archive, calls, hidden, tip, historyBytes }: GatewaySession): number {
   const items = hidden.flatMap(({ items }) => items);
   // As bytes, and as text of the message that was read of them.
   const hiddenBytes = items.reduce((sum, { bytes }) => sum + 3 * (bytes?.length ?? 0), 0);
   const itemBytes = ITEM_BYTES * (tip.depth + items.length);
-  return SESSION_BYTES + itemBytes + 2 * historyBytes + hiddenBytes + archive.bytes;
+  return SESSION_BYTES + CALL_BYTES * calls.length + itemBytes + 2 * historyBytes + hiddenBytes +
+    archive.bytes;
 }

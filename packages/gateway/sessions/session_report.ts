@@ -1,16 +1,17 @@
 import type { JsonSchema } from "@tare/messages";
 import { ApiError } from "@tare/wire";
-import { closed, TOTALS } from "../ledger.ts";
+import { closedSchema as closed, listOf as list, REWRITE_REPORT } from "@tare/planner";
+import { TOTALS } from "../ledger.ts";
 import type { Compaction, GatewaySession, SessionRewrite } from "./session.ts";
 
 const NUMBER: JsonSchema = { type: "number" };
 const TEXT: JsonSchema = { type: "string" };
 const TIME: JsonSchema = { type: "string", format: "date-time" };
 const FLAG: JsonSchema = { type: "boolean" };
-const list = (items: JsonSchema): JsonSchema => ({ type: "array", items });
 
 const FIELDS = {
   id: TEXT,
+  title: TEXT,
   protocol: TEXT,
   model: TEXT,
   startedAt: TIME,
@@ -30,14 +31,16 @@ const COMPACTION = closed("GatewayCompaction", {
   outputTokens: NUMBER,
   cost: NUMBER,
 });
-const REWRITE = closed("GatewayRewrite", {
-  at: TIME,
-  mechanism: TEXT,
-  reason: TEXT,
-  removed: TEXT,
-  tokensBefore: NUMBER,
-  tokensAfter: NUMBER,
-});
+const { properties, required } = REWRITE_REPORT as {
+  readonly properties: JsonSchema;
+  readonly required: readonly string[];
+};
+const REWRITE: JsonSchema = {
+  ...REWRITE_REPORT,
+  title: "GatewayRewrite",
+  properties: { at: TIME, ...properties },
+  required: ["at", ...required],
+};
 const PROMPT = closed("GatewayPrompt", {
   tokens: NUMBER,
   left: closed("GatewayLeft", { context: NUMBER, prune: NUMBER, schemas: NUMBER, truncate: NUMBER }),
@@ -62,7 +65,8 @@ export const SESSION_DETAILS: JsonSchema = closed("GatewaySessionDetails", {
 const PAGE = { usual: 100, most: 1_000 };
 
 /**
- * A page of sessions, the newest first: at most `limit`, behind the one with the id `after`.
+ * A page of sessions, the newest first: at most `limit`, behind the one with the id `after`, and with a `search` only
+ * those whose title holds it.
  *
  * @throws {ApiError} if the limit isn't one (400), or there is no session `after` (404).
  */
@@ -77,14 +81,15 @@ export function sessionList(sessions: readonly GatewaySession[], query: URLSearc
     });
   }
   const after = query.get("after");
-  const from = after === null ? 0 : 1 + sessions.indexOf(known(sessions, after));
-  const page = sessions.slice(from, from + limit);
-  return Response.json({ sessions: page.map(summary), hasMore: from + limit < sessions.length });
+  const search = (query.get("search") ?? "").toLowerCase();
+  const from = after === null ? 0 : 1 + sessions.indexOf(knownSession(sessions, after));
+  const found = sessions.slice(from).filter(({ title }) => title.toLowerCase().includes(search));
+  return Response.json({ sessions: found.slice(0, limit).map(summary), hasMore: limit < found.length });
 }
 
 /** A session with what left its prompt and why. @throws {ApiError} if there is none of this id (404). */
 export function sessionDetails(sessions: readonly GatewaySession[], id: string): Response {
-  const session = known(sessions, id);
+  const session = knownSession(sessions, id);
   const { archive, figures, rewrites, compactions } = session;
   return Response.json({
     ...summary(session),
@@ -96,9 +101,10 @@ export function sessionDetails(sessions: readonly GatewaySession[], id: string):
 }
 
 function summary(session: GatewaySession) {
-  const { id, protocol, model, startedMs, lastMs, control, isReverted, epoch, totals, saved } = session;
+  const { id, title, protocol, model, startedMs, lastMs, control, isReverted, epoch, totals, saved } =
+    session;
   return {
-    ...{ id, protocol, model, startedAt: time(startedMs), lastAt: time(lastMs), control },
+    ...{ id, title, protocol, model, startedAt: time(startedMs), lastAt: time(lastMs), control },
     ...{ reverted: isReverted, epoch, ...totals, saved },
   };
 }
@@ -111,7 +117,8 @@ function time(ms: number): string {
   return new Date(ms).toISOString();
 }
 
-function known(sessions: readonly GatewaySession[], id: string): GatewaySession {
+/** The session with this id. @throws {ApiError} if there is none (404). */
+export function knownSession(sessions: readonly GatewaySession[], id: string): GatewaySession {
   const session = sessions.find((one) => one.id === id);
   if (session) return session;
   throw new ApiError(

@@ -23,7 +23,7 @@ Deno.test("gateway lists its sessions, the newest first, page by page", async ()
   assertEquals(schemaChecker(SESSION_LIST)(body), undefined);
   assertEquals([body.sessions.map(({ id }: { readonly id: string }) => id), body.hasMore], [ids, false]);
   assertEquals(body.sessions[2], {
-    ...{ id: ids[2], protocol: "chat", model: "m" },
+    ...{ id: ids[2], title: "one", protocol: "chat", model: "m" },
     ...{ startedAt: "2026-01-01T00:00:00.000Z", lastAt: "2026-01-01T00:00:00.000Z" },
     ...{ control: false, reverted: false, epoch: 0, calls: 1, errors: 0, recalls: 0, compactions: 0 },
     ...{ promptTokens: 1000, cachedTokens: 0, outputTokens: 5, cost: 1000, compactionCost: 0, saved: 0 },

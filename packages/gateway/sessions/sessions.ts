@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { LRUCache } from "lru-cache";
-import { contentText } from "@tare/messages";
+import { contentText, firstWords } from "@tare/messages";
 import type { ForkableSession } from "@tare/planner";
 import type { WireItem } from "@tare/wire";
 import { ChainIndex, type ChainNode, chainTo } from "./chain_index.ts";
@@ -135,6 +135,7 @@ export class Sessions {
     session.historyBytes = items.reduce((sum, { bytes }) => sum + (bytes?.length ?? 0), 0);
     session.heads = countInstructions(items);
     session.opening = openingText(items);
+    session.title = titleOf(items);
     session.hasTools ||= recognised.hasTools ?? false;
     session.isAnswered ||= items.some(({ parts }) =>
       parts.some(({ message: { role } }) => role === "assistant")
@@ -283,6 +284,8 @@ export class Sessions {
       refusals: 0,
       isReverted: false,
       shown: [],
+      pins: [],
+      title: "",
       tip,
       historyBytes: 0,
       startedMs: nowMs,
@@ -304,7 +307,15 @@ export class Sessions {
   }
 }
 
-const NOTHING_YET = { totals: NO_CALLS, rewrites: [], compactions: [], figures: undefined };
+const NOTHING_YET = {
+  totals: NO_CALLS,
+  rewrites: [],
+  unsent: [],
+  calls: [],
+  compactions: [],
+  figures: undefined,
+  seen: undefined,
+};
 
 function nameOf({ scope, name }: Recognised): string | undefined {
   return name === undefined ? undefined : `${scope} ${name}`;
@@ -387,6 +398,14 @@ function openingText(items: readonly WireItem[]): string | undefined {
   const text = typeof asked === "string" ? asked : contentText(asked.slice(-1));
   return text.split("\n").map((line) => line.trim())
     .find(({ length }) => length >= QUOTED_CHARS.least)?.slice(0, QUOTED_CHARS.most);
+}
+
+/** What the user said first, in one line, behind what clients put in front of it. */
+function titleOf(items: readonly WireItem[]): string {
+  const first = items[openingOf(items)]?.parts.find(({ message }) => message.role === "user")?.message
+    .content;
+  const said = typeof first === "string" ? first : first?.slice(-1);
+  return firstWords(said);
 }
 
 /** A number from 0 to 1 that is always the same for the same text. */

@@ -45,6 +45,8 @@ export interface LedgerEntry {
   readonly summary?: Usage;
   /** What the prompt cost, a summary made for it included. */
   readonly cost: number;
+  /** Tokens of the prompt if everything had been sent, as the provider counts. */
+  readonly resendTokens: number;
   /** What it would have cost to send everything, by the cache model. */
   readonly resendCost: number;
   /** What the session has saved so far against sending everything; negative if it lost. */

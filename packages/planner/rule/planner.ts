@@ -304,6 +304,7 @@ export class Planner {
       }),
       ...(summary && { summary }),
       cost,
+      resendTokens: Math.round(resendTokens),
       resendCost,
       saved: resend - paid,
       stopped: this.#state.stopped,

@@ -1,5 +1,6 @@
 import type { ModelErrorCode, TurnEndReason } from "@tare/loop";
 import type { FinishReason } from "@tare/messages";
+import { ASKED } from "@tare/planner";
 import { type TProperties, Type } from "typebox";
 import { closed, COUNT } from "../http/schema.ts";
 import type { SessionEvent } from "../sessions/event_log.ts";
@@ -76,6 +77,7 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
     removed: STRING,
     tokensBefore: TOKENS,
     tokensAfter: TOKENS,
+    asked: Type.Optional(Type.Unsafe(ASKED)),
   },
   warning: { message: STRING },
   text_delta: { step: STEP, text: STRING },

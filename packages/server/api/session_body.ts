@@ -8,6 +8,7 @@ const FIELDS = {
   id: Type.String(),
   createdAt: Type.String({ format: "date-time" }),
   status: Type.Enum(["idle", "running"]),
+  title: Type.String({ description: "What the user said first, in one line of at most 120 characters." }),
   ...SESSION_SETTINGS.properties,
   turns: COUNT,
   lastEvent: COUNT,
@@ -26,11 +27,12 @@ export const SESSIONS = Type.Array(SESSION);
 
 /** The JSON that clients get of a session. */
 export function sessionBody(session: SessionInfo): Static<typeof SESSION> {
-  const { id, createdAtMs, isRunning, settings, turns, lastEvent, ledger } = session;
+  const { id, createdAtMs, isRunning, title, settings, turns, lastEvent, ledger } = session;
   return {
     id,
     createdAt: new Date(createdAtMs).toISOString(),
     status: isRunning ? "running" : "idle",
+    title,
     ...settings,
     turns,
     lastEvent,

@@ -1,5 +1,6 @@
 import { Type } from "typebox";
 import { errorResponses, HttpError } from "../http/http_error.ts";
+import { readNumber } from "../http/read_number.ts";
 import { type Route, route } from "../http/route.ts";
 import { closed, COUNT } from "../http/schema.ts";
 import type { SessionInfo } from "../sessions/session_options.ts";
@@ -21,6 +22,9 @@ const PAGE = 100;
 
 /** Most sessions in one list. */
 const MAX_PAGE = 1000;
+
+/** Longest text that is searched for, in UTF-16 code units. */
+const MAX_SEARCH = 200;
 
 /** The routes that make, show, quote and delete sessions. */
 export function sessionRoutes(sessions: Sessions): readonly Route[] {
@@ -67,6 +71,12 @@ export function sessionRoutes(sessions: Sessions): readonly Route[] {
           description: "Id of the last session of the page before. Default: the list begins with the newest.",
           schema: Type.String(),
         },
+        {
+          name: "search",
+          in: "query",
+          description: "Only sessions whose title holds this text, A to Z in either case. Default: all.",
+          schema: Type.String({ maxLength: MAX_SEARCH }),
+        },
       ],
       responses: {
         200: {
@@ -78,10 +88,16 @@ export function sessionRoutes(sessions: Sessions): readonly Route[] {
         ...errorResponses({ 400: "The limit isn't one.", 404: "There is no session `after`." }),
       },
       async answer({ request }) {
-        const { searchParams } = new URL(request.url);
-        const after = searchParams.get("after");
-        const limit = readLimit(searchParams.get("limit") ?? String(PAGE));
-        const page = await sessions.list({ limit, ...(after !== null && { after }) });
+        const url = new URL(request.url);
+        const after = url.searchParams.get("after");
+        const search = url.searchParams.get("search") ?? "";
+        const doing = "list sessions";
+        const limit = readNumber(url, { name: "limit", usual: PAGE, least: 1, most: MAX_PAGE, doing });
+        if (search.length > MAX_SEARCH) {
+          const why = `search has ${search.length} characters, and at most ${MAX_SEARCH} are looked for`;
+          throw new HttpError(400, "invalid_request", `Cannot ${doing}: ${why}.`);
+        }
+        const page = await sessions.list({ limit, search, ...(after !== null && { after }) });
         return { json: { ...page, sessions: page.sessions.map(sessionBody) } };
       },
     }),
@@ -171,14 +187,4 @@ export function sessionRoutes(sessions: Sessions): readonly Route[] {
       },
     }),
   ];
-}
-
-function readLimit(text: string): number {
-  const limit = Number(text);
-  if (/^\d+$/.test(text) && limit >= 1 && limit <= MAX_PAGE) return limit;
-  throw new HttpError(
-    400,
-    "invalid_request",
-    `Cannot list sessions: limit is ${JSON.stringify(text)}, and a number from 1 to ${MAX_PAGE} is wanted.`,
-  );
 }

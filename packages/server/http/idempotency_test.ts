@@ -190,8 +190,8 @@ Deno.test("answerOnce() keeps the answer in the commit of the request's effect",
   assertEquals((await imported.json()).sessions.length, 2);
   assertEquals(kept, [
     ["session", "response"],
-    ["events", "response"],
+    ["events", "state", "response"],
     ["state", "response"],
-    ["session", "events", "session", "response"],
+    ["session", "state", "events", "session", "response"],
   ]);
 });

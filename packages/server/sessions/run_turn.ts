@@ -5,7 +5,7 @@ import type { SessionEvent } from "./event_log.ts";
 /** What a turn is played with. */
 export interface RunTurnOptions extends Omit<RunOptions, "context"> {
   /** Decides what the model sees. */
-  readonly prompt: PromptSession;
+  readonly prompt: Pick<PromptSession, "view" | "sent">;
   /** Name of the model. */
   readonly modelName: string;
   /** A sentence with which the turn starts, as a warning. */

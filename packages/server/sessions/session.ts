@@ -1,17 +1,30 @@
-import { addLedgers, EMPTY_LEDGER, type LoopEvent, type RunOptions, type TurnLedger } from "@tare/loop";
-import type { Content, CountTokens, Message, Tool } from "@tare/messages";
-import { type PromptSession, promptSession, type Quote } from "@tare/planner";
+import { addLedgers, type LoopEvent, type RunOptions, type TurnLedger } from "@tare/loop";
+import { type Content, type CountTokens, firstWords, type Message, type Tool } from "@tare/messages";
+import {
+  type CallReport,
+  type NewPin,
+  NO_SUMS,
+  type Pin,
+  type PinReport,
+  type Quote,
+  reportPins,
+  type SeenConversation,
+  withoutPin,
+  withPin,
+} from "@tare/planner";
 import type { Archive } from "@tare/prune";
 import type { SessionRecord, StoreRecord } from "@tare/store";
 import { recallTool } from "@tare/tools";
 import { HttpError, toHttpError } from "../http/http_error.ts";
-import { EventLog, type SessionEvent } from "./event_log.ts";
+import { CALL_EVENTS, callsOf, sumsOf } from "./calls.ts";
+import { asSessionEvent, EventLog, type SessionEvent } from "./event_log.ts";
 import { overBudget } from "./budget.ts";
 import { Queue } from "./queue.ts";
-import type { RebuiltHistory } from "./rebuild_history.ts";
 import { INTERRUPTED, readHistory, type RecoveryOptions } from "./recover_history.ts";
 import { type PlayedTurn, runTurn } from "./run_turn.ts";
 import {
+  addToDay,
+  NO_TURNS,
   profileOf,
   type RunningTurn,
   type SessionEnvironment,
@@ -20,7 +33,7 @@ import {
   type TurnRequest,
 } from "./session_options.ts";
 import type { SessionSettings } from "./session_settings.ts";
-import { summariseWith } from "./summarise_with.ts";
+import { SessionPrompt, type StoredPrompt } from "./session_prompt.ts";
 
 /**
  * A conversation with the agent, in memory while it is used. All that changes it waits in one queue, so that nothing
@@ -39,10 +52,9 @@ export class Session implements SessionInfo {
   readonly #countTokens: CountTokens;
   readonly #queue = new Queue();
   #history: readonly Message[] = [];
-  #totals: SessionTotals = { turns: 0, ledger: EMPTY_LEDGER };
-  #prompt!: PromptSession;
-  /** The prompt session's state as it is stored. */
-  #storedState: unknown;
+  #totals: SessionTotals = NO_TURNS;
+  #title = "";
+  #prompt!: SessionPrompt;
   #turn: RunningTurn | undefined;
   /** What the user said in the middle of the turn and no event tells yet. It is stored, so that it is never lost. */
   #waiting: readonly Content[] = [];
@@ -106,11 +118,61 @@ export class Session implements SessionInfo {
     return this.#prompt.state;
   }
 
+  /** What the user said first, in one line; empty before. */
+  get title(): string {
+    return this.#title;
+  }
+
   /** What the next request would cost. Nothing where the policy knows nothing of costs. */
   quote(): Quote | undefined {
-    const { now = Date.now } = this.#environment;
-    const conversation = { messages: this.#history, tools: this.tools.map(({ definition }) => definition) };
-    return this.#prompt.quote?.(conversation, { nowMs: now(), model: this.settings.model });
+    return this.#prompt.quote(this.#history, this.#now());
+  }
+
+  /** What the model sees. */
+  prompt(): Promise<SeenConversation> {
+    return this.#prompt.seen(this.#history, this.#now(), this.isRunning);
+  }
+
+  /** The model calls so far. */
+  async calls(): Promise<CallReport[]> {
+    const events = await this.#environment.store.readEvents(this.id, { types: CALL_EVENTS });
+    return callsOf(events.map(({ event }) => asSessionEvent(event)));
+  }
+
+  /**
+   * Asks for something of one message, from the next rewrite on. Resolves once that is stored.
+   *
+   * @throws {HttpError} 400 if it can't be asked for, 404 if the session is gone, 501 if the policy takes no pins.
+   */
+  async pin(wanted: NewPin, keep: (pin: PinReport) => readonly StoreRecord[]): Promise<PinReport> {
+    const seen = await this.prompt();
+    const pin = this.#prompt.makePin(seen.history.messages, wanted);
+    const told = reportPins({ ...seen, pins: [pin] })[0]!;
+    await this.#changePins((pins) => withPin(pins, pin), keep(told));
+    return told;
+  }
+
+  /** Asks for nothing more of one message. Resolves to whether anything was asked for. @throws {HttpError} 404 */
+  async unpin(place: number, keep: () => readonly StoreRecord[]): Promise<boolean> {
+    if (!this.#prompt.pins.some((pin) => pin.place === place)) return false;
+    await this.#changePins((pins) => withoutPin(pins, place), keep());
+    return true;
+  }
+
+  #changePins(
+    change: (pins: readonly Pin[]) => readonly Pin[],
+    records: readonly StoreRecord[],
+  ): Promise<void> {
+    return this.#queue.run(async () => {
+      await this.#mend();
+      const store = (pins: readonly Pin[]) =>
+        this.events.append([], { records: [this.#state("pins", pins), ...records] });
+      await this.#prompt.changePins(change, store);
+    });
+  }
+
+  #now(): number {
+    return (this.#environment.now ?? Date.now)();
   }
 
   /** Settles when memory holds what is stored: after a failure it is read again. @throws {StoreError} */
@@ -199,21 +261,27 @@ export class Session implements SessionInfo {
   async #restore(end: RecoveryOptions["end"]): Promise<void> {
     const { store } = this.#environment;
     const { rebuilt, recovery } = await readHistory(this.id, { store, tools: this.tools, end });
-    const state = await store.readState(this.id, "context");
-    if (recovery.length === 0) return this.#adopt(rebuilt, state);
+    const read = (name: string) => store.readState(this.id, name);
+    const stored = { context: await read("context"), pins: await read("pins") };
+    const { days } = { ...NO_TURNS, ...await read("totals") as SessionTotals | undefined };
+    this.#title = await read("title") as string | undefined ?? "";
     const { ledger, turns } = rebuilt;
+    const totals = { ledger, turns, days };
+    const adopt = () => this.#adopt(rebuilt.messages, totals, stored);
+    if (recovery.length === 0) return adopt();
     await this.events.append(recovery, {
-      records: [this.#state("totals", { ledger, turns }), this.#state("steering", [])],
-      committed: () => this.#adopt(rebuilt, state),
+      records: [this.#state("totals", totals), this.#state("steering", [])],
+      committed: adopt,
     });
   }
 
-  #adopt({ messages, ledger, turns }: RebuiltHistory, state: unknown): void {
-    const { instructions } = this.settings;
+  #adopt(messages: readonly Message[], totals: SessionTotals, stored: StoredPrompt): void {
+    const { instructions, model } = this.settings;
     this.#history = instructions === "" ? messages : [{ role: "system", content: instructions }, ...messages];
-    this.#totals = { ledger, turns };
-    this.#prompt = this.#makePrompt(state);
-    this.#storedState = this.#prompt.state;
+    this.#totals = totals;
+    const { archive, tools } = this;
+    const [environment, countTokens] = [this.#environment, this.#countTokens];
+    this.#prompt = new SessionPrompt({ environment, model, tools, archive, countTokens, stored });
     this.#release();
   }
 
@@ -224,22 +292,6 @@ export class Session implements SessionInfo {
     this.#taken = 0;
     this.events.close(failure);
     this.#environment.changed(this);
-  }
-
-  #makePrompt(state: unknown): PromptSession {
-    const { model, windowTokens, ...environment } = this.#environment;
-    const profile = profileOf(environment, this.settings.model);
-    const { policy, mechanisms, truncateTokens, alwaysFull, triggers } = environment;
-    return promptSession({
-      ...{ profile, windowTokens, policy, mechanisms, truncateTokens, alwaysFull, triggers },
-      archive: this.archive,
-      tools: Object.fromEntries(this.tools.map((tool) => [nameOf(tool), tool])),
-      countTokens: this.#countTokens,
-      // A model that can't be had must not keep anybody from the session.
-      summarise: async (request) =>
-        await summariseWith(model(this.settings.model), this.#countTokens)(request),
-      state,
-    });
   }
 
   async #start({ input, keep, giveBack, ...limits }: TurnRequest): Promise<RunningTurn> {
@@ -268,9 +320,16 @@ export class Session implements SessionInfo {
     const release = giveBack ?? this.#environment.slots.take();
     try {
       const play = this.#player({ input, signal: controller.signal, ...limits });
+      const title = this.#title || firstWords(input);
       await this.events.append([{ type: "turn_start", ...(input !== undefined && { input }) }], {
-        records: keep?.("starts") ?? [],
-        committed: () => this.events.open(),
+        records: [
+          ...(title === this.#title ? [] : [this.#state("title", title)]),
+          ...keep?.("starts") ?? [],
+        ],
+        committed: () => {
+          this.#title = title;
+          this.events.open();
+        },
       });
       const done = play()
         .then((played) => this.#end(played, onError))
@@ -326,22 +385,30 @@ export class Session implements SessionInfo {
   /** Commits events of the turn with what has changed beside them. */
   async #commit(
     events: readonly SessionEvent[],
-    { records = [], committed }: {
-      readonly records?: readonly StoreRecord[];
+    { ended, committed }: {
+      /** What all turns come to with the one that ends. */
+      readonly ended?: Omit<SessionTotals, "days">;
       readonly committed?: () => void;
     } = {},
   ): Promise<void> {
-    const { state } = this.#prompt;
+    const { values, stored } = this.#prompt.changes();
+    const sums = sumsOf(events);
+    const days = sums === NO_SUMS ? this.#totals.days : addToDay(this.#totals.days, this.#now(), sums);
+    const totals = { ...this.#totals, ...ended, days };
+    for (const event of events) {
+      if (event.type === "warning") this.#environment.warned?.(this.id, event.message);
+    }
     const heard = events.filter(({ type }) => type === "user_message").length;
     const waiting = this.#waiting.slice(heard);
     await this.events.append(events, {
       records: [
-        ...(state === this.#storedState ? [] : [this.#state("context", state)]),
+        ...Object.entries(values).map(([name, value]) => this.#state(name, value)),
+        ...(sums === NO_SUMS && !ended ? [] : [this.#state("totals", totals)]),
         ...(heard > 0 ? [this.#state("steering", waiting)] : []),
-        ...records,
       ],
       committed: () => {
-        this.#storedState = state;
+        stored();
+        this.#totals = totals;
         this.#waiting = waiting;
         this.#taken -= heard;
         committed?.();
@@ -355,14 +422,13 @@ export class Session implements SessionInfo {
     if (error !== undefined) onError(error);
     await this.#queue.run(async () => {
       const unheard = this.#waiting;
-      const totals = { turns: this.turns + 1, ledger: addLedgers(this.ledger, end.ledger) };
+      const ended = { turns: this.turns + 1, ledger: addLedgers(this.ledger, end.ledger) };
       const told = unheard.map((input): LoopEvent => ({ type: "user_message", step, input }));
       await this.#commit([...told, { type: "turn_end", ...end }], {
-        records: [this.#state("totals", totals)],
+        ended,
         committed: () => {
           const said = unheard.map((content) => ({ role: "user", content }) as const);
           this.#history = [...this.#history, ...messages, ...said];
-          this.#totals = totals;
           this.#release();
         },
       });

@@ -1,6 +1,6 @@
-import type { RunOptions, TurnLedger } from "@tare/loop";
+import { EMPTY_LEDGER, type RunOptions, type TurnLedger } from "@tare/loop";
 import type { Content, CountTokens, Model, Tool } from "@tare/messages";
-import type { PolicyOptions, Profile } from "@tare/planner";
+import { addSums, NO_SUMS, type PolicyOptions, type Profile, type Sums } from "@tare/planner";
 import type { Store, StoreRecord } from "@tare/store";
 import type { Session } from "./session.ts";
 import type { Budget } from "./budget.ts";
@@ -45,6 +45,8 @@ export interface SessionEnvironment extends SessionOptions {
   readonly slots: TurnSlots;
   /** Told when a session begins or ceases to do something, and when it is gone. */
   readonly changed: (session: Session) => void;
+  /** Told of each sentence for people. Default: nobody is. */
+  readonly warned?: (sessionId: string, message: string) => void;
 }
 
 /** What all turns of a session come to. */
@@ -52,14 +54,32 @@ export interface SessionTotals {
   readonly ledger: TurnLedger;
   /** How many have ended. */
   readonly turns: number;
+  /** What calls came to, by the day of UTC, such as `2026-01-31`. */
+  readonly days: Readonly<Record<string, Sums>>;
+}
+
+/** A session in which nothing has happened. */
+export const NO_TURNS: SessionTotals = { turns: 0, ledger: EMPTY_LEDGER, days: {} };
+
+/** The day of a moment, by UTC. */
+export function dayOf(ms: number): string {
+  return new Date(ms).toISOString().slice(0, 10);
+}
+
+/** What days came to, with more at a moment. */
+export function addToDay(days: SessionTotals["days"], ms: number, more: Sums): SessionTotals["days"] {
+  const day = dayOf(ms);
+  return { ...days, [day]: addSums(days[day] ?? NO_SUMS, more) };
 }
 
 /** What clients are told of a session. */
-export interface SessionInfo extends SessionTotals {
+export interface SessionInfo extends Omit<SessionTotals, "days"> {
   readonly id: string;
   /** When it was made, in milliseconds since the epoch. */
   readonly createdAtMs: number;
   readonly settings: SessionSettings;
+  /** What the user said first, in one line; empty before. */
+  readonly title: string;
   /** Number of the newest event. */
   readonly lastEvent: number;
   readonly isRunning: boolean;

@@ -1,12 +1,18 @@
-import { EMPTY_LEDGER } from "@tare/loop";
-import type { Message } from "@tare/messages";
+import { firstWords, type Message } from "@tare/messages";
+import { addSums, NO_SUMS, type Overview, ToldWarnings } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
 import type { ListedSession, StoreRecord } from "@tare/store";
 import { LRUCache } from "lru-cache";
 import { HttpError } from "../http/http_error.ts";
 import { Queue } from "./queue.ts";
 import { Session, sessionNotFound } from "./session.ts";
-import type { SessionInfo, SessionOptions, SessionTotals } from "./session_options.ts";
+import {
+  dayOf,
+  NO_TURNS,
+  type SessionInfo,
+  type SessionOptions,
+  type SessionTotals,
+} from "./session_options.ts";
 import type { CreateSession, SessionSettings } from "./session_settings.ts";
 import { TurnSlots } from "./turn_slots.ts";
 
@@ -30,6 +36,9 @@ export const DEFAULT_INSTRUCTIONS: string =
 
 /** Sessions that stay in memory though nothing happens in them. */
 const MAX_IDLE = 16;
+
+/** Sessions that are looked at together. */
+const PAGE = 500;
 
 /** A session that is asked for, and what was said in it elsewhere before. */
 export interface NewSession extends CreateSession {
@@ -62,6 +71,7 @@ export class Sessions {
     if (!this.#held.get(id)?.deref()) this.#held.delete(id);
   });
   readonly #creation = new Queue();
+  readonly #warnings = new ToldWarnings();
 
   /** The sessions of this store. */
   constructor(options: SessionsOptions) {
@@ -83,6 +93,7 @@ export class Sessions {
       id: crypto.randomUUID(),
       createdAtMs: now(),
       settings: this.#fillIn(settings),
+      title: firstWords(messages.find(({ role }) => role === "user")?.content),
       messages,
     }));
     const infos = made.map(({ messages, ...record }) => ({
@@ -97,8 +108,11 @@ export class Sessions {
         throw tooManySessions(made.length, { count, maxSessions });
       }
       await store.commit([
-        ...made.flatMap(({ messages, ...record }): StoreRecord[] => [
+        ...made.flatMap(({ messages, title, ...record }): StoreRecord[] => [
           { type: "session", ...record },
+          ...(title === ""
+            ? []
+            : [{ type: "state", sessionId: record.id, name: "title", value: title } as const]),
           ...(messages.length === 0 ? [] : [
             {
               type: "events",
@@ -128,13 +142,34 @@ export class Sessions {
    * @throws {HttpError} 404 if there is no session `after`.
    */
   async list(
-    { limit, after }: { readonly limit: number; readonly after?: string },
+    { limit, ...which }: { readonly limit: number; readonly after?: string; readonly search?: string },
   ): Promise<{ readonly sessions: readonly SessionInfo[]; readonly hasMore: boolean }> {
     const { store } = this.#options;
+    const { after } = which;
     if (after !== undefined && !await store.getSession(after)) throw sessionNotFound(after);
-    const rows = await store.listSessions({ limit: limit + 1, ...(after !== undefined && { after }) });
+    const rows = await store.listSessions({ limit: limit + 1, ...which });
     const sessions = rows.slice(0, limit).map((row) => this.#describe(row));
     return { sessions, hasMore: rows.length > limit };
+  }
+
+  /** What was saved today and in all. None of these sessions is left as it is, to compare with. */
+  async overview(): Promise<Overview> {
+    const { store, now = Date.now } = this.#options;
+    const today = dayOf(now());
+    let [ofToday, all] = [NO_SUMS, NO_SUMS];
+    let sessions = 0;
+    for (let page = await store.listSessions({ limit: PAGE }); page.length > 0;) {
+      for (const { totals } of page) {
+        const { days } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
+        ofToday = addSums(ofToday, days[today] ?? {});
+        for (const sums of Object.values(days)) all = addSums(all, sums);
+        sessions++;
+      }
+      if (page.length < PAGE) break;
+      page = await store.listSessions({ limit: PAGE, after: page.at(-1)!.id });
+    }
+    const groups = { planned: { ...all, sessions }, control: { ...NO_SUMS, sessions: 0 } };
+    return { today: ofToday, all, groups, warnings: this.#warnings.list };
   }
 
   /** Cancels every running turn and waits until they have ended. */
@@ -158,12 +193,14 @@ export class Sessions {
   }
 
   async #read(id: string): Promise<Session> {
+    const { now = Date.now } = this.#options;
     const record = await this.#options.store.getSession(id);
     if (!record) throw sessionNotFound(id);
     const session = await Session.load(record, {
       ...this.#options,
       slots: this.slots,
       changed: (session) => this.#note(session),
+      warned: (session, message) => this.#warnings.add({ atMs: now(), session, message }),
     });
     this.#held.set(id, new WeakRef(session));
     this.#collected.register(session, id);
@@ -178,13 +215,16 @@ export class Sessions {
     this.#held.delete(session.id);
   }
 
-  #describe({ id, createdAtMs, settings, lastEvent, totals = NO_TURNS }: ListedSession): SessionInfo {
+  #describe({ id, createdAtMs, settings, lastEvent, totals, title = "" }: ListedSession): SessionInfo {
+    const { turns, ledger } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
     return {
       id,
       createdAtMs,
       settings: settings as SessionSettings,
+      title: title as string,
       lastEvent,
-      ...totals as SessionTotals,
+      turns,
+      ledger,
       isRunning: this.#find(id)?.isRunning ?? false,
     };
   }
@@ -210,8 +250,6 @@ export class Sessions {
     };
   }
 }
-
-const NO_TURNS: SessionTotals = { turns: 0, ledger: EMPTY_LEDGER };
 
 function tooManySessions(
   more: number,

@@ -1,5 +1,5 @@
 import { type Archive, archiveRef } from "@tare/prune";
-import { jsonText } from "../json_text.ts";
+import { jsonText, lowerCase, searchedJson } from "../json_text.ts";
 import type {
   Claim,
   IdempotencyKey,
@@ -157,14 +157,19 @@ function openTables({ sessions, documents, keys }: Tables, { now = Date.now }: M
   return {
     commit,
     getSession: (id) => settle(() => parsed(sessions.get(id)?.record) as SessionRecord | undefined),
-    listSessions: ({ limit = 100, after } = {}) =>
+    listSessions: ({ limit = 100, after, search = "" } = {}) =>
       settle(() => {
         const newest = [...sessions.values()].reverse();
         const from = after === undefined ? 0 : newest.indexOf(named(after)) + 1;
-        return newest.slice(from, from + limit).map(({ record, events, state }): ListedSession => ({
+        const wanted = searchedJson(search);
+        const found = newest.slice(from).filter(({ state }) =>
+          wanted === "" || lowerCase(state.get("title") ?? "").includes(wanted)
+        );
+        return found.slice(0, limit).map(({ record, events, state }): ListedSession => ({
           ...JSON.parse(record) as SessionRecord,
           lastEvent: events.length,
           ...(state.has("totals") && { totals: parsed(state.get("totals")) }),
+          ...(state.has("title") && { title: parsed(state.get("title")) }),
         }));
       }),
     countSessions: () => settle(() => sessions.size),

@@ -1,5 +1,6 @@
 import { type Archive, archiveRef } from "@tare/prune";
 import type { ListedSession, SessionRecord, Store, StoredDocument, StoredEvent } from "../port.ts";
+import { searchedJson } from "../json_text.ts";
 import { noSessionError } from "../store_error.ts";
 import { type Database, openDatabase } from "./database.ts";
 import { corruptError, toOpenError } from "./file_error.ts";
@@ -69,12 +70,15 @@ function storeIn(database: Database, now: () => number): Store {
 
   const selectSession = database.prepare<StoredJson>("SELECT json, crc FROM sessions WHERE id = ?");
   const selectPage = database.prepare<
-    StoredJson & { last: number; totals: string | null; totalsCrc: number }
+    & StoredJson
+    & { last: number; totals: string | null; totalsCrc: number; title: string | null; titleCrc: number }
   >(
-    `SELECT sessions.json, sessions.crc, state.json AS totals, state.crc AS totalsCrc,
+    `SELECT sessions.json, sessions.crc, totals.json AS totals, totals.crc AS totalsCrc,
+       titles.json AS title, titles.crc AS titleCrc,
        coalesce((SELECT max(number) FROM events WHERE session = key), 0) AS last
-     FROM sessions LEFT JOIN state ON session = key AND name = 'totals'
-     WHERE key < ? ORDER BY key DESC LIMIT ?`,
+     FROM sessions LEFT JOIN state AS totals ON totals.session = key AND totals.name = 'totals'
+       LEFT JOIN state AS titles ON titles.session = key AND titles.name = 'title'
+     WHERE key < ?1 AND (?2 = '' OR instr(lower(titles.json), ?2) > 0) ORDER BY key DESC LIMIT ?3`,
   );
   const selectCount = database.prepare<{ count: number }>("SELECT count(*) AS count FROM sessions");
   // Everything that refers to the session goes by the schema's cascades.
@@ -95,14 +99,18 @@ function storeIn(database: Database, now: () => number): Store {
   return {
     commit,
     getSession: (id) => Promise.try(() => value(selectSession.get(id)) as SessionRecord | undefined),
-    listSessions: ({ limit = 100, after } = {}) =>
+    listSessions: ({ limit = 100, after, search = "" } = {}) =>
       Promise.try(() =>
-        selectPage.all(after === undefined ? Number.MAX_SAFE_INTEGER : keyOf(after), limit)
-          .map(({ last, totals, totalsCrc, ...stored }): ListedSession => ({
-            ...value(stored) as SessionRecord,
-            lastEvent: last,
-            ...(totals !== null && { totals: value({ json: totals, crc: totalsCrc }) }),
-          }))
+        selectPage.all(
+          after === undefined ? Number.MAX_SAFE_INTEGER : keyOf(after),
+          searchedJson(search),
+          limit,
+        ).map(({ last, totals, totalsCrc, title, titleCrc, ...stored }): ListedSession => ({
+          ...value(stored) as SessionRecord,
+          lastEvent: last,
+          ...(totals !== null && { totals: value({ json: totals, crc: totalsCrc }) }),
+          ...(title !== null && { title: value({ json: title, crc: titleCrc }) }),
+        }))
       ),
     countSessions: () => Promise.try(() => selectCount.get()?.count ?? 0),
     deleteSession: (id) => Promise.try(() => remove.run(id) > 0),

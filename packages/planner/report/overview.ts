@@ -1,0 +1,86 @@
+import type { JsonSchema } from "@tare/messages";
+import { closedSchema, COUNT, listOf, NUMBER, TEXT, TIME } from "./schemas.ts";
+
+/** What calls came to, beside resending everything. Costs are in the price of one uncached input token. */
+export interface Sums {
+  readonly calls: number;
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+  readonly outputTokens: number;
+  /** Prompt tokens that were kept out, summed over the calls. */
+  readonly savedTokens: number;
+  /** What the prompts cost. */
+  readonly tokenUnits: number;
+  /** What resending everything would have cost. */
+  readonly resendTokenUnits: number;
+}
+
+/** Nothing was called. */
+export const NO_SUMS: Sums = {
+  calls: 0,
+  promptTokens: 0,
+  cachedTokens: 0,
+  outputTokens: 0,
+  savedTokens: 0,
+  tokenUnits: 0,
+  resendTokenUnits: 0,
+};
+
+/** A sentence for people, and where it came up. */
+export interface ToldWarning {
+  readonly at: string;
+  readonly session: string;
+  readonly message: string;
+}
+
+/** What was saved, and how planned sessions do beside those that are left as they are. */
+export interface Overview {
+  /** Of the day that it is now, by UTC. */
+  readonly today: Sums;
+  /** Of all sessions that are kept. */
+  readonly all: Sums;
+  /** Of these, those that are planned, and those that are left as they are, each with how many there are. */
+  readonly groups: Readonly<Record<"planned" | "control", Sums & { readonly sessions: number }>>;
+  /** The newest since the start of the server, the newest first. */
+  readonly warnings: readonly ToldWarning[];
+}
+
+const NUMBERS = Object.fromEntries(Object.keys(NO_SUMS).map((name) => [name, NUMBER]));
+const SUMS = closedSchema("Sums", NUMBERS);
+const GROUP = closedSchema("GroupSums", { ...NUMBERS, sessions: COUNT });
+
+/** JSON Schema of an {@linkcode Overview}. */
+export const OVERVIEW: JsonSchema = closedSchema("Overview", {
+  today: SUMS,
+  all: SUMS,
+  groups: closedSchema("Groups", { planned: GROUP, control: GROUP }),
+  warnings: listOf(closedSchema("ToldWarning", { at: TIME, session: TEXT, message: TEXT })),
+});
+
+/** Both together. */
+export function addSums(a: Sums, b: Partial<Sums>): Sums {
+  const sum: { -readonly [Name in keyof Sums]: number } = { ...a };
+  for (const name of Object.keys(NO_SUMS) as (keyof Sums)[]) sum[name] += b[name] ?? 0;
+  return sum;
+}
+
+/** So many warnings are kept. */
+const MAX_WARNINGS = 100;
+
+/** The newest warnings, one of each in a session. */
+export class ToldWarnings {
+  #told: readonly ToldWarning[] = [];
+
+  /** The newest first. */
+  get list(): readonly ToldWarning[] {
+    return this.#told;
+  }
+
+  /** Takes another. */
+  add(warning: { readonly atMs: number; readonly session: string; readonly message: string }): void {
+    const { atMs, session, message } = warning;
+    const others = this.#told.filter((one) => one.session !== session || one.message !== message);
+    const at = new Date(atMs).toISOString();
+    this.#told = [{ at, session, message }, ...others].slice(0, MAX_WARNINGS);
+  }
+}

@@ -1,0 +1,193 @@
+import {
+  BLOCK_REPORT,
+  BLOCKS_PAGE,
+  CALL_LIST,
+  CALLS_PAGE,
+  NEW_PIN,
+  type NewPin,
+  OVERVIEW,
+  pageOfCalls,
+  PIN_LIST,
+  PIN_REPORT,
+  PROMPT_REPORT,
+  reportBlock,
+  reportPins,
+  reportPrompt,
+} from "@tare/planner";
+import { type TNumberOptions, Type } from "typebox";
+import { errorResponses, HttpError } from "../http/http_error.ts";
+import { readNumber } from "../http/read_number.ts";
+import { type Route, route, type RouteParameter, type RouteResponse } from "../http/route.ts";
+import type { Sessions } from "../sessions/sessions.ts";
+
+/** The routes about where tokens went, what the model sees, and what is asked of single messages. */
+export function promptRoutes(sessions: Sessions): readonly Route[] {
+  return [
+    route({
+      method: "GET",
+      path: "/v1/sessions/{id}/calls",
+      operationId: "listCalls",
+      summary:
+        "Lists the model calls of a session, the oldest first: what each took, what resending everything " +
+        "would have taken, and what was rewritten before it and why. Costs are in the price of one uncached input token.",
+      parameters: [
+        query("limit", `Most calls in the answer. Default: ${CALLS_PAGE.usual}.`, {
+          minimum: 1,
+          maximum: CALLS_PAGE.most,
+        }),
+        query("after", "Number of the last call of the page before. Default: 0.", { minimum: 0 }),
+      ],
+      responses: {
+        200: json(CALL_LIST, "The calls, and whether there are more behind them."),
+        ...errorResponses({ 400: "A number isn't one.", 404: "There is no such session." }),
+      },
+      async answer({ path: { id = "" }, request }) {
+        const url = new URL(request.url);
+        const doing = "list calls";
+        const limit = readNumber(url, {
+          name: "limit",
+          usual: CALLS_PAGE.usual,
+          least: 1,
+          most: CALLS_PAGE.most,
+          doing,
+        });
+        const after = readNumber(url, { name: "after", usual: 0, doing });
+        return { json: pageOfCalls(await (await sessions.get(id)).calls(), { limit, after }) };
+      },
+    }),
+    route({
+      method: "GET",
+      path: "/v1/sessions/{id}/prompt",
+      operationId: "getPrompt",
+      summary:
+        "Shows what the model sees, without the texts: a block for each tool and message, those that left " +
+        "included, and for each line that stands for several.",
+      parameters: [
+        query("limit", `Most blocks in the answer. Default: ${BLOCKS_PAGE.usual}.`, {
+          minimum: 1,
+          maximum: BLOCKS_PAGE.most,
+        }),
+        query("from", "How many blocks to leave out at the start. Default: 0.", { minimum: 0 }),
+      ],
+      responses: {
+        200: json(PROMPT_REPORT, "The blocks, and whether there are more behind them."),
+        ...errorResponses({ 400: "A number isn't one.", 404: "There is no such session." }),
+      },
+      async answer({ path: { id = "" }, request }) {
+        const url = new URL(request.url);
+        const doing = "show the prompt";
+        const limit = readNumber(url, {
+          name: "limit",
+          usual: BLOCKS_PAGE.usual,
+          least: 1,
+          most: BLOCKS_PAGE.most,
+          doing,
+        });
+        const from = readNumber(url, { name: "from", usual: 0, doing });
+        return { json: reportPrompt(await (await sessions.get(id)).prompt(), { limit, from }) };
+      },
+    }),
+    route({
+      method: "GET",
+      path: "/v1/sessions/{id}/prompt/{block}",
+      operationId: "getPromptBlock",
+      summary:
+        "Shows a block of the prompt: what stands there now, and what was said. Long texts come in stretches.",
+      parameters: [
+        query("offset", "Where in the texts to begin, in UTF-16 code units. Default: 0.", { minimum: 0 }),
+      ],
+      responses: {
+        200: json(BLOCK_REPORT, "The block with at most 100,000 characters of each text."),
+        ...errorResponses({ 400: "The offset isn't one.", 404: "There is no such session or block." }),
+      },
+      async answer({ path: { id = "", block = "" }, request }) {
+        const offset = readNumber(new URL(request.url), {
+          name: "offset",
+          usual: 0,
+          doing: "show the block",
+        });
+        const found = reportBlock(await (await sessions.get(id)).prompt(), block, { offset });
+        if (found) return { json: found };
+        throw new HttpError(
+          404,
+          "not_found",
+          `Cannot find ${block}: the prompt of session ${id} has no such block.`,
+        );
+      },
+    }),
+    route({
+      method: "GET",
+      path: "/v1/sessions/{id}/pins",
+      operationId: "listPins",
+      summary:
+        "Lists what is asked of single messages, by their places, and whether the prompt is already so.",
+      responses: {
+        200: json(PIN_LIST, "The pins."),
+        ...errorResponses({ 404: "There is no such session." }),
+      },
+      async answer({ path: { id = "" } }) {
+        return { json: { pins: reportPins(await (await sessions.get(id)).prompt()) } };
+      },
+    }),
+    route({
+      method: "POST",
+      path: "/v1/sessions/{id}/pins",
+      operationId: "setPin",
+      summary:
+        "Asks that a message comes back at the next rewrite and stays (`keep`), or that a result leaves at the " +
+        "next one (`let_go`), in place of what was asked for it before. By itself that rewrites nothing.",
+      body: Type.Unsafe<NewPin>(NEW_PIN),
+      responses: {
+        200: json(PIN_REPORT, "The pin."),
+        ...errorResponses({
+          400: "That can't be asked of this message, or the body isn't valid.",
+          404: "There is no such session.",
+          501: "The server's policy takes no pins.",
+        }),
+      },
+      async answer({ path: { id = "" }, body, keep }) {
+        const session = await sessions.get(id);
+        return { json: await session.pin(body, (pin) => keep({ sessionId: id, answer: { json: pin } })) };
+      },
+    }),
+    route({
+      method: "DELETE",
+      path: "/v1/sessions/{id}/pins/{place}",
+      operationId: "removePin",
+      summary: "Asks for nothing more of a message: from the next rewrite on it is weighed like any other.",
+      responses: {
+        204: { description: "It is gone." },
+        ...errorResponses({ 404: "There is no such session, or nothing is asked of this message." }),
+      },
+      async answer({ path: { id = "", place = "" }, keep }) {
+        const at = /^\d{1,15}$/.test(place) ? Number(place) : NaN;
+        if (await (await sessions.get(id)).unpin(at, () => keep({ sessionId: id }))) {
+          return new Response(null, { status: 204 });
+        }
+        throw new HttpError(
+          404,
+          "not_found",
+          `Cannot remove the pin of message ${place}: session ${id} has none there.`,
+        );
+      },
+    }),
+    route({
+      method: "GET",
+      path: "/v1/overview",
+      operationId: "getOverview",
+      summary:
+        "Says what the agent's sessions that are kept have saved, today and in all, and the newest warnings. " +
+        "Costs are in the price of one uncached input token.",
+      responses: { 200: json(OVERVIEW, "The overview.") },
+      answer: async () => ({ json: await sessions.overview() }),
+    }),
+  ];
+}
+
+function query(name: string, description: string, range: TNumberOptions): RouteParameter {
+  return { name, in: "query", description, schema: Type.Integer(range) };
+}
+
+function json(schema: object, description: string): RouteResponse {
+  return { description, content: { "application/json": Type.Unsafe(schema) } };
+}

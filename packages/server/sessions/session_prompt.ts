@@ -1,0 +1,140 @@
+import type { CountTokens, Message, Tool } from "@tare/messages";
+import {
+  type Conversation,
+  makePin,
+  type NewPin,
+  type Pin,
+  type PromptCall,
+  type PromptSession,
+  promptSession,
+  type Quote,
+  type SeenConversation,
+  type SessionView,
+  withoutPin,
+} from "@tare/planner";
+import type { Archive } from "@tare/prune";
+import { HttpError } from "../http/http_error.ts";
+import { profileOf, type SessionOptions } from "./session_options.ts";
+import { summariseWith } from "./summarise_with.ts";
+
+/** What is stored of a session's prompt. */
+export interface StoredPrompt {
+  /** What of it a restart needs to know. */
+  readonly context?: unknown;
+  /** What was asked for of single messages. */
+  readonly pins?: unknown;
+}
+
+/** What the prompt of a session is made with. */
+export interface SessionPromptOptions {
+  readonly environment: SessionOptions;
+  /** Name of the model. */
+  readonly model: string;
+  readonly tools: readonly Tool[];
+  readonly archive: Archive;
+  readonly countTokens: CountTokens;
+  readonly stored: StoredPrompt;
+}
+
+/** What the model sees of a session, and what was asked for of single messages. */
+export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
+  readonly #options: SessionPromptOptions;
+  readonly #prompt: PromptSession;
+  #pins: readonly Pin[];
+  #stored: Required<StoredPrompt>;
+  #newest: { readonly history: Conversation; readonly view: SessionView } | undefined;
+
+  /** The prompt as it was stored. */
+  constructor(options: SessionPromptOptions) {
+    const { environment, model, tools, archive, countTokens, stored } = options;
+    const { policy, mechanisms, truncateTokens, alwaysFull, triggers, windowTokens } = environment;
+    this.#options = options;
+    this.#prompt = promptSession({
+      ...{ windowTokens, policy, mechanisms, truncateTokens, alwaysFull, triggers },
+      ...{ archive, countTokens, state: stored.context },
+      profile: profileOf(environment, model),
+      tools: Object.fromEntries(tools.map((tool) => [tool.definition.function.name, tool])),
+      // A model that can't be had must not keep anybody from the session.
+      summarise: async (request) => await summariseWith(environment.model(model), countTokens)(request),
+    });
+    // What was stored is what this has made.
+    this.#pins = (stored.pins ?? []) as readonly Pin[];
+    this.#stored = { context: this.#prompt.state, pins: this.#pins };
+  }
+
+  /** What of the prompt a restart needs to know. */
+  get state(): unknown {
+    return this.#prompt.state;
+  }
+
+  /** What was asked for of single messages. */
+  get pins(): readonly Pin[] {
+    return this.#pins;
+  }
+
+  async view(history: Conversation, call: PromptCall): Promise<SessionView> {
+    const view = await this.#prompt.view(history, { ...call, pins: this.#pins });
+    for (const { place } of view.endedPins ?? []) this.#pins = withoutPin(this.#pins, place);
+    this.#newest = { history, view };
+    return view;
+  }
+
+  sent: PromptSession["sent"] = (usage, view) => this.#prompt.sent(usage, view);
+
+  /** What the next request would cost. Nothing where the policy knows nothing of costs. */
+  quote(messages: readonly Message[], nowMs: number): Quote | undefined {
+    const call = { nowMs, model: this.#options.model, pins: this.#pins };
+    return this.#prompt.quote?.({ messages, tools: this.#tools() }, call);
+  }
+
+  /** What has changed since it was stored, by name, to be stored together; and what to call once it is. */
+  changes(): { readonly values: StoredPrompt; readonly stored: () => void } {
+    const now = { context: this.#prompt.state, pins: this.#pins };
+    const values = {
+      ...(now.context !== this.#stored.context && { context: now.context }),
+      ...(now.pins !== this.#stored.pins && { pins: now.pins }),
+    };
+    return { values, stored: () => this.#stored = now };
+  }
+
+  /**
+   * A pin for a message.
+   *
+   * @throws {HttpError} 400 if that can't be asked for, 501 if the policy takes no pins.
+   */
+  makePin(messages: readonly Message[], wanted: NewPin): Pin {
+    const { noPins } = this.#prompt;
+    if (noPins !== undefined) {
+      throw new HttpError(501, "not_supported", `Cannot pin message ${wanted.place}: ${noPins}.`);
+    }
+    try {
+      return makePin(messages, wanted, this.#options.countTokens);
+    } catch (error) {
+      if (!(error instanceof RangeError)) throw error;
+      throw new HttpError(400, "invalid_request", error.message);
+    }
+  }
+
+  /** Changes what was asked for, once `store` has stored it. */
+  async changePins(
+    change: (pins: readonly Pin[]) => readonly Pin[],
+    store: (pins: readonly Pin[]) => Promise<void>,
+  ): Promise<void> {
+    await store(change(this.#pins));
+    // A call may have ended some meanwhile.
+    this.#pins = change(this.#pins);
+  }
+
+  /** What the model saw last of a history, and what is new of that; of a running turn what it saw last. */
+  async seen(messages: readonly Message[], nowMs: number, isRunning: boolean): Promise<SeenConversation> {
+    const told = { pins: this.#pins, countTokens: this.#options.countTokens };
+    if (isRunning && this.#newest) return { ...this.#newest, ...told };
+    const history = { messages, tools: this.#tools() };
+    const call = { nowMs, model: this.#options.model, oneShot: true };
+    return { history, view: await this.#prompt.view(history, call), ...told };
+  }
+
+  #tools() {
+    return this.#options.tools.map(({ definition }) => definition);
+  }
+}
