@@ -218,7 +218,8 @@ Deno.test("The token is asked for, refused if it is wrong, and kept", async () =
 Deno.test("A session that somebody else works in is followed, and found by its words", async () => {
   await using server = await startPageServer();
   const make = async (title: string) => {
-    const { id } = await (await server.ask("/v1/sessions", { metadata: { title } })).json();
+    const { id } = await (await server.ask("/v1/sessions", {})).json();
+    await (await server.ask(`/v1/sessions/${id}/turns`, { input: title })).text();
     return id;
   };
   const id = await make("The notes");

@@ -5,7 +5,7 @@ import type { Message } from "@tare/messages";
 export interface Budget {
   readonly maxSteps?: number;
   readonly maxTokens?: number;
-  readonly maxCost?: number;
+  readonly maxUsd?: number;
 }
 
 /** A session of the agent, as the server lists it. */
@@ -13,6 +13,8 @@ export interface Session {
   readonly id: string;
   readonly createdAt: string;
   readonly status: "idle" | "running";
+  /** What the user said first, in one line. */
+  readonly title: string;
   readonly instructions: string;
   readonly model: string;
   readonly tools: readonly string[];
@@ -31,18 +33,12 @@ export interface SessionWithMessages extends Session {
 /** Everything that happens in a session. */
 export type SessionEvent = LoopEvent | { readonly type: "message_added"; readonly message: Message };
 
-/** Longest title, in characters. */
-const TITLE = 80;
-
-/** What a session is called: what the page named it, or when it was made. */
-export function titleOf({ metadata, createdAt }: Pick<Session, "metadata" | "createdAt">): string {
-  return metadata.title?.trim() || `Session of ${new Date(createdAt).toLocaleString("en-GB", DATE)}`;
-}
-
-/** The name of a session that begins with this text: its first words. */
-export function titleFrom(text: string): string {
-  const line = text.trim().split("\n", 1)[0] ?? "";
-  return line.length <= TITLE ? line : `${line.slice(0, TITLE - 1)}…`;
+/** What a session is called: what its maker named it, what was said first, or when it was made. */
+export function titleOf(
+  { metadata, title, createdAt }: Pick<Session, "metadata" | "title" | "createdAt">,
+): string {
+  return metadata.title?.trim() || title.trim() ||
+    `Session of ${new Date(createdAt).toLocaleString("en-GB", DATE)}`;
 }
 
 const DATE = { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" } as const;

@@ -21,9 +21,18 @@ export function duration(ms: number): string {
   return ms < 1_000 ? `${Math.round(ms)} ms` : `${(ms / 1_000).toFixed(1)} s`;
 }
 
-const UNITS = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-
 /** A cost in the price of one uncached input token, rounded to whole ones. */
 export function units(cost: number): string {
-  return UNITS.format(cost);
+  return COUNT.format(cost);
+}
+
+const DOLLARS = new Intl.NumberFormat("en", {
+  style: "currency",
+  currency: "USD",
+  maximumSignificantDigits: 3,
+});
+
+/** A cost in US dollars, to three digits. */
+export function dollars(usd: number): string {
+  return DOLLARS.format(usd);
 }

@@ -32,6 +32,7 @@ export function Composer({ send, isRunning = false, cancel, goOn }: ComposerProp
   const [trouble, setTrouble] = useState<string>();
   const [isOver, setOver] = useState(false);
   const chooser = useRef<HTMLInputElement>(null);
+  const field = useRef<HTMLTextAreaElement>(null);
   const isEmpty = text.trim() === "" && files.length === 0;
 
   const submit = async (event?: Event) => {
@@ -41,6 +42,7 @@ export function Composer({ send, isRunning = false, cancel, goOn }: ComposerProp
     if (text.trim() !== "") parts.push({ type: "text", text });
     setText("");
     setFiles([]);
+    field.current?.focus();
     await send(files.length === 0 ? text : parts, limitsOf(limits));
   };
   const attach = async (chosen: Iterable<File>) => {
@@ -56,7 +58,6 @@ export function Composer({ send, isRunning = false, cancel, goOn }: ComposerProp
   };
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) submit(event);
-    if (event.key === "Escape" && isRunning) cancel?.();
   };
   const onDrop = (event: DragEvent) => {
     event.preventDefault();
@@ -106,6 +107,7 @@ export function Composer({ send, isRunning = false, cancel, goOn }: ComposerProp
       </label>
       <textarea
         id="input"
+        ref={field}
         rows={1}
         dir="auto"
         placeholder={isRunning ? "Steer it: this is read before its next step" : "Write to the agent"}

@@ -5,12 +5,12 @@ import type { Budget } from "../api/sessions.ts";
 export type LimitTexts = Readonly<Record<keyof Budget, string>>;
 
 /** No limit is written. */
-export const NO_LIMITS: LimitTexts = { maxSteps: "", maxTokens: "", maxCost: "" };
+export const NO_LIMITS: LimitTexts = { maxSteps: "", maxTokens: "", maxUsd: "" };
 
 const FIELDS: readonly { readonly name: keyof Budget; readonly label: string }[] = [
   { name: "maxSteps", label: "Model calls" },
   { name: "maxTokens", label: "Tokens, read and written" },
-  { name: "maxCost", label: "Cost, in uncached input tokens" },
+  { name: "maxUsd", label: "US dollars" },
 ];
 
 /** The limits that were written; nothing if none was. */
@@ -35,8 +35,9 @@ export function Limits(
             <span>{label}</span>
             <input
               type="number"
-              min="1"
-              inputMode="numeric"
+              min="0"
+              step={name === "maxUsd" ? "any" : 1}
+              inputMode="decimal"
               value={texts[name]}
               onInput={(event) => change({ ...texts, [name]: event.currentTarget.value })}
             />

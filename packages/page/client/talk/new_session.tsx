@@ -2,12 +2,11 @@ import type { Content } from "@tare/messages";
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { askJson } from "../api/api.ts";
-import { type Budget, type Session, titleFrom } from "../api/sessions.ts";
+import type { Budget, Session } from "../api/sessions.ts";
 import { addressOf } from "../place.ts";
 import { Composer } from "./composer.tsx";
 import { messageOf } from "./conversation.ts";
 import { handOver } from "./first_input.ts";
-import { textOf } from "./items.ts";
 
 /** Where a session begins: its first input, and if wished its model and instructions. */
 export function NewSession(): JSX.Element {
@@ -18,7 +17,6 @@ export function NewSession(): JSX.Element {
     try {
       const session = await askJson<Session>("/v1/sessions", {
         body: {
-          metadata: { title: titleFrom(textOf(input)) },
           ...(model.trim() !== "" && { model: model.trim() }),
           ...(instructions.trim() !== "" && { instructions }),
         },

@@ -1,7 +1,7 @@
 import type { Content } from "@tare/messages";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { type Budget, titleFrom, titleOf } from "../api/sessions.ts";
+import { type Budget, titleOf } from "../api/sessions.ts";
 import { count } from "../parts/format.ts";
 import { SessionHead } from "../session_head.tsx";
 import { Composer } from "./composer.tsx";
@@ -34,7 +34,11 @@ export function Talk({ id }: { readonly id: string }): JSX.Element {
     return conversation.unsent === undefined;
   };
   return (
-    <section class="talk" aria-label="Conversation">
+    <section
+      class="talk"
+      aria-label="Conversation"
+      onKeyDown={(event) => event.key === "Escape" && isRunning && conversation.cancel()}
+    >
       <SessionHead place={{ view: "talk", id }} title={session ? titleOf(session) : "Session"} />
       <div class="log" ref={log} tabIndex={0} role="log" aria-live="off" aria-label="What was said">
         <Top hidden={first} more={earlier} />
@@ -48,7 +52,7 @@ export function Talk({ id }: { readonly id: string }): JSX.Element {
       {trouble !== undefined && <p class="trouble" role="alert">{trouble}</p>}
       {unsent && !conversation.isSending && (
         <p class="trouble unsent">
-          Not sent: <bdi>{titleFrom(textOf(unsent.input))}</bdi>
+          Not sent: <bdi>{textOf(unsent.input).slice(0, 80)}</bdi>
           <button type="button" onClick={() => conversation.sendAgain()}>Send again</button>
         </p>
       )}

@@ -1,8 +1,7 @@
-import type { CallReport } from "@tare/planner";
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import { readCalls, readTitle, type Subject } from "../api/reports.ts";
-import { count, counted, share, units } from "../parts/format.ts";
+import { type Call, readCalls, readTitle, type Subject } from "../api/reports.ts";
+import { count, counted, dollars, share, units } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";
 import { Slider } from "../parts/slider.tsx";
 import { type Sum, Sums } from "../parts/sums.tsx";
@@ -44,28 +43,31 @@ export function Calls({ subject }: { readonly subject: Subject }): JSX.Element {
   );
 }
 
-/** What the calls come to. */
-function sumsOf(calls: readonly CallReport[]): Sum[] {
-  const add = (value: (call: CallReport) => number) => calls.reduce((sum, call) => sum + value(call), 0);
+/** What the calls come to: in dollars where the price of each is known, and in tokens. */
+function sumsOf(calls: readonly Call[]): Sum[] {
+  const add = (value: (call: Call) => number) => calls.reduce((sum, call) => sum + value(call), 0);
   const prompt = add(({ promptTokens }) => promptTokens);
   const cost = add(({ tokenUnits }) => tokenUnits ?? 0);
   const resend = add(({ resend }) => resend?.tokenUnits ?? 0);
   const cached = add(({ cachedTokens }) => cachedTokens);
   return [
     { name: "Calls", value: count(calls.length) },
+    ...(calls.every(({ usd }) => typeof usd === "number")
+      ? [{ name: "Price", value: dollars(add(({ usd }) => usd ?? 0)), note: "output included" }]
+      : []),
     { name: "Prompt tokens", value: count(prompt), note: `${share(cached, prompt)} from cache` },
     { name: "Output tokens", value: count(add(({ outputTokens }) => outputTokens)) },
-    { name: "Cost of the prompts", value: units(cost), note: "uncached tokens’ worth" },
+    { name: "Prompts cost", value: units(cost), note: "uncached tokens’ worth" },
     {
       name: "Resending everything",
       value: units(resend),
-      note: resend > 0 ? `${share(resend - cost, resend)} saved` : "",
+      ...(resend > 0 && { note: `${share(resend - cost, resend)} saved` }),
     },
   ];
 }
 
 interface Choice {
-  readonly calls: readonly CallReport[];
+  readonly calls: readonly Call[];
   readonly at: number;
   readonly choose: (at: number) => void;
 }
@@ -106,13 +108,13 @@ function Chart({ calls, at, choose }: Choice) {
   );
 }
 
-function inWords(call: CallReport): string {
+function inWords(call: Call): string {
   const tokens = partsOf(call);
   return `Call ${call.number}: ${PARTS.map((part) => `${NAMES[part]} ${count(tokens[part])}`).join(", ")}` +
     (call.rewrites.length > 0 ? ", rewritten before it" : "");
 }
 
-function Detail({ call }: { readonly call: CallReport }) {
+function Detail({ call }: { readonly call: Call }) {
   const { number, turn, purpose, promptTokens, resend, tokenUnits, uncached, rewrites, summary, estimated } =
     call;
   const tokens = partsOf(call);
