@@ -1,36 +1,41 @@
 /**
  * Makes `packages/page/assets.ts`, the page as it is served, from its source in `packages/page/client`:
- * `deno task page`. With `--check` it says whether the file is what the source gives.
+ * `deno task page`. With `--check` it says whether the file is what the source gives; with `--map` it prints the
+ * script's source map, whose sources are absolute.
  *
  * @module
  */
 // deno-lint-ignore-file no-console
-import { fromFileUrl } from "@std/path";
+import { fromFileUrl, resolve } from "@std/path";
 import { runDeno } from "./consumer.ts";
 
 const client = new URL("../packages/page/client/", import.meta.url);
+const main = fromFileUrl(new URL("../packages/page/client/main.tsx", import.meta.url));
 const assets = new URL("../packages/page/assets.ts", import.meta.url);
 
-/** The script as one file, and how its places are those of the source. */
-async function bundle(): Promise<string> {
+/** The script as one file, and its source map. */
+async function bundle(): Promise<{ readonly script: string; readonly map: string }> {
   const folder = await Deno.makeTempDir();
   try {
     const script = `${folder}/page.js`;
-    const args = ["bundle", "--frozen", "--quiet", "--minify", "--platform=browser", `--output=${script}`, "main.tsx"];
-    const { ok, output } = await runDeno(args, { cwd: client });
+    const flags = ["--frozen", "--quiet", "--minify", "--platform=browser", "--sourcemap=external"];
+    const { ok, output } = await runDeno(["bundle", ...flags, `--output=${script}`, main], { cwd: client });
     if (!ok) throw new Error(`Cannot bundle the page: ${output}`);
-    return await Deno.readTextFile(script);
+    const map = JSON.parse(await Deno.readTextFile(`${script}.map`));
+    const sources = map.sources.map((source: string) => resolve(folder, source));
+    return { script: await Deno.readTextFile(script), map: JSON.stringify({ ...map, sources }) };
   } finally {
     await Deno.remove(folder, { recursive: true });
   }
 }
 
-async function write(): Promise<string> {
+/** The module of the page's files. */
+async function write(script: string): Promise<string> {
   const read = (name: string) => Deno.readTextFile(new URL(name, client));
   const files = {
     "/": await read("page.html"),
     "/page.css": await read("page.css"),
-    "/page.js": await bundle(),
+    "/page.js": script,
     "/page.svg": await read("page.svg"),
   };
   const entries = await Promise.all(
@@ -54,11 +59,13 @@ async function tagOf(text: string): Promise<string> {
   return hash.slice(0, 8).toHex();
 }
 
-const made = await write();
-if (Deno.args.includes("--check")) {
-  if (made === await Deno.readTextFile(assets)) Deno.exit(0);
+const { script, map } = await bundle();
+const made = await write(script);
+if (Deno.args.includes("--map")) {
+  console.log(map);
+} else if (!Deno.args.includes("--check")) {
+  await Deno.writeTextFile(assets, made);
+} else if (made !== await Deno.readTextFile(assets)) {
   console.error("packages/page/assets.ts isn't what packages/page/client gives: run `deno task page`.");
   Deno.exit(1);
 }
-await Deno.writeTextFile(assets, made);
-console.log(`${fromFileUrl(assets)} has ${made.length} characters.`);

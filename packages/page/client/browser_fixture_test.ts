@@ -2,6 +2,7 @@ import { assertEquals } from "@std/assert";
 import chromium from "@sparticuz/chromium";
 import axe from "axe-core";
 import puppeteer, { type Browser, type Page } from "puppeteer-core";
+import { startCoverage } from "./coverage_fixture_test.ts";
 
 /** Where installed browsers are, the commonest first. */
 const INSTALLED = ["chromium", "chromium-browser", "google-chrome", "chrome"];
@@ -52,11 +53,13 @@ export async function openPage(browser: Browser, url: string): Promise<OpenPage>
   });
   page.setDefaultTimeout(20_000);
   await page.setViewport({ width: 1280, height: 800 });
+  const writeCoverage = await startCoverage(page);
   await page.goto(url);
   return {
     page,
     faults,
     async [Symbol.asyncDispose]() {
+      await writeCoverage();
       await context.close();
       assertEquals(faults, []);
     },

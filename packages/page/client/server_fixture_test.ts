@@ -1,3 +1,4 @@
+import type { Message } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { type SimulatedReply, simulator } from "@tare/simulator";
 import { startServerProcess } from "../../../tests/crash/server_process.ts";
@@ -15,6 +16,8 @@ export interface PageServer extends AsyncDisposable {
   readonly restart: () => Promise<void>;
   /** Asks the server itself. */
   readonly ask: (path: string, body?: unknown) => Promise<Response>;
+  /** Makes a session of messages that were said elsewhere; gives its id. */
+  readonly import: (messages: readonly Message[]) => Promise<string>;
 }
 
 /** Starts a server whose model does as it is told. */
@@ -89,6 +92,18 @@ export async function startPageServer(
       });
       return response;
     },
+    async import(messages) {
+      const response = await fetch(`${url}/v1/sessions/import`, {
+        method: "POST",
+        headers: {
+          "content-type": "application/x-ndjson",
+          ...(token && { authorization: `Bearer ${token}` }),
+        },
+        body: messages.map((message) => JSON.stringify(message)).join("\n"),
+      });
+      const { sessions: [session] } = await response.json();
+      return session.id;
+    },
     async [Symbol.asyncDispose]() {
       gate.opened.resolve();
       const told = await server.kill();
@@ -97,4 +112,27 @@ export async function startPageServer(
       if (told.includes("Uncaught")) throw new Error(told);
     },
   };
+}
+
+/** So many messages of a session that went on for long: questions, calls with their results, answers. */
+export function longHistory(length: number): Message[] {
+  const messages: Message[] = [];
+  for (let at = 0; messages.length < length; at++) {
+    const call = {
+      id: `call-${at}`,
+      type: "function",
+      function: { name: "read_file", arguments: `{"path":"${at}.txt"}` },
+    } as const;
+    messages.push(
+      { role: "user", content: `Question ${at}: what is in file ${at}?` },
+      { role: "assistant", content: "I look.", tool_calls: [call] },
+      { role: "tool", tool_call_id: call.id, content: `Line of file ${at}.\n`.repeat(40) },
+      {
+        role: "assistant",
+        content:
+          `File **${at}** says the same thing forty times.\n\n- first\n- second\n\n\`\`\`ts\nconst file = ${at};\n\`\`\``,
+      },
+    );
+  }
+  return messages.slice(0, length);
 }

@@ -1,7 +1,7 @@
 import { Lexer, type MarkedToken, type Token, type Tokens } from "marked";
 import type { ComponentChildren, JSX } from "preact";
 import { memo } from "preact/compat";
-import { useMemo } from "preact/hooks";
+import { useMemo, useRef } from "preact/hooks";
 import { Clip } from "./clip.tsx";
 
 /** A text that is longer is shown as it is: laying it out would stop the page. */
@@ -12,9 +12,28 @@ const LONGEST = 200_000;
  * nothing. Blocks that haven't changed aren't drawn again while the text grows.
  */
 export function Markdown({ text }: { readonly text: string }): JSX.Element {
-  const blocks = useMemo(() => text.length > LONGEST ? undefined : Lexer.lex(text), [text]);
-  if (!blocks) return <Clip text={text} />;
-  return <div class="markdown" dir="auto">{blocks.map((token, at) => <Block key={at} token={token} />)}</div>;
+  const known = useRef<Lexed>({ text: "", tokens: [] });
+  const { tokens } = useMemo(() => known.current = lexOn(known.current, text), [text]);
+  if (text.length > LONGEST) return <Clip text={text} />;
+  return <div class="markdown" dir="auto">{tokens.map((token, at) => <Block key={at} token={token} />)}</div>;
+}
+
+/** A text and the blocks that it consists of. */
+interface Lexed {
+  readonly text: string;
+  readonly tokens: readonly Token[];
+}
+
+/** Blocks at the end of a growing text that what follows may still change. */
+const OPEN_BLOCKS = 2;
+
+/** Reads a text; of one that goes on from the text before only the end. */
+function lexOn(before: Lexed, whole: string): Lexed {
+  const text = whole.length > LONGEST ? "" : whole.replaceAll(/\r\n?/g, "\n");
+  const goesOn = before.text !== "" && text.startsWith(before.text);
+  const kept = goesOn ? before.tokens.slice(0, -OPEN_BLOCKS) : [];
+  const from = kept.reduce((length, { raw }) => length + raw.length, 0);
+  return { text, tokens: [...kept, ...Lexer.lex(text.slice(from))] };
 }
 
 const Block = memo(

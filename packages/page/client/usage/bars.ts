@@ -8,6 +8,9 @@ export type Part = typeof PARTS[number];
 /** Height of the bars, in pixels. */
 export const HEIGHT = 200;
 
+/** Room above the highest of them for half a line, in pixels. */
+const HEAD = 2;
+
 /** Room under the bars for the marks of rewrites, in pixels. */
 export const FOOT = 14;
 
@@ -51,13 +54,13 @@ export function layOutBars(calls: readonly Call[], room: number): Bars {
     let top = HEIGHT;
     const tokens = partsOf(call);
     for (const part of PARTS) {
-      const height = tokens[part] / most * HEIGHT;
+      const height = tokens[part] / most * (HEIGHT - HEAD);
       if (height <= 0) continue;
       top -= height;
       paths[part] += `M${x} ${round(top)}h${round(barWidth)}v${round(height)}h${-round(barWidth)}z`;
     }
     if (!call.resend) continue;
-    const y = round(HEIGHT - call.resend.promptTokens / most * HEIGHT);
+    const y = round(HEIGHT - call.resend.promptTokens / most * (HEIGHT - HEAD));
     resend += `${resend === "" ? "M" : "L"}${round(at * pitch)} ${y}h${round(pitch)}`;
   }
   const rewritten = [...calls.entries()].filter(([, { rewrites }]) => rewrites.length > 0).map(([at]) => at);

@@ -8,7 +8,6 @@ import { type Sum, Sums } from "../parts/sums.tsx";
 import { useWidth } from "../parts/width.ts";
 import { SessionHead } from "../session_head.tsx";
 import { FOOT, HEIGHT, layOutBars, type Part, PARTS, partsOf } from "./bars.ts";
-import { causeInWords } from "./words.ts";
 
 const NAMES: Readonly<Record<Part, string>> = {
   cached: "Read from cache",
@@ -164,12 +163,27 @@ function Detail({ call }: { readonly call: Call }) {
       )}
       {rewrites.map(({ mechanism, reason, removed, tokensBefore, tokensAfter }, at) => (
         <p key={at} class="why">
-          <strong>Rewritten: {count(tokensBefore)} → {count(tokensAfter)}.</strong> <bdi>{reason}</bdi>{" "}
-          <bdi>{removed}</bdi> ({mechanism})
+          <strong>Rewritten: {count(tokensBefore)} → {count(tokensAfter)} tokens.</strong> Why:{" "}
+          <bdi>{reason}</bdi>. What: <bdi>{removed}</bdi>. By: {mechanism}.
         </p>
       ))}
     </section>
   );
+}
+
+const CAUSES: Readonly<Record<string, string>> = {
+  first_call: "as the first call of the session",
+  new: "were new",
+  own_rewrite: "moved by a rewrite",
+  tools_changed: "behind tools that changed",
+  model_changed: "for another model",
+  expired: "kept longer than the cache does",
+  provider_lost: "lost by the provider’s cache",
+};
+
+/** Why tokens weren't read from the cache, to stand behind their number. */
+function causeInWords(cause: string): string {
+  return CAUSES[cause] ?? cause;
 }
 
 /** Calls in a table that asks for no more. */
