@@ -99,9 +99,10 @@ const PROTOCOL_EXCEPTIONS: readonly string[] = [
   "server/as_model/",
 ];
 
-/** Where providers may be named: the file of their data, and what speaks one provider's own protocol. */
+/** Where providers may be named: the files of their data, and what speaks one provider's own protocol. */
 export const PROVIDER_PLACES: readonly string[] = [
   "planner/providers.ts",
+  "planner/prices.ts",
   "wire/",
   "loop/openai/",
   "loop/anthropic/",

@@ -2,13 +2,21 @@ import { ModelError } from "@tare/loop";
 import { anthropicModel } from "@tare/loop/anthropic";
 import { openaiModel } from "@tare/loop/openai";
 import type { Model } from "@tare/messages";
-import { chooseProfile, DEFAULT_PROVIDER, MESSAGES_PROVIDER, type Profile } from "@tare/planner";
+import {
+  chooseProfile,
+  DEFAULT_PROVIDER,
+  listPrice,
+  LOCAL_PROFILE,
+  MESSAGES_PROVIDER,
+  type Price,
+  type Profile,
+} from "@tare/planner";
 import type { Settings } from "./settings.ts";
 
 /** The settings that say whom the agent asks. */
 export type ModelSettings = Pick<
   Settings,
-  "apiKey" | "baseUrl" | "messagesKey" | "messagesUrl" | "model" | "profile" | "profileFile"
+  "apiKey" | "baseUrl" | "messagesKey" | "messagesUrl" | "model" | "price" | "profile" | "profileFile"
 >;
 
 /** Whom the agent asks for a model. */
@@ -61,6 +69,15 @@ export function chatProfile(
   model: string,
 ): Profile {
   return profileFile?.profile ?? chooseProfile({ baseUrl, model, ...(name !== undefined && { name }) });
+}
+
+/** What a model costs in money: one's own price, else the list price; nothing on one's own machine. */
+export function priceOf(
+  { price, profileFile }: Pick<ModelSettings, "price" | "profileFile">,
+  profile: (model: string) => Profile,
+): (model: string) => Price | undefined {
+  const own = price ?? profileFile?.profile.price;
+  return (model) => own ?? (profile(model).name === LOCAL_PROFILE ? undefined : listPrice(model));
 }
 
 function agentProfile(settings: ModelSettings, model: string): Profile {

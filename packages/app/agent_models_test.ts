@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { configuredModels, isRehearsed, type ModelSettings } from "./agent_models.ts";
+import { listPrice, profileNamed } from "@tare/planner";
+import { configuredModels, isRehearsed, type ModelSettings, priceOf } from "./agent_models.ts";
 import { readSettings } from "./settings.ts";
 
 const OPENAI = "https://api.openai.com/v1";
@@ -41,6 +42,17 @@ Deno.test("configuredModels() sends each model to its own provider where there a
   assertEquals(routes({ ...both, TARE_PROFILE: "anthropic-1h" }, ["claude-opus-5"]), [
     ["claude-opus-5", ANTHROPIC, "anthropic-1h"],
   ]);
+});
+
+Deno.test("priceOf() takes one's own price, then the list's, and none on one's own machine", () => {
+  const price = (environment: Record<string, string>, profile: string, model: string) =>
+    priceOf(settings(environment), () => profileNamed(profile))(model);
+  assertEquals(price({}, "openai", "gpt-5"), listPrice("gpt-5"));
+  assertEquals([price({}, "none", "other"), price({}, "local", "gpt-5")], [undefined, undefined]);
+  const own = { input: 1, output: 2 };
+  assertEquals(price({ TARE_PRICE: "input=1,output=2" }, "local", "gpt-5"), own);
+  const file = { profileFile: { path: "p", profile: { ...profileNamed("openai"), price: own } } };
+  assertEquals(priceOf(file, () => profileNamed("openai"))("gpt-5"), own);
 });
 
 Deno.test("isRehearsed() says whether nothing is configured", () => {

@@ -162,7 +162,7 @@ Deno.test("agentOrGateway() tells of both in one document", async () => {
   const ledger = await (await ask(get("/v1/ledger"))).json();
   assertEquals(Object.keys(ledger), components.schemas.GatewayLedger.required);
   assertEquals(Object.keys(ledger.planned), components.schemas.GatewayLedger.properties.planned.required);
-  await (await ask(post(call("gpt-5")))).text();
+  await (await ask(post(call("unpriced")))).text();
   const { sessions: [session] } = await (await ask(get("/v1/gateway/sessions"))).json();
   const details = await (await ask(get(`/v1/gateway/sessions/${session.id}`))).json();
   assertEquals(Object.keys(details).sort(), components.schemas.GatewaySessionDetails.required.toSorted());

@@ -55,12 +55,22 @@ export function eventPrinter(write: (text: string) => void): (event: LoopEvent) 
 
 /** A turn's ledger in one line. */
 export function ledgerLine(
-  { calls, promptTokens, cachedTokens, outputTokens, saved, estimated }: TurnLedger,
+  { calls, promptTokens, cachedTokens, outputTokens, saved, estimated, tokenUnits, usd }: TurnLedger,
 ): string {
   const savings = Object.entries(saved).map(([mechanism, tokens]) => `${mechanism} ${number(tokens)}`);
+  const costs = [
+    ...(usd === undefined ? [] : [dollars(usd)]),
+    ...(tokenUnits === undefined ? [] : [`${number(Math.round(tokenUnits))} token units`]),
+  ];
   return `ledger: ${number(calls)} calls, ${number(promptTokens)} prompt tokens, of these ` +
-    `${number(cachedTokens)} cached, ${number(outputTokens)} output tokens; ` +
+    `${number(cachedTokens)} cached, ${number(outputTokens)} output tokens; ${
+      costs.length > 0 ? `cost: ${costs.join(", ")}; ` : ""
+    }` +
     `tokens saved: ${savings.join(", ") || "none"}${estimated ? " (counted here)" : ""}`;
+}
+
+function dollars(usd: number): string {
+  return usd > 0 && usd < 0.0001 ? "under $0.0001" : `$${usd.toFixed(usd < 1 ? 4 : 2)}`;
 }
 
 function number(value: number): string {

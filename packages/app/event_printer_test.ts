@@ -80,6 +80,23 @@ Deno.test("eventPrinter() says why a turn ended early", () => {
   );
 });
 
+Deno.test("ledgerLine() says what the calls cost, as far as that is known", () => {
+  const cost = (more: object) => /cost: .*?;/.exec(ledgerLine({ ...ledger, saved: {}, ...more }))?.[0];
+  assertEquals(
+    [{}, { tokenUnits: 1234.4 }, { tokenUnits: 1, usd: 1.234 }, { usd: 0.01234 }, { usd: 0.00001 }, {
+      usd: 0,
+    }].map(cost),
+    [
+      undefined,
+      "cost: 1,234 token units;",
+      "cost: $1.23, 1 token units;",
+      "cost: $0.0123;",
+      "cost: under $0.0001;",
+      "cost: $0.0000;",
+    ],
+  );
+});
+
 Deno.test("ledgerLine() says when nothing was saved and when tokens were counted here", () => {
   assertEquals(
     ledgerLine({ ...ledger, saved: {}, estimated: true }).endsWith("tokens saved: none (counted here)"),

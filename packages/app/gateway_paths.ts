@@ -25,7 +25,7 @@ export const GATEWAY_SCHEMAS: Readonly<Record<string, JsonSchema>> = Object.from
 
 const ID = inPath("id");
 const NO_SESSION = { 404: { description: "There is no such session." } };
-const UNITS = "Costs are in the price of one uncached input token.";
+const UNITS = "Costs are in token units, and in US dollars where prices are known.";
 
 /** The gateway's own routes. */
 export const GATEWAY_PATHS: Readonly<Record<string, Readonly<Record<string, Operation & JsonSchema>>>> = {
@@ -35,7 +35,7 @@ export const GATEWAY_PATHS: Readonly<Record<string, Readonly<Record<string, Oper
       summary:
         "Compares what sessions of other models cost with and without planning, since the server's start.",
       responses: {
-        200: answerOf(LEDGER_REPORT, "Both groups. Costs are in the price of one uncached input token."),
+        200: answerOf(LEDGER_REPORT, `Both groups. ${UNITS}`),
       },
     },
   },
@@ -53,7 +53,7 @@ export const GATEWAY_PATHS: Readonly<Record<string, Readonly<Record<string, Oper
         parameter("search", "Only sessions whose title holds this text, in either case.", { type: "string" }),
       ],
       responses: {
-        200: answerOf(SESSION_LIST, "What each cost. Costs are in the price of one uncached input token."),
+        200: answerOf(SESSION_LIST, `What each cost. ${UNITS}`),
         400: { description: "The limit isn't one." },
         404: { description: "There is no session `after`." },
       },

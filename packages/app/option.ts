@@ -1,4 +1,4 @@
-import type { Policy } from "@tare/planner";
+import { isPrice, type Policy, type Price } from "@tare/planner";
 
 /** A setting: where it is told, what it means, how it is read. */
 export interface Option<T> {
@@ -49,6 +49,21 @@ export function share(): Reader<number> {
   return {
     read: (text) => /^\d*\.?\d+$/.test(text) && Number(text) <= 1 ? Number(text) : undefined,
     right: "a number from 0 to 1, such as 0.1",
+  };
+}
+
+/** Reads what a model costs. */
+export function price(): Reader<Price> {
+  return {
+    read: (text) => {
+      const pairs = text.split(",").map((pair) => pair.split("=").map((part) => part.trim()));
+      if (!pairs.every(([, digits = ""]) => /^\d*\.?\d+$/.test(digits))) return undefined;
+      const prices = Object.fromEntries(pairs.map(([name, digits]) => [name, Number(digits)]));
+      return isPrice(prices) ? prices : undefined;
+    },
+    right:
+      "dollars for a million tokens such as input=3,output=15,cacheRead=0.3, and perhaps cacheWrite=3.75 and " +
+      "cacheWriteHour=6",
   };
 }
 

@@ -4,11 +4,12 @@ import {
   MESSAGES_PROVIDER,
   POLICIES,
   type Policy,
+  PRICES_DATE,
   type Profile,
   PROFILES,
   readProfileFile,
 } from "@tare/planner";
-import { isDirectory, list, type Option, share, text, wholeNumber } from "./option.ts";
+import { isDirectory, list, type Option, price, share, text, wholeNumber } from "./option.ts";
 
 /** Each mechanism has a flag that switches it off. */
 export const MECHANISMS = {
@@ -124,6 +125,13 @@ const OPTIONS = {
     help: "A file of cache rules and prices in place of TARE_PROFILE, such as deno task probe:cache writes",
     read: readProfile,
     right: "a file that exists",
+  },
+  price: {
+    variable: "TARE_PRICE",
+    flag: "price",
+    help:
+      `What the model costs, as input=3,output=15. Default: the file's price, else the list price of ${PRICES_DATE}`,
+    ...price(),
   },
   policy: {
     variable: "TARE_POLICY",

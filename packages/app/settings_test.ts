@@ -221,6 +221,33 @@ Deno.test("settingsHelp() lists every variable and flag", () => {
   ) assertStringIncludes(help, name);
 });
 
+Deno.test("readSettings() reads what the model costs, and says what is wrong with it", () => {
+  const price = (text: string) => readSettings(["--price", text], {}).price;
+  assertEquals(readSettings([], {}).price, undefined);
+  assertEquals(price("input=3,output=15"), { input: 3, output: 15 });
+  assertEquals(price("input=0, output=.5, cacheRead=0.3,cacheWrite=3.75,cacheWriteHour=6"), {
+    ...{ input: 0, output: 0.5, cacheRead: 0.3, cacheWrite: 3.75, cacheWriteHour: 6 },
+  });
+  for (
+    const wrong of [
+      "3",
+      "input=3",
+      "input=3,output=x",
+      "input=3,output=-1",
+      "input=3,output=1,read=1",
+      "input=3,output=",
+    ]
+  ) {
+    assertThrows(
+      () => price(wrong),
+      RangeError,
+      `Cannot start: --price is ${
+        JSON.stringify(wrong)
+      }, but it must be dollars for a million tokens such as input=3,`,
+    );
+  }
+});
+
 Deno.test("readSettings() reads a profile's file, and says what is wrong with it", async () => {
   const folder = await Deno.makeTempDir();
   try {

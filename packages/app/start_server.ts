@@ -14,6 +14,7 @@ import {
   configuredModels,
   hasChatProvider,
   isRehearsed,
+  priceOf,
 } from "./agent_models.ts";
 import { agentOrGateway, type BodyLimits } from "./agent_or_gateway.ts";
 import type { Settings } from "./settings.ts";
@@ -95,6 +96,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     defaultModel: provider.model ?? "none",
     model: provider.ask,
     profile: provider.profile,
+    price: priceOf(settings, provider.profile),
     windowTokens,
     ...prompts,
     tools: workspaceTools({
@@ -108,19 +110,22 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     ...(provider.notice !== undefined && { notice: provider.notice }),
   });
   const { apiKey, baseUrl: baseURL = DEFAULT_PROVIDER.baseURL } = settings;
+  // Other agents ask for other models, and others speak Messages too and cache in their own way.
+  const chatRules = (model: string) => chatProfile(settings, model);
+  const messagesRules = (model: string) => chooseProfile({ model, baseUrl: settings.messagesUrl });
   const chat = {
     baseURL,
     ...(apiKey !== undefined && { apiKey }),
-    // Other agents ask for other models.
-    profile: (model: string) => chatProfile(settings, model),
+    profile: chatRules,
+    price: priceOf(settings, chatRules),
     windowTokens,
   };
   const messages = {
     // This address names the server, the other one the API.
     baseURL: `${settings.messagesUrl.replace(/\/+$/, "")}/v1`,
     ...(settings.messagesKey !== undefined && { apiKey: settings.messagesKey }),
-    // Others speak the format too, and cache in their own way.
-    profile: (model: string) => chooseProfile({ model, baseUrl: settings.messagesUrl }),
+    profile: messagesRules,
+    price: priceOf(settings, messagesRules),
   };
   const answer = agentOrGateway({
     agent,

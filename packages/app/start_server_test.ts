@@ -325,7 +325,7 @@ Deno.test("startServer() lets the gateway go by the policy and the limits that a
         }),
       });
       await response.body?.cancel();
-      assertEquals(response.headers.get("x-tare-saved"), null);
+      assertEquals(response.headers.get("x-tare-saved-token-units"), null);
       assertMatch(
         asked[0] ?? "",
         /\[elided: 2 messages, \d+ bytes; recall with ref .*\[elided: middle of read result/,

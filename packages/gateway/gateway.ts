@@ -44,7 +44,7 @@ export interface Gateway {
  * | `x-tare-tokens-received`, `x-tare-tokens-sent` | tokens of the client's prompt and of the upstream's, counted here |
  * | `x-tare-cached-predicted` | tokens that the upstream's cache was expected to serve |
  * | `x-tare-cached-reported` | tokens that it did serve; only of an answer that isn't streamed |
- * | `x-tare-saved` | what the session has saved so far, in the price of one uncached input token; streamed: before this call; not with the policy `classic` |
+ * | `x-tare-saved-token-units` | what the session has saved so far, in token units: the price of one uncached input token is 1; streamed: before this call; not with the policy `classic` |
  * | `x-tare-warning` | why the request went upstream as it came, or what was left out of it |
  */
 export function gateway(options: GatewayOptions): Gateway {

@@ -1,16 +1,19 @@
-import type { JsonSchema, Usage } from "@tare/messages";
+import type { Cost, JsonSchema, Usage } from "@tare/messages";
 import {
   addSums,
+  callCost,
   closedSchema as closed,
   NO_SUMS,
   type Overview,
-  type Profile,
-  promptCost,
+  type Rates,
   type Sums,
   type ToldWarning,
 } from "@tare/planner";
 
-/** What calls came to. Costs are in the price of one uncached input token. */
+/**
+ * What calls came to: prompts in token units, of which the price of one uncached input token is 1, and prompts and replies
+ * in US dollars, as far as the models' prices are known.
+ */
 export interface Totals {
   /** Calls of the upstream that succeeded. */
   readonly calls: number;
@@ -26,9 +29,15 @@ export interface Totals {
   /** Tokens that models wrote. */
   readonly outputTokens: number;
   /** What the prompts cost. */
-  readonly cost: number;
+  readonly tokenUnits: number;
   /** Of this, what the prompts of compactions cost. */
-  readonly compactionCost: number;
+  readonly compactionTokenUnits: number;
+  /** Calls whose price isn't known, so that no dollars are counted for them. */
+  readonly unpricedCalls: number;
+  /** Dollars that the calls cost whose price is known; absent where none is. */
+  readonly usd?: number;
+  /** Of these, what compactions cost. */
+  readonly compactionUsd?: number;
 }
 
 /** What a group of sessions came to. */
@@ -45,24 +54,38 @@ export const NO_CALLS: Totals = {
   promptTokens: 0,
   cachedTokens: 0,
   outputTokens: 0,
-  cost: 0,
-  compactionCost: 0,
+  tokenUnits: 0,
+  compactionTokenUnits: 0,
+  unpricedCalls: 0,
 };
 
 /** The groups that are compared. */
 export type Group = "planned" | "control";
 
-/** Both groups, with the averages that they are compared by. */
-export type LedgerReport = Readonly<
-  Record<Group, GroupTotals & { readonly costPerSession: number; readonly callsPerSession: number }>
->;
+/** What both groups came to, with the averages that they are compared by. */
+export type LedgerReport = Readonly<Record<Group, GroupReport>>;
+
+/** What a group came to, with the averages that it is compared by. */
+export interface GroupReport extends GroupTotals {
+  readonly tokenUnitsPerSession: number;
+  readonly callsPerSession: number;
+  /** Dollars for each session; absent where the price of a call isn't known. */
+  readonly usdPerSession?: number;
+}
+
+/** What isn't known of every model. */
+const DOLLARS = ["usd", "compactionUsd"] as const;
 
 /** JSON Schemas of the fields of {@linkcode Totals}. */
 export const TOTALS: Readonly<Record<string, JsonSchema>> = numbers(Object.keys(NO_CALLS));
 
+/** JSON Schemas of those that may be absent. */
+export const DOLLAR_TOTALS: Readonly<Record<string, JsonSchema>> = numbers(DOLLARS);
+
 const GROUP: JsonSchema = closed(
   "GatewayLedgerGroup",
-  numbers(["sessions", ...Object.keys(NO_CALLS), "costPerSession", "callsPerSession"]),
+  numbers(["sessions", ...Object.keys(NO_CALLS), "tokenUnitsPerSession", "callsPerSession"]),
+  numbers([...DOLLARS, "usdPerSession"]),
 );
 
 /** JSON Schema of a {@linkcode LedgerReport}. */
@@ -129,13 +152,16 @@ export class GatewayLedger {
 }
 
 /** What a call came to that succeeded. */
-export function callTotals(
-  usage: Usage,
-  profile: Profile,
-): Pick<Totals, "calls" | "promptTokens" | "cachedTokens" | "outputTokens" | "cost"> {
+export function callTotals(usage: Usage, rates: Rates): CallTotals {
   const { promptTokens, cachedTokens, outputTokens } = usage;
-  return { calls: 1, promptTokens, cachedTokens, outputTokens, cost: promptCost(profile, usage) };
+  const unpricedCalls = rates.price ? 0 : 1;
+  return { calls: 1, promptTokens, cachedTokens, outputTokens, ...callCost(usage, rates), unpricedCalls };
 }
+
+/** What one call came to. */
+export type CallTotals =
+  & Pick<Totals, "calls" | "promptTokens" | "cachedTokens" | "outputTokens" | "tokenUnits" | "unpricedCalls">
+  & Cost;
 
 function numbers(names: readonly string[]): Record<string, JsonSchema> {
   return Object.fromEntries(names.map((name) => [name, { type: "number" }]));
@@ -148,12 +174,20 @@ function dayOf(ms: number): string {
 
 function add(totals: Totals, more: Partial<Totals>): Totals {
   const sum: { -readonly [Name in keyof Totals]: number } = { ...totals };
-  for (const name of Object.keys(NO_CALLS) as (keyof Totals)[]) sum[name] += more[name] ?? 0;
+  for (const name of Object.keys(NO_CALLS) as (keyof typeof sum)[]) sum[name]! += more[name] ?? 0;
+  for (const name of DOLLARS) {
+    if (more[name] !== undefined) sum[name] = (sum[name] ?? 0) + more[name];
+  }
   return sum;
 }
 
-function withAverages(totals: GroupTotals) {
-  const { sessions, cost, calls } = totals;
+function withAverages(totals: GroupTotals): GroupReport {
+  const { sessions, tokenUnits, calls, usd, unpricedCalls } = totals;
   const each = (sum: number) => sessions === 0 ? 0 : sum / sessions;
-  return { ...totals, costPerSession: each(cost), callsPerSession: each(calls) };
+  return {
+    ...totals,
+    tokenUnitsPerSession: each(tokenUnits),
+    callsPerSession: each(calls),
+    ...(usd !== undefined && unpricedCalls === 0 && { usdPerSession: each(usd) }),
+  };
 }

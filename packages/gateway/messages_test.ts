@@ -198,7 +198,7 @@ Deno.test("gateway goes by the cache that a request asks for, and by what the up
       },
     );
     await (await fetch(claudeRequest([says("user", "Go.")]))).text();
-    return (await (await fetch(new Request("http://localhost/v1/ledger"))).json()).planned.cost;
+    return (await (await fetch(new Request("http://localhost/v1/ledger"))).json()).planned.tokenUnits;
   };
   assertEquals([await cost(1_000, 0), await cost(0, 1_000), await cost(400, 600)], [1_250, 2_000, 1_700]);
 });

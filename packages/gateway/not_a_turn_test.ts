@@ -97,9 +97,9 @@ Deno.test("gateway has Codex' own compaction made from the view that the model h
   assertEquals([next.asked?.input, next.session], [fresh, last.session]);
   const grown = [...fresh, ...codexStep("file0.ts", "one line")];
   assertEquals((await ask(codexRequest(grown))).session, last.session);
-  const { sessions, compactions, compactionCost, cost } = await ledger();
+  const { sessions, compactions, compactionTokenUnits, tokenUnits } = await ledger();
   assertEquals([sessions, compactions], [1, 1]);
-  assert(compactionCost > 0 && compactionCost < cost);
+  assert(compactionTokenUnits > 0 && compactionTokenUnits < tokenUnits);
 });
 
 Deno.test("gateway leaves out of a transcript what had left the prompt, if it is refused otherwise", async () => {

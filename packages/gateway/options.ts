@@ -1,5 +1,5 @@
 import type { CountTokens } from "@tare/messages";
-import type { PolicyOptions, Profile } from "@tare/planner";
+import type { PolicyOptions, Price, Profile } from "@tare/planner";
 
 /** A provider that requests are sent to. */
 export interface Upstream {
@@ -9,6 +9,8 @@ export interface Upstream {
   readonly apiKey?: string;
   /** Its cache rules and prices, for all its models or for each by name. */
   readonly profile: Profile | ((model: string) => Profile);
+  /** What a model costs in money; nothing of one whose price isn't known. Default: the list price, by its name. */
+  readonly price?: (model: string) => Price | undefined;
   /** Its models' context window in tokens. Default: unknown, and no limit. */
   readonly windowTokens?: number;
 }

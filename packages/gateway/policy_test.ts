@@ -56,9 +56,9 @@ Deno.test("gateway prunes by the triggers of the policy classic, stickily, and k
     /^\[elided: read result, \d+ bytes; recall with ref \w{16}\]$/,
   );
   assertEquals(answers.map(({ headers }) => headers.get("x-tare-epoch")), ["0", "1", "1"]);
-  assertEquals(answers.map(({ headers }) => headers.get("x-tare-saved")), [null, null, null]);
+  assertEquals(answers.map(({ headers }) => headers.get("x-tare-saved-token-units")), [null, null, null]);
   const planned = await sentFor(histories.slice(0, 1), SMALL);
-  assertEquals(planned.answers[0]?.headers.get("x-tare-saved"), "0");
+  assertEquals(planned.answers[0]?.headers.get("x-tare-saved-token-units"), "0");
 });
 
 Deno.test("gateway leaves old turns out of a tool loop with the policy classic, and the model recalls them", async () => {

@@ -104,6 +104,11 @@ export class GatewayTurn {
     this.writer = request.protocol.writer(request, { recall: name, seen, keepsText });
   }
 
+  /** What the client asks. */
+  get request(): WireRequest {
+    return this.#options.request;
+  }
+
   /** What the request is for if it isn't a turn. */
   get oneShot(): Purpose | undefined {
     return this.#options.oneShot;
@@ -143,7 +148,8 @@ export class GatewayTurn {
         "x-tare-cached-predicted": String(this.#view.predictedCachedTokens),
       }),
       // A policy that knows nothing of costs can't tell.
-      ...(session.prompts.quote && { "x-tare-saved": String(Math.round(session.saved)) }),
+      ...(session.prompts.quote &&
+        { "x-tare-saved-token-units": String(Math.round(session.savedTokenUnits)) }),
     };
   }
 
@@ -214,7 +220,7 @@ export class GatewayTurn {
     const entry = prompts.sent(usage, this.#view);
     if (!this.#options.oneShot) this.session.shown = this.#view.messages;
     if (this.#edited) this.session.refusals = 0;
-    if (entry) this.session.saved = entry.saved;
+    if (entry) this.session.savedTokenUnits = entry.savedTokenUnits;
     const savedTokens = Object.values(this.#view.saved).reduce((sum, tokens) => sum + tokens, 0);
     return { usage: entry?.usage ?? usage, savedTokens, ...(entry && { entry }) };
   }

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import type { CountTokens, Usage } from "@tare/messages";
-import { profileForTtl, promptSession, reportCall } from "@tare/planner";
+import { listPrice, profileForTtl, promptSession, type Rates, reportCall, sumsOfCall } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
 import { type Protocol, readBody, readRequest, type WireReply, type WireRequest } from "@tare/wire";
 import { callTotals, GatewayLedger } from "./ledger.ts";
@@ -117,16 +117,19 @@ export class Turns {
     const sent = turn.sent(reply);
     const { session, oneShot } = turn;
     const { usage } = sent;
-    const call = usage && callTotals(usage, session.prompts.profile);
+    const { price = listPrice } = upstreamOf(turn.request.protocol, this.#options);
+    const rates = { profile: session.prompts.profile, price: price(turn.request.model) };
+    const call = usage && callTotals(usage, rates);
     if (call) {
       this.ledger.book(session, call);
-      this.#noteCall(turn, { ...sent, usage, cost: call.cost });
+      this.#noteCall(turn, { ...sent, usage }, rates);
     }
     if (!oneShot || !isAnswer(reply)) return;
     const isSaid = oneShot === "compaction";
-    const { promptTokens = 0, cachedTokens = 0, outputTokens = 0, cost = 0 } = call ?? {};
+    const { promptTokens = 0, cachedTokens = 0, outputTokens = 0, tokenUnits = 0, usd } = call ?? {};
     const atMs = this.#now();
-    const made = { atMs, promptTokens, cachedTokens, outputTokens, cost };
+    const money = usd !== undefined && { usd };
+    const made = { atMs, promptTokens, cachedTokens, outputTokens, tokenUnits, ...money };
     if (isSaid) this.#countCompaction(session, made);
     this.#sessions.sumUp(session, { text: reply.text ?? "", isSaid, uncounted: isSaid ? [] : [made] });
   }
@@ -147,29 +150,29 @@ export class Turns {
 
   #noteCall(
     { session, oneShot }: GatewayTurn,
-    { usage, cost, savedTokens, entry }: SentCall & { readonly usage: Usage; readonly cost: number },
+    { usage, savedTokens, entry }: SentCall & { readonly usage: Usage },
+    rates: Rates,
   ): void {
     const atMs = this.#now();
     const isTurn = oneShot === undefined;
-    const { promptTokens, cachedTokens, outputTokens } = usage;
-    // What isn't a turn would have cost the same.
-    const resendTokenUnits = entry?.resendCost ?? cost;
-    const tokens = { calls: 1, promptTokens, cachedTokens, outputTokens, savedTokens };
-    this.ledger.bookSums(session, { ...tokens, tokenUnits: cost, resendTokenUnits }, atMs);
     const made = reportCall(usage, {
       number: session.totals.calls,
       at: new Date(atMs).toISOString(),
       turn: null,
       purpose: oneShot ?? "turn",
       ledger: entry,
+      rates,
       rewrites: isTurn ? session.unsent : [],
     });
+    this.ledger.bookSums(session, { ...sumsOfCall(made), savedTokens }, atMs);
     session.calls = [...session.calls, made].slice(-MAX_CALLS);
     if (isTurn) session.unsent = [];
   }
 
   #countCompaction(session: GatewaySession, made: Compaction): void {
-    this.ledger.book(session, { compactions: 1, compactionCost: made.cost });
+    const { tokenUnits: compactionTokenUnits, usd } = made;
+    const money = usd !== undefined && { compactionUsd: usd };
+    this.ledger.book(session, { compactions: 1, compactionTokenUnits, ...money });
     session.compactions = [...session.compactions, made].slice(-MAX_COMPACTIONS);
   }
 

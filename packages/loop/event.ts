@@ -1,4 +1,4 @@
-import type { AssistantMessage, Content, FinishReason, Rewrite, Usage } from "@tare/messages";
+import type { AssistantMessage, Content, Cost, FinishReason, Rewrite, Usage } from "@tare/messages";
 import type { TurnLedger } from "./ledger.ts";
 import type { ModelErrorCode } from "./model_error.ts";
 
@@ -67,6 +67,8 @@ export type LoopEvent =
     readonly type: "step_end";
     readonly step: number;
     readonly usage: Usage;
+    /** What the call cost, where the caller knows. */
+    readonly cost?: Cost;
     readonly finishReason: FinishReason;
     /** What the context hook says of the call, where it keeps a ledger. */
     readonly ledger?: object;

@@ -1,8 +1,11 @@
+import type { Cost } from "@tare/messages";
+
 /**
- * What a turn cost, what its context hook paid included. All figures are tokens but `calls`. A call that failed or was
- * cancelled is not in it.
+ * What a turn cost, what its context hook paid included. A figure is in tokens unless it says otherwise. A call that
+ * failed or was cancelled is not in it. What the calls cost in token units and in dollars is absent where it isn't known
+ * of all of them.
  */
-export interface TurnLedger {
+export interface TurnLedger extends Partial<Cost> {
   /** Model calls that were answered, those of the context hook apart. */
   readonly calls: number;
   /** Sum of the prompts, cached tokens included. */
@@ -51,5 +54,19 @@ export function addLedgers(a: TurnLedger, b: TurnLedger): TurnLedger {
     outputTokens: a.outputTokens + b.outputTokens,
     saved,
     estimated: a.estimated || b.estimated,
+    ...sumKnown("tokenUnits", a, b),
+    ...sumKnown("usd", a, b),
   };
+}
+
+/** What both cost; nothing if one took tokens and it isn't known what they cost. */
+function sumKnown(unit: keyof Cost, a: TurnLedger, b: TurnLedger): Partial<Cost> {
+  let sum: number | undefined;
+  for (const ledger of [a, b]) {
+    if (ledger.promptTokens + ledger.outputTokens === 0) continue;
+    const cost = ledger[unit];
+    if (cost === undefined) return {};
+    sum = (sum ?? 0) + cost;
+  }
+  return sum === undefined ? {} : { [unit]: sum };
 }

@@ -117,14 +117,20 @@ async function* playSteps(
     yield* steer(options.steering(), turn, step);
     const stepOptions: StepOptions = { ...options, step, watchdog };
     const view = yield* makeView(turn.messages, stepOptions);
-    if (view.usage) turn.ledger = addLedgers(turn.ledger, { ...EMPTY_LEDGER, ...spentOn(view.usage) });
+    const { costOf } = options;
+    if (view.usage) {
+      const paid = { ...EMPTY_LEDGER, ...spentOn(view.usage), ...costOf?.(view.usage) };
+      turn.ledger = addLedgers(turn.ledger, paid);
+    }
     const reply = yield* callModel(view, stepOptions);
     const { message, finishReason, usage } = reply;
     const ledger = view.succeeded?.(usage);
+    const cost = costOf?.(usage);
     turn.ledger = addLedgers(turn.ledger, {
       calls: 1,
       ...spentOn(usage),
       saved: view.saved ?? {},
+      ...cost,
     });
     if (isEmptyReply(message)) {
       yield { type: "warning", message: EMPTY_REPLY };
@@ -138,7 +144,7 @@ async function* playSteps(
         : yield* refuseCalls(calls, step);
       turn.messages = [...turn.messages, message, ...answers];
     }
-    yield { type: "step_end", step, usage, finishReason, ...(ledger && { ledger }) };
+    yield { type: "step_end", step, usage, ...(cost && { cost }), finishReason, ...(ledger && { ledger }) };
     const ending = endingByReply(reply);
     const steering = ending?.reason === "completed" ? options.steering() : [];
     if (ending && steering.length === 0) return ending;

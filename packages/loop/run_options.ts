@@ -1,12 +1,14 @@
 import {
   type Content,
   type ContextHook,
+  type Cost,
   type CountTokens,
   estimateTokens,
   type Message,
   type Model,
   type Tool,
   type ToolDefinition,
+  type Usage,
 } from "@tare/messages";
 import { argumentsParser } from "@tare/messages/arguments";
 import type { TurnLedger } from "./ledger.ts";
@@ -29,6 +31,8 @@ export interface RunOptions {
    * Default: no budget.
    */
   readonly overBudget?: (ledger: TurnLedger) => string | undefined;
+  /** What a call cost, by its usage. Default: nobody knows, and the ledger counts tokens alone. */
+  readonly costOf?: (usage: Usage) => Cost;
   /** The tools that the model may call. Default: none. */
   readonly tools?: readonly Tool[];
   /** Decides before each model call what the model sees. Default: everything. */
@@ -66,9 +70,11 @@ export interface PreparedTool {
 
 /** {@linkcode RunOptions} checked and with their defaults. */
 export interface ResolvedOptions
-  extends Omit<Required<RunOptions>, "tools" | "context" | "signal" | "input"> {
+  extends Omit<Required<RunOptions>, "tools" | "context" | "signal" | "input" | "costOf"> {
   /** What the user says now. */
   readonly input?: Content;
+  /** What a call cost. */
+  readonly costOf?: (usage: Usage) => Cost;
   /** The tools by name. */
   readonly tools: ReadonlyMap<string, PreparedTool>;
   /** Decides what the model sees. */

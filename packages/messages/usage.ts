@@ -14,6 +14,14 @@ export interface Usage {
   readonly estimated?: boolean;
 }
 
+/** What tokens cost. */
+export interface Cost {
+  /** What prompts cost in token units: the price of one uncached input token is 1. Output isn't in it. */
+  readonly tokenUnits: number;
+  /** What prompts and replies cost in US dollars; absent where the model's price isn't known. */
+  readonly usd?: number;
+}
+
 /** What two calls took together. What one of them doesn't report of cache writes is not in the sum. */
 export function addUsage(a: Usage, b: Usage): Usage {
   const writes = a.cacheWriteTokens ?? b.cacheWriteTokens;

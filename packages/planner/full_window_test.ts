@@ -178,7 +178,7 @@ Deno.test("plannerSession() asks for a summary on the prompt as it was sent, and
     const entry = entries[call]!;
     assertEquals(entry.summary, summaryUsage);
     const profile = profileNamed("anthropic-5m");
-    assertEquals(entry.cost, promptCost(profile, entry.usage) + promptCost(profile, summaryUsage));
+    assertEquals(entry.tokenUnits, promptCost(profile, entry.usage) + promptCost(profile, summaryUsage));
   }
   const booked = entries.filter((entry) => entry?.summary).length;
   assertEquals(booked, asked.length);

@@ -359,7 +359,7 @@ Deno.test("invariant 7: no session costs over 1.1 times resending everything, or
       // The price knows of the cache that is asked now; a rewrite breaks those of other models and tools as well. Of 3,000
       // such sessions the worst three cost 1.63, 1.50 and 1.46 times as much.
       assert(paid <= (steady ? 1.1 : 2) * resend, `${paid} against ${resend}`);
-      assert(Math.abs((entry?.cost ?? 0) - promptCost(profile, usage)) < 1e-6);
+      assert(Math.abs((entry?.tokenUnits ?? 0) - promptCost(profile, usage)) < 1e-6);
     }
   }));
 });

@@ -12,7 +12,7 @@ export { classicSession } from "./classic/classic_session.ts";
 export type { CompactEdit, DropEdit, Edit, ElideEdit, ShortenEdit, SummariseEdit } from "./edits/edit.ts";
 export { type Conversation, view } from "./edits/view.ts";
 export type { LedgerEntry, PromptShares, UncachedCause } from "./ledger/ledger.ts";
-export { promptCost } from "./ledger/price.ts";
+export { callCost, promptCost, type Rates } from "./ledger/price.ts";
 export type {
   ForkableSession,
   Mechanisms,
@@ -23,10 +23,12 @@ export type {
   Triggers,
 } from "./prompt_session.ts";
 export { POLICIES, type Policy, type PolicyOptions, promptSession } from "./policies.ts";
+export { isPrice, listPrice, type Price, PRICES, PRICES_DATE } from "./prices.ts";
 export { readProfileFile } from "./profile_file.ts";
 export {
   chooseProfile,
   DEFAULT_PROVIDER,
+  LOCAL_PROFILE,
   MESSAGES_PROVIDER,
   type Profile,
   profileForTtl,
@@ -45,6 +47,7 @@ export {
   pageOfCalls,
   reportCall,
   REWRITE_REPORT,
+  sumsOfCall,
 } from "./report/call_report.ts";
 export {
   addSums,

@@ -1,3 +1,4 @@
+import { isPrice } from "./prices.ts";
 import { type Profile, profileNamed, PROFILES, type Warmth } from "./providers.ts";
 
 /** What a field must be, and whether a value is that. */
@@ -27,6 +28,11 @@ const RULES: Readonly<Record<Exclude<keyof Profile, "warmth"> | "profile", Rule>
     },
   },
   read: PRICE,
+  price: {
+    right: 'dollars for a million tokens such as {"input": 3, "output": 15, "cacheRead": 0.3}, and perhaps ' +
+      'cacheWrite, cacheWriteHour and "long": {"aboveTokens": 200000, "input": 2, "output": 1.5}',
+    holds: isPrice,
+  },
   coldAfterMs: TIME,
   dialect: oneOf([...new Set(Object.values(PROFILES).map(({ dialect }) => dialect))].sort()),
   notes: TEXT,

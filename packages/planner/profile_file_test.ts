@@ -12,6 +12,8 @@ Deno.test("readProfileFile() takes what the file says, and the named profile's w
   );
   assertEquals(readProfileFile('{"profile": "deepseek"}'), profileNamed("deepseek"));
   assertEquals(readProfileFile('{"profile": "none", "warmth": []}'), chooseProfile({}));
+  const price = { input: 3, output: 15, cacheRead: 0, long: { aboveTokens: 5, input: 2, output: 2 } };
+  assertEquals(readProfileFile(JSON.stringify({ profile: "local", price })).price, price);
 });
 
 Deno.test("readProfileFile() names what is wrong and what would be right", () => {
@@ -23,6 +25,17 @@ Deno.test("readProfileFile() names what is wrong and what would be right", () =>
     [{ profile: "none", name: "" }, 'name is "", but it must be a text'],
     [{ profile: "none", read: "0.1" }, 'read is "0.1", but it must be a number from 0'],
     [{ profile: "none", write: -1 }, "write is -1, but it must be a number from 0"],
+    [
+      { profile: "none", price: { input: 3 } },
+      'price is {"input":3}, but it must be dollars for a million tokens ',
+    ],
+    [{ profile: "none", price: 3 }, "price is 3, but it must be dollars for a million tokens such as "],
+    [
+      { profile: "none", price: { input: 3, output: "15" } },
+      'price is {"input":3,"output":"15"}, but it must be ',
+    ],
+    [{ profile: "none", price: { input: 3, output: 1, read: 1 } }, "price is {"],
+    [{ profile: "none", price: { input: 3, output: 1, long: { aboveTokens: 1 } } }, "price is {"],
     [{ profile: "none", blockTokens: 0 }, "blockTokens is 0, but it must be a whole number from 1"],
     [{ profile: "none", minTokens: 1.5 }, "minTokens is 1.5, but it must be a whole number from 0"],
     [{ profile: "none", dialect: "x" }, 'dialect is "x", but it must be one of anthropic, '],

@@ -1,4 +1,5 @@
 import type { Usage } from "@tare/messages";
+import type { Price } from "./prices.ts";
 
 /** How likely a cached prefix is still there after some idle time. */
 export interface Warmth {
@@ -27,6 +28,8 @@ export interface Profile {
   readonly writes?: { readonly short: number; readonly hour: number };
   /** Price of a prompt token that is served from the cache. */
   readonly read: number;
+  /** What its models cost in money, where that is of one's own making. Default: their list price. */
+  readonly price?: Price;
   /** Idle time after which a resumed session certainly is cold, in milliseconds. */
   readonly coldAfterMs: number;
   /** What is known of {@linkcode Profile.ttlMs}, by growing idle time; after the last line the prefix is gone. */
@@ -58,6 +61,9 @@ const OPENAI_SOURCE = "https://platform.openai.com/docs/guides/prompt-caching";
 
 /** The cache rules and the address that count for who names neither. */
 export const DEFAULT_PROVIDER = { profile: "openai", baseURL: "https://api.openai.com/v1" } as const;
+
+/** The cache rules of a server on one's own machine, which has no price. */
+export const LOCAL_PROFILE = "local";
 
 /**
  * Where requests in the Messages format go, for who names no other address; the cache rules that count for who names none;
@@ -174,8 +180,8 @@ export const PROFILES: Readonly<Record<string, Profile>> = {
     source: "https://ai.google.dev/gemini-api/docs/caching",
     notes: "Implicit caching: best effort; the smallest cached prompt is 1,024 to 4,096 tokens, by model.",
   },
-  local: {
-    name: "local",
+  [LOCAL_PROFILE]: {
+    name: LOCAL_PROFILE,
     dialect: "openai",
     minTokens: 16,
     blockTokens: 16,

@@ -48,6 +48,7 @@ Deno.test("agentHandler() runs a turn with a tool and streams its events, each w
       outputTokens: 4,
       saved: { context: 0, schemas: 0, prune: 0, truncate: 0 },
       estimated: false,
+      tokenUnits: 20,
     },
   });
   const { body } = await call(handler, "GET", session);

@@ -185,8 +185,8 @@ export async function makeSession(sessions: Sessions, settings: CreateSession = 
 }
 
 /** What a session is and would send, as text that can be compared. */
-export function snapshot({ history, ledger, turns, lastEvent, promptState }: Session): string {
-  return JSON.stringify({ history, ledger, turns, lastEvent, state: promptState });
+export function snapshot({ history, ledger, turns, lastEvent, prompt }: Session): string {
+  return JSON.stringify({ history, ledger, turns, lastEvent, state: prompt.state, pins: prompt.pins });
 }
 
 /** The calls without exactly one answer right behind their reply, and the answers without a call. */

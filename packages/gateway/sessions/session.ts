@@ -6,7 +6,8 @@ import type { LayeredArchive } from "./layered_archive.ts";
 import type { Account, Totals } from "../ledger.ts";
 
 /** A call by which the client had the conversation summed up. */
-export interface Compaction extends Pick<Totals, "promptTokens" | "cachedTokens" | "outputTokens" | "cost"> {
+export interface Compaction
+  extends Pick<Totals, "promptTokens" | "cachedTokens" | "outputTokens" | "tokenUnits" | "usd"> {
   /** When it was answered, in milliseconds since the epoch. */
   readonly atMs: number;
 }
@@ -51,8 +52,8 @@ export interface GatewaySession extends Account {
   hidden: readonly HiddenPlace[];
   /** How many times its prompt was rewritten. */
   epoch: number;
-  /** What it has saved so far, in the price of one uncached input token; zero where the policy keeps no ledger. */
-  saved: number;
+  /** Token units that it has saved so far; zero where the policy keeps no ledger. */
+  savedTokenUnits: number;
   /** How many times in a row the upstream refused what the gateway made of a request, and took the client's own. */
   refusals: number;
   /** Whether it is left as it is from then on. */

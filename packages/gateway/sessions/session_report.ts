@@ -1,7 +1,7 @@
 import type { JsonSchema } from "@tare/messages";
 import { ApiError } from "@tare/wire";
 import { closedSchema as closed, listOf as list, REWRITE_REPORT } from "@tare/planner";
-import { TOTALS } from "../ledger.ts";
+import { DOLLAR_TOTALS, TOTALS } from "../ledger.ts";
 import type { Compaction, GatewaySession, SessionRewrite } from "./session.ts";
 
 const NUMBER: JsonSchema = { type: "number" };
@@ -20,17 +20,17 @@ const FIELDS = {
   reverted: FLAG,
   epoch: NUMBER,
   ...TOTALS,
-  saved: NUMBER,
+  savedTokenUnits: NUMBER,
 };
 
-const SESSION = closed("GatewaySession", FIELDS);
+const SESSION = closed("GatewaySession", FIELDS, DOLLAR_TOTALS);
 const COMPACTION = closed("GatewayCompaction", {
   at: TIME,
   promptTokens: NUMBER,
   cachedTokens: NUMBER,
   outputTokens: NUMBER,
-  cost: NUMBER,
-});
+  tokenUnits: NUMBER,
+}, { usd: NUMBER });
 const { properties, required } = REWRITE_REPORT as {
   readonly properties: JsonSchema;
   readonly required: readonly string[];
@@ -59,7 +59,7 @@ export const SESSION_DETAILS: JsonSchema = closed("GatewaySessionDetails", {
   prompt: { anyOf: [PROMPT, { type: "null" }] },
   rewrites: list(REWRITE),
   compactionCalls: list(COMPACTION),
-});
+}, DOLLAR_TOTALS);
 
 /** Sessions in a list that asks for no number of them, and most in any. */
 const PAGE = { usual: 100, most: 1_000 };
@@ -101,11 +101,10 @@ export function sessionDetails(sessions: readonly GatewaySession[], id: string):
 }
 
 function summary(session: GatewaySession) {
-  const { id, title, protocol, model, startedMs, lastMs, control, isReverted, epoch, totals, saved } =
-    session;
+  const { id, title, protocol, model, startedMs, lastMs, control, isReverted, epoch, totals } = session;
   return {
     ...{ id, title, protocol, model, startedAt: time(startedMs), lastAt: time(lastMs), control },
-    ...{ reverted: isReverted, epoch, ...totals, saved },
+    ...{ reverted: isReverted, epoch, ...totals, savedTokenUnits: session.savedTokenUnits },
   };
 }
 

@@ -26,7 +26,8 @@ Deno.test("gateway lists its sessions, the newest first, page by page", async ()
     ...{ id: ids[2], title: "one", protocol: "chat", model: "m" },
     ...{ startedAt: "2026-01-01T00:00:00.000Z", lastAt: "2026-01-01T00:00:00.000Z" },
     ...{ control: false, reverted: false, epoch: 0, calls: 1, errors: 0, recalls: 0, compactions: 0 },
-    ...{ promptTokens: 1000, cachedTokens: 0, outputTokens: 5, cost: 1000, compactionCost: 0, saved: 0 },
+    ...{ promptTokens: 1000, cachedTokens: 0, outputTokens: 5, tokenUnits: 1000 },
+    ...{ compactionTokenUnits: 0, unpricedCalls: 1, savedTokenUnits: 0 },
   });
   const first = (await list("?limit=2")).body;
   assertEquals([first.sessions.length, first.hasMore], [2, true]);
@@ -75,9 +76,9 @@ Deno.test("gateway tells of a session what it cost, what left its prompt and why
   assert(at.startsWith("2026-01-01T") && tokensBefore > tokensAfter);
   assertStringIncludes(removed, "old result");
   assertStringIncludes(reason, "tokens leave");
-  const [{ at: when, promptTokens, cost }] = session.compactionCalls;
+  const [{ at: when, promptTokens, tokenUnits }] = session.compactionCalls;
   assert(when > at && promptTokens > 0 && session.promptTokens > promptTokens);
-  assertEquals([session.compactionCalls.length, session.compactionCost], [1, cost]);
+  assertEquals([session.compactionCalls.length, session.compactionTokenUnits], [1, tokenUnits]);
 });
 
 Deno.test("gateway reckons with the cache rules and prices of the model that is asked for", async () => {
@@ -91,7 +92,7 @@ Deno.test("gateway reckons with the cache rules and prices of the model that is 
   }
   const { sessions } = await (await fetch(new Request("http://localhost/v1/gateway/sessions"))).json();
   const costs = sessions.map((
-    { model, cost }: { readonly model: string; readonly cost: number },
-  ) => [model, cost]);
+    { model, tokenUnits }: { readonly model: string; readonly tokenUnits: number },
+  ) => [model, tokenUnits]);
   assertEquals(costs, [["b", 500 + 500 * profileNamed("deepseek").read], ["a", 550]]);
 });

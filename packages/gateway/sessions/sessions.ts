@@ -280,7 +280,7 @@ export class Sessions {
       prompts: prompts({ archive, control }),
       hidden: [],
       epoch: 0,
-      saved: 0,
+      savedTokenUnits: 0,
       refusals: 0,
       isReverted: false,
       shown: [],
@@ -330,7 +330,7 @@ function fork(
   const { hidden, length } = cutBack(from, items);
   const archive = from.archive.fork();
   const prompts = from.prompts.fork(length, archive);
-  return { ...from, ...own, name: undefined, archive, prompts, hidden, saved: 0, ...NOTHING_YET };
+  return { ...from, ...own, name: undefined, archive, prompts, hidden, savedTokenUnits: 0, ...NOTHING_YET };
 }
 
 function rollBack(session: GatewaySession, items: readonly WireItem[]): GatewaySession {

@@ -31,7 +31,7 @@ export type UncachedCause =
   | "expired"
   | "provider_lost";
 
-/** What one call cost and why. Costs are in the price of one uncached input token. */
+/** What one call cost and why. Costs are in token units: the price of one uncached input token is 1. */
 export interface LedgerEntry {
   /** What the provider reported. */
   readonly usage: Usage;
@@ -44,13 +44,13 @@ export interface LedgerEntry {
   /** What a model reported that was asked for a summary before this call. */
   readonly summary?: Usage;
   /** What the prompt cost, a summary made for it included. */
-  readonly cost: number;
-  /** Tokens of the prompt if everything had been sent, as the provider counts. */
-  readonly resendTokens: number;
-  /** What it would have cost to send everything, by the cache model. */
-  readonly resendCost: number;
+  readonly tokenUnits: number;
+  /** What the prompt would have taken if everything had been sent, by the cache model. */
+  readonly resend: Pick<Usage, "promptTokens" | "cachedTokens">;
+  /** What that would have cost. */
+  readonly resendTokenUnits: number;
   /** What the session has saved so far against sending everything; negative if it lost. */
-  readonly saved: number;
+  readonly savedTokenUnits: number;
   /** Whether rewriting has cost the session so much more than it saved that it stopped. */
   readonly stopped: boolean;
   /** The rewrite that was weighed for this call. */

@@ -1,4 +1,5 @@
-import type { Usage } from "@tare/messages";
+import type { Cost, Usage } from "@tare/messages";
+import type { Price } from "../prices.ts";
 import type { Profile } from "../providers.ts";
 
 /**
@@ -24,4 +25,45 @@ export function promptCost(
   const shortTokens = cacheWriteTokens - hourWriteTokens;
   return cachedTokens * read + (uncached - cacheWriteTokens) + shortTokens * writes.short +
     hourWriteTokens * writes.hour;
+}
+
+/**
+ * What a call costs: its prompt in token units, and in US dollars prompt and reply, if the model's price is known. Where
+ * the provider doesn't tell what it wrote to its cache, all that wasn't served is taken for written.
+ *
+ * @example
+ * ```ts
+ * import { assertAlmostEquals, assertEquals } from "@std/assert";
+ * import { callCost, profileNamed } from "@tare/planner";
+ *
+ * const usage = { promptTokens: 1_000_000, cachedTokens: 800_000, outputTokens: 10_000 };
+ * const { tokenUnits, usd } = callCost(usage, {
+ *   profile: profileNamed("openai"),
+ *   price: { input: 2.5, output: 15, cacheRead: 0.25 },
+ * });
+ * assertEquals(tokenUnits, 280_000);
+ * assertAlmostEquals(usd!, 0.5 + 0.2 + 0.15);
+ * ```
+ */
+export function callCost(usage: Usage, { profile, price }: Rates): Cost {
+  const tokenUnits = promptCost(profile, usage);
+  return price ? { tokenUnits, usd: usdOf(usage, price) } : { tokenUnits };
+}
+
+/** What a model's calls cost. */
+export interface Rates {
+  readonly profile: Pick<Profile, "write" | "read" | "writes">;
+  /** Default: not known. */
+  readonly price?: Price | undefined;
+}
+
+function usdOf(usage: Usage, price: Price): number {
+  const { promptTokens, cachedTokens, outputTokens, hourWriteTokens = 0 } = usage;
+  const { input, output, cacheRead = input, cacheWrite = input, cacheWriteHour = cacheWrite, long } = price;
+  const uncached = promptTokens - cachedTokens;
+  const { cacheWriteTokens: written = uncached } = usage;
+  const prompt = cachedTokens * cacheRead + (uncached - written) * input +
+    (written - hourWriteTokens) * cacheWrite + hourWriteTokens * cacheWriteHour;
+  const times = long && promptTokens > long.aboveTokens ? long : { input: 1, output: 1 };
+  return (prompt * times.input + outputTokens * output * times.output) / 1e6;
 }

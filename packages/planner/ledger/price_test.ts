@@ -1,5 +1,5 @@
 import { assertAlmostEquals, assertEquals } from "@std/assert";
-import { profileNamed, PROFILES, promptCost } from "@tare/planner";
+import { callCost, type Price, profileNamed, PROFILES, promptCost } from "@tare/planner";
 
 Deno.test("promptCost() takes cached tokens at the reading price and the rest at the writing price", () => {
   const prompt = { promptTokens: 10_000, cachedTokens: 9_000 };
@@ -16,4 +16,31 @@ Deno.test("promptCost() tells apart what was written for five minutes, for an ho
   const usage = { promptTokens: 1000, cachedTokens: 500, cacheWriteTokens: 300, hourWriteTokens: 100 };
   assertEquals(promptCost(profileNamed("anthropic-5m"), usage), 50 + 200 + 200 * 1.25 + 100 * 2);
   assertEquals(promptCost(profileNamed("openai"), usage), 50 + 500);
+});
+
+const USAGE = { promptTokens: 1_000_000, cachedTokens: 500_000, outputTokens: 100_000 };
+
+Deno.test("callCost() knows no money without a price, and counts prompts alone in token units", () => {
+  assertEquals(callCost(USAGE, { profile: profileNamed("openai") }), { tokenUnits: 550_000 });
+});
+
+Deno.test("callCost() takes what was served, written for minutes, for an hour and neither at the price of each", () => {
+  const price = { input: 3, output: 15, cacheRead: 0.3, cacheWrite: 3.75, cacheWriteHour: 6 };
+  const usd = (more: object, own: Price = price) =>
+    callCost({ ...USAGE, ...more }, { profile: profileNamed("anthropic-5m"), price: own }).usd!;
+  assertAlmostEquals(
+    usd({ cacheWriteTokens: 300_000, hourWriteTokens: 100_000 }),
+    0.15 + 0.6 + 0.75 + 0.6 + 1.5,
+  );
+  assertAlmostEquals(usd({ cacheWriteTokens: 300_000 }), 0.15 + 0.6 + 1.125 + 1.5);
+  assertAlmostEquals(usd({}), 0.15 + 1.875 + 1.5);
+  assertAlmostEquals(usd({}, { input: 3, output: 15 }), 3 + 1.5);
+  assertAlmostEquals(
+    usd({}, { input: 3, output: 15, long: { aboveTokens: 999_999, input: 2, output: 3 } }),
+    6 + 4.5,
+  );
+  assertAlmostEquals(
+    usd({}, { input: 3, output: 15, long: { aboveTokens: 1e6, input: 2, output: 3 } }),
+    3 + 1.5,
+  );
 });

@@ -1,5 +1,7 @@
-import type { JsonSchema, Rewrite, Usage } from "@tare/messages";
+import type { Cost, JsonSchema, Rewrite, Usage } from "@tare/messages";
 import type { LedgerEntry, UncachedCause } from "../ledger/ledger.ts";
+import { callCost, type Rates } from "../ledger/price.ts";
+import { addSums, NO_SUMS, type Sums } from "./overview.ts";
 import { closedSchema, COUNT, FLAG, listOf, NUMBER, orNull, TEXT, TIME } from "./schemas.ts";
 
 /** One model call of a session: what it took, what resending everything would have taken, what was rewritten for it. */
@@ -21,11 +23,15 @@ export interface CallReport {
   readonly outputTokens: number;
   /** Whether the provider reported nothing and this was counted here. */
   readonly estimated: boolean;
-  /** What the prompt cost, in the price of one uncached input token; null where no ledger is kept. */
-  readonly tokenUnits: number | null;
+  /** What the prompt cost in token units, a summary made for it included. */
+  readonly tokenUnits: number;
+  /** What call and summary cost in US dollars; null where the model's price isn't known. */
+  readonly usd: number | null;
   /** What resending everything would have taken; null where no ledger is kept. */
-  readonly resend: { readonly promptTokens: number; readonly tokenUnits: number } | null;
-  /** What a model took that was asked for a summary before this call; its cost is in that of the call. */
+  readonly resend:
+    | Pick<Usage, "promptTokens" | "cachedTokens"> & Pick<CallReport, "tokenUnits" | "usd">
+    | null;
+  /** What a model took that was asked for a summary before this call. */
   readonly summary: Pick<Usage, "promptTokens" | "cachedTokens" | "outputTokens"> | null;
   /** Why tokens were not read from the cache. */
   readonly uncached: readonly { readonly cause: UncachedCause; readonly tokens: number }[];
@@ -64,8 +70,16 @@ export const CALL_REPORT: JsonSchema = closedSchema("Call", {
   newTokens: NUMBER,
   outputTokens: NUMBER,
   estimated: FLAG,
-  tokenUnits: orNull(NUMBER),
-  resend: orNull(closedSchema("Resend", { promptTokens: NUMBER, tokenUnits: NUMBER })),
+  tokenUnits: NUMBER,
+  usd: orNull(NUMBER),
+  resend: orNull(
+    closedSchema("Resend", {
+      promptTokens: NUMBER,
+      cachedTokens: NUMBER,
+      tokenUnits: NUMBER,
+      usd: orNull(NUMBER),
+    }),
+  ),
   summary: orNull(
     closedSchema("SummaryUsage", { promptTokens: NUMBER, cachedTokens: NUMBER, outputTokens: NUMBER }),
   ),
@@ -91,13 +105,20 @@ export function pageOfCalls(
 /** What a call took, by what the provider reported and what the ledger says of it. */
 export function reportCall(
   usage: Usage,
-  { ledger, rewrites = [], ...told }: Pick<CallReport, "number" | "at" | "turn" | "purpose"> & {
-    readonly ledger?: LedgerEntry | undefined;
-    readonly rewrites?: readonly Rewrite[];
-  },
+  { ledger, rates, cost: its = callCost(usage, rates), rewrites = [], ...told }:
+    & Pick<CallReport, "number" | "at" | "turn" | "purpose">
+    & {
+      readonly ledger?: LedgerEntry | undefined;
+      readonly rates: Rates;
+      /** What the call cost when it was made. Default: what it costs by these rates. */
+      readonly cost?: Cost | undefined;
+      readonly rewrites?: readonly Rewrite[];
+    },
 ): CallReport {
   const { promptTokens, cachedTokens, cacheWriteTokens = 0, outputTokens, estimated = false } = usage;
-  const summary = ledger?.summary;
+  const { summary, resend } = ledger ?? {};
+  const paid = summary && callCost(summary, rates);
+  const resent = resend && callCost({ ...resend, outputTokens }, rates);
   return {
     ...told,
     promptTokens,
@@ -106,16 +127,31 @@ export function reportCall(
     newTokens: promptTokens - cachedTokens - cacheWriteTokens,
     outputTokens,
     estimated,
-    tokenUnits: ledger?.cost ?? null,
-    resend: ledger ? { promptTokens: ledger.resendTokens, tokenUnits: ledger.resendCost } : null,
-    summary: summary
-      ? {
-        promptTokens: summary.promptTokens,
-        cachedTokens: summary.cachedTokens,
-        outputTokens: summary.outputTokens,
-      }
+    tokenUnits: its.tokenUnits + (paid?.tokenUnits ?? 0),
+    usd: its.usd === undefined ? null : its.usd + (paid?.usd ?? 0),
+    resend: resend && resent && ledger
+      ? { ...resend, tokenUnits: ledger.resendTokenUnits, usd: resent.usd ?? null }
       : null,
+    summary: summary ? tokensOf(summary) : null,
     uncached: ledger?.uncached ?? [],
     rewrites,
   };
+}
+
+/** What a call came to, its summary included, but for tokens that were kept out. */
+export function sumsOfCall(call: CallReport): Sums {
+  const { tokenUnits, usd, resend, summary } = call;
+  const sums = addSums({ ...NO_SUMS, calls: 1, ...tokensOf(call) }, summary ? tokensOf(summary) : {});
+  return {
+    ...sums,
+    tokenUnits,
+    resendTokenUnits: resend?.tokenUnits ?? tokenUnits,
+    usd: usd ?? 0,
+    resendUsd: (resend ? resend.usd : usd) ?? 0,
+    unpricedCalls: usd === null ? 1 : 0,
+  };
+}
+
+function tokensOf({ promptTokens, cachedTokens, outputTokens }: NonNullable<CallReport["summary"]>) {
+  return { promptTokens, cachedTokens, outputTokens };
 }

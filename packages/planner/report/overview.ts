@@ -1,7 +1,7 @@
 import type { JsonSchema } from "@tare/messages";
 import { closedSchema, COUNT, listOf, NUMBER, TEXT, TIME } from "./schemas.ts";
 
-/** What calls came to, beside resending everything. Costs are in the price of one uncached input token. */
+/** What calls came to, beside resending everything. */
 export interface Sums {
   readonly calls: number;
   readonly promptTokens: number;
@@ -9,10 +9,15 @@ export interface Sums {
   readonly outputTokens: number;
   /** Prompt tokens that were kept out, summed over the calls. */
   readonly savedTokens: number;
-  /** What the prompts cost. */
+  /** What the prompts cost, in token units. */
   readonly tokenUnits: number;
-  /** What resending everything would have cost. */
+  /** What resending everything would have cost; of calls for which no ledger is kept what they did cost. */
   readonly resendTokenUnits: number;
+  /** The same in US dollars, replies included, as far as prices are known. */
+  readonly usd: number;
+  readonly resendUsd: number;
+  /** Calls whose price isn't known, so that no dollars are counted for them. */
+  readonly unpricedCalls: number;
 }
 
 /** Nothing was called. */
@@ -24,6 +29,9 @@ export const NO_SUMS: Sums = {
   savedTokens: 0,
   tokenUnits: 0,
   resendTokenUnits: 0,
+  usd: 0,
+  resendUsd: 0,
+  unpricedCalls: 0,
 };
 
 /** A sentence for people, and where it came up. */

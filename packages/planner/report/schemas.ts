@@ -1,9 +1,19 @@
 import type { JsonSchema } from "@tare/messages";
 
-/** A JSON Schema of an object that has all of these properties and no others. With a title it is a component. */
-export function closedSchema(title: string, properties: Readonly<Record<string, JsonSchema>>): JsonSchema {
+/** A JSON Schema of an object that has all of these properties, perhaps some of the others, and no more. */
+export function closedSchema(
+  title: string,
+  properties: Readonly<Record<string, JsonSchema>>,
+  others: Readonly<Record<string, JsonSchema>> = {},
+): JsonSchema {
   const required = Object.keys(properties);
-  return { title, type: "object", properties, required, additionalProperties: false };
+  return {
+    title,
+    type: "object",
+    properties: { ...properties, ...others },
+    required,
+    additionalProperties: false,
+  };
 }
 
 /** JSON Schemas of values that reports are made of. */

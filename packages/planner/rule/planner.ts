@@ -24,7 +24,7 @@ import {
   hashTools,
   predict,
   type Prediction,
-  resendCostOf,
+  resendOf,
   servedOf,
   sharedTokens,
 } from "./predict.ts";
@@ -245,14 +245,15 @@ export class Planner {
     const served = expected > 0 ? actual.cachedTokens / expected : predicted.alive;
     const cost = promptCost(profile, actual) + (summary ? promptCost(profile, summary) : 0);
     const resendTokens = prompt + scale.perToken * (fullTokens - promptTokens);
-    const resendCost = resendCostOf(this.#state.sent, request, {
+    const resend = resendOf(this.#state.sent, request, {
       profile,
       scale,
       promptTokens: resendTokens,
       alive: served >= WARM_SHARE ? 1 : served,
     });
+    const resendCost = promptCost(profile, resend);
     const paid = before.paid + cost;
-    const resend = before.resend + resendCost;
+    const resent = before.resend + resendCost;
     const recognised = recogniseProfile(actual, profile) ?? before.recognised;
     const idleSince: Record<string, number> = {};
     for (const { parts } of plan.pending) {
@@ -283,8 +284,8 @@ export class Planner {
         : before.warmth,
       counted,
       paid,
-      resend,
-      stopped: before.stopped || paid > (1 + 2 * lossLimit) * resend,
+      resend: resent,
+      stopped: before.stopped || paid > (1 + 2 * lossLimit) * resent,
       ...(recognised && { recognised }),
     };
     const lastShared = last ? sharedTokens(last, { tools: shown, countTokens }) : 0;
@@ -303,10 +304,13 @@ export class Planner {
         late: late ?? false,
       }),
       ...(summary && { summary }),
-      cost,
-      resendTokens: Math.round(resendTokens),
-      resendCost,
-      saved: resend - paid,
+      tokenUnits: cost,
+      resend: {
+        promptTokens: Math.round(resend.promptTokens),
+        cachedTokens: Math.round(resend.cachedTokens),
+      },
+      resendTokenUnits: resendCost,
+      savedTokenUnits: resent - paid,
       stopped: this.#state.stopped,
       ...(plan.decision && { decision: plan.decision }),
     };
@@ -347,12 +351,10 @@ export class Planner {
         (countRequestTokens({ messages: [], tools: request.tools }, countTokens) - toolTokens +
           this.#known.layout.fullTokens -
           this.#known.layout.tokens);
-    const resendNow = resendCostOf(this.#state.sent, request, {
+    const resendNow = promptCost(
       profile,
-      scale,
-      promptTokens: resendTokens,
-      alive: reckoned,
-    });
+      resendOf(this.#state.sent, request, { profile, scale, promptTokens: resendTokens, alive: reckoned }),
+    );
     const priced = removable.map(({ start, tokens, idle, parts }) => ({
       start,
       tokens,

@@ -75,8 +75,8 @@ Deno.test("Planner books what each call cost, what it consists of and why it was
     results: 3_004,
     placeholders: 0,
   });
-  assertEquals(first.cost, 1.25 * first.usage.promptTokens);
-  assertEquals([first.resendCost, first.saved], [first.cost, 0]);
+  assertEquals(first.tokenUnits, 1.25 * first.usage.promptTokens);
+  assertEquals([first.resendTokenUnits, first.savedTokenUnits], [first.tokenUnits, 0]);
 
   const next = (await call([...start, answer("Done."), ask("More.")], { nowMs: 1_000 })).entry;
   assertEquals([next.predictedCachedTokens, causes(next)], [first.usage.promptTokens, ["new"]]);
@@ -118,7 +118,7 @@ Deno.test("Planner elides at once without a cache, and names its own rewrite", a
   const { plan, entry } = await none.call(messages);
   assertEquals(plan.edits.map((edit) => edit.type === "elide" && edit.index), [2, 4]);
   assertEquals(entry.decision?.cause, "price");
-  assert(entry.saved > 5_900);
+  assert(entry.savedTokenUnits > 5_900);
 
   const warm = session();
   const rounds = [ask("Run. ".repeat(2_000)), ...round(1, 6_000), ...round(2, 6_000)];
@@ -212,7 +212,7 @@ Deno.test("Planner summarises old turns when dropping can't make room, and books
   assertEquals(plan.edits.map(({ type }) => type), ["summarise"]);
   assertEquals(plan.view.messages.slice(0, 3).map(({ role }) => role), ["user", "assistant", "user"]);
   assertStringIncludes(String(plan.view.messages[1]?.content), "I told a story.");
-  assertEquals(entry.cost, plan.promptTokens + usage.promptTokens);
+  assertEquals(entry.tokenUnits, plan.promptTokens + usage.promptTokens);
 });
 
 Deno.test("Planner stops rewriting a session that lost by it, and says so", async () => {

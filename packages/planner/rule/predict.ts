@@ -1,5 +1,11 @@
-import { promptCost } from "../ledger/price.ts";
-import { type CountTokens, countToolTokens, hashPiece, hashText, type ToolDefinition } from "@tare/messages";
+import {
+  type CountTokens,
+  countToolTokens,
+  hashPiece,
+  hashText,
+  type ToolDefinition,
+  type Usage,
+} from "@tare/messages";
 import { servedTokens } from "../cache/prefix_cache.ts";
 import { scaled, type TokenScale } from "../cache/provider_tokens.ts";
 import { estimateWarmth, type WarmthRecord } from "../cache/warmth.ts";
@@ -83,8 +89,8 @@ export function hashTools(tools: readonly ToolDefinition[]): number {
   return hashText(hashEach(tools).join());
 }
 
-/** What it would cost now to send everything, had everything been sent so far. */
-export function resendCostOf(
+/** What it would take now to send everything, had everything been sent so far. */
+export function resendOf(
   sent: readonly SentRequest[],
   request: PlanRequest,
   { profile, scale, promptTokens, alive }: {
@@ -93,8 +99,8 @@ export function resendCostOf(
     readonly promptTokens: number;
     readonly alive: number;
   },
-): number {
+): Pick<Usage, "promptTokens" | "cachedTokens"> {
   const { fullTokens = 0 } = sent.find((one) => findChange(one, request) === "none") ?? {};
   const cachedTokens = servedOf(profile, scale, { promptTokens, sharedTokens: fullTokens });
-  return promptCost(profile, { promptTokens, cachedTokens: alive * cachedTokens });
+  return { promptTokens, cachedTokens: alive * cachedTokens };
 }

@@ -3,16 +3,16 @@ import { servedTokens } from "../cache/prefix_cache.ts";
 import { promptCost } from "../ledger/price.ts";
 import type { CachedPrompt } from "./weigh_cuts.ts";
 
-/** A prompt and what it would cost. Costs are in the price of one uncached input token. */
+/** A prompt and what it would cost. Costs are in token units: the price of one uncached input token is 1. */
 export interface QuotedPrompt {
   /** Tokens of the prompt, as the provider counts them. */
   readonly promptTokens: number;
   /** Of these, tokens that the cache serves if it is still warm. */
   readonly cachedTokens: number;
   /** Cost if the cache is warm. */
-  readonly warmCost: number;
+  readonly warmTokenUnits: number;
   /** Cost if it is cold. */
-  readonly coldCost: number;
+  readonly coldTokenUnits: number;
 }
 
 /** What a request would cost, told before anything is sent. */
@@ -33,8 +33,8 @@ export function quotePrompt(
   const quoted = (promptTokens: number, cachedTokens: number): QuotedPrompt => ({
     promptTokens,
     cachedTokens,
-    warmCost: promptCost(profile, { promptTokens, cachedTokens }),
-    coldCost: promptCost(profile, { promptTokens, cachedTokens: 0 }),
+    warmTokenUnits: promptCost(profile, { promptTokens, cachedTokens }),
+    coldTokenUnits: promptCost(profile, { promptTokens, cachedTokens: 0 }),
   });
   let removed = 0;
   for (const { tokens } of removals) removed += tokens;

@@ -18,11 +18,11 @@ function removal(start: number, tokens: number): Removal {
 
 Deno.test("quotePrompt() quotes a prompt warm and cold, as it stands and rewritten", () => {
   const prompt = { profile, promptTokens: 20_000, cachedTokens: 16_000, alive: 0.9 };
-  const asIs = { promptTokens: 20_000, cachedTokens: 16_000, warmCost: 6_600, coldCost: 25_000 };
+  const asIs = { promptTokens: 20_000, cachedTokens: 16_000, warmTokenUnits: 6_600, coldTokenUnits: 25_000 };
   assertEquals(quotePrompt([], prompt), { asIs, rewritten: asIs, alive: 0.9 });
   assertEquals(quotePrompt([removal(4_000, 3_000.4), removal(9_000, 6_000)], prompt), {
     asIs,
-    rewritten: { promptTokens: 11_000, cachedTokens: 4_000, warmCost: 9_150, coldCost: 13_750 },
+    rewritten: { promptTokens: 11_000, cachedTokens: 4_000, warmTokenUnits: 9_150, coldTokenUnits: 13_750 },
     alive: 0.9,
   });
   const { rewritten } = quotePrompt([removal(18_000, 1_000)], prompt);
@@ -45,7 +45,7 @@ Deno.test("quotePrompt() tells rewritten and standing prompts apart by the price
         found.toSorted((a, b) => a.start - b.start).map((at) => ({ ...at, rent: 0, idle: true })),
         prompt,
       );
-      assertAlmostEquals(rewritten.warmCost - asIs.warmCost, whole.at(-1)?.price ?? 0);
+      assertAlmostEquals(rewritten.warmTokenUnits - asIs.warmTokenUnits, whole.at(-1)?.price ?? 0);
     },
   ));
 });
@@ -81,7 +81,7 @@ Deno.test("Planner.quote() tells what plan() and sent() would make of the call, 
   assertEquals(first.asIs.promptTokens, plan.tokensBefore);
   assert(Math.abs(first.rewritten.promptTokens - plan.promptTokens) < 0.1 * plan.tokensBefore);
   const entry = planner.sent(plan, { promptTokens: plan.promptTokens, cachedTokens: 0, outputTokens: 1 });
-  assertEquals(entry.cost, promptCost(profile, { promptTokens: plan.promptTokens, cachedTokens: 0 }));
+  assertEquals(entry.tokenUnits, promptCost(profile, { promptTokens: plan.promptTokens, cachedTokens: 0 }));
 
   const { state } = planner;
   const next: PlanRequest = {
@@ -94,9 +94,9 @@ Deno.test("Planner.quote() tells what plan() and sent() would make of the call, 
   const planned = await planner.plan(next);
   const usage = { promptTokens: asIs.promptTokens, cachedTokens: asIs.cachedTokens, outputTokens: 1 };
   const sent = planner.sent(planned, usage);
-  assertEquals([alive > 0.9, sent.predictedCachedTokens, sent.cost], [
+  assertEquals([alive > 0.9, sent.predictedCachedTokens, sent.tokenUnits], [
     true,
     asIs.cachedTokens,
-    asIs.warmCost,
+    asIs.warmTokenUnits,
   ]);
 });

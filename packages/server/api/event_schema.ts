@@ -10,6 +10,12 @@ const STRING = Type.String();
 const TOKENS = Type.Number({ minimum: 0 });
 const STEP = Type.Integer({ minimum: 1 });
 
+const DOLLARS = Type.Number({
+  minimum: 0,
+  description: "US dollars, by the list price or one's own; absent where the model's price isn't known.",
+});
+const UNITS = Type.Number({ description: "Token units: the price of one uncached input token is 1." });
+
 /** What a turn, or all turns of a session, cost. */
 export const LEDGER = closed({
   calls: COUNT,
@@ -21,6 +27,8 @@ export const LEDGER = closed({
     additionalProperties: { type: "number" },
   }),
   estimated: Type.Boolean(),
+  tokenUnits: Type.Optional(UNITS),
+  usd: Type.Optional(DOLLARS),
 }, "Ledger");
 
 const USAGE = closed({
@@ -28,6 +36,7 @@ const USAGE = closed({
   cachedTokens: TOKENS,
   outputTokens: TOKENS,
   cacheWriteTokens: Type.Optional(TOKENS),
+  hourWriteTokens: Type.Optional(TOKENS),
   estimated: Type.Optional(Type.Boolean()),
 }, "Usage");
 
@@ -96,6 +105,7 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
   step_end: {
     step: STEP,
     usage: USAGE,
+    cost: Type.Optional(closed({ tokenUnits: UNITS, usd: Type.Optional(DOLLARS) }, "Cost")),
     finishReason: oneOf(FINISH_REASONS),
     ledger: Type.Optional(
       Type.Object({}, { description: "What the call cost and why, by the server's policy." }),

@@ -13,11 +13,15 @@ import {
   reportBlock,
   reportPins,
   reportPrompt,
+  type SeenConversation,
+  withoutPin,
+  withPin,
 } from "@tare/planner";
 import { type TNumberOptions, Type } from "typebox";
 import { errorResponses, HttpError } from "../http/http_error.ts";
 import { readNumber } from "../http/read_number.ts";
 import { type Route, route, type RouteParameter, type RouteResponse } from "../http/route.ts";
+import type { Session } from "../sessions/session.ts";
 import type { Sessions } from "../sessions/sessions.ts";
 
 /** The routes about where tokens went, what the model sees, and what is asked of single messages. */
@@ -29,7 +33,7 @@ export function promptRoutes(sessions: Sessions): readonly Route[] {
       operationId: "listCalls",
       summary:
         "Lists the model calls of a session, the oldest first: what each took, what resending everything " +
-        "would have taken, and what was rewritten before it and why. Costs are in the price of one uncached input token.",
+        "would have taken, and what was rewritten before it and why. Costs are in token units, and in US dollars where prices are known.",
       parameters: [
         query("limit", `Most calls in the answer. Default: ${CALLS_PAGE.usual}.`, {
           minimum: 1,
@@ -52,7 +56,7 @@ export function promptRoutes(sessions: Sessions): readonly Route[] {
           doing,
         });
         const after = readNumber(url, { name: "after", usual: 0, doing });
-        return { json: pageOfCalls(await (await sessions.get(id)).calls(), { limit, after }) };
+        return { json: pageOfCalls(await sessions.calls(id), { limit, after }) };
       },
     }),
     route({
@@ -84,7 +88,7 @@ export function promptRoutes(sessions: Sessions): readonly Route[] {
           doing,
         });
         const from = readNumber(url, { name: "from", usual: 0, doing });
-        return { json: reportPrompt(await (await sessions.get(id)).prompt(), { limit, from }) };
+        return { json: reportPrompt(await seenIn(await sessions.get(id)), { limit, from }) };
       },
     }),
     route({
@@ -106,7 +110,7 @@ export function promptRoutes(sessions: Sessions): readonly Route[] {
           usual: 0,
           doing: "show the block",
         });
-        const found = reportBlock(await (await sessions.get(id)).prompt(), block, { offset });
+        const found = reportBlock(await seenIn(await sessions.get(id)), block, { offset });
         if (found) return { json: found };
         throw new HttpError(
           404,
@@ -126,7 +130,7 @@ export function promptRoutes(sessions: Sessions): readonly Route[] {
         ...errorResponses({ 404: "There is no such session." }),
       },
       async answer({ path: { id = "" } }) {
-        return { json: { pins: reportPins(await (await sessions.get(id)).prompt()) } };
+        return { json: { pins: reportPins(await seenIn(await sessions.get(id))) } };
       },
     }),
     route({
@@ -147,7 +151,11 @@ export function promptRoutes(sessions: Sessions): readonly Route[] {
       },
       async answer({ path: { id = "" }, body, keep }) {
         const session = await sessions.get(id);
-        return { json: await session.pin(body, (pin) => keep({ sessionId: id, answer: { json: pin } })) };
+        const seen = await seenIn(session);
+        const pin = session.prompt.makePin(seen.history.messages, body);
+        const answer = { json: reportPins({ ...seen, pins: [pin] })[0] };
+        await session.changePins((pins) => withPin(pins, pin), keep({ sessionId: id, answer }));
+        return answer;
       },
     }),
     route({
@@ -160,8 +168,10 @@ export function promptRoutes(sessions: Sessions): readonly Route[] {
         ...errorResponses({ 404: "There is no such session, or nothing is asked of this message." }),
       },
       async answer({ path: { id = "", place = "" }, keep }) {
-        const at = /^\d{1,15}$/.test(place) ? Number(place) : NaN;
-        if (await (await sessions.get(id)).unpin(at, () => keep({ sessionId: id }))) {
+        const session = await sessions.get(id);
+        const isThere = session.prompt.pins.some((pin) => String(pin.place) === place);
+        if (isThere) {
+          await session.changePins((pins) => withoutPin(pins, Number(place)), keep({ sessionId: id }));
           return new Response(null, { status: 204 });
         }
         throw new HttpError(
@@ -177,11 +187,15 @@ export function promptRoutes(sessions: Sessions): readonly Route[] {
       operationId: "getOverview",
       summary:
         "Says what the agent's sessions that are kept have saved, today and in all, and the newest warnings. " +
-        "Costs are in the price of one uncached input token.",
+        "Costs are in token units, and in US dollars where prices are known.",
       responses: { 200: json(OVERVIEW, "The overview.") },
       answer: async () => ({ json: await sessions.overview() }),
     }),
   ];
+}
+
+function seenIn(session: Session): Promise<SeenConversation> {
+  return session.prompt.seen(session);
 }
 
 function query(name: string, description: string, range: TNumberOptions): RouteParameter {

@@ -11,7 +11,7 @@ import { SESSION, sessionBody, SESSIONS, sessionWith } from "./session_body.ts";
 
 const COST = Type.Number({ minimum: 0 });
 const QUOTED_PROMPT = closed(
-  { promptTokens: COUNT, cachedTokens: COUNT, warmCost: COST, coldCost: COST },
+  { promptTokens: COUNT, cachedTokens: COUNT, warmTokenUnits: COST, coldTokenUnits: COST },
   "QuotedPrompt",
 );
 
@@ -159,7 +159,7 @@ export function sessionRoutes(sessions: Sessions): readonly Route[] {
       operationId: "quoteSession",
       summary:
         "Says what resending the turns that have ended would cost, as they stand and without all that could leave now, " +
-        "with a warm and a cold cache. Costs are in the price of one uncached input token.",
+        "with a warm and a cold cache. Costs are in token units: the price of one uncached input token is 1.",
       responses: {
         200: {
           description: "The quote.",
@@ -177,7 +177,8 @@ export function sessionRoutes(sessions: Sessions): readonly Route[] {
         }),
       },
       async answer({ path: { id = "" } }) {
-        const quote = (await sessions.get(id)).quote();
+        const session = await sessions.get(id);
+        const quote = session.prompt.quote(session.history);
         if (quote) return { json: quote };
         throw new HttpError(
           501,

@@ -59,12 +59,12 @@ Deno.test("sessionRoutes() quotes the next request, before anything is sent and 
   const quote = async () => (await call(handler, "GET", `${session}/quote`)).body as Quote;
   const first = await quote();
   assertEquals([first.asIs, first.alive], [first.rewritten, 0]);
-  assertEquals(first.asIs.coldCost, first.asIs.promptTokens * profile.write);
+  assertEquals(first.asIs.coldTokenUnits, first.asIs.promptTokens * profile.write);
   await turn(handler, session, "q");
   const { asIs, rewritten, alive } = await quote();
   assertEquals(alive > 0.9 && asIs.cachedTokens > 0, true);
-  assertEquals(asIs.warmCost, promptCost(profile, asIs));
-  assertEquals(rewritten.warmCost, promptCost(profile, rewritten));
+  assertEquals(asIs.warmTokenUnits, promptCost(profile, asIs));
+  assertEquals(rewritten.warmTokenUnits, promptCost(profile, rewritten));
   assertEquals(rewritten.promptTokens < asIs.promptTokens, true);
   assertEquals(await quote(), { asIs, rewritten, alive });
 });
@@ -88,7 +88,13 @@ Deno.test("CREATE_SESSION takes nothing but its own fields", () => {
   const faults = checker(CREATE_SESSION, "the body");
   assertEquals(faults({}), undefined);
   assertEquals(
-    faults({ instructions: "", model: "m", tools: ["a"], metadata: { k: "v" }, budget: { maxCost: 1 } }),
+    faults({
+      instructions: "",
+      model: "m",
+      tools: ["a"],
+      metadata: { k: "v" },
+      budget: { maxTokenUnits: 1 },
+    }),
     undefined,
   );
   assertEquals(faults({ model: 1 }), "model must be string");

@@ -134,6 +134,36 @@ Deno.test("turnRoutes() ends turns over the budget of turn or session, before th
   assertEquals((await said(handler, session)).at(-1), "user: q");
 });
 
+Deno.test("turnRoutes() counts dollars by the model's price, holds a budget in them, and refuses one without a price", async () => {
+  const price = (model: string) => model === "priced" ? { input: 1_000, output: 10_000 } : undefined;
+  const handler = agent(scriptedModel(Array(9).fill(echoing)), { price });
+  const budget = { maxUsd: 0.05 };
+  const priced = await newSession(handler, { model: "priced", budget });
+  const shown = await events(await handler.fetch(request("POST", `${priced}/turns`, { input: "q" })));
+  const cost = { tokenUnits: 10, usd: 0.03 };
+  assertEquals(shown.flatMap(({ event }) => event.type === "step_end" ? [event.cost] : []), [cost, cost]);
+  const end = shown.at(-1)?.event;
+  assertEquals(end?.type === "turn_end" && [end.reason, end.message, end.ledger.usd, end.ledger.tokenUnits], [
+    "budget",
+    "The session has used up its budget: maxUsd is 0.05, and it has used 0.06.",
+    0.06,
+    20,
+  ]);
+  const unpriced = await newSession(handler, { model: "other" });
+  const message =
+    'Cannot hold the budget maxUsd: the price of model "other" isn\'t known; start the server with ' +
+    "TARE_PRICE=input=3,output=15 (US dollars for a million tokens) or a price in TARE_PROFILE_FILE, or use " +
+    "maxTokens or maxTokenUnits.";
+  const refusal = error(400, "invalid_request", message);
+  assertEquals(await refused(handler, "POST", "/v1/sessions", { model: "other", budget }), refusal);
+  assertEquals(await refused(handler, "POST", `${unpriced}/turns`, { input: "q", budget }), refusal);
+  const free = await events(
+    await handler.fetch(request("POST", `${unpriced}/turns`, { input: "q", budget: { maxSteps: 1 } })),
+  );
+  const told = free.at(-1)?.event;
+  assertEquals(told?.type === "turn_end" && ["usd" in told.ledger, told.ledger.tokenUnits], [false, 10]);
+});
+
 Deno.test("turnRoutes() refuses to continue where there is nothing to continue", async () => {
   const handler = agent(scriptedModel([echoing, { content: "a" }]));
   const session = await newSession(handler);

@@ -1,12 +1,21 @@
 import type { Rewrite } from "@tare/messages";
-import { addSums, type CallReport, type LedgerEntry, NO_SUMS, reportCall, type Sums } from "@tare/planner";
+import {
+  addSums,
+  type CallReport,
+  type LedgerEntry,
+  NO_SUMS,
+  type Rates,
+  reportCall,
+  sumsOfCall,
+} from "@tare/planner";
 import type { SessionEvent } from "./event_log.ts";
+import type { SessionTotals } from "./session_options.ts";
 
 /** The events that say what was called. */
 export const CALL_EVENTS: readonly SessionEvent["type"][] = ["turn_start", "context_rewritten", "step_end"];
 
 /** The model calls of a session, the oldest first, by its events. What was rewritten for a call that failed stands at the next. */
-export function callsOf(events: Iterable<SessionEvent>): CallReport[] {
+export function callsOf(events: Iterable<SessionEvent>, rates: Rates): CallReport[] {
   const calls: CallReport[] = [];
   let turn = 0;
   let rewrites: Rewrite[] = [];
@@ -17,39 +26,33 @@ export function callsOf(events: Iterable<SessionEvent>): CallReport[] {
       rewrites.push(rewrite);
     }
     if (event.type !== "step_end") continue;
+    const { usage, cost } = event;
     const number = calls.length + 1;
-    const ledger = ledgerOf(event);
-    calls.push(reportCall(event.usage, { number, at: null, turn, purpose: "turn", ledger, rewrites }));
+    // What the context hook says of a call is what its prompt session keeps.
+    const ledger = event.ledger as LedgerEntry | undefined;
+    calls.push(reportCall(usage, { number, at: null, turn, purpose: "turn", ledger, rates, cost, rewrites }));
     rewrites = [];
   }
   return calls;
 }
 
-/** What these events came to. */
-export function sumsOf(events: readonly SessionEvent[]): Sums {
-  let sums = NO_SUMS;
+/** What days came to after these events, which happen now; the same if nothing was called. */
+export function daysAfter(
+  days: SessionTotals["days"],
+  events: readonly SessionEvent[],
+  { rates, nowMs }: { readonly rates: Rates; readonly nowMs: number },
+): SessionTotals["days"] {
+  let sums = callsOf(events, rates).map(sumsOfCall).reduce(addSums, NO_SUMS);
   for (const event of events) {
-    if (event.type === "step_end") {
-      const ledger = ledgerOf(event);
-      sums = addSums(sums, { ...tokensOf(event.usage), calls: 1 });
-      if (ledger?.summary) sums = addSums(sums, tokensOf(ledger.summary));
-      if (ledger) sums = addSums(sums, { tokenUnits: ledger.cost, resendTokenUnits: ledger.resendCost });
-    }
-    if (event.type === "turn_end") {
-      const savedTokens = Object.values(event.ledger.saved).reduce((sum, tokens) => sum + tokens, 0);
-      sums = addSums(sums, { savedTokens });
-    }
+    if (event.type !== "turn_end") continue;
+    const savedTokens = Object.values(event.ledger.saved).reduce((sum, tokens) => sum + tokens, 0);
+    sums = addSums(sums, { savedTokens });
   }
-  return sums;
+  const day = dayOf(nowMs);
+  return sums === NO_SUMS ? days : { ...days, [day]: addSums(days[day] ?? NO_SUMS, sums) };
 }
 
-function tokensOf(
-  { promptTokens, cachedTokens, outputTokens }: Pick<Sums, "promptTokens" | "cachedTokens" | "outputTokens">,
-) {
-  return { promptTokens, cachedTokens, outputTokens };
-}
-
-/** The ledger that a prompt session keeps of a call. */
-function ledgerOf({ ledger }: Extract<SessionEvent, { type: "step_end" }>): LedgerEntry | undefined {
-  return ledger as LedgerEntry | undefined;
+/** The day of a moment, by UTC. */
+export function dayOf(ms: number): string {
+  return new Date(ms).toISOString().slice(0, 10);
 }

@@ -78,7 +78,7 @@ async function act(sessions: Sessions, id: string, [act, input]: readonly [Act, 
         await session.delete();
         break;
       case "show":
-        session.quote();
+        session.prompt.quote(session.history);
     }
     return { act, input };
   } catch (error) {

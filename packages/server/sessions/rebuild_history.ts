@@ -81,7 +81,15 @@ export function rebuildHistory(events: Iterable<SessionEvent>): RebuiltHistory {
         settle();
         if (turn) {
           const { promptTokens, cachedTokens, outputTokens, estimated = false } = event.usage;
-          const step = { calls: 1, promptTokens, cachedTokens, outputTokens, saved: {}, estimated };
+          const step = {
+            calls: 1,
+            promptTokens,
+            cachedTokens,
+            outputTokens,
+            saved: {},
+            estimated,
+            ...event.cost,
+          };
           turn = { step: event.step + 1, ledger: addLedgers(turn.ledger, step) };
         }
         break;

@@ -107,3 +107,14 @@ Deno.test("rebuildHistory() needs no events but HISTORY_EVENTS", () => {
   assertEquals(kept.length, 5);
   assertEquals(rebuildHistory(kept), rebuildHistory(events));
 });
+
+Deno.test("rebuildHistory() knows what an interrupted turn cost where each of its calls says so", () => {
+  const cost = { tokenUnits: 7, usd: 0.5 };
+  const begun: SessionEvent[] = [{ type: "turn_start", input: "q" }, { ...stepEnd(1), cost } as SessionEvent];
+  const ledgerOf = (events: readonly SessionEvent[]) => {
+    const { tokenUnits, usd } = rebuildHistory(events).ledger;
+    return { tokenUnits, usd };
+  };
+  assertEquals(ledgerOf([...begun, { ...stepEnd(2), cost } as SessionEvent]), { tokenUnits: 14, usd: 1 });
+  assertEquals(ledgerOf([...begun, stepEnd(2)]), { tokenUnits: undefined, usd: undefined });
+});

@@ -1,31 +1,18 @@
 import { addLedgers, type LoopEvent, type RunOptions, type TurnLedger } from "@tare/loop";
 import { type Content, type CountTokens, firstWords, type Message, type Tool } from "@tare/messages";
-import {
-  type CallReport,
-  type NewPin,
-  NO_SUMS,
-  type Pin,
-  type PinReport,
-  type Quote,
-  reportPins,
-  type SeenConversation,
-  withoutPin,
-  withPin,
-} from "@tare/planner";
+import { callCost, type Pin } from "@tare/planner";
 import type { Archive } from "@tare/prune";
 import type { SessionRecord, StoreRecord } from "@tare/store";
 import { recallTool } from "@tare/tools";
 import { HttpError, toHttpError } from "../http/http_error.ts";
-import { CALL_EVENTS, callsOf, sumsOf } from "./calls.ts";
-import { asSessionEvent, EventLog, type SessionEvent } from "./event_log.ts";
+import { EventLog, type SessionEvent } from "./event_log.ts";
 import { overBudget } from "./budget.ts";
 import { Queue } from "./queue.ts";
 import { INTERRUPTED, readHistory, type RecoveryOptions } from "./recover_history.ts";
 import { type PlayedTurn, runTurn } from "./run_turn.ts";
 import {
-  addToDay,
   NO_TURNS,
-  profileOf,
+  ratesOf,
   type RunningTurn,
   type SessionEnvironment,
   type SessionInfo,
@@ -33,7 +20,7 @@ import {
   type TurnRequest,
 } from "./session_options.ts";
 import type { SessionSettings } from "./session_settings.ts";
-import { SessionPrompt, type StoredPrompt } from "./session_prompt.ts";
+import { readStored, SessionPrompt, type StoredPrompt } from "./session_prompt.ts";
 
 /**
  * A conversation with the agent, in memory while it is used. All that changes it waits in one queue, so that nothing
@@ -113,53 +100,18 @@ export class Session implements SessionInfo {
     return this.#turn !== undefined;
   }
 
-  /** What of the prompt a restart needs to know. */
-  get promptState(): unknown {
-    return this.#prompt.state;
-  }
-
   /** What the user said first, in one line; empty before. */
   get title(): string {
     return this.#title;
   }
 
-  /** What the next request would cost. Nothing where the policy knows nothing of costs. */
-  quote(): Quote | undefined {
-    return this.#prompt.quote(this.#history, this.#now());
+  /** What is made of what was said, and what was asked for of it. */
+  get prompt(): SessionPrompt {
+    return this.#prompt;
   }
 
-  /** What the model sees. */
-  prompt(): Promise<SeenConversation> {
-    return this.#prompt.seen(this.#history, this.#now(), this.isRunning);
-  }
-
-  /** The model calls so far. */
-  async calls(): Promise<CallReport[]> {
-    const events = await this.#environment.store.readEvents(this.id, { types: CALL_EVENTS });
-    return callsOf(events.map(({ event }) => asSessionEvent(event)));
-  }
-
-  /**
-   * Asks for something of one message, from the next rewrite on. Resolves once that is stored.
-   *
-   * @throws {HttpError} 400 if it can't be asked for, 404 if the session is gone, 501 if the policy takes no pins.
-   */
-  async pin(wanted: NewPin, keep: (pin: PinReport) => readonly StoreRecord[]): Promise<PinReport> {
-    const seen = await this.prompt();
-    const pin = this.#prompt.makePin(seen.history.messages, wanted);
-    const told = reportPins({ ...seen, pins: [pin] })[0]!;
-    await this.#changePins((pins) => withPin(pins, pin), keep(told));
-    return told;
-  }
-
-  /** Asks for nothing more of one message. Resolves to whether anything was asked for. @throws {HttpError} 404 */
-  async unpin(place: number, keep: () => readonly StoreRecord[]): Promise<boolean> {
-    if (!this.#prompt.pins.some((pin) => pin.place === place)) return false;
-    await this.#changePins((pins) => withoutPin(pins, place), keep());
-    return true;
-  }
-
-  #changePins(
+  /** Changes what is asked for of single messages, and stores it with these records. @throws {HttpError} 404 if it is gone. */
+  changePins(
     change: (pins: readonly Pin[]) => readonly Pin[],
     records: readonly StoreRecord[],
   ): Promise<void> {
@@ -169,10 +121,6 @@ export class Session implements SessionInfo {
         this.events.append([], { records: [this.#state("pins", pins), ...records] });
       await this.#prompt.changePins(change, store);
     });
-  }
-
-  #now(): number {
-    return (this.#environment.now ?? Date.now)();
   }
 
   /** Settles when memory holds what is stored: after a failure it is read again. @throws {StoreError} */
@@ -261,27 +209,22 @@ export class Session implements SessionInfo {
   async #restore(end: RecoveryOptions["end"]): Promise<void> {
     const { store } = this.#environment;
     const { rebuilt, recovery } = await readHistory(this.id, { store, tools: this.tools, end });
-    const read = (name: string) => store.readState(this.id, name);
-    const stored = { context: await read("context"), pins: await read("pins") };
-    const { days } = { ...NO_TURNS, ...await read("totals") as SessionTotals | undefined };
-    this.#title = await read("title") as string | undefined ?? "";
-    const { ledger, turns } = rebuilt;
-    const totals = { ledger, turns, days };
-    const adopt = () => this.#adopt(rebuilt.messages, totals, stored);
-    if (recovery.length === 0) return adopt();
-    await this.events.append(recovery, {
-      records: [this.#state("totals", totals), this.#state("steering", [])],
-      committed: adopt,
-    });
+    const stored = await readStored(this.id, store);
+    const totals = { ledger: rebuilt.ledger, turns: rebuilt.turns, days: stored.days };
+    const committed = () => this.#adopt(rebuilt.messages, totals, stored);
+    if (recovery.length === 0) return committed();
+    const records = [this.#state("totals", totals), this.#state("steering", [])];
+    await this.events.append(recovery, { records, committed });
   }
 
   #adopt(messages: readonly Message[], totals: SessionTotals, stored: StoredPrompt): void {
     const { instructions, model } = this.settings;
     this.#history = instructions === "" ? messages : [{ role: "system", content: instructions }, ...messages];
     this.#totals = totals;
-    const { archive, tools } = this;
+    this.#title = stored.title;
+    const { id, archive, tools } = this;
     const [environment, countTokens] = [this.#environment, this.#countTokens];
-    this.#prompt = new SessionPrompt({ environment, model, tools, archive, countTokens, stored });
+    this.#prompt = new SessionPrompt({ id, environment, model, tools, archive, countTokens, stored });
     this.#release();
   }
 
@@ -321,11 +264,9 @@ export class Session implements SessionInfo {
     try {
       const play = this.#player({ input, signal: controller.signal, ...limits });
       const title = this.#title || firstWords(input);
+      const titled = title === this.#title ? [] : [this.#state("title", title)];
       await this.events.append([{ type: "turn_start", ...(input !== undefined && { input }) }], {
-        records: [
-          ...(title === this.#title ? [] : [this.#state("title", title)]),
-          ...keep?.("starts") ?? [],
-        ],
+        records: [...titled, ...keep?.("starts") ?? []],
         committed: () => {
           this.#title = title;
           this.events.open();
@@ -347,15 +288,16 @@ export class Session implements SessionInfo {
 
   /** Makes the function that plays the turn. @throws what the model's port throws for a model that can't be had. */
   #player(
-    { input, signal, budget = {}, maxOutputTokens = Infinity }:
+    { input, signal, budget: turn = {}, maxOutputTokens = Infinity }:
       & Omit<TurnRequest, "keep" | "giveBack">
       & Pick<RunOptions, "signal">,
   ): () => Promise<PlayedTurn> {
     const { model, limits = {}, notice, now = Date.now } = this.#environment;
-    const modelName = this.settings.model;
-    const profile = profileOf(this.#environment, modelName);
+    const { model: modelName, budget: session } = this.settings;
     const most = Math.min(maxOutputTokens, limits.maxOutputTokens ?? Infinity);
     const port = model(modelName);
+    const measure = { before: this.ledger, model: modelName, rates: ratesOf(this.#environment, modelName) };
+    const over = overBudget({ turn, session }, measure);
     return () =>
       runTurn({
         ...limits,
@@ -370,7 +312,8 @@ export class Session implements SessionInfo {
         history: this.#history,
         tools: this.tools,
         countTokens: this.#countTokens,
-        overBudget: overBudget({ turn: budget, session: this.settings.budget, before: this.ledger, profile }),
+        costOf: (usage) => callCost(usage, measure.rates),
+        overBudget: over,
         steering: () => this.#takeSteering(),
         commit: (events) => this.#queue.run(() => this.#commit(events)),
       });
@@ -385,25 +328,18 @@ export class Session implements SessionInfo {
   /** Commits events of the turn with what has changed beside them. */
   async #commit(
     events: readonly SessionEvent[],
-    { ended, committed }: {
-      /** What all turns come to with the one that ends. */
-      readonly ended?: Omit<SessionTotals, "days">;
-      readonly committed?: () => void;
-    } = {},
+    { ended, committed }: { readonly ended?: Partial<SessionTotals>; readonly committed?: () => void } = {},
   ): Promise<void> {
     const { values, stored } = this.#prompt.changes();
-    const sums = sumsOf(events);
-    const days = sums === NO_SUMS ? this.#totals.days : addToDay(this.#totals.days, this.#now(), sums);
-    const totals = { ...this.#totals, ...ended, days };
-    for (const event of events) {
-      if (event.type === "warning") this.#environment.warned?.(this.id, event.message);
-    }
+    const before = this.#totals;
+    const days = this.#prompt.daysAfter(before.days, events);
+    const totals = { ...before, ...ended, days };
     const heard = events.filter(({ type }) => type === "user_message").length;
     const waiting = this.#waiting.slice(heard);
     await this.events.append(events, {
       records: [
         ...Object.entries(values).map(([name, value]) => this.#state(name, value)),
-        ...(sums === NO_SUMS && !ended ? [] : [this.#state("totals", totals)]),
+        ...(days === before.days && !ended ? [] : [this.#state("totals", totals)]),
         ...(heard > 0 ? [this.#state("steering", waiting)] : []),
       ],
       committed: () => {

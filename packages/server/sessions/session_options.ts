@@ -1,6 +1,13 @@
 import { EMPTY_LEDGER, type RunOptions, type TurnLedger } from "@tare/loop";
 import type { Content, CountTokens, Model, Tool } from "@tare/messages";
-import { addSums, NO_SUMS, type PolicyOptions, type Profile, type Sums } from "@tare/planner";
+import {
+  listPrice,
+  type PolicyOptions,
+  type Price,
+  type Profile,
+  type Rates,
+  type Sums,
+} from "@tare/planner";
 import type { Store, StoreRecord } from "@tare/store";
 import type { Session } from "./session.ts";
 import type { Budget } from "./budget.ts";
@@ -11,6 +18,8 @@ import type { TurnSlots } from "./turn_slots.ts";
 export interface SessionOptions extends PolicyOptions {
   /** The provider's cache rules and prices, if need be by the model's name. */
   readonly profile: Profile | ((model: string) => Profile);
+  /** What a model costs in money; nothing of one whose price isn't known. Default: the list price, by its name. */
+  readonly price?: (model: string) => Price | undefined;
   /** The model's context window in tokens. */
   readonly windowTokens: number;
   /** The model port for a model's name. It also summarises old turns when the window is full of what isn't tool results. */
@@ -34,9 +43,12 @@ export interface SessionOptions extends PolicyOptions {
   readonly onError?: (error: unknown) => void;
 }
 
-/** The cache rules and prices of a model. */
-export function profileOf({ profile }: Pick<SessionOptions, "profile">, model: string): Profile {
-  return typeof profile === "function" ? profile(model) : profile;
+/** The cache rules of a model, and what its calls cost. */
+export function ratesOf(
+  { profile, price = listPrice }: Pick<SessionOptions, "profile" | "price">,
+  model: string,
+): Rates & { readonly profile: Profile } {
+  return { profile: typeof profile === "function" ? profile(model) : profile, price: price(model) };
 }
 
 /** What a session works in. */
@@ -60,17 +72,6 @@ export interface SessionTotals {
 
 /** A session in which nothing has happened. */
 export const NO_TURNS: SessionTotals = { turns: 0, ledger: EMPTY_LEDGER, days: {} };
-
-/** The day of a moment, by UTC. */
-export function dayOf(ms: number): string {
-  return new Date(ms).toISOString().slice(0, 10);
-}
-
-/** What days came to, with more at a moment. */
-export function addToDay(days: SessionTotals["days"], ms: number, more: Sums): SessionTotals["days"] {
-  const day = dayOf(ms);
-  return { ...days, [day]: addSums(days[day] ?? NO_SUMS, more) };
-}
 
 /** What clients are told of a session. */
 export interface SessionInfo extends Omit<SessionTotals, "days"> {

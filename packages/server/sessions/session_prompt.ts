@@ -14,26 +14,47 @@ import {
 } from "@tare/planner";
 import type { Archive } from "@tare/prune";
 import { HttpError } from "../http/http_error.ts";
-import { profileOf, type SessionOptions } from "./session_options.ts";
+import type { Store } from "@tare/store";
+import { daysAfter } from "./calls.ts";
+import type { SessionEvent } from "./event_log.ts";
+import { NO_TURNS, ratesOf, type SessionEnvironment, type SessionTotals } from "./session_options.ts";
 import { summariseWith } from "./summarise_with.ts";
 
-/** What is stored of a session's prompt. */
-export interface StoredPrompt {
-  /** What of it a restart needs to know. */
-  readonly context?: unknown;
+/** What is stored of a session beside its events. */
+export interface StoredPrompt extends Pick<SessionTotals, "days"> {
+  /** What a restart needs to know of the prompt. */
+  readonly context: unknown;
   /** What was asked for of single messages. */
-  readonly pins?: unknown;
+  readonly pins: readonly Pin[];
+  /** What the user said first. */
+  readonly title: string;
+}
+
+/** Reads what is stored of a session beside its events. @throws {StoreError} */
+export async function readStored(id: string, store: Store): Promise<StoredPrompt> {
+  const [context, pins, totals, title] = await Promise.all(
+    ["context", "pins", "totals", "title"].map((name) => store.readState(id, name)),
+  );
+  // What was stored is what a session has made.
+  return {
+    context,
+    pins: (pins ?? []) as readonly Pin[],
+    days: { ...NO_TURNS, ...totals as Partial<SessionTotals> | undefined }.days,
+    title: (title ?? "") as string,
+  };
 }
 
 /** What the prompt of a session is made with. */
 export interface SessionPromptOptions {
-  readonly environment: SessionOptions;
+  /** Id of the session. */
+  readonly id: string;
+  readonly environment: SessionEnvironment;
   /** Name of the model. */
   readonly model: string;
   readonly tools: readonly Tool[];
   readonly archive: Archive;
   readonly countTokens: CountTokens;
-  readonly stored: StoredPrompt;
+  readonly stored: Pick<StoredPrompt, "context" | "pins">;
 }
 
 /** What the model sees of a session, and what was asked for of single messages. */
@@ -41,7 +62,7 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
   readonly #options: SessionPromptOptions;
   readonly #prompt: PromptSession;
   #pins: readonly Pin[];
-  #stored: Required<StoredPrompt>;
+  #stored: Pick<StoredPrompt, "context" | "pins">;
   #newest: { readonly history: Conversation; readonly view: SessionView } | undefined;
 
   /** The prompt as it was stored. */
@@ -52,13 +73,12 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
     this.#prompt = promptSession({
       ...{ windowTokens, policy, mechanisms, truncateTokens, alwaysFull, triggers },
       ...{ archive, countTokens, state: stored.context },
-      profile: profileOf(environment, model),
+      profile: ratesOf(environment, model).profile,
       tools: Object.fromEntries(tools.map((tool) => [tool.definition.function.name, tool])),
       // A model that can't be had must not keep anybody from the session.
       summarise: async (request) => await summariseWith(environment.model(model), countTokens)(request),
     });
-    // What was stored is what this has made.
-    this.#pins = (stored.pins ?? []) as readonly Pin[];
+    this.#pins = stored.pins;
     this.#stored = { context: this.#prompt.state, pins: this.#pins };
   }
 
@@ -76,19 +96,24 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
     const view = await this.#prompt.view(history, { ...call, pins: this.#pins });
     for (const { place } of view.endedPins ?? []) this.#pins = withoutPin(this.#pins, place);
     this.#newest = { history, view };
+    const { id, environment } = this.#options;
+    for (const warning of view.warnings) environment.warned?.(id, warning);
     return view;
   }
 
   sent: PromptSession["sent"] = (usage, view) => this.#prompt.sent(usage, view);
 
   /** What the next request would cost. Nothing where the policy knows nothing of costs. */
-  quote(messages: readonly Message[], nowMs: number): Quote | undefined {
-    const call = { nowMs, model: this.#options.model, pins: this.#pins };
+  quote(messages: readonly Message[]): Quote | undefined {
+    const call = { nowMs: this.#now(), model: this.#options.model, pins: this.#pins };
     return this.#prompt.quote?.({ messages, tools: this.#tools() }, call);
   }
 
   /** What has changed since it was stored, by name, to be stored together; and what to call once it is. */
-  changes(): { readonly values: StoredPrompt; readonly stored: () => void } {
+  changes(): {
+    readonly values: Partial<Pick<StoredPrompt, "context" | "pins">>;
+    readonly stored: () => void;
+  } {
     const now = { context: this.#prompt.state, pins: this.#pins };
     const values = {
       ...(now.context !== this.#stored.context && { context: now.context }),
@@ -125,13 +150,29 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
     this.#pins = change(this.#pins);
   }
 
-  /** What the model saw last of a history, and what is new of that; of a running turn what it saw last. */
-  async seen(messages: readonly Message[], nowMs: number, isRunning: boolean): Promise<SeenConversation> {
+  /** What the model saw last of a session, and what is new of that; of a running turn what it saw last. */
+  async seen(
+    { history: messages, isRunning }: {
+      /** What was said in the turns that have ended. */
+      readonly history: readonly Message[];
+      readonly isRunning: boolean;
+    },
+  ): Promise<SeenConversation> {
     const told = { pins: this.#pins, countTokens: this.#options.countTokens };
     if (isRunning && this.#newest) return { ...this.#newest, ...told };
     const history = { messages, tools: this.#tools() };
-    const call = { nowMs, model: this.#options.model, oneShot: true };
+    const call = { nowMs: this.#now(), model: this.#options.model, oneShot: true };
     return { history, view: await this.#prompt.view(history, call), ...told };
+  }
+
+  /** What days came to after these events, which happen now; the same if nothing was called. */
+  daysAfter(days: StoredPrompt["days"], events: readonly SessionEvent[]): StoredPrompt["days"] {
+    const { environment, model } = this.#options;
+    return daysAfter(days, events, { rates: ratesOf(environment, model), nowMs: this.#now() });
+  }
+
+  #now(): number {
+    return (this.#options.environment.now ?? Date.now)();
   }
 
   #tools() {

@@ -164,7 +164,7 @@ Deno.test("Session.start() stores edits before the request that relies on them",
     const inner = scriptedModel([..."abcdef"].map((id) => ({ tool_calls: [call(id)] })), UNREPORTED);
     const model: Model = async function* (request) {
       const stored = editsOf(await store.readState(session.id, "context"));
-      counts.push([stored.length, editsOf(session.promptState).length]);
+      counts.push([stored.length, editsOf(session.prompt.state).length]);
       yield* inner(request);
     };
     const session = await makeSession(scriptedSessions({ store, policy, model: () => model }));

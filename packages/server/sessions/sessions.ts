@@ -1,14 +1,17 @@
 import { firstWords, type Message } from "@tare/messages";
-import { addSums, NO_SUMS, type Overview, ToldWarnings } from "@tare/planner";
+import { addSums, type CallReport, NO_SUMS, type Overview, ToldWarnings } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
 import type { ListedSession, StoreRecord } from "@tare/store";
 import { LRUCache } from "lru-cache";
 import { HttpError } from "../http/http_error.ts";
+import { checkBudgets } from "./budget.ts";
+import { CALL_EVENTS, callsOf, dayOf } from "./calls.ts";
+import { asSessionEvent } from "./event_log.ts";
 import { Queue } from "./queue.ts";
 import { Session, sessionNotFound } from "./session.ts";
 import {
-  dayOf,
   NO_TURNS,
+  ratesOf,
   type SessionInfo,
   type SessionOptions,
   type SessionTotals,
@@ -82,7 +85,8 @@ export class Sessions {
   /**
    * Makes a session of each, all or none.
    *
-   * @throws {HttpError} 400 if one names a tool that isn't there, 507 if no more sessions may be kept.
+   * @throws {HttpError} 400 if one names a tool that isn't there or has a budget that can't be held,
+   * 507 if no more sessions may be kept.
    */
   create(
     wanted: readonly NewSession[],
@@ -150,6 +154,13 @@ export class Sessions {
     const rows = await store.listSessions({ limit: limit + 1, ...which });
     const sessions = rows.slice(0, limit).map((row) => this.#describe(row));
     return { sessions, hasMore: rows.length > limit };
+  }
+
+  /** The model calls of a session, the oldest first. @throws {HttpError} 404 if there is no such session. */
+  async calls(id: string): Promise<CallReport[]> {
+    const { settings: { model } } = await this.get(id);
+    const events = await this.#options.store.readEvents(id, { types: CALL_EVENTS });
+    return callsOf(events.map(({ event }) => asSessionEvent(event)), ratesOf(this.#options, model));
   }
 
   /** What was saved today and in all. None of these sessions is left as it is, to compare with. */
@@ -241,9 +252,11 @@ export class Sessions {
         `Cannot use tool ${JSON.stringify(unknown)}: there are ${offered.join(", ")}.`,
       );
     }
+    const name = model ?? defaultModel;
+    checkBudgets({ session: budget }, { rates: ratesOf(this.#options, name), model: name });
     return {
       instructions: instructions ?? own,
-      model: model ?? defaultModel,
+      model: name,
       tools: offered.filter((name) => tools?.includes(name) ?? true),
       metadata,
       budget,

@@ -17,6 +17,12 @@ export type Migration = (connection: DatabaseSync) => void;
 export const MIGRATIONS: readonly Migration[] = [
   (connection) => connection.exec(TABLES),
   renameFields,
+  (connection) =>
+    rewrite(
+      connection,
+      { table: "sessions" },
+      (session) => renameAt(session, ["settings", "budget"], { maxCost: "maxTokenUnits" }),
+    ),
 ];
 
 // `crc` is the CRC-32 of the JSON beside it. Events are clustered by session, so that a session is read in one sweep.

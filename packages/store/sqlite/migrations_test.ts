@@ -69,7 +69,7 @@ Deno.test("openStore() takes over a file of version 1: budgets and one mechanism
         await Promise.all(Object.keys(sessions).map((id) => store.getSession(id))),
         Object.entries({
           ...sessions,
-          full: { ...sessions.full, budget: { maxSteps: 3, maxTokens: 1000, maxCost: 0.5 } },
+          full: { ...sessions.full, budget: { maxSteps: 3, maxTokens: 1000, maxTokenUnits: 0.5 } },
           some: { ...sessions.some, budget: { maxTokens: 7 } },
         }).map(([id, settings], index) => ({ id, createdAtMs: index, settings })),
       );
