@@ -4,6 +4,7 @@ import { openaiModel } from "@tare/loop/openai";
 import { sampledCount } from "@tare/messages";
 import { loadTokenizer, type Tokenizer } from "@tare/messages/tiktoken";
 import { chooseProfile, DEFAULT_PROVIDER, type PolicyOptions, profileNamed } from "@tare/planner";
+import { isPageRequest, page } from "@tare/page";
 import { agentHandler, allowedHosts, guard, isLoopback } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
 import { openStore } from "@tare/store";
@@ -159,11 +160,11 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     }),
     limits: LIMITS,
   });
-  const fetch = guard(answer, {
+  const fetch = guard(async (request) => page(request) ?? await answer(request), {
     hosts: allowedHosts(host, settings.allowedHosts),
     origins: corsOrigins,
     ...(token !== undefined && { token }),
-    isPublic: agent.isPublic,
+    isPublic: (request) => isPageRequest(request) || agent.isPublic(request),
     onError,
   });
   const server = await listen(settings, { fetch, limits, onError }).catch(async (error) => {

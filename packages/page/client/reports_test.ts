@@ -1,0 +1,151 @@
+import { assert, assertEquals } from "@std/assert";
+import { toolCall } from "@tare/simulator";
+import type { Browser, Page } from "puppeteer-core";
+import { assertAccessible, openPage, press, seen, startBrowser } from "./browser_fixture_test.ts";
+import { type PageServer, startPageServer } from "./server_fixture_test.ts";
+
+let browser: Browser;
+Deno.test.beforeAll(async () => {
+  browser = await startBrowser();
+});
+Deno.test.afterAll(() => browser.close());
+
+const count = (value: number) => Math.round(value).toLocaleString("en");
+const share = (part: number, whole: number) =>
+  whole === 0 ? "–" : (part / whole).toLocaleString("en", { style: "percent", maximumFractionDigits: 1 });
+const texts = (page: Page, selector: string) =>
+  page.$$eval(selector, (all) => all.map(({ textContent }) => textContent?.trim()));
+
+/** A session that reads the notes so often that its prompt is rewritten. */
+async function rewrittenSession(server: PageServer): Promise<string> {
+  const { id } = await (await server.ask("/v1/sessions", {})).json();
+  for (let turn = 0; turn < 4; turn++) {
+    for (let step = 0; step < 6; step++) {
+      server.replies.push({
+        content: `Step ${step} of turn ${turn}.`,
+        tool_calls: [
+          toolCall("shell", {
+            command: `seq ${turn * 10_000 + step * 1_000} ${turn * 10_000 + step * 1_000 + 2_500}`,
+          }),
+        ],
+      });
+    }
+    server.replies.push({ content: `Turn ${turn} is done.` });
+    await (await server.ask(`/v1/sessions/${id}/turns`, { input: `Turn ${turn}: read on.` })).text();
+  }
+  return id;
+}
+
+Deno.test("Where the tokens went: every number is the ledger's, and a rewrite is told in words", async () => {
+  await using server = await startPageServer({ args: ["--window", "40000"] });
+  const id = await rewrittenSession(server);
+  await using open = await openPage(browser, `${server.url}/#/session/${id}/calls`);
+  const { page } = open;
+  await seen(page, ".sums dd", "28");
+  await assertAccessible(page, "calls");
+  const { calls } = await (await server.ask(`/v1/sessions/${id}/calls`)).json();
+  const sum = (of: (call: typeof calls[number]) => number) =>
+    calls.map(of).reduce((a: number, b: number) => a + b, 0);
+  const { ledger } = await (await server.ask(`/v1/sessions/${id}`)).json();
+  const [cost, resend] = [sum((call) => call.tokenUnits), sum((call) => call.resend.tokenUnits)];
+  assertEquals(await texts(page, ".sums dd"), [
+    count(ledger.calls),
+    `${count(ledger.promptTokens)}${share(ledger.cachedTokens, ledger.promptTokens)} from cache`,
+    count(ledger.outputTokens),
+    `${count(cost)}uncached tokens’ worth`,
+    `${count(resend)}${share(resend - cost, resend)} saved`,
+  ]);
+  assert(cost < resend);
+  const told = calls.toReversed().slice(0, 25).map((call: typeof calls[number]) =>
+    [
+      `${call.number}${call.rewrites.length > 0 ? "▲" : ""}`,
+      ...[call.cachedTokens, call.writtenTokens, call.newTokens, call.outputTokens, call.promptTokens],
+      ...[call.resend.promptTokens, call.tokenUnits, call.resend.tokenUnits],
+    ].map((cell) => typeof cell === "number" ? count(cell) : cell)
+  );
+  const rows = await page.$$eval(
+    ".numbers tbody tr",
+    (all) => all.map((row) => [...row.querySelectorAll("th, td")].map(({ textContent }) => textContent)),
+  );
+  assertEquals(rows, told);
+  await press(page, "Older calls");
+  assertEquals((await texts(page, ".numbers tbody tr")).length, calls.length);
+
+  // The keys lead from call to call.
+  await page.focus("[role=slider]");
+  await page.keyboard.press("Home");
+  await seen(page, ".detail h2", "Call 1");
+  const first = calls.findIndex((call: typeof calls[number]) => call.rewrites.length > 0);
+  for (let at = 0; at < first; at++) await page.keyboard.press("ArrowRight");
+  await seen(page, ".detail h2", `Call ${first + 1}`);
+  const [rewrite] = calls[first].rewrites;
+  await seen(page, ".detail .why", rewrite.reason);
+  await seen(page, ".detail .why", `${count(rewrite.tokensBefore)} → ${count(rewrite.tokensAfter)}`);
+  assertEquals(
+    await page.$eval("[role=slider]", (slider) => slider.getAttribute("aria-valuenow")),
+    String(first + 1),
+  );
+  await page.keyboard.press("End");
+  await seen(page, ".detail h2", `Call ${calls.length}`);
+  await page.mouse.click(...await middleOf(page, "[role=slider] svg"));
+  await seen(page, ".numbers tr.chosen", /^1[45]/);
+});
+
+async function middleOf(page: Page, selector: string): Promise<[number, number]> {
+  const { x, y, width, height } = (await (await page.$(selector))!.boundingBox())!;
+  return [x + width / 2, y + height / 2];
+}
+
+Deno.test("What the model sees: an elided result is looked at, kept, and comes back at the next rewrite", async () => {
+  await using server = await startPageServer({ args: ["--window", "40000"] });
+  const id = await rewrittenSession(server);
+  await using open = await openPage(browser, `${server.url}/#/session/${id}/prompt`);
+  const { page } = open;
+  await seen(page, ".sums dd", "tokens");
+  const read = async () => await (await server.ask(`/v1/sessions/${id}/prompt`)).json();
+  const { tokens, originalTokens, total, blocks } = await read();
+  assertEquals(await texts(page, ".sums dd"), [
+    `${count(tokens)}tokens`,
+    `${count(originalTokens)}tokens`,
+    `${count(originalTokens - tokens)}${share(originalTokens - tokens, originalTokens)}`,
+    count(total),
+  ]);
+  const elided = blocks.find(({ state }: typeof blocks[number]) => state === "elided");
+  assert(elided);
+  await page.focus("[role=slider]");
+  await page.keyboard.press("Home");
+  await seen(page, ".detail h2", "Tool ");
+  for (let at = 0; at < blocks.indexOf(elided); at++) await page.keyboard.press("ArrowRight");
+  await seen(page, ".detail small", "elided: a line stands in its place");
+  await seen(page, ".detail small", `${count(elided.tokens)} of ${count(elided.originalTokens)} tokens`);
+  const { now, original } = await (await server.ask(`/v1/sessions/${id}/prompt/${elided.id}`)).json();
+  await seen(page, ".sides pre", now.text.slice(0, 100));
+  await seen(page, ".sides pre", original.text.slice(0, 100));
+  await assertAccessible(page, "prompt");
+  await press(page, "Keep: bring it back");
+  await seen(page, ".wish", "It comes back at the next rewrite, and stays.");
+  const { pins } = await (await server.ask(`/v1/sessions/${id}/pins`)).json();
+  assertEquals(pins, [{ place: elided.place, wish: "keep", by: "user", state: "waiting" }]);
+  await press(page, "Leave it to the planner");
+  await seen(page, ".wish button", "Keep: bring it back");
+  assertEquals((await (await server.ask(`/v1/sessions/${id}/pins`)).json()).pins, []);
+});
+
+Deno.test("The overview says what was saved, as the server does", async () => {
+  await using server = await startPageServer({ args: ["--window", "40000"] });
+  await rewrittenSession(server);
+  await using open = await openPage(browser, `${server.url}/#/overview`);
+  const { page } = open;
+  await seen(page, "h2", "Planned beside control");
+  const { today, all } = await (await server.ask("/v1/overview")).json();
+  const told = (sums: typeof today) => [
+    `${share(sums.resendTokenUnits - sums.tokenUnits, sums.resendTokenUnits)}${count(sums.tokenUnits)} of ${
+      count(sums.resendTokenUnits)
+    } uncached tokens’ worth`,
+    `${count(sums.savedTokens)}tokens`,
+    `${count(sums.promptTokens)}${share(sums.cachedTokens, sums.promptTokens)} from cache`,
+    `${count(sums.outputTokens)}28 calls`,
+  ];
+  assertEquals(await texts(page, ".sums dd"), [...told(today), ...told(all)]);
+  await assertAccessible(page, "overview");
+});
