@@ -49,7 +49,7 @@ export function agentOrGateway(
     const own = await ask(request);
     if (pathname === "/openapi.json" && own.ok) return Response.json(describeBoth(await own.json()));
     if (pathname === "/v1/models" && own.ok) return await listBoth(own, pass(request));
-    if (/^\/v1\/responses\/[^/]+$/.test(pathname) && own.status === 404) return await pass(request);
+    if (/^\/v1\/(models|responses)\//.test(pathname) && own.status === 404) return await pass(request);
     return own;
   };
 }

@@ -184,6 +184,7 @@ Deno.test("sessionRoutes() show a running turn: what it has said so far, and whe
     outputTokens: 2,
     saved: {},
     estimated: false,
+    tokenUnits: 10,
   };
   const texts = ["s: Be brief.", "u: 1", "a: a", "u: 2", "a: ", "t: x"];
   assertEquals(await shown(), ["running", texts, { after: before, step: 2, ledger }]);
