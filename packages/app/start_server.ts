@@ -16,6 +16,7 @@ import {
   priceOf,
 } from "./agent_models.ts";
 import { agentOrGateway, type BodyLimits } from "./agent_or_gateway.ts";
+import { serverProfile } from "./server_profile.ts";
 import type { Settings } from "./settings.ts";
 
 /** What the server says at its start and in every answer's event stream while no provider is configured. */
@@ -56,9 +57,11 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     loadTokenizer(settings.model === undefined ? {} : { model: settings.model })
   );
   const { off, windowTokens, coldAfterMinutes } = settings;
+  const { apiKey, baseUrl: baseURL = DEFAULT_PROVIDER.baseURL } = settings;
+  const asked = hasChatProvider(settings) ? serverProfile({ baseURL, apiKey }) : undefined;
   const provider = isRehearsed(settings)
     ? startRehearsal(tokenizer, settings)
-    : { ...configuredModels(settings), close: () => Promise.resolve() };
+    : { ...configuredModels(settings, asked?.name), close: () => Promise.resolve() };
   const countTokens = async () => (await tokenizer()).count;
   const onError = (error: unknown) =>
     log(error instanceof Error ? error.stack ?? error.message : String(error));
@@ -108,9 +111,8 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     onError,
     ...(provider.notice !== undefined && { notice: provider.notice }),
   });
-  const { apiKey, baseUrl: baseURL = DEFAULT_PROVIDER.baseURL } = settings;
   // Other agents ask for other models, and others speak Messages too and cache in their own way.
-  const chatRules = (model: string) => chatProfile(settings, model);
+  const chatRules = (model: string) => chatProfile(settings, model, asked?.name);
   const messagesRules = (model: string) => chooseProfile({ model, baseUrl: settings.messagesUrl });
   const chat = {
     baseURL,
@@ -156,6 +158,8 @@ export async function startServer(settings: Settings, log: (line: string) => voi
   // Loading takes a second or two. It starts once requests are answered, and only the first turn waits for it.
   tokenizer().catch((error) => log(`Cannot load the token counter: ${error}`));
 
+  // The agent's first session shall know it; the gateway's sessions learn it when it is known.
+  if (settings.model !== undefined) await asked?.asked();
   const url = address(server.addr);
   return {
     url,
@@ -163,6 +167,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     async close() {
       await agent.close();
       await server.shutdown();
+      await asked?.close();
       await provider.close();
       await store.close();
     },

@@ -228,7 +228,7 @@ export class Session implements SessionInfo {
 
   #makePrompt(state: unknown): PromptSession {
     const { model, windowTokens, ...environment } = this.#environment;
-    const { profile } = ratesOf(environment, this.settings.model);
+    const profile = () => ratesOf(environment, this.settings.model).profile;
     const { policy, mechanisms, truncateTokens, alwaysFull, triggers } = environment;
     return promptSession({
       ...{ profile, windowTokens, policy, mechanisms, truncateTokens, alwaysFull, triggers },
