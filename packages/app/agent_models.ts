@@ -45,9 +45,9 @@ export function isRehearsed(settings: ModelSettings): boolean {
  * The models behind the configured providers. With a key, or an address of its own, for Messages as well as a provider of
  * chat completions each model name goes to its own; with one of them all go there.
  */
-export function configuredModels(settings: ModelSettings): AgentModels {
+export function configuredModels(settings: ModelSettings, server?: () => string | undefined): AgentModels {
   const { apiKey, baseUrl: baseURL = DEFAULT_PROVIDER.baseURL, messagesKey, messagesUrl, model } = settings;
-  const profile = (model: string) => agentProfile(settings, model);
+  const profile = (model: string) => agentProfile(settings, model, server);
   return {
     ...(model !== undefined && { model }),
     ask: (model) => {
@@ -63,12 +63,14 @@ export function configuredModels(settings: ModelSettings): AgentModels {
   };
 }
 
-/** The cache rules and prices of a model at the provider of chat completions. */
+/** The cache rules and prices of a model at the provider of chat completions; `server` tells what that says of itself. */
 export function chatProfile(
   { baseUrl = DEFAULT_PROVIDER.baseURL, profile: name, profileFile }: ModelSettings,
   model: string,
+  server?: () => string | undefined,
 ): Profile {
-  return profileFile?.profile ?? chooseProfile({ baseUrl, model, ...(name !== undefined && { name }) });
+  if (profileFile) return profileFile.profile;
+  return chooseProfile(name !== undefined ? { name } : { baseUrl, model, server: server?.() });
 }
 
 /** What a model costs in money: one's own price, else the list price; nothing on one's own machine. */
@@ -80,8 +82,8 @@ export function priceOf(
   return (model) => own ?? (profile(model).name === LOCAL_PROFILE ? undefined : listPrice(model));
 }
 
-function agentProfile(settings: ModelSettings, model: string): Profile {
-  if (!speaksMessages(settings, model)) return chatProfile(settings, model);
+function agentProfile(settings: ModelSettings, model: string, server?: () => string | undefined): Profile {
+  if (!speaksMessages(settings, model)) return chatProfile(settings, model, server);
   const { profileFile, profile: name = MESSAGES_PROVIDER.profile } = settings;
   return profileFile?.profile ?? chooseProfile({ name });
 }

@@ -22,6 +22,7 @@ import { STORE_FILE } from "./data_folder.ts";
 import { type ConnectionLimits, connectionLimits } from "./listener/limits.ts";
 import { listenHttp } from "./listener/listen_http.ts";
 import { moveOldStore } from "./move_old_store.ts";
+import { serverProfile } from "./server_profile.ts";
 import type { Settings } from "./settings.ts";
 
 /** What the server says at its start and in every answer's event stream while no provider is configured. */
@@ -74,11 +75,13 @@ export async function startServer(settings: Settings, log: (line: string) => voi
   );
   const { off, windowTokens, coldAfterMinutes } = settings;
   const limits = await connectionLimits(settings);
+  const { apiKey, baseUrl: baseURL = DEFAULT_PROVIDER.baseURL } = settings;
+  const asked = hasChatProvider(settings) ? serverProfile({ baseURL, apiKey }) : undefined;
   const onError = (error: unknown) =>
     log(error instanceof Error ? error.stack ?? error.message : String(error));
   const provider = isRehearsed(settings)
     ? startRehearsal(tokenizer, { settings, limits, onError })
-    : { ...configuredModels(settings), close: () => Promise.resolve() };
+    : { ...configuredModels(settings, asked?.name), close: () => Promise.resolve() };
   const countTokens = async () => sampledCount((await tokenizer()).count);
   const {
     policy,
@@ -127,9 +130,8 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     onError,
     ...(provider.notice !== undefined && { notice: provider.notice }),
   });
-  const { apiKey, baseUrl: baseURL = DEFAULT_PROVIDER.baseURL } = settings;
   // Other agents ask for other models, and others speak Messages too and cache in their own way.
-  const chatRules = (model: string) => chatProfile(settings, model);
+  const chatRules = (model: string) => chatProfile(settings, model, asked?.name);
   const messagesRules = (model: string) => chooseProfile({ model, baseUrl: settings.messagesUrl });
   const chat = {
     baseURL,
@@ -175,12 +177,15 @@ export async function startServer(settings: Settings, log: (line: string) => voi
   // Loading takes a second or two. It starts once requests are answered, and only the first turn waits for it.
   tokenizer().catch((error) => log(`Cannot load the token counter: ${error}`));
 
+  // The agent's first session shall know it; the gateway's sessions learn it when it is known.
+  if (settings.model !== undefined) await asked?.asked();
   const url = address(server.addr);
   return {
     url,
     greeting: greet(url, { provider, workspace, settings }),
     async close() {
       await Promise.all([server.close({ graceMs: GRACE_MS }), agent.close()]);
+      await asked?.close();
       await provider.close();
       await store.close();
     },

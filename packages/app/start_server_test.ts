@@ -177,7 +177,9 @@ Deno.test("startServer() with a provider and no model is a gateway without an ag
   withData(async (data) => {
     const asked: string[] = [];
     const provider = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
-      asked.push(`${request.method} ${new URL(request.url).pathname}`);
+      const { method } = request;
+      // The list of models is asked for beside the calls, to know whose it is.
+      if (method === "POST") asked.push(new URL(request.url).pathname);
       await request.body?.cancel();
       return Response.json({ data: [{ id: "m", object: "model" }], choices: [] });
     });
@@ -205,7 +207,7 @@ Deno.test("startServer() with a provider and no model is a gateway without an ag
         choices: [],
       });
       await (await post("/v1/embeddings", { input: "x" })).body?.cancel();
-      assertEquals(asked, ["POST /v1/chat/completions", "POST /v1/embeddings"]);
+      assertEquals(asked, ["/v1/chat/completions", "/v1/embeddings"]);
       const refused = await (await post("/v1/chat/completions", { model: "agent", messages })).json();
       assertStringIncludes(refused.error.message, "TARE_MODEL isn't set");
       const { sessions } = await (await fetch(`${server.url}/v1/gateway/sessions`)).json();
@@ -288,7 +290,7 @@ Deno.test("startServer() lets the gateway go by the policy and the limits that a
   withData(async (data) => {
     const asked: string[] = [];
     const upstream = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
-      asked.push(await request.text());
+      if (request.method === "POST") asked.push(await request.text());
       return Response.json({
         choices: [{ index: 0, message: { role: "assistant", content: "ok" }, finish_reason: "stop" }],
       });

@@ -7,7 +7,7 @@ export interface Upstream {
   readonly baseURL: string;
   /** Its key. Default: that of each client. */
   readonly apiKey?: string;
-  /** Its cache rules and prices, for all its models or for each by name. */
+  /** Its cache rules and prices, for all its models or for each by name; asked whenever they count. */
   readonly profile: Profile | ((model: string) => Profile);
   /** What a model costs in money; nothing of one whose price isn't known. Default: the list price, by its name. */
   readonly price?: (model: string) => Price | undefined;

@@ -181,12 +181,13 @@ export class Turns {
     const { recall = true, policy, mechanisms = {}, truncateTokens, alwaysFull, triggers } = this.#options;
     const { truncate = true } = mechanisms;
     const { profile: rules, windowTokens } = upstreamOf(request.protocol, this.#options);
-    const profile = typeof rules === "function" ? rules(request.model) : rules;
+    const profile = () => typeof rules === "function" ? rules(request.model) : rules;
     return ({ archive, control }) => {
       const ttlMs = request.protocol.cacheTtlMs?.(request);
       return promptSession({
         ...{ archive, countTokens, policy, truncateTokens, alwaysFull, triggers },
-        profile: ttlMs === undefined ? profile : profileForTtl(profile, ttlMs),
+        // What is known of an upstream may become known later.
+        profile: () => ttlMs === undefined ? profile() : profileForTtl(profile(), ttlMs),
         ...(windowTokens !== undefined && { windowTokens }),
         mechanisms: control ? NO_MECHANISMS : { ...mechanisms, truncate: truncate && recall },
       });

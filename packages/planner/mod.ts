@@ -34,6 +34,7 @@ export {
   profileForTtl,
   type ProfileHints,
   profileNamed,
+  profileOfModelList,
   PROFILES,
   recogniseProfile,
   type Warmth,

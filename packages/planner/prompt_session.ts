@@ -38,8 +38,11 @@ export interface Triggers {
 
 /** What a {@linkcode PromptSession} goes by. */
 export interface PromptSessionOptions {
-  /** The provider's cache rules and prices. Where it is `none`, usage that shows cached tokens corrects it. */
-  readonly profile: Profile;
+  /**
+   * The provider's cache rules and prices, or a function that is asked whenever they count. Where it is `none`, usage
+   * that shows cached tokens corrects it.
+   */
+  readonly profile: Profile | (() => Profile);
   /** Where what leaves the prompt goes. */
   readonly archive: Archive;
   /** Counts tokens; what is counted of an object is remembered. */

@@ -243,10 +243,17 @@ export function profileForTtl(profile: Profile, ttlMs: number): Profile {
   return others.find((other) => other.dialect === profile.dialect && other.ttlMs === ttlMs) ?? profile;
 }
 
+/** The profile that counts now, of one that may change. */
+export function currentProfile(profile: Profile | (() => Profile)): Profile {
+  return typeof profile === "function" ? profile() : profile;
+}
+
 /** What {@linkcode chooseProfile} goes by. */
 export interface ProfileHints {
   /** Name of a profile; outranks the others. */
   readonly name?: string;
+  /** Name of the profile that the server's own list of models points to ({@linkcode profileOfModelList}). */
+  readonly server?: string | undefined;
   /** Base URL of the provider. */
   readonly baseUrl?: string;
   /** Name of the model, with or without a vendor in front (`anthropic/claude-…`). */
@@ -254,14 +261,42 @@ export interface ProfileHints {
 }
 
 /**
- * Chooses a profile: by its name, otherwise by the model's, otherwise by the provider's address, otherwise
- * `none`. The model comes before the address because gateways and proxies pass many vendors' models on.
+ * Chooses a profile: by its name, otherwise by what the server says of itself, otherwise by the model's name, otherwise
+ * by the provider's address, otherwise `none`. The model comes before the address because gateways and proxies pass many
+ * vendors' models on.
  *
  * @throws {RangeError} if `name` names no profile.
  */
-export function chooseProfile({ name, baseUrl, model }: ProfileHints): Profile {
+export function chooseProfile({ name, server, baseUrl, model }: ProfileHints): Profile {
   if (name) return profileNamed(name);
-  return profileNamed(profileOfModel(model ?? "") ?? profileOfAddress(baseUrl ?? "") ?? "none");
+  return profileNamed(server ?? profileOfModel(model ?? "") ?? profileOfAddress(baseUrl ?? "") ?? "none");
+}
+
+/** What servers on one's own machine call themselves: llama.cpp, vLLM, SGLang, Ollama and LM Studio. */
+const LOCAL_OWNERS: readonly unknown[] = ["llamacpp", "vllm", "sglang", "library", "organization_owner"];
+
+/**
+ * The name of the profile that a server's list of models (`GET /models` behind its base URL) points to: `local` if each
+ * model is one's own. Absent of any other list.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { profileOfModelList } from "@tare/planner";
+ *
+ * assertEquals(profileOfModelList({ data: [{ id: "qwen3", owned_by: "llamacpp" }] }), "local");
+ * ```
+ */
+export function profileOfModelList(list: unknown): string | undefined {
+  const { data } = Object(list) as { readonly data?: unknown };
+  if (!Array.isArray(data) || data.length === 0) return undefined;
+  const isLocal = data.every((model) => LOCAL_OWNERS.includes((Object(model) as JsonModel).owned_by));
+  return isLocal ? LOCAL_PROFILE : undefined;
+}
+
+/** A model in a list, as far as it is looked at. */
+interface JsonModel {
+  readonly owned_by?: unknown;
 }
 
 function profileOfModel(model: string): string | undefined {

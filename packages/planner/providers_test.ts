@@ -1,6 +1,6 @@
 import { recogniseProfile } from "./providers.ts";
 import { assertEquals, assertThrows } from "@std/assert";
-import { chooseProfile, profileForTtl, profileNamed, PROFILES } from "@tare/planner";
+import { chooseProfile, profileForTtl, profileNamed, profileOfModelList, PROFILES } from "@tare/planner";
 
 Deno.test("profileNamed() hands over each profile by its own name", () => {
   assertEquals(Object.keys(PROFILES).map((name) => profileNamed(name).name), Object.keys(PROFILES));
@@ -28,7 +28,7 @@ Deno.test("PROFILES has priors that fall with idle time", () => {
   }
 });
 
-Deno.test("chooseProfile() goes by name, then model, then address, else takes none", () => {
+Deno.test("chooseProfile() goes by name, then by what the server says, then model, then address, else takes none", () => {
   const cases: [Parameters<typeof chooseProfile>[0], string][] = [
     [{ name: "deepseek", model: "claude-opus-4", baseUrl: "https://api.openai.com/v1" }, "deepseek"],
     [{ model: "claude-opus-4", baseUrl: "https://openrouter.ai/api/v1" }, "anthropic-5m"],
@@ -50,6 +50,9 @@ Deno.test("chooseProfile() goes by name, then model, then address, else takes no
     [{ baseUrl: "https://api.deepseek.com" }, "deepseek"],
     [{ baseUrl: "https://generativelanguage.googleapis.com/v1beta/openai/" }, "gemini"],
     [{ baseUrl: "https://notopenai.com" }, "none"],
+    [{ server: "local", model: "deepseek-r1", baseUrl: "http://localhost:8000/v1" }, "local"],
+    [{ name: "none", server: "local" }, "none"],
+    [{ server: undefined, model: "gpt-4o" }, "openai"],
     [{ baseUrl: "no url" }, "none"],
     [{}, "none"],
   ];
@@ -95,4 +98,25 @@ Deno.test("profileForTtl() takes the profile of the same provider for the time t
     "anthropic-5m",
   ]);
   assertEquals(named("openai", 0), "openai");
+});
+
+Deno.test("profileOfModelList() knows lists of servers on one's own machine, and no others", () => {
+  const list = (...owners: readonly unknown[]) => ({
+    object: "list",
+    data: owners.map((owned_by) => ({ id: "m", owned_by })),
+  });
+  const local = ["llamacpp", "vllm", "sglang", "library", "organization_owner"];
+  assertEquals(local.map((owner) => profileOfModelList(list(owner, owner))), local.map(() => "local"));
+  const others = [
+    list(),
+    list("openai"),
+    list("vllm", "openai"),
+    list(undefined),
+    { data: [null] },
+    { data: "vllm" },
+    {},
+    null,
+    3,
+  ];
+  assertEquals(others.map(profileOfModelList), others.map(() => undefined));
 });

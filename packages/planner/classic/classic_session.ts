@@ -14,6 +14,7 @@ import {
   type SessionView,
   stepOf,
 } from "../prompt_session.ts";
+import { currentProfile } from "../providers.ts";
 import { type ClassicEdit, EditedHistory } from "./edited_history.ts";
 import { calledTools, fitRequest, fittingRewrites, type LeftOut, leftOut, LeftTurns } from "./fit_request.ts";
 import { askOnWarmPrefix, describePause } from "./full_window.ts";
@@ -140,7 +141,11 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
       edited.elide(truncated.elisions, { mechanism: "truncate", reason: "over the limit on arrival" });
     }
     const { lastUsedAtMs } = state;
-    const cold = { lastUsedAtMs, nowMs: call.nowMs, cacheColdAfterMs: coldAfterMs ?? profile.coldAfterMs };
+    const cold = {
+      lastUsedAtMs,
+      nowMs: call.nowMs,
+      cacheColdAfterMs: coldAfterMs ?? currentProfile(profile).coldAfterMs,
+    };
     if (mechanisms.prune && stepOf(history.messages, call) === 1 && isColdResume(cold)) {
       const pruned = await pruneResults(edited.seen.messages, eliding);
       warn(pruned);
@@ -242,7 +247,9 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
     get state() {
       return state;
     },
-    profile,
+    get profile() {
+      return currentProfile(profile);
+    },
     cutBack(length) {
       last = undefined;
       state = { ...state, edits: leadingEdits(state.edits, length) };

@@ -9,7 +9,7 @@ import { compactedTools, placedView } from "../edits/view.ts";
 import { explainUncached, type LedgerEntry, savedTokens, sharePrompt } from "../ledger/ledger.ts";
 import { promptCost } from "../ledger/price.ts";
 import type { PromptSessionOptions } from "../prompt_session.ts";
-import { type Profile, profileNamed, recogniseProfile } from "../providers.ts";
+import { currentProfile, type Profile, profileNamed, recogniseProfile } from "../providers.ts";
 import { findRemovals, type Removal, type Seen } from "../retention/find_removals.ts";
 import { KEEP_WANTED } from "../retention/retention.ts";
 import { decide, reckonedAlive } from "./decide.ts";
@@ -88,7 +88,11 @@ export class Planner {
 
   /** The cache rules that it goes by. */
   get profile(): Profile {
-    return this.#state.recognised ? profileNamed(this.#state.recognised) : this.#options.profile;
+    const told = currentProfile(this.#options.profile);
+    const { recognised } = this.#state;
+    return recognised !== undefined && (told.name === "none" || told.writes)
+      ? profileNamed(recognised)
+      : told;
   }
 
   /** Whether a history goes on from the one that was planned last. */

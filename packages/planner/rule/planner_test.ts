@@ -1,3 +1,4 @@
+import { currentProfile } from "../providers.ts";
 import type { Plan, PlanRequest } from "./plan.ts";
 import { Planner, type PlannerOptions } from "./planner.ts";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
@@ -35,7 +36,7 @@ const answer = (content: string): Message => ({ role: "assistant", content });
 
 /** A planner and its provider. */
 function session(options: Partial<PlannerOptions> = {}) {
-  const profile = options.profile ?? profileNamed("anthropic-5m");
+  const profile = currentProfile(options.profile ?? profileNamed("anthropic-5m"));
   const planner = new Planner({ profile, countTokens: estimateTokens, archive: memoryArchive(), ...options });
   const cache = new PrefixCache(profile);
   let edits: readonly Edit[] = [];

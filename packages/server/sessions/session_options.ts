@@ -26,7 +26,7 @@ import type { TurnSlots } from "./turn_slots.ts";
 
 /** What sessions share. */
 export interface SessionOptions extends PolicyOptions {
-  /** The provider's cache rules and prices, if need be by the model's name. */
+  /** The provider's cache rules and prices, if need be by the model's name; asked whenever they count. */
   readonly profile: Profile | ((model: string) => Profile);
   /** What a model costs in money; nothing of one whose price isn't known. Default: the list price, by its name. */
   readonly price?: (model: string) => Price | undefined;

@@ -73,7 +73,7 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
     this.#prompt = promptSession({
       ...{ windowTokens, policy, mechanisms, truncateTokens, alwaysFull, triggers },
       ...{ archive, countTokens, state: stored.context },
-      profile: ratesOf(environment, model).profile,
+      profile: () => ratesOf(environment, model).profile,
       tools: Object.fromEntries(tools.map((tool) => [tool.definition.function.name, tool])),
       // A model that can't be had must not keep anybody from the session.
       summarise: async (request) => await summariseWith(environment.model(model), countTokens)(request),

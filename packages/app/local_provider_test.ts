@@ -1,0 +1,44 @@
+import { assertEquals } from "@std/assert";
+import { readSettings } from "./settings.ts";
+import { startServer } from "./start_server.ts";
+
+/** What the server says at its start of the profile, before a provider that answers a request for its models so. */
+async function toldProfile(models: () => Response | Promise<Response>): Promise<string | undefined> {
+  const asked: string[] = [];
+  const provider = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, ({ url }) => {
+    asked.push(new URL(url).pathname);
+    return models();
+  });
+  const data = await Deno.makeTempDir();
+  const environment = { OPENAI_BASE_URL: `http://127.0.0.1:${provider.addr.port}/v1`, TARE_MODEL: "qwen3" };
+  try {
+    const server = await startServer(readSettings(["--port", "0", "--data", data], environment), () => {});
+    await server.close();
+    assertEquals(asked, ["/v1/models"]);
+    return /^profile +(.*)$/m.exec(server.greeting)?.[1];
+  } finally {
+    await provider.shutdown();
+    await Deno.remove(data, { recursive: true });
+  }
+}
+
+const listed = (owned_by: string) => () =>
+  Response.json({ object: "list", data: [{ id: "qwen3", object: "model", owned_by }] });
+
+Deno.test("startServer() knows a server on one's own machine by what it says of itself, on whatever port", async () => {
+  assertEquals([await toldProfile(listed("llamacpp")), await toldProfile(listed("vllm"))], [
+    "local",
+    "local",
+  ]);
+  assertEquals([await toldProfile(listed("somebody")), await toldProfile(() => new Response("no"))], [
+    "none",
+    "none",
+  ]);
+});
+
+Deno.test("startServer() starts before a provider that says nothing", async () => {
+  const never = Promise.withResolvers<Response>();
+  const told = toldProfile(() => never.promise);
+  setTimeout(() => never.resolve(new Response()), 1_500);
+  assertEquals(await told, "none");
+});

@@ -1,0 +1,65 @@
+import { assertEquals } from "@std/assert";
+import { estimateTokens, type Message } from "@tare/messages";
+import { classicSession, plannerSession, type Profile, profileNamed } from "@tare/planner";
+import { memoryArchive } from "@tare/prune";
+
+function step(number: number): Message[] {
+  const call = {
+    id: `c${number}`,
+    type: "function",
+    function: { name: "read", arguments: `{"at":${number}}` },
+  } as const;
+  return [
+    { role: "assistant", content: null, tool_calls: [call] },
+    { role: "tool", tool_call_id: call.id, content: `line ${number} of a long file\n`.repeat(300) },
+  ];
+}
+
+/** The calls of a turn at which the prompt was rewritten, and the profile's name after each, by the profile at each. */
+async function play(profileAt: (call: number) => Profile) {
+  let call = 0;
+  const session = plannerSession({
+    profile: () => profileAt(call),
+    archive: memoryArchive(),
+    countTokens: estimateTokens,
+    mechanisms: { context: true, prune: true, schemas: true, truncate: false },
+  });
+  const messages: Message[] = [{ role: "user", content: "Read it all." }];
+  const rewritten: number[] = [];
+  const names: string[] = [];
+  for (; call < 12; call++) {
+    const view = await session.view({ messages, tools: [] }, { nowMs: call * 1_000, model: "m" });
+    if (view.rewrites.length > 0) rewritten.push(call);
+    // As servers tell it that cache token by token.
+    const cachedTokens = call === 0 ? 0 : view.promptTokens - 1_001;
+    session.sent({ promptTokens: view.promptTokens, cachedTokens, outputTokens: 9 }, view);
+    names.push(session.profile.name);
+    messages.push(...step(call));
+  }
+  return { rewritten, names };
+}
+
+Deno.test("plannerSession() goes by what is known of a provider by now, whatever usage looked like before", async () => {
+  const [none, local] = [profileNamed("none"), profileNamed("local")];
+  const unknown = await play(() => none);
+  assertEquals([unknown.rewritten.length > 0, unknown.names.includes("none")], [true, true]);
+  const known = await play(() => local);
+  assertEquals(known, { rewritten: [], names: Array(12).fill("local") });
+  const late = await play((call) => call < 2 ? none : local);
+  assertEquals([late.rewritten.filter((call) => call >= 2), late.names.slice(2)], [
+    [],
+    Array(10).fill("local"),
+  ]);
+});
+
+Deno.test("classicSession() goes by what is known of a provider by now", () => {
+  let profile = profileNamed("none");
+  const session = classicSession({
+    profile: () => profile,
+    archive: memoryArchive(),
+    countTokens: estimateTokens,
+  });
+  const before = session.profile.name;
+  profile = profileNamed("local");
+  assertEquals([before, session.profile.name], ["none", "local"]);
+});
