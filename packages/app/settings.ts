@@ -53,6 +53,25 @@ const OPTIONS = {
     help: "The folder where sessions are kept. Default: one for each workspace in your data directory",
     read: fromFolder,
   },
+  maxSessions: {
+    variable: "TARE_MAX_SESSIONS",
+    flag: "max-sessions",
+    fallback: "10000",
+    help: "Most sessions kept, those of chats with the agent included; no more are made then",
+    ...wholeNumber(1, 100_000_000),
+  },
+  maxDataMiB: {
+    variable: "TARE_MAX_DATA",
+    flag: "max-data",
+    help: "MiB that the sessions' file may take; nothing more is taken then. Default: what the disk has",
+    ...wholeNumber(1, 100_000_000),
+  },
+  expireAfterDays: {
+    variable: "TARE_EXPIRE_AFTER",
+    flag: "expire-after",
+    help: "Days after which a session in which nothing happens is deleted. Default: never",
+    ...wholeNumber(1, 100_000),
+  },
   token: {
     variable: "TARE_TOKEN",
     isSecret: true,

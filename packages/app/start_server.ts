@@ -26,6 +26,9 @@ export const REHEARSAL_NOTICE =
 /** Largest request bodies: prompts of others may hold pictures and recordings. */
 const LIMITS: BodyLimits = { agentBytes: 10 * 2 ** 20, gatewayBytes: 128 * 2 ** 20 };
 
+const HOUR_MS = 60 * 60_000;
+const DAY_MS = 24 * HOUR_MS;
+
 /** Room that is held so that sessions can be deleted on a full disk. */
 const RESERVE_BYTES = 8 * 2 ** 20;
 
@@ -60,7 +63,12 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     const told = await moveOldStore(settings.oldData, data);
     if (told !== undefined) log(told);
   }
-  const store = await openStore(join(data, STORE_FILE), { reserveBytes: RESERVE_BYTES, onWarning: log });
+  const { maxSessions, maxDataMiB, expireAfterDays } = settings;
+  const store = await openStore(join(data, STORE_FILE), {
+    reserveBytes: RESERVE_BYTES,
+    onWarning: log,
+    ...(maxDataMiB !== undefined && { maxBytes: maxDataMiB * 2 ** 20 }),
+  });
   const tokenizer = lazily(() =>
     loadTokenizer(settings.model === undefined ? {} : { model: settings.model })
   );
@@ -112,6 +120,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
       ...(settings.path !== undefined && { shell: { env: { PATH: settings.path } } }),
     }),
     store,
+    maxSessions,
     countTokens,
     maxBodyBytes: LIMITS.agentBytes,
     onError,
@@ -159,6 +168,12 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     await store.close();
     throw error;
   });
+  const expire = async () => {
+    if (expireAfterDays === undefined) return;
+    await agent.expire(expireAfterDays * DAY_MS).catch(onError);
+  };
+  let expiring = expire();
+  const hourly = setInterval(() => expiring = expire(), HOUR_MS);
   // Loading takes a second or two. It starts once requests are answered, and only the first turn waits for it.
   tokenizer().catch((error) => log(`Cannot load the token counter: ${error}`));
 
@@ -167,7 +182,9 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     url,
     greeting: greet(url, { provider, workspace, settings }),
     async close() {
+      clearInterval(hourly);
       await agent.close();
+      await expiring;
       await server.shutdown();
       await provider.close();
       await store.close();

@@ -5,8 +5,13 @@ import type { ListedSession, StoreRecord } from "@tare/store";
 import { LRUCache } from "lru-cache";
 import { HttpError } from "../http/http_error.ts";
 import { Queue } from "./queue.ts";
-import { Session, sessionNotFound } from "./session.ts";
-import type { SessionInfo, SessionOptions, SessionTotals } from "./session_options.ts";
+import { Session } from "./session.ts";
+import {
+  type SessionInfo,
+  sessionNotFound,
+  type SessionOptions,
+  type SessionTotals,
+} from "./session_options.ts";
 import type { CreateSession, SessionSettings } from "./session_settings.ts";
 import { TurnSlots } from "./turn_slots.ts";
 
@@ -16,7 +21,7 @@ export interface SessionsOptions extends SessionOptions {
   readonly defaultModel: string;
   /** System message of sessions that bring none. Default: {@linkcode DEFAULT_INSTRUCTIONS}. */
   readonly instructions?: string;
-  /** Most sessions kept. Default: 10,000. */
+  /** Most sessions kept, those of chats included. Default: 10,000. */
   readonly maxSessions?: number;
   /** Most turns that run at the same time. Default: 100. */
   readonly maxRunningTurns?: number;
@@ -40,8 +45,6 @@ export interface NewSession extends CreateSession {
 export interface CreateOptions {
   /** Records that are committed with them. Default: none. */
   readonly keep?: (made: readonly SessionInfo[]) => readonly StoreRecord[];
-  /** Whether there may be too many. Default: yes. */
-  readonly isLimited?: boolean;
 }
 
 /**
@@ -76,7 +79,7 @@ export class Sessions {
    */
   create(
     wanted: readonly NewSession[],
-    { keep = () => [], isLimited = true }: CreateOptions = {},
+    { keep = () => [] }: CreateOptions = {},
   ): Promise<readonly SessionInfo[]> {
     const { store, now = Date.now, maxSessions = 10_000 } = this.#options;
     const made = wanted.map(({ messages = [], ...settings }) => ({
@@ -92,8 +95,8 @@ export class Sessions {
       isRunning: false,
     }));
     return this.#creation.run(async () => {
-      const count = isLimited ? await store.countSessions() : 0;
-      if (isLimited && count + made.length > maxSessions) {
+      const count = await store.countSessions();
+      if (count + made.length > maxSessions) {
         throw tooManySessions(made.length, { count, maxSessions });
       }
       await store.commit([
@@ -135,6 +138,28 @@ export class Sessions {
     const rows = await store.listSessions({ limit: limit + 1, ...(after !== undefined && { after }) });
     const sessions = rows.slice(0, limit).map((row) => this.#describe(row));
     return { sessions, hasMore: rows.length > limit };
+  }
+
+  /**
+   * Deletes the sessions to which nothing happened for so long, one after the other. Gives how many.
+   *
+   * @throws {StoreError}
+   */
+  async expire(idleMs: number): Promise<number> {
+    const { store, now = Date.now } = this.#options;
+    const beforeMs = now() - idleMs;
+    const kept = new Set<string>();
+    for (let expired = 0;;) {
+      const idle = await store.idleSessions({ beforeMs, limit: kept.size + 1 });
+      const id = idle.find((id) => !kept.has(id));
+      if (id === undefined) return expired;
+      // Whoever is about to use it comes first.
+      const session = this.#find(id);
+      const isFree = !this.#loading.has(id);
+      const isDeleted = isFree && await (session ? session.deleteIdle() : store.deleteSession(id));
+      if (isDeleted) expired += 1;
+      else kept.add(id);
+    }
   }
 
   /** Cancels every running turn and waits until they have ended. */
@@ -221,6 +246,6 @@ function tooManySessions(
   return new HttpError(
     507,
     "too_many_sessions",
-    `Cannot make ${wanted}: there are ${count}, and at most ${maxSessions} may be kept. Delete some first.`,
+    `Cannot make ${wanted}: there are ${count}, and at most ${maxSessions} may be kept. Delete some first, or let idle ones expire.`,
   );
 }
