@@ -6,7 +6,8 @@ import { chooseProfile, DEFAULT_PROVIDER, type PolicyOptions, profileNamed } fro
 import { agentHandler, allowedHosts, guard, isLoopback } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
 import { openStore } from "@tare/store";
-import { workspaceTools } from "@tare/tools";
+import { endLeftCommands, workspaceTools } from "@tare/tools";
+import { createHash } from "node:crypto";
 import {
   type AgentModels,
   chatProfile,
@@ -69,6 +70,12 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     onWarning: log,
     ...(maxDataMiB !== undefined && { maxBytes: maxDataMiB * 2 ** 20 }),
   });
+  // Nobody else works with this data, so that whatever its commands left running was left by a server that was killed.
+  const owner = createHash("sha256").update(data).digest("hex").slice(0, 16);
+  const left = await endLeftCommands(owner);
+  if (left > 0) {
+    log(`Ended ${left} process${left > 1 ? "es" : ""} that commands of an earlier server left running.`);
+  }
   const tokenizer = lazily(() =>
     loadTokenizer(settings.model === undefined ? {} : { model: settings.model })
   );
@@ -117,7 +124,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     tools: workspaceTools({
       workspace,
       hidden: data,
-      ...(settings.path !== undefined && { shell: { env: { PATH: settings.path } } }),
+      shell: { owner, ...(settings.path !== undefined && { env: { PATH: settings.path } }) },
     }),
     store,
     maxSessions,
