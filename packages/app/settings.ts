@@ -1,15 +1,17 @@
 import { parseArgs } from "node:util";
+import { DEFAULT_PROVIDER, MESSAGES_PROVIDER, POLICIES, type Policy, PROFILES } from "@tare/planner";
+import { dataFolder, HOME_VARIABLES, OLD_DATA } from "./data_folder.ts";
 import {
-  DEFAULT_PROVIDER,
-  MESSAGES_PROVIDER,
-  POLICIES,
-  type Policy,
-  type Profile,
-  PROFILES,
-  readProfileFile,
-} from "@tare/planner";
-import { defaultDataFolder, HOME_VARIABLES, OLD_DATA } from "./data_folder.ts";
-import { fromFolder, isDirectory, list, type Option, realPath, share, text, wholeNumber } from "./option.ts";
+  address,
+  fromFolder,
+  isDirectory,
+  list,
+  type Option,
+  readProfile,
+  share,
+  text,
+  wholeNumber,
+} from "./option.ts";
 
 /** Each mechanism has a flag that switches it off. */
 export const MECHANISMS = {
@@ -301,15 +303,7 @@ export function readSettings(
   const options = Object.fromEntries(Object.entries(OPTIONS).flatMap(read)) as unknown as
     & Omit<Settings, "data" | "off" | "path">
     & Partial<Pick<Settings, "data">>;
-  const data = options.data ?? defaultDataFolder(options.workspace, environment);
-  if (realPath(data) === realPath(options.workspace)) {
-    throw new RangeError(
-      `Cannot start: TARE_DATA is ${
-        JSON.stringify(data)
-      }, which is the workspace itself, whose files the tools may ` +
-        "change; it must be another folder, or one in it.",
-    );
-  }
+  const data = dataFolder(options, environment);
   const settings: Settings = {
     ...options,
     data,
@@ -402,23 +396,4 @@ function mechanismNames(): Mechanism[] {
 
 function lowerFirst(sentence: string): string {
   return sentence.charAt(0).toLowerCase() + sentence.slice(1);
-}
-
-function address(url: string): string | undefined {
-  return /^https?:$/.test(URL.parse(url)?.protocol ?? "") ? url : undefined;
-}
-
-/** The profile that a file holds, and where that stands. */
-function readProfile(
-  file: string,
-  from: string | undefined,
-): { readonly path: string; readonly profile: Profile } | undefined {
-  const path = fromFolder(file, from);
-  try {
-    return { path, profile: readProfileFile(Deno.readTextFileSync(path)) };
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.IsADirectory) return undefined;
-    if (!(error instanceof RangeError)) throw error;
-    throw new RangeError(`${error.message}. It stands in ${path}.`, { cause: error });
-  }
 }
