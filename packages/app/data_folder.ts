@@ -12,11 +12,29 @@ export const OLD_DATA = ".tare";
 export const STORE_FILE = "tare.db";
 
 /**
- * The folder where the sessions of a workspace are kept unless somebody says otherwise: in the data directory of the
- * platform, named after the workspace and its real path, so that projects don't mix and each can have its server.
+ * The folder where the sessions of a workspace are kept: `data`, if somebody says so.
+ *
+ * @throws {RangeError} if that is the workspace.
+ */
+export function dataFolder(
+  { workspace, data }: { readonly workspace: string; readonly data?: string },
+  environment: Readonly<Record<string, string | undefined>>,
+): string {
+  if (data === undefined) return defaultDataFolder(workspace, environment);
+  if (realPath(data) !== realPath(workspace)) return data;
+  throw new RangeError(
+    `Cannot start: TARE_DATA is ${
+      JSON.stringify(data)
+    }, which is the workspace itself, whose files the tools may ` +
+      "change; it must be another folder, or one in it.",
+  );
+}
+
+/**
+ * Where they are kept unless somebody says otherwise: in the data directory of the platform, named after the workspace and its real path, so that projects don't mix and each can have its server.
  * Without a home folder it is `.tare` in the workspace.
  */
-export function defaultDataFolder(
+function defaultDataFolder(
   workspace: string,
   environment: Readonly<Record<string, string | undefined>>,
 ): string {

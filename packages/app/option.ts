@@ -1,5 +1,5 @@
 import { resolve } from "@std/path";
-import { isPrice, type Policy, type Price } from "@tare/planner";
+import { isPrice, type Policy, type Price, type Profile, readProfileFile } from "@tare/planner";
 
 /** A setting: where it is told, what it means, how it is read. */
 export interface Option<T> {
@@ -93,5 +93,25 @@ export function realPath(path: string): string {
       return resolve(path);
     }
     throw error;
+  }
+}
+
+/** An address that can be asked. */
+export function address(url: string): string | undefined {
+  return /^https?:$/.test(URL.parse(url)?.protocol ?? "") ? url : undefined;
+}
+
+/** The profile that a file holds, and where that stands. @throws {RangeError} naming what is wrong in it. */
+export function readProfile(
+  file: string,
+  from: string | undefined,
+): { readonly path: string; readonly profile: Profile } | undefined {
+  const path = fromFolder(file, from);
+  try {
+    return { path, profile: readProfileFile(Deno.readTextFileSync(path)) };
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.IsADirectory) return undefined;
+    if (!(error instanceof RangeError)) throw error;
+    throw new RangeError(`${error.message}. It stands in ${path}.`, { cause: error });
   }
 }

@@ -5,19 +5,18 @@ import {
   POLICIES,
   type Policy,
   PRICES_DATE,
-  type Profile,
   PROFILES,
-  readProfileFile,
 } from "@tare/planner";
-import { defaultDataFolder, HOME_VARIABLES, OLD_DATA } from "./data_folder.ts";
+import { dataFolder, HOME_VARIABLES, OLD_DATA } from "./data_folder.ts";
 import { LIMIT_OPTIONS } from "./listener/limits.ts";
 import {
+  address,
   fromFolder,
   isDirectory,
   list,
   type Option,
   price,
-  realPath,
+  readProfile,
   share,
   text,
   wholeNumber,
@@ -64,6 +63,25 @@ const OPTIONS = {
     flag: "data",
     help: "The folder where sessions are kept. Default: one for each workspace in your data directory",
     read: fromFolder,
+  },
+  maxSessions: {
+    variable: "TARE_MAX_SESSIONS",
+    flag: "max-sessions",
+    fallback: "10000",
+    help: "Most sessions kept, those of chats with the agent included; no more are made then",
+    ...wholeNumber(1, 100_000_000),
+  },
+  maxDataMiB: {
+    variable: "TARE_MAX_DATA",
+    flag: "max-data",
+    help: "MiB that the sessions' file may take; nothing more is taken then. Default: what the disk has",
+    ...wholeNumber(1, 100_000_000),
+  },
+  expireAfterDays: {
+    variable: "TARE_EXPIRE_AFTER",
+    flag: "expire-after",
+    help: "Days after which a session in which nothing happens is deleted. Default: never",
+    ...wholeNumber(1, 100_000),
   },
   token: {
     variable: "TARE_TOKEN",
@@ -302,15 +320,7 @@ export function readSettings(
   const options = Object.fromEntries(Object.entries(OPTIONS).flatMap(read)) as unknown as
     & Omit<Settings, "data" | "off" | "path">
     & Partial<Pick<Settings, "data">>;
-  const data = options.data ?? defaultDataFolder(options.workspace, environment);
-  if (realPath(data) === realPath(options.workspace)) {
-    throw new RangeError(
-      `Cannot start: TARE_DATA is ${
-        JSON.stringify(data)
-      }, which is the workspace itself, whose files the tools may ` +
-        "change; it must be another folder, or one in it.",
-    );
-  }
+  const data = dataFolder(options, environment);
   const settings: Settings = {
     ...options,
     data,
@@ -403,23 +413,4 @@ function mechanismNames(): Mechanism[] {
 
 function lowerFirst(sentence: string): string {
   return sentence.charAt(0).toLowerCase() + sentence.slice(1);
-}
-
-function address(url: string): string | undefined {
-  return /^https?:$/.test(URL.parse(url)?.protocol ?? "") ? url : undefined;
-}
-
-/** The profile that a file holds, and where that stands. */
-function readProfile(
-  file: string,
-  from: string | undefined,
-): { readonly path: string; readonly profile: Profile } | undefined {
-  const path = fromFolder(file, from);
-  try {
-    return { path, profile: readProfileFile(Deno.readTextFileSync(path)) };
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.IsADirectory) return undefined;
-    if (!(error instanceof RangeError)) throw error;
-    throw new RangeError(`${error.message}. It stands in ${path}.`, { cause: error });
-  }
 }

@@ -8,7 +8,8 @@ import { isPageRequest, page } from "@tare/page";
 import { agentHandler, allowedHosts, guard, isLoopback } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
 import { openStore } from "@tare/store";
-import { workspaceTools } from "@tare/tools";
+import { endLeftCommands, workspaceTools } from "@tare/tools";
+import { createHash } from "node:crypto";
 import {
   type AgentModels,
   chatProfile,
@@ -31,6 +32,9 @@ export const REHEARSAL_NOTICE =
 
 /** Largest request bodies: prompts of others may hold pictures and recordings. */
 const LIMITS: BodyLimits = { agentBytes: 10 * 2 ** 20, gatewayBytes: 128 * 2 ** 20 };
+
+const HOUR_MS = 60 * 60_000;
+const DAY_MS = 24 * HOUR_MS;
 
 /** Room that is held so that sessions can be deleted on a full disk. */
 const RESERVE_BYTES = 8 * 2 ** 20;
@@ -69,7 +73,18 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     const told = await moveOldStore(settings.oldData, data);
     if (told !== undefined) log(told);
   }
-  const store = await openStore(join(data, STORE_FILE), { reserveBytes: RESERVE_BYTES, onWarning: log });
+  const { maxSessions, maxDataMiB, expireAfterDays } = settings;
+  const store = await openStore(join(data, STORE_FILE), {
+    reserveBytes: RESERVE_BYTES,
+    onWarning: log,
+    ...(maxDataMiB !== undefined && { maxBytes: maxDataMiB * 2 ** 20 }),
+  });
+  // Nobody else works with this data, so that whatever its commands left running was left by a server that was killed.
+  const owner = createHash("sha256").update(data).digest("hex").slice(0, 16);
+  const left = await endLeftCommands(owner);
+  if (left > 0) {
+    log(`Ended ${left} process${left > 1 ? "es" : ""} that commands of an earlier server left running.`);
+  }
   const tokenizer = lazily(() =>
     loadTokenizer(settings.model === undefined ? {} : { model: settings.model })
   );
@@ -122,9 +137,10 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     tools: workspaceTools({
       workspace,
       hidden: data,
-      ...(settings.path !== undefined && { shell: { env: { PATH: settings.path } } }),
+      shell: { owner, ...(settings.path !== undefined && { env: { PATH: settings.path } }) },
     }),
     store,
+    maxSessions,
     countTokens,
     maxBodyBytes: LIMITS.agentBytes,
     onError,
@@ -174,6 +190,12 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     await store.close();
     throw error;
   });
+  const expire = async () => {
+    if (expireAfterDays === undefined) return;
+    await agent.expire(expireAfterDays * DAY_MS).catch(onError);
+  };
+  let expiring = expire();
+  const hourly = setInterval(() => expiring = expire(), HOUR_MS);
   // Loading takes a second or two. It starts once requests are answered, and only the first turn waits for it.
   tokenizer().catch((error) => log(`Cannot load the token counter: ${error}`));
 
@@ -184,8 +206,10 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     url,
     greeting: greet(url, { provider, workspace, settings }),
     async close() {
+      clearInterval(hourly);
       await Promise.all([server.close({ graceMs: GRACE_MS }), agent.close()]);
       await asked?.close();
+      await expiring;
       await provider.close();
       await store.close();
     },

@@ -32,6 +32,8 @@ export interface AgentHandler {
   readonly handles: (request: Request) => boolean;
   /** Whether a request needs no token. */
   readonly isPublic: (request: Request) => boolean;
+  /** Deletes the sessions, chats' included, to which nothing happened for so many milliseconds. Gives how many. */
+  readonly expire: (idleMs: number) => Promise<number>;
   /** Cancels every running turn and waits until they have ended. */
   readonly close: () => Promise<void>;
 }
@@ -90,6 +92,7 @@ export function agentHandler(options: AgentOptions): AgentHandler {
         route.method === method && route.pattern.test({ pathname: new URL(url).pathname })
       ),
     isPublic,
+    expire: (idleMs) => sessions.expire(idleMs),
     close: () => sessions.close(),
   };
 }

@@ -60,6 +60,46 @@ Deno.test("a server refuses a damaged file in one sentence and leaves it as it i
     }
   }));
 
+Deno.test("a server refuses a data folder that it can't write to in one sentence", {
+  ignore: Deno.build.os !== "linux",
+}, async (t) => {
+  const folder = await Deno.makeTempDir();
+  const args = ["--port", "0", "--workspace", folder, "--data"];
+  await t.step("in /proc", async () => {
+    assertEquals(
+      await refusal([...args, "/proc/tare"]),
+      "Cannot use the store /proc/tare/tare.db: this process may not read and write there. Use another folder.\n",
+    );
+  });
+  const data = join(folder, "data");
+  await Deno.mkdir(data);
+  const mount = new Deno.Command("mount", {
+    args: ["-t", "tmpfs", "-o", "ro", "tmpfs", data],
+    stderr: "null",
+  });
+  const { success } = await mount.output().catch(() => ({ success: false }));
+  await t.step({
+    name: success ? "on a read-only disk" : "skipped: mounting a disk isn't permitted",
+    ignore: !success,
+    async fn() {
+      try {
+        for (const path of [data, join(data, "inside")]) {
+          assertEquals(
+            await refusal([...args, path]),
+            `Cannot use the store ${
+              join(path, "tare.db")
+            }: its folder is read-only. Make it writable, or use another ` +
+              "folder.\n",
+          );
+        }
+      } finally {
+        await new Deno.Command("umount", { args: [data] }).output();
+      }
+    },
+  });
+  await Deno.remove(folder, { recursive: true });
+});
+
 Deno.test("a second server on the same file is refused in one sentence, and the first goes on", async () => {
   const folder = await Deno.makeTempDir();
   const args = ["--port", "0", "--workspace", folder, "--data", join(folder, "data")];

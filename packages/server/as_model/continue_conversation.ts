@@ -72,7 +72,8 @@ export interface ConversationTurn {
  * - Calls of the client's tools end a turn. Their results, right after them, let it go on.
  * - A new session whose turn fails before the model has answered once is deleted again.
  *
- * @throws {HttpError} 404 if `after` names a session that is gone; 429 if no more turns are allowed now.
+ * @throws {HttpError} 404 if `after` names a session that is gone; 429 if no more turns are allowed now; 507 if no more
+ * sessions may be kept.
  */
 export async function continueConversation(
   request: ConversationRequest,
@@ -155,7 +156,7 @@ async function findAndStart(
 
   const said = known && knownSession ? saidBefore(knownSession, known.point) : [];
   const messages = [...said, ...rest];
-  const made = await sessions.create([{ instructions, metadata, messages }], { isLimited: false });
+  const made = await sessions.create([{ instructions, metadata, messages }]);
   const session = await sessions.get(made[0]!.id);
   const turn = await start(session, next, () => true);
   return { ...turn!, parts: deletingUnanswered(turn!.parts, session) };
@@ -179,7 +180,7 @@ async function* deletingUnanswered(
   try {
     return yield* parts;
   } catch (error) {
-    await session.deleteUnanswered();
+    await session.deleteIdle(() => session.ledger.calls === 0);
     throw error;
   }
 }

@@ -62,6 +62,14 @@ Deno.test("continueConversation() gives what it doesn't know a new session with 
   assertEquals(second.id, first.id);
 });
 
+Deno.test("continueConversation() makes no more sessions than may be kept, and goes on in those that are", async () => {
+  const { play, ask } = harness([{ content: "a" }, { content: "b" }], { maxSessions: 1 });
+  const first = await play([user("1")]);
+  const error = await assertRejects(() => ask([user("other")]), HttpError);
+  assertEquals([error.status, error.code], [507, "too_many_sessions"]);
+  assertEquals((await play([user("1"), agent("a"), user("2")])).id, first.id);
+});
+
 Deno.test("continueConversation() forks where the client goes back, and keeps the tool results up to there", async () => {
   const { play } = harness([
     echoCall("x"),

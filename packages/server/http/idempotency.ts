@@ -13,8 +13,13 @@ type Kept =
     readonly headers: Readonly<Record<string, string>>;
     readonly body: string;
   }
+  /** A response that is too large to be kept: the request has had its effect. */
+  | { readonly kind: "too_large"; readonly status: number; readonly chars: number }
   | { readonly kind: "reference"; readonly reference: string }
   | { readonly kind: "interrupted" };
+
+/** Longest body of a kept response. Thousands of keys are kept. */
+const MAX_KEPT_CHARS = 64 * 1024;
 
 /** Headers that a kept response gets back. */
 const KEPT_HEADERS = ["content-type", "location"];
@@ -109,7 +114,7 @@ async function act(
     }
     const { status, headers } = response;
     const body = await response.text();
-    await store.commit([record({ kind: "response", status, headers: keptHeaders(headers), body })]);
+    await store.commit([record(kept({ status, headers, body }))]);
     return new Response(body === "" ? null : body, { status, headers });
   } catch (error) {
     // A key whose answer was committed stays as it is.
@@ -120,11 +125,15 @@ async function act(
 
 function keptAnswer({ status = 200, headers = {}, json }: JsonAnswer): Kept {
   const all = new Headers({ "content-type": "application/json", ...headers });
-  return { kind: "response", status, headers: keptHeaders(all), body: JSON.stringify(json) };
+  return kept({ status, headers: all, body: JSON.stringify(json) });
 }
 
-function keptHeaders(headers: Headers): Readonly<Record<string, string>> {
-  return Object.fromEntries([...headers].filter(([name]) => KEPT_HEADERS.includes(name)));
+function kept(
+  { status, headers, body }: Pick<Response, "status" | "headers"> & { readonly body: string },
+): Kept {
+  if (body.length > MAX_KEPT_CHARS) return { kind: "too_large", status, chars: body.length };
+  const named = Object.fromEntries([...headers].filter(([name]) => KEPT_HEADERS.includes(name)));
+  return { kind: "response", status, headers: named, body };
 }
 
 async function replay(route: Route, call: RouteCall, kept: Kept): Promise<Response> {
@@ -133,6 +142,13 @@ async function replay(route: Route, call: RouteCall, kept: Kept): Promise<Respon
       const { status, headers, body } = kept;
       return marked(new Response(body === "" ? null : body, { status, headers }));
     }
+    case "too_large":
+      throw new HttpError(
+        409,
+        "idempotency_answer_not_kept",
+        `Cannot answer again: the first request with this Idempotency-Key was answered with ${kept.status}, and its ` +
+          `${kept.chars} characters are more than the ${MAX_KEPT_CHARS} that are kept. Look at what is there.`,
+      );
     case "reference":
       if (!route.replay) throw new Error(`Cannot replay ${call.request.url}: its route has no replay().`);
       return marked(await route.replay(call, kept.reference));

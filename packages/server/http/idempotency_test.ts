@@ -195,3 +195,22 @@ Deno.test("answerOnce() keeps the answer in the commit of the request's effect",
     ["session", "state", "events", "session", "response"],
   ]);
 });
+
+Deno.test("answerOnce() acts once also where the answer is too large to be kept, and says so", async () => {
+  const handler = agent(scriptedModel([]));
+  const body = JSON.stringify({ instructions: "long ".repeat(20_000) });
+  const make = () => send(handler, "/v1/sessions", { key: "k", body });
+  const first = await make();
+  const { length } = await first.text();
+  assertEquals(first.status, 201);
+  assertEquals(
+    await told(await make()),
+    error(
+      409,
+      "idempotency_answer_not_kept",
+      `Cannot answer again: the first request with this Idempotency-Key was answered with 201, and its ${length} ` +
+        "characters are more than the 65536 that are kept. Look at what is there.",
+    ),
+  );
+  assertEquals(await sessionCount(handler), 1);
+});

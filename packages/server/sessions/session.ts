@@ -12,6 +12,7 @@ import { Queue } from "./queue.ts";
 import { INTERRUPTED, readHistory, type RecoveryOptions } from "./recover_history.ts";
 import { type PlayedTurn, runTurn } from "./run_turn.ts";
 import {
+  assertMayWait,
   NO_TURNS,
   ratesOf,
   type RunningTurn,
@@ -160,13 +161,14 @@ export class Session implements SessionInfo {
    * that is stored.
    *
    * @returns The turn, if it was started.
-   * @throws as {@linkcode Session.start} does.
+   * @throws {HttpError} 429 if too much waits already; and as {@linkcode Session.start} does.
    */
   steerOrStart(request: TurnRequest & { readonly input: Content }): Promise<RunningTurn | undefined> {
     return this.#queue.run(async () => {
       await this.#mend();
       if (!this.#turn) return await this.#start(request);
       const waiting = [...this.#waiting, request.input];
+      assertMayWait(this.id, waiting);
       const records = [this.#state("steering", waiting), ...request.keep?.("steers") ?? []];
       await this.events.append([], { records, committed: () => this.#waiting = waiting });
       return undefined;
@@ -184,18 +186,14 @@ export class Session implements SessionInfo {
   /** Cancels what runs and removes the session with all that only it refers to. @throws {HttpError} 404 if it is gone. */
   async delete(): Promise<void> {
     // Who has read a turn's end may start the next at once.
-    do await this.cancel(); while (!await this.#remove(() => !this.#turn));
+    do await this.cancel(); while (!await this.deleteIdle());
   }
 
-  /** Removes the session, if nothing runs in it and no model has ever answered. */
-  async deleteUnanswered(): Promise<void> {
-    await this.#remove(() => !this.#turn && this.ledger.calls === 0);
-  }
-
-  #remove(when: () => boolean): Promise<boolean> {
+  /** Removes the session if nothing runs in it then, and `when` says so. Tells whether it did. */
+  deleteIdle(when: () => boolean = () => true): Promise<boolean> {
     return this.#queue.run(async () => {
       if (this.#isGone) throw sessionNotFound(this.id);
-      if (!when()) return false;
+      if (this.#turn || !when()) return false;
       await this.events.remove();
       this.#isGone = true;
       this.#environment.changed(this);

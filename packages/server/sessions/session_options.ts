@@ -151,3 +151,22 @@ export interface TurnOutcome {
 export function sessionNotFound(id: string): HttpError {
   return new HttpError(404, "not_found", `Cannot find session ${id}: there is no such session.`);
 }
+
+/** Most inputs that wait for a running turn's next model call. */
+const MAX_WAITING = 100;
+
+/** Most characters of their JSON. */
+const MAX_WAITING_CHARS = 16 * 2 ** 20;
+
+/** What the user says to a running turn is stored whole each time. @throws {HttpError} 429 if it is too much. */
+export function assertMayWait(id: string, waiting: readonly Content[]): void {
+  if (waiting.length <= MAX_WAITING && JSON.stringify(waiting).length <= MAX_WAITING_CHARS) return;
+  throw new HttpError(
+    429,
+    "too_much_steering",
+    `Cannot steer the turn in session ${id}: ${
+      waiting.length - 1
+    } inputs wait for its next model call, and at most ` +
+      `${MAX_WAITING} of ${MAX_WAITING_CHARS} characters may. Wait for a user_message event, or cancel the turn.`,
+  );
+}

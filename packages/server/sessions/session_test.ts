@@ -2,6 +2,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import type { LoopEvent } from "@tare/loop";
 import { contentText, type Model } from "@tare/messages";
 import { memoryStore, StoreError } from "@tare/store";
+import { HttpError } from "../http/http_error.ts";
 import { scriptedModel, silentModel, UNREPORTED } from "../fixture_test.ts";
 import {
   makeSession,
@@ -137,6 +138,18 @@ Deno.test("Session.start() keeps what the user said too late for the turn", asyn
   const restarted = await scriptedSessions({ store }).get(session.id);
   await new Player().play(restarted, undefined);
   assertEquals(said(restarted), ["s: Be brief.", "u: q", "u: late", "a: 1.0"]);
+});
+
+Deno.test("Session.steerOrStart() lets a hundred inputs wait, and refuses more until they were heard", async () => {
+  const { model, asked } = silentModel();
+  const session = await makeSession(scriptedSessions({ store: memoryStore(), model: () => model }));
+  await session.start({ input: "q" });
+  await asked;
+  for (let number = 1; number <= 100; number++) await session.steerOrStart({ input: `${number}` });
+  const error = await assertRejects(() => session.steerOrStart({ input: "one more" }), HttpError);
+  assertEquals([error.status, error.code], [429, "too_much_steering"]);
+  await session.cancel();
+  assertEquals(said(session).slice(2), Array.from({ length: 100 }, (_, index) => `u: ${index + 1}`));
 });
 
 Deno.test("Session.start() keeps what the loop took and never got to say", async () => {

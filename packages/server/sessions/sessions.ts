@@ -28,7 +28,7 @@ export interface SessionsOptions extends SessionOptions {
   readonly defaultModel: string;
   /** System message of sessions that bring none. Default: {@linkcode DEFAULT_INSTRUCTIONS}. */
   readonly instructions?: string;
-  /** Most sessions kept. Default: 10,000. */
+  /** Most sessions kept, those of chats included. Default: 10,000. */
   readonly maxSessions?: number;
   /** Most turns that run at the same time. Default: 100. */
   readonly maxRunningTurns?: number;
@@ -55,8 +55,6 @@ export interface NewSession extends CreateSession {
 export interface CreateOptions {
   /** Records that are committed with them. Default: none. */
   readonly keep?: (made: readonly SessionInfo[]) => readonly StoreRecord[];
-  /** Whether there may be too many. Default: yes. */
-  readonly isLimited?: boolean;
 }
 
 /**
@@ -93,7 +91,7 @@ export class Sessions {
    */
   create(
     wanted: readonly NewSession[],
-    { keep = () => [], isLimited = true }: CreateOptions = {},
+    { keep = () => [] }: CreateOptions = {},
   ): Promise<readonly SessionInfo[]> {
     const { store, now = Date.now, maxSessions = 10_000 } = this.#options;
     const made = wanted.map(({ messages = [], ...settings }) => ({
@@ -110,8 +108,8 @@ export class Sessions {
       isRunning: false,
     }));
     return this.#creation.run(async () => {
-      const count = isLimited ? await store.countSessions() : 0;
-      if (isLimited && count + made.length > maxSessions) {
+      const count = await store.countSessions();
+      if (count + made.length > maxSessions) {
         throw tooManySessions(made.length, { count, maxSessions });
       }
       await store.commit([
@@ -195,6 +193,28 @@ export class Sessions {
     }
     const groups = { planned: { ...all, sessions }, control: { ...NO_SUMS, sessions: 0 } };
     return { today: ofToday, all, groups, warnings: this.#warnings.list };
+  }
+
+  /**
+   * Deletes the sessions to which nothing happened for so long, one after the other. Gives how many.
+   *
+   * @throws {StoreError}
+   */
+  async expire(idleMs: number): Promise<number> {
+    const { store, now = Date.now } = this.#options;
+    const beforeMs = now() - idleMs;
+    const kept = new Set<string>();
+    for (let expired = 0;;) {
+      const idle = await store.idleSessions({ beforeMs, limit: kept.size + 1 });
+      const id = idle.find((id) => !kept.has(id));
+      if (id === undefined) return expired;
+      // Whoever is about to use it comes first.
+      const session = this.#find(id);
+      const isFree = !this.#loading.has(id);
+      const isDeleted = isFree && await (session ? session.deleteIdle() : store.deleteSession(id));
+      if (isDeleted) expired += 1;
+      else kept.add(id);
+    }
   }
 
   /** Cancels every running turn and waits until they have ended. */
@@ -285,6 +305,6 @@ function tooManySessions(
   return new HttpError(
     507,
     "too_many_sessions",
-    `Cannot make ${wanted}: there are ${count}, and at most ${maxSessions} may be kept. Delete some first.`,
+    `Cannot make ${wanted}: there are ${count}, and at most ${maxSessions} may be kept. Delete some first, or let idle ones expire.`,
   );
 }

@@ -5,7 +5,7 @@ import { memoryStore } from "@tare/store";
 import fc from "fast-check";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { agent, events, newSession, request, scriptedModel, turn } from "../fixture_test.ts";
+import { agent, events, newSession, request, scriptedModel, silentModel, turn } from "../fixture_test.ts";
 import {
   makeSession,
   Player,
@@ -175,6 +175,31 @@ Deno.test("Sessions.get() gives one object for one session, however many are ask
   const held = await makeSession(sessions);
   for (let index = 0; index < 40; index++) await makeSession(sessions);
   assertStrictEquals(await sessions.get(held.id), held);
+});
+
+Deno.test("Sessions.expire() deletes what nothing happened to for so long, and nothing that runs", async () => {
+  let nowMs = 0;
+  const now = () => nowMs;
+  const { model, asked } = silentModel();
+  const sessions = scriptedSessions({ store: memoryStore({ now }), now, model: () => model });
+  const [running, held, loaded] = [
+    await makeSession(sessions),
+    await makeSession(sessions),
+    await makeSession(sessions),
+  ];
+  await sessions.create([{}]);
+  await running.start({ input: "q" });
+  await asked;
+  nowMs = 1000;
+  await loaded.start({ input: "q" }).then(({ cancel, done }) => (cancel(), done));
+  await sessions.create([{}]);
+  const ids = async () => (await sessions.list({ limit: 10 })).sessions.map(({ id }) => id);
+  assertEquals([await sessions.expire(1001), (await ids()).length], [0, 5]);
+  assertEquals([await sessions.expire(1000), held.isGone, running.isGone], [2, true, false]);
+  assertEquals((await ids()).slice(1), [loaded.id, running.id]);
+  await running.cancel();
+  nowMs = 5000;
+  assertEquals([await sessions.expire(1000), await ids()], [3, []]);
 });
 
 Deno.test("agentHandler() starts turns in many sessions at once, and mends none that runs", async () => {

@@ -1,3 +1,6 @@
+/** How long processes may take to end when asked, and output to arrive once they have. */
+export const GRACE_MS: number = 1000;
+
 const POLL_MS = 20;
 
 /**
@@ -10,7 +13,7 @@ export function groupIsAlive(group: number): boolean {
 
 /**
  * Ends all processes of a group: asks them (SIGTERM), and makes them (SIGKILL) after `graceMs`, or once `enough`
- * settles. Processes that left the group (`setsid`) are out of reach.
+ * settles. Processes that left the group (`setsid`) are found by their mark.
  */
 export async function endGroup(
   group: number,

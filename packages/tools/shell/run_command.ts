@@ -1,6 +1,7 @@
 import type { ToolContext } from "@tare/messages";
 import { BoundedOutput } from "./bounded_output.ts";
-import { endGroup, groupIsAlive, settlesWithin } from "./process_group.ts";
+import { endMarked, MARK, markOf } from "./marked_processes.ts";
+import { endGroup, GRACE_MS, groupIsAlive, settlesWithin } from "./process_group.ts";
 
 /** How a command is run. */
 export interface CommandOptions {
@@ -10,6 +11,8 @@ export interface CommandOptions {
   readonly timeoutMs: number;
   readonly maxOutputBytes: number;
   readonly context: ToolContext;
+  /** Who is to be found in what the command's processes leave behind. Default: nobody. */
+  readonly owner?: string | undefined;
 }
 
 /** How a command ended. */
@@ -22,23 +25,21 @@ export interface CommandOutcome {
   readonly leftProcesses: boolean;
 }
 
-/** How long processes may take to end when asked, and output to arrive once they have. */
-export const GRACE_MS: number = 1000;
-
 /** Runs the shell of the command with both outputs in one pipe, so that they stay in order. */
 const MERGE_OUTPUTS = 'exec /bin/sh -c "$1" 2>&1';
 
 /**
  * Runs a command with `sh` in a process group of its own and waits until it exits, its time is up or the caller
- * cancels. Then everything that it started and left in the group is ended. Output is read all the time, so that
+ * cancels. Then everything that it started and left is ended, in the group and, on Linux, out of it. Output is read all the time, so that
  * a full pipe never blocks the command.
  */
 export async function runCommand(command: string, options: CommandOptions): Promise<CommandOutcome> {
-  const { cwd, env, timeoutMs, maxOutputBytes, context } = options;
+  const { cwd, env, timeoutMs, maxOutputBytes, context, owner = "" } = options;
+  const marked = { owner, id: crypto.randomUUID() };
   const child = new Deno.Command("/bin/sh", {
     args: ["-c", MERGE_OUTPUTS, "sh", command],
     cwd,
-    env,
+    env: { ...env, [MARK]: markOf(marked) },
     clearEnv: true,
     // A session of its own: no terminal to ask for passwords, and one signal reaches all its processes.
     detached: true,
@@ -54,17 +55,18 @@ export async function runCommand(command: string, options: CommandOptions): Prom
   });
 
   const ending = await waitFor(child, timeoutMs, context.signal);
-  const leftProcesses = groupIsAlive(child.pid);
-  if (leftProcesses) {
+  const leftGroup = groupIsAlive(child.pid);
+  if (leftGroup) {
     // A command that exited by itself must not wait for the whole grace on account of processes that hold nothing.
     const enough = ending === "exited" ? read : new Promise(() => {});
     await endGroup(child.pid, { graceMs: GRACE_MS, enough });
   }
   const status = await child.status;
-  // Whoever left the group may keep the pipe open for ever.
+  const strays = await endMarked(marked);
+  // Whoever couldn't be ended may keep the pipe open for ever.
   await settlesWithin(read, GRACE_MS);
   await reader.cancel();
-  return { ending, status, output, leftProcesses: leftProcesses && ending === "exited" };
+  return { ending, status, output, leftProcesses: (leftGroup || strays > 0) && ending === "exited" };
 }
 
 async function readAll(

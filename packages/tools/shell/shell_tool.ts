@@ -1,7 +1,9 @@
 import type { Tool } from "@tare/messages";
 import { defineTool, Refusal } from "../define_tool.ts";
 import { resolveInWorkspace } from "../files/resolve_in_workspace.ts";
-import { type CommandOutcome, GRACE_MS, runCommand } from "./run_command.ts";
+import { endMarked } from "./marked_processes.ts";
+import { GRACE_MS } from "./process_group.ts";
+import { type CommandOutcome, runCommand } from "./run_command.ts";
 
 /** Where and how {@linkcode shellTool} runs commands. */
 export interface ShellToolOptions {
@@ -16,10 +18,15 @@ export interface ShellToolOptions {
   readonly maxOutputBytes?: number;
   /**
    * Environment variables besides, or instead of, the default ones: `PATH` (the system's usual folders), `HOME` (the
-   * workspace, so that no one's keys and settings are found), `LANG` and `TERM`. Nothing is taken from this process's
+   * workspace, so that no one's keys and settings are found), `LANG`, `TERM` and the command's mark, `TARE_COMMAND`. Nothing is taken from this process's
    * own environment.
    */
   readonly env?: Readonly<Record<string, string>>;
+  /**
+   * A name by which {@linkcode endLeftCommands} of a later process finds what commands left running, if this process
+   * is killed. It is part of their environment. Default: none.
+   */
+  readonly owner?: string;
 }
 
 type ShellArguments = { readonly command: string; readonly timeout_ms?: number };
@@ -31,7 +38,7 @@ const DEFAULT_TIMEOUT_MS = 120_000;
  * guard that keeps the file tools in the workspace does not hold for it.
  */
 export function shellTool(options: ShellToolOptions): Tool {
-  const { workspace, timeoutMs = 240_000, maxOutputBytes = 64 * 1024, env = {} } = options;
+  const { workspace, timeoutMs = 240_000, maxOutputBytes = 64 * 1024, env = {}, owner } = options;
   const defaultTimeoutMs = Math.min(DEFAULT_TIMEOUT_MS, timeoutMs);
   return defineTool<ShellArguments>({
     name: "shell",
@@ -66,6 +73,7 @@ export function shellTool(options: ShellToolOptions): Tool {
         timeoutMs: limitMs,
         maxOutputBytes,
         context,
+        owner,
       });
       const output = describeOutput(outcome);
       switch (outcome.ending) {
@@ -82,6 +90,14 @@ export function shellTool(options: ShellToolOptions): Tool {
       }
     },
   });
+}
+
+/**
+ * Ends what commands of an earlier process with this owner left running when it was killed, and gives how many
+ * processes that were. Finds none on systems without `/proc`.
+ */
+export function endLeftCommands(owner: string): Promise<number> {
+  return endMarked({ owner });
 }
 
 const DEFAULT_ENVIRONMENT = {

@@ -1,0 +1,60 @@
+import { GRACE_MS } from "./process_group.ts";
+
+/** The variable that marks the processes of a command: they keep it when they leave the command's process group. */
+export const MARK = "TARE_COMMAND";
+
+/** The processes of one command, or of all that were given this owner. */
+export interface Marked {
+  /** Who ran it. */
+  readonly owner: string;
+  /** The command. Default: any. */
+  readonly id?: string;
+}
+
+/** A command's mark, as its processes carry it. */
+export function markOf({ owner, id = "" }: Marked): string {
+  return `${owner}.${id}`;
+}
+
+/**
+ * Ends all processes that still carry a mark: asks them (SIGTERM), and makes them (SIGKILL) a second later. Gives how
+ * many there were. One that took another environment is out of reach, and all are on systems without `/proc`.
+ */
+export async function endMarked(marked: Marked): Promise<number> {
+  const found = await findMarked(marked);
+  for (const id of found) signal(id, "SIGTERM");
+  let left = found;
+  for (let waited = 0; waited < GRACE_MS && left.length > 0; waited += POLL_MS) {
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+    left = await findMarked(marked);
+  }
+  // Those that they started meanwhile too.
+  while (left.length > 0) {
+    for (const id of left) signal(id, "SIGKILL");
+    left = await findMarked(marked);
+  }
+  return found.length;
+}
+
+const POLL_MS = 50;
+
+/** Deno itself reads `/proc` only with all permissions. */
+async function findMarked(marked: Marked): Promise<number[]> {
+  if (Deno.build.os !== "linux") return [];
+  const { stdout } = await new Deno.Command("/bin/sh", {
+    args: ["-c", 'exec grep -lsF -e "$1" /proc/[0-9]*/environ', "sh", `${MARK}=${markOf(marked)}`],
+    clearEnv: true,
+    stdin: "null",
+    stdout: "piped",
+    stderr: "null",
+  }).output();
+  return Array.from(new TextDecoder().decode(stdout).matchAll(/^\/proc\/(\d+)\//gm), ([, id]) => Number(id));
+}
+
+function signal(id: number, sent: Deno.Signal): void {
+  try {
+    Deno.kill(id, sent);
+  } catch {
+    // It has ended by itself.
+  }
+}

@@ -1,0 +1,121 @@
+import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { join } from "@std/path";
+import { recordingProvider } from "../crash/recording_provider.ts";
+import { type ServerProcess, startServerProcess } from "../crash/server_process.ts";
+import { readEvents } from "../crash/read_events.ts";
+import { jsonPost } from "../crash/json_post.ts";
+import { type SimulatedToolCall, toolCall } from "@tare/simulator";
+
+/** Runs a test on a server whose data stands in its workspace, and whose model makes these calls in its first step. */
+async function withServer(
+  calls: (workspace: string) => readonly SimulatedToolCall[],
+  test: (server: {
+    readonly process: ServerProcess;
+    readonly start: () => Promise<ServerProcess>;
+    readonly workspace: string;
+  }) => Promise<void>,
+): Promise<void> {
+  const workspace = await Deno.realPath(await Deno.makeTempDir());
+  await Deno.symlink("data", join(workspace, "link"));
+  const provider = recordingProvider(
+    ({ messages }) =>
+      messages.at(-1)?.role === "tool" ? { content: "done" } : { content: "", tool_calls: calls(workspace) },
+    () => 0,
+  );
+  const start = () =>
+    startServerProcess([
+      ...["--port", "0", "--workspace", workspace, "--data", join(workspace, "data")],
+      ...["--base-url", provider.url, "--model", "simulated"],
+    ]);
+  const process = await start();
+  try {
+    await test({ process, start, workspace });
+  } finally {
+    await process.kill();
+    await provider.close();
+    await Deno.remove(workspace, { recursive: true });
+  }
+}
+
+/** Plays a turn in a new session, and gives the session and what its tools answered, by their names. */
+async function play(url: string): Promise<{ readonly id: string; readonly results: readonly string[] }> {
+  const { id } = await (await fetch(`${url}/v1/sessions`, { method: "POST" })).json();
+  const results: string[] = [];
+  for await (
+    const { data } of readEvents(await fetch(`${url}/v1/sessions/${id}/turns`, jsonPost({ input: "go" })))
+  ) {
+    const event = JSON.parse(data);
+    if (event.type === "tool_result") results.push(`${event.name}: ${event.content}`);
+  }
+  return { id, results: results.sort() };
+}
+
+Deno.test("file tools can't reach the sessions though the data folder is in the workspace", () =>
+  withServer(
+    (workspace) => [
+      toolCall("write_file", { path: "data/tare.db", content: "" }),
+      toolCall("write_file", { path: "link/tare.db-wal", content: "" }),
+      toolCall("edit_file", { path: join(workspace, "data", "tare.db"), old_text: "SQLite", new_text: "" }),
+      toolCall("read_file", { path: "./link/../data/tare.db" }),
+      toolCall("search_files", { pattern: "SQLite", include_hidden: true, output: "files" }),
+      toolCall("list_files", { depth: 9, include_hidden: true }),
+    ],
+    async ({ process, start }) => {
+      const { id, results } = await play(process.url);
+      const kept = "it lies in a folder that the server keeps for itself, which no tool may reach.";
+      const [edited, listed, read, searched, ...written] = results as [string, string, string, string];
+      for (const result of [edited, read, ...written]) assertStringIncludes(result, kept);
+      assertEquals(listed, "list_files: entries in .: 1; hidden or ignored, left out: 1\nlink\tlink");
+      assertMatch(searched, /^search_files: files with matches: 0;/);
+      assertEquals(await process.kill(), "");
+      const again = await start();
+      const { messages } = await (await fetch(`${again.url}/v1/sessions/${id}`)).json();
+      assertEquals([messages.at(-1).content, await again.kill()], ["done", ""]);
+    },
+  ));
+
+Deno.test("a server whose file a command removed acknowledges nothing more, and gives what it has", () =>
+  withServer(
+    () => [toolCall("shell", { command: "rm -r data" })],
+    async ({ process, workspace }) => {
+      const { url } = process;
+      const { id } = await (await fetch(`${url}/v1/sessions`, { method: "POST" })).json();
+      const events: unknown[] = [];
+      let told = "";
+      try {
+        const response = await fetch(`${url}/v1/sessions/${id}/turns`, jsonPost({ input: "go" }));
+        for await (const { data } of readEvents(response)) events.push(JSON.parse(data).type);
+      } catch (error) {
+        told = (error as Error).message;
+      }
+      const lost = `Cannot write to the store: ${join(workspace, "data", "tare.db")} was removed or replaced`;
+      assertStringIncludes(told, lost);
+      assertEquals(events.includes("tool_result"), false);
+      const refused = await fetch(`${url}/v1/sessions`, { method: "POST" });
+      assertEquals(refused.status, 500);
+      assertStringIncludes((await refused.json()).error.message, lost);
+      const exported = await (await fetch(`${url}/v1/sessions/${id}/export`)).text();
+      assertStringIncludes(exported, '{"role":"user","content":"go"}');
+      assertStringIncludes(await process.kill(), lost);
+    },
+  ));
+
+Deno.test("what a command left running when its server was killed is ended at the next start, and told of", {
+  ignore: Deno.build.os !== "linux",
+}, () =>
+  withServer(
+    () => [toolCall("shell", { command: "setsid sleep 300 & echo started >flag; sleep 300" })],
+    async ({ process, start, workspace }) => {
+      const watcher = Deno.watchFs(workspace);
+      const { id } = await (await fetch(`${process.url}/v1/sessions`, { method: "POST" })).json();
+      const response = await fetch(`${process.url}/v1/sessions/${id}/turns`, jsonPost({ input: "go" }));
+      for await (const { paths } of watcher) if (paths.some((path) => path.endsWith("flag"))) break;
+      await process.kill();
+      await response.body?.cancel().catch(() => {});
+      const again = await start();
+      assertMatch(
+        await again.kill(),
+        /^Ended [2-9] processes that commands of an earlier server left running\.\n$/,
+      );
+    },
+  ));
