@@ -256,3 +256,40 @@ Deno.test("agentHandler() says that the server is up and describes every route, 
     assertEquals(path in paths, true, path);
   }
 });
+
+Deno.test("agentHandler() tells of a missing route or method as the path's clients expect it", async () => {
+  const handler = agent(scriptedModel([]));
+  const told = async (method: string, path: string) => {
+    const { status, body, headers } = await call(handler, method, path);
+    return [status, (body as { error: unknown }).error, headers.get("allow")];
+  };
+  const openai = (message: string, code: string) => ({
+    message,
+    type: "invalid_request_error",
+    param: null,
+    code,
+  });
+  const missing = (path: string) => `Cannot find ${path}: there is no such route.`;
+  assertEquals(await told("GET", "/v1/embeddings"), [
+    404,
+    openai(missing("/v1/embeddings"), "not_found"),
+    null,
+  ]);
+  assertEquals(await told("PUT", "/v1/responses/x"), [
+    405,
+    openai("Cannot PUT /v1/responses/x: it takes GET, DELETE.", "method_not_allowed"),
+    "GET, DELETE",
+  ]);
+  assertEquals(await told("GET", "/v1/messages"), [
+    404,
+    { type: "not_found_error", message: missing("/v1/messages") },
+    null,
+  ]);
+  for (const path of ["/v1/sessions/x/y", "/nowhere"]) {
+    assertEquals(await told("GET", path), [
+      404,
+      { status: 404, code: "not_found", message: missing(path) },
+      null,
+    ]);
+  }
+});
