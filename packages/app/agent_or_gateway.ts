@@ -30,7 +30,11 @@ export function agentOrGateway(
     const { pathname } = new URL(request.url);
     // Its own paths tell which methods they take.
     const isAgents = agent.handles(request) || /^\/v1\/sessions(\/|$)/.test(pathname);
-    if (!isAgents) return await pass(request);
+    if (!isAgents) {
+      // It knows the path, perhaps, and which methods that takes.
+      const refused = gateway.hasUpstream(request) ? undefined : await ask(request);
+      return refused?.status === 405 ? refused : await pass(request);
+    }
     const isCall = CALLS.includes(pathname) && request.method === "POST";
     if (isCall) {
       const plain = await decodeRequest(request, { maxBytes: limits.gatewayBytes }).catch(refuse);
@@ -49,8 +53,8 @@ export function agentOrGateway(
     const own = await ask(request);
     if (pathname === "/openapi.json" && own.ok) return Response.json(describeBoth(await own.json()));
     if (pathname === "/v1/models" && own.ok) return await listBoth(own, pass(request));
-    if (/^\/v1\/(models|responses)\//.test(pathname) && own.status === 404) return await pass(request);
-    return own;
+    const isTheirs = own.status === 404 && OTHERS.test(pathname) && gateway.hasUpstream(request);
+    return isTheirs ? await pass(request) : own;
   };
 }
 
@@ -58,6 +62,9 @@ function refuse(error: unknown): Response {
   if (error instanceof ApiError) return error.toResponse();
   throw error;
 }
+
+/** What is the upstream's if the agent doesn't know it. */
+const OTHERS = /^\/v1\/(responses|models)\/[^/]+(\/input_items)?$/;
 
 const CALLS: readonly string[] = PROTOCOLS.map(({ path }) => `/v1${path}`);
 
@@ -133,7 +140,7 @@ interface Described {
 function describeBoth(document: Described): Described {
   const { paths, components } = document;
   const shared = Object.entries(paths).map(([path, operations]) => {
-    const isShared = [...CALLS, "/v1/responses/{id}", "/v1/models"].includes(path);
+    const isShared = [...CALLS, "/v1/models"].includes(path) || OTHERS.test(path);
     const described = Object.entries(operations).map((
       [method, operation],
     ) => [method, withGateway(operation)]);

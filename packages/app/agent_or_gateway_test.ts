@@ -10,7 +10,10 @@ import { agentOrGateway } from "./agent_or_gateway.ts";
 const MIB = 2 ** 20;
 
 /** Agent and gateway before an upstream that answers so. */
-function both(answer: (url: string) => Response = () => Response.json({ id: "upstream" })) {
+function both(
+  answer: (url: string) => Response = () => Response.json({ id: "upstream" }),
+  { isAlone = false }: { readonly isAlone?: boolean } = {},
+) {
   const seen: string[] = [];
   const countTokens = () => Promise.resolve(estimateTokens);
   const rules = { profile: profileNamed("none"), windowTokens: 100_000 };
@@ -29,7 +32,7 @@ function both(answer: (url: string) => Response = () => Response.json({ id: "ups
     maxBodyBytes: 10 * MIB,
   });
   const upstream = gateway({
-    upstreams: { chat: provider, responses: provider },
+    upstreams: isAlone ? {} : { chat: provider, responses: provider },
     countTokens,
     maxBodyBytes: 20 * MIB,
     fetch: (url) => {
@@ -207,4 +210,32 @@ Deno.test("agentOrGateway() reads compressed bodies to tell whose they are", asy
   const wrong = await send("gpt-5", "br");
   assertEquals([wrong.status, (await wrong.json()).error.code], [400, "invalid_body"]);
   assertEquals(seen.length, 2);
+});
+
+Deno.test("agentOrGateway() lets the agent tell of its own paths and models where there is no upstream", async () => {
+  const { ask } = both(undefined, { isAlone: true });
+  const told = async (method: string, path: string) => {
+    const response = await ask(new Request(`http://localhost${path}`, { method }));
+    const { error: { code, param }, ...rest } = await response.json();
+    assertEquals(rest, {});
+    return [response.status, code, param];
+  };
+  assertEquals(await told("GET", "/v1/chat/completions"), [405, "method_not_allowed", null]);
+  assertEquals(await told("PATCH", "/v1/responses/resp_1"), [405, "method_not_allowed", null]);
+  assertEquals(await told("GET", "/v1/models/gpt-5"), [404, "model_not_found", "model"]);
+  assertEquals(await told("DELETE", "/v1/responses/resp_1"), [404, "response_not_found", "id"]);
+  assertEquals(await told("GET", "/v1/responses/resp_1/input_items"), [404, "response_not_found", "id"]);
+  assertEquals(await told("POST", "/v1/embeddings"), [404, "no_upstream", null]);
+});
+
+Deno.test("agentOrGateway() shows the agent among the provider's models, and deletes its own responses", async () => {
+  const { ask, seen } = both();
+  assertEquals((await (await ask(get("/v1/models/agent"))).json()).id, "agent");
+  const { id } = await (await ask(post('{"model":"agent","input":"Hello?"}', "/v1/responses"))).json();
+  assertEquals((await (await ask(get(`/v1/responses/${id}/input_items`))).json()).data.length, 1);
+  const path = `http://localhost/v1/responses/${id}`;
+  assertEquals((await (await ask(new Request(path, { method: "DELETE" }))).json()).deleted, true);
+  assertEquals(seen, []);
+  await (await ask(get(`/v1/responses/${id}/input_items`))).body?.cancel();
+  assertEquals(seen, [`http://upstream.example/v1/responses/${id}/input_items`]);
 });

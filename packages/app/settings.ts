@@ -7,6 +7,7 @@ import {
   PRICES_DATE,
   PROFILES,
 } from "@tare/planner";
+import { AGENT_MODEL } from "@tare/server";
 import { dataFolder, HOME_VARIABLES, OLD_DATA } from "./data_folder.ts";
 import { LIMIT_OPTIONS } from "./listener/limits.ts";
 import {
@@ -353,6 +354,14 @@ export function readSettings(
     throw new RangeError(
       `Cannot start: TARE_MODEL is ${JSON.stringify(model)}, but then OPENAI_API_KEY, OPENAI_BASE_URL, ` +
         "ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL must be set too; without all of them a rehearsal model answers.",
+    );
+  }
+  if (model === AGENT_MODEL) {
+    throw new RangeError(
+      `Cannot start: TARE_MODEL is ${
+        JSON.stringify(model)
+      }, which is this server's own agent; it must be the ` +
+        "provider's name for the model that the agent asks.",
     );
   }
   for (const name of ["baseUrl", "messagesUrl"] as const) {

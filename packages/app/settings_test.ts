@@ -301,3 +301,12 @@ Deno.test("readSettings() reads a profile's file, and says what is wrong with it
     await Deno.remove(folder, { recursive: true });
   }
 });
+
+Deno.test("readSettings() refuses the agent itself as the agent's model", () => {
+  assertThrows(
+    () => readSettings(["--model=agent"], { OPENAI_API_KEY: "sk-1" }),
+    RangeError,
+    "Cannot start: TARE_MODEL is \"agent\", which is this server's own agent; it must be the provider's name for the " +
+      "model that the agent asks.",
+  );
+});

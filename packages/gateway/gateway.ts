@@ -9,6 +9,8 @@ import { answerAboutSessions } from "./sessions/session_routes.ts";
 export interface Gateway {
   /** Answers a request; gives nothing for one that is neither under `/v1` nor `HEAD /`. Never rejects. */
   readonly fetch: (request: Request) => Promise<Response> | undefined;
+  /** Whether there is an upstream to which a request would be passed on. */
+  readonly hasUpstream: (request: Request) => boolean;
   /** What its sessions cost so far. */
   readonly ledger: () => LedgerReport;
 }
@@ -51,11 +53,15 @@ export function gateway(options: GatewayOptions): Gateway {
   const { maxBodyBytes: maxBytes = 128 * 2 ** 20 } = options;
   const calls = new PlannedCalls(options);
   const served = PROTOCOLS.filter(({ name }) => Object.hasOwn(options.upstreams, name));
-  /** Passes a request on to the upstream of the protocol whose path or headers it has, else to that of any client. */
-  const forward = async (path: string, request: Request): Promise<Response> => {
+  /** The protocol of a request by its path or headers, else that of any client; `own` if it is by path. */
+  const protocolOf = (path: string, { headers }: Request) => {
     const own = PROTOCOLS.find((one) => path === one.path || path.startsWith(`${one.path}/`));
-    const protocol = own ?? served.find((one) => one.speaks?.(request.headers)) ??
-      served.find((one) => !one.speaks);
+    const protocol = own ?? served.find((one) => one.speaks?.(headers)) ?? served.find((one) => !one.speaks);
+    return { own, protocol };
+  };
+  /** Passes a request on to the upstream of its protocol. */
+  const forward = async (path: string, request: Request): Promise<Response> => {
+    const { own, protocol } = protocolOf(path, request);
     if (!protocol || !served.includes(protocol)) return withoutUpstream(path, protocol);
     const below = protocol.followsField && own && path.slice(protocol.path.length + 1);
     return below
@@ -115,15 +121,25 @@ export function gateway(options: GatewayOptions): Gateway {
       const { pathname } = new URL(request.url);
       // Some clients look whether anybody is there before they ask.
       if (pathname === "/" && request.method === "HEAD") return Promise.resolve(new Response());
-      const path = /^\/v1(\/.*)$/.exec(pathname)?.[1];
+      const path = pathOf(request);
       if (path === undefined) return undefined;
       return route(request, path).catch((error) => {
         if (error instanceof ApiError) return error.toResponse();
         return new ApiError(502, unreachable(error), { code: "upstream_unreachable" }).toResponse();
       });
     },
+    hasUpstream: (request) => {
+      const path = pathOf(request);
+      const { protocol } = path === undefined ? {} : protocolOf(path, request);
+      return protocol !== undefined && served.includes(protocol);
+    },
     ledger: () => calls.ledger.report(),
   };
+}
+
+/** The path of a request below `/v1`; nothing if it isn't below. */
+function pathOf({ url }: Request): string | undefined {
+  return /^\/v1(\/.*)$/.exec(new URL(url).pathname)?.[1];
 }
 
 const SESSIONS = "/gateway/sessions";

@@ -1,4 +1,5 @@
-import { Ajv2020, type ErrorObject } from "ajv/dist/2020.js";
+import { Ajv2020 } from "ajv/dist/2020.js";
+import { describeFaults } from "./describe_faults.ts";
 import type { JsonSchema } from "./tool.ts";
 
 /**
@@ -27,22 +28,7 @@ export function schemaChecker(
 ): (value: unknown) => string | undefined {
   const { $schema: _, ...rest } = schema;
   // One instance a schema: schemas of different tools may carry the same `$id`.
-  const validate = new Ajv2020({ strict: false, allErrors: true, validateFormats: false }).compile(rest);
-  return (value) => validate(value) ? undefined : describe(validate.errors ?? [], what);
-}
-
-function describe(errors: readonly ErrorObject[], what: string): string {
-  return errors
-    // An `if` repeats what its `then` or `else` has said.
-    .filter((error) => error.keyword !== "if")
-    .map((error) => {
-      const where = error.instancePath === "" ? what : error.instancePath.slice(1).replaceAll("/", ".");
-      const detail = error.keyword === "additionalProperties"
-        ? ` ('${error.params.additionalProperty}')`
-        : error.keyword === "enum"
-        ? ` (${JSON.stringify(error.params.allowedValues)})`
-        : "";
-      return `${where} ${error.message ?? error.keyword}${detail}`;
-    })
-    .join("; ");
+  const validate = new Ajv2020({ strict: false, allErrors: true, verbose: true, validateFormats: false })
+    .compile(rest);
+  return (value) => validate(value) ? undefined : describeFaults(validate.errors ?? [], what);
 }

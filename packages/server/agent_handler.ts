@@ -4,6 +4,7 @@ import { turnRoutes } from "./api/turn_routes.ts";
 import { sessionRoutes } from "./api/session_routes.ts";
 import { transferRoutes } from "./api/transfer_routes.ts";
 import { asModelRoutes } from "./as_model/as_model_routes.ts";
+import { respondAt } from "./as_model/errors.ts";
 import { dispatcher, patternOf } from "./http/dispatcher.ts";
 import { guard, type GuardOptions } from "./http/guard.ts";
 import { openapiDocument } from "./http/openapi_document.ts";
@@ -64,7 +65,9 @@ export interface AgentHandler {
  * | `POST /v1/chat/completions` | the agent as an OpenAI-compatible model |
  * | `POST /v1/responses` | likewise |
  * | `GET /v1/responses/{id}` | a stored response of the agent |
- * | `GET /v1/models` | the models of these routes |
+ * | `GET /v1/responses/{id}/input_items` | what its request brought |
+ * | `DELETE /v1/responses/{id}` | forgets it |
+ * | `GET /v1/models`, `GET /v1/models/{id}` | the models of these routes |
  * | `GET /health` | says that the server is up |
  * | `GET /openapi.json` | describes all routes |
  */
@@ -80,7 +83,7 @@ export function agentHandler(options: AgentOptions): AgentHandler {
     ...asModelRoutes({ ...options, ...streaming }),
     ...systemRoutes(() => routes),
   ];
-  const unguarded = dispatcher(routes, { maxBodyBytes, store, onError });
+  const unguarded = dispatcher(routes, { maxBodyBytes, store, respondAt, onError });
   const patterns = routes.map((route) => ({ method: route.method, pattern: patternOf(route) }));
   const isPublic = ({ url }: Request) =>
     routes.some(({ isPublic, path }) => isPublic && path === new URL(url).pathname);

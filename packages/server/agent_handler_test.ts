@@ -191,15 +191,14 @@ Deno.test("agentHandler() answers bad input with one JSON shape", async () => {
   const turns = `${session}/turns`;
   assertEquals(
     await refused(handler, "POST", turns, { input: 3 }),
-    error(400, "invalid_request", "Cannot use the body: input must be string,array."),
+    error(400, "invalid_request", "Cannot use the body: input must be string or array."),
   );
   assertEquals(
     await refused(handler, "POST", turns, {}),
     error(
       400,
       "invalid_request",
-      "Cannot use the body: the body must have required property 'input'; the body must have required property " +
-        "'continue'; the body must match a schema in anyOf.",
+      "Cannot use the body: the body must have 'input' or 'continue'.",
     ),
   );
   assertEquals(
@@ -256,5 +255,42 @@ Deno.test("agentHandler() says that the server is up and describes every route, 
   const { paths } = (await call(handler, "GET", "/openapi.json")).body as { paths: Record<string, unknown> };
   for (const path of ["/health", "/openapi.json", "/v1/sessions", "/v1/sessions/{id}/turns"]) {
     assertEquals(path in paths, true, path);
+  }
+});
+
+Deno.test("agentHandler() tells of a missing route or method as the path's clients expect it", async () => {
+  const handler = agent(scriptedModel([]));
+  const told = async (method: string, path: string) => {
+    const { status, body, headers } = await call(handler, method, path);
+    return [status, (body as { error: unknown }).error, headers.get("allow")];
+  };
+  const openai = (message: string, code: string) => ({
+    message,
+    type: "invalid_request_error",
+    param: null,
+    code,
+  });
+  const missing = (path: string) => `Cannot find ${path}: there is no such route.`;
+  assertEquals(await told("GET", "/v1/embeddings"), [
+    404,
+    openai(missing("/v1/embeddings"), "not_found"),
+    null,
+  ]);
+  assertEquals(await told("PUT", "/v1/responses/x"), [
+    405,
+    openai("Cannot PUT /v1/responses/x: it takes GET, DELETE.", "method_not_allowed"),
+    "GET, DELETE",
+  ]);
+  assertEquals(await told("GET", "/v1/messages"), [
+    404,
+    { type: "not_found_error", message: missing("/v1/messages") },
+    null,
+  ]);
+  for (const path of ["/v1/sessions/x/y", "/nowhere"]) {
+    assertEquals(await told("GET", path), [
+      404,
+      { status: 404, code: "not_found", message: missing(path) },
+      null,
+    ]);
   }
 });

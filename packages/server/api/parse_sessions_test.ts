@@ -55,7 +55,7 @@ Deno.test("parseSessions() names each bad line and what is wrong with it", () =>
       lines([{ messages: [messages[1]] }, { messages: [messages[1], null, { role: "tool", content: 3 }] }]),
     ),
     `Cannot import: line 2, message 2: role is missing and must be one of ${roles}; line 2, message 3: the message ` +
-      "must have required property 'tool_call_id'; content must be string,array. Nothing was imported.",
+      "must have required property 'tool_call_id'; content must be string or array. Nothing was imported.",
   );
   const unnamed = { role: "assistant", tool_calls: [{ id: "a", type: "function" }] };
   assertEquals(

@@ -98,7 +98,10 @@ Deno.test("CREATE_SESSION takes nothing but its own fields", () => {
     undefined,
   );
   assertEquals(faults({ model: 1 }), "model must be string");
-  assertEquals(faults({ tool: [] }), "the body must NOT have additional properties ('tool')");
+  assertEquals(
+    faults({ tool: [] }),
+    "the body must not have 'tool' (it takes instructions, model, tools, metadata, budget)",
+  );
 });
 
 Deno.test("sessionRoutes() list sessions page by page, each once, in one query a page", async () => {

@@ -273,17 +273,22 @@ Deno.test("START_TURN takes text or parts and names what is wrong with others", 
   ) assertEquals(faults({ input }), undefined);
   assertEquals(
     faults({}),
-    "the body must have required property 'input'; the body must have required property 'continue'; " +
-      "the body must match a schema in anyOf",
+    "the body must have 'input' or 'continue'",
   );
   assertEquals(faults({ continue: true, budget: { maxSteps: 3 } }), undefined);
-  assertEquals(faults({ continue: true, input: "a" }), "the body must NOT be valid");
+  assertEquals(
+    faults({ continue: true, input: "a" }),
+    "the body must not have 'input' and 'continue' together",
+  );
   assertEquals(faults({ input: "a", budget: { maxSteps: 0 } }), "budget.maxSteps must be >= 1");
-  assertEquals(faults({ input: "" }), "input must NOT have fewer than 1 characters");
-  assertEquals(faults({ input: [] }), "input must NOT have fewer than 1 items");
-  assertEquals(faults({ input: 3 }), "input must be string,array");
+  assertEquals(faults({ input: "" }), "input must not be empty");
+  assertEquals(faults({ input: [] }), "input must not be empty");
+  assertEquals(faults({ input: 3 }), "input must be string or array");
   assertEquals(faults({ input: [{ type: "text" }] }), "input.0 must have required property 'text'");
-  assertEquals(faults({ input: "a", more: 1 }), "the body must NOT have additional properties ('more')");
+  assertEquals(
+    faults({ input: "a", more: 1 }),
+    "the body must not have 'more' (it takes input, continue, steer, budget)",
+  );
 });
 
 Deno.test("turnRoutes() end a stream with its turn, though the next one follows before a slow reader gets there", async () => {

@@ -46,11 +46,11 @@ Deno.test("CHAT_REQUEST takes what clients send and names what is wrong", () => 
   for (const body of taken) assertEquals(faults({ model: "agent", ...body }), undefined);
   const refused = [
     [{}, "the body must have required property 'messages'"],
-    [{ messages: [] }, "messages must NOT have fewer than 1 items"],
+    [{ messages: [] }, "messages must not be empty"],
     [{ messages: [{ role: "user" }] }, "messages.0 must have required property 'content'"],
     [
       { messages: [{ role: "user", content: "" }] },
-      "messages.0.content must NOT have fewer than 1 characters",
+      "messages.0.content must not be empty",
     ],
     [
       { messages: [{ role: "user", content: [{ type: "text" }] }] },
@@ -67,10 +67,10 @@ Deno.test("CHAT_REQUEST takes what clients send and names what is wrong", () => 
     ],
     [{ messages, temperature: 3 }, "temperature must be <= 2"],
     [{ messages, top_p: 2 }, "top_p must be <= 1"],
-    [{ messages, seed: 0.5 }, "seed must be integer,null"],
-    [{ messages, tool_choice: 1 }, "tool_choice must be string,object,null"],
+    [{ messages, seed: 0.5 }, "seed must be integer or null"],
+    [{ messages, tool_choice: 1 }, "tool_choice must be string, object or null"],
     [{ messages, max_tokens: 0 }, "max_tokens must be >= 1"],
-    [{ messages, stream: "yes" }, "stream must be boolean,null"],
+    [{ messages, stream: "yes" }, "stream must be boolean or null"],
   ] as const;
   for (const [body, fault] of refused) assertEquals(faults({ model: "agent", ...body }), fault);
 });

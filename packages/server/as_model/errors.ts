@@ -1,7 +1,7 @@
 import { ModelError, type ModelErrorCode, type TurnEnd } from "@tare/loop";
-import { ApiError } from "@tare/wire";
+import { ApiError, errorBody } from "@tare/wire";
 import { Type } from "typebox";
-import { errorResponses, toHttpError } from "../http/http_error.ts";
+import { errorResponse, errorResponses, toHttpError } from "../http/http_error.ts";
 import type { RouteErrors } from "../http/route.ts";
 import { closed } from "../http/schema.ts";
 
@@ -30,6 +30,17 @@ export const TURN_ERRORS = errorResponses({
   504: "Nothing moved for too long.",
   507: "The server has no room for another session.",
 }, API_ERROR);
+
+/** How errors at a path are told to whom no route of ours answers: as clients of that path expect it. */
+export function respondAt(pathname: string): RouteErrors["respond"] {
+  if (/^\/v1\/messages(\/|$)/.test(pathname)) {
+    return (error) => {
+      const { status, message, headers } = toHttpError(error);
+      return Response.json(errorBody(status, message), { status, headers: { ...headers } });
+    };
+  }
+  return /^\/v1\/(?!sessions(\/|$))/.test(pathname) ? API_ERRORS.respond : errorResponse;
+}
 
 /** An error in OpenAI's shape, as far as clients may read it. */
 export function toApiError(error: unknown): ApiError {

@@ -12,6 +12,7 @@ import { echo } from "../fixture_test.ts";
 import { openapiDocument } from "../http/openapi_document.ts";
 import { checkedFetch, type OpenapiDocument } from "../http/openapi_fixture_test.ts";
 import { Sessions, type SessionsOptions } from "../sessions/sessions.ts";
+import { respondAt } from "./errors.ts";
 import { type AsModelOptions, asModelRoutes } from "./as_model_routes.ts";
 
 /** A call of {@linkcode echo}. */
@@ -71,7 +72,7 @@ export function routeOptions(model: Model, changes: Partial<SessionsOptions> = {
 export function serve(options: AsModelOptions): (request: Request) => Promise<Response> {
   const routes = asModelRoutes(options);
   const { onError, store } = options;
-  const fetch = dispatcher(routes, { maxBodyBytes: 2 ** 20, store, onError });
+  const fetch = dispatcher(routes, { maxBodyBytes: 2 ** 20, store, respondAt, onError });
   const document = openapiDocument(routes) as JsonSchema & OpenapiDocument;
   return checkedFetch(fetch, () => Promise.resolve(document));
 }

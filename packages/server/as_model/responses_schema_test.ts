@@ -14,7 +14,7 @@ Deno.test("RESPONSES_REQUEST takes what clients send and names what is wrong", (
   for (const body of taken) assertEquals(faults({ model: "agent", ...body }), undefined);
   const refused = [
     [{}, "the body must have required property 'input'"],
-    [{ input: "" }, "input must NOT have fewer than 1 characters"],
+    [{ input: "" }, "input must not be empty"],
     [
       { input: [{ role: "user", content: [{ type: "input_text" }] }] },
       "input.0.content.0 must have required property 'text'",

@@ -3,7 +3,7 @@ import { Type } from "typebox";
 import { errorResponse, HttpError } from "./http_error.ts";
 import { answerOnce, idempotencyKey, toResponse } from "./idempotency.ts";
 import { type ReadBody, readRequestBody } from "./read_request_body.ts";
-import type { Route, RouteCall } from "./route.ts";
+import type { Route, RouteCall, RouteErrors } from "./route.ts";
 import { checker } from "./schema.ts";
 
 /** What requests are dispatched with. */
@@ -12,6 +12,8 @@ export interface DispatchOptions {
   readonly maxBodyBytes: number;
   /** Keeps answers to requests with an `Idempotency-Key`. */
   readonly store: Store;
+  /** How errors at a path are told while no route is found. */
+  readonly respondAt: (pathname: string) => RouteErrors["respond"];
   /** Told of every error that clients don't get to read. */
   readonly onError: (error: unknown) => void;
 }
@@ -30,7 +32,7 @@ const NO_BODY: ReadBody = { bytes: new Uint8Array(), value: undefined };
  */
 export function dispatcher(
   routes: readonly Route[],
-  { maxBodyBytes: maxBytes, store, onError }: DispatchOptions,
+  { maxBodyBytes: maxBytes, store, respondAt, onError }: DispatchOptions,
 ): (request: Request) => Promise<Response> {
   const entries = routes.map((route): Entry => ({
     route,
@@ -38,9 +40,10 @@ export function dispatcher(
     check: lateChecker(route),
   }));
   return async (request) => {
-    let respond = errorResponse;
+    const { pathname } = new URL(request.url);
+    let respond = respondAt(pathname);
     try {
-      const { route, check, path } = find(entries, request);
+      const { route, check, path } = find(entries, request, pathname);
       respond = route.errors?.respond ?? errorResponse;
       const key = idempotencyKey(route, request);
       const { value: body, bytes } = route.body
@@ -71,8 +74,8 @@ function lateChecker({ body }: Route): Entry["check"] {
 function find(
   entries: readonly Entry[],
   request: Request,
+  pathname: string,
 ): Pick<Entry, "route" | "check"> & Pick<RouteCall, "path"> {
-  const { pathname } = new URL(request.url);
   const allowed: string[] = [];
   for (const { route, pattern, check } of entries) {
     const match = pattern.exec({ pathname });

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { HttpError } from "./http_error.ts";
+import { errorResponse, HttpError } from "./http_error.ts";
 import { openapiDocument } from "./openapi_document.ts";
 import type { Route } from "./route.ts";
 import { memoryStore } from "@tare/store";
@@ -23,6 +23,7 @@ function serve(
   const options = {
     maxBodyBytes: 100,
     store: memoryStore(),
+    respondAt: () => errorResponse,
     onError: (error: unknown) => told.push(error),
   };
   const document = JSON.parse(JSON.stringify(openapiDocument(routes)));

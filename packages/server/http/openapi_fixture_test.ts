@@ -47,7 +47,7 @@ export function checkedFetch(fetch: Fetch, document: () => Promise<OpenapiDocume
       if (!(path ? otherMethod : unknownPath).includes(status)) {
         throw new Error(`${answered}: no such operation`);
       }
-      return await checkJson(response, checker({ $ref: "#/components/schemas/Error" }), answered);
+      return await checkJson(response, checker(errorSchema(request, status)), answered);
     }
     const documented = operation.responses[status] ?? operation.responses.default;
     if (!documented) throw new Error(`${answered}: that status isn't documented`);
@@ -64,6 +64,20 @@ export function checkedFetch(fetch: Fetch, document: () => Promise<OpenapiDocume
     return response;
   };
 }
+
+/** The guard tells its errors in our own shape; who finds no route, as the clients of the path expect it. */
+function errorSchema({ url }: Request, status: number): JsonSchema {
+  const { pathname } = new URL(url);
+  const isTheirs = (status === 404 || status === 405) && /^\/v1\/(?!sessions(\/|$))/.test(pathname);
+  if (!isTheirs) return { $ref: "#/components/schemas/Error" };
+  return pathname.startsWith("/v1/messages") ? MESSAGES_ERROR : { $ref: "#/components/schemas/OpenaiError" };
+}
+
+const MESSAGES_ERROR: JsonSchema = {
+  type: "object",
+  properties: { type: { const: "error" }, error: { required: ["type", "message"] } },
+  required: ["type", "error"],
+};
 
 const checkers = new Map<string, Check>();
 

@@ -6,13 +6,13 @@ Deno.test("closed() takes what is required, what is optional, and nothing else",
   const faults = checker(closed({ a: Type.String(), b: Type.Optional(Type.Number()) }));
   assertEquals([faults({ a: "" }), faults({ a: "", b: 1 })], [undefined, undefined]);
   assertEquals(faults({ b: 1 }), "the value must have required property 'a'");
-  assertEquals(faults({ a: "", c: 1 }), "the value must NOT have additional properties ('c')");
+  assertEquals(faults({ a: "", c: 1 }), "the value must not have 'c' (it takes a, b)");
 });
 
 Deno.test("nullable() takes a value, null, or nothing", () => {
   const faults = checker(Type.Object({ a: nullable(Type.Integer({ minimum: 1 })) }));
   assertEquals([faults({}), faults({ a: null }), faults({ a: 1 })], [undefined, undefined, undefined]);
-  assertEquals([faults({ a: 0 }), faults({ a: "" })], ["a must be >= 1", "a must be integer,null"]);
+  assertEquals([faults({ a: 0 }), faults({ a: "" })], ["a must be >= 1", "a must be integer or null"]);
 });
 
 Deno.test("tagged() says what is wrong with the kind at hand alone", () => {
@@ -21,7 +21,7 @@ Deno.test("tagged() says what is wrong with the kind at hand alone", () => {
   );
   assertEquals([faults({ type: "a", x: 1 }), faults({ type: "b", y: 1 })], [undefined, undefined]);
   assertEquals(faults({ type: "a", y: 1 }), "the value must have required property 'x'");
-  assertEquals(faults({ type: "c" }), 'type must be equal to one of the allowed values (["a","b"])');
+  assertEquals(faults({ type: "c" }), 'type must be "a" or "b"');
   assertEquals(
     checker(tagged("type", { a: Type.Unknown() }))({}),
     "the value must have required property 'type'",
@@ -31,7 +31,7 @@ Deno.test("tagged() says what is wrong with the kind at hand alone", () => {
 Deno.test("textOr() takes text or a list, empty or not", () => {
   const [any, some] = [checker(textOr(Type.Number())), checker(textOr(Type.Number(), 1))];
   for (const value of ["", "a", [], [1]]) assertEquals(any(value), undefined);
-  assertEquals(some([]), "the value must NOT have fewer than 1 items");
-  assertEquals(some(""), "the value must NOT have fewer than 1 characters");
-  assertEquals(any(3), "the value must be string,array");
+  assertEquals(some([]), "the value must not be empty");
+  assertEquals(some(""), "the value must not be empty");
+  assertEquals(any(3), "the value must be string or array");
 });

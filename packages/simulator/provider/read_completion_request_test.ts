@@ -40,15 +40,18 @@ Deno.test("readCompletionRequest() names what is wrong with a body", async () =>
       [{}, "the body must have required property 'model'; the body must have required property 'messages'"],
       [
         { model: "", messages: [] },
-        "model must NOT have fewer than 1 characters; messages must NOT have fewer than 1 items",
+        "model must not be empty; messages must not be empty",
       ],
       [{ model: "m", messages: [{ role: "user" }] }, "messages.0 must have required property 'content'"],
-      [{ model: "m", messages: [{ ...user, content: 5 }] }, "messages.0.content must be string,array,null"],
+      [
+        { model: "m", messages: [{ ...user, content: 5 }] },
+        "messages.0.content must be string, array or null",
+      ],
       [
         { model: "m", messages: [{ role: "tool", content: "" }] },
         "messages.0 must have required property 'tool_call_id'",
       ],
-      [{ model: "m", messages: [user], n: 2 }, "n must be equal to one of the allowed values ([1,null])"],
+      [{ model: "m", messages: [user], n: 2 }, "n must be 1 or null"],
       [
         { model: "m", messages: [{ role: "assistant", tool_calls: [{ id: "a", type: "function" }] }] },
         "messages.0.tool_calls.0 must have required property 'function'",
