@@ -31,6 +31,10 @@ export function agentOrGateway(
     const isAgents = agent.handles(request) || /^\/v1\/sessions(\/|$)/.test(pathname);
     if (!isAgents) return await pass(request);
     const isCall = CALLS.includes(pathname) && request.method === "POST";
+    if (!isCall && request.headers.has("content-encoding")) {
+      const plain = await decodeRequest(request, { maxBytes: limits.agentBytes }).catch(refuseOwn);
+      return plain instanceof Response ? plain : await ask(plain);
+    }
     if (isCall) {
       const plain = await decodeRequest(request, { maxBytes: limits.gatewayBytes }).catch(refuse);
       if (plain instanceof Response) return plain;
@@ -56,6 +60,13 @@ export function agentOrGateway(
 function refuse(error: unknown): Response {
   if (error instanceof ApiError) return error.toResponse();
   throw error;
+}
+
+/** The same in the form of the agent's own routes. */
+function refuseOwn(error: unknown): Response {
+  if (!(error instanceof ApiError)) throw error;
+  const { status, message, details: { code } } = error;
+  return Response.json({ error: { status, code, message } }, { status });
 }
 
 const CALLS: readonly string[] = PROTOCOLS.map(({ path }) => `/v1${path}`);

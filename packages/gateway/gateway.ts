@@ -65,7 +65,7 @@ export function gateway(options: GatewayOptions): Gateway {
         if (counts || path === protocol.path) return await answerCall(protocol, request, counts);
       }
     }
-    if (request.method === "GET") {
+    if (request.method === "GET" || request.method === "HEAD") {
       if (path === "/ledger") return Response.json(calls.ledger.report());
       if (path === SESSIONS) return sessionList(calls.sessions, new URL(request.url).searchParams);
       if (path.startsWith(`${SESSIONS}/`)) {
