@@ -36,6 +36,10 @@ export function agentOrGateway(
       return refused?.status === 405 ? refused : await pass(request);
     }
     const isCall = CALLS.includes(pathname) && request.method === "POST";
+    if (!isCall && request.headers.has("content-encoding")) {
+      const plain = await decodeRequest(request, { maxBytes: limits.agentBytes }).catch(refuseOwn);
+      return plain instanceof Response ? plain : await ask(plain);
+    }
     if (isCall) {
       const plain = await decodeRequest(request, { maxBytes: limits.gatewayBytes }).catch(refuse);
       if (plain instanceof Response) return plain;
@@ -61,6 +65,13 @@ export function agentOrGateway(
 function refuse(error: unknown): Response {
   if (error instanceof ApiError) return error.toResponse();
   throw error;
+}
+
+/** The same in the form of the agent's own routes. */
+function refuseOwn(error: unknown): Response {
+  if (!(error instanceof ApiError)) throw error;
+  const { status, message, details: { code } } = error;
+  return Response.json({ error: { status, code, message } }, { status });
 }
 
 /** What is the upstream's if the agent doesn't know it. */

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { gzipSync } from "node:zlib";
+import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
 import { gateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
@@ -238,4 +238,28 @@ Deno.test("agentOrGateway() shows the agent among the provider's models, and del
   assertEquals(seen, []);
   await (await ask(get(`/v1/responses/${id}/input_items`))).body?.cancel();
   assertEquals(seen, [`http://upstream.example/v1/responses/${id}/input_items`]);
+});
+
+Deno.test("agentOrGateway() reads compressed bodies of the agent's own routes, and no bombs", async () => {
+  const { ask, seen } = both();
+  const send = (body: Uint8Array<ArrayBuffer>, encoding: string) => {
+    const headers = { "content-type": "application/json", "content-encoding": encoding };
+    return ask(new Request("http://localhost/v1/sessions", { method: "POST", headers, body }));
+  };
+  const plain = JSON.stringify({ metadata: { a: "b" } });
+  for (
+    const [encoding, compress] of [["gzip", gzipSync], ["deflate", deflateSync], [
+      "br",
+      brotliCompressSync,
+    ]] as const
+  ) {
+    const made = await send(new Uint8Array(compress(plain)), encoding);
+    assertEquals([made.status, (await made.json()).metadata], [201, { a: "b" }]);
+  }
+  const told = async (response: Response) => [response.status, (await response.json()).error];
+  const bomb = new Uint8Array(gzipSync(new Uint8Array(12 * 2 ** 20)));
+  const message = "Cannot read the body: it has more than 10485760 bytes.";
+  assertEquals(await told(await send(bomb, "gzip")), [413, { status: 413, code: "body_too_large", message }]);
+  assertEquals((await told(await send(bomb, "snappy")))[0], 415);
+  assertEquals(seen, []);
 });

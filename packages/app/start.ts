@@ -5,6 +5,7 @@
  */
 // deno-lint-ignore-file no-console
 import { fromFileUrl } from "@std/path";
+import { launchers, whenLeft } from "./launchers.ts";
 import { serverPermissions, V8_FLAGS } from "./server_permissions.ts";
 import { readSettings, settingsHelp, VARIABLES } from "./settings.ts";
 
@@ -30,13 +31,17 @@ const main = fromFileUrl(new URL("main.ts", import.meta.url));
 const server = new Deno.Command(Deno.execPath(), {
   args: ["run", "--frozen", V8_FLAGS, ...permissions(), main, ...Deno.args],
 }).spawn();
-for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
-  Deno.addSignalListener(signal, () => {
-    try {
-      server.kill(signal);
-    } catch {
-      // It has ended already.
-    }
-  });
+/** Tells the server to end, if it still runs. */
+function end(signal: Deno.Signal): void {
+  try {
+    server.kill(signal);
+  } catch {
+    // It has ended already.
+  }
 }
+
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
+  Deno.addSignalListener(signal, () => end(signal));
+}
+launchers().then((pids) => whenLeft(() => end("SIGTERM"), pids));
 Deno.exit((await server.status).code);

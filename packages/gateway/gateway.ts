@@ -76,7 +76,7 @@ export function gateway(options: GatewayOptions): Gateway {
         if (counts || path === protocol.path) return await answerCall(protocol, request, counts);
       }
     }
-    if (request.method === "GET") {
+    if (request.method === "GET" || request.method === "HEAD") {
       if (path === "/ledger") return Response.json(calls.ledger.report());
       if (path === "/gateway/overview") return Response.json(calls.overview());
     }

@@ -77,6 +77,8 @@ export function answerHeaders(response: Response, more: Readonly<Record<string, 
   for (const [name, value] of response.headers) {
     if (!OWN_RESPONSE_HEADERS.test(name)) headers.set(name, value);
   }
+  // Else a reverse proxy before this server would collect events before it passes them on.
+  if (headers.get("content-type")?.includes("text/event-stream")) headers.set("x-accel-buffering", "no");
   for (const [name, value] of Object.entries(more)) headers.set(name, value);
   return headers;
 }

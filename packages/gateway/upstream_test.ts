@@ -33,6 +33,14 @@ Deno.test("answerHeaders() leaves out what belongs to the connection", () => {
   assertEquals([...answerHeaders(new Response(null, { headers }))], [["x-request-id", "r"]]);
 });
 
+Deno.test("answerHeaders() asks proxies to pass events on at once", () => {
+  const headers = { "content-type": "text/event-stream; charset=utf-8" };
+  assertEquals([...answerHeaders(new Response(null, { headers }))], [
+    ["content-type", "text/event-stream; charset=utf-8"],
+    ["x-accel-buffering", "no"],
+  ]);
+});
+
 Deno.test("passOn() gives status, headers and bytes as they are, and tells when the reader leaves", async () => {
   const abort = new AbortController();
   const response = passOn(new Response("abc", { status: 418, headers: { a: "b" } }), abort, { c: "d" });

@@ -5,7 +5,7 @@ import { sessionRoutes } from "./api/session_routes.ts";
 import { transferRoutes } from "./api/transfer_routes.ts";
 import { asModelRoutes } from "./as_model/as_model_routes.ts";
 import { respondAt } from "./as_model/errors.ts";
-import { dispatcher, patternOf } from "./http/dispatcher.ts";
+import { dispatcher, methodOf, patternOf } from "./http/dispatcher.ts";
 import { guard, type GuardOptions } from "./http/guard.ts";
 import { openapiDocument } from "./http/openapi_document.ts";
 import { type Route, route } from "./http/route.ts";
@@ -92,7 +92,7 @@ export function agentHandler(options: AgentOptions): AgentHandler {
     unguarded,
     handles: ({ method, url }) =>
       patterns.some((route) =>
-        route.method === method && route.pattern.test({ pathname: new URL(url).pathname })
+        route.method === methodOf({ method }) && route.pattern.test({ pathname: new URL(url).pathname })
       ),
     isPublic,
     expire: (idleMs) => sessions.expire(idleMs),

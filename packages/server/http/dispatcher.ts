@@ -54,7 +54,9 @@ export function dispatcher(
       return toResponse(await route.answer(call));
     } catch (error) {
       const response = respond(error);
-      if (response.status >= 500 && !(error instanceof HttpError)) onError(error);
+      // Nobody waits for an answer to a request that its client broke off.
+      const isBug = response.status >= 500 && !(error instanceof HttpError) && !request.signal.aborted;
+      if (isBug) onError(error);
       return response;
     }
   };
@@ -63,6 +65,11 @@ export function dispatcher(
 /** Which paths are a route's, with its `{name}`s as groups. */
 export function patternOf({ path }: Pick<Route, "path">): URLPattern {
   return new URLPattern({ pathname: path.replaceAll(/\{(\w+)\}/g, ":$1") });
+}
+
+/** The method of the route that answers a request: who serves HTTP sends no body in answer to `HEAD`. */
+export function methodOf({ method }: Pick<Request, "method">): string {
+  return method === "HEAD" ? "GET" : method;
 }
 
 /** Compiling a schema takes milliseconds, which a server has no need to spend before it listens. */
@@ -76,11 +83,12 @@ function find(
   request: Request,
   pathname: string,
 ): Pick<Entry, "route" | "check"> & Pick<RouteCall, "path"> {
+  const method = methodOf(request);
   const allowed: string[] = [];
   for (const { route, pattern, check } of entries) {
     const match = pattern.exec({ pathname });
     if (!match) continue;
-    if (route.method === request.method) {
+    if (route.method === method) {
       return { route, check, path: match.pathname.groups as Record<string, string> };
     }
     allowed.push(route.method);

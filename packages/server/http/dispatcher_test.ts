@@ -74,3 +74,25 @@ Deno.test("dispatcher() lets a route tell its errors in its own shape, and tells
   assertEquals(await send("POST", "/things/a/b"), [500, { oops: true }]);
   assertEquals(told, [bug]);
 });
+
+Deno.test("dispatcher() answers HEAD as GET, and tells of nothing that goes wrong once the client has left", async () => {
+  const told: unknown[] = [];
+  const route: Route = {
+    method: "GET",
+    path: "/thing",
+    operationId: "getThing",
+    summary: "Gives a thing.",
+    responses: {},
+    answer({ request: { method, signal } }) {
+      if (signal.aborted) throw new Error("aborted");
+      return Response.json({ method });
+    },
+  };
+  const options = { maxBodyBytes: 100, store: memoryStore(), onError: (error: unknown) => told.push(error) };
+  const fetch = dispatcher([route], options);
+  const head = await fetch(new Request("http://localhost/thing", { method: "HEAD" }));
+  assertEquals([head.status, await head.json()], [200, { method: "HEAD" }]);
+  const left = await fetch(new Request("http://localhost/thing", { signal: AbortSignal.abort() }));
+  assertEquals([left.status, told], [500, []]);
+  assertEquals((await fetch(new Request("http://localhost/thing", { method: "DELETE" }))).status, 405);
+});

@@ -14,7 +14,7 @@ export interface ReadBody {
 /**
  * Reads a request's body: JSON that `check` finds no faults in, where no bytes count as `{}`, or lines of it as text.
  *
- * @throws {HttpError} 415 if it isn't declared as what is wanted (so that no web page can send it without asking), 413
+ * @throws {HttpError} 415 if it isn't declared as what is wanted (so that no web page can send it without asking) or is compressed, 413
  * if it is too large, 400 if it isn't UTF-8 or JSON, or `check` finds faults.
  */
 export async function readRequestBody(
@@ -25,6 +25,14 @@ export async function readRequestBody(
     readonly check: (value: unknown) => string | undefined;
   },
 ): Promise<ReadBody> {
+  const encoding = request.headers.get("content-encoding") ?? "identity";
+  if (encoding.toLowerCase() !== "identity") {
+    throw new HttpError(
+      415,
+      "unsupported_media_type",
+      `Cannot read the body: its content-encoding is ${encoding}, which can't be decoded here.`,
+    );
+  }
   const bytes = await readBytes(request, maxBytes);
   const wanted = lines ? LINES : "application/json";
   const declared = request.headers.get("content-type") ?? "none";

@@ -48,6 +48,20 @@ Deno.test("readRequestBody() refuses broken JSON, broken UTF-8, other types, fau
   assertEquals(await failure(post(endless, JSON_TYPE)), tooLarge);
 });
 
+Deno.test("readRequestBody() refuses what is compressed", async () => {
+  const request = (encoding: string) =>
+    new Request("http://localhost/", {
+      method: "POST",
+      body: "{}",
+      headers: { "content-type": JSON_TYPE, "content-encoding": encoding },
+    });
+  assertEquals(await failure(request("gzip")), [
+    415,
+    "Cannot read the body: its content-encoding is gzip, which can't be decoded here.",
+  ]);
+  assertEquals((await readRequestBody(request("Identity"), anything)).value, {});
+});
+
 Deno.test("readRequestBody() gives lines as text, and refuses what isn't UTF-8", async () => {
   const lines = { ...anything, lines: true };
   assertEquals(await readRequestBody(post("{}\né", LINES), lines), {

@@ -51,7 +51,12 @@ export function sseResponse(messages: AsyncIterable<SseMessage>, heartbeat: Hear
     },
   }, { highWaterMark: 0 });
   return new Response(body, {
-    headers: { "content-type": "text/event-stream", "cache-control": "no-store" },
+    headers: {
+      "content-type": "text/event-stream",
+      "cache-control": "no-store",
+      // Else a reverse proxy such as nginx would collect events before it passes them on.
+      "x-accel-buffering": "no",
+    },
   });
 }
 

@@ -41,9 +41,10 @@ Deno.test("sseResponse() sends a comment after each 15 s of silence, and events 
     yield { event: "end", data: "2" };
   };
   const response = sseResponse(messages(), { after });
-  assertEquals([response.headers.get("content-type"), response.headers.get("cache-control")], [
-    "text/event-stream",
-    "no-store",
+  assertEquals([...response.headers], [
+    ["cache-control", "no-store"],
+    ["content-type", "text/event-stream"],
+    ["x-accel-buffering", "no"],
   ]);
   assertEquals(running.size, 0);
   const read = reader(response);
