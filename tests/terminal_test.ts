@@ -9,7 +9,8 @@ import { memoryStore } from "@tare/store";
 import { HAS_TERMINAL, openTerminal } from "./pseudo_terminal.ts";
 
 const ROOT = fromFileUrl(new URL("..", import.meta.url));
-const PROMPT = /› \x1b\[3G$/;
+/** Behind the prompt the cursor is put into the third column. */
+const PROMPT = new RegExp("› \u001b\\[3G$");
 
 const ignore = !HAS_TERMINAL;
 if (ignore) console.warn("Skipped: these tests open a pseudo-terminal, on Linux alone.");
@@ -83,12 +84,12 @@ Deno.test({ name: "chat: a session is talked in, stopped, looked at and left", i
     await say("read\r"),
     /→ log \{\}\r\n[^]*← log \{\}: 2,400 bytes[^]*It is read\.\r\nledger: 2 calls/,
   );
-  assertMatch(await say("/results\r"), /\r\n +(\d)  log, alive: [\d,]+ of [\d,]+ tokens\r\n/);
+  assertMatch(await say("/results\r"), /\r\n +(\d) {2}log, alive: [\d,]+ of [\d,]+ tokens\r\n/);
   // The arrow brings a line back, to change it.
   assertMatch(await say("\x1b[A\x1b[A\x7f\x7f\x7f\x7fhello again\r"), /You said hello again\./);
   assertMatch(await say("/quote\r"), /The cache is warm with probability \d/);
   const listed = await say("/sessions\r");
-  const [, id = ""] = /\r\n([0-9a-f-]+)  4 turns.*  hello\r\n/.exec(listed) ?? [];
+  const [, id = ""] = /\r\n([0-9a-f-]+) {2}4 turns.* {2}hello\r\n/.exec(listed) ?? [];
   assertMatch(await say("/new\r"), /A new session begins with what you say next\./);
   assertMatch(await say("/results\r"), /Cannot do \/results: nothing has been said yet/);
   assertMatch(await say(`/session ${id.slice(0, 12)}\r`), /› hello\r\n› wait\r\n› read\r\n› hello again\r\n/);
@@ -125,8 +126,8 @@ Deno.test({ name: "demo: bars move, and a table tells the ledger's figures", ign
   const demo = openTerminal(command, { cwd: ROOT, env: { NO_COLOR: "1" } });
   assertEquals((await demo.ended).code, 0);
   const shown = demo.text();
-  assertMatch(shown, /everything resent  █+░* +\d+ calls, [\d,]+ tokens\r\n/);
-  assertMatch(shown, /planner +█{40}  \d+ calls, [\d,]+ tokens\r\n\r\n/);
+  assertMatch(shown, /everything resent {2}█+░* +\d+ calls, [\d,]+ tokens\r\n/);
+  assertMatch(shown, /planner +█{40} {2}\d+ calls, [\d,]+ tokens\r\n\r\n/);
   assertMatch(shown, /the provider is simulated/);
   assertMatch(shown, /everything resent +fixed triggers +planner\r\nmodel calls/);
   assertMatch(shown, /in the same words +(\d+) +\1 +\1\r\n/);

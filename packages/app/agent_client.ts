@@ -66,7 +66,9 @@ export function agentClient(url: string, token?: string): AgentClient {
     try {
       response = await fetch(new URL(path, url), { ...init, headers });
     } catch (cause) {
-      throw new Error(`Cannot reach the server at ${url}: start it with deno task start.`, { cause });
+      throw new Error(`Cannot reach the server at ${url}: start it with tare start, or deno task start.`, {
+        cause,
+      });
     }
     if (response.ok) return response;
     throw new Error(await toldError(response));
