@@ -68,7 +68,7 @@ Deno.test("agentClient() says in a sentence what the server refuses, and that it
   await assertRejects(
     () => agentClient(url).createSession(),
     Error,
-    `Cannot reach the server at ${url}: start it with deno task start.`,
+    `Cannot reach the server at ${url}: start it with tare start, or deno task start.`,
   );
 });
 

@@ -9,7 +9,7 @@ import type { TurnEndReason } from "@tare/loop";
 import { eventPrinter } from "./event_printer.ts";
 import { agentClient, type ServerAddress, serverAddress } from "./agent_client.ts";
 import { waitingLine } from "./terminal/waiting_line.ts";
-import { watchTurn } from "./terminal/watch_turn.ts";
+import { STOPPING, watchTurn } from "./terminal/watch_turn.ts";
 
 const HELP = `Puts a question to the agent server and prints what happens:
 
@@ -96,11 +96,6 @@ async function ask({ text, server: { url, token }, session: given, json }: Quest
     line?.close();
   }
 }
-
-/** A terminal that closes hangs up. */
-const STOPPING: readonly Deno.Signal[] = Deno.build.os === "windows"
-  ? ["SIGINT"]
-  : ["SIGINT", "SIGTERM", "SIGHUP"];
 
 function writeAll(to: typeof Deno.stdout, text: string): void {
   const bytes = new TextEncoder().encode(text);

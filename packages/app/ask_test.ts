@@ -47,7 +47,7 @@ Deno.test("ask.ts prints what happens, goes on with a session, and gives events 
   const closed = await ask(["Hello?"], env);
   assertEquals([closed.code, closed.err], [
     1,
-    `Cannot reach the server at http://127.0.0.1:${port}: start it with deno task start.\n`,
+    `Cannot reach the server at http://127.0.0.1:${port}: start it with tare start, or deno task start.\n`,
   ]);
   await Deno.remove(folder, { recursive: true });
 });

@@ -85,7 +85,7 @@ cache and prices of ${profile.name}${model ? `, in money as ${model} cost on ${P
   bars.close();
   console.log(demoTable(played, { model }));
   console.log(`
-Next: deno task start, and http://127.0.0.1:8787/ shows where the tokens of your own sessions went.`);
+Next: tare start, or deno task start, and http://127.0.0.1:8787/ shows where the tokens of your own sessions went.`);
 } catch (error) {
   if (!(error instanceof RangeError || error instanceof TypeError)) throw error;
   console.error((error as Error).message);

@@ -1,6 +1,11 @@
 import type { LoopEvent, TurnEnd } from "@tare/loop";
 import type { AgentClient } from "../agent_client.ts";
 
+/** The signals that stop who watches; a terminal that closes hangs up. */
+export const STOPPING: readonly Deno.Signal[] = Deno.build.os === "windows"
+  ? ["SIGINT"]
+  : ["SIGINT", "SIGTERM", "SIGHUP"];
+
 /** A turn that a person watches. */
 export interface WatchedTurn {
   /**
