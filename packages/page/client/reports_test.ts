@@ -13,8 +13,13 @@ Deno.test.afterAll(() => browser.close());
 const count = (value: number) => Math.round(value).toLocaleString("en");
 const share = (part: number, whole: number) =>
   whole === 0 ? "–" : (part / whole).toLocaleString("en", { style: "percent", maximumFractionDigits: 1 });
+const dollars = (usd: number) =>
+  usd.toLocaleString("en", { style: "currency", currency: "USD", maximumSignificantDigits: 3 });
 const texts = (page: Page, selector: string) =>
   page.$$eval(selector, (all) => all.map(({ textContent }) => textContent?.trim()));
+
+/** A small window, and a price for the model that no list has. */
+const ARGS = ["--window", "40000", "--price", "input=2.5,output=15,cacheRead=0.25"];
 
 /** A session that reads the notes so often that its prompt is rewritten. */
 async function rewrittenSession(server: PageServer): Promise<string> {
@@ -37,7 +42,7 @@ async function rewrittenSession(server: PageServer): Promise<string> {
 }
 
 Deno.test("Where the tokens went: every number is the ledger's, and a rewrite is told in words", async () => {
-  await using server = await startPageServer({ args: ["--window", "40000"] });
+  await using server = await startPageServer({ args: ARGS });
   const id = await rewrittenSession(server);
   await using open = await openPage(browser, `${server.url}/#/session/${id}/calls`);
   const { page } = open;
@@ -48,12 +53,13 @@ Deno.test("Where the tokens went: every number is the ledger's, and a rewrite is
     calls.map(of).reduce((a: number, b: number) => a + b, 0);
   const { ledger } = await (await server.ask(`/v1/sessions/${id}`)).json();
   const [cost, resend] = [sum((call) => call.tokenUnits), sum((call) => call.resend.tokenUnits)];
+  const [usd, resendUsd] = [sum((call) => call.usd), sum((call) => call.resend.usd)];
   assertEquals(await texts(page, ".sums dd"), [
     count(ledger.calls),
     `${count(ledger.promptTokens)}${share(ledger.cachedTokens, ledger.promptTokens)} from cache`,
     count(ledger.outputTokens),
-    `${count(cost)}uncached tokens’ worth`,
-    `${count(resend)}${share(resend - cost, resend)} saved`,
+    `${count(cost)}of ${count(resend)}: ${share(resend - cost, resend)} saved`,
+    `${dollars(usd)}of ${dollars(resendUsd)}: ${share(resendUsd - usd, resendUsd)} saved`,
   ]);
   assert(cost < resend);
   const told = calls.toReversed().slice(0, 25).map((call: typeof calls[number]) =>
@@ -97,7 +103,7 @@ async function middleOf(page: Page, selector: string): Promise<[number, number]>
 }
 
 Deno.test("What the model sees: an elided result is looked at, kept, and comes back at the next rewrite", async () => {
-  await using server = await startPageServer({ args: ["--window", "40000"] });
+  await using server = await startPageServer({ args: ARGS });
   const id = await rewrittenSession(server);
   await using open = await openPage(browser, `${server.url}/#/session/${id}/prompt`);
   const { page } = open;
@@ -132,20 +138,47 @@ Deno.test("What the model sees: an elided result is looked at, kept, and comes b
 });
 
 Deno.test("The overview says what was saved, as the server does", async () => {
-  await using server = await startPageServer({ args: ["--window", "40000"] });
+  await using server = await startPageServer({ args: ARGS });
   await rewrittenSession(server);
   await using open = await openPage(browser, `${server.url}/#/overview`);
   const { page } = open;
   await seen(page, "h2", "Planned beside control");
   const { today, all } = await (await server.ask("/v1/overview")).json();
+  const saved = (cost: number, resend: number, format: typeof count) =>
+    `${format(cost)}of ${format(resend)}: ${share(resend - cost, resend)} saved`;
   const told = (sums: typeof today) => [
-    `${share(sums.resendTokenUnits - sums.tokenUnits, sums.resendTokenUnits)}${count(sums.tokenUnits)} of ${
-      count(sums.resendTokenUnits)
-    } uncached tokens’ worth`,
+    saved(sums.tokenUnits, sums.resendTokenUnits, count),
+    saved(sums.usd, sums.resendUsd, dollars),
     `${count(sums.savedTokens)}tokens`,
     `${count(sums.promptTokens)}${share(sums.cachedTokens, sums.promptTokens)} from cache`,
     `${count(sums.outputTokens)}28 calls`,
   ];
   assertEquals(await texts(page, ".sums dd"), [...told(today), ...told(all)]);
   await assertAccessible(page, "overview");
+});
+
+Deno.test("A session of the gateway has its calls and its prompt like any other", async () => {
+  await using server = await startPageServer();
+  const messages = [{ role: "user", content: "Hello there." }];
+  for (let call = 0; call < 2; call++) {
+    const reply = await (await server.ask("/v1/chat/completions", { model: "scripted", messages })).json();
+    messages.push(reply.choices[0].message, { role: "user", content: "And again." });
+  }
+  await using open = await openPage(browser, server.url);
+  const { page } = open;
+  await seen(page, ".sessions h2", "Through the gateway");
+  await page.click(".sessions h2 + ul a");
+  await seen(page, ".sums dd", "2");
+  const { sessions: [session] } = await (await server.ask("/v1/gateway/sessions")).json();
+  const prompt = `${count(session.promptTokens)}${
+    share(session.cachedTokens, session.promptTokens)
+  } from cache`;
+  assertEquals((await texts(page, ".sums dd")).slice(0, 2), [count(session.calls), prompt]);
+  await assertAccessible(page, "gateway");
+  await page.click(".session-head a:last-child");
+  await seen(page, ".sums dt", "The model sees");
+  const { tokens, total } = await (await server.ask(`/v1/gateway/sessions/${session.id}/prompt`)).json();
+  const told = await texts(page, ".sums dd");
+  assertEquals([told[0], told[3]], [`${count(tokens)}tokens`, count(total)]);
+  assertEquals(total > 0, true);
 });
