@@ -8,7 +8,7 @@ import { startCoverage } from "./coverage_fixture_test.ts";
 const INSTALLED = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 
 /** Where screenshots land: a folder that isn't tracked. */
-const SCREENSHOTS = new URL("../../../.tare/screenshots/", import.meta.url);
+export const SCREENSHOTS: URL = new URL("../../../.tare/screenshots/", import.meta.url);
 
 /** The program of an installed Chromium; otherwise that of the package, unpacked once for all that run at a time. */
 async function browserProgram(): Promise<string> {

@@ -1,7 +1,14 @@
 import { assert, assertEquals } from "@std/assert";
 import { toolCall } from "@tare/simulator";
 import type { Browser, Page } from "puppeteer-core";
-import { assertAccessible, openPage, press, seen, startBrowser } from "./browser_fixture_test.ts";
+import {
+  assertAccessible,
+  openPage,
+  press,
+  SCREENSHOTS,
+  seen,
+  startBrowser,
+} from "./browser_fixture_test.ts";
 import { type PageServer, startPageServer } from "./server_fixture_test.ts";
 
 let browser: Browser;
@@ -19,24 +26,33 @@ const texts = (page: Page, selector: string) =>
   page.$$eval(selector, (all) => all.map(({ textContent }) => textContent?.trim()));
 
 /** A small window, and a price for the model that no list has. */
-const ARGS = ["--window", "40000", "--price", "input=2.5,output=15,cacheRead=0.25"];
+const ARGS = ["--window", "60000", "--price", "input=2.5,output=15,cacheRead=0.25"];
 
-/** A session that reads the notes so often that its prompt is rewritten. */
+const QUESTIONS = [
+  "Which parts of the log tell of failures?",
+  "Compare the second half with the first.",
+  "Find what they have in common.",
+  "Write down what is to be done.",
+];
+
+/** Calls of {@linkcode rewrittenSession}. */
+const CALLS = 36;
+
+/** A session that reads so much of a log that its prompt is rewritten. */
 async function rewrittenSession(server: PageServer): Promise<string> {
   const { id } = await (await server.ask("/v1/sessions", {})).json();
-  for (let turn = 0; turn < 4; turn++) {
-    for (let step = 0; step < 6; step++) {
+  const words = "the quick brown fox jumps over the lazy dog and reports that it has arrived";
+  for (const [turn, question] of QUESTIONS.entries()) {
+    for (let step = 0; step < CALLS / QUESTIONS.length - 1; step++) {
+      const lines = 40 + 37 * ((turn * 5 + step * 3) % 7);
+      const command = `for n in $(seq ${lines}); do echo "part ${turn}.${step}, line $n: ${words}"; done`;
       server.replies.push({
-        content: `Step ${step} of turn ${turn}.`,
-        tool_calls: [
-          toolCall("shell", {
-            command: `seq ${turn * 10_000 + step * 1_000} ${turn * 10_000 + step * 1_000 + 2_500}`,
-          }),
-        ],
+        content: `I read part ${turn}.${step}.`,
+        tool_calls: [toolCall("shell", { command })],
       });
     }
-    server.replies.push({ content: `Turn ${turn} is done.` });
-    await (await server.ask(`/v1/sessions/${id}/turns`, { input: `Turn ${turn}: read on.` })).text();
+    server.replies.push({ content: `That is all that the log says about it. ${words}. `.repeat(4) });
+    await (await server.ask(`/v1/sessions/${id}/turns`, { input: question })).text();
   }
   return id;
 }
@@ -46,8 +62,9 @@ Deno.test("Where the tokens went: every number is the ledger's, and a rewrite is
   const id = await rewrittenSession(server);
   await using open = await openPage(browser, `${server.url}/#/session/${id}/calls`);
   const { page } = open;
-  await seen(page, ".sums dd", "28");
+  await seen(page, ".sums dd", String(CALLS));
   await assertAccessible(page, "calls");
+  await takePicture(page);
   const { calls } = await (await server.ask(`/v1/sessions/${id}/calls`)).json();
   const sum = (of: (call: typeof calls[number]) => number) =>
     calls.map(of).reduce((a: number, b: number) => a + b, 0);
@@ -94,8 +111,18 @@ Deno.test("Where the tokens went: every number is the ledger's, and a rewrite is
   await page.keyboard.press("End");
   await seen(page, ".detail h2", `Call ${calls.length}`);
   await page.mouse.click(...await middleOf(page, "[role=slider] svg"));
-  await seen(page, ".numbers tr.chosen", /^1[45]/);
+  await seen(page, ".numbers tr.chosen", /^1[5-9]|^2[0-2]/);
 });
+
+/** The picture that the README shows, where screenshots land: docs/page.webp is a copy. */
+async function takePicture(page: Page): Promise<void> {
+  await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "light" }]);
+  await page.setViewport({ width: 1180, height: 700 });
+  const picture = await page.screenshot({ type: "webp", quality: 80 });
+  assert(picture.length < 60_000);
+  await Deno.writeFile(new URL("page.webp", SCREENSHOTS), picture);
+  await page.setViewport({ width: 1280, height: 800 });
+}
 
 async function middleOf(page: Page, selector: string): Promise<[number, number]> {
   const { x, y, width, height } = (await (await page.$(selector))!.boundingBox())!;
@@ -151,7 +178,7 @@ Deno.test("The overview says what was saved, as the server does", async () => {
     saved(sums.usd, sums.resendUsd, dollars),
     `${count(sums.savedTokens)}tokens`,
     `${count(sums.promptTokens)}${share(sums.cachedTokens, sums.promptTokens)} from cache`,
-    `${count(sums.outputTokens)}28 calls`,
+    `${count(sums.outputTokens)}${CALLS} calls`,
   ];
   assertEquals(await texts(page, ".sums dd"), [...told(today), ...told(all)]);
   await assertAccessible(page, "overview");
