@@ -1,5 +1,7 @@
 import { ServerSentEventParseStream } from "@std/http";
-import type { LoopEvent } from "@tare/loop";
+import type { LoopEvent, TurnLedger } from "@tare/loop";
+import { contentText, type Message } from "@tare/messages";
+import type { PinReport, PromptReport, Quote, Wish } from "@tare/planner";
 
 /** Where the server is that a command talks to, and what its requests must carry. */
 export interface ServerAddress {
@@ -19,14 +21,33 @@ export function serverAddress(read: (variable: string) => string | undefined, ur
   };
 }
 
+/** A session in a list, as far as people are shown it. */
+export interface ListedSession {
+  readonly id: string;
+  /** What the user said first. */
+  readonly title: string;
+  readonly turns: number;
+  readonly ledger: TurnLedger;
+}
+
 /** A client of the agent server's own routes. */
 export interface AgentClient {
   /** Makes a session and resolves to its id. */
   readonly createSession: () => Promise<string>;
-  /** Starts a turn and yields its events as they happen. */
-  readonly startTurn: (session: string, input: string) => AsyncGenerator<LoopEvent, void>;
+  /** Starts a turn. Resolves once it runs, to its events as they happen. */
+  readonly startTurn: (session: string, input: string) => Promise<AsyncIterable<LoopEvent>>;
   /** Cancels the running turn. */
   readonly cancel: (session: string) => Promise<void>;
+  /** The newest sessions whose texts hold `search`, at most 20. */
+  readonly listSessions: (search: string) => Promise<readonly ListedSession[]>;
+  /** What the user said in a session, the oldest first. */
+  readonly questions: (session: string) => Promise<readonly string[]>;
+  /** What the next request would cost. */
+  readonly quote: (session: string) => Promise<Quote>;
+  /** What the model sees. */
+  readonly prompt: (session: string) => Promise<PromptReport>;
+  /** Asks that the message at this place comes back and stays, or leaves. */
+  readonly pin: (session: string, place: number, wish: Wish) => Promise<PinReport>;
   /** Gives a session's messages, one a line of JSON. */
   readonly exportSession: (session: string) => Promise<ReadableStream<Uint8Array>>;
   /** Makes sessions of such lines, or of lines that each hold one, and resolves to their ids. */
@@ -45,7 +66,9 @@ export function agentClient(url: string, token?: string): AgentClient {
     try {
       response = await fetch(new URL(path, url), { ...init, headers });
     } catch (cause) {
-      throw new Error(`Cannot reach the server at ${url}: start it with deno task start.`, { cause });
+      throw new Error(`Cannot reach the server at ${url}: start it with tare start, or deno task start.`, {
+        cause,
+      });
     }
     if (response.ok) return response;
     throw new Error(await toldError(response));
@@ -56,22 +79,32 @@ export function agentClient(url: string, token?: string): AgentClient {
       headers: { "content-type": "application/json" },
       body: JSON.stringify(body),
     });
+  const at = (session: string, rest = "") => `/v1/sessions/${encodeURIComponent(session)}${rest}`;
+  const get = async (path: string) => await (await send(path)).json();
   return {
     async createSession() {
       return (await (await post("/v1/sessions")).json()).id;
     },
-    async *startTurn(session, input) {
-      const response = await post(`/v1/sessions/${encodeURIComponent(session)}/turns`, { input });
-      const messages = response.body?.pipeThrough(new ServerSentEventParseStream());
-      for await (const { data } of messages ?? []) {
-        if (data !== undefined) yield JSON.parse(data);
-      }
+    async listSessions(search) {
+      return (await get(`/v1/sessions?${new URLSearchParams({ limit: "20", search })}`)).sessions;
+    },
+    async questions(session) {
+      const { messages }: { messages: readonly Message[] } = await get(at(session));
+      return messages.filter(({ role }) => role === "user").map(({ content }) => contentText(content));
+    },
+    quote: (session) => get(at(session, "/quote")),
+    prompt: (session) => get(at(session, "/prompt")),
+    async pin(session, place, wish) {
+      return await (await post(at(session, "/pins"), { place, wish })).json();
+    },
+    async startTurn(session, input) {
+      return readEvents(await post(at(session, "/turns"), { input }));
     },
     async cancel(session) {
-      await (await post(`/v1/sessions/${encodeURIComponent(session)}/cancel`)).body?.cancel();
+      await (await post(at(session, "/cancel"))).body?.cancel();
     },
     async exportSession(session) {
-      const { body } = await send(`/v1/sessions/${encodeURIComponent(session)}/export`);
+      const { body } = await send(at(session, "/export"));
       return body ?? new Blob().stream();
     },
     async importSessions(lines) {
@@ -81,6 +114,15 @@ export function agentClient(url: string, token?: string): AgentClient {
       return sessions.map(({ id }) => id);
     },
   };
+}
+
+async function* readEvents({ body }: Response): AsyncGenerator<LoopEvent, void> {
+  for await (const { data, event } of body?.pipeThrough(new ServerSentEventParseStream()) ?? []) {
+    if (data === undefined) continue;
+    // What failed when it was too late for a status.
+    if (event === "error") throw new Error(JSON.parse(data).error.message);
+    yield JSON.parse(data);
+  }
 }
 
 async function toldError(response: Response): Promise<string> {

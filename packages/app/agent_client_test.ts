@@ -33,7 +33,7 @@ Deno.test("agentClient() makes sessions, streams turns and cancels", async () =>
     const client = agentClient(url);
     const session = await client.createSession();
     const types: string[] = [];
-    for await (const event of client.startTurn(session, "Hi.")) types.push(event.type);
+    for await (const event of await client.startTurn(session, "Hi.")) types.push(event.type);
     assertEquals(types, ["turn_start", "step_start", "assistant_message", "step_end", "turn_end"]);
     await client.cancel(session);
   });
@@ -43,7 +43,7 @@ Deno.test("agentClient() exports sessions and imports them", async () => {
   await withServer(async (url) => {
     const client = agentClient(url);
     const session = await client.createSession();
-    await Array.fromAsync(client.startTurn(session, "Hi."));
+    await Array.fromAsync(await client.startTurn(session, "Hi."));
     const lines = await new Response(await client.exportSession(session)).bytes();
     const [copy, ...none] = await client.importSessions(lines);
     assertEquals(none, []);
@@ -63,12 +63,12 @@ Deno.test("agentClient() says in a sentence what the server refuses, and that it
       Error,
       "Cannot find session none: there is no such session.",
     );
-    await assertRejects(() => client.startTurn("none", "Hi.").next(), Error, "Cannot find session none");
+    await assertRejects(() => client.startTurn("none", "Hi."), Error, "Cannot find session none");
   });
   await assertRejects(
     () => agentClient(url).createSession(),
     Error,
-    `Cannot reach the server at ${url}: start it with deno task start.`,
+    `Cannot reach the server at ${url}: start it with tare start, or deno task start.`,
   );
 });
 

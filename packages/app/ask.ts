@@ -8,6 +8,8 @@ import { parseArgs } from "node:util";
 import type { TurnEndReason } from "@tare/loop";
 import { eventPrinter } from "./event_printer.ts";
 import { agentClient, type ServerAddress, serverAddress } from "./agent_client.ts";
+import { waitingLine } from "./terminal/waiting_line.ts";
+import { STOPPING, watchTurn } from "./terminal/watch_turn.ts";
 
 const HELP = `Puts a question to the agent server and prints what happens:
 
@@ -18,7 +20,8 @@ const HELP = `Puts a question to the agent server and prints what happens:
   --url URL     The server. Default: from TARE_HOST and TARE_PORT, http://127.0.0.1:8787
 
 TARE_TOKEN is sent along if it is set.
-Ctrl-C cancels the turn.`;
+Into a pipe goes the answer alone; what happens meanwhile is told on standard error.
+Ctrl-C cancels the turn. If the server doesn't answer, a second Ctrl-C leaves, and the turn may run on.`;
 
 interface Question {
   readonly text: string;
@@ -51,28 +54,52 @@ function readQuestion(): Question {
   };
 }
 
-async function ask(
-  { text, server: { url, token }, session: given, json }: Question,
-): Promise<TurnEndReason | undefined> {
+/** Within this time a second signal is the same Ctrl-C: npx and deno task pass on what the terminal sent them too. */
+const SAME_KEY_MS = 1000;
+
+async function ask({ text, server: { url, token }, session: given, json }: Question): Promise<TurnEndReason> {
   const client = agentClient(url, token);
   const session = given ?? await client.createSession();
-  const write = (piece: string) => void Deno.stdout.writeSync(new TextEncoder().encode(piece));
-  const print = eventPrinter(write);
-  (json ? console.error : console.log)(`session ${session}`);
-  // The second Ctrl-C ends this process at once: the listener is gone by then.
+  const isSeen = Deno.stdout.isTerminal() && !json;
+  // In a pipe stands the answer alone.
+  const write = (piece: string) => writeAll(isSeen ? Deno.stdout : Deno.stderr, piece);
+  const line = isSeen ? waitingLine({ write }) : undefined;
+  const print = eventPrinter(line?.write ?? write);
+  (line?.write ?? write)(`session ${session}\n`);
+  const turn = watchTurn(client, {
+    session,
+    input: text,
+    show(event) {
+      line?.follow(event);
+      if (json) console.log(JSON.stringify(event));
+      else if (isSeen || event.type !== "text_delta") print(event);
+    },
+  });
+  let cancelledAt: number | undefined;
   const cancel = () => {
-    Deno.removeSignalListener("SIGINT", cancel);
-    client.cancel(session).catch((error) => console.error(error.message));
+    if (cancelledAt === undefined) {
+      cancelledAt = Date.now();
+      say("Cancelling the turn …");
+      turn.cancel().catch((error) => say(error.message));
+    } else if (Date.now() - cancelledAt > SAME_KEY_MS) {
+      say(`Left before the server said that the turn has ended: it may still run in session ${session}.`);
+      Deno.exit(130);
+    }
   };
-  Deno.addSignalListener("SIGINT", cancel);
-  let end: TurnEndReason | undefined;
-  for await (const event of client.startTurn(session, text)) {
-    if (json) console.log(JSON.stringify(event));
-    else print(event);
-    if (event.type === "turn_end") end = event.reason;
+  const say = (sentence: string) => isSeen ? line?.write(`\n${sentence}\n`) : console.error(sentence);
+  for (const signal of STOPPING) Deno.addSignalListener(signal, cancel);
+  try {
+    const { reason, text } = await turn.end;
+    if (!isSeen && !json) writeAll(Deno.stdout, `${text}\n`);
+    return reason;
+  } finally {
+    line?.close();
   }
-  if (end === undefined) throw new Error("The server closed the stream before the turn's end.");
-  return end;
+}
+
+function writeAll(to: typeof Deno.stdout, text: string): void {
+  const bytes = new TextEncoder().encode(text);
+  for (let written = 0; written < bytes.length;) written += to.writeSync(bytes.subarray(written));
 }
 
 try {

@@ -23,9 +23,12 @@ Deno.test("ask.ts prints what happens, goes on with a session, and gives events 
   const { port } = new URL(server.url);
   const env = { TARE_PORT: port, TARE_TOKEN: "secret" };
   const first = await ask(["Hello?"], env);
-  assertEquals([first.code, first.err], [0, ""]);
-  const id = /^session (\S+)\n/.exec(first.out)![1]!;
-  assertMatch(first.out, /\n── step 1\n[^]*\nledger: \d+ calls, .*\n$/);
+  assertEquals(first.code, 0);
+  // Into a pipe goes the answer alone.
+  assertMatch(first.out, /^I am a rehearsal model: [^]*[^\n]\n$/);
+  assertEquals(first.out.includes("── step"), false);
+  const id = /^session (\S+)\n/.exec(first.err)![1]!;
+  assertMatch(first.err, /\n── step 1\n[^]*\nledger: \d+ calls, .*\n$/);
   const second = await ask(["--json", "--session", id, "--url", server.url, "And", "now?"], env);
   assertEquals([second.code, second.err], [0, `session ${id}\n`]);
   const events = second.out.trim().split("\n").map((line) => JSON.parse(line));
@@ -33,7 +36,10 @@ Deno.test("ask.ts prints what happens, goes on with a session, and gives events 
   assertEquals([events.at(-1).type, events.at(-1).reason], ["turn_end", "completed"]);
 
   const unknown = await ask(["--session", "none", "Hello?"], env);
-  assertEquals([unknown.code, unknown.err], [1, "Cannot find session none: there is no such session.\n"]);
+  assertEquals([unknown.code, unknown.err], [
+    1,
+    "session none\nCannot find session none: there is no such session.\n",
+  ]);
   const uninvited = await ask(["Hello?"], { ...env, TARE_TOKEN: "" });
   assertEquals(uninvited.code, 1);
   assertStringIncludes(uninvited.err, "it must carry the server's token");
@@ -41,7 +47,7 @@ Deno.test("ask.ts prints what happens, goes on with a session, and gives events 
   const closed = await ask(["Hello?"], env);
   assertEquals([closed.code, closed.err], [
     1,
-    `Cannot reach the server at http://127.0.0.1:${port}: start it with deno task start.\n`,
+    `Cannot reach the server at http://127.0.0.1:${port}: start it with tare start, or deno task start.\n`,
   ]);
   await Deno.remove(folder, { recursive: true });
 });

@@ -69,7 +69,8 @@ export function ledgerLine(
     `tokens saved: ${savings.join(", ") || "none"}${estimated ? " (counted here)" : ""}`;
 }
 
-function dollars(usd: number): string {
+/** Money for people. */
+export function dollars(usd: number): string {
   return usd > 0 && usd < 0.0001 ? "under $0.0001" : `$${usd.toFixed(usd < 1 ? 4 : 2)}`;
 }
 

@@ -56,7 +56,7 @@ Deno.test("startServer() without a key says so and answers by a rehearsal of at 
       const client = agentClient(server.url);
       const session = await client.createSession();
       const events: LoopEvent[] = [];
-      for await (const event of client.startTurn(session, QUESTION)) events.push(event);
+      for await (const event of await client.startTurn(session, QUESTION)) events.push(event);
       const end = events.at(-1);
       assertEquals(end?.type === "turn_end" && end.reason, "completed");
       assertEquals(end?.type === "turn_end" && end.ledger.calls >= 5 && end.ledger.cachedTokens > 0, true);
@@ -111,7 +111,7 @@ Deno.test("startServer() with a provider names its model and address, and tells 
       const client = agentClient(server.url);
       const session = await client.createSession();
       const events: LoopEvent[] = [];
-      for await (const event of client.startTurn(session, "Hi.")) events.push(event);
+      for await (const event of await client.startTurn(session, "Hi.")) events.push(event);
       const end = events.at(-1);
       assertEquals(end?.type === "turn_end" && [end.reason, end.code], ["model_error", "unreachable"]);
       assertEquals(JSON.stringify([events, logged, server.greeting]).includes("sk-planted"), false);
@@ -152,7 +152,7 @@ Deno.test("startServer() with a key for Messages runs its agent there, and plans
       const client = agentClient(server.url);
       const session = await client.createSession();
       const events: LoopEvent[] = [];
-      for await (const event of client.startTurn(session, "Which files are there?")) events.push(event);
+      for await (const event of await client.startTurn(session, "Which files are there?")) events.push(event);
       const end = events.at(-1);
       assertEquals(end?.type === "turn_end" && [end.reason, end.text, end.ledger.calls], [
         "completed",

@@ -59,7 +59,7 @@ export async function withTransferServer(test: (server: TransferServer) => Promi
   try {
     const client = agentClient(url, "secret");
     const session = await client.createSession();
-    await Array.fromAsync(client.startTurn(session, "Hello?"));
+    await Array.fromAsync(await client.startTurn(session, "Hello?"));
     const env = { TARE_PORT: new URL(url).port, TARE_TOKEN: "secret", INIT_CWD: folder };
     await test({ folder, url, client, session, env });
   } finally {

@@ -23,7 +23,7 @@ export type {
   Triggers,
 } from "./prompt_session.ts";
 export { POLICIES, type Policy, type PolicyOptions, promptSession } from "./policies.ts";
-export { isPrice, listPrice, type Price, PRICES, PRICES_DATE } from "./prices.ts";
+export { EXAMPLE_MODELS, isPrice, listPrice, type Price, PRICES, PRICES_DATE } from "./prices.ts";
 export { readProfileFile } from "./profile_file.ts";
 export {
   chooseProfile,

@@ -89,6 +89,16 @@ export const PRICES: Readonly<Record<string, Price>> = {
   "gemini-2.5-flash-lite": price(0.1, 0.4, { cacheRead: 0.01 }),
 };
 
+/** For the profiles of providers that name a price: the model whose price stands for it in examples. */
+export const EXAMPLE_MODELS: Readonly<Record<string, string>> = {
+  "anthropic-5m": "claude-sonnet-5",
+  "anthropic-1h": "claude-sonnet-5",
+  openai: "gpt-5.5",
+  "openai-5.6": "gpt-5.6-terra",
+  deepseek: "deepseek-v4-pro",
+  gemini: "gemini-3.1-pro",
+};
+
 /** No provider has a longer name for a model; that of a request may be of any length. */
 const LONGEST_NAME = 200;
 

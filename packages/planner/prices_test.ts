@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { listPrice, PRICES, PRICES_DATE } from "@tare/planner";
+import { chooseProfile, EXAMPLE_MODELS, listPrice, PRICES, PRICES_DATE, profileNamed } from "@tare/planner";
 
 Deno.test("listPrice() knows a model by its name, with a vendor in front and a date behind", () => {
   const names = [
@@ -31,5 +31,12 @@ Deno.test("PRICES are dated, and ordered as every provider's are", () => {
       name,
     );
     assertEquals(listPrice(name), PRICES[name]);
+  }
+});
+
+Deno.test("EXAMPLE_MODELS have a price and are models of their profile's provider", () => {
+  for (const [name, model] of Object.entries(EXAMPLE_MODELS)) {
+    assert(listPrice(model), model);
+    assertEquals(chooseProfile({ model }).dialect, profileNamed(name).dialect, model);
   }
 });

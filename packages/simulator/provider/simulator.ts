@@ -226,7 +226,7 @@ export function simulator(options: SimulatorOptions): Simulator {
     refuse(demanded);
     if (asked.promptTokens > windowTokens) {
       throw promptTooLong(
-        `The model reads ${windowTokens} tokens at most, and the prompt has ${asked.promptTokens}`,
+        `The prompt is too long: the model reads ${windowTokens} tokens at most, and it has ${asked.promptTokens}`,
       );
     }
     const reply = await replyOf(chosen, asked);

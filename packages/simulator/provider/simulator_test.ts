@@ -315,7 +315,7 @@ Deno.test("simulator() refuses a prompt that is longer than its window", async (
   assertEquals(await refusal(await post(to, { messages: [{ role: "user", content: "hello there" }] })), [
     400,
     "context_length_exceeded",
-    "The model reads 10 tokens at most, and the prompt has 15. Please reduce the length of the messages.",
+    "The prompt is too long: the model reads 10 tokens at most, and it has 15. Please reduce the length of the messages.",
   ]);
 });
 

@@ -11,6 +11,8 @@ function turn(
   return {
     question,
     calls: made.map(([tool, args, text]) => ({ tool, args, ...readResult(text) })),
+    earlier: [],
+    said: [],
     offers: () => true,
   };
 }

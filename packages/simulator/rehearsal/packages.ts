@@ -95,7 +95,8 @@ function topEntries(turn: RehearsalTurn) {
   return listedEntries(turn.calls.find(LIST_WORKSPACE.made)?.text ?? "");
 }
 
-function countCall(path: string, turn: RehearsalTurn): WantedCall {
+/** Asks how many lines each source file of a folder has. */
+export function countCall(path: string, turn: RehearsalTurn): WantedCall {
   return {
     tool: "search_files",
     args: {
@@ -108,7 +109,8 @@ function countCall(path: string, turn: RehearsalTurn): WantedCall {
   };
 }
 
-function isCount(call: MadeCall): boolean {
+/** Whether a call came from {@linkcode countCall}. */
+export function isCount(call: MadeCall): boolean {
   return call.tool === "search_files" && call.args.pattern === "^" && call.args.output === "count";
 }
 
@@ -143,19 +145,23 @@ function manifestMembers(text: string): string[] {
 
 /** The packages whose lines were counted, the largest first. */
 function countedPackages(turn: RehearsalTurn): CountedPackage[] {
-  const endings = new Set(CODE_ENDINGS.split(","));
   return turn.calls.filter((call) => isCount(call) && call.seen !== "none").map((call) => {
     const folder = pathOf(call);
     const files = [...countedPaths(call.text)]
-      .filter(([path]) => endings.has(path.split(".").at(-1) ?? ""))
+      .filter(([path]) => isSource(path))
       .map(([path, lines]) => ({ path: inside(folder, path), lines }))
       .sort((a, b) => b.lines - a.lines);
     return { folder, files, lines: files.reduce((sum, file) => sum + file.lines, 0) };
   }).filter(({ files }) => files.length > 0).sort((a, b) => b.lines - a.lines);
 }
 
+/** Whether a file's name ends as those of source files do. */
+export function isSource(path: string): boolean {
+  return CODE_ENDINGS.split(",").includes(path.split(".").at(-1) ?? "");
+}
+
 /** The path from the workspace of what a tool names either so or from the folder that it was asked about. */
-function inside(folder: string, path: string): string {
+export function inside(folder: string, path: string): string {
   return folder === "." || path.startsWith(`${folder}/`) ? cleanPath(path) : `${folder}/${cleanPath(path)}`;
 }
 

@@ -8,6 +8,8 @@ function turn(...made: readonly [tool: string, args: CallArguments, text: string
   return {
     question: "Which package has the most lines of code?",
     calls: made.map(([tool, args, text]) => ({ tool, args, ...readResult(text) })),
+    earlier: [],
+    said: [],
     offers: (_, argument) => argument === undefined,
   };
 }

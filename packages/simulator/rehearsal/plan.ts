@@ -2,11 +2,12 @@ import type { MadeCall, RehearsalTurn, WantedCall } from "./turn.ts";
 
 /**
  * One rule of the rehearsal model. It speaks once in a turn, so that every turn ends; afterwards it is known by its
- * calls, for their results may have left the prompt.
+ * calls, for their results may have left the prompt. One that never knows its calls speaks as long as it wants anything,
+ * and must not want what it has had.
  */
 export interface RehearsalRule {
   /** What the model writes in front of its calls. */
-  readonly says: string;
+  readonly says: string | ((turn: RehearsalTurn) => string);
   /** The calls that the rule wants; none if it has nothing to go by. Those to tools that aren't offered are left out. */
   readonly wants: (turn: RehearsalTurn) => readonly WantedCall[];
   /** Whether a call of this turn came from this rule. */
@@ -21,7 +22,9 @@ export interface RehearsalPlan {
   readonly rules: readonly RehearsalRule[];
   /** Whether the answer is made of this call's result, so that it is worth recalling. */
   readonly needs: (call: MadeCall) => boolean;
-  /** Facts from the results of this turn. */
+  /** What the answer is computed from. Default: the tool results of this turn. */
+  readonly from?: string;
+  /** Facts. */
   readonly answer: (turn: RehearsalTurn) => string;
 }
 

@@ -1,12 +1,14 @@
 import type { SimulatedModel, SimulatedReply } from "../model.ts";
 import { KEYWORDS } from "./keywords.ts";
 import { LARGEST_PACKAGE } from "./packages.ts";
+import { LOOK_BACK } from "./look_back.ts";
 import type { RehearsalPlan } from "./plan.ts";
+import { REVIEW } from "./review.ts";
 import { readRehearsalTurn, RECALL, type RehearsalTurn, type WantedCall } from "./turn.ts";
 import { toolCall } from "../scripted.ts";
 
 /** The first plan that suits a question is followed. */
-const PLANS: readonly RehearsalPlan[] = [LARGEST_PACKAGE, KEYWORDS];
+const PLANS: readonly RehearsalPlan[] = [REVIEW, LOOK_BACK, LARGEST_PACKAGE, KEYWORDS];
 
 const KNOWN_TOOLS = ["list_files", "read_file", "search_files"];
 
@@ -15,7 +17,7 @@ const INTRODUCTION = "I am a rehearsal model: I only follow fixed rules and unde
 /**
  * A model without intelligence, to rehearse with: it follows fixed rules. It lists, searches and reads with the
  * tools `list_files`, `search_files` and `read_file`, as far as they are offered, several calls at a time, and
- * then reports facts that it computed from the results of this turn. It remembers nothing: each reply depends on
+ * then reports facts that it computed from what its prompt shows. It remembers nothing: each reply depends on
  * the request alone. Every answer begins by saying what it is.
  *
  * @example
@@ -52,11 +54,14 @@ function nextReply(turn: RehearsalTurn): SimulatedReply {
   for (const rule of plan.rules) {
     if (turn.calls.some(rule.made)) continue;
     const calls = rule.wants(turn).filter((call) => turn.offers(call.tool));
-    if (calls.length > 0) return calling(rule.says, calls);
+    const { says } = rule;
+    if (calls.length > 0) return calling(typeof says === "string" ? says : says(turn), calls);
   }
   const facts = plan.answer(turn);
   return {
-    content: `${INTRODUCTION} All that follows is computed from tool results of this turn.\n\n${facts}`,
+    content: `${INTRODUCTION} All that follows is computed from ${
+      plan.from ?? "tool results of this turn"
+    }.\n\n${facts}`,
   };
 }
 

@@ -21,6 +21,10 @@ export interface RehearsalTurn {
   /** Text of the last user message, or of several in a row. */
   readonly question: string;
   readonly calls: readonly MadeCall[];
+  /** The calls of the turns before, as far as the prompt shows them. */
+  readonly earlier: readonly MadeCall[];
+  /** What user and model said, as far as the prompt shows it. */
+  readonly said: readonly string[];
   /** Whether a tool is offered, and takes this argument. */
   readonly offers: (tool: string, argument?: string) => boolean;
 }
@@ -36,9 +40,14 @@ export function readRehearsalTurn(
   const properties = new Map(
     tools.map((tool) => [tool.function.name, Object.keys(Object(tool.function.parameters?.properties))]),
   );
+  const calls = withRecalled([...madeCalls(messages.slice(0, start)), ...madeCalls(messages.slice(end))]);
+  const earlier = madeCalls(messages.slice(0, start)).length;
   return {
     question: messages.slice(start, end).map((message) => contentText(message.content)).join("\n"),
-    calls: withRecalled(madeCalls(messages.slice(end))),
+    calls: calls.slice(earlier),
+    earlier: calls.slice(0, earlier),
+    said: messages.filter(({ role }) => role === "user" || role === "assistant")
+      .map(({ content }) => contentText(content)),
     offers: (tool, argument) =>
       argument === undefined ? properties.has(tool) : properties.get(tool)?.includes(argument) ?? false,
   };

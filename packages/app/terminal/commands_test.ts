@@ -1,0 +1,88 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { EMPTY_LEDGER } from "@tare/loop";
+import type { PromptBlock } from "@tare/planner";
+import { HELP, runCommand } from "./commands.ts";
+
+const block: PromptBlock = {
+  ...{ id: "message-3", kind: "message", role: "tool", tool: "read_file", place: 3, title: "…" },
+  ...{ tokens: 35, originalTokens: 1234, state: "elided", pin: null },
+};
+const priced = { promptTokens: 1000, cachedTokens: 900, warmTokenUnits: 190, coldTokenUnits: 1000 };
+
+/** A client of a server with two sessions. */
+const client = {
+  listSessions: (search: string) =>
+    Promise.resolve(
+      [
+        { id: "ab1", title: "First things", turns: 1, ledger: { ...EMPTY_LEDGER, usd: 0.5 } },
+        { id: "ab2", title: "Others", turns: 2, ledger: EMPTY_LEDGER },
+      ].filter(({ title }) => title.includes(search)),
+    ),
+  questions: (session: string) =>
+    session.startsWith("ab")
+      ? Promise.resolve(["Hello?", "And now?"])
+      : Promise.reject(new Error(`Cannot find session ${session}: there is no such session.`)),
+  quote: () => Promise.resolve({ asIs: priced, rewritten: { ...priced, promptTokens: 100 }, alive: 0.9 }),
+  prompt: (session: string) =>
+    Promise.resolve({
+      ...{ tokens: 0, originalTokens: 0, total: 0, hasMore: false },
+      blocks: session === "ab2" ? [{ ...block, role: "user" }] : [block, {
+        ...block,
+        place: 12,
+        state: "alive" as const,
+        pin: { place: 12, wish: "keep" as const, by: "user", state: "waiting" as const },
+      }],
+    }),
+  pin: (_session: string, place: number, wish: "keep" | "let_go") =>
+    Promise.resolve({ place, wish, by: "user", state: place === 3 ? "waiting" as const : "done" as const }),
+};
+
+const run = (line: string, session: string | null = "ab1") => runCommand(line, { client, session });
+
+Deno.test("runCommand() begins, finds and changes sessions", async () => {
+  assertEquals(await run("/help"), { says: HELP });
+  assertEquals(await run("/quit"), { says: "", quits: true });
+  assertEquals((await run("/new")).session, null);
+  assertEquals(await run("/sessions"), {
+    says: "ab1  1 turn, $0.5000  First things\nab2  2 turns  Others",
+  });
+  assertEquals((await run("/sessions First")).says, "ab1  1 turn, $0.5000  First things");
+  assertEquals((await run("/sessions none")).says, "Nowhere was said: none");
+  assertEquals(await run("/session ab2"), { says: "› Hello?\n› And now?", session: "ab2" });
+  assertEquals(await run("/session abcdef"), { says: "› Hello?\n› And now?", session: "abcdef" });
+  assertEquals((await run("/session ab")).says, "Cannot change the session: 2 ids begin with ab.");
+  assertEquals(
+    (await run("/session")).says,
+    "Cannot change the session: /session needs an id, as /sessions lists them.",
+  );
+  await assertRejects(() => run("/session x"), Error, "Cannot find session x: there is no such session.");
+  assertEquals((await run("/nonsense")).says, `Cannot do /nonsense: there is no such command.\n${HELP}`);
+});
+
+Deno.test("runCommand() tells what the next request would cost and what the model sees, and pins", async () => {
+  assertEquals(
+    (await run("/quote")).says,
+    "as it is:            1,000 tokens; costs 190 token units from a warm cache, 1,000 from a cold one\n" +
+      "without what may go: 100 tokens; costs 190 token units from a warm cache, 1,000 from a cold one\n" +
+      "The cache is warm with probability 0.90.",
+  );
+  assertEquals(
+    (await run("/results")).says,
+    "   3  read_file, elided: 35 of 1,234 tokens\n  12  read_file, alive: 35 of 1,234 tokens; kept, waiting",
+  );
+  assertEquals((await run("/results", "ab2")).says, "No tool has given a result yet.");
+  assertEquals((await run("/keep 3")).says, "Result 3 comes back at the next rewrite, and stays.");
+  assertEquals((await run("/let-go 3")).says, "Result 3 leaves at the next rewrite.");
+  assertEquals((await run("/keep 12")).says, "Result 12 stays.");
+  assertEquals((await run("/let-go 12")).says, "Result 12 has left.");
+  assertEquals(
+    (await run("/keep all")).says,
+    'Cannot do this to "all": a number is needed, as /results lists them.',
+  );
+  for (const line of ["/quote", "/results", "/keep 3", "/let-go 3"]) {
+    assertEquals(
+      (await run(line, null)).says,
+      `Cannot do ${line.split(" ")[0]}: nothing has been said yet in this session.`,
+    );
+  }
+});

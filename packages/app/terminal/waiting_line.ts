@@ -1,0 +1,99 @@
+import type { LoopEvent } from "@tare/loop";
+
+/** The last line of a terminal while a turn runs: what is waited for, and for how long. */
+export interface WaitingLine {
+  /** Writes what is there to stay, in place of the line, which comes back below. */
+  readonly write: (text: string) => void;
+  /** Follows the turn. */
+  readonly follow: (event: LoopEvent) => void;
+  /** Clears the line, for good. */
+  readonly close: () => void;
+}
+
+const FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏";
+const ERASE = "\r\x1b[K";
+/** Longest shown part of a call, in characters. */
+const MAX_CALL = 60;
+
+/**
+ * Shows a spinner, the seconds, and whether the model or which call is waited for.
+ *
+ * @param options.write Writes to the terminal.
+ * @param options.now The time in milliseconds.
+ * @param options.tick Called back about ten times a second, until the function that it returns is called.
+ */
+export function waitingLine(
+  { write, now = Date.now, tick = everyTenth }: {
+    readonly write: (text: string) => void;
+    readonly now?: () => number;
+    readonly tick?: (draw: () => void) => () => void;
+  },
+): WaitingLine {
+  const calls = new Map<string, string>();
+  let since = now();
+  let waitsForModel = false;
+  let isShown = false;
+  let lineOpen = false;
+  let frame = 0;
+  const draw = () => {
+    const [call] = calls.values();
+    const what = call !== undefined
+      ? `${call}${calls.size > 1 ? ` and ${calls.size - 1} more` : ""}`
+      : waitsForModel
+      ? "the model"
+      : undefined;
+    if (what === undefined || lineOpen) return erase();
+    const seconds = Math.floor((now() - since) / 1000);
+    write(`${ERASE}${FRAMES[frame++ % FRAMES.length]} ${seconds} s: ${what}`);
+    isShown = true;
+  };
+  const erase = () => {
+    if (isShown) write(ERASE);
+    isShown = false;
+  };
+  const stop = tick(draw);
+  return {
+    write(text) {
+      if (text === "") return;
+      erase();
+      write(text);
+      lineOpen = !text.endsWith("\n");
+    },
+    follow(event) {
+      switch (event.type) {
+        case "step_start":
+          waitsForModel = true;
+          since = now();
+          break;
+        case "assistant_message":
+          waitsForModel = false;
+          since = now();
+          break;
+        case "tool_call":
+          calls.set(event.id, shorten(`${event.name} ${event.arguments}`));
+          break;
+        case "tool_result":
+          calls.delete(event.id);
+          break;
+        case "turn_end":
+          waitsForModel = false;
+          calls.clear();
+      }
+    },
+    close() {
+      stop();
+      erase();
+    },
+  };
+}
+
+function shorten(text: string): string {
+  // A control character would write elsewhere on the screen.
+  const plain = text.replaceAll(/[\s\p{Cc}]+/gu, " ");
+  return plain.length <= MAX_CALL ? plain : `${plain.slice(0, MAX_CALL - 1)}…`;
+}
+
+function everyTenth(draw: () => void): () => void {
+  const timer = setInterval(draw, 100);
+  return () => clearInterval(timer);
+}

@@ -1,0 +1,63 @@
+import { assertEquals } from "@std/assert";
+import { EMPTY_LEDGER, type LoopEvent } from "@tare/loop";
+import { waitingLine } from "./waiting_line.ts";
+
+const ERASE = "\r\x1b[K";
+
+Deno.test("waitingLine() shows what is waited for and for how long, between what stays", () => {
+  let nowMs = 0;
+  let draw = () => {};
+  let stopped = false;
+  const written: string[] = [];
+  const line = waitingLine({
+    write: (text) => void written.push(text),
+    now: () => nowMs,
+    tick(given) {
+      draw = given;
+      return () => stopped = true;
+    },
+  });
+  const follow = (...events: readonly LoopEvent[]) => events.forEach(line.follow);
+  const call = (id: string, args: string): LoopEvent => ({
+    type: "tool_call",
+    step: 1,
+    id,
+    name: "shell",
+    arguments: args,
+  });
+  const result = {
+    type: "tool_result",
+    step: 1,
+    name: "shell",
+    content: "",
+    error: false,
+    bytes: 0,
+  } as const;
+  draw();
+  follow({ type: "step_start", step: 1 });
+  nowMs = 2_900;
+  draw();
+  line.write("I look");
+  nowMs = 4_000;
+  // Text that is being written is sign enough of life.
+  draw();
+  line.write(".\n");
+  follow({ type: "assistant_message", step: 1, message: { role: "assistant", content: "I look." } });
+  follow(call("a", `make\n\x1b[2J${"x".repeat(80)}`), call("b", "{}"));
+  nowMs = 9_000;
+  draw();
+  follow({ ...result, id: "a", durationMs: 1 });
+  draw();
+  follow({ type: "turn_end", reason: "completed", text: "", ledger: EMPTY_LEDGER });
+  line.close();
+  assertEquals(written, [
+    `${ERASE}⠋ 2 s: the model`,
+    ERASE,
+    "I look",
+    ".\n",
+    `${ERASE}⠙ 5 s: shell make [2J${"x".repeat(45)}… and 1 more`,
+    `${ERASE}⠹ 5 s: shell {}`,
+    ERASE,
+  ]);
+  assertEquals(stopped, true);
+});

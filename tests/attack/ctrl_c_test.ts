@@ -1,0 +1,128 @@
+// deno-lint-ignore-file no-console
+// Ctrl-C in `ask`, pressed at a terminal: the turn always ends, and the person is told so.
+import { assertEquals, assertMatch } from "@std/assert";
+import { fromFileUrl } from "@std/path";
+import type { Model } from "@tare/messages";
+import { profileNamed } from "@tare/planner";
+import { agentHandler } from "@tare/server";
+import { memoryStore } from "@tare/store";
+import { HAS_TERMINAL, openTerminal, type Terminal } from "../pseudo_terminal.ts";
+
+const ROOT = fromFileUrl(new URL("../..", import.meta.url));
+const DIRECTLY = `${Deno.execPath()} run -A packages/app/ask.ts Hello`;
+const AS_A_TASK = `${Deno.execPath()} task ask Hello`;
+const BY_NPX = "npx -y deno@2.9.6 task ask Hello";
+
+/** A model that begins to answer and then says nothing until it is stopped. */
+const endless: Model = async function* ({ signal }) {
+  yield { type: "text_delta", text: "Well, " };
+  const { promise, resolve } = Promise.withResolvers<void>();
+  signal.addEventListener("abort", () => resolve());
+  await promise;
+};
+
+/** A server whose turns never end by themselves. A request for one waits for `letIn`. */
+function serve(letIn: () => Promise<void> = () => Promise.resolve()) {
+  const agent = agentHandler({
+    defaultModel: "endless",
+    model: () => endless,
+    profile: profileNamed("openai"),
+    windowTokens: 100_000,
+    tools: [],
+    store: memoryStore(),
+    countTokens: () => Promise.resolve((text) => text.length),
+  });
+  const asked: string[] = [];
+  const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, async (request) => {
+    const path = new URL(request.url).pathname;
+    asked.push(path.split("/").at(-1)!);
+    if (path.endsWith("/turns")) await letIn();
+    return await agent.fetch(request);
+  });
+  return {
+    url: `http://127.0.0.1:${server.addr.port}`,
+    port: String(server.addr.port),
+    asked,
+    async close() {
+      await agent.close();
+      await server.shutdown();
+    },
+  };
+}
+
+/** How the turns of a server's only session ended. */
+async function endsOf(url: string): Promise<string[]> {
+  const { sessions: [{ id }] } = await (await fetch(`${url}/v1/sessions`)).json();
+  const events = await (await fetch(`${url}/v1/sessions/${id}/events`)).text();
+  return [...events.matchAll(/"type":"turn_end","reason":"(\w+)"/g)].map(([, reason]) => reason!);
+}
+
+/** A shell at a terminal, as a person has it: it gives each command its process group. */
+async function openShell(port: string): Promise<Terminal> {
+  const env = { PS1: "ready> ", TARE_PORT: port, TARE_HOST: "", TARE_TOKEN: "", NO_COLOR: "1" };
+  const shell = openTerminal(["/bin/sh", "-i"], { cwd: ROOT, env });
+  await shell.shows(/ready> /);
+  return shell;
+}
+
+const ignore = !HAS_TERMINAL;
+if (ignore) {
+  console.warn("Skipped: Ctrl-C is pressed at a pseudo-terminal, which these tests open on Linux alone.");
+}
+
+for (
+  const [how, command, times] of [["", DIRECTLY, 10], ["a task", AS_A_TASK, 5], ["npx", BY_NPX, 5]] as const
+) {
+  Deno.test({ name: `Ctrl-C in ask always cancels the turn, ${how}`, ignore }, async () => {
+    for (let time = 0; time < times; time++) {
+      const server = serve();
+      const shell = await openShell(server.port);
+      shell.type(`${command}\r`);
+      await shell.shows(/Well, /);
+      shell.type("\x03");
+      await shell.shows(
+        /Cancelling the turn …[^]*cancelled: The turn was cancelled\.[^]*ledger: [^]*ready> /,
+      );
+      shell.type("echo ended with $?; exit\r");
+      assertMatch(await shell.shows(/ended with \d+/), /ended with 130/);
+      await shell.ended;
+      assertEquals(await endsOf(server.url), ["cancelled"]);
+      await server.close();
+    }
+  });
+
+  Deno.test(
+    { name: `Ctrl-C while ask's request is on its way cancels the turn, ${how}`, ignore },
+    async () => {
+      const arrived = Promise.withResolvers<void>();
+      const gate = Promise.withResolvers<void>();
+      const server = serve(() => {
+        arrived.resolve();
+        return gate.promise;
+      });
+      const shell = await openShell(server.port);
+      shell.type(`${command}\r`);
+      await arrived.promise;
+      shell.type("\x03");
+      await shell.shows(/Cancelling the turn …/);
+      gate.resolve();
+      await shell.shows(/cancelled: The turn was cancelled\.[^]*ready> /);
+      shell.type("exit\r");
+      await shell.ended;
+      assertEquals(server.asked, ["sessions", "turns", "cancel"]);
+      assertEquals(await endsOf(server.url), ["cancelled"]);
+      await server.close();
+    },
+  );
+}
+
+Deno.test({ name: "a terminal that is closed cancels the turn of ask", ignore }, async () => {
+  const server = serve();
+  const shell = await openShell(server.port);
+  shell.type(`exec ${DIRECTLY}\r`);
+  await shell.shows(/Well, /);
+  Deno.kill(shell.pid, "SIGHUP");
+  await shell.ended;
+  assertEquals(await endsOf(server.url), ["cancelled"]);
+  await server.close();
+});

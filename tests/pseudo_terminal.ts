@@ -1,0 +1,118 @@
+/**
+ * A pseudo-terminal, so that tests can type at a program as a person does: it is the program's controlling terminal, and
+ * Ctrl-C reaches all of its foreground processes. It needs nothing but the system's C library (Linux).
+ *
+ * @module
+ */
+
+/** Whether this system has what {@linkcode openTerminal} needs. */
+export const HAS_TERMINAL: boolean = Deno.build.os === "linux";
+
+/** A program at a terminal of its own. */
+export interface Terminal {
+  /** The process that was started. */
+  readonly pid: number;
+  /** All that was shown so far. */
+  readonly text: () => string;
+  /** Types this; `\x03` is Ctrl-C, `\r` Enter. */
+  readonly type: (keys: string) => void;
+  /**
+   * Resolves to what was shown behind position `from` once `pattern` matches it.
+   *
+   * @throws {Error} with all that was shown, if the program ends without having shown it or {@linkcode PATIENCE_MS} pass.
+   */
+  readonly shows: (pattern: RegExp, from?: number) => Promise<string>;
+  /** How the program ended; the terminal is closed then. */
+  readonly ended: Promise<Deno.CommandStatus>;
+}
+
+/** Starts a program at a terminal of 100 columns. */
+export function openTerminal(
+  command: readonly string[],
+  { cwd, env = {} }: { readonly cwd?: string; readonly env?: Readonly<Record<string, string>> } = {},
+): Terminal {
+  const libc = Deno.dlopen("libc.so.6", SYMBOLS);
+  const master = libc.symbols.posix_openpt(O_RDWR | O_NOCTTY);
+  if (master < 0 || libc.symbols.grantpt(master) !== 0 || libc.symbols.unlockpt(master) !== 0) {
+    throw new Error("Cannot open a pseudo-terminal: the system gives none");
+  }
+  libc.symbols.ioctl(master, TIOCSWINSZ, new Uint16Array([30, 100, 0, 0]));
+  const name = new Uint8Array(64);
+  libc.symbols.ptsname_r(master, name, BigInt(name.length));
+  const path = new TextDecoder().decode(name.subarray(0, name.indexOf(0)));
+  // A process that leads its session and has no terminal yet gets the first one that it opens.
+  const process = new Deno.Command("/bin/sh", {
+    args: ["-c", 'tty=$1; shift; exec "$@" <>"$tty" >&0 2>&0', "sh", path, ...command],
+    detached: true,
+    ...(cwd !== undefined && { cwd }),
+    env: { TERM: "xterm", ...env },
+    stdin: "null",
+    stdout: "null",
+    stderr: "null",
+  }).spawn();
+  let text = "";
+  let isClosed = false;
+  let told = Promise.withResolvers<void>();
+  const read = async () => {
+    const decoder = new TextDecoder();
+    const buffer = new Uint8Array(65_536);
+    while (true) {
+      const length = Number(await libc.symbols.read(master, buffer, BigInt(buffer.length)));
+      if (length <= 0) break;
+      text += decoder.decode(buffer.subarray(0, length), { stream: true });
+      told.resolve();
+      told = Promise.withResolvers();
+    }
+    isClosed = true;
+    told.resolve();
+  };
+  const ended = (async () => {
+    const [status] = await Promise.all([process.status, read()]);
+    libc.symbols.close(master);
+    libc.close();
+    return status;
+  })();
+  return {
+    pid: process.pid,
+    text: () => text,
+    type(keys) {
+      const bytes = new TextEncoder().encode(keys);
+      libc.symbols.write(master, bytes, BigInt(bytes.length));
+    },
+    async shows(pattern, from = 0) {
+      let isOver = false;
+      const timer = setTimeout(() => {
+        isOver = true;
+        told.resolve();
+      }, PATIENCE_MS);
+      try {
+        while (!pattern.test(text.slice(from))) {
+          if (isClosed || isOver) throw new Error(`The program never showed ${pattern}, but this:\n${text}`);
+          await told.promise;
+        }
+        return text.slice(from);
+      } finally {
+        clearTimeout(timer);
+      }
+    },
+    ended,
+  };
+}
+
+/** How long a test waits for what a program shall show, in milliseconds, before it fails instead of hanging. */
+export const PATIENCE_MS = 120_000;
+
+const O_RDWR = 2;
+const O_NOCTTY = 0o400;
+const TIOCSWINSZ = 0x5414n;
+
+const SYMBOLS = {
+  posix_openpt: { parameters: ["i32"], result: "i32" },
+  grantpt: { parameters: ["i32"], result: "i32" },
+  unlockpt: { parameters: ["i32"], result: "i32" },
+  ptsname_r: { parameters: ["i32", "buffer", "usize"], result: "i32" },
+  ioctl: { parameters: ["i32", "u64", "buffer"], result: "i32" },
+  read: { parameters: ["i32", "buffer", "usize"], result: "isize", nonblocking: true },
+  write: { parameters: ["i32", "buffer", "usize"], result: "isize" },
+  close: { parameters: ["i32"], result: "i32" },
+} as const;

@@ -1,0 +1,135 @@
+// What people see at a terminal: the chat and the demonstration, driven in a pseudo-terminal.
+// deno-lint-ignore-file no-console
+import { assertEquals, assertMatch, assertNotMatch } from "@std/assert";
+import { fromFileUrl } from "@std/path";
+import { contentText, type Model } from "@tare/messages";
+import { profileNamed } from "@tare/planner";
+import { agentHandler } from "@tare/server";
+import { memoryStore } from "@tare/store";
+import { HAS_TERMINAL, openTerminal } from "./pseudo_terminal.ts";
+
+const ROOT = fromFileUrl(new URL("..", import.meta.url));
+/** Behind the prompt the cursor is put into the third column. */
+const PROMPT = new RegExp("› \u001b\\[3G$");
+
+const ignore = !HAS_TERMINAL;
+if (ignore) console.warn("Skipped: these tests open a pseudo-terminal, on Linux alone.");
+
+/** Reads a log when it is told to, waits until it is stopped when it is told to, and otherwise says what it heard. */
+const model: Model = async function* ({ messages, signal }) {
+  const last = messages.at(-1)!;
+  const asked = contentText(last.content);
+  if (asked === "wait") {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    signal.addEventListener("abort", () => resolve());
+    await promise;
+    return;
+  }
+  if (asked === "read") {
+    const call = { id: "1", type: "function", function: { name: "log", arguments: "{}" } } as const;
+    yield {
+      type: "completed",
+      message: { role: "assistant", content: "", tool_calls: [call] },
+      finishReason: "tool_calls",
+    };
+    return;
+  }
+  const text = last.role === "tool" ? "It is read." : `You said ${asked}.`;
+  yield { type: "text_delta", text };
+  yield { type: "completed", message: { role: "assistant", content: text }, finishReason: "stop" };
+};
+
+function serve() {
+  const agent = agentHandler({
+    defaultModel: "echo",
+    model: () => model,
+    profile: profileNamed("openai"),
+    windowTokens: 100_000,
+    tools: [{
+      definition: { type: "function", function: { name: "log" } },
+      run: () => "all is well ".repeat(200),
+    }],
+    store: memoryStore(),
+    countTokens: () => Promise.resolve((text) => text.length),
+  });
+  const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, agent.fetch);
+  return {
+    port: String(server.addr.port),
+    async close() {
+      await agent.close();
+      await server.shutdown();
+    },
+  };
+}
+
+Deno.test({ name: "chat: a session is talked in, stopped, looked at and left", ignore }, async () => {
+  const server = serve();
+  const env = { TARE_PORT: server.port, TARE_HOST: "", TARE_TOKEN: "", NO_COLOR: "1" };
+  const chat = openTerminal([Deno.execPath(), "task", "-q", "chat"], { cwd: ROOT, env });
+  /** Types a line and gives what is shown up to the next prompt. */
+  const say = async (line: string, expected: RegExp = PROMPT) => {
+    const from = chat.text().length;
+    chat.type(line);
+    return await chat.shows(expected, from);
+  };
+  assertMatch(await chat.shows(PROMPT), /Talking to http:\/\/127\.0\.0\.1:\d+\. \/help lists the commands\./);
+  assertMatch(await say("hello\r"), /── step 1\r\nYou said hello\.\r\nledger: 1 calls, /);
+  // The wait is shown, and Ctrl-C ends the turn and not the program.
+  await say("wait\r", /⠋ \d s: the model[^]*⠙ \d s: the model/);
+  assertMatch(
+    await say("\x03"),
+    /Cancelling the turn …[^]*! cancelled: The turn was cancelled\.\r\nledger: 0 calls/,
+  );
+  assertMatch(
+    await say("read\r"),
+    /→ log \{\}\r\n[^]*← log \{\}: 2,400 bytes[^]*It is read\.\r\nledger: 2 calls/,
+  );
+  assertMatch(await say("/results\r"), /\r\n +(\d) {2}log, alive: [\d,]+ of [\d,]+ tokens\r\n/);
+  // The arrow brings a line back, to change it.
+  assertMatch(await say("\x1b[A\x1b[A\x7f\x7f\x7f\x7fhello again\r"), /You said hello again\./);
+  assertMatch(await say("/quote\r"), /The cache is warm with probability \d/);
+  const listed = await say("/sessions\r");
+  const [, id = ""] = /\r\n([0-9a-f-]+) {2}4 turns.* {2}hello\r\n/.exec(listed) ?? [];
+  assertMatch(await say("/new\r"), /A new session begins with what you say next\./);
+  assertMatch(await say("/results\r"), /Cannot do \/results: nothing has been said yet/);
+  assertMatch(await say(`/session ${id.slice(0, 12)}\r`), /› hello\r\n› wait\r\n› read\r\n› hello again\r\n/);
+  // Ctrl-C drops what was typed.
+  assertNotMatch(await say("lost\x03"), /You said/);
+  assertMatch(await say("/quote it\r"), /The cache is warm/);
+  chat.type("\x04");
+  await chat.shows(new RegExp(`The session stays: --session ${id}`));
+  assertEquals((await chat.ended).code, 0);
+  await server.close();
+});
+
+Deno.test({ name: "chat: a turn that runs is cancelled when the terminal is closed", ignore }, async () => {
+  const server = serve();
+  const env = { TARE_PORT: server.port, TARE_HOST: "", TARE_TOKEN: "", NO_COLOR: "1" };
+  const chat = openTerminal([Deno.execPath(), "run", "-A", "packages/app/terminal/chat.ts"], {
+    cwd: ROOT,
+    env,
+  });
+  await chat.shows(PROMPT);
+  chat.type("wait\r");
+  await chat.shows(/s: the model/);
+  Deno.kill(chat.pid, "SIGHUP");
+  await chat.ended;
+  const url = `http://127.0.0.1:${server.port}/v1/sessions`;
+  const { sessions: [{ id, status }] } = await (await fetch(url)).json();
+  assertEquals(status, "idle");
+  assertMatch(await (await fetch(`${url}/${id}/events`)).text(), /"type":"turn_end","reason":"cancelled"/);
+  await server.close();
+});
+
+Deno.test({ name: "demo: bars move, and a table tells the ledger's figures", ignore }, async () => {
+  const command = [Deno.execPath(), "task", "-q", "demo", "--workspace", "packages/messages"];
+  const demo = openTerminal(command, { cwd: ROOT, env: { NO_COLOR: "1" } });
+  assertEquals((await demo.ended).code, 0);
+  const shown = demo.text();
+  assertMatch(shown, /everything resent {2}█+░* +\d+ calls, [\d,]+ tokens\r\n/);
+  assertMatch(shown, /planner +█{40} {2}\d+ calls, [\d,]+ tokens\r\n\r\n/);
+  assertMatch(shown, /the provider is simulated/);
+  assertMatch(shown, /everything resent +fixed triggers +planner\r\nmodel calls/);
+  assertMatch(shown, /in the same words +(\d+) +\1 +\1\r\n/);
+  assertMatch(shown, /Next: .*http:\/\/127\.0\.0\.1:8787\//);
+});
