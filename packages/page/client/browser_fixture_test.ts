@@ -8,7 +8,7 @@ import { startCoverage } from "./coverage_fixture_test.ts";
 const INSTALLED = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 
 /** Where screenshots land: a folder that isn't tracked. */
-const SCREENSHOTS = new URL("../../../.tare/screenshots/", import.meta.url);
+export const SCREENSHOTS: URL = new URL("../../../.tare/screenshots/", import.meta.url);
 
 /** The program of an installed Chromium; otherwise that of the package, unpacked once for all that run at a time. */
 async function browserProgram(): Promise<string> {
@@ -35,6 +35,8 @@ export interface OpenPage extends AsyncDisposable {
   readonly page: Page;
   /** Errors on the console and exceptions, but for failed requests, which tests cause. */
   readonly faults: readonly string[];
+  /** Loads it again. */
+  readonly reload: () => Promise<void>;
 }
 
 /** Opens the page. When it is disposed of, nothing may have gone wrong in it. */
@@ -53,11 +55,17 @@ export async function openPage(browser: Browser, url: string): Promise<OpenPage>
   });
   page.setDefaultTimeout(20_000);
   await page.setViewport({ width: 1280, height: 800 });
-  const writeCoverage = await startCoverage(page);
+  let writeCoverage = await startCoverage(page);
   await page.goto(url);
   return {
     page,
     faults,
+    async reload() {
+      // What ran before is forgotten with the document.
+      await writeCoverage();
+      writeCoverage = await startCoverage(page);
+      await page.reload();
+    },
     async [Symbol.asyncDispose]() {
       await writeCoverage();
       await context.close();

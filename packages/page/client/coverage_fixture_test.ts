@@ -12,7 +12,6 @@ let map: Promise<TraceMap> | undefined;
 async function readMap(): Promise<TraceMap> {
   const { stdout } = await new Deno.Command(Deno.execPath(), {
     args: ["run", "--frozen", "--allow-all", BUNDLE.pathname, "--map"],
-    env: { DENO_COVERAGE_DIR: "" },
   }).output();
   return new TraceMap(new TextDecoder().decode(stdout));
 }

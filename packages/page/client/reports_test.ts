@@ -1,7 +1,14 @@
 import { assert, assertEquals } from "@std/assert";
 import { toolCall } from "@tare/simulator";
 import type { Browser, Page } from "puppeteer-core";
-import { assertAccessible, openPage, press, seen, startBrowser } from "./browser_fixture_test.ts";
+import {
+  assertAccessible,
+  openPage,
+  press,
+  SCREENSHOTS,
+  seen,
+  startBrowser,
+} from "./browser_fixture_test.ts";
 import { type PageServer, startPageServer } from "./server_fixture_test.ts";
 
 let browser: Browser;
@@ -13,47 +20,63 @@ Deno.test.afterAll(() => browser.close());
 const count = (value: number) => Math.round(value).toLocaleString("en");
 const share = (part: number, whole: number) =>
   whole === 0 ? "–" : (part / whole).toLocaleString("en", { style: "percent", maximumFractionDigits: 1 });
+const dollars = (usd: number) =>
+  usd.toLocaleString("en", { style: "currency", currency: "USD", maximumSignificantDigits: 3 });
 const texts = (page: Page, selector: string) =>
   page.$$eval(selector, (all) => all.map(({ textContent }) => textContent?.trim()));
 
-/** A session that reads the notes so often that its prompt is rewritten. */
+/** A small window, and a price for the model that no list has. */
+const ARGS = ["--window", "60000", "--price", "input=2.5,output=15,cacheRead=0.25"];
+
+const QUESTIONS = [
+  "Which parts of the log tell of failures?",
+  "Compare the second half with the first.",
+  "Find what they have in common.",
+  "Write down what is to be done.",
+];
+
+/** Calls of {@linkcode rewrittenSession}. */
+const CALLS = 36;
+
+/** A session that reads so much of a log that its prompt is rewritten. */
 async function rewrittenSession(server: PageServer): Promise<string> {
   const { id } = await (await server.ask("/v1/sessions", {})).json();
-  for (let turn = 0; turn < 4; turn++) {
-    for (let step = 0; step < 6; step++) {
+  const words = "the quick brown fox jumps over the lazy dog and reports that it has arrived";
+  for (const [turn, question] of QUESTIONS.entries()) {
+    for (let step = 0; step < CALLS / QUESTIONS.length - 1; step++) {
+      const lines = 40 + 37 * ((turn * 5 + step * 3) % 7);
+      const command = `for n in $(seq ${lines}); do echo "part ${turn}.${step}, line $n: ${words}"; done`;
       server.replies.push({
-        content: `Step ${step} of turn ${turn}.`,
-        tool_calls: [
-          toolCall("shell", {
-            command: `seq ${turn * 10_000 + step * 1_000} ${turn * 10_000 + step * 1_000 + 2_500}`,
-          }),
-        ],
+        content: `I read part ${turn}.${step}.`,
+        tool_calls: [toolCall("shell", { command })],
       });
     }
-    server.replies.push({ content: `Turn ${turn} is done.` });
-    await (await server.ask(`/v1/sessions/${id}/turns`, { input: `Turn ${turn}: read on.` })).text();
+    server.replies.push({ content: `That is all that the log says about it. ${words}. `.repeat(4) });
+    await (await server.ask(`/v1/sessions/${id}/turns`, { input: question })).text();
   }
   return id;
 }
 
 Deno.test("Where the tokens went: every number is the ledger's, and a rewrite is told in words", async () => {
-  await using server = await startPageServer({ args: ["--window", "40000"] });
+  await using server = await startPageServer({ args: ARGS });
   const id = await rewrittenSession(server);
   await using open = await openPage(browser, `${server.url}/#/session/${id}/calls`);
   const { page } = open;
-  await seen(page, ".sums dd", "28");
+  await seen(page, ".sums dd", String(CALLS));
   await assertAccessible(page, "calls");
+  await takePicture(page);
   const { calls } = await (await server.ask(`/v1/sessions/${id}/calls`)).json();
   const sum = (of: (call: typeof calls[number]) => number) =>
     calls.map(of).reduce((a: number, b: number) => a + b, 0);
   const { ledger } = await (await server.ask(`/v1/sessions/${id}`)).json();
   const [cost, resend] = [sum((call) => call.tokenUnits), sum((call) => call.resend.tokenUnits)];
+  const [usd, resendUsd] = [sum((call) => call.usd), sum((call) => call.resend.usd)];
   assertEquals(await texts(page, ".sums dd"), [
     count(ledger.calls),
     `${count(ledger.promptTokens)}${share(ledger.cachedTokens, ledger.promptTokens)} from cache`,
     count(ledger.outputTokens),
-    `${count(cost)}uncached tokens’ worth`,
-    `${count(resend)}${share(resend - cost, resend)} saved`,
+    `${count(cost)}of ${count(resend)}: ${share(resend - cost, resend)} saved`,
+    `${dollars(usd)}of ${dollars(resendUsd)}: ${share(resendUsd - usd, resendUsd)} saved`,
   ]);
   assert(cost < resend);
   const told = calls.toReversed().slice(0, 25).map((call: typeof calls[number]) =>
@@ -88,8 +111,18 @@ Deno.test("Where the tokens went: every number is the ledger's, and a rewrite is
   await page.keyboard.press("End");
   await seen(page, ".detail h2", `Call ${calls.length}`);
   await page.mouse.click(...await middleOf(page, "[role=slider] svg"));
-  await seen(page, ".numbers tr.chosen", /^1[45]/);
+  await seen(page, ".numbers tr.chosen", /^1[5-9]|^2[0-2]/);
 });
+
+/** The picture that the README shows, where screenshots land: docs/page.webp is a copy. */
+async function takePicture(page: Page): Promise<void> {
+  await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "light" }]);
+  await page.setViewport({ width: 1180, height: 700 });
+  const picture = await page.screenshot({ type: "webp", quality: 80 });
+  assert(picture.length < 60_000);
+  await Deno.writeFile(new URL("page.webp", SCREENSHOTS), picture);
+  await page.setViewport({ width: 1280, height: 800 });
+}
 
 async function middleOf(page: Page, selector: string): Promise<[number, number]> {
   const { x, y, width, height } = (await (await page.$(selector))!.boundingBox())!;
@@ -97,7 +130,7 @@ async function middleOf(page: Page, selector: string): Promise<[number, number]>
 }
 
 Deno.test("What the model sees: an elided result is looked at, kept, and comes back at the next rewrite", async () => {
-  await using server = await startPageServer({ args: ["--window", "40000"] });
+  await using server = await startPageServer({ args: ARGS });
   const id = await rewrittenSession(server);
   await using open = await openPage(browser, `${server.url}/#/session/${id}/prompt`);
   const { page } = open;
@@ -132,20 +165,47 @@ Deno.test("What the model sees: an elided result is looked at, kept, and comes b
 });
 
 Deno.test("The overview says what was saved, as the server does", async () => {
-  await using server = await startPageServer({ args: ["--window", "40000"] });
+  await using server = await startPageServer({ args: ARGS });
   await rewrittenSession(server);
   await using open = await openPage(browser, `${server.url}/#/overview`);
   const { page } = open;
   await seen(page, "h2", "Planned beside control");
   const { today, all } = await (await server.ask("/v1/overview")).json();
+  const saved = (cost: number, resend: number, format: typeof count) =>
+    `${format(cost)}of ${format(resend)}: ${share(resend - cost, resend)} saved`;
   const told = (sums: typeof today) => [
-    `${share(sums.resendTokenUnits - sums.tokenUnits, sums.resendTokenUnits)}${count(sums.tokenUnits)} of ${
-      count(sums.resendTokenUnits)
-    } uncached tokens’ worth`,
+    saved(sums.tokenUnits, sums.resendTokenUnits, count),
+    saved(sums.usd, sums.resendUsd, dollars),
     `${count(sums.savedTokens)}tokens`,
     `${count(sums.promptTokens)}${share(sums.cachedTokens, sums.promptTokens)} from cache`,
-    `${count(sums.outputTokens)}28 calls`,
+    `${count(sums.outputTokens)}${CALLS} calls`,
   ];
   assertEquals(await texts(page, ".sums dd"), [...told(today), ...told(all)]);
   await assertAccessible(page, "overview");
+});
+
+Deno.test("A session of the gateway has its calls and its prompt like any other", async () => {
+  await using server = await startPageServer();
+  const messages = [{ role: "user", content: "Hello there." }];
+  for (let call = 0; call < 2; call++) {
+    const reply = await (await server.ask("/v1/chat/completions", { model: "scripted", messages })).json();
+    messages.push(reply.choices[0].message, { role: "user", content: "And again." });
+  }
+  await using open = await openPage(browser, server.url);
+  const { page } = open;
+  await seen(page, ".sessions h2", "Through the gateway");
+  await page.click(".sessions h2 + ul a");
+  await seen(page, ".sums dd", "2");
+  const { sessions: [session] } = await (await server.ask("/v1/gateway/sessions")).json();
+  const prompt = `${count(session.promptTokens)}${
+    share(session.cachedTokens, session.promptTokens)
+  } from cache`;
+  assertEquals((await texts(page, ".sums dd")).slice(0, 2), [count(session.calls), prompt]);
+  await assertAccessible(page, "gateway");
+  await page.click(".session-head a:last-child");
+  await seen(page, ".sums dt", "The model sees");
+  const { tokens, total } = await (await server.ask(`/v1/gateway/sessions/${session.id}/prompt`)).json();
+  const told = await texts(page, ".sums dd");
+  assertEquals([told[0], told[3]], [`${count(tokens)}tokens`, count(total)]);
+  assertEquals(total > 0, true);
 });

@@ -8,8 +8,8 @@ export interface PageServer extends AsyncDisposable {
   readonly url: string;
   /** Replies that the model gives, the next one first; without any it says that it has nothing to say. */
   readonly replies: SimulatedReply[];
-  /** The model's replies stop after so many pieces until `go` is called. */
-  readonly hold: (pieces: number) => { readonly go: () => void };
+  /** The model's replies, from that behind so many `calls` on (default: the next), stop after so many pieces until `go` is called. */
+  readonly hold: (pieces: number, calls?: number) => { readonly go: () => void };
   /** Kills the server. */
   readonly kill: () => Promise<void>;
   /** Starts it again where it listened. */
@@ -26,7 +26,7 @@ export async function startPageServer(
 ): Promise<PageServer> {
   const folder = await Deno.makeTempDir();
   const replies: SimulatedReply[] = [];
-  let gate = { pieces: Infinity, opened: Promise.withResolvers<void>() };
+  let gate = { calls: Infinity, pieces: Infinity, opened: Promise.withResolvers<void>() };
   const provider = simulator({
     model: { scripted: () => replies.shift() ?? { content: "I have nothing to say." } },
     tokenizer: {
@@ -36,9 +36,10 @@ export async function startPageServer(
   });
   const upstream = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
     const answer = await provider.fetch(request);
+    const isHeld = gate.calls-- <= 0;
     const slow = new TransformStream<Uint8Array, Uint8Array>({
       async transform(piece, controller) {
-        if (gate.pieces-- <= 0) await gate.opened.promise;
+        if (isHeld && gate.pieces-- <= 0) await gate.opened.promise;
         controller.enqueue(piece);
       },
     });
@@ -71,8 +72,8 @@ export async function startPageServer(
   return {
     url,
     replies,
-    hold(pieces) {
-      gate = { pieces, opened: Promise.withResolvers() };
+    hold(pieces, calls = 0) {
+      gate = { calls, pieces, opened: Promise.withResolvers() };
       return { go: () => gate.opened.resolve() };
     },
     async kill() {

@@ -74,10 +74,54 @@ Deno.test("The page sends, streams, shows calls with their results, and what the
   await assertAccessible(page, "talk");
 
   // What was said is read again as it was shown.
-  await page.reload();
+  await open.reload();
   await seen(page, ".reply strong", "400 notes");
   assertEquals(await texts(".said", page), ["How many notes are there?"]);
   assertEquals(await texts(".call .args", page), ["notes.txt", "nowhere.txt"]);
+});
+
+Deno.test("A turn that runs already is followed from its start, with what was said before and what was rewritten", async () => {
+  await using server = await startPageServer({ args: ["--window", "16000"] });
+  const { id } = await (await server.ask("/v1/sessions", {})).json();
+  server.replies.push({ content: "The first answer." });
+  await (await server.ask(`/v1/sessions/${id}/turns`, { input: "A first question." })).text();
+  for (let from = 0; from < 5; from++) {
+    server.replies.push({ tool_calls: [toolCall("shell", { command: `seq ${from}0000 ${from}1500` })] });
+  }
+  server.replies.push({ content: "one two three four five six seven eight nine ten" });
+  const { go } = server.hold(3, 5);
+  const turn = server.ask(`/v1/sessions/${id}/turns`, { input: "A second question." });
+  await using open = await openPage(browser, `${server.url}/#/session/${id}`);
+  const { page } = open;
+  await seen(page, ".said", "A second question.");
+  await seen(page, ".working", /Working, [1-9]/);
+  assertEquals(await texts(".said", page), ["A first question.", "A second question."]);
+  go();
+  await seen(page, ".end", "6 calls");
+  await (await turn).text();
+  await seen(page, ".notice.rewrite summary", "Prompt rewritten:");
+  await page.click(".notice.rewrite summary");
+  await assertAccessible(page, "rewritten");
+});
+
+Deno.test("The keyboard leads past the frame, and sessions that don't exist are told", async () => {
+  await using server = await startPageServer();
+  await using open = await openPage(browser, server.url);
+  const { page } = open;
+  await seen(page, "h1", "What is to be done?");
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Enter");
+  assertEquals(await page.evaluate(() => document.activeElement?.id), "main");
+  await page.type("textarea", "One line");
+  await page.keyboard.down("Shift");
+  await page.keyboard.press("Enter");
+  await page.keyboard.up("Shift");
+  await page.keyboard.type("another.");
+  assertEquals(await page.$eval("textarea", ({ value }) => value), "One line\nanother.");
+  await page.click(".settings summary");
+  await page.type("#model", "scripted");
+  await page.goto(`${server.url}/#/session/nowhere`);
+  await seen(page, ".trouble", "Cannot find session nowhere");
 });
 
 Deno.test("A turn is steered, stopped and continued", async () => {
@@ -210,7 +254,7 @@ Deno.test("The token is asked for, refused if it is wrong, and kept", async () =
   await page.type("textarea", "Hello.");
   await page.keyboard.press("Enter");
   await seen(page, ".reply", "I have nothing to say.");
-  await page.reload();
+  await open.reload();
   await seen(page, ".reply", "I have nothing to say.");
   assertEquals(page.url().includes("correct-horse"), false);
 });
@@ -235,4 +279,17 @@ Deno.test("A session that somebody else works in is followed, and found by its w
   await page.evaluate(() => document.querySelector<HTMLInputElement>("#find")!.select());
   await page.type("#find", "nowhere");
   await seen(page, ".sessions .none", "None");
+});
+
+Deno.test("Older sessions are read page by page", async () => {
+  await using server = await startPageServer();
+  for (let made = 0; made < 60; made++) await (await server.ask("/v1/sessions", {})).text();
+  await using open = await openPage(browser, server.url);
+  const { page } = open;
+  await page.waitForFunction(() => document.querySelectorAll(".sessions li").length === 50);
+  await press(page, "Older sessions");
+  await page.waitForFunction(() => document.querySelectorAll(".sessions li").length === 60);
+  // The next reading keeps them.
+  await server.ask("/v1/sessions", {});
+  await page.waitForFunction(() => document.querySelectorAll(".sessions li").length === 61);
 });

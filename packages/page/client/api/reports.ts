@@ -8,16 +8,6 @@ export interface Subject {
   readonly id: string;
 }
 
-/** What something cost in US dollars, where its price is known. */
-export interface Priced {
-  readonly usd?: number | null;
-}
-
-/** A model call of a session, with its price. */
-export type Call = Omit<CallReport, "resend"> & Priced & {
-  readonly resend: NonNullable<CallReport["resend"]> & Priced | null;
-};
-
 function pathOf({ kind, id }: Subject): string {
   return `${kind === "session" ? "/v1/sessions" : "/v1/gateway/sessions"}/${encodeURIComponent(id)}`;
 }
@@ -32,11 +22,11 @@ export async function readTitle(subject: Subject): Promise<string> {
 }
 
 /** All calls of a session, the oldest first. */
-export async function readCalls(subject: Subject): Promise<readonly Call[]> {
-  const calls: Call[] = [];
+export async function readCalls(subject: Subject): Promise<readonly CallReport[]> {
+  const calls: CallReport[] = [];
   for (let hasMore = true; hasMore;) {
     const after = calls.at(-1)?.number ?? 0;
-    const page = await askJson<{ readonly calls: readonly Call[]; readonly hasMore: boolean }>(
+    const page = await askJson<{ readonly calls: readonly CallReport[]; readonly hasMore: boolean }>(
       `${pathOf(subject)}/calls?limit=10000&after=${after}`,
     );
     calls.push(...page.calls);

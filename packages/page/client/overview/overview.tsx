@@ -1,9 +1,9 @@
 import type { Overview as Report, Sums as CallSums } from "@tare/planner";
 import type { JSX } from "preact";
 import { readOverview } from "../api/reports.ts";
-import { count, counted, share, units } from "../parts/format.ts";
+import { count, counted, dollars, share } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";
-import { Sums } from "../parts/sums.tsx";
+import { costsOf, Sums } from "../parts/sums.tsx";
 import { addressOf } from "../place.ts";
 
 /** What was saved, how planned sessions do beside those left as they are, and what was warned of. */
@@ -28,15 +28,11 @@ export function Overview(): JSX.Element {
 }
 
 function Saved({ sums }: { readonly sums: CallSums }) {
-  const { calls, promptTokens, cachedTokens, outputTokens, savedTokens, tokenUnits, resendTokenUnits } = sums;
+  const { calls, promptTokens, cachedTokens, outputTokens, savedTokens } = sums;
   return (
     <Sums
       sums={[
-        {
-          name: "Saved against resending",
-          value: share(resendTokenUnits - tokenUnits, resendTokenUnits),
-          note: `${units(tokenUnits)} of ${units(resendTokenUnits)} uncached tokens’ worth`,
-        },
+        ...costsOf(sums),
         { name: "Kept out of prompts", value: count(savedTokens), note: "tokens" },
         {
           name: "Prompt tokens",
@@ -51,7 +47,7 @@ function Saved({ sums }: { readonly sums: CallSums }) {
 
 function Groups({ groups }: Pick<Report, "groups">) {
   const rows = [["Planned", groups.planned], ["Control, left as they are", groups.control]] as const;
-  const each = (sum: number, sessions: number) => sessions === 0 ? "–" : units(sum / sessions);
+  const each = (sum: number, sessions: number) => sessions === 0 ? "–" : count(sum / sessions);
   return (
     <>
       <h2>Planned beside control</h2>
@@ -64,8 +60,9 @@ function Groups({ groups }: Pick<Report, "groups">) {
               <th scope="col">Calls</th>
               <th scope="col">Prompt tokens</th>
               <th scope="col">From cache</th>
-              <th scope="col">Cost</th>
-              <th scope="col">Cost a session</th>
+              <th scope="col">Token units</th>
+              <th scope="col">A session</th>
+              <th scope="col">US dollars</th>
             </tr>
           </thead>
           <tbody>
@@ -76,8 +73,9 @@ function Groups({ groups }: Pick<Report, "groups">) {
                 <td>{count(sums.calls)}</td>
                 <td>{count(sums.promptTokens)}</td>
                 <td>{share(sums.cachedTokens, sums.promptTokens)}</td>
-                <td>{units(sums.tokenUnits)}</td>
+                <td>{count(sums.tokenUnits)}</td>
                 <td>{each(sums.tokenUnits, sums.sessions)}</td>
+                <td>{sums.calls === 0 || sums.unpricedCalls > 0 ? "–" : dollars(sums.usd)}</td>
               </tr>
             ))}
           </tbody>

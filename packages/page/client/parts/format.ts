@@ -21,11 +21,6 @@ export function duration(ms: number): string {
   return ms < 1_000 ? `${Math.round(ms)} ms` : `${(ms / 1_000).toFixed(1)} s`;
 }
 
-/** A cost in the price of one uncached input token, rounded to whole ones. */
-export function units(cost: number): string {
-  return COUNT.format(cost);
-}
-
 const DOLLARS = new Intl.NumberFormat("en", {
   style: "currency",
   currency: "USD",

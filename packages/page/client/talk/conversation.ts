@@ -20,7 +20,7 @@ export interface Sending {
  * started again. `changed` is called at most once a frame, however much arrives.
  */
 export class Conversation {
-  readonly items = new Items();
+  items = new Items();
   session: SessionWithMessages | undefined;
   /** Whether a turn runs. */
   isRunning = false;
@@ -34,7 +34,8 @@ export class Conversation {
   readonly #changed: () => void;
   readonly #closing = new AbortController();
   #last = 0;
-  #isFollowing = false;
+  /** Whether events are being read: by one way at a time, or they would show twice. */
+  #isReading = false;
   #frame: number | undefined;
 
   constructor(id: string, changed: () => void) {
@@ -48,7 +49,10 @@ export class Conversation {
 
   /** Reads what was said, and follows the turn that runs. */
   async open(): Promise<void> {
+    this.#isReading = true;
     await this.#untilReached(async () => {
+      // An earlier try may have come half way.
+      this.items = new Items();
       const session = await askJson<SessionWithMessages>(this.#path, { signal: this.#closing.signal });
       this.session = session;
       for (const message of session.messages) this.items.addMessage(message);
@@ -56,6 +60,7 @@ export class Conversation {
       else this.#last = session.lastEvent;
       this.#tell();
     });
+    this.#isReading = false;
     if (this.isRunning) await this.follow();
   }
 
@@ -67,7 +72,7 @@ export class Conversation {
 
   /** Follows a turn that somebody else started, if the server's list tells of one. */
   async heard({ lastEvent, status }: Pick<Session, "lastEvent" | "status">): Promise<void> {
-    if (!this.session || this.#isFollowing || (lastEvent <= this.#last && status === "idle")) return;
+    if (!this.session || this.#isReading || (lastEvent <= this.#last && status === "idle")) return;
     this.isRunning = status === "running";
     await this.follow();
   }
@@ -120,8 +125,8 @@ export class Conversation {
 
   /** Reads events until nothing runs any more. */
   async follow(): Promise<void> {
-    if (this.#isFollowing) return;
-    this.#isFollowing = true;
+    if (this.#isReading) return;
+    this.#isReading = true;
     try {
       await this.#untilReached(async () => {
         for await (
@@ -137,7 +142,7 @@ export class Conversation {
       });
       this.isRunning = false;
     } finally {
-      this.#isFollowing = false;
+      this.#isReading = false;
       this.#tell();
       dispatchEvent(new Event(CHANGED));
     }

@@ -2,7 +2,6 @@ import type { Content, ContentPart } from "@tare/messages";
 import type { JSX } from "preact";
 import { memo } from "preact/compat";
 import { useMemo } from "preact/hooks";
-import type { Priced } from "../api/reports.ts";
 import { Clip } from "../parts/clip.tsx";
 import { count, counted, dollars, duration, share } from "../parts/format.ts";
 import { Markdown } from "../parts/markdown.tsx";
@@ -164,7 +163,6 @@ const REASONS: Readonly<Record<string, string>> = {
 };
 
 function End({ item: { reason, message, ledger } }: { readonly item: Of<"end"> }) {
-  const { usd } = ledger as Priced;
   const saved = Object.values(ledger.saved).reduce((sum, tokens) => sum + tokens, 0);
   return (
     <footer class="end">
@@ -177,7 +175,7 @@ function End({ item: { reason, message, ledger } }: { readonly item: Of<"end"> }
         {counted(ledger.calls, "call")} · {counted(ledger.promptTokens, "prompt token")} ·{" "}
         {share(ledger.cachedTokens, ledger.promptTokens)} from cache · {count(ledger.outputTokens)} written
         {saved > 0 && ` · ${count(saved)} left out`}
-        {typeof usd === "number" && ` · ${dollars(usd)}`}
+        {ledger.usd !== undefined && ` · ${dollars(ledger.usd)}`}
         {ledger.estimated && " · estimated"}
       </p>
     </footer>

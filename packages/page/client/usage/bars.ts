@@ -1,4 +1,4 @@
-import type { Call } from "../api/reports.ts";
+import type { CallReport } from "@tare/planner";
 
 /** What the tokens of a call were, from the base of its bar to its top. */
 export const PARTS = ["cached", "written", "fresh", "output"] as const;
@@ -34,13 +34,13 @@ const PITCH = { least: 5, most: 36 };
 
 /** How many tokens of each kind a call took. */
 export function partsOf(
-  { cachedTokens, writtenTokens, newTokens, outputTokens }: Call,
+  { cachedTokens, writtenTokens, newTokens, outputTokens }: CallReport,
 ): Readonly<Record<Part, number>> {
   return { cached: cachedTokens, written: writtenTokens, fresh: newTokens, output: outputTokens };
 }
 
 /** Lays out a bar for each call in so much room; if they don't fit they take more, to be scrolled. */
-export function layOutBars(calls: readonly Call[], room: number): Bars {
+export function layOutBars(calls: readonly CallReport[], room: number): Bars {
   const pitch = Math.max(PITCH.least, Math.min(PITCH.most, room / Math.max(1, calls.length)));
   const most = Math.max(
     1,

@@ -1,10 +1,11 @@
+import type { CallReport } from "@tare/planner";
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import { type Call, readCalls, readTitle, type Subject } from "../api/reports.ts";
-import { count, counted, dollars, share, units } from "../parts/format.ts";
+import { readCalls, readTitle, type Subject } from "../api/reports.ts";
+import { count, counted, dollars, share } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";
 import { Slider } from "../parts/slider.tsx";
-import { type Sum, Sums } from "../parts/sums.tsx";
+import { costsOf, type Sum, Sums } from "../parts/sums.tsx";
 import { useWidth } from "../parts/width.ts";
 import { SessionHead } from "../session_head.tsx";
 import { FOOT, HEIGHT, layOutBars, type Part, PARTS, partsOf } from "./bars.ts";
@@ -42,31 +43,28 @@ export function Calls({ subject }: { readonly subject: Subject }): JSX.Element {
   );
 }
 
-/** What the calls come to: in dollars where the price of each is known, and in tokens. */
-function sumsOf(calls: readonly Call[]): Sum[] {
-  const add = (value: (call: Call) => number) => calls.reduce((sum, call) => sum + value(call), 0);
+/** What the calls come to; in dollars where the price of all is known. */
+function sumsOf(calls: readonly CallReport[]): Sum[] {
+  const add = (value: (call: CallReport) => number | null) =>
+    calls.reduce((sum, call) => sum + (value(call) ?? 0), 0);
   const prompt = add(({ promptTokens }) => promptTokens);
-  const cost = add(({ tokenUnits }) => tokenUnits ?? 0);
-  const resend = add(({ resend }) => resend?.tokenUnits ?? 0);
   const cached = add(({ cachedTokens }) => cachedTokens);
   return [
     { name: "Calls", value: count(calls.length) },
-    ...(calls.every(({ usd }) => typeof usd === "number")
-      ? [{ name: "Price", value: dollars(add(({ usd }) => usd ?? 0)), note: "output included" }]
-      : []),
     { name: "Prompt tokens", value: count(prompt), note: `${share(cached, prompt)} from cache` },
     { name: "Output tokens", value: count(add(({ outputTokens }) => outputTokens)) },
-    { name: "Prompts cost", value: units(cost), note: "uncached tokens’ worth" },
-    {
-      name: "Resending everything",
-      value: units(resend),
-      ...(resend > 0 && { note: `${share(resend - cost, resend)} saved` }),
-    },
+    ...costsOf({
+      tokenUnits: add(({ tokenUnits }) => tokenUnits),
+      resendTokenUnits: add(({ resend, tokenUnits }) => resend?.tokenUnits ?? tokenUnits),
+      usd: add(({ usd }) => usd),
+      resendUsd: add(({ resend, usd }) => resend ? resend.usd : usd),
+      unpricedCalls: calls.filter(({ usd }) => usd === null).length,
+    }),
   ];
 }
 
 interface Choice {
-  readonly calls: readonly Call[];
+  readonly calls: readonly CallReport[];
   readonly at: number;
   readonly choose: (at: number) => void;
 }
@@ -107,15 +105,26 @@ function Chart({ calls, at, choose }: Choice) {
   );
 }
 
-function inWords(call: Call): string {
+function inWords(call: CallReport): string {
   const tokens = partsOf(call);
   return `Call ${call.number}: ${PARTS.map((part) => `${NAMES[part]} ${count(tokens[part])}`).join(", ")}` +
     (call.rewrites.length > 0 ? ", rewritten before it" : "");
 }
 
-function Detail({ call }: { readonly call: Call }) {
-  const { number, turn, purpose, promptTokens, resend, tokenUnits, uncached, rewrites, summary, estimated } =
-    call;
+function Detail({ call }: { readonly call: CallReport }) {
+  const {
+    number,
+    turn,
+    purpose,
+    promptTokens,
+    resend,
+    tokenUnits,
+    usd,
+    uncached,
+    rewrites,
+    summary,
+    estimated,
+  } = call;
   const tokens = partsOf(call);
   return (
     <section class="detail" aria-label="The chosen call">
@@ -142,10 +151,20 @@ function Detail({ call }: { readonly call: Call }) {
             <dd>{count(resend.promptTokens)}</dd>
           </div>
         )}
-        {tokenUnits !== null && (
+        <div>
+          <dt>Token units</dt>
+          <dd>
+            {count(tokenUnits)}
+            {resend && ` of ${count(resend.tokenUnits)}`}
+          </dd>
+        </div>
+        {usd !== null && (
           <div>
-            <dt>Cost</dt>
-            <dd>{units(tokenUnits)}{resend && ` of ${units(resend.tokenUnits)}`}</dd>
+            <dt>US dollars</dt>
+            <dd>
+              {dollars(usd)}
+              {typeof resend?.usd === "number" && ` of ${dollars(resend.usd)}`}
+            </dd>
           </div>
         )}
       </dl>
@@ -202,8 +221,8 @@ function Table({ calls, at, choose }: Choice) {
               {PARTS.map((part) => <th key={part} scope="col">{NAMES[part]}</th>)}
               <th scope="col">Prompt</th>
               <th scope="col">Everything</th>
-              <th scope="col">Cost</th>
-              <th scope="col">Resent</th>
+              <th scope="col">Token units</th>
+              <th scope="col">Resending</th>
             </tr>
           </thead>
           <tbody>
@@ -222,14 +241,18 @@ function Table({ calls, at, choose }: Choice) {
                   {PARTS.map((part) => <td key={part}>{count(tokens[part])}</td>)}
                   <td>{count(call.promptTokens)}</td>
                   <td>{call.resend ? count(call.resend.promptTokens) : "–"}</td>
-                  <td>{call.tokenUnits === null ? "–" : units(call.tokenUnits)}</td>
-                  <td>{call.resend ? units(call.resend.tokenUnits) : "–"}</td>
+                  <td>{count(call.tokenUnits)}</td>
+                  <td>{call.resend ? count(call.resend.tokenUnits) : "–"}</td>
                 </tr>
               );
             })}
           </tbody>
         </table>
       </div>
+      <p class="note">
+        A token unit is the price of one input token that isn’t in the cache. Dollars have the replies in
+        them.
+      </p>
       {calls.length > rows && (
         <button type="button" class="quiet" onClick={() => setRows(rows * 4)}>Older calls</button>
       )}
