@@ -250,6 +250,7 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
     get profile() {
       return currentProfile(profile);
     },
+    noPins: "the policy classic rewrites at fixed triggers, whatever is asked for; the planner takes pins",
     cutBack(length) {
       last = undefined;
       state = { ...state, edits: leadingEdits(state.edits, length) };

@@ -88,7 +88,12 @@ Deno.test("dispatcher() answers HEAD as GET, and tells of nothing that goes wron
       return Response.json({ method });
     },
   };
-  const options = { maxBodyBytes: 100, store: memoryStore(), onError: (error: unknown) => told.push(error) };
+  const options = {
+    maxBodyBytes: 100,
+    store: memoryStore(),
+    respondAt: () => errorResponse,
+    onError: (error: unknown) => told.push(error),
+  };
   const fetch = dispatcher([route], options);
   const head = await fetch(new Request("http://localhost/thing", { method: "HEAD" }));
   assertEquals([head.status, await head.json()], [200, { method: "HEAD" }]);
