@@ -2,7 +2,14 @@ import { createHash } from "node:crypto";
 import type { CountTokens } from "@tare/messages";
 import { listPrice, profileForTtl, promptSession } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
-import { type Protocol, readBody, readRequest, type WireReply, type WireRequest } from "@tare/wire";
+import {
+  jsonExcess,
+  type Protocol,
+  readBody,
+  readRequest,
+  type WireReply,
+  type WireRequest,
+} from "@tare/wire";
 import { callTotals, GatewayLedger } from "./ledger.ts";
 import { Memory } from "./memory.ts";
 import type { GatewayOptions } from "./options.ts";
@@ -60,6 +67,8 @@ export class Turns {
   /** Finds the session of a request; nothing for a request that can't be planned. */
   async begin(protocol: Protocol, { request, bytes, counts }: Call): Promise<GatewayTurn | undefined> {
     const { recall: offers = true, now = Date.now } = this.#options;
+    const excess = jsonExcess(bytes);
+    if (excess !== undefined) throw new RangeError(excess);
     const body = readBody(bytes);
     const { key, name, follows, isStateful, isDetached, ...hints } = protocol.readHints(
       body,

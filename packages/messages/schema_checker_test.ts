@@ -33,3 +33,10 @@ Deno.test("schemaChecker() lets two schemas share an id, ignores $schema and ref
   assertEquals([schemaChecker(schema)(1), schemaChecker(schema)(2)], [undefined, undefined]);
   assertThrows(() => schemaChecker({ type: "strin" }), Error, "type");
 });
+
+Deno.test("schemaChecker() names the first fault alone of a value with more than 10,000 members", () => {
+  const faults = schemaChecker({ type: "array", items: { type: "string" } });
+  assertEquals(faults(Array(10_001).fill(1)), "0 must be string");
+  assertEquals(faults([1, 2]), "0 must be string; 1 must be string");
+  assertEquals(faults([[Array(10_000).fill("")], 1]), "0 must be string");
+});

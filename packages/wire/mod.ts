@@ -30,6 +30,7 @@ export * from "./chat/reply_assembler.ts";
 export * from "./chat/write_completion.ts";
 export * from "./edit_json.ts";
 export * from "./json_record.ts";
+export * from "./json_shape.ts";
 export * from "./json_spans.ts";
 export * from "./protocol.ts";
 export * from "./read_request.ts";
