@@ -29,6 +29,7 @@ export * from "./chat/usage.ts";
 export * from "./chat/reply_assembler.ts";
 export * from "./chat/write_completion.ts";
 export * from "./edit_json.ts";
+export * from "./growing_bytes.ts";
 export * from "./json_record.ts";
 export * from "./json_shape.ts";
 export * from "./json_spans.ts";
