@@ -11,6 +11,8 @@ const call = (index: number, name: string) => ({
   tool_calls: [{ index, id: `c${index}`, type: "function", function: { name, arguments: "{}" } }],
 });
 
+const READ = { type: "function", function: { name: "read" } };
+
 /** A stream of these pieces, each as it is asked for. */
 function streamed(pieces: Iterable<string>): Response {
   const next = pieces[Symbol.iterator]();
@@ -135,6 +137,30 @@ Deno.test("a tool's name of a megabyte is an unknown tool like any other", async
       const { text } = await server.turn();
       assertStringIncludes(text, "there is no such tool");
       assertStringIncludes(text, '"reason":"completed"');
+    });
+  } finally {
+    await provider.shutdown();
+  }
+});
+
+Deno.test("a line of 64 MiB passes the gateway as it came, and holds nobody up", async () => {
+  let pieces: () => Iterable<string> = () => [];
+  const provider = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, () => streamed(pieces()));
+  const ask = { model: "m", stream: true, messages: [{ role: "user", content: "Hello?" }], tools: [READ] };
+  try {
+    await withServer(["--base-url", `http://127.0.0.1:${provider.addr.port}/v1`], async (server) => {
+      const ordinary = `: ${"x".repeat(1_000)}\n\n`;
+      pieces = () => joined([chunk({ content: "Hi" })], times(64 * 1_046, ordinary), END);
+      const innocent = await server.post("/v1/chat/completions", JSON.stringify(ask));
+      pieces = () =>
+        joined([chunk({ content: "Hi" }), "data: "], times(1_024, "x".repeat(MIB / 16)), ["\n\n"], END);
+      const { text, ms, memory } = await server.post("/v1/chat/completions", JSON.stringify(ask));
+      assertEquals([text.length, text.endsWith("data: [DONE]\n\n")], [[...pieces()].join("").length, true]);
+      assert(ms < 5 * innocent.ms + 2_000, `took ${Math.round(ms)} ms (${Math.round(innocent.ms)} ms)`);
+      assert(
+        memory < innocent.memory + 300 * MIB,
+        `took ${Math.round((memory - innocent.memory) / MIB)} MiB`,
+      );
     });
   } finally {
     await provider.shutdown();
