@@ -1,6 +1,6 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { BASH } from "./agents_fixture_test.ts";
-import { gatewayed, post } from "./fixture_test.ts";
+import { completion, gatewayed, post } from "./fixture_test.ts";
 
 const MIB = 2 ** 20;
 const encode = (text: string) => new TextEncoder().encode(text);
@@ -96,4 +96,20 @@ Deno.test("gateway reads no more of an error than it tells", async () => {
   const text = await (await fetch(post(REQUEST))).text();
   assertStringIncludes(text, "The upstream answered 500: no no ");
   await left.promise;
+});
+
+Deno.test("gateway passes a request on as it came that is nested too deep to be worked through", async () => {
+  const errors: unknown[] = [];
+  const { fetch, seen } = gatewayed(() => completion({ content: "Hi" }), {
+    onError: (error) => errors.push(error),
+  });
+  const body = `{"model":"m","messages":[{"role":"user","content":"Hi","x":${"[".repeat(300)}${
+    "]".repeat(300)
+  }}]}`;
+  const response = await fetch(post(body));
+  await response.body?.cancel();
+  assertEquals([seen.map(({ text }) => text), response.status], [[body], 200]);
+  assertEquals(errors.map(String), [
+    "Error: Cannot plan: it is nested more than 200 levels deep; the request was sent on as it came.",
+  ]);
 });

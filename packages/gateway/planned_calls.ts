@@ -1,4 +1,5 @@
 import {
+  GrowingBytes,
   inMebibytes,
   joinBytes,
   MAX_EVENT_BYTES,
@@ -207,23 +208,19 @@ export class PlannedCalls {
     { writer }: GatewayTurn,
     response: Response,
   ): AsyncGenerator<Uint8Array<ArrayBuffer>, WireReply | undefined> {
-    const pieces: Uint8Array<ArrayBuffer>[] = [];
-    let length = 0;
+    const read = new GrowingBytes();
+    let isRead = true;
     for await (const bytes of response.body ?? []) {
-      length += bytes.length;
-      if (length <= MAX_EVENT_BYTES) {
-        pieces.push(bytes);
-        continue;
-      }
-      if (pieces.length > 0) {
-        const limit = new ReplyTooLong(`the reply has more than ${inMebibytes(MAX_EVENT_BYTES)}`);
-        this.#warn("the answer is passed on as it comes", limit);
-        yield joinBytes(pieces.splice(0));
-      }
-      yield bytes;
+      if (isRead) read.add(bytes);
+      else yield bytes;
+      if (!isRead || read.length <= MAX_EVENT_BYTES) continue;
+      const limit = new ReplyTooLong(`the reply has more than ${inMebibytes(MAX_EVENT_BYTES)}`);
+      this.#warn("the answer is passed on as it comes", limit);
+      isRead = false;
+      yield read.take();
     }
-    if (length > MAX_EVENT_BYTES) return undefined;
-    const whole = joinBytes(pieces);
+    if (!isRead) return undefined;
+    const whole = read.take();
     try {
       return writer.read(whole);
     } catch (error) {

@@ -2,7 +2,14 @@ import { createHash } from "node:crypto";
 import type { CountTokens, Usage } from "@tare/messages";
 import { listPrice, profileForTtl, promptSession, type Rates, reportCall, sumsOfCall } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
-import { type Protocol, readBody, readRequest, type WireReply, type WireRequest } from "@tare/wire";
+import {
+  jsonExcess,
+  type Protocol,
+  readBody,
+  readRequest,
+  type WireReply,
+  type WireRequest,
+} from "@tare/wire";
 import { callTotals, GatewayLedger } from "./ledger.ts";
 import { Memory } from "./memory.ts";
 import type { GatewayOptions } from "./options.ts";
@@ -66,6 +73,9 @@ export class Turns {
     const client = clientOf(protocol, request);
     const readers = this.#memory.readers(client);
     const body = readBody(bytes, { protocol, lists: readers.lists });
+    // What is known was within the limits when it came.
+    const excess = jsonExcess(bytes.subarray(body.known?.end ?? 0));
+    if (excess !== undefined) throw new RangeError(excess);
     const { key, name, follows, isStateful, isDetached, ...hints } = protocol.readHints(
       body,
       request.headers,

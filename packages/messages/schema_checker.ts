@@ -28,7 +28,32 @@ export function schemaChecker(
 ): (value: unknown) => string | undefined {
   const { $schema: _, ...rest } = schema;
   // One instance a schema: schemas of different tools may carry the same `$id`.
-  const validate = new Ajv2020({ strict: false, allErrors: true, verbose: true, validateFormats: false })
-    .compile(rest);
-  return (value) => validate(value) ? undefined : describeFaults(validate.errors ?? [], what);
+  const compile = (allErrors: boolean) =>
+    new Ajv2020({ strict: false, allErrors, verbose: true, validateFormats: false }).compile(rest);
+  const first = compile(false);
+  let all: ReturnType<typeof compile> | undefined;
+  return (value) => {
+    if (first(value)) return undefined;
+    // Each wrong value of a large list would be a fault, and memory would run out before the last.
+    if (!isSmall(value)) return describeFaults(first.errors ?? [], what);
+    all ??= compile(true);
+    all(value);
+    return describeFaults(all.errors ?? [], what);
+  };
+}
+
+/** Of a value with more members not all faults are told, but the first. */
+const MAX_MEMBERS = 10_000;
+
+function isSmall(value: unknown): boolean {
+  let left = MAX_MEMBERS;
+  const waiting = [[value]];
+  for (let members = waiting.pop(); members; members = waiting.pop()) {
+    left -= members.length;
+    if (left < 0) return false;
+    for (const member of members) {
+      if (typeof member === "object" && member !== null) waiting.push(Object.values(member));
+    }
+  }
+  return true;
 }

@@ -88,3 +88,10 @@ Deno.test("schemaChecker() tells only so many faults", () => {
   );
   assertEquals([faults?.split("; ").length, faults?.endsWith("19 must be string; and 980 more")], [21, true]);
 });
+
+Deno.test("schemaChecker() names the first fault alone of a value with more than 10,000 members", () => {
+  const faults = schemaChecker({ type: "array", items: { type: "string" } });
+  assertEquals(faults(Array(10_001).fill(1)), "0 must be string");
+  assertEquals(faults([1, 2]), "0 must be string; 1 must be string");
+  assertEquals(faults([[Array(10_000).fill("")], 1]), "0 must be string");
+});

@@ -1,4 +1,4 @@
-import { joinBytes } from "./json_spans.ts";
+import { GrowingBytes } from "./growing_bytes.ts";
 import { inMebibytes, MAX_EVENT_BYTES, MAX_STREAM_BYTES } from "./reply_limits.ts";
 
 /** A server-sent event as it was sent. */
@@ -25,8 +25,7 @@ export class SseSplitter {
   readonly #maxEventBytes: number;
   readonly #maxBytes: number;
   /** What has come of an event that isn't whole. */
-  #rest: Uint8Array<ArrayBuffer>[] = [];
-  #restBytes = 0;
+  readonly #rest = new GrowingBytes();
   #bytes = 0;
   #excess: string | undefined;
 
@@ -44,56 +43,41 @@ export class SseSplitter {
   /** The bytes of the events that are whole with these bytes. */
   cut(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
     const end = this.#lastEnd(bytes);
-    const whole = end === 0 ? bytes.subarray(0, 0) : joinBytes([...this.#rest, bytes.subarray(0, end)]);
-    const rest = bytes.subarray(end);
-    if (end > 0) {
-      this.#rest = [];
-      this.#restBytes = 0;
+    let whole = bytes.subarray(0, end);
+    if (end > 0 && this.#rest.length > 0) {
+      this.#rest.add(whole);
+      whole = this.#rest.take();
     }
-    if (rest.length > 0) this.#rest.push(rest);
-    this.#restBytes += rest.length;
+    if (end < bytes.length) this.#rest.add(bytes.subarray(end));
     this.#measure(bytes.length, whole);
     return whole;
   }
 
   /** What is left when the stream ends, which isn't a whole event. */
   end(): RawEvent | undefined {
-    const rest = joinBytes(this.#rest);
-    this.#rest = [];
-    this.#restBytes = 0;
-    return rest.length === 0 ? undefined : readEvent(rest);
+    return this.#rest.length === 0 ? undefined : readEvent(this.#rest.take());
   }
 
   /** Behind which of these bytes the last whole event ends; 0 if none does. */
   #lastEnd(bytes: Uint8Array<ArrayBuffer>): number {
+    const byte = (at: number) => at < 0 ? this.#rest.at(at) : bytes[at];
     for (
       let at = bytes.lastIndexOf(LINE_FEED);
       at >= 0;
       at = at === 0 ? -1 : bytes.lastIndexOf(LINE_FEED, at - 1)
     ) {
-      let before = this.#byte(bytes, at - 1);
-      if (before === CARRIAGE_RETURN) before = this.#byte(bytes, at - 2);
+      let before = byte(at - 1);
+      if (before === CARRIAGE_RETURN) before = byte(at - 2);
       if (before === LINE_FEED) return at + 1;
     }
     return 0;
-  }
-
-  /** The byte at a place of these bytes, or in front of them. */
-  #byte(bytes: Uint8Array<ArrayBuffer>, at: number): number | undefined {
-    let place = at;
-    for (let piece = this.#rest.length - 1; place < 0 && piece >= 0; piece--) {
-      const rest = this.#rest[piece]!;
-      if (place + rest.length >= 0) return rest[place + rest.length];
-      place += rest.length;
-    }
-    return bytes[place];
   }
 
   #measure(more: number, whole: Uint8Array<ArrayBuffer>): void {
     this.#bytes += more;
     const isLong = (bytes: number) => bytes > this.#maxEventBytes;
     if (
-      isLong(this.#restBytes) ||
+      isLong(this.#rest.length) ||
       (isLong(whole.length) && splitEvents(whole).some(({ bytes }) => isLong(bytes.length)))
     ) {
       this.#excess ??= `one of its events has more than ${inMebibytes(this.#maxEventBytes)}`;

@@ -6,6 +6,7 @@ import { readSettings } from "../../packages/app/settings.ts";
 export interface ServerProcess {
   /** Where it listens. */
   readonly url: string;
+  readonly pid: number;
   /** Kills it (SIGKILL) and waits until it is gone. Gives what it wrote to its error output. */
   readonly kill: () => Promise<string>;
 }
@@ -51,6 +52,7 @@ export async function startServerProcess(
   const output = readOutput();
   return {
     url: await url.promise,
+    pid: process.pid,
     async kill() {
       try {
         process.kill("SIGKILL");

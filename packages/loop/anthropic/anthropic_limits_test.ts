@@ -26,3 +26,30 @@ Deno.test("anthropicModel() numbers the calls of a reply in order, however many 
   const begun = events.flatMap((event) => event.type === "tool_call_delta" && event.id ? [event.index] : []);
   assertEquals(begun, Array.from({ length: 1_000 }, (_, at) => at));
 });
+
+Deno.test("anthropicModel() ends a reply that pauses again and again", async () => {
+  const pauses = Array.from({ length: 102 }, () => reply("pause_turn", ...text(0, "Wait.")));
+  const { error, bodies } = await ask(pauses);
+  assertEquals([error?.message.replace(/^.*?: /, ""), bodies.length], [
+    "it pauses more than 100 times.",
+    101,
+  ]);
+});
+
+Deno.test("anthropicModel() doesn't ask again where it is told to wait for hours, and doesn't follow redirects", async () => {
+  const told = async (answer: Response) => {
+    const { error, bodies } = await ask([answer, reply("end_turn", ...text(0, "ok"))], { maxRetries: 1 });
+    return [error?.code, error?.message.replace(/^.*?: /, ""), bodies.length];
+  };
+  const body = { type: "error", error: { type: "rate_limit_error", message: "Slow." } };
+  assertEquals(await told(Response.json(body, { status: 429, headers: { "retry-after": "7200" } })), [
+    "rate_limited",
+    "it limits the rate of requests and asks to wait 7200 s (429: Slow).",
+    1,
+  ]);
+  assertEquals(await told(new Response(null, { status: 308, headers: { location: "/v1/messages" } })), [
+    "unreachable",
+    'it redirects to "/v1/messages" (308); the base URL must be where it answers.',
+    1,
+  ]);
+});

@@ -29,7 +29,7 @@
  */
 import { Anthropic, APIConnectionError, APIConnectionTimeoutError, APIError } from "@anthropic-ai/sdk";
 import type { Model, ModelRequest } from "@tare/messages";
-import { MessageAssembler, messagesBody, messagesSettings, UnknownShape } from "@tare/wire";
+import { MessageAssembler, messagesBody, messagesSettings, ReplyTooLong, UnknownShape } from "@tare/wire";
 import { ModelError } from "../model_error.ts";
 import { checkAccess, streamModel, watchedFetch } from "../provider/stream_model.ts";
 
@@ -59,6 +59,9 @@ export interface AnthropicModelOptions {
   /** Sends the requests. Default: the global `fetch`. */
   readonly fetch?: typeof globalThis.fetch;
 }
+
+/** How often a reply may pause and be asked to go on. */
+const MAX_PAUSES = 100;
 
 const NO_MESSAGE = "what it sent is no message (is the base URL right? It is without /v1)";
 
@@ -125,7 +128,8 @@ export function anthropicModel(options: AnthropicModelOptions): Model {
     open: async function* (request, reply) {
       try {
         yield* await openStream(request);
-        while (reply.isPaused) {
+        for (let pauses = 1; reply.isPaused; pauses++) {
+          if (pauses > MAX_PAUSES) throw new ReplyTooLong(`it pauses more than ${MAX_PAUSES} times`);
           yield* await openStream({ ...request, messages: [...request.messages, reply.message()] });
         }
       } catch (error) {

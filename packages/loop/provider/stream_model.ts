@@ -1,5 +1,5 @@
 import type { Message, Model, ModelEvent, ModelRequest, ModelSettings } from "@tare/messages";
-import { inMebibytes, joinBytes, MAX_EVENT_BYTES, ReplyTooLong, SseSplitter } from "@tare/wire";
+import { GrowingBytes, inMebibytes, MAX_EVENT_BYTES, ReplyTooLong, SseSplitter } from "@tare/wire";
 import { ModelError } from "../model_error.ts";
 import { type FailedRequest, replyError, toModelError, waitOf } from "./to_model_error.ts";
 
@@ -172,20 +172,18 @@ function wholeEvents(): Frame {
 }
 
 function oneEvent(): Frame {
-  const pieces: Bytes[] = [];
-  let length = 0;
+  const whole = new GrowingBytes();
   return {
     add: (bytes) => {
-      length += bytes.length;
-      if (length > MAX_EVENT_BYTES) {
+      whole.add(bytes);
+      if (whole.length > MAX_EVENT_BYTES) {
         throw new ReplyTooLong(`it has more than ${inMebibytes(MAX_EVENT_BYTES)}`);
       }
-      pieces.push(bytes);
       return NOTHING;
     },
     end: () => {
       // A line break in JSON stands between tokens, never inside one.
-      const json = new TextDecoder().decode(joinBytes(pieces)).replaceAll(/[\r\n]/g, " ");
+      const json = new TextDecoder().decode(whole.take()).replaceAll(/[\r\n]/g, " ");
       return new TextEncoder().encode(`data: ${json}\n\n`);
     },
   };

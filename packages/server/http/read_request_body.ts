@@ -1,3 +1,4 @@
+import { jsonExcess } from "@tare/wire";
 import { HttpError } from "./http_error.ts";
 
 /** Media type of JSON values, one a line. */
@@ -14,8 +15,9 @@ export interface ReadBody {
 /**
  * Reads a request's body: JSON that `check` finds no faults in, where no bytes count as `{}`, or lines of it as text.
  *
- * @throws {HttpError} 415 if it isn't declared as what is wanted (so that no web page can send it without asking) or is compressed, 413
- * if it is too large, 400 if it isn't UTF-8 or JSON, or `check` finds faults.
+ * @throws {HttpError} 415 if it isn't declared as what is wanted (so that no web page can send it without asking) or is
+ * compressed, 413 if it is too large, 400 if it isn't UTF-8 or JSON, is nested too deep or holds too many values
+ * ({@linkcode jsonExcess}), or `check` finds faults.
  */
 export async function readRequestBody(
   request: Request,
@@ -70,6 +72,8 @@ function decode(bytes: Uint8Array<ArrayBuffer>): string {
 }
 
 function parseJson(bytes: Uint8Array<ArrayBuffer>, check: (value: unknown) => string | undefined): unknown {
+  const excess = jsonExcess(bytes);
+  if (excess !== undefined) throw new HttpError(400, "invalid_request", `Cannot use the body: ${excess}.`);
   let value: unknown;
   try {
     value = bytes.length === 0 ? {} : JSON.parse(decode(bytes));

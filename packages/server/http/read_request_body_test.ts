@@ -73,3 +73,20 @@ Deno.test("readRequestBody() gives lines as text, and refuses what isn't UTF-8",
     "Cannot read the body: it isn't UTF-8.",
   ]);
 });
+
+Deno.test("readRequestBody() refuses what is nested too deep or holds too much before anybody works through it", async () => {
+  const options = {
+    maxBytes: 2 ** 20,
+    check: () => {
+      throw new Error("was checked");
+    },
+  };
+  const refusals = ["[".repeat(201), `[${"0,".repeat(250_000)}0]`, `{${'"a":0,'.repeat(5_000)}"a":0}`].map((
+    body,
+  ) => failure(post(body, JSON_TYPE), options));
+  assertEquals(await Promise.all(refusals), [
+    [400, "Cannot use the body: it is nested more than 200 levels deep."],
+    [400, "Cannot use the body: it holds more than 250000 values."],
+    [400, "Cannot use the body: one of its objects has more than 5000 fields."],
+  ]);
+});

@@ -7,7 +7,7 @@ export const COUNT = Type.Integer({ minimum: 0 });
 
 /** Texts by name, for a client's own use. */
 export const METADATA = Type.Unsafe<Readonly<Record<string, string>>>(
-  Type.Object({}, { additionalProperties: Type.String() }),
+  Type.Object({}, { additionalProperties: Type.String(), maxProperties: 1_000 }),
 );
 
 /** An object with these properties and no others. With a `title` it is a component of the OpenAPI document. */

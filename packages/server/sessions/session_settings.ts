@@ -8,6 +8,7 @@ export const SESSION_SETTINGS = closed({
   model: Type.String({ minLength: 1, description: "Name of the model at the provider." }),
   tools: Type.Array(Type.String(), {
     uniqueItems: true,
+    maxItems: 1_000,
     description: "Names of the tools that the session may use.",
   }),
   metadata: METADATA,

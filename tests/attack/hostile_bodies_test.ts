@@ -1,0 +1,69 @@
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { withServer } from "./watched_server.ts";
+
+const keys = (count: number) => Array.from({ length: count }, (_, at) => `"k${at}":"v"`).join(",");
+const nested = (depth: number) => "[".repeat(depth) + "]".repeat(depth);
+
+/** What a client may send, and what it is told. */
+const BODIES: Readonly<Record<string, readonly [path: string, body: string, told: string]>> = {
+  "400,000 keys of metadata": [
+    "/v1/sessions",
+    `{"metadata":{${keys(400_000)}}}`,
+    "one of its objects has more than 5000 fields",
+  ],
+  "4,000 keys of metadata": [
+    "/v1/sessions",
+    `{"metadata":{${keys(4_000)}}}`,
+    "1000 properties",
+  ],
+  "2 million lists inside one another": [
+    "/v1/sessions",
+    `{"metadata":{"a":${nested(2_000_000)}}}`,
+    "it is nested more than 200 levels deep",
+  ],
+  "the same, of an agent's client": [
+    "/v1/chat/completions",
+    `{"model":"agent","messages":${nested(2_000_000)}}`,
+    "it is nested more than 200 levels deep",
+  ],
+  "9 million lists that never end": [
+    "/v1/sessions",
+    "[".repeat(9_000_000),
+    "it is nested more than 200 levels deep",
+  ],
+  "4 million wrong values": [
+    "/v1/responses",
+    `{"model":"agent","input":[${"1,".repeat(4_000_000)}1]}`,
+    "it holds more than 250000 values",
+  ],
+  "200,000 wrong values": [
+    "/v1/chat/completions",
+    `{"model":"agent","messages":[${"1,".repeat(200_000)}1]}`,
+    "messages.0",
+  ],
+  "240,000 names of tools": [
+    "/v1/sessions",
+    `{"tools":[${Array.from({ length: 240_000 }, (_, at) => `"t${at}"`).join(",")}]}`,
+    "1000 items",
+  ],
+};
+
+Deno.test("a hostile body is refused in a sentence, sooner than an innocent one of its size is taken", async (t) => {
+  await withServer([], async (server) => {
+    await server.post("/v1/sessions", "{}");
+    const innocent = await server.post("/v1/sessions", `{"instructions":"${"word ".repeat(1_900_000)}"}`);
+    assertEquals(innocent.status, 201);
+    for (const [name, [path, body, told]] of Object.entries(BODIES)) {
+      await t.step(name, async () => {
+        const { status, text, ms, stallMs } = await server.post(path, body);
+        assertEquals(status, 400);
+        assertStringIncludes(text, told);
+        const worst = Math.max(ms, stallMs);
+        assert(
+          worst < 3 * innocent.ms + 1_000,
+          `took ${Math.round(worst)} ms (${Math.round(innocent.ms)} ms)`,
+        );
+      });
+    }
+  });
+});

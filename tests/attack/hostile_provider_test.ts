@@ -1,0 +1,168 @@
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { withServer } from "./watched_server.ts";
+
+const MIB = 2 ** 20;
+const encoder = new TextEncoder();
+
+const chunk = (delta: object, finish_reason: string | null = null) =>
+  `data: ${JSON.stringify({ id: "c", choices: [{ index: 0, delta, finish_reason }] })}\n\n`;
+
+const call = (index: number, name: string) => ({
+  tool_calls: [{ index, id: `c${index}`, type: "function", function: { name, arguments: "{}" } }],
+});
+
+const READ = { type: "function", function: { name: "read" } };
+
+/** A stream of these pieces, each as it is asked for. */
+function streamed(pieces: Iterable<string>): Response {
+  const next = pieces[Symbol.iterator]();
+  const body = new ReadableStream<Uint8Array<ArrayBuffer>>({
+    pull(controller) {
+      const { done, value } = next.next();
+      if (done) controller.close();
+      else controller.enqueue(encoder.encode(value));
+    },
+  });
+  return new Response(body, { headers: { "content-type": "text/event-stream" } });
+}
+
+function* times(count: number, piece: string): Iterable<string> {
+  for (let at = 0; at < count; at++) yield piece;
+}
+
+function* joined(...parts: Iterable<string>[]): Iterable<string> {
+  for (const part of parts) yield* part;
+}
+
+const END = [chunk({}, "stop"), "data: [DONE]\n\n"];
+
+/** What a provider may do, and what the turn then ends with. */
+const ATTACKS: Readonly<Record<string, { readonly reply: () => Response; readonly told: string }>> = {
+  "a line of 20 MB": {
+    reply: () => streamed(joined(['data: {"x":"'], times(320, "x".repeat(MIB / 16)), ['"}\n\n'], END)),
+    told: "one of its events has more than 16 MiB",
+  },
+  "a line without an end": {
+    reply: () => streamed(times(Infinity, "x".repeat(MIB))),
+    told: "one of its events has more than 16 MiB",
+  },
+  "a reply without an end": {
+    reply: () => streamed(times(Infinity, chunk({ content: "word ".repeat(MIB / 5) }))),
+    told: "it says more than 16000000 characters",
+  },
+  "a whole reply without an end": {
+    reply: () => {
+      const { body } = streamed(times(Infinity, " ".repeat(MIB)));
+      return new Response(body, { headers: { "content-type": "application/json" } });
+    },
+    told: "it has more than 16 MiB",
+  },
+  "30,000 calls": {
+    reply: () =>
+      streamed(
+        joined(Array.from({ length: 30_000 }, (_, at) => chunk(call(at, "nobody"))), [
+          chunk({}, "tool_calls"),
+        ]),
+      ),
+    told: "it makes more than 1000 calls of tools",
+  },
+  "an error without an end": {
+    reply: () => new Response(streamed(times(Infinity, "no ".repeat(1_000))).body, { status: 400 }),
+    told: "it refused the request (400: no no no",
+  },
+  "hours to wait": {
+    reply: () =>
+      Response.json({ error: { message: "Slow." } }, { status: 429, headers: { "retry-after": "86400" } }),
+    told: "it limits the rate of requests and asks to wait 86400 s",
+  },
+  "redirects without an end": {
+    reply: () => new Response(null, { status: 307, headers: { location: "/v1/chat/completions" } }),
+    told: 'it redirects to "/v1/chat/completions" (307)',
+  },
+};
+
+Deno.test("a hostile provider ends its turn in a sentence, within bounds of memory, and holds nobody else up", async (t) => {
+  let reply = () => streamed([chunk({ content: "Hello." }), ...END]);
+  let asked = 0;
+  const provider = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, (request) => {
+    if (request.method === "POST") asked++;
+    return reply();
+  });
+  const args = ["--base-url", `http://127.0.0.1:${provider.addr.port}/v1`, "--model", "m"];
+  try {
+    await withServer(args, async (server) => {
+      const { text, memory } = await server.turn();
+      assertStringIncludes(text, '"reason":"completed"');
+      // What is long and innocent: as many bytes in ordinary events.
+      reply = () =>
+        streamed(joined(times(20_000, chunk({ content: "innocent " }) + `: ${"x".repeat(900)}\n\n`), END));
+      const innocent = await server.turn();
+      assertStringIncludes(innocent.text, '"reason":"completed"');
+      for (const [name, attack] of Object.entries(ATTACKS)) {
+        await t.step(name, async () => {
+          reply = attack.reply;
+          asked = 0;
+          const seen = await server.turn();
+          assertStringIncludes(seen.text, JSON.stringify(attack.told).slice(1, -1));
+          assertStringIncludes(seen.text, '"type":"turn_end"');
+          assertEquals(asked, 1);
+          assert(
+            seen.stallMs < 5 * innocent.stallMs + 1_000,
+            `stalled ${seen.stallMs} ms (${innocent.stallMs} ms)`,
+          );
+          assert(seen.memory < memory + 700 * MIB, `took ${Math.round((seen.memory - memory) / MIB)} MiB`);
+        });
+      }
+      await t.step("and a turn goes on behind all that", async () => {
+        reply = () => streamed([chunk({ content: "Hello again." }), ...END]);
+        assertStringIncludes((await server.turn()).text, '"reason":"completed"');
+      });
+    });
+  } finally {
+    await provider.shutdown();
+  }
+});
+
+Deno.test("a tool's name of a megabyte is an unknown tool like any other", async () => {
+  let asked = 0;
+  const provider = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, (request) => {
+    if (request.method === "POST") asked++;
+    return asked === 1
+      ? streamed([chunk(call(0, "read file ".repeat(100_000))), chunk({}, "tool_calls"), "data: [DONE]\n\n"])
+      : streamed([chunk({ content: "Well." }), ...END]);
+  });
+  const args = ["--base-url", `http://127.0.0.1:${provider.addr.port}/v1`, "--model", "m"];
+  try {
+    await withServer(args, async (server) => {
+      const { text } = await server.turn();
+      assertStringIncludes(text, "there is no such tool");
+      assertStringIncludes(text, '"reason":"completed"');
+    });
+  } finally {
+    await provider.shutdown();
+  }
+});
+
+Deno.test("a line of 64 MiB passes the gateway as it came, and holds nobody up", async () => {
+  let pieces: () => Iterable<string> = () => [];
+  const provider = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, () => streamed(pieces()));
+  const ask = { model: "m", stream: true, messages: [{ role: "user", content: "Hello?" }], tools: [READ] };
+  try {
+    await withServer(["--base-url", `http://127.0.0.1:${provider.addr.port}/v1`], async (server) => {
+      const ordinary = `: ${"x".repeat(1_000)}\n\n`;
+      pieces = () => joined([chunk({ content: "Hi" })], times(64 * 1_046, ordinary), END);
+      const innocent = await server.post("/v1/chat/completions", JSON.stringify(ask));
+      pieces = () =>
+        joined([chunk({ content: "Hi" }), "data: "], times(1_024, "x".repeat(MIB / 16)), ["\n\n"], END);
+      const { text, ms, memory } = await server.post("/v1/chat/completions", JSON.stringify(ask));
+      assertEquals([text.length, text.endsWith("data: [DONE]\n\n")], [[...pieces()].join("").length, true]);
+      assert(ms < 5 * innocent.ms + 2_000, `took ${Math.round(ms)} ms (${Math.round(innocent.ms)} ms)`);
+      assert(
+        memory < innocent.memory + 300 * MIB,
+        `took ${Math.round((memory - innocent.memory) / MIB)} MiB`,
+      );
+    });
+  } finally {
+    await provider.shutdown();
+  }
+});
