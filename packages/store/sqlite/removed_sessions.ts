@@ -9,7 +9,7 @@ export interface RemovedSessions {
 }
 
 /** Events and archived texts that one transaction removes: some milliseconds' work. */
-const SLICE = 200;
+const SLICE = 250;
 
 /** Unused pages that are given back at a time: at most some thirty milliseconds' work. */
 const PAGES = 256;
@@ -40,10 +40,14 @@ export function removedSessions(database: Database): RemovedSessions {
   let sweeping: Promise<void> | undefined;
 
   const sweepAll = async (isOpen: () => boolean) => {
-    for (; isOpen(); await pause()) {
-      const left = next.get();
-      if (left) freeSlice(left.key);
-      else if (database.shrink(PAGES) === 0) return;
+    try {
+      for (; isOpen(); await pause()) {
+        const left = next.get();
+        if (left) freeSlice(left.key);
+        else if (database.shrink(PAGES) === 0) return;
+      }
+    } finally {
+      database.restock();
     }
   };
   const freeSlice = (key: number) => {

@@ -2,25 +2,26 @@
 export interface Reserve {
   /** Gives the room up. */
   give(): void;
-  /** Takes the room again, as far as there is some. */
+  /** Takes the room again, but at most half of what is free: the rest is for whoever made it free. */
   take(): void;
 }
 
 const BLOCK_BYTES = 64 * 1024;
 
-/**
- * Opens the reserve in a file, and takes its room unless that would be more than half of what is free: a disk that is
- * nearly full needs the rest for what is written.
- */
+/** Opens the reserve in a file, and takes its room. */
 export function openReserve(file: string, bytes: number): Reserve {
   if (bytes === 0) return { give() {}, take() {} };
-  if (sizeOf(file) === 0 && fill(file, 2 * bytes) < 2 * bytes) Deno.truncateSync(file, 0);
-  if (sizeOf(file) > bytes) Deno.truncateSync(file, bytes);
+  const take = () => {
+    if (sizeOf(file) === bytes) return;
+    const size = fill(file, 2 * bytes);
+    Deno.truncateSync(file, Math.floor(size / 2));
+  };
+  take();
   return {
     give() {
       if (sizeOf(file) > 0) Deno.truncateSync(file, 0);
     },
-    take: () => void fill(file, bytes),
+    take,
   };
 }
 
