@@ -19,9 +19,9 @@ const REMOVED = "removed:";
 
 /** Removes sessions from a file. */
 export function removedSessions(database: Database): RemovedSessions {
-  const rename = database.prepare(
+  const rename = database.prepare<{ readonly key: number }>(
     `UPDATE sessions SET id = '${REMOVED}' || hex(randomblob(16)) WHERE id = ? RETURNING key`,
-  ) as { get(id: string): { readonly key: number } | undefined };
+  );
   const own = ["activity", "documents", "idempotency_keys"].map((table) =>
     database.prepare(`DELETE FROM ${table} WHERE session = ?`)
   );

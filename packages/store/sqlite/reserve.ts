@@ -14,7 +14,7 @@ export function openReserve(file: string, bytes: number): Reserve {
   const take = () => {
     if (sizeOf(file) === bytes) return;
     const size = fill(file, 2 * bytes);
-    Deno.truncateSync(file, Math.floor(size / 2));
+    if (size > 0) Deno.truncateSync(file, Math.floor(size / 2));
   };
   take();
   return {
@@ -37,14 +37,15 @@ export function sizeOf(file: string): number {
 
 /** Appends until the file has this size or the disk is full, and gives its size. */
 function fill(file: string, bytes: number): number {
-  using opened = Deno.openSync(file, { create: true, append: true, mode: 0o600 });
-  // Zeros would take no room where the file system compresses.
-  const block = crypto.getRandomValues(new Uint8Array(BLOCK_BYTES));
-  let size = opened.statSync().size;
+  let size = 0;
   try {
+    using opened = Deno.openSync(file, { create: true, append: true, mode: 0o600 });
+    // Zeros would take no room where the file system compresses.
+    const block = crypto.getRandomValues(new Uint8Array(BLOCK_BYTES));
+    size = opened.statSync().size;
     while (size < bytes) size += opened.writeSync(block.subarray(0, bytes - size));
   } catch {
-    // The disk is full, so that less is held.
+    // The disk is full, or doesn't let itself be held: then less is, which only a deletion on a full disk may miss.
   }
   return size;
 }
