@@ -239,10 +239,10 @@ function greet(
     `messages   to ${messagesUrl}, ${
       keysOf(messagesKey, "ANTHROPIC_API_KEY")
     }: ANTHROPIC_BASE_URL=${url} claude`,
-    `sessions   in ${resolve(settings.data)}`,
     `profile    ${profile(model ?? "").name}${model === undefined ? ", or that of the model asked for" : ""}`,
     ...(policy === "planner" ? [] : [`policy     ${policy}`]),
     ...(off.length > 0 ? [`off        ${off.join(", ")}`] : []),
+    `sessions   in ${resolve(settings.data)}`,
   ].join("\n");
 }
 

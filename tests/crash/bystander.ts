@@ -80,7 +80,7 @@ export class Bystander {
       assertEquals([response.status, (await response.json()).sessions?.length], [201, BATCH]);
       one.isAcknowledged = true;
       this.acknowledged.imports++;
-      for (const { id } of (await this.#listed(url)).slice(KEPT)) await this.#delete(url, id);
+      await Promise.all((await this.#listed(url)).slice(KEPT).map(({ id }) => this.#delete(url, id)));
     }
   }
 

@@ -24,8 +24,10 @@ export interface Database {
    * undone and the error thrown on.
    */
   transaction<T>(write: () => T): T;
-  /** The same for a write that makes room: on a full disk it gets what was held in reserve for it. */
+  /** The same for a write that makes room: on a full disk it gets what is held in reserve for it. */
   release<T>(write: () => T): T;
+  /** Holds room in reserve again, once what was released has made some. */
+  restock(): void;
   /** Gives up to so many unused pages back to the system, and tells how many are left. */
   shrink(pages: number): number;
   /** Closes the file; a second call does nothing. */
@@ -54,6 +56,9 @@ const LEAST_BYTES = 512;
 
 /** How much larger than it may be a file gets for a moment when something is removed from it. */
 const RELEASE_BYTES = 4 * 2 ** 20;
+
+/** Unused pages that are worth waiting for the disk to give them back at once: one MiB. */
+const MANY_PAGES = 256;
 
 /** Size to which the log is cut once what it holds is in the file. */
 const LOG_BYTES = 4 * 2 ** 20;
@@ -250,6 +255,9 @@ function databaseOver(
     return result;
   };
   const unused = prepare<{ readonly freelist_count: number }>("PRAGMA freelist_count");
+  const countUnused = () => unused.get()?.freelist_count ?? 0;
+  /** Pages that were given back since the file was last cut. */
+  let given = 0;
   const checkpoint = () => guard(() => connection.exec("PRAGMA wal_checkpoint(TRUNCATE)"));
   return {
     path: file,
@@ -268,15 +276,22 @@ function databaseOver(
           return transaction(write);
         } finally {
           limitSize(connection, maxBytes);
-          reserve.take();
         }
       }
     },
+    restock: reserve.take,
     shrink(pages) {
+      const before = countUnused();
+      if (before === 0) return 0;
       // exec() would stop after the first page.
       guard(() => connection.prepare(`PRAGMA incremental_vacuum(${pages})`).all());
-      const left = unused.get()?.freelist_count ?? 0;
-      if (left === 0) checkpoint();
+      const left = countUnused();
+      given += before - left;
+      // The next checkpoint cuts the file. It waits for the disk, so that a little isn't worth one of its own.
+      if (left === 0 && given >= MANY_PAGES) {
+        checkpoint();
+        given = 0;
+      }
       return left;
     },
     close() {

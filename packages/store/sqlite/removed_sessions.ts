@@ -9,7 +9,7 @@ export interface RemovedSessions {
 }
 
 /** Events and archived texts that one transaction removes: some milliseconds' work. */
-const SLICE = 200;
+const SLICE = 250;
 
 /** Unused pages that are given back at a time: at most some thirty milliseconds' work. */
 const PAGES = 256;
@@ -19,9 +19,9 @@ const REMOVED = "removed:";
 
 /** Removes sessions from a file. */
 export function removedSessions(database: Database): RemovedSessions {
-  const rename = database.prepare(
+  const rename = database.prepare<{ readonly key: number }>(
     `UPDATE sessions SET id = '${REMOVED}' || hex(randomblob(16)) WHERE id = ? RETURNING key`,
-  ) as { get(id: string): { readonly key: number } | undefined };
+  );
   const own = ["activity", "documents", "idempotency_keys"].map((table) =>
     database.prepare(`DELETE FROM ${table} WHERE session = ?`)
   );
@@ -40,10 +40,14 @@ export function removedSessions(database: Database): RemovedSessions {
   let sweeping: Promise<void> | undefined;
 
   const sweepAll = async (isOpen: () => boolean) => {
-    for (; isOpen(); await pause()) {
-      const left = next.get();
-      if (left) freeSlice(left.key);
-      else if (database.shrink(PAGES) === 0) return;
+    try {
+      for (; isOpen(); await pause()) {
+        const left = next.get();
+        if (left) freeSlice(left.key);
+        else if (database.shrink(PAGES) === 0) return;
+      }
+    } finally {
+      database.restock();
     }
   };
   const freeSlice = (key: number) => {

@@ -2,25 +2,26 @@
 export interface Reserve {
   /** Gives the room up. */
   give(): void;
-  /** Takes the room again, as far as there is some. */
+  /** Takes the room again, but at most half of what is free: the rest is for whoever made it free. */
   take(): void;
 }
 
 const BLOCK_BYTES = 64 * 1024;
 
-/**
- * Opens the reserve in a file, and takes its room unless that would be more than half of what is free: a disk that is
- * nearly full needs the rest for what is written.
- */
+/** Opens the reserve in a file, and takes its room. */
 export function openReserve(file: string, bytes: number): Reserve {
   if (bytes === 0) return { give() {}, take() {} };
-  if (sizeOf(file) === 0 && fill(file, 2 * bytes) < 2 * bytes) Deno.truncateSync(file, 0);
-  if (sizeOf(file) > bytes) Deno.truncateSync(file, bytes);
+  const take = () => {
+    if (sizeOf(file) === bytes) return;
+    const size = fill(file, 2 * bytes);
+    if (size > 0) Deno.truncateSync(file, Math.floor(size / 2));
+  };
+  take();
   return {
     give() {
       if (sizeOf(file) > 0) Deno.truncateSync(file, 0);
     },
-    take: () => void fill(file, bytes),
+    take,
   };
 }
 
@@ -36,14 +37,15 @@ export function sizeOf(file: string): number {
 
 /** Appends until the file has this size or the disk is full, and gives its size. */
 function fill(file: string, bytes: number): number {
-  using opened = Deno.openSync(file, { create: true, append: true, mode: 0o600 });
-  // Zeros would take no room where the file system compresses.
-  const block = crypto.getRandomValues(new Uint8Array(BLOCK_BYTES));
-  let size = opened.statSync().size;
+  let size = 0;
   try {
+    using opened = Deno.openSync(file, { create: true, append: true, mode: 0o600 });
+    // Zeros would take no room where the file system compresses.
+    const block = crypto.getRandomValues(new Uint8Array(BLOCK_BYTES));
+    size = opened.statSync().size;
     while (size < bytes) size += opened.writeSync(block.subarray(0, bytes - size));
   } catch {
-    // The disk is full, so that less is held.
+    // The disk is full, or doesn't let itself be held: then less is, which only a deletion on a full disk may miss.
   }
   return size;
 }
