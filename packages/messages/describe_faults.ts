@@ -53,7 +53,7 @@ function choose(faults: readonly Fault[], choice: ErrorObject): readonly Fault[]
       ({ error }) => error.schemaPath.slice(choice.schemaPath.length).split("/")[1] ?? "",
     ),
   ).filter((branch) => branch !== undefined);
-  if (branches.length === 0) return [{ error: choice, says: "must fit exactly one of its kinds" }];
+  if (branches.length === 0) return [{ error: choice, says: overlap(choice) }];
   const isOnly = (keyword: string) =>
     branches.every(([fault, ...rest]) =>
       rest.length === 0 && isAt(fault, choice, 0) && fault?.error.keyword === keyword
@@ -67,6 +67,14 @@ function choose(faults: readonly Fault[], choice: ErrorObject): readonly Fault[]
     return [{ error: choice, says: `must be ${either(params.flatMap(({ type }) => type))}` }];
   }
   return branches.toSorted((a, b) => misfit(a, choice) - misfit(b, choice) || a.length - b.length)[0] ?? [];
+}
+
+/** What is wrong with a value that several schemas of a choice fit, though only one may. */
+function overlap({ schema }: ErrorObject): string {
+  const names = [schema].flat().flatMap((one) => Object(one).required ?? []);
+  return names.length === 0
+    ? "must fit exactly one of its kinds"
+    : `must not have ${names.map((name) => `'${name}'`).join(" and ")} together`;
 }
 
 /** How many of the faults say that another of the schemas was meant: the kind of value, or the name of its kind. */

@@ -57,7 +57,7 @@ export const RESPONSES_REQUEST = Type.Object({
   ...SAMPLING,
   reasoning: nullable(Type.Object({ effort: nullable(TEXT) })),
   text: nullable(Type.Object({ verbosity: nullable(TEXT) })),
-}, { title: "ResponseRequest" });
+}, { title: "ResponseRequest", examples: [{ model: "agent", input: "Which files are there?" }] });
 /** Body of `POST /v1/responses`, as far as the agent heeds it. */
 export type ResponsesRequest = Static<typeof RESPONSES_REQUEST>;
 
