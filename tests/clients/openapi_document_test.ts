@@ -13,7 +13,9 @@ const DOCUMENT = new Request("http://localhost/openapi.json");
 interface Described {
   readonly servers: readonly { readonly url: string }[];
   readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
-  readonly components: { readonly schemas: Readonly<Record<string, { readonly examples?: readonly unknown[] }>> };
+  readonly components: {
+    readonly schemas: Readonly<Record<string, { readonly examples?: readonly unknown[] }>>;
+  };
 }
 
 interface Operation {
@@ -54,7 +56,10 @@ Deno.test("Redocly finds nothing wrong with the OpenAPI documents, examples incl
   });
   for (const source of await documents()) {
     const problems = await lintFromString({ source, absoluteRef: "/openapi.json", config });
-    assertEquals(problems.map(({ ruleId, message, location }) => [ruleId, message, location[0]?.pointer]), []);
+    assertEquals(
+      problems.map(({ ruleId, message, location }) => [ruleId, message, location[0]?.pointer]),
+      [],
+    );
   }
 });
 
