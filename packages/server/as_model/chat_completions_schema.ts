@@ -4,7 +4,7 @@ import { USER_CONTENT } from "../api/message_schemas.ts";
 import { closed, COUNT, METADATA, nullable, tagged, textOr } from "../http/schema.ts";
 import { API_ERROR } from "./errors.ts";
 import { SAMPLING, TOOL_CHOICE, TOOL_FIELDS, TOOL_NAME } from "./client_tools.ts";
-import { IGNORED_SAMPLING, type UnsupportedParameter } from "./unsupported.ts";
+import { REFUSED_SAMPLING, type UnsupportedParameter } from "./unsupported.ts";
 
 /** A message of a chat-completions request, as far as the agent reads it. */
 export interface ChatMessage {
@@ -86,7 +86,7 @@ export const UNSUPPORTED_IN_CHAT: readonly UnsupportedParameter[] = [
     refuses: (value: unknown) => value !== "none" && value !== "auto" && hasEntries(value),
     because: "it has given way to tools and tool_choice",
   })),
-  ...IGNORED_SAMPLING,
+  ...REFUSED_SAMPLING,
   {
     parameter: "response_format",
     refuses: (format) => (format as { readonly type?: unknown }).type !== "text",
