@@ -1,3 +1,4 @@
+import { AGENT_MODEL } from "@tare/server";
 import type { Policy } from "@tare/planner";
 
 /** A setting: where it is told, what it means, how it is read. */
@@ -61,3 +62,9 @@ export function isDirectory(path: string): boolean {
     throw error;
   }
 }
+
+/** The name of a provider's model, which isn't the server's own agent. */
+export const providersModel: Pick<Option<string>, "read" | "right"> = {
+  read: (name) => name === AGENT_MODEL ? undefined : text(name),
+  right: `the provider's name for the model that the agent asks (${AGENT_MODEL} is the agent itself)`,
+};
