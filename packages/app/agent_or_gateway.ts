@@ -136,10 +136,8 @@ async function listBoth(own: Response, asked: Promise<Response>): Promise<Respon
   }
 }
 
-const ANYTHING = {
-  description: "The agent's answer, or for another model the provider's, as it gave it.",
-  content: Object.fromEntries(["application/json", "text/event-stream", "*/*"].map((type) => [type, {}])),
-};
+/** What the provider gives. */
+const ANYTHING: JsonSchema = { description: "What the provider gives." };
 
 /** An OpenAPI document, as far as it is looked into. */
 interface Described {
@@ -157,19 +155,31 @@ function describeBoth(document: Described): Described {
     ) => [method, withGateway(operation)]);
     return [path, isShared ? Object.fromEntries(described) : operations];
   });
+  // What every route may answer beside its own.
+  const { 200: _, 507: _full, ...refusals } = paths["/openapi.json"]?.get?.responses ?? {};
+  const own = Object.entries(GATEWAY_PATHS).map(([path, operations]) => {
+    const told = Object.entries(operations).map(([method, operation]) => {
+      return [method, { ...operation, responses: { ...refusals, ...operation.responses } }];
+    });
+    return [path, Object.fromEntries(told)];
+  });
   return {
     ...document,
-    paths: { ...Object.fromEntries(shared), ...GATEWAY_PATHS },
+    paths: { ...Object.fromEntries(shared), ...Object.fromEntries(own) },
     components: { ...components, schemas: { ...components.schemas, ...GATEWAY_SCHEMAS } },
   };
 }
 
 /** The upstream has words of its own for the statuses that the agent answers with. */
 function withGateway(operation: Operation): Operation {
-  const statuses = [...Object.keys(operation.responses), "default"];
+  const described: [string, JsonSchema][] = Object.entries({ default: ANYTHING, ...operation.responses });
   return {
     ...operation,
     summary: `${operation.summary} Whatever isn't the agent's is asked of the configured provider.`,
-    responses: Object.fromEntries(statuses.map((status) => [status, ANYTHING])),
+    responses: Object.fromEntries(described.map(([status, { description, content }]) => {
+      const media = Object.entries(Object(content) as Record<string, { readonly schema: JsonSchema }>);
+      const both = media.map(([type, { schema }]) => [type, { schema: { anyOf: [schema, ANYTHING] } }]);
+      return [status, { description, content: { ...Object.fromEntries(both), "*/*": {} } }];
+    })),
   };
 }

@@ -1,5 +1,6 @@
 import { resolve } from "@std/path";
 import { isPrice, type Policy, type Price, type Profile, readProfileFile } from "@tare/planner";
+import { AGENT_MODEL } from "@tare/server";
 
 /** A setting: where it is told, what it means, how it is read. */
 export interface Option<T> {
@@ -115,3 +116,9 @@ export function readProfile(
     throw new RangeError(`${error.message}. It stands in ${path}.`, { cause: error });
   }
 }
+
+/** The name of a provider's model, which isn't the server's own agent. */
+export const providersModel: Pick<Option<string>, "read" | "right"> = {
+  read: (name) => name === AGENT_MODEL ? undefined : text(name),
+  right: `the provider's name for the model that the agent asks (${AGENT_MODEL} is the agent itself)`,
+};

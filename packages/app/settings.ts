@@ -7,7 +7,6 @@ import {
   PRICES_DATE,
   PROFILES,
 } from "@tare/planner";
-import { AGENT_MODEL } from "@tare/server";
 import { dataFolder, HOME_VARIABLES, OLD_DATA } from "./data_folder.ts";
 import { LIMIT_OPTIONS } from "./listener/limits.ts";
 import {
@@ -17,6 +16,7 @@ import {
   list,
   type Option,
   price,
+  providersModel,
   readProfile,
   share,
   text,
@@ -141,7 +141,7 @@ const OPTIONS = {
     flag: "model",
     help:
       "The provider's name for the agent's model; without it a provider is the gateway's alone. Names such as claude-… go to ANTHROPIC_BASE_URL if there is a key for it, all names if there is no other provider",
-    read: text,
+    ...providersModel,
   },
   profile: {
     variable: "TARE_PROFILE",
@@ -354,14 +354,6 @@ export function readSettings(
     throw new RangeError(
       `Cannot start: TARE_MODEL is ${JSON.stringify(model)}, but then OPENAI_API_KEY, OPENAI_BASE_URL, ` +
         "ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL must be set too; without all of them a rehearsal model answers.",
-    );
-  }
-  if (model === AGENT_MODEL) {
-    throw new RangeError(
-      `Cannot start: TARE_MODEL is ${
-        JSON.stringify(model)
-      }, which is this server's own agent; it must be the ` +
-        "provider's name for the model that the agent asks.",
     );
   }
   for (const name of ["baseUrl", "messagesUrl"] as const) {

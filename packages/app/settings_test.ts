@@ -306,7 +306,7 @@ Deno.test("readSettings() refuses the agent itself as the agent's model", () => 
   assertThrows(
     () => readSettings(["--model=agent"], { OPENAI_API_KEY: "sk-1" }),
     RangeError,
-    "Cannot start: TARE_MODEL is \"agent\", which is this server's own agent; it must be the provider's name for the " +
-      "model that the agent asks.",
+    'Cannot start: --model is "agent", but it must be the provider\'s name for the model that the agent asks ' +
+      "(agent is the agent itself).",
   );
 });

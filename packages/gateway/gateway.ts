@@ -124,8 +124,11 @@ export function gateway(options: GatewayOptions): Gateway {
       const path = pathOf(request);
       if (path === undefined) return undefined;
       return route(request, path).catch((error) => {
-        if (error instanceof ApiError) return error.toResponse();
-        return new ApiError(502, unreachable(error), { code: "upstream_unreachable" }).toResponse();
+        const told = error instanceof ApiError
+          ? error
+          : new ApiError(502, unreachable(error), { code: "upstream_unreachable" });
+        const { own } = protocolOf(path, request);
+        return own?.refuse(told.status, told.message, told.details.code ?? "") ?? told.toResponse();
       });
     },
     hasUpstream: (request) => {

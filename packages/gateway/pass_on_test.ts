@@ -178,3 +178,18 @@ Deno.test("gateway passes requests below a response on under the upstream's own 
     "GET /v1/responses/resp_2/input_items",
   ]);
 });
+
+Deno.test("gateway tells that it can't reach an upstream as the clients of the path expect it", async () => {
+  const unreachable = () => Promise.reject(new TypeError("fetch failed"));
+  const chat = OPTIONS.upstreams.chat!;
+  const { fetch } = gateway({ ...OPTIONS, upstreams: { chat, messages: chat }, fetch: unreachable });
+  const told = async (path: string) => {
+    const response = await fetch(new Request(`${BASE}${path}`, { method: "PUT" }));
+    return [response!.status, await response!.json()];
+  };
+  const message = "Cannot reach the provider: fetch failed.";
+  assertEquals(await told("/messages"), [502, { type: "error", error: { type: "api_error", message } }]);
+  const error = { message, type: "server_error", param: null, code: "upstream_unreachable" };
+  assertEquals(await told("/chat/completions"), [502, { error }]);
+  assertEquals(await told("/embeddings"), [502, { error }]);
+});

@@ -60,6 +60,10 @@ Deno.test("schemaChecker() says of a choice what is wrong with the schema that f
   const told = (schema: Record<string, unknown>, value: unknown) => schemaChecker(schema)(value);
   const names = { anyOf: [{ required: ["a"] }, { required: ["b"] }] };
   assertEquals(told(names, {}), "the value must have 'a' or 'b'");
+  assertEquals(
+    told({ oneOf: names.anyOf }, { a: 1, b: 1 }),
+    "the value must not have 'a' and 'b' together",
+  );
   const list = { type: "array", items: { type: "string" } };
   assertEquals(
     told({ anyOf: [{ type: "string" }, list, { type: "null" }] }, 1),

@@ -29,15 +29,10 @@ export const CONTENT = Type.Unsafe<Content>({
 
 const TOOL_CALL: TSchema = {
   title: "ToolCall",
-  ...Type.Object({
-    id: TEXT,
-    type: Type.Enum(["function", "custom"]),
-    function: Type.Optional(Type.Object({ name: TEXT, arguments: TEXT })),
-    custom: Type.Optional(Type.Object({ name: TEXT, input: TEXT })),
+  ...tagged("type", {
+    function: Type.Object({ id: TEXT, function: Type.Object({ name: TEXT, arguments: TEXT }) }),
+    custom: Type.Object({ id: TEXT, custom: Type.Object({ name: TEXT, input: TEXT }) }),
   }),
-  if: { properties: { type: { const: "function" } } },
-  then: { required: ["function"] },
-  else: { required: ["custom"] },
 };
 
 const TEXT_OR_NULL: TSchema = { type: ["string", "null"] };

@@ -7,6 +7,7 @@ import { MESSAGE, MESSAGE_BY_ROLE } from "./message_schemas.ts";
 /** A line that {@linkcode parseSessions} reads. */
 export const SESSION_LINE = Type.Union([MESSAGE, Type.Object({ messages: Type.Array(MESSAGE) })], {
   title: "SessionLine",
+  examples: [{ role: "user", content: "Which files are there?" }],
 });
 
 /** What recordings note of a message; no API knows these fields. */

@@ -1,3 +1,4 @@
+import { EMPTY_LEDGER } from "@tare/loop";
 import { type Static, Type } from "typebox";
 import { closed, COUNT } from "../http/schema.ts";
 import { SESSION_SETTINGS } from "../sessions/session_settings.ts";
@@ -16,7 +17,19 @@ const FIELDS = {
 };
 
 /** A session as its clients see it. */
-export const SESSION = closed(FIELDS, "Session");
+export const SESSION = closed(FIELDS, "Session", {
+  id: "0b7a4ce5-6c4f-4c7a-9a31-5a3f9b2d7c11",
+  createdAt: "2026-01-02T03:04:05.678Z",
+  status: "idle",
+  instructions: "You are an agent that works in a folder of files.",
+  model: "some-model",
+  tools: ["read_file", "recall"],
+  metadata: {},
+  budget: {},
+  turns: 0,
+  lastEvent: 0,
+  ledger: EMPTY_LEDGER,
+});
 
 /** A session as its clients see it, and more of it. */
 export const sessionWith = <More extends Parameters<typeof closed>[0]>(more: More, title: string) =>

@@ -20,8 +20,8 @@ export const START_TURN = Type.Object({
   /** What this turn may cost. */
   budget: Type.Optional(BUDGET),
 }, {
-  anyOf: [{ required: ["input"] }, { required: ["continue"] }],
-  not: { required: ["input", "continue"] },
+  oneOf: [{ required: ["input"] }, { required: ["continue"] }],
+  examples: [{ input: "Which files are there?" }],
   additionalProperties: false,
 });
 

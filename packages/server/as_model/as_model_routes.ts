@@ -20,12 +20,16 @@ export interface AsModelOptions extends ConversationOptions {
   readonly now?: () => number;
 }
 
-const MODEL = closed({
-  id: Type.String(),
-  object: Type.Literal("model"),
-  created: COUNT,
-  owned_by: Type.String(),
-}, "Model");
+const MODEL = closed(
+  {
+    id: Type.String(),
+    object: Type.Literal("model"),
+    created: COUNT,
+    owned_by: Type.String(),
+  },
+  "Model",
+  { id: AGENT_MODEL, object: "model", created: 1_767_322_800, owned_by: "tare" },
+);
 
 const MODEL_LIST = closed({ object: Type.Literal("list"), data: Type.Array(MODEL) }, "ModelList");
 

@@ -4,7 +4,7 @@ import { USER_CONTENT } from "../api/message_schemas.ts";
 import { closed, COUNT, METADATA, nullable, tagged, textOr } from "../http/schema.ts";
 import { API_ERROR } from "./errors.ts";
 import { SAMPLING, TOOL_CHOICE, TOOL_FIELDS, TOOL_NAME } from "./client_tools.ts";
-import { IGNORED_SAMPLING, type UnsupportedParameter } from "./unsupported.ts";
+import { REFUSED_SAMPLING, type UnsupportedParameter } from "./unsupported.ts";
 
 /** A message of a chat-completions request, as far as the agent reads it. */
 export interface ChatMessage {
@@ -69,7 +69,10 @@ export const CHAT_REQUEST = Type.Object({
   seed: nullable(Type.Integer()),
   reasoning_effort: nullable(TEXT),
   verbosity: nullable(TEXT),
-}, { title: "ChatCompletionRequest" });
+}, {
+  title: "ChatCompletionRequest",
+  examples: [{ model: "agent", messages: [{ role: "user", content: "Which files are there?" }] }],
+});
 /** Body of `POST /v1/chat/completions`, as far as the agent heeds it. */
 export type ChatCompletionRequest = Static<typeof CHAT_REQUEST>;
 
@@ -83,7 +86,7 @@ export const UNSUPPORTED_IN_CHAT: readonly UnsupportedParameter[] = [
     refuses: (value: unknown) => value !== "none" && value !== "auto" && hasEntries(value),
     because: "it has given way to tools and tool_choice",
   })),
-  ...IGNORED_SAMPLING,
+  ...REFUSED_SAMPLING,
   {
     parameter: "response_format",
     refuses: (format) => (format as { readonly type?: unknown }).type !== "text",
@@ -117,28 +120,49 @@ const CALL = {
 };
 
 /** An answer that isn't streamed. */
-export const CHAT_COMPLETION = closed({
-  id: TEXT,
-  object: Type.Literal("chat.completion"),
-  created: COUNT,
-  model: TEXT,
-  choices: Type.Array(
-    closed({
-      index: Type.Literal(0),
-      message: closed({
-        role: Type.Literal("assistant"),
-        content: Type.Union([TEXT, Type.Null()]),
-        refusal: Type.Null(),
-        reasoning_content: Type.Optional(TEXT),
-        tool_calls: Type.Optional(Type.Array(closed(CALL), { minItems: 1 })),
+export const CHAT_COMPLETION = closed(
+  {
+    id: TEXT,
+    object: Type.Literal("chat.completion"),
+    created: COUNT,
+    model: TEXT,
+    choices: Type.Array(
+      closed({
+        index: Type.Literal(0),
+        message: closed({
+          role: Type.Literal("assistant"),
+          content: Type.Union([TEXT, Type.Null()]),
+          refusal: Type.Null(),
+          reasoning_content: Type.Optional(TEXT),
+          tool_calls: Type.Optional(Type.Array(closed(CALL), { minItems: 1 })),
+        }),
+        finish_reason: FINISH_REASON,
+        logprobs: Type.Null(),
       }),
-      finish_reason: FINISH_REASON,
-      logprobs: Type.Null(),
-    }),
-    { minItems: 1, maxItems: 1 },
-  ),
-  usage: CHAT_USAGE,
-}, "ChatCompletion");
+      { minItems: 1, maxItems: 1 },
+    ),
+    usage: CHAT_USAGE,
+  },
+  "ChatCompletion",
+  {
+    id: "chatcmpl-0b7a4ce56c4f4c7a9a315a3f9b2d7c11",
+    object: "chat.completion",
+    created: 1_767_322_800,
+    model: "agent",
+    choices: [{
+      index: 0,
+      message: { role: "assistant", content: "There is README.md.", refusal: null },
+      finish_reason: "stop",
+      logprobs: null,
+    }],
+    usage: {
+      prompt_tokens: 20,
+      completion_tokens: 6,
+      total_tokens: 26,
+      prompt_tokens_details: { cached_tokens: 0 },
+    },
+  },
+);
 
 const CHAT_COMPLETION_CHUNK = closed({
   id: TEXT,

@@ -6,14 +6,25 @@ import type { RouteErrors } from "../http/route.ts";
 import { closed } from "../http/schema.ts";
 
 /** An error in OpenAI's shape. */
-export const API_ERROR = closed({
-  error: closed({
-    message: Type.String(),
-    type: Type.Enum(["invalid_request_error", "requests", "server_error"]),
-    param: Type.Union([Type.String(), Type.Null()]),
-    code: Type.String(),
-  }),
-}, "OpenaiError");
+export const API_ERROR = closed(
+  {
+    error: closed({
+      message: Type.String(),
+      type: Type.Enum(["invalid_request_error", "requests", "server_error"]),
+      param: Type.Union([Type.String(), Type.Null()]),
+      code: Type.String(),
+    }),
+  },
+  "OpenaiError",
+  {
+    error: {
+      message: "Cannot answer: n is not supported: the agent gives one answer.",
+      type: "invalid_request_error",
+      param: "n",
+      code: "unsupported_value",
+    },
+  },
+);
 
 /** How the routes that OpenAI clients call tell their errors. */
 export const API_ERRORS: RouteErrors = {

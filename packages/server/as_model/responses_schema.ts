@@ -1,7 +1,7 @@
 import { type Static, type TProperties, Type } from "typebox";
 import { closed, COUNT, METADATA, nullable, tagged, textOr } from "../http/schema.ts";
 import { SAMPLING, TOOL_CHOICE, TOOL_FIELDS, TOOL_NAME } from "./client_tools.ts";
-import { IGNORED_SAMPLING, type UnsupportedParameter } from "./unsupported.ts";
+import { REFUSED_SAMPLING, type UnsupportedParameter } from "./unsupported.ts";
 
 const TEXT = Type.String();
 
@@ -57,13 +57,13 @@ export const RESPONSES_REQUEST = Type.Object({
   ...SAMPLING,
   reasoning: nullable(Type.Object({ effort: nullable(TEXT) })),
   text: nullable(Type.Object({ verbosity: nullable(TEXT) })),
-}, { title: "ResponseRequest" });
+}, { title: "ResponseRequest", examples: [{ model: "agent", input: "Which files are there?" }] });
 /** Body of `POST /v1/responses`, as far as the agent heeds it. */
 export type ResponsesRequest = Static<typeof RESPONSES_REQUEST>;
 
 /** Parameters of a request for a response that can't be ignored. */
 export const UNSUPPORTED_IN_RESPONSES: readonly UnsupportedParameter[] = [
-  ...IGNORED_SAMPLING,
+  ...REFUSED_SAMPLING,
   {
     parameter: "text",
     refuses: (value) => {

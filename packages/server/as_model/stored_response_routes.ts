@@ -27,11 +27,15 @@ const ITEMS = closed({
   has_more: Type.Boolean(),
 }, "ResponseItemList");
 
-const DELETED = closed({
-  id: Type.String(),
-  object: Type.Literal("response"),
-  deleted: Type.Literal(true),
-}, "DeletedResponse");
+const DELETED = closed(
+  {
+    id: Type.String(),
+    object: Type.Literal("response"),
+    deleted: Type.Literal(true),
+  },
+  "DeletedResponse",
+  { id: `resp_${"0".repeat(32)}`, object: "response", deleted: true },
+);
 
 /** The routes that show and forget stored responses, and list what their requests brought. */
 export function storedResponseRoutes({ store }: { readonly store: Store }): readonly Route[] {

@@ -12,8 +12,8 @@ export interface UnsupportedParameter {
   readonly because: string;
 }
 
-/** Settings that other servers know and the agent's provider isn't told of. */
-export const IGNORED_SAMPLING: readonly UnsupportedParameter[] = [
+/** Settings that other servers know, and that can't be handed on because most providers don't. */
+export const REFUSED_SAMPLING: readonly UnsupportedParameter[] = [
   "top_k",
   "min_p",
   "top_a",

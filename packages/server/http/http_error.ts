@@ -69,9 +69,15 @@ export function toHttpError(error: unknown): HttpError {
 }
 
 /** The one JSON shape of every error. */
-export const ERROR = closed({
-  error: closed({ status: Type.Integer(), code: Type.Enum([...ERROR_CODES]), message: Type.String() }),
-}, "Error");
+export const ERROR = closed(
+  {
+    error: closed({ status: Type.Integer(), code: Type.Enum([...ERROR_CODES]), message: Type.String() }),
+  },
+  "Error",
+  {
+    error: { status: 404, code: "not_found", message: "Cannot find /v2: there is no such route." },
+  },
+);
 
 /** Responses that tell of an error, by status: when each is given, in one sentence. */
 export function errorResponses(

@@ -47,7 +47,12 @@ export function openapiDocument(routes: readonly Route[]): JsonSchema {
   }
   return {
     openapi: "3.1.1",
-    info: { title: "Tare agent server", version: config.version },
+    info: {
+      title: "Tare agent server",
+      version: config.version,
+      license: { name: config.license, identifier: config.license },
+    },
+    servers: [{ url: "/", description: "The server that gave this document." }],
     // A server that was started without a token asks for none.
     security: [{ token: [] }, {}],
     paths: hoistTitled(paths, schemas),

@@ -10,9 +10,16 @@ export const METADATA = Type.Unsafe<Readonly<Record<string, string>>>(
   Type.Object({}, { additionalProperties: Type.String(), maxProperties: 1_000 }),
 );
 
-/** An object with these properties and no others. With a `title` it is a component of the OpenAPI document. */
-export function closed<P extends TProperties>(properties: P, title?: string): TObject<P> {
-  return Type.Object(properties, { ...(title !== undefined && { title }), additionalProperties: false });
+/**
+ * An object with these properties and no others. With a `title` it is a component of the OpenAPI document, which shows
+ * the `example`.
+ */
+export function closed<P extends TProperties>(properties: P, title?: string, example?: unknown): TObject<P> {
+  return Type.Object(properties, {
+    ...(title !== undefined && { title }),
+    ...(example !== undefined && { examples: [example] }),
+    additionalProperties: false,
+  });
 }
 
 /** A value or `null`, or no property at all. `schema` must have a `type`. */

@@ -18,6 +18,9 @@ export const SESSION_SETTINGS = closed({
 export type SessionSettings = Readonly<Static<typeof SESSION_SETTINGS>>;
 
 /** Body of `POST /v1/sessions`: what it doesn't say is the server's own instructions and model, and all its tools. */
-export const CREATE_SESSION = closed(Type.Partial(SESSION_SETTINGS).properties);
+export const CREATE_SESSION = closed(Type.Partial(SESSION_SETTINGS).properties, "CreateSession", {
+  metadata: { of: "a test" },
+  budget: { maxSteps: 20 },
+});
 /** Body of `POST /v1/sessions`. */
 export type CreateSession = Partial<SessionSettings>;

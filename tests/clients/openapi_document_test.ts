@@ -1,0 +1,81 @@
+import { assertEquals } from "@std/assert";
+import { createConfig, lintFromString } from "@redocly/openapi-core";
+import { gateway } from "@tare/gateway";
+import { estimateTokens } from "@tare/messages";
+import { profileNamed } from "@tare/planner";
+import { agentHandler } from "@tare/server";
+import { memoryStore } from "@tare/store";
+import { agentOrGateway } from "../../packages/app/agent_or_gateway.ts";
+
+const DOCUMENT = new Request("http://localhost/openapi.json");
+
+/** An OpenAPI document, as far as it is looked into. */
+interface Described {
+  readonly servers: readonly { readonly url: string }[];
+  readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
+  readonly components: {
+    readonly schemas: Readonly<Record<string, { readonly examples?: readonly unknown[] }>>;
+  };
+}
+
+interface Operation {
+  readonly operationId: string;
+  readonly requestBody?: {
+    readonly content: Readonly<
+      Record<string, { readonly schema: { readonly $ref?: string; readonly examples?: readonly unknown[] } }>
+    >;
+  };
+  readonly responses: Readonly<Record<string, unknown>>;
+}
+
+/** The documents of the agent alone, and of agent and gateway. */
+async function documents(): Promise<readonly string[]> {
+  const rules = { profile: profileNamed("none"), windowTokens: 100_000 };
+  const countTokens = () => Promise.resolve(estimateTokens);
+  const agent = agentHandler({
+    ...rules,
+    countTokens,
+    model: () => {
+      throw new Error("Nobody asks it.");
+    },
+    defaultModel: "none",
+    tools: [],
+    store: memoryStore(),
+    mechanisms: { context: true, prune: true, schemas: true, truncate: true },
+  });
+  const limits = { agentBytes: 1_000, gatewayBytes: 1_000 };
+  const both = agentOrGateway({ agent, gateway: gateway({ upstreams: {}, countTokens }), limits });
+  return [await (await agent.unguarded(DOCUMENT)).text(), await (await both(DOCUMENT)).text()];
+}
+
+Deno.test("Redocly finds nothing wrong with the OpenAPI documents, examples included", async () => {
+  const config = await createConfig({
+    extends: ["recommended"],
+    // The recommended rule takes fields of other branches of a schema for additional ones.
+    rules: { "no-invalid-schema-examples": { severity: "error", allowAdditionalProperties: true } },
+  });
+  for (const source of await documents()) {
+    const problems = await lintFromString({ source, absoluteRef: "/openapi.json", config });
+    assertEquals(
+      problems.map(({ ruleId, message, location }) => [ruleId, message, location[0]?.pointer]),
+      [],
+    );
+  }
+});
+
+Deno.test("the OpenAPI documents name a server, an example of each body, and each status that the guard gives", async () => {
+  for (const source of await documents()) {
+    const { servers, paths, components }: Described = JSON.parse(source);
+    assertEquals(servers.map(({ url }) => url), ["/"]);
+    for (const operation of Object.values(paths).flatMap((path) => Object.values(path))) {
+      const { operationId, requestBody, responses } = operation;
+      const shown = Object.values(requestBody?.content ?? {}).map(({ schema }) => {
+        const { examples = [] } = schema.$ref ? components.schemas[schema.$ref.split("/").at(-1)!]! : schema;
+        return examples.length;
+      });
+      assertEquals(shown, requestBody ? [1] : [], operationId);
+      const statuses = ["403", "421", "431", "500", ...operationId === "getHealth" ? [] : ["401"]];
+      assertEquals(statuses.filter((status) => !(status in responses)), [], operationId);
+    }
+  }
+});
