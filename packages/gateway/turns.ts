@@ -2,13 +2,14 @@ import { createHash } from "node:crypto";
 import type { CountTokens } from "@tare/messages";
 import { profileForTtl, promptSession } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
-import { type Protocol, readBody, readRequest, type WireReply, type WireRequest } from "@tare/wire";
+import { type Protocol, readBody, readingRequest, type WireReply, type WireRequest } from "@tare/wire";
 import { callTotals, GatewayLedger } from "./ledger.ts";
 import { Memory } from "./memory.ts";
 import type { GatewayOptions } from "./options.ts";
 import { oneShotOf, viewFor } from "./sessions/one_shot.ts";
 import type { Compaction, GatewaySession } from "./sessions/session.ts";
 import { type Recognised, Sessions } from "./sessions/sessions.ts";
+import { inSlices } from "./slices.ts";
 import { GatewayTurn } from "./turn.ts";
 import { upstreamOf } from "./upstream.ts";
 
@@ -69,7 +70,7 @@ export class Turns {
     );
     if (isDetached) return undefined;
     const countTokens = await this.#options.countTokens();
-    const wire = readRequest(body, protocol, readers);
+    const wire = await inSlices(readingRequest(body, protocol, readers));
     const followed = follows === undefined ? undefined : this.#memory.followed(client, follows);
     const sessions = this.#sessions;
     const hasTools = (wire.tools ?? []).length > 0 && !hints.forbidsTools;
@@ -148,7 +149,7 @@ export class Turns {
     return ({ archive, control }) => {
       const ttlMs = request.protocol.cacheTtlMs?.(request);
       return promptSession({
-        ...{ archive, countTokens, policy, truncateTokens, alwaysFull, triggers },
+        ...{ archive, countTokens, inSlices, policy, truncateTokens, alwaysFull, triggers },
         profile: ttlMs === undefined ? profile : profileForTtl(profile, ttlMs),
         ...(windowTokens !== undefined && { windowTokens }),
         mechanisms: control ? NO_MECHANISMS : { ...mechanisms, truncate: truncate && recall },

@@ -103,6 +103,7 @@ export class Planner {
     let { edits } = request;
     const made: Edit[] = [];
     const warnings: string[] = [];
+    await this.#options.inSlices?.(this.#known.take(history));
     let draft = this.#draft(request, edits);
     let { decision } = draft;
     const { promptTokens: tokensBefore, predicted: { sharedTokens: sharedBefore } } = draft;

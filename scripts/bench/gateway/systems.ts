@@ -35,7 +35,7 @@ export async function startSystems(upstream: string): Promise<System[]> {
   const none: System = { name: "direct", baseURL: upstream, headers: {}, async [Symbol.asyncDispose]() {} };
   return [
     none,
-    await listening("bare proxy", startScript("proxy.ts", upstream)),
+    await listening("bare proxy", startScript("upstream.ts", upstream)),
     await portkey(upstream),
     await listening("gateway", startScript("server.ts", upstream)),
   ];
