@@ -65,7 +65,7 @@ async function main(): Promise<void> {
     .concat(["opening: added p50", "p99"])];
   const memory = [["streams", "system", "tokens", "MiB at rest", "at most", `after ${REST_MS / 1000} s`]];
   for (const size of tokens) {
-    await using load = startScript("load.ts", String(size), String(REQUESTS));
+    await using load = startScript("streams.ts", String(size), String(REQUESTS));
     const sessions = JSON.parse(await load.line());
     console.log(`Prompts from ${sessions.tokens.join(" to ")} tokens, the last of ${sessions.bytes} bytes.`);
     for (const count of streams) {

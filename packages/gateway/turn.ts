@@ -21,6 +21,7 @@ import {
   writeRequest,
 } from "@tare/wire";
 import { elideQuotes } from "./sessions/elide_quotes.ts";
+import { inSlices } from "./slices.ts";
 import { expandHidden, type HiddenPlace } from "./sessions/hidden_items.ts";
 import type { GatewaySession, SessionRewrite } from "./sessions/session.ts";
 
@@ -71,9 +72,6 @@ const encoder = new TextEncoder();
 
 /** So many changes of a session's prompt are remembered. */
 const MAX_NOTES = 100;
-
-/** Longest time for which other requests wait, in milliseconds. */
-const SLICE_MS = 3;
 
 /** One request of a client: a call of the upstream, or several if the model recalls. */
 export class GatewayTurn {
@@ -161,7 +159,7 @@ export class GatewayTurn {
     const { session, request, follows, prompts, countTokens, now, oneShot } = this.#options;
     const recall = this.#options.recall && !last;
     this.#isLast = last;
-    await countInSlices(request, countTokens);
+    await inSlices(counting(request, countTokens));
     const { items: expanded, hidden } = expandHidden(request.items, session.hidden);
     if (!oneShot) session.hidden = hidden;
     const heads = expanded.filter(({ bytes }) => !bytes).length;
@@ -291,15 +289,12 @@ function messagesOf(items: readonly WireItem[]) {
 }
 
 /**
- * Counts and hashes all messages of a request, which is remembered. A long history that is seen for the first time
- * takes a while, so that other requests are let in between.
+ * Counts and hashes all messages of a request, one at each step, which is remembered. A long history that is seen for the
+ * first time takes a while.
  */
-async function countInSlices({ items }: WireRequest, countTokens: CountTokens): Promise<void> {
-  let started = performance.now();
+function* counting({ items }: WireRequest, countTokens: CountTokens): Generator<void, void> {
   for (const message of messagesOf(items)) {
     promptUnits({ messages: [message], tools: [] }, countTokens);
-    if (performance.now() - started < SLICE_MS) continue;
-    await new Promise((resolve) => setTimeout(resolve));
-    started = performance.now();
+    yield;
   }
 }

@@ -6,7 +6,7 @@ import {
   jsonExcess,
   type Protocol,
   readBody,
-  readRequest,
+  readingRequest,
   type WireReply,
   type WireRequest,
 } from "@tare/wire";
@@ -16,6 +16,7 @@ import type { GatewayOptions } from "./options.ts";
 import { oneShotOf, viewFor } from "./sessions/one_shot.ts";
 import type { Compaction, GatewaySession } from "./sessions/session.ts";
 import { type Recognised, Sessions } from "./sessions/sessions.ts";
+import { inSlices } from "./slices.ts";
 import { GatewayTurn, type SentCall } from "./turn.ts";
 import { upstreamOf } from "./upstream.ts";
 
@@ -82,7 +83,7 @@ export class Turns {
     );
     if (isDetached) return undefined;
     const countTokens = await this.#options.countTokens();
-    const wire = readRequest(body, protocol, readers);
+    const wire = await inSlices(readingRequest(body, protocol, readers));
     const followed = follows === undefined ? undefined : this.#memory.followed(client, follows);
     const sessions = this.#sessions;
     const hasTools = (wire.tools ?? []).length > 0 && !hints.forbidsTools;
@@ -195,7 +196,7 @@ export class Turns {
     return ({ archive, control }) => {
       const ttlMs = request.protocol.cacheTtlMs?.(request);
       return promptSession({
-        ...{ archive, countTokens, policy, truncateTokens, alwaysFull, triggers },
+        ...{ archive, countTokens, inSlices, policy, truncateTokens, alwaysFull, triggers },
         // What is known of an upstream may become known later.
         profile: () => ttlMs === undefined ? profile() : profileForTtl(profile(), ttlMs),
         ...(windowTokens !== undefined && { windowTokens }),

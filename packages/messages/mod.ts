@@ -15,7 +15,6 @@ export * from "./first_words.ts";
 export * from "./hash_piece.ts";
 export * from "./message.ts";
 export * from "./model.ts";
-export * from "./sampled_count.ts";
 export * from "./tool.ts";
 export * from "./transcribe.ts";
 export * from "./usage.ts";

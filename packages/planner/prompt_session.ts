@@ -71,6 +71,11 @@ export interface PromptSessionOptions {
    * loss the session stops rewriting.
    */
   readonly lossLimit?: number;
+  /**
+   * Does work that may take long, step by step, so that others can be let in between the steps. Calls of one session
+   * wait for one another. Default: all steps at once.
+   */
+  readonly inSlices?: (steps: Iterator<void, void>) => Promise<void>;
   /** What {@linkcode PromptSession.state} was when the session was last used. Default: a new session. */
   readonly state?: unknown;
 }

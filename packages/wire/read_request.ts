@@ -180,6 +180,19 @@ function readRequestKind(body: WireBody, headers: Headers): string | undefined {
  * @throws {SyntaxError} if there is no list of items.
  */
 export function readRequest(body: WireBody, protocol: Protocol, readers: RequestReaders): WireRequest {
+  const steps = readingRequest(body, protocol, readers);
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done) return value;
+  }
+}
+
+/** Like {@linkcode readRequest}, an item at each step: a long list takes a while, and others may be let in between. */
+export function* readingRequest(
+  body: WireBody,
+  protocol: Protocol,
+  readers: RequestReaders,
+): Generator<void, WireRequest> {
   const { bytes, fields, known } = body;
   const { head, listField, name: kind } = protocol;
   const items: WireItem[] = [];
@@ -206,6 +219,7 @@ export function readRequest(body: WireBody, protocol: Protocol, readers: Request
     for (const span of arrayItems(bytes, start, known?.end)) {
       const piece = readPiece(bytes, span, { protocol, readers });
       listed.push({ start: span.start - start, end: span.end - start, piece });
+      yield;
     }
     for (const { piece, ...place } of listed) {
       items.push(itemOf(piece, bytes.subarray(start + place.start, start + place.end), readers));

@@ -23,6 +23,9 @@ export interface RequestMarks {
 /** Shortest instruction to sum a conversation up, in UTF-16 code units: a person's own words are shorter, or of a thing. */
 const INSTRUCTION_CHARS = 300;
 
+/** So near to the beginning or the end of what else a text holds it stands, in UTF-16 code units. */
+const REACH_CHARS = 50_000;
+
 const SUMMARY = "\\b(?:summar(?:y|ies|i[sz]\\w+)|recap|compact(?:ed|ing|ion)?|hand-?off)\\b";
 const TALK = "\\b(?:conversation|context|chat|session|history|transcript|discussion)\\b";
 
@@ -65,10 +68,15 @@ function asksForSummary(items: readonly WireItem[]): boolean {
       if (message.role !== "user") return false;
       const { content } = message;
       const texts = typeof content === "string" ? [content] : content.map((part) => contentText([part]));
-      if (texts.some((text) => text.length >= INSTRUCTION_CHARS && ASKS_FOR_SUMMARY.test(text))) return true;
+      if (texts.some((text) => text.length >= INSTRUCTION_CHARS && namesSummary(text))) return true;
     }
   }
   return false;
+}
+
+function namesSummary(text: string): boolean {
+  if (text.length <= 2 * REACH_CHARS) return ASKS_FOR_SUMMARY.test(text);
+  return ASKS_FOR_SUMMARY.test(text.slice(0, REACH_CHARS)) || ASKS_FOR_SUMMARY.test(text.slice(-REACH_CHARS));
 }
 
 function hasResults(items: readonly WireItem[]): boolean {

@@ -71,7 +71,7 @@ export function findFacts(
 
 /** The words of a text that could name a file, without folders. */
 export function fileNamesIn(text: string): string[] {
-  return (text.match(/[\w@.-]+/g) ?? []).map((word) => word.replace(/\.+$/, ""));
+  return (headAndTail(text).match(/[\w@.-]+/g) ?? []).map((word) => word.replace(/\.+$/, ""));
 }
 
 const known = new WeakMap<ToolCall, CallFacts>();
@@ -130,8 +130,10 @@ function textsIn(name: string, value: unknown): Argument[] {
 }
 
 function namesIn(text: string): string[] {
-  const looked = text.length > MAX_CHARS
-    ? `${text.slice(0, MAX_CHARS / 2)}\n${text.slice(-MAX_CHARS / 2)}`
-    : text;
-  return (looked.match(NAME) ?? []).filter((word) => NO_PLAIN_WORD.test(word));
+  return (headAndTail(text).match(NAME) ?? []).filter((word) => NO_PLAIN_WORD.test(word));
+}
+
+function headAndTail(text: string): string {
+  if (text.length <= MAX_CHARS) return text;
+  return `${text.slice(0, MAX_CHARS / 2)}\n${text.slice(-MAX_CHARS / 2)}`;
 }

@@ -8,6 +8,8 @@ export class KnownHistory {
   readonly layout: Layout;
   readonly #options: StandingsOptions & { readonly countTokens: CountTokens };
   #standings: Standings;
+  /** The messages that the standings are of. */
+  #taken: Message[] = [];
   /** Of each rewrite, the tokens of messages in front of it. */
   readonly #kept: number[] = [];
   #isNew: boolean;
@@ -38,6 +40,22 @@ export class KnownHistory {
     return this.#isNew || this.layout.isStartOf(history) ? Infinity : this.layout.sharedLength(history);
   }
 
+  /** Reads what is new of a history, a message at each step: most of the work of looking at it. */
+  *take(history: readonly Message[]): Generator<void, void> {
+    if (this.#taken.some((message, at) => message !== history[at])) {
+      this.#standings = new Standings(this.#options);
+      this.#taken = [];
+    }
+    const taken = this.#taken;
+    // Somebody else may look at another history meanwhile.
+    while (taken === this.#taken && taken.length < history.length) {
+      const message = history[taken.length]!;
+      taken.push(message);
+      this.#standings.add(message);
+      yield;
+    }
+  }
+
   /**
    * Takes in what is new of a history.
    *
@@ -45,11 +63,7 @@ export class KnownHistory {
    * nothing is known of what it was.
    */
   lookAt(history: readonly Message[], edits: readonly Edit[]): number {
-    const shared = this.layout.sharedLength(history);
-    if (shared < this.#standings.bearers.length) this.#standings = new Standings(this.#options);
-    for (let at = this.#standings.bearers.length; at < history.length; at++) {
-      this.#standings.add(history[at]!);
-    }
+    for (const _ of this.take(history)) { /* Each step at once. */ }
     const kept = this.layout.update(history, edits);
     const wasNew = this.#isNew;
     this.#isNew = false;

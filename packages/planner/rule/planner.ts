@@ -112,6 +112,7 @@ export class Planner {
     const ended: Pin[] = [];
     let isBought = false;
     const makeDraft = () => this.#draft({ ...request, pins }, edits);
+    await this.#options.inSlices?.(this.#known.take(history));
     let draft = makeDraft();
     let { decision } = draft;
     const { promptTokens: tokensBefore, predicted: { sharedTokens: sharedBefore } } = draft;

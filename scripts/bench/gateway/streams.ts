@@ -1,3 +1,11 @@
+/**
+ * The clients of `bench:gateway`, in a process of their own. Takes tokens and requests of the sessions, then a line of
+ * JSON with {@linkcode StreamOptions} for each run; prints a line with what the sessions are, then one for each run.
+ *
+ * @module
+ */
+// deno-lint-ignore-file no-console
+import { loadTokenizer } from "@tare/messages/tiktoken";
 import { countMessageTokens, type CountTokens, countToolTokens, type Message } from "@tare/messages";
 import { generateWorkload } from "../economy/workload.ts";
 
@@ -136,4 +144,21 @@ async function firstByte(response: Response): Promise<number> {
   for await (const _ of response.body ?? []) firstMs ??= performance.now();
   if (firstMs === undefined) throw new Error("Cannot measure: the reply is empty");
   return firstMs;
+}
+
+if (import.meta.main) {
+  const [tokens, requests] = Deno.args.map(Number);
+  if (!tokens || !requests) {
+    throw new RangeError("Cannot play sessions: their tokens and requests are wanted");
+  }
+  const session = growingSession({ tokens, requests }, (await loadTokenizer()).count);
+  console.log(JSON.stringify({ tokens: session.tokens, bytes: session.body("", requests - 1).length }));
+  let rest = "";
+  for await (const piece of Deno.stdin.readable.pipeThrough(new TextDecoderStream())) {
+    const lines = (rest + piece).split("\n");
+    rest = lines.pop() ?? "";
+    for (const line of lines) {
+      console.log(JSON.stringify(await playStreams(session, JSON.parse(line) as StreamOptions)));
+    }
+  }
 }

@@ -1,4 +1,5 @@
 import { fromFileUrl } from "@std/path";
+import { V8_FLAGS } from "../../../packages/app/server_permissions.ts";
 
 /** A process of the bench. Disposing of it ends it. */
 export interface Process extends AsyncDisposable {
@@ -22,7 +23,8 @@ export interface System extends AsyncDisposable {
 /** Starts a script of the bench. */
 export function startScript(name: string, ...args: readonly string[]): Process {
   const script = fromFileUrl(new URL(name, import.meta.url));
-  return start(Deno.execPath(), ["run", "--frozen", "--allow-all", script, ...args]);
+  const flags = name === "server.ts" ? [V8_FLAGS] : [];
+  return start(Deno.execPath(), ["run", "--frozen", "--allow-all", ...flags, script, ...args]);
 }
 
 /** Another company's gateway from npm, installed in its own folder if it isn't yet, on Node. */
@@ -33,7 +35,7 @@ export async function startSystems(upstream: string): Promise<System[]> {
   const none: System = { name: "direct", baseURL: upstream, headers: {}, async [Symbol.asyncDispose]() {} };
   return [
     none,
-    await listening("bare proxy", startScript("proxy.ts", upstream)),
+    await listening("bare proxy", startScript("upstream.ts", upstream)),
     await portkey(upstream),
     await listening("gateway", startScript("server.ts", upstream)),
   ];

@@ -1,7 +1,8 @@
 /**
  * The provider of `bench:gateway`, in a process of its own: reads requests without looking at them and answers with a
  * streamed reply. The path in front of `/v1` says how: `/paced/CHUNKS/MS` sends so many events so many milliseconds
- * apart, `/bulk/MEGABYTES` as many bytes as fast as they are taken. Prints its port.
+ * apart. With a base URL it is a bare proxy in front of that provider instead: passes bodies on as they come, both ways,
+ * and knows nothing of them. Prints its port.
  *
  * @module
  */
@@ -22,7 +23,6 @@ function event(text: string): string {
 }
 
 const EVENT = encoder.encode(event(" some words"));
-const PIECE = encoder.encode(event(" some words").repeat(100));
 const DONE = encoder.encode("data: [DONE]\n\n");
 
 function paced(chunks: number, intervalMs: number): ReadableStream<Uint8Array<ArrayBuffer>> {
@@ -40,24 +40,20 @@ function paced(chunks: number, intervalMs: number): ReadableStream<Uint8Array<Ar
   }, { highWaterMark: 0 });
 }
 
-function bulk(bytes: number): ReadableStream<Uint8Array<ArrayBuffer>> {
-  let left = bytes;
-  return new ReadableStream({
-    pull(controller) {
-      if (left <= 0) {
-        controller.enqueue(DONE);
-        return controller.close();
-      }
-      controller.enqueue(PIECE);
-      left -= PIECE.length;
-    },
-  });
+async function provide(request: Request): Promise<Response> {
+  for await (const _ of request.body ?? []) { /* Read to the end, as a provider does before it answers. */ }
+  const [, , chunks, intervalMs] = new URL(request.url).pathname.split("/");
+  const headers = { "content-type": "text/event-stream" };
+  return new Response(paced(Number(chunks), Number(intervalMs)), { headers });
 }
 
-const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, async (request) => {
-  for await (const _ of request.body ?? []) { /* Read to the end, as a provider does before it answers. */ }
-  const [, kind, first, second] = new URL(request.url).pathname.split("/");
-  const body = kind === "bulk" ? bulk(Number(first) * 1e6) : paced(Number(first), Number(second));
-  return new Response(body, { headers: { "content-type": "text/event-stream" } });
-});
+async function passOn({ url, method, body }: Request): Promise<Response> {
+  const path = new URL(url).pathname.replace(/^\/v1/, "");
+  const headers = { "content-type": "application/json" };
+  const response = await fetch(Deno.args[0] + path, { method, headers, ...(body && { body }) });
+  return new Response(response.body, response);
+}
+
+const serve = Deno.args.length > 0 ? passOn : provide;
+const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, serve);
 console.log(server.addr.port);
