@@ -14,6 +14,7 @@ import {
   type Wishes,
   withKept,
   withoutKept,
+  withRelief,
 } from "../edits/pinned.ts";
 import { compactedTools, placedView } from "../edits/view.ts";
 import { type LedgerEntry, savedTokens, sharePrompt } from "../ledger/ledger.ts";
@@ -172,7 +173,6 @@ export class Planner {
     let failed = false;
     const makeSpace = async () => {
       while (windowTokens !== undefined && this.#overflows(draft.prompt.promptTokens)) {
-        const { layout } = this.#known;
         const stays = pinnedPlaces(pins, history).steps;
         const relief = await relieveWindow(request, edits, {
           countTokens,
@@ -194,13 +194,8 @@ export class Planner {
         if (relief.edits.length === 0) break;
         isBought = true;
         const { promptTokens } = draft;
-        const end = Math.max(
-          0,
-          ...relief.edits.flatMap((edit) => edit.type === "summarise" ? [edit.to] : []),
-        );
-        const shown = new Set([...stays].filter((at) => !layout.hasLeft(at)));
-        edits = withoutKept([...edits, ...relief.edits], (at) => at < end && !shown.has(at));
-        edits = withKept(edits, { kept: new Set(), steps: shown });
+        const shown = [...stays].filter((at) => !this.#known.layout.hasLeft(at));
+        edits = withRelief(edits, relief.edits, new Set(shown));
         draft = makeDraft();
         // What waited for a rewrite rides along.
         await rewrite();
