@@ -31,7 +31,7 @@ import { forced, makeRoom, WINDOW_SHARE } from "./make_room.ts";
 import type { Pin } from "../report/pin.ts";
 import type { Decision, Plan, PlanRequest } from "./plan.ts";
 import { cutBack, NEW_SESSION, type PlannerState } from "./planner_state.ts";
-import { predict, type Prediction, resendOf, servedOf, sharedTokens } from "./predict.ts";
+import { predict, type Prediction, resendOf, servedOf } from "./predict.ts";
 import { type Quote, quotePrompt } from "./quote.ts";
 
 /** A prompt as it would be sent, and whether to change it. */
