@@ -13,10 +13,8 @@ function shown(events: readonly SessionEvent[]) {
 Deno.test("Items show a call's output while it runs, and then its result", () => {
   const call = { type: "tool_call", step: 1, id: "a", name: "shell", arguments: "{}" } as const;
   const output = (text: string, id = "a") => ({ type: "tool_output", step: 1, id, text }) as const;
-  const result = {
-    ...{ type: "tool_result", step: 1, id: "a", name: "shell", content: "all", error: false, bytes: 3 },
-    durationMs: 5,
-  } as const;
+  const told = { id: "a", name: "shell", content: "all", error: false, bytes: 3, durationMs: 5 };
+  const result = { type: "tool_result", step: 1, ...told } as const;
   assertEquals(shown([call, output("one "), output("two"), output("nobody's", "b")]), [
     { kind: "call", id: "a", name: "shell", arguments: "{}", output: "one two" },
   ]);
