@@ -19,6 +19,7 @@ export const PACKAGE_TABLE: Readonly<Record<string, readonly string[]>> = {
   gateway: ["messages", "prune", "planner", "wire", "store"],
   simulator: ["messages", "planner", "wire"],
   server: ["messages", "context", "prune", "schemas", "planner", "wire", "loop", "tools", "store"],
+  page: ["messages", "loop", "planner"],
   app: [
     "messages",
     "context",
@@ -32,6 +33,7 @@ export const PACKAGE_TABLE: Readonly<Record<string, readonly string[]>> = {
     "gateway",
     "simulator",
     "server",
+    "page",
   ],
 };
 

@@ -40,7 +40,7 @@ function run(
 const tested = Deno.args.find((arg) => arg.startsWith("--tested="))?.slice("--tested=".length);
 
 /** Folders outside the workspace, each with a configuration and a lock file of its own. */
-const APART = ["tests/clients"];
+const APART = ["tests/clients", "packages/page/client"];
 
 /** A gate that is one command: its output is shown only if it fails. */
 async function command(args: readonly string[], folder?: string): Promise<Outcome> {
@@ -77,8 +77,9 @@ async function tests(): Promise<Outcome> {
     if (failed === 0 && parts <= APART.length) failed = 1;
     if (failed > 0) console.log(output);
     const { output: lcov } = await run(["coverage", "--lcov", `${made}/coverage`]);
+    const browser = await browserCoverage(`${made}/coverage`);
     const faults = coverageFaults(await sourceFiles(), {
-      lcov,
+      lcov: lcov + browser,
       root: fromFileUrl(root),
       programs: programs(),
     });
@@ -89,6 +90,15 @@ async function tests(): Promise<Outcome> {
   }
 }
 
+/** What ran in browsers, as tests wrote it down beside what ran in Deno. */
+async function browserCoverage(folder: string): Promise<string> {
+  let lcov = "";
+  for await (const { name } of Deno.readDir(folder)) {
+    if (name.endsWith(".lcov")) lcov += await Deno.readTextFile(`${folder}/${name}`);
+  }
+  return lcov;
+}
+
 function entryPoints(member: Member): string[] {
   const paths = typeof member.exports === "string" ? [member.exports] : Object.values(member.exports);
   return paths.map((path) => `${member.folder}/${path}`);
@@ -96,7 +106,7 @@ function entryPoints(member: Member): string[] {
 
 async function sourceFiles(): Promise<SourceFile[]> {
   const { stdout } = await new Deno.Command("git", {
-    args: ["ls-files", "--cached", "--others", "--exclude-standard", "*.ts", "*.md"],
+    args: ["ls-files", "--cached", "--others", "--exclude-standard", "*.ts", "*.tsx", "*.md"],
     cwd: root,
   }).output();
   const files: SourceFile[] = [];
@@ -153,6 +163,7 @@ const gates: Readonly<Record<string, () => Promise<Outcome>>> = {
   fmt: () => everywhere(["fmt", "--check"]),
   lint: () => everywhere(["lint"]),
   sources,
+  page: () => command(["task", "page", "--check"]),
   check: () => everywhere(["check", "--doc", "--frozen"]),
   doc,
   publish: () => command(["publish", "--dry-run", "--allow-dirty", "--no-provenance"]),

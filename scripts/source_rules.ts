@@ -32,7 +32,7 @@ export function sourceFaults(
   const programs = namedBy(files, "URL");
   const folders = new Map<string, number>();
   for (const { path, text } of files) {
-    if (!path.endsWith(".ts")) continue;
+    if (!/\.tsx?$/.test(path)) continue;
     const lines = lineCount(text);
     if (lines > MAX_LINES) faults.push(`${path} has ${lines} lines: split it, ${MAX_LINES} are the limit.`);
     if (!isSource(path)) continue;
@@ -58,7 +58,7 @@ export function sourceFaults(
 
 /**
  * What tests leave out, a sentence for each package of which they run less than {@linkcode MIN_COVERAGE} of the lines.
- * `lcov` is the report of `deno coverage --lcov`, `root` the folder that its paths begin with. A file with code that no
+ * `lcov` is the report of `deno coverage --lcov`, others of the same form behind it, `root` the folder that its paths begin with. A file with code that no
  * test loads isn't in the report: all its lines count as left out, unless it is one of `programs`: tests
  * run these as processes of their own, and one that ends with `Deno.exit` tells nothing.
  */
@@ -97,20 +97,27 @@ function percent({ hit, found }: { readonly hit: number; readonly found: number 
   return `${(Math.floor(1000 * hit / found) / 10).toFixed(1)} %`;
 }
 
+/** Of each file its lines, and whether any of the reports that tell of it says that they ran. */
 function readLcov(lcov: string, root: string): Map<string, { found: number; hit: number }> {
-  const report = new Map<string, { found: number; hit: number }>();
-  let lines = { found: 0, hit: 0 };
+  const files = new Map<string, Map<string, boolean>>();
+  let lines = new Map<string, boolean>();
   for (const line of lcov.split("\n")) {
     const [field, value = ""] = line.split(/:(.*)/s);
     if (field === "SF") {
-      lines = { found: 0, hit: 0 };
-      report.set(value.replaceAll("\\", "/").replace(root, ""), lines);
+      const path = value.replaceAll("\\", "/").replace(root, "");
+      lines = files.get(path) ?? new Map();
+      files.set(path, lines);
     } else if (field === "DA") {
-      lines.found += 1;
-      lines.hit += Number(!value.endsWith(",0"));
+      const [number = "", count] = value.split(",");
+      lines.set(number, count !== "0" || lines.get(number) === true);
     }
   }
-  return report;
+  return new Map(
+    [...files].map(([path, lines]) => [
+      path,
+      { found: lines.size, hit: [...lines.values()].filter(Boolean).length },
+    ]),
+  );
 }
 
 function lineCount(text: string): number {
@@ -118,7 +125,7 @@ function lineCount(text: string): number {
 }
 
 function isSource(path: string): boolean {
-  return /^(packages|scripts|tests)\/.*\.ts$/.test(path) && !/(_test|_bench|\.d)\.ts$/.test(path);
+  return /^(packages|scripts|tests)\/.*\.tsx?$/.test(path) && !/(_test|_bench|\.d)\.ts$/.test(path);
 }
 
 /** Whether anything of a file runs: it holds more than types, data and re-exports. */
@@ -133,7 +140,7 @@ function hasCode(text: string): boolean {
 
 /** Who names each file by a relative path, in an import or re-export or as the `URL` of a program to run. */
 function namedBy(files: readonly SourceFile[], how: "import" | "URL"): Map<string, Set<string>> {
-  const words = how === "URL" ? /\bURL\(\s*"([^":]+\.ts)"/g : /(?:\bfrom|\bimport|\bimport\()\s*"(\.[^"]*)"/g;
+  const words = how === "URL" ? /\bURL\(\s*"([^":]+\.tsx?)"/g : /(?:\bfrom|\bimport|\bimport\()\s*"(\.[^"]*)"/g;
   const users = new Map<string, Set<string>>();
   for (const { path, text } of files) {
     for (const [, specifier = ""] of text.matchAll(words)) {

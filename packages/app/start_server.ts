@@ -3,6 +3,7 @@ import { gateway } from "@tare/gateway";
 import { openaiModel } from "@tare/loop/openai";
 import { loadTokenizer, type Tokenizer } from "@tare/messages/tiktoken";
 import { chooseProfile, DEFAULT_PROVIDER, type PolicyOptions, profileNamed } from "@tare/planner";
+import { isPageRequest, page } from "@tare/page";
 import { agentHandler, allowedHosts, guard, isLoopback } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
 import { openStore } from "@tare/store";
@@ -141,11 +142,11 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     }),
     limits: LIMITS,
   });
-  const fetch = guard(answer, {
+  const fetch = guard(async (request) => page(request) ?? await answer(request), {
     hosts: allowedHosts(host, settings.allowedHosts),
     origins: corsOrigins,
     ...(token !== undefined && { token }),
-    isPublic: agent.isPublic,
+    isPublic: (request) => isPageRequest(request) || agent.isPublic(request),
     onError,
   });
   const server = await listen(settings, fetch).catch(async (error) => {
@@ -193,6 +194,7 @@ function greet(
       keysOf(messagesKey, "ANTHROPIC_API_KEY")
     }: ANTHROPIC_BASE_URL=${url} claude`,
     `profile    ${profile(model ?? "").name}${model === undefined ? ", or that of the model asked for" : ""}`,
+    `page       ${url}/: talk, see where the tokens went and what the model sees`,
     ...(policy === "planner" ? [] : [`policy     ${policy}`]),
     ...(off.length > 0 ? [`off        ${off.join(", ")}`] : []),
   ].join("\n");

@@ -133,7 +133,7 @@ async function assertNothingLost(
   const { edits } = state as { readonly edits: readonly Edit[] };
   const texts = [JSON.stringify(views.at(-1)?.messages)];
   for (const edit of edits) {
-    if (edit.type !== "compact") texts.push(await archive.get(edit.ref) ?? "");
+    if ("ref" in edit) texts.push(await archive.get(edit.ref) ?? "");
   }
   const all = texts.join("\n");
   for (const message of history) {

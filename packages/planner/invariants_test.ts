@@ -7,6 +7,8 @@ import {
   type Edit,
   KEEP_WANTED,
   type LedgerEntry,
+  makePin,
+  type Pin,
   type PlannerSession,
   plannerSession,
   PrefixCache,
@@ -18,6 +20,9 @@ import {
   type Retention,
   type SessionView,
   view,
+  type Wish,
+  withoutPin,
+  withPin,
 } from "@tare/planner";
 import { type Archive, archiveRef, memoryArchive } from "@tare/prune";
 import { callPairs } from "../../tests/call_pairs.ts";
@@ -61,6 +66,8 @@ interface Session {
     readonly tools: number;
     readonly crash: Crash;
     readonly reports: boolean;
+    /** What is asked for before the call: of a message, as a share of the history. */
+    readonly asks: readonly { readonly at: number; readonly wish: Wish | "nothing" }[];
   }[];
 }
 
@@ -77,6 +84,13 @@ function sessions(messages: fc.Arbitrary<readonly Message[]>): fc.Arbitrary<Sess
         tools: fc.constantFrom(3, 3, 3, 2),
         crash: fc.constantFrom<Crash>("never", "never", "archived", "edits stored", "answered"),
         reports: fc.constantFrom(true, true, false),
+        asks: fc.array(
+          fc.record({
+            at: fc.double({ min: 0, max: 1, noNaN: true }),
+            wish: fc.constantFrom<Wish | "nothing">("keep", "keep", "let_go", "let_go", "nothing"),
+          }),
+          { maxLength: 3 },
+        ),
       }),
       { minLength: 1, maxLength: 8 },
     ),
@@ -89,6 +103,10 @@ interface Step {
   readonly view: SessionView;
   readonly edits: readonly Edit[];
   readonly newEdits: readonly Edit[];
+  /** Whether the edits are others than before. */
+  readonly isRewritten: boolean;
+  /** What was asked for, but for what is over. */
+  readonly pins: readonly Pin[];
   readonly usage: Usage;
   readonly entry: LedgerEntry | undefined;
   /** What resending everything costs at this call. */
@@ -135,6 +153,29 @@ function* callsOf({ messages, calls }: Session) {
   }
 }
 
+/** The pins after what is asked for before a call. */
+function ask(pins: readonly Pin[], messages: readonly Message[], asks: Session["calls"][number]["asks"]) {
+  let after = pins;
+  for (const { at, wish } of asks) {
+    const place = Math.floor(at * messages.length);
+    if (wish === "nothing") {
+      after = withoutPin(after, place);
+      continue;
+    }
+    try {
+      after = withPin(after, makePin(messages, { place, wish }, estimateTokens));
+    } catch (error) {
+      // Not everything can be asked for.
+      assert(error instanceof RangeError);
+    }
+  }
+  return after;
+}
+
+function withoutEnded(pins: readonly Pin[], { endedPins = [] }: SessionView): readonly Pin[] {
+  return pins.filter(({ place }) => !endedPins.some((ended) => ended.place === place));
+}
+
 /** Runs a session against a simulated provider, dying and coming back where it says. */
 async function run(
   given: Session,
@@ -150,15 +191,22 @@ async function run(
   const restart = () => plannerSession({ ...optionsOf(given, stored), archive });
   let session = restart();
   const steps: Step[] = [];
-  for (const { history, call, crash, reports } of callsOf(given)) {
-    const model = call.model as "m1" | "m2";
-    const before = new Set(editsOf(session).map((edit) => JSON.stringify(edit)));
-    let seen = await session.view(history, call);
+  let pins: readonly Pin[] = [];
+  for (const { history, call: made, crash, reports, asks } of callsOf(given)) {
+    const model = made.model as "m1" | "m2";
+    const editsBefore = editsOf(session).map((edit) => JSON.stringify(edit));
+    const before = new Set(editsBefore);
+    pins = ask(pins, history.messages, asks);
+    const asked = { ...made, pins };
+    let seen = await session.view(history, asked);
     if (crash === "archived") {
       session = restart();
-      seen = await session.view(history, call);
+      seen = await session.view(history, asked);
     }
     stored = session.state;
+    // What is over is stored with the edits.
+    pins = withoutEnded(pins, seen);
+    const call = { ...made, pins };
     await check?.(session, history, call);
     if (crash === "edits stored") {
       session = restart();
@@ -185,6 +233,8 @@ async function run(
       view: seen,
       edits,
       newEdits: edits.filter((edit) => !before.has(JSON.stringify(edit))),
+      isRewritten: edits.map((edit) => JSON.stringify(edit)).join() !== editsBefore.join(),
+      pins,
       usage,
       entry,
       resendCost,
@@ -216,7 +266,7 @@ async function readBack(
 ): Promise<Set<number>> {
   const there = new Set<number>();
   for (const edit of edits) {
-    if (edit.type === "compact") continue;
+    if (edit.type === "compact" || edit.type === "keep") continue;
     const original = await archive.get(edit.ref);
     if ("index" in edit) {
       if (original === contentText(history[edit.index]!.content)) there.add(edit.index);
@@ -258,9 +308,9 @@ Deno.test("invariant 2: a history whose pairs are broken is not broken further",
 Deno.test("invariant 3: within an epoch each request is a prefix of the next, tools alike", async () => {
   await fc.assert(fc.asyncProperty(sessions(any()), async (session) => {
     const steps = await run(session);
-    for (const [at, { view, newEdits }] of steps.entries()) {
+    for (const [at, { view, isRewritten }] of steps.entries()) {
       const before = steps[at - 1]?.view;
-      if (!before || newEdits.length > 0 || before.tools.length !== view.tools.length) continue;
+      if (!before || isRewritten || before.tools.length !== view.tools.length) continue;
       assertEquals(JSON.stringify(view.tools), JSON.stringify(before.tools));
       const start = view.messages.slice(0, before.messages.length);
       assertEquals(JSON.stringify(start), JSON.stringify(before.messages));
@@ -287,12 +337,17 @@ Deno.test("invariant 4: a session that is stored and restored between any two ca
     const archive = memoryArchive();
     const kept = make({ ...optionsOf(session), archive });
     let restored = make({ ...optionsOf(session), archive });
-    for (const { history, call, reports } of callsOf(session)) {
+    let pins: readonly Pin[] = [];
+    for (const { history, call: made, reports, asks } of callsOf(session)) {
+      pins = ask(pins, history.messages, asks);
+      const call = { ...made, pins };
       const [one, other] = [await kept.view(history, call), await restored.view(history, call)];
       assertEquals(
         JSON.stringify([other.messages, other.tools, other.places]),
         JSON.stringify([one.messages, one.tools, one.places]),
       );
+      assertEquals(other.endedPins, one.endedPins);
+      pins = withoutEnded(pins, one);
       const usage = { promptTokens: one.promptTokens, cachedTokens: 0, outputTokens: 1, estimated: !reports };
       assertEquals(restored.sent(usage), kept.sent(usage));
       assertEquals(JSON.stringify(restored.state), JSON.stringify(kept.state));
@@ -326,18 +381,45 @@ Deno.test("invariant 6: what an edit leaves out is archived before the edit is t
       };
       for (const { view, newEdits } of await run(session, { archive })) {
         for (const edit of newEdits) {
-          if (edit.type === "compact") continue;
+          if (edit.type === "compact" || edit.type === "keep") continue;
           const original = await kept.get(edit.ref);
           assert(original !== undefined);
           assertEquals(await archiveRef(original), edit.ref);
         }
         const failed = view.warnings.filter((warning) =>
-          !/^(Rewriting has cost|The window is|Cannot summarise)/.test(warning)
+          !/^(Rewriting has cost|The window is|Cannot summarise|Cannot bring back)/.test(warning)
         );
         assert(failed.every((warning) => warning.includes("the disk is full")));
       }
     }),
   );
+});
+
+/** A message as the model sees it; nothing if it left. */
+function shownAt({ messages, places }: SessionView, place: number): Message | undefined {
+  return messages[places.indexOf(place)];
+}
+
+Deno.test("a pin is honoured at the next rewrite, and what is kept leaves no more but a full window", async () => {
+  await fc.assert(fc.asyncProperty(sessions(any()), async (session) => {
+    const steps = await run(session);
+    for (const [at, { history: { messages }, view, pins, isRewritten }] of steps.entries()) {
+      const before = steps[at - 1];
+      const newest = messages.findLastIndex(({ role }) => role === "assistant");
+      for (const { place, wish, hash } of pins) {
+        const shown = shownAt(view, place);
+        const isWhole = shown === messages[place];
+        if (wish === "keep") {
+          const wasWhole = before && place < before.history.messages.length &&
+            before.pins.some((pin) => pin.place === place && pin.wish === wish && pin.hash === hash) &&
+            shownAt(before.view, place) === messages[place];
+          assert(isWhole || !isRewritten && !wasWhole, `message ${place} isn't kept`);
+        } else if (isRewritten && place < Math.min(newest, before?.history.messages.length ?? 0)) {
+          assert(!isWhole, `message ${place} is still there`);
+        }
+      }
+    }
+  }));
 });
 
 Deno.test("invariant 7: no session costs over 1.1 times resending everything, or twice where models and tools come and go", async () => {

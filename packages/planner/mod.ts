@@ -9,7 +9,15 @@
  */
 export { PrefixCache, type PromptUnit, promptUnits } from "./cache/prefix_cache.ts";
 export { classicSession } from "./classic/classic_session.ts";
-export type { CompactEdit, DropEdit, Edit, ElideEdit, ShortenEdit, SummariseEdit } from "./edits/edit.ts";
+export type {
+  CompactEdit,
+  DropEdit,
+  Edit,
+  ElideEdit,
+  KeepEdit,
+  ShortenEdit,
+  SummariseEdit,
+} from "./edits/edit.ts";
 export { type Conversation, view } from "./edits/view.ts";
 export type { LedgerEntry, PromptShares, UncachedCause } from "./ledger/ledger.ts";
 export { callCost, promptCost, type Rates } from "./ledger/price.ts";

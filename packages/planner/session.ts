@@ -20,6 +20,7 @@ import {
 } from "./prompt_session.ts";
 import { KEEP_WANTED, type Retention } from "./retention/retention.ts";
 import type { Conversation } from "./edits/view.ts";
+import { fittingPins, type Pin } from "./report/pin.ts";
 
 /** A {@linkcode PromptSession} whose planner decides when the mechanisms act. */
 export interface PlannerSession extends ForkableSession {
@@ -91,10 +92,12 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
   async function truncate(
     history: readonly Message[],
     recall: boolean,
+    pins: readonly Pin[],
   ): Promise<Pick<SessionView, "rewrites" | "warnings">> {
     // Behind the newest answer nothing has left.
     const from = Math.max(0, history.findLastIndex(({ role }) => role === "assistant"));
-    const known = new Set(state.truncated);
+    const kept = pins.flatMap(({ wish, place }) => wish === "keep" ? [place] : []);
+    const known = new Set([...state.truncated, ...kept]);
     if (history.slice(from).every(({ role }, at) => role !== "tool" || known.has(from + at))) {
       return { rewrites: [], warnings: [] };
     }
@@ -110,8 +113,9 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
       ...(limitTokens !== undefined && { limitTokens }),
     });
     if (cut.failure) return { rewrites: [], warnings: [`${cut.failure.message}. Nothing left the prompt.`] };
-    if (cut.elisions.length === 0) return { rewrites: [], warnings: [] };
-    const edits = cut.elisions.map(({ index, toolCallId, ref, text }): ElideEdit => ({
+    const elisions = cut.elisions.filter(({ index }) => !known.has(index + from));
+    if (elisions.length === 0) return { rewrites: [], warnings: [] };
+    const edits = elisions.map(({ index, toolCallId, ref, text }): ElideEdit => ({
       type: "elide",
       index: index + from,
       toolCallId,
@@ -123,8 +127,9 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
       edits: [...state.edits, ...edits],
       truncated: [...state.truncated, ...edits.map(({ index }) => index)],
     };
-    const names = [...new Set(cut.elisions.map(({ tool }) => tool))].join(", ");
-    const { tokensBefore, tokensAfter } = cut;
+    const names = [...new Set(elisions.map(({ tool }) => tool))].join(", ");
+    const { tokensBefore } = cut;
+    const tokensAfter = elisions.reduce((sum, one) => sum - one.tokensBefore + one.tokensAfter, tokensBefore);
     return {
       rewrites: [{
         mechanism: "truncate",
@@ -137,9 +142,13 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
     };
   }
 
+  /** Whether anything may leave at all, so that it can be asked for. */
+  const isEdited = () => !state.reverted && Object.values(mechanisms).includes(true);
+
   function requestOf(history: Conversation, call: PromptCall) {
     return {
       ...call,
+      pins: isEdited() ? fittingPins(call.pins ?? [], history.messages) : [],
       ...history,
       recall: canRecall(history, call),
       edits: state.edits,
@@ -167,7 +176,7 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
     }
     const truncates = mechanisms.truncate && !state.reverted;
     const { rewrites, warnings } = truncates
-      ? await truncate(history.messages, canRecall(history, call))
+      ? await truncate(history.messages, canRecall(history, call), call.pins ?? [])
       : { rewrites: [], warnings: [] };
     const plan = await planner.plan(requestOf(history, call));
     const { stopped } = planner.state;
@@ -177,12 +186,14 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
       state = { ...state, summary: state.summary ? addUsage(state.summary, plan.summary) : plan.summary };
     }
     // A state that is the same need not be stored again.
-    if (plan.edits.length > 0 || stopsNow) {
+    const isRewritten = plan.edits.length > 0 || plan.asked.length > 0;
+    if (isRewritten || stopsNow) {
       const replaced = new Set(plan.edits.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));
+      const back = new Set(plan.asked.flatMap(({ wish, place }) => wish === "keep" ? [place] : []));
       state = {
         ...state,
         edits: plan.allEdits,
-        truncated: state.truncated.filter((index) => !replaced.has(index)),
+        truncated: state.truncated.filter((index) => !replaced.has(index) && !back.has(index)),
         stopSaid: stopped,
       };
     }
@@ -193,8 +204,9 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
       tools,
       places,
       stable: plan.stable,
-      rewrites: [...rewrites, ...(plan.edits.length > 0 ? [describeRewrite(plan)] : [])],
+      rewrites: [...rewrites, ...(isRewritten ? [describeRewrite(plan)] : [])],
       warnings: [...(stopsNow ? [STOPPED] : []), ...warnings, ...plan.warnings],
+      ...(plan.ended.length > 0 && { endedPins: plan.ended }),
       ...(plan.summary && { summary: plan.summary }),
       saved: plan.saved,
       promptTokens: plan.promptTokens,
@@ -246,6 +258,9 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
       };
       return makeSession({ ...options, archive, state: forked }, planner);
     },
+    get noPins() {
+      return isEdited() ? undefined : "nothing leaves this session's prompt, which is sent as it is";
+    },
     revert() {
       state = { ...state, edits: [], truncated: [], reverted: true };
       planner = makePlanner(planner);
@@ -271,22 +286,33 @@ function cutBack({ edits, truncated }: SessionState, length: number) {
   };
 }
 
-function describeRewrite({ edits, decision, tokensBefore, promptTokens }: Plan): Rewrite {
+function describeRewrite({ edits, asked, isBought, decision, tokensBefore, promptTokens }: Plan): Rewrite {
   const of = (type: Edit["type"]) => edits.filter((edit) => edit.type === type).length;
+  const wished = (wish: Pin["wish"]) => asked.filter((pin) => pin.wish === wish);
+  const [gone, back] = [wished("let_go"), wished("keep")];
+  const isGone = (index: number) => gone.some(({ place }) => place === index);
+  const old = edits.filter((edit) => edit.type === "elide" && !isGone(edit.index)).length;
   const removed = [
-    ...(of("elide") > 0 ? [counted(of("elide"), "old result")] : []),
+    ...(old > 0 ? [counted(old, "old result")] : []),
     ...(of("drop") > 0 ? ["old turns"] : []),
     ...(of("summarise") > 0 ? ["old turns, summarised"] : []),
     ...(of("shorten") > 0 ? [`the middle of ${counted(of("shorten"), "text")} of the user`] : []),
     ...(of("compact") > 0 ? [`the prose of ${counted(of("compact"), "tool")}`] : []),
+    ...(gone.length > 0 ? [`${placesOf(gone)} as asked`] : []),
+    ...(back.length > 0 ? [`nothing of ${placesOf(back)}, which came back as asked`] : []),
   ].join("; ");
   return {
-    mechanism: "planner",
-    reason: reasonOf(decision),
+    mechanism: isBought ? "planner" : "pins",
+    reason: isBought ? reasonOf(decision) : "it was asked for, and breaks nothing that the cache holds",
     removed,
     tokensBefore,
     tokensAfter: promptTokens,
+    ...(asked.length > 0 && { asked: asked.map(({ place, wish, by }) => ({ place, wish, by })) }),
   };
+}
+
+function placesOf(pins: readonly Pin[]): string {
+  return `message${pins.length === 1 ? "" : "s"} ${pins.map(({ place }) => place).join(", ")}`;
 }
 
 function reasonOf(decision: Plan["decision"]): string {

@@ -12,15 +12,18 @@ export interface ServerProcess {
 
 const MAIN = fromFileUrl(new URL("../../packages/app/main.ts", import.meta.url));
 
-/** The server's own process, with the flags that the start command gives it. It gets no environment but Deno's. */
-export function serverCommand(args: readonly string[]): Deno.Command {
+/** The server's own process, with the flags that the start command gives it. It gets no environment but Deno's and `env`. */
+export function serverCommand(
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Deno.Command {
   const inherited = ["PATH", "HOME", "DENO_DIR", "TMPDIR"].flatMap((name) => {
     const value = Deno.env.get(name);
     return value === undefined ? [] : [[name, value]];
   });
   return new Deno.Command(Deno.execPath(), {
-    args: ["run", "--frozen", V8_FLAGS, ...serverPermissions(readSettings(args, {})), MAIN, ...args],
-    env: { ...Object.fromEntries(inherited), NO_COLOR: "1" },
+    args: ["run", "--frozen", V8_FLAGS, ...serverPermissions(readSettings(args, env)), MAIN, ...args],
+    env: { ...Object.fromEntries(inherited), NO_COLOR: "1", ...env },
     clearEnv: true,
     stdin: "null",
     stdout: "piped",
@@ -29,8 +32,11 @@ export function serverCommand(args: readonly string[]): Deno.Command {
 }
 
 /** Starts the server and waits until it listens. @throws {Error} with what it said, if it ends before. */
-export async function startServerProcess(args: readonly string[]): Promise<ServerProcess> {
-  const process = serverCommand(args).spawn();
+export async function startServerProcess(
+  args: readonly string[],
+  env?: Readonly<Record<string, string>>,
+): Promise<ServerProcess> {
+  const process = serverCommand(args, env).spawn();
   const stderr = new Response(process.stderr).text();
   const url = Promise.withResolvers<string>();
   const readOutput = async () => {

@@ -243,6 +243,7 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
       return state;
     },
     profile,
+    noPins: "the policy classic rewrites at fixed triggers, whatever is asked for; the planner takes pins",
     cutBack(length) {
       last = undefined;
       state = { ...state, edits: leadingEdits(state.edits, length) };

@@ -58,11 +58,19 @@ export interface CompactEdit {
   readonly definition: number;
 }
 
+/** Shows a message itself though the stretch has left in which it stands: somebody asked for it. */
+export interface KeepEdit {
+  /** Which kind of edit it is. */
+  readonly type: "keep";
+  /** Position of the message in the history. */
+  readonly index: number;
+}
+
 /**
  * A small record that changes what the model sees of an append-only history. Edits are sticky: once applied they
  * stay until a later edit of the same place replaces them. All positions count in the history, not in the view.
  */
-export type Edit = ElideEdit | DropEdit | SummariseEdit | ShortenEdit | CompactEdit;
+export type Edit = ElideEdit | DropEdit | SummariseEdit | ShortenEdit | CompactEdit | KeepEdit;
 
 /** The edits of messages that are there: a history that went back, or another one, has others. */
 export function fittingEdits<E extends Edit>(
@@ -71,6 +79,7 @@ export function fittingEdits<E extends Edit>(
 ): readonly E[] {
   return edits.filter((edit: Edit) => {
     if (edit.type === "compact") return true;
+    if (edit.type === "keep") return edit.index < messages.length;
     if (edit.type === "shorten") return textAt(messages[edit.index], edit.part) !== undefined;
     if (edit.type !== "elide") return edit.to <= messages.length;
     const message = messages[edit.index];

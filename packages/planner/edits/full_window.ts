@@ -59,6 +59,8 @@ export interface RelieveWindowOptions {
   readonly fullWindow: FullWindow;
   /** What the model would see without the edits of this call, and with how many tokens of it a sent request began. */
   readonly warm: { readonly view: PlacedView; readonly sharedTokens: number };
+  /** Positions of messages that stay. Default: none. */
+  readonly kept?: ReadonlySet<number>;
   readonly recall?: boolean | undefined;
   readonly summarise?: Summarise | undefined;
   readonly signal?: AbortSignal | undefined;
@@ -204,7 +206,7 @@ function sentBefore(end: number, { warm, countTokens }: RelieveWindowOptions): C
 function chooseRung(
   history: readonly Message[],
   placed: PlacedMessages,
-  { countTokens, windowTokens, promptTokens, summarises }: RelieveWindowOptions & {
+  { countTokens, windowTokens, promptTokens, summarises, kept = new Set() }: RelieveWindowOptions & {
     readonly promptTokens: number;
     readonly summarises: boolean;
   },
@@ -216,10 +218,12 @@ function chooseRung(
   const recentTokens = RECENT_SHARE * windowTokens;
   const recent =
     ends.find((from) => tokensBetween(placed, { from, to: last, countTokens }) <= recentTokens) ?? last;
-  const shortable = longTexts(history, placed, { before: last, countTokens });
+  const shortable = new Map(
+    [...longTexts(history, placed, { before: last, countTokens })].filter(([place]) => !kept.has(place)),
+  );
 
   const rung = (end: number, { short = false, users = [] as readonly number[] } = {}): Rung => {
-    const stretch = findStretch(placed, { end, users });
+    const stretch = findStretch(placed, { end, users, kept });
     const leaving = countRequestTokens({ messages: stretch.leaving }, countTokens);
     const before = countRequestTokens({ messages: stretch.leaving.filter(isSummary) }, countTokens);
     const won = leaving -
@@ -233,7 +237,7 @@ function chooseRung(
     };
   };
   const joining = (end: number): Rung => {
-    const all = joinable(history, placed, end);
+    const all = joinable(history, placed, end).filter((place) => !kept.has(place));
     const roomy = promptTokens - ROOMY_SHARE * windowTokens;
     for (let number = 1; number < all.length; number++) {
       const some = rung(end, { short: true, users: all.slice(0, number) });

@@ -164,6 +164,23 @@ export class Layout {
     return (this.#rows[at] ?? -1) >= 0 && !this.#elided.has(at);
   }
 
+  /** Whether a message left with others, so that nothing stands in its place. */
+  hasLeft(at: number): boolean {
+    return (this.#rows[at] ?? -1) < 0;
+  }
+
+  /** Tokens in front of the place where a message stands, or would. */
+  startAt(at: number): number {
+    let row = this.#rows[at] ?? -1;
+    if (row < 0) {
+      row = this.#placed.places.findIndex((place) => place > at);
+      if (row < 0) row = this.#placed.places.length;
+      // What left stood in front of the line that stands for it.
+      while (this.#placed.places[row - 1] === -1) row--;
+    }
+    return this.#before(row).all;
+  }
+
   /** Tokens that a message takes, or the line in its place; zero if it left with others. */
   tokensAt(at: number): number {
     const row = this.#rows[at] ?? -1;

@@ -34,7 +34,7 @@ export interface Edited {
  */
 export async function makeEdits(
   { history, elided, edits }: Edited,
-  removals: readonly Removal[],
+  removals: readonly Pick<Removal, "how">[],
   options: MakeEditsOptions,
 ): Promise<Edit[]> {
   const { countTokens, archive, tools, recall = false } = options;
@@ -103,10 +103,11 @@ export function withEdits(edits: readonly Edit[], made: readonly Edit[]): readon
   const left = (from: number, to: number) =>
     stretches.some((stretch) => stretch.from <= from && to <= stretch.to);
   const elided = new Set(made.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));
+  const stays = new Set(edits.flatMap((edit) => edit.type === "keep" ? [edit.index] : []));
   const kept = edits.filter((edit) => {
-    if (edit.type === "compact" || edit.type === "summarise") return true;
+    if (edit.type === "compact" || edit.type === "summarise" || edit.type === "keep") return true;
     if (edit.type === "drop") return !left(edit.from, edit.to);
-    return !elided.has(edit.index) && !left(edit.index, edit.index + 1);
+    return !elided.has(edit.index) && (stays.has(edit.index) || !left(edit.index, edit.index + 1));
   });
   return [...kept, ...made];
 }

@@ -24,10 +24,14 @@ export interface Stretch {
   readonly leaving: readonly Message[];
 }
 
-/** The stretch in front of `end`, of which the answers leave, and the user's messages at these positions. */
+/** The stretch in front of `end`, of which the answers leave but for those that are kept, and the user's messages at these positions. */
 export function findStretch(
   { messages, places }: PlacedMessages,
-  { end, users = [] }: { readonly end: number; readonly users?: readonly number[] },
+  { end, users = [], kept }: {
+    readonly end: number;
+    readonly users?: readonly number[];
+    readonly kept?: ReadonlySet<number>;
+  },
 ): Stretch {
   const behind = places.findIndex((place) => place >= end);
   const joined = new Set(users);
@@ -39,6 +43,7 @@ export function findStretch(
     const place = places[at] ?? -1;
     stretch.push(message);
     if (joined.has(place)) said.push(message);
+    if (kept?.has(place)) continue;
     if (message.role !== "user" || place < 0 || joined.has(place)) leaving.push(message);
   }
   return { end, users, said, messages: stretch, leaving };

@@ -66,6 +66,7 @@ export function placeMessages(history: readonly Message[], edits: readonly Edit[
   );
   const stretches = edits.filter((edit) => edit.type === "drop" || edit.type === "summarise");
   if (stretches.length === 0) return { messages: elided, places: elided.map((_, index) => index), elided };
+  const kept = new Set(edits.flatMap((edit) => edit.type === "keep" ? [edit.index] : []));
   const gone = new Set<number>();
   const lineBefore = new Map<number, Message>();
   for (const edit of stretches) {
@@ -75,7 +76,7 @@ export function placeMessages(history: readonly Message[], edits: readonly Edit[
     }
     const users = new Set(edit.type === "summarise" ? edit.users : []);
     for (let index = from; index < to; index++) {
-      if (leaves(history[index], edit) || users.has(index)) gone.add(index);
+      if ((leaves(history[index], edit) || users.has(index)) && !kept.has(index)) gone.add(index);
       lineBefore.delete(index + 1);
     }
     lineBefore.set(to, lineOf(edit));

@@ -11,6 +11,7 @@ import { compactTool, shownTools } from "@tare/schemas";
 import { scaled, type TokenScale } from "../cache/provider_tokens.ts";
 import type { CompactEdit } from "../edits/edit.ts";
 import type { Layout } from "../edits/layout.ts";
+import type { PinnedPlaces } from "../edits/pinned.ts";
 import type { Profile } from "../providers.ts";
 import type { Retention } from "./retention.ts";
 import type { Result, Standings, Step } from "./standings.ts";
@@ -66,6 +67,8 @@ export interface RemovalOptions {
   readonly seenTools: ReadonlySet<number>;
   /** Names of further tools whose prose stays. Default: none. */
   readonly alwaysFull?: readonly string[] | undefined;
+  /** What stays because somebody asked for it. */
+  readonly pinned: PinnedPlaces;
   /** Whether to find all that can leave, whatever it is worth. */
   readonly all: boolean;
 }
@@ -113,7 +116,7 @@ export function findRemovals(seen: Seen, options: RemovalOptions): Removal[] {
   for (let at = firstFrom(standings.steps, ({ to }) => to > first); at < standings.steps.length; at++) {
     const step = standings.steps[at]!;
     if (step.from >= ends.steps) break;
-    if (!seen.layout.shows(step.from)) continue;
+    if (!seen.layout.shows(step.from) || options.pinned.steps.has(step.from)) continue;
     const removal = drop(step, seen, { ...options, line: lineAt !== step.from });
     if (!removal.idle && !removal.goes) continue;
     takeResults(Math.min(step.from, ends.results));
@@ -169,7 +172,7 @@ function firstIdle(ends: Ends, seen: Seen, options: RemovalOptions): number {
   for (const step of standings.steps) {
     if (step.from >= ends.steps) break;
     if (step.quietUntil > call) continue;
-    if (!layout.shows(step.from)) {
+    if (!layout.shows(step.from) || options.pinned.steps.has(step.from)) {
       step.quietUntil = Infinity;
       continue;
     }
@@ -234,10 +237,10 @@ function shownIn({ from, to }: Step, layout: Layout): number[] {
 function mayLeave(
   { at, message, recalled }: Result,
   { layout, standings }: Seen,
-  { retention, scale }: RemovalOptions,
+  { retention, scale, pinned }: RemovalOptions,
 ): boolean {
   const found = layout.find(at);
-  if (!found || scale.perToken * found.tokens < MIN_TOKENS) return false;
+  if (!found || pinned.kept.has(at) || scale.perToken * found.tokens < MIN_TOKENS) return false;
   const bearer = standings.bearers[at]!;
   if (retention.pins && at >= standings.activeStart && standings.isPinned(bearer)) return false;
   const isFresh = standings.call - bearer.came < OFTEN_RECALLED_CALLS;

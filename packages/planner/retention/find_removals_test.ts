@@ -2,6 +2,7 @@ import { assertEquals } from "@std/assert";
 import { estimateTokens, hashPiece, type Message, type ToolDefinition } from "@tare/messages";
 import { BY_AGE, type Edit, KEEP_WANTED, profileNamed } from "@tare/planner";
 import { Layout } from "../edits/layout.ts";
+import { NOTHING_PINNED } from "../edits/pinned.ts";
 import { compactedTools } from "../edits/view.ts";
 import { findRemovals, type RemovalOptions } from "./find_removals.ts";
 import { Standings, type StandingsOptions } from "./standings.ts";
@@ -48,6 +49,7 @@ function find(
   for (const message of messages) standings.add(message);
   const seen = { layout, standings, tools, shownTools: compactedTools(tools, edits), toolTokens: 0 };
   return findRemovals(seen, {
+    pinned: NOTHING_PINNED,
     seenMessages: Infinity,
     seenTools: new Set(tools.map(hashPiece)),
     countTokens: estimateTokens,

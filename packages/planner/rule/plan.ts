@@ -3,6 +3,7 @@ import type { Edit } from "../edits/edit.ts";
 import type { PromptShares } from "../ledger/ledger.ts";
 import type { FullWindow } from "../edits/full_window.ts";
 import type { Removal } from "../retention/find_removals.ts";
+import type { Pin } from "../report/pin.ts";
 import type { Conversation, PlacedView } from "../edits/view.ts";
 import type { Prediction } from "./predict.ts";
 import type { Cut } from "./weigh_cuts.ts";
@@ -19,6 +20,8 @@ export interface PlanRequest extends Conversation {
   readonly truncated?: readonly number[];
   /** Whether the model is offered the recall tool, so that lines may point to it. Default: false. */
   readonly recall?: boolean;
+  /** What was asked for of single messages of this history. Default: nothing. */
+  readonly pins?: readonly Pin[];
   /** Ends the wait for a summary. */
   readonly signal?: AbortSignal;
   /** Told that a summary which takes long is alive. */
@@ -46,6 +49,12 @@ export interface Decision extends Omit<Cut, "first"> {
 export interface Plan {
   /** New edits, to be stored before the request is made. */
   readonly edits: readonly Edit[];
+  /** What was asked for and is done with this call. */
+  readonly asked: readonly Pin[];
+  /** What was asked for and can't be had, or no longer. */
+  readonly ended: readonly Pin[];
+  /** Whether the planner has changed the prompt by itself, or the window was full. */
+  readonly isBought: boolean;
   /** All edits that hold from now on. */
   readonly allEdits: readonly Edit[];
   /** What the model sees. */

@@ -1,40 +1,37 @@
 import { addUsage, countRequestTokens, type Message, type ToolDefinition, type Usage } from "@tare/messages";
 import { servedTokens } from "../cache/prefix_cache.ts";
-import { observeTokens, scaled, tokenScale, unscaled } from "../cache/provider_tokens.ts";
-import { observeWarmth } from "../cache/warmth.ts";
+import { scaled, tokenScale, unscaled } from "../cache/provider_tokens.ts";
 import type { Edit } from "../edits/edit.ts";
 import { NEVER_FULL, relieveWindow, tellFull } from "../edits/full_window.ts";
 import { makeEdits, withEdits } from "../edits/make_edits.ts";
+import {
+  findWishes,
+  pinnedPlaces,
+  removalsOf,
+  rideOf,
+  tellNoRoom,
+  tellOver,
+  type Wishes,
+  withKept,
+  withoutKept,
+} from "../edits/pinned.ts";
 import { compactedTools, placedView } from "../edits/view.ts";
-import { explainUncached, type LedgerEntry, savedTokens, sharePrompt } from "../ledger/ledger.ts";
+import { type LedgerEntry, savedTokens, sharePrompt } from "../ledger/ledger.ts";
 import { promptCost } from "../ledger/price.ts";
 import type { PromptSessionOptions } from "../prompt_session.ts";
-import { type Profile, profileNamed, recogniseProfile } from "../providers.ts";
+import { type Profile, profileNamed } from "../providers.ts";
 import { findRemovals, type Removal, type Seen } from "../retention/find_removals.ts";
 import { KEEP_WANTED } from "../retention/retention.ts";
-import { decide, reckonedAlive } from "./decide.ts";
+import { bookCall } from "./book_call.ts";
+import { decide, isSurelyCold, reckonedAlive, withRents } from "./decide.ts";
 import { KnownHistory } from "./known_history.ts";
 import { lookOnce, type OneShot } from "./look_once.ts";
 import { forced, makeRoom, WINDOW_SHARE } from "./make_room.ts";
+import type { Pin } from "../report/pin.ts";
 import type { Decision, Plan, PlanRequest } from "./plan.ts";
-import { cutBack, NEW_SESSION, type PlannerState, type SentRequest } from "./planner_state.ts";
-import {
-  findChange,
-  hashEach,
-  hashTools,
-  predict,
-  type Prediction,
-  resendOf,
-  servedOf,
-  sharedTokens,
-} from "./predict.ts";
+import { cutBack, NEW_SESSION, type PlannerState } from "./planner_state.ts";
+import { predict, type Prediction, resendOf, servedOf, sharedTokens } from "./predict.ts";
 import { type Quote, quotePrompt } from "./quote.ts";
-
-/** Share of the cached tokens that were expected which must be served for the prefix to count as still there. */
-const WARM_SHARE = 0.8;
-
-/** So many models and sets of tools of a session are remembered with what they were sent last. */
-const REMEMBERED_REQUESTS = 4;
 
 /** A prompt as it would be sent, and whether to change it. */
 interface Draft {
@@ -47,6 +44,10 @@ interface Draft {
   /** Counted by the provider. */
   readonly prompt: { readonly promptTokens: number; readonly cachedTokens: number; readonly alive: number };
   readonly decision?: Decision;
+  /** What was asked for and isn't so yet. */
+  readonly wishes: Wishes;
+  /** Whether doing it breaks nothing that the cache holds. */
+  readonly isFree: boolean;
 }
 
 /** What a planner goes by. */
@@ -100,58 +101,131 @@ export class Planner {
   async plan(request: PlanRequest): Promise<Plan> {
     const { countTokens, archive, windowTokens = Infinity, summarise } = this.#options;
     const { messages: history, signal, progress, recall = false } = request;
-    let { edits } = request;
+    let { edits, pins = [] } = request;
     const made: Edit[] = [];
     const warnings: string[] = [];
-    let draft = this.#draft(request, edits);
+    const asked: Pin[] = [];
+    const ended: Pin[] = [];
+    let isBought = false;
+    const makeDraft = () => this.#draft({ ...request, pins }, edits);
+    let draft = makeDraft();
     let { decision } = draft;
     const { promptTokens: tokensBefore, predicted: { sharedTokens: sharedBefore } } = draft;
-    // What a rewrite leaves is known only once it is made: a full window may ask for more.
-    const rewrite = async () => {
-      while (draft.leaving.length > 0) {
-        const { elided } = this.#known.layout.placed;
-        try {
-          const seen = { history, elided, edits };
-          const more = await makeEdits(seen, draft.leaving, { ...this.#options, recall });
-          made.push(...more);
-          edits = withEdits(edits, more);
-        } catch (error) {
-          const { message } = error as Error;
-          warnings.push(`${message}. Nothing${made.length > 0 ? " more" : ""} left the prompt.`);
-          break;
-        }
-        decision = draft.decision;
-        draft = this.#draft(request, edits);
+    /** Archives what leaves, then edits; false if it can't be archived. */
+    const leave = async (leaving: readonly Pick<Removal, "how">[]): Promise<boolean> => {
+      try {
+        const seen = { history, elided: this.#known.layout.placed.elided, edits };
+        const more = await makeEdits(seen, leaving, { ...this.#options, recall });
+        made.push(...more);
+        const goes = (at: number) =>
+          leaving.some(({ how }) => how.type === "drop" && how.from <= at && at < how.to);
+        edits = withEdits(withoutKept(edits, goes), more);
+        return true;
+      } catch (error) {
+        const { message } = error as Error;
+        warnings.push(`${message}. Nothing${made.length > 0 ? " more" : ""} left the prompt.`);
+        return false;
       }
     };
-    await rewrite();
+    // What a rewrite leaves is known only once it is made: a full window may ask for more.
+    const rewrite = async () => {
+      for (;;) {
+        const { leaving, wishes, isFree } = draft;
+        const rides = isBought || isFree || leaving.length > 0;
+        const gone = rides ? wishes.gone.filter(({ pin }) => !asked.includes(pin)) : [];
+        if (leaving.length + gone.length === 0) return;
+        if (!await leave([...leaving, ...removalsOf(gone, leaving)])) return;
+        asked.push(...gone.map(({ pin }) => pin));
+        if (leaving.length > 0) {
+          isBought = true;
+          ({ decision } = draft);
+        }
+        draft = makeDraft();
+      }
+    };
+    /** Brings back what is kept, as far as the window has room for it. */
+    const bringBack = async () => {
+      const { wishes, isFree, prompt } = draft;
+      const back = wishes.back.filter(({ pin }) => !asked.includes(pin));
+      if (back.length === 0 || !isBought && !isFree) return;
+      const { perToken } = tokenScale(this.#state.counted);
+      let room = WINDOW_SHARE * windowTokens - prompt.promptTokens;
+      const fitting = back.filter(({ pin, tokens }) => {
+        const fits = -perToken * tokens <= room;
+        if (fits) room += perToken * tokens;
+        else ended.push(pin);
+        return fits;
+      });
+      for (const { pin } of back) if (ended.includes(pin)) warnings.push(tellNoRoom(pin));
+      pins = pins.filter((pin) => !ended.includes(pin));
+      if (fitting.length > 0 && await leave(removalsOf(fitting, []))) {
+        const before = edits;
+        edits = withKept(edits, pinnedPlaces(fitting.map(({ pin }) => pin), history));
+        made.push(...edits.filter((edit) => edit.type === "keep" && !before.includes(edit)));
+        asked.push(...fitting.map(({ pin }) => pin));
+      }
+      draft = makeDraft();
+      await rewrite();
+    };
     let summary: Usage | undefined;
     let { fullWindow = NEVER_FULL } = request;
     let failed = false;
-    while (windowTokens !== undefined && this.#overflows(draft.prompt.promptTokens)) {
-      const relief = await relieveWindow(request, edits, {
-        countTokens,
-        archive,
-        recall,
-        windowTokens: unscaled(tokenScale(this.#state.counted), WINDOW_SHARE * windowTokens) / WINDOW_SHARE,
-        summarise,
-        signal,
-        progress,
-        fullWindow,
-        warm: { view: placedView(request, request.edits), sharedTokens: sharedBefore },
-      });
-      made.push(...relief.edits);
-      warnings.push(...relief.warnings);
-      fullWindow = relief.fullWindow;
-      failed = relief.failed ?? false;
-      if (relief.usage) summary = summary ? addUsage(summary, relief.usage) : relief.usage;
-      if (relief.edits.length === 0) break;
-      const { promptTokens } = draft;
-      edits = [...edits, ...relief.edits];
-      draft = this.#draft(request, edits);
-      // What waited for a rewrite rides along.
+    const makeSpace = async () => {
+      while (windowTokens !== undefined && this.#overflows(draft.prompt.promptTokens)) {
+        const { layout } = this.#known;
+        const stays = pinnedPlaces(pins, history).steps;
+        const relief = await relieveWindow(request, edits, {
+          countTokens,
+          archive,
+          kept: stays,
+          recall,
+          windowTokens: unscaled(tokenScale(this.#state.counted), WINDOW_SHARE * windowTokens) / WINDOW_SHARE,
+          summarise,
+          signal,
+          progress,
+          fullWindow,
+          warm: { view: placedView(request, request.edits), sharedTokens: sharedBefore },
+        });
+        made.push(...relief.edits);
+        warnings.push(...relief.warnings);
+        fullWindow = relief.fullWindow;
+        failed = relief.failed ?? false;
+        if (relief.usage) summary = summary ? addUsage(summary, relief.usage) : relief.usage;
+        if (relief.edits.length === 0) break;
+        isBought = true;
+        const { promptTokens } = draft;
+        const end = Math.max(
+          0,
+          ...relief.edits.flatMap((edit) => edit.type === "summarise" ? [edit.to] : []),
+        );
+        const shown = new Set([...stays].filter((at) => !layout.hasLeft(at)));
+        edits = withoutKept([...edits, ...relief.edits], (at) => at < end && !shown.has(at));
+        edits = withKept(edits, { kept: new Set(), steps: shown });
+        draft = makeDraft();
+        // What waited for a rewrite rides along.
+        await rewrite();
+        if (draft.promptTokens >= promptTokens) break;
+      }
+    };
+    const settle = async () => {
       await rewrite();
-      if (draft.promptTokens >= promptTokens) break;
+      await makeSpace();
+      await bringBack();
+    };
+    await settle();
+    const held = pins.filter(({ wish }) => wish === "keep");
+    if (held.length > 0 && draft.prompt.promptTokens > WINDOW_SHARE * windowTokens) {
+      // What is kept leaves a full window last.
+      pins = pins.filter(({ wish }) => wish !== "keep");
+      draft = makeDraft();
+      await settle();
+      const { layout } = this.#known;
+      const over = held.filter(({ place }) => layout.find(place)?.message !== history[place]);
+      ended.push(...over);
+      warnings.push(...over.map(tellOver));
+      pins = [...pins, ...held.filter((pin) => !over.includes(pin))];
+      draft = makeDraft();
+      await settle();
     }
     const told = tellFull(fullWindow, !failed && this.#overflows(draft.prompt.promptTokens));
     fullWindow = told.fullWindow;
@@ -164,6 +238,9 @@ export class Planner {
     const plan: Plan = {
       edits: made,
       allEdits: edits,
+      asked,
+      ended,
+      isBought,
       view: { messages: [...messages], places: [...places], elided, tools: shownTools },
       promptTokens,
       tokensBefore,
@@ -221,99 +298,23 @@ export class Planner {
    * @param summary What was paid for summaries since the last request. Default: what this plan paid.
    */
   sent(plan: Plan, usage?: Usage, summary: Usage | undefined = plan.summary): LedgerEntry {
-    const { lossLimit, countTokens } = this.#options;
-    const { request, predicted, promptTokens, fullTokens } = plan;
-    const { nowMs, model, tools } = request;
-    const before = this.#state;
-    const last = before.sent[0];
-    const late = last && nowMs - last.atMs > this.profile.ttlMs;
-    const reported = usage && !usage.estimated ? usage : undefined;
-    const counted = reported
-      ? observeTokens({ ours: promptTokens, theirs: reported.promptTokens }, before.counted)
-      : before.counted;
-    const scale = tokenScale(counted);
-    const prompt = reported?.promptTokens ?? Math.round(scaled(scale, promptTokens));
+    const { countTokens } = this.#options;
+    const toolTokens = countRequestTokens({ messages: [], tools: plan.view.tools }, countTokens);
+    const kept = Math.min(
+      plan.promptTokens - toolTokens,
+      this.#known.keptSince(this.#rewrites.get(plan) ?? 0),
+    );
     const { profile } = this;
-    const expected = Math.round(servedOf(profile, scale, { promptTokens: prompt, ...predicted }));
-    const actual: Usage = reported ?? {
-      promptTokens: prompt,
-      cachedTokens: predicted.alive < 0.5 ? 0 : expected,
-      outputTokens: usage?.outputTokens ?? 0,
-      estimated: true,
-    };
-    // A rewrite at the very front leaves nothing to go by but the estimate.
-    const served = expected > 0 ? actual.cachedTokens / expected : predicted.alive;
-    const cost = promptCost(profile, actual) + (summary ? promptCost(profile, summary) : 0);
-    const resendTokens = prompt + scale.perToken * (fullTokens - promptTokens);
-    const resend = resendOf(this.#state.sent, request, {
+    const { state, entry } = bookCall(this.#state, {
+      ...this.#options,
       profile,
-      scale,
-      promptTokens: resendTokens,
-      alive: served >= WARM_SHARE ? 1 : served,
-    });
-    const resendCost = promptCost(profile, resend);
-    const paid = before.paid + cost;
-    const resent = before.resend + resendCost;
-    const recognised = recogniseProfile(actual, profile) ?? before.recognised;
-    const idleSince: Record<string, number> = {};
-    for (const { parts } of plan.pending) {
-      for (const { name } of parts) idleSince[name] = before.idleSince[name] ?? before.carried;
-    }
-    const shown = plan.view.tools;
-    const toolTokens = countRequestTokens({ messages: [], tools: shown }, countTokens);
-    const kept = Math.min(promptTokens - toolTokens, this.#known.keptSince(this.#rewrites.get(plan) ?? 0));
-    const toolsHash = hashTools(tools);
-    const now: SentRequest = {
-      tools: hashEach(shown),
+      plan,
+      usage,
+      summary,
       messageTokens: kept,
-      promptTokens,
-      fullTokens,
-      toolsHash,
-      atMs: nowMs,
-      model,
-    };
-    this.#state = {
-      seen: request.messages.length,
-      sent: [now, ...before.sent.filter((other) => other.model !== model || other.toolsHash !== toolsHash)]
-        .slice(0, REMEMBERED_REQUESTS),
-      // What waits stands in front of what breaks, so that it is served if anything is.
-      carried: before.carried + (actual.cachedTokens > 0 ? profile.read : profile.write),
-      idleSince,
-      warmth: reported && expected > 0
-        ? observeWarmth(profile, { idleMs: predicted.idleMs, warm: served >= WARM_SHARE }, before.warmth)
-        : before.warmth,
-      counted,
-      paid,
-      resend: resent,
-      stopped: before.stopped || paid > (1 + 2 * lossLimit) * resent,
-      ...(recognised && { recognised }),
-    };
-    const lastShared = last ? sharedTokens(last, { tools: shown, countTokens }) : 0;
-    return {
-      usage: actual,
-      predictedCachedTokens: expected,
-      shares: plan.shares,
-      uncached: explainUncached({
-        uncachedTokens: actual.promptTokens - actual.cachedTokens,
-        change: findChange(last, request),
-        brokenTokens: last ? scale.perToken * (last.promptTokens - lastShared) : 0,
-        // What a rewrite moved in a cold cache was gone before.
-        missingTokens: late && actual.cachedTokens === 0
-          ? scaled(scale, last.promptTokens)
-          : expected - actual.cachedTokens,
-        late: late ?? false,
-      }),
-      ...(summary && { summary }),
-      tokenUnits: cost,
-      resend: {
-        promptTokens: Math.round(resend.promptTokens),
-        cachedTokens: Math.round(resend.cachedTokens),
-      },
-      resendTokenUnits: resendCost,
-      savedTokenUnits: resent - paid,
-      stopped: this.#state.stopped,
-      ...(plan.decision && { decision: plan.decision }),
-    };
+    });
+    this.#state = state;
+    return entry;
   }
 
   /** The prompt after these edits, what could leave it, and whether to let it. */
@@ -321,7 +322,7 @@ export class Planner {
     const { countTokens, windowTokens = Infinity, lossLimit } = this.#options;
     this.#lookAt(request.messages, edits);
     const { profile } = this;
-    const { carried, idleSince, paid, resend, stopped, counted } = this.#state;
+    const { paid, resend, stopped, counted } = this.#state;
     const scale = tokenScale(counted);
     const shownTools = compactedTools(request.tools, edits);
     const toolTokens = countRequestTokens({ messages: [], tools: shownTools }, countTokens);
@@ -334,14 +335,23 @@ export class Planner {
     const { alive } = predicted;
     const prompt = { promptTokens: theirs, cachedTokens, alive };
     const full = theirs > WINDOW_SHARE * windowTokens;
-    this.#known.judgeBy(`${profile.name} ${scale.perToken} ${Math.round(scale.unseen / 1_000)}`);
+    const pinnedAs = (request.pins ?? []).map(({ place, wish }) => `${place} ${wish}`).join();
+    this.#known.judgeBy(
+      `${profile.name} ${scale.perToken} ${Math.round(scale.unseen / 1_000)} ${pinnedAs}`,
+    );
+    const { pins = [], messages: history } = request;
+    const seenMessages = this.#state.seen || Infinity;
+    const pinned = pinnedPlaces(pins, history);
+    const wishes = findWishes(pins, { history, layout, seenMessages, countTokens });
+    const ride = rideOf(wishes, (tokens) => scaled(scale, toolTokens + tokens), scale.perToken);
     const removals = findRemovals(seen, {
       ...this.#options,
+      pinned,
       profile,
       scale,
       all: all || full,
       // In a full window something must leave: rather what can be recalled than what was said.
-      seenMessages: full ? Infinity : this.#state.seen || Infinity,
+      seenMessages: full ? Infinity : seenMessages,
       seenTools: new Set(this.#state.sent.flatMap(({ tools }) => tools)),
     });
     const removable = removals.filter(({ goes }) => goes);
@@ -355,21 +365,16 @@ export class Planner {
       profile,
       resendOf(this.#state.sent, request, { profile, scale, promptTokens: resendTokens, alive: reckoned }),
     );
-    const priced = removable.map(({ start, tokens, idle, parts }) => ({
-      start,
-      tokens,
-      idle,
-      rent: idle
-        ? parts.reduce((sum, { name, tokens }) => sum + tokens * (carried - (idleSince[name] ?? carried)), 0)
-        : 0,
-    }));
+    const priced = withRents(removable, this.#state);
     const situation = { profile, ...prompt };
     const { cut, decision } = decide(priced, {
       ...situation,
+      ride,
       allowedPrice: (1 + lossLimit) * (resend + resendNow) - paid - cost,
       stopped,
     });
-    const draft = { seen, promptTokens, removals, predicted, prompt };
+    const isFree = ride !== undefined && (isSurelyCold(alive) || cachedTokens <= ride.start);
+    const draft = { seen, promptTokens, removals, predicted, prompt, wishes, isFree };
     if (cut) return { ...draft, leaving: removable.slice(cut.first), ...(decision && { decision }) };
     const room = makeRoom(removals, { ...situation, windowTokens });
     if (room.length === 0) return { ...draft, leaving: [], ...(decision && { decision }) };

@@ -37,6 +37,8 @@ export interface CachedPrompt {
   readonly cachedTokens: number;
   /** Probability that it is. */
   readonly alive: number;
+  /** What rides along with any rewrite, from where on, and by how many tokens the prompt shrinks for it. Default: nothing. */
+  readonly ride?: { readonly start: number; readonly tokens: number } | undefined;
 }
 
 /**
@@ -51,9 +53,9 @@ export interface CachedPrompt {
  */
 export function weighCuts(
   removables: readonly Removable[],
-  { profile, promptTokens, cachedTokens, alive }: CachedPrompt,
+  { profile, promptTokens, cachedTokens, alive, ride }: CachedPrompt,
 ): Cut[] {
-  let tokens = 0;
+  let tokens = ride?.tokens ?? 0;
   let rent = 0;
   const cuts: Cut[] = [];
   for (let first = removables.length - 1; first >= 0; first--) {
@@ -61,7 +63,8 @@ export function weighCuts(
     tokens += removable.tokens;
     rent += removable.rent;
     if (!removable.idle) continue;
-    const kept = servedTokens(profile, { promptTokens, sharedTokens: removable.start });
+    const sharedTokens = Math.min(removable.start, ride?.start ?? Infinity);
+    const kept = servedTokens(profile, { promptTokens, sharedTokens });
     const brokenTokens = Math.max(0, cachedTokens - kept);
     const price = alive * (profile.write - profile.read) * brokenTokens - profile.write * tokens;
     cuts.push({ first, tokens, brokenTokens, rent, price });

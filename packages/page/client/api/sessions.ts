@@ -1,0 +1,47 @@
+import type { LoopEvent, TurnLedger } from "@tare/loop";
+import type { Message } from "@tare/messages";
+
+/** What a turn or a session may cost. */
+export interface Budget {
+  readonly maxSteps?: number;
+  readonly maxTokens?: number;
+  readonly maxUsd?: number;
+}
+
+/** A session of the agent, as the server lists it. */
+export interface Session {
+  readonly id: string;
+  readonly createdAt: string;
+  readonly status: "idle" | "running";
+  /** What the user said first, in one line. */
+  readonly title: string;
+  readonly instructions: string;
+  readonly model: string;
+  readonly tools: readonly string[];
+  readonly metadata: Readonly<Record<string, string>>;
+  readonly budget: Budget;
+  readonly turns: number;
+  readonly lastEvent: number;
+  readonly ledger: TurnLedger;
+}
+
+/** A session with what was said in the turns that have ended. */
+export interface SessionWithMessages extends Session {
+  readonly messages: readonly Message[];
+}
+
+/** Everything that happens in a session. */
+export type SessionEvent =
+  | LoopEvent
+  | { readonly type: "message_added"; readonly message: Message }
+  | { readonly type: "tool_output"; readonly step: number; readonly id: string; readonly text: string };
+
+/** What a session is called: what its maker named it, what was said first, or when it was made. */
+export function titleOf(
+  { metadata, title, createdAt }: Pick<Session, "metadata" | "title" | "createdAt">,
+): string {
+  return metadata.title?.trim() || title.trim() ||
+    `Session of ${new Date(createdAt).toLocaleString("en-GB", DATE)}`;
+}
+
+const DATE = { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" } as const;

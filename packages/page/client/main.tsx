@@ -1,0 +1,9 @@
+/**
+ * The page that the server shows at `/`.
+ *
+ * @module
+ */
+import { render } from "preact";
+import { App } from "./app.tsx";
+
+render(<App />, document.body);

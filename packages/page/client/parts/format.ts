@@ -1,0 +1,33 @@
+const COUNT = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const SHARE = new Intl.NumberFormat("en", { style: "percent", maximumFractionDigits: 1 });
+
+/** A number of tokens, calls or the like, whole. */
+export function count(value: number): string {
+  return COUNT.format(value);
+}
+
+/** A number and what it counts: `1 call`, `2 calls`. */
+export function counted(value: number, word: string): string {
+  return `${count(value)} ${word}${value === 1 ? "" : "s"}`;
+}
+
+/** A share of a whole as a percentage; of nothing it is nothing. */
+export function share(part: number, whole: number): string {
+  return whole === 0 ? "–" : SHARE.format(part / whole);
+}
+
+/** A time span: `120 ms`, `3.4 s`. */
+export function duration(ms: number): string {
+  return ms < 1_000 ? `${Math.round(ms)} ms` : `${(ms / 1_000).toFixed(1)} s`;
+}
+
+const DOLLARS = new Intl.NumberFormat("en", {
+  style: "currency",
+  currency: "USD",
+  maximumSignificantDigits: 3,
+});
+
+/** A cost in US dollars, to three digits. */
+export function dollars(usd: number): string {
+  return DOLLARS.format(usd);
+}

@@ -1,0 +1,181 @@
+import { Lexer, type MarkedToken, type Token, type Tokens } from "marked";
+import type { ComponentChildren, JSX } from "preact";
+import { memo } from "preact/compat";
+import { useMemo, useRef } from "preact/hooks";
+import { Clip } from "./clip.tsx";
+
+/** A text that is longer is shown as it is: laying it out would stop the page. */
+const LONGEST = 200_000;
+
+/**
+ * Markdown as elements, never as HTML: tags in it are text, pictures are links, and links lead to the web or to
+ * nothing. Blocks that haven't changed aren't drawn again while the text grows.
+ */
+export function Markdown({ text }: { readonly text: string }): JSX.Element {
+  const known = useRef<Lexed>({ text: "", tokens: [] });
+  const { tokens } = useMemo(() => known.current = lexOn(known.current, text), [text]);
+  if (text.length > LONGEST) return <Clip text={text} />;
+  return <div class="markdown" dir="auto">{tokens.map((token, at) => <Block key={at} token={token} />)}</div>;
+}
+
+/** A text and the blocks that it consists of. */
+interface Lexed {
+  readonly text: string;
+  readonly tokens: readonly Token[];
+}
+
+/** Blocks at the end of a growing text that what follows may still change. */
+const OPEN_BLOCKS = 2;
+
+/** Reads a text; of one that goes on from the text before only the end. */
+function lexOn(before: Lexed, whole: string): Lexed {
+  const text = whole.length > LONGEST ? "" : whole.replaceAll(/\r\n?/g, "\n");
+  const goesOn = before.text !== "" && text.startsWith(before.text);
+  const kept = goesOn ? before.tokens.slice(0, -OPEN_BLOCKS) : [];
+  const from = kept.reduce((length, { raw }) => length + raw.length, 0);
+  return { text, tokens: [...kept, ...Lexer.lex(text.slice(from))] };
+}
+
+const Block = memo(
+  ({ token }: { readonly token: Token }) => <>{block(token as MarkedToken)}</>,
+  (before, after) => before.token.raw === after.token.raw && before.token.type === after.token.type,
+);
+
+function block(token: MarkedToken): ComponentChildren {
+  switch (token.type) {
+    case "heading":
+      // One level below the page's own: a text that leaves levels out would mislead those who go by them.
+      return <h2 class={`depth-${token.depth}`}>{inline(token.tokens)}</h2>;
+    case "paragraph":
+      return <p>{inline(token.tokens)}</p>;
+    case "code":
+      return <Code text={token.text} language={token.lang} />;
+    case "blockquote":
+      return <blockquote>{blocks(token.tokens)}</blockquote>;
+    case "list":
+      return list(token);
+    case "table":
+      return table(token);
+    case "hr":
+      return <hr />;
+    case "space":
+    case "def":
+      return null;
+    case "html":
+      return <p>{token.raw}</p>;
+    case "text":
+      return token.tokens ? <p>{inline(token.tokens)}</p> : <p>{decode(token.text)}</p>;
+    default:
+      return inline([token]);
+  }
+}
+
+function blocks(tokens: readonly Token[]): ComponentChildren {
+  return tokens.map((token, at) => <Block key={at} token={token} />);
+}
+
+function list({ ordered, start, items, loose }: Tokens.List): ComponentChildren {
+  const entries = items.map((item, at) => (
+    <li key={at} class={item.task ? "task" : undefined}>
+      {item.task && <span class="box" aria-hidden="true">{item.checked ? "☑" : "☐"}</span>}
+      {loose ? blocks(item.tokens) : item.tokens.map((token) => tight(token as MarkedToken))}
+    </li>
+  ));
+  return ordered ? <ol start={Number(start) || 1}>{entries}</ol> : <ul>{entries}</ul>;
+}
+
+/** The text of a list's entry stands without a paragraph around it. */
+function tight(token: MarkedToken): ComponentChildren {
+  if (token.type === "checkbox") return null;
+  return token.type === "text" ? (token.tokens ? inline(token.tokens) : decode(token.text)) : block(token);
+}
+
+function table({ header, rows, align }: Tokens.Table): ComponentChildren {
+  const cell = (at: number) => (align[at] ? `align-${align[at]}` : undefined);
+  return (
+    <div class="scroll" tabIndex={0} role="group" aria-label="Table">
+      <table>
+        <thead>
+          <tr>
+            {header.map(({ tokens }, at) => <th key={at} scope="col" class={cell(at)}>{inline(tokens)}</th>)}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row, at) => (
+            <tr key={at}>
+              {row.map(({ tokens }, at) => <td key={at} class={cell(at)}>{inline(tokens)}</td>)}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function inline(tokens: readonly Token[]): ComponentChildren {
+  return tokens.map((one) => {
+    const token = one as MarkedToken;
+    switch (token.type) {
+      case "strong":
+        return <strong>{inline(token.tokens)}</strong>;
+      case "em":
+        return <em>{inline(token.tokens)}</em>;
+      case "del":
+        return <del>{inline(token.tokens)}</del>;
+      case "codespan":
+        return <code>{token.text}</code>;
+      case "br":
+        return <br />;
+      case "link":
+        return <Link href={token.href}>{inline(token.tokens)}</Link>;
+      case "image":
+        // Fetching it would tell its server what was said.
+        return <Link href={token.href}>{`[picture: ${decode(token.text)}]`}</Link>;
+      case "escape":
+        return token.text;
+      case "text":
+        return token.tokens ? inline(token.tokens) : decode(token.text);
+      default:
+        return token.raw;
+    }
+  });
+}
+
+function Link({ href, children }: { readonly href: string; readonly children: ComponentChildren }) {
+  if (!/^(https?|mailto):/i.test(href)) return <span class="dead-link" title={href}>{children}</span>;
+  return <a href={href} target="_blank" rel="noopener noreferrer nofollow">{children}</a>;
+}
+
+function Code({ text, language }: { readonly text: string; readonly language?: string | undefined }) {
+  return (
+    <figure class="code">
+      <figcaption>
+        <bdi>{language?.split(/\s/, 1)[0] ?? ""}</bdi>
+        <button type="button" class="quiet" onClick={() => navigator.clipboard?.writeText(text)}>Copy</button>
+      </figcaption>
+      <Clip text={text} />
+    </figure>
+  );
+}
+
+const ENTITIES: Readonly<Record<string, string>> = {
+  amp: "&",
+  lt: "<",
+  gt: ">",
+  quot: '"',
+  apos: "'",
+  nbsp: "\u00a0",
+  mdash: "—",
+  ndash: "–",
+  hellip: "…",
+};
+
+/** The characters that a text names; a name that isn't known stays as it is. */
+function decode(text: string): string {
+  if (!text.includes("&")) return text;
+  return text.replaceAll(/&(?:#(\d{1,7})|#x([\da-f]{1,6})|([a-z]+));/gi, (whole, decimal, hex, name) => {
+    if (name !== undefined) return ENTITIES[name] ?? whole;
+    const code = decimal === undefined ? parseInt(hex, 16) : Number(decimal);
+    return code > 0 && code <= 0x10ffff ? String.fromCodePoint(code) : whole;
+  });
+}

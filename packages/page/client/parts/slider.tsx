@@ -1,0 +1,63 @@
+import type { ComponentChildren, JSX } from "preact";
+
+/** A picture of many things of which one is chosen, by pointer or by keys, and said in words. */
+export interface SliderProps {
+  readonly label: string;
+  /** How many there are. */
+  readonly length: number;
+  /** Which is chosen, from 0. */
+  readonly at: number;
+  readonly choose: (at: number) => void;
+  /** What is chosen, in words. */
+  readonly text: string;
+  /** Which of them stands at a place of the picture, in its own pixels; nothing for none. */
+  readonly find: (x: number, y: number) => number | undefined;
+  readonly children: ComponentChildren;
+}
+
+/** So many steps a page key takes. */
+const PAGE = 10;
+
+/** A picture to choose from: arrow keys, Home, End and a click. Screen readers take it for a slider. */
+export function Slider({ label, length, at, choose, text, find, children }: SliderProps): JSX.Element {
+  const go = (to: number) => choose(Math.max(0, Math.min(length - 1, to)));
+  const onKeyDown = (event: KeyboardEvent) => {
+    const steps: Readonly<Record<string, number>> = {
+      ArrowLeft: at - 1,
+      ArrowDown: at - 1,
+      ArrowRight: at + 1,
+      ArrowUp: at + 1,
+      PageUp: at + PAGE,
+      PageDown: at - PAGE,
+      Home: 0,
+      End: length - 1,
+    };
+    const to = steps[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    go(to);
+  };
+  const onClick = (event: MouseEvent & { readonly currentTarget: HTMLElement }) => {
+    const { left, top } = event.currentTarget.getBoundingClientRect();
+    const found = find(event.clientX - left, event.clientY - top);
+    if (found !== undefined) go(found);
+  };
+  return (
+    <div class="picture" role="group" aria-label={`${label}, to scroll`}>
+      <div
+        class="slider"
+        role="slider"
+        tabIndex={0}
+        aria-label={label}
+        aria-valuemin={1}
+        aria-valuemax={Math.max(1, length)}
+        aria-valuenow={at + 1}
+        aria-valuetext={text}
+        onKeyDown={onKeyDown}
+        onClick={onClick}
+      >
+        {children}
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,45 @@
+import type { Sums as CallSums } from "@tare/planner";
+import type { JSX } from "preact";
+import { count, dollars, share } from "./format.ts";
+
+/** A number that a view is about. */
+export interface Sum {
+  readonly name: string;
+  readonly value: string;
+  /** What it is a part of, or the like. */
+  readonly note?: string;
+}
+
+/** The few numbers that a view is about. */
+export function Sums({ sums }: { readonly sums: readonly Sum[] }): JSX.Element {
+  return (
+    <dl class="sums">
+      {sums.map(({ name, value, note }) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>
+            {value}
+            {note !== undefined && <small>{note}</small>}
+          </dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+/** What calls cost beside resending everything: in token units, and in dollars where the price of all is known. */
+export function costsOf(
+  { tokenUnits, resendTokenUnits, usd, resendUsd, unpricedCalls }: Pick<
+    CallSums,
+    "tokenUnits" | "resendTokenUnits" | "usd" | "resendUsd" | "unpricedCalls"
+  >,
+): Sum[] {
+  const beside = (cost: number, resend: number, format: (cost: number) => string) =>
+    `of ${format(resend)}: ${share(resend - cost, resend)} saved`;
+  return [
+    { name: "Token units", value: count(tokenUnits), note: beside(tokenUnits, resendTokenUnits, count) },
+    ...(unpricedCalls === 0 && usd > 0
+      ? [{ name: "US dollars", value: dollars(usd), note: beside(usd, resendUsd, dollars) }]
+      : []),
+  ];
+}

@@ -1,0 +1,29 @@
+/** What of the page is open. */
+export type Place =
+  | { readonly view: "new" }
+  | { readonly view: "overview" }
+  | { readonly view: "talk"; readonly id: string }
+  | { readonly view: "calls" | "prompt"; readonly id: string; readonly kind: "session" | "gateway" };
+
+/** What an address opens, from its part behind `#`. What it doesn't know is a new session. */
+export function placeOf(hash: string): Place {
+  const [kind, id = "", view] = hash.replace(/^#\//, "").split("/").map(decode);
+  if (kind === "overview") return { view: "overview" };
+  if ((kind !== "session" && kind !== "gateway") || id === "") return { view: "new" };
+  if (view === "calls" || view === "prompt") return { view, kind, id };
+  return kind === "session" ? { view: "talk", id } : { view: "calls", kind, id };
+}
+
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+/** The address of a session's view. */
+export function addressOf(place: Exclude<Place, { view: "new" | "overview" }>): string {
+  if (place.view === "talk") return `#/session/${encodeURIComponent(place.id)}`;
+  return `#/${place.kind}/${encodeURIComponent(place.id)}/${place.view}`;
+}

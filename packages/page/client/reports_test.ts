@@ -1,0 +1,239 @@
+import { assert, assertEquals } from "@std/assert";
+import { toolCall } from "@tare/simulator";
+import type { Browser, Page } from "puppeteer-core";
+import {
+  assertAccessible,
+  openPage,
+  press,
+  SCREENSHOTS,
+  seen,
+  startBrowser,
+} from "./browser_fixture_test.ts";
+import { type PageServer, startPageServer } from "./server_fixture_test.ts";
+
+let browser: Browser;
+Deno.test.beforeAll(async () => {
+  browser = await startBrowser();
+});
+Deno.test.afterAll(() => browser.close());
+
+const count = (value: number) => Math.round(value).toLocaleString("en");
+const share = (part: number, whole: number) =>
+  whole === 0 ? "–" : (part / whole).toLocaleString("en", { style: "percent", maximumFractionDigits: 1 });
+const dollars = (usd: number) =>
+  usd.toLocaleString("en", { style: "currency", currency: "USD", maximumSignificantDigits: 3 });
+const texts = (page: Page, selector: string) =>
+  page.$$eval(selector, (all) => all.map(({ textContent }) => textContent?.trim()));
+
+/** A small window, and a price for the model that no list has. */
+const ARGS = ["--window", "60000", "--price", "input=2.5,output=15,cacheRead=0.25"];
+
+const QUESTIONS = [
+  "Which parts of the log tell of failures?",
+  "Compare the second half with the first.",
+  "Find what they have in common.",
+  "Write down what is to be done.",
+];
+
+/** Calls of {@linkcode rewrittenSession}. */
+const CALLS = 36;
+
+/** A session that reads so much of a log that its prompt is rewritten. */
+async function rewrittenSession(server: PageServer): Promise<string> {
+  const { id } = await (await server.ask("/v1/sessions", {})).json();
+  for (const turn of QUESTIONS.keys()) await playTurn(server, id, turn);
+  return id;
+}
+
+async function playTurn(server: PageServer, id: string, turn: number): Promise<void> {
+  const words = "the quick brown fox jumps over the lazy dog and reports that it has arrived";
+  for (let step = 0; step < CALLS / QUESTIONS.length - 1; step++) {
+    const lines = 40 + 37 * ((turn * 5 + step * 3) % 7);
+    const command = `for n in $(seq ${lines}); do echo "part ${turn}.${step}, line $n: ${words}"; done`;
+    server.replies.push({
+      content: `I read part ${turn}.${step}.`,
+      tool_calls: [toolCall("shell", { command })],
+    });
+  }
+  server.replies.push({ content: `That is all that the log says about it. ${words}. `.repeat(4) });
+  const input = QUESTIONS[turn] ?? "Go on.";
+  await (await server.ask(`/v1/sessions/${id}/turns`, { input })).text();
+}
+
+Deno.test("Where the tokens went: every number is the ledger's, and a rewrite is told in words", async () => {
+  await using server = await startPageServer({ args: ARGS });
+  const id = await rewrittenSession(server);
+  await using open = await openPage(browser, `${server.url}/#/session/${id}/calls`);
+  const { page } = open;
+  await seen(page, ".sums dd", String(CALLS));
+  await assertAccessible(page, "calls");
+  await takePicture(page);
+  const { calls } = await (await server.ask(`/v1/sessions/${id}/calls`)).json();
+  const sum = (of: (call: typeof calls[number]) => number) =>
+    calls.map(of).reduce((a: number, b: number) => a + b, 0);
+  const { ledger } = await (await server.ask(`/v1/sessions/${id}`)).json();
+  const [cost, resend] = [sum((call) => call.tokenUnits), sum((call) => call.resend.tokenUnits)];
+  const [usd, resendUsd] = [sum((call) => call.usd), sum((call) => call.resend.usd)];
+  assertEquals(await texts(page, ".sums dd"), [
+    count(ledger.calls),
+    `${count(ledger.promptTokens)}${share(ledger.cachedTokens, ledger.promptTokens)} from cache`,
+    count(ledger.outputTokens),
+    `${count(cost)}of ${count(resend)}: ${share(resend - cost, resend)} saved`,
+    `${dollars(usd)}of ${dollars(resendUsd)}: ${share(resendUsd - usd, resendUsd)} saved`,
+  ]);
+  assert(cost < resend);
+  const told = calls.toReversed().slice(0, 25).map((call: typeof calls[number]) =>
+    [
+      `${call.number}${call.rewrites.length > 0 ? "▲" : ""}`,
+      ...[call.cachedTokens, call.writtenTokens, call.newTokens, call.outputTokens, call.promptTokens],
+      ...[call.resend.promptTokens, call.tokenUnits, call.resend.tokenUnits],
+    ].map((cell) => typeof cell === "number" ? count(cell) : cell)
+  );
+  const rows = await page.$$eval(
+    ".numbers tbody tr",
+    (all) => all.map((row) => [...row.querySelectorAll("th, td")].map(({ textContent }) => textContent)),
+  );
+  assertEquals(rows, told);
+  await press(page, "Older calls");
+  assertEquals((await texts(page, ".numbers tbody tr")).length, calls.length);
+
+  // The keys lead from call to call.
+  await page.focus("[role=slider]");
+  await page.keyboard.press("Home");
+  await seen(page, ".detail h2", "Call 1");
+  const first = calls.findIndex((call: typeof calls[number]) => call.rewrites.length > 0);
+  for (let at = 0; at < first; at++) await page.keyboard.press("ArrowRight");
+  await seen(page, ".detail h2", `Call ${first + 1}`);
+  const [rewrite] = calls[first].rewrites;
+  await seen(page, ".detail .why", rewrite.reason);
+  await seen(page, ".detail .why", `${count(rewrite.tokensBefore)} → ${count(rewrite.tokensAfter)}`);
+  assertEquals(
+    await page.$eval("[role=slider]", (slider) => slider.getAttribute("aria-valuenow")),
+    String(first + 1),
+  );
+  await page.keyboard.press("End");
+  await seen(page, ".detail h2", `Call ${calls.length}`);
+  await page.mouse.click(...await middleOf(page, "[role=slider] svg"));
+  await seen(page, ".numbers tr.chosen", /^1[5-9]|^2[0-2]/);
+});
+
+/** The picture that the README shows, where screenshots land: docs/page.webp is a copy. */
+async function takePicture(page: Page): Promise<void> {
+  await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "light" }]);
+  await page.setViewport({ width: 1180, height: 700 });
+  const picture = await page.screenshot({ type: "webp", quality: 80 });
+  assert(picture.length < 60_000);
+  await Deno.writeFile(new URL("page.webp", SCREENSHOTS), picture);
+  await page.setViewport({ width: 1280, height: 800 });
+}
+
+async function middleOf(page: Page, selector: string): Promise<[number, number]> {
+  const { x, y, width, height } = (await (await page.$(selector))!.boundingBox())!;
+  return [x + width / 2, y + height / 2];
+}
+
+Deno.test("What the model sees: an elided result is looked at, kept, and comes back at the next rewrite", async () => {
+  await using server = await startPageServer({ args: ARGS });
+  const id = await rewrittenSession(server);
+  await using open = await openPage(browser, `${server.url}/#/session/${id}/prompt`);
+  const { page } = open;
+  await seen(page, ".sums dd", "tokens");
+  const read = async () => await (await server.ask(`/v1/sessions/${id}/prompt`)).json();
+  const { tokens, originalTokens, total, blocks } = await read();
+  assertEquals(await texts(page, ".sums dd"), [
+    `${count(tokens)}tokens`,
+    `${count(originalTokens)}tokens`,
+    `${count(originalTokens - tokens)}${share(originalTokens - tokens, originalTokens)}`,
+    count(total),
+  ]);
+  const elided = blocks.find(({ state }: typeof blocks[number]) => state === "elided");
+  assert(elided);
+  await choose(page, blocks.indexOf(elided));
+  await seen(page, ".detail small", "elided: a line stands in its place");
+  await seen(page, ".detail small", `${count(elided.tokens)} of ${count(elided.originalTokens)} tokens`);
+  const { now, original } = await (await server.ask(`/v1/sessions/${id}/prompt/${elided.id}`)).json();
+  await seen(page, ".sides pre", now.text.slice(0, 100));
+  await seen(page, ".sides pre", original.text.slice(0, 100));
+  await assertAccessible(page, "prompt");
+  await press(page, "Keep: bring it back");
+  await seen(page, ".wish", "It comes back at the next rewrite, and stays.");
+  const { pins } = await (await server.ask(`/v1/sessions/${id}/pins`)).json();
+  assertEquals(pins, [{ place: elided.place, wish: "keep", by: "user", state: "waiting" }]);
+  await press(page, "Leave it to the planner");
+  await seen(page, ".wish button", "Keep: bring it back");
+  assertEquals((await (await server.ask(`/v1/sessions/${id}/pins`)).json()).pins, []);
+
+  // What is kept comes back with the next rewrite, what is let go leaves with it.
+  await press(page, "Keep: bring it back");
+  await seen(page, ".wish", "It comes back at the next rewrite, and stays.");
+  const here = blocks.findLast(({ state, tool, kind }: typeof elided) =>
+    kind === "message" && state === "alive" && tool
+  );
+  await choose(page, blocks.indexOf(here));
+  await press(page, "Let go");
+  await seen(page, ".wish", "It leaves at the next rewrite.");
+  await playTurn(server, id, QUESTIONS.length);
+  await seen(page, ".wish", "Let go: it has left the prompt.");
+  // Lines for what left stand between them now.
+  const after: typeof blocks = (await read()).blocks;
+  await choose(page, after.findIndex(({ id }: typeof elided) => id === elided.id));
+  await seen(page, ".wish", "Kept: it stays in the prompt.");
+  await seen(page, ".detail small", "as it was said");
+  await seen(page, ".sides pre", original.text.slice(0, 100));
+  const states = [elided, here].map(({ id }) => after.find((block: typeof elided) => block.id === id).state);
+  assertEquals(states, ["alive", "elided"]);
+});
+
+/** Goes to a block by the keys, as one who sees nothing does. */
+async function choose(page: Page, at: number): Promise<void> {
+  await page.focus("[role=slider]");
+  await page.keyboard.press("Home");
+  await seen(page, ".detail h2", "Tool ");
+  for (let step = 0; step < at; step++) await page.keyboard.press("ArrowRight");
+}
+
+Deno.test("The overview says what was saved, as the server does", async () => {
+  await using server = await startPageServer({ args: ARGS });
+  await rewrittenSession(server);
+  await using open = await openPage(browser, `${server.url}/#/overview`);
+  const { page } = open;
+  await seen(page, "h2", "Planned beside control");
+  const { today, all } = await (await server.ask("/v1/overview")).json();
+  const saved = (cost: number, resend: number, format: typeof count) =>
+    `${format(cost)}of ${format(resend)}: ${share(resend - cost, resend)} saved`;
+  const told = (sums: typeof today) => [
+    saved(sums.tokenUnits, sums.resendTokenUnits, count),
+    saved(sums.usd, sums.resendUsd, dollars),
+    `${count(sums.savedTokens)}tokens`,
+    `${count(sums.promptTokens)}${share(sums.cachedTokens, sums.promptTokens)} from cache`,
+    `${count(sums.outputTokens)}${CALLS} calls`,
+  ];
+  assertEquals(await texts(page, ".sums dd"), [...told(today), ...told(all)]);
+  await assertAccessible(page, "overview");
+});
+
+Deno.test("A session of the gateway has its calls and its prompt like any other", async () => {
+  await using server = await startPageServer();
+  const messages = [{ role: "user", content: "Hello there." }];
+  for (let call = 0; call < 2; call++) {
+    const reply = await (await server.ask("/v1/chat/completions", { model: "scripted", messages })).json();
+    messages.push(reply.choices[0].message, { role: "user", content: "And again." });
+  }
+  await using open = await openPage(browser, server.url);
+  const { page } = open;
+  await seen(page, ".sessions h2", "Through the gateway");
+  await page.click(".sessions h2 + ul a");
+  await seen(page, ".sums dd", "2");
+  const { sessions: [session] } = await (await server.ask("/v1/gateway/sessions")).json();
+  const prompt = `${count(session.promptTokens)}${
+    share(session.cachedTokens, session.promptTokens)
+  } from cache`;
+  assertEquals((await texts(page, ".sums dd")).slice(0, 2), [count(session.calls), prompt]);
+  await assertAccessible(page, "gateway");
+  await page.click(".session-head a:last-child");
+  await seen(page, ".sums dt", "The model sees");
+  const { tokens, total } = await (await server.ask(`/v1/gateway/sessions/${session.id}/prompt`)).json();
+  const told = await texts(page, ".sums dd");
+  assertEquals([told[0], told[3]], [`${count(tokens)}tokens`, count(total)]);
+  assertEquals(total > 0, true);
+});

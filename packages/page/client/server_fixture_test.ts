@@ -1,0 +1,139 @@
+import type { Message } from "@tare/messages";
+import { profileNamed } from "@tare/planner";
+import { type SimulatedReply, simulator } from "@tare/simulator";
+import { startServerProcess } from "../../../tests/crash/server_process.ts";
+
+/** A server in a process of its own, its provider, and the folder that it works in. */
+export interface PageServer extends AsyncDisposable {
+  readonly url: string;
+  /** Replies that the model gives, the next one first; without any it says that it has nothing to say. */
+  readonly replies: SimulatedReply[];
+  /** The model's replies, from that behind so many `calls` on (default: the next), stop after so many pieces until `go` is called. */
+  readonly hold: (pieces: number, calls?: number) => { readonly go: () => void };
+  /** Kills the server. */
+  readonly kill: () => Promise<void>;
+  /** Starts it again where it listened. */
+  readonly restart: () => Promise<void>;
+  /** Asks the server itself. */
+  readonly ask: (path: string, body?: unknown) => Promise<Response>;
+  /** Makes a session of messages that were said elsewhere; gives its id. */
+  readonly import: (messages: readonly Message[]) => Promise<string>;
+}
+
+/** Starts a server whose model does as it is told. */
+export async function startPageServer(
+  { token, args = [] }: { readonly token?: string; readonly args?: readonly string[] } = {},
+): Promise<PageServer> {
+  const folder = await Deno.makeTempDir();
+  const replies: SimulatedReply[] = [];
+  let gate = { calls: Infinity, pieces: Infinity, opened: Promise.withResolvers<void>() };
+  const provider = simulator({
+    model: { scripted: () => replies.shift() ?? { content: "I have nothing to say." } },
+    tokenizer: {
+      encode: (text) => Array.from({ length: Math.ceil(text.length / 4) }, (_, at) => text.charCodeAt(at)),
+    },
+    profile: profileNamed("openai"),
+  });
+  const upstream = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
+    const answer = await provider.fetch(request);
+    const isHeld = gate.calls-- <= 0;
+    const slow = new TransformStream<Uint8Array, Uint8Array>({
+      async transform(piece, controller) {
+        if (isHeld && gate.pieces-- <= 0) await gate.opened.promise;
+        controller.enqueue(piece);
+      },
+    });
+    return new Response(answer.body?.pipeThrough(slow) ?? null, answer);
+  });
+  const [workspace, data] = [`${folder}/workspace`, `${folder}/data`];
+  await Deno.mkdir(workspace);
+  await Deno.writeTextFile(
+    `${workspace}/notes.txt`,
+    Array.from({ length: 400 }, (_, n) => `Note ${n}.\n`).join(""),
+  );
+  const start = (port: string) =>
+    startServerProcess(
+      [
+        ...["--port", port, "--workspace", workspace, "--data", data],
+        ...[
+          "--base-url",
+          `http://127.0.0.1:${upstream.addr.port}/v1`,
+          "--model",
+          "scripted",
+          "--profile",
+          "openai",
+        ],
+        ...args,
+      ],
+      token === undefined ? {} : { TARE_TOKEN: token },
+    );
+  let server = await start("0");
+  const { url } = server;
+  return {
+    url,
+    replies,
+    hold(pieces, calls = 0) {
+      gate = { calls, pieces, opened: Promise.withResolvers() };
+      return { go: () => gate.opened.resolve() };
+    },
+    async kill() {
+      await server.kill();
+    },
+    async restart() {
+      server = await start(new URL(url).port);
+    },
+    async ask(path, body) {
+      const headers = {
+        "content-type": "application/json",
+        ...(token && { authorization: `Bearer ${token}` }),
+      };
+      const response = await fetch(`${url}${path}`, {
+        headers,
+        ...(body !== undefined && { method: "POST", body: JSON.stringify(body) }),
+      });
+      return response;
+    },
+    async import(messages) {
+      const response = await fetch(`${url}/v1/sessions/import`, {
+        method: "POST",
+        headers: {
+          "content-type": "application/x-ndjson",
+          ...(token && { authorization: `Bearer ${token}` }),
+        },
+        body: messages.map((message) => JSON.stringify(message)).join("\n"),
+      });
+      const { sessions: [session] } = await response.json();
+      return session.id;
+    },
+    async [Symbol.asyncDispose]() {
+      gate.opened.resolve();
+      const told = await server.kill();
+      await upstream.shutdown();
+      await Deno.remove(folder, { recursive: true });
+      if (told.includes("Uncaught")) throw new Error(told);
+    },
+  };
+}
+
+/** So many messages of a session that went on for long: questions, calls with their results, answers. */
+export function longHistory(length: number): Message[] {
+  const messages: Message[] = [];
+  for (let at = 0; messages.length < length; at++) {
+    const call = {
+      id: `call-${at}`,
+      type: "function",
+      function: { name: "read_file", arguments: `{"path":"${at}.txt"}` },
+    } as const;
+    messages.push(
+      { role: "user", content: `Question ${at}: what is in file ${at}?` },
+      { role: "assistant", content: "I look.", tool_calls: [call] },
+      { role: "tool", tool_call_id: call.id, content: `Line of file ${at}.\n`.repeat(40) },
+      {
+        role: "assistant",
+        content:
+          `File **${at}** says the same thing forty times.\n\n- first\n- second\n\n\`\`\`ts\nconst file = ${at};\n\`\`\``,
+      },
+    );
+  }
+  return messages.slice(0, length);
+}

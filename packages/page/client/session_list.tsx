@@ -1,0 +1,158 @@
+import type { JSX } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { askJson } from "./api/api.ts";
+import { type Session, titleOf } from "./api/sessions.ts";
+import { counted, share } from "./parts/format.ts";
+import { addressOf, type Place } from "./place.ts";
+import { CHANGED } from "./talk/conversation.ts";
+import { heard } from "./talk/heard.ts";
+
+/** Sessions that are read at a time. */
+const PAGE = 50;
+
+/** How often the list is read again while somebody looks, in milliseconds. */
+const EVERY = 3_000;
+
+/** How long one waits for the end of a word that is being typed, in milliseconds. */
+const PAUSE = 150;
+
+interface Page {
+  readonly sessions: readonly Session[];
+  readonly hasMore: boolean;
+}
+
+/** A session of an agent that goes through the gateway. */
+interface GatewaySession {
+  readonly id: string;
+  readonly model: string;
+  readonly startedAt: string;
+  readonly calls: number;
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+}
+
+/** The sessions, the newest first, page by page, found by their words; and those that go through the gateway. */
+export function SessionList({ place }: { readonly place: Place }): JSX.Element {
+  const [query, setQuery] = useState("");
+  const { sessions, hasMore, more } = useSessions(query.trim());
+  const gateway = useGatewaySessions(query.trim().toLowerCase());
+  const open = "id" in place ? place.id : undefined;
+  const current = (id: string) => id === open ? "page" as const : undefined;
+  return (
+    <aside class="sessions" aria-label="Sessions">
+      <label class="hidden" for="find">Find sessions</label>
+      <input
+        id="find"
+        type="search"
+        placeholder="Find sessions"
+        maxLength={200}
+        value={query}
+        onInput={(event) => setQuery(event.currentTarget.value)}
+      />
+      <ul>
+        {sessions.map((session) => (
+          <li key={session.id}>
+            <a href={addressOf({ view: "talk", id: session.id })} aria-current={current(session.id)}>
+              <bdi class="title">{titleOf(session)}</bdi>
+              <small>
+                {session.status === "running" && <span class="running">running ·</span>}
+                {figures(session.ledger)}
+              </small>
+            </a>
+          </li>
+        ))}
+      </ul>
+      {sessions.length === 0 && (
+        <p class="none">{query.trim() === "" ? "No sessions yet." : "None begins so."}</p>
+      )}
+      {hasMore && <button type="button" class="quiet" onClick={more}>Older sessions</button>}
+      {gateway.length > 0 && (
+        <>
+          <h2>Through the gateway</h2>
+          <ul>
+            {gateway.map((session) => (
+              <li key={session.id}>
+                <a
+                  href={addressOf({ view: "calls", kind: "gateway", id: session.id })}
+                  aria-current={current(session.id)}
+                >
+                  <bdi class="title">
+                    {session.model}, {new Date(session.startedAt).toLocaleTimeString("en-GB")}
+                  </bdi>
+                  <small>{figures(session)}</small>
+                </a>
+              </li>
+            ))}
+          </ul>
+        </>
+      )}
+    </aside>
+  );
+}
+
+function figures(
+  { calls, promptTokens, cachedTokens }: Pick<GatewaySession, "calls" | "promptTokens" | "cachedTokens">,
+): string {
+  return counted(calls, "call") + (calls > 0 ? ` · ${share(cachedTokens, promptTokens)} from cache` : "");
+}
+
+function useSessions(search: string): Page & { readonly more: () => Promise<void> } {
+  const [page, setPage] = useState<Page & { readonly search?: string }>({ sessions: [], hasMore: false });
+  const path = `/v1/sessions?limit=${PAGE}&search=${encodeURIComponent(search)}`;
+  useRefresh(async (isStale) => {
+    const newest = await askJson<Page>(path).catch(() => undefined);
+    if (!newest || isStale()) return;
+    setPage((page) => ({ ...(page.search === search ? join(newest, page) : newest), search }));
+    for (const session of newest.sessions) heard(session);
+  }, search);
+  const more = async () => {
+    const after = page.sessions.at(-1)?.id ?? "";
+    const older = await askJson<Page>(`${path}&after=${encodeURIComponent(after)}`).catch(() => undefined);
+    if (older) {
+      setPage(({ sessions }) => ({
+        search,
+        sessions: [...sessions, ...older.sessions],
+        hasMore: older.hasMore,
+      }));
+    }
+  };
+  return { ...page, more };
+}
+
+function useGatewaySessions(search: string): readonly GatewaySession[] {
+  const [sessions, setSessions] = useState<readonly GatewaySession[]>([]);
+  useRefresh(async () => {
+    const told = await askJson<{ readonly sessions: readonly GatewaySession[] }>(
+      `/v1/gateway/sessions?limit=${PAGE}`,
+    ).catch(() => undefined);
+    if (told) setSessions(told.sessions);
+  }, "");
+  return sessions.filter(({ model }) => model.toLowerCase().includes(search));
+}
+
+/** Reads at once, whenever something has changed, and now and then while somebody looks; again when `what` changes. */
+function useRefresh(read: (isStale: () => boolean) => Promise<void>, what: string): void {
+  useEffect(() => {
+    let isStale = false;
+    const refresh = () => {
+      read(() => isStale);
+    };
+    const first = setTimeout(refresh, what === "" ? 0 : PAUSE);
+    const timer = setInterval(() => document.visibilityState === "visible" && refresh(), EVERY);
+    addEventListener(CHANGED, refresh);
+    return () => {
+      isStale = true;
+      clearTimeout(first);
+      clearInterval(timer);
+      removeEventListener(CHANGED, refresh);
+    };
+  }, [what]);
+}
+
+/** The newest page, and behind it what was read of older ones. */
+function join(newest: Page, known: Page): Page {
+  const last = newest.sessions.at(-1)?.id;
+  const at = known.sessions.findIndex(({ id }) => id === last);
+  if (at < 0 || at + 1 >= known.sessions.length) return newest;
+  return { sessions: [...newest.sessions, ...known.sessions.slice(at + 1)], hasMore: known.hasMore };
+}

@@ -1,0 +1,217 @@
+import type { Content } from "@tare/messages";
+import { ApiError, ask, askJson, readEvents, requestKey } from "../api/api.ts";
+import type { Budget, Session, SessionEvent, SessionWithMessages } from "../api/sessions.ts";
+import { Items } from "./items.ts";
+
+/** Longest pause before the server is tried again, in milliseconds. */
+const MAX_PAUSE = 4_000;
+
+/** Event of the window that says that the list of sessions is no longer what it was. */
+export const CHANGED = "tare-changed";
+
+/** What a turn is asked for with. */
+export interface Sending {
+  readonly input: Content;
+  readonly budget?: Budget;
+}
+
+/**
+ * One session as this page follows it: what was said, then its events as they happen, also over a server that was
+ * started again. `changed` is called at most once a frame, however much arrives.
+ */
+export class Conversation {
+  items = new Items();
+  session: SessionWithMessages | undefined;
+  /** Whether a turn runs. */
+  isRunning = false;
+  /** What is wrong now, in a sentence. */
+  trouble: string | undefined;
+  /** An input that the server hasn't taken, with the key that lets it act once. */
+  unsent: (Sending & { readonly key: string }) | undefined;
+  /** Whether that is on its way. */
+  isSending = false;
+  readonly id: string;
+  readonly #changed: () => void;
+  readonly #closing = new AbortController();
+  #last = 0;
+  /** Whether events are being read: by one way at a time, or they would show twice. */
+  #isReading = false;
+  #frame: number | undefined;
+
+  constructor(id: string, changed: () => void) {
+    this.id = id;
+    this.#changed = changed;
+  }
+
+  get #path(): string {
+    return `/v1/sessions/${encodeURIComponent(this.id)}`;
+  }
+
+  /** Reads what was said, and follows the turn that runs. */
+  async open(): Promise<void> {
+    this.#isReading = true;
+    await this.#untilReached(async () => {
+      // An earlier try may have come half way.
+      this.items = new Items();
+      const session = await askJson<SessionWithMessages>(this.#path, { signal: this.#closing.signal });
+      this.session = session;
+      for (const message of session.messages) this.items.addMessage(message);
+      if (session.status === "running") await this.#replayRunning(session);
+      else this.#last = session.lastEvent;
+      this.#tell();
+    });
+    this.#isReading = false;
+    if (this.isRunning) await this.follow();
+  }
+
+  /** Stops following. */
+  close(): void {
+    this.#closing.abort();
+    if (this.#frame !== undefined) cancelAnimationFrame(this.#frame);
+  }
+
+  /** Follows a turn that somebody else started, if the server's list tells of one. */
+  async heard({ lastEvent, status }: Pick<Session, "lastEvent" | "status">): Promise<void> {
+    if (!this.session || this.#isReading || (lastEvent <= this.#last && status === "idle")) return;
+    this.isRunning = status === "running";
+    await this.follow();
+  }
+
+  /** Starts a turn with this input, or lets it enter the one that runs. */
+  async send(sending: Sending): Promise<void> {
+    await this.#start({ ...sending, key: requestKey() });
+  }
+
+  /** Sends again what the server didn't take. */
+  async sendAgain(): Promise<void> {
+    if (this.unsent) await this.#start(this.unsent);
+  }
+
+  /** Goes on with a turn that was cut off. */
+  async continue(budget?: Budget): Promise<void> {
+    await this.#post({ continue: true, ...(budget && { budget }) }, requestKey());
+  }
+
+  /** Cancels the turn that runs. */
+  async cancel(): Promise<void> {
+    await this.#attempt(async () => {
+      await ask(`${this.#path}/cancel`, { method: "POST" });
+    });
+  }
+
+  async #start(unsent: Sending & { readonly key: string }): Promise<void> {
+    const { key, input, budget } = unsent;
+    this.unsent = unsent;
+    this.isSending = true;
+    const sent = await this.#post({ input, steer: true, ...(budget && !this.isRunning && { budget }) }, key);
+    this.isSending = false;
+    if (sent) this.unsent = undefined;
+    this.#tell();
+  }
+
+  async #post(body: unknown, key: string): Promise<boolean> {
+    const done = await this.#attempt(async () => {
+      const response = await ask(`${this.#path}/turns`, { body, key });
+      // The events are read by one way alone.
+      await response.body?.cancel();
+    });
+    if (!done) return false;
+    this.isRunning = true;
+    // Not waited for: it ends with the turn.
+    this.follow();
+    dispatchEvent(new Event(CHANGED));
+    return true;
+  }
+
+  /** Reads events until nothing runs any more. */
+  async follow(): Promise<void> {
+    if (this.#isReading) return;
+    this.#isReading = true;
+    try {
+      await this.#untilReached(async () => {
+        for await (
+          const batch of readEvents<SessionEvent>(
+            `${this.#path}/events?after=${this.#last}`,
+            this.#closing.signal,
+          )
+        ) {
+          this.trouble = undefined;
+          for (const { number, event } of batch) this.#take(number, event);
+          this.#tell();
+        }
+      });
+      this.isRunning = false;
+    } finally {
+      this.#isReading = false;
+      this.#tell();
+      dispatchEvent(new Event(CHANGED));
+    }
+  }
+
+  #take(number: number, event: SessionEvent): void {
+    this.#last = number;
+    this.items.apply(event);
+    if (event.type === "turn_start") this.isRunning = true;
+    if (event.type === "turn_end") this.isRunning = false;
+  }
+
+  /** The history ends where the running turn begins: behind as many ends of turns as the session has. */
+  async #replayRunning({ turns, lastEvent }: SessionWithMessages): Promise<void> {
+    let ended = 0;
+    this.isRunning = true;
+    for await (const batch of readEvents<SessionEvent>(`${this.#path}/events`, this.#closing.signal)) {
+      for (const { number, event } of batch) {
+        if (ended >= turns && event.type !== "message_added") this.#take(number, event);
+        else this.#last = number;
+        ended += Number(event.type === "turn_end");
+      }
+      // The rest is followed.
+      if (this.#last >= lastEvent) return;
+    }
+  }
+
+  /** Tries until the server can be reached, more and more seldom. Other errors are told and end it. */
+  async #untilReached(act: () => Promise<void>): Promise<void> {
+    for (let pause = 125;; pause = Math.min(2 * pause, MAX_PAUSE)) {
+      try {
+        await act();
+        this.trouble = undefined;
+        return;
+      } catch (error) {
+        if (this.#closing.signal.aborted) return;
+        this.trouble = messageOf(error);
+        this.#tell();
+        if (!(error instanceof ApiError) || error.status !== 0) return;
+        await new Promise((resolve) => setTimeout(resolve, pause));
+        if (this.#closing.signal.aborted) return;
+      }
+    }
+  }
+
+  async #attempt(act: () => Promise<void>): Promise<boolean> {
+    try {
+      await act();
+      this.trouble = undefined;
+      return true;
+    } catch (error) {
+      this.trouble = messageOf(error);
+      return false;
+    } finally {
+      this.#tell();
+    }
+  }
+
+  /** Thousands of deltas a second are drawn once a frame; a page in the background draws when it is looked at. */
+  #tell(): void {
+    if (this.#closing.signal.aborted) return;
+    this.#frame ??= requestAnimationFrame(() => {
+      this.#frame = undefined;
+      this.#changed();
+    });
+  }
+}
+
+/** What an error says. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,186 @@
+import type { LoopEvent, TurnLedger } from "@tare/loop";
+import type { AssistantMessage, Content, Message, Rewrite, ToolCall } from "@tare/messages";
+import type { SessionEvent } from "../api/sessions.ts";
+
+/** What came of a tool call. */
+export interface CallResult {
+  readonly content: string;
+  readonly error?: boolean;
+  /** Milliseconds, where the call was watched. */
+  readonly durationMs?: number;
+}
+
+type Shown =
+  | { readonly kind: "instructions"; readonly text: string }
+  | { readonly kind: "said"; readonly content: Content }
+  | { readonly kind: "reply"; readonly text: string; readonly reasoning: string; readonly growing: boolean }
+  | {
+    readonly kind: "call";
+    readonly id: string;
+    readonly name: string;
+    readonly arguments: string;
+    /** What it has put out so far, as far as it tells: the end of that. */
+    readonly output?: string;
+    /** Nothing while it runs. */
+    readonly result?: CallResult;
+  }
+  | { readonly kind: "rewrite"; readonly rewrite: Rewrite }
+  | { readonly kind: "warning"; readonly message: string }
+  | { readonly kind: "end"; readonly reason: string; readonly message?: string; readonly ledger: TurnLedger };
+
+/** One entry of a conversation as it is shown. It is replaced when it changes, so that the rest needs no drawing. */
+export type Item = Shown & { readonly key: number };
+
+/** Characters of a running call's output that are shown. */
+const LIVE = 4_000;
+
+/** A conversation as a list to show, made of messages that were said and of events as they happen. */
+export class Items {
+  readonly list: Item[] = [];
+  /** Where each call stands: an id that is used again means the newest call. */
+  readonly #calls = new Map<string, number>();
+  #warned: string | undefined;
+
+  /** Whether the model has said its last word: nothing is left to continue. */
+  get isAnswered(): boolean {
+    const last = this.list.findLast(({ kind }) => kind === "said" || kind === "reply" || kind === "call");
+    return last === undefined || last.kind === "reply";
+  }
+
+  /** Adds a message of the history. */
+  addMessage(message: Message): void {
+    if (message.role === "user") this.#add({ kind: "said", content: message.content });
+    else if (message.role === "assistant") this.#addReply(message);
+    else if (message.role === "tool") {
+      this.#settle(message.tool_call_id, { content: textOf(message.content) });
+    } else if (message.role === "function") this.#settle(message.name, { content: message.content ?? "" });
+    else this.#add({ kind: "instructions", text: textOf(message.content) });
+  }
+
+  /** Takes what has happened. */
+  apply(event: SessionEvent): void {
+    switch (event.type) {
+      case "message_added":
+        return this.addMessage(event.message);
+      case "turn_start":
+        if (event.input !== undefined) this.#add({ kind: "said", content: event.input });
+        return;
+      case "user_message":
+        return this.#add({ kind: "said", content: event.input });
+      case "text_delta":
+        return this.#grow({ text: event.text });
+      case "reasoning_delta":
+        return this.#grow({ reasoning: event.text });
+      case "assistant_message":
+        return this.#finish(event.message);
+      case "tool_call":
+        return this.#addCall(event);
+      case "tool_output":
+        return this.#putOut(event.id, event.text);
+      case "tool_result": {
+        const { id, content, error, durationMs } = event;
+        return this.#settle(id, { content, error, durationMs });
+      }
+      case "context_rewritten": {
+        const { type: _, step: __, ...rewrite } = event;
+        return this.#add({ kind: "rewrite", rewrite });
+      }
+      case "warning":
+        // Some are told in every turn, and once is enough.
+        if (event.message !== this.#warned) this.#add({ kind: "warning", message: event.message });
+        this.#warned = event.message;
+        return;
+      case "turn_end":
+        return this.#end(event);
+      case "step_start":
+      case "step_end":
+        return;
+      default:
+        // A newer server may tell of what this page doesn't know.
+        event satisfies never;
+    }
+  }
+
+  #add(shown: Shown): void {
+    this.list.push({ ...shown, key: this.list.length });
+  }
+
+  #replace(at: number, shown: Shown): void {
+    this.list[at] = { ...shown, key: at };
+  }
+
+  #grow({ text = "", reasoning = "" }: { readonly text?: string; readonly reasoning?: string }): void {
+    const last = this.list.at(-1);
+    if (last?.kind !== "reply" || !last.growing) {
+      return this.#add({ kind: "reply", text, reasoning, growing: true });
+    }
+    this.#replace(last.key, { ...last, text: last.text + text, reasoning: last.reasoning + reasoning });
+  }
+
+  #finish(message: AssistantMessage): void {
+    const { text, reasoning } = partsOf(message);
+    const last = this.list.at(-1);
+    if (last?.kind !== "reply" || !last.growing) {
+      if (text + reasoning !== "") this.#add({ kind: "reply", text, reasoning, growing: false });
+      return;
+    }
+    this.#replace(last.key, {
+      ...last,
+      text: text || last.text,
+      reasoning: reasoning || last.reasoning,
+      growing: false,
+    });
+  }
+
+  #addReply(message: AssistantMessage): void {
+    this.#finish(message);
+    for (const call of message.tool_calls ?? []) this.#addCall(callOf(call));
+  }
+
+  #addCall(
+    { id, name, arguments: text }: Pick<Extract<Shown, { kind: "call" }>, "id" | "name" | "arguments">,
+  ): void {
+    this.#calls.set(id, this.list.length);
+    this.#add({ kind: "call", id, name, arguments: text });
+  }
+
+  #putOut(id: string, text: string): void {
+    const call = this.list[this.#calls.get(id) ?? -1];
+    if (call?.kind !== "call" || call.result) return;
+    this.#replace(call.key, { ...call, output: `${call.output ?? ""}${text}`.slice(-LIVE) });
+  }
+
+  #settle(id: string, result: CallResult): void {
+    const at = this.#calls.get(id);
+    const call = at === undefined ? undefined : this.list[at];
+    // A result without its call was imported so.
+    if (call?.kind !== "call") return this.#add({ kind: "call", id, name: id, arguments: "", result });
+    this.#replace(call.key, { ...call, result });
+  }
+
+  #end({ reason, message, ledger }: Extract<LoopEvent, { type: "turn_end" }>): void {
+    const last = this.list.at(-1);
+    if (last?.kind === "reply" && last.growing) this.#replace(last.key, { ...last, growing: false });
+    this.#add({ kind: "end", reason, ...(message !== undefined && { message }), ledger });
+  }
+}
+
+function partsOf({ content, refusal, reasoning_content }: AssistantMessage) {
+  return { text: textOf(content ?? "") || (refusal ?? ""), reasoning: reasoning_content ?? "" };
+}
+
+function callOf(call: ToolCall) {
+  const { name, text } = call.type === "custom"
+    ? { name: call.custom.name, text: call.custom.input }
+    : { name: call.function.name, text: call.function.arguments };
+  return { id: call.id, name, arguments: text };
+}
+
+/** The text of a content: its text parts, and a word for each part that is none. */
+export function textOf(content: Content): string {
+  if (typeof content === "string") return content;
+  return content.map((part) => {
+    if (part.type === "text") return part.text;
+    return part.type === "refusal" ? part.refusal : `(${part.type.replace("_url", "")})`;
+  }).join("\n");
+}

@@ -1,0 +1,57 @@
+import type { Content } from "@tare/messages";
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { askJson } from "../api/api.ts";
+import type { Budget, Session } from "../api/sessions.ts";
+import { addressOf } from "../place.ts";
+import { Composer } from "./composer.tsx";
+import { messageOf } from "./conversation.ts";
+import { handOver } from "./first_input.ts";
+
+/** Where a session begins: its first input, and if wished its model and instructions. */
+export function NewSession(): JSX.Element {
+  const [model, setModel] = useState("");
+  const [instructions, setInstructions] = useState("");
+  const [trouble, setTrouble] = useState<string>();
+  const begin = async (input: Content, budget?: Budget) => {
+    try {
+      const session = await askJson<Session>("/v1/sessions", {
+        body: {
+          ...(model.trim() !== "" && { model: model.trim() }),
+          ...(instructions.trim() !== "" && { instructions }),
+        },
+      });
+      handOver(session.id, { input, ...(budget && { budget }) });
+      location.hash = addressOf({ view: "talk", id: session.id });
+      return true;
+    } catch (error) {
+      setTrouble(messageOf(error));
+      return false;
+    }
+  };
+  return (
+    <section class="new">
+      <h1>What is to be done?</h1>
+      {trouble !== undefined && <p class="trouble" role="alert">{trouble}</p>}
+      <Composer send={begin} />
+      <details class="settings">
+        <summary>Model and instructions</summary>
+        <label for="model">Model</label>
+        <input
+          id="model"
+          value={model}
+          placeholder="the server's own"
+          onInput={(event) => setModel(event.currentTarget.value)}
+        />
+        <label for="instructions">Instructions</label>
+        <textarea
+          id="instructions"
+          rows={4}
+          placeholder="the server's own"
+          value={instructions}
+          onInput={(event) => setInstructions(event.currentTarget.value)}
+        />
+      </details>
+    </section>
+  );
+}

@@ -1,0 +1,147 @@
+import type { Content } from "@tare/messages";
+import type { JSX } from "preact";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { type Budget, titleOf } from "../api/sessions.ts";
+import { count } from "../parts/format.ts";
+import { SessionHead } from "../session_head.tsx";
+import { Composer } from "./composer.tsx";
+import { Conversation } from "./conversation.ts";
+import { takeOver } from "./first_input.ts";
+import { listen } from "./heard.ts";
+import { Entry } from "./entry.tsx";
+import { textOf } from "./items.ts";
+
+/** Entries that are drawn at first, and added whenever the beginning of them comes into view. */
+const WINDOW = 60;
+
+/** Distance from the end, in pixels, within which new entries are followed. */
+const NEAR = 48;
+
+/** A session to talk in. */
+export function Talk({ id }: { readonly id: string }): JSX.Element {
+  const conversation = useConversation(id);
+  const { items, session, isRunning, trouble, unsent } = conversation;
+  const [shown, setShown] = useState(WINDOW);
+  const { log, isAtEnd, toEnd, keepPlace } = useScroll();
+  const first = Math.max(0, items.list.length - shown);
+  const earlier = () => {
+    keepPlace();
+    setShown(shown + WINDOW);
+  };
+  const send = async (input: Content, budget?: Budget) => {
+    toEnd();
+    await conversation.send({ input, ...(budget && { budget }) });
+    return conversation.unsent === undefined;
+  };
+  return (
+    <section
+      class="talk"
+      aria-label="Conversation"
+      onKeyDown={(event) => event.key === "Escape" && isRunning && conversation.cancel()}
+    >
+      <SessionHead place={{ view: "talk", id }} title={session ? titleOf(session) : "Session"} />
+      <div class="log" ref={log} tabIndex={0} role="log" aria-live="off" aria-label="What was said">
+        <Top hidden={first} more={earlier} />
+        {items.list.slice(first).map((item) => <Entry key={item.key} item={item} />)}
+        {isRunning && <Working />}
+      </div>
+      {!isAtEnd && <button type="button" class="to-end" onClick={toEnd}>To the end</button>}
+      <p class="hidden" role="status">
+        {isRunning ? "The agent is working." : session ? "The agent waits." : ""}
+      </p>
+      {trouble !== undefined && <p class="trouble" role="alert">{trouble}</p>}
+      {unsent && !conversation.isSending && (
+        <p class="trouble unsent">
+          Not sent: <bdi>{textOf(unsent.input).slice(0, 80)}</bdi>
+          <button type="button" onClick={() => conversation.sendAgain()}>Send again</button>
+        </p>
+      )}
+      <Composer
+        send={send}
+        isRunning={isRunning}
+        cancel={() => conversation.cancel()}
+        {...(session && !isRunning && !items.isAnswered &&
+          { goOn: (budget?: Budget) => conversation.continue(budget) })}
+      />
+    </section>
+  );
+}
+
+/** More of the beginning is drawn as soon as it comes into view, or is asked for. */
+function Top({ hidden, more }: { readonly hidden: number; readonly more: () => void }) {
+  const button = useRef<HTMLButtonElement>(null);
+  useEffect(() => {
+    if (!button.current) return;
+    const watch = new IntersectionObserver(([entry]) => entry?.isIntersecting && more());
+    watch.observe(button.current);
+    return () => watch.disconnect();
+  });
+  if (hidden === 0) return null;
+  return (
+    <button type="button" class="quiet earlier" ref={button} onClick={more}>
+      {hidden === 1 ? "1 earlier entry" : `${count(hidden)} earlier entries`}
+    </button>
+  );
+}
+
+/** How long the agent has been at it. */
+function Working() {
+  const [seconds, setSeconds] = useState(0);
+  useEffect(() => {
+    const timer = setInterval(() => setSeconds((seconds) => seconds + 1), 1_000);
+    return () => clearInterval(timer);
+  }, []);
+  return <p class="working">{seconds === 0 ? "Working" : `Working, ${seconds} s`}</p>;
+}
+
+function useConversation(id: string): Conversation {
+  const [, draw] = useState(0);
+  const [conversation] = useState(() => new Conversation(id, () => draw((n) => n + 1)));
+  useEffect(() => {
+    const stop = listen(id, (session) => conversation.heard(session));
+    const first = takeOver(id);
+    conversation.open().then(() => first && conversation.send(first));
+    return () => {
+      stop();
+      conversation.close();
+    };
+  }, []);
+  return conversation;
+}
+
+/** Follows the end while it is in view, and holds what is read where it is when more is drawn above it. */
+function useScroll() {
+  const log = useRef<HTMLDivElement>(null);
+  const [isAtEnd, setAtEnd] = useState(true);
+  const follows = useRef(true);
+  const fromEnd = useRef<number | undefined>(undefined);
+  useEffect(() => {
+    const box = log.current;
+    const look = () => {
+      if (!box) return;
+      follows.current = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR;
+      setAtEnd(follows.current);
+    };
+    box?.addEventListener("scroll", look, { passive: true });
+    return () => box?.removeEventListener("scroll", look);
+  }, []);
+  useLayoutEffect(() => {
+    const box = log.current;
+    if (!box) return;
+    if (fromEnd.current !== undefined) box.scrollTop = box.scrollHeight - fromEnd.current;
+    else if (follows.current) box.scrollTop = box.scrollHeight;
+    fromEnd.current = undefined;
+  });
+  return {
+    log,
+    isAtEnd,
+    toEnd() {
+      follows.current = true;
+      setAtEnd(true);
+      if (log.current) log.current.scrollTop = log.current.scrollHeight;
+    },
+    keepPlace() {
+      if (log.current) fromEnd.current = log.current.scrollHeight - log.current.scrollTop;
+    },
+  };
+}

@@ -1,0 +1,295 @@
+import { assert, assertEquals } from "@std/assert";
+import { toolCall } from "@tare/simulator";
+import type { Browser } from "puppeteer-core";
+import { assertAccessible, openPage, press, seen, startBrowser } from "./browser_fixture_test.ts";
+import { startPageServer } from "./server_fixture_test.ts";
+
+let browser: Browser;
+Deno.test.beforeAll(async () => {
+  browser = await startBrowser();
+});
+Deno.test.afterAll(() => browser.close());
+
+const ANSWER = [
+  "There are **400 notes** in `notes.txt`, see [the web](https://example.com/a) and [nothing](javascript:alert(1)).\n",
+  "| part | lines |\n|---|---:|\n| first | 200 |\n| second | 200 |\n",
+  "1. Read the *first*.\n2. Read the ~~second~~ third &amp; last.\n",
+  "- [x] done\n- [ ] open\n\n> A quote\n\n---\n\n### A heading\n\n![a picture](https://example.com/p.png)\n",
+  "```ts\nconst notes = 400;\n```\n",
+].join("\n");
+
+const texts = (selector: string, page: Awaited<ReturnType<typeof openPage>>["page"]) =>
+  page.$$eval(selector, (all) => all.map(({ textContent }) => textContent));
+
+Deno.test("The page sends, streams, shows calls with their results, and what the ledger says", async () => {
+  await using server = await startPageServer();
+  await using open = await openPage(browser, server.url);
+  const { page } = open;
+  await seen(page, "h1", "What is to be done?");
+  await assertAccessible(page, "new");
+  server.replies.push(
+    {
+      reasoning_content: "The file has to be **read**.",
+      tool_calls: [
+        toolCall("read_file", { path: "notes.txt" }),
+        toolCall("read_file", { path: "nowhere.txt" }),
+      ],
+    },
+    { content: ANSWER },
+  );
+  const { go } = server.hold(3);
+  await page.type("textarea", "How many notes are there?");
+  await page.keyboard.press("Enter");
+  await seen(page, ".working", "Working");
+  await seen(page, ".title", "How many notes are there?");
+  go();
+  await seen(page, ".end", "2 calls");
+  assertEquals(await texts(".said", page), ["How many notes are there?"]);
+  assertEquals(await texts(".call .name", page), ["read_file", "read_file"]);
+  assertEquals(await texts(".call .args", page), ["notes.txt", "nowhere.txt"]);
+  await page.click(".call summary");
+  await seen(page, ".call[open] pre", "Note 399.");
+  await seen(page, ".call.failed .state", "failed");
+  assertEquals(await texts(".reasoning strong", page), ["read"]);
+  assertEquals(await texts(".reply > .markdown strong", page), ["400 notes"]);
+  assertEquals(await texts(".reply td", page), ["first", "200", "second", "200"]);
+  assertEquals(await texts(".reply ol li", page), ["Read the first.", "Read the second third & last."]);
+  const links = await page.$$eval(".reply a", (all) => all.map((link) => [link.textContent, link.href]));
+  assertEquals(links, [["the web", "https://example.com/a"], [
+    "[picture: a picture]",
+    "https://example.com/p.png",
+  ]]);
+  assertEquals(await texts(".dead-link", page), ["nothing"]);
+
+  const { sessions: [session] } = await (await server.ask("/v1/sessions")).json();
+  const { calls, promptTokens, cachedTokens, outputTokens } = session.ledger;
+  const share = new Intl.NumberFormat("en", { style: "percent", maximumFractionDigits: 1 });
+  const count = (value: number) => value.toLocaleString("en");
+  assertEquals(await texts(".end .sums", page), [
+    `${calls} calls · ${count(promptTokens)} prompt tokens · ${
+      share.format(cachedTokens / promptTokens)
+    } from cache · ` +
+    `${count(outputTokens)} written`,
+  ]);
+  await assertAccessible(page, "talk");
+
+  // What was said is read again as it was shown.
+  await open.reload();
+  await seen(page, ".reply strong", "400 notes");
+  assertEquals(await texts(".said", page), ["How many notes are there?"]);
+  assertEquals(await texts(".call .args", page), ["notes.txt", "nowhere.txt"]);
+});
+
+Deno.test("A turn that runs already is followed from its start, with what was said before and what was rewritten", async () => {
+  await using server = await startPageServer({ args: ["--window", "16000"] });
+  const { id } = await (await server.ask("/v1/sessions", {})).json();
+  server.replies.push({ content: "The first answer." });
+  await (await server.ask(`/v1/sessions/${id}/turns`, { input: "A first question." })).text();
+  for (let from = 0; from < 5; from++) {
+    server.replies.push({ tool_calls: [toolCall("shell", { command: `seq ${from}0000 ${from}1500` })] });
+  }
+  server.replies.push({ content: "one two three four five six seven eight nine ten" });
+  const { go } = server.hold(3, 5);
+  const turn = server.ask(`/v1/sessions/${id}/turns`, { input: "A second question." });
+  await using open = await openPage(browser, `${server.url}/#/session/${id}`);
+  const { page } = open;
+  await seen(page, ".said", "A second question.");
+  await seen(page, ".working", /Working, [1-9]/);
+  assertEquals(await texts(".said", page), ["A first question.", "A second question."]);
+  go();
+  await seen(page, ".end", "6 calls");
+  await (await turn).text();
+  await seen(page, ".notice.rewrite summary", "Prompt rewritten:");
+  await page.click(".notice.rewrite summary");
+  await assertAccessible(page, "rewritten");
+});
+
+Deno.test("The keyboard leads past the frame, and sessions that don't exist are told", async () => {
+  await using server = await startPageServer();
+  await using open = await openPage(browser, server.url);
+  const { page } = open;
+  await seen(page, "h1", "What is to be done?");
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Enter");
+  assertEquals(await page.evaluate(() => document.activeElement?.id), "main");
+  await page.type("textarea", "One line");
+  await page.keyboard.down("Shift");
+  await page.keyboard.press("Enter");
+  await page.keyboard.up("Shift");
+  await page.keyboard.type("another.");
+  assertEquals(await page.$eval("textarea", ({ value }) => value), "One line\nanother.");
+  await page.click(".settings summary");
+  await page.type("#model", "scripted");
+  await page.goto(`${server.url}/#/session/nowhere`);
+  await seen(page, ".trouble", "Cannot find session nowhere");
+});
+
+Deno.test("A turn is steered, stopped and continued", async () => {
+  await using server = await startPageServer();
+  await using open = await openPage(browser, server.url);
+  const { page } = open;
+  const { go } = server.hold(1);
+  server.replies.push({ tool_calls: [toolCall("read_file", { path: "notes.txt" })] }, {
+    content: "As you wish.",
+  });
+  await page.type("textarea", "Read the notes.");
+  await press(page, "Send");
+  await seen(page, "button", "Stop");
+  await page.type("textarea", "Be brief.");
+  await press(page, "Steer");
+  await page.waitForFunction(() => document.querySelector("textarea")?.value === "");
+  go();
+  await seen(page, ".end", "2 calls");
+  assertEquals(await texts(".said", page), ["Read the notes.", "Be brief."]);
+
+  const { go: goOn } = server.hold(1);
+  server.replies.push({ content: "This is never read." }, { content: "It was continued." });
+  await page.type("textarea", "Go on.");
+  await press(page, "Send");
+  await seen(page, "button", "Stop");
+  await page.keyboard.press("Escape");
+  await seen(page, ".end .why", /cancelled/i);
+  goOn();
+  await press(page, "Continue the turn");
+  await seen(page, ".reply", "It was continued.");
+});
+
+Deno.test("A turn's limits are written, kept and told", async () => {
+  await using server = await startPageServer();
+  await using open = await openPage(browser, server.url);
+  const { page } = open;
+  const read = { tool_calls: [toolCall("read_file", { path: "notes.txt" })] };
+  server.replies.push(read, read, { content: "Done." });
+  await page.click(".settings summary");
+  await page.type("#instructions", "You are brief.");
+  await page.click(".limits summary");
+  await page.type(".limits input", "1");
+  await page.type("textarea", "Read the notes twice.");
+  await assertAccessible(page, "limits");
+  await press(page, "Send");
+  await seen(page, ".end .why", "maxSteps is 1");
+  await page.click(".instructions summary");
+  await seen(page, ".instructions pre", "You are brief.");
+});
+
+Deno.test("Files are attached by choice, by drop and taken out again", async () => {
+  await using server = await startPageServer();
+  await using open = await openPage(browser, server.url);
+  const { page } = open;
+  await page.evaluate(() => {
+    const files = new DataTransfer();
+    const pixel = Uint8Array.from(
+      atob(
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==",
+      ),
+      (c) => c.charCodeAt(0),
+    );
+    files.items.add(new File([pixel], "dot.png", { type: "image/png" }));
+    files.items.add(new File(["a,b\n1,2\n"], "table.csv", { type: "text/csv" }));
+    files.items.add(new File([new Uint8Array([0, 1, 2])], "data.bin"));
+    files.items.add(new File([new Uint8Array(8)], "word.wav", { type: "audio/wav" }));
+    files.items.add(new File([new Uint8Array(8 * 2 ** 20)], "huge.bin"));
+    const composer = document.querySelector(".composer")!;
+    composer.dispatchEvent(
+      new DragEvent("dragover", { dataTransfer: files, bubbles: true, cancelable: true }),
+    );
+    composer.dispatchEvent(new DragEvent("drop", { dataTransfer: files, bubbles: true, cancelable: true }));
+  });
+  await seen(page, ".composer .trouble", "Cannot attach huge.bin: it has 8.0 MB");
+  assertEquals(await texts(".files bdi", page), ["dot.png", "table.csv", "data.bin", "word.wav"]);
+  await assertAccessible(page, "files");
+  await press(page, "Take word.wav out");
+  await press(page, "Take data.bin out");
+  await page.type("textarea", "What are these?");
+  await press(page, "Send");
+  await seen(page, ".end", "1 call");
+  const { sessions: [{ id }] } = await (await server.ask("/v1/sessions")).json();
+  const { messages } = await (await server.ask(`/v1/sessions/${id}`)).json();
+  const [picture, table, text] = messages[1].content;
+  assert(picture.image_url.url.startsWith("data:image/png;base64,iVBOR"));
+  assertEquals([table.text, text.text], ["table.csv:\n\n```\na,b\n1,2\n```", "What are these?"]);
+  assertEquals(await page.$$eval(".said img", (all) => all.map((picture) => picture.naturalWidth)), [1]);
+});
+
+Deno.test("A server that is killed in the middle of a turn is waited for, and the turn goes on", async () => {
+  await using server = await startPageServer();
+  await using open = await openPage(browser, server.url);
+  const { page } = open;
+  const { go } = server.hold(4);
+  server.replies.push({ content: "one two three four five six seven eight nine ten" }, {
+    content: "It went on.",
+  });
+  await page.type("textarea", "Count.");
+  await press(page, "Send");
+  await seen(page, ".reply", "one");
+  await server.kill();
+  await seen(page, ".trouble", /broke|reach/i);
+  await assertAccessible(page, "unreachable");
+  // What is said meanwhile is kept, and acts once.
+  await page.type("textarea", "Are you there?");
+  await press(page, "Steer");
+  await seen(page, ".unsent", "Not sent: Are you there?");
+  go();
+  await server.restart();
+  await seen(page, ".end .why", /interrupted|ended/i);
+  await press(page, "Send again");
+  await seen(page, ".reply", "It went on.");
+  assertEquals(await texts(".said", page), ["Count.", "Are you there?"]);
+});
+
+Deno.test("The token is asked for, refused if it is wrong, and kept", async () => {
+  await using server = await startPageServer({ token: "correct-horse" });
+  await using open = await openPage(browser, server.url);
+  const { page } = open;
+  await seen(page, "label", "The server's token");
+  await assertAccessible(page, "lock");
+  await page.type("#token", "wrong – token");
+  await page.keyboard.press("Enter");
+  await seen(page, "[role=alert]", "That isn't the server's token");
+  await assertAccessible(page, "refused");
+  await page.evaluate(() => document.querySelector<HTMLInputElement>("#token")!.select());
+  await page.type("#token", "correct-horse");
+  await page.keyboard.press("Enter");
+  await seen(page, "h1", "What is to be done?");
+  await page.type("textarea", "Hello.");
+  await page.keyboard.press("Enter");
+  await seen(page, ".reply", "I have nothing to say.");
+  await open.reload();
+  await seen(page, ".reply", "I have nothing to say.");
+  assertEquals(page.url().includes("correct-horse"), false);
+});
+
+Deno.test("A session that somebody else works in is followed, and found by its words", async () => {
+  await using server = await startPageServer();
+  const make = async (title: string) => {
+    const { id } = await (await server.ask("/v1/sessions", {})).json();
+    await (await server.ask(`/v1/sessions/${id}/turns`, { input: title })).text();
+    return id;
+  };
+  const id = await make("The notes");
+  await make("Something else");
+  await using open = await openPage(browser, `${server.url}/#/session/${id}`);
+  const { page } = open;
+  await seen(page, "h1", "The notes");
+  await (await server.ask(`/v1/sessions/${id}/turns`, { input: "From elsewhere." })).text();
+  await seen(page, ".said", "From elsewhere.");
+  await page.type("#find", "else");
+  await page.waitForFunction(() => document.querySelectorAll(".sessions li").length === 1);
+  assertEquals(await texts(".sessions .title", page), ["Something else"]);
+  await page.evaluate(() => document.querySelector<HTMLInputElement>("#find")!.select());
+  await page.type("#find", "nowhere");
+  await seen(page, ".sessions .none", "None");
+});
+
+Deno.test("Older sessions are read page by page", async () => {
+  await using server = await startPageServer();
+  for (let made = 0; made < 60; made++) await (await server.ask("/v1/sessions", {})).text();
+  await using open = await openPage(browser, server.url);
+  const { page } = open;
+  await page.waitForFunction(() => document.querySelectorAll(".sessions li").length === 50);
+  await press(page, "Older sessions");
+  await page.waitForFunction(() => document.querySelectorAll(".sessions li").length === 60);
+  // The next reading keeps them.
+  await server.ask("/v1/sessions", {});
+  await page.waitForFunction(() => document.querySelectorAll(".sessions li").length === 61);
+});

@@ -1,0 +1,261 @@
+import type { CallReport } from "@tare/planner";
+import type { JSX } from "preact";
+import { useMemo, useState } from "preact/hooks";
+import { readCalls, readTitle, type Subject } from "../api/reports.ts";
+import { count, counted, dollars, share } from "../parts/format.ts";
+import { useLoaded } from "../parts/loaded.ts";
+import { Slider } from "../parts/slider.tsx";
+import { costsOf, type Sum, Sums } from "../parts/sums.tsx";
+import { useWidth } from "../parts/width.ts";
+import { SessionHead } from "../session_head.tsx";
+import { FOOT, HEIGHT, layOutBars, type Part, PARTS, partsOf } from "./bars.ts";
+
+const NAMES: Readonly<Record<Part, string>> = {
+  cached: "Read from cache",
+  written: "Written to cache",
+  fresh: "New",
+  output: "Output",
+};
+
+/** Where a session's tokens went: a bar a call. */
+export function Calls({ subject }: { readonly subject: Subject }): JSX.Element {
+  const { value, trouble } = useLoaded(async () => ({
+    title: await readTitle(subject),
+    calls: await readCalls(subject),
+  }));
+  const [chosen, setChosen] = useState<number>();
+  const calls = value?.calls ?? [];
+  const at = Math.min(chosen ?? calls.length - 1, calls.length - 1);
+  return (
+    <section class="report">
+      <SessionHead place={{ view: "calls", ...subject }} title={value?.title ?? "Session"} />
+      {trouble !== undefined && <p class="trouble" role="alert">{trouble}</p>}
+      {value && calls.length === 0 && <p>No call has been answered yet.</p>}
+      {calls.length > 0 && (
+        <>
+          <Sums sums={sumsOf(calls)} />
+          <Chart calls={calls} at={at} choose={setChosen} />
+          <Detail call={calls[at]!} />
+          <Table calls={calls} at={at} choose={setChosen} />
+        </>
+      )}
+    </section>
+  );
+}
+
+/** What the calls come to; in dollars where the price of all is known. */
+function sumsOf(calls: readonly CallReport[]): Sum[] {
+  const add = (value: (call: CallReport) => number | null) =>
+    calls.reduce((sum, call) => sum + (value(call) ?? 0), 0);
+  const prompt = add(({ promptTokens }) => promptTokens);
+  const cached = add(({ cachedTokens }) => cachedTokens);
+  return [
+    { name: "Calls", value: count(calls.length) },
+    { name: "Prompt tokens", value: count(prompt), note: `${share(cached, prompt)} from cache` },
+    { name: "Output tokens", value: count(add(({ outputTokens }) => outputTokens)) },
+    ...costsOf({
+      tokenUnits: add(({ tokenUnits }) => tokenUnits),
+      resendTokenUnits: add(({ resend, tokenUnits }) => resend?.tokenUnits ?? tokenUnits),
+      usd: add(({ usd }) => usd),
+      resendUsd: add(({ resend, usd }) => resend ? resend.usd : usd),
+      unpricedCalls: calls.filter(({ usd }) => usd === null).length,
+    }),
+  ];
+}
+
+interface Choice {
+  readonly calls: readonly CallReport[];
+  readonly at: number;
+  readonly choose: (at: number) => void;
+}
+
+function Chart({ calls, at, choose }: Choice) {
+  const [box, room] = useWidth<HTMLDivElement>();
+  const { width, pitch, most, paths, resend, rewritten } = useMemo(() => layOutBars(calls, room), [
+    calls,
+    room,
+  ]);
+  return (
+    <div class="chart" ref={box}>
+      <p class="scale">{counted(most, "token")}</p>
+      <Slider
+        label="Calls"
+        length={calls.length}
+        at={at}
+        choose={choose}
+        text={inWords(calls[at]!)}
+        find={(x) => Math.floor(x / pitch)}
+      >
+        <svg width={width} height={HEIGHT + FOOT} aria-hidden="true">
+          <rect class="chosen" x={at * pitch} y={0} width={pitch} height={HEIGHT + FOOT} />
+          {PARTS.map((part) => <path key={part} class={part} d={paths[part]} />)}
+          <path class="resend" d={resend} />
+          <path class="base" d={`M0 ${HEIGHT + 0.5}h${width}`} />
+          {rewritten.map((at) => (
+            <path key={at} class="mark" d={`M${at * pitch + pitch / 2} ${HEIGHT + 3}l4.5 8h-9z`} />
+          ))}
+        </svg>
+      </Slider>
+      <ul class="legend">
+        {PARTS.map((part) => <li key={part} class={part}>{NAMES[part]}</li>)}
+        <li class="resend">Resending everything</li>
+        <li class="mark">Rewritten before this call</li>
+      </ul>
+    </div>
+  );
+}
+
+function inWords(call: CallReport): string {
+  const tokens = partsOf(call);
+  return `Call ${call.number}: ${PARTS.map((part) => `${NAMES[part]} ${count(tokens[part])}`).join(", ")}` +
+    (call.rewrites.length > 0 ? ", rewritten before it" : "");
+}
+
+function Detail({ call }: { readonly call: CallReport }) {
+  const {
+    number,
+    turn,
+    purpose,
+    promptTokens,
+    resend,
+    tokenUnits,
+    usd,
+    uncached,
+    rewrites,
+    summary,
+    estimated,
+  } = call;
+  const tokens = partsOf(call);
+  return (
+    <section class="detail" aria-label="The chosen call">
+      <h2>
+        Call {number}
+        {turn !== null && <small>turn {turn}</small>}
+        {purpose !== "turn" && <small>{purpose}</small>}
+        {estimated && <small>counted here, the provider told nothing</small>}
+      </h2>
+      <dl class="figures">
+        {PARTS.map((part) => (
+          <div key={part} class={part}>
+            <dt>{NAMES[part]}</dt>
+            <dd>{count(tokens[part])}</dd>
+          </div>
+        ))}
+        <div>
+          <dt>Prompt</dt>
+          <dd>{count(promptTokens)}</dd>
+        </div>
+        {resend && (
+          <div>
+            <dt>Everything</dt>
+            <dd>{count(resend.promptTokens)}</dd>
+          </div>
+        )}
+        <div>
+          <dt>Token units</dt>
+          <dd>
+            {count(tokenUnits)}
+            {resend && ` of ${count(resend.tokenUnits)}`}
+          </dd>
+        </div>
+        {usd !== null && (
+          <div>
+            <dt>US dollars</dt>
+            <dd>
+              {dollars(usd)}
+              {typeof resend?.usd === "number" && ` of ${dollars(resend.usd)}`}
+            </dd>
+          </div>
+        )}
+      </dl>
+      {uncached.length > 0 && (
+        <p>
+          Not from the cache:{" "}
+          {uncached.map(({ cause, tokens }) => `${count(tokens)} ${causeInWords(cause)}`).join(", ")}.
+        </p>
+      )}
+      {summary && (
+        <p>
+          Before it a model summed up old turns: {count(summary.promptTokens)} tokens read,{" "}
+          {count(summary.outputTokens)} written.
+        </p>
+      )}
+      {rewrites.map(({ mechanism, reason, removed, tokensBefore, tokensAfter }, at) => (
+        <p key={at} class="why">
+          <strong>Rewritten: {count(tokensBefore)} → {count(tokensAfter)} tokens.</strong> Why:{" "}
+          <bdi>{reason}</bdi>. What: <bdi>{removed}</bdi>. By: {mechanism}.
+        </p>
+      ))}
+    </section>
+  );
+}
+
+const CAUSES: Readonly<Record<string, string>> = {
+  first_call: "as the first call of the session",
+  new: "were new",
+  own_rewrite: "moved by a rewrite",
+  tools_changed: "behind tools that changed",
+  model_changed: "for another model",
+  expired: "kept longer than the cache does",
+  provider_lost: "lost by the provider’s cache",
+};
+
+/** Why tokens weren't read from the cache, to stand behind their number. */
+function causeInWords(cause: string): string {
+  return CAUSES[cause] ?? cause;
+}
+
+/** Calls in a table that asks for no more. */
+const ROWS = 25;
+
+function Table({ calls, at, choose }: Choice) {
+  const [rows, setRows] = useState(ROWS);
+  const newest = calls.toReversed().slice(0, rows);
+  return (
+    <section aria-label="Calls in numbers">
+      <div class="scroll" tabIndex={0} role="group" aria-label="Table of calls">
+        <table class="numbers">
+          <thead>
+            <tr>
+              <th scope="col">Call</th>
+              {PARTS.map((part) => <th key={part} scope="col">{NAMES[part]}</th>)}
+              <th scope="col">Prompt</th>
+              <th scope="col">Everything</th>
+              <th scope="col">Token units</th>
+              <th scope="col">Resending</th>
+            </tr>
+          </thead>
+          <tbody>
+            {newest.map((call) => {
+              const tokens = partsOf(call);
+              return (
+                <tr key={call.number} class={call === calls[at] ? "chosen" : undefined}>
+                  <th scope="row">
+                    <button type="button" class="quiet" onClick={() => choose(call.number - 1)}>
+                      {call.number}
+                    </button>
+                    {call.rewrites.length > 0 && (
+                      <span class="mark" title="Rewritten before this call">▲</span>
+                    )}
+                  </th>
+                  {PARTS.map((part) => <td key={part}>{count(tokens[part])}</td>)}
+                  <td>{count(call.promptTokens)}</td>
+                  <td>{call.resend ? count(call.resend.promptTokens) : "–"}</td>
+                  <td>{count(call.tokenUnits)}</td>
+                  <td>{call.resend ? count(call.resend.tokenUnits) : "–"}</td>
+                </tr>
+              );
+            })}
+          </tbody>
+        </table>
+      </div>
+      <p class="note">
+        A token unit is the price of one input token that isn’t in the cache. Dollars have the replies in
+        them.
+      </p>
+      {calls.length > rows && (
+        <button type="button" class="quiet" onClick={() => setRows(rows * 4)}>Older calls</button>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,71 @@
+/**
+ * The page that shows what an agent server does: a chat with its sessions, what each call cost, what the model sees.
+ * Everything it needs is in this module, so that it is served without files, build or network.
+ *
+ * README.md shows it in use.
+ *
+ * @module
+ */
+import { ASSETS } from "./assets.ts";
+
+/**
+ * Nothing but the page's own files and its own server: no script or style inside the document, no other origin, no
+ * frame around it, no text that is taken for HTML.
+ */
+const POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self' data:",
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+  "require-trusted-types-for 'script'",
+  "trusted-types 'none'",
+].join("; ");
+
+const TYPES: Readonly<Record<string, string>> = {
+  html: "text/html; charset=utf-8",
+  css: "text/css; charset=utf-8",
+  js: "text/javascript; charset=utf-8",
+  svg: "image/svg+xml",
+};
+
+/** Whether a request is for the page or one of its files. They hold nothing secret, so that they need no token. */
+export function isPageRequest({ method, url }: Pick<Request, "method" | "url">): boolean {
+  return (method === "GET" || method === "HEAD") && ASSETS[new URL(url).pathname] !== undefined;
+}
+
+/**
+ * Answers a request for the page or one of its files; gives nothing for any other.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { page } from "@tare/page";
+ *
+ * const answer = page(new Request("http://127.0.0.1:8787/"));
+ * assertEquals(answer?.headers.get("content-type"), "text/html; charset=utf-8");
+ * assertEquals(page(new Request("http://127.0.0.1:8787/v1/sessions")), undefined);
+ * ```
+ */
+export function page(request: Request): Response | undefined {
+  if (!isPageRequest(request)) return undefined;
+  const { pathname } = new URL(request.url);
+  const { text = "", tag = "" } = ASSETS[pathname] ?? {};
+  const headers = {
+    "content-type": TYPES[pathname.split(".")[1] ?? "html"] ?? "text/plain",
+    "content-security-policy": POLICY,
+    "cross-origin-opener-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    // The browser asks each time whether it is still the same: another version of the server has another page.
+    "cache-control": "no-cache",
+    etag: `"${tag}"`,
+  };
+  // Compressed on its way, a tag is a weak one.
+  const known = request.headers.get("if-none-match")?.replaceAll("W/", "").split(/,\s*/) ?? [];
+  if (known.includes(headers.etag)) return new Response(null, { status: 304, headers });
+  return new Response(request.method === "HEAD" ? null : text, { headers });
+}
