@@ -41,20 +41,23 @@ const CALLS = 36;
 /** A session that reads so much of a log that its prompt is rewritten. */
 async function rewrittenSession(server: PageServer): Promise<string> {
   const { id } = await (await server.ask("/v1/sessions", {})).json();
-  const words = "the quick brown fox jumps over the lazy dog and reports that it has arrived";
-  for (const [turn, question] of QUESTIONS.entries()) {
-    for (let step = 0; step < CALLS / QUESTIONS.length - 1; step++) {
-      const lines = 40 + 37 * ((turn * 5 + step * 3) % 7);
-      const command = `for n in $(seq ${lines}); do echo "part ${turn}.${step}, line $n: ${words}"; done`;
-      server.replies.push({
-        content: `I read part ${turn}.${step}.`,
-        tool_calls: [toolCall("shell", { command })],
-      });
-    }
-    server.replies.push({ content: `That is all that the log says about it. ${words}. `.repeat(4) });
-    await (await server.ask(`/v1/sessions/${id}/turns`, { input: question })).text();
-  }
+  for (const turn of QUESTIONS.keys()) await playTurn(server, id, turn);
   return id;
+}
+
+async function playTurn(server: PageServer, id: string, turn: number): Promise<void> {
+  const words = "the quick brown fox jumps over the lazy dog and reports that it has arrived";
+  for (let step = 0; step < CALLS / QUESTIONS.length - 1; step++) {
+    const lines = 40 + 37 * ((turn * 5 + step * 3) % 7);
+    const command = `for n in $(seq ${lines}); do echo "part ${turn}.${step}, line $n: ${words}"; done`;
+    server.replies.push({
+      content: `I read part ${turn}.${step}.`,
+      tool_calls: [toolCall("shell", { command })],
+    });
+  }
+  server.replies.push({ content: `That is all that the log says about it. ${words}. `.repeat(4) });
+  const input = QUESTIONS[turn] ?? "Go on.";
+  await (await server.ask(`/v1/sessions/${id}/turns`, { input })).text();
 }
 
 Deno.test("Where the tokens went: every number is the ledger's, and a rewrite is told in words", async () => {
@@ -145,10 +148,7 @@ Deno.test("What the model sees: an elided result is looked at, kept, and comes b
   ]);
   const elided = blocks.find(({ state }: typeof blocks[number]) => state === "elided");
   assert(elided);
-  await page.focus("[role=slider]");
-  await page.keyboard.press("Home");
-  await seen(page, ".detail h2", "Tool ");
-  for (let at = 0; at < blocks.indexOf(elided); at++) await page.keyboard.press("ArrowRight");
+  await choose(page, blocks.indexOf(elided));
   await seen(page, ".detail small", "elided: a line stands in its place");
   await seen(page, ".detail small", `${count(elided.tokens)} of ${count(elided.originalTokens)} tokens`);
   const { now, original } = await (await server.ask(`/v1/sessions/${id}/prompt/${elided.id}`)).json();
@@ -162,7 +162,35 @@ Deno.test("What the model sees: an elided result is looked at, kept, and comes b
   await press(page, "Leave it to the planner");
   await seen(page, ".wish button", "Keep: bring it back");
   assertEquals((await (await server.ask(`/v1/sessions/${id}/pins`)).json()).pins, []);
+
+  // What is kept comes back with the next rewrite, what is let go leaves with it.
+  await press(page, "Keep: bring it back");
+  await seen(page, ".wish", "It comes back at the next rewrite, and stays.");
+  const here = blocks.findLast(({ state, tool, kind }: typeof elided) =>
+    kind === "message" && state === "alive" && tool
+  );
+  await choose(page, blocks.indexOf(here));
+  await press(page, "Let go");
+  await seen(page, ".wish", "It leaves at the next rewrite.");
+  await playTurn(server, id, QUESTIONS.length);
+  await seen(page, ".wish", "Let go: it has left the prompt.");
+  // Lines for what left stand between them now.
+  const after: typeof blocks = (await read()).blocks;
+  await choose(page, after.findIndex(({ id }: typeof elided) => id === elided.id));
+  await seen(page, ".wish", "Kept: it stays in the prompt.");
+  await seen(page, ".detail small", "as it was said");
+  await seen(page, ".sides pre", original.text.slice(0, 100));
+  const states = [elided, here].map(({ id }) => after.find((block: typeof elided) => block.id === id).state);
+  assertEquals(states, ["alive", "elided"]);
 });
+
+/** Goes to a block by the keys, as one who sees nothing does. */
+async function choose(page: Page, at: number): Promise<void> {
+  await page.focus("[role=slider]");
+  await page.keyboard.press("Home");
+  await seen(page, ".detail h2", "Tool ");
+  for (let step = 0; step < at; step++) await page.keyboard.press("ArrowRight");
+}
 
 Deno.test("The overview says what was saved, as the server does", async () => {
   await using server = await startPageServer({ args: ARGS });

@@ -99,7 +99,7 @@ function Call({ item }: { readonly item: Of<"call"> }) {
   const args = useMemo(() => argumentsOf(item.arguments), [item.arguments]);
   const state = result === undefined ? "running" : result.error ? "failed" : "done";
   return (
-    <details class={`call ${state}`}>
+    <details class={`call ${state}`} open={item.output !== undefined && !result}>
       <summary>
         <span class="name">
           <bdi>{name}</bdi>
@@ -113,6 +113,7 @@ function Call({ item }: { readonly item: Of<"call"> }) {
         </span>
       </summary>
       {args.long !== "" && <Clip text={args.long} label="Arguments" />}
+      {item.output !== undefined && !result && <Clip text={item.output} label="Output so far" />}
       {result && <Clip text={result.content} label="Result" />}
     </details>
   );

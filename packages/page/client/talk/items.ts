@@ -19,6 +19,8 @@ type Shown =
     readonly id: string;
     readonly name: string;
     readonly arguments: string;
+    /** What it has put out so far, as far as it tells: the end of that. */
+    readonly output?: string;
     /** Nothing while it runs. */
     readonly result?: CallResult;
   }
@@ -28,6 +30,9 @@ type Shown =
 
 /** One entry of a conversation as it is shown. It is replaced when it changes, so that the rest needs no drawing. */
 export type Item = Shown & { readonly key: number };
+
+/** Characters of a running call's output that are shown. */
+const LIVE = 4_000;
 
 /** A conversation as a list to show, made of messages that were said and of events as they happen. */
 export class Items {
@@ -70,6 +75,8 @@ export class Items {
         return this.#finish(event.message);
       case "tool_call":
         return this.#addCall(event);
+      case "tool_output":
+        return this.#putOut(event.id, event.text);
       case "tool_result": {
         const { id, content, error, durationMs } = event;
         return this.#settle(id, { content, error, durationMs });
@@ -135,6 +142,12 @@ export class Items {
   ): void {
     this.#calls.set(id, this.list.length);
     this.#add({ kind: "call", id, name, arguments: text });
+  }
+
+  #putOut(id: string, text: string): void {
+    const call = this.list[this.#calls.get(id) ?? -1];
+    if (call?.kind !== "call" || call.result) return;
+    this.#replace(call.key, { ...call, output: `${call.output ?? ""}${text}`.slice(-LIVE) });
   }
 
   #settle(id: string, result: CallResult): void {

@@ -1,0 +1,74 @@
+import { assertEquals } from "@std/assert";
+import type { SessionEvent } from "../api/sessions.ts";
+import { Items } from "./items.ts";
+
+const LEDGER = { calls: 1, promptTokens: 1, cachedTokens: 0, outputTokens: 1, saved: {}, estimated: false };
+
+function shown(events: readonly SessionEvent[]) {
+  const items = new Items();
+  for (const event of events) items.apply(event);
+  return items.list.map(({ key: _, ...rest }) => rest);
+}
+
+Deno.test("Items show a call's output while it runs, and then its result", () => {
+  const call = { type: "tool_call", step: 1, id: "a", name: "shell", arguments: "{}" } as const;
+  const output = (text: string, id = "a") => ({ type: "tool_output", step: 1, id, text }) as const;
+  const told = { id: "a", name: "shell", content: "all", error: false, bytes: 3, durationMs: 5 };
+  const result = { type: "tool_result", step: 1, ...told } as const;
+  assertEquals(shown([call, output("one "), output("two"), output("nobody's", "b")]), [
+    { kind: "call", id: "a", name: "shell", arguments: "{}", output: "one two" },
+  ]);
+  const [long] = shown([call, output("x".repeat(5_000)), output("end")]);
+  assertEquals([
+    long?.kind === "call" && long.output?.length,
+    long?.kind === "call" && long.output?.slice(-4),
+  ], [4_000, "xend"]);
+  const [done] = shown([call, output("one "), result, output("too late")]);
+  assertEquals(done, {
+    ...{ kind: "call", id: "a", name: "shell", arguments: "{}", output: "one " },
+    result: { content: "all", error: false, durationMs: 5 },
+  });
+});
+
+Deno.test("Items take messages of every role", () => {
+  const items = new Items();
+  items.addMessage({
+    role: "developer",
+    content: [{ type: "text", text: "Be brief." }, { type: "refusal", refusal: "No." }],
+  });
+  items.addMessage({
+    role: "assistant",
+    tool_calls: [{ id: "c", type: "custom", custom: { name: "grep", input: "x" } }],
+  });
+  items.addMessage({
+    role: "tool",
+    tool_call_id: "c",
+    content: [{ type: "image_url", image_url: { url: "data:," } }],
+  });
+  items.addMessage({ role: "function", name: "old", content: null });
+  items.addMessage({ role: "assistant", refusal: "I won't." });
+  assertEquals(items.list.map(({ key: _, ...rest }) => rest), [
+    { kind: "instructions", text: "Be brief.\nNo." },
+    { kind: "call", id: "c", name: "grep", arguments: "x", result: { content: "(image)" } },
+    { kind: "call", id: "old", name: "old", arguments: "", result: { content: "" } },
+    { kind: "reply", text: "I won't.", reasoning: "", growing: false },
+  ]);
+  assertEquals(items.isAnswered, true);
+});
+
+Deno.test("Items tell a warning once, however many turns tell it", () => {
+  const turn: readonly SessionEvent[] = [
+    { type: "turn_start" },
+    { type: "warning", message: "No model is configured." },
+    { type: "text_delta", step: 1, text: "a" },
+    { type: "reasoning_delta", step: 1, text: "b" },
+    { type: "turn_end", reason: "cancelled", text: "", ledger: LEDGER },
+  ];
+  assertEquals(shown([...turn, ...turn]).map(({ kind }) => kind), [
+    "warning",
+    "reply",
+    "end",
+    "reply",
+    "end",
+  ]);
+});
