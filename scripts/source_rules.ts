@@ -140,7 +140,9 @@ function hasCode(text: string): boolean {
 
 /** Who names each file by a relative path, in an import or re-export or as the `URL` of a program to run. */
 function namedBy(files: readonly SourceFile[], how: "import" | "URL"): Map<string, Set<string>> {
-  const words = how === "URL" ? /\bURL\(\s*"([^":]+\.tsx?)"/g : /(?:\bfrom|\bimport|\bimport\()\s*"(\.[^"]*)"/g;
+  const words = how === "URL"
+    ? /\bURL\(\s*"([^":]+\.tsx?)"/g
+    : /(?:\bfrom|\bimport|\bimport\()\s*"(\.[^"]*)"/g;
   const users = new Map<string, Set<string>>();
   for (const { path, text } of files) {
     for (const [, specifier = ""] of text.matchAll(words)) {
