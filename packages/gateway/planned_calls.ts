@@ -96,7 +96,8 @@ export class PlannedCalls {
       if (turn) bytes = await turn.prompt(signal);
       for (const message of turn?.warnings ?? []) {
         this.#onError(new Error(message));
-        this.#warnings.add({ atMs: this.#now(), session: turn!.session.id, message });
+        const at = new Date(this.#now()).toISOString();
+        this.#warnings.add({ at, session: turn!.session.id, message });
       }
     } catch (error) {
       if (signal.aborted) throw error;

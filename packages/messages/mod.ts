@@ -11,7 +11,6 @@
 export * from "./calls.ts";
 export * from "./context_hook.ts";
 export * from "./count_tokens.ts";
-export * from "./first_words.ts";
 export * from "./hash_piece.ts";
 export * from "./message.ts";
 export * from "./model.ts";

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { type Message, transcribe } from "@tare/messages";
+import { firstWords, type Message, transcribe } from "@tare/messages";
 
 function calling(input: string): Message {
   return {
@@ -31,4 +31,12 @@ Deno.test("transcribe() shows a call's arguments one by one, and what is no JSON
     "calls run\n",
     "calls run\nnull",
   ]);
+});
+
+Deno.test("firstWords() gives one line of at most 120 code units, no character cut in two", () => {
+  assertEquals([firstWords(undefined), firstWords(null), firstWords("  \n")], ["", "", ""]);
+  assertEquals(firstWords([{ type: "text", text: "a\tb" }, { type: "text", text: "c" }]), "a b c");
+  assertEquals(firstWords("x".repeat(500)), "x".repeat(120));
+  assertEquals(firstWords(`${"x".repeat(119)}\u{1f600}`), "x".repeat(119));
+  assertEquals(firstWords(`${"x".repeat(118)}\u{1f600}`), `${"x".repeat(118)}\u{1f600}`);
 });

@@ -1,247 +1,29 @@
 import { assert, assertEquals, assertStrictEquals } from "@std/assert";
 import fc from "fast-check";
-import { contentText, estimateTokens, type Message, type ToolDefinition, type Usage } from "@tare/messages";
+import { contentText, type Message } from "@tare/messages";
 import {
   classicSession,
-  type Conversation,
   type Edit,
-  KEEP_WANTED,
-  type LedgerEntry,
-  makePin,
   type Pin,
-  type PlannerSession,
   plannerSession,
-  PrefixCache,
-  PROFILES,
-  type PromptCall,
   promptCost,
-  type PromptSessionOptions,
-  promptUnits,
-  type Retention,
   type SessionView,
   view,
-  type Wish,
-  withoutPin,
-  withPin,
 } from "@tare/planner";
 import { type Archive, archiveRef, memoryArchive } from "@tare/prune";
 import { callPairs } from "../../tests/call_pairs.ts";
 import { conversations, messyConversations } from "../../tests/conversations.ts";
 
-/** Limits so small that generated sessions meet them. */
-const RETENTION: Retention = { ...KEEP_WANTED, stepTailTokens: 300 };
-
-/** What the provider serves nothing below, and what one block is, scaled down like the budgets. */
-function scaled(name: string) {
-  const profile = PROFILES[name]!;
-  return {
-    ...profile,
-    minTokens: Math.min(profile.minTokens, 64),
-    blockTokens: Math.min(profile.blockTokens, 16),
-  };
-}
-
-const TOOLS: readonly ToolDefinition[] = ["read_file", "search_files", "shell"].map((name) => ({
-  type: "function",
-  function: {
-    name,
-    description: `What ${name} is for. `.repeat(30),
-    parameters: { type: "object", properties: { path: { type: "string", description: "A path." } } },
-  },
-}));
-
-/** Where a process may die within one call: nowhere, or after one of the steps that last. */
-type Crash = "never" | "archived" | "edits stored" | "answered";
-
-interface Session {
-  readonly messages: readonly Message[];
-  readonly profile: string;
-  readonly windowTokens: number;
-  /** Whether a model summarises, if any. */
-  readonly summary: "none" | "works" | "fails";
-  /** For each call, used again from the front when they run out. */
-  readonly calls: readonly {
-    readonly idleMs: number;
-    readonly model: string;
-    readonly tools: number;
-    readonly crash: Crash;
-    readonly reports: boolean;
-    /** What is asked for before the call: of a message, as a share of the history. */
-    readonly asks: readonly { readonly at: number; readonly wish: Wish | "nothing" }[];
-  }[];
-}
-
-function sessions(messages: fc.Arbitrary<readonly Message[]>): fc.Arbitrary<Session> {
-  return fc.record({
-    messages,
-    profile: fc.constantFrom(...Object.keys(PROFILES)),
-    windowTokens: fc.constantFrom(1_500, 6_000, 1_000_000),
-    summary: fc.constantFrom("none", "works", "fails"),
-    calls: fc.array(
-      fc.record({
-        idleMs: fc.constantFrom(1_000, 1_000, 1_000, 60_000, 400_000, 10_000_000, 1_000_000_000),
-        model: fc.constantFrom("m1", "m1", "m1", "m2"),
-        tools: fc.constantFrom(3, 3, 3, 2),
-        crash: fc.constantFrom<Crash>("never", "never", "archived", "edits stored", "answered"),
-        reports: fc.constantFrom(true, true, false),
-        asks: fc.array(
-          fc.record({
-            at: fc.double({ min: 0, max: 1, noNaN: true }),
-            wish: fc.constantFrom<Wish | "nothing">("keep", "keep", "let_go", "let_go", "nothing"),
-          }),
-          { maxLength: 3 },
-        ),
-      }),
-      { minLength: 1, maxLength: 8 },
-    ),
-  });
-}
-
-/** One call, as the test sees it. */
-interface Step {
-  readonly history: Conversation;
-  readonly view: SessionView;
-  readonly edits: readonly Edit[];
-  readonly newEdits: readonly Edit[];
-  /** Whether the edits are others than before. */
-  readonly isRewritten: boolean;
-  /** What was asked for, but for what is over. */
-  readonly pins: readonly Pin[];
-  readonly usage: Usage;
-  readonly entry: LedgerEntry | undefined;
-  /** What resending everything costs at this call. */
-  readonly resendCost: number;
-}
-
-function editsOf({ state }: { readonly state: unknown }): readonly Edit[] {
-  return (state as { readonly edits: readonly Edit[] }).edits;
-}
-
-const SUMMARY_USAGE: Usage = { promptTokens: 1_000, cachedTokens: 900, outputTokens: 9 };
-
-/** The options of the tests, and what a process that starts anew reads from its disk. */
-function optionsOf(
-  { profile, windowTokens, summary }: Pick<Session, "profile" | "windowTokens" | "summary">,
-  stored?: unknown,
-): PromptSessionOptions {
-  return {
-    profile: scaled(profile),
-    windowTokens,
-    countTokens: estimateTokens,
-    archive: memoryArchive(),
-    retention: RETENTION,
-    ...(summary !== "none" && {
-      summarise: ({ messages }) =>
-        Promise.resolve({
-          text: summary === "works" ? `${messages.length} messages.` : "",
-          usage: SUMMARY_USAGE,
-        }),
-    }),
-    ...(stored !== undefined && { state: JSON.parse(JSON.stringify(stored)) }),
-  };
-}
-
-/** The calls of a session: its history so far, and when and how each is made. */
-function* callsOf({ messages, calls }: Session) {
-  let nowMs = 0;
-  const ends = messages.flatMap(({ role }, at) => role === "assistant" && at > 0 ? [at] : []);
-  for (const [number, end] of [...ends, messages.length].entries()) {
-    const call = calls[number % calls.length]!;
-    nowMs += call.idleMs;
-    const history = { messages: messages.slice(0, end), tools: TOOLS.slice(0, call.tools) };
-    yield { ...call, history, call: { nowMs, model: call.model, recall: true } };
-  }
-}
-
-/** The pins after what is asked for before a call. */
-function ask(pins: readonly Pin[], messages: readonly Message[], asks: Session["calls"][number]["asks"]) {
-  let after = pins;
-  for (const { at, wish } of asks) {
-    const place = Math.floor(at * messages.length);
-    if (wish === "nothing") {
-      after = withoutPin(after, place);
-      continue;
-    }
-    try {
-      after = withPin(after, makePin(messages, { place, wish }, estimateTokens));
-    } catch (error) {
-      // Not everything can be asked for.
-      assert(error instanceof RangeError);
-    }
-  }
-  return after;
-}
-
-function withoutEnded(pins: readonly Pin[], { endedPins = [] }: SessionView): readonly Pin[] {
-  return pins.filter(({ place }) => !endedPins.some((ended) => ended.place === place));
-}
-
-/** Runs a session against a simulated provider, dying and coming back where it says. */
-async function run(
-  given: Session,
-  { archive = memoryArchive(), check }: {
-    readonly archive?: Archive;
-    readonly check?: (session: PlannerSession, history: Conversation, call: PromptCall) => Promise<void>;
-  } = {},
-): Promise<Step[]> {
-  const profile = scaled(given.profile);
-  const caches = () => ({ m1: new PrefixCache(profile), m2: new PrefixCache(profile) });
-  const [cache, resent] = [caches(), caches()];
-  let stored: unknown;
-  const restart = () => plannerSession({ ...optionsOf(given, stored), archive });
-  let session = restart();
-  const steps: Step[] = [];
-  let pins: readonly Pin[] = [];
-  for (const { history, call: made, crash, reports, asks } of callsOf(given)) {
-    const model = made.model as "m1" | "m2";
-    const editsBefore = editsOf(session).map((edit) => JSON.stringify(edit));
-    const before = new Set(editsBefore);
-    pins = ask(pins, history.messages, asks);
-    const asked = { ...made, pins };
-    let seen = await session.view(history, asked);
-    if (crash === "archived") {
-      session = restart();
-      seen = await session.view(history, asked);
-    }
-    stored = session.state;
-    // What is over is stored with the edits.
-    pins = withoutEnded(pins, seen);
-    const call = { ...made, pins };
-    await check?.(session, history, call);
-    if (crash === "edits stored") {
-      session = restart();
-      seen = await session.view(history, call);
-    }
-    const edits = editsOf(session);
-    const units = promptUnits(seen, estimateTokens);
-    const promptTokens = units.reduce((sum, { tokens }) => sum + tokens, 0);
-    assertEquals(promptTokens, seen.promptTokens);
-    const cachedTokens = cache[model].lookup(units, call.nowMs);
-    const usage: Usage = { promptTokens, cachedTokens, outputTokens: 1 };
-    cache[model].store(units, call.nowMs);
-    const full = promptUnits(history, estimateTokens);
-    const resendCost = promptCost(profile, {
-      promptTokens: full.reduce((sum, { tokens }) => sum + tokens, 0),
-      cachedTokens: resent[model].lookup(full, call.nowMs),
-    });
-    resent[model].store(full, call.nowMs);
-    const entry = session.sent(reports ? usage : { ...usage, cachedTokens: 0, estimated: true });
-    if (crash === "answered") session = restart();
-    else stored = session.state;
-    steps.push({
-      history,
-      view: seen,
-      edits,
-      newEdits: edits.filter((edit) => !before.has(JSON.stringify(edit))),
-      isRewritten: edits.map((edit) => JSON.stringify(edit)).join() !== editsBefore.join(),
-      pins,
-      usage,
-      entry,
-      resendCost,
-    });
-  }
-  return steps;
-}
+import {
+  ask,
+  callsOf,
+  type Crash,
+  optionsOf,
+  run,
+  scaled,
+  sessions,
+  withoutEnded,
+} from "./invariants_fixture_test.ts";
 
 const any = () => fc.oneof(conversations(), messyConversations());
 

@@ -299,7 +299,7 @@ function describeRewrite({ edits, asked, isBought, decision, tokensBefore, promp
     ...(of("shorten") > 0 ? [`the middle of ${counted(of("shorten"), "text")} of the user`] : []),
     ...(of("compact") > 0 ? [`the prose of ${counted(of("compact"), "tool")}`] : []),
     ...(gone.length > 0 ? [`${placesOf(gone)} as asked`] : []),
-    ...(back.length > 0 ? [`nothing of ${placesOf(back)}, which came back as asked`] : []),
+    ...(back.length > 0 ? [`${placesOf(back)} came back as asked`] : []),
   ].join("; ");
   return {
     mechanism: isBought ? "planner" : "pins",

@@ -78,6 +78,33 @@ export function testStore(name: string, place: Place): void {
     assertEquals(await store.countSessions(), 107);
   });
 
+  test("listSessions() finds sessions by their titles, page by page, in either case", async (store) => {
+    const title = (sessionId: string, value: string): StoreRecord => ({
+      type: "state",
+      sessionId,
+      name: "title",
+      value,
+    });
+    const titles = { a: 'Say "hi" to C:\\temp', b: "Über 100%", c: "say_it", d: "Say more" };
+    await store.commit([
+      ...["c", "d", "e"].map(sessionRecord),
+      ...Object.entries(titles).map(([id, text]) => title(id, text)),
+    ]);
+    const found = async (search: string, options: { limit?: number; after?: string } = {}) =>
+      (await store.listSessions({ search, ...options })).map(({ id, title }) => [id, title]);
+    const told = (...ids: (keyof typeof titles)[]) => ids.map((id) => [id, titles[id]]);
+    assertEquals(await found("SAY"), told("d", "c", "a"));
+    assertEquals(await found("say", { limit: 1, after: "d" }), told("c"));
+    assertEquals(await found('"HI" to c:\\'), told("a"));
+    assertEquals([await found("ber 100%"), await found("say_"), await found("%")], [
+      told("b"),
+      told("c"),
+      told("b"),
+    ]);
+    assertEquals([await found("title"), await found("nothing")], [[], []]);
+    assertEquals((await store.listSessions({ search: "" })).length, 5);
+  });
+
   test("commit() numbers the events of each session from 1, also after a restart", async (store, open) => {
     assertEquals([await store.lastEvent("a"), await store.readEvents("a")], [0, []]);
     await store.commit([

@@ -1,9 +1,10 @@
-import type { Message, Rewrite } from "@tare/messages";
+import { firstWords, type Message, type Rewrite } from "@tare/messages";
 import type { CallReport, ForkableSession, Pin, SeenConversation, SessionView } from "@tare/planner";
 import type { ChainNode } from "./chain_index.ts";
 import type { HiddenPlace } from "./hidden_items.ts";
 import type { LayeredArchive } from "./layered_archive.ts";
-import type { Account, Totals } from "../ledger.ts";
+import { type Account, NO_CALLS, type Totals } from "../ledger.ts";
+import type { WireItem } from "@tare/wire";
 
 /** A call by which the client had the conversation summed up. */
 export interface Compaction
@@ -113,4 +114,25 @@ export function bytesOfSession({ archive, calls, hidden, tip, historyBytes }: Ga
   const itemBytes = ITEM_BYTES * (tip.depth + items.length);
   return SESSION_BYTES + CALL_BYTES * calls.length + itemBytes + 2 * historyBytes + hiddenBytes +
     archive.bytes;
+}
+
+/** What a session has that hasn't made a call yet. */
+export const NOTHING_YET: Pick<
+  GatewaySession,
+  "totals" | "rewrites" | "unsent" | "calls" | "compactions" | "figures" | "seen"
+> = {
+  totals: NO_CALLS,
+  rewrites: [],
+  unsent: [],
+  calls: [],
+  compactions: [],
+  figures: undefined,
+  seen: undefined,
+};
+
+/** What the user said first, in one line, behind what clients put in front of it. */
+export function titleOf(items: readonly WireItem[]): string {
+  const messages = items.flatMap(({ parts }) => parts.map(({ message }) => message));
+  const said = messages.find(({ role }) => role === "user")?.content;
+  return firstWords(typeof said === "string" ? said : said?.slice(-1));
 }

@@ -1,14 +1,13 @@
 import { createHash } from "node:crypto";
 import { LRUCache } from "lru-cache";
-import { contentText, firstWords } from "@tare/messages";
+import { contentText } from "@tare/messages";
 import type { ForkableSession } from "@tare/planner";
 import type { WireItem } from "@tare/wire";
 import { ChainIndex, type ChainNode, chainTo } from "./chain_index.ts";
 import { expandHidden, type HiddenPlace } from "./hidden_items.ts";
 import { InstructionKeys } from "./instruction_keys.ts";
 import { LayeredArchive } from "./layered_archive.ts";
-import { NO_CALLS } from "../ledger.ts";
-import { bytesOfSession, type GatewaySession, type Summary } from "./session.ts";
+import { bytesOfSession, type GatewaySession, NOTHING_YET, type Summary, titleOf } from "./session.ts";
 
 /** What a session is recognised by. */
 export interface Recognised {
@@ -307,16 +306,6 @@ export class Sessions {
   }
 }
 
-const NOTHING_YET = {
-  totals: NO_CALLS,
-  rewrites: [],
-  unsent: [],
-  calls: [],
-  compactions: [],
-  figures: undefined,
-  seen: undefined,
-};
-
 function nameOf({ scope, name }: Recognised): string | undefined {
   return name === undefined ? undefined : `${scope} ${name}`;
 }
@@ -398,14 +387,6 @@ function openingText(items: readonly WireItem[]): string | undefined {
   const text = typeof asked === "string" ? asked : contentText(asked.slice(-1));
   return text.split("\n").map((line) => line.trim())
     .find(({ length }) => length >= QUOTED_CHARS.least)?.slice(0, QUOTED_CHARS.most);
-}
-
-/** What the user said first, in one line, behind what clients put in front of it. */
-function titleOf(items: readonly WireItem[]): string {
-  const first = items[openingOf(items)]?.parts.find(({ message }) => message.role === "user")?.message
-    .content;
-  const said = typeof first === "string" ? first : first?.slice(-1);
-  return firstWords(said);
 }
 
 /** A number from 0 to 1 that is always the same for the same text. */

@@ -3,7 +3,7 @@ import { type ElisionCandidate, resultText } from "@tare/prune";
 import type { Removal } from "../retention/find_removals.ts";
 import type { CachedPrompt } from "../rule/weigh_cuts.ts";
 import type { Pin } from "../report/pin.ts";
-import type { Edit, KeepEdit } from "./edit.ts";
+import type { DropEdit, Edit, KeepEdit } from "./edit.ts";
 import type { Layout } from "./layout.ts";
 
 /** What pins ask of a prompt. */
@@ -119,10 +119,31 @@ export function withKept(edits: readonly Edit[], { kept, steps }: PinnedPlaces):
   const added = [...steps].filter((at) => !known.has(at) && covered(at)).sort((a, b) => a - b);
   const hides = (edit: Edit) => (edit.type === "elide" || edit.type === "shorten") && kept.has(edit.index);
   if (added.length === 0 && !edits.some(hides)) return edits;
-  return [
+  const after = [
     ...edits.filter((edit) => !hides(edit)),
     ...added.map((index): KeepEdit => ({ type: "keep", index })),
   ];
+  // A line that stands for nothing any more goes.
+  const all = new Set([...known, ...added]);
+  const isEmpty = (edit: Edit) =>
+    edit.type === "drop" &&
+    Array.from({ length: edit.to - edit.from }).every((_, at) => all.has(edit.from + at));
+  const empty = after.filter(isEmpty) as DropEdit[];
+  return after.filter((edit) =>
+    !isEmpty(edit) &&
+    !(edit.type === "keep" && empty.some(({ from, to }) => from <= edit.index && edit.index < to))
+  );
+}
+
+/** The edits after those that make room: these messages, which are kept, are shown as before. */
+export function withRelief(
+  edits: readonly Edit[],
+  made: readonly Edit[],
+  shown: ReadonlySet<number>,
+): readonly Edit[] {
+  const end = Math.max(0, ...made.flatMap((edit) => edit.type === "summarise" ? [edit.to] : []));
+  const after = withoutKept([...edits, ...made], (at) => at < end && !shown.has(at));
+  return withKept(after, { kept: new Set(), steps: shown });
 }
 
 /** The edits without those that keep what leaves now. */

@@ -85,10 +85,9 @@ export class ToldWarnings {
   }
 
   /** Takes another. */
-  add(warning: { readonly atMs: number; readonly session: string; readonly message: string }): void {
-    const { atMs, session, message } = warning;
+  add(warning: ToldWarning): void {
+    const { session, message } = warning;
     const others = this.#told.filter((one) => one.session !== session || one.message !== message);
-    const at = new Date(atMs).toISOString();
-    this.#told = [{ at, session, message }, ...others].slice(0, MAX_WARNINGS);
+    this.#told = [warning, ...others].slice(0, MAX_WARNINGS);
   }
 }

@@ -1,4 +1,4 @@
-import { countRequestTokens, type CountTokens, type Usage } from "@tare/messages";
+import type { CountTokens, Usage } from "@tare/messages";
 import { observeTokens, scaled, tokenScale } from "../cache/provider_tokens.ts";
 import { observeWarmth } from "../cache/warmth.ts";
 import { explainUncached, type LedgerEntry } from "../ledger/ledger.ts";

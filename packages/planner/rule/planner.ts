@@ -14,6 +14,7 @@ import {
   type Wishes,
   withKept,
   withoutKept,
+  withRelief,
 } from "../edits/pinned.ts";
 import { compactedTools, placedView } from "../edits/view.ts";
 import { type LedgerEntry, savedTokens, sharePrompt } from "../ledger/ledger.ts";
@@ -30,7 +31,7 @@ import { forced, makeRoom, WINDOW_SHARE } from "./make_room.ts";
 import type { Pin } from "../report/pin.ts";
 import type { Decision, Plan, PlanRequest } from "./plan.ts";
 import { cutBack, NEW_SESSION, type PlannerState } from "./planner_state.ts";
-import { predict, type Prediction, resendOf, servedOf, sharedTokens } from "./predict.ts";
+import { predict, type Prediction, resendOf, servedOf } from "./predict.ts";
 import { type Quote, quotePrompt } from "./quote.ts";
 
 /** A prompt as it would be sent, and whether to change it. */
@@ -172,7 +173,6 @@ export class Planner {
     let failed = false;
     const makeSpace = async () => {
       while (windowTokens !== undefined && this.#overflows(draft.prompt.promptTokens)) {
-        const { layout } = this.#known;
         const stays = pinnedPlaces(pins, history).steps;
         const relief = await relieveWindow(request, edits, {
           countTokens,
@@ -194,13 +194,8 @@ export class Planner {
         if (relief.edits.length === 0) break;
         isBought = true;
         const { promptTokens } = draft;
-        const end = Math.max(
-          0,
-          ...relief.edits.flatMap((edit) => edit.type === "summarise" ? [edit.to] : []),
-        );
-        const shown = new Set([...stays].filter((at) => !layout.hasLeft(at)));
-        edits = withoutKept([...edits, ...relief.edits], (at) => at < end && !shown.has(at));
-        edits = withKept(edits, { kept: new Set(), steps: shown });
+        const shown = [...stays].filter((at) => !this.#known.layout.hasLeft(at));
+        edits = withRelief(edits, relief.edits, new Set(shown));
         draft = makeDraft();
         // What waited for a rewrite rides along.
         await rewrite();

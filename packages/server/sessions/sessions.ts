@@ -211,7 +211,8 @@ export class Sessions {
       ...this.#options,
       slots: this.slots,
       changed: (session) => this.#note(session),
-      warned: (session, message) => this.#warnings.add({ atMs: now(), session, message }),
+      warned: (session, message) =>
+        this.#warnings.add({ at: new Date(now()).toISOString(), session, message }),
     });
     this.#held.set(id, new WeakRef(session));
     this.#collected.register(session, id);

@@ -1,5 +1,6 @@
 import type { DatabaseSync } from "node:sqlite";
 import { crc32 } from "node:zlib";
+import { type Content, firstWords } from "@tare/messages";
 import { type StoredJson, toStoredJson } from "./stored_json.ts";
 
 type Names = Readonly<Record<string, string>>;
@@ -23,6 +24,7 @@ export const MIGRATIONS: readonly Migration[] = [
       { table: "sessions" },
       (session) => renameAt(session, ["settings", "budget"], { maxCost: "maxTokenUnits" }),
     ),
+  addTitles,
 ];
 
 // `crc` is the CRC-32 of the JSON beside it. Events are clustered by session, so that a session is read in one sweep.
@@ -105,6 +107,32 @@ function renameFields(connection: DatabaseSync): void {
     { table: "events", where: "type = 'context_rewritten'" },
     (event) => isRecord(event) && event.mechanism === "bound" ? { ...event, mechanism: "truncate" } : event,
   );
+}
+
+/** Sessions are found by what the user said first. */
+function addTitles(connection: DatabaseSync): void {
+  const openings = connection.prepare(
+    `SELECT json, crc FROM events WHERE session = ? AND type IN ('turn_start', 'user_message', 'message_added')
+     ORDER BY number LIMIT 3`,
+  );
+  const insert = connection.prepare("INSERT INTO state VALUES (?, 'title', ?, ?) ON CONFLICT DO NOTHING");
+  for (const { key } of connection.prepare("SELECT key FROM sessions").all()) {
+    const said = (openings.all(key!) as unknown as StoredJson[])
+      .filter(({ json, crc }) => crc32(json) === crc)
+      .map(({ json }) => firstWords(contentSaid(JSON.parse(json))));
+    const title = said.find((text) => text !== "");
+    if (title === undefined) continue;
+    const { json, crc } = toStoredJson(title);
+    insert.run(key!, json, crc);
+  }
+}
+
+/** What the user says in an event. */
+function contentSaid(event: unknown): Content | undefined {
+  if (!isRecord(event)) return undefined;
+  const { input, message } = event;
+  if (isRecord(message)) return message.role === "user" ? message.content as Content : undefined;
+  return input as Content | undefined;
 }
 
 const KEYS = { sessions: ["key"], events: ["session", "number"], state: ["session", "name"] } as const;

@@ -59,7 +59,7 @@ async function makeVersion1(path: string): Promise<void> {
   database.close();
 }
 
-Deno.test("openStore() takes over a file of version 1: budgets and one mechanism have new names, all else is as it was", () =>
+Deno.test("openStore() takes over a file of version 1: budgets and one mechanism have new names, sessions titles, all else is as it was", () =>
   withFolder(async (folder) => {
     const path = join(folder, "tare.db");
     await makeVersion1(path);
@@ -77,6 +77,8 @@ Deno.test("openStore() takes over a file of version 1: budgets and one mechanism
       assertEquals((await store.readEvents("full")).map(({ event }) => event), events("truncate"));
       assertEquals(await store.readState("full", "totals"), totals("truncate"));
       assertEquals(await store.readState("full", "context"), totals("bound"));
+      const found = await store.listSessions({ search: "hi" });
+      assertEquals(found.map(({ id, title }) => [id, title]), [["full", "Hi."]]);
       assertEquals((await store.getDocument("response", "r"))?.value, 1);
       assertEquals(await store.archive("full").get(await archiveRef("text")), "text");
       assertEquals(await store.claimKey({ scope: "s", key: "done", bodyHash: "h" }), {

@@ -1,0 +1,141 @@
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import { estimateTokens, type Message } from "@tare/messages";
+import {
+  makePin,
+  type Pin,
+  plannerSession,
+  profileNamed,
+  type PromptSessionOptions,
+  type SessionView,
+} from "@tare/planner";
+import { memoryArchive } from "@tare/prune";
+
+const OFF = { context: false, schemas: false, truncate: false };
+const question: Message = { role: "user", content: "And now?" };
+const answer: Message = { role: "assistant", content: "ok" };
+
+function turn(id: string, tokens: number): Message[] {
+  const call = { id, type: "function", function: { name: "read", arguments: `{"of":"${id}"}` } } as const;
+  return [
+    { role: "user", content: `Read ${id}.` },
+    { role: "assistant", tool_calls: [call] },
+    { role: "tool", tool_call_id: id, content: `${id}${"x".repeat(4 * tokens - 1)}` },
+    answer,
+  ];
+}
+
+/** A session whose provider serves all that it was sent before, unless much time has passed. */
+function make(options: Partial<PromptSessionOptions>) {
+  const session = plannerSession({
+    profile: { ...profileNamed("anthropic-5m"), minTokens: 0 },
+    archive: memoryArchive(),
+    countTokens: estimateTokens,
+    mechanisms: OFF,
+    ...options,
+  });
+  const call = async (messages: readonly Message[], { nowMs = 0, pins = [] as readonly Pin[] } = {}) => {
+    const view = await session.view({ messages, tools: [] }, { nowMs, pins, recall: true });
+    const { promptTokens, predictedCachedTokens } = view;
+    session.sent({ promptTokens, cachedTokens: predictedCachedTokens, outputTokens: 1 }, view);
+    return view;
+  };
+  return { session, call };
+}
+
+const shownAt = ({ messages, places }: SessionView, place: number) => messages[places.indexOf(place)];
+const told = ({ rewrites }: SessionView) => rewrites.map(({ mechanism, asked }) => ({ mechanism, asked }));
+
+Deno.test("plannerSession() breaks no warm prefix for a pin: it waits for the next rewrite, or for a cold cache", async () => {
+  const { call } = make({});
+  const messages: Message[] = [...turn("a", 10_000), ...turn("b", 400), question];
+  let view = await call(messages);
+  while (view.rewrites.length === 0) {
+    messages.push(answer, question);
+    view = await call(messages);
+  }
+  messages.push(answer, ...turn("c", 300), question);
+  view = await call(messages);
+  const place = messages.findLastIndex(({ role }) => role === "tool");
+  assert(shownAt(view, 2) !== messages[2] && shownAt(view, place) === messages[place]);
+  const pins = [
+    makePin(messages, { place: 2, wish: "keep", by: "ada" }, estimateTokens),
+    makePin(messages, { place, wish: "let_go" }, estimateTokens),
+  ];
+  for (let calls = 0; calls < 3; calls++) {
+    const before = view;
+    messages.push(answer, question);
+    view = await call(messages, { pins });
+    assertEquals(view.rewrites, []);
+    assertEquals(view.messages.slice(0, before.messages.length), before.messages);
+  }
+  messages.push(answer, question);
+  view = await call(messages, { pins, nowMs: 10_000_000_000 });
+  assertEquals(told(view), [{
+    mechanism: "pins",
+    asked: [
+      { place, wish: "let_go", by: "user" },
+      { place: 2, wish: "keep", by: "ada" },
+    ],
+  }]);
+  assertEquals([shownAt(view, 2) === messages[2], shownAt(view, place) === messages[place]], [true, false]);
+  messages.push(answer, question);
+  view = await call(messages, { pins, nowMs: 10_000_001_000 });
+  assertEquals([view.rewrites, shownAt(view, 2)], [[], messages[2]]);
+});
+
+Deno.test("plannerSession() lets what is kept leave a full window last, ends its pin and says so", async () => {
+  const { call } = make({ windowTokens: 10_000, profile: profileNamed("none") });
+  const messages: Message[] = [...turn("a", 4_000), question];
+  const pins = [makePin(messages, { place: 2, wish: "keep" }, estimateTokens)];
+  await call(messages, { pins });
+  messages.push(answer, ...turn("b", 3_000), question);
+  const some = await call(messages, { pins });
+  assertEquals([shownAt(some, 2), some.endedPins], [messages[2], undefined]);
+  messages.push(answer, { role: "user", content: "y".repeat(4 * 6_000) });
+  const full = await call(messages, { pins });
+  assertEquals([full.endedPins, shownAt(full, 2) === messages[2]], [pins, false]);
+  assertEquals(full.warnings, [
+    "The window is full: message 2 left it, which user asked to keep. The pin is over.",
+  ]);
+  // What has no room doesn't come back.
+  messages.push(answer, question);
+  const back = await call(messages, { pins });
+  assertEquals([back.endedPins, shownAt(back, 2) === messages[2]], [pins, false]);
+  assertEquals(back.warnings, [
+    "Cannot bring back message 2, which user asked for: with it the window would be full. The pin is over.",
+  ]);
+});
+
+Deno.test("plannerSession() asks nothing of another message in a pin's place, and nothing at all where all is sent as it is", async () => {
+  const history = [...turn("a", 4_000), question];
+  const pins = [makePin(history, { place: 2, wish: "let_go" }, estimateTokens)];
+  const { call, session } = make({ profile: profileNamed("none"), mechanisms: { ...OFF, prune: false } });
+  assertEquals((await call(history, { pins })).messages, history);
+  assertEquals(session.noPins, "nothing leaves this session's prompt, which is sent as it is");
+  const other = make({ profile: profileNamed("none") });
+  const changed = [...turn("z", 80), question];
+  assertEquals((await other.call(changed, { pins })).rewrites.flatMap(({ asked = [] }) => asked), []);
+  assertEquals(other.session.noPins, undefined);
+});
+
+Deno.test("makePin() says why a message can't be let go or kept", () => {
+  const picture = { type: "image_url", image_url: { url: "data:," } } as const;
+  const history: Message[] = [
+    { role: "developer", content: "Be brief." },
+    ...turn("a", 10),
+    { role: "tool", tool_call_id: "p", content: [picture] },
+    { role: "tool", tool_call_id: "k", content: "x".repeat(400), keep: true },
+  ];
+  for (
+    const [place, wish, why] of [
+      [0, "keep", "instructions never leave"],
+      [7, "let_go", "the session has 7, numbered from 0"],
+      [2, "let_go", "it is the assistant's; only results of tools can be let go"],
+      [3, "let_go", "it is no longer than the line that would stand in its place"],
+      [5, "let_go", "it holds more than text, which can't be archived"],
+      [6, "let_go", "the provider needs it where it stands"],
+    ] as const
+  ) {
+    assertThrows(() => makePin(history, { place, wish }, estimateTokens), RangeError, why);
+  }
+});

@@ -1,0 +1,253 @@
+import { assert, assertAlmostEquals, assertEquals, assertMatch } from "@std/assert";
+import type { TurnLedger } from "@tare/loop";
+import type { Model } from "@tare/messages";
+import type { BlockReport, CallReport, Overview, PinReport, PromptReport } from "@tare/planner";
+import type { AgentHandler } from "@tare/server";
+import { memoryStore } from "@tare/store";
+import { agent, call, error, newSession, refused, scriptedModel, turn, UNREPORTED } from "../fixture_test.ts";
+
+const LONG = "word ".repeat(4_000);
+
+/** A model that calls `echo` with a long text in each turn, then answers; and what each request held. */
+function echoing(): { readonly model: Model; readonly requests: string[] } {
+  const requests: string[] = [];
+  let made = 0;
+  const model: Model = async function* (request) {
+    requests.push(JSON.stringify(request.messages));
+    const asks = request.messages.at(-1)?.role === "user";
+    const toolCall = {
+      id: `c${++made}`,
+      type: "function",
+      function: { name: "echo", arguments: JSON.stringify({ text: `${made} ${LONG}` }) },
+    } as const;
+    yield* scriptedModel([asks ? { tool_calls: [toolCall] } : { content: "Done." }], UNREPORTED)(request);
+  };
+  return { model, requests };
+}
+
+async function get<T>(handler: AgentHandler, path: string): Promise<T> {
+  const { status, body } = await call(handler, "GET", path);
+  assertEquals(status, 200, JSON.stringify(body));
+  return body as T;
+}
+
+const pinsOf = async (handler: AgentHandler, session: string) =>
+  (await get<{ readonly pins: readonly PinReport[] }>(handler, `${session}/pins`)).pins;
+
+const callsOf = async (handler: AgentHandler, session: string) =>
+  (await get<{ readonly calls: readonly CallReport[] }>(handler, `${session}/calls`)).calls;
+
+/** Each message and line, and how it stands. */
+async function standing(handler: AgentHandler, session: string): Promise<string[]> {
+  const { blocks } = await get<PromptReport>(handler, `${session}/prompt`);
+  return blocks.filter(({ kind }) => kind !== "tool").map(({ id, state }) => `${id} ${state}`);
+}
+
+/** Plays a turn for each of these inputs. */
+async function play(handler: AgentHandler, session: string, inputs: string): Promise<void> {
+  for (const input of inputs) await turn(handler, session, input);
+}
+
+Deno.test("promptRoutes() show what the model sees and bring back what is kept at the next rewrite, also after a restart", async () => {
+  const { model, requests } = echoing();
+  const store = memoryStore();
+  let handler = agent(model, { store });
+  const session = await newSession(handler);
+  await play(handler, session, "abcd");
+  const before = [
+    ...["message-0 alive", "message-1 alive", "message-2 left", "message-3 left", "line-0 alive"],
+    ...["message-4 alive", "message-5 alive", "message-6 left", "message-7 left", "line-1 alive"],
+    ...["message-8 alive", "message-9 alive", "message-10 alive", "message-11 elided", "message-12 alive"],
+    ...["message-13 alive", "message-14 alive", "message-15 alive", "message-16 alive"],
+  ];
+  assertEquals(await standing(handler, session), before);
+  const ask = async (body: object) => (await call(handler, "POST", `${session}/pins`, body)).body;
+  const wished = [
+    { place: 3, wish: "keep", by: "user" },
+    { place: 11, wish: "keep", by: "ada" },
+    { place: 15, wish: "let_go", by: "user" },
+  ] as const;
+  for (const { place, wish, by } of wished) {
+    assertEquals(await ask({ place, wish, ...(by !== "user" && { by }) }), {
+      place,
+      wish,
+      by,
+      state: "waiting",
+    });
+  }
+  assertEquals(await standing(handler, session), before);
+
+  handler = agent(model, { store });
+  assertEquals(await pinsOf(handler, session), wished.map((pin) => ({ ...pin, state: "waiting" })));
+  await play(handler, session, "e");
+  assertEquals(await pinsOf(handler, session), wished.map((pin) => ({ ...pin, state: "done" })));
+  assertEquals((await standing(handler, session)).slice(0, 17), [
+    ...["message-0 alive", "message-1 alive", "message-2 alive", "message-3 alive"],
+    ...["message-4 alive", "message-5 alive", "message-6 left", "message-7 left", "line-0 alive"],
+    ...["message-8 alive", "message-9 alive", "message-10 alive", "message-11 alive", "message-12 alive"],
+    ...["message-13 alive", "message-14 alive", "message-15 elided"],
+  ]);
+  const told = (await callsOf(handler, session)).flatMap(({ number, rewrites }) =>
+    rewrites.filter(({ asked }) => asked).map(({ mechanism, removed, asked }) => ({
+      number,
+      mechanism,
+      removed,
+      asked,
+    }))
+  );
+  assertEquals(told, [{
+    number: 9,
+    mechanism: "planner",
+    removed: "message 15 as asked; messages 3, 11 came back as asked",
+    asked: [wished[2], wished[0], wished[1]],
+  }]);
+
+  // What is kept stays whatever its weight, and a restart sends the same bytes.
+  const twin = agent(echoing().model, { store });
+  await play(handler, session, "fg");
+  const shown = await standing(handler, session);
+  assertEquals(
+    shown.filter((one) => /^message-(3|11|15) /.test(one)),
+    ["message-3 alive", "message-11 alive", "message-15 left"],
+  );
+  assertEquals(await standing(twin, session), shown);
+  assert(requests.at(-1)?.includes(`1 ${LONG}`));
+
+  // Without its pin it is weighed like any other.
+  assertEquals((await call(handler, "DELETE", `${session}/pins/3`)).status, 204);
+  await play(handler, session, "h");
+  assertEquals((await standing(handler, session)).slice(2, 5), [
+    "message-2 left",
+    "message-3 left",
+    "line-0 alive",
+  ]);
+  assertEquals((await pinsOf(handler, session)).map(({ place }) => place), [11, 15]);
+});
+
+Deno.test("promptRoutes() show a block's text as it stands and as it was said, in stretches", async () => {
+  const handler = agent(echoing().model);
+  const session = await newSession(handler);
+  await play(handler, session, "ab");
+  const block = await get<BlockReport>(handler, `${session}/prompt/message-3`);
+  const { now, original, ...about } = block;
+  assertEquals({ ...about, title: about.title.slice(0, 12) }, {
+    ...{ id: "message-3", kind: "message", role: "tool", tool: "echo", place: 3 },
+    ...{ tokens: 21, originalTokens: 5_005, state: "elided", pin: null, title: "1 word word " },
+  });
+  assertMatch(now!.text, /^\[elided: echo result, 20002 bytes; recall with ref [0-9a-f]{16}\]$/);
+  assertEquals([original!.text, original!.offset, original!.chars], [`1 ${LONG}`, 0, 20_002]);
+  const rest = await get<BlockReport>(handler, `${session}/prompt/message-3?offset=19992`);
+  assertEquals(rest.original, { text: "word word ", offset: 19_992, chars: 20_002 });
+  const tool = await get<BlockReport>(handler, `${session}/prompt/tool-0`);
+  assertEquals([tool.kind, JSON.parse(tool.original!.text).name, tool.place], ["tool", "echo", null]);
+  assertEquals(
+    await refused(handler, "GET", `${session}/prompt/message-99`),
+    error(
+      404,
+      "not_found",
+      `Cannot find message-99: the prompt of session ${session.slice(13)} has no such block.`,
+    ),
+  );
+});
+
+Deno.test("promptRoutes() give sums that are the ledger's", async () => {
+  let nowMs = Date.UTC(2026, 0, 1, 12);
+  const handler = agent(
+    scriptedModel([{ content: "a" }, { content: "b" }, { content: "c" }], {
+      ...{ promptTokens: 1_000, cachedTokens: 400, cacheWriteTokens: 100, outputTokens: 50 },
+    }),
+    { price: () => ({ input: 10, output: 20 }), now: () => nowMs },
+  );
+  const session = await newSession(handler);
+  await play(handler, session, "ab");
+  nowMs += 24 * 60 * 60 * 1000;
+  await play(handler, session, "c");
+  const { ledger } = await get<{ readonly ledger: TurnLedger }>(handler, session);
+  const calls = await callsOf(handler, session);
+  const sum = (of: (call: CallReport) => number | null) =>
+    calls.reduce((all, call) => all + (of(call) ?? 0), 0);
+  const { all, today, groups } = await get<Overview>(handler, "/v1/overview");
+  for (const name of ["promptTokens", "cachedTokens", "outputTokens", "tokenUnits", "usd"] as const) {
+    assertAlmostEquals(sum((call) => call[name]), ledger[name]!);
+    assertAlmostEquals(all[name], ledger[name]!);
+    assertAlmostEquals(today[name], ledger[name]! / 3);
+  }
+  assertEquals(
+    calls.map((
+      { number, turn, cachedTokens, writtenTokens, newTokens },
+    ) => [number, turn, cachedTokens, writtenTokens, newTokens]),
+    [[1, 1, 400, 100, 500], [2, 2, 400, 100, 500], [3, 3, 400, 100, 500]],
+  );
+  assertEquals([all.calls, today.calls, groups.planned.sessions, groups.control.sessions], [3, 1, 1, 0]);
+  assertEquals(sum(({ resend }) => resend!.tokenUnits), all.resendTokenUnits);
+  assertAlmostEquals(sum(({ resend }) => resend!.usd), all.resendUsd);
+  const page = await get<{ readonly calls: readonly CallReport[]; readonly hasMore: boolean }>(
+    handler,
+    `${session}/calls?limit=1&after=1`,
+  );
+  assertEquals([page.calls.map(({ number }) => number), page.hasMore], [[2], true]);
+});
+
+Deno.test("promptRoutes() refuse what can't be asked for, and say why", async () => {
+  const handler = agent(echoing().model);
+  const session = await newSession(handler);
+  await play(handler, session, "a");
+  const path = `${session}/pins`;
+  for (
+    const [body, message] of [
+      [{ place: 0, wish: "keep" }, "Cannot keep message 0: instructions never leave."],
+      [{ place: 9, wish: "keep" }, "Cannot keep message 9: the session has 5, numbered from 0."],
+      [
+        { place: 1, wish: "let_go" },
+        "Cannot let go of message 1: it is the user's; only results of tools can be let go.",
+      ],
+    ] as const
+  ) {
+    assertEquals(await refused(handler, "POST", path, body), error(400, "invalid_request", message));
+  }
+  assertEquals((await call(handler, "POST", path, { place: 1, wish: "hide" })).status, 400);
+  for (const place of ["1", "x"]) {
+    const message = `Cannot remove the pin of message ${place}: session ${session.slice(13)} has none there.`;
+    assertEquals(await refused(handler, "DELETE", `${path}/${place}`), error(404, "not_found", message));
+  }
+  for (
+    const [route, name] of [["calls", "limit"], ["calls", "after"], ["prompt", "limit"], ["prompt", "from"]]
+  ) {
+    assertEquals((await call(handler, "GET", `${session}/${route}?${name}=x`)).status, 400);
+  }
+  const classic = agent(echoing().model, { policy: "classic" });
+  const other = await newSession(classic);
+  await play(classic, other, "a");
+  const unable =
+    "the policy classic rewrites at fixed triggers, whatever is asked for; the planner takes pins";
+  assertEquals(
+    await refused(classic, "POST", `${other}/pins`, { place: 3, wish: "keep" }),
+    error(501, "not_supported", `Cannot pin message 3: ${unable}.`),
+  );
+  assertEquals((await standing(classic, other)).length, 5);
+});
+
+Deno.test("promptRoutes() set a pin once for an Idempotency-Key", async () => {
+  const handler = agent(echoing().model);
+  const session = await newSession(handler);
+  await play(handler, session, "a");
+  const send = async (wish: string) => {
+    const headers = { "content-type": "application/json", "idempotency-key": "k" };
+    const body = JSON.stringify({ place: 3, wish });
+    const response = await handler.fetch(
+      new Request(`http://localhost${session}/pins`, { method: "POST", headers, body }),
+    );
+    return [response.status, await response.json()];
+  };
+  const first = await send("let_go");
+  assertEquals((await call(handler, "DELETE", `${session}/pins/3`)).status, 204);
+  assertEquals([await send("let_go"), await pinsOf(handler, session)], [first, []]);
+});
+
+Deno.test("promptRoutes() tell warnings, the newest first", async () => {
+  const handler = agent(echoing().model, { windowTokens: 6_000, mechanisms: { truncate: false } });
+  const session = await newSession(handler);
+  await play(handler, session, "abc");
+  const { warnings } = await get<Overview>(handler, "/v1/overview");
+  assert(warnings.length > 0 && warnings.every((told) => told.session === session.slice(13)));
+});
