@@ -100,7 +100,7 @@ export function openTerminal(
 }
 
 /** How long a test waits for what a program shall show, in milliseconds, before it fails instead of hanging. */
-export const PATIENCE_MS = 120_000;
+export const PATIENCE_MS = 30_000;
 
 const O_RDWR = 2;
 const O_NOCTTY = 0o400;

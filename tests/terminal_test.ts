@@ -6,6 +6,7 @@ import { contentText, type Model } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { agentHandler } from "@tare/server";
 import { memoryStore } from "@tare/store";
+import { workspaceTools } from "@tare/tools";
 import { HAS_TERMINAL, openTerminal } from "./pseudo_terminal.ts";
 
 const ROOT = fromFileUrl(new URL("..", import.meta.url));
@@ -34,18 +35,29 @@ const model: Model = async function* ({ messages, signal }) {
     };
     return;
   }
+  if (asked === "run") {
+    const command = "echo first; until [ -e go ]; do sleep 0.05; done";
+    const call = { name: "shell", arguments: JSON.stringify({ command }) };
+    const tool_calls = [{ id: "2", type: "function", function: call } as const];
+    yield {
+      type: "completed",
+      message: { role: "assistant", content: "", tool_calls },
+      finishReason: "tool_calls",
+    };
+    return;
+  }
   const text = last.role === "tool" ? "It is read." : `You said ${asked}.`;
   yield { type: "text_delta", text };
   yield { type: "completed", message: { role: "assistant", content: text }, finishReason: "stop" };
 };
 
-function serve() {
+function serve(workspace = ".") {
   const agent = agentHandler({
     defaultModel: "echo",
     model: () => model,
     profile: profileNamed("openai"),
     windowTokens: 100_000,
-    tools: [{
+    tools: [...workspaceTools({ workspace }), {
       definition: { type: "function", function: { name: "log" } },
       run: () => "all is well ".repeat(200),
     }],
@@ -63,7 +75,8 @@ function serve() {
 }
 
 Deno.test({ name: "chat: a session is talked in, stopped, looked at and left", ignore }, async () => {
-  const server = serve();
+  const workspace = await Deno.makeTempDir();
+  const server = serve(workspace);
   const env = { TARE_PORT: server.port, TARE_HOST: "", TARE_TOKEN: "", NO_COLOR: "1" };
   const chat = openTerminal([Deno.execPath(), "task", "-q", "chat"], { cwd: ROOT, env });
   /** Types a line and gives what is shown up to the next prompt. */
@@ -95,11 +108,16 @@ Deno.test({ name: "chat: a session is talked in, stopped, looked at and left", i
   assertMatch(await say(`/session ${id.slice(0, 12)}\r`), /› hello\r\n› wait\r\n› read\r\n› hello again\r\n/);
   // Ctrl-C drops what was typed.
   assertNotMatch(await say("lost\x03"), /You said/);
-  assertMatch(await say("/quote it\r"), /The cache is warm/);
+  assertNotMatch(await say("/quote it\r", /The cache is warm[^]*› \S+$/), /lost/);
+  // What a command writes is there before it ends.
+  await say("run\r", /→ shell [^]*first\r\n[^]*\d s: shell/);
+  await Deno.writeTextFile(`${workspace}/go`, "");
+  assertMatch(await say("", /← shell [^]*› \S+$/), /ledger: 2 calls/);
   chat.type("\x04");
   await chat.shows(new RegExp(`The session stays: --session ${id}`));
   assertEquals((await chat.ended).code, 0);
   await server.close();
+  await Deno.remove(workspace, { recursive: true });
 });
 
 Deno.test({ name: "chat: a turn that runs is cancelled when the terminal is closed", ignore }, async () => {

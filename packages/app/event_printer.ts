@@ -37,6 +37,9 @@ export function eventPrinter(write: (text: string) => void): (event: LoopEvent) 
       case "tool_call":
         calls.set(event.id, `${event.name} ${event.arguments}`);
         return line(`→ ${oneLine(`${event.name} ${event.arguments}`, COLUMNS)}`);
+      case "tool_output":
+        // A command's output may hold what would move the cursor or worse.
+        return stream(event.text.replaceAll("\r\n", "\n").replaceAll(/[^\P{Cc}\n\t]/gu, "�"));
       case "tool_result":
         return line(
           `← ${oneLine(calls.get(event.id) ?? event.name, COLUMNS / 2)}: ${event.error ? "error, " : ""}` +

@@ -103,3 +103,11 @@ Deno.test("ledgerLine() says when nothing was saved and when tokens were counted
     true,
   );
 });
+
+Deno.test("eventPrinter() shows a command's output as it comes, without what would command the terminal", () => {
+  const output = (text: string): LoopEvent => ({ type: "tool_output", step: 1, id: "1", text });
+  assertEquals(
+    printed([output("on\x1b[2Je\r\n\ttw"), output("o"), { type: "step_start", step: 2 }]),
+    "on�[2Je\n\ttwo\n── step 2\n",
+  );
+});

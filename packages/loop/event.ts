@@ -51,6 +51,8 @@ export type LoopEvent =
     readonly name: string;
     readonly arguments: string;
   }
+  /** What a call that takes its time has given so far, for those who watch: the next piece, and of much output only the first. */
+  | { readonly type: "tool_output"; readonly step: number; readonly id: string; readonly text: string }
   /** Emitted as each call ends; results enter the history in the order of the calls. */
   | {
     readonly type: "tool_result";

@@ -31,6 +31,8 @@ export interface ToolContext {
   readonly signal: AbortSignal;
   /** Tells the caller's watchdog that the tool is alive. */
   readonly progress: () => void;
+  /** Shows those who watch what a long call has given so far; the model sees the result alone. Default: nobody watches. */
+  readonly output?: (text: string) => void;
 }
 
 /**

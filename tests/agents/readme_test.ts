@@ -7,7 +7,7 @@ import { OPENCODE } from "./drivers/opencode.ts";
 import { PI } from "./drivers/pi.ts";
 import { STANDARD } from "./scenarios.ts";
 
-const README = Deno.readTextFileSync(new URL("../../README.md", import.meta.url));
+const PAGE = Deno.readTextFileSync(new URL("../../docs/agents.md", import.meta.url));
 
 /** A model that each agent knows for its own provider. */
 const MODELS: readonly (readonly [Agent, string | undefined])[] = [
@@ -18,8 +18,8 @@ const MODELS: readonly (readonly [Agent, string | undefined])[] = [
 ];
 
 for (const [agent, model] of MODELS) {
-  Deno.test(`README.md: the line for ${agent.name} puts the gateway in front of it`, async (test) => {
-    const row = new RegExp(`^\\| ${agent.name} +\\| (.*?) +\\| \`(.*)\` +\\|$`, "mi").exec(README);
+  Deno.test(`docs/agents.md: the line for ${agent.name} puts the gateway in front of it`, async (test) => {
+    const row = new RegExp(`^\\| ${agent.name} +\\| (.*?) +\\| \`(.*)\` +\\|$`, "mi").exec(PAGE);
     const [, where = "", line = ""] = row ?? [];
     const { cost } = await compare({
       ...agent,

@@ -22,6 +22,8 @@ export interface RunCallOptions {
   /** Stops the call with the turn, and is told of the tool's progress. */
   readonly watchdog: Watchdog;
   readonly clock: Clock;
+  /** Takes what the call gives while it runs. */
+  readonly output: (text: string) => void;
 }
 
 /**
@@ -29,7 +31,7 @@ export interface RunCallOptions {
  * once the turn is stopped or the call's time is up it doesn't wait for the tool.
  */
 export async function runCall(call: ToolCall, options: RunCallOptions): Promise<CallOutcome> {
-  const { tools, toolTimeoutMs, watchdog, clock } = options;
+  const { tools, toolTimeoutMs, watchdog, clock, output: show } = options;
   const { name, arguments: text } = describeCall(call);
   const prepared = tools.get(name);
   if (!prepared) return refused(unknownTool(name, [...tools.keys()]));
@@ -45,7 +47,11 @@ export async function runCall(call: ToolCall, options: RunCallOptions): Promise<
   const changedState = tool.stance !== "rederivable";
   try {
     const { progress } = watchdog;
-    const output = await untilAborted(signal, watchdog, () => tool.run(parsed.value, { signal, progress }));
+    const output = await untilAborted(
+      signal,
+      watchdog,
+      () => tool.run(parsed.value, { signal, progress, output: show }),
+    );
     return typeof output === "string"
       ? { content: output, error: false, changedState }
       : { content: output.content, error: output.error, changedState };

@@ -1,10 +1,11 @@
 import { describeCall, type Message, type ToolCall, type ToolMessage } from "@tare/messages";
 import type { LoopEvent } from "../event.ts";
+import { LiveOutput } from "./live_output.ts";
 import type { RepeatedCalls } from "./repeated_calls.ts";
 import { type CallOutcome, runCall, type RunCallOptions } from "./run_call.ts";
 
 /** What the calls of a step are run with. */
-export interface RunToolsOptions extends RunCallOptions {
+export interface RunToolsOptions extends Omit<RunCallOptions, "output"> {
   /** Number of the step, for the events. */
   readonly step: number;
   /** Most calls that run at the same time. */
@@ -35,28 +36,40 @@ export async function* runTools(
   const outcomes: [ToolCall, CallOutcome][] = [];
   const answers: ToolMessage[] = [];
 
+  const live = new LiveOutput(clock);
   const start = async (index: number, call: ToolCall): Promise<Finished> => {
     const startedAt = clock.now();
-    const outcome = await runCall(call, options);
+    const outcome = await runCall(call, {
+      ...options,
+      output: (text) => live.push(call.id, text),
+    });
     return { index, call, outcome, durationMs: clock.now() - startedAt };
   };
 
   const waiting = calls.entries();
-  for (;;) {
-    while (running.size < maxParallelTools) {
-      const { done, value } = waiting.next();
-      if (done) break;
-      running.set(value[0], start(...value));
+  try {
+    for (;;) {
+      while (running.size < maxParallelTools) {
+        const { done, value } = waiting.next();
+        if (done) break;
+        running.set(value[0], start(...value));
+      }
+      if (running.size === 0) break;
+      const next = Promise.race(running.values());
+      const either = Promise.race([next, live.due]);
+      // Once the turn is stopped, each call answers so by itself.
+      const finished = await watchdog.wait(() => either).catch(() => next);
+      for (const [id, text] of live.take(finished?.call.id)) yield { type: "tool_output", step, id, text };
+      if (!finished) continue;
+      const { index, call, outcome, durationMs } = finished;
+      running.delete(index);
+      const content = repeated.contentFor(call, outcome, visible);
+      outcomes[index] = [call, outcome];
+      answers[index] = { role: "tool", tool_call_id: call.id, content };
+      yield resultEvent(step, call, { content, error: outcome.error, durationMs });
     }
-    if (running.size === 0) break;
-    const next = Promise.race(running.values());
-    // Once the turn is stopped, each call answers so by itself.
-    const { index, call, outcome, durationMs } = await watchdog.wait(() => next).catch(() => next);
-    running.delete(index);
-    const content = repeated.contentFor(call, outcome, visible);
-    outcomes[index] = [call, outcome];
-    answers[index] = { role: "tool", tool_call_id: call.id, content };
-    yield resultEvent(step, call, { content, error: outcome.error, durationMs });
+  } finally {
+    live.close();
   }
   repeated.record(outcomes);
   return answers;

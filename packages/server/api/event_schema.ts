@@ -93,6 +93,7 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
   reasoning_delta: { step: STEP, text: STRING },
   assistant_message: { step: STEP, message: ASSISTANT_MESSAGE },
   tool_call: { step: STEP, id: STRING, name: STRING, arguments: STRING },
+  tool_output: { step: STEP, id: STRING, text: STRING },
   tool_result: {
     step: STEP,
     id: STRING,

@@ -48,8 +48,10 @@ export async function runCommand(command: string, options: CommandOptions): Prom
   }).spawn();
   const output = new BoundedOutput(maxOutputBytes);
   const reader = child.stdout.getReader();
+  const decoder = new TextDecoder();
   const read = readAll(reader, (piece) => {
     output.push(piece);
+    context.output?.(decoder.decode(piece, { stream: true }));
     context.progress();
   });
 

@@ -82,12 +82,13 @@ Deno.test("shell passes nothing of this process's environment", async () => {
   }
 });
 
-Deno.test("shell tells the watchdog of output", async () => {
+Deno.test("shell tells the watchdog and who watches of output", async () => {
   await using ws = await makeWorkspace();
   let signs = 0;
-  const progress = () => signs++;
-  await callOk(shellTool({ workspace: ws.root }), { command: "echo a" }, { ...context, progress });
-  assertEquals(signs, 1);
+  let shown = "";
+  const watching = { ...context, progress: () => signs++, output: (text: string) => void (shown += text) };
+  await callOk(shellTool({ workspace: ws.root }), { command: "echo aä" }, watching);
+  assertEquals([signs, shown], [1, "aä\n"]);
 });
 
 Deno.test("shell stops the whole process group when the call is cancelled", async () => {
