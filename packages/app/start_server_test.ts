@@ -371,6 +371,7 @@ Deno.test("startServer() lets in who brings the token and names a host that is i
     try {
       const authorization = "Bearer secret";
       assertEquals(await status({}), 401);
+      assertEquals(await Promise.all([status({}, "/"), status({}, "/page.js")]), [200, 200]);
       assertEquals(await status({ authorization }), 200);
       assertEquals(await status({ authorization, host: "agent.example" }), 200);
       assertEquals(await status({ authorization, host: "evil.example" }), 421);

@@ -13,8 +13,8 @@ const ROUNDS = 9;
 
 const FILES = ["/", "/page.css", "/page.js", "/page.svg"];
 
-/** Deltas of the long answer, and how many come every ten milliseconds. */
-const DELTAS = { count: 8_000, batch: 10 };
+/** Deltas of the long answer, one a millisecond, and how long they gather. */
+const DELTAS = { count: 8_000, pauseMs: 5 };
 
 await using upstream = startUpstream();
 await using server = await startPageServer({ args: ["--base-url", upstream.url] });
@@ -129,11 +129,13 @@ function startUpstream(): AsyncDisposable & { readonly url: string } {
     choices: [{ index: 0, delta, finish_reason: finish }],
   });
   async function* answer() {
+    const start = performance.now();
     for (let sent = 0; sent < DELTAS.count;) {
-      for (let n = 0; n < DELTAS.batch; n++, sent++) {
+      // By the clock: pauses are never exact.
+      for (const due = performance.now() - start; sent < Math.min(due, DELTAS.count); sent++) {
         yield frame(chunk({ content: sent % 40 === 39 ? "**end** of it.\n\n" : `word${sent} ` }));
       }
-      await new Promise((resolve) => setTimeout(resolve, DELTAS.batch));
+      await new Promise((resolve) => setTimeout(resolve, DELTAS.pauseMs));
     }
     yield frame(chunk({}, "stop"));
     yield frame({

@@ -10,23 +10,57 @@ const INSTALLED = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 /** Where screenshots land: a folder that isn't tracked. */
 export const SCREENSHOTS: URL = new URL("../../../.tare/screenshots/", import.meta.url);
 
-/** The program of an installed Chromium; otherwise that of the package, unpacked once for all that run at a time. */
+/** Where the browser of the package is unpacked, by its version. */
+const UNPACKED = new URL(
+  `../../../.tare/${import.meta.resolve("@sparticuz/chromium").replaceAll(/\W+/g, "-")}`,
+  import.meta.url,
+)
+  .pathname;
+
+/** An installed Chromium; otherwise that of the package, unpacked when it is first wanted. */
 async function browserProgram(): Promise<string> {
   for (const folder of Deno.env.get("PATH")?.split(":") ?? []) {
     for (const name of INSTALLED) {
-      const path = `${folder}/${name}`;
-      if (await Deno.stat(path).then(({ isFile }) => isFile, () => false)) return path;
+      if (await isThere(`${folder}/${name}`)) return `${folder}/${name}`;
     }
   }
-  return await chromium.executablePath();
+  if (!await isThere(UNPACKED)) await unpack();
+  return `${UNPACKED}/chromium`;
+}
+
+/** Unpacks aside, and moves what is whole: the package would take what a killed run left for whole. */
+async function unpack(): Promise<void> {
+  const folder = `${UNPACKED}-${Deno.pid}`;
+  const before = Deno.env.get("TMPDIR");
+  await Deno.mkdir(folder, { recursive: true });
+  try {
+    Deno.env.set("TMPDIR", folder);
+    await chromium.executablePath();
+  } finally {
+    if (before === undefined) Deno.env.delete("TMPDIR");
+    else Deno.env.set("TMPDIR", before);
+  }
+  await Deno.rename(folder, UNPACKED).catch(async (error) => {
+    // Another run was faster.
+    if (!await isThere(UNPACKED)) throw error;
+    await Deno.remove(folder, { recursive: true });
+  });
+}
+
+function isThere(path: string): Promise<boolean> {
+  return Deno.stat(path).then(() => true, () => false);
 }
 
 /** Starts a Chromium. */
 export async function startBrowser(): Promise<Browser> {
+  const executablePath = await browserProgram();
+  // Without any fonts it draws nothing; the package has some.
+  const fonts = await isThere("/etc/fonts") ? {} : { FONTCONFIG_PATH: `${UNPACKED}/fonts` };
   return await puppeteer.launch({
-    executablePath: await browserProgram(),
+    executablePath,
     headless: "shell",
     args: ["--no-sandbox", "--font-render-hinting=none"],
+    env: { ...Deno.env.toObject(), ...fonts },
   });
 }
 

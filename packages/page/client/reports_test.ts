@@ -209,6 +209,12 @@ Deno.test("The overview says what was saved, as the server does", async () => {
     `${count(sums.outputTokens)}${CALLS} calls`,
   ];
   assertEquals(await texts(page, ".sums dd"), [...told(today), ...told(all)]);
+  const groups = await texts(page, ".numbers tbody tr:first-child > *");
+  assertEquals(groups, [
+    "Agent, planned",
+    ...["1", String(CALLS), count(all.promptTokens), share(all.cachedTokens, all.promptTokens)],
+    ...[count(all.tokenUnits), count(all.tokenUnits), dollars(all.usd)],
+  ]);
   await assertAccessible(page, "overview");
 });
 

@@ -16,6 +16,8 @@ export interface PageServer extends AsyncDisposable {
   readonly restart: () => Promise<void>;
   /** Asks the server itself. */
   readonly ask: (path: string, body?: unknown) => Promise<Response>;
+  /** Writes a file of the folder that the server works in. */
+  readonly write: (name: string, text: string) => Promise<void>;
   /** Makes a session of messages that were said elsewhere; gives its id. */
   readonly import: (messages: readonly Message[]) => Promise<string>;
 }
@@ -93,6 +95,7 @@ export async function startPageServer(
       });
       return response;
     },
+    write: (name, text) => Deno.writeTextFile(`${workspace}/${name}`, text),
     async import(messages) {
       const response = await fetch(`${url}/v1/sessions/import`, {
         method: "POST",

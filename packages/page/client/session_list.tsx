@@ -26,6 +26,7 @@ interface GatewaySession {
   readonly id: string;
   readonly model: string;
   readonly startedAt: string;
+  readonly lastAt: string;
   readonly calls: number;
   readonly promptTokens: number;
   readonly cachedTokens: number;
@@ -103,7 +104,9 @@ function useSessions(search: string): Page & { readonly more: () => Promise<void
     const newest = await askJson<Page>(path).catch(() => undefined);
     if (!newest || isStale()) return;
     setPage((page) => ({ ...(page.search === search ? join(newest, page) : newest), search }));
-    for (const session of newest.sessions) heard(session);
+    for (const session of newest.sessions) {
+      heard(session.id, { mark: `${session.lastEvent} ${session.status}`, session });
+    }
   }, search);
   const more = async () => {
     const after = page.sessions.at(-1)?.id ?? "";
@@ -125,7 +128,9 @@ function useGatewaySessions(search: string): readonly GatewaySession[] {
     const told = await askJson<{ readonly sessions: readonly GatewaySession[] }>(
       `/v1/gateway/sessions?limit=${PAGE}`,
     ).catch(() => undefined);
-    if (told) setSessions(told.sessions);
+    if (!told) return;
+    setSessions(told.sessions);
+    for (const { id, lastAt } of told.sessions) heard(id, { mark: lastAt });
   }, "");
   return sessions.filter(({ model }) => model.toLowerCase().includes(search));
 }

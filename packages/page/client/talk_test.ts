@@ -42,6 +42,7 @@ Deno.test("The page sends, streams, shows calls with their results, and what the
   await page.keyboard.press("Enter");
   await seen(page, ".working", "Working");
   await seen(page, ".title", "How many notes are there?");
+  await seen(page, "h1", "How many notes are there?");
   go();
   await seen(page, ".end", "2 calls");
   assertEquals(await texts(".said", page), ["How many notes are there?"]);
@@ -102,6 +103,22 @@ Deno.test("A turn that runs already is followed from its start, with what was sa
   await seen(page, ".notice.rewrite summary", "Prompt rewritten:");
   await page.click(".notice.rewrite summary");
   await assertAccessible(page, "rewritten");
+});
+
+Deno.test("A command shows what it writes while it runs", async () => {
+  await using server = await startPageServer();
+  await using open = await openPage(browser, server.url);
+  const { page } = open;
+  const command = "echo early; while [ ! -e go ]; do sleep 0.05; done; echo late";
+  server.replies.push({ tool_calls: [toolCall("shell", { command })] }, { content: "It ran." });
+  await page.type("textarea", "Run it.");
+  await press(page, "Send");
+  await seen(page, ".call.running pre", "early");
+  await assertAccessible(page, "live");
+  await server.write("go", "");
+  await seen(page, ".end", "2 calls");
+  await page.click(".call summary");
+  await seen(page, ".call pre", "late");
 });
 
 Deno.test("The keyboard leads past the frame, and sessions that don't exist are told", async () => {

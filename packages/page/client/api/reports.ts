@@ -57,7 +57,7 @@ export async function pin(subject: Subject, place: number, wish?: PinReport["wis
   else await ask(`${path}/${place}`, { method: "DELETE" });
 }
 
-/** What was saved, today and in all. */
-export async function readOverview(): Promise<Overview> {
-  return await askJson("/v1/overview");
+/** What the sessions of the agent have saved, or those of the gateway. */
+export async function readOverview(kind: Subject["kind"]): Promise<Overview> {
+  return await askJson(kind === "session" ? "/v1/overview" : "/v1/gateway/overview");
 }

@@ -31,10 +31,7 @@ export interface SessionWithMessages extends Session {
 }
 
 /** Everything that happens in a session. */
-export type SessionEvent =
-  | LoopEvent
-  | { readonly type: "message_added"; readonly message: Message }
-  | { readonly type: "tool_output"; readonly step: number; readonly id: string; readonly text: string };
+export type SessionEvent = LoopEvent | { readonly type: "message_added"; readonly message: Message };
 
 /** What a session is called: what its maker named it, what was said first, or when it was made. */
 export function titleOf(

@@ -1,52 +1,67 @@
 import type { Overview as Report, Sums as CallSums } from "@tare/planner";
 import type { JSX } from "preact";
-import { readOverview } from "../api/reports.ts";
+import { readOverview, type Subject } from "../api/reports.ts";
 import { count, counted, dollars, share } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";
-import { costsOf, Sums } from "../parts/sums.tsx";
+import { costsOf, type Sum, Sums } from "../parts/sums.tsx";
 import { addressOf } from "../place.ts";
 
 /** What was saved, how planned sessions do beside those left as they are, and what was warned of. */
 export function Overview(): JSX.Element {
-  const { value, trouble } = useLoaded(readOverview);
+  const { value, trouble } = useLoaded(async () => ({
+    session: await readOverview("session"),
+    gateway: await readOverview("gateway"),
+  }));
   return (
     <section class="report">
       <h1>Overview</h1>
       {trouble !== undefined && <p class="trouble" role="alert">{trouble}</p>}
       {value && (
         <>
-          <h2>Today</h2>
-          <Saved sums={value.today} />
-          <h2>In all</h2>
-          <Saved sums={value.all} />
-          <Groups groups={value.groups} />
-          <Warnings warnings={value.warnings} />
+          <Saved what="The agent" report={value.session} />
+          {value.gateway.all.calls > 0 && <Saved what="The gateway" report={value.gateway} />}
+          <Groups {...value} />
+          <Warnings {...value} />
         </>
       )}
     </section>
   );
 }
 
-function Saved({ sums }: { readonly sums: CallSums }) {
-  const { calls, promptTokens, cachedTokens, outputTokens, savedTokens } = sums;
+/** What each of the two servers has told. */
+type Reports = Readonly<Record<Subject["kind"], Report>>;
+
+function Saved({ what, report: { today, all } }: { readonly what: string; readonly report: Report }) {
   return (
-    <Sums
-      sums={[
-        ...costsOf(sums),
-        { name: "Kept out of prompts", value: count(savedTokens), note: "tokens" },
-        {
-          name: "Prompt tokens",
-          value: count(promptTokens),
-          note: `${share(cachedTokens, promptTokens)} from cache`,
-        },
-        { name: "Output tokens", value: count(outputTokens), note: counted(calls, "call") },
-      ]}
-    />
+    <>
+      <h2>{what}, today</h2>
+      <Sums sums={savedBy(today)} />
+      <h2>{what}, in all</h2>
+      <Sums sums={savedBy(all)} />
+    </>
   );
 }
 
-function Groups({ groups }: Pick<Report, "groups">) {
-  const rows = [["Planned", groups.planned], ["Control, left as they are", groups.control]] as const;
+function savedBy(sums: CallSums): Sum[] {
+  const { calls, promptTokens, cachedTokens, outputTokens, savedTokens } = sums;
+  return [
+    ...costsOf(sums),
+    { name: "Kept out of prompts", value: count(savedTokens), note: "tokens" },
+    {
+      name: "Prompt tokens",
+      value: count(promptTokens),
+      note: `${share(cachedTokens, promptTokens)} from cache`,
+    },
+    { name: "Output tokens", value: count(outputTokens), note: counted(calls, "call") },
+  ];
+}
+
+function Groups({ session, gateway }: Reports) {
+  const rows = [
+    ["Agent, planned", session.groups.planned],
+    ["Gateway, planned", gateway.groups.planned],
+    ["Gateway, control: left as they are", gateway.groups.control],
+  ] as const;
   const each = (sum: number, sessions: number) => sessions === 0 ? "–" : count(sum / sessions);
   return (
     <>
@@ -81,7 +96,7 @@ function Groups({ groups }: Pick<Report, "groups">) {
           </tbody>
         </table>
       </div>
-      {groups.control.sessions === 0 && (
+      {gateway.groups.control.sessions === 0 && (
         <p>
           No session is left as it is, to compare with: TARE_CONTROL says which share of the gateway’s
           sessions shall be.
@@ -91,16 +106,21 @@ function Groups({ groups }: Pick<Report, "groups">) {
   );
 }
 
-function Warnings({ warnings }: Pick<Report, "warnings">) {
+function Warnings({ session, gateway }: Reports) {
+  const told = (["session", "gateway"] as const)
+    .flatMap((kind) => ({ session, gateway })[kind].warnings.map((warning) => ({ ...warning, kind })))
+    .sort((a, b) => a.at < b.at ? 1 : -1);
   return (
     <>
       <h2>Warnings</h2>
-      {warnings.length === 0 && <p>None since the server’s start.</p>}
+      {told.length === 0 && <p>None since the server’s start.</p>}
       <ul class="warnings">
-        {warnings.map(({ at, session, message }) => (
-          <li key={`${session} ${message}`}>
+        {told.map(({ at, session: id, message, kind }) => (
+          <li key={`${id} ${message}`}>
             <time dateTime={at}>{new Date(at).toLocaleTimeString("en-GB")}</time> <bdi>{message}</bdi>{" "}
-            <a href={addressOf({ view: "talk", id: session })}>Session</a>
+            <a href={addressOf(kind === "session" ? { view: "talk", id } : { view: "calls", kind, id })}>
+              Session
+            </a>
           </li>
         ))}
       </ul>

@@ -1,5 +1,6 @@
 import { useCallback, useEffect, useState } from "preact/hooks";
 import { messageOf } from "../talk/conversation.ts";
+import { listen } from "../talk/heard.ts";
 
 /** What was read for a view, and what went wrong with it. */
 export interface Loaded<T> {
@@ -9,11 +10,14 @@ export interface Loaded<T> {
   readonly reload: () => Promise<void>;
 }
 
-/** How often a view is read again while somebody looks, in milliseconds. */
-const EVERY = 4_000;
+/** How often what belongs to no session is read again while somebody looks, in milliseconds. */
+const EVERY = 15_000;
 
-/** Reads what a view shows, when it is opened and now and then while it is looked at. */
-export function useLoaded<T>(read: () => Promise<T>): Loaded<T> {
+/**
+ * Reads what a view shows: when it is opened, and again when something has happened in its session; without a session
+ * now and then.
+ */
+export function useLoaded<T>(read: () => Promise<T>, sessionId?: string): Loaded<T> {
   const [state, setState] = useState<Pick<Loaded<T>, "value" | "trouble">>({
     value: undefined,
     trouble: undefined,
@@ -27,8 +31,16 @@ export function useLoaded<T>(read: () => Promise<T>): Loaded<T> {
   }, []);
   useEffect(() => {
     reload();
-    const timer = setInterval(() => document.visibilityState === "visible" && reload(), EVERY);
-    return () => clearInterval(timer);
+    if (sessionId === undefined) {
+      const timer = setInterval(() => document.visibilityState === "visible" && reload(), EVERY);
+      return () => clearInterval(timer);
+    }
+    let last: string | undefined;
+    return listen(sessionId, ({ mark }) => {
+      // The first time too: something may have happened since the view was read.
+      if (last !== mark) reload();
+      last = mark;
+    });
   }, []);
   return { ...state, reload };
 }

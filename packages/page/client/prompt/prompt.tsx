@@ -26,7 +26,7 @@ export function Prompt({ subject }: { readonly subject: Subject }): JSX.Element 
   const { value, trouble, reload } = useLoaded(async () => ({
     title: await readTitle(subject),
     prompt: await readPrompt(subject),
-  }));
+  }), subject.id);
   const [chosen, setChosen] = useState<string>();
   const blocks = value?.prompt.blocks ?? [];
   const found = blocks.findIndex(({ id }) => id === chosen);

@@ -70,10 +70,14 @@ export class Conversation {
     if (this.#frame !== undefined) cancelAnimationFrame(this.#frame);
   }
 
-  /** Follows a turn that somebody else started, if the server's list tells of one. */
-  async heard({ lastEvent, status }: Pick<Session, "lastEvent" | "status">): Promise<void> {
-    if (!this.session || this.#isReading || (lastEvent <= this.#last && status === "idle")) return;
-    this.isRunning = status === "running";
+  /** Takes what the server's list says, and follows a turn that somebody else started. */
+  async heard(listed: Session): Promise<void> {
+    if (!this.session) return;
+    const isNamed = listed.title !== this.session.title;
+    this.session = { ...this.session, ...listed };
+    if (isNamed) this.#tell();
+    if (this.#isReading || (listed.lastEvent <= this.#last && listed.status === "idle")) return;
+    this.isRunning = listed.status === "running";
     await this.follow();
   }
 

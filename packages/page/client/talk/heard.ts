@@ -1,16 +1,26 @@
 import type { Session } from "../api/sessions.ts";
 
-type Listener = (session: Session) => void;
+/** What the server's lists say of a session. */
+export interface Listed {
+  /** Changes whenever something has happened in the session. */
+  readonly mark: string;
+  /** The session itself, of the agent's. */
+  readonly session?: Session;
+}
+
+type Listener = (listed: Listed) => void;
 
 const listeners = new Map<string, Listener>();
 
-/** Tells what the server's list says of a session to whoever shows it. */
-export function heard(session: Session): void {
-  listeners.get(session.id)?.(session);
+/** Tells what the lists say of a session to whoever shows it. */
+export function heard(id: string, listed: Listed): void {
+  listeners.get(id)?.(listed);
 }
 
-/** Listens to what the list says of a session, until what it returns is called. */
+/** Listens to what the lists say of a session, until what it returns is called. One view at a time shows a session. */
 export function listen(id: string, listener: Listener): () => void {
   listeners.set(id, listener);
-  return () => listeners.delete(id);
+  return () => {
+    if (listeners.get(id) === listener) listeners.delete(id);
+  };
 }

@@ -98,7 +98,7 @@ function useConversation(id: string): Conversation {
   const [, draw] = useState(0);
   const [conversation] = useState(() => new Conversation(id, () => draw((n) => n + 1)));
   useEffect(() => {
-    const stop = listen(id, (session) => conversation.heard(session));
+    const stop = listen(id, ({ session }) => session && conversation.heard(session));
     const first = takeOver(id);
     conversation.open().then(() => first && conversation.send(first));
     return () => {

@@ -42,9 +42,10 @@ export function partsOf(
 /** Lays out a bar for each call in so much room; if they don't fit they take more, to be scrolled. */
 export function layOutBars(calls: readonly CallReport[], room: number): Bars {
   const pitch = Math.max(PITCH.least, Math.min(PITCH.most, room / Math.max(1, calls.length)));
-  const most = Math.max(
+  const most = calls.reduce(
+    (most, { promptTokens, resend, outputTokens }) =>
+      Math.max(most, Math.max(promptTokens, resend?.promptTokens ?? 0) + outputTokens),
     1,
-    ...calls.map((call) => Math.max(call.promptTokens, call.resend?.promptTokens ?? 0) + call.outputTokens),
   );
   const paths: Record<Part, string> = { cached: "", written: "", fresh: "", output: "" };
   let resend = "";

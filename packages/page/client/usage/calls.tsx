@@ -22,7 +22,7 @@ export function Calls({ subject }: { readonly subject: Subject }): JSX.Element {
   const { value, trouble } = useLoaded(async () => ({
     title: await readTitle(subject),
     calls: await readCalls(subject),
-  }));
+  }), subject.id);
   const [chosen, setChosen] = useState<number>();
   const calls = value?.calls ?? [];
   const at = Math.min(chosen ?? calls.length - 1, calls.length - 1);
