@@ -1,6 +1,6 @@
 import { parseArgs } from "node:util";
 import { DEFAULT_PROVIDER, MESSAGES_PROVIDER, POLICIES, type Policy, PROFILES } from "@tare/planner";
-import { dataFolder, HOME_VARIABLES, OLD_DATA } from "./data_folder.ts";
+import { dataFolder, HOME_VARIABLES, OLD_DATA } from "./data/data_folder.ts";
 import {
   address,
   fromFolder,

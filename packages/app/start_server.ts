@@ -16,8 +16,8 @@ import {
   isRehearsed,
 } from "./agent_models.ts";
 import { agentOrGateway, type BodyLimits } from "./agent_or_gateway.ts";
-import { STORE_FILE } from "./data_folder.ts";
-import { moveOldStore } from "./move_old_store.ts";
+import { STORE_FILE } from "./data/data_folder.ts";
+import { moveOldStore } from "./data/move_old_store.ts";
 import type { Settings } from "./settings.ts";
 
 /** What the server says at its start and in every answer's event stream while no provider is configured. */
