@@ -7,7 +7,7 @@ import {
   PRICES_DATE,
   PROFILES,
 } from "@tare/planner";
-import { dataFolder, HOME_VARIABLES, OLD_DATA } from "./data_folder.ts";
+import { dataFolder, HOME_VARIABLES, OLD_DATA } from "./data/data_folder.ts";
 import { LIMIT_OPTIONS } from "./listener/limits.ts";
 import {
   address,

@@ -19,10 +19,10 @@ import {
   priceOf,
 } from "./agent_models.ts";
 import { agentOrGateway, type BodyLimits } from "./agent_or_gateway.ts";
-import { STORE_FILE } from "./data_folder.ts";
+import { STORE_FILE } from "./data/data_folder.ts";
+import { moveOldStore } from "./data/move_old_store.ts";
 import { type ConnectionLimits, connectionLimits } from "./listener/limits.ts";
 import { listenHttp } from "./listener/listen_http.ts";
-import { moveOldStore } from "./move_old_store.ts";
 import { serverProfile } from "./server_profile.ts";
 import type { Settings } from "./settings.ts";
 
