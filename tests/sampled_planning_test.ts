@@ -12,7 +12,7 @@ const profile = profileNamed("openai");
 async function playAll(countTokens: CountTokens, exact: CountTokens) {
   const played = { cost: 0, cachedTokens: 0, missedTokens: 0 };
   for (const recording of generateWorkload()) {
-    const { cost, cachedTokens, missedTokens } = await play(recording, countTokens, exact);
+    const { cost, cachedTokens, missedTokens } = await play(recording, { countTokens, exact });
     played.cost += cost;
     played.cachedTokens += cachedTokens;
     played.missedTokens += missedTokens;
@@ -20,7 +20,10 @@ async function playAll(countTokens: CountTokens, exact: CountTokens) {
   return played;
 }
 
-async function play({ messages, tools, calls }: Recording, countTokens: CountTokens, exact: CountTokens) {
+async function play(
+  { messages, tools, calls }: Recording,
+  { countTokens, exact }: { readonly countTokens: CountTokens; readonly exact: CountTokens },
+) {
   const session = plannerSession({ profile, archive: memoryArchive(), countTokens, windowTokens: 200_000 });
   const cache = new PrefixCache(profile);
   const played = { cost: 0, cachedTokens: 0, missedTokens: 0 };
