@@ -78,12 +78,14 @@ export class Connection extends Duplex {
 
   /** Called by the stream: writes all of it. */
   override _write(chunk: Uint8Array, _encoding: string, done: (error?: Error | null) => void): void {
-    this.#write(chunk).then(() => done(), done);
+    this.#writeAll([chunk]).then(() => done(), done);
   }
 
-  /** Called by the stream: writes all of them at once. */
+  /** Called by the stream: writes all of them, small ones at once. */
   override _writev(chunks: { readonly chunk: Uint8Array }[], done: (error?: Error | null) => void): void {
-    this.#write(Buffer.concat(chunks.map(({ chunk }) => chunk))).then(() => done(), done);
+    const all = chunks.map(({ chunk }) => chunk);
+    const length = all.reduce((sum, chunk) => sum + chunk.length, 0);
+    this.#writeAll(length <= MOST_ROOM ? [Buffer.concat(all, length)] : all).then(() => done(), done);
   }
 
   /** Called by the stream: says that nothing more will come. */
@@ -97,11 +99,13 @@ export class Connection extends Duplex {
     done(error);
   }
 
-  async #write(bytes: Uint8Array): Promise<void> {
-    for (let written = 0; written < bytes.length;) {
-      // Begins anew with each piece that is taken: a slow reader is alive.
-      this.#answer = this.#begin();
-      written += await this.#conn.write(bytes.subarray(written));
+  async #writeAll(all: readonly Uint8Array[]): Promise<void> {
+    for (const bytes of all) {
+      for (let written = 0; written < bytes.length;) {
+        // Begins anew with each piece that is taken: a slow reader is alive.
+        this.#answer = this.#begin();
+        written += await this.#conn.write(bytes.subarray(written));
+      }
     }
     this.#answer = undefined;
   }

@@ -26,8 +26,8 @@ export interface HttpListener {
 /** Most bytes of a request's head, beyond which `node:http` itself answers with 431. */
 const MAX_HEAD_BYTES = 64 * 1024;
 
-/** Pause after a connection could not be accepted, in milliseconds. */
-const RETRY_MS = 10;
+/** Pause after a connection could not be accepted and none could be closed, in milliseconds. */
+const RETRY_MS = 100;
 
 const MINUTE_MS = 60_000;
 
@@ -116,8 +116,8 @@ export function listenHttp(fetch: Fetch, { hostname, port, limits, onError }: Li
       } catch (error) {
         if (isClosing) return;
         tell(error);
-        makeRoom();
-        await new Promise((resume) => setTimeout(resume, RETRY_MS));
+        const pauseMs = makeRoom() ? 0 : RETRY_MS;
+        await new Promise((resume) => setTimeout(resume, pauseMs));
       }
     }
   };

@@ -1,0 +1,97 @@
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { agentClient } from "../../packages/app/agent_client.ts";
+import { type AttackedServer, startAttacked } from "../../scripts/bench/server/attacked_server.ts";
+import { flood, HALF_BODY, HALF_HEAD, requestFor } from "../../scripts/bench/server/flood.ts";
+import { importSessions } from "../../scripts/bench/server/sessions.ts";
+
+/** A server with a workspace and a data folder of its own, while `use` runs. */
+async function attacked(
+  { flags = [], descriptors }: { readonly flags?: readonly string[]; readonly descriptors?: number },
+  use: (server: AttackedServer) => Promise<void>,
+): Promise<void> {
+  const folder = await Deno.makeTempDir();
+  await Deno.mkdir(`${folder}/workspace`);
+  try {
+    await using server = await startAttacked(
+      ["--workspace", `${folder}/workspace`, "--data", `${folder}/data`, ...flags],
+      descriptors === undefined ? {} : { descriptors },
+    );
+    await use(server);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+async function assertHealthy({ url }: AttackedServer): Promise<void> {
+  // A connection of its own, as a newcomer has.
+  const response = await fetch(`${url}/health`, { headers: { connection: "close" } });
+  assertEquals([response.status, await response.json()], [200, { status: "ok" }]);
+}
+
+async function playTurn({ url }: AttackedServer): Promise<void> {
+  const client = agentClient(url);
+  const session = await client.createSession();
+  const events = await Array.fromAsync(client.startTurn(session, "Which files are there?"));
+  const end = events.at(-1);
+  assertEquals(end?.type === "turn_end" && end.reason, "completed");
+  await (await fetch(`${url}/v1/sessions/${session}`, { method: "DELETE" })).body?.cancel();
+}
+
+Deno.test("a server without descriptors for 1,100 idle connections serves on, and says once what it lacks", () =>
+  attacked({ flags: ["--max-connections", "100000"], descriptors: 256 }, async (server) => {
+    await playTurn(server);
+    {
+      using _idle = await flood(server.url, 1100);
+      using _half = await flood(server.url, 200, HALF_HEAD);
+      using _bodies = await flood(server.url, 200, HALF_BODY);
+      for (let times = 0; times < 5; times++) await assertHealthy(server);
+      await playTurn(server);
+    }
+    await playTurn(server);
+    server.signal("SIGTERM");
+    const { code, stderr } = await server.ended;
+    assertEquals([code, stderr.match(/^Error: .*/gm)?.length], [0, 1]);
+    assertMatch(stderr, /^Error: Cannot accept a connection: Too many open files .*ulimit -n says/);
+  }));
+
+Deno.test("a server with 1,024 descriptors takes half of them for connections, and has the others for its work", () =>
+  attacked({ descriptors: 1024 }, async (server) => {
+    using _idle = await flood(server.url, 1100);
+    await assertHealthy(server);
+    await playTurn(server);
+    assert((await server.state()).descriptors < 600);
+    server.signal("SIGTERM");
+    assertEquals(await server.ended, { code: 0, stderr: "" });
+  }));
+
+Deno.test("10,000 idle connections, 1,000 slow bodies and 200 stalled readers: health and turns go on, memory and descriptors return", () =>
+  attacked({}, async (server) => {
+    const { stdout } = await new Deno.Command("sh", { args: ["-c", "ulimit -n"] }).output();
+    const descriptors = Math.min(20_000, Number(new TextDecoder().decode(stdout)));
+    const text = "A line that nobody reads.\n".repeat(40_000);
+    const [long = ""] = await importSessions(server.url, [() => [{ role: "user", content: text }]]);
+    for (let times = 0; times < 5; times++) await playTurn(server);
+    const before = await server.state();
+    let during = before;
+    {
+      using _stalled = await flood(server.url, 200, requestFor(`/v1/sessions/${long}/export`));
+      using _idle = await flood(server.url, 10_000);
+      await assertHealthy(server);
+      using _bodies = await flood(server.url, 1000, HALF_BODY);
+      for (let times = 0; times < 20; times++) await assertHealthy(server);
+      await playTurn(server);
+      during = await server.state();
+    }
+    assert(during.descriptors > 0.4 * descriptors, JSON.stringify({ during, descriptors }));
+    let after = during;
+    const hasReturned = () =>
+      after.descriptors < before.descriptors + 20 && after.memoryMiB < 2 * before.memoryMiB;
+    // V8 gives memory back once there is nothing to do for some seconds.
+    for (let seconds = 0; seconds < 60 && !hasReturned(); seconds++) {
+      await new Promise((resume) => setTimeout(resume, 1000));
+      after = await server.state();
+    }
+    assert(hasReturned(), JSON.stringify({ before, during, after }));
+    server.signal("SIGTERM");
+    assertEquals(await server.ended, { code: 0, stderr: "" });
+  }));
