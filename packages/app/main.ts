@@ -22,7 +22,8 @@ try {
   let endsSince: number | undefined;
   const end = async (signal?: Deno.Signal) => {
     if (endsSince !== undefined) {
-      if (signal === "SIGINT" && performance.now() - endsSince < CTRL_C_MS) return;
+      const isSame = signal === "SIGINT" && performance.now() - endsSince < CTRL_C_MS;
+      if (signal === undefined || isSame) return;
       Deno.exit(1);
     }
     endsSince = performance.now();
@@ -40,7 +41,7 @@ try {
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
     Deno.addSignalListener(signal, () => end(signal));
   }
-  whenLeft(end);
+  whenLeft(() => end());
   // Last: whoever has read it may end the server.
   console.log(server.greeting);
 } catch (error) {
