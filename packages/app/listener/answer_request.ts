@@ -24,6 +24,8 @@ export async function answerRequest(
   });
   try {
     const request = webRequest(incoming, left.signal);
+    // A body that the web knows of no use for, such as that of a GET, keeps nobody waiting.
+    if (!request?.body) incoming.resume();
     if (request) await send(await fetch(request), { incoming, outgoing, signal: left.signal });
     else incoming.socket.end(UNREADABLE, () => incoming.socket.destroy());
   } catch (error) {

@@ -197,6 +197,24 @@ Deno.test("listenHttp() closes who takes nothing of an answer any more, and work
   }, { idleMs: 50 });
 });
 
+Deno.test("listenHttp() drops the body of a GET, and works on it as long as it must", () => {
+  const begun = Promise.withResolvers<void>();
+  const works = Promise.withResolvers<void>();
+  return listening(async () => {
+    begun.resolve();
+    await works.promise;
+    return new Response("done");
+  }, async (server) => {
+    const head = "GET / HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\nconnection: close\r\n\r\n";
+    const conn = await connect(server, `${head}body`);
+    await begun.promise;
+    // The next one is closed for keeping the server waiting, and so would be the first.
+    assertEquals(await rest(await connect(server)), "");
+    works.resolve();
+    assertStringIncludes(await rest(conn), "done");
+  }, { idleMs: 100, requestMs: 20 });
+});
+
 Deno.test("listenHttp() gives the place of who waits longest to a new connection, and says when all are at work", () => {
   const works = Promise.withResolvers<void>();
   return listening(async (request) => {
