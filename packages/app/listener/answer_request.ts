@@ -24,6 +24,8 @@ export async function answerRequest(
   });
   try {
     const request = webRequest(incoming, left.signal);
+    // A body that the web knows of no use for, such as that of a GET, keeps nobody waiting.
+    if (!request?.body) incoming.resume();
     if (request) await send(await fetch(request), { incoming, outgoing, signal: left.signal });
     else incoming.socket.end(UNREADABLE, () => incoming.socket.destroy());
   } catch (error) {
@@ -85,22 +87,55 @@ async function send(
     readonly signal: AbortSignal;
   },
 ): Promise<void> {
-  const fields = [...headers].flat();
-  // Nobody will read the rest, so the connection can't be used for another request.
-  if (!incoming.complete) fields.push("connection", "close");
-  if (statusText === "") outgoing.writeHead(status, fields);
-  else outgoing.writeHead(status, statusText, fields);
-  if (body && incoming.method !== "HEAD") {
+  const begin = (...more: readonly string[]) => {
+    const fields = [...headers].flat().concat(more);
+    // Nobody will read the rest, so the connection can't be used for another request.
+    if (!incoming.complete) fields.push("connection", "close");
+    if (statusText === "") outgoing.writeHead(status, fields);
+    else outgoing.writeHead(status, statusText, fields);
+  };
+  const end = (last?: Uint8Array) => {
+    outgoing.end(last);
+    incoming.resume();
+  };
+  if (!body || incoming.method === "HEAD") {
+    await body?.cancel();
+    begin();
+    return end();
+  }
+  const reader = body.getReader();
+  const leave = () => reader.cancel(signal.reason).catch(() => {});
+  if (signal.aborted) return await leave();
+  signal.addEventListener("abort", leave, { once: true });
+  const write = async (part: Uint8Array) => {
+    if (!outgoing.write(part)) await once(outgoing, "drain", { signal });
+  };
+  const isStream = headers.get("content-type")?.startsWith("text/event-stream");
+  if (isStream) {
+    begin();
     // A client may wait for the head of a stream whose first event is far.
-    if (headers.get("content-type")?.startsWith("text/event-stream")) outgoing.flushHeaders();
-    const reader = body.getReader();
-    const leave = () => reader.cancel(signal.reason).catch(() => {});
-    if (signal.aborted) return await leave();
-    signal.addEventListener("abort", leave, { once: true });
-    for (let part = await reader.read(); !part.done; part = await reader.read()) {
-      if (!outgoing.write(part.value)) await once(outgoing, "drain", { signal });
+    outgoing.flushHeaders();
+  }
+  let part = await reader.read();
+  if (!isStream && !part.done) {
+    const next = reader.read();
+    if (await isEnd(next)) {
+      begin("content-length", String(part.value.length));
+      return end(part.value);
     }
-  } else await body?.cancel();
-  outgoing.end();
-  incoming.resume();
+    begin();
+    await write(part.value);
+    part = await next;
+  } else if (!isStream) begin();
+  for (; !part.done; part = await reader.read()) await write(part.value);
+  end();
+}
+
+/** Whether a body is known to end here, as one does that was made whole. */
+async function isEnd(next: Promise<{ readonly done: boolean }>): Promise<boolean> {
+  let isEnd = false;
+  // What goes wrong is told to who awaits it.
+  next.then(({ done }) => isEnd = done, () => {});
+  await null;
+  return isEnd;
 }
