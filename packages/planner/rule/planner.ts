@@ -20,7 +20,7 @@ import { compactedTools, placedView } from "../edits/view.ts";
 import { type LedgerEntry, savedTokens, sharePrompt } from "../ledger/ledger.ts";
 import { promptCost } from "../ledger/price.ts";
 import type { PromptSessionOptions } from "../prompt_session.ts";
-import { currentProfile, type Profile, profileNamed, recogniseProfile } from "../providers.ts";
+import { currentProfile, type Profile, profileNamed } from "../providers.ts";
 import { findRemovals, type Removal, type Seen } from "../retention/find_removals.ts";
 import { KEEP_WANTED } from "../retention/retention.ts";
 import { bookCall } from "./book_call.ts";
