@@ -7,6 +7,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
 import { archiveRef } from "@tare/prune";
 import { type Store, StoreError, type StoreRecord } from "@tare/store";
+import { testKeys } from "./store_keys_fixture_test.ts";
 
 /** How long a key is kept. */
 export const DAY_MS: number = 24 * 60 * 60 * 1000;
@@ -20,23 +21,29 @@ export type OpenOptions = { readonly now?: () => number; readonly maxKeys?: numb
 /** Runs a test on stores in a place of its own. */
 export type Place = (test: (open: OpenStore) => Promise<void>) => Promise<void>;
 
+/** Runs a test on a store that holds the sessions `a` and `b`. */
+export type TestOfStore = (
+  what: string,
+  use: (store: Store, open: OpenStore) => Promise<void>,
+  options?: OpenOptions,
+) => void;
+
 /** A record of a new session. */
 export function sessionRecord(id: string): StoreRecord {
   return { type: "session", id, createdAtMs: 1, settings: {} };
 }
 
 const delta = (text: string) => ({ type: "text_delta", text });
-const key = { scope: "POST /v1/sessions", key: "k" };
-const request = { ...key, bodyHash: "h" };
-const other = { ...request, bodyHash: "other" };
+/** The key of a request. */
+export const key = { scope: "POST /v1/sessions", key: "k" };
+/** A request with it. */
+export const request: typeof key & { readonly bodyHash: string } = { ...key, bodyHash: "h" };
+/** Another one with the same. */
+export const other: typeof request = { ...request, bodyHash: "other" };
 
 /** Tests that the stores which `place` opens do what the port says. `name` is the function that opens them. */
 export function testStore(name: string, place: Place): void {
-  const test = (
-    what: string,
-    use: (store: Store, open: OpenStore) => Promise<void>,
-    options: OpenOptions = {},
-  ) =>
+  const test: TestOfStore = (what, use, options = {}) =>
     Deno.test(`${name}: ${what}`, () =>
       place(async (open) => {
         const store = await open(options);
@@ -289,101 +296,9 @@ export function testStore(name: string, place: Place): void {
     assertEquals(await store.archive("b").get(ref), undefined);
   });
 
-  test("claimKey() says new, running, done with the response, and mismatch", async (store) => {
-    assertEquals(await store.claimKey(request), { state: "new" });
-    assertEquals(await store.claimKey(request), { state: "running" });
-    assertEquals(await store.claimKey(other), { state: "mismatch" });
-    await store.commit([{ type: "response", ...key, response: { status: 201 } }]);
-    assertEquals(await store.claimKey(request), { state: "done", response: { status: 201 } });
-    assertEquals(await store.claimKey(other), { state: "mismatch" });
-    assertEquals(await store.claimKey({ ...request, scope: "POST /v1/responses" }), { state: "new" });
-  });
-
-  test("releaseKey() lets a failed request be sent again, and leaves one that is done", async (store) => {
-    await store.releaseKey(key);
-    await store.claimKey(request);
-    await store.releaseKey(key);
-    assertEquals(await store.claimKey(other), { state: "new" });
-    await store.commit([{ type: "response", ...key, response: null }]);
-    await store.releaseKey(key);
-    assertEquals(await store.claimKey(other), { state: "done", response: null });
-  });
-
-  test("commit() refuses a response to a key that isn't claimed, or of a session that isn't there", async (store) => {
-    const respond = (sessionId?: string) =>
-      store.commit([{
-        type: "response",
-        ...key,
-        response: 1,
-        ...(sessionId !== undefined && { sessionId }),
-      }]);
-    const message = 'Cannot complete idempotency key "k" of POST /v1/sessions: it isn\'t claimed';
-    await assertRejects(() => respond(), Error, message);
-    await store.claimKey(request);
-    await assertRejects(() => respond("none"), Error, 'Cannot find session "none"');
-    assertEquals(await store.claimKey(request), { state: "running" });
-    await respond("a");
-    await assertRejects(() => respond(), Error, message);
-  });
-
-  test(
-    "claimKey() says interrupted, once, where an earlier process didn't come to its end",
-    async (store, open) => {
-      await store.claimKey(request);
-      await store.close();
-      const later = await open();
-      const respond = () => later.commit([{ type: "response", ...key, response: 1 }]);
-      await assertRejects(respond, Error, "it isn't claimed");
-      await later.releaseKey(key);
-      assertEquals(await later.claimKey(other), { state: "mismatch" });
-      assertEquals(await later.claimKey(request), { state: "interrupted" });
-      assertEquals(await later.claimKey(request), { state: "running" });
-      await respond();
-      assertEquals(await later.claimKey(request), { state: "done", response: 1 });
-      await later.close();
-    },
-  );
+  testKeys(test);
 
   let nowMs = 0;
-  test("claimKey() forgets a key a day after its response, and never one that is running", async (store) => {
-    await store.claimKey(request);
-    nowMs = 2 * DAY_MS;
-    assertEquals(await store.claimKey(request), { state: "running" });
-    await store.commit([{ type: "response", ...key, response: 1 }]);
-    nowMs += DAY_MS - 1;
-    assertEquals(await store.claimKey(request), { state: "done", response: 1 });
-    nowMs += 1;
-    assertEquals(await store.claimKey(other), { state: "new" });
-  }, { now: () => nowMs });
-
-  test("claimKey() forgets a response that was kept for a session when the session goes", async (store) => {
-    await store.claimKey(request);
-    await store.commit([{ type: "response", ...key, response: 1, sessionId: "a" }]);
-    assertEquals([await store.deleteSession("b"), await store.deleteSession("b")], [true, false]);
-    assertEquals(await store.claimKey(request), { state: "done", response: 1 });
-    await store.deleteSession("a");
-    assertEquals(await store.claimKey(request), { state: "new" });
-  });
-
-  test(
-    "claimKey() forgets the oldest answers once there are too many, and none that is running",
-    async (store) => {
-      const claim = (number: number) => store.claimKey({ scope: "s", key: `${number}`, bodyHash: "h" });
-      await claim(0);
-      for (let number = 1; number <= 30; number++) {
-        nowMs++;
-        await claim(number);
-        await store.commit([{ type: "response", scope: "s", key: `${number}`, response: number }]);
-      }
-      assertEquals([await claim(30), await claim(25)], [
-        { state: "done", response: 30 },
-        { state: "done", response: 25 },
-      ]);
-      assertEquals([await claim(0), await claim(1)], [{ state: "running" }, { state: "new" }]);
-    },
-    { now: () => nowMs, maxKeys: 10 },
-  );
-
   test("idleSessions() gives those that nothing happened to, the longest idle first", async (store) => {
     const idle = (beforeMs: number, limit = 10) => store.idleSessions({ beforeMs, limit });
     const start = nowMs;

@@ -11,7 +11,6 @@ import {
   rideOf,
   tellNoRoom,
   tellOver,
-  type Wishes,
   withKept,
   withoutKept,
   withRelief,
@@ -21,7 +20,7 @@ import { type LedgerEntry, savedTokens, sharePrompt } from "../ledger/ledger.ts"
 import { promptCost } from "../ledger/price.ts";
 import type { PromptSessionOptions } from "../prompt_session.ts";
 import { currentProfile, type Profile, profileNamed } from "../providers.ts";
-import { findRemovals, type Removal, type Seen } from "../retention/find_removals.ts";
+import { findRemovals, type Removal } from "../retention/find_removals.ts";
 import { KEEP_WANTED } from "../retention/retention.ts";
 import { bookCall } from "./book_call.ts";
 import { decide, isSurelyCold, reckonedAlive, withRents } from "./decide.ts";
@@ -29,27 +28,10 @@ import { KnownHistory } from "./known_history.ts";
 import { lookOnce, type OneShot } from "./look_once.ts";
 import { forced, makeRoom, WINDOW_SHARE } from "./make_room.ts";
 import type { Pin } from "../report/pin.ts";
-import type { Decision, Plan, PlanRequest } from "./plan.ts";
+import type { Draft, Plan, PlanRequest } from "./plan.ts";
 import { cutBack, NEW_SESSION, type PlannerState } from "./planner_state.ts";
 import { predict, type Prediction, resendOf, servedOf } from "./predict.ts";
 import { type Quote, quotePrompt } from "./quote.ts";
-
-/** A prompt as it would be sent, and whether to change it. */
-interface Draft {
-  readonly seen: Seen;
-  /** Counted here. */
-  readonly promptTokens: number;
-  readonly removals: readonly Removal[];
-  readonly leaving: readonly Removal[];
-  readonly predicted: Prediction;
-  /** Counted by the provider. */
-  readonly prompt: { readonly promptTokens: number; readonly cachedTokens: number; readonly alive: number };
-  readonly decision?: Decision;
-  /** What was asked for and isn't so yet. */
-  readonly wishes: Wishes;
-  /** Whether doing it breaks nothing that the cache holds. */
-  readonly isFree: boolean;
-}
 
 /** What a planner goes by. */
 export interface PlannerOptions extends Omit<PromptSessionOptions, "mechanisms" | "state"> {

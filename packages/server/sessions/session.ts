@@ -4,7 +4,7 @@ import { callCost, type Pin } from "@tare/planner";
 import type { Archive } from "@tare/prune";
 import type { SessionRecord, StoreRecord } from "@tare/store";
 import { recallTool } from "@tare/tools";
-import { HttpError, toHttpError } from "../http/http_error.ts";
+import { toHttpError } from "../http/http_error.ts";
 import { EventLog, type SessionEvent } from "./event_log.ts";
 import { overBudget } from "./budget.ts";
 import { answersTo, openCalls } from "./open_calls.ts";
@@ -14,6 +14,7 @@ import { type PlayedTurn, runTurn } from "./run_turn.ts";
 import {
   assertMayWait,
   NO_TURNS,
+  nothingToContinue,
   ratesOf,
   type RunningTurn,
   type SessionEnvironment,
@@ -21,6 +22,7 @@ import {
   sessionNotFound,
   type SessionTotals,
   type TurnRequest,
+  turnRunning,
 } from "./session_options.ts";
 import type { SessionSettings } from "./session_settings.ts";
 import { readStored, SessionPrompt, type StoredPrompt } from "./session_prompt.ts";
@@ -108,7 +110,7 @@ export class Session implements SessionInfo {
     return this.#turn !== undefined;
   }
 
-  /** What the user said first, in one line; empty before. */
+  /** What the user said first, in one line. */
   get title(): string {
     return this.#title;
   }
@@ -235,8 +237,8 @@ export class Session implements SessionInfo {
     this.#totals = totals;
     this.#title = stored.title;
     const { id, archive, tools } = this;
-    const [environment, countTokens] = [this.#environment, this.#countTokens];
-    this.#prompt = new SessionPrompt({ id, environment, model, tools, archive, countTokens, stored });
+    const shared = { environment: this.#environment, countTokens: this.#countTokens };
+    this.#prompt = new SessionPrompt({ ...shared, id, model, tools, archive, stored });
     this.#release({ waiting });
   }
 
@@ -250,30 +252,14 @@ export class Session implements SessionInfo {
   }
 
   async #start({ input, results = [], keep, giveBack, ...options }: TurnRequest): Promise<RunningTurn> {
-    if (this.#turn) {
-      throw new HttpError(
-        409,
-        "turn_running",
-        `Cannot start a turn in session ${this.id}: one is running. Wait for its turn_end, cancel it, or send the ` +
-          "input with steer.",
-      );
-    }
+    if (this.#turn) throw turnRunning(this.id);
     const answers = answersTo(openCalls(this.#history), results);
     const last = answers.at(-1) ?? this.#history.at(-1);
-    if (input === undefined && !["user", "tool"].includes(last?.role ?? "")) {
-      throw new HttpError(
-        409,
-        "nothing_to_continue",
-        `Cannot continue session ${this.id}: the model has answered last. Send an input.`,
-      );
-    }
+    if (input === undefined && !["user", "tool"].includes(last?.role ?? "")) throw nothingToContinue(this.id);
     const before = this.events.last + answers.length;
     const controller = new AbortController();
     const outcome: { error?: unknown } = {};
-    const onError = (error: unknown) => {
-      outcome.error = error;
-      this.#environment.onError?.(error);
-    };
+    const onError = (error: unknown) => this.#environment.onError?.(outcome.error = error);
     const release = giveBack ?? this.#environment.slots.take();
     try {
       const play = this.#player({ input, signal: controller.signal, ...options });

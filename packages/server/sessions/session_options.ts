@@ -170,3 +170,22 @@ export function assertMayWait(id: string, waiting: readonly Content[]): void {
       `${MAX_WAITING} of ${MAX_WAITING_CHARS} characters may. Wait for a user_message event, or cancel the turn.`,
   );
 }
+
+/** The error for a turn that is asked for while another one runs. */
+export function turnRunning(id: string): HttpError {
+  return new HttpError(
+    409,
+    "turn_running",
+    `Cannot start a turn in session ${id}: one is running. Wait for its turn_end, cancel it, or send the input with ` +
+      "steer.",
+  );
+}
+
+/** The error for a turn without an input where there is nothing to go on with. */
+export function nothingToContinue(id: string): HttpError {
+  return new HttpError(
+    409,
+    "nothing_to_continue",
+    `Cannot continue session ${id}: the model has answered last. Send an input.`,
+  );
+}

@@ -1,0 +1,105 @@
+/**
+ * What every store must do with the keys of requests, as tests that run on any of them. Holds no tests of its own.
+ *
+ * @module
+ */
+import { assertEquals, assertRejects } from "@std/assert";
+import { DAY_MS, key, other, request, type TestOfStore } from "./store_suite_fixture_test.ts";
+
+/** Tests that a store does with keys what the port says. */
+export function testKeys(test: TestOfStore): void {
+  test("claimKey() says new, running, done with the response, and mismatch", async (store) => {
+    assertEquals(await store.claimKey(request), { state: "new" });
+    assertEquals(await store.claimKey(request), { state: "running" });
+    assertEquals(await store.claimKey(other), { state: "mismatch" });
+    await store.commit([{ type: "response", ...key, response: { status: 201 } }]);
+    assertEquals(await store.claimKey(request), { state: "done", response: { status: 201 } });
+    assertEquals(await store.claimKey(other), { state: "mismatch" });
+    assertEquals(await store.claimKey({ ...request, scope: "POST /v1/responses" }), { state: "new" });
+  });
+
+  test("releaseKey() lets a failed request be sent again, and leaves one that is done", async (store) => {
+    await store.releaseKey(key);
+    await store.claimKey(request);
+    await store.releaseKey(key);
+    assertEquals(await store.claimKey(other), { state: "new" });
+    await store.commit([{ type: "response", ...key, response: null }]);
+    await store.releaseKey(key);
+    assertEquals(await store.claimKey(other), { state: "done", response: null });
+  });
+
+  test("commit() refuses a response to a key that isn't claimed, or of a session that isn't there", async (store) => {
+    const respond = (sessionId?: string) =>
+      store.commit([{
+        type: "response",
+        ...key,
+        response: 1,
+        ...(sessionId !== undefined && { sessionId }),
+      }]);
+    const message = 'Cannot complete idempotency key "k" of POST /v1/sessions: it isn\'t claimed';
+    await assertRejects(() => respond(), Error, message);
+    await store.claimKey(request);
+    await assertRejects(() => respond("none"), Error, 'Cannot find session "none"');
+    assertEquals(await store.claimKey(request), { state: "running" });
+    await respond("a");
+    await assertRejects(() => respond(), Error, message);
+  });
+
+  test(
+    "claimKey() says interrupted, once, where an earlier process didn't come to its end",
+    async (store, open) => {
+      await store.claimKey(request);
+      await store.close();
+      const later = await open();
+      const respond = () => later.commit([{ type: "response", ...key, response: 1 }]);
+      await assertRejects(respond, Error, "it isn't claimed");
+      await later.releaseKey(key);
+      assertEquals(await later.claimKey(other), { state: "mismatch" });
+      assertEquals(await later.claimKey(request), { state: "interrupted" });
+      assertEquals(await later.claimKey(request), { state: "running" });
+      await respond();
+      assertEquals(await later.claimKey(request), { state: "done", response: 1 });
+      await later.close();
+    },
+  );
+
+  let nowMs = 0;
+  test("claimKey() forgets a key a day after its response, and never one that is running", async (store) => {
+    await store.claimKey(request);
+    nowMs = 2 * DAY_MS;
+    assertEquals(await store.claimKey(request), { state: "running" });
+    await store.commit([{ type: "response", ...key, response: 1 }]);
+    nowMs += DAY_MS - 1;
+    assertEquals(await store.claimKey(request), { state: "done", response: 1 });
+    nowMs += 1;
+    assertEquals(await store.claimKey(other), { state: "new" });
+  }, { now: () => nowMs });
+
+  test("claimKey() forgets a response that was kept for a session when the session goes", async (store) => {
+    await store.claimKey(request);
+    await store.commit([{ type: "response", ...key, response: 1, sessionId: "a" }]);
+    assertEquals([await store.deleteSession("b"), await store.deleteSession("b")], [true, false]);
+    assertEquals(await store.claimKey(request), { state: "done", response: 1 });
+    await store.deleteSession("a");
+    assertEquals(await store.claimKey(request), { state: "new" });
+  });
+
+  test(
+    "claimKey() forgets the oldest answers once there are too many, and none that is running",
+    async (store) => {
+      const claim = (number: number) => store.claimKey({ scope: "s", key: `${number}`, bodyHash: "h" });
+      await claim(0);
+      for (let number = 1; number <= 30; number++) {
+        nowMs++;
+        await claim(number);
+        await store.commit([{ type: "response", scope: "s", key: `${number}`, response: number }]);
+      }
+      assertEquals([await claim(30), await claim(25)], [
+        { state: "done", response: 30 },
+        { state: "done", response: 25 },
+      ]);
+      assertEquals([await claim(0), await claim(1)], [{ state: "running" }, { state: "new" }]);
+    },
+    { now: () => nowMs, maxKeys: 10 },
+  );
+}
