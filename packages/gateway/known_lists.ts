@@ -42,19 +42,24 @@ export class KnownLists implements ListReader {
 
   /** What is known of the list that starts at this byte. */
   find(bytes: Uint8Array<ArrayBuffer>, start: number, kind: string): KnownList | undefined {
-    const alike: Entry[] = [];
+    // Lists that end alike at the same place, as of sub-agents at the same work, are told apart by one hash.
+    const lengths = new Set<number>();
     for (const entry of this.#lists.values()) {
-      if (entry.kind === kind && endsIn(bytes, start + entry.length, entry.tail)) alike.push(entry);
+      if (entry.kind === kind && endsIn(bytes, start + entry.length, entry.tail)) lengths.add(entry.length);
     }
-    for (const entry of alike.sort((a, b) => b.length - a.length)) {
-      const end = start + entry.length;
-      const hash = createHash("sha256").update(bytes.subarray(start, end));
-      if (hash.copy().digest("base64") !== entry.digest) continue;
-      const known = { items: entry.items, end };
-      this.#found.set(known, { entry, hash });
-      return known;
+    const hash = createHash("sha256");
+    let known: KnownList | undefined;
+    let from = start;
+    for (const length of [...lengths].sort((a, b) => a - b)) {
+      const end = start + length;
+      hash.update(bytes.subarray(from, end));
+      from = end;
+      const entry = this.#lists.get(keyOf({ kind, digest: hash.copy().digest("base64") }));
+      if (!entry) continue;
+      known = { items: entry.items, end };
+      this.#found.set(known, { entry, hash: hash.copy() });
     }
-    return undefined;
+    return known;
   }
 
   /** Remembers a list. */

@@ -58,6 +58,19 @@ Deno.test("KnownLists takes a list with another byte, or of another protocol, fo
   assertEquals(lists.find(bytes.subarray(0, -20), start, "chat"), undefined);
 });
 
+Deno.test("KnownLists tells apart lists of one length that end alike", () => {
+  const { counted, readers } = counting(new KnownLists({ maxBytes: 100_000 }));
+  const end = message("the same end ".repeat(10));
+  const sessions = ["a", "b", "c"].map((name) => [message(name), end]);
+  const first = sessions.map((said) => requestOf(bodyOf(said), readers));
+  counted.items = 0;
+  for (const [at, said] of sessions.entries()) {
+    const again = requestOf(bodyOf([...said, message("more")]), readers);
+    assertStrictEquals(again.items[0]?.parts, first[at]?.items[0]?.parts);
+  }
+  assertEquals(counted.items, 3);
+});
+
 Deno.test("KnownLists forgets what was used longest ago", () => {
   const { counted, readers } = counting(new KnownLists({ maxBytes: 3 * 230 }));
   const bodies = ["a", "b", "c", "d"].map((letter) => bodyOf([message(letter.repeat(100))]));
