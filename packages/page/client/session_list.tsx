@@ -56,7 +56,7 @@ export function SessionList({ place }: { readonly place: Place }): JSX.Element {
             <a href={addressOf({ view: "talk", id: session.id })} aria-current={current(session.id)}>
               <bdi class="title">{titleOf(session)}</bdi>
               <small>
-                {session.status === "running" && <span class="running">running ·</span>}
+                {session.status === "running" && <span class="running">running</span>}
                 {figures(session.ledger)}
               </small>
             </a>

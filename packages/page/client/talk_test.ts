@@ -113,7 +113,7 @@ Deno.test("A command shows what it writes while it runs", async () => {
   server.replies.push({ tool_calls: [toolCall("shell", { command })] }, { content: "It ran." });
   await page.type("textarea", "Run it.");
   await press(page, "Send");
-  await seen(page, ".call.running pre", "early");
+  await seen(page, ".call.running[open] [aria-label='Output so far']", "early");
   await assertAccessible(page, "live");
   await server.write("go", "");
   await seen(page, ".end", "2 calls");
@@ -137,6 +137,14 @@ Deno.test("The keyboard leads past the frame, and sessions that don't exist are 
   assertEquals(await page.$eval("textarea", ({ value }) => value), "One line\nanother.");
   await page.click(".settings summary");
   await page.type("#model", "scripted");
+  await page.evaluate(() => document.querySelector<HTMLInputElement>("#model")!.value = "");
+  await page.click(".limits summary");
+  await page.type(".limits label:last-child input", "1");
+  await page.focus("textarea");
+  await page.keyboard.press("Enter");
+  // Without a price for the model that can't be held, and what was written isn't lost.
+  await seen(page, ".trouble", "Cannot hold the budget maxUsd");
+  await seen(page, ".unsent", "One line");
   await page.goto(`${server.url}/#/session/nowhere`);
   await seen(page, ".trouble", "Cannot find session nowhere");
 });

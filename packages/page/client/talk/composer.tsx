@@ -8,7 +8,7 @@ import { Limits, limitsOf, type LimitTexts, NO_LIMITS } from "./limits.tsx";
 
 /** What the composer can do. */
 export interface ComposerProps {
-  /** Sends an input; false if the server didn't take it. */
+  /** Sends an input; false gives it back to be changed. */
   readonly send: (input: Content, budget?: Budget) => Promise<boolean>;
   /** Whether a turn runs, so that an input steers it. Default: false. */
   readonly isRunning?: boolean;
@@ -43,7 +43,9 @@ export function Composer({ send, isRunning = false, cancel, goOn }: ComposerProp
     setText("");
     setFiles([]);
     field.current?.focus();
-    await send(files.length === 0 ? text : parts, limitsOf(limits));
+    if (await send(files.length === 0 ? text : parts, limitsOf(limits))) return;
+    setText(text);
+    setFiles(files);
   };
   const attach = async (chosen: Iterable<File>) => {
     setTrouble(undefined);

@@ -36,6 +36,8 @@ export class Conversation {
   #last = 0;
   /** Whether events are being read: by one way at a time, or they would show twice. */
   #isReading = false;
+  /** Whether something has begun that these events may end before. */
+  #goesOn = false;
   #frame: number | undefined;
 
   constructor(id: string, changed: () => void) {
@@ -129,21 +131,14 @@ export class Conversation {
 
   /** Reads events until nothing runs any more. */
   async follow(): Promise<void> {
+    this.#goesOn = true;
     if (this.#isReading) return;
     this.#isReading = true;
     try {
-      await this.#untilReached(async () => {
-        for await (
-          const batch of readEvents<SessionEvent>(
-            `${this.#path}/events?after=${this.#last}`,
-            this.#closing.signal,
-          )
-        ) {
-          this.trouble = undefined;
-          for (const { number, event } of batch) this.#take(number, event);
-          this.#tell();
-        }
-      });
+      while (this.#goesOn) {
+        this.#goesOn = false;
+        await this.#untilReached(() => this.#readOn());
+      }
       this.isRunning = false;
     } finally {
       this.#isReading = false;
@@ -152,10 +147,23 @@ export class Conversation {
     }
   }
 
+  async #readOn(): Promise<void> {
+    const path = `${this.#path}/events?after=${this.#last}`;
+    for await (const batch of readEvents<SessionEvent>(path, this.#closing.signal)) {
+      this.trouble = undefined;
+      for (const { number, event } of batch) this.#take(number, event);
+      this.#tell();
+    }
+  }
+
   #take(number: number, event: SessionEvent): void {
     this.#last = number;
     this.items.apply(event);
-    if (event.type === "turn_start") this.isRunning = true;
+    if (event.type === "turn_start") {
+      this.isRunning = true;
+      // It is being read already.
+      this.#goesOn = false;
+    }
     if (event.type === "turn_end") this.isRunning = false;
   }
 
