@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { ModelError } from "@tare/loop";
 import { profileNamed, readProfileFile } from "@tare/planner";
-import { readSettings } from "../packages/app/settings.ts";
+import { readSettings } from "../packages/app/settings/settings.ts";
 import { probeCache } from "../scripts/probe_cache.ts";
 import { lastWords, measuring, measuringOverHttp, PRICES } from "./measured.ts";
 

@@ -11,7 +11,7 @@ import {
   type Price,
   type Profile,
 } from "@tare/planner";
-import type { Settings } from "./settings.ts";
+import type { Settings } from "./settings/settings.ts";
 
 /** The settings that say whom the agent asks. */
 export type ModelSettings = Pick<

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { listPrice, profileNamed } from "@tare/planner";
 import { configuredModels, isRehearsed, type ModelSettings, priceOf } from "./agent_models.ts";
-import { readSettings } from "./settings.ts";
+import { readSettings } from "./settings/settings.ts";
 
 const OPENAI = "https://api.openai.com/v1";
 const ANTHROPIC = "https://api.anthropic.com";

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { readSettings } from "./settings.ts";
+import { readSettings } from "./settings/settings.ts";
 import { startServer } from "./start_server.ts";
 
 /** What the server says at its start of the profile, before a provider that answers a request for its models so. */

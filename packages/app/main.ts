@@ -6,7 +6,7 @@
 // deno-lint-ignore-file no-console
 import { StoreError } from "@tare/store";
 import { whenLeft } from "./launchers.ts";
-import { readSettings, VARIABLES } from "./settings.ts";
+import { readSettings, VARIABLES } from "./settings/settings.ts";
 import { startServer } from "./start_server.ts";
 
 /** Longest orderly end, in milliseconds. */

@@ -1,8 +1,8 @@
 import { resolve } from "@std/path";
 import { DEFAULT_PROVIDER } from "@tare/planner";
 import { hasChatProvider, isRehearsed } from "./agent_models.ts";
-import { realPath } from "./option.ts";
-import { type Settings, VARIABLES } from "./settings.ts";
+import { realPath } from "./settings/option.ts";
+import { type Settings, VARIABLES } from "./settings/settings.ts";
 
 /**
  * How the server's process uses memory: a small young generation, and an old one that grows by a fifth before it is

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import { serverPermissions } from "./server_permissions.ts";
-import { readSettings, VARIABLES } from "./settings.ts";
+import { readSettings, VARIABLES } from "./settings/settings.ts";
 
 const permissions = (args: string[], environment: Record<string, string> = {}) =>
   serverPermissions(readSettings(args, environment));

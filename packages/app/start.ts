@@ -7,7 +7,7 @@
 import { fromFileUrl } from "@std/path";
 import { launchers, whenLeft } from "./launchers.ts";
 import { serverPermissions, V8_FLAGS } from "./server_permissions.ts";
-import { readSettings, settingsHelp, VARIABLES } from "./settings.ts";
+import { readSettings, settingsHelp, VARIABLES } from "./settings/settings.ts";
 
 if (Deno.args.includes("--help") || Deno.args.includes("-h")) {
   console.log(settingsHelp());

@@ -24,7 +24,7 @@ import { moveOldStore } from "./data/move_old_store.ts";
 import { type ConnectionLimits, connectionLimits } from "./listener/limits.ts";
 import { listenHttp } from "./listener/listen_http.ts";
 import { serverProfile } from "./server_profile.ts";
-import type { Settings } from "./settings.ts";
+import type { Settings } from "./settings/settings.ts";
 
 /** What the server says at its start and in every answer's event stream while no provider is configured. */
 export const REHEARSAL_NOTICE =

@@ -4,7 +4,7 @@ import type { LoopEvent } from "@tare/loop";
 import { profileNamed } from "@tare/planner";
 import { scripted, simulator, toolCall } from "@tare/simulator";
 import { agentClient } from "./agent_client.ts";
-import { readSettings } from "./settings.ts";
+import { readSettings } from "./settings/settings.ts";
 import { REHEARSAL_NOTICE, startServer } from "./start_server.ts";
 
 const QUESTION =

@@ -1,6 +1,6 @@
 import { basename, isAbsolute, join } from "@std/path";
 import { createHash } from "node:crypto";
-import { realPath } from "../option.ts";
+import { realPath } from "../settings/option.ts";
 
 /** The variables that say where a person's data is kept, on one system or another. */
 export const HOME_VARIABLES: readonly string[] = ["HOME", "XDG_DATA_HOME", "LOCALAPPDATA"];

@@ -1,6 +1,6 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { join } from "@std/path";
-import { readSettings } from "../settings.ts";
+import { readSettings } from "../settings/settings.ts";
 
 const dataOf = (workspace: string, environment: Record<string, string>) =>
   readSettings(["--workspace", workspace], environment).data;

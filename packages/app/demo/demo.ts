@@ -15,7 +15,7 @@ import {
   PROFILES,
 } from "@tare/planner";
 import { parseArgs } from "node:util";
-import { isDirectory } from "../option.ts";
+import { isDirectory } from "../settings/option.ts";
 import { demoQuestions } from "./demo_questions.ts";
 import { demoTable } from "./demo_table.ts";
 import { playDemo, WAYS } from "./play_demo.ts";

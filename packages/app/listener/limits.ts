@@ -1,4 +1,4 @@
-import { type Option, wholeNumber } from "../option.ts";
+import { type Option, wholeNumber } from "../settings/option.ts";
 
 /** What clients that keep the server waiting may cost it. */
 export interface ConnectionLimits {

@@ -7,7 +7,7 @@ import type { AssistantMessage, CountTokens, Model, ModelRequest, Usage } from "
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { chooseProfile, DEFAULT_PROVIDER, type Profile, profileNamed } from "@tare/planner";
 import { type SimulatedModel, simulator } from "@tare/simulator";
-import { readSettings } from "../../../packages/app/settings.ts";
+import { readSettings } from "../../../packages/app/settings/settings.ts";
 import { type Clock, simulatedClock, systemClock } from "./clock.ts";
 import { money, OutOfBudget, paidModel, type Prices } from "./paid_model.ts";
 import { Results } from "./results.ts";

@@ -1,6 +1,6 @@
 import { fromFileUrl } from "@std/path";
 import { serverPermissions, V8_FLAGS } from "../../../packages/app/server_permissions.ts";
-import { readSettings } from "../../../packages/app/settings.ts";
+import { readSettings } from "../../../packages/app/settings/settings.ts";
 
 /** A server's process that somebody wishes ill. Disposing of it kills it. */
 export interface AttackedServer extends AsyncDisposable {

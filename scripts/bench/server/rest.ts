@@ -1,7 +1,7 @@
 import { fromFileUrl } from "@std/path";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { serverPermissions, V8_FLAGS } from "../../../packages/app/server_permissions.ts";
-import { readSettings } from "../../../packages/app/settings.ts";
+import { readSettings } from "../../../packages/app/settings/settings.ts";
 import { type Listening, startListening } from "./listening.ts";
 import { importSessions, longSession } from "./sessions.ts";
 import { createSession, playTurn } from "./turn.ts";
