@@ -1,8 +1,7 @@
 import { parseArgs } from "node:util";
 import { MESSAGES_PROVIDER } from "@tare/planner";
 import { dataFolder, HOME_VARIABLES, OLD_DATA } from "../data/data_folder.ts";
-import { address, type Option } from "./option.ts";
-
+import type { Option } from "./option.ts";
 import { type Mechanism, MECHANISMS, OPTIONS } from "./options.ts";
 
 type Options = typeof OPTIONS;
