@@ -28,8 +28,8 @@ export async function endMarked(marked: Marked): Promise<number> {
     await new Promise((resolve) => setTimeout(resolve, POLL_MS));
     left = await findMarked(marked);
   }
-  // Those that they started meanwhile too.
-  while (left.length > 0) {
+  // Those that they started meanwhile too; one that even this doesn't end must keep nobody waiting.
+  for (let round = 0; round < MAX_ROUNDS && left.length > 0; round++) {
     for (const id of left) signal(id, "SIGKILL");
     left = await findMarked(marked);
   }
@@ -37,6 +37,7 @@ export async function endMarked(marked: Marked): Promise<number> {
 }
 
 const POLL_MS = 50;
+const MAX_ROUNDS = 20;
 
 /** Deno itself reads `/proc` only with all permissions. */
 async function findMarked(marked: Marked): Promise<number[]> {
