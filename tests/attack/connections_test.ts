@@ -34,7 +34,7 @@ async function assertHealthy({ url }: AttackedServer): Promise<void> {
 async function playTurn({ url }: AttackedServer): Promise<void> {
   const client = agentClient(url);
   const session = await client.createSession();
-  const events = await Array.fromAsync(client.startTurn(session, "Which files are there?"));
+  const events = await Array.fromAsync(await client.startTurn(session, "Which files are there?"));
   const end = events.at(-1);
   assertEquals(end?.type === "turn_end" && end.reason, "completed");
   await (await fetch(`${url}/v1/sessions/${session}`, { method: "DELETE" })).body?.cancel();

@@ -44,7 +44,8 @@ async function withHanging(
     using _bodies = await flood(server.url, 5, HALF_BODY);
     using _stalled = await flood(server.url, 5, requestFor(`/v1/sessions/${long}/export`));
     const client = agentClient(server.url);
-    const turn = Array.fromAsync(client.startTurn(await client.createSession(), "Hi.")).catch(() => []);
+    const turn = client.startTurn(await client.createSession(), "Hi.")
+      .then((events) => Array.fromAsync(events)).catch(() => []);
     const call = fetch(`${server.url}/v1/chat/completions`, {
       method: "POST",
       headers: { "content-type": "application/json" },
