@@ -26,6 +26,8 @@ export function recordingProvider(model: SimulatedModel, random: () => number): 
   const provider = simulator({ model, tokenizer: { encode }, profile: profileNamed("openai") });
   const conversations = new Map<string, RecordedRequest[]>();
   const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
+    // Which models there are.
+    if (request.method === "GET") return await provider.fetch(request);
     const body = await request.text();
     const { messages, tools } = JSON.parse(body);
     const recorded = {
