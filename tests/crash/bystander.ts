@@ -6,7 +6,7 @@ import type { RecordingProvider } from "./recording_provider.ts";
 const BATCH = 4;
 
 /** Imported sessions that are left alone; older ones are deleted. */
-const KEPT = 12;
+const KEPT = 8;
 
 /** Exchanges of one conversation through the gateway. */
 const EXCHANGES = 5;
