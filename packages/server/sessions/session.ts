@@ -110,7 +110,6 @@ export class Session implements SessionInfo {
     return this.#turn !== undefined;
   }
 
-  /** What the user said first, in one line. */
   get title(): string {
     return this.#title;
   }
@@ -127,9 +126,9 @@ export class Session implements SessionInfo {
   ): Promise<void> {
     return this.#queue.run(async () => {
       await this.#mend();
-      const store = (pins: readonly Pin[]) =>
-        this.events.append([], { records: [this.#state("pins", pins), ...records] });
-      await this.#prompt.changePins(change, store);
+      await this.#prompt.changePins(change, (pins) => {
+        return this.events.append([], { records: [this.#state("pins", pins), ...records] });
+      });
     });
   }
 
@@ -236,14 +235,19 @@ export class Session implements SessionInfo {
     this.#history = instructions === "" ? messages : [{ role: "system", content: instructions }, ...messages];
     this.#totals = totals;
     this.#title = stored.title;
-    const { id, archive, tools } = this;
-    const shared = { environment: this.#environment, countTokens: this.#countTokens };
-    this.#prompt = new SessionPrompt({ ...shared, id, model, tools, archive, stored });
+    const made = { environment: this.#environment, countTokens: this.#countTokens, stored };
+    this.#prompt = new SessionPrompt({
+      ...made,
+      id: this.id,
+      model,
+      tools: this.tools,
+      archive: this.archive,
+    });
     this.#release({ waiting });
   }
 
   /** Nothing runs any more. What waits enters the next turn. */
-  #release({ failure, waiting = [] }: { failure?: unknown; waiting?: readonly Content[] } = {}): void {
+  #release({ failure, waiting = [] }: { failure?: unknown; waiting?: readonly Content[] }): void {
     this.#turn = undefined;
     this.#waiting = waiting;
     this.#taken = 0;
@@ -259,12 +263,15 @@ export class Session implements SessionInfo {
     const before = this.events.last + answers.length;
     const controller = new AbortController();
     const outcome: { error?: unknown } = {};
-    const onError = (error: unknown) => this.#environment.onError?.(outcome.error = error);
+    const onError = (error: unknown) => {
+      outcome.error = error;
+      this.#environment.onError?.(error);
+    };
     const release = giveBack ?? this.#environment.slots.take();
     try {
       const play = this.#player({ input, signal: controller.signal, ...options });
       const title = this.#title || firstWords(input);
-      const titled = title === this.#title ? [] : [this.#state("title", title)];
+      const titled = this.#title ? [] : [this.#state("title", title)];
       const added = answers.map((message) => ({ type: "message_added", message }) as const);
       await this.events.append([...added, { type: "turn_start", ...(input !== undefined && { input }) }], {
         records: [...titled, ...keep?.("starts") ?? []],
