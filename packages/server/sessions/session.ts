@@ -1,12 +1,11 @@
-import { addLedgers, type LoopEvent, type RunOptions, type TurnLedger } from "@tare/loop";
+import { addLedgers, type LoopEvent, type TurnLedger } from "@tare/loop";
 import { type Content, type CountTokens, firstWords, type Message, type Tool } from "@tare/messages";
-import { callCost, type Pin } from "@tare/planner";
+import type { Pin } from "@tare/planner";
 import type { Archive } from "@tare/prune";
 import type { SessionRecord, StoreRecord } from "@tare/store";
 import { recallTool } from "@tare/tools";
 import { toHttpError } from "../http/http_error.ts";
 import { EventLog, type SessionEvent } from "./event_log.ts";
-import { overBudget } from "./budget.ts";
 import { answersTo, openCalls } from "./open_calls.ts";
 import { Queue } from "./queue.ts";
 import { INTERRUPTED, readHistory, type RecoveryOptions } from "./recover_history.ts";
@@ -15,7 +14,6 @@ import {
   assertMayWait,
   NO_TURNS,
   nothingToContinue,
-  ratesOf,
   type RunningTurn,
   type SessionEnvironment,
   type SessionInfo,
@@ -26,6 +24,7 @@ import {
 } from "./session_options.ts";
 import type { SessionSettings } from "./session_settings.ts";
 import { readStored, SessionPrompt, type StoredPrompt } from "./session_prompt.ts";
+import { type AskedTurn, turnOptions } from "./turn_options.ts";
 
 /**
  * A conversation with the agent, in memory while it is used. All that changes it waits in one queue, so that nothing
@@ -296,35 +295,16 @@ export class Session implements SessionInfo {
   }
 
   /** Makes the function that plays the turn. @throws what the model's port throws for a model that can't be had. */
-  #player(
-    { input, signal, budget: turn = {}, maxOutputTokens = Infinity, clientTools = [], settings }:
-      & Omit<TurnRequest, "results" | "keep" | "giveBack">
-      & Pick<RunOptions, "signal">,
-  ): () => Promise<PlayedTurn> {
-    const { model, limits = {}, notice, now = Date.now } = this.#environment;
-    const { model: modelName, budget: session } = this.settings;
-    const most = Math.min(maxOutputTokens, limits.maxOutputTokens ?? Infinity);
-    const port = model(modelName);
-    const measure = { before: this.ledger, model: modelName, rates: ratesOf(this.#environment, modelName) };
-    const over = overBudget({ turn, session }, measure);
+  #player(request: AskedTurn): () => Promise<PlayedTurn> {
+    const { settings, ledger } = this;
+    const options = turnOptions(request, { environment: this.#environment, settings, ledger });
     return () =>
       runTurn({
-        ...limits,
-        ...(most < Infinity && { maxOutputTokens: most }),
-        ...(input !== undefined && { input }),
-        ...(signal && { signal }),
-        ...(settings && { settings }),
-        clientTools,
-        model: port,
-        modelName,
-        notice,
-        now,
+        ...options,
         prompt: this.#prompt,
         history: this.#history,
         tools: this.tools,
         countTokens: this.#countTokens,
-        costOf: (usage) => callCost(usage, measure.rates),
-        overBudget: over,
         steering: () => this.#takeSteering(),
         commit: (events) => this.#queue.run(() => this.#commit(events)),
       });
