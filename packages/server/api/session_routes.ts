@@ -117,6 +117,7 @@ export function sessionRoutes(sessions: Sessions): readonly Route[] {
               }),
               turn: Type.Optional(closed({
                 after: Type.Integer({ minimum: 0, description: "Number of the last event before it." }),
+                firstMessage: Type.Integer({ minimum: 0, description: "Index of its first message." }),
                 step: Type.Integer({ minimum: 1, description: "The model call that it is at." }),
                 ledger: LEDGER,
               }, "RunningTurn")),

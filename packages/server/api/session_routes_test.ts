@@ -190,7 +190,7 @@ Deno.test("sessionRoutes() show a running turn: what it has said so far, and whe
     tokenUnits: 10,
   };
   const texts = ["s: Be brief.", "u: 1", "a: a", "u: 2", "a: ", "t: x"];
-  assertEquals(await shown(), ["running", texts, { after: before, step: 2, ledger }]);
+  assertEquals(await shown(), ["running", texts, { after: before, firstMessage: 3, step: 2, ledger }]);
   go.resolve();
   await running;
   assertEquals(await shown(), ["idle", [...texts, "a: b"], undefined]);

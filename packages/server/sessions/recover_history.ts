@@ -52,7 +52,9 @@ export async function readTranscript(
   const { messages, interrupted } = rebuildHistory(stored.map(({ event }) => asSessionEvent(event)));
   return {
     messages: [...history, ...messages],
-    ...(interrupted && { turn: { after, step: interrupted.step, ledger: interrupted.ledger } }),
+    ...(interrupted && {
+      turn: { after, firstMessage: history.length, step: interrupted.step, ledger: interrupted.ledger },
+    }),
   };
 }
 

@@ -132,6 +132,8 @@ export interface Transcript {
   readonly turn?: {
     /** Number of the last event before it. */
     readonly after: number;
+    /** Index of its first message. */
+    readonly firstMessage: number;
     /** The model call that it is at, from 1. */
     readonly step: number;
     /** What its steps cost that have ended. */

@@ -25,9 +25,11 @@ export interface Session {
   readonly ledger: TurnLedger;
 }
 
-/** A session with what was said in the turns that have ended. */
+/** A session with all that was said. */
 export interface SessionWithMessages extends Session {
   readonly messages: readonly Message[];
+  /** The turn that runs: the last event before it, and the index of its first message. */
+  readonly turn?: { readonly after: number; readonly firstMessage: number };
 }
 
 /** Everything that happens in a session. */

@@ -57,9 +57,11 @@ export class Conversation {
       this.items = new Items();
       const session = await askJson<SessionWithMessages>(this.#path, { signal: this.#closing.signal });
       this.session = session;
-      for (const message of session.messages) this.items.addMessage(message);
-      if (session.status === "running") await this.#replayRunning(session);
-      else this.#last = session.lastEvent;
+      const { turn, messages, lastEvent } = session;
+      // The running turn shows by its events, which tell more.
+      for (const message of messages.slice(0, turn?.firstMessage)) this.items.addMessage(message);
+      this.#last = turn?.after ?? lastEvent;
+      this.isRunning = turn !== undefined;
       this.#tell();
     });
     this.#isReading = false;
@@ -165,21 +167,6 @@ export class Conversation {
       this.#goesOn = false;
     }
     if (event.type === "turn_end") this.isRunning = false;
-  }
-
-  /** The history ends where the running turn begins: behind as many ends of turns as the session has. */
-  async #replayRunning({ turns, lastEvent }: SessionWithMessages): Promise<void> {
-    let ended = 0;
-    this.isRunning = true;
-    for await (const batch of readEvents<SessionEvent>(`${this.#path}/events`, this.#closing.signal)) {
-      for (const { number, event } of batch) {
-        if (ended >= turns && event.type !== "message_added") this.#take(number, event);
-        else this.#last = number;
-        ended += Number(event.type === "turn_end");
-      }
-      // The rest is followed.
-      if (this.#last >= lastEvent) return;
-    }
   }
 
   /** Tries until the server can be reached, more and more seldom. Other errors are told and end it. */
