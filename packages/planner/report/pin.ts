@@ -53,6 +53,7 @@ export const NEW_PIN: JsonSchema = {
   },
   required: ["place", "wish"],
   additionalProperties: false,
+  examples: [{ place: 12, wish: "keep", by: "ada" }],
 };
 
 /** What is asked for. */
