@@ -26,7 +26,7 @@ export const SESSION = closed(FIELDS, "Session", {
   tools: ["read_file", "recall"],
   metadata: {},
   budget: {},
-  title: "",
+  title: "Which files are there?",
   turns: 0,
   lastEvent: 0,
   ledger: EMPTY_LEDGER,

@@ -117,7 +117,10 @@ function hoistTitled(value: unknown, schemas: Record<string, JsonSchema>): unkno
   if (Array.isArray(value)) return value.map((item) => hoistTitled(item, schemas));
   if (typeof value !== "object" || value === null) return value;
   const copy: Record<string, unknown> = {};
-  for (const [name, item] of Object.entries(value)) copy[name] = hoistTitled(item, schemas);
+  for (const [name, item] of Object.entries(value)) {
+    // An example is no schema, whatever it has for a title.
+    copy[name] = name === "examples" ? item : hoistTitled(item, schemas);
+  }
   const { title } = copy;
   if (typeof title !== "string") return copy;
   const known = schemas[title];
