@@ -99,6 +99,8 @@ const PROTOCOL_EXCEPTIONS: readonly string[] = [
   "wire/chat/usage.ts",
   // The agent as a model takes responses itself, and its OpenAPI document describes them field by field.
   "server/as_model/",
+  // Frameworks have names of their own, some of which a protocol has too.
+  "adapters/",
 ];
 
 /** Where providers may be named: the files of their data, and what speaks one provider's own protocol. */
