@@ -15,8 +15,14 @@ import {
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
-import { looksLikeError, RECALL_TOOL } from "@tare/prune";
-import { AdaptedSession, type AdaptedView, type Adapter, type AdapterOptions } from "./adapted_session.ts";
+import { RECALL_TOOL } from "@tare/prune";
+import {
+  AdaptedSession,
+  type AdaptedView,
+  type Adapter,
+  type AdapterOptions,
+  type ReadResult,
+} from "./adapted_session.ts";
 
 export type { Adapter, AdapterOptions } from "./adapted_session.ts";
 
@@ -70,11 +76,9 @@ export interface LangChainAdapter extends Adapter {
  * @throws {TypeError} by `wrapModelCall`, if a message is of a type that isn't known here.
  */
 export function langchainAdapter(options: AdapterOptions): LangChainAdapter {
-  const { isError = looksLikeError, mechanisms } = options;
   const adapted = new AdaptedSession({
     ...options,
-    mechanisms: { ...mechanisms, schemas: false },
-    isError: (message, index) => (message as ReadResult).failed || isError(message, index),
+    mechanisms: { ...options.mechanisms, schemas: false },
   });
   return {
     session: adapted.session,
@@ -124,11 +128,6 @@ interface AiMessage extends LangChainMessage {
 interface ResultMessage extends LangChainMessage {
   readonly tool_call_id: string;
   readonly status?: "success" | "error";
-}
-
-/** A result that is known to report an error. */
-interface ReadResult {
-  readonly failed?: boolean;
 }
 
 function readMessage(message: LangChainMessage, at: number): Message & ReadResult {
