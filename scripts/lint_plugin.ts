@@ -13,6 +13,7 @@ export const PACKAGE_TABLE: Readonly<Record<string, readonly string[]>> = {
   schemas: ["messages"],
   planner: ["messages", "context", "prune", "schemas"],
   wire: ["messages"],
+  adapters: ["messages", "prune", "planner"],
   loop: ["messages", "wire"],
   tools: ["messages", "prune"],
   store: ["messages", "prune"],
@@ -27,6 +28,7 @@ export const PACKAGE_TABLE: Readonly<Record<string, readonly string[]>> = {
     "schemas",
     "planner",
     "wire",
+    "adapters",
     "loop",
     "tools",
     "store",
@@ -97,6 +99,8 @@ const PROTOCOL_EXCEPTIONS: readonly string[] = [
   "wire/chat/usage.ts",
   // The agent as a model takes responses itself, and its OpenAPI document describes them field by field.
   "server/as_model/",
+  // Frameworks have names of their own, some of which a protocol has too.
+  "adapters/",
 ];
 
 /** Where providers may be named: the files of their data, and what speaks one provider's own protocol. */

@@ -1,0 +1,157 @@
+/**
+ * Tare for the Vercel AI SDK: a language-model middleware. `generateText()`, `streamText()` and agents go on keeping
+ * the whole history; the provider gets what of it the model still needs.
+ *
+ * README.md shows it in use.
+ *
+ * @module
+ */
+import type { ToolDefinition, Usage } from "@tare/messages";
+import type { SessionView } from "@tare/planner";
+import { AdaptedSession, type Adapter, type AdapterOptions } from "./adapted_session.ts";
+import {
+  type PromptMessage,
+  type PromptPart,
+  readPrompt,
+  type RecallTool,
+  recallTool,
+  writePrompt,
+} from "./model_prompt.ts";
+
+export type { Adapter, AdapterOptions } from "./adapted_session.ts";
+export type { PromptMessage, PromptPart, RecallTool } from "./model_prompt.ts";
+
+/** What a model is called with, as far as it is read here. */
+export interface CallParams {
+  readonly prompt: readonly PromptMessage[];
+  readonly tools?: readonly { readonly type: string; readonly name: string }[] | undefined;
+  readonly abortSignal?: AbortSignal | undefined;
+}
+
+/** What a model reports of a call, as far as it is read here. */
+export interface ReportedUsage {
+  readonly inputTokens: {
+    readonly total: number | undefined;
+    readonly cacheRead: number | undefined;
+    readonly cacheWrite: number | undefined;
+  };
+  readonly outputTokens: { readonly total: number | undefined };
+}
+
+/** A middleware of specification `v4`, for `wrapLanguageModel()`. */
+export interface TareMiddleware {
+  /** Always `v4`. */
+  readonly specificationVersion: "v4";
+  /** Puts what the model still needs in place of the prompt. */
+  transformParams<Params extends CallParams>(
+    call: { readonly params: Params; readonly model: { readonly modelId: string } },
+  ): Promise<Params>;
+  /** Books what a call took. */
+  wrapGenerate<Result extends { readonly usage: ReportedUsage }>(
+    call: { readonly doGenerate: () => PromiseLike<Result>; readonly params: CallParams },
+  ): Promise<Result>;
+  /** Books what a streamed call took, once it has finished. */
+  wrapStream<Result extends { readonly stream: ReadableStream<PromptPart> }>(
+    call: { readonly doStream: () => PromiseLike<Result>; readonly params: CallParams },
+  ): Promise<Result>;
+}
+
+/** An {@linkcode Adapter} for the AI SDK. */
+export interface AiSdkAdapter extends Adapter {
+  /** To be put around the model of one conversation. */
+  readonly middleware: TareMiddleware;
+  /** To be put among the tools, as `recall`. Without it what leaves the prompt can't be read back. */
+  readonly recall: RecallTool;
+}
+
+/**
+ * Gives a conversation of the AI SDK a planner session.
+ *
+ * @throws {TypeError} by the middleware, if a prompt has a message of a role that the AI SDK doesn't have.
+ */
+export function aiSdkAdapter(options: AdapterOptions): AiSdkAdapter {
+  const adapted = new AdaptedSession(options);
+  const views = new WeakMap<readonly PromptMessage[], SessionView>();
+
+  async function book({ prompt }: CallParams, reported: ReportedUsage): Promise<void> {
+    const view = views.get(prompt);
+    if (view) await adapted.book(view, readUsage(reported));
+  }
+
+  return {
+    session: adapted.session,
+    ledger: adapted.ledger,
+    middleware: {
+      specificationVersion: "v4",
+      async transformParams({ params, model }) {
+        const pieces = readPrompt(params.prompt);
+        const tools = params.tools ?? [];
+        const functions = tools.filter((tool): tool is FunctionTool => tool.type === "function");
+        const made = await adapted.view(pieces.map(({ message }) => message), {
+          tools: functions.map(readTool),
+          model: model.modelId,
+          signal: params.abortSignal,
+        });
+        const prompt = writePrompt(params.prompt, pieces, made);
+        views.set(prompt, made.view);
+        const shown = new Map(functions.map((tool, at) => [tool, writeTool(tool, made.view.tools[at])]));
+        return {
+          ...params,
+          prompt,
+          ...(params.tools && { tools: tools.map((tool) => shown.get(tool as FunctionTool) ?? tool) }),
+        };
+      },
+      async wrapGenerate({ doGenerate, params }) {
+        const result = await doGenerate();
+        await book(params, result.usage);
+        return result;
+      },
+      async wrapStream({ doStream, params }) {
+        const result = await doStream();
+        const booking = new TransformStream<PromptPart, PromptPart>({
+          async transform(part, controller) {
+            if (part.type === "finish") await book(params, (part as FinishPart).usage);
+            controller.enqueue(part);
+          },
+        });
+        return { ...result, stream: result.stream.pipeThrough(booking) };
+      },
+    },
+    recall: recallTool(adapted),
+  };
+}
+
+interface FunctionTool {
+  readonly type: "function";
+  readonly name: string;
+  readonly description?: string;
+  readonly inputSchema: Readonly<Record<string, unknown>>;
+}
+
+interface FinishPart extends PromptPart {
+  readonly usage: ReportedUsage;
+}
+
+function readTool({ name, description, inputSchema }: FunctionTool): ToolDefinition {
+  return {
+    type: "function",
+    function: { name, ...(description !== undefined && { description }), parameters: inputSchema },
+  };
+}
+
+/** A tool as the plan shows it. */
+function writeTool(tool: FunctionTool, shown: ToolDefinition | undefined): FunctionTool {
+  const { description, parameters } = shown?.function ?? {};
+  if (!parameters || (description === tool.description && parameters === tool.inputSchema)) return tool;
+  return { ...tool, ...(description !== undefined && { description }), inputSchema: parameters };
+}
+
+function readUsage({ inputTokens, outputTokens }: ReportedUsage): Usage | undefined {
+  if (inputTokens.total === undefined) return undefined;
+  return {
+    promptTokens: inputTokens.total,
+    cachedTokens: inputTokens.cacheRead ?? 0,
+    ...(inputTokens.cacheWrite !== undefined && { cacheWriteTokens: inputTokens.cacheWrite }),
+    outputTokens: outputTokens.total ?? 0,
+  };
+}

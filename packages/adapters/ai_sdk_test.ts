@@ -1,0 +1,248 @@
+import { assert, assertEquals, assertRejects, assertStrictEquals } from "@std/assert";
+import { estimateTokens } from "@tare/messages";
+import { profileNamed } from "@tare/planner";
+import { memoryArchive } from "@tare/prune";
+import { type AdapterOptions, aiSdkAdapter, type CallParams, type PromptMessage } from "./ai_sdk.ts";
+
+const MODEL = { modelId: "m" };
+
+function adapterWith(options: Partial<AdapterOptions> = {}) {
+  const warnings: string[] = [];
+  const adapter = aiSdkAdapter({
+    profile: profileNamed("openai"),
+    archive: memoryArchive(),
+    countTokens: estimateTokens,
+    now: () => 0,
+    warn: (sentence) => warnings.push(sentence),
+    ...options,
+  });
+  const shown = async (prompt: readonly PromptMessage[], rest: Partial<CallParams> = {}) =>
+    await adapter.middleware.transformParams({ params: { ...rest, prompt }, model: MODEL });
+  return { adapter, warnings, shown };
+}
+
+const LONG = "a line of a log\n".repeat(4_000);
+const USER: PromptMessage = { role: "user", content: [text("Look.")] };
+
+const ANSWER: PromptMessage = { role: "assistant", content: [text("Ok.")] };
+
+function text(text: string) {
+  return { type: "text", text };
+}
+
+/** A part with the fields that it has. */
+function part(part: Readonly<Record<string, unknown>> & { readonly type: string }) {
+  return part;
+}
+
+function calls(...ids: readonly string[]): PromptMessage {
+  const content = ids.map((id) => ({ type: "tool-call", toolCallId: id, toolName: "read", input: { id } }));
+  return { role: "assistant", content };
+}
+
+function result(id: string, output: unknown) {
+  return { type: "tool-result", toolCallId: id, toolName: "read", output };
+}
+
+const usage = (total: number | undefined) => ({
+  inputTokens: { total, cacheRead: undefined, cacheWrite: 7 },
+  outputTokens: { total: undefined },
+});
+
+Deno.test("aiSdkAdapter() hands on the very messages that the plan leaves as they are", async () => {
+  const prompt: PromptMessage[] = [
+    { role: "system", content: "Be brief." },
+    {
+      role: "user",
+      content: [
+        text("Look."),
+        { type: "file", mediaType: "image/png", data: { type: "data", data: new Uint8Array(3) } },
+        {
+          type: "file",
+          mediaType: "application/pdf",
+          data: { type: "url", url: new URL("https://a.b/c.pdf") },
+        },
+        { type: "file", mediaType: "text/plain", data: { type: "reference", reference: { a: "b" } } },
+      ] as PromptMessage["content"],
+    },
+    {
+      role: "assistant",
+      content: [
+        { type: "reasoning", text: "Hm." },
+        text("I see."),
+        { type: "custom", kind: "a.b" },
+        ...calls("1", "2", "3", "4").content,
+      ] as PromptMessage["content"],
+    },
+    {
+      role: "tool",
+      content: [
+        result("1", { type: "json", value: { a: 1 } }),
+        result("2", { type: "content", value: [text("a"), { type: "image-url", url: "x" }] }),
+        result("3", { type: "execution-denied" }),
+        result("4", { type: "error-text", value: "No such file." }),
+        part({ type: "tool-approval-response", approvalId: "5", approved: true }),
+      ],
+    },
+    {
+      role: "tool",
+      content: [part({ type: "tool-approval-response", approvalId: "6" })],
+    },
+  ];
+  const { shown, warnings } = adapterWith();
+  const { prompt: seen } = await shown(prompt);
+  assertEquals(seen.length, prompt.length);
+  seen.forEach((message, at) => assertStrictEquals(message, prompt[at]));
+  assertEquals(warnings, []);
+});
+
+Deno.test("aiSdkAdapter() shows a huge result as head and tail, and leaves the SDK's own as it is", async () => {
+  const prompt = [USER, calls("1", "2"), {
+    role: "tool",
+    content: [result("1", { type: "text", value: LONG }), result("2", { type: "text", value: "short" })],
+  }];
+  const before = structuredClone(prompt);
+  const { shown } = adapterWith();
+  const { prompt: seen } = await shown(prompt);
+  assertEquals(prompt, before);
+  assertStrictEquals(seen[1], prompt[1]);
+  const [first, second] = seen[2]?.content as readonly {
+    type: string;
+    output: { type: string; value: string };
+  }[];
+  assert(first && first.output.type === "text" && first.output.value.length < LONG.length / 2);
+  assertStrictEquals(second, prompt[2]?.content[1]);
+});
+
+Deno.test("aiSdkAdapter() warns where the archive can't be written, and nothing leaves", async () => {
+  const archive = { ...memoryArchive(), put: () => Promise.reject(new Error("disk full")) };
+  const { shown, warnings } = adapterWith({ archive });
+  const prompt = [USER, calls("1"), { role: "tool", content: [result("1", { type: "text", value: LONG })] }];
+  assertEquals((await shown(prompt)).prompt, prompt);
+  assert(warnings[0]?.includes("disk full"), warnings.join());
+});
+
+Deno.test("aiSdkAdapter() writes a line where old turns were, once the window is full", async () => {
+  const { shown } = adapterWith({ windowTokens: 8_000 });
+  const turn = (id: string): PromptMessage[] => [
+    { role: "user", content: [text(`Task ${id}. ${"word ".repeat(200)}`)] },
+    calls(id),
+    { role: "tool", content: [result(id, { type: "text", value: "x y ".repeat(500) })] },
+    { role: "assistant", content: [text(`Done ${id}. ${"said ".repeat(700)}`)] },
+  ];
+  const prompt = [USER, ANSWER, ...["1", "2", "3", "4", "5", "6", "7", "8"].flatMap(turn), USER];
+  const before = structuredClone(prompt);
+  let seen: readonly PromptMessage[] = [];
+  for (let length = 1; length <= prompt.length; length++) {
+    if (prompt[length - 1]?.role === "user") ({ prompt: seen } = await shown(prompt.slice(0, length)));
+  }
+  assertEquals(prompt, before);
+  assert(seen.length < prompt.length, `${seen.length} of ${prompt.length} messages are shown`);
+  const [line, ...others] = seen.filter((message) => !prompt.includes(message) && message.role !== "tool");
+  assertEquals([line?.role, others], ["user", []]);
+  assert(JSON.stringify(line?.content).startsWith('[{"type":"text","text":"[elided'), JSON.stringify(line));
+});
+
+Deno.test("aiSdkAdapter() shortens the user's long texts in a full window, part by part", async () => {
+  const summarise = () => Promise.reject(new Error("nobody asks for a summary"));
+  const { shown, warnings } = adapterWith({ windowTokens: 12_000, summarise });
+  const long = (seed: string) => text(Array.from({ length: 2_000 }, (_, at) => `${seed}${at}`).join(" "));
+  const paste: PromptMessage = { role: "user", content: [text("Look at this."), long("paste")] };
+  const second: PromptMessage = { role: "user", content: [long("second")] };
+  const prompt = [USER, ANSWER, paste, ANSWER, second, ANSWER, { role: "user", content: [long("active")] }];
+  const before = structuredClone(prompt);
+  let seen: readonly PromptMessage[] = [];
+  for (let length = 1; length <= prompt.length; length += 2) {
+    ({ prompt: seen } = await shown(prompt.slice(0, length)));
+  }
+  assertEquals(prompt, before);
+  assertEquals(seen.filter((message) => !prompt.includes(message)), [seen[2], seen[4]]);
+  const [opening, body] = seen[2]?.content as readonly { type: string; text: string }[];
+  assertStrictEquals(opening?.text, "Look at this.");
+  assert(body?.text.includes("[elided: middle of this message"), body?.text);
+  assertEquals(warnings, [
+    "The window is full: of 2 long messages of the user head and tail are shown.",
+  ]);
+});
+
+Deno.test("aiSdkAdapter() shows a tool in short once it was called, and others' tools as they are", async () => {
+  const inputSchema = {
+    type: "object",
+    properties: { id: { type: "string", description: "Which one. ".repeat(40) } },
+    description: "What to read. ".repeat(200),
+  };
+  const read = { type: "function", name: "read", description: "Reads. ".repeat(300), inputSchema };
+  const others = [
+    { type: "provider", name: "search", id: "a.search", args: {} },
+    { type: "function", name: "none", inputSchema: { type: "object" } },
+  ];
+  const { adapter, shown } = adapterWith();
+  let prompt: PromptMessage[] = [USER];
+  let tools: CallParams["tools"];
+  for (let step = 1; step < 40; step++) {
+    const params = await shown(prompt, {
+      tools: [read, ...others],
+      abortSignal: new AbortController().signal,
+    });
+    await adapter.middleware.wrapGenerate({
+      params,
+      doGenerate: () => Promise.resolve({ usage: usage(1_000 * step) }),
+    });
+    ({ tools } = params);
+    const output = { type: "text", value: `${step} `.repeat(400) };
+    prompt = [...prompt, calls(`${step}`), { role: "tool", content: [result(`${step}`, output)] }];
+  }
+  const [short, ...rest] = tools ?? [];
+  assert(JSON.stringify(short).length < JSON.stringify(read).length / 2, JSON.stringify(short));
+  assertEquals(rest, others);
+  assertEquals(adapter.ledger.at(-1)?.usage, {
+    promptTokens: 39_000,
+    cachedTokens: 0,
+    cacheWriteTokens: 7,
+    outputTokens: 0,
+  });
+});
+
+Deno.test("aiSdkAdapter() books a call without usage by what was counted, and nothing that it wasn't asked for", async () => {
+  const { adapter, shown } = adapterWith();
+  const doGenerate = () => Promise.resolve({ usage: usage(undefined) });
+  await adapter.middleware.wrapGenerate({ params: { prompt: [USER] }, doGenerate });
+  assertEquals(adapter.ledger, []);
+  await adapter.middleware.wrapGenerate({ params: await shown([USER]), doGenerate });
+  assertEquals(adapter.ledger.map(({ usage }) => usage.estimated), [true]);
+});
+
+Deno.test("aiSdkAdapter() says which message it can't read", async () => {
+  const { shown } = adapterWith();
+  await assertRejects(
+    () => shown([USER, { role: "data", content: "x" }]),
+    TypeError,
+    "Cannot read message 1 of the prompt: its role is data",
+  );
+});
+
+Deno.test("aiSdkAdapter() fails the call if its state can't be stored", async () => {
+  const { shown } = adapterWith({ store: () => Promise.reject(new Error("no disk")) });
+  const prompt = [USER, calls("1"), { role: "tool", content: [result("1", { type: "text", value: LONG })] }];
+  await assertRejects(() => shown(prompt), Error, "no disk");
+});
+
+Deno.test("the recall tool answers, and says what is wrong with a call", async () => {
+  const archive = memoryArchive();
+  const ref = await archive.put("apple\nbanana\ncherry");
+  const { recall } = adapterWith({ archive }).adapter;
+  const standard = recall.inputSchema["~standard"];
+  assertEquals(standard.jsonSchema.input().required, ["ref"]);
+  assertEquals(standard.validate({ ref }), { value: { ref } });
+  assertEquals(await recall.execute({ ref, pattern: "an+", lines: null }), "2:banana");
+  assertEquals(await recall.execute({ ref, lines: 2 }), "banana");
+  assertEquals(await recall.execute({ ref, offset: "13" }), "cherry");
+  assertEquals(
+    await recall.execute({}),
+    "Cannot recall: ref is missing; it must be the 16 hex digits of a placeholder.",
+  );
+  assertEquals(
+    await recall.execute({ ref: 3 }),
+    "Cannot recall: ref is 3; it must be the 16 hex digits of a placeholder.",
+  );
+});

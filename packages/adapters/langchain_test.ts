@@ -1,0 +1,236 @@
+import { assert, assertEquals, assertRejects, assertStrictEquals } from "@std/assert";
+import { estimateTokens } from "@tare/messages";
+import { profileNamed } from "@tare/planner";
+import { memoryArchive } from "@tare/prune";
+import { type AdapterOptions, langchainAdapter, type LangChainMessage, type ModelCall } from "./langchain.ts";
+
+/** A message as LangChain's classes make them. */
+class Said implements LangChainMessage {
+  readonly content: LangChainMessage["content"];
+  readonly type: string = "";
+  readonly lc_kwargs: object;
+  constructor(fields: { readonly content: LangChainMessage["content"] }) {
+    this.content = fields.content;
+    this.lc_kwargs = fields;
+    Object.assign(this, fields);
+  }
+}
+
+class System extends Said {
+  override readonly type = "system";
+}
+
+class Human extends Said {
+  override readonly type = "human";
+}
+
+class Ai extends Said {
+  override readonly type = "ai";
+}
+
+class Tool extends Said {
+  override readonly type = "tool";
+}
+
+class Removed extends Said {
+  override readonly type = "remove";
+}
+
+const LONG = "a line of a log\n".repeat(4_000);
+const USER = new Human({ content: "Look." });
+
+/** A message with the fields that it has. */
+function made<Fields extends { readonly content: LangChainMessage["content"] }>(
+  Kind: new (fields: Fields) => LangChainMessage,
+  fields: Fields,
+) {
+  return new Kind(fields);
+}
+
+function calls(...ids: readonly string[]) {
+  return made(
+    Ai,
+    { content: "", tool_calls: ids.map((id) => ({ id, name: "read", args: { id } })) } as never,
+  );
+}
+
+function result(id: string, content: LangChainMessage["content"], status = "success") {
+  return made(Tool, { content, tool_call_id: id, status } as never);
+}
+
+function adapterWith(options: Partial<AdapterOptions> = {}) {
+  const adapter = langchainAdapter({
+    profile: profileNamed("openai"),
+    archive: memoryArchive(),
+    countTokens: estimateTokens,
+    now: () => 0,
+    warn: () => {},
+    ...options,
+  });
+  const shown = async (
+    messages: readonly LangChainMessage[],
+    { system = "", reply = {}, tools = [] }: {
+      readonly system?: string;
+      readonly reply?: object;
+      readonly tools?: readonly unknown[];
+    } = {},
+  ) => {
+    const seen: LangChainMessage[][] = [];
+    const call: ModelCall = {
+      model: { model: "m" },
+      messages: [...messages],
+      systemMessage: new System({ content: system }),
+      tools,
+      runtime: { signal: new AbortController().signal },
+    };
+    const given = await adapter.wrapModelCall(call, (call) => {
+      seen.push(call.messages);
+      return reply;
+    });
+    assertStrictEquals(given, reply);
+    assertEquals(call.messages, [...messages]);
+    return seen[0] ?? [];
+  };
+  return { adapter, shown };
+}
+
+Deno.test("langchainAdapter() hands on the very messages that the plan leaves as they are", async () => {
+  const messages = [
+    new Human({
+      content: [{ type: "text", text: "Look." }, { type: "image_url", image_url: "x" }, { type: "text" }],
+    }),
+    made(Ai, {
+      content: [{ type: "reasoning", reasoning: "Hm." }],
+      additional_kwargs: { reasoning_content: "Hm." },
+      tool_calls: [{ name: "read", args: {} }],
+    } as never),
+    result("", "No such file.", "error"),
+  ];
+  const { shown } = adapterWith();
+  for (const system of ["", "Be brief."]) {
+    const seen = await shown(messages, { system });
+    assertEquals(seen.length, messages.length);
+    seen.forEach((message, at) => assertStrictEquals(message, messages[at]));
+  }
+});
+
+Deno.test("langchainAdapter() shows a huge result as head and tail, in a message of the same class", async () => {
+  const messages = [USER, calls("1", "2"), result("1", LONG), result("2", [{ type: "text", text: LONG }])];
+  const before = structuredClone(messages.map((message) => ({ ...message })));
+  const seen = await adapterWith().shown(messages);
+  assertEquals(messages.map((message) => ({ ...message })), before);
+  for (const at of [2, 3]) {
+    const message = seen[at] as Tool & { readonly tool_call_id: string };
+    assert(message instanceof Tool && message.tool_call_id === `${at - 1}`);
+    assert(typeof message.content === "string" && message.content.length < LONG.length / 2);
+    assertEquals((message.lc_kwargs as Tool).content, message.content);
+  }
+});
+
+Deno.test("langchainAdapter() shortens the user's long texts in a full window, block by block", async () => {
+  const { shown } = adapterWith({ windowTokens: 12_000 });
+  const long = (seed: string) => Array.from({ length: 2_000 }, (_, at) => `${seed}${at}`).join(" ");
+  const answer = new Ai({ content: "Ok." });
+  const picture = { type: "image", url: "x" };
+  const paste = new Human({
+    content: [{ type: "text", text: "This:" }, { type: "text", text: long("paste") }, picture],
+  });
+  const messages: readonly LangChainMessage[] = [
+    USER,
+    answer,
+    paste,
+    answer,
+    new Human({ content: long("second") }),
+    answer,
+    new Human({ content: long("active") }),
+  ];
+  let seen: LangChainMessage[] = [];
+  for (let length = 1; length <= messages.length; length += 2) seen = await shown(messages.slice(0, length));
+  assertEquals(seen.filter((message) => !messages.includes(message)), [seen[2], seen[4]]);
+  const [opening, body, last] = seen[2]?.content as readonly {
+    readonly type: string;
+    readonly text: string;
+  }[];
+  assertEquals(opening, { type: "text", text: "This:" });
+  assert(body?.text.includes("[elided: middle of this message"), body?.text);
+  assertStrictEquals(last as unknown, picture);
+});
+
+for (
+  const [name, role, options] of [
+    ["a line", Human, {}],
+    ["a summary", Ai, {
+      summarise: () =>
+        Promise.resolve({
+          text: "All went well.",
+          usage: { promptTokens: 9, cachedTokens: 0, outputTokens: 3 },
+        }),
+    }],
+  ] as const
+) {
+  Deno.test(`langchainAdapter() writes ${name} where old turns were, once the window is full`, async () => {
+    const { shown } = adapterWith({ windowTokens: 8_000, ...options });
+    const turn = (id: string) => [
+      new Human({ content: `Task ${id}. ${"word ".repeat(100)}` }),
+      calls(id),
+      result(id, "x y ".repeat(500)),
+      new Ai({ content: `Done ${id}. ${"said ".repeat(1_200)}` }),
+    ];
+    const messages: readonly LangChainMessage[] = [
+      ...["1", "2", "3", "4", "5", "6", "7", "8"].flatMap(turn),
+      USER,
+    ];
+    let seen: LangChainMessage[] = [];
+    for (let length = 1; length <= messages.length; length++) {
+      if (messages[length - 1]?.type === "human") seen = await shown(messages.slice(0, length));
+    }
+    assert(seen.length < messages.length, `${seen.length} of ${messages.length} messages are shown`);
+    const line = seen.find((message) => !messages.includes(message) && message.type !== "tool");
+    assert(line instanceof role, JSON.stringify(seen));
+  });
+}
+
+Deno.test("langchainAdapter() counts tools as far as they say what they are", async () => {
+  const { adapter, shown } = adapterWith();
+  const schema = { type: "object", properties: { path: { type: "string" } } };
+  const standard = { "~standard": { jsonSchema: { input: () => schema } } };
+  const tools = [
+    { name: "read", description: "Reads.", schema },
+    { name: "write", schema: standard },
+    { name: "opaque", schema: { "~standard": {} } },
+    { type: "function", function: { name: "other" } },
+    { type: "web_search" },
+  ];
+  await shown([USER], { tools });
+  await shown([USER], { tools });
+  assert((adapter.ledger[0]?.shares.tools ?? 0) > 20);
+});
+
+Deno.test("langchainAdapter() books what the model reports, also where its reply was parsed", async () => {
+  const { adapter, shown } = adapterWith();
+  const details = { cache_read: 5, cache_creation: 7 };
+  const usage_metadata = { input_tokens: 20, output_tokens: 2, input_token_details: details };
+  await shown([USER], { reply: { usage_metadata } });
+  await shown([USER], { reply: { messages: [{ usage_metadata: { input_tokens: 20, output_tokens: 2 } }] } });
+  await shown([USER]);
+  const [first, second, third] = adapter.ledger.map(({ usage }) => usage);
+  assertEquals(first, { promptTokens: 20, cachedTokens: 5, cacheWriteTokens: 7, outputTokens: 2 });
+  assertEquals(second, { promptTokens: 20, cachedTokens: 0, outputTokens: 2 });
+  assertEquals(third?.estimated, true);
+});
+
+Deno.test("langchainAdapter() says which message it can't read", async () => {
+  await assertRejects(
+    () => adapterWith().shown([USER, new Removed({ content: "" })]),
+    TypeError,
+    "Cannot read message 1: its type is remove; it must be system, human, ai or tool",
+  );
+});
+
+Deno.test("langchainAdapter() offers the recall tool", async () => {
+  const archive = memoryArchive();
+  const ref = await archive.put("a long result");
+  const { recall } = adapterWith({ archive }).adapter;
+  assertEquals([recall.name, recall.schema.required], ["recall", ["ref"]]);
+  assertEquals(await recall.run({ ref }), "a long result");
+});
