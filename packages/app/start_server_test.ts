@@ -188,8 +188,9 @@ Deno.test("startServer() with a provider and no model is a gateway without an ag
     const server = await startServer(settings, () => {});
     try {
       const [first, agent, gateway] = server.greeting.split("\n");
-      assertMatch(server.greeting, /\npage       .*: http:\/\/127\.0\.0\.1:\d+\/\n/);
-      const page = await fetch(/^page .*: (.*)$/m.exec(server.greeting)![1]!);
+      const [, shown = ""] = /^page .*: (\S+)$/m.exec(server.greeting) ?? [];
+      assertEquals(shown, `${server.url}/`);
+      const page = await fetch(shown);
       assertEquals([page.status, page.headers.get("content-type")], [200, "text/html; charset=utf-8"]);
       await page.body?.cancel();
       assertEquals([first, agent], [
