@@ -240,7 +240,7 @@ function greet(
       keysOf(messagesKey, "ANTHROPIC_API_KEY")
     }: ANTHROPIC_BASE_URL=${url} claude`,
     `profile    ${profile(model ?? "").name}${model === undefined ? ", or that of the model asked for" : ""}`,
-    `page       ${url}/: talk, see where the tokens went and what the model sees`,
+    `page       to talk, see where the tokens went and what the model sees: ${url}/`,
     ...(policy === "planner" ? [] : [`policy     ${policy}`]),
     ...(off.length > 0 ? [`off        ${off.join(", ")}`] : []),
     `sessions   in ${resolve(settings.data)}`,

@@ -188,6 +188,11 @@ Deno.test("startServer() with a provider and no model is a gateway without an ag
     const server = await startServer(settings, () => {});
     try {
       const [first, agent, gateway] = server.greeting.split("\n");
+      const [, shown = ""] = /^page .*: (\S+)$/m.exec(server.greeting) ?? [];
+      assertEquals(shown, `${server.url}/`);
+      const page = await fetch(shown);
+      assertEquals([page.status, page.headers.get("content-type")], [200, "text/html; charset=utf-8"]);
+      await page.body?.cancel();
       assertEquals([first, agent], [
         `Tare listens on ${server.url}`,
         "agent      off: TARE_MODEL names the model that it asks",

@@ -69,6 +69,8 @@ export type LoopEvent =
   | {
     readonly type: "step_end";
     readonly step: number;
+    /** When the model had answered, in milliseconds since the epoch, where who plays the turn has a clock. */
+    readonly atMs?: number;
     readonly usage: Usage;
     /** What the call cost, where the caller knows. */
     readonly cost?: Cost;

@@ -83,6 +83,45 @@ Deno.test("plannerSession() breaks no warm prefix for a pin: it waits for the ne
   assertEquals([view.rewrites, shownAt(view, 2)], [[], messages[2]]);
 });
 
+Deno.test("plannerSession() brings a kept result back with its call, and lets one go that the model has seen, for good", async () => {
+  const { call } = make({
+    profile: profileNamed("none"),
+    windowTokens: 100_000,
+    mechanisms: { ...OFF, context: true },
+  });
+  const messages: Message[] = [];
+  const play = async (id: string, pins: readonly Pin[] = []) => {
+    const [asked, ...rest] = turn(id, 5_000);
+    messages.push(asked!);
+    await call(messages, { pins });
+    messages.push(...rest.slice(0, 2));
+    const view = await call(messages, { pins });
+    messages.push(...rest.slice(2));
+    return view;
+  };
+  for (const id of "abcd") await play(id);
+  messages.push(question);
+  let view = await call(messages);
+  assertEquals([1, 2].map((place) => shownAt(view, place)), [undefined, undefined]);
+  const kept = makePin(messages, { place: 2, wish: "keep" }, estimateTokens);
+  messages.push(answer, question);
+  view = await call(messages, { pins: [kept] });
+  assertEquals([1, 2].map((place) => shownAt(view, place)), messages.slice(1, 3));
+
+  messages.push(answer);
+  const place = messages.length + 2;
+  const pins = [kept, makePin([...messages, ...turn("e", 5_000)], { place, wish: "let_go" }, estimateTokens)];
+  view = await play("e", pins);
+  assertEquals(shownAt(view, place), messages[place]);
+  for (let calls = 0; calls < 3; calls++) {
+    messages.push(question);
+    view = await call(messages, { pins });
+    messages.push(answer);
+    assertEquals([shownAt(view, place) === messages[place], shownAt(view, 2)], [false, messages[2]]);
+  }
+  assertEquals(view.rewrites, []);
+});
+
 Deno.test("plannerSession() lets what is kept leave a full window last, ends its pin and says so", async () => {
   const { call } = make({ windowTokens: 10_000, profile: profileNamed("none") });
   const messages: Message[] = [...turn("a", 4_000), question];

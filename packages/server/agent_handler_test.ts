@@ -216,7 +216,7 @@ Deno.test("agentHandler() answers bad input with one JSON shape", async () => {
     error(404, "not_found", "Cannot find /v2: there is no such route."),
   );
   const wrongMethod = await call(handler, "PUT", "/v1/sessions");
-  assertEquals([wrongMethod.status, wrongMethod.headers.get("allow")], [405, "POST, GET"]);
+  assertEquals([wrongMethod.status, wrongMethod.headers.get("allow")], [405, "POST, GET, HEAD"]);
   assertEquals(
     await refused(handler, "GET", `${session}/archive/0123456789abcdef`),
     error(
@@ -278,8 +278,8 @@ Deno.test("agentHandler() tells of a missing route or method as the path's clien
   ]);
   assertEquals(await told("PUT", "/v1/responses/x"), [
     405,
-    openai("Cannot PUT /v1/responses/x: it takes GET, DELETE.", "method_not_allowed"),
-    "GET, DELETE",
+    openai("Cannot PUT /v1/responses/x: it takes GET, HEAD, DELETE.", "method_not_allowed"),
+    "GET, HEAD, DELETE",
   ]);
   assertEquals(await told("GET", "/v1/messages"), [
     404,

@@ -1,8 +1,10 @@
+import { MAX_FIELDS } from "./json_spans.ts";
+
 /** How deep and how wide JSON may be. */
 export interface JsonLimits {
   /** Most lists and objects inside one another. Default: 200. */
   readonly maxDepth?: number;
-  /** Most members of all lists and objects together. Default: 250,000. */
+  /** Most members of all lists and objects together. Default: 100,000. */
   readonly maxMembers?: number;
   /** Most fields of one object. Default: 5,000. */
   readonly maxFields?: number;
@@ -26,7 +28,7 @@ const BACKSLASH = 0x5c;
  */
 export function jsonExcess(
   bytes: Uint8Array<ArrayBuffer>,
-  { maxDepth = 200, maxMembers = 250_000, maxFields = 5_000 }: JsonLimits = {},
+  { maxDepth = 200, maxMembers = 100_000, maxFields = MAX_FIELDS }: JsonLimits = {},
 ): string | undefined {
   let depth = 0;
   let members = 0;

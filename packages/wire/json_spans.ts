@@ -5,6 +5,9 @@ export interface Span {
   readonly end: number;
 }
 
+/** Objects with more fields are nobody's. */
+export const MAX_FIELDS = 5_000;
+
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const COMMA = 0x2c;
@@ -18,6 +21,7 @@ const [OPEN_ARRAY, CLOSE_ARRAY, OPEN_OBJECT, CLOSE_OBJECT] = [0x5b, 0x5d, 0x7b, 
  * @param known Told of each field and where its value starts. Of an array that is known as far as to the end of an item
  * it gives that end: nothing in front of it is looked at. Default: nothing is known.
  * @throws {SyntaxError} if there is no object at `at`, or it doesn't end.
+ * @throws {RangeError} if it has more than {@linkcode MAX_FIELDS} fields.
  */
 export function objectFields(
   bytes: Uint8Array<ArrayBuffer>,
@@ -33,7 +37,7 @@ export function objectFields(
   return fields;
 }
 
-/** The first field of this name in an object whose text may end, or be no JSON, anywhere behind it. */
+/** The first field of this name, among the first {@linkcode MAX_FIELDS}, in an object whose text may end, or be no JSON, anywhere behind it. */
 export function findField(bytes: Uint8Array<ArrayBuffer>, wanted: string): Span | undefined {
   let found: Span | undefined;
   try {
@@ -44,7 +48,7 @@ export function findField(bytes: Uint8Array<ArrayBuffer>, wanted: string): Span 
       return found ? bytes.length : value.end;
     });
   } catch (error) {
-    if (!(error instanceof SyntaxError)) throw error;
+    if (!(error instanceof SyntaxError || error instanceof RangeError)) throw error;
   }
   return found;
 }
@@ -122,10 +126,13 @@ function walk(
     if (bytes[start] === close) return;
     end = member(start);
   }
-  for (;;) {
+  for (let members = 2;; members++) {
     const next = skipBlanks(bytes, end);
     if (bytes[next] === close) return;
     if (bytes[next] !== COMMA) throw misread("a comma", next);
+    if (open === OPEN_OBJECT && members > MAX_FIELDS) {
+      throw new RangeError(`Cannot read the JSON: one of its objects has more than ${MAX_FIELDS} fields`);
+    }
     end = member(skipBlanks(bytes, next + 1));
   }
 }

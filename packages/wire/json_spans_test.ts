@@ -38,6 +38,17 @@ Deno.test("objectFields() and arrayItems() refuse what doesn't end or isn't one"
   }
 });
 
+Deno.test("objectFields() and findField() look at 5,000 fields, and no further", () => {
+  const fields = (count: number) => Array.from({ length: count }, () => '"a":1');
+  const most = encode(`{${fields(4_999)},"b":1}`);
+  assertEquals([objectFields(most).size, findField(most, "b") !== undefined], [2, true]);
+  const more = encode(`{${fields(5_000)},"b":1}`);
+  const told = "one of its objects has more than 5000 fields";
+  assertThrows(() => objectFields(more), RangeError, told);
+  assertEquals(findField(more, "b"), undefined);
+  assertEquals(arrayItems(encode(`[${"1,".repeat(5_000)}1]`)).length, 5_001);
+});
+
 Deno.test("joinBytes() puts pieces one behind the other", () => {
   assertEquals(joinBytes([encode("a"), encode(""), encode("bc")]), encode("abc"));
 });

@@ -34,17 +34,37 @@ const BODIES: Readonly<Record<string, readonly [path: string, body: string, told
   "4 million wrong values": [
     "/v1/responses",
     `{"model":"agent","input":[${"1,".repeat(4_000_000)}1]}`,
-    "it holds more than 250000 values",
+    "it holds more than 100000 values",
   ],
-  "200,000 wrong values": [
+  "90,000 wrong values": [
     "/v1/chat/completions",
-    `{"model":"agent","messages":[${"1,".repeat(200_000)}1]}`,
+    `{"model":"agent","messages":[${"1,".repeat(90_000)}1]}`,
     "messages.0",
   ],
-  "240,000 names of tools": [
+  "90,000 names of tools": [
     "/v1/sessions",
-    `{"tools":[${Array.from({ length: 240_000 }, (_, at) => `"t${at}"`).join(",")}]}`,
+    `{"tools":[${Array.from({ length: 90_000 }, (_, at) => `"t${at}"`).join(",")}]}`,
     "1000 items",
+  ],
+  "48 objects of 5,000 keys": [
+    "/v1/sessions",
+    `{"metadata":{"a":[${Array.from({ length: 48 }, () => `{${keys(4_990)}}`).join(",")}]}}`,
+    "it holds more than 100000 values",
+  ],
+  "400,000 fields in front of the model": [
+    "/v1/chat/completions",
+    `{${keys(400_000)},"model":"m","messages":[]}`,
+    "one of its objects has more than 5000 fields",
+  ],
+  "2 million lists inside one another, to be imported": [
+    "/v1/sessions/import",
+    `{"role":"user","content":"Hi.","more":${nested(2_000_000)}}`,
+    "it is nested more than 200 levels deep",
+  ],
+  "200,000 messages, to be imported": [
+    "/v1/sessions/import",
+    '{"role":"user","content":"Hi."}\n'.repeat(200_000),
+    "it holds more than 100000 values",
   ],
 };
 
@@ -55,7 +75,11 @@ Deno.test("a hostile body is refused in a sentence, sooner than an innocent one 
     assertEquals(innocent.status, 201);
     for (const [name, [path, body, told]] of Object.entries(BODIES)) {
       await t.step(name, async () => {
-        const { status, text, ms, stallMs } = await server.post(path, body);
+        const { status, text, ms, stallMs } = await server.post(
+          path,
+          body,
+          path.endsWith("/import") ? "application/x-ndjson" : undefined,
+        );
         assertEquals(status, 400);
         assertStringIncludes(text, told);
         const worst = Math.max(ms, stallMs);

@@ -48,7 +48,7 @@ const ATTACKS: Readonly<Record<string, { readonly reply: () => Response; readonl
   },
   "a reply without an end": {
     reply: () => streamed(times(Infinity, chunk({ content: "word ".repeat(MIB / 5) }))),
-    told: "it says more than 16000000 characters",
+    told: "it says more than 2000000 characters",
   },
   "a whole reply without an end": {
     reply: () => {
@@ -64,7 +64,7 @@ const ATTACKS: Readonly<Record<string, { readonly reply: () => Response; readonl
           chunk({}, "tool_calls"),
         ]),
       ),
-    told: "it makes more than 1000 calls of tools",
+    told: "it makes more than 256 calls of tools",
   },
   "an error without an end": {
     reply: () => new Response(streamed(times(Infinity, "no ".repeat(1_000))).body, { status: 400 }),

@@ -15,8 +15,8 @@ export interface Watched {
 /** A server's process, with somebody who asks it for its health while it works. */
 export interface WatchedServer {
   readonly url: string;
-  /** Sends a request and reads its answer. */
-  readonly post: (path: string, body: BodyInit) => Promise<Watched>;
+  /** Sends a request and reads its answer. `type` is that of its content. Default: `application/json`. */
+  readonly post: (path: string, body: BodyInit, type?: string) => Promise<Watched>;
   /** Makes a session and plays a turn in it. */
   readonly turn: () => Promise<Watched>;
 }
@@ -36,12 +36,12 @@ export async function withServer(
     folder,
     ...args,
   ]);
-  const post = async (path: string, body: BodyInit): Promise<Watched> => {
+  const post = async (path: string, body: BodyInit, type = "application/json"): Promise<Watched> => {
     const stop = watch(`${server.url}/health`);
     const started = performance.now();
     const response = await fetch(server.url + path, {
       method: "POST",
-      headers: { "content-type": "application/json" },
+      headers: { "content-type": type },
       body,
     });
     const text = await response.text();

@@ -156,7 +156,8 @@ async function onSmallDisk(disk: string): Promise<void> {
         await client.assertNothingLost();
         assertFull(await client.turn());
         for (const id of others) {
-          assertEquals((await send(`/v1/sessions/${id}`, { method: "DELETE" })).status, 204);
+          const headers = { "idempotency-key": id };
+          assertEquals((await send(`/v1/sessions/${id}`, { method: "DELETE", headers })).status, 204);
         }
         assertEquals((await client.turn()).end, "completed");
         await client.fill();

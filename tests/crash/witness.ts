@@ -1,6 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import type { LoopEvent } from "@tare/loop";
 import type { Message } from "@tare/messages";
+import type { PinReport } from "@tare/planner";
 import { jsonPost } from "./json_post.ts";
 import { readEvents, type ReceivedEvent } from "./read_events.ts";
 import type { RecordedRequest, RecordingProvider } from "./recording_provider.ts";
@@ -44,6 +45,8 @@ export class Witness {
   readonly #acknowledged = new Map<number, string>();
   /** What the user said in the middle of turns, as far as the server took it. */
   readonly #steered: string[] = [];
+  /** What was asked for of single messages, by place, as far as the server took it. */
+  readonly #pinned = new Map<number, PinReport["wish"]>();
   #sent = 0;
   #lastTurn: TurnRequest | undefined;
 
@@ -67,12 +70,19 @@ export class Witness {
   async work(url: string, { interrupted, events }: Testimony): Promise<void> {
     if (interrupted) await this.#continue(url, events);
     for (;;) {
+      // The classic policy takes no pins.
+      if (!this.#turnsBeginAnew) await this.#pin(url);
       this.#lastTurn = {
         key: crypto.randomUUID(),
         body: JSON.stringify({ input: `Go on: ${++this.#sent}.` }),
       };
       assertEquals((await this.#play(url, this.#lastTurn)).at(-1), "completed");
     }
+  }
+
+  /** How many pins the server took. */
+  get pins(): number {
+    return this.#pinned.size;
   }
 
   /** Checks that the server has all that it acknowledged, and that the session is whole. */
@@ -93,6 +103,11 @@ export class Witness {
     for (const text of this.#steered) {
       const said = messages.filter(({ role, content }: Message) => role === "user" && content === text);
       assertEquals(said.length, 1, `${text} was acknowledged`);
+    }
+    const { pins }: { readonly pins: readonly PinReport[] } = await (await fetch(this.#url(url, "/pins")))
+      .json();
+    for (const [place, wish] of this.#pinned) {
+      assertEquals(pins.find((pin) => pin.place === place)?.wish, wish, `the pin of message ${place}`);
     }
     assertPrefixes(this.#requests(), { events, turnsBeginAnew: this.#turnsBeginAnew });
     const end = events.at(-1);
@@ -138,6 +153,20 @@ export class Witness {
       await watching;
     }
     return types;
+  }
+
+  /** Asks that the newest result stays, or that the one before it leaves. */
+  async #pin(url: string): Promise<void> {
+    const { messages } = await (await fetch(this.#url(url))).json();
+    const results = messages.flatMap(({ role }: Message, at: number) => role === "tool" ? [at] : []);
+    const wish = this.#random() < 0.5 ? "keep" : "let_go";
+    const place = results.at(wish === "keep" ? -1 : -2);
+    if (place === undefined || this.#pinned.has(place)) return;
+    const response = await fetch(this.#url(url, "/pins"), jsonPost({ place, wish }));
+    // Some results are no longer than the line that would stand in their place.
+    if (response.status === 200) this.#pinned.set(place, wish);
+    else assertEquals([response.status, wish], [400, "let_go"]);
+    await response.body?.cancel();
   }
 
   async #steer(url: string): Promise<void> {

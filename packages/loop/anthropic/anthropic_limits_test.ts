@@ -9,9 +9,9 @@ Deno.test("anthropicModel() ends a reply with more calls than a model makes, or 
     const { error, bodies } = await ask([answer], { maxRetries: 1 });
     return [error?.code, error?.message.replace(/^.*?: /, ""), bodies.length];
   };
-  assertEquals(await told(reply("tool_use", ...calls(1_001))), [
+  assertEquals(await told(reply("tool_use", ...calls(257))), [
     "bad_response",
-    "it makes more than 1000 calls of tools.",
+    "it makes more than 256 calls of tools.",
     1,
   ]);
   assertEquals(await told(reply("end_turn", ...text(0, "x".repeat(17 * 2 ** 20)))), [
@@ -22,9 +22,9 @@ Deno.test("anthropicModel() ends a reply with more calls than a model makes, or 
 });
 
 Deno.test("anthropicModel() numbers the calls of a reply in order, however many there are", async () => {
-  const { events } = await ask(reply("tool_use", ...text(0, "I call."), ...calls(1_001).slice(3)));
+  const { events } = await ask(reply("tool_use", ...text(0, "I call."), ...calls(257).slice(3)));
   const begun = events.flatMap((event) => event.type === "tool_call_delta" && event.id ? [event.index] : []);
-  assertEquals(begun, Array.from({ length: 1_000 }, (_, at) => at));
+  assertEquals(begun, Array.from({ length: 256 }, (_, at) => at));
 });
 
 Deno.test("anthropicModel() ends a reply that pauses again and again", async () => {

@@ -45,12 +45,12 @@ Deno.test("openaiModel() ends a reply without an end", async () => {
 
 Deno.test("openaiModel() ends a reply that says too much", async () => {
   const { body, left } = endless(sse(delta({ content: "x".repeat(MIB) })));
-  const message = "it says more than 16000000 characters.";
+  const message = "it says more than 2000000 characters.";
   const { error, events } = await ask(new Response(body, streamed));
   assertEquals([error?.code, error?.message.replace(/^.*?: /, ""), events.length], [
     "bad_response",
     message,
-    15,
+    1,
   ]);
   await left;
 });
@@ -83,14 +83,14 @@ Deno.test("openaiModel() ends a reply with more calls than a model makes", async
         sse(delta({ tool_calls: [{ index, id: `c${index}`, function: { name: "f", arguments: "{}" } }] }))),
       sse(END),
     );
-  assertEquals(await told(calls(1_001), reply(END)), [
+  assertEquals(await told(calls(257), reply(END)), [
     "bad_response",
-    "it makes more than 1000 calls of tools.",
+    "it makes more than 256 calls of tools.",
     1,
   ]);
-  const { events } = await ask(calls(1_000));
+  const { events } = await ask(calls(256));
   const last = events.at(-1);
-  assertEquals(last?.type === "completed" && last.message.tool_calls?.length, 1_000);
+  assertEquals(last?.type === "completed" && last.message.tool_calls?.length, 256);
 });
 
 Deno.test("openaiModel() doesn't ask again where it is told to wait for hours, and doesn't follow redirects", async () => {

@@ -27,8 +27,8 @@ export interface StreamModelOptions<Reader extends ReplyReader> extends FailedRe
   readonly open: (request: ModelRequest, reader: Reader) => AsyncIterable<unknown>;
 }
 
-/** Longest reply in characters, reasoning and arguments of calls included: models write a tenth of it at most. */
-const MAX_CHARS = 16_000_000;
+/** Longest reply in characters, reasoning and arguments of calls included: models write 1.5 million at most. */
+const MAX_CHARS = 2_000_000;
 
 /** Longest body of an error that is read, in bytes. */
 const MAX_ERROR_BYTES = 65_536;

@@ -106,6 +106,9 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
   },
   step_end: {
     step: STEP,
+    atMs: Type.Optional(
+      Type.Number({ description: "When the model had answered, in milliseconds since the epoch." }),
+    ),
     usage: USAGE,
     cost: Type.Optional(closed({ tokenUnits: UNITS, usd: Type.Optional(DOLLARS) }, "Cost")),
     finishReason: oneOf(FINISH_REASONS),

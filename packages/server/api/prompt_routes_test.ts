@@ -1,10 +1,20 @@
 import { assert, assertAlmostEquals, assertEquals, assertMatch } from "@std/assert";
 import type { TurnLedger } from "@tare/loop";
-import type { Model } from "@tare/messages";
+import type { Model, Tool } from "@tare/messages";
 import type { BlockReport, CallReport, Overview, PinReport, PromptReport } from "@tare/planner";
 import type { AgentHandler } from "@tare/server";
 import { memoryStore } from "@tare/store";
-import { agent, call, error, newSession, refused, scriptedModel, turn, UNREPORTED } from "../fixture_test.ts";
+import {
+  agent,
+  call,
+  echo,
+  error,
+  newSession,
+  refused,
+  scriptedModel,
+  turn,
+  UNREPORTED,
+} from "../fixture_test.ts";
 
 const LONG = "word ".repeat(4_000);
 
@@ -172,6 +182,11 @@ Deno.test("promptRoutes() give sums that are the ledger's", async () => {
     assertAlmostEquals(all[name], ledger[name]!);
     assertAlmostEquals(today[name], ledger[name]! / 3);
   }
+  assertEquals(calls.map(({ at }) => at), [
+    "2026-01-01T12:00:00.000Z",
+    "2026-01-01T12:00:00.000Z",
+    "2026-01-02T12:00:00.000Z",
+  ]);
   assertEquals(
     calls.map((
       { number, turn, cachedTokens, writtenTokens, newTokens },
@@ -186,6 +201,29 @@ Deno.test("promptRoutes() give sums that are the ledger's", async () => {
     `${session}/calls?limit=1&after=1`,
   );
   assertEquals([page.calls.map(({ number }) => number), page.hasMore], [[2], true]);
+});
+
+Deno.test("promptRoutes() count a call to the day on which it was answered, however long its tools run", async () => {
+  let nowMs = Date.UTC(2026, 0, 1, 23);
+  const late: Tool = {
+    ...echo,
+    run() {
+      nowMs += 2 * 60 * 60 * 1000;
+      return "late";
+    },
+  };
+  const model = scriptedModel([{
+    tool_calls: [{ id: "1", type: "function", function: { name: "echo", arguments: '{"text":""}' } }],
+  }, { content: "a" }]);
+  const handler = agent(model, { tools: [late], now: () => nowMs });
+  const session = await newSession(handler);
+  await play(handler, session, "a");
+  assertEquals((await callsOf(handler, session)).map(({ at }) => at), [
+    "2026-01-01T23:00:00.000Z",
+    "2026-01-02T01:00:00.000Z",
+  ]);
+  const { all, today } = await get<Overview>(handler, "/v1/overview");
+  assertEquals([all.calls, today.calls], [2, 1]);
 });
 
 Deno.test("promptRoutes() refuse what can't be asked for, and say why", async () => {

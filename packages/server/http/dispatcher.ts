@@ -91,7 +91,7 @@ function find(
     if (route.method === method) {
       return { route, check, path: match.pathname.groups as Record<string, string> };
     }
-    allowed.push(route.method);
+    allowed.push(...route.method === "GET" ? ["GET", "HEAD"] : [route.method]);
   }
   if (allowed.length === 0) {
     throw new HttpError(404, "not_found", `Cannot find ${pathname}: there is no such route.`);

@@ -1,4 +1,4 @@
-import type { IdempotencyKey, Store } from "@tare/store";
+import { type IdempotencyKey, type Store, StoreError } from "@tare/store";
 import { HttpError } from "./http_error.ts";
 import type { JsonAnswer, Route, RouteCall } from "./route.ts";
 
@@ -39,6 +39,7 @@ export function idempotencyKey({ method }: Route, { url, headers }: Request): Id
 /**
  * Answers a request so that it has its effect once, however often it is sent with this key and body. A request that
  * failed counts as not sent. The key of an answer that can't be given again, a stream without a reference, is given up.
+ * So is that of a deletion where the store has no room for it.
  *
  * @throws {HttpError} 422 if the key came with another body; 409 if a request with it is being worked on, or was when
  * the server stopped; and whatever the route throws.
@@ -53,7 +54,8 @@ export async function answerOnce(
   },
 ): Promise<Response> {
   const bodyHash = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)).toHex();
-  const claim = await store.claimKey({ ...key, bodyHash });
+  const claim = await store.claimKey({ ...key, bodyHash }).catch((error) => allowFull(route, error));
+  if (!claim) return toResponse(await route.answer(call));
   switch (claim.state) {
     case "new":
       return await act(route, call, { store, key });
@@ -114,13 +116,21 @@ async function act(
     }
     const { status, headers } = response;
     const body = await response.text();
-    await store.commit([record(kept({ status, headers, body }))]);
+    await store.commit([record(kept({ status, headers, body }))]).catch(async (error) => {
+      allowFull(route, error);
+      await store.releaseKey(key).catch((error) => allowFull(route, error));
+    });
     return new Response(body === "" ? null : body, { status, headers });
   } catch (error) {
     // A key whose answer was committed stays as it is.
     await store.releaseKey(key);
     throw error;
   }
+}
+
+/** What makes room doesn't wait for room to keep a key in: it acts as if it had come without. */
+function allowFull({ method }: Route, error: unknown): undefined {
+  if (method !== "DELETE" || !(error instanceof StoreError && error.code === "full")) throw error;
 }
 
 function keptAnswer({ status = 200, headers = {}, json }: JsonAnswer): Kept {

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import type { AgentHandler } from "@tare/server";
-import { memoryStore } from "@tare/store";
+import { memoryStore, type Store, StoreError } from "@tare/store";
 import {
   agent,
   call,
@@ -11,7 +11,7 @@ import {
   scriptedModel,
   silentModel,
 } from "../fixture_test.ts";
-import { watchedStore } from "../sessions/store_fixture_test.ts";
+import { FULL, watchedStore } from "../sessions/store_fixture_test.ts";
 
 function send(handler: AgentHandler, path: string, init: RequestInit & { key: string }): Promise<Response> {
   const { key, ...rest } = init;
@@ -213,4 +213,25 @@ Deno.test("answerOnce() acts once also where the answer is too large to be kept,
     ),
   );
   assertEquals(await sessionCount(handler), 1);
+});
+
+Deno.test("answerOnce() lets what makes room act without a key for which there is none", async () => {
+  const store = memoryStore();
+  const full = () => Promise.reject(new StoreError("full", FULL));
+  const refusals: readonly Partial<Store>[] = [{ claimKey: full }, { commit: full }, {
+    commit: full,
+    releaseKey: full,
+  }];
+  const model = scriptedModel([]);
+  for (const refusal of refusals) {
+    const path = await newSession(agent(model, { store }));
+    const handler = agent(model, { store: { ...store, ...refusal } });
+    assertEquals((await told(await send(handler, "/v1/sessions", { key: "k" }))).status, 507);
+    assertEquals((await send(handler, path, { key: "k", method: "DELETE" })).status, 204);
+    assertEquals(await sessionCount(handler), 0);
+    // Whoever asks again hears what is there, not that somebody still works on it.
+    const isForgotten = refusal.releaseKey === undefined;
+    const again = await told(await send(handler, path, { key: "k", method: "DELETE" }));
+    assertEquals(again.status, isForgotten ? 404 : 409);
+  }
 });

@@ -45,6 +45,8 @@ export async function readRequestBody(
       `Cannot read the body: its content-type is ${declared}, and ${wanted} is wanted.`,
     );
   }
+  const excess = jsonExcess(bytes);
+  if (excess !== undefined) throw new HttpError(400, "invalid_request", `Cannot use the body: ${excess}.`);
   return { bytes, value: lines ? decode(bytes) : parseJson(bytes, check) };
 }
 
@@ -72,8 +74,6 @@ function decode(bytes: Uint8Array<ArrayBuffer>): string {
 }
 
 function parseJson(bytes: Uint8Array<ArrayBuffer>, check: (value: unknown) => string | undefined): unknown {
-  const excess = jsonExcess(bytes);
-  if (excess !== undefined) throw new HttpError(400, "invalid_request", `Cannot use the body: ${excess}.`);
   let value: unknown;
   try {
     value = bytes.length === 0 ? {} : JSON.parse(decode(bytes));

@@ -6,6 +6,7 @@ import {
   NO_SUMS,
   type Rates,
   reportCall,
+  type Sums,
   sumsOfCall,
 } from "@tare/planner";
 import type { SessionEvent } from "./event_log.ts";
@@ -26,30 +27,34 @@ export function callsOf(events: Iterable<SessionEvent>, rates: Rates): CallRepor
       rewrites.push(rewrite);
     }
     if (event.type !== "step_end") continue;
-    const { usage, cost } = event;
+    const { usage, cost, atMs } = event;
+    // Events of older versions don't tell.
+    const at = atMs === undefined ? null : new Date(atMs).toISOString();
     const number = calls.length + 1;
     // What the context hook says of a call is what its prompt session keeps.
     const ledger = event.ledger as LedgerEntry | undefined;
-    calls.push(reportCall(usage, { number, at: null, turn, purpose: "turn", ledger, rates, cost, rewrites }));
+    calls.push(reportCall(usage, { number, at, turn, purpose: "turn", ledger, rates, cost, rewrites }));
     rewrites = [];
   }
   return calls;
 }
 
-/** What days came to after these events, which happen now; the same if nothing was called. */
+/** What days came to after these events, the last of which happens now; the same if nothing was called. */
 export function daysAfter(
   days: SessionTotals["days"],
   events: readonly SessionEvent[],
   { rates, nowMs }: { readonly rates: Rates; readonly nowMs: number },
 ): SessionTotals["days"] {
-  let sums = callsOf(events, rates).map(sumsOfCall).reduce(addSums, NO_SUMS);
+  const today = dayOf(nowMs);
+  let after = days;
+  const add = (day: string, sums: Partial<Sums>) =>
+    after = { ...after, [day]: addSums(after[day] ?? NO_SUMS, sums) };
+  for (const call of callsOf(events, rates)) add(call.at?.slice(0, today.length) ?? today, sumsOfCall(call));
   for (const event of events) {
     if (event.type !== "turn_end") continue;
-    const savedTokens = Object.values(event.ledger.saved).reduce((sum, tokens) => sum + tokens, 0);
-    sums = addSums(sums, { savedTokens });
+    add(today, { savedTokens: Object.values(event.ledger.saved).reduce((sum, tokens) => sum + tokens, 0) });
   }
-  const day = dayOf(nowMs);
-  return sums === NO_SUMS ? days : { ...days, [day]: addSums(days[day] ?? NO_SUMS, sums) };
+  return after;
 }
 
 /** The day of a moment, by UTC. */

@@ -32,6 +32,7 @@ export async function runTurn(
   { prompt, modelName, notice, now, commit, ...options }: RunTurnOptions,
 ): Promise<PlayedTurn> {
   let step = 1;
+  let answeredAtMs = now();
   let result: TurnResult | undefined;
   // Leaving the loop over these events, by an error too, stops the turn.
   const played = (async function* () {
@@ -49,7 +50,10 @@ export async function runTurn(
           ...(view.summary && { usage: view.summary }),
           saved: view.saved,
           warnings: step === 1 && notice !== undefined ? [notice, ...view.warnings] : view.warnings,
-          succeeded: (usage) => prompt.sent(usage, view),
+          succeeded(usage) {
+            answeredAtMs = now();
+            return prompt.sent(usage, view);
+          },
         };
       },
     });
@@ -57,7 +61,7 @@ export async function runTurn(
   for await (const event of played) {
     if (event.type === "turn_start" || event.type === "turn_end") continue;
     if ("step" in event) step = event.step;
-    await commit([event]);
+    await commit([event.type === "step_end" ? { ...event, atMs: answeredAtMs } : event]);
   }
   if (!result) throw new Error("Cannot end the turn: the loop gave no result.");
   if (result.reason === "internal_error") throw result.error;
