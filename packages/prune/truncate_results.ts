@@ -17,7 +17,7 @@ export interface TruncateOptions extends ElideOptions {
  * Truncates the tool results that were not sent yet (those behind the last assistant message): one that is over the
  * limit is archived whole and gives way to its head, a placeholder and its tail. Done before every request, it
  * never changes what a request has already held, so it costs nothing in a provider's cache. Results of tools whose
- * stance is `keep`, and results that hold more than text, stay.
+ * stance is `keep`, and results that hold more than text, stay. If one can't be archived, nothing changes.
  *
  * @example
  * ```ts
@@ -31,6 +31,7 @@ export interface TruncateOptions extends ElideOptions {
  *   { role: "tool", tool_call_id: "1", content: "a line of the log\n".repeat(10_000) },
  * ];
  * const truncated = await truncateResults(messages, { archive: memoryArchive(), countTokens: estimateTokens });
+ * if (truncated.failure) throw truncated.failure;
  * assertEquals(truncated.elisions.length, 1);
  * assert(truncated.tokensAfter < 8100);
  * ```
