@@ -1,6 +1,6 @@
-import { countRequestTokens, type CountTokens, type Message } from "@tare/messages";
+import { checkGiven, countRequestTokens, type CountTokens, type Message } from "@tare/messages";
 import type { Archive } from "./archive.ts";
-import { applyElisions, elide, type Elision } from "./elide.ts";
+import { applyElisions, elide, ELIDING, type Elision } from "./elide.ts";
 import { selectElisions, type SelectOptions } from "./select_elisions.ts";
 
 /** What may be pruned, and where the originals go. */
@@ -62,6 +62,7 @@ export async function pruneResults<M extends Message>(
   messages: readonly M[],
   options: PruneOptions,
 ): Promise<PruneResult<M>> {
+  checkGiven("pruneResults()", { messages, options }, { messages: "messages", options: ELIDING });
   const elisions = elide(messages, selectElisions(messages, options), options);
   return await settleElisions(messages, { elisions, countTokens: options.countTokens });
 }

@@ -1,4 +1,5 @@
 import {
+  checkGiven,
   countMessageTokens,
   countRequestTokens,
   type CountTokens,
@@ -6,6 +7,7 @@ import {
   pairCalls,
 } from "@tare/messages";
 import { type Archive, archiveMessages, bytesFromText } from "./archive.ts";
+import { ELIDING } from "./elide.ts";
 import { formatPlaceholder } from "./placeholder.ts";
 import type { ArchiveFailure } from "./prune_results.ts";
 
@@ -35,8 +37,13 @@ export interface SummaryMessage {
 /** The messages after old turns gave way. All of them but the new one are the same objects. */
 export function applySummary<M extends Message>(
   messages: readonly M[],
-  { end, kind, text }: Pick<TurnsSummary, "end" | "kind" | "text">,
+  summary: Pick<TurnsSummary, "end" | "kind" | "text">,
 ): (M | SummaryMessage)[] {
+  checkGiven("applySummary()", { messages, summary }, {
+    messages: "array",
+    summary: { end: "number", kind: "string", text: "string" },
+  });
+  const { end, kind, text } = summary;
   const kept = messages.slice(0, end).filter(({ role }) =>
     role === "system" || role === "developer" || (kind === "summary" && role === "user")
   );
@@ -144,6 +151,7 @@ export async function summariseTurns<M extends Message>(
   messages: readonly M[],
   options: SummariseOptions,
 ): Promise<SummariseResult<M>> {
+  checkGiven("summariseTurns()", { messages, options }, { messages: "messages", options: ELIDING });
   const { archive, countTokens, recall = false } = options;
   const tokensBefore = countRequestTokens({ messages }, countTokens);
   const unchanged = { messages, tokensBefore, tokensAfter: tokensBefore };

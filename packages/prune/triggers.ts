@@ -1,5 +1,5 @@
-import { countRequestTokens, type Message } from "@tare/messages";
-import type { Elision } from "./elide.ts";
+import { checkGiven, countRequestTokens, type Message } from "@tare/messages";
+import { ELIDING, type Elision } from "./elide.ts";
 import { type ArchiveFailure, type PruneOptions, pruneResults } from "./prune_results.ts";
 import {
   KEEP_SHARE,
@@ -40,6 +40,7 @@ export type Pressure = "none" | "prune" | "summarise";
  * ```
  */
 export function pressure(options: PressureOptions): Pressure {
+  checkGiven("pressure()", { options }, { options: { promptTokens: "number" } });
   const { promptTokens, windowTokens = Infinity, pruneAt = 0.8, summariseAt = 0.9 } = options;
   if (promptTokens >= summariseAt * windowTokens) return "summarise";
   return promptTokens >= pruneAt * windowTokens ? "prune" : "none";
@@ -96,6 +97,7 @@ export async function relievePressure<M extends Message>(
   messages: readonly M[],
   options: ReliefOptions,
 ): Promise<Relief<M>> {
+  checkGiven("relievePressure()", { messages, options }, { messages: "messages", options: ELIDING });
   const { countTokens } = options;
   const tokensOf = (messages: readonly (Message | SummaryMessage)[]) =>
     countRequestTokens({ messages }, countTokens);
@@ -140,6 +142,7 @@ export interface ColdResumeOptions {
  * anyway, and pruning it first costs nothing.
  */
 export function isColdResume(options: ColdResumeOptions): boolean {
+  checkGiven("isColdResume()", { options }, { options: { nowMs: "number" } });
   const { lastUsedAtMs, nowMs, cacheColdAfterMs = 24 * 60 * 60 * 1000 } = options;
   return lastUsedAtMs !== undefined && nowMs - lastUsedAtMs >= cacheColdAfterMs;
 }

@@ -1,6 +1,12 @@
-import { countMessageTokens, type CountTokens, type Message, MESSAGE_OVERHEAD_TOKENS } from "@tare/messages";
+import {
+  checkGiven,
+  countMessageTokens,
+  type CountTokens,
+  type Message,
+  MESSAGE_OVERHEAD_TOKENS,
+} from "@tare/messages";
 import { bytesFromText } from "./archive.ts";
-import { archiveResult, type ElideOptions, type Elision } from "./elide.ts";
+import { archiveResult, type ElideOptions, ELIDING, type Elision } from "./elide.ts";
 import { fitHead, fitTail } from "./fit_text.ts";
 import { type PairedResult, pairResults, resultText } from "./pair_results.ts";
 import { formatPlaceholder, type Placeholder, type PlaceholderOptions } from "./placeholder.ts";
@@ -40,6 +46,7 @@ export async function truncateResults<M extends Message>(
   messages: readonly M[],
   options: TruncateOptions,
 ): Promise<PruneResult<M>> {
+  checkGiven("truncateResults()", { messages, options }, { messages: "messages", options: ELIDING });
   const { countTokens } = options;
   return await settleElisions(messages, { elisions: truncate(messages, options), countTokens });
 }
@@ -98,6 +105,10 @@ const TRUNCATE_TOKENS = 8_000;
  * gives the placeholder alone.
  */
 export function truncateText(text: string, options: TruncateTextOptions): string {
+  checkGiven("truncateText()", { text, options }, {
+    text: "string",
+    options: { countTokens: "function", ref: "string" },
+  });
   const { countTokens, limitTokens = TRUNCATE_TOKENS, tool, ref } = options;
   if (countTokens(text) <= limitTokens) return text;
   const bytes = bytesFromText(text).length;

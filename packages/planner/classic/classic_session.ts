@@ -1,16 +1,25 @@
 import { groupTurns } from "@tare/context";
-import { countRequestTokens, hashPiece, type Message, type ToolDefinition, type Usage } from "@tare/messages";
+import {
+  checkGiven,
+  countRequestTokens,
+  hashPiece,
+  type Message,
+  type ToolDefinition,
+  type Usage,
+} from "@tare/messages";
 import { isColdResume, pruneResults, relievePressure, truncateResults } from "@tare/prune";
 import { leadingEdits } from "../edits/edit.ts";
 import type { Conversation, PlacedView } from "../edits/view.ts";
 import { migrateSessionState } from "../migrate_session_state.ts";
 import {
   canRecall,
+  checkCall,
   type ForkableSession,
   NO_MECHANISMS,
   oneByOne,
   type PromptCall,
   type PromptSessionOptions,
+  SESSION,
   type SessionView,
   stepOf,
 } from "../prompt_session.ts";
@@ -56,6 +65,7 @@ const NEW_STATE: ClassicState = {
  * @throws {RangeError} if a trigger is out of its range.
  */
 export function classicSession(options: PromptSessionOptions): ForkableSession {
+  checkGiven("classicSession()", { options }, { options: SESSION });
   const { profile, windowTokens = Infinity, archive, countTokens, tools, isError, truncateTokens } = options;
   checkTriggers(options);
   const { historyBudgetTokens, protectTokens, minBytes, pruneAt, summariseAt, coldAfterMs } =
@@ -101,6 +111,7 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
   }
 
   async function makeView(history: Conversation, call: PromptCall): Promise<SessionView> {
+    checkCall({ history, call });
     if (call.oneShot) return look(history);
     const mechanisms = state.reverted ? NO_MECHANISMS : configured;
     const recall = canRecall(history, call);

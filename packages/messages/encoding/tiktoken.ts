@@ -20,7 +20,7 @@
  */
 import { getEncodingNameForModel } from "js-tiktoken/lite";
 import { bytePairEncoder, type EncodingData } from "./byte_pair_encoder.ts";
-import type { CountTokens } from "./count_tokens.ts";
+import type { CountTokens } from "../count_tokens.ts";
 import { loadOnce } from "./rank_table.ts";
 
 /** Name of an encoding. Current models of OpenAI use `o200k_base`, those from GPT-3.5 to GPT-4 `cl100k_base`. */
