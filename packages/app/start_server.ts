@@ -2,7 +2,7 @@ import { join, resolve } from "@std/path";
 import { gateway } from "@tare/gateway";
 import { openaiModel } from "@tare/loop/openai";
 import { sampledCount } from "@tare/messages";
-import { loadTokenizer, type Tokenizer } from "@tare/messages/tiktoken";
+import { encodingOfModel, loadTokenizer, type Tokenizer } from "@tare/messages/tiktoken";
 import { chooseProfile, DEFAULT_PROVIDER, type PolicyOptions, profileNamed } from "@tare/planner";
 import { isPageRequest, page } from "@tare/page";
 import { agentHandler, allowedHosts, guard, isLoopback } from "@tare/server";
@@ -240,6 +240,9 @@ function greet(
       keysOf(messagesKey, "ANTHROPIC_API_KEY")
     }: ANTHROPIC_BASE_URL=${url} claude`,
     `profile    ${profile(model ?? "").name}${model === undefined ? ", or that of the model asked for" : ""}`,
+    ...(model === undefined || notice !== undefined || encodingOfModel(model) ? [] : [
+      `tokens     estimated: how ${model} cuts texts isn't known, and they are counted as OpenAI's newer models do`,
+    ]),
     `page       to talk, see where the tokens went and what the model sees: ${url}/`,
     ...(policy === "planner" ? [] : [`policy     ${policy}`]),
     ...(off.length > 0 ? [`off        ${off.join(", ")}`] : []),

@@ -106,6 +106,7 @@ Deno.test("startServer() with a provider names its model and address, and tells 
     );
     try {
       assertStringIncludes(server.greeting, `m at ${baseUrl}`);
+      assertStringIncludes(server.greeting, "tokens     estimated: how m cuts texts isn't known");
       assertStringIncludes(server.greeting, "off        prune");
       assertStringIncludes(server.greeting, "profile    deepseek, measured");
       const client = agentClient(server.url);

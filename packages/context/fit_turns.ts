@@ -1,4 +1,4 @@
-import { countMessageTokens, type CountTokens, type Message } from "@tare/messages";
+import { checkGiven, countMessageTokens, type CountTokens, type Message } from "@tare/messages";
 import { isInstruction, type TurnRange } from "./group_turns.ts";
 
 /** How much history fits. */
@@ -19,8 +19,14 @@ export interface FitTurnsOptions {
 export function fitTurns(
   messages: readonly Message[],
   turns: readonly TurnRange[],
-  { countTokens, historyBudgetTokens }: FitTurnsOptions,
+  options: FitTurnsOptions,
 ): readonly TurnRange[] {
+  checkGiven("fitTurns()", { messages, turns, options }, {
+    messages: "array",
+    turns: "array",
+    options: { countTokens: "function" },
+  });
+  const { countTokens, historyBudgetTokens } = options;
   if (!(historyBudgetTokens >= 0)) {
     throw new RangeError(
       `Cannot fit turns: historyBudgetTokens is ${historyBudgetTokens}, it must be 0 or more`,

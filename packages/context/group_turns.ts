@@ -1,4 +1,4 @@
-import { type Message, pairCalls } from "@tare/messages";
+import { checkGiven, type Message, pairCalls } from "@tare/messages";
 
 /** A turn, as a range of message indexes. */
 export interface TurnRange {
@@ -23,6 +23,7 @@ export interface TurnRange {
  * @throws {RangeError} if `activeTurnStart` is no index of `messages`, nor their number.
  */
 export function groupTurns(messages: readonly Message[], activeTurnStart?: number): readonly TurnRange[] {
+  checkGiven("groupTurns()", { messages }, { messages: "messages" });
   const { length } = messages;
   const before = activeTurnStart ?? length;
   if (!Number.isInteger(before) || before < 0 || before > length) {

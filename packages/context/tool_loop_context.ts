@@ -1,4 +1,4 @@
-import { countRequestTokens, type CountTokens, type Message } from "@tare/messages";
+import { checkGiven, countRequestTokens, type CountTokens, type Message } from "@tare/messages";
 import { fitTurns } from "./fit_turns.ts";
 import { groupTurns, isInstruction } from "./group_turns.ts";
 
@@ -51,8 +51,13 @@ export interface ToolLoopContext<M extends Message> {
  */
 export function toolLoopContext<M extends Message>(
   messages: readonly M[],
-  { countTokens, historyBudgetTokens = 16_000, activeTurnStart }: ToolLoopContextOptions,
+  options: ToolLoopContextOptions,
 ): ToolLoopContext<M> {
+  checkGiven("toolLoopContext()", { messages, options }, {
+    messages: "messages",
+    options: { countTokens: "function" },
+  });
+  const { countTokens, historyBudgetTokens = 16_000, activeTurnStart } = options;
   const turns = groupTurns(messages, activeTurnStart);
   const earlier = turns.slice(0, -1);
   const recent = fitTurns(messages, earlier, { countTokens, historyBudgetTokens });

@@ -1,3 +1,4 @@
+import { checkGiven } from "@tare/messages";
 import { ApiError, type Protocol, PROTOCOLS } from "@tare/wire";
 import { decodeRequest, readBytes } from "./decode_request.ts";
 import type { LedgerReport } from "./ledger.ts";
@@ -50,6 +51,12 @@ export interface Gateway {
  * | `x-tare-warning` | why the request went upstream as it came, or what was left out of it |
  */
 export function gateway(options: GatewayOptions): Gateway {
+  checkGiven("gateway()", { options }, { options: { upstreams: "object", countTokens: "function" } });
+  for (const name of Object.keys(options.upstreams)) {
+    checkGiven("gateway()", { options }, {
+      options: { upstreams: { [name]: { baseURL: "string", profile: "value" } } },
+    });
+  }
   const { maxBodyBytes: maxBytes = 128 * 2 ** 20 } = options;
   const calls = new PlannedCalls(options);
   const served = PROTOCOLS.filter(({ name }) => Object.hasOwn(options.upstreams, name));

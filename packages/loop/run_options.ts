@@ -1,4 +1,5 @@
 import {
+  checkGiven,
   type Content,
   type ContextHook,
   type Cost,
@@ -103,6 +104,7 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
  * @throws {RangeError} if a limit is out of its range, or there is neither input nor history.
  */
 export function resolveOptions(options: RunOptions): ResolvedOptions {
+  checkGiven("run()", { options }, { options: { model: "function", history: "messages" } });
   const {
     tools = [],
     clientTools = [],

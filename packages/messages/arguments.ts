@@ -21,6 +21,7 @@
  *
  * @module
  */
+import { checkGiven } from "./check_given.ts";
 import { schemaChecker } from "./schema_checker.ts";
 import type { ToolDefinition } from "./tool.ts";
 
@@ -40,6 +41,7 @@ export type ParsedArguments =
  * @throws {EvalError} where {@linkcode schemaChecker} does.
  */
 export function argumentsParser(tool: ToolDefinition): (argumentsText: string) => ParsedArguments {
+  checkGiven("argumentsParser()", { tool }, { tool: { function: { name: "string" } } });
   const faultsOf = checkerOf(tool);
   const refuse = (what: string): ParsedArguments => ({
     ok: false,

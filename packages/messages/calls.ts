@@ -1,3 +1,4 @@
+import { checkGiven } from "./check_given.ts";
 import type { Message, ToolCall, ToolMessage } from "./message.ts";
 
 /** Name and arguments of a call, of either kind: JSON of a function's, the plain input of a custom tool's. */
@@ -34,6 +35,7 @@ export interface PairedCall {
  * ```
  */
 export function pairCalls(messages: readonly Message[]): PairedCall[] {
+  checkGiven("pairCalls()", { messages }, { messages: "array" });
   const pairing = new CallPairing();
   for (const message of messages) pairing.add(message);
   return pairing.pairs;

@@ -1,3 +1,4 @@
+import { checkGiven } from "./check_given.ts";
 import { describeCall } from "./calls.ts";
 import type { Content, ContentPart, Message, ToolCall } from "./message.ts";
 import type { ToolDefinition } from "./tool.ts";
@@ -41,6 +42,7 @@ const BASE64_CHARS_PER_TOKEN = 32;
  */
 export function countMessageTokens(message: Message, countTokens: CountTokens): number {
   return remembered(messageCounts, message, countTokens, () => {
+    checkGiven("countMessageTokens()", { message }, { message: "message" });
     let tokens = MESSAGE_OVERHEAD_TOKENS + countContent(message.content, countTokens);
     if ("name" in message && message.name) tokens += countTokens(message.name);
     if (message.role !== "assistant") return tokens;
@@ -53,7 +55,10 @@ export function countMessageTokens(message: Message, countTokens: CountTokens): 
 
 /** Tokens of one tool definition, counted as its JSON text and remembered like a message's. */
 export function countToolTokens(tool: ToolDefinition, countTokens: CountTokens): number {
-  return remembered(toolCounts, tool, countTokens, () => countTokens(JSON.stringify(tool)));
+  return remembered(toolCounts, tool, countTokens, () => {
+    checkGiven("countToolTokens()", { tool }, { tool: "object" });
+    return countTokens(JSON.stringify(tool));
+  });
 }
 
 /** Tokens of a request: all its messages and tool definitions. */
@@ -61,6 +66,10 @@ export function countRequestTokens(
   request: { readonly messages: readonly Message[]; readonly tools?: readonly ToolDefinition[] },
   countTokens: CountTokens,
 ): number {
+  checkGiven("countRequestTokens()", { request, countTokens }, {
+    request: { messages: "array" },
+    countTokens: "function",
+  });
   let tokens = 0;
   for (const tool of request.tools ?? []) tokens += countToolTokens(tool, countTokens);
   for (const message of request.messages) tokens += countMessageTokens(message, countTokens);
@@ -102,7 +111,10 @@ const toolCounts: Counts = new WeakMap();
 
 function remembered(counts: Counts, subject: object, countTokens: CountTokens, count: () => number): number {
   let known = counts.get(countTokens);
-  if (!known) counts.set(countTokens, known = new WeakMap());
+  if (!known) {
+    checkGiven("a token count", { countTokens }, { countTokens: "function" });
+    counts.set(countTokens, known = new WeakMap());
+  }
   let tokens = known.get(subject);
   if (tokens === undefined) known.set(subject, tokens = count());
   return tokens;
@@ -141,6 +153,7 @@ const counters = new WeakMap<CountTokens, CountTokens>();
 export function sampledCount(count: CountTokens): CountTokens {
   const known = counters.get(count);
   if (known) return known;
+  checkGiven("sampledCount()", { count }, { count: "function" });
   const counter = (text: string) => text.length <= WHOLE_LENGTH ? count(text) : reckon(text, count);
   counters.set(count, counter);
   return counter;

@@ -9,6 +9,7 @@
  * @module
  */
 export * from "./calls.ts";
+export { checkGiven, type Needed, type NeededKind } from "./check_given.ts";
 export * from "./context_hook.ts";
 export * from "./count_tokens.ts";
 export * from "./hash_piece.ts";

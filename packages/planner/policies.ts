@@ -1,5 +1,6 @@
+import { checkGiven } from "@tare/messages";
 import { classicSession } from "./classic/classic_session.ts";
-import type { ForkableSession, PromptSessionOptions } from "./prompt_session.ts";
+import { type ForkableSession, type PromptSessionOptions, SESSION } from "./prompt_session.ts";
 import { plannerSession } from "./session.ts";
 
 /** What decides when a prompt is rewritten. */
@@ -38,7 +39,9 @@ export interface PolicyOptions
  * @throws {RangeError} if a trigger is out of its range.
  */
 export function promptSession(
-  { policy = "planner", ...options }: PromptSessionOptions & PolicyOptions,
+  options: PromptSessionOptions & PolicyOptions,
 ): ForkableSession {
-  return policy === "classic" ? classicSession(options) : plannerSession(options);
+  checkGiven("promptSession()", { options }, { options: SESSION });
+  const { policy = "planner", ...rest } = options;
+  return policy === "classic" ? classicSession(rest) : plannerSession(rest);
 }

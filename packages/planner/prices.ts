@@ -1,3 +1,5 @@
+import { checkGiven } from "@tare/messages";
+
 /** What a model costs, in US dollars for a million tokens. */
 export interface Price {
   /** Prompt tokens that are neither served from a cache nor written to one. */
@@ -123,6 +125,7 @@ const SUFFIX = /(?:-\d{8}|-\d{4}-\d{2}-\d{2}|-latest|-preview|@\d{8}|\[1m\])+$/;
  * ```
  */
 export function listPrice(model: string): Price | undefined {
+  checkGiven("listPrice()", { model }, { model: "string" });
   if (model.length > LONGEST_NAME) return undefined;
   const name = model.slice(model.lastIndexOf("/") + 1).toLowerCase().replace(SUFFIX, "");
   return Object.hasOwn(PRICES, name) ? PRICES[name] : undefined;

@@ -1,4 +1,12 @@
-import type { CountTokens, Message, Rewrite, StableMessages, ToolMessage, Usage } from "@tare/messages";
+import {
+  checkGiven,
+  type CountTokens,
+  type Message,
+  type Rewrite,
+  type StableMessages,
+  type ToolMessage,
+  type Usage,
+} from "@tare/messages";
 import { type Archive, RECALL_TOOL, type ToolTraits } from "@tare/prune";
 import type { LedgerEntry } from "./ledger/ledger.ts";
 import type { Summarise } from "./rule/plan.ts";
@@ -170,6 +178,21 @@ export interface ForkableSession extends PromptSession {
   fork(length: number, archive: Archive): ForkableSession;
   /** Forgets all edits: from now on everything is sent as it is. */
   revert(): void;
+}
+
+/** What the options of a session must hold, as `checkGiven` takes it. */
+export const SESSION = {
+  profile: "value",
+  archive: { put: "function", get: "function" },
+  countTokens: "function",
+} as const;
+
+/** Checks what a call of a session's view was given. */
+export function checkCall(given: { readonly history: Conversation; readonly call: PromptCall }): void {
+  checkGiven("view()", given, {
+    history: { messages: "messages", tools: "array" },
+    call: { nowMs: "number" },
+  });
 }
 
 /** All mechanisms off. */

@@ -1,4 +1,4 @@
-import { addUsage, type Message, type Rewrite, type Usage } from "@tare/messages";
+import { addUsage, checkGiven, type Message, type Rewrite, type Usage } from "@tare/messages";
 import { applyElisions, type Archive, truncateResults } from "@tare/prune";
 import { type Edit, type ElideEdit, fittingEdits, leadingEdits } from "./edits/edit.ts";
 import { type FullWindow, NEVER_FULL } from "./edits/full_window.ts";
@@ -8,6 +8,7 @@ import { Planner } from "./rule/planner.ts";
 import { NEW_SESSION, type PlannerState } from "./rule/planner_state.ts";
 import {
   canRecall,
+  checkCall,
   counted,
   type ForkableSession,
   type Mechanisms,
@@ -16,6 +17,7 @@ import {
   type PromptCall,
   type PromptSession,
   type PromptSessionOptions,
+  SESSION,
   type SessionView,
 } from "./prompt_session.ts";
 import { KEEP_WANTED, type Retention } from "./retention/retention.ts";
@@ -63,6 +65,7 @@ const STOPPED =
  * once, before it is first sent, which rewrites nothing.
  */
 export function plannerSession(options: PromptSessionOptions): PlannerSession {
+  checkGiven("plannerSession()", { options }, { options: SESSION });
   return makeSession(options);
 }
 
@@ -169,6 +172,7 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
   }
 
   async function makeView(history: Conversation, call: PromptCall): Promise<SessionView> {
+    checkCall({ history, call });
     if (call.oneShot) return look(history, call);
     if (!planner.isKnown(history.messages)) {
       const edits = fittingEdits(state.edits, history.messages);

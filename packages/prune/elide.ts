@@ -1,4 +1,4 @@
-import { countMessageTokens, type Message } from "@tare/messages";
+import { checkGiven, countMessageTokens, type Message } from "@tare/messages";
 import { type Archive, bytesFromText } from "./archive.ts";
 import { resultText } from "./pair_results.ts";
 import { formatPlaceholder, splitTruncated } from "./placeholder.ts";
@@ -55,6 +55,7 @@ export function applyElisions<M extends Message>(
   messages: readonly M[],
   elisions: readonly Pick<Elision, "index" | "toolCallId" | "text">[],
 ): M[] {
+  checkGiven("applyElisions()", { messages, elisions }, { messages: "array", elisions: "array" });
   const view = [...messages];
   for (const { index, toolCallId, text } of elisions) {
     const message = messages[index];
@@ -74,6 +75,9 @@ function withText<M extends Message>(message: M, text: string): M {
   if (result?.content !== text) elided.set(message, result = { ...message, content: text });
   return result as M;
 }
+
+/** What the options of whatever elides must hold, as `checkGiven` takes it. */
+export const ELIDING = { archive: { put: "function", get: "function" }, countTokens: "function" } as const;
 
 /** Where the originals go, and how the placeholders read. */
 export interface ElideOptions extends Pick<SelectOptions, "countTokens" | "tools" | "recall"> {
@@ -95,6 +99,11 @@ export async function elide(
   candidates: readonly ElisionCandidate[],
   options: ElideOptions,
 ): Promise<Elision[]> {
+  checkGiven("elide()", { messages, candidates, options }, {
+    messages: "array",
+    candidates: "array",
+    options: ELIDING,
+  });
   const elisions: Elision[] = [];
   for (let from = 0; from < candidates.length; from += PARALLEL_PUTS) {
     const batch = candidates.slice(from, from + PARALLEL_PUTS);

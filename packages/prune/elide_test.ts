@@ -1,4 +1,4 @@
-import { failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
+import { archived, failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
 import { assertEquals, assertRejects, assertStrictEquals, assertThrows } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
 import {
@@ -65,7 +65,9 @@ Deno.test("elide() archives many originals a few at a time", async () => {
 Deno.test("elide() points a result that was truncated on arrival to its whole original, archiving nothing", async () => {
   const archive = spyArchive();
   const original = Array.from({ length: 20_000 }, (_, n) => `line ${n}`).join("\n");
-  const [cut] = [await truncateResults(step("log", {}, original), { archive, countTokens: estimateTokens })];
+  const [cut] = [
+    await archived(truncateResults(step("log", {}, original), { archive, countTokens: estimateTokens })),
+  ];
   const elisions = await elideAll([...cut.messages, say("")], archive);
   assertEquals(elisions.map(({ ref, text }) => [ref, text]), [
     [cut.elisions[0]?.ref, `[elided: log result, ${original.length} bytes; ref ${cut.elisions[0]?.ref}]`],
@@ -85,7 +87,9 @@ Deno.test("elide() loses nothing of a text that only looks as if it had been tru
 
 Deno.test("elide() archives a truncated text itself when its whole original can't be read", async () => {
   const archive = spyArchive();
-  const cut = await truncateResults(step("log", {}, text(20_000)), { archive, countTokens: estimateTokens });
+  const cut = await archived(
+    truncateResults(step("log", {}, text(20_000)), { archive, countTokens: estimateTokens }),
+  );
   const broken: Archive = { ...archive, get: () => Promise.reject(new Error("damaged")) };
   const [elision] = await elideAll([...cut.messages, say("")], broken);
   assertEquals(await archive.get(elision!.ref), cut.messages[1]?.content);

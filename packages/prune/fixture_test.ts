@@ -43,6 +43,15 @@ export function spyArchive(): Archive & {
   };
 }
 
+/** What came of it, where everything could be archived. */
+export async function archived<R extends { readonly failure?: Error | undefined }>(
+  outcome: Promise<R>,
+): Promise<Exclude<R, { readonly failure: Error }>> {
+  const result = await outcome;
+  if (result.failure) throw result.failure;
+  return result as Exclude<R, { readonly failure: Error }>;
+}
+
 /** An archive that can't keep texts that hold `word`. */
 export function failingArchive(word = ""): Archive {
   const archive = memoryArchive();

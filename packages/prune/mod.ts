@@ -13,7 +13,13 @@ export * from "./archive.ts";
 export { applyElisions, elide, type ElideOptions, type Elision, type ElisionReason } from "./elide.ts";
 export * from "./placeholder.ts";
 export { resultText } from "./pair_results.ts";
-export { type PruneOptions, type PruneResult, pruneResults } from "./prune_results.ts";
+export {
+  type ArchiveFailure,
+  type Pruned,
+  type PruneOptions,
+  type PruneResult,
+  pruneResults,
+} from "./prune_results.ts";
 export * from "./recall.ts";
 export {
   type ElisionCandidate,
@@ -26,6 +32,7 @@ export {
 export {
   applySummary,
   type AskForSummary,
+  type Summarised,
   type SummariseOptions,
   type SummariseResult,
   summariseTurns,

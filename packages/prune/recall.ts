@@ -1,5 +1,6 @@
 import type { RE2JS } from "re2js";
 import {
+  checkGiven,
   type CountTokens,
   estimateTokens,
   type Message,
@@ -88,6 +89,10 @@ export async function recallOriginal(
   request: RecallRequest,
   options: RecallOptions = {},
 ): Promise<RecallAnswer> {
+  checkGiven("recallOriginal()", { archive, request }, {
+    archive: { get: "function" },
+    request: { ref: "string" },
+  });
   const { countTokens = estimateTokens, limitTokens = 7_000 } = options;
   if (!(limitTokens >= 200)) {
     throw new RangeError(`Cannot recall within ${limitTokens} tokens: the limit must be at least 200`);

@@ -1,4 +1,5 @@
 import {
+  checkGiven,
   countMessageTokens,
   type CountTokens,
   type Message,
@@ -48,6 +49,10 @@ export type ElisionCandidate = Omit<Elision, "ref" | "text">;
  * Takes time proportional to the number of messages, once their tokens are counted.
  */
 export function selectElisions(messages: readonly Message[], options: SelectOptions): ElisionCandidate[] {
+  checkGiven("selectElisions()", { messages, options }, {
+    messages: "messages",
+    options: { countTokens: "function" },
+  });
   const { countTokens, minBytes = 1024 } = options;
   const results = pairResults(messages);
   const superseded = findSuperseded(results, options);

@@ -1,4 +1,5 @@
 import {
+  checkGiven,
   countMessageTokens,
   countRequestTokens,
   type CountTokens,
@@ -6,7 +7,9 @@ import {
   pairCalls,
 } from "@tare/messages";
 import { type Archive, archiveMessages, bytesFromText } from "./archive.ts";
+import { ELIDING } from "./elide.ts";
 import { formatPlaceholder } from "./placeholder.ts";
+import type { ArchiveFailure } from "./prune_results.ts";
 
 /** Old turns that gave way to one message. Plain data: applied again to the same messages it gives the same bytes. */
 export interface TurnsSummary {
@@ -34,8 +37,13 @@ export interface SummaryMessage {
 /** The messages after old turns gave way. All of them but the new one are the same objects. */
 export function applySummary<M extends Message>(
   messages: readonly M[],
-  { end, kind, text }: Pick<TurnsSummary, "end" | "kind" | "text">,
+  summary: Pick<TurnsSummary, "end" | "kind" | "text">,
 ): (M | SummaryMessage)[] {
+  checkGiven("applySummary()", { messages, summary }, {
+    messages: "array",
+    summary: { end: "number", kind: "string", text: "string" },
+  });
+  const { end, kind, text } = summary;
   const kept = messages.slice(0, end).filter(({ role }) =>
     role === "system" || role === "developer" || (kind === "summary" && role === "user")
   );
@@ -80,18 +88,22 @@ export interface SummariseOptions {
 }
 
 /** Messages of which the oldest turns may have been summarised. */
-export interface SummariseResult<M extends Message = Message> {
+export interface Summarised<M extends Message = Message> {
+  readonly failure?: undefined;
   /** The messages; the very array that was handed in if nothing changed. */
   readonly messages: readonly (M | SummaryMessage)[];
-  /** What changed; absent if nothing did: too little would have been gained, or see `failure`. */
+  /** What changed; absent if nothing did: too little would have been gained. */
   readonly summary?: TurnsSummary;
   /** Tokens of all the messages before. */
   readonly tokensBefore: number;
   /** Tokens of all the messages after. */
   readonly tokensAfter: number;
-  /** Why turns were dropped instead of summarised, or, without a `summary`, why nothing was done. */
-  readonly failure?: Error;
+  /** Why there is no summary, though one was asked for: turns were dropped, or, without `summary`, nothing was done. */
+  readonly summaryFailure?: Error;
 }
+
+/** What came of it. There are no `messages` before `failure`, the archive's, has been looked at. */
+export type SummariseResult<M extends Message = Message> = Summarised<M> | ArchiveFailure<M>;
 
 /** Recent turns that stay, in tokens, and as a share of the window. */
 export const KEEP_TOKENS = 16_384;
@@ -131,6 +143,7 @@ const LINE_TOKENS = 60;
  *   summarise: () => Promise.resolve("I told a story about a miller."),
  *   keepTokens: 100,
  * });
+ * if (summarised.failure) throw summarised.failure;
  * assertEquals(summarised.messages.map((message) => message.role), ["user", "assistant", "user"]);
  * ```
  */
@@ -138,6 +151,7 @@ export async function summariseTurns<M extends Message>(
   messages: readonly M[],
   options: SummariseOptions,
 ): Promise<SummariseResult<M>> {
+  checkGiven("summariseTurns()", { messages, options }, { messages: "messages", options: ELIDING });
   const { archive, countTokens, recall = false } = options;
   const tokensBefore = countRequestTokens({ messages }, countTokens);
   const unchanged = { messages, tokensBefore, tokensAfter: tokensBefore };
@@ -153,12 +167,12 @@ export async function summariseTurns<M extends Message>(
   try {
     archived = await archiveMessages(old, { archive, purpose: "summarise" });
   } catch (failure) {
-    return { ...unchanged, failure: failure as Error };
+    return { failure: failure as Error, unchanged: messages };
   }
   const { ref } = archived;
   const bytes = bytesFromText(archived.text).length;
   const line = formatPlaceholder({ of: "messages", messages: old.length, bytes, ref }, { recall });
-  const attempt = (kind: TurnsSummary["kind"], text: string): SummariseResult<M> | undefined => {
+  const attempt = (kind: TurnsSummary["kind"], text: string): Summarised<M> | undefined => {
     const after = applySummary(messages, { end, kind, text });
     const tokensAfter = countRequestTokens({ messages: after }, countTokens);
     if (tokensBefore - tokensAfter < minGain) return undefined;
@@ -171,20 +185,22 @@ export async function summariseTurns<M extends Message>(
   };
 
   if (!options.summarise) return attempt("drop", line) ?? unchanged;
-  let failure: Error;
+  let summaryFailure: Error;
   try {
     const summary = await summariseUntil(old, { end, signal: options.signal }, options.summarise);
     const summarised = attempt("summary", `${summary}\n\n${line}`);
     if (summarised) return summarised;
-    failure = new Error(
+    summaryFailure = new Error(
       `Cannot summarise ${old.length} messages: their summary frees less than a tenth of the prompt`,
     );
   } catch (cause) {
     const { signal } = options;
     if (signal?.aborted && signal.reason?.name !== "TimeoutError") throw signal.reason;
-    failure = new Error(`Cannot summarise ${old.length} messages: ${(cause as Error).message}`, { cause });
+    summaryFailure = new Error(`Cannot summarise ${old.length} messages: ${(cause as Error).message}`, {
+      cause,
+    });
   }
-  return { ...attempt("drop", line) ?? unchanged, failure };
+  return { ...attempt("drop", line) ?? unchanged, summaryFailure };
 }
 
 /**

@@ -1,6 +1,6 @@
-import { countRequestTokens, type Message } from "@tare/messages";
-import type { Elision } from "./elide.ts";
-import { type PruneOptions, pruneResults } from "./prune_results.ts";
+import { checkGiven, countRequestTokens, type Message } from "@tare/messages";
+import { ELIDING, type Elision } from "./elide.ts";
+import { type ArchiveFailure, type PruneOptions, pruneResults } from "./prune_results.ts";
 import {
   KEEP_SHARE,
   KEEP_TOKENS,
@@ -40,6 +40,7 @@ export type Pressure = "none" | "prune" | "summarise";
  * ```
  */
 export function pressure(options: PressureOptions): Pressure {
+  checkGiven("pressure()", { options }, { options: { promptTokens: "number" } });
   const { promptTokens, windowTokens = Infinity, pruneAt = 0.8, summariseAt = 0.9 } = options;
   if (promptTokens >= summariseAt * windowTokens) return "summarise";
   return promptTokens >= pruneAt * windowTokens ? "prune" : "none";
@@ -52,7 +53,8 @@ export interface ReliefOptions extends PruneOptions, SummariseOptions, Omit<Pres
 }
 
 /** What was done about a full window. */
-export interface Relief<M extends Message = Message> {
+export interface Relieved<M extends Message = Message> {
+  readonly failure?: undefined;
   /** The messages; the very array that was handed in if nothing changed. */
   readonly messages: readonly (M | SummaryMessage)[];
   /** Results that were pruned, by their place in the messages that were handed in. */
@@ -65,9 +67,20 @@ export interface Relief<M extends Message = Message> {
   readonly tokensBefore: number;
   /** Tokens of all the messages after. */
   readonly tokensAfter: number;
-  /** What went wrong; see {@linkcode pruneResults} and {@linkcode summariseTurns}. */
-  readonly failure?: Error;
+  /** Why there is no summary, though one was asked for; see {@linkcode summariseTurns}. */
+  readonly summaryFailure?: Error;
 }
+
+/** Originals could not be archived, and so nothing left the messages but what `elisions` can take out of them. */
+export interface FailedRelief<M extends Message = Message> extends ArchiveFailure<M> {
+  /** Results that were archived before that; {@linkcode applyElisions} makes room by them. */
+  readonly elisions: readonly Elision[];
+  /** True if the window stays so full, even with `elisions`, that only a summary would do. */
+  readonly paused: boolean;
+}
+
+/** What came of it. There are no `messages` before `failure`, the archive's, has been looked at. */
+export type Relief<M extends Message = Message> = Relieved<M> | FailedRelief<M>;
 
 /** A summary leaves the prompt at this share of the window if the newest turns are all that keeps it from that. */
 const ROOMY_SHARE = 0.6;
@@ -84,6 +97,7 @@ export async function relievePressure<M extends Message>(
   messages: readonly M[],
   options: ReliefOptions,
 ): Promise<Relief<M>> {
+  checkGiven("relievePressure()", { messages, options }, { messages: "messages", options: ELIDING });
   const { countTokens } = options;
   const tokensOf = (messages: readonly (Message | SummaryMessage)[]) =>
     countRequestTokens({ messages }, countTokens);
@@ -97,22 +111,21 @@ export async function relievePressure<M extends Message>(
   }
 
   const pruned = await pruneResults(messages, options);
-  const mustSummarise = before === "summarise" || pressureOf(pruned.messages) !== "none";
-  if (pruned.failure || !mustSummarise) {
-    return { ...pruned, paused: pressureOf(pruned.messages) === "summarise" };
-  }
+  if (pruned.failure) return { ...pruned, elisions: [], paused: before === "summarise" };
+  const after = pressureOf(pruned.messages);
+  if (before !== "summarise" && after === "none") return { ...pruned, paused: false };
   const { windowTokens = Infinity } = options;
   const movable = pruned.messages.filter(({ role }) => role === "assistant" || role === "tool");
   const fixedTokens = countPrompt(pruned.messages) - tokensOf(movable);
   const room = Math.max(0, ROOMY_SHARE * windowTokens - fixedTokens);
   const keepTokens = options.keepTokens ?? Math.min(KEEP_TOKENS, KEEP_SHARE * windowTokens, room);
   const summarised = await summariseTurns(pruned.messages, { ...options, keepTokens });
-  return {
-    ...summarised,
-    elisions: pruned.elisions,
-    paused: pressureOf(summarised.messages) === "summarise",
-    tokensBefore,
-  };
+  const { elisions } = pruned;
+  if (summarised.failure) {
+    const { failure } = summarised;
+    return { failure, unchanged: messages, elisions, paused: after === "summarise" };
+  }
+  return { ...summarised, elisions, paused: pressureOf(summarised.messages) === "summarise", tokensBefore };
 }
 
 /** When a conversation was last alive. Times are milliseconds since the epoch. */
@@ -129,6 +142,7 @@ export interface ColdResumeOptions {
  * anyway, and pruning it first costs nothing.
  */
 export function isColdResume(options: ColdResumeOptions): boolean {
+  checkGiven("isColdResume()", { options }, { options: { nowMs: "number" } });
   const { lastUsedAtMs, nowMs, cacheColdAfterMs = 24 * 60 * 60 * 1000 } = options;
   return lastUsedAtMs !== undefined && nowMs - lastUsedAtMs >= cacheColdAfterMs;
 }

@@ -1,5 +1,5 @@
 import { callPairs } from "../../tests/call_pairs.ts";
-import { failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
+import { archived, failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
 import { assert, assertEquals, assertLess, assertStrictEquals } from "@std/assert";
 import { countRequestTokens, estimateTokens, type Message } from "@tare/messages";
 import { isColdResume, pressure, type ReliefOptions, relievePressure, type TurnsSummary } from "@tare/prune";
@@ -34,7 +34,10 @@ Deno.test("pressure() takes other shares", () => {
 
 const count = (messages: readonly Message[]) => countRequestTokens({ messages }, estimateTokens);
 
-function relieve(messages: readonly Message[], options: Partial<ReliefOptions> = {}) {
+const relieve = (messages: readonly Message[], options: Partial<ReliefOptions> = {}) =>
+  archived(tryToRelieve(messages, options));
+
+function tryToRelieve(messages: readonly Message[], options: Partial<ReliefOptions>) {
   return relievePressure(messages, {
     archive: spyArchive(),
     countTokens: estimateTokens,
@@ -112,9 +115,23 @@ Deno.test("relievePressure() pauses in a window that is too small, instead of lo
 
 Deno.test("relievePressure() pauses while the archive fails, and says why", async () => {
   const messages = prompt(950, 400);
-  const relief = await relieve(messages, { archive: failingArchive(), summarise: unpaid });
-  assertStrictEquals(relief.messages, messages);
-  assertEquals([relief.paused, relief.failure?.message], [true, "Cannot archive a result of log: disk full"]);
+  const relief = await tryToRelieve(messages, { archive: failingArchive(), summarise: unpaid });
+  // @ts-expect-error: before failure has been looked at, there are no messages.
+  assertEquals(relief.messages, undefined);
+  assert(relief.failure);
+  assertStrictEquals(relief.unchanged, messages);
+  assertEquals([relief.elisions, relief.paused], [[], true]);
+  assertEquals(relief.failure.message, "Cannot archive a result of log: disk full");
+});
+
+Deno.test("relievePressure() hands over what it had pruned when archiving the old turns fails", async () => {
+  const messages = prompt(950, 100);
+  const archive = failingArchive('"role"');
+  const relief = await tryToRelieve(messages, { archive, summarise: unpaid });
+  assert(relief.failure);
+  assertStrictEquals(relief.unchanged, messages);
+  assertEquals([relief.elisions.length, relief.paused], [1, false]);
+  assertEquals(relief.failure.message, "Cannot archive 4 messages to summarise: disk full");
 });
 
 /** Runs 20 turns; gives the summaries, by turn, and the prompt of each request. */
@@ -124,7 +141,7 @@ async function run(turn: (n: number) => Message[], options: Partial<ReliefOption
   let messages: readonly Message[] = [{ role: "system", content: "Be brief." }];
   for (let n = 0; n < 20; n += 1) {
     const relief = await relieve([...messages, ...turn(n)], { windowTokens: 10_000, ...options });
-    assert(!relief.paused && !relief.failure);
+    assert(!relief.paused && !relief.summaryFailure);
     assertEquals(callPairs(relief.messages).orphans, []);
     messages = relief.messages;
     summaries.push(relief.summary);

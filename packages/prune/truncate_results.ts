@@ -1,6 +1,12 @@
-import { countMessageTokens, type CountTokens, type Message, MESSAGE_OVERHEAD_TOKENS } from "@tare/messages";
+import {
+  checkGiven,
+  countMessageTokens,
+  type CountTokens,
+  type Message,
+  MESSAGE_OVERHEAD_TOKENS,
+} from "@tare/messages";
 import { bytesFromText } from "./archive.ts";
-import { archiveResult, type ElideOptions, type Elision } from "./elide.ts";
+import { archiveResult, type ElideOptions, ELIDING, type Elision } from "./elide.ts";
 import { fitHead, fitTail } from "./fit_text.ts";
 import { type PairedResult, pairResults, resultText } from "./pair_results.ts";
 import { formatPlaceholder, type Placeholder, type PlaceholderOptions } from "./placeholder.ts";
@@ -17,7 +23,7 @@ export interface TruncateOptions extends ElideOptions {
  * Truncates the tool results that were not sent yet (those behind the last assistant message): one that is over the
  * limit is archived whole and gives way to its head, a placeholder and its tail. Done before every request, it
  * never changes what a request has already held, so it costs nothing in a provider's cache. Results of tools whose
- * stance is `keep`, and results that hold more than text, stay.
+ * stance is `keep`, and results that hold more than text, stay. If one can't be archived, nothing changes.
  *
  * @example
  * ```ts
@@ -31,6 +37,7 @@ export interface TruncateOptions extends ElideOptions {
  *   { role: "tool", tool_call_id: "1", content: "a line of the log\n".repeat(10_000) },
  * ];
  * const truncated = await truncateResults(messages, { archive: memoryArchive(), countTokens: estimateTokens });
+ * if (truncated.failure) throw truncated.failure;
  * assertEquals(truncated.elisions.length, 1);
  * assert(truncated.tokensAfter < 8100);
  * ```
@@ -39,6 +46,7 @@ export async function truncateResults<M extends Message>(
   messages: readonly M[],
   options: TruncateOptions,
 ): Promise<PruneResult<M>> {
+  checkGiven("truncateResults()", { messages, options }, { messages: "messages", options: ELIDING });
   const { countTokens } = options;
   return await settleElisions(messages, { elisions: truncate(messages, options), countTokens });
 }
@@ -97,6 +105,10 @@ const TRUNCATE_TOKENS = 8_000;
  * gives the placeholder alone.
  */
 export function truncateText(text: string, options: TruncateTextOptions): string {
+  checkGiven("truncateText()", { text, options }, {
+    text: "string",
+    options: { countTokens: "function", ref: "string" },
+  });
   const { countTokens, limitTokens = TRUNCATE_TOKENS, tool, ref } = options;
   if (countTokens(text) <= limitTokens) return text;
   const bytes = bytesFromText(text).length;

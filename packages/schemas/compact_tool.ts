@@ -1,4 +1,4 @@
-import type { JsonSchema, ToolDefinition } from "@tare/messages";
+import { checkGiven, type JsonSchema, type ToolDefinition } from "@tare/messages";
 
 /**
  * The compact form of a tool: its name, and the names and types of its arguments, with what a call cannot be valid
@@ -18,6 +18,7 @@ import type { JsonSchema, ToolDefinition } from "@tare/messages";
  * of a compact form is itself.
  */
 export function compactTool(tool: ToolDefinition): ToolDefinition {
+  checkGiven("compactTool()", { tool }, { tool: { function: { name: "string" } } });
   const known = compactForms.get(tool);
   if (known) return known;
   const { description: _, parameters, ...rest } = tool.function;

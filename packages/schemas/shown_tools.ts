@@ -1,4 +1,10 @@
-import { type CountTokens, countToolTokens, hashPiece, type ToolDefinition } from "@tare/messages";
+import {
+  checkGiven,
+  type CountTokens,
+  countToolTokens,
+  hashPiece,
+  type ToolDefinition,
+} from "@tare/messages";
 import { compactTool } from "./compact_tool.ts";
 
 /** Settings of {@linkcode shownTools}. */
@@ -41,8 +47,13 @@ export interface ShownTools {
  */
 export function shownTools(
   tools: readonly ToolDefinition[],
-  { exposed, countTokens, alwaysFull = [], called, minTokens = 500 }: ShownToolsOptions,
+  options: ShownToolsOptions,
 ): ShownTools {
+  checkGiven("shownTools()", { tools, options }, {
+    tools: "array",
+    options: { exposed: { has: "function" }, countTokens: "function" },
+  });
+  const { exposed, countTokens, alwaysFull = [], called, minTokens = 500 } = options;
   if (!(minTokens >= 0)) {
     throw new RangeError(`Cannot choose schemas: minTokens is ${minTokens}, it must be 0 or more`);
   }

@@ -1,4 +1,4 @@
-import { type AssistantMessage, contentText, type Message } from "@tare/messages";
+import { type AssistantMessage, checkGiven, contentText, type Message } from "@tare/messages";
 import { ApiError } from "@tare/wire";
 import type { SimulatedModel, SimulatedReply } from "./model.ts";
 
@@ -26,6 +26,7 @@ export function replay(
   messages: readonly Message[],
   options: { readonly cursor?: ReplayCursor } = {},
 ): SimulatedModel {
+  checkGiven("replay()", { messages }, { messages: "messages" });
   const replies = messages.filter((message) => message.role === "assistant").map(toReply);
   const { cursor = { given: 0 } } = options;
   let previous = { asked: "", given: -1 };

@@ -1,3 +1,4 @@
+import { checkGiven } from "@tare/messages";
 import { ApiError } from "@tare/wire";
 import type { SimulatedModel, SimulatedReply, SimulatedToolCall } from "./model.ts";
 
@@ -22,6 +23,7 @@ import type { SimulatedModel, SimulatedReply, SimulatedToolCall } from "./model.
  * ```
  */
 export function scripted(replies: readonly SimulatedReply[]): SimulatedModel {
+  checkGiven("scripted()", { replies }, { replies: "array" });
   let given = 0;
   return () => {
     const reply = replies[given];
@@ -41,6 +43,7 @@ export function toolCall(
   args: Readonly<Record<string, unknown>> | string = {},
   options: { readonly id?: string } = {},
 ): SimulatedToolCall {
+  checkGiven("toolCall()", { name }, { name: "string" });
   const text = typeof args === "string" ? args : JSON.stringify(args);
   return { ...options, type: "function", function: { name, arguments: text } };
 }

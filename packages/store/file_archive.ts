@@ -1,3 +1,4 @@
+import { checkGiven } from "@tare/messages";
 import { join, resolve } from "@std/path";
 import { type Archive, archiveRef, bytesFromText, isArchiveRef, textFromBytes } from "@tare/prune";
 
@@ -12,6 +13,7 @@ import { type Archive, archiveRef, bytesFromText, isArchiveRef, textFromBytes } 
  * @throws {Error} if the folder can't be made.
  */
 export async function openFileArchive(directory: string): Promise<Archive> {
+  checkGiven("openFileArchive()", { directory }, { directory: "string" });
   const folder = resolve(directory);
   await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
   const pathOf = (ref: string) => join(folder, `${ref}.txt`);

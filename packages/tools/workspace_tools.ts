@@ -1,4 +1,4 @@
-import type { Tool } from "@tare/messages";
+import { checkGiven, type Tool } from "@tare/messages";
 import {
   type Archive,
   RECALL_TOOL,
@@ -26,8 +26,10 @@ export interface WorkspaceToolsOptions extends WorkspaceLimits {
 
 /** All built-in tools: `list_files`, `read_file`, `search_files`, `write_file`, `edit_file`, `shell` and `recall`. */
 export function workspaceTools(
-  { workspace, archive, shell, ...limits }: WorkspaceToolsOptions,
+  options: WorkspaceToolsOptions,
 ): readonly Tool[] {
+  checkGiven("workspaceTools()", { options }, { options: { workspace: "string" } });
+  const { workspace, archive, shell, ...limits } = options;
   return [
     listFilesTool(workspace, limits),
     readFileTool(workspace, limits),
@@ -41,6 +43,7 @@ export function workspaceTools(
 
 /** `recall`: reads the original of an elided result back from the archive; options bound the answer. */
 export function recallTool(archive: Archive, options: RecallOptions = {}): Tool {
+  checkGiven("recallTool()", { archive }, { archive: { get: "function" } });
   return {
     definition: RECALL_TOOL,
     stance: "rederivable",

@@ -1,3 +1,4 @@
+import { checkGiven } from "@tare/messages";
 import { arrayItems, joinBytes, objectFields, type Span } from "./json_spans.ts";
 
 /** The way from a JSON value to one inside of it: names of fields, and numbers of items. */
@@ -39,8 +40,10 @@ interface Change extends Span {
 export function editJson(
   bytes: Uint8Array<ArrayBuffer>,
   edits: readonly JsonEdit[],
-  fields: ReadonlyMap<string, Span> = objectFields(bytes),
+  fields?: ReadonlyMap<string, Span>,
 ): Uint8Array<ArrayBuffer> {
+  checkGiven("editJson()", { bytes, edits }, { bytes: "bytes", edits: "array" });
+  const spans = fields ?? objectFields(bytes);
   const lists = new Map<number, readonly Span[]>();
   const itemsAt = (start: number) => {
     const items = lists.get(start) ?? arrayItems(bytes, start);
@@ -49,7 +52,7 @@ export function editJson(
   };
   const find = (path: JsonPath): Span | undefined => {
     const [first, ...steps] = path;
-    let at = fields.get(String(first));
+    let at = spans.get(String(first));
     for (const step of steps) {
       if (!at) return undefined;
       at = typeof step === "string" ? objectFields(bytes, at.start).get(step) : itemsAt(at.start)[step];
@@ -73,7 +76,7 @@ export function editJson(
       throw new RangeError(`Cannot change ${JSON.stringify(path)}: there is no such value`);
     }
     const start = bytes.indexOf(OPEN_OBJECT) + 1;
-    const comma = fields.size > 0 ? "," : "";
+    const comma = spans.size > 0 ? "," : "";
     const name = encoder.encode(`${JSON.stringify(last)}:`);
     return { start, end: start, value: joinBytes([name, value, encoder.encode(comma)]) };
   });

@@ -1,4 +1,4 @@
-import type { ToolDefinition } from "@tare/messages";
+import { checkGiven, type ToolDefinition } from "@tare/messages";
 import { arrayItems, findField, objectFields, readJsonAt, type Span } from "./json_spans.ts";
 import { isRecord } from "./json_record.ts";
 import type { ItemPart, Protocol, SessionHints } from "./protocol.ts";
@@ -117,6 +117,7 @@ export function readBody(
   bytes: Uint8Array<ArrayBuffer>,
   { protocol, lists }: { readonly protocol?: Protocol } & Pick<RequestReaders, "lists"> = {},
 ): WireBody {
+  checkGiven("readBody()", { bytes }, { bytes: "bytes" });
   let known: KnownList | undefined;
   const fields = objectFields(bytes, 0, (name, start) => {
     if (!protocol || name !== protocol.listField) return undefined;
@@ -180,6 +181,11 @@ function readRequestKind(body: WireBody, headers: Headers): string | undefined {
  * @throws {SyntaxError} if there is no list of items.
  */
 export function readRequest(body: WireBody, protocol: Protocol, readers: RequestReaders): WireRequest {
+  checkGiven("readRequest()", { body, protocol, readers }, {
+    body: { bytes: "bytes", fields: "object" },
+    protocol: { name: "string", listField: "string" },
+    readers: "object",
+  });
   const steps = readingRequest(body, protocol, readers);
   for (;;) {
     const { done, value } = steps.next();

@@ -1,4 +1,4 @@
-import type { Message, ToolDefinition } from "@tare/messages";
+import { checkGiven, type Message, type ToolDefinition } from "@tare/messages";
 import { editJson, type JsonEdit } from "./edit_json.ts";
 import { joinBytes, readJsonAt } from "./json_spans.ts";
 import { type ItemPart, type Protocol, UnknownShape } from "./protocol.ts";
@@ -38,6 +38,10 @@ export interface WrittenItem {
  * @throws {UnknownShape} if a message was changed that can't be written in another way.
  */
 export function writeRequest(request: WireRequest, prompt: WirePrompt): Uint8Array<ArrayBuffer> {
+  checkGiven("writeRequest()", { request, prompt }, {
+    request: { bytes: "bytes", protocol: "object", items: "array" },
+    prompt: "object",
+  });
   const { bytes, fields, protocol, items } = request;
   const values = new Map(protocol.addedFields(request));
   const entries = writeItems(prompt, protocol);

@@ -28,7 +28,7 @@
  * @module
  */
 import { Anthropic, APIConnectionError, APIConnectionTimeoutError, APIError } from "@anthropic-ai/sdk";
-import type { Model, ModelRequest } from "@tare/messages";
+import { checkGiven, type Model, type ModelRequest } from "@tare/messages";
 import { MessageAssembler, messagesBody, messagesSettings, ReplyTooLong, UnknownShape } from "@tare/wire";
 import { ModelError } from "../model_error.ts";
 import { checkAccess, streamModel, watchedFetch } from "../provider/stream_model.ts";
@@ -81,6 +81,7 @@ const NO_MESSAGE = "what it sent is no message (is the base URL right? It is wit
  * @throws {TypeError} if `baseURL` is no http(s) URL or `apiKey` can't stand in a header.
  */
 export function anthropicModel(options: AnthropicModelOptions): Model {
+  checkGiven("anthropicModel()", { options }, { options: { model: "string" } });
   const {
     model,
     apiKey,

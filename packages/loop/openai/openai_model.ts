@@ -23,7 +23,7 @@
  * @module
  */
 import { APIConnectionError, APIConnectionTimeoutError, APIError, OpenAI } from "openai";
-import type { Model, ModelRequest } from "@tare/messages";
+import { checkGiven, type Model, type ModelRequest } from "@tare/messages";
 import { ReplyAssembler } from "@tare/wire";
 import { checkAccess, streamModel, watchedFetch } from "../provider/stream_model.ts";
 
@@ -67,6 +67,7 @@ const NO_COMPLETION = "what it sent is no chat completion (is the base URL right
  * @throws {TypeError} if `baseURL` is no http(s) URL or `apiKey` can't stand in a header.
  */
 export function openaiModel(options: OpenAIModelOptions): Model {
+  checkGiven("openaiModel()", { options }, { options: { model: "string" } });
   const {
     model,
     apiKey,

@@ -1,16 +1,25 @@
 import { groupTurns } from "@tare/context";
-import { countRequestTokens, hashPiece, type Message, type ToolDefinition, type Usage } from "@tare/messages";
-import { isColdResume, type PruneResult, pruneResults, relievePressure, truncateResults } from "@tare/prune";
+import {
+  checkGiven,
+  countRequestTokens,
+  hashPiece,
+  type Message,
+  type ToolDefinition,
+  type Usage,
+} from "@tare/messages";
+import { isColdResume, pruneResults, relievePressure, truncateResults } from "@tare/prune";
 import { leadingEdits } from "../edits/edit.ts";
 import type { Conversation, PlacedView } from "../edits/view.ts";
 import { migrateSessionState } from "../migrate_session_state.ts";
 import {
   canRecall,
+  checkCall,
   type ForkableSession,
   NO_MECHANISMS,
   oneByOne,
   type PromptCall,
   type PromptSessionOptions,
+  SESSION,
   type SessionView,
   stepOf,
 } from "../prompt_session.ts";
@@ -56,6 +65,7 @@ const NEW_STATE: ClassicState = {
  * @throws {RangeError} if a trigger is out of its range.
  */
 export function classicSession(options: PromptSessionOptions): ForkableSession {
+  checkGiven("classicSession()", { options }, { options: SESSION });
   const { profile, windowTokens = Infinity, archive, countTokens, tools, isError, truncateTokens } = options;
   checkTriggers(options);
   const { historyBudgetTokens, protectTokens, minBytes, pruneAt, summariseAt, coldAfterMs } =
@@ -101,13 +111,14 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
   }
 
   async function makeView(history: Conversation, call: PromptCall): Promise<SessionView> {
+    checkCall({ history, call });
     if (call.oneShot) return look(history);
     const mechanisms = state.reverted ? NO_MECHANISMS : configured;
     const recall = canRecall(history, call);
     const { scale } = state;
     const warnings: string[] = [];
-    const warn = ({ failure }: Pick<PruneResult, "failure">, rest = " Nothing left the prompt.") => {
-      if (failure) warnings.push(`${failure.message.replace(/\.$/, "")}.${rest}`);
+    const warn = (failure: Error, rest = " Nothing left the prompt.") => {
+      warnings.push(`${failure.message.replace(/\.$/, "")}.${rest}`);
     };
     const edited = new EditedHistory(history, state.edits, countTokens);
     const turnStart = call.turnStart ?? groupTurns(history.messages).at(-1)?.start ?? 0;
@@ -137,8 +148,8 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
     if (mechanisms.truncate) {
       const limit = truncateTokens !== undefined && { limitTokens: truncateTokens };
       const truncated = await truncateResults(edited.seen.messages, { ...eliding, ...limit });
-      warn(truncated);
-      edited.elide(truncated.elisions, { mechanism: "truncate", reason: "over the limit on arrival" });
+      if (truncated.failure) warn(truncated.failure);
+      else edited.elide(truncated.elisions, { mechanism: "truncate", reason: "over the limit on arrival" });
     }
     const { lastUsedAtMs } = state;
     const cold = {
@@ -148,9 +159,9 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
     };
     if (mechanisms.prune && stepOf(history.messages, call) === 1 && isColdResume(cold)) {
       const pruned = await pruneResults(edited.seen.messages, eliding);
-      warn(pruned);
       const reason = "the session resumes after so long that the provider's cache is cold";
-      edited.elide(pruned.elisions, { mechanism: "prune", reason });
+      if (pruned.failure) warn(pruned.failure);
+      else edited.elide(pruned.elisions, { mechanism: "prune", reason });
     }
     let usage: Usage | undefined;
     let { pauseSaid } = state;
@@ -163,7 +174,7 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
         ...{ ...sent, windowTokens: windowTokens / scale, progress: call.progress },
         told: (took) => usage = took,
       });
-      const { elisions, summary, failure, paused } = await relievePressure(messages, {
+      const relief = await relievePressure(messages, {
         ...eliding,
         activeTurnStart: messages.length - activeMessages,
         ...(call.signal && { signal: call.signal }),
@@ -175,10 +186,13 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
         ...(!mechanisms.context && { keepTokens: Infinity }),
         countPrompt: (messages) => fit(messages).tokens,
       });
+      const { elisions, paused } = relief;
+      const summary = relief.failure ? undefined : relief.summary;
+      const failure = relief.failure ?? relief.summaryFailure;
       edited.elide(elisions, { mechanism: "prune", reason });
       if (summary) edited.summarise(summary, reason);
       if (failure) {
-        warn({ failure }, summary ? "" : ` Nothing${elisions.length > 0 ? " more" : ""} left the prompt.`);
+        warn(failure, summary ? "" : ` Nothing${elisions.length > 0 ? " more" : ""} left the prompt.`);
       }
       if (!failure || summary) {
         const fullTokens = (summariseAt ?? 0.9) * windowTokens;
@@ -201,7 +215,7 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
         messages = messages.toSpliced(leftAt, 0, await leftTurns.lineOf(said, recall));
         places = places.toSpliced(leftAt, 0, -1);
       } catch (error) {
-        warn({ failure: error as Error });
+        warn(error as Error);
         fitted = fit(edited.seen.messages, { ...mechanisms, context: false });
         ({ messages } = fitted);
         places = edited.seen.places;

@@ -1,4 +1,4 @@
-import { hashPiece, type Message, type ToolDefinition } from "@tare/messages";
+import { checkGiven, hashPiece, type Message, type ToolDefinition } from "@tare/messages";
 import { applyElisions } from "@tare/prune";
 import { compactTool } from "@tare/schemas";
 import { type DropEdit, type Edit, type ShortenEdit, type SummariseEdit, textAt } from "./edit.ts";
@@ -36,6 +36,10 @@ export interface Conversation {
  * @throws {RangeError} if an edit names messages that are not there, or elides what is no tool result.
  */
 export function view(history: Conversation, edits: readonly Edit[]): Conversation {
+  checkGiven("view()", { history, edits }, {
+    history: { messages: "array", tools: "array" },
+    edits: "array",
+  });
   const { messages, tools } = placedView(history, edits);
   return { messages, tools };
 }

@@ -1,4 +1,4 @@
-import type { Cost, Usage } from "@tare/messages";
+import { checkGiven, type Cost, type Usage } from "@tare/messages";
 import type { Price } from "../prices.ts";
 import type { Profile } from "../providers.ts";
 
@@ -45,7 +45,12 @@ export function promptCost(
  * assertAlmostEquals(usd!, 0.5 + 0.2 + 0.15);
  * ```
  */
-export function callCost(usage: Usage, { profile, price }: Rates): Cost {
+export function callCost(usage: Usage, rates: Rates): Cost {
+  checkGiven("callCost()", { usage, rates }, {
+    usage: { promptTokens: "number", cachedTokens: "number", outputTokens: "number" },
+    rates: { profile: { write: "number", read: "number" } },
+  });
+  const { profile, price } = rates;
   const tokenUnits = promptCost(profile, usage);
   return price ? { tokenUnits, usd: usdOf(usage, price) } : { tokenUnits };
 }

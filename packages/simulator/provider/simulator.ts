@@ -1,4 +1,4 @@
-import { countMessageTokens, MESSAGE_OVERHEAD_TOKENS, type Usage } from "@tare/messages";
+import { checkGiven, countMessageTokens, MESSAGE_OVERHEAD_TOKENS, type Usage } from "@tare/messages";
 import { DEFAULT_PROVIDER, PrefixCache, type Profile, profileNamed } from "@tare/planner";
 import { ApiError, type CompletionReply, MESSAGES_PROTOCOL, type UsageDialect, writeUsage } from "@tare/wire";
 import { LRUCache } from "lru-cache";
@@ -122,6 +122,9 @@ const MAX_CACHES = 16;
  * ```
  */
 export function simulator(options: SimulatorOptions): Simulator {
+  checkGiven("simulator()", { options }, {
+    options: { model: "value", tokenizer: { encode: "function" } },
+  });
   const { model, tokenizer, profile = profileNamed(DEFAULT_PROVIDER.profile), now = Date.now } = options;
   const { dialect = profile.dialect, windowTokens = Infinity, apiKey, faults = [] } = options;
   const readPrompt = promptReader(tokenizer);

@@ -1,3 +1,4 @@
+import { checkGiven } from "@tare/messages";
 import { type Archive, archiveRef } from "@tare/prune";
 import type { ListedSession, SessionRecord, Store, StoredDocument, StoredEvent } from "../port.ts";
 import { searchedJson } from "../json_text.ts";
@@ -53,6 +54,7 @@ export function openStore(
   path: string,
   { now = Date.now, maxKeys = 10_000, ...options }: StoreOptions = {},
 ): Promise<Store> {
+  checkGiven("openStore()", { path }, { path: "string" });
   return Promise.try(async () => {
     const database = openDatabase(path, { migrations: MIGRATIONS, ...options });
     try {

@@ -1,4 +1,4 @@
-import type { Tool } from "@tare/messages";
+import { checkGiven, type Tool } from "@tare/messages";
 import { defineTool, Refusal } from "../define_tool.ts";
 import { lineNumberAt, lineNumbers, type ReplacedText, replaceText } from "./replace_text.ts";
 import { resolveInWorkspace, type WorkspaceLimits } from "./resolve_in_workspace.ts";
@@ -19,6 +19,7 @@ const CONTEXT_LINES = 2;
 
 /** `edit_file`: replaces exact text in a text file. */
 export function editFileTool(workspace: string, limits: WorkspaceLimits = {}): Tool {
+  checkGiven("editFileTool()", { workspace }, { workspace: "string" });
   return defineTool<EditFileArguments>({
     name: "edit_file",
     description:

@@ -1,4 +1,4 @@
-import type { Tool } from "@tare/messages";
+import { checkGiven, type Tool } from "@tare/messages";
 import { defineTool, Refusal } from "../define_tool.ts";
 import { resolveInWorkspace, type WorkspaceLimits } from "./resolve_in_workspace.ts";
 import { fittingRows, MAX_RESULT_BYTES } from "../result_text.ts";
@@ -18,6 +18,7 @@ const MAX_COUNTED = 100_000;
 
 /** `list_files`: what lies in a folder, one entry a line, with the sizes of files. */
 export function listFilesTool(workspace: string, limits: WorkspaceLimits = {}): Tool {
+  checkGiven("listFilesTool()", { workspace }, { workspace: "string" });
   return defineTool<ListFilesArguments>({
     name: "list_files",
     description:

@@ -1,4 +1,4 @@
-import type { Tool, ToolContext } from "@tare/messages";
+import { checkGiven, type Tool, type ToolContext } from "@tare/messages";
 import { defineTool, Refusal } from "../define_tool.ts";
 import { resolveInWorkspace, type WorkspaceLimits } from "./resolve_in_workspace.ts";
 import { byteLength, decodeText, MAX_RESULT_BYTES, sliceText } from "../result_text.ts";
@@ -15,6 +15,7 @@ const MAX_LINE_CHARS = 2000;
  * size are read in constant memory.
  */
 export function readFileTool(workspace: string, limits: WorkspaceLimits = {}): Tool {
+  checkGiven("readFileTool()", { workspace }, { workspace: "string" });
   return defineTool<ReadFileArguments>({
     name: "read_file",
     description:

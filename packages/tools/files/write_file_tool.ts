@@ -1,4 +1,4 @@
-import type { Tool } from "@tare/messages";
+import { checkGiven, type Tool } from "@tare/messages";
 import { defineTool, Refusal } from "../define_tool.ts";
 import { resolveInWorkspace, type WorkspaceLimits } from "./resolve_in_workspace.ts";
 import { inTurn, writeAtomically } from "./write_atomically.ts";
@@ -7,6 +7,7 @@ type WriteFileArguments = { readonly path: string; readonly content: string };
 
 /** `write_file`: creates a text file or replaces the whole of one. */
 export function writeFileTool(workspace: string, limits: WorkspaceLimits = {}): Tool {
+  checkGiven("writeFileTool()", { workspace }, { workspace: "string" });
   return defineTool<WriteFileArguments>({
     name: "write_file",
     description:

@@ -1,4 +1,4 @@
-import type { Tool, ToolContext } from "@tare/messages";
+import { checkGiven, type Tool, type ToolContext } from "@tare/messages";
 import { defineTool, ioReason, Refusal } from "../define_tool.ts";
 import { GrepRows } from "./grep_rows.ts";
 import {
@@ -33,6 +33,7 @@ const MAX_CONTEXT_LINES = 20;
  * holds. The pattern `^` with `output: "count"` gives the number of lines of each file.
  */
 export function searchFilesTool(workspace: string, limits: WorkspaceLimits = {}): Tool {
+  checkGiven("searchFilesTool()", { workspace }, { workspace: "string" });
   return defineTool<SearchFilesArguments>({
     name: "search_files",
     description:

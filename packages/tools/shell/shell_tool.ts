@@ -1,4 +1,4 @@
-import type { Tool } from "@tare/messages";
+import { checkGiven, type Tool } from "@tare/messages";
 import { defineTool, Refusal } from "../define_tool.ts";
 import { resolveInWorkspace } from "../files/resolve_in_workspace.ts";
 import { endMarked } from "./marked_processes.ts";
@@ -38,6 +38,7 @@ const DEFAULT_TIMEOUT_MS = 120_000;
  * guard that keeps the file tools in the workspace does not hold for it.
  */
 export function shellTool(options: ShellToolOptions): Tool {
+  checkGiven("shellTool()", { options }, { options: { workspace: "string" } });
   const { workspace, timeoutMs = 240_000, maxOutputBytes = 64 * 1024, env = {}, owner } = options;
   const defaultTimeoutMs = Math.min(DEFAULT_TIMEOUT_MS, timeoutMs);
   return defineTool<ShellArguments>({
@@ -97,6 +98,7 @@ export function shellTool(options: ShellToolOptions): Tool {
  * processes that were. Finds none on systems without `/proc`.
  */
 export function endLeftCommands(owner: string): Promise<number> {
+  checkGiven("endLeftCommands()", { owner }, { owner: "string" });
   return endMarked({ owner });
 }
 

@@ -20,7 +20,7 @@
  */
 import { getEncodingNameForModel } from "js-tiktoken/lite";
 import { bytePairEncoder, type EncodingData } from "./byte_pair_encoder.ts";
-import type { CountTokens } from "./count_tokens.ts";
+import type { CountTokens } from "../count_tokens.ts";
 import { loadOnce } from "./rank_table.ts";
 
 /** Name of an encoding. Current models of OpenAI use `o200k_base`, those from GPT-3.5 to GPT-4 `cl100k_base`. */
@@ -30,6 +30,8 @@ export type Encoding = "o200k_base" | "cl100k_base" | "p50k_base" | "p50k_edit" 
 export interface Tokenizer {
   /** The encoding that it was loaded for. */
   readonly encoding: Encoding;
+  /** Whether the model's own encoding isn't known, so that the counts of this one stand for them. */
+  readonly estimated: boolean;
   /** Number of tokens. The same function for every tokenizer of an encoding. */
   readonly count: CountTokens;
   /** The tokens themselves. */
@@ -40,21 +42,46 @@ export interface Tokenizer {
 export interface LoadTokenizerOptions {
   /** The encoding by name; outranks `model`. Default: that of the model. */
   readonly encoding?: Encoding;
-  /** A model of OpenAI by name. Default, also for unknown models: one that uses `o200k_base`. */
+  /** A model of OpenAI by name. One that isn't known is counted as `o200k_base`, and told: `estimated`. */
   readonly model?: string;
 }
 
 /**
- * Loads a tokenizer. Each encoding is loaded once: whoever asks again gets the same tokenizer. A load that failed
- * is tried again by the next call.
+ * Loads a tokenizer; by default that of `o200k_base`. Each encoding is loaded once: whoever asks again gets the same
+ * functions. A load that failed is tried again by the next call.
  *
  * The counts are exact, lone surrogates counting as U+FFFD, with one exception: in a text of more than 2^20 UTF-16
  * code units, a stretch of that length without a space after something else may count a token or two more.
  *
  * @throws {RangeError} (as a rejection) if there is no such encoding.
  */
-export function loadTokenizer(options: LoadTokenizerOptions = {}): Promise<Tokenizer> {
-  return load(options.encoding ?? encodingOfModel(options.model));
+export async function loadTokenizer(options: LoadTokenizerOptions = {}): Promise<Tokenizer> {
+  const { model } = options;
+  const encoding = options.encoding ?? (model === undefined ? UNKNOWN : encodingOfModel(model));
+  return { ...await load(encoding ?? UNKNOWN), estimated: encoding === undefined };
+}
+
+/** What models are counted by whose own encoding isn't known. */
+const UNKNOWN: Encoding = "o200k_base";
+
+/**
+ * The encoding of a model by name; nothing of a model that isn't known, such as any but OpenAI's.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { encodingOfModel } from "@tare/messages/tiktoken";
+ *
+ * assertEquals(["gpt-4", "qwen3:8b"].map(encodingOfModel), ["cl100k_base", undefined]);
+ * ```
+ */
+export function encodingOfModel(model: string): Encoding | undefined {
+  try {
+    return getEncodingNameForModel(model as Parameters<typeof getEncodingNameForModel>[0]);
+  } catch {
+    // Its only error: it doesn't know the model.
+    return undefined;
+  }
 }
 
 /** Literal specifiers: a published package cannot resolve computed ones. */
@@ -67,7 +94,7 @@ const RANKS: ReadonlyMap<Encoding, () => Promise<{ readonly default: EncodingDat
   ["gpt2", () => import("js-tiktoken/ranks/gpt2")],
 ]);
 
-const load = loadOnce(async (encoding: Encoding): Promise<Tokenizer> => {
+const load = loadOnce(async (encoding: Encoding): Promise<Omit<Tokenizer, "estimated">> => {
   const importRanks = RANKS.get(encoding);
   if (!importRanks) {
     throw new RangeError(
@@ -76,12 +103,3 @@ const load = loadOnce(async (encoding: Encoding): Promise<Tokenizer> => {
   }
   return { encoding, ...bytePairEncoder((await importRanks()).default) };
 });
-
-function encodingOfModel(model: string | undefined): Encoding {
-  try {
-    return getEncodingNameForModel(model as Parameters<typeof getEncodingNameForModel>[0]);
-  } catch {
-    // Its only error: it doesn't know the model.
-    return "o200k_base";
-  }
-}

@@ -90,27 +90,30 @@ Deno.test("loadTokenizer() hands out one tokenizer for each encoding, whoever as
     loadTokenizer({ encoding: "cl100k_base" }),
   ]);
   assertStrictEquals(first.count, second.count);
-  assertStrictEquals(first, byModel);
+  assertStrictEquals(first.encode, byModel.encode);
   assertEquals([first.encoding, other.encoding], ["o200k_base", "cl100k_base"]);
 });
 
-Deno.test("loadTokenizer() picks the encoding by model, o200k_base for models it doesn't know", async () => {
-  const encodings: Encoding[] = [];
+Deno.test("loadTokenizer() picks the encoding by model, and says where it stands for one that it doesn't know", async () => {
+  const picked: [Encoding, boolean][] = [];
   for (
     const model of ["gpt-4", "gpt-5-mini", "text-davinci-003", "davinci", "gpt2", "some-other-model", ""]
   ) {
-    encodings.push((await loadTokenizer({ model })).encoding);
+    const { encoding, estimated } = await loadTokenizer({ model });
+    picked.push([encoding, estimated]);
   }
-  assertEquals(encodings, [
-    "cl100k_base",
-    "o200k_base",
-    "p50k_base",
-    "r50k_base",
-    "gpt2",
-    "o200k_base",
-    "o200k_base",
+  assertEquals(picked, [
+    ["cl100k_base", false],
+    ["o200k_base", false],
+    ["p50k_base", false],
+    ["r50k_base", false],
+    ["gpt2", false],
+    ["o200k_base", true],
+    ["o200k_base", true],
   ]);
-  assertEquals((await loadTokenizer({ model: "gpt-4", encoding: "gpt2" })).encoding, "gpt2");
+  const { encoding, estimated } = await loadTokenizer({ model: "some-other-model", encoding: "gpt2" });
+  assertEquals([encoding, estimated], ["gpt2", false]);
+  assertEquals((await loadTokenizer()).estimated, false);
 });
 
 Deno.test("loadTokenizer() refuses an encoding that there is not, and names those that there are", async () => {

@@ -1,0 +1,235 @@
+// What callers without TypeScript are told: which parameter is missing, or isn't what it must be.
+import { assert, assertEquals } from "@std/assert";
+
+/** Every package that is imported by itself, by its entry points. */
+const ENTRIES = [
+  "messages",
+  "messages/tiktoken",
+  "messages/arguments",
+  "context",
+  "prune",
+  "schemas",
+  "planner",
+  "wire",
+  "loop",
+  "loop/openai",
+  "loop/anthropic",
+  "gateway",
+  "store",
+  "tools",
+  "simulator",
+];
+
+/** What of a package works on one text, message, reply or report that another function gave: nobody begins with it. */
+const PARTS: Readonly<Record<string, readonly string[]>> = {
+  messages: [
+    "addUsage",
+    "contentText",
+    "describeCall",
+    "estimateTokens",
+    "firstWords",
+    "hashPiece",
+    "hashText",
+    "transcribe",
+    "checkGiven",
+  ],
+  "messages/arguments": ["schemaChecker"],
+  prune: [
+    "archiveMessages",
+    "bytesFromText",
+    "formatPlaceholder",
+    "holdsPlaceholder",
+    "looksLikeError",
+    "parsePlaceholder",
+    "resultText",
+    "textFromBytes",
+    "traitsOf",
+  ],
+  planner: [
+    "addSums",
+    "chooseProfile",
+    "closedSchema",
+    "fittingPins",
+    "makePin",
+    "pageOfCalls",
+    "profileForTtl",
+    "promptCost",
+    "promptUnits",
+    "recogniseProfile",
+    "reportBlock",
+    "reportCall",
+    "reportPins",
+    "reportPrompt",
+    "sumsOfCall",
+    "withPin",
+    "withoutPin",
+  ],
+  wire: [
+    "anchorOf",
+    "arrayItems",
+    "chunkWriter",
+    "completionBody",
+    "completionChunks",
+    "emptyResponse",
+    "findField",
+    "joinBytes",
+    "jsonExcess",
+    "mergeDelta",
+    "messageBody",
+    "messageEvents",
+    "messagesBody",
+    "messagesSettings",
+    "objectFields",
+    "readCacheMarks",
+    "readCommonHints",
+    "readField",
+    "readItem",
+    "readJsonAt",
+    "splitEvents",
+    "splitText",
+    "toolCallDeltas",
+    "withoutNulls",
+    "writeUsage",
+  ],
+  loop: ["addLedgers"],
+  gateway: ["decodeRequest", "readBytes"],
+};
+
+// deno-lint-ignore no-explicit-any -- Called as JavaScript calls them, without types.
+type Untyped = (...args: any[]) => any;
+
+/** What a call throws or rejects with; nothing if it does neither. */
+async function complaint(call: Untyped, args: readonly unknown[]): Promise<string | undefined> {
+  try {
+    await call(...args);
+    return undefined;
+  } catch (error) {
+    return (error as Error).message;
+  }
+}
+
+for (const entry of ENTRIES) {
+  Deno.test(`@tare/${entry}: each function says by name what it lacks, whatever it is given`, async () => {
+    const module: Readonly<Record<string, unknown>> = await import(`@tare/${entry}`);
+    let called = 0;
+    // A text is a fine path, and would be written there.
+    const texts = entry === "store" ? [] : [["text"], ["text", {}]];
+    for (const [name, exported] of Object.entries(module)) {
+      if (typeof exported !== "function" || /^[A-Z]/.test(name) || PARTS[entry]?.includes(name)) continue;
+      called++;
+      for (const args of [[], [{}], [[]], [[], {}], [{}, {}], ...texts]) {
+        const told = await complaint(exported as Untyped, args) ?? "Cannot run: nothing is wrong";
+        const title = `${name}(${args.map((one) => JSON.stringify(one)).join(", ")}): ${told}`;
+        assert(/^Cannot (?!read properties|destructure|convert)/.test(told), title);
+      }
+    }
+    assert(called > 0);
+  });
+}
+
+const archive = { put: () => "", get: () => "" };
+const countTokens = () => 1;
+const hi = { role: "user", content: "Hi." };
+const session = { profile: {}, archive, countTokens };
+
+/** A function, what it is given, and what it says. */
+const TABLE: readonly (readonly [string, readonly unknown[], string])[] = [
+  ["prune pruneResults", [], "messages is missing; it must be an array of chat messages"],
+  ["prune pruneResults", [{}, {}], "messages is an object; it must be an array of chat messages"],
+  ["prune pruneResults", [[hi]], "options is missing; it must be an object with archive, countTokens"],
+  ["prune pruneResults", [[hi], {}], "options.archive is missing; it must be an object with put, get"],
+  ["prune pruneResults", [[hi], { archive: {} }], "options.archive.put is missing; it must be a function"],
+  [
+    "prune pruneResults",
+    [[hi], { archive, countTokens: "o200k_base" }],
+    'options.countTokens is "o200k_base"; it must be a function',
+  ],
+  [
+    "prune pruneResults",
+    [[hi, { role: "human" }], { archive, countTokens }],
+    'messages[1].role is "human"; it must be one of system, developer, user, assistant, tool, function',
+  ],
+  ["prune truncateResults", [["Hi."], {}], 'messages[0] is "Hi."; it must be a chat message'],
+  ["prune summariseTurns", [[hi], null], "options is null; it must be an object with archive, countTokens"],
+  [
+    "prune relievePressure",
+    [[hi], []],
+    "options is an array; it must be an object with archive, countTokens",
+  ],
+  ["prune pressure", [{}], "options.promptTokens is missing; it must be a number"],
+  ["prune recallOriginal", [{}, { ref: "x" }], "archive.get is missing; it must be a function"],
+  ["prune recallOriginal", [archive, {}], "request.ref is missing; it must be a string"],
+  ["context toolLoopContext", [[hi], {}], "options.countTokens is missing; it must be a function"],
+  [
+    "context groupTurns",
+    [[{ content: "Hi." }]],
+    "messages[0].role is missing; it must be one of system, developer, user, assistant, tool, function",
+  ],
+  ["schemas compactTool", [{}], "tool.function is missing; it must be an object with name"],
+  ["schemas shownTools", [[], { countTokens }], "options.exposed is missing; it must be an object with has"],
+  ["messages countMessageTokens", [hi], "countTokens is missing; it must be a function"],
+  [
+    "messages countMessageTokens",
+    [{ role: 7 }, countTokens],
+    "message.role is 7; it must be one of system, developer, user, assistant, tool, function",
+  ],
+  ["messages countRequestTokens", [{}, countTokens], "request.messages is missing; it must be an array"],
+  ["planner plannerSession", [{}], "options.profile is missing; it must be given"],
+  [
+    "planner promptSession",
+    [{ ...session, countTokens: undefined }],
+    "options.countTokens is missing; it must be a function",
+  ],
+  [
+    "planner classicSession",
+    [{ ...session, archive: [] }],
+    "options.archive is an array; it must be an object with put, get",
+  ],
+  ["wire readBody", ["{}"], 'bytes is "{}"; it must be a Uint8Array'],
+  ["loop run", [{ history: [] }], "options.model is missing; it must be a function"],
+  ["loop run", [{ model: () => [] }], "options.history is missing; it must be an array of chat messages"],
+  ["gateway gateway", [{ countTokens }], "options.upstreams is missing; it must be an object"],
+  [
+    "gateway gateway",
+    [{ countTokens, upstreams: { chat: {} } }],
+    "options.upstreams.chat.baseURL is missing; it must be a string",
+  ],
+  ["store openStore", [{}], "path is an object; it must be a string"],
+  ["tools workspaceTools", [{}], "options.workspace is missing; it must be a string"],
+  ["tools shellTool", [], "options is missing; it must be an object with workspace"],
+  [
+    "simulator simulator",
+    [{ model: () => ({}) }],
+    "options.tokenizer is missing; it must be an object with encode",
+  ],
+  ["simulator replay", [() => {}], "messages is a function; it must be an array of chat messages"],
+];
+
+for (const [symbol, args, told] of TABLE) {
+  const [entry, name = ""] = symbol.split(" ");
+  Deno.test(`${name}() says: ${told}`, async () => {
+    const module = await import(`@tare/${entry}`);
+    const said = await complaint(module[name], args);
+    assertEquals(said?.slice(said.indexOf(": ") + 2), told);
+    assert(said?.startsWith("Cannot run "));
+  });
+}
+
+Deno.test("a session's view says what its history or call lacks", async () => {
+  const { plannerSession, classicSession, profileNamed } = await import("@tare/planner");
+  for (const make of [plannerSession, classicSession] as readonly Untyped[]) {
+    const { view } = make({ ...session, profile: profileNamed("openai") });
+    const said = [
+      await complaint(view, [[hi], { nowMs: 0 }]),
+      await complaint(view, [{ messages: [hi] }, { nowMs: 0 }]),
+      await complaint(view, [{ messages: [{ role: "bot" }], tools: [] }, { nowMs: 0 }]),
+      await complaint(view, [{ messages: [hi], tools: [] }]),
+    ];
+    assertEquals(said, [
+      "Cannot run view(): history is an array; it must be an object with messages, tools",
+      "Cannot run view(): history.tools is missing; it must be an array",
+      'Cannot run view(): history.messages[0].role is "bot"; it must be one of system, developer, user, assistant, tool, function',
+      "Cannot run view(): call is missing; it must be an object with nowMs",
+    ]);
+  }
+});
