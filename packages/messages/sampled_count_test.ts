@@ -26,15 +26,22 @@ Deno.test("sampledCount() is the same function for the same counter", () => {
   assertStrictEquals(sampledCount(count), sampledCount(count));
 });
 
-Deno.test("sampledCount() is within a fiftieth of the exact count of a long conversation", async () => {
-  const { count } = await loadTokenizer();
-  const messages: Message[] = [];
-  for await (const { name } of Deno.readDir(new URL(".", import.meta.url))) {
-    if (!/\.(ts|md)$/.test(name)) continue;
-    messages.push({ role: "user", content: await Deno.readTextFile(new URL(name, import.meta.url)) });
-  }
-  const exact = countRequestTokens({ messages }, count);
-  assertAlmostEquals(countRequestTokens({ messages }, sampledCount(count)) / exact, 1, 0.02);
+// The sources of this package serve as a conversation where there are files.
+const missing = await Deno.stat(new URL(".", import.meta.url)).then(() => false, () => true);
+
+Deno.test({
+  name: "sampledCount() is within a fiftieth of the exact count of a long conversation",
+  ignore: missing,
+  async fn() {
+    const { count } = await loadTokenizer();
+    const messages: Message[] = [];
+    for await (const { name } of Deno.readDir(new URL(".", import.meta.url))) {
+      if (!/\.(ts|md)$/.test(name)) continue;
+      messages.push({ role: "user", content: await Deno.readTextFile(new URL(name, import.meta.url)) });
+    }
+    const exact = countRequestTokens({ messages }, count);
+    assertAlmostEquals(countRequestTokens({ messages }, sampledCount(count)) / exact, 1, 0.02);
+  },
 });
 
 Deno.test("sampledCount() meets the parts of a text that differ", async () => {
