@@ -17,7 +17,7 @@ const MAX_BYTES: Readonly<Record<string, number>> = {
   "wire": 100_000,
 };
 
-/** An import takes less than 20 ms where nothing else runs, and validation 25; the bound is for a busy machine. */
+/** 20 ms are to be reached where nothing else runs, but for validation; this bound is for a busy machine. */
 const MAX_MS = 200;
 
 /** Bundles one entry point, and gives the path of what it becomes. */
