@@ -49,6 +49,9 @@ export const PURE_PACKAGES: readonly string[] = [
   "wire",
 ];
 
+/** Packages that run on Deno, Node and Bun: what they need of the system they have from `node:` modules. */
+export const PORTABLE_PACKAGES: readonly string[] = ["loop", "tools", "store", "gateway", "simulator"];
+
 const IMPURE_GLOBALS = ["Deno", "process", "Date", "performance", "fetch", "setTimeout", "setInterval"];
 const IMPURE_MEMBERS = ["Math.random", "crypto.randomUUID", "crypto.getRandomValues"];
 
@@ -191,6 +194,28 @@ const plugin: Deno.lint.Plugin = {
             if (node.object.type !== "Identifier" || node.property.type !== "Identifier") return;
             const member = `${node.object.name}.${node.property.name}`;
             if (IMPURE_MEMBERS.includes(member)) refuse(node, member);
+          },
+        };
+      },
+    },
+    "portable-packages": {
+      create(context) {
+        const at = place(context.filename);
+        if (!at || !PORTABLE_PACKAGES.includes(at.name) || isTest(at.path)) return {};
+        const refuse = (node: Deno.lint.Node, what: string) =>
+          context.report({
+            node,
+            message: `Package ${at.name} runs on Node and Bun too, which lack ${what}.`,
+          });
+        return {
+          ...eachSpecifier((specifier, node) => {
+            if (specifier.startsWith("@std/")) refuse(node, specifier);
+          }),
+          Identifier(node) {
+            if (node.name === "Deno") refuse(node, node.name);
+          },
+          VariableDeclaration(node) {
+            if (node.kind.endsWith("using")) refuse(node, node.kind);
           },
         };
       },

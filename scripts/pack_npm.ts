@@ -29,7 +29,7 @@ export async function packForNpm(name: string, folder: string): Promise<string> 
     const needed = await namesOfOurs(join(unpacked, "package"));
     const ours = needed.filter((other) => other !== name)
       .map((other) => [`@tare/${other}`, `^${readJson(join(PACKAGES, other, "deno.json")).version}`]);
-    const engines = { node: ">=22" };
+    const engines = { node: ">=22.16" };
     const written = { ...rest, engines, dependencies: { ...Object.fromEntries(ours), ...dependencies } };
     await Deno.writeTextFile(manifest, JSON.stringify(written, undefined, 2));
     const said = await run(

@@ -11,8 +11,15 @@ import { type Settings, VARIABLES } from "./settings/settings.ts";
  */
 export const V8_FLAGS = "--v8-flags=--max-semi-space-size=4,--heap-growing-percent=20";
 
-/** Variables that the providers' SDKs look for, and would take headers from. */
-const SOUGHT_VARIABLES: readonly string[] = ["OPENAI_CUSTOM_HEADERS", "ANTHROPIC_CUSTOM_HEADERS"];
+/**
+ * Variables that the providers' SDKs look for, and would take headers from, and one that Node's way to start programs
+ * would hand on to them.
+ */
+const SOUGHT_VARIABLES: readonly string[] = [
+  "OPENAI_CUSTOM_HEADERS",
+  "ANTHROPIC_CUSTOM_HEADERS",
+  "NODE_V8_COVERAGE",
+];
 
 /**
  * The permissions that a server with these settings needs, as flags for `deno run`, and no others: to read and write

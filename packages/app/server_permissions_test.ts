@@ -19,7 +19,7 @@ Deno.test("serverPermissions() opens workspace and data folder, linked ones wher
       `--allow-read=${folders}`,
       `--allow-write=${folders}`,
       `--allow-env=${VARIABLES.join(",")}`,
-      "--ignore-env=OPENAI_CUSTOM_HEADERS,ANTHROPIC_CUSTOM_HEADERS",
+      "--ignore-env=OPENAI_CUSTOM_HEADERS,ANTHROPIC_CUSTOM_HEADERS,NODE_V8_COVERAGE",
       "--allow-run",
     ]);
   } finally {

@@ -1,5 +1,7 @@
+import { mkdir, open, readFile, rename, rm } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import process from "node:process";
 import { checkGiven } from "@tare/messages";
-import { join, resolve } from "@std/path";
 import { type Archive, archiveRef, bytesFromText, isArchiveRef, textFromBytes } from "@tare/prune";
 
 /**
@@ -15,7 +17,7 @@ import { type Archive, archiveRef, bytesFromText, isArchiveRef, textFromBytes } 
 export async function openFileArchive(directory: string): Promise<Archive> {
   checkGiven("openFileArchive()", { directory }, { directory: "string" });
   const folder = resolve(directory);
-  await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
+  await mkdir(folder, { recursive: true, mode: 0o700 });
   const pathOf = (ref: string) => join(folder, `${ref}.txt`);
   return {
     async put(content) {
@@ -41,21 +43,16 @@ export async function openFileArchive(directory: string): Promise<Archive> {
     },
     async delete(ref) {
       if (!isArchiveRef(ref)) return;
-      await ifFound(Deno.remove(pathOf(ref)));
+      await rm(pathOf(ref), { force: true });
     },
   };
 }
 
 async function read(path: string): Promise<string | undefined> {
-  const bytes = await ifFound(Deno.readFile(path));
-  return bytes && textFromBytes(bytes);
-}
-
-async function ifFound<T>(outcome: Promise<T>): Promise<T | undefined> {
   try {
-    return await outcome;
+    return textFromBytes(new Uint8Array(await readFile(path)));
   } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return undefined;
+    if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
     throw error;
   }
 }
@@ -64,22 +61,26 @@ async function writeWhole(
   bytes: Uint8Array,
   { folder, path }: { readonly folder: string; readonly path: string },
 ): Promise<void> {
-  const temporary = await Deno.makeTempFile({ dir: folder, suffix: ".tmp" });
+  const temporary = join(folder, `${crypto.randomUUID()}.tmp`);
   try {
     await writeAndFlush(temporary, bytes);
-    await Deno.rename(temporary, path);
+    await rename(temporary, path);
   } catch (error) {
-    await ifFound(Deno.remove(temporary));
+    await rm(temporary, { force: true });
     throw error;
   }
   // The new name stands in the folder, which must be flushed as well. Windows can't, and has no need to.
-  if (Deno.build.os === "windows") return;
-  using opened = await Deno.open(folder);
-  await opened.sync();
+  if (process.platform === "win32") return;
+  const opened = await open(folder);
+  await opened.sync().finally(() => opened.close());
 }
 
 async function writeAndFlush(path: string, bytes: Uint8Array): Promise<void> {
-  using file = await Deno.open(path, { write: true });
-  for (let written = 0; written < bytes.length;) written += await file.write(bytes.subarray(written));
-  await file.sync();
+  const file = await open(path, "wx", 0o600);
+  try {
+    await file.writeFile(bytes);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
 }

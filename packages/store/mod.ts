@@ -2,8 +2,8 @@
  * Where sessions are kept: events, state, archived texts, documents and idempotency keys, behind one port.
  *
  * - {@linkcode Store} is the port. One {@linkcode Store.commit} writes several {@linkcode StoreRecord}s, all or none.
- * - {@linkcode openStore} keeps everything in one SQLite file. It has no dependencies beside the SQLite that Deno
- *   brings, and needs to read and write the file's folder.
+ * - {@linkcode openStore} keeps everything in one SQLite file. It has no dependencies beside the SQLite that Deno,
+ *   Node and Bun bring, and needs to read and write the file's folder.
  * - {@linkcode memoryStore} keeps everything in memory, for tests and trials.
  * - {@linkcode openFileArchive} keeps archived texts alone, each in a file of its own, for those who have a loop and a
  *   history of theirs.

@@ -77,7 +77,17 @@ const REASONS: Readonly<Record<string, string>> = {
  * system's own message is not used: it names absolute paths.
  */
 export function ioReason(error: unknown): string | undefined {
-  if (error instanceof Deno.errors.NotCapable) return "this server was started without permission for it.";
-  if (!(error instanceof Error) || !("code" in error) || typeof error.code !== "string") return undefined;
-  return REASONS[error.code] ?? `the system answered ${error.code}.`;
+  // Deno's own, where this process may do only what it was allowed.
+  if (error instanceof Error && error.name === "NotCapable") {
+    return "this server was started without permission for it.";
+  }
+  const code = systemCode(error);
+  return code && (REASONS[code] ?? `the system answered ${code}.`);
+}
+
+/** The system's name of an error that came from it, such as `ENOENT`. */
+export function systemCode(error: unknown): string | undefined {
+  const code = error instanceof Error && "code" in error ? error.code : undefined;
+  // Names with underscores are the runtime's, of a caller's mistakes.
+  return typeof code === "string" && /^E[A-Z0-9]+$/.test(code) ? code : undefined;
 }

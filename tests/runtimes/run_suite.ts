@@ -15,8 +15,12 @@ const tests: SuiteTest[] = [];
 
 /** Nothing of Deno but its way to name a test: a package that needs more of it shows. */
 const stand = {
-  test: (nameOrTest: string | SuiteTest, fn: () => unknown = () => {}) => {
-    tests.push(typeof nameOrTest === "string" ? { name: nameOrTest, fn } : nameOrTest);
+  test: (
+    nameOrTest: string | SuiteTest,
+    ...rest: readonly [...Partial<SuiteTest>[], SuiteTest["fn"]] | []
+  ) => {
+    const [fn = () => {}, options = {}] = rest.toReversed() as [SuiteTest["fn"]?, Partial<SuiteTest>?];
+    tests.push(typeof nameOrTest === "string" ? { name: nameOrTest, ...options, fn } : nameOrTest);
   },
   /** There are no files: what wants the recordings is left out, as where they are missing. */
   stat: () => Promise.reject(new Error("no files")),

@@ -18,11 +18,18 @@ export interface Output {
 
 const PROGRAMS = fromFileUrl(new URL("./programs/node_modules", import.meta.url));
 
+/** The Node that runs what isn't a matter of its version. */
+export const NODE: string = join(PROGRAMS, "node24/bin/node");
+
 /** The runtimes that npm has, as `programs/package.json` pins them. */
 export const RUNTIMES: readonly Runtime[] = [
   ...["node22", "node24", "node26"].map((name) => installing(name, `${name}/bin/node`)),
   installing("bun", "@oven/bun-linux-x64/bin/bun"),
   { name: "workerd", runMain: runWorker },
+  {
+    name: "chromium",
+    runMain: (bundled) => runProgram(NODE, [join(PROGRAMS, "../in_chromium.mjs"), bundled]),
+  },
 ];
 
 /** Deno itself, which the others are compared with. */
@@ -50,6 +57,10 @@ export async function checkTypes(folder: string, scripts: readonly string[]): Pr
     "esnext",
     "--lib",
     "esnext,dom,dom.iterable",
+    "--types",
+    "node",
+    "--typeRoots",
+    join(PROGRAMS, "@types"),
   ];
   const program = [
     join(PROGRAMS, "typescript/bin/tsc"),
@@ -57,7 +68,7 @@ export async function checkTypes(folder: string, scripts: readonly string[]): Pr
     "--allowImportingTsExtensions",
     ...scripts,
   ];
-  return await runProgram(join(PROGRAMS, "node24/bin/node"), program, { cwd: folder });
+  return await runProgram(NODE, program, { cwd: folder });
 }
 
 /** Runs a program, and hands over all that it wrote. */

@@ -11,15 +11,29 @@ export async function bundleSuite(name: string, folder: string): Promise<string>
   return await bundle([join(HERE, "run_suite.ts"), ...tests], join(folder, `${name}.mjs`));
 }
 
-/** Bundles modules into one that wants nothing of its runtime and exports the `main` of the first. */
-export async function bundle(modules: readonly string[], to: string): Promise<string> {
+/** Bundles tests that read and write files, by paths from `packages/`, for runtimes that have `node:` modules. */
+export async function bundleFileSuite(paths: readonly string[], to: string): Promise<string> {
+  const tests: string[] = [];
+  for (const path of paths) {
+    const place = join(ROOT, "packages", path);
+    tests.push(...path.endsWith(".ts") ? [place] : await testsIn(place));
+  }
+  return await bundle([join(HERE, "run_suite.ts"), join(HERE, "deno_files.ts"), ...tests], to, "deno");
+}
+
+/** Bundles modules into one that exports the `main` of the first and wants nothing of its runtime, or `node:` modules. */
+export async function bundle(
+  modules: readonly string[],
+  to: string,
+  platform: "browser" | "deno" = "browser",
+): Promise<string> {
   // Inside the workspace, where its names are known.
   const entry = await Deno.makeTempFile({ dir: HERE, suffix: ".ts" });
   const [first] = modules.map((path) => JSON.stringify(path));
   const imports = modules.map((path) => `import ${JSON.stringify(path)};\n`).join("");
   await Deno.writeTextFile(entry, `${imports}export { main } from ${first};\n`);
   try {
-    const args = ["bundle", "--quiet", "--platform=browser", `--output=${to}`, entry];
+    const args = ["bundle", "--quiet", `--platform=${platform}`, `--output=${to}`, entry];
     const { ok, output } = await runProgram(Deno.execPath(), args, { cwd: ROOT });
     if (!ok) throw new Error(`Cannot bundle ${modules.join(", ")}: ${output}`);
     // A worker's modules have no address.

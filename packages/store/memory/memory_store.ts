@@ -1,5 +1,6 @@
 import { type Archive, archiveRef } from "@tare/prune";
 import { jsonText, lowerCase, searchedJson } from "../json_text.ts";
+import { promiseOf } from "../promise_of.ts";
 import type {
   Claim,
   IdempotencyKey,
@@ -77,7 +78,7 @@ function openTables(
   const owner = Symbol();
   let isOpen = true;
   const settle = <T>(act: () => T): Promise<T> =>
-    Promise.try(() => {
+    promiseOf(() => {
       if (!isOpen) throw new Error("Cannot use the store: it is closed");
       return act();
     });
@@ -235,7 +236,7 @@ function openTables(
     }),
     claimKey: (request) => settle(() => claim(request)),
     releaseKey: (key) => settle(() => void (claimed(key) && keys.delete(keyName(key)))),
-    close: () => Promise.try(() => void (isOpen = false)),
+    close: () => promiseOf(() => void (isOpen = false)),
   };
 }
 

@@ -1,3 +1,5 @@
+import { readFileSync, statSync } from "node:fs";
+
 const HEADER_BYTES = 32;
 const FRAME_HEADER_BYTES = 24;
 
@@ -21,16 +23,10 @@ export interface LogDamage {
  * @returns Nothing if the log is whole, empty or not there.
  */
 export function damageOfLog(file: string): LogDamage | undefined {
-  let bytes: Uint8Array<ArrayBuffer>;
-  try {
-    if (Deno.statSync(file).size > MAX_BYTES) return undefined;
-    bytes = Deno.readFileSync(file);
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return undefined;
-    throw error;
-  }
-  if (bytes.length <= HEADER_BYTES) return undefined;
-  const view = new DataView(bytes.buffer);
+  const { size } = statSync(file, { throwIfNoEntry: false }) ?? { size: 0 };
+  if (size <= HEADER_BYTES || size > MAX_BYTES) return undefined;
+  const bytes = readFileSync(file);
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const magic = view.getUint32(0);
   const pageBytes = view.getUint32(8);
   const sum = checksum(view, (magic & 1) === 0);

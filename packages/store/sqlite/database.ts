@@ -1,8 +1,9 @@
-import { dirname, resolve } from "@std/path";
+import { closeSync, copyFileSync, existsSync, mkdirSync, openSync, type Stats, statSync } from "node:fs";
+import { dirname, resolve } from "node:path";
 import { DatabaseSync, type SQLInputValue } from "node:sqlite";
 import { StoreError } from "../store_error.ts";
 import { damageOfLog, type LogDamage } from "./damaged_log.ts";
-import { corruptError, lockedError, lostError, toOpenError, toStoreError } from "./file_error.ts";
+import { corruptError, lostError, toOpenError, toStoreError } from "./file_error.ts";
 import { APPLICATION_ID, type Migration } from "./migrations.ts";
 import { openReserve, type Reserve, sizeOf } from "./reserve.ts";
 
@@ -67,20 +68,20 @@ const LOG_BYTES = 4 * 2 ** 20;
  * Opens a SQLite file, makes it if it isn't there (for its owner alone, the folder too) and brings it to the newest
  * version of the schema.
  *
- * Two locks keep other processes out, and the system releases both when a process ends, however it ends. SQLite's own
- * keeps other programs out, but on POSIX systems it is lost as soon as anything in this process opens and closes
- * the file by itself; so a lock file beside it keeps a second store out in any case.
+ * Two locks keep other processes out, both SQLite's, and the system releases them when a process ends, however it
+ * ends. That of the file keeps other programs out, but on POSIX systems it is lost as soon as anything in this process
+ * opens and closes the file by itself; so that of a file beside it keeps a second store out in any case.
  *
  * @throws {StoreError} if it can't be opened or is no store.
  */
 export function openDatabase(path: string, options: DatabaseOptions): Database {
   const file = resolve(path);
-  let lock: Deno.FsFile | undefined;
+  let lock: DatabaseSync | undefined;
   let connection: DatabaseSync | undefined;
   try {
-    Deno.mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
-    lock = Deno.openSync(`${file}.lock`, { create: true, write: true, mode: 0o600 });
-    if (!lock.tryLockSync(true)) throw lockedError(file);
+    mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
+    lock = openLock(`${file}.lock`);
+    lock.exec("BEGIN IMMEDIATE");
     createFile(file);
     const damage = damageOfLog(`${file}-wal`);
     if (damage) options.onWarning?.(keepDamagedLog(file, damage));
@@ -92,32 +93,32 @@ export function openDatabase(path: string, options: DatabaseOptions): Database {
     return databaseOver(connection, { file, lock, reserve, maxBytes: options.maxBytes });
   } catch (error) {
     connection?.close();
-    release(lock);
+    lock?.close();
     throw toOpenError(error, file);
   }
 }
 
-/**
- * Closing the lock file isn't enough: a process that another thread is just starting holds the same open file until it
- * runs its program, and the lock with it.
- */
-function release(lock: Deno.FsFile | undefined): void {
-  lock?.unlockSync();
-  lock?.close();
+/** A file that stays empty: nothing in it is ever committed. */
+function openLock(path: string): DatabaseSync {
+  try {
+    // To open and close it where it is there already would lose the lock that this process may have.
+    closeSync(openSync(path, "wx", 0o600));
+  } catch (error) {
+    if (!existsSync(path)) throw error;
+  }
+  const lock = new DatabaseSync(path);
+  lock.exec("PRAGMA busy_timeout = 0; PRAGMA journal_mode = MEMORY");
+  return lock;
 }
 
 function createFile(file: string): void {
   const held = sizeOf(`${file}-wal`) > 0 ? `${file}-wal holds what was written to it` : undefined;
-  try {
-    const { size } = Deno.statSync(file);
-    // SQLite takes such a file for a new one and deletes its log, with all that was committed.
-    if (size === 0 && held) throw corruptError(file, `it is empty, but ${held}`);
-    if (size > 0 && size < LEAST_BYTES) throw corruptError(file, `it has only ${size} bytes`);
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
-    if (held) throw corruptError(file, `it is missing, but ${held}`);
-    Deno.openSync(file, { createNew: true, write: true, mode: 0o600 }).close();
-  }
+  const size = statSync(file, { throwIfNoEntry: false })?.size;
+  // SQLite takes such a file for a new one and deletes its log, with all that was committed.
+  if (size === 0 && held) throw corruptError(file, `it is empty, but ${held}`);
+  if (size === undefined && held) throw corruptError(file, `it is missing, but ${held}`);
+  if (size === undefined) closeSync(openSync(file, "wx", 0o600));
+  else if (size > 0 && size < LEAST_BYTES) throw corruptError(file, `it has only ${size} bytes`);
 }
 
 /** Keeps a copy of a damaged log, which the next write would overwrite, and says what is known. */
@@ -125,7 +126,7 @@ function keepDamagedLog(file: string, { frame, frames }: LogDamage): string {
   const copy = `${file}-wal.damaged`;
   let kept = "";
   try {
-    Deno.copyFileSync(`${file}-wal`, copy);
+    copyFileSync(`${file}-wal`, copy);
     kept = ` The log is kept as ${copy}.`;
   } catch {
     // There is no room for it; what can be read is read in any case.
@@ -208,13 +209,13 @@ function databaseOver(
   connection: DatabaseSync,
   { file, lock, reserve, maxBytes }: Pick<DatabaseOptions, "maxBytes"> & {
     readonly file: string;
-    readonly lock: Deno.FsFile;
+    readonly lock: DatabaseSync;
     readonly reserve: Reserve;
   },
 ): Database {
   // Reading makes sure that there is a log.
   firstValue(connection, "SELECT count(*) FROM sqlite_schema");
-  const files = [file, `${file}-wal`].map((path) => ({ path, opened: Deno.statSync(path) }));
+  const files = [file, `${file}-wal`].map((path) => ({ path, opened: statSync(path) }));
   let lost: string | undefined;
   let isClosed = false;
   const isThere = () => {
@@ -301,19 +302,14 @@ function databaseOver(
         // SQLite would delete the log by its name, which may be that of somebody else's file by now.
         if (isThere()) connection.close();
       } finally {
-        release(lock);
+        lock.close();
       }
     },
   };
 }
 
 /** Whether the file of this name is the one that was opened. Windows doesn't let go of the name of an open file. */
-function isFile(path: string, { dev, ino }: Deno.FileInfo): boolean {
-  try {
-    const there = Deno.statSync(path);
-    return there.ino === ino && there.dev === dev;
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return false;
-    throw error;
-  }
+function isFile(path: string, { dev, ino }: Stats): boolean {
+  const there = statSync(path, { throwIfNoEntry: false });
+  return there?.ino === ino && there.dev === dev;
 }

@@ -127,7 +127,7 @@ const STARTER = `
   close();
 `;
 
-// Between fork and exec a child has every open file of its parent, and the locks of flock(2) with them.
+// Between fork and exec a child has every open file of its parent, and with some kinds of lock those too.
 Deno.test("close() lets go of the file at once, also while other threads start processes", {
   ignore: Deno.build.os === "windows",
 }, () =>

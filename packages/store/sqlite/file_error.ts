@@ -23,13 +23,13 @@ export function lostError(path: string): StoreError {
 
 /**
  * What was thrown while the file was used, as a {@linkcode StoreError} if the file is to blame; else as it was.
- * Deno's `node:sqlite` gives no error codes, so SQLite's own messages tell the cases apart.
+ * Not every runtime's `node:sqlite` gives error codes, so SQLite's own messages tell the cases apart.
  */
 export function toStoreError(error: unknown, path: string): unknown {
   if (!(error instanceof Error) || error instanceof StoreError) return error;
   const { message } = error;
   const options = { cause: error };
-  if (/database or disk is full|no space left|quota exceeded/i.test(message)) {
+  if (/database or disk is full|no space left|quota exceeded/i.test(message) || codeOf(error) === "EDQUOT") {
     const text =
       `Cannot write to the store ${path}: ${message}. Nothing of this write was kept; make room for it.`;
     return new StoreError("full", text, options);
@@ -41,12 +41,13 @@ export function toStoreError(error: unknown, path: string): unknown {
       `Cannot use the store ${path}: its folder is read-only. Make it writable, or use another folder.`;
     return new StoreError("io", text, options);
   }
-  if (error instanceof Deno.errors.NotCapable) {
+  if (error.name === "NotCapable") {
     const text =
       `Cannot use the store ${path}: this process may not read and write there. Use another folder.`;
     return new StoreError("io", text, options);
   }
-  const system = Object.hasOwn(Deno.errors, error.name) ||
+  // The system names each of its errors with a capital E and no underscore.
+  const system = /^E[A-Z0-9]+$/.test(codeOf(error)) ||
     /disk I\/O error|unable to open database/.test(message);
   if (!system) return error;
   const text = `Cannot use the store ${path}: ${message}. Check the disk and who may read and write there.`;
@@ -58,4 +59,8 @@ export function toOpenError(error: unknown, path: string): unknown {
   const known = toStoreError(error, path);
   if (known instanceof StoreError || !(known instanceof Error)) return known;
   return corruptError(path, `its tables aren't what they should be, ${known.message}`, { cause: known });
+}
+
+function codeOf(error: Error): string {
+  return "code" in error && typeof error.code === "string" ? error.code : "";
 }

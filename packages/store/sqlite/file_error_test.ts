@@ -24,9 +24,11 @@ Deno.test("toStoreError() tells what the file is to blame for, names it and what
   }
 });
 
-Deno.test("toStoreError() knows the system's errors by their names", () => {
-  const error = toStoreError(new Deno.errors.PermissionDenied("Permission denied (os error 13)"), "f");
-  assertEquals(error instanceof StoreError && error.code, "io");
+Deno.test("toStoreError() knows the system's errors by their codes, and what the runtime didn't permit", () => {
+  const denied = Object.assign(new Error("EACCES: permission denied, mkdir '/x'"), { code: "EACCES" });
+  const quota = Object.assign(new Error("Unknown system error -122"), { code: "EDQUOT" });
+  const codeOf = (error: unknown) => error instanceof StoreError && error.code;
+  assertEquals([denied, quota].map((error) => codeOf(toStoreError(error, "f"))), ["io", "full"]);
   const refused = toStoreError(new Deno.errors.NotCapable("Requires all access"), "f");
   assertEquals(
     refused instanceof StoreError && refused.message,

@@ -2,6 +2,7 @@ import { checkGiven } from "@tare/messages";
 import { type Archive, archiveRef } from "@tare/prune";
 import type { ListedSession, SessionRecord, Store, StoredDocument, StoredEvent } from "../port.ts";
 import { searchedJson } from "../json_text.ts";
+import { promiseOf } from "../promise_of.ts";
 import { noSessionError, StoreError } from "../store_error.ts";
 import { type Database, openDatabase } from "./database.ts";
 import { corruptError, toOpenError } from "./file_error.ts";
@@ -55,7 +56,7 @@ export function openStore(
   { now = Date.now, maxKeys = 10_000, ...options }: StoreOptions = {},
 ): Promise<Store> {
   checkGiven("openStore()", { path }, { path: "string" });
-  return Promise.try(async () => {
+  return promiseOf(async () => {
     const database = openDatabase(path, { migrations: MIGRATIONS, ...options });
     try {
       return await storeIn(database, { now, maxKeys });
@@ -89,7 +90,7 @@ async function storeIn(
       if (!(error instanceof StoreError && error.code === "full")) throw error;
     });
   const commit: Store["commit"] = (records) =>
-    Promise.try(() => database.transaction(() => records.forEach(write)));
+    promiseOf(() => database.transaction(() => records.forEach(write)));
 
   const selectSession = database.prepare<StoredJson>("SELECT json, crc FROM sessions WHERE id = ?");
   const selectPage = database.prepare<
@@ -125,9 +126,9 @@ async function storeIn(
   await sweep();
   return {
     commit,
-    getSession: (id) => Promise.try(() => value(selectSession.get(id)) as SessionRecord | undefined),
+    getSession: (id) => promiseOf(() => value(selectSession.get(id)) as SessionRecord | undefined),
     listSessions: ({ limit = 100, after, search = "" } = {}) =>
-      Promise.try(() =>
+      promiseOf(() =>
         selectPage.all(
           after === undefined ? Number.MAX_SAFE_INTEGER : keyOf(after),
           searchedJson(search),
@@ -139,16 +140,16 @@ async function storeIn(
           ...(title !== null && { title: value({ json: title, crc: titleCrc }) }),
         }))
       ),
-    countSessions: () => Promise.try(() => selectCount.get()?.count ?? 0),
+    countSessions: () => promiseOf(() => selectCount.get()?.count ?? 0),
     idleSessions: ({ beforeMs, limit }) =>
-      Promise.try(() => selectIdle.all(beforeMs, limit).map(({ id }) => id)),
+      promiseOf(() => selectIdle.all(beforeMs, limit).map(({ id }) => id)),
     deleteSession: async (id) => {
       const isRemoved = removed.remove(id);
       if (isRemoved) await sweep();
       return isRemoved;
     },
     readEvents: (id, { after = 0, types, limit = -1 } = {}) =>
-      Promise.try(() => {
+      promiseOf(() => {
         const session = keyOf(id);
         const rows = types
           ? selectTypes.all(session, after, JSON.stringify(types), limit)
@@ -160,23 +161,23 @@ async function storeIn(
           return { number, event: value(stored) as StoredEvent["event"] };
         });
       }),
-    lastEvent: (id) => Promise.try(() => placeOf(id).last),
-    readState: (id, name) => Promise.try(() => value(selectState.get(keyOf(id), name))),
+    lastEvent: (id) => promiseOf(() => placeOf(id).last),
+    readState: (id, name) => promiseOf(() => value(selectState.get(keyOf(id), name))),
     getDocument: (kind, id) =>
-      Promise.try(() => value(selectDocument.get(kind, id)) as StoredDocument | undefined),
+      promiseOf(() => value(selectDocument.get(kind, id)) as StoredDocument | undefined),
     archive: (sessionId): Archive => ({
       async put(content) {
         const ref = await archiveRef(content);
         await commit([{ type: "archive", sessionId, ref, content }]);
         return ref;
       },
-      get: (ref) => Promise.try(() => texts.get(sessionId, ref)),
-      delete: (ref) => Promise.try(() => texts.delete(sessionId, ref)),
+      get: (ref) => promiseOf(() => texts.get(sessionId, ref)),
+      delete: (ref) => promiseOf(() => texts.delete(sessionId, ref)),
     }),
-    claimKey: (request) => Promise.try(() => keys.claim(request)),
-    releaseKey: (key) => Promise.try(() => keys.release(key)),
+    claimKey: (request) => promiseOf(() => keys.claim(request)),
+    releaseKey: (key) => promiseOf(() => keys.release(key)),
     close: () =>
-      Promise.try(() => {
+      promiseOf(() => {
         isOpen = false;
         database.close();
       }),

@@ -76,7 +76,7 @@ async function fillLarge(store: Store, id: string): Promise<void> {
   await putAll(
     store,
     id,
-    Array.from({ length: 20 }, () => crypto.getRandomValues(new Uint8Array(50_000)).toHex()),
+    Array.from({ length: 20 }, () => crypto.getRandomValues(new Uint8Array(50_000)).join("")),
   );
 }
 

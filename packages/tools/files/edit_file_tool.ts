@@ -1,3 +1,4 @@
+import { readFile } from "node:fs/promises";
 import { checkGiven, type Tool } from "@tare/messages";
 import { defineTool, Refusal } from "../define_tool.ts";
 import { lineNumberAt, lineNumbers, type ReplacedText, replaceText } from "./replace_text.ts";
@@ -61,7 +62,7 @@ export function editFileTool(workspace: string, limits: WorkspaceLimits = {}): T
 
 /** Reads a file such that writing the text back gives the same bytes, a byte order mark included. */
 async function readUtf8(absolute: string): Promise<string> {
-  const bytes = await Deno.readFile(absolute);
+  const bytes = await readFile(absolute);
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
   } catch {

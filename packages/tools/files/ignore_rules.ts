@@ -1,5 +1,6 @@
 import ignore, { type Ignore } from "ignore";
-import { join } from "@std/path";
+import { lstat, readFile } from "node:fs/promises";
+import { join } from "node:path";
 
 /** A larger `.gitignore` is no list that somebody keeps, and is not read. */
 const MAX_BYTES = 1024 * 1024;
@@ -56,8 +57,8 @@ export class IgnoreRules {
 
 async function readRules(path: string): Promise<string | undefined> {
   try {
-    const info = await Deno.lstat(path);
-    return info.isFile && info.size <= MAX_BYTES ? await Deno.readTextFile(path) : undefined;
+    const info = await lstat(path);
+    return info.isFile() && info.size <= MAX_BYTES ? await readFile(path, "utf8") : undefined;
   } catch {
     // No rules, or none that can be read: either way none hold.
     return undefined;

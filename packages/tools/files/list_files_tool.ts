@@ -1,3 +1,4 @@
+import { lstat } from "node:fs/promises";
 import { checkGiven, type Tool } from "@tare/messages";
 import { defineTool, Refusal } from "../define_tool.ts";
 import { resolveInWorkspace, type WorkspaceLimits } from "./resolve_in_workspace.ts";
@@ -52,7 +53,7 @@ export function listFilesTool(workspace: string, limits: WorkspaceLimits = {}): 
     async run({ path = ".", glob, depth, include_hidden: includeHidden }, context) {
       const place = await resolveInWorkspace(workspace, path, limits);
       const info = await statInWorkspace(place, context);
-      if (!info.isDirectory) throw new Refusal("it is not a folder. Read it with read_file.");
+      if (!info.isDirectory()) throw new Refusal("it is not a folder. Read it with read_file.");
       const skipped = { hidden: 0, unreadable: 0 };
       const onSkip = (why: keyof typeof skipped) => skipped[why]++;
       const maxDepth = depth ?? (glob === undefined ? 1 : undefined);
@@ -104,7 +105,7 @@ async function describe({ absolute, relative, kind }: WalkEntry): Promise<string
 /** Bytes, or `gone` if the file went away since its folder was read. */
 async function sizeOf(path: string): Promise<string> {
   try {
-    return String((await Deno.lstat(path)).size);
+    return String((await lstat(path)).size);
   } catch {
     return "gone";
   }

@@ -1,3 +1,4 @@
+import type { FileHandle } from "node:fs/promises";
 import { checkGiven, type Tool, type ToolContext } from "@tare/messages";
 import { defineTool, Refusal } from "../define_tool.ts";
 import { resolveInWorkspace, type WorkspaceLimits } from "./resolve_in_workspace.ts";
@@ -43,8 +44,8 @@ export function readFileTool(workspace: string, limits: WorkspaceLimits = {}): T
       if (end < start) throw new Refusal(`end_line ${end} comes before start_line ${start}.`);
       const place = await resolveInWorkspace(workspace, path, limits);
       await statFile(place, context);
-      using file = await openText(place.absolute);
-      const page = await readPage(file, { start, end }, context);
+      const file = await openText(place.absolute);
+      const page = await readPage(file, { start, end }, context).finally(() => file.close());
       if (start > Math.max(1, page.total)) {
         throw new Refusal(`start_line ${start} is behind its last line, ${page.total}.`);
       }
@@ -66,7 +67,7 @@ interface Range {
   readonly end: number;
 }
 
-async function readPage(file: Deno.FsFile, { start, end }: Range, context: ToolContext): Promise<Page> {
+async function readPage(file: FileHandle, { start, end }: Range, context: ToolContext): Promise<Page> {
   const lines: string[] = [];
   const last = Math.min(end, start + MAX_LINES - 1);
   let bytes = 0;

@@ -1,5 +1,6 @@
-import { basename, dirname, join, resolve, SEPARATOR } from "@std/path";
-import { Refusal } from "../define_tool.ts";
+import { lstat, readlink, realpath, stat } from "node:fs/promises";
+import { basename, dirname, join, resolve, sep } from "node:path";
+import { Refusal, systemCode } from "../define_tool.ts";
 
 /** What of a workspace the file tools keep from a model. */
 export interface WorkspaceLimits {
@@ -10,7 +11,8 @@ export interface WorkspaceLimits {
 /** A folder that exists and stays unseen. */
 interface HiddenFolder {
   readonly path: string;
-  readonly info: Deno.FileInfo;
+  readonly dev: number;
+  readonly ino: number;
 }
 
 /** A place in a workspace. It need not exist. */
@@ -64,9 +66,10 @@ export async function resolveInWorkspace(
 async function hiddenFolder({ hidden }: WorkspaceLimits): Promise<HiddenFolder | undefined> {
   if (hidden === undefined) return undefined;
   try {
-    return { path: await Deno.realPath(hidden), info: await Deno.stat(hidden) };
+    const { dev, ino } = await stat(hidden);
+    return { path: await realpath(hidden), dev, ino };
   } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return undefined;
+    if (systemCode(error) === "ENOENT") return undefined;
     throw error;
   }
 }
@@ -76,17 +79,22 @@ export async function isHidden(absolute: string, hidden: HiddenFolder | undefine
   if (!hidden) return false;
   if (absolute === hidden.path) return true;
   try {
-    const { dev, ino } = await Deno.lstat(absolute);
-    return ino !== null && ino === hidden.info.ino && dev === hidden.info.dev;
+    const { dev, ino } = await lstat(absolute);
+    return ino === hidden.ino && dev === hidden.dev;
   } catch (error) {
-    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) return false;
+    if (isMissing(error)) return false;
     throw error;
   }
 }
 
+function isMissing(error: unknown): boolean {
+  const code = systemCode(error);
+  return code === "ENOENT" || code === "ENOTDIR";
+}
+
 async function realWorkspace(workspace: string): Promise<string> {
   try {
-    return await Deno.realPath(workspace);
+    return await realpath(workspace);
   } catch (cause) {
     throw new Refusal("the workspace folder itself cannot be reached. This needs the operator.", { cause });
   }
@@ -97,9 +105,9 @@ async function followLinks(path: string): Promise<string> {
   const missing: string[] = [];
   for (let links = 0; links < MAX_LINKS;) {
     try {
-      return join(await Deno.realPath(existing), ...missing);
+      return join(await realpath(existing), ...missing);
     } catch (error) {
-      if (!(error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory)) throw error;
+      if (!isMissing(error)) throw error;
     }
     const target = await linkTarget(existing);
     if (target !== undefined) {
@@ -116,9 +124,9 @@ async function followLinks(path: string): Promise<string> {
 /** Where a link points, dangling or not; `undefined` if there is no link. */
 async function linkTarget(path: string): Promise<string | undefined> {
   try {
-    const target = await Deno.readLink(path);
+    const target = await readlink(path);
     // The folder may be reached through links itself, and `..` in the target counts from its real place.
-    return resolve(await Deno.realPath(dirname(path)), target);
+    return resolve(await realpath(dirname(path)), target);
   } catch {
     return undefined;
   }
@@ -126,6 +134,6 @@ async function linkTarget(path: string): Promise<string | undefined> {
 
 function relativeInside(root: string, absolute: string): string | undefined {
   if (absolute === root) return ".";
-  const prefix = root.endsWith(SEPARATOR) ? root : root + SEPARATOR;
-  return absolute.startsWith(prefix) ? absolute.slice(prefix.length).replaceAll(SEPARATOR, "/") : undefined;
+  const prefix = root.endsWith(sep) ? root : root + sep;
+  return absolute.startsWith(prefix) ? absolute.slice(prefix.length).replaceAll(sep, "/") : undefined;
 }

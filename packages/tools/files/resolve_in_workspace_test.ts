@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { basename, dirname, join, resolve } from "@std/path";
 import fc from "fast-check";
-import { Refusal } from "../define_tool.ts";
+import { Refusal, systemCode } from "../define_tool.ts";
 import { makeWorkspace } from "../fixture_test.ts";
 import { resolveInWorkspace } from "./resolve_in_workspace.ts";
 
@@ -67,8 +67,8 @@ Deno.test("resolveInWorkspace() refuses links in a circle", async () => {
   await using ws = await makeWorkspace();
   await Deno.symlink("b", ws.at("a"));
   await Deno.symlink("a", ws.at("b"));
-  await assertRejects(() => resolveInWorkspace(ws.root, "a"), Deno.errors.FilesystemLoop);
-  await assertRejects(() => resolveInWorkspace(ws.root, "a/x"), Deno.errors.FilesystemLoop);
+  await assertRejects(() => resolveInWorkspace(ws.root, "a"), Error, "ELOOP");
+  await assertRejects(() => resolveInWorkspace(ws.root, "a/x"), Error, "ELOOP");
 });
 
 Deno.test("resolveInWorkspace() takes a workspace that is a link, and paths through either name", async () => {
@@ -107,7 +107,7 @@ Deno.test("resolveInWorkspace() never leaves the workspace, and agrees with the 
       try {
         found = (await resolveInWorkspace(ws.root, place(wanted))).absolute;
       } catch (error) {
-        if (!(error instanceof Refusal || error instanceof Deno.errors.FilesystemLoop)) throw error;
+        if (!(error instanceof Refusal || systemCode(error) === "ELOOP")) throw error;
         if (real !== undefined) assertEquals(`${real}/`.startsWith(`${ws.root}/`), false, "refused wrongly");
         return;
       }

@@ -1,6 +1,8 @@
+import type { Stats } from "node:fs";
+import { lstat } from "node:fs/promises";
+import { basename, dirname } from "node:path";
 import type { ToolContext } from "@tare/messages";
-import { basename, dirname } from "@std/path";
-import { Refusal } from "../define_tool.ts";
+import { Refusal, systemCode } from "../define_tool.ts";
 import type { WorkspacePath } from "./resolve_in_workspace.ts";
 import { similarity } from "./similarity.ts";
 import { walk } from "./walk.ts";
@@ -15,11 +17,11 @@ const MIN_SIMILARITY = 0.5;
  *
  * @throws {Refusal} if nothing does; it names paths that are alike.
  */
-export async function statInWorkspace(place: WorkspacePath, context: ToolContext): Promise<Deno.FileInfo> {
+export async function statInWorkspace(place: WorkspacePath, context: ToolContext): Promise<Stats> {
   try {
-    return await Deno.lstat(place.absolute);
+    return await lstat(place.absolute);
   } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
+    if (systemCode(error) !== "ENOENT") throw error;
     const alike = await similarPaths(place, context);
     const hint = alike.length === 0 ? "Look for it with list_files." : `Did you mean ${alike.join(" or ")}?`;
     throw new Refusal(`it does not exist. ${hint}`);
@@ -31,10 +33,10 @@ export async function statInWorkspace(place: WorkspacePath, context: ToolContext
  *
  * @throws {Refusal} if it is something else. Reading a pipe or a device could wait for ever.
  */
-export async function statFile(place: WorkspacePath, context: ToolContext): Promise<Deno.FileInfo> {
+export async function statFile(place: WorkspacePath, context: ToolContext): Promise<Stats> {
   const info = await statInWorkspace(place, context);
-  if (info.isDirectory) throw new Refusal("it is a folder. See what is in it with list_files.");
-  if (!info.isFile) throw new Refusal("it is a pipe, a socket or a device, not a regular file.");
+  if (info.isDirectory()) throw new Refusal("it is a folder. See what is in it with list_files.");
+  if (!info.isFile()) throw new Refusal("it is a pipe, a socket or a device, not a regular file.");
   return info;
 }
 

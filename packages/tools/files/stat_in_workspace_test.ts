@@ -11,7 +11,7 @@ Deno.test("statInWorkspace() describes what is there", async () => {
   const stat = async (path: string) =>
     await statInWorkspace(await resolveInWorkspace(ws.root, path), context);
   assertEquals((await stat("src/server/handler.ts")).size, 5);
-  assertEquals((await stat("docs")).isDirectory, true);
+  assertEquals((await stat("docs")).isDirectory(), true);
 });
 
 Deno.test("statInWorkspace() suggests paths with the same or a similar name", async () => {
@@ -32,7 +32,7 @@ Deno.test("statFile() refuses folders and pipes", async () => {
   await using ws = await makeWorkspace(files);
   await new Deno.Command("mkfifo", { args: [ws.at("pipe")] }).output();
   const stat = async (path: string) => await statFile(await resolveInWorkspace(ws.root, path), context);
-  assertEquals((await stat("node/x")).isFile, true);
+  assertEquals((await stat("node/x")).isFile(), true);
   await assertRejects(() => stat("docs"), Refusal, "it is a folder. See what is in it with list_files.");
   await assertRejects(() => stat("pipe"), Refusal, "it is a pipe, a socket or a device");
 });

@@ -1,3 +1,4 @@
+import { type FileHandle, open } from "node:fs/promises";
 import type { ToolContext } from "@tare/messages";
 import { Refusal } from "../define_tool.ts";
 
@@ -13,16 +14,15 @@ const MAX_INVALID_SHARE = 0.3;
  *
  * @throws {Refusal} if it is binary; what the system throws if it cannot be opened.
  */
-export async function openText(absolute: string): Promise<Deno.FsFile> {
-  const file = await Deno.open(absolute);
+export async function openText(absolute: string): Promise<FileHandle> {
+  const file = await open(absolute);
   try {
     const head = new Uint8Array(HEAD_BYTES);
-    const length = await file.read(head) ?? 0;
-    if (isBinary(head.subarray(0, length))) throw new Refusal(BINARY);
-    await file.seek(0, Deno.SeekMode.Start);
+    const { bytesRead } = await file.read(head, 0, HEAD_BYTES, 0);
+    if (isBinary(head.subarray(0, bytesRead))) throw new Refusal(BINARY);
     return file;
   } catch (error) {
-    file.close();
+    await file.close();
     throw error;
   }
 }
@@ -52,13 +52,14 @@ const CHUNK_BYTES = 64 * 1024;
 const NEWLINE = 10;
 
 /**
- * Reads a file from where it stands to its end, in blocks of whole lines and in constant memory. Of a line far over
+ * Reads a file in blocks of whole lines and in constant memory. Of a line far over
  * {@linkcode MAX_LINE_BYTES} the end is dropped.
  */
-export async function* textBlocks(file: Deno.FsFile, context: ToolContext): AsyncGenerator<TextBlock> {
+export async function* textBlocks(file: FileHandle, context: ToolContext): AsyncGenerator<TextBlock> {
   const buffer = new Uint8Array(MAX_LINE_BYTES + CHUNK_BYTES);
   /** Bytes at the front of the buffer that were not handed out yet. */
   let held = 0;
+  let position = 0;
   /** Bytes dropped of the line that is being read. */
   let dropped = 0;
   const shift = (from: number, to: number) => {
@@ -67,8 +68,9 @@ export async function* textBlocks(file: Deno.FsFile, context: ToolContext): Asyn
   };
   while (true) {
     context.signal.throwIfAborted();
-    const read = await file.read(buffer.subarray(held, held + CHUNK_BYTES));
-    if (read === null) break;
+    const { bytesRead: read } = await file.read(buffer, held, CHUNK_BYTES, position);
+    if (read === 0) break;
+    position += read;
     context.progress();
     let end = held + read;
     if (dropped > 0) {

@@ -1,4 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
+import { open } from "node:fs/promises";
 import fc from "fast-check";
 import { Refusal } from "../define_tool.ts";
 import { abortOnProgress, context, makeWorkspace } from "../fixture_test.ts";
@@ -6,9 +7,9 @@ import { MAX_LINE_BYTES, openText, textBlocks } from "./text_file.ts";
 
 async function firstBytes(content: string | Uint8Array): Promise<string> {
   await using ws = await makeWorkspace({ f: content });
-  using file = await openText(ws.at("f"));
+  await using file = await openText(ws.at("f"));
   const buffer = new Uint8Array(100);
-  return new TextDecoder("latin1").decode(buffer.subarray(0, await file.read(buffer) ?? 0));
+  return new TextDecoder("latin1").decode(buffer.subarray(0, (await file.read(buffer)).bytesRead));
 }
 
 const bytes = (...values: number[]) => new Uint8Array(values);
@@ -30,7 +31,7 @@ Deno.test("openText() refuses binary files", async () => {
 
 async function blocksOf(content: string | Uint8Array) {
   await using ws = await makeWorkspace({ f: content });
-  using file = await Deno.open(ws.at("f"));
+  await using file = await open(ws.at("f"));
   const blocks: { text: string; droppedBytes: number }[] = [];
   for await (const { bytes, droppedBytes } of textBlocks(file, context)) {
     blocks.push({ text: new TextDecoder().decode(bytes), droppedBytes });
@@ -82,6 +83,6 @@ Deno.test("textBlocks() loses nothing but what it counts", async () => {
 
 Deno.test("textBlocks() stops when aborted", async () => {
   await using ws = await makeWorkspace({ f: "a\n".repeat(200_000) });
-  using file = await Deno.open(ws.at("f"));
+  await using file = await open(ws.at("f"));
   await assertRejects(() => Array.fromAsync(textBlocks(file, abortOnProgress())), DOMException, "aborted");
 });

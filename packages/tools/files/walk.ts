@@ -1,6 +1,8 @@
-import { globToRegExp, join } from "@std/path";
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
 import type { ToolContext } from "@tare/messages";
 import { RE2JS } from "re2js";
+import { globPattern } from "./glob_pattern.ts";
 import { IgnoreRules } from "./ignore_rules.ts";
 import { isHidden, type WorkspacePath } from "./resolve_in_workspace.ts";
 
@@ -80,11 +82,13 @@ async function* walkFolder(
 
 async function readFolder(root: string, base: string): Promise<WalkEntry[]> {
   const entries: WalkEntry[] = [];
-  for await (const { name, isFile, isDirectory, isSymlink } of Deno.readDir(join(root, base))) {
+  for (const entry of await readdir(join(root, base), { withFileTypes: true })) {
+    const { name } = entry;
+    const isFolder = entry.isDirectory();
     entries.push({
       absolute: join(root, base, name),
-      relative: isDirectory ? `${base}${name}/` : base + name,
-      kind: isFile ? "file" : isDirectory ? "folder" : isSymlink ? "link" : "other",
+      relative: isFolder ? `${base}${name}/` : base + name,
+      kind: entry.isFile() ? "file" : isFolder ? "folder" : entry.isSymbolicLink() ? "link" : "other",
     });
   }
   return entries.sort((a, b) => (a.relative < b.relative ? -1 : 1));
@@ -100,7 +104,7 @@ function startsWithDot(entry: WalkEntry, base: string): boolean {
  */
 export function globMatcher(glob: string): (path: string) => boolean {
   const pattern = glob.startsWith("./") ? glob.slice(2) : glob;
-  const regExp = RE2JS.compile(globToRegExp(pattern, { extended: false }).source);
+  const regExp = RE2JS.compile(globPattern(pattern));
   if (pattern.includes("/")) return (path) => regExp.matches(path);
   return (path) => regExp.matches(path.slice(path.lastIndexOf("/") + 1));
 }

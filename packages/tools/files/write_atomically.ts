@@ -1,4 +1,6 @@
-import { dirname, join } from "@std/path";
+import { constants } from "node:fs";
+import { chmod, mkdir, open, rename, rm } from "node:fs/promises";
+import { dirname, join } from "node:path";
 
 /**
  * Writes a whole file so that whoever reads it sees either the old bytes or the new ones, also after a crash: the
@@ -10,28 +12,31 @@ import { dirname, join } from "@std/path";
 export async function writeAtomically(
   absolute: string,
   bytes: Uint8Array,
-  { mode }: { readonly mode?: number | null | undefined } = {},
+  { mode }: { readonly mode?: number | undefined } = {},
 ): Promise<void> {
   // Taking a file's place takes no permission to write to it; whoever withheld that meant it.
-  if (typeof mode === "number") (await Deno.open(absolute, { write: true })).close();
+  if (mode !== undefined) await (await open(absolute, constants.O_WRONLY)).close();
   const folder = dirname(absolute);
-  await Deno.mkdir(folder, { recursive: true });
+  await mkdir(folder, { recursive: true });
   const temporary = join(folder, `.tare-${crypto.randomUUID()}.tmp`);
   try {
     await writeNew(temporary, bytes);
-    if (typeof mode === "number") await Deno.chmod(temporary, mode & 0o7777);
-    await Deno.rename(temporary, absolute);
+    if (mode !== undefined) await chmod(temporary, mode & 0o7777);
+    await rename(temporary, absolute);
   } catch (error) {
-    await Deno.remove(temporary).catch(() => {}); // It may not have been made; the first error is the one to tell.
+    await rm(temporary).catch(() => {}); // It may not have been made; the first error is the one to tell.
     throw error;
   }
 }
 
 async function writeNew(path: string, bytes: Uint8Array): Promise<void> {
-  using file = await Deno.open(path, { write: true, createNew: true });
-  let written = 0;
-  while (written < bytes.length) written += await file.write(bytes.subarray(written));
-  await file.sync();
+  const file = await open(path, "wx");
+  try {
+    await file.writeFile(bytes);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
 }
 
 const last = new Map<string, Promise<unknown>>();

@@ -1,5 +1,7 @@
+import type { Stats } from "node:fs";
+import { lstat } from "node:fs/promises";
 import { checkGiven, type Tool } from "@tare/messages";
-import { defineTool, Refusal } from "../define_tool.ts";
+import { defineTool, Refusal, systemCode } from "../define_tool.ts";
 import { resolveInWorkspace, type WorkspaceLimits } from "./resolve_in_workspace.ts";
 import { inTurn, writeAtomically } from "./write_atomically.ts";
 
@@ -37,15 +39,15 @@ export function writeFileTool(workspace: string, limits: WorkspaceLimits = {}): 
   });
 }
 
-async function existingFile(absolute: string): Promise<Deno.FileInfo | undefined> {
-  let info: Deno.FileInfo;
+async function existingFile(absolute: string): Promise<Stats | undefined> {
+  let info: Stats;
   try {
-    info = await Deno.lstat(absolute);
+    info = await lstat(absolute);
   } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return undefined;
+    if (systemCode(error) === "ENOENT") return undefined;
     throw error;
   }
-  if (info.isDirectory) throw new Refusal("it is a folder. Name a file in it.");
-  if (!info.isFile) throw new Refusal("it is a pipe, a socket or a device, not a regular file.");
+  if (info.isDirectory()) throw new Refusal("it is a folder. Name a file in it.");
+  if (!info.isFile()) throw new Refusal("it is a pipe, a socket or a device, not a regular file.");
   return info;
 }

@@ -1,3 +1,4 @@
+import type { FileHandle } from "node:fs/promises";
 import { checkGiven, type Tool, type ToolContext } from "@tare/messages";
 import { defineTool, ioReason, Refusal } from "../define_tool.ts";
 import { GrepRows } from "./grep_rows.ts";
@@ -89,9 +90,8 @@ export function searchFilesTool(workspace: string, limits: WorkspaceLimits = {})
         : undefined;
       const found: FileMatches[] = [];
       for await (const { file, path } of textFiles(place, args, { tally, context })) {
-        using opened = file;
         const options = { path, pattern, rows: grep, firstOnly: output === "files", context };
-        const { matches, cutLines } = await searchText(opened, options);
+        const { matches, cutLines } = await searchText(file, options).finally(() => file.close());
         tally.searched++;
         tally.cutLines += cutLines;
         if (matches > 0) found.push({ path, matches });
@@ -121,7 +121,7 @@ interface Tally {
 }
 
 interface TextFile {
-  readonly file: Deno.FsFile;
+  readonly file: FileHandle;
   readonly path: string;
 }
 
@@ -132,7 +132,7 @@ async function* textFiles(
   { tally, context }: { readonly tally: Tally; readonly context: ToolContext },
 ): AsyncGenerator<TextFile> {
   const info = await statInWorkspace(place, context);
-  if (!info.isDirectory) {
+  if (!info.isDirectory()) {
     await statFile(place, context);
     yield { file: await openText(place.absolute), path: place.relative };
     return;

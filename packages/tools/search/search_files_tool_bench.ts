@@ -1,4 +1,4 @@
-import { dirname } from "@std/path";
+import { dirname } from "node:path";
 import { searchFilesTool } from "@tare/tools";
 import { callOk, makeWorkspace } from "../fixture_test.ts";
 

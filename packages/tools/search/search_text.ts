@@ -1,3 +1,4 @@
+import type { FileHandle } from "node:fs/promises";
 import type { ToolContext } from "@tare/messages";
 import type { GrepRows } from "./grep_rows.ts";
 import { decodeText } from "../result_text.ts";
@@ -24,7 +25,7 @@ export interface TextMatches {
 
 /** Searches an open text file line by line, in constant memory. Line ends are no part of a line, CRLF included. */
 export async function searchText(
-  file: Deno.FsFile,
+  file: FileHandle,
   options: SearchTextOptions & { readonly context: ToolContext },
 ): Promise<TextMatches> {
   const { path, pattern, rows, firstOnly = false, context } = options;

@@ -1,4 +1,5 @@
 import { assertEquals } from "@std/assert";
+import { open } from "node:fs/promises";
 import { context, makeWorkspace } from "../fixture_test.ts";
 import { GrepRows } from "./grep_rows.ts";
 import { searchPattern } from "./search_pattern.ts";
@@ -7,7 +8,7 @@ import { MAX_LINE_BYTES } from "../files/text_file.ts";
 
 async function search(content: string, source: string, options: Partial<SearchTextOptions> = {}) {
   await using ws = await makeWorkspace({ f: content });
-  using file = await Deno.open(ws.at("f"));
+  await using file = await open(ws.at("f"));
   return await searchText(file, { path: "f", pattern: searchPattern(source), context, ...options });
 }
 

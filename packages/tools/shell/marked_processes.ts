@@ -1,7 +1,13 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import process from "node:process";
 import { GRACE_MS } from "./process_group.ts";
 
 /** The variable that marks the processes of a command: they keep it when they leave the command's process group. */
 export const MARK = "TARE_COMMAND";
+
+/** The one variable that Node hands on to programs that get an environment of their own. */
+export const NOTHING_INHERITED: Readonly<Record<string, undefined>> = { NODE_V8_COVERAGE: undefined };
 
 /** The processes of one command, or of all that were given this owner. */
 export interface Marked {
@@ -41,20 +47,18 @@ const MAX_ROUNDS = 20;
 
 /** Deno itself reads `/proc` only with all permissions. */
 async function findMarked(marked: Marked): Promise<number[]> {
-  if (Deno.build.os !== "linux") return [];
-  const { stdout } = await new Deno.Command("/bin/sh", {
-    args: ["-c", 'exec grep -lsF -e "$1" /proc/[0-9]*/environ', "sh", `${MARK}=${markOf(marked)}`],
-    clearEnv: true,
-    stdin: "null",
-    stdout: "piped",
-    stderr: "null",
-  }).output();
-  return Array.from(new TextDecoder().decode(stdout).matchAll(/^\/proc\/(\d+)\//gm), ([, id]) => Number(id));
+  if (process.platform !== "linux") return [];
+  const args = ["-c", 'exec grep -lsF -e "$1" /proc/[0-9]*/environ', "sh", `${MARK}=${markOf(marked)}`];
+  const grep = spawn("/bin/sh", args, { env: NOTHING_INHERITED, stdio: ["ignore", "pipe", "ignore"] });
+  let paths = "";
+  grep.stdout.setEncoding("utf8").on("data", (piece) => paths += piece);
+  await once(grep, "close");
+  return Array.from(paths.matchAll(/^\/proc\/(\d+)\//gm), ([, id]) => Number(id));
 }
 
-function signal(id: number, sent: Deno.Signal): void {
+function signal(id: number, sent: "SIGTERM" | "SIGKILL"): void {
   try {
-    Deno.kill(id, sent);
+    process.kill(id, sent);
   } catch {
     // It has ended by itself.
   }

@@ -1,3 +1,5 @@
+import process from "node:process";
+
 /** How long processes may take to end when asked, and output to arrive once they have. */
 export const GRACE_MS: number = 1000;
 
@@ -36,9 +38,9 @@ export async function settlesWithin(work: Promise<unknown>, ms: number): Promise
   return settled;
 }
 
-function signalGroup(group: number, signal: Deno.Signal | 0): boolean {
+function signalGroup(group: number, signal: "SIGTERM" | "SIGKILL" | 0): boolean {
   try {
-    Deno.kill(-group, signal);
+    process.kill(-group, signal);
     return true;
   } catch {
     return false; // Nobody is left, or nobody that this process may signal.

@@ -1,6 +1,7 @@
+import { spawn } from "node:child_process";
 import type { ToolContext } from "@tare/messages";
 import { BoundedOutput } from "./bounded_output.ts";
-import { endMarked, MARK, markOf } from "./marked_processes.ts";
+import { endMarked, MARK, markOf, NOTHING_INHERITED } from "./marked_processes.ts";
 import { endGroup, GRACE_MS, groupIsAlive, settlesWithin } from "./process_group.ts";
 
 /** How a command is run. */
@@ -15,10 +16,16 @@ export interface CommandOptions {
   readonly owner?: string | undefined;
 }
 
+/** What the system says of a process that has ended: one of the two. */
+export interface CommandStatus {
+  readonly code: number | null;
+  readonly signal: string | null;
+}
+
 /** How a command ended. */
 export interface CommandOutcome {
   readonly ending: "exited" | "timed_out" | "cancelled";
-  readonly status: Deno.CommandStatus;
+  readonly status: CommandStatus;
   /** What it wrote to standard output and standard error, in the order in which it did. */
   readonly output: BoundedOutput;
   /** True if it left processes in the background, which were then ended. */
@@ -36,50 +43,51 @@ const MERGE_OUTPUTS = 'exec /bin/sh -c "$1" 2>&1';
 export async function runCommand(command: string, options: CommandOptions): Promise<CommandOutcome> {
   const { cwd, env, timeoutMs, maxOutputBytes, context, owner = "" } = options;
   const marked = { owner, id: crypto.randomUUID() };
-  const child = new Deno.Command("/bin/sh", {
-    args: ["-c", MERGE_OUTPUTS, "sh", command],
+  const child = spawn("/bin/sh", ["-c", MERGE_OUTPUTS, "sh", command], {
     cwd,
-    env: { ...env, [MARK]: markOf(marked) },
-    clearEnv: true,
+    env: { ...NOTHING_INHERITED, ...env, [MARK]: markOf(marked) },
     // A session of its own: no terminal to ask for passwords, and one signal reaches all its processes.
     detached: true,
-    stdin: "null",
-    stdout: "piped",
-    stderr: "null",
-  }).spawn();
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+  const { pid: group } = child;
+  // It couldn't be started.
+  if (group === undefined) throw await new Promise((resolve) => child.once("error", resolve));
+  const exited = new Promise<CommandStatus>((resolve) => {
+    child.once("exit", (code, signal) => resolve({ code, signal }));
+  });
   const output = new BoundedOutput(maxOutputBytes);
-  const reader = child.stdout.getReader();
   const decoder = new TextDecoder();
-  const read = readAll(reader, (piece) => {
+  const read = readAll(child.stdout, (piece) => {
     output.push(piece);
     context.output?.(decoder.decode(piece, { stream: true }));
     context.progress();
   });
 
-  const ending = await waitFor(child, timeoutMs, context.signal);
-  const leftGroup = groupIsAlive(child.pid);
+  const ending = await waitFor(exited, timeoutMs, context.signal);
+  const leftGroup = groupIsAlive(group);
   if (leftGroup) {
     // A command that exited by itself must not wait for the whole grace on account of processes that hold nothing.
     const enough = ending === "exited" ? read : new Promise(() => {});
-    await endGroup(child.pid, { graceMs: GRACE_MS, enough });
+    await endGroup(group, { graceMs: GRACE_MS, enough });
   }
-  const status = await child.status;
+  const status = await exited;
   const strays = await endMarked(marked);
   // Whoever couldn't be ended may keep the pipe open for ever.
   await settlesWithin(read, GRACE_MS);
-  await reader.cancel();
+  child.stdout.destroy();
   return { ending, status, output, leftProcesses: (leftGroup || strays > 0) && ending === "exited" };
 }
 
 async function readAll(
-  reader: ReadableStreamDefaultReader<Uint8Array>,
+  pieces: AsyncIterable<Uint8Array>,
   onPiece: (piece: Uint8Array) => void,
 ): Promise<void> {
-  for (let next = await reader.read(); !next.done; next = await reader.read()) onPiece(next.value);
+  for await (const piece of pieces) onPiece(piece);
 }
 
 async function waitFor(
-  child: Deno.ChildProcess,
+  exited: Promise<unknown>,
   timeoutMs: number,
   signal: AbortSignal,
 ): Promise<CommandOutcome["ending"]> {
@@ -87,7 +95,7 @@ async function waitFor(
   const onAbort = () => resolve("cancelled");
   signal.addEventListener("abort", onAbort);
   const timer = setTimeout(() => resolve("timed_out"), timeoutMs);
-  child.status.then(() => resolve("exited"));
+  exited.then(() => resolve("exited"));
   const ending = await promise;
   clearTimeout(timer);
   signal.removeEventListener("abort", onAbort);

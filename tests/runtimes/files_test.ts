@@ -1,0 +1,35 @@
+import { assert, assertEquals } from "@std/assert";
+import { join } from "@std/path";
+import { RUNTIMES } from "./runtimes.ts";
+import { bundleFileSuite, runSuite } from "./suite.ts";
+
+/** Tests that want no more of Deno than files. Those of processes and locks start Deno itself. */
+const SUITES: Readonly<Record<string, readonly string[]>> = {
+  tools: ["tools/files", "tools/search"],
+  store: [
+    "store/memory",
+    "store/file_archive_test.ts",
+    "store/sqlite/migrations_test.ts",
+    "store/sqlite/open_store_test.ts",
+    "store/sqlite/stored_json_test.ts",
+  ],
+};
+
+for (const [name, paths] of Object.entries(SUITES)) {
+  // Node 22 can't read `using`, which the tests are written with.
+  for (const runtime of RUNTIMES.filter(({ name }) => ["node24", "node26", "bun"].includes(name))) {
+    Deno.test(`${runtime.name}: the tests of ${name} on files pass`, async () => {
+      const folder = await Deno.makeTempDir();
+      try {
+        const { passed, failed } = await runSuite(
+          runtime,
+          await bundleFileSuite(paths, join(folder, "suite.mjs")),
+        );
+        assertEquals(failed, []);
+        assert(passed.length > 50);
+      } finally {
+        await Deno.remove(folder, { recursive: true });
+      }
+    });
+  }
+}
