@@ -8,13 +8,10 @@ import { PUBLISHED } from "../../scripts/pack_npm.ts";
 /** What runs everywhere. */
 const PURE = ["messages", "context", "prune", "schemas", "planner", "wire"];
 
-/** Tests that validate by Ajv, which makes code of schemas: workerd allows none. */
+/** How the names of tests begin that validate by Ajv, which makes code of schemas: workerd allows none. */
 const VALIDATING = [
-  "argumentsParser() hands valid arguments over, and {} for an empty text",
-  "argumentsParser() names every fault and teaches the full definition",
-  "argumentsParser() refuses a tool whose parameters are no schema, naming the tool",
-  "schemaChecker() names every fault once, with its place",
-  "schemaChecker() lets two schemas share an id, ignores $schema and refuses what is no schema",
+  "argumentsParser() ",
+  "schemaChecker() ",
   "RECALL_TOOL accepts exactly the requests that recallOriginal() answers",
   "compactTool() compiles if the full schema does, and allows every call that it allows",
   "validation is still against the full schema: compactTool() doesn't loosen it, and the error re-teaches",
@@ -40,7 +37,7 @@ for (const name of PURE) {
       assertEquals(onDeno.failed, []);
       const { passed, failed } = await runSuite(runtime, bundled);
       const allowed = ({ name }: { readonly name: string }) =>
-        runtime.name === "workerd" && VALIDATING.includes(name);
+        runtime.name === "workerd" && VALIDATING.some((start) => name.startsWith(start));
       assertEquals(failed.filter((one) => !allowed(one)), []);
       assertEquals(new Set([...passed, ...failed.map(({ name }) => name)]), new Set(onDeno.passed));
     });
