@@ -31,64 +31,59 @@ const ABOVE_100K = { aboveTokens: 100_000, input: 5, output: 5 } as const;
  * https://ai.google.dev/gemini-api/docs/pricing
  */
 export const PRICES: Readonly<Record<string, Price>> = {
-  "claude-fable-5-1": price(10, 50, { cacheRead: 0.25, cacheWrite: 12.5, cacheWriteHour: 20 }),
-  "claude-fable-5": price(10, 50, { cacheRead: 1, cacheWrite: 12.5, cacheWriteHour: 20 }),
-  "claude-opus-5-5": price(4, 20, { cacheRead: 0.2, cacheWrite: 5, cacheWriteHour: 8 }),
-  "claude-opus-5": price(5, 25, { cacheRead: 0.5, cacheWrite: 6.25, cacheWriteHour: 10 }),
-  "claude-opus-4-8": price(5, 25, { cacheRead: 0.5, cacheWrite: 6.25, cacheWriteHour: 10 }),
-  "claude-opus-4-7": price(5, 25, { cacheRead: 0.5, cacheWrite: 6.25, cacheWriteHour: 10 }),
-  "claude-opus-4-6": price(5, 25, { cacheRead: 0.5, cacheWrite: 6.25, cacheWriteHour: 10 }),
-  "claude-opus-4-5": price(5, 25, { cacheRead: 0.5, cacheWrite: 6.25, cacheWriteHour: 10 }),
-  "claude-opus-4-1": price(15, 75, { cacheRead: 1.5, cacheWrite: 18.75, cacheWriteHour: 30 }),
-  "claude-opus-4": price(15, 75, { cacheRead: 1.5, cacheWrite: 18.75, cacheWriteHour: 30 }),
-  "claude-sonnet-5-5": price(2, 10, { cacheRead: 0.1, cacheWrite: 2.5, cacheWriteHour: 4 }),
-  "claude-sonnet-5": price(2, 10, { cacheRead: 0.2, cacheWrite: 2.5, cacheWriteHour: 4 }),
-  "claude-sonnet-4-6": price(3, 15, { cacheRead: 0.3, cacheWrite: 3.75, cacheWriteHour: 6 }),
-  "claude-sonnet-4-5": price(3, 15, { cacheRead: 0.3, cacheWrite: 3.75, cacheWriteHour: 6 }),
-  "claude-sonnet-4": price(3, 15, { cacheRead: 0.3, cacheWrite: 3.75, cacheWriteHour: 6 }),
-  "claude-3-7-sonnet": price(3, 15, { cacheRead: 0.3, cacheWrite: 3.75, cacheWriteHour: 6 }),
-  "claude-haiku-5-5": price(0.1, 0.5, {
-    cacheRead: 0.01,
-    cacheWrite: 0.125,
-    cacheWriteHour: 0.2,
-    long: ABOVE_100K,
-  }),
-  "claude-haiku-4-5": price(1, 5, { cacheRead: 0.1, cacheWrite: 1.25, cacheWriteHour: 2 }),
-  "claude-3-5-haiku": price(0.8, 4, { cacheRead: 0.08, cacheWrite: 1, cacheWriteHour: 1.6 }),
-  "gpt-6.1-sol": price(2, 10, { cacheRead: 0.1, cacheWrite: 2.5, long: ABOVE_272K }),
-  "gpt-6-astra": price(10, 50, { cacheRead: 1, cacheWrite: 12.5, long: ABOVE_272K }),
-  "gpt-6-sol": price(2, 10, { cacheRead: 0.2, cacheWrite: 2.5, long: ABOVE_272K }),
-  "gpt-6-luna": price(0.1, 0.5, { cacheRead: 0.01, cacheWrite: 0.125, long: ABOVE_272K }),
-  "gpt-5.6-sol": price(4, 20, { cacheRead: 0.4, cacheWrite: 5, long: ABOVE_272K }),
-  "gpt-5.6-terra": price(2, 12, { cacheRead: 0.2, cacheWrite: 2.5, long: ABOVE_272K }),
-  "gpt-5.6-luna": price(0.2, 1.2, { cacheRead: 0.02, cacheWrite: 0.25, long: ABOVE_272K }),
-  "gpt-5.5": price(5, 30, { cacheRead: 0.5, long: ABOVE_272K }),
+  "claude-fable-5-1": claude(10, 50, 0.25),
+  "claude-fable-5": claude(10, 50, 1),
+  "claude-opus-5-5": claude(4, 20, 0.2),
+  "claude-opus-5": claude(5, 25, 0.5),
+  "claude-opus-4-8": claude(5, 25, 0.5),
+  "claude-opus-4-7": claude(5, 25, 0.5),
+  "claude-opus-4-6": claude(5, 25, 0.5),
+  "claude-opus-4-5": claude(5, 25, 0.5),
+  "claude-opus-4-1": claude(15, 75, 1.5),
+  "claude-opus-4": claude(15, 75, 1.5),
+  "claude-sonnet-5-5": claude(2, 10, 0.1),
+  "claude-sonnet-5": claude(2, 10, 0.2),
+  "claude-sonnet-4-6": claude(3, 15, 0.3),
+  "claude-sonnet-4-5": claude(3, 15, 0.3),
+  "claude-sonnet-4": claude(3, 15, 0.3),
+  "claude-3-7-sonnet": claude(3, 15, 0.3),
+  "claude-haiku-5-5": claude(0.1, 0.5, 0.01, ABOVE_100K),
+  "claude-haiku-4-5": claude(1, 5, 0.1),
+  "claude-3-5-haiku": claude(0.8, 4, 0.08),
+  "gpt-6.1-sol": newerGpt(2, 10, 0.1),
+  "gpt-6-astra": newerGpt(10, 50, 1),
+  "gpt-6-sol": newerGpt(2, 10, 0.2),
+  "gpt-6-luna": newerGpt(0.1, 0.5, 0.01),
+  "gpt-5.6-sol": newerGpt(4, 20, 0.4),
+  "gpt-5.6-terra": newerGpt(2, 12, 0.2),
+  "gpt-5.6-luna": newerGpt(0.2, 1.2, 0.02),
+  "gpt-5.5": price(5, 30, 0.5, { long: ABOVE_272K }),
   "gpt-5.5-pro": { input: 30, output: 180, long: ABOVE_272K },
-  "gpt-5.4": price(2.5, 15, { cacheRead: 0.25, long: ABOVE_272K }),
-  "gpt-5.4-mini": price(0.75, 4.5, { cacheRead: 0.075 }),
-  "gpt-5.4-nano": price(0.2, 1.25, { cacheRead: 0.02 }),
-  "gpt-5.3-codex": price(1.75, 14, { cacheRead: 0.175 }),
-  "gpt-5.2": price(1.75, 14, { cacheRead: 0.175 }),
-  "gpt-5.1": price(1.25, 10, { cacheRead: 0.125 }),
-  "gpt-5": price(1.25, 10, { cacheRead: 0.125 }),
-  "gpt-5-mini": price(0.25, 2, { cacheRead: 0.025 }),
-  "gpt-5-nano": price(0.05, 0.4, { cacheRead: 0.005 }),
-  "gpt-4.1": price(2, 8, { cacheRead: 0.5 }),
-  "gpt-4.1-mini": price(0.4, 1.6, { cacheRead: 0.1 }),
-  "gpt-4.1-nano": price(0.1, 0.4, { cacheRead: 0.025 }),
-  "gpt-4o": price(2.5, 10, { cacheRead: 1.25 }),
-  "gpt-4o-mini": price(0.15, 0.6, { cacheRead: 0.075 }),
-  "o3": price(2, 8, { cacheRead: 0.5 }),
-  "o4-mini": price(1.1, 4.4, { cacheRead: 0.275 }),
-  "deepseek-flash": price(0.3, 1.2, { cacheRead: 0.006 }),
-  "deepseek-v4-flash": price(0.3, 1.2, { cacheRead: 0.006 }),
-  "deepseek-v4-pro": price(1.32, 3.96, { cacheRead: 0.044 }),
-  "gemini-3-pro": price(2, 12, { cacheRead: 0.2, long: ABOVE_200K }),
-  "gemini-3.1-pro": price(2, 12, { cacheRead: 0.2, long: ABOVE_200K }),
-  "gemini-3-flash": price(0.5, 3, { cacheRead: 0.05 }),
-  "gemini-2.5-pro": price(1.25, 10, { cacheRead: 0.125, long: ABOVE_200K }),
-  "gemini-2.5-flash": price(0.3, 2.5, { cacheRead: 0.03 }),
-  "gemini-2.5-flash-lite": price(0.1, 0.4, { cacheRead: 0.01 }),
+  "gpt-5.4": price(2.5, 15, 0.25, { long: ABOVE_272K }),
+  "gpt-5.4-mini": price(0.75, 4.5, 0.075),
+  "gpt-5.4-nano": price(0.2, 1.25, 0.02),
+  "gpt-5.3-codex": price(1.75, 14, 0.175),
+  "gpt-5.2": price(1.75, 14, 0.175),
+  "gpt-5.1": price(1.25, 10, 0.125),
+  "gpt-5": price(1.25, 10, 0.125),
+  "gpt-5-mini": price(0.25, 2, 0.025),
+  "gpt-5-nano": price(0.05, 0.4, 0.005),
+  "gpt-4.1": price(2, 8, 0.5),
+  "gpt-4.1-mini": price(0.4, 1.6, 0.1),
+  "gpt-4.1-nano": price(0.1, 0.4, 0.025),
+  "gpt-4o": price(2.5, 10, 1.25),
+  "gpt-4o-mini": price(0.15, 0.6, 0.075),
+  "o3": price(2, 8, 0.5),
+  "o4-mini": price(1.1, 4.4, 0.275),
+  "deepseek-flash": price(0.3, 1.2, 0.006),
+  "deepseek-v4-flash": price(0.3, 1.2, 0.006),
+  "deepseek-v4-pro": price(1.32, 3.96, 0.044),
+  "gemini-3-pro": price(2, 12, 0.2, { long: ABOVE_200K }),
+  "gemini-3.1-pro": price(2, 12, 0.2, { long: ABOVE_200K }),
+  "gemini-3-flash": price(0.5, 3, 0.05),
+  "gemini-2.5-pro": price(1.25, 10, 0.125, { long: ABOVE_200K }),
+  "gemini-2.5-flash": price(0.3, 2.5, 0.03),
+  "gemini-2.5-flash-lite": price(0.1, 0.4, 0.01),
 };
 
 /** For the profiles of providers that name a price: the model whose price stands for it in examples. */
@@ -104,8 +99,24 @@ export const EXAMPLE_MODELS: Readonly<Record<string, string>> = {
 /** No provider has a longer name for a model; that of a request may be of any length. */
 const LONGEST_NAME = 200;
 
-function price(input: number, output: number, rest: Omit<Price, "input" | "output">): Price {
-  return { input, output, ...rest };
+function price(
+  input: number,
+  output: number,
+  cacheRead: number,
+  more?: Pick<Price, "cacheWrite" | "cacheWriteHour" | "long">,
+): Price {
+  return { input, output, cacheRead, ...more };
+}
+
+/** OpenAI's newer models charge 1.25 times the input for what they write. */
+function newerGpt(input: number, output: number, cacheRead: number): Price {
+  return price(input, output, cacheRead, { cacheWrite: 1.25 * input, long: ABOVE_272K });
+}
+
+/** Anthropic's writes cost 1.25 times the input for five minutes, and twice the input for an hour. */
+function claude(input: number, output: number, cacheRead: number, long?: Price["long"]): Price {
+  const writes = { cacheWrite: 1.25 * input, cacheWriteHour: 2 * input };
+  return price(input, output, cacheRead, long ? { ...writes, long } : writes);
 }
 
 /** What may stand behind a model's name without making it another model: a date, `latest`, `preview`, a window. */
