@@ -128,7 +128,10 @@ export class Planner {
           isBought = true;
           ({ decision } = draft);
         }
+        const { promptTokens } = draft;
         draft = makeDraft();
+        // What was brought back as asked may stay whatever leaves: then nothing more is won.
+        if (draft.promptTokens >= promptTokens) return;
       }
     };
     /** Brings back what is kept, as far as the window has room for it. */
