@@ -53,6 +53,18 @@ export interface Tool {
   readonly writes?: string;
   /** Longest time one call may take, in milliseconds. Default: the loop's. */
   readonly timeoutMs?: number;
+  /**
+   * Says which tool a call is for, where this one stands for others: that tool is run instead, with its own stance and
+   * time limit. A problem is told to the model, and nothing is run. Default: this tool itself.
+   */
+  resolve?(args: Readonly<Record<string, unknown>>): ResolvedCall | { readonly problem: string };
   /** Runs the tool with validated arguments. */
   run(args: Readonly<Record<string, unknown>>, context: ToolContext): Promise<ToolOutput> | ToolOutput;
+}
+
+/** A tool and what it is to be run with. */
+export interface ResolvedCall {
+  readonly tool: Tool;
+  /** Valid by the tool's own definition. */
+  readonly args: Readonly<Record<string, unknown>>;
 }

@@ -38,8 +38,10 @@ export async function runCall(call: ToolCall, options: RunCallOptions): Promise<
   const parsed = prepared.parse(text);
   if (!parsed.ok) return refused(parsed.problem);
   if (watchdog.signal.aborted) return refused(`Cannot run ${name}: the turn was stopped before it started.`);
+  const resolved = prepared.tool.resolve?.(parsed.value) ?? { tool: prepared.tool, args: parsed.value };
+  if ("problem" in resolved) return refused(resolved.problem);
 
-  const { tool } = prepared;
+  const { tool, args } = resolved;
   const timeoutMs = tool.timeoutMs ?? toolTimeoutMs;
   const limit = new AbortController();
   const disarm = clock.after(timeoutMs, () => limit.abort(new DOMException("Time is up.", "TimeoutError")));
@@ -50,7 +52,7 @@ export async function runCall(call: ToolCall, options: RunCallOptions): Promise<
     const output = await untilAborted(
       signal,
       watchdog,
-      () => tool.run(parsed.value, { signal, progress, output: show }),
+      () => tool.run(args, { signal, progress, output: show }),
     );
     return typeof output === "string"
       ? { content: output, error: false, changedState }

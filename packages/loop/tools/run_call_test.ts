@@ -35,6 +35,31 @@ Deno.test("runCall() hands valid arguments to the tool", async () => {
   });
 });
 
+Deno.test("runCall() runs the tool that a call is really for, or tells why it can't", async () => {
+  const general: Tool = {
+    definition: {
+      type: "function",
+      function: {
+        name: "call_tool",
+        parameters: { type: "object", properties: { path: { type: "string" } } },
+      },
+    },
+    resolve: ({ path }) =>
+      path === "secret"
+        ? { problem: "Cannot call that." }
+        : { tool: readFile, args: { path: `real ${path}` } },
+    run: () => "never run",
+  };
+  assertEquals(await resultOf(call("1", "call_tool", { path: "a" }), [general]), {
+    content: "text of real a",
+    error: false,
+  });
+  assertEquals(await resultOf(call("1", "call_tool", { path: "secret" }), [general]), {
+    content: "Cannot call that.",
+    error: true,
+  });
+});
+
 Deno.test("runCall() teaches a model that calls with bad arguments", async () => {
   for (
     const [args, fault] of [

@@ -4,7 +4,7 @@ import { type Route, route, type RouteResponse } from "../http/route.ts";
 import { closed } from "../http/schema.ts";
 import { type Heartbeat, type SseMessage, sseResponse } from "../http/sse_response.ts";
 import type { EventLog, NumberedEvent } from "../sessions/event_log.ts";
-import { BUDGET } from "../sessions/budget.ts";
+import { BUDGET } from "../turns/budget.ts";
 import type { Sessions } from "../sessions/sessions.ts";
 import { EVENT } from "./event_schema.ts";
 import { USER_CONTENT } from "./message_schemas.ts";

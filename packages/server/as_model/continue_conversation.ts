@@ -1,7 +1,7 @@
 import type { LoopEvent } from "@tare/loop";
 import type { Content, ContentPart, Message, ModelSettings, ToolDefinition } from "@tare/messages";
 import type { Store, StoreRecord } from "@tare/store";
-import { openCalls } from "../sessions/open_calls.ts";
+import { openCalls } from "../turns/open_calls.ts";
 import type { Session } from "../sessions/session.ts";
 import type { TurnRequest } from "../sessions/session_options.ts";
 import { DEFAULT_INSTRUCTIONS, type Sessions } from "../sessions/sessions.ts";

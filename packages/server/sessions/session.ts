@@ -6,10 +6,10 @@ import type { SessionRecord, StoreRecord } from "@tare/store";
 import { recallTool } from "@tare/tools";
 import { toHttpError } from "../http/http_error.ts";
 import { EventLog, type SessionEvent } from "./event_log.ts";
-import { answersTo, openCalls } from "./open_calls.ts";
+import { answersTo, openCalls } from "../turns/open_calls.ts";
 import { Queue } from "./queue.ts";
 import { INTERRUPTED, readHistory, type RecoveryOptions } from "./recover_history.ts";
-import { type PlayedTurn, runTurn } from "./run_turn.ts";
+import { type PlayedTurn, runTurn } from "../turns/run_turn.ts";
 import {
   assertMayWait,
   NO_TURNS,
@@ -24,7 +24,7 @@ import {
 } from "./session_options.ts";
 import type { SessionSettings } from "./session_settings.ts";
 import { readStored, SessionPrompt, type StoredPrompt } from "./session_prompt.ts";
-import { type AskedTurn, turnOptions } from "./turn_options.ts";
+import { type AskedTurn, turnOptions } from "../turns/turn_options.ts";
 
 /**
  * A conversation with the agent, in memory while it is used. All that changes it waits in one queue, so that nothing

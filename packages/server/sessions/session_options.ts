@@ -20,9 +20,9 @@ import {
 import type { Store, StoreRecord } from "@tare/store";
 import { HttpError } from "../http/http_error.ts";
 import type { Session } from "./session.ts";
-import type { Budget } from "./budget.ts";
+import type { Budget } from "../turns/budget.ts";
 import type { SessionSettings } from "./session_settings.ts";
-import type { TurnSlots } from "./turn_slots.ts";
+import type { TurnSlots } from "../turns/turn_slots.ts";
 
 /** What sessions share. */
 export interface SessionOptions extends PolicyOptions {

@@ -1,6 +1,6 @@
 import { type Static, Type } from "typebox";
 import { closed, METADATA } from "../http/schema.ts";
-import { BUDGET } from "./budget.ts";
+import { BUDGET } from "../turns/budget.ts";
 
 /** What a session is made with, defaults filled in. */
 export const SESSION_SETTINGS = closed({

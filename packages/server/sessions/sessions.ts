@@ -4,7 +4,7 @@ import { RECALL_TOOL } from "@tare/prune";
 import type { ListedSession, StoreRecord } from "@tare/store";
 import { LRUCache } from "lru-cache";
 import { HttpError } from "../http/http_error.ts";
-import { checkBudgets } from "./budget.ts";
+import { checkBudgets } from "../turns/budget.ts";
 import { CALL_EVENTS, callsOf, dayOf } from "./calls.ts";
 import { asSessionEvent } from "./event_log.ts";
 import { Queue } from "./queue.ts";
@@ -20,7 +20,7 @@ import {
   type Transcript,
 } from "./session_options.ts";
 import type { CreateSession, SessionSettings } from "./session_settings.ts";
-import { TurnSlots } from "./turn_slots.ts";
+import { TurnSlots } from "../turns/turn_slots.ts";
 
 /** What the sessions of a server are made of. */
 export interface SessionsOptions extends SessionOptions {

@@ -10,9 +10,9 @@ import type {
 import { memoryStore, type Store } from "@tare/store";
 import { makeSession, scriptedSessions, unpaired } from "../script_fixture_test.ts";
 import { openCalls } from "./open_calls.ts";
-import type { Session } from "./session.ts";
-import type { TurnRequest } from "./session_options.ts";
-import { recordedStore } from "./store_fixture_test.ts";
+import type { Session } from "../sessions/session.ts";
+import type { TurnRequest } from "../sessions/session_options.ts";
+import { recordedStore } from "../sessions/store_fixture_test.ts";
 
 const PICK: ToolDefinition = { type: "function", function: { name: "pick" } };
 const call = (id: string, name: string): FunctionToolCall => ({

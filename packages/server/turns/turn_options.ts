@@ -2,8 +2,8 @@ import type { RunOptions, TurnLedger } from "@tare/loop";
 import { callCost } from "@tare/planner";
 import { overBudget } from "./budget.ts";
 import type { RunTurnOptions } from "./run_turn.ts";
-import { ratesOf, type SessionEnvironment, type TurnRequest } from "./session_options.ts";
-import type { SessionSettings } from "./session_settings.ts";
+import { ratesOf, type SessionEnvironment, type TurnRequest } from "../sessions/session_options.ts";
+import type { SessionSettings } from "../sessions/session_settings.ts";
 
 /** A turn that is asked for, as far as it matters for how it is played. */
 export type AskedTurn = Omit<TurnRequest, "results" | "keep" | "giveBack"> & Pick<RunOptions, "signal">;

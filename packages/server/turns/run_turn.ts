@@ -1,6 +1,6 @@
 import { run, type RunOptions, type TurnResult } from "@tare/loop";
 import type { PromptSession } from "@tare/planner";
-import type { SessionEvent } from "./event_log.ts";
+import type { SessionEvent } from "../sessions/event_log.ts";
 
 /** What a turn is played with. */
 export interface RunTurnOptions extends Omit<RunOptions, "context"> {
