@@ -70,8 +70,12 @@ export interface Session {
     readonly tools: number;
     readonly crash: Crash;
     readonly reports: boolean;
-    /** What is asked for before the call: of a message, as a share of the history. */
-    readonly asks: readonly { readonly at: number; readonly wish: Wish | "nothing" }[];
+    /** What is asked for before the call: of a message, as a share of the history, or of what has left the prompt. */
+    readonly asks: readonly {
+      readonly at: number;
+      readonly of: "history" | "what left";
+      readonly wish: Wish | "nothing";
+    }[];
   }[];
 }
 
@@ -90,7 +94,8 @@ export function sessions(messages: fc.Arbitrary<readonly Message[]>): fc.Arbitra
         reports: fc.constantFrom(true, true, false),
         asks: fc.array(
           fc.record({
-            at: fc.double({ min: 0, max: 1, noNaN: true }),
+            at: fc.double({ min: 0, max: 1, noNaN: true, maxExcluded: true }),
+            of: fc.constantFrom("history", "what left"),
             wish: fc.constantFrom<Wish | "nothing">("keep", "keep", "let_go", "let_go", "nothing"),
           }),
           { maxLength: 3 },
@@ -109,6 +114,8 @@ export interface Step {
   readonly newEdits: readonly Edit[];
   /** Whether the edits are others than before. */
   readonly isRewritten: boolean;
+  /** How many messages the session knows that the model had seen before: a process that died may not have stored it. */
+  readonly seenBefore: number;
   /** What was asked for, but for what is over. */
   readonly pins: readonly Pin[];
   readonly usage: Usage;
@@ -160,15 +167,19 @@ export function* callsOf({ messages, calls }: Session): Generator<
   }
 }
 
-/** The pins after what is asked for before a call. */
+/** The pins after what is asked for before a call, by the last view if there was one. */
 export function ask(
   pins: readonly Pin[],
   messages: readonly Message[],
-  asks: Session["calls"][number]["asks"],
+  { asks, view }: { readonly asks: Session["calls"][number]["asks"]; readonly view: SessionView | undefined },
 ): readonly Pin[] {
   let after = pins;
-  for (const { at, wish } of asks) {
-    const place = Math.floor(at * messages.length);
+  const shown = new Set(view?.messages);
+  const newest = view?.places.at(-1) ?? 0;
+  const left = messages.flatMap((message, at) => at < newest && !shown.has(message) ? [at] : []);
+  for (const { at, of, wish } of asks) {
+    const places = of === "what left" && left.length > 0 ? left : [...messages.keys()];
+    const place = places[Math.floor(at * places.length)] ?? 0;
     if (wish === "nothing") {
       after = withoutPin(after, place);
       continue;
@@ -203,11 +214,12 @@ export async function run(
   let session = restart();
   const steps: Step[] = [];
   let pins: readonly Pin[] = [];
+  let seenBefore = 0;
   for (const { history, call: made, crash, reports, asks } of callsOf(given)) {
     const model = made.model as "m1" | "m2";
     const editsBefore = editsOf(session).map((edit) => JSON.stringify(edit));
     const before = new Set(editsBefore);
-    pins = ask(pins, history.messages, asks);
+    pins = ask(pins, history.messages, { asks, view: steps.at(-1)?.view });
     const asked = { ...made, pins };
     let seen = await session.view(history, asked);
     if (crash === "archived") {
@@ -237,10 +249,9 @@ export async function run(
     });
     resent[model].store(full, call.nowMs);
     const entry = session.sent(reports ? usage : { ...usage, cachedTokens: 0, estimated: true });
-    if (crash === "answered") session = restart();
-    else stored = session.state;
     steps.push({
       history,
+      seenBefore,
       view: seen,
       edits,
       newEdits: edits.filter((edit) => !before.has(JSON.stringify(edit))),
@@ -250,6 +261,12 @@ export async function run(
       entry,
       resendCost,
     });
+    if (crash === "answered") {
+      session = restart();
+    } else {
+      stored = session.state;
+      seenBefore = history.messages.length;
+    }
   }
   return steps;
 }

@@ -164,6 +164,11 @@ export class Layout {
     return (this.#rows[at] ?? -1) >= 0 && !this.#elided.has(at);
   }
 
+  /** Whether a line stands for a result, or would if it hadn't left with others. */
+  isElided(at: number): boolean {
+    return this.#elided.has(at);
+  }
+
   /** Whether a message left with others, so that nothing stands in its place. */
   hasLeft(at: number): boolean {
     return (this.#rows[at] ?? -1) < 0;

@@ -3,7 +3,7 @@ import { type ElisionCandidate, resultText } from "@tare/prune";
 import type { Removal } from "../retention/find_removals.ts";
 import type { CachedPrompt } from "../rule/weigh_cuts.ts";
 import type { Pin } from "../report/pin.ts";
-import type { DropEdit, Edit, KeepEdit } from "./edit.ts";
+import type { Edit, KeepEdit } from "./edit.ts";
 import type { Layout } from "./layout.ts";
 
 /** What pins ask of a prompt. */
@@ -95,11 +95,14 @@ export function findWishes(
     if (isAlive(place)) continue;
     const step = stepsOf(history).find((step) => step.includes(place)) ?? [place];
     const beside = layout.hasLeft(place) ? step.filter((at) => at !== place && layout.hasLeft(at)) : [];
-    const candidates = beside.flatMap((at) => candidate(at) ?? [])
+    const candidates = beside.flatMap((at) => layout.isElided(at) ? [] : candidate(at) ?? [])
       .filter(({ tokensBefore, index }) =>
         tokensBefore > BESIDE_TOKENS && !pins.some((other) => other.place === index && other.wish === "keep")
       );
-    const out = new Set(candidates.map(({ index }) => index));
+    const out = new Set([
+      ...candidates.map(({ index }) => index),
+      ...beside.filter((at) => layout.isElided(at)),
+    ]);
     let tokens = layout.tokensAt(place);
     for (const at of [place, ...beside]) {
       tokens -= out.has(at) ? LINE_TOKENS : countMessageTokens(history[at]!, countTokens);
@@ -112,28 +115,24 @@ export function findWishes(
 /** The edits after what is kept has come back: whole, and in front of the lines of the stretches in which it stood. */
 export function withKept(edits: readonly Edit[], { kept, steps }: PinnedPlaces): readonly Edit[] {
   const known = new Set(edits.flatMap((edit) => edit.type === "keep" ? [edit.index] : []));
-  const covered = (at: number) =>
-    edits.some((edit) =>
-      (edit.type === "drop" || edit.type === "summarise") && edit.from <= at && at < edit.to
-    );
-  const added = [...steps].filter((at) => !known.has(at) && covered(at)).sort((a, b) => a - b);
+  const added = [...steps].filter((at) => !known.has(at) && edits.some(covers(at))).sort((a, b) => a - b);
   const hides = (edit: Edit) => (edit.type === "elide" || edit.type === "shorten") && kept.has(edit.index);
   if (added.length === 0 && !edits.some(hides)) return edits;
-  const after = [
-    ...edits.filter((edit) => !hides(edit)),
-    ...added.map((index): KeepEdit => ({ type: "keep", index })),
-  ];
-  // A line that stands for nothing any more goes.
+  // A line that stands for nothing any more goes, and what was kept of its stretch needs no edit any more.
   const all = new Set([...known, ...added]);
   const isEmpty = (edit: Edit) =>
     edit.type === "drop" &&
     Array.from({ length: edit.to - edit.from }).every((_, at) => all.has(edit.from + at));
-  const empty = after.filter(isEmpty) as DropEdit[];
-  return after.filter((edit) =>
-    !isEmpty(edit) &&
-    !(edit.type === "keep" && empty.some(({ from, to }) => from <= edit.index && edit.index < to))
+  const left = edits.filter((edit) => !hides(edit) && !isEmpty(edit));
+  const isOver = (edit: Edit) => edit.type === "keep" && !left.some(covers(edit.index));
+  return [...left, ...added.map((index): KeepEdit => ({ type: "keep", index }))].filter((edit) =>
+    !isOver(edit)
   );
 }
+
+/** Whether an edit is of a stretch in which a message left. */
+const covers = (at: number) => (edit: Edit) =>
+  (edit.type === "drop" || edit.type === "summarise") && edit.from <= at && at < edit.to;
 
 /** The edits after those that make room: these messages, which are kept, are shown as before. */
 export function withRelief(

@@ -193,9 +193,14 @@ export class Planner {
       }
     };
     const settle = async () => {
-      await rewrite();
-      await makeSpace();
-      await bringBack();
+      let before: number;
+      do {
+        before = ended.length;
+        await rewrite();
+        await makeSpace();
+        await bringBack();
+        // What a pin held may leave once it is over.
+      } while (ended.length > before);
     };
     await settle();
     const held = pins.filter(({ wish }) => wish === "keep");
