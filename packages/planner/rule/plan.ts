@@ -4,7 +4,7 @@ import type { PromptShares } from "../ledger/ledger.ts";
 import type { FullWindow } from "../edits/full_window.ts";
 import type { Wishes } from "../edits/pinned.ts";
 import type { Removal, Seen } from "../retention/find_removals.ts";
-import type { Pin } from "../report/pin.ts";
+import type { Pin } from "../edits/pin.ts";
 import type { Conversation, PlacedView } from "../edits/view.ts";
 import type { Prediction } from "./predict.ts";
 import type { Cut } from "./weigh_cuts.ts";

@@ -27,7 +27,7 @@ import { decide, isSurelyCold, reckonedAlive, withRents } from "./decide.ts";
 import { KnownHistory } from "./known_history.ts";
 import { lookOnce, type OneShot } from "./look_once.ts";
 import { forced, makeRoom, WINDOW_SHARE } from "./make_room.ts";
-import type { Pin } from "../report/pin.ts";
+import type { Pin } from "../edits/pin.ts";
 import type { Draft, Plan, PlanRequest } from "./plan.ts";
 import { cutBack, NEW_SESSION, type PlannerState } from "./planner_state.ts";
 import { predict, type Prediction, resendOf, servedOf } from "./predict.ts";

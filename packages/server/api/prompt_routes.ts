@@ -1,10 +1,10 @@
+import { type NewPin, withoutPin, withPin } from "@tare/planner";
 import {
   BLOCK_REPORT,
   BLOCKS_PAGE,
   CALL_LIST,
   CALLS_PAGE,
   NEW_PIN,
-  type NewPin,
   OVERVIEW,
   pageOfCalls,
   PIN_LIST,
@@ -14,9 +14,7 @@ import {
   reportPins,
   reportPrompt,
   type SeenConversation,
-  withoutPin,
-  withPin,
-} from "@tare/planner";
+} from "@tare/planner/report";
 import { type TNumberOptions, Type } from "typebox";
 import { errorResponses, HttpError } from "../http/http_error.ts";
 import { readNumber } from "../http/read_number.ts";
