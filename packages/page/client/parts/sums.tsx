@@ -27,6 +27,14 @@ export function Sums({ sums }: { readonly sums: readonly Sum[] }): JSX.Element {
   );
 }
 
+/** The prompts' tokens, and how many of them the cache served. */
+export function promptTokensOf(
+  { promptTokens, cachedTokens }: Pick<CallSums, "promptTokens" | "cachedTokens">,
+): Sum {
+  const note = `${share(cachedTokens, promptTokens)} from cache`;
+  return { name: "Prompt tokens", value: count(promptTokens), note };
+}
+
 /** What calls cost beside resending everything: in token units, and in dollars where the price of all is known. */
 export function costsOf(
   { tokenUnits, resendTokenUnits, usd, resendUsd, unpricedCalls }: Pick<
