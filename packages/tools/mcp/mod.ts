@@ -36,6 +36,8 @@ export interface McpServers {
    * seconds. Of each that can't be asked a sentence says why. Names that aren't there are ignored.
    */
   take(names: readonly string[], signal?: AbortSignal): Promise<TakenTools>;
+  /** The tools of these servers, as far as they are known without waiting. */
+  known(names: readonly string[]): readonly Tool[];
   /** Ends them all. */
   close(): Promise<void>;
 }
@@ -50,13 +52,16 @@ export interface TakenTools {
 /** Starts these servers, and starts each again that ends. */
 export function mcpServers(entries: readonly McpServerEntry[], options: McpOptions): McpServers {
   const servers = new Map(entries.map((entry) => [entry.name, new McpServer(entry, options)]));
+  const these = (names: readonly string[]) => names.flatMap((name) => servers.get(name) ?? []);
+  const known = (names: readonly string[]) => these(names).flatMap(({ tools }) => tools);
   return {
     names: [...servers.keys()],
+    known,
     async take(names, signal) {
-      const asked = names.flatMap((name) => servers.get(name) ?? []);
+      const asked = these(names);
       await started(asked, signal);
       return {
-        tools: asked.flatMap((server) => server.tools),
+        tools: known(names),
         warnings: asked.flatMap((server) => server.problem ?? []),
       };
     },

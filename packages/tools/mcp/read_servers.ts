@@ -46,7 +46,7 @@ const TYPES: Readonly<Record<string, keyof typeof FIELDS>> = {
 };
 
 /** Of tools' names, which providers limit to 64 characters, so many are the server's. */
-const SERVER_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,31}$/;
+const SERVER_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9-]|_(?=[A-Za-z0-9-])){0,31}$/;
 
 const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 
@@ -92,7 +92,9 @@ function readEntry(
     throw new RangeError(`Cannot use MCP server ${JSON.stringify(name)}: ${what}.`);
   };
   if (!SERVER_NAME.test(name)) {
-    refuse("its tools' names begin with its name, which must be 1 to 32 letters, digits, - and single _");
+    refuse(
+      "its tools' names begin with its name, which must be 1 to 32 letters, digits, - and single _ between them",
+    );
   }
   const given = asRecord(entry) ?? refuse("it must be an object with command or url");
   const { type, command, url, args = [], env = {}, headers = {}, cwd, timeout, disabled = false } = given;
