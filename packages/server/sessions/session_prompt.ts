@@ -1,4 +1,4 @@
-import type { CountTokens, Message, Tool } from "@tare/messages";
+import type { CountTokens, Message, Tool, ToolDefinition } from "@tare/messages";
 import {
   type Conversation,
   makePin,
@@ -51,7 +51,8 @@ export interface SessionPromptOptions {
   readonly environment: SessionEnvironment;
   /** Name of the model. */
   readonly model: string;
-  readonly tools: readonly Tool[];
+  /** The tools that the model is offered now. */
+  readonly tools: () => readonly Tool[];
   readonly archive: Archive;
   readonly countTokens: CountTokens;
   readonly stored: Pick<StoredPrompt, "context" | "pins">;
@@ -63,18 +64,20 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
   readonly #prompt: PromptSession;
   #pins: readonly Pin[];
   #stored: Pick<StoredPrompt, "context" | "pins">;
+  /** Every tool that was offered once, by name: its results may still be there when it has gone. */
+  readonly #known: Record<string, Tool> = {};
   #newest: { readonly history: Conversation; readonly view: SessionView } | undefined;
 
   /** The prompt as it was stored. */
   constructor(options: SessionPromptOptions) {
-    const { environment, model, tools, archive, countTokens, stored } = options;
+    const { environment, model, archive, countTokens, stored } = options;
     const { policy, mechanisms, truncateTokens, alwaysFull, triggers, windowTokens } = environment;
     this.#options = options;
     this.#prompt = promptSession({
       ...{ windowTokens, policy, mechanisms, truncateTokens, alwaysFull, triggers },
       ...{ archive, countTokens, state: stored.context },
       profile: () => ratesOf(environment, model).profile,
-      tools: Object.fromEntries(tools.map((tool) => [tool.definition.function.name, tool])),
+      tools: this.#known,
       // A model that can't be had must not keep anybody from the session.
       summarise: async (request) => await summariseWith(environment.model(model), countTokens)(request),
     });
@@ -93,6 +96,7 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
   }
 
   async view(history: Conversation, call: PromptCall): Promise<SessionView> {
+    this.#tools();
     const view = await this.#prompt.view(history, { ...call, pins: this.#pins });
     for (const { place } of view.endedPins ?? []) this.#pins = withoutPin(this.#pins, place);
     this.#newest = { history, view };
@@ -175,7 +179,11 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
     return (this.#options.environment.now ?? Date.now)();
   }
 
-  #tools() {
-    return this.#options.tools.map(({ definition }) => definition);
+  /** The tools' definitions; what else is said of them is known from now on. */
+  #tools(): readonly ToolDefinition[] {
+    return this.#options.tools().map((tool) => {
+      this.#known[tool.definition.function.name] = tool;
+      return tool.definition;
+    });
   }
 }

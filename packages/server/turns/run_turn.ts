@@ -1,9 +1,12 @@
 import { run, type RunOptions, type TurnResult } from "@tare/loop";
 import type { PromptSession } from "@tare/planner";
 import type { SessionEvent } from "../sessions/event_log.ts";
+import type { TakenTools } from "./session_tools.ts";
 
 /** What a turn is played with. */
-export interface RunTurnOptions extends Omit<RunOptions, "context"> {
+export interface RunTurnOptions extends Omit<RunOptions, "context" | "tools"> {
+  /** Gives the turn's tools. */
+  readonly takeTools: (signal?: AbortSignal) => Promise<TakenTools>;
   /** Decides what the model sees. */
   readonly prompt: Pick<PromptSession, "view" | "sent">;
   /** Name of the model. */
@@ -29,8 +32,10 @@ export interface PlayedTurn {
  * @throws what `commit` throws, and bugs.
  */
 export async function runTurn(
-  { prompt, modelName, notice, now, commit, ...options }: RunTurnOptions,
+  { prompt, modelName, notice, now, commit, takeTools, ...options }: RunTurnOptions,
 ): Promise<PlayedTurn> {
+  const { tools, warnings: missing } = await takeTools(options.signal);
+  const warnings = notice === undefined ? missing : [notice, ...missing];
   let step = 1;
   let answeredAtMs = now();
   let result: TurnResult | undefined;
@@ -38,6 +43,7 @@ export async function runTurn(
   const played = (async function* () {
     result = yield* run({
       ...options,
+      tools,
       async context({ messages, tools, turnStart, step, signal, progress }) {
         const call = { nowMs: now(), model: modelName, turnStart, step, signal, progress };
         const view = await prompt.view({ messages, tools }, call);
@@ -49,7 +55,7 @@ export async function runTurn(
           ...(view.stable && { stable: view.stable }),
           ...(view.summary && { usage: view.summary }),
           saved: view.saved,
-          warnings: step === 1 && notice !== undefined ? [notice, ...view.warnings] : view.warnings,
+          warnings: step === 1 ? [...warnings, ...view.warnings] : view.warnings,
           succeeded(usage) {
             answeredAtMs = now();
             return prompt.sent(usage, view);
