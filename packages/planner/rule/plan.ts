@@ -6,6 +6,7 @@ import type { Wishes } from "../edits/pinned.ts";
 import type { Removal, Seen } from "../retention/find_removals.ts";
 import type { Pin } from "../report/pin.ts";
 import type { Conversation, PlacedView } from "../edits/view.ts";
+import type { DeferredTools } from "../prompt_session.ts";
 import type { Prediction } from "./predict.ts";
 import type { Cut } from "./weigh_cuts.ts";
 
@@ -19,6 +20,8 @@ export interface PlanRequest extends Conversation {
   readonly model?: string;
   /** Positions of results that show head and tail. Default: none. */
   readonly truncated?: readonly number[];
+  /** Tools whose definitions the request goes without. Default: none. */
+  readonly deferred?: DeferredTools;
   /** Whether the model is offered the recall tool, so that lines may point to it. Default: false. */
   readonly recall?: boolean;
   /** What was asked for of single messages of this history. Default: nothing. */

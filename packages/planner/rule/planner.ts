@@ -217,7 +217,7 @@ export class Planner {
     warnings.push(...told.warnings);
     const { messages, places, elided } = this.#known.layout.placed;
     const toolsBefore = countRequestTokens({ messages: [], tools: request.tools }, countTokens);
-    const fullTokens = toolsBefore + this.#known.layout.fullTokens;
+    const saidTokens = toolsBefore + this.#known.layout.fullTokens;
     const { predicted, promptTokens, removals, seen: { shownTools, toolTokens } } = draft;
     const elidedNow = new Set(made.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));
     const plan: Plan = {
@@ -238,10 +238,10 @@ export class Planner {
       shares: sharePrompt(this.#known.layout, { activeStart: this.#known.standings.activeStart, toolTokens }),
       saved: savedTokens(this.#known.layout, {
         truncated: (request.truncated ?? []).filter((at) => !elidedNow.has(at)),
-        all: fullTokens - promptTokens,
+        all: saidTokens - promptTokens,
         schemas: toolsBefore - toolTokens,
       }),
-      fullTokens,
+      fullTokens: saidTokens + (request.deferred?.tokens ?? 0),
       predicted,
       stable: this.#known.layout.stableWithin(predicted.sharedTokens - toolTokens, request.truncated),
     };
@@ -345,7 +345,7 @@ export class Planner {
     const resendTokens = theirs + scale.perToken *
         (countRequestTokens({ messages: [], tools: request.tools }, countTokens) - toolTokens +
           this.#known.layout.fullTokens -
-          this.#known.layout.tokens);
+          this.#known.layout.tokens + (request.deferred?.tokens ?? 0));
     const resendNow = promptCost(
       profile,
       resendOf(this.#state.sent, request, { profile, scale, promptTokens: resendTokens, alive: reckoned }),
