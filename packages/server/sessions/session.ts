@@ -257,9 +257,11 @@ export class Session implements SessionInfo {
   async #start({ input, results = [], keep, giveBack, ...options }: TurnRequest): Promise<RunningTurn> {
     if (this.#turn) throw turnRunning(this.id);
     const answers = answersTo(openCalls(this.#history), results);
-    const last = answers.at(-1) ?? this.#history.at(-1);
+    const last = answers.at(-1) ?? this.#history.findLast(({ role }) => role !== "system");
     if (input === undefined && !["user", "tool"].includes(last?.role ?? "")) throw nothingToContinue(this.id);
-    const before = this.events.last + answers.length;
+    const offer = this.#prompt.offer(this.tools);
+    const news = offer.notice ? [...answers, offer.notice] : answers;
+    const before = this.events.last + news.length;
     const controller = new AbortController();
     const outcome: { error?: unknown } = {};
     const onError = (error: unknown) => {
@@ -271,11 +273,13 @@ export class Session implements SessionInfo {
       const play = this.#player({ input, signal: controller.signal, ...options });
       const title = this.#title || firstWords(input);
       const titled = this.#title ? [] : [this.#state("title", title)];
-      const added = answers.map((message) => ({ type: "message_added", message }) as const);
+      const offered = offer.state === this.#prompt.told ? [] : [this.#state("tools", offer.state)];
+      const added = news.map((message) => ({ type: "message_added", message }) as const);
       await this.events.append([...added, { type: "turn_start", ...(input !== undefined && { input }) }], {
-        records: [...titled, ...keep?.("starts") ?? []],
+        records: [...titled, ...offered, ...keep?.("starts") ?? []],
         committed: () => {
-          this.#history = [...this.#history, ...answers];
+          this.#history = [...this.#history, ...news];
+          this.#prompt.take(offer);
           this.#title = title;
           this.events.open();
         },
@@ -303,7 +307,8 @@ export class Session implements SessionInfo {
         ...options,
         prompt: this.#prompt,
         history: this.#history,
-        tools: this.tools,
+        tools: this.#prompt.offered.listed,
+        unlisted: this.#prompt.offered.unlisted,
         countTokens: this.#countTokens,
         steering: () => this.#takeSteering(),
         commit: (events) => this.#queue.run(() => this.#commit(events)),

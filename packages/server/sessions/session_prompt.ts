@@ -1,6 +1,7 @@
 import type { CountTokens, Message, Tool } from "@tare/messages";
 import {
   type Conversation,
+  type DeferredTools,
   makePin,
   type NewPin,
   type Pin,
@@ -12,9 +13,10 @@ import {
   type SessionView,
   withoutPin,
 } from "@tare/planner";
-import type { Archive } from "@tare/prune";
+import type { Archive, ToolTraits } from "@tare/prune";
 import { HttpError } from "../http/http_error.ts";
 import type { Store } from "@tare/store";
+import { type OfferState, offerTools, type ToolOffer } from "../turns/tool_offer.ts";
 import { daysAfter } from "./calls.ts";
 import type { SessionEvent } from "./event_log.ts";
 import { NO_TURNS, ratesOf, type SessionEnvironment, type SessionTotals } from "./session_options.ts";
@@ -26,19 +28,22 @@ export interface StoredPrompt extends Pick<SessionTotals, "days"> {
   readonly context: unknown;
   /** What was asked for of single messages. */
   readonly pins: readonly Pin[];
+  /** What the model was told of its tools; nothing if there was nothing to decide. */
+  readonly tools: OfferState | undefined;
   /** What the user said first. */
   readonly title: string;
 }
 
 /** Reads what is stored of a session beside its events. @throws {StoreError} */
 export async function readStored(id: string, store: Store): Promise<StoredPrompt> {
-  const [context, pins, totals, title] = await Promise.all(
-    ["context", "pins", "totals", "title"].map((name) => store.readState(id, name)),
+  const [context, pins, tools, totals, title] = await Promise.all(
+    ["context", "pins", "tools", "totals", "title"].map((name) => store.readState(id, name)),
   );
   // What was stored is what a session has made.
   return {
     context,
     pins: (pins ?? []) as readonly Pin[],
+    tools: tools as OfferState | undefined,
     days: { ...NO_TURNS, ...totals as Partial<SessionTotals> | undefined }.days,
     title: (title ?? "") as string,
   };
@@ -54,13 +59,17 @@ export interface SessionPromptOptions {
   readonly tools: readonly Tool[];
   readonly archive: Archive;
   readonly countTokens: CountTokens;
-  readonly stored: Pick<StoredPrompt, "context" | "pins">;
+  readonly stored: Pick<StoredPrompt, "context" | "pins" | "tools">;
 }
 
 /** What the model sees of a session, and what was asked for of single messages. */
 export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
   readonly #options: SessionPromptOptions;
   readonly #prompt: PromptSession;
+  /** What is known of each tool that was ever offered. */
+  readonly #traits: Record<string, ToolTraits> = {};
+  #told: OfferState | undefined;
+  #offer: ToolOffer;
   #pins: readonly Pin[];
   #stored: Pick<StoredPrompt, "context" | "pins">;
   #newest: { readonly history: Conversation; readonly view: SessionView } | undefined;
@@ -74,12 +83,41 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
       ...{ windowTokens, policy, mechanisms, truncateTokens, alwaysFull, triggers },
       ...{ archive, countTokens, state: stored.context },
       profile: () => ratesOf(environment, model).profile,
-      tools: Object.fromEntries(tools.map((tool) => [tool.definition.function.name, tool])),
+      tools: this.#traits,
       // A model that can't be had must not keep anybody from the session.
       summarise: async (request) => await summariseWith(environment.model(model), countTokens)(request),
     });
+    this.#told = stored.tools;
+    this.#offer = this.offer(tools);
+    this.#learn(this.#offer);
     this.#pins = stored.pins;
     this.#stored = { context: this.#prompt.state, pins: this.#pins };
+  }
+
+  /** How a turn that begins now offers these tools. */
+  offer(tools: readonly Tool[]): ToolOffer {
+    const { environment, model, countTokens } = this.#options;
+    const { windowTokens, alwaysFull, mechanisms } = environment;
+    const { profile } = ratesOf(environment, model);
+    const options = { profile, windowTokens, countTokens, alwaysFull, mayDefer: mechanisms?.schemas };
+    return offerTools(tools, this.#told, options);
+  }
+
+  /** What the model was told of its tools. */
+  get told(): OfferState | undefined {
+    return this.#told;
+  }
+
+  /** Offers tools so from now on, once that is stored and the model told. */
+  take(offer: ToolOffer): void {
+    this.#told = offer.state;
+    this.#offer = offer;
+    this.#learn(offer);
+  }
+
+  /** The tools as they are offered. */
+  get offered(): ToolOffer {
+    return this.#offer;
   }
 
   /** What of the prompt a restart needs to know. */
@@ -99,6 +137,10 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
     const { id, environment } = this.#options;
     for (const warning of view.warnings) environment.warned?.(id, warning);
     return view;
+  }
+
+  deferred(messages: readonly Message[]): DeferredTools | undefined {
+    return this.#offer.deferred(messages);
   }
 
   sent: PromptSession["sent"] = (usage, view) => this.#prompt.sent(usage, view);
@@ -171,11 +213,15 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
     return daysAfter(days, events, { rates: ratesOf(environment, model), nowMs: this.#now() });
   }
 
+  #learn({ listed, unlisted }: ToolOffer): void {
+    for (const tool of [...listed, ...unlisted]) this.#traits[tool.definition.function.name] = tool;
+  }
+
   #now(): number {
     return (this.#options.environment.now ?? Date.now)();
   }
 
   #tools() {
-    return this.#options.tools.map(({ definition }) => definition);
+    return this.#offer.listed.map(({ definition }) => definition);
   }
 }

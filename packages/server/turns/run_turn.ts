@@ -1,11 +1,15 @@
 import { run, type RunOptions, type TurnResult } from "@tare/loop";
-import type { PromptSession } from "@tare/planner";
+import type { Message } from "@tare/messages";
+import type { DeferredTools, PromptSession } from "@tare/planner";
 import type { SessionEvent } from "../sessions/event_log.ts";
 
 /** What a turn is played with. */
 export interface RunTurnOptions extends Omit<RunOptions, "context"> {
   /** Decides what the model sees. */
-  readonly prompt: Pick<PromptSession, "view" | "sent">;
+  readonly prompt: Pick<PromptSession, "view" | "sent"> & {
+    /** What deferred tools keep out of a request with these messages. */
+    readonly deferred: (messages: readonly Message[]) => DeferredTools | undefined;
+  };
   /** Name of the model. */
   readonly modelName: string;
   /** A sentence with which the turn starts, as a warning. */
@@ -39,7 +43,16 @@ export async function runTurn(
     result = yield* run({
       ...options,
       async context({ messages, tools, turnStart, step, signal, progress }) {
-        const call = { nowMs: now(), model: modelName, turnStart, step, signal, progress };
+        const deferred = prompt.deferred(messages);
+        const call = {
+          nowMs: now(),
+          model: modelName,
+          turnStart,
+          step,
+          signal,
+          progress,
+          ...(deferred && { deferred }),
+        };
         const view = await prompt.view({ messages, tools }, call);
         // In one commit, so that no crash leaves a rewrite that nobody was told of.
         await commit(view.rewrites.map((rewrite) => ({ type: "context_rewritten", step, ...rewrite })));
@@ -48,7 +61,7 @@ export async function runTurn(
           tools: view.tools,
           ...(view.stable && { stable: view.stable }),
           ...(view.summary && { usage: view.summary }),
-          saved: view.saved,
+          saved: { ...view.saved, ...(deferred && { deferred: keptOut(deferred, view.promptTokens) }) },
           warnings: step === 1 && notice !== undefined ? [notice, ...view.warnings] : view.warnings,
           succeeded(usage) {
             answeredAtMs = now();
@@ -66,4 +79,9 @@ export async function runTurn(
   if (!result) throw new Error("Cannot end the turn: the loop gave no result.");
   if (result.reason === "internal_error") throw result.error;
   return { step, result };
+}
+
+/** Tokens that a request goes without because tools are deferred; one that wouldn't have been made costs all of its own. */
+function keptOut({ tokens, isDetour }: DeferredTools, promptTokens: number): number {
+  return isDetour ? -promptTokens : tokens;
 }
