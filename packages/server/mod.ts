@@ -13,3 +13,4 @@ export { allowedHosts, isLoopback, LOOPBACK_HOSTS } from "./http/host_rule.ts";
 export type { Heartbeat } from "./http/sse_response.ts";
 export type { SessionOptions } from "./sessions/session_options.ts";
 export { DEFAULT_INSTRUCTIONS, type SessionsOptions } from "./sessions/sessions.ts";
+export type { TakenTools, ToolSource } from "./turns/session_tools.ts";

@@ -1,5 +1,5 @@
 import { addLedgers, type LoopEvent, type TurnLedger } from "@tare/loop";
-import { type Content, type CountTokens, firstWords, type Message, type Tool } from "@tare/messages";
+import { type Content, type CountTokens, firstWords, type Message } from "@tare/messages";
 import type { Pin } from "@tare/planner";
 import type { Archive } from "@tare/prune";
 import type { SessionRecord, StoreRecord } from "@tare/store";
@@ -24,6 +24,7 @@ import {
 } from "./session_options.ts";
 import type { SessionSettings } from "./session_settings.ts";
 import { readStored, SessionPrompt, type StoredPrompt } from "./session_prompt.ts";
+import { SessionTools } from "../turns/session_tools.ts";
 import { type AskedTurn, turnOptions } from "../turns/turn_options.ts";
 
 /**
@@ -34,8 +35,6 @@ export class Session implements SessionInfo {
   readonly id: string;
   readonly createdAtMs: number;
   readonly settings: SessionSettings;
-  /** The tools that the model is offered. */
-  readonly tools: readonly Tool[];
   readonly events: EventLog;
   /** Originals of what left the prompt. */
   readonly archive: Archive;
@@ -46,6 +45,7 @@ export class Session implements SessionInfo {
   #totals: SessionTotals = NO_TURNS;
   #title = "";
   #prompt!: SessionPrompt;
+  readonly #tools: SessionTools;
   #turn: RunningTurn | undefined;
   /** What the user said in the middle of the turn and no event tells yet. It is stored, so that it is never lost. */
   #waiting: readonly Content[] = [];
@@ -61,15 +61,18 @@ export class Session implements SessionInfo {
       readonly lastEvent: number;
     },
   ) {
-    const { store, tools } = environment;
+    const { store, tools, toolSource } = environment;
     this.id = id;
     this.createdAtMs = createdAtMs;
     // What was stored is what was created.
     this.settings = settings as SessionSettings;
     this.archive = store.archive(id);
     this.events = new EventLog(store, { sessionId: id, last: lastEvent });
-    this.tools = [...tools, recallTool(this.archive, { countTokens })]
-      .filter(({ definition }) => this.settings.tools.includes(definition.function.name));
+    this.#tools = new SessionTools({
+      given: this.settings.tools,
+      own: [...tools, recallTool(this.archive, { countTokens })],
+      source: toolSource,
+    });
     this.#environment = environment;
     this.#countTokens = countTokens;
   }
@@ -216,7 +219,11 @@ export class Session implements SessionInfo {
    */
   async #restore(end: RecoveryOptions["end"]): Promise<void> {
     const { store } = this.#environment;
-    const { rebuilt, recovery, waiting } = await readHistory(this.id, { store, tools: this.tools, end });
+    const { rebuilt, recovery, waiting } = await readHistory(this.id, {
+      store,
+      tools: this.#tools.current,
+      end,
+    });
     const stored = await readStored(this.id, store);
     const totals = { ledger: rebuilt.ledger, turns: rebuilt.turns, days: stored.days };
     const records = [this.#state("totals", totals), this.#state("steering", [])];
@@ -239,7 +246,7 @@ export class Session implements SessionInfo {
       ...made,
       id: this.id,
       model,
-      tools: this.tools,
+      tools: () => this.#tools.current,
       archive: this.archive,
     });
     this.#release({ waiting });
@@ -257,11 +264,10 @@ export class Session implements SessionInfo {
   async #start({ input, results = [], keep, giveBack, ...options }: TurnRequest): Promise<RunningTurn> {
     if (this.#turn) throw turnRunning(this.id);
     const answers = answersTo(openCalls(this.#history), results);
+    // What the server says of the tools is nothing to answer.
     const last = answers.at(-1) ?? this.#history.findLast(({ role }) => role !== "system");
     if (input === undefined && !["user", "tool"].includes(last?.role ?? "")) throw nothingToContinue(this.id);
-    const offer = this.#prompt.offer(this.tools);
-    const news = offer.notice ? [...answers, offer.notice] : answers;
-    const before = this.events.last + news.length;
+    const before = this.events.last + answers.length;
     const controller = new AbortController();
     const outcome: { error?: unknown } = {};
     const onError = (error: unknown) => {
@@ -273,13 +279,11 @@ export class Session implements SessionInfo {
       const play = this.#player({ input, signal: controller.signal, ...options });
       const title = this.#title || firstWords(input);
       const titled = this.#title ? [] : [this.#state("title", title)];
-      const offered = offer.state === this.#prompt.told ? [] : [this.#state("tools", offer.state)];
-      const added = news.map((message) => ({ type: "message_added", message }) as const);
+      const added = answers.map((message) => ({ type: "message_added", message }) as const);
       await this.events.append([...added, { type: "turn_start", ...(input !== undefined && { input }) }], {
-        records: [...titled, ...offered, ...keep?.("starts") ?? []],
+        records: [...titled, ...keep?.("starts") ?? []],
         committed: () => {
-          this.#history = [...this.#history, ...news];
-          this.#prompt.take(offer);
+          this.#history = [...this.#history, ...answers];
           this.#title = title;
           this.events.open();
         },
@@ -307,8 +311,7 @@ export class Session implements SessionInfo {
         ...options,
         prompt: this.#prompt,
         history: this.#history,
-        tools: this.#prompt.offered.listed,
-        unlisted: this.#prompt.offered.unlisted,
+        takeTools: (signal) => this.#tools.take(signal),
         countTokens: this.#countTokens,
         steering: () => this.#takeSteering(),
         commit: (events) => this.#queue.run(() => this.#commit(events)),

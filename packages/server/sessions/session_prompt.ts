@@ -1,4 +1,4 @@
-import type { CountTokens, Message, Tool } from "@tare/messages";
+import type { CountTokens, Message, Tool, ToolDefinition } from "@tare/messages";
 import {
   type Conversation,
   type DeferredTools,
@@ -13,9 +13,10 @@ import {
   type SessionView,
   withoutPin,
 } from "@tare/planner";
-import type { Archive, ToolTraits } from "@tare/prune";
+import type { Archive } from "@tare/prune";
 import { HttpError } from "../http/http_error.ts";
 import type { Store } from "@tare/store";
+import { openCalls } from "../turns/open_calls.ts";
 import { type OfferState, offerTools, type ToolOffer } from "../turns/tool_offer.ts";
 import { daysAfter } from "./calls.ts";
 import type { SessionEvent } from "./event_log.ts";
@@ -28,7 +29,7 @@ export interface StoredPrompt extends Pick<SessionTotals, "days"> {
   readonly context: unknown;
   /** What was asked for of single messages. */
   readonly pins: readonly Pin[];
-  /** What the model was told of its tools; nothing if there was nothing to decide. */
+  /** What the model was told of its tools; nothing if there was nothing to tell. */
   readonly tools: OfferState | undefined;
   /** What the user said first. */
   readonly title: string;
@@ -49,6 +50,9 @@ export async function readStored(id: string, store: Store): Promise<StoredPrompt
   };
 }
 
+/** What of it changes with the prompt. */
+type PromptState = Pick<StoredPrompt, "context" | "pins" | "tools">;
+
 /** What the prompt of a session is made with. */
 export interface SessionPromptOptions {
   /** Id of the session. */
@@ -56,68 +60,42 @@ export interface SessionPromptOptions {
   readonly environment: SessionEnvironment;
   /** Name of the model. */
   readonly model: string;
-  readonly tools: readonly Tool[];
+  /** The tools that the session has now. */
+  readonly tools: () => readonly Tool[];
   readonly archive: Archive;
   readonly countTokens: CountTokens;
-  readonly stored: Pick<StoredPrompt, "context" | "pins" | "tools">;
+  readonly stored: PromptState;
 }
 
 /** What the model sees of a session, and what was asked for of single messages. */
 export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
   readonly #options: SessionPromptOptions;
   readonly #prompt: PromptSession;
-  /** What is known of each tool that was ever offered. */
-  readonly #traits: Record<string, ToolTraits> = {};
-  #told: OfferState | undefined;
-  #offer: ToolOffer;
   #pins: readonly Pin[];
-  #stored: Pick<StoredPrompt, "context" | "pins">;
+  #stored: PromptState;
+  #told: OfferState | undefined;
+  /** How the last turn offered its tools. */
+  #offer: ToolOffer | undefined;
+  /** Every tool that was offered once, by name: its results may still be there when it has gone. */
+  readonly #known: Record<string, Tool> = {};
   #newest: { readonly history: Conversation; readonly view: SessionView } | undefined;
 
   /** The prompt as it was stored. */
   constructor(options: SessionPromptOptions) {
-    const { environment, model, tools, archive, countTokens, stored } = options;
+    const { environment, model, archive, countTokens, stored } = options;
     const { policy, mechanisms, truncateTokens, alwaysFull, triggers, windowTokens } = environment;
     this.#options = options;
     this.#prompt = promptSession({
       ...{ windowTokens, policy, mechanisms, truncateTokens, alwaysFull, triggers },
       ...{ archive, countTokens, state: stored.context },
       profile: () => ratesOf(environment, model).profile,
-      tools: this.#traits,
+      tools: this.#known,
       // A model that can't be had must not keep anybody from the session.
       summarise: async (request) => await summariseWith(environment.model(model), countTokens)(request),
     });
-    this.#told = stored.tools;
-    this.#offer = this.offer(tools);
-    this.#learn(this.#offer);
     this.#pins = stored.pins;
-    this.#stored = { context: this.#prompt.state, pins: this.#pins };
-  }
-
-  /** How a turn that begins now offers these tools. */
-  offer(tools: readonly Tool[]): ToolOffer {
-    const { environment, model, countTokens } = this.#options;
-    const { windowTokens, alwaysFull, mechanisms } = environment;
-    const { profile } = ratesOf(environment, model);
-    const options = { profile, windowTokens, countTokens, alwaysFull, mayDefer: mechanisms?.schemas };
-    return offerTools(tools, this.#told, options);
-  }
-
-  /** What the model was told of its tools. */
-  get told(): OfferState | undefined {
-    return this.#told;
-  }
-
-  /** Offers tools so from now on, once that is stored and the model told. */
-  take(offer: ToolOffer): void {
-    this.#told = offer.state;
-    this.#offer = offer;
-    this.#learn(offer);
-  }
-
-  /** The tools as they are offered. */
-  get offered(): ToolOffer {
-    return this.#offer;
+    this.#told = stored.tools;
+    this.#stored = this.#state;
   }
 
   /** What of the prompt a restart needs to know. */
@@ -130,6 +108,13 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
     return this.#pins;
   }
 
+  /** Offers the model these tools from now on, which go on from this history; what it is to be told stands with it. */
+  offerTools(tools: readonly Tool[], history: readonly Message[]): ToolOffer {
+    this.#offer = this.#offerOf(tools, openCalls(history).length === 0);
+    this.#told = this.#offer.state;
+    return this.#offer;
+  }
+
   async view(history: Conversation, call: PromptCall): Promise<SessionView> {
     const view = await this.#prompt.view(history, { ...call, pins: this.#pins });
     for (const { place } of view.endedPins ?? []) this.#pins = withoutPin(this.#pins, place);
@@ -137,10 +122,6 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
     const { id, environment } = this.#options;
     for (const warning of view.warnings) environment.warned?.(id, warning);
     return view;
-  }
-
-  deferred(messages: readonly Message[]): DeferredTools | undefined {
-    return this.#offer.deferred(messages);
   }
 
   sent: PromptSession["sent"] = (usage, view) => this.#prompt.sent(usage, view);
@@ -153,13 +134,14 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
 
   /** What has changed since it was stored, by name, to be stored together; and what to call once it is. */
   changes(): {
-    readonly values: Partial<Pick<StoredPrompt, "context" | "pins">>;
+    readonly values: Partial<PromptState>;
     readonly stored: () => void;
   } {
-    const now = { context: this.#prompt.state, pins: this.#pins };
+    const now = this.#state;
     const values = {
       ...(now.context !== this.#stored.context && { context: now.context }),
       ...(now.pins !== this.#stored.pins && { pins: now.pins }),
+      ...(now.tools !== this.#stored.tools && { tools: now.tools }),
     };
     return { values, stored: () => this.#stored = now };
   }
@@ -213,15 +195,29 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
     return daysAfter(days, events, { rates: ratesOf(environment, model), nowMs: this.#now() });
   }
 
-  #learn({ listed, unlisted }: ToolOffer): void {
-    for (const tool of [...listed, ...unlisted]) this.#traits[tool.definition.function.name] = tool;
-  }
-
   #now(): number {
     return (this.#options.environment.now ?? Date.now)();
   }
 
-  #tools() {
-    return this.#offer.listed.map(({ definition }) => definition);
+  get #state(): PromptState {
+    return { context: this.#prompt.state, pins: this.#pins, tools: this.#told };
+  }
+
+  /** The definitions that requests hold. */
+  #tools(): readonly ToolDefinition[] {
+    const { listed } = this.#offer ?? this.#offerOf(this.#options.tools(), true);
+    return listed.map(({ definition }) => definition);
+  }
+
+  #offerOf(tools: readonly Tool[], mayTell: boolean): ToolOffer {
+    const { environment, model, countTokens } = this.#options;
+    const { windowTokens, alwaysFull, mechanisms } = environment;
+    // What is said of them is known from now on.
+    for (const tool of tools) this.#known[tool.definition.function.name] = tool;
+    return offerTools(tools, this.#told, {
+      ...{ windowTokens, alwaysFull, countTokens, mayTell },
+      mayDefer: mechanisms?.schemas,
+      profile: ratesOf(environment, model).profile,
+    });
   }
 }

@@ -20,6 +20,7 @@ import {
   type Transcript,
 } from "./session_options.ts";
 import type { CreateSession, SessionSettings } from "./session_settings.ts";
+import { allToolsOf, includesTool } from "../turns/session_tools.ts";
 import { TurnSlots } from "../turns/turn_slots.ts";
 
 /** What the sessions of a server are made of. */
@@ -141,10 +142,13 @@ export class Sessions {
     return session;
   }
 
-  /** Names of the tools that sessions may have. */
+  /** Names of the tools that sessions may have; of servers whose tools come and go `server__*`, for all of them. */
   get toolNames(): readonly string[] {
-    return [...this.#options.tools.map(({ definition }) => definition), RECALL_TOOL]
-      .map((definition) => definition.function.name);
+    const { tools, toolSource } = this.#options;
+    return [
+      ...[...tools.map(({ definition }) => definition), RECALL_TOOL].map(({ function: { name } }) => name),
+      ...toolSource?.names.map(allToolsOf) ?? [],
+    ];
   }
 
   /** All that was said in a session, as far as it is committed. @throws {StoreError} */
@@ -278,7 +282,7 @@ export class Sessions {
   #fillIn({ instructions, model, tools, metadata = {}, budget = {} }: CreateSession): SessionSettings {
     const { defaultModel, instructions: own = DEFAULT_INSTRUCTIONS } = this.#options;
     const offered = this.toolNames;
-    const unknown = tools?.find((name) => !offered.includes(name));
+    const unknown = tools?.find((name) => !includesTool(offered, name));
     if (unknown !== undefined) {
       throw new HttpError(
         400,
@@ -291,7 +295,10 @@ export class Sessions {
     return {
       instructions: instructions ?? own,
       model: name,
-      tools: offered.filter((name) => tools?.includes(name) ?? true),
+      // In the order in which they are offered; single tools of servers behind that.
+      tools: tools
+        ? [...new Set([...offered.filter((name) => tools.includes(name)), ...tools])]
+        : [...offered],
       metadata,
       budget,
     };

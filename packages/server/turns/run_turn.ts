@@ -1,14 +1,18 @@
 import { run, type RunOptions, type TurnResult } from "@tare/loop";
-import type { Message } from "@tare/messages";
+import type { Message, Tool } from "@tare/messages";
 import type { DeferredTools, PromptSession } from "@tare/planner";
 import type { SessionEvent } from "../sessions/event_log.ts";
+import type { TakenTools } from "./session_tools.ts";
+import type { ToolOffer } from "./tool_offer.ts";
 
 /** What a turn is played with. */
-export interface RunTurnOptions extends Omit<RunOptions, "context"> {
+export interface RunTurnOptions extends Omit<RunOptions, "context" | "tools" | "unlisted"> {
+  /** Gives the turn's tools. */
+  readonly takeTools: (signal?: AbortSignal) => Promise<TakenTools>;
   /** Decides what the model sees. */
   readonly prompt: Pick<PromptSession, "view" | "sent"> & {
-    /** What deferred tools keep out of a request with these messages. */
-    readonly deferred: (messages: readonly Message[]) => DeferredTools | undefined;
+    /** Says how the turn offers its tools. */
+    readonly offerTools: (tools: readonly Tool[], history: readonly Message[]) => ToolOffer;
   };
   /** Name of the model. */
   readonly modelName: string;
@@ -33,8 +37,14 @@ export interface PlayedTurn {
  * @throws what `commit` throws, and bugs.
  */
 export async function runTurn(
-  { prompt, modelName, notice, now, commit, ...options }: RunTurnOptions,
+  { prompt, modelName, notice, now, commit, takeTools, ...options }: RunTurnOptions,
 ): Promise<PlayedTurn> {
+  const { tools, warnings: missing } = await takeTools(options.signal);
+  const { listed, unlisted, notice: told, deferred } = prompt.offerTools(tools, options.history);
+  const news = told ? [told] : [];
+  // With it is stored what it tells, so that no crash tells it twice.
+  if (told) await commit([{ type: "message_added", message: told }]);
+  const warnings = notice === undefined ? missing : [notice, ...missing];
   let step = 1;
   let answeredAtMs = now();
   let result: TurnResult | undefined;
@@ -42,8 +52,11 @@ export async function runTurn(
   const played = (async function* () {
     result = yield* run({
       ...options,
+      history: [...options.history, ...news],
+      tools: listed,
+      unlisted,
       async context({ messages, tools, turnStart, step, signal, progress }) {
-        const deferred = prompt.deferred(messages);
+        const out = deferred(messages);
         const call = {
           nowMs: now(),
           model: modelName,
@@ -51,7 +64,7 @@ export async function runTurn(
           step,
           signal,
           progress,
-          ...(deferred && { deferred }),
+          ...(out && { deferred: out }),
         };
         const view = await prompt.view({ messages, tools }, call);
         // In one commit, so that no crash leaves a rewrite that nobody was told of.
@@ -61,8 +74,8 @@ export async function runTurn(
           tools: view.tools,
           ...(view.stable && { stable: view.stable }),
           ...(view.summary && { usage: view.summary }),
-          saved: { ...view.saved, ...(deferred && { deferred: keptOut(deferred, view.promptTokens) }) },
-          warnings: step === 1 && notice !== undefined ? [notice, ...view.warnings] : view.warnings,
+          saved: { ...view.saved, ...(out && { deferred: keptOut(out, view.promptTokens) }) },
+          warnings: step === 1 ? [...warnings, ...view.warnings] : view.warnings,
           succeeded(usage) {
             answeredAtMs = now();
             return prompt.sent(usage, view);
@@ -78,7 +91,7 @@ export async function runTurn(
   }
   if (!result) throw new Error("Cannot end the turn: the loop gave no result.");
   if (result.reason === "internal_error") throw result.error;
-  return { step, result };
+  return { step, result: { ...result, messages: [...news, ...result.messages] } };
 }
 
 /** Tokens that a request goes without because tools are deferred; one that wouldn't have been made costs all of its own. */

@@ -50,6 +50,8 @@ export interface OfferOptions {
   readonly alwaysFull?: readonly string[] | undefined;
   /** Whether any may be deferred. Default: yes. */
   readonly mayDefer?: boolean | undefined;
+  /** Whether the model can be told of them now: nothing may come between calls and their results. */
+  readonly mayTell: boolean;
 }
 
 /**
@@ -65,7 +67,7 @@ export function offerTools(
   before: OfferState | undefined,
   options: OfferOptions,
 ): ToolOffer {
-  const { countTokens, alwaysFull = [] } = options;
+  const { countTokens, alwaysFull = [], mayTell } = options;
   const isDeferrable = ({ mayDefer = false, definition }: Tool) =>
     mayDefer && !alwaysFull.includes(definition.function.name);
   const deferrable = tools.filter(isDeferrable);
@@ -73,13 +75,15 @@ export function offerTools(
   const told = toldTools(definitions);
   if (!before?.isDeferred) {
     const isSame = before !== undefined && sameTools(before.told, told);
-    if (isSame || !paysToDefer(tools, deferrable, options)) {
-      const isDecided = !isSame && (before !== undefined || deferrable.length > 0);
+    if (isSame || !mayTell || !paysToDefer(tools, deferrable, options)) {
+      const isDecided = !isSame && mayTell && (before !== undefined || deferrable.length > 0);
       const state = isDecided ? { isDeferred: false, told } : before;
       return { listed: tools, unlisted: [], state, deferred: () => undefined };
     }
   }
-  const text = before?.isDeferred
+  const text = !mayTell
+    ? undefined
+    : before?.isDeferred
     ? catalogueChanges(before.told, definitions, { countTokens })
     : catalogue(definitions, { countTokens });
   const full = tools.filter((tool) => !isDeferrable(tool));

@@ -11,7 +11,7 @@ export type AskedTurn = Omit<TurnRequest, "results" | "keep" | "giveBack"> & Pic
 /** What a turn is played with that doesn't change while it runs. */
 export type FixedOptions = Omit<
   RunTurnOptions,
-  "prompt" | "history" | "tools" | "unlisted" | "countTokens" | "steering" | "commit"
+  "prompt" | "history" | "takeTools" | "countTokens" | "steering" | "commit"
 >;
 
 /**

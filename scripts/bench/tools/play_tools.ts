@@ -14,7 +14,7 @@ import type {
   ToolDefinition,
   Usage,
 } from "@tare/messages";
-import { countRequestTokens, type meantCall } from "@tare/messages";
+import { countRequestTokens } from "@tare/messages";
 import {
   callCost,
   EXAMPLE_MODELS,
