@@ -1,7 +1,6 @@
 import type { CountTokens, Message, Tool, ToolDefinition } from "@tare/messages";
 import {
   type Conversation,
-  type DeferredTools,
   makePin,
   type NewPin,
   type Pin,
