@@ -24,6 +24,7 @@ import {
   type Profile,
   promptUnits,
 } from "@tare/planner";
+import { RECALL_TOOL } from "@tare/prune";
 import { agentHandler } from "@tare/server";
 import { memoryStore } from "@tare/store";
 import { seeded } from "../seeded.ts";
@@ -83,7 +84,7 @@ const STEPS_A_TURN = 6;
 /** Time between two calls, in milliseconds. */
 const STEP_MS = 20_000;
 
-/** Every so many steps the next of so many different tools is called; the others read files. */
+/** Every so many steps the next of so many different tools is called; the others read texts, and each turn ends. */
 const [EVERY, DIFFERENT] = [2, 6];
 
 /** Plays a session in which every second step calls one of six of these tools. */
@@ -147,11 +148,12 @@ export async function playTools(
   const costs = usages.map((usage) => callCost(usage, rates));
   const sum = (numbers: readonly number[]) => numbers.reduce((all, one) => all + one, 0);
   const [first] = requests;
+  const others = [READ.definition, RECALL_TOOL].map((tool) => tool.function.name);
+  const isOfThem = (tool: ToolDefinition) => !others.includes(tool.function.name);
   const told = first!.messages.filter(({ role }) => role === "system").slice(1);
   return {
     calls: usages.length,
-    toolTokens: countRequestTokens({ messages: told, tools: first!.tools }, countTokens) -
-      countRequestTokens({ messages: [], tools: [READ.definition] }, countTokens),
+    toolTokens: countRequestTokens({ messages: told, tools: first!.tools.filter(isOfThem) }, countTokens),
     promptTokens: sum(usages.map(({ promptTokens }) => promptTokens)),
     cachedTokens: sum(usages.map(({ cachedTokens }) => cachedTokens)),
     tokenUnits: sum(costs.map(({ tokenUnits }) => tokenUnits)),
