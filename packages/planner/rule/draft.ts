@@ -79,7 +79,8 @@ export function draftPrompt(request: PlanRequest, edits: readonly Edit[], option
   const removable = removals.filter(({ goes }) => goes);
   const reckoned = reckonedAlive(alive);
   const cost = promptCost(profile, { promptTokens: theirs, cachedTokens: reckoned * cachedTokens });
-  const fullTokens = countRequestTokens({ messages: [], tools }, countTokens) + layout.fullTokens;
+  const fullTokens = countRequestTokens({ messages: [], tools }, countTokens) + layout.fullTokens +
+    (request.deferred?.tokens ?? 0);
   const resendTokens = theirs + scale.perToken * (fullTokens - promptTokens);
   const resendNow = promptCost(
     profile,

@@ -224,7 +224,7 @@ export class Rewriting {
     const { messages, places, elided } = layout.placed;
     const { countTokens } = this.#options;
     const toolsBefore = countRequestTokens({ messages: [], tools: request.tools }, countTokens);
-    const fullTokens = toolsBefore + layout.fullTokens;
+    const saidTokens = toolsBefore + layout.fullTokens;
     const elidedNow = new Set(this.#made.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));
     return {
       edits: this.#made,
@@ -244,10 +244,10 @@ export class Rewriting {
       shares: sharePrompt(layout, { activeStart, toolTokens }),
       saved: savedTokens(layout, {
         truncated: (request.truncated ?? []).filter((at) => !elidedNow.has(at)),
-        all: fullTokens - promptTokens,
+        all: saidTokens - promptTokens,
         schemas: toolsBefore - toolTokens,
       }),
-      fullTokens,
+      fullTokens: saidTokens + (request.deferred?.tokens ?? 0),
       predicted,
       stable: layout.stableWithin(predicted.sharedTokens - toolTokens, request.truncated),
     };

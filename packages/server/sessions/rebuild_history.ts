@@ -45,6 +45,8 @@ export function rebuildHistory(events: Iterable<SessionEvent>): RebuiltHistory {
   let turns = 0;
   let calls: readonly ToolCall[] = [];
   let answers = new Map<string, ToolMessage>();
+  /** Where the turn begins, until it has a reply. */
+  let opening: number | undefined;
 
   const settle = () => {
     for (const { id } of calls) {
@@ -58,10 +60,12 @@ export function rebuildHistory(events: Iterable<SessionEvent>): RebuiltHistory {
   for (const event of events) {
     switch (event.type) {
       case "message_added":
-        messages.push(event.message);
+        // What is added once a turn has begun stands in front of what opened it.
+        messages.splice(opening ?? messages.length, 0, event.message);
         break;
       case "turn_start":
         turn = { step: 1, ledger: EMPTY_LEDGER };
+        opening = messages.length;
         if (event.input !== undefined) messages.push({ role: "user", content: event.input });
         break;
       case "user_message":
@@ -69,6 +73,7 @@ export function rebuildHistory(events: Iterable<SessionEvent>): RebuiltHistory {
         messages.push({ role: "user", content: event.input });
         break;
       case "assistant_message":
+        opening = undefined;
         settle();
         messages.push(event.message);
         calls = event.message.tool_calls ?? [];
@@ -98,6 +103,7 @@ export function rebuildHistory(events: Iterable<SessionEvent>): RebuiltHistory {
         ledger = addLedgers(ledger, event.ledger);
         turns += 1;
         turn = undefined;
+        opening = undefined;
         break;
     }
   }

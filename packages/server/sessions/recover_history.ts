@@ -1,5 +1,5 @@
 import type { LoopEvent, TurnEnd } from "@tare/loop";
-import { type Content, describeCall, type Tool, type ToolCall } from "@tare/messages";
+import { type Content, describeCall, meantCall, type Tool, type ToolCall } from "@tare/messages";
 import type { Store } from "@tare/store";
 import { asSessionEvent } from "./event_log.ts";
 import { HISTORY_EVENTS, rebuildHistory, type RebuiltHistory } from "./rebuild_history.ts";
@@ -71,7 +71,7 @@ export function recoveryEvents(
     const { name } = describeCall(call);
     const content = interruptedResult(
       call,
-      tools.find(({ definition }) => definition.function.name === name),
+      tools.find(({ definition }) => definition.function.name === meantCall(call).name),
     );
     const bytes = new TextEncoder().encode(content).length;
     return { type: "tool_result", step, id: call.id, name, content, error: true, bytes, durationMs: 0 };

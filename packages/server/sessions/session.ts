@@ -264,7 +264,8 @@ export class Session implements SessionInfo {
   async #start({ input, results = [], keep, giveBack, ...options }: TurnRequest): Promise<RunningTurn> {
     if (this.#turn) throw turnRunning(this.id);
     const answers = answersTo(openCalls(this.#history), results);
-    const last = answers.at(-1) ?? this.#history.at(-1);
+    // What the server says of the tools is nothing to answer.
+    const last = answers.at(-1) ?? this.#history.findLast(({ role }) => role !== "system");
     if (input === undefined && !["user", "tool"].includes(last?.role ?? "")) throw nothingToContinue(this.id);
     const before = this.events.last + answers.length;
     const controller = new AbortController();

@@ -15,6 +15,8 @@ import type { SeenConversation } from "@tare/planner/report";
 import type { Archive } from "@tare/prune";
 import { HttpError } from "../http/http_error.ts";
 import type { Store } from "@tare/store";
+import { openCalls } from "../turns/open_calls.ts";
+import { type OfferState, offerTools, type ToolOffer } from "../turns/tool_offer.ts";
 import { daysAfter } from "./calls.ts";
 import type { SessionEvent } from "./event_log.ts";
 import { NO_TURNS, ratesOf, type SessionEnvironment, type SessionTotals } from "./session_options.ts";
@@ -26,23 +28,29 @@ export interface StoredPrompt extends Pick<SessionTotals, "days"> {
   readonly context: unknown;
   /** What was asked for of single messages. */
   readonly pins: readonly Pin[];
+  /** What the model was told of its tools; nothing if there was nothing to tell. */
+  readonly tools: OfferState | undefined;
   /** What the user said first. */
   readonly title: string;
 }
 
 /** Reads what is stored of a session beside its events. @throws {StoreError} */
 export async function readStored(id: string, store: Store): Promise<StoredPrompt> {
-  const [context, pins, totals, title] = await Promise.all(
-    ["context", "pins", "totals", "title"].map((name) => store.readState(id, name)),
+  const [context, pins, tools, totals, title] = await Promise.all(
+    ["context", "pins", "tools", "totals", "title"].map((name) => store.readState(id, name)),
   );
   // What was stored is what a session has made.
   return {
     context,
     pins: (pins ?? []) as readonly Pin[],
+    tools: tools as OfferState | undefined,
     days: { ...NO_TURNS, ...totals as Partial<SessionTotals> | undefined }.days,
     title: (title ?? "") as string,
   };
 }
+
+/** What of it changes with the prompt. */
+type PromptState = Pick<StoredPrompt, "context" | "pins" | "tools">;
 
 /** What the prompt of a session is made with. */
 export interface SessionPromptOptions {
@@ -51,11 +59,11 @@ export interface SessionPromptOptions {
   readonly environment: SessionEnvironment;
   /** Name of the model. */
   readonly model: string;
-  /** The tools that the model is offered now. */
+  /** The tools that the session has now. */
   readonly tools: () => readonly Tool[];
   readonly archive: Archive;
   readonly countTokens: CountTokens;
-  readonly stored: Pick<StoredPrompt, "context" | "pins">;
+  readonly stored: PromptState;
 }
 
 /** What the model sees of a session, and what was asked for of single messages. */
@@ -63,7 +71,10 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
   readonly #options: SessionPromptOptions;
   readonly #prompt: PromptSession;
   #pins: readonly Pin[];
-  #stored: Pick<StoredPrompt, "context" | "pins">;
+  #stored: PromptState;
+  #told: OfferState | undefined;
+  /** How the last turn offered its tools. */
+  #offer: ToolOffer | undefined;
   /** Every tool that was offered once, by name: its results may still be there when it has gone. */
   readonly #known: Record<string, Tool> = {};
   #newest: { readonly history: Conversation; readonly view: SessionView } | undefined;
@@ -82,7 +93,8 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
       summarise: async (request) => await summariseWith(environment.model(model), countTokens)(request),
     });
     this.#pins = stored.pins;
-    this.#stored = { context: this.#prompt.state, pins: this.#pins };
+    this.#told = stored.tools;
+    this.#stored = this.#state;
   }
 
   /** What of the prompt a restart needs to know. */
@@ -95,8 +107,14 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
     return this.#pins;
   }
 
+  /** Offers the model these tools from now on, which go on from this history; what it is to be told stands with it. */
+  offerTools(tools: readonly Tool[], history: readonly Message[]): ToolOffer {
+    this.#offer = this.#offerOf(tools, openCalls(history).length === 0);
+    this.#told = this.#offer.state;
+    return this.#offer;
+  }
+
   async view(history: Conversation, call: PromptCall): Promise<SessionView> {
-    this.#tools();
     const view = await this.#prompt.view(history, { ...call, pins: this.#pins });
     for (const { place } of view.endedPins ?? []) this.#pins = withoutPin(this.#pins, place);
     this.#newest = { history, view };
@@ -115,13 +133,14 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
 
   /** What has changed since it was stored, by name, to be stored together; and what to call once it is. */
   changes(): {
-    readonly values: Partial<Pick<StoredPrompt, "context" | "pins">>;
+    readonly values: Partial<PromptState>;
     readonly stored: () => void;
   } {
-    const now = { context: this.#prompt.state, pins: this.#pins };
+    const now = this.#state;
     const values = {
       ...(now.context !== this.#stored.context && { context: now.context }),
       ...(now.pins !== this.#stored.pins && { pins: now.pins }),
+      ...(now.tools !== this.#stored.tools && { tools: now.tools }),
     };
     return { values, stored: () => this.#stored = now };
   }
@@ -179,11 +198,25 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
     return (this.#options.environment.now ?? Date.now)();
   }
 
-  /** The tools' definitions; what else is said of them is known from now on. */
+  get #state(): PromptState {
+    return { context: this.#prompt.state, pins: this.#pins, tools: this.#told };
+  }
+
+  /** The definitions that requests hold. */
   #tools(): readonly ToolDefinition[] {
-    return this.#options.tools().map((tool) => {
-      this.#known[tool.definition.function.name] = tool;
-      return tool.definition;
+    const { listed } = this.#offer ?? this.#offerOf(this.#options.tools(), true);
+    return listed.map(({ definition }) => definition);
+  }
+
+  #offerOf(tools: readonly Tool[], mayTell: boolean): ToolOffer {
+    const { environment, model, countTokens } = this.#options;
+    const { windowTokens, alwaysFull, mechanisms } = environment;
+    // What is said of them is known from now on.
+    for (const tool of tools) this.#known[tool.definition.function.name] = tool;
+    return offerTools(tools, this.#told, {
+      ...{ windowTokens, alwaysFull, countTokens, mayTell },
+      mayDefer: mechanisms?.schemas,
+      profile: ratesOf(environment, model).profile,
     });
   }
 }

@@ -180,6 +180,7 @@ export class McpServer {
     const tool: Tool = {
       definition,
       ...(stance && { stance }),
+      mayDefer: true,
       ...(timeoutMs !== undefined && { timeoutMs }),
       run: (args, context) => this.#call({ tool, ownName, args, context }),
     };
