@@ -19,11 +19,11 @@ import {
   callCost,
   EXAMPLE_MODELS,
   listPrice,
-  type PolicyOptions,
   PrefixCache,
   type Profile,
   promptUnits,
 } from "@tare/planner";
+import type { PolicyOptions } from "@tare/planner/policies";
 import { RECALL_TOOL } from "@tare/prune";
 import { agentHandler } from "@tare/server";
 import { memoryStore } from "@tare/store";
