@@ -2,6 +2,7 @@ import type { LoopEvent } from "@tare/loop";
 import type { Content, ContentPart, Message, ModelSettings, ToolDefinition } from "@tare/messages";
 import type { Store, StoreRecord } from "@tare/store";
 import { openCalls } from "../turns/open_calls.ts";
+import type { SessionEvent } from "../sessions/event_log.ts";
 import type { Session } from "../sessions/session.ts";
 import type { TurnRequest } from "../sessions/session_options.ts";
 import { DEFAULT_INSTRUCTIONS, type Sessions } from "../sessions/sessions.ts";
@@ -195,7 +196,11 @@ function saidBefore({ history }: Session, { messages }: ConversationPoint): read
 }
 
 async function* eventsAfter({ events }: Session, before: number): AsyncGenerator<LoopEvent> {
-  for await (const { event } of events.read(before)) if (event.type !== "message_added") yield event;
+  for await (const { event } of events.read(before)) if (isLoopEvent(event)) yield event;
+}
+
+function isLoopEvent(event: SessionEvent): event is LoopEvent {
+  return event.type !== "message_added" && event.type !== "helper_started";
 }
 
 /** Several messages of the user in a row are one input. */

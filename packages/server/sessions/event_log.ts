@@ -7,7 +7,9 @@ import { HttpError } from "../http/http_error.ts";
 export type SessionEvent =
   | LoopEvent
   /** The session goes on with this message, exactly as it is. It is part of no turn. */
-  | { readonly type: "message_added"; readonly message: Message };
+  | { readonly type: "message_added"; readonly message: Message }
+  /** For the call of this id a helper works, in a session of its own. */
+  | { readonly type: "helper_started"; readonly id: string; readonly session: string };
 
 /** An event with its number in the session, from 1. */
 export interface NumberedEvent {

@@ -11,6 +11,7 @@ export const HISTORY_EVENTS: readonly SessionEvent["type"][] = [
   "tool_result",
   "step_end",
   "turn_end",
+  "helper_started",
 ];
 
 /** What a session's events say of it. */

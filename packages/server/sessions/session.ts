@@ -4,6 +4,7 @@ import type { Pin } from "@tare/planner";
 import type { Archive } from "@tare/prune";
 import type { SessionRecord, StoreRecord } from "@tare/store";
 import { recallTool } from "@tare/tools";
+import { Helpers, toolsOf } from "../helpers/delegate_tool.ts";
 import { toHttpError } from "../http/http_error.ts";
 import { EventLog, type SessionEvent } from "./event_log.ts";
 import { answersTo, openCalls } from "../turns/open_calls.ts";
@@ -14,6 +15,7 @@ import {
   assertMayWait,
   NO_TURNS,
   nothingToContinue,
+  parentOf,
   type RunningTurn,
   type SessionEnvironment,
   type SessionInfo,
@@ -22,9 +24,9 @@ import {
   type TurnRequest,
   turnRunning,
 } from "./session_options.ts";
-import type { SessionSettings } from "./session_settings.ts";
+import { type SessionSettings, settingsOf, type StoredSettings } from "./session_settings.ts";
 import { readStored, SessionPrompt, type StoredPrompt } from "./session_prompt.ts";
-import { type AskedTurn, turnOptions } from "../turns/turn_options.ts";
+import type { AskedTurn } from "../turns/turn_options.ts";
 
 /**
  * A conversation with the agent, in memory while it is used. All that changes it waits in one queue, so that nothing
@@ -34,6 +36,9 @@ export class Session implements SessionInfo {
   readonly id: string;
   readonly createdAtMs: number;
   readonly settings: SessionSettings;
+  readonly parent: SessionInfo["parent"];
+  /** Copies of it that work for it. */
+  readonly helpers: Helpers;
   /** The tools that the model is offered. */
   readonly tools: readonly Tool[];
   readonly events: EventLog;
@@ -54,7 +59,7 @@ export class Session implements SessionInfo {
   #isGone = false;
 
   private constructor(
-    { id, createdAtMs, settings }: SessionRecord,
+    record: SessionRecord,
     { environment, countTokens, lastEvent }: {
       readonly environment: SessionEnvironment;
       readonly countTokens: CountTokens;
@@ -62,14 +67,17 @@ export class Session implements SessionInfo {
     },
   ) {
     const { store, tools } = environment;
+    const { id } = record;
     this.id = id;
-    this.createdAtMs = createdAtMs;
+    this.createdAtMs = record.createdAtMs;
     // What was stored is what was created.
-    this.settings = settings as SessionSettings;
+    this.settings = settingsOf(record.settings as StoredSettings);
+    this.parent = parentOf(record);
+    this.helpers = new Helpers(this, environment);
     this.archive = store.archive(id);
     this.events = new EventLog(store, { sessionId: id, last: lastEvent });
-    this.tools = [...tools, recallTool(this.archive, { countTokens })]
-      .filter(({ definition }) => this.settings.tools.includes(definition.function.name));
+    const offered = [...tools, recallTool(this.archive, { countTokens }), this.helpers.tool];
+    this.tools = toolsOf(record.settings as StoredSettings, offered);
     this.#environment = environment;
     this.#countTokens = countTokens;
   }
@@ -129,6 +137,11 @@ export class Session implements SessionInfo {
         return this.events.append([], { records: [this.#state("pins", pins), ...records] });
       });
     });
+  }
+
+  /** Does work while nothing else happens in the session. */
+  alone<T>(work: () => Promise<T>): Promise<T> {
+    return this.#queue.run(work);
   }
 
   /** Settles when memory holds what is stored: after a failure it is read again. @throws {StoreError} */
@@ -216,12 +229,17 @@ export class Session implements SessionInfo {
    */
   async #restore(end: RecoveryOptions["end"]): Promise<void> {
     const { store } = this.#environment;
-    const { rebuilt, recovery, waiting } = await readHistory(this.id, { store, tools: this.tools, end });
+    const { rebuilt, links, recovery, waiting } = await readHistory(this.id, {
+      store,
+      tools: this.tools,
+      end,
+    });
     const stored = await readStored(this.id, store);
     const totals = { ledger: rebuilt.ledger, turns: rebuilt.turns, days: stored.days };
     const records = [this.#state("totals", totals), this.#state("steering", [])];
     if (end !== INTERRUPTED) await this.events.append(recovery, { records });
     else this.events.mend(recovery, recovery.length === 0 ? [] : records);
+    this.helpers.adopt(links);
     this.#adopt(rebuilt.messages, totals, { stored, waiting });
   }
 
@@ -234,13 +252,9 @@ export class Session implements SessionInfo {
     this.#history = instructions === "" ? messages : [{ role: "system", content: instructions }, ...messages];
     this.#totals = totals;
     this.#title = stored.title;
-    const made = { environment: this.#environment, countTokens: this.#countTokens, stored };
     this.#prompt = new SessionPrompt({
-      ...made,
-      id: this.id,
-      model,
-      tools: this.tools,
-      archive: this.archive,
+      ...{ id: this.id, model, tools: this.tools, archive: this.archive, stored },
+      ...{ environment: this.#environment, countTokens: this.#countTokens },
     });
     this.#release({ waiting });
   }
@@ -296,14 +310,14 @@ export class Session implements SessionInfo {
 
   /** Makes the function that plays the turn. @throws what the model's port throws for a model that can't be had. */
   #player(request: AskedTurn): () => Promise<PlayedTurn> {
-    const { settings, ledger } = this;
-    const options = turnOptions(request, { environment: this.#environment, settings, ledger });
+    const { tools = this.tools } = request;
+    const options = this.helpers.begin(request, tools);
     return () =>
       runTurn({
         ...options,
         prompt: this.#prompt,
         history: this.#history,
-        tools: this.tools,
+        tools,
         countTokens: this.#countTokens,
         steering: () => this.#takeSteering(),
         commit: (events) => this.#queue.run(() => this.#commit(events)),

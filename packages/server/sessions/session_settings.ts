@@ -24,3 +24,19 @@ export const CREATE_SESSION = closed(Type.Partial(SESSION_SETTINGS).properties, 
 });
 /** Body of `POST /v1/sessions`. */
 export type CreateSession = Partial<SessionSettings>;
+
+/** What is stored of how a session was made. */
+export interface StoredSettings extends SessionSettings {
+  /** What sets a helper apart from the session that it was forked from. Absent: it is nobody's helper. */
+  readonly helper?: {
+    /** Id of the call that it was made for. */
+    readonly call: string;
+    /** Names of the tools that it may use. */
+    readonly tools: readonly string[];
+  };
+}
+
+/** What clients are told of how a session was made. */
+export function settingsOf({ helper: _helper, ...settings }: StoredSettings): SessionSettings {
+  return settings;
+}

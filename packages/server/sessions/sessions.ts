@@ -3,6 +3,8 @@ import { addSums, type CallReport, NO_SUMS, type Overview, ToldWarnings } from "
 import { RECALL_TOOL } from "@tare/prune";
 import type { ListedSession, StoreRecord } from "@tare/store";
 import { LRUCache } from "lru-cache";
+import { DELEGATE_TOOL } from "../helpers/delegate_tool.ts";
+import type { HelperLink } from "../helpers/helper_turn.ts";
 import { HttpError } from "../http/http_error.ts";
 import { checkBudgets } from "../turns/budget.ts";
 import { CALL_EVENTS, callsOf, dayOf } from "./calls.ts";
@@ -12,6 +14,7 @@ import { readTranscript } from "./recover_history.ts";
 import { Session } from "./session.ts";
 import {
   NO_TURNS,
+  parentOf,
   ratesOf,
   type SessionInfo,
   sessionNotFound,
@@ -19,7 +22,12 @@ import {
   type SessionTotals,
   type Transcript,
 } from "./session_options.ts";
-import type { CreateSession, SessionSettings } from "./session_settings.ts";
+import {
+  type CreateSession,
+  type SessionSettings,
+  settingsOf,
+  type StoredSettings,
+} from "./session_settings.ts";
 import { TurnSlots } from "../turns/turn_slots.ts";
 
 /** What the sessions of a server are made of. */
@@ -28,6 +36,8 @@ export interface SessionsOptions extends SessionOptions {
   readonly defaultModel: string;
   /** System message of sessions that bring none. Default: {@linkcode DEFAULT_INSTRUCTIONS}. */
   readonly instructions?: string;
+  /** Whether sessions that name no tools have helpers too. Default: no, as each works with the whole prompt. */
+  readonly delegates?: boolean;
   /** Most sessions kept, those of chats included. Default: 10,000. */
   readonly maxSessions?: number;
   /** Most turns that run at the same time. Default: 100. */
@@ -93,7 +103,7 @@ export class Sessions {
     wanted: readonly NewSession[],
     { keep = () => [] }: CreateOptions = {},
   ): Promise<readonly SessionInfo[]> {
-    const { store, now = Date.now, maxSessions = 10_000 } = this.#options;
+    const { store, now = Date.now } = this.#options;
     const made = wanted.map(({ messages = [], ...settings }) => ({
       id: crypto.randomUUID(),
       createdAtMs: now(),
@@ -107,12 +117,8 @@ export class Sessions {
       lastEvent: messages.length,
       isRunning: false,
     }));
-    return this.#creation.run(async () => {
-      const count = await store.countSessions();
-      if (count + made.length > maxSessions) {
-        throw tooManySessions(made.length, { count, maxSessions });
-      }
-      await store.commit([
+    return this.#admit(made.length, () =>
+      store.commit([
         ...made.flatMap(({ messages, title, ...record }): StoreRecord[] => [
           { type: "session", ...record },
           ...(title === ""
@@ -128,9 +134,7 @@ export class Sessions {
           ]),
         ]),
         ...keep(infos),
-      ]);
-      return infos;
-    });
+      ])).then(() => infos);
   }
 
   /** The session of this id. @throws {HttpError} 404 if there is none. */
@@ -141,9 +145,27 @@ export class Sessions {
     return session;
   }
 
+  /** The helpers of a session whose own sessions are still there. @throws {StoreError} */
+  async helpers({ helpers: { links } }: Session): Promise<readonly HelperLink[]> {
+    const found = await Promise.all(links.map(({ session }) => this.#options.store.getSession(session)));
+    return links.filter((_, index) => found[index]);
+  }
+
+  /** Cancels what runs in a session, and removes it and then its helpers. @throws {HttpError} 404 if there is none. */
+  async delete(id: string): Promise<void> {
+    const session = await this.get(id);
+    await session.delete();
+    for (const helper of await this.helpers(session)) {
+      await this.delete(helper.session).catch((error) => {
+        // Somebody else was faster.
+        if (!(error instanceof HttpError && error.status === 404)) throw error;
+      });
+    }
+  }
+
   /** Names of the tools that sessions may have. */
   get toolNames(): readonly string[] {
-    return [...this.#options.tools.map(({ definition }) => definition), RECALL_TOOL]
+    return [...this.#options.tools.map(({ definition }) => definition), RECALL_TOOL, DELEGATE_TOOL]
       .map((definition) => definition.function.name);
   }
 
@@ -158,7 +180,13 @@ export class Sessions {
    * @throws {HttpError} 404 if there is no session `after`.
    */
   async list(
-    { limit, ...which }: { readonly limit: number; readonly after?: string; readonly search?: string },
+    { limit, ...which }: {
+      readonly limit: number;
+      readonly after?: string;
+      readonly search?: string;
+      /** Whether the sessions of helpers are among them. Default: yes. */
+      readonly forks?: boolean;
+    },
   ): Promise<{ readonly sessions: readonly SessionInfo[]; readonly hasMore: boolean }> {
     const { store } = this.#options;
     const { after } = which;
@@ -227,6 +255,16 @@ export class Sessions {
     );
   }
 
+  /** Commits so many new sessions. @throws {HttpError} 507 if no more may be kept. */
+  #admit(wanted: number, commit: () => Promise<void>): Promise<void> {
+    const { store, maxSessions = 10_000 } = this.#options;
+    return this.#creation.run(async () => {
+      const count = await store.countSessions();
+      if (count + wanted > maxSessions) throw tooManySessions(wanted, { count, maxSessions });
+      await commit();
+    });
+  }
+
   #find(id: string): Session | undefined {
     return this.#held.get(id)?.deref();
   }
@@ -244,6 +282,8 @@ export class Sessions {
     const session = await Session.load(record, {
       ...this.#options,
       slots: this.slots,
+      open: (id) => this.get(id),
+      admit: (count, commit) => this.#admit(count, commit),
       changed: (session) => this.#note(session),
       warned: (session, message) =>
         this.#warnings.add({ at: new Date(now()).toISOString(), session, message }),
@@ -261,12 +301,14 @@ export class Sessions {
     this.#held.delete(session.id);
   }
 
-  #describe({ id, createdAtMs, settings, lastEvent, totals, title = "" }: ListedSession): SessionInfo {
+  #describe({ lastEvent, totals, title = "", ...record }: ListedSession): SessionInfo {
+    const { id, createdAtMs } = record;
     const { turns, ledger } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
     return {
       id,
       createdAtMs,
-      settings: settings as SessionSettings,
+      settings: settingsOf(record.settings as StoredSettings),
+      parent: parentOf(record),
       title: title as string,
       lastEvent,
       turns,
@@ -276,7 +318,7 @@ export class Sessions {
   }
 
   #fillIn({ instructions, model, tools, metadata = {}, budget = {} }: CreateSession): SessionSettings {
-    const { defaultModel, instructions: own = DEFAULT_INSTRUCTIONS } = this.#options;
+    const { defaultModel, instructions: own = DEFAULT_INSTRUCTIONS, delegates = false } = this.#options;
     const offered = this.toolNames;
     const unknown = tools?.find((name) => !offered.includes(name));
     if (unknown !== undefined) {
@@ -291,7 +333,9 @@ export class Sessions {
     return {
       instructions: instructions ?? own,
       model: name,
-      tools: offered.filter((name) => tools?.includes(name) ?? true),
+      tools: offered.filter((name) =>
+        tools?.includes(name) ?? (delegates || name !== DELEGATE_TOOL.function.name)
+      ),
       metadata,
       budget,
     };
