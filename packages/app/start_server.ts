@@ -140,6 +140,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
       hidden: data,
       shell: { owner, ...(settings.path !== undefined && { env: { PATH: settings.path } }) },
     }),
+    delegates: settings.delegate,
     store,
     maxSessions,
     countTokens,

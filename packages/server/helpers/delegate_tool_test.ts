@@ -262,3 +262,64 @@ Deno.test("sessions have no helpers unless they name the tool or the server says
   };
   assertEquals([(await tools(false)).tools, (await tools(true)).tools], [["echo", "recall"], TOOLS]);
 });
+
+Deno.test("a helper recalls what left its parent's prompt before", async () => {
+  const huge = `${"word ".repeat(2_000)}the end`;
+  const ask = model((task, call, { messages }) => {
+    if (task === undefined) {
+      if (call === 1) return { tool_calls: [toolCall("e", "echo", { text: huge })] };
+      return call === 2 ? { tool_calls: [delegate("a", "recall it")] } : { content: "Done." };
+    }
+    if (call > 1) return { content: contentText(messages.at(-1)?.content).slice(-40) };
+    const ref = /ref ([0-9a-f]{16})/.exec(contentText(messages[3]?.content))?.[1];
+    return { tool_calls: [toolCall("1", "recall", { ref, pattern: "the end" })] };
+  });
+  const handler = agent(ask, { truncateTokens: 500 });
+  const path = await newSession(handler, { tools: TOOLS });
+  await turn(handler, path, "Look.");
+  const { messages } = await show(handler, path);
+  assertStringIncludes(contentText(messages.at(-2)?.content), "the end");
+});
+
+Deno.test("those who watch a turn see what its helpers do", async () => {
+  const shown = Promise.withResolvers<void>();
+  const ask = model(async (task, call) => {
+    if (task === undefined) {
+      return call === 1 ? { tool_calls: [delegate("a", "left")] } : { content: "Done." };
+    }
+    if (call === 1) return { content: "I look.", tool_calls: [toolCall("1", "echo", { text: "x" })] };
+    await shown.promise;
+    return { content: "Found." };
+  });
+  const handler = agent(ask);
+  const path = await newSession(handler, { tools: TOOLS });
+  const { body } = await handler.fetch(request("POST", `${path}/turns`, { input: "Look." }));
+  let text = "";
+  for await (const piece of body!.pipeThrough(new TextDecoderStream())) {
+    text += piece;
+    if (text.includes('"tool_output"')) shown.resolve();
+  }
+  const outputs = [...text.matchAll(/"tool_output".*"text":(".*")/g)].map(([, json]) => JSON.parse(json!));
+  assertEquals(outputs, ['I look.\necho {"text":"x"}\n']);
+});
+
+Deno.test("a call for a helper is refused while no more turns may run or no more sessions be kept", async () => {
+  const results = async (options: Parameters<typeof agent>[1]) => {
+    const ask = model((_, call) =>
+      call === 1 ? { tool_calls: [delegate("a", "left")] } : { content: "Done." }
+    );
+    const handler = agent(ask, options);
+    const path = await newSession(handler, { tools: TOOLS });
+    await turn(handler, path, "Look.");
+    const { messages, helpers } = await show(handler, path);
+    return [...said(messages).filter((text) => text.startsWith("t")), helpers.length];
+  };
+  assertEquals(await results({ maxRunningTurns: 1 }), [
+    "t: Cannot start a turn: 1 run at the moment, and no more may. Try again when one has ended.",
+    0,
+  ]);
+  assertEquals(await results({ maxSessions: 1 }), [
+    "t: Cannot make a session: there are 1, and at most 1 may be kept. Delete some first, or let idle ones expire.",
+    0,
+  ]);
+});
