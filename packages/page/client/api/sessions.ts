@@ -20,6 +20,8 @@ export interface Session {
   readonly tools: readonly string[];
   readonly metadata: Readonly<Record<string, string>>;
   readonly budget: Budget;
+  /** Whose helper it is, and the call that it was made for; absent if it is nobody's. */
+  readonly parent?: { readonly session: string; readonly call: string };
   readonly turns: number;
   readonly lastEvent: number;
   readonly ledger: TurnLedger;
@@ -28,12 +30,17 @@ export interface Session {
 /** A session with all that was said. */
 export interface SessionWithMessages extends Session {
   readonly messages: readonly Message[];
+  /** The sessions of its helpers, by the ids of the calls that they were made for. */
+  readonly helpers: readonly { readonly id: string; readonly session: string }[];
   /** The turn that runs: the last event before it, and the index of its first message. */
   readonly turn?: { readonly after: number; readonly firstMessage: number };
 }
 
 /** Everything that happens in a session. */
-export type SessionEvent = LoopEvent | { readonly type: "message_added"; readonly message: Message };
+export type SessionEvent =
+  | LoopEvent
+  | { readonly type: "message_added"; readonly message: Message }
+  | { readonly type: "helper_started"; readonly id: string; readonly session: string };
 
 /** What a session is called: what its maker named it, what was said first, or when it was made. */
 export function titleOf(

@@ -19,6 +19,8 @@ type Shown =
     readonly id: string;
     readonly name: string;
     readonly arguments: string;
+    /** The session of the helper that works for it. */
+    readonly helper?: string;
     /** What it has put out so far, as far as it tells: the end of that. */
     readonly output?: string;
     /** Nothing while it runs. */
@@ -75,6 +77,8 @@ export class Items {
         return this.#finish(event.message);
       case "tool_call":
         return this.#addCall(event);
+      case "helper_started":
+        return this.#change(event.id, { helper: event.session });
       case "tool_output":
         return this.#putOut(event.id, event.text);
       case "tool_result": {
@@ -147,7 +151,12 @@ export class Items {
   #putOut(id: string, text: string): void {
     const call = this.list[this.#calls.get(id) ?? -1];
     if (call?.kind !== "call" || call.result) return;
-    this.#replace(call.key, { ...call, output: `${call.output ?? ""}${text}`.slice(-LIVE) });
+    this.#change(id, { output: `${call.output ?? ""}${text}`.slice(-LIVE) });
+  }
+
+  #change(id: string, change: Partial<Extract<Shown, { kind: "call" }>>): void {
+    const call = this.list[this.#calls.get(id) ?? -1];
+    if (call?.kind === "call") this.#replace(call.key, { ...call, ...change });
   }
 
   #settle(id: string, result: CallResult): void {
