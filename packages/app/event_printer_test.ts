@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import type { LoopEvent } from "@tare/loop";
+import type { SessionEvent } from "@tare/server";
 import { eventPrinter, ledgerLine } from "./event_printer.ts";
 
 const ledger = {
@@ -11,7 +11,7 @@ const ledger = {
   estimated: false,
 };
 
-function printed(events: readonly LoopEvent[]): string {
+function printed(events: readonly SessionEvent[]): string {
   let text = "";
   const print = eventPrinter((piece) => text += piece);
   for (const event of events) print(event);
@@ -105,9 +105,17 @@ Deno.test("ledgerLine() says when nothing was saved and when tokens were counted
 });
 
 Deno.test("eventPrinter() shows a command's output as it comes, without what would command the terminal", () => {
-  const output = (text: string): LoopEvent => ({ type: "tool_output", step: 1, id: "1", text });
+  const output = (text: string): SessionEvent => ({ type: "tool_output", step: 1, id: "1", text });
   assertEquals(
     printed([output("on\x1b[2Je\r\n\ttw"), output("o"), { type: "step_start", step: 2 }]),
     "on�[2Je\n\ttwo\n── step 2\n",
   );
+});
+
+Deno.test("eventPrinter() tells of a helper, whose steps show as its call's output", () => {
+  const shown = printed([
+    { type: "helper_started", id: "1", session: "s" },
+    { type: "tool_output", step: 1, id: "1", text: "read_file a\n" },
+  ]);
+  assertEquals(shown, "↳ a helper works in session s\nread_file a\n");
 });

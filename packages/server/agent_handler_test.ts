@@ -63,6 +63,9 @@ Deno.test("agentHandler() runs a turn with a tool and streams its events, each w
     tools: ["echo", "recall"],
     metadata: { of: "a test" },
     budget: {},
+    approvalRules: [],
+    helpers: [],
+    approvals: [],
     turns: 1,
     lastEvent: 11,
     ledger: (end as { ledger: unknown }).ledger,
@@ -118,7 +121,7 @@ Deno.test("agentHandler() makes sessions with their own instructions, model and 
   );
   assertEquals(
     await refused(handler, "POST", "/v1/sessions", { tools: ["echo", "fly"] }),
-    error(400, "invalid_request", 'Cannot use tool "fly": there are echo, recall.'),
+    error(400, "invalid_request", 'Cannot use tool "fly": there are echo, recall, delegate.'),
   );
 });
 

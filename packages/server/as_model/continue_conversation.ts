@@ -112,7 +112,14 @@ async function findAndStart(
         ? []
         : [knownConversation(keys.at(-1) ?? "", { sessionId, messages: session.history.length })];
     const { maxOutputTokens, clientTools = [], settings } = request;
-    const asked = { input, results, maxOutputTokens, clientTools, settings };
+    const asked = {
+      input,
+      results,
+      maxOutputTokens,
+      clientTools,
+      settings,
+      unattended: "by_setting",
+    } as const;
     const turn = await session.start({ ...asked, giveBack, keep }, when);
     if (!turn) return undefined;
     const done = turn.done.then(({ messages }): ConversationPoint => ({ sessionId, messages }));
@@ -199,8 +206,11 @@ async function* eventsAfter({ events }: Session, before: number): AsyncGenerator
   for await (const { event } of events.read(before)) if (isLoopEvent(event)) yield event;
 }
 
+/** The events beside the loop's. */
+const OTHERS: readonly SessionEvent["type"][] = ["message_added", "approval_answered", "helper_started"];
+
 function isLoopEvent(event: SessionEvent): event is LoopEvent {
-  return event.type !== "message_added" && event.type !== "helper_started";
+  return !OTHERS.includes(event.type);
 }
 
 /** Several messages of the user in a row are one input. */

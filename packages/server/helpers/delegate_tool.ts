@@ -1,10 +1,11 @@
+import type { RunOptions } from "@tare/loop";
 import type { Tool, ToolContext, ToolDefinition, ToolOutput } from "@tare/messages";
 import { RECALL_TOOL } from "@tare/prune";
+import type { Queue } from "../sessions/queue.ts";
 import { readTranscript } from "../sessions/recover_history.ts";
 import type { Session } from "../sessions/session.ts";
 import type { SessionEnvironment } from "../sessions/session_options.ts";
-import type { StoredSettings } from "../sessions/session_settings.ts";
-import { type AskedTurn, type FixedOptions, turnOptions } from "../turns/turn_options.ts";
+import { storedHelper, storedSettings } from "../sessions/session_settings.ts";
 import { forkRecords, messagesOfFork, taskFor } from "./fork_session.ts";
 import { type HelperLink, lineOf, resultOfHelper } from "./helper_turn.ts";
 import { TurnAccount } from "./turn_account.ts";
@@ -59,9 +60,11 @@ type Arguments = {
 };
 
 /** The turn that may have helpers now. */
-interface DelegatingTurn extends Pick<FixedOptions, "clientTools" | "overBudget" | "settings"> {
+export interface DelegatingTurn
+  extends
+    Required<Pick<RunOptions, "tools" | "clientTools" | "overBudget">>,
+    Pick<RunOptions, "settings" | "judge"> {
   readonly account: TurnAccount;
-  readonly tools: readonly Tool[];
 }
 
 /** The helpers of a session: copies of it, each for one task, with sessions of their own. */
@@ -69,13 +72,15 @@ export class Helpers {
   /** The tool by which the model gets helpers. */
   readonly tool: Tool;
   readonly #session: Session;
+  readonly #queue: Queue;
   readonly #environment: SessionEnvironment;
   #links: readonly HelperLink[] = [];
   #turn: DelegatingTurn | undefined;
 
-  /** The helpers of this session. */
-  constructor(session: Session, environment: SessionEnvironment) {
+  /** The helpers of this session, all of whose changes wait in this queue. */
+  constructor(session: Session, environment: SessionEnvironment, queue: Queue) {
     this.#session = session;
+    this.#queue = queue;
     this.#environment = environment;
     this.tool = {
       definition: DELEGATE_TOOL,
@@ -100,13 +105,9 @@ export class Helpers {
     this.#links = links;
   }
 
-  /** Gives what a turn is played with that may have helpers: what they cost counts as its own. */
-  begin(request: AskedTurn, tools: readonly Tool[]): FixedOptions {
-    const { settings, ledger } = this.#session;
-    const account = new TurnAccount();
-    const options = turnOptions(request, { environment: this.#environment, settings, ledger, account });
-    this.#turn = { ...options, account, tools };
-    return options;
+  /** A turn begins: what its helpers cost counts as its own. */
+  begin(turn: DelegatingTurn): void {
+    this.#turn = turn;
   }
 
   async #delegate(
@@ -157,7 +158,7 @@ export class Helpers {
       });
       await session.events.append([{ type: "helper_started", id: callId, session: id }], { records });
     };
-    await admit(1, () => session.alone(fork));
+    await admit(1, () => this.#queue.run(fork));
     this.#links = [...this.#links, { id: callId, session: id }];
     return id;
   }
@@ -173,15 +174,20 @@ export class Helpers {
     },
     { signal, progress, output }: ToolContext,
   ): Promise<ToolOutput> {
-    const { account, tools, clientTools, settings, overBudget } = turn;
+    const { account, tools, clientTools, settings, judge, overBudget } = turn;
     const helper = await this.#environment.open(id);
     const running = await helper.start({
       input: taskFor(task, mayUse),
       budget: { maxSteps },
       tools: sameTools([...tools.map(({ definition }) => definition), ...clientTools], helper.tools),
       settings,
+      unattended: "deny",
       giveBack,
-      payer: { note: (ledger) => account.note(id, ledger), overBudget: () => overBudget(account.sum) },
+      payer: {
+        note: (ledger) => account.note(id, ledger),
+        overBudget: () => overBudget(account.sum),
+        ...(judge && { judge }),
+      },
     });
     const alive = setInterval(progress, ALIVE_MS);
     signal.addEventListener("abort", running.cancel);
@@ -212,7 +218,9 @@ function sameTools(definitions: readonly ToolDefinition[], own: readonly Tool[])
  * The tools of a session: those that its settings name. What a helper may not use stays among them, so that its prompt
  * begins as its parent's.
  */
-export function toolsOf({ tools, helper }: StoredSettings, offered: readonly Tool[]): readonly Tool[] {
+export function toolsOf(stored: unknown, offered: readonly Tool[]): readonly Tool[] {
+  const { tools } = storedSettings(stored);
+  const helper = storedHelper(stored);
   return offered.filter((tool) => tools.includes(nameOf(tool))).map((tool) =>
     !helper || helper.tools.includes(nameOf(tool)) ? tool : refusing(tool.definition)
   );

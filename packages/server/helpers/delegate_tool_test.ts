@@ -7,6 +7,7 @@ import {
   type Model,
   type ModelRequest,
 } from "@tare/messages";
+import { CANNOT_ASK } from "../approvals/questions.ts";
 import { agent, call, events, newSession, request, turn } from "../fixture_test.ts";
 import { unpaired } from "../script_fixture_test.ts";
 
@@ -30,7 +31,7 @@ function model(
     call: number,
     request: ModelRequest,
   ) => Partial<AssistantMessage> | Promise<Partial<AssistantMessage>>,
-): Model & { readonly requests: ModelRequest[] } {
+): Model & { readonly requests: ModelRequest[]; readonly forget: () => void } {
   const calls = new Map<string | undefined, number>();
   const requests: ModelRequest[] = [];
   const ask: Model = async function* (request) {
@@ -49,7 +50,7 @@ function model(
       usage: { promptTokens: 100, cachedTokens: 50, outputTokens: 10 },
     };
   };
-  return Object.assign(ask, { requests });
+  return Object.assign(ask, { requests, forget: () => calls.clear() });
 }
 
 const TOOLS = ["echo", "recall", "delegate"];
@@ -322,4 +323,23 @@ Deno.test("a call for a helper is refused while no more turns may run or no more
     "t: Cannot make a session: there are 1, and at most 1 may be kept. Delete some first, or let idle ones expire.",
     0,
   ]);
+});
+
+Deno.test("a helper is allowed what its parent is, and nobody is asked on its behalf", async () => {
+  const ask = model((task, call) => {
+    if (task === undefined) {
+      return call === 1 ? { tool_calls: [delegate("a", "left")] } : { content: "Done." };
+    }
+    return call === 1 ? { tool_calls: [toolCall("1", "echo", { text: "x" })] } : { content: "Found." };
+  });
+  const handler = agent(ask, { approvals: {} });
+  const play = async (approvalRules: readonly object[]) => {
+    const path = await newSession(handler, { tools: TOOLS, approvalRules });
+    await turn(handler, path, "Look.");
+    const { helpers } = await show(handler, path);
+    return said((await show(handler, `/v1/sessions/${helpers[0]!.session}`)).messages).at(-2);
+  };
+  assertEquals(await play([]), `t: Cannot run echo: ${CANNOT_ASK}`);
+  ask.forget();
+  assertEquals(await play([{ tool: "echo", decision: "allow" }]), "t: x");
 });

@@ -1,4 +1,4 @@
-import { addLedgers, EMPTY_LEDGER, type TurnLedger } from "@tare/loop";
+import { addLedgers, EMPTY_LEDGER, type RunOptions, type TurnLedger } from "@tare/loop";
 
 /** What a turn has cost so far: its own calls, and those of its helpers while they run. */
 export class TurnAccount {
@@ -27,8 +27,8 @@ export class TurnAccount {
   }
 }
 
-/** Who pays for a helper: the turn that it works for. */
-export interface Payer {
+/** The turn that a helper works for. */
+export interface Payer extends Pick<RunOptions, "judge"> {
   /** Takes note of what the helper cost so far. */
   readonly note: (ledger: TurnLedger) => void;
   /** Says which budget of that turn is used up; nothing while there is room. */

@@ -1,5 +1,6 @@
 import type { LoopEvent } from "@tare/loop";
 import type { Message } from "@tare/messages";
+import type { Answered } from "../approvals/questions.ts";
 import type { Store, StoredEvent, StoreRecord } from "@tare/store";
 import { HttpError } from "../http/http_error.ts";
 
@@ -9,7 +10,9 @@ export type SessionEvent =
   /** The session goes on with this message, exactly as it is. It is part of no turn. */
   | { readonly type: "message_added"; readonly message: Message }
   /** For the call of this id a helper works, in a session of its own. */
-  | { readonly type: "helper_started"; readonly id: string; readonly session: string };
+  | { readonly type: "helper_started"; readonly id: string; readonly session: string }
+  /** Somebody has said whether a call may run that the last turn asked for. */
+  | Answered;
 
 /** An event with its number in the session, from 1. */
 export interface NumberedEvent {

@@ -66,7 +66,7 @@ export async function readTranscript(
 ): Promise<Transcript> {
   if (after === undefined) return { messages: history };
   const stored = await store.readEvents(id, { after, types: HISTORY_EVENTS });
-  const { messages, interrupted } = rebuildHistory(stored.map(({ event }) => asSessionEvent(event)));
+  const { messages, interrupted } = rebuildHistory(stored.map(({ event }) => asSessionEvent(event)), history);
   return {
     messages: [...history, ...messages],
     ...(interrupted && {
@@ -89,11 +89,15 @@ export function recoveryEvents(
   { step, unanswered, answer, ledger }: NonNullable<RebuiltHistory["interrupted"]>,
   { tools, waiting, end, helpers = [] }: RecoveryOptions,
 ): LoopEvent[] {
-  const results = unanswered.map((call): LoopEvent => {
+  const results = unanswered.map(({ call, denied }): LoopEvent => {
     const { name } = describeCall(call);
     const tool = tools.find(({ definition }) => definition.function.name === name);
     const helper = helpers.find(({ id }) => id === call.id);
-    const { content, error } = helper ? interruptedHelper(helper) : interruptedResult(call, tool);
+    const { content, error } = denied !== undefined
+      ? { content: denied, error: true }
+      : helper
+      ? interruptedHelper(helper)
+      : interruptedResult(call, tool);
     const bytes = new TextEncoder().encode(content).length;
     return { type: "tool_result", step, id: call.id, name, content, error, bytes, durationMs: 0 };
   });

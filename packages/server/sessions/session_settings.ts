@@ -1,5 +1,6 @@
 import { type Static, Type } from "typebox";
 import { closed, METADATA } from "../http/schema.ts";
+import { APPROVAL_RULES } from "../approvals/rules.ts";
 import { BUDGET } from "../turns/budget.ts";
 
 /** What a session is made with, defaults filled in. */
@@ -13,6 +14,7 @@ export const SESSION_SETTINGS = closed({
   }),
   metadata: METADATA,
   budget: BUDGET,
+  approvalRules: APPROVAL_RULES,
 });
 /** What a session is made with, defaults filled in. */
 export type SessionSettings = Readonly<Static<typeof SESSION_SETTINGS>>;
@@ -36,7 +38,13 @@ export interface StoredSettings extends SessionSettings {
   };
 }
 
-/** What clients are told of how a session was made. */
-export function settingsOf({ helper: _helper, ...settings }: StoredSettings): SessionSettings {
-  return settings;
+/** The settings of a session: what was stored is what was created, by an older version perhaps. */
+export function storedSettings(stored: unknown): SessionSettings {
+  const { helper: _helper, ...settings } = stored as StoredSettings;
+  return { ...{ approvalRules: [] }, ...settings as Omit<SessionSettings, "approvalRules"> };
+}
+
+/** What sets a helper's session apart, if it is one. */
+export function storedHelper(stored: unknown): StoredSettings["helper"] {
+  return (stored as StoredSettings).helper;
 }

@@ -27,11 +27,34 @@ export interface Session {
   readonly ledger: TurnLedger;
 }
 
+/** A call that waits for somebody to say whether it may run. */
+export interface Approval {
+  readonly callId: string;
+  readonly name: string;
+  /** As JSON. */
+  readonly arguments: string;
+  /** In milliseconds since the epoch. */
+  readonly askedAtMs: number;
+  /** When it is denied if nobody answers, likewise. */
+  readonly expiresAtMs: number;
+}
+
+/** What somebody said to that. */
+export interface Answered {
+  readonly type: "approval_answered";
+  readonly id: string;
+  readonly decision: "allow" | "deny";
+  readonly reason?: string;
+  readonly always?: true;
+  readonly by: "person" | "time" | "message" | "cancel";
+}
+
 /** A session with all that was said. */
 export interface SessionWithMessages extends Session {
   readonly messages: readonly Message[];
   /** The sessions of its helpers, by the ids of the calls that they were made for. */
   readonly helpers: readonly { readonly id: string; readonly session: string }[];
+  readonly approvals: readonly Approval[];
   /** The turn that runs: the last event before it, and the index of its first message. */
   readonly turn?: { readonly after: number; readonly firstMessage: number };
 }
@@ -40,7 +63,8 @@ export interface SessionWithMessages extends Session {
 export type SessionEvent =
   | LoopEvent
   | { readonly type: "message_added"; readonly message: Message }
-  | { readonly type: "helper_started"; readonly id: string; readonly session: string };
+  | { readonly type: "helper_started"; readonly id: string; readonly session: string }
+  | Answered;
 
 /** What a session is called: what its maker named it, what was said first, or when it was made. */
 export function titleOf(

@@ -1,6 +1,6 @@
 import type { LoopEvent, TurnLedger } from "@tare/loop";
 import type { AssistantMessage, Content, Message, Rewrite, ToolCall } from "@tare/messages";
-import type { SessionEvent } from "../api/sessions.ts";
+import type { Answered, SessionEvent } from "../api/sessions.ts";
 
 /** What came of a tool call. */
 export interface CallResult {
@@ -21,6 +21,8 @@ type Shown =
     readonly arguments: string;
     /** The session of the helper that works for it. */
     readonly helper?: string;
+    /** Whether somebody is asked before it runs, and what was said. */
+    readonly approval?: "asked" | Answered;
     /** What it has put out so far, as far as it tells: the end of that. */
     readonly output?: string;
     /** Nothing while it runs. */
@@ -94,6 +96,10 @@ export class Items {
         if (event.message !== this.#warned) this.#add({ kind: "warning", message: event.message });
         this.#warned = event.message;
         return;
+      case "approval_asked":
+        return this.#change(event.id, { approval: "asked" });
+      case "approval_answered":
+        return this.#change(event.id, { approval: event });
       case "turn_end":
         return this.#end(event);
       case "step_start":

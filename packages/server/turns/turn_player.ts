@@ -1,0 +1,90 @@
+import type { RunOptions, TurnLedger } from "@tare/loop";
+import { callCost } from "@tare/planner";
+import { allowingAsked, judgeBy } from "../approvals/judge.ts";
+import type { Opening } from "../approvals/approvals.ts";
+import { CANNOT_ASK } from "../approvals/questions.ts";
+import type { Helpers } from "../helpers/delegate_tool.ts";
+import { TurnAccount } from "../helpers/turn_account.ts";
+import { overBudget } from "./budget.ts";
+import { type PlayedTurn, runTurn, type RunTurnOptions } from "./run_turn.ts";
+import { ratesOf, type SessionEnvironment, type TurnRequest } from "../sessions/session_options.ts";
+import type { SessionSettings } from "../sessions/session_settings.ts";
+
+/** A turn that is asked for, as far as it matters for how it is played. */
+export type AskedTurn =
+  & Omit<TurnRequest, "results" | "budget" | "keep" | "giveBack" | "told">
+  & Pick<RunOptions, "signal">;
+
+/** What a turn is played in. */
+export interface Stage extends Required<Pick<RunTurnOptions, "countTokens" | "steering" | "commit">> {
+  readonly environment: SessionEnvironment;
+  /** Its history is read when the turn is played. */
+  readonly session: Required<Pick<RunTurnOptions, "prompt" | "history" | "tools">> & {
+    readonly settings: SessionSettings;
+    /** What it has cost so far. */
+    readonly ledger: TurnLedger;
+    readonly helpers: Pick<Helpers, "begin">;
+  };
+  /** What the turn begins with. */
+  readonly opening: Opening;
+}
+
+/** Makes the function that plays a turn. @throws what the model's port throws for a model that can't be had. */
+export function turnPlayer(request: AskedTurn, stage: Stage): () => Promise<PlayedTurn> {
+  const { session, environment: _environment, opening: _opening, ...more } = stage;
+  const account = new TurnAccount();
+  const options = turnOptions(request, { ...stage, account });
+  const { tools = session.tools } = request;
+  session.helpers.begin({ ...options, account, tools });
+  return () => {
+    const { prompt, history } = session;
+    return runTurn({ ...options, ...more, prompt, history, tools });
+  };
+}
+
+/**
+ * What a turn is played with, by what was asked for, the session's settings and what it has cost so far.
+ *
+ * @throws what the model's port throws for a model that can't be had.
+ */
+function turnOptions(
+  { input, signal, unattended, payer, ...asked }: AskedTurn,
+  { environment, session: { settings: own, ledger }, opening, account }: Stage & {
+    readonly account: TurnAccount;
+  },
+):
+  & Omit<RunTurnOptions, keyof Stage | "prompt" | "history" | "tools">
+  & Required<Pick<RunTurnOptions, "clientTools" | "overBudget">> {
+  const { model, limits = {}, notice, now = Date.now, approvals = {} } = environment;
+  const { maxOutputTokens = Infinity, clientTools = [], settings } = asked;
+  const { model: modelName, budget: session } = own;
+  const { answered, always, budget: turn = {}, spent } = opening;
+  const { rules = [], workspace = "/" } = approvals;
+  const mayAll = unattended === "by_setting" && approvals.unattended === "allow";
+  const judge = judgeBy({ lists: [rules, own.approvalRules], always, workspace });
+  const most = Math.min(maxOutputTokens, limits.maxOutputTokens ?? Infinity);
+  const rates = ratesOf(environment, modelName);
+  const overOwn = overBudget({ turn, session }, { before: ledger, spent, model: modelName, rates });
+  return {
+    ...limits,
+    ...(most < Infinity && { maxOutputTokens: most }),
+    ...(input !== undefined && { input }),
+    ...(signal && { signal }),
+    ...(settings && { settings }),
+    clientTools,
+    answered,
+    judge: payer?.judge ?? (mayAll ? allowingAsked(judge) : judge),
+    ...(unattended && { cannotAsk: CANNOT_ASK }),
+    model: model(modelName),
+    modelName,
+    notice,
+    now,
+    costOf: (usage) => callCost(usage, rates),
+    overBudget: (ledger) => overOwn(ledger) ?? payer?.overBudget(),
+    spent(own) {
+      const sum = account.spent(own);
+      payer?.note(sum);
+      return sum;
+    },
+  };
+}
