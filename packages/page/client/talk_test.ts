@@ -121,6 +121,27 @@ Deno.test("A command shows what it writes while it runs", async () => {
   await seen(page, ".call pre", "late");
 });
 
+Deno.test("Helpers stand behind their session in the list, and their calls lead to them", async () => {
+  await using server = await startPageServer({ args: ["--delegate", "on"] });
+  await using open = await openPage(browser, server.url);
+  const { page } = open;
+  server.replies.push(
+    { tool_calls: [toolCall("delegate", { task: "Count the notes." })] },
+    { content: "There are 400." },
+    { content: "Done." },
+  );
+  await page.type("textarea", "How many notes are there?");
+  await page.keyboard.press("Enter");
+  await seen(page, ".end", "3 calls");
+  await seen(page, ".sessions .helper .title", "Count the notes.");
+  assertEquals(await texts(".sessions .title", page), ["How many notes are there?", "Count the notes."]);
+  await page.click(".call summary");
+  await page.click(".call[open] a");
+  await seen(page, "h1", "Count the notes.");
+  await seen(page, ".reply", "There are 400.");
+  await assertAccessible(page, "helper");
+});
+
 Deno.test("The keyboard leads past the frame, and sessions that don't exist are told", async () => {
   await using server = await startPageServer();
   await using open = await openPage(browser, server.url);

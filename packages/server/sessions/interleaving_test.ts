@@ -75,7 +75,7 @@ async function act(sessions: Sessions, id: string, [act, input]: readonly [Act, 
         await session.cancel();
         break;
       case "delete":
-        await session.delete();
+        await sessions.delete(id);
         break;
       case "show":
         session.prompt.quote(session.history);

@@ -1,9 +1,10 @@
 import { addLedgers, type LoopEvent, type TurnLedger } from "@tare/loop";
-import { type Content, type CountTokens, firstWords, type Message } from "@tare/messages";
+import { type Content, type CountTokens, firstWords, type Message, type Tool } from "@tare/messages";
 import type { Pin } from "@tare/planner";
 import type { Archive } from "@tare/prune";
 import type { SessionRecord, StoreRecord } from "@tare/store";
 import { recallTool } from "@tare/tools";
+import { Helpers } from "../helpers/delegate_tool.ts";
 import { toHttpError } from "../http/http_error.ts";
 import { EventLog, type SessionEvent } from "./event_log.ts";
 import { Approvals, type Opening } from "../approvals/approvals.ts";
@@ -12,7 +13,9 @@ import { Queue } from "./queue.ts";
 import { INTERRUPTED, readHistory, type RecoveryOptions } from "./recover_history.ts";
 import type { PlayedTurn } from "../turns/run_turn.ts";
 import {
+  type LoadedWith,
   NO_TURNS,
+  parentOf,
   type RunningTurn,
   type SessionEnvironment,
   type SessionInfo,
@@ -22,7 +25,7 @@ import {
   turnRunning,
 } from "./session_options.ts";
 import { SessionTools } from "../turns/session_tools.ts";
-import { type SessionSettings, storedSettings } from "./session_settings.ts";
+import { type SessionSettings, storedHelper, storedSettings } from "./session_settings.ts";
 import { readStored, SessionPrompt } from "./session_prompt.ts";
 import { Steering } from "../turns/steering.ts";
 import { turnPlayer } from "../turns/turn_player.ts";
@@ -35,6 +38,9 @@ export class Session implements SessionInfo {
   readonly id: string;
   readonly createdAtMs: number;
   readonly settings: SessionSettings;
+  readonly parent: SessionInfo["parent"];
+  /** Copies of it that work for it. */
+  readonly helpers: Helpers;
   readonly events: EventLog;
   /** Originals of what left the prompt. */
   readonly archive: Archive;
@@ -51,25 +57,18 @@ export class Session implements SessionInfo {
   readonly #approvals: Approvals;
   #isGone = false;
 
-  private constructor(
-    { id, createdAtMs, settings }: SessionRecord,
-    { environment, countTokens, lastEvent }: {
-      readonly environment: SessionEnvironment;
-      readonly countTokens: CountTokens;
-      readonly lastEvent: number;
-    },
-  ) {
-    const { store, tools, toolSource } = environment;
-    this.id = id;
-    this.createdAtMs = createdAtMs;
-    this.settings = storedSettings(settings);
-    this.archive = store.archive(id);
-    this.events = new EventLog(store, { sessionId: id, last: lastEvent });
-    this.#tools = new SessionTools({
-      given: this.settings.tools,
-      own: [...tools, recallTool(this.archive, { countTokens })],
-      source: toolSource,
-    });
+  private constructor(record: SessionRecord, { environment, countTokens, lastEvent }: LoadedWith) {
+    const { tools, toolSource: source } = environment;
+    const id = this.id = record.id;
+    this.createdAtMs = record.createdAtMs;
+    this.settings = storedSettings(record.settings);
+    this.parent = parentOf(record);
+    this.helpers = new Helpers(this, environment, this.#queue);
+    this.archive = environment.store.archive(id);
+    this.events = new EventLog(environment.store, { sessionId: id, last: lastEvent });
+    const own = [...tools, recallTool(this.archive, { countTokens }), this.helpers.tool];
+    const mayUse = storedHelper(record.settings)?.tools;
+    this.#tools = new SessionTools({ given: this.settings.tools, own, source, mayUse });
     this.#environment = environment;
     this.#approvals = new Approvals(id, environment);
     this.#countTokens = countTokens;
@@ -77,9 +76,12 @@ export class Session implements SessionInfo {
 
   /** Loads a session. A turn that an earlier process left unfinished is ended. @throws {StoreError} */
   static async load(record: SessionRecord, environment: SessionEnvironment): Promise<Session> {
-    const countTokens = await environment.countTokens();
     const lastEvent = await environment.store.lastEvent(record.id);
-    const session = new Session(record, { environment, countTokens, lastEvent });
+    const session = new Session(record, {
+      environment,
+      lastEvent,
+      countTokens: await environment.countTokens(),
+    });
     await session.#restore(INTERRUPTED);
     return session;
   }
@@ -87,6 +89,11 @@ export class Session implements SessionInfo {
   /** What was said in the turns that have ended, the system message first. */
   get history(): readonly Message[] {
     return this.#history;
+  }
+
+  /** The tools of the last turn; before the first one those that are known. */
+  get tools(): readonly Tool[] {
+    return this.#tools.current;
   }
 
   /** Number of the last event before the running turn; nothing if none runs. */
@@ -124,12 +131,9 @@ export class Session implements SessionInfo {
     change: (pins: readonly Pin[]) => readonly Pin[],
     records: readonly StoreRecord[],
   ): Promise<void> {
-    return this.#queue.run(async () => {
-      await this.#mend();
-      await this.#prompt.changePins(change, (pins) => {
-        return this.events.append([], { records: [...this.#states({ pins }), ...records] });
-      });
-    });
+    const store = (pins: readonly Pin[]) =>
+      this.events.append([], { records: [...this.#states({ pins }), ...records] });
+    return this.#alone(() => this.#prompt.changePins(change, store));
   }
 
   /** Settles when memory holds what is stored: after a failure it is read again. @throws {StoreError} */
@@ -151,10 +155,7 @@ export class Session implements SessionInfo {
   start(request: TurnRequest): Promise<RunningTurn>;
   start(request: TurnRequest, when: () => boolean): Promise<RunningTurn | undefined>;
   start(request: TurnRequest, when: () => boolean = () => true): Promise<RunningTurn | undefined> {
-    return this.#queue.run(async () => {
-      await this.#mend();
-      return when() ? await this.#start(request) : undefined;
-    });
+    return this.#alone(async () => when() ? await this.#start(request) : undefined);
   }
 
   /**
@@ -165,8 +166,7 @@ export class Session implements SessionInfo {
    * @throws {HttpError} 429 if too much waits already; and as {@linkcode Session.start} does.
    */
   steerOrStart(request: TurnRequest & { readonly input: Content }): Promise<RunningTurn | undefined> {
-    return this.#queue.run(async () => {
-      await this.#mend();
+    return this.#alone(async () => {
       if (!this.#turn) return await this.#start(request);
       const waiting = this.#steering.with(this.id, request.input);
       const records = [...this.#states({ steering: waiting }), ...request.keep?.("steers") ?? []];
@@ -189,8 +189,7 @@ export class Session implements SessionInfo {
     say: (questions: Questions) => readonly Answered[],
     request: Pick<TurnRequest, "unattended"> = {},
   ): Promise<RunningTurn | undefined> {
-    return this.#queue.run(async () => {
-      await this.#mend();
+    return this.#alone(async () => {
       const { told, isAll } = this.#approvals.hear(say);
       if (isAll) return await this.#start({ ...request, told });
       await this.events.append(told, { committed: () => this.#approvals.committed(told) });
@@ -200,8 +199,7 @@ export class Session implements SessionInfo {
 
   /** Denies what is asked, and nothing goes on. False if nothing is. */
   withdraw(): Promise<boolean> {
-    return this.#queue.run(async () => {
-      await this.#mend();
+    return this.#alone(async () => {
       if (this.questions.length === 0) return false;
       const { events, answers } = this.#approvals.leave(this.#history, { by: "cancel" });
       await this.#commit(events, {
@@ -224,12 +222,6 @@ export class Session implements SessionInfo {
     return turn !== undefined;
   }
 
-  /** Cancels what runs and removes the session with all that only it refers to. @throws {HttpError} 404 if it is gone. */
-  async delete(): Promise<void> {
-    // Who has read a turn's end may start the next at once.
-    do await this.cancel(); while (!await this.deleteIdle());
-  }
-
   /** Removes the session if nothing runs in it then, and `when` says so. Tells whether it did. */
   deleteIdle(when: () => boolean = () => true): Promise<boolean> {
     return this.#queue.run(async () => {
@@ -246,6 +238,14 @@ export class Session implements SessionInfo {
     return this.#isGone;
   }
 
+  /** Does some work when nothing else happens in the session, and memory holds what is stored. */
+  #alone<T>(work: () => Promise<T>): Promise<T> {
+    return this.#queue.run(async () => {
+      await this.#mend();
+      return await work();
+    });
+  }
+
   async #mend(): Promise<void> {
     if (this.#isGone) throw sessionNotFound(this.id);
     if (this.events.failed) await this.#restore(INTERRUPTED);
@@ -256,13 +256,10 @@ export class Session implements SessionInfo {
    * stored, and is written with the next turn, or at once where it says more than that. @throws {StoreError}
    */
   async #restore(end: RecoveryOptions["end"]): Promise<void> {
+    const { id, archive } = this;
     const { store } = this.#environment;
-    const { rebuilt, recovery, waiting } = await readHistory(this.id, {
-      store,
-      tools: this.#tools.current,
-      end,
-    });
-    const { days, asks, ...stored } = await readStored(this.id, store);
+    const { rebuilt, links, recovery, waiting } = await readHistory(id, { store, end, tools: this.tools });
+    const { days, asks, ...stored } = await readStored(id, store);
     const totals = { ledger: rebuilt.ledger, turns: rebuilt.turns, days, asks };
     const records = this.#states({ totals, steering: [] });
     if (end !== INTERRUPTED) await this.events.append(recovery, { records });
@@ -272,11 +269,11 @@ export class Session implements SessionInfo {
     this.#history = instructions === "" ? said : [{ role: "system", content: instructions }, ...said];
     this.#totals = totals;
     this.#title = stored.title;
+    this.helpers.adopt(links);
     this.#approvals.adopt(rebuilt.questions, asks);
-    const { id, archive } = this;
     this.#prompt = new SessionPrompt({
       ...{ id, archive, model, stored, environment: this.#environment, countTokens: this.#countTokens },
-      tools: () => this.#tools.current,
+      tools: () => this.tools,
     });
     this.#release({ waiting });
   }

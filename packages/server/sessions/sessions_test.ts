@@ -241,7 +241,7 @@ Deno.test("Sessions.delete() removes a session and tells those who still read it
   const slow = session.events.read();
   await slow.next();
   const held = session.events.read();
-  await session.delete();
+  await sessions.delete(session.id);
   assertEquals(await store.countSessions(), 0);
   await assertRejects(() => sessions.get(session.id), HttpError, "there is no such session");
   await assertRejects(() => readAll(held), HttpError, `session ${session.id} was deleted`);

@@ -36,6 +36,20 @@ export interface SessionToolsOptions {
   readonly own: readonly Tool[];
   /** Where others come from. Default: nowhere. */
   readonly source?: ToolSource | undefined;
+  /** Names of the only ones that may run; the others stay in the list, and refuse. Default: all. */
+  readonly mayUse?: readonly string[] | undefined;
+}
+
+/** The tools as they are listed; of those that may not be used nothing runs, so that the prompt is the same. */
+export function withoutUse(tools: readonly Tool[], mayUse: readonly string[]): readonly Tool[] {
+  return tools.map((tool) => mayUse.includes(tool.definition.function.name) ? tool : refusing(tool));
+}
+
+function refusing({ definition, mayDefer = false }: Tool): Tool {
+  const { name } = definition.function;
+  const content =
+    `Cannot run ${name}: a helper may not use it. Do without, or say in your answer what is missing.`;
+  return { definition, mayDefer, run: () => ({ content, error: true }) };
 }
 
 /** The tools of one session: fixed during a turn, looked up anew for the next. */
@@ -43,15 +57,17 @@ export class SessionTools {
   readonly #own: readonly Tool[];
   readonly #given: readonly string[];
   readonly #source: ToolSource | undefined;
+  readonly #mayUse: readonly string[] | undefined;
   /** The servers that it uses: no other is waited for. */
   readonly #servers: readonly string[];
   #taken: readonly Tool[] | undefined;
 
   /** No turn was played yet. */
-  constructor({ given, own, source }: SessionToolsOptions) {
+  constructor({ given, own, source, mayUse }: SessionToolsOptions) {
     this.#given = given;
     this.#own = own.filter(({ definition }) => given.includes(definition.function.name));
     this.#source = source;
+    this.#mayUse = mayUse;
     this.#servers = source?.names.filter((name) => given.some((one) => one.startsWith(`${name}__`))) ?? [];
   }
 
@@ -70,9 +86,10 @@ export class SessionTools {
   }
 
   #chosen(tools: readonly Tool[]): readonly Tool[] {
-    return [
+    const chosen = [
       ...this.#own,
       ...tools.filter(({ definition }) => includesTool(this.#given, definition.function.name)),
     ];
+    return this.#mayUse ? withoutUse(chosen, this.#mayUse) : chosen;
   }
 }

@@ -1,10 +1,14 @@
 import type { RunOptions, TurnLedger } from "@tare/loop";
+import type { Tool } from "@tare/messages";
 import { callCost } from "@tare/planner";
 import { allowingAsked, judgeBy } from "../approvals/judge.ts";
 import type { Opening } from "../approvals/approvals.ts";
 import { CANNOT_ASK } from "../approvals/questions.ts";
+import type { Helpers } from "../helpers/delegate_tool.ts";
+import { TurnAccount } from "../helpers/turn_account.ts";
 import { overBudget } from "./budget.ts";
 import { type PlayedTurn, runTurn, type RunTurnOptions } from "./run_turn.ts";
+import type { TakenTools } from "./session_tools.ts";
 import { ratesOf, type SessionEnvironment, type TurnRequest } from "../sessions/session_options.ts";
 import type { SessionSettings } from "../sessions/session_settings.ts";
 
@@ -22,6 +26,7 @@ export interface Stage
     readonly settings: SessionSettings;
     /** What it has cost so far. */
     readonly ledger: TurnLedger;
+    readonly helpers: Pick<Helpers, "begin">;
   };
   /** What the turn begins with. */
   readonly opening: Opening;
@@ -30,10 +35,19 @@ export interface Stage
 /** Makes the function that plays a turn. @throws what the model's port throws for a model that can't be had. */
 export function turnPlayer(request: AskedTurn, stage: Stage): () => Promise<PlayedTurn> {
   const { session, environment: _environment, opening: _opening, ...more } = stage;
-  const options = turnOptions(request, stage);
+  const account = new TurnAccount();
+  const options = turnOptions(request, { ...stage, account });
+  let taken: readonly Tool[] = [];
+  session.helpers.begin({ ...options, account, tools: () => taken });
+  const takeTools = async (signal?: AbortSignal): Promise<TakenTools> => {
+    const { tools } = request;
+    const found = tools ? { tools, warnings: [] } : await stage.takeTools(signal);
+    taken = found.tools;
+    return found;
+  };
   return () => {
     const { prompt, history } = session;
-    return runTurn({ ...options, ...more, prompt, history });
+    return runTurn({ ...options, ...more, takeTools, prompt, history });
   };
 }
 
@@ -43,9 +57,13 @@ export function turnPlayer(request: AskedTurn, stage: Stage): () => Promise<Play
  * @throws what the model's port throws for a model that can't be had.
  */
 function turnOptions(
-  { input, signal, unattended, ...asked }: AskedTurn,
-  { environment, session: { settings: own, ledger }, opening }: Stage,
-): Omit<RunTurnOptions, keyof Stage | "prompt" | "history"> {
+  { input, signal, unattended, payer, ...asked }: AskedTurn,
+  { environment, session: { settings: own, ledger }, opening, account }: Stage & {
+    readonly account: TurnAccount;
+  },
+):
+  & Omit<RunTurnOptions, keyof Stage | "prompt" | "history">
+  & Required<Pick<RunTurnOptions, "clientTools" | "overBudget">> {
   const { model, limits = {}, notice, now = Date.now, approvals = {} } = environment;
   const { maxOutputTokens = Infinity, clientTools = [], settings } = asked;
   const { model: modelName, budget: session } = own;
@@ -55,6 +73,7 @@ function turnOptions(
   const judge = judgeBy({ lists: [rules, own.approvalRules], always, workspace });
   const most = Math.min(maxOutputTokens, limits.maxOutputTokens ?? Infinity);
   const rates = ratesOf(environment, modelName);
+  const overOwn = overBudget({ turn, session }, { before: ledger, spent, model: modelName, rates });
   return {
     ...limits,
     ...(most < Infinity && { maxOutputTokens: most }),
@@ -63,13 +82,18 @@ function turnOptions(
     ...(settings && { settings }),
     clientTools,
     answered,
-    judge: mayAll ? allowingAsked(judge) : judge,
+    judge: payer?.judge ?? (mayAll ? allowingAsked(judge) : judge),
     ...(unattended && { cannotAsk: CANNOT_ASK }),
     model: model(modelName),
     modelName,
     notice,
     now,
     costOf: (usage) => callCost(usage, rates),
-    overBudget: overBudget({ turn, session }, { before: ledger, spent, model: modelName, rates }),
+    overBudget: (ledger) => overOwn(ledger) ?? payer?.overBudget(),
+    spent(own) {
+      const sum = account.spent(own);
+      payer?.note(sum);
+      return sum;
+    },
   };
 }
