@@ -15,6 +15,21 @@ Deno.test("a server that never answers keeps nobody waiting once its time is up,
   assertEquals(more, [said]);
 });
 
+Deno.test("servers start one behind the other, but those that are taken from at once", async () => {
+  const starts = await Deno.makeTempFile();
+  const silent = Object.fromEntries(
+    Array.from({ length: 60 }, (_, i) => [`s${i}`, oddServer("silent", starts)]),
+  );
+  {
+    await using servers = tryServers({ ...silent, last: oddServer("sound") });
+    assertEquals((await servers.tools("last")).has("last__add"), true);
+    // The others would keep it for half a second each.
+    const started = (await Deno.readTextFile(starts)).length / "started\n".length;
+    assert(started < 60, `${started} were started before it`);
+  }
+  await Deno.remove(starts);
+});
+
 Deno.test("a program that isn't there is told of by its name", async () => {
   await using servers = tryServers({ odd: { command: "no-such-program" } }, { restartMs: 60_000 });
   assertEquals((await servers.tools()).size, 0);
