@@ -10,8 +10,9 @@ import { httpEverything } from "./http_everything.ts";
 import { call, tryServers } from "./mcp_client.ts";
 import { npmServer, oddServer } from "./mcp_programs.ts";
 
-const CALLS = 1_000;
-const STARTS = 5;
+const CALLS = 500;
+const WARM_UP = 50;
+const STARTS = 3;
 
 function percentile(times: readonly number[], share: number): number {
   return times.toSorted((a, b) => a - b)[Math.floor(times.length * share)]!;
@@ -20,34 +21,105 @@ function percentile(times: readonly number[], share: number): number {
 function line(what: string, times: readonly number[]): void {
   const [p50, p99] = [percentile(times, 0.5), percentile(times, 0.99)];
   console.log(
-    `${what.padEnd(58)} p50 ${p50.toFixed(2).padStart(8)} ms   p99 ${p99.toFixed(2).padStart(8)} ms`,
+    `${what.padEnd(76)} p50 ${p50.toFixed(2).padStart(8)} ms   p99 ${p99.toFixed(2).padStart(8)} ms`,
   );
 }
 
-/** Round trips of a call, the server's own time included, which for these calls is next to none. */
+async function timed(work: () => Promise<unknown>): Promise<number> {
+  const before = performance.now();
+  await work();
+  return performance.now() - before;
+}
+
+/** The same call in turns: as an agent makes it, and as bytes that are written and read, which is the server's own time. */
+async function compare(
+  what: string,
+  { ours, bare }: Record<"ours" | "bare", () => Promise<unknown>>,
+): Promise<void> {
+  const times = { ours: [] as number[], bare: [] as number[] };
+  for (let i = 0; i < CALLS + WARM_UP; i++) {
+    const [own, all] = [await timed(bare), await timed(ours)];
+    if (i < WARM_UP) continue;
+    times.bare.push(own);
+    times.ours.push(all);
+  }
+  line(what, times.ours);
+  line("  the server's own time", times.bare);
+  const added = percentile(times.ours, 0.5) - percentile(times.bare, 0.5);
+  console.log(`  added to it, by the medians: ${added.toFixed(2)} ms`);
+}
+
+const ECHO = { method: "tools/call", params: { name: "echo", arguments: { message: "hi" } } };
+
 async function calls(): Promise<void> {
   await using web = await httpEverything();
-  await using servers = tryServers({
-    all: npmServer("everything", "stdio"),
-    odd: oddServer("sound"),
-    web: { url: web.url },
-  });
+  await using program = bareProgram(npmServer("everything", "stdio"));
+  await using servers = tryServers({ all: npmServer("everything", "stdio"), web: { url: web.url } });
   const tools = await servers.tools();
-  for (
-    const [what, name, args] of [
-      ["a call by stdio, server-everything", "all__echo", { message: "hi" }],
-      ["a call by stdio, a server without a library", "odd__add", { a: 1, b: 2 }],
-      ["a call by streamable HTTP, server-everything", "web__echo", { message: "hi" }],
-    ] as const
-  ) {
-    const times: number[] = [];
-    for (let i = -100; i < CALLS; i++) {
-      const before = performance.now();
-      await call(tools, name, { args });
-      if (i >= 0) times.push(performance.now() - before);
-    }
-    line(what, times);
-  }
+  const echo = (name: string) => () => call(tools, name, { args: { message: "hi" } });
+  await compare("a call by stdio (server-everything's echo)", {
+    ours: echo("all__echo"),
+    bare: () => program.ask(ECHO),
+  });
+  const ask = await bareHttp(web.url);
+  await compare("a call by streamable HTTP (the same)", { ours: echo("web__echo"), bare: () => ask(ECHO) });
+}
+
+const INITIALIZE = {
+  method: "initialize",
+  params: { protocolVersion: "2025-06-18", capabilities: {}, clientInfo: { name: "bare", version: "1" } },
+};
+
+/** A program that is spoken with by hand: a line for a line. */
+function bareProgram({ command, args, env }: ReturnType<typeof npmServer>) {
+  const child = new Deno.Command(command, {
+    ...{ args: [...args], env },
+    ...{ stdin: "piped", stdout: "piped", stderr: "null" },
+  }).spawn();
+  const writer = child.stdin.getWriter();
+  const reader = child.stdout.pipeThrough(new TextDecoderStream()).getReader();
+  const encoder = new TextEncoder();
+  const write = (message: object) =>
+    writer.write(encoder.encode(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`));
+  let said = "";
+  const ask = async (message: object) => {
+    await write({ id: 1, ...message });
+    while (!said.includes('"id":1')) said += (await reader.read()).value ?? "";
+    said = "";
+  };
+  const ready = ask(INITIALIZE).then(() => write({ method: "notifications/initialized" }));
+  return {
+    ask: async (message: object) => {
+      await ready;
+      await ask(message);
+    },
+    async [Symbol.asyncDispose]() {
+      await reader.cancel();
+      await writer.close();
+      await child.status;
+    },
+  };
+}
+
+/** A server at an address that is spoken with by hand. */
+async function bareHttp(url: string): Promise<(message: object) => Promise<unknown>> {
+  let session: Record<string, string> = {};
+  const post = async (message: object) => {
+    const response = await fetch(url, {
+      method: "POST",
+      headers: {
+        "content-type": "application/json",
+        accept: "application/json, text/event-stream",
+        ...session,
+      },
+      body: JSON.stringify({ jsonrpc: "2.0", ...message }),
+    });
+    await response.text();
+    return response.headers.get("mcp-session-id");
+  };
+  session = { "mcp-session-id": `${await post({ id: 1, ...INITIALIZE })}` };
+  await post({ method: "notifications/initialized" });
+  return (message) => post({ id: 2, ...message });
 }
 
 /** From the start command to the first answer of `/health`, and from there to the first turn's first model call. */
@@ -81,4 +153,4 @@ async function starts(): Promise<void> {
 }
 
 await calls();
-await starts();
+if (!Deno.args.includes("calls")) await starts();
