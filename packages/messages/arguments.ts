@@ -70,7 +70,7 @@ function checkerOf(tool: ToolDefinition): (value: unknown) => string | undefined
     return schemaChecker(tool.function.parameters ?? { type: "object" }, "the arguments");
   } catch (cause) {
     throw new TypeError(
-      `Cannot use tool ${tool.function.name}: its parameters are no JSON Schema: ${(cause as Error).message}`,
+      `Cannot use tool ${tool.function.name}: its parameters are no JSON Schema. ${(cause as Error).message}`,
       { cause },
     );
   }

@@ -145,7 +145,9 @@ export function linkSchema(schema: JsonSchema, verify: (schema: unknown, place: 
     if (typeof $ref !== "string") return made;
     const isOfSchemas = SCHEMA_OF_SCHEMAS.test($ref);
     const target = isOfSchemas ? { schema: ANY_SCHEMA, stack: here } : Resolve.Ref(here, { $ref });
-    if (target.schema === undefined) throw new Error(`can't resolve reference ${$ref}`);
+    if (target.schema === undefined) {
+      throw new Error(`Cannot use the schema: it refers to ${$ref}, which isn't there`);
+    }
     if (isDynamic && !isOfSchemas) return made;
     delete made.$ref;
     add(copy(target.schema, target.stack, `${place}/$ref`));

@@ -1,5 +1,6 @@
 import { Check, ErrorContext, ErrorSchema, Stack } from "typebox/schema";
 import { Settings } from "typebox/system";
+import { checkGiven } from "./check_given.ts";
 import { describeFaults, type FaultAt } from "./describe_faults.ts";
 import { KEYWORDS, linkSchema, originalOf } from "./linked_schema.ts";
 import type { JsonSchema } from "./tool.ts";
@@ -35,9 +36,10 @@ export function schemaChecker(
   schema: JsonSchema,
   what = "the value",
 ): (value: unknown, place?: string) => string | undefined {
+  checkGiven("schemaChecker()", { schema }, { schema: "object" });
   const linked = linkSchema(schema, (inner, place) => {
     if (Check(KEYWORDS, inner)) return;
-    throw new Error(`the schema is invalid: ${describeFaults(faultsOf(KEYWORDS, inner, place), "it")}`);
+    throw new Error(`Cannot use the schema: ${describeFaults(faultsOf(KEYWORDS, inner, place), "it")}`);
   });
   const text = JSON.stringify(schema);
   const namesInherited = INHERITED.some((name) => text.includes(`"${name}"`));
