@@ -34,7 +34,6 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
     "transcribe",
     "checkGiven",
   ],
-  "messages/arguments": ["schemaChecker"],
   prune: [
     "archiveMessages",
     "bytesFromText",
@@ -85,7 +84,6 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
     "writeUsage",
   ],
   loop: ["addLedgers"],
-  gateway: ["decodeRequest", "readBytes"],
 };
 
 // deno-lint-ignore no-explicit-any -- Called as JavaScript calls them, without types.

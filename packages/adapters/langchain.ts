@@ -15,7 +15,7 @@ import {
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
-import { RECALL_TOOL } from "@tare/prune";
+import { RECALL_TOOL, type RecallParameters } from "@tare/prune";
 import {
   AdaptedSession,
   type AdaptedView,
@@ -37,8 +37,8 @@ export interface LangChainMessage {
 /** What a middleware is handed of a model call, as far as it is read here. */
 export interface ModelCall {
   readonly model: unknown;
-  // deno-lint-ignore no-explicit-any -- Each message is handed on as it came, or as a copy of its own class.
-  readonly messages: any[];
+  /** Each is handed on as it came, or as a copy of its own class. */
+  readonly messages: readonly LangChainMessage[];
   readonly systemMessage: LangChainMessage;
   readonly tools: readonly unknown[];
   readonly runtime: { readonly signal?: AbortSignal | undefined };
@@ -50,11 +50,7 @@ export interface RecallTool {
   readonly name: string;
   readonly description: string;
   /** JSON Schema of the arguments. */
-  readonly schema: {
-    type: "object";
-    properties: Record<string, { type: "string" | "integer" }>;
-    required: string[];
-  };
+  readonly schema: RecallParameters;
   readonly run: (args: unknown) => Promise<string>;
 }
 
@@ -99,8 +95,8 @@ export function langchainAdapter(options: AdapterOptions): LangChainAdapter {
     },
     recall: {
       name: RECALL_TOOL.function.name,
-      description: RECALL_TOOL.function.description ?? "",
-      schema: RECALL_TOOL.function.parameters as unknown as RecallTool["schema"],
+      description: RECALL_TOOL.function.description,
+      schema: RECALL_TOOL.function.parameters,
       run: (args) => adapted.recall(args),
     },
   };

@@ -66,7 +66,7 @@ function adapterWith(options: Partial<AdapterOptions> = {}) {
       readonly tools?: readonly unknown[];
     } = {},
   ) => {
-    const seen: LangChainMessage[][] = [];
+    const seen: (readonly LangChainMessage[])[] = [];
     const call: ModelCall = {
       model: { model: "m" },
       messages: [...messages],
@@ -135,7 +135,7 @@ Deno.test("langchainAdapter() shortens the user's long texts in a full window, b
     answer,
     new Human({ content: long("active") }),
   ];
-  let seen: LangChainMessage[] = [];
+  let seen: readonly LangChainMessage[] = [];
   for (let length = 1; length <= messages.length; length += 2) seen = await shown(messages.slice(0, length));
   assertEquals(seen.filter((message) => !messages.includes(message)), [seen[2], seen[4]]);
   const [opening, body, last] = seen[2]?.content as readonly {
@@ -165,7 +165,7 @@ for (
       ...["1", "2", "3", "4", "5", "6", "7", "8"].flatMap(turn),
       USER,
     ];
-    let seen: LangChainMessage[] = [];
+    let seen: readonly LangChainMessage[] = [];
     for (let length = 1; length <= messages.length; length++) {
       if (messages[length - 1]?.type === "human") seen = await shown(messages.slice(0, length));
     }

@@ -21,9 +21,8 @@ export interface InputStep {
 }
 
 /** What a processor is handed before a request, as far as it is read here. */
-export interface LlmRequest {
-  // deno-lint-ignore no-explicit-any -- What is handed on is what came, or made of it.
-  readonly prompt: any[];
+export interface LlmRequest<PromptItem extends PromptMessage = PromptMessage> {
+  readonly prompt: readonly PromptItem[];
   readonly model: { readonly modelId: string };
   readonly state: Record<string, unknown>;
 }
@@ -43,8 +42,9 @@ export interface TareProcessor {
   /** Takes note of the tools; changes nothing. */
   processInputStep(step: InputStep): undefined;
   /** Puts what the model still needs in place of the prompt. */
-  // deno-lint-ignore no-explicit-any -- As above.
-  processLLMRequest(request: LlmRequest): Promise<{ prompt: any[] }>;
+  processLLMRequest<PromptItem extends PromptMessage>(
+    request: LlmRequest<PromptItem>,
+  ): Promise<{ prompt: PromptItem[] }>;
   /** Books what a call took. */
   processLLMResponse(response: LlmResponse): Promise<undefined>;
 }
@@ -83,15 +83,17 @@ export function mastraAdapter(options: AdapterOptions): MastraAdapter {
         state[TOOLS] = Object.entries(tools).map(readTool);
         return undefined;
       },
-      async processLLMRequest({ prompt, model, state }) {
-        const given: readonly PromptMessage[] = prompt;
-        const pieces = readPrompt(given);
+      async processLLMRequest<PromptItem extends PromptMessage>(
+        { prompt, model, state }: LlmRequest<PromptItem>,
+      ) {
+        const pieces = readPrompt(prompt);
         const made = await adapted.view(pieces.map(({ message }) => message), {
           tools: (state[TOOLS] ?? []) as readonly ToolDefinition[],
           model: model.modelId,
         });
         state[VIEW] = made.view;
-        return { prompt: [...writePrompt(given, pieces, made)] };
+        // What it holds is what came, or made of it.
+        return { prompt: [...writePrompt(prompt, pieces, made)] as PromptItem[] };
       },
       async processLLMResponse({ chunks, state, fromCache }) {
         const { [VIEW]: view } = state as { readonly [VIEW]?: SessionView };

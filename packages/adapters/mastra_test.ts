@@ -43,7 +43,8 @@ Deno.test("mastraAdapter() shows a huge result as head and tail, and says how to
     const read = { description: "Reads.", inputSchema: recall.inputSchema };
     processor.processInputStep({ state, tools: { read, bare: {}, ...(isThere && { recall }) } });
     const { prompt: seen } = await processor.processLLMRequest({ prompt, model: MODEL, state });
-    const text: string = seen[3].content[0].output.value;
+    const [part] = seen[3]?.content as readonly { readonly output: { readonly value: string } }[];
+    const text = part?.output.value ?? "";
     assert(text.length < LONG.length / 2);
     assertEquals(text.includes("recall with ref"), isThere, text.match(/\[[^\]]*ref[^\]]*\]/)?.[0]);
   }

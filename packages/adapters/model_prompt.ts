@@ -45,7 +45,7 @@ export interface RecallTool {
 
 /** The recall tool of a session. */
 export function recallTool(adapted: AdaptedSession): RecallTool {
-  const { description = "", parameters } = RECALL_TOOL.function;
+  const { description, parameters } = RECALL_TOOL.function;
   const schema = () => ({ ...parameters });
   return {
     description,

@@ -18,7 +18,7 @@ import {
   type Usage,
 } from "@tare/messages";
 import type { SessionView } from "@tare/planner";
-import { RECALL_TOOL } from "@tare/prune";
+import { RECALL_TOOL, type RecallParameters } from "@tare/prune";
 import { AdaptedSession, type AdaptedView, type Adapter, type AdapterOptions } from "./adapted_session.ts";
 
 export type { Adapter, AdapterOptions } from "./adapted_session.ts";
@@ -37,12 +37,7 @@ export interface RecallTool {
   readonly name: string;
   readonly description: string;
   /** JSON Schema of the arguments. */
-  readonly parameters: {
-    type: "object";
-    properties: Record<string, { type: "string" }>;
-    required: string[];
-    additionalProperties: true;
-  };
+  readonly parameters: Omit<RecallParameters, "additionalProperties"> & { additionalProperties: true };
   readonly strict: false;
   readonly execute: (args: unknown) => Promise<string>;
 }
@@ -105,7 +100,7 @@ export function openAiAgentsAdapter(options: AdapterOptions): OpenAiAgentsAdapte
     }
   }
 
-  const { name, description = "", parameters } = RECALL_TOOL.function;
+  const { name, description, parameters } = RECALL_TOOL.function;
   return {
     session: adapted.session,
     ledger: adapted.ledger,
@@ -124,7 +119,7 @@ export function openAiAgentsAdapter(options: AdapterOptions): OpenAiAgentsAdapte
       name,
       description,
       // The SDK wants schemas that aren't strict to say so.
-      parameters: { ...parameters, additionalProperties: true } as RecallTool["parameters"],
+      parameters: { ...parameters, additionalProperties: true },
       strict: false,
       execute: (args) => adapted.recall(args),
     },

@@ -1,3 +1,4 @@
+import { checkGiven } from "@tare/messages";
 import { promisify } from "node:util";
 import * as zlib from "node:zlib";
 import { ApiError, joinBytes } from "@tare/wire";
@@ -21,8 +22,11 @@ const DECODERS: Readonly<Record<string, Decode | undefined>> = {
  */
 export async function decodeRequest(
   request: Request,
-  { maxBytes }: { readonly maxBytes: number },
+  options: { readonly maxBytes: number },
 ): Promise<Request> {
+  const given = { request, options };
+  checkGiven("decodeRequest()", given, { request: { headers: "object" }, options: { maxBytes: "number" } });
+  const { maxBytes } = options;
   const encoding = request.headers.get("content-encoding");
   if (encoding === null) return request;
   const names = encoding.toLowerCase().split(",").map((name) => name.trim()).filter((name) =>
@@ -49,9 +53,11 @@ export async function decodeRequest(
 
 /** The body of a request or a reply. @throws {ApiError} if it has more bytes (413). */
 export async function readBytes(
-  { headers, body }: Pick<Response, "headers" | "body">,
+  message: Pick<Response, "headers" | "body">,
   maxBytes: number,
 ): Promise<Uint8Array<ArrayBuffer>> {
+  checkGiven("readBytes()", { message, maxBytes }, { message: { headers: "object" }, maxBytes: "number" });
+  const { headers, body } = message;
   if (Number(headers.get("content-length") ?? 0) > maxBytes) throw tooLarge(maxBytes);
   const chunks: Uint8Array<ArrayBuffer>[] = [];
   let length = 0;

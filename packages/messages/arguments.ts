@@ -1,6 +1,6 @@
 /**
- * Validates the arguments of a tool call against the tool's full JSON Schema, with
- * [Ajv](https://ajv.js.org) (draft 2020-12). Its own entry point, so that only those who validate load Ajv.
+ * Validates the arguments of a tool call against the tool's full JSON Schema (draft 2020-12), with
+ * [TypeBox](https://github.com/sinclairzx81/typebox). Its own entry point, so that only those who validate load that.
  *
  * @example
  * ```ts
@@ -38,7 +38,6 @@ export type ParsedArguments =
  * been shown only the compact form.
  *
  * @throws {TypeError} if the tool's `parameters` are no JSON Schema.
- * @throws {EvalError} where {@linkcode schemaChecker} does.
  */
 export function argumentsParser(tool: ToolDefinition): (argumentsText: string) => ParsedArguments {
   checkGiven("argumentsParser()", { tool }, { tool: { function: { name: "string" } } });
@@ -70,9 +69,8 @@ function checkerOf(tool: ToolDefinition): (value: unknown) => string | undefined
   try {
     return schemaChecker(tool.function.parameters ?? { type: "object" }, "the arguments");
   } catch (cause) {
-    if (cause instanceof EvalError) throw cause;
     throw new TypeError(
-      `Cannot use tool ${tool.function.name}: its parameters are no JSON Schema: ${(cause as Error).message}`,
+      `Cannot use tool ${tool.function.name}: its parameters are no JSON Schema. ${(cause as Error).message}`,
       { cause },
     );
   }

@@ -12,8 +12,21 @@ import { fitHead } from "./fit_text.ts";
 import { ANY_PLACEHOLDER } from "./placeholder.ts";
 import { lineNumber, searchLines } from "./search_lines.ts";
 
+/** JSON Schema of a {@linkcode RecallRequest}, as exact as frameworks want it that take tools with their types. */
+export type RecallParameters = {
+  type: "object";
+  properties: Record<
+    keyof RecallRequest,
+    { type: "string" | "integer"; description: string; minimum?: number }
+  >;
+  required: string[];
+  additionalProperties: false;
+};
+
 /** The definition of the tool by which a model reads an archived original back; {@linkcode recallOriginal} answers it. */
-export const RECALL_TOOL: ToolDefinition = {
+export const RECALL_TOOL: ToolDefinition & {
+  readonly function: { readonly description: string; readonly parameters: RecallParameters };
+} = {
   type: "function",
   function: {
     name: "recall",

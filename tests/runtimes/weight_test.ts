@@ -7,8 +7,7 @@ const HERE = fromFileUrl(new URL(".", import.meta.url));
 /** What one import may weigh, minified, its rank tables apart: they are read when somebody counts by them. */
 const MAX_BYTES: Readonly<Record<string, number>> = {
   "messages": 100_000,
-  // Validation by Ajv.
-  "messages/arguments": 150_000,
+  "messages/arguments": 100_000,
   "messages/tiktoken": 100_000,
   "context": 100_000,
   "prune": 100_000,
@@ -19,7 +18,7 @@ const MAX_BYTES: Readonly<Record<string, number>> = {
   "wire": 100_000,
 };
 
-/** 20 ms are to be reached where nothing else runs, but for validation; this bound is for a busy machine. */
+/** 20 ms are to be reached where nothing else runs; this bound is for a busy machine. */
 const MAX_MS = 200;
 
 /** Bundles one entry point, and gives the path of what it becomes. */

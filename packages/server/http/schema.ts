@@ -1,6 +1,7 @@
 import type { JsonSchema } from "@tare/messages";
 import { schemaChecker } from "@tare/messages/arguments";
 import { type Static, type TObject, type TProperties, type TSchema, type TUnsafe, Type } from "typebox";
+import { Compile } from "typebox/schema";
 
 /** A count from 0. */
 export const COUNT = Type.Integer({ minimum: 0 });
@@ -49,9 +50,31 @@ export function tagged<Tag extends string, Kinds extends Readonly<Record<string,
   });
 }
 
-/** Makes a function that names every fault of a value in one line, or gives nothing for a valid one. */
+/** Of a list with more items no faults are told but those of the first wrong item: to find all takes its time. */
+const MAX_SEARCHED = 1_000;
+
+/** Makes a function that names the faults of a value in one line, or gives nothing for a valid one. */
 export function checker(schema: TSchema, what?: string): (value: unknown) => string | undefined {
-  return schemaChecker(schema as JsonSchema, what);
+  const { properties = {} } = schema as {
+    readonly properties?: Readonly<Record<string, { items?: TSchema }>>;
+  };
+  const valid = Compile(schema);
+  const faultsOf = schemaChecker(schema as JsonSchema, what);
+  const lists = Object.entries(properties).flatMap(([name, { items }]) =>
+    items ? [{ name, valid: Compile(items), faultsOf: schemaChecker(items as JsonSchema) }] : []
+  );
+  return (value) => {
+    if (valid.Check(value)) return undefined;
+    const short: Record<string, unknown> = {};
+    for (const list of lists) {
+      const long: unknown = Object(value)[list.name];
+      if (!Array.isArray(long) || long.length <= MAX_SEARCHED) continue;
+      const index = long.findIndex((item) => !list.valid.Check(item));
+      if (index >= 0) return list.faultsOf(long[index], `${list.name}.${index}`);
+      short[list.name] = long.slice(0, 1);
+    }
+    return Object.keys(short).length > 0 && faultsOf({ ...Object(value), ...short }) || faultsOf(value);
+  };
 }
 
 /** Text, or a list of these, as messages have it. With a `least` of 1, neither may be empty. */

@@ -35,3 +35,20 @@ Deno.test("textOr() takes text or a list, empty or not", () => {
   assertEquals(some(""), "the value must not be empty");
   assertEquals(any(3), "the value must be string or array");
 });
+
+Deno.test("checker() tells of a long list its first wrong item, at its place, and what is wrong beside it", () => {
+  const message = closed({ role: Type.Enum(["user", "assistant"]), content: Type.String() });
+  const faults = checker(
+    closed({ messages: Type.Array(message, { maxItems: 40_000 }), model: Type.String() }),
+    "it",
+  );
+  const messages: unknown[] = Array(30_000).fill({ role: "user", content: "" });
+  assertEquals(faults({ messages, model: "m" }), undefined);
+  assertEquals(faults({ messages }), "it must have required property 'model'");
+  const wrong = [...messages, { role: "usr", content: "" }, { role: "user" }];
+  assertEquals(faults({ messages: wrong }), 'messages.30000.role must be "user" or "assistant"');
+  assertEquals(
+    faults({ messages: Array(40_001).fill(messages[0]), model: "" }),
+    "messages must have at most 40000 items",
+  );
+});

@@ -1,6 +1,7 @@
 import type { JsonSchema, Message, ToolDefinition } from "@tare/messages";
 import { schemaChecker } from "@tare/messages/arguments";
 import { ApiError } from "@tare/wire";
+import { Compile } from "typebox/schema";
 
 /** The body of a chat-completions request, as far as the simulator reads it. */
 export interface CompletionRequest {
@@ -19,7 +20,7 @@ export interface CompletionRequest {
  */
 export async function readCompletionRequest(request: Request): Promise<CompletionRequest> {
   const body = await readJson(request);
-  const fault = bodyFault(body);
+  const fault = VALID_BODY.Check(body) ? undefined : bodyFault(body);
   if (fault !== undefined) throw new ApiError(400, `Cannot read the request: ${fault}.`);
   // The schema has shown that it has this shape.
   const { model, messages, tools, stream, stream_options } = body as RequestBody;
@@ -118,7 +119,7 @@ const TOOL: JsonSchema = {
   },
 };
 
-const bodyFault = schemaChecker({
+const BODY: JsonSchema = {
   type: "object",
   required: ["model", "messages"],
   properties: {
@@ -132,7 +133,10 @@ const bodyFault = schemaChecker({
     },
     n: { enum: [1, null] },
   },
-}, "the body");
+};
+
+const bodyFault = schemaChecker(BODY, "the body");
+const VALID_BODY = Compile(BODY);
 
 async function readJson(request: Request): Promise<unknown> {
   try {

@@ -1,0 +1,182 @@
+import { SystemMessage } from "@langchain/core/messages";
+import { aiSdkAdapter, type CallParams } from "@tare/adapters/ai-sdk";
+import { langchainAdapter } from "@tare/adapters/langchain";
+import { mastraAdapter } from "@tare/adapters/mastra";
+import { type AgentsModel, openAiAgentsAdapter } from "@tare/adapters/openai-agents";
+import type { Message, ToolDefinition, Usage } from "@tare/messages";
+import { memoryArchive } from "@tare/prune";
+import type { ModelMessage } from "ai";
+import type { MakePolicy, PolicyOptions, PolicyView } from "../../bench/economy/policies/policy.ts";
+import { fromItems, type Item, toItems } from "./agents_items.ts";
+import { fromLangChain } from "../langchain_messages.ts";
+import { State } from "../langchain_state.ts";
+import { fromModelPrompt, toModelPrompt } from "../model_prompt.ts";
+
+/** What each adapter of `@tare/adapters` makes of a session that its framework keeps, by the framework's name. */
+export const ADAPTERS: Readonly<Record<string, MakePolicy>> = {
+  "ai-sdk": adapted((options) => {
+    const { middleware } = aiSdkAdapter(options);
+    const prompt: ModelMessage[] = [];
+    return async ({ fresh, tools }, ask) => {
+      prompt.push(...toModelPrompt(fresh));
+      const given: CallParams = { prompt: [...prompt], tools: tools.map(flatTool) };
+      const params = await middleware.transformParams({ params: given, model: { modelId: "recorded" } });
+      await middleware.wrapGenerate({
+        params,
+        doGenerate: async () => {
+          const { promptTokens, cachedTokens, outputTokens } = await ask({
+            messages: fromModelPrompt(params.prompt as readonly ModelMessage[]),
+            tools: params.tools === given.tools ? tools : (params.tools ?? []).map(nestedTool),
+          });
+          const inputTokens = { total: promptTokens, cacheRead: cachedTokens, cacheWrite: undefined };
+          return { usage: { inputTokens, outputTokens: { total: outputTokens } } };
+        },
+      });
+    };
+  }),
+  langchain: adapted((options) => {
+    const { wrapModelCall } = langchainAdapter(options);
+    const state = new State({ withSystem: true });
+    const systemMessage = new SystemMessage("");
+    return async ({ messages, tools }, ask) => {
+      state.take(messages);
+      const call = { model: {}, messages: [...state.messages], systemMessage, tools, runtime: {} };
+      await wrapModelCall(call, async (shown) => {
+        const usage = await ask({ messages: fromLangChain(shown.messages), tools });
+        return {
+          usage_metadata: {
+            input_tokens: usage.promptTokens,
+            output_tokens: usage.outputTokens,
+            input_token_details: { cache_read: usage.cachedTokens },
+          },
+        };
+      });
+    };
+  }),
+  "openai-agents": adapted((options) => {
+    const { wrapModel } = openAiAgentsAdapter(options);
+    const items: Item[] = [];
+    return async ({ fresh, tools }, ask) => {
+      items.push(...toItems(fresh));
+      const model: AgentsModel = {
+        async getResponse({ input, tools: shown }: AgentsRequest) {
+          const usage = await ask({ messages: fromItems(input), tools: shown.map(nestedTool) });
+          return {
+            usage: {
+              inputTokens: usage.promptTokens,
+              outputTokens: usage.outputTokens,
+              inputTokensDetails: { cached_tokens: usage.cachedTokens },
+            },
+          };
+        },
+        getStreamedResponse: () => {
+          throw new Error("Cannot stream: recorded calls are played whole");
+        },
+      };
+      await wrapModel(model).getResponse(
+        { input: [...items], tools: tools.map(flatTool) } satisfies AgentsRequest as never,
+      );
+    };
+  }),
+  mastra: adapted((options) => {
+    const { processor } = mastraAdapter(options);
+    const whole: ModelMessage[] = [];
+    return async ({ fresh, tools }, ask) => {
+      whole.push(...toModelPrompt(fresh));
+      const state: Record<string, unknown> = {};
+      processor.processInputStep({ tools: Object.fromEntries(tools.map(standardTool)), state });
+      const { prompt } = await processor.processLLMRequest({
+        prompt: [...whole],
+        model: { modelId: "recorded" },
+        state,
+      });
+      const { promptTokens, cachedTokens, outputTokens } = await ask({
+        messages: fromModelPrompt(prompt),
+        tools,
+      });
+      const usage = { inputTokens: promptTokens, cachedInputTokens: cachedTokens, outputTokens };
+      const chunks = [{ type: "finish", payload: { output: { usage } } }];
+      await processor.processLLMResponse({ chunks, state, fromCache: false });
+    };
+  }),
+};
+
+interface AgentsRequest {
+  readonly input: readonly Item[];
+  readonly tools: readonly FlatTool[];
+}
+
+/** The session up to a call, and what of it the framework hasn't been told yet. */
+interface Turn {
+  readonly messages: readonly Message[];
+  readonly fresh: readonly Message[];
+  readonly tools: readonly ToolDefinition[];
+}
+
+/** Makes one call as a framework does; `ask` is the model, which is handed what the adapter shows. */
+type MakeCall = (turn: Turn, ask: (view: PolicyView) => Promise<Usage>) => Promise<void>;
+
+/** A policy of an adapter: the framework's call waits for its reply until the benchmark tells the usage. */
+function adapted(
+  begin: (options: Parameters<typeof aiSdkAdapter>[0]) => MakeCall,
+): MakePolicy {
+  return ({ profile, windowTokens, countTokens }: PolicyOptions) => {
+    let nowMs = 0;
+    let taken = 0;
+    let running = Promise.resolve();
+    let reply = (_usage: Usage) => {};
+    const makeCall = begin({
+      profile,
+      windowTokens,
+      countTokens,
+      archive: memoryArchive(),
+      // As in all policies here: each is handed the results whole.
+      mechanisms: { truncate: false },
+      now: () => nowMs,
+      warn: (sentence) => {
+        throw new Error(sentence);
+      },
+    });
+    return {
+      async view(call) {
+        await running;
+        nowMs = call.nowMs;
+        const fresh = call.messages.slice(taken);
+        taken = call.messages.length;
+        const shown = Promise.withResolvers<PolicyView>();
+        running = makeCall({ ...call, fresh }, (view) => {
+          shown.resolve(view);
+          const usage = Promise.withResolvers<Usage>();
+          reply = usage.resolve;
+          return usage.promise;
+        });
+        running.catch(shown.reject);
+        return await shown.promise;
+      },
+      sent: (usage) => reply(usage),
+    };
+  };
+}
+
+interface FlatTool {
+  readonly type: "function";
+  readonly name: string;
+  readonly description?: string;
+  readonly inputSchema?: Readonly<Record<string, unknown>>;
+  readonly parameters?: Readonly<Record<string, unknown>>;
+}
+
+/** A tool as the AI SDK and the OpenAI Agents SDK hand it to a model, which differ in the name of the schema. */
+function flatTool({ function: { name, description = "", parameters = {} } }: ToolDefinition): FlatTool {
+  return { type: "function", name, description, inputSchema: parameters, parameters };
+}
+
+function nestedTool(tool: { readonly name: string }): ToolDefinition {
+  const { name, description = "", inputSchema, parameters } = tool as FlatTool;
+  return { type: "function", function: { name, description, parameters: inputSchema ?? parameters ?? {} } };
+}
+
+function standardTool({ function: { name, description, parameters } }: ToolDefinition) {
+  const inputSchema = { "~standard": { jsonSchema: { input: () => parameters } } };
+  return [name, { description, inputSchema }] as const;
+}

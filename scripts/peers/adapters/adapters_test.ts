@@ -1,0 +1,50 @@
+import { assert, assertEquals } from "@std/assert";
+import { estimateTokens } from "@tare/messages";
+import { profileNamed } from "@tare/planner";
+import { play } from "../../bench/economy/play.ts";
+import { asShipped } from "../../bench/economy/policies/planner_policy.ts";
+import type { MakePolicy } from "../../bench/economy/policies/policy.ts";
+import { generateWorkload } from "../../bench/economy/workload.ts";
+import { ADAPTERS } from "./adapters.ts";
+import { OWN_SETTINGS } from "./own_settings.ts";
+
+const recording = generateWorkload()[1]!;
+const options = {
+  profile: profileNamed("none"),
+  windowTokens: 200_000,
+  countTokens: estimateTokens,
+  recall: true,
+  repairs: true,
+};
+
+Deno.test("each adapter costs and forgets what the planner does, whoever keeps the session", async () => {
+  const { cost, epochs, repairs, refused } = await play(recording, asShipped, options);
+  assert(epochs > 1);
+  for (const [framework, make] of Object.entries(ADAPTERS)) {
+    const played = await play(recording, make, options);
+    assertEquals([framework, played.epochs, played.repairs, played.refused], [
+      framework,
+      epochs,
+      repairs,
+      refused,
+    ]);
+    assert(Math.abs(played.cost / cost - 1) < 0.02, `${framework}: ${played.cost} in place of ${cost}`);
+  }
+});
+
+Deno.test("each framework's own settings change what is sent, and no provider refuses it", async () => {
+  for (const [framework, settings] of Object.entries(OWN_SETTINGS)) {
+    const own = Object.entries(settings);
+    if (own.length === 0) continue;
+    const played = await Promise.all(own.map(async ([name, make]: [string, MakePolicy]) => {
+      const { refused, promptTokens } = await play(recording, make, {
+        ...options,
+        recall: false,
+        repairs: false,
+      });
+      assertEquals([name, refused], [name, 0]);
+      return promptTokens;
+    }));
+    assert(new Set(played).size > played.length / 4, `${framework}: ${played.join(", ")}`);
+  }
+});
