@@ -72,6 +72,19 @@ Deno.test("eventPrinter() prints steps, streamed text, calls in one line, result
   );
 });
 
+Deno.test("eventPrinter() says what was answered to what a turn asked, and by whom", () => {
+  const answer = { type: "approval_answered", id: "1", decision: "deny", by: "person" } as const;
+  assertEquals(
+    printed([
+      { type: "approval_asked", step: 1, id: "1", name: "shell", arguments: '{"command":"ls"}' },
+      { type: "turn_end", reason: "approval", text: "", ledger },
+      { ...answer, reason: "Not\nnow." },
+      { ...answer, id: "2", decision: "allow", by: "time" },
+    ]).split("\n").filter((line) => !line.startsWith("ledger")),
+    ['! shell {"command":"ls"}: deny by person: Not now.', "! 2: allow by time", ""],
+  );
+});
+
 Deno.test("eventPrinter() says why a turn ended early", () => {
   assertEquals(
     printed([{ type: "turn_end", reason: "step_limit", text: "", message: "50 steps are the limit", ledger }])
