@@ -251,6 +251,13 @@ function greet(
       `tokens     estimated: how ${model} cuts texts isn't known, and they are counted as OpenAI's newer models do`,
     ]),
     `page       to talk, see where the tokens went and what the model sees: ${url}/`,
+    ...(settings.approvals === undefined ? [] : [
+      `approvals  ${
+        settings.approvals.path === undefined
+          ? "none: every call runs unasked"
+          : `by the rules in ${settings.approvals.path}`
+      }`,
+    ]),
     ...(policy === "planner" ? [] : [`policy     ${policy}`]),
     ...(off.length > 0 ? [`off        ${off.join(", ")}`] : []),
     `sessions   in ${resolve(settings.data)}`,
