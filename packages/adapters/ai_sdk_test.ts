@@ -1,27 +1,18 @@
 import { assert, assertEquals, assertRejects, assertStrictEquals } from "@std/assert";
-import { estimateTokens } from "@tare/messages";
-import { profileNamed } from "@tare/planner";
 import { memoryArchive } from "@tare/prune";
+import { LONG, optionsWith } from "./fixture_test.ts";
 import { type AdapterOptions, aiSdkAdapter, type CallParams, type PromptMessage } from "./ai_sdk.ts";
 
 const MODEL = { modelId: "m" };
 
 function adapterWith(options: Partial<AdapterOptions> = {}) {
   const warnings: string[] = [];
-  const adapter = aiSdkAdapter({
-    profile: profileNamed("openai"),
-    archive: memoryArchive(),
-    countTokens: estimateTokens,
-    now: () => 0,
-    warn: (sentence) => warnings.push(sentence),
-    ...options,
-  });
+  const adapter = aiSdkAdapter(optionsWith({ warn: (sentence) => warnings.push(sentence), ...options }));
   const shown = async (prompt: readonly PromptMessage[], rest: Partial<CallParams> = {}) =>
     await adapter.middleware.transformParams({ params: { ...rest, prompt }, model: MODEL });
   return { adapter, warnings, shown };
 }
 
-const LONG = "a line of a log\n".repeat(4_000);
 const USER: PromptMessage = { role: "user", content: [text("Look.")] };
 
 const ANSWER: PromptMessage = { role: "assistant", content: [text("Ok.")] };

@@ -1,7 +1,6 @@
 import { assert, assertEquals, assertRejects, assertStrictEquals } from "@std/assert";
-import { estimateTokens } from "@tare/messages";
-import { profileNamed } from "@tare/planner";
 import { memoryArchive } from "@tare/prune";
+import { LONG, optionsWith, SUMMARISING } from "./fixture_test.ts";
 import { type AdapterOptions, langchainAdapter, type LangChainMessage, type ModelCall } from "./langchain.ts";
 
 /** A message as LangChain's classes make them. */
@@ -36,7 +35,6 @@ class Removed extends Said {
   override readonly type = "remove";
 }
 
-const LONG = "a line of a log\n".repeat(4_000);
 const USER = new Human({ content: "Look." });
 
 /** A message with the fields that it has. */
@@ -59,14 +57,7 @@ function result(id: string, content: LangChainMessage["content"], status = "succ
 }
 
 function adapterWith(options: Partial<AdapterOptions> = {}) {
-  const adapter = langchainAdapter({
-    profile: profileNamed("openai"),
-    archive: memoryArchive(),
-    countTokens: estimateTokens,
-    now: () => 0,
-    warn: () => {},
-    ...options,
-  });
+  const adapter = langchainAdapter(optionsWith(options));
   const shown = async (
     messages: readonly LangChainMessage[],
     { system = "", reply = {}, tools = [] }: {
@@ -159,13 +150,7 @@ Deno.test("langchainAdapter() shortens the user's long texts in a full window, b
 for (
   const [name, role, options] of [
     ["a line", Human, {}],
-    ["a summary", Ai, {
-      summarise: () =>
-        Promise.resolve({
-          text: "All went well.",
-          usage: { promptTokens: 9, cachedTokens: 0, outputTokens: 3 },
-        }),
-    }],
+    ["a summary", Ai, SUMMARISING],
   ] as const
 ) {
   Deno.test(`langchainAdapter() writes ${name} where old turns were, once the window is full`, async () => {

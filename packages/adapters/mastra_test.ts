@@ -1,22 +1,13 @@
 import { assert, assertEquals, assertStrictEquals } from "@std/assert";
-import { estimateTokens } from "@tare/messages";
-import { profileNamed } from "@tare/planner";
 import { memoryArchive } from "@tare/prune";
+import { LONG, optionsWith } from "./fixture_test.ts";
 import { type AdapterOptions, type LlmResponse, mastraAdapter } from "./mastra.ts";
 
 function adapterWith(options: Partial<AdapterOptions> = {}) {
-  return mastraAdapter({
-    profile: profileNamed("openai"),
-    archive: memoryArchive(),
-    countTokens: estimateTokens,
-    now: () => 0,
-    warn: () => {},
-    ...options,
-  });
+  return mastraAdapter(optionsWith(options));
 }
 
 const MODEL = { modelId: "m" };
-const LONG = "a line of a log\n".repeat(4_000);
 
 function promptWith(value: string) {
   const output = { type: "text", value };

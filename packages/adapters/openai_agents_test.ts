@@ -1,7 +1,6 @@
 import { assert, assertEquals, assertStrictEquals } from "@std/assert";
-import { estimateTokens } from "@tare/messages";
-import { profileNamed } from "@tare/planner";
 import { memoryArchive } from "@tare/prune";
+import { LONG, optionsWith, SUMMARISING } from "./fixture_test.ts";
 import { type AdapterOptions, openAiAgentsAdapter } from "./openai_agents.ts";
 
 interface Item extends Readonly<Record<string, unknown>> {
@@ -47,14 +46,7 @@ const NOTHING = { inputTokens: 0, outputTokens: 0 };
 const USAGE = { inputTokens: 20, outputTokens: 2, inputTokensDetails: [{ cached_tokens: 5 }] };
 
 function adapterWith(options: Partial<AdapterOptions> = {}, usage: object = NOTHING) {
-  const adapter = openAiAgentsAdapter({
-    profile: profileNamed("openai"),
-    archive: memoryArchive(),
-    countTokens: estimateTokens,
-    now: () => 0,
-    warn: () => {},
-    ...options,
-  });
+  const adapter = openAiAgentsAdapter(optionsWith(options));
   const model = adapter.wrapModel(new Noting(usage));
   const shown = async (input: Request["input"], rest: Partial<Request> = {}) => {
     await model.getResponse({ tools: [], input, ...rest });
@@ -63,7 +55,6 @@ function adapterWith(options: Partial<AdapterOptions> = {}, usage: object = NOTH
   return { adapter, model, shown };
 }
 
-const LONG = "a line of a log\n".repeat(4_000);
 const USER = { role: "user", content: "Look." };
 const ANSWER = { type: "message", role: "assistant", content: [{ type: "output_text", text: "Ok." }] };
 
@@ -127,13 +118,7 @@ Deno.test("openAiAgentsAdapter() shortens the user's long texts in a full window
 for (
   const [name, role, options] of [
     ["a line", "user", {}],
-    ["a summary", "assistant", {
-      summarise: () =>
-        Promise.resolve({
-          text: "All went well.",
-          usage: { promptTokens: 9, cachedTokens: 0, outputTokens: 3 },
-        }),
-    }],
+    ["a summary", "assistant", SUMMARISING],
   ] as const
 ) {
   Deno.test(`openAiAgentsAdapter() writes ${name} where old turns were, once the window is full`, async () => {

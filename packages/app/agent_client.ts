@@ -1,7 +1,8 @@
 import { ServerSentEventParseStream } from "@std/http";
 import type { LoopEvent, TurnLedger } from "@tare/loop";
 import { contentText, type Message } from "@tare/messages";
-import type { PinReport, PromptReport, Quote, Wish } from "@tare/planner";
+import type { Quote, Wish } from "@tare/planner";
+import type { PinReport, PromptReport } from "@tare/planner/report";
 
 /** Where the server is that a command talks to, and what its requests must carry. */
 export interface ServerAddress {

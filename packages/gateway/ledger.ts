@@ -1,14 +1,13 @@
 import type { Cost, JsonSchema, Usage } from "@tare/messages";
+import { callCost, type Rates } from "@tare/planner";
 import {
   addSums,
-  callCost,
   closedSchema as closed,
   NO_SUMS,
   type Overview,
-  type Rates,
   type Sums,
   type ToldWarning,
-} from "@tare/planner";
+} from "@tare/planner/report";
 
 /**
  * What calls came to: prompts in token units, of which the price of one uncached input token is 1, and prompts and replies

@@ -1,5 +1,6 @@
 import type { CountTokens } from "@tare/messages";
-import type { PolicyOptions, Price, Profile } from "@tare/planner";
+import type { Price, Profile } from "@tare/planner";
+import type { PolicyOptions } from "@tare/planner/policies";
 
 /** A provider that requests are sent to. */
 export interface Upstream {

@@ -8,7 +8,7 @@ import {
   SseSplitter,
   type WireReply,
 } from "@tare/wire";
-import { type Overview, ToldWarnings } from "@tare/planner";
+import { type Overview, ToldWarnings } from "@tare/planner/report";
 import type { GatewayLedger } from "./ledger.ts";
 import type { GatewayOptions } from "./options.ts";
 import type { GatewaySession } from "./sessions/session.ts";

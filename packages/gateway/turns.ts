@@ -1,6 +1,8 @@
 import { createHash } from "node:crypto";
 import type { CountTokens, Usage } from "@tare/messages";
-import { listPrice, profileForTtl, promptSession, type Rates, reportCall, sumsOfCall } from "@tare/planner";
+import { listPrice, profileForTtl, type Rates } from "@tare/planner";
+import { promptSession } from "@tare/planner/policies";
+import { reportCall, sumsOfCall } from "@tare/planner/report";
 import { RECALL_TOOL } from "@tare/prune";
 import {
   jsonExcess,

@@ -8,6 +8,7 @@
 export * from "./event.ts";
 export * from "./ledger.ts";
 export * from "./model_error.ts";
+export type { ProviderOptions } from "./provider/provider_access.ts";
 export * from "./run.ts";
 export type { RunOptions } from "./run_options.ts";
 export type { Clock } from "./watchdog.ts";

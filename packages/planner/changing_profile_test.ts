@@ -1,6 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
-import { classicSession, plannerSession, type Profile, profileNamed } from "@tare/planner";
+import { plannerSession, type Profile, profileNamed } from "@tare/planner";
+import { classicSession } from "@tare/planner/policies";
 import { memoryArchive } from "@tare/prune";
 
 function step(number: number): Message[] {

@@ -1,15 +1,8 @@
 import { assert, assertEquals, assertStrictEquals } from "@std/assert";
 import fc from "fast-check";
 import { contentText, type Message } from "@tare/messages";
-import {
-  classicSession,
-  type Edit,
-  type Pin,
-  plannerSession,
-  promptCost,
-  type SessionView,
-  view,
-} from "@tare/planner";
+import { type Edit, type Pin, plannerSession, promptCost, type SessionView, view } from "@tare/planner";
+import { classicSession } from "@tare/planner/policies";
 import { type Archive, archiveRef, memoryArchive } from "@tare/prune";
 import { callPairs } from "../../tests/call_pairs.ts";
 import { conversations, messyConversations } from "../../tests/conversations.ts";

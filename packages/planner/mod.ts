@@ -8,7 +8,6 @@
  * @module
  */
 export { PrefixCache, type PromptUnit, promptUnits } from "./cache/prefix_cache.ts";
-export { classicSession } from "./classic/classic_session.ts";
 export type {
   CompactEdit,
   DropEdit,
@@ -18,6 +17,7 @@ export type {
   ShortenEdit,
   SummariseEdit,
 } from "./edits/edit.ts";
+export { fittingPins, makePin, type NewPin, type Pin, type Wish, withoutPin, withPin } from "./edits/pin.ts";
 export { type Conversation, view } from "./edits/view.ts";
 export type { LedgerEntry, PromptShares, UncachedCause } from "./ledger/ledger.ts";
 export { callCost, promptCost, type Rates } from "./ledger/price.ts";
@@ -31,7 +31,6 @@ export type {
   SessionView,
   Triggers,
 } from "./prompt_session.ts";
-export { POLICIES, type Policy, type PolicyOptions, promptSession } from "./policies.ts";
 export { EXAMPLE_MODELS, isPrice, listPrice, type Price, PRICES, PRICES_DATE } from "./prices.ts";
 export { readProfileFile } from "./profile_file.ts";
 export {
@@ -48,54 +47,6 @@ export {
   recogniseProfile,
   type Warmth,
 } from "./providers.ts";
-export {
-  ASKED,
-  CALL_LIST,
-  CALL_REPORT,
-  type CallReport,
-  CALLS_PAGE,
-  pageOfCalls,
-  reportCall,
-  REWRITE_REPORT,
-  sumsOfCall,
-} from "./report/call_report.ts";
-export {
-  addSums,
-  NO_SUMS,
-  OVERVIEW,
-  type Overview,
-  type Sums,
-  type ToldWarning,
-  ToldWarnings,
-} from "./report/overview.ts";
-export {
-  fittingPins,
-  makePin,
-  NEW_PIN,
-  type NewPin,
-  type Pin,
-  PIN_LIST,
-  PIN_REPORT,
-  type PinReport,
-  type Wish,
-  withoutPin,
-  withPin,
-} from "./report/pin.ts";
-export {
-  BLOCK_REPORT,
-  type BlockReport,
-  BLOCKS_PAGE,
-  type BlockState,
-  type BlockText,
-  PROMPT_REPORT,
-  type PromptBlock,
-  type PromptReport,
-  reportBlock,
-  reportPins,
-  reportPrompt,
-  type SeenConversation,
-} from "./report/prompt_report.ts";
-export { closedSchema, listOf } from "./report/schemas.ts";
 export { BY_AGE, KEEP_WANTED, type Retention, type Standing } from "./retention/retention.ts";
 export { WINDOW_SHARE } from "./rule/make_room.ts";
 export type { Decision, DecisionCause, Summarise, Summary, SummaryRequest } from "./rule/plan.ts";

@@ -1,7 +1,15 @@
+/**
+ * The prompt session by fixed triggers, and whichever of the two policies goes by a name. An entry point of its own, so
+ * that who wants the planner alone doesn't carry the other.
+ *
+ * @module
+ */
 import { checkGiven } from "@tare/messages";
 import { classicSession } from "./classic/classic_session.ts";
 import { type ForkableSession, type PromptSessionOptions, SESSION } from "./prompt_session.ts";
 import { plannerSession } from "./session.ts";
+
+export { classicSession };
 
 /** What decides when a prompt is rewritten. */
 export type Policy = "planner" | "classic";
@@ -26,7 +34,8 @@ export interface PolicyOptions
  * ```ts
  * import { assertEquals } from "@std/assert";
  * import { estimateTokens } from "@tare/messages";
- * import { profileNamed, promptSession } from "@tare/planner";
+ * import { profileNamed } from "@tare/planner";
+ * import { promptSession } from "@tare/planner/policies";
  * import { memoryArchive } from "@tare/prune";
  *
  * const options = { profile: profileNamed("openai"), archive: memoryArchive(), countTokens: estimateTokens };

@@ -14,7 +14,7 @@ import type { Profile } from "./providers.ts";
 import type { Quote } from "./rule/quote.ts";
 import type { Retention } from "./retention/retention.ts";
 import type { Conversation } from "./edits/view.ts";
-import type { Pin } from "./report/pin.ts";
+import type { Pin } from "./edits/pin.ts";
 
 /** The mechanisms that keep a prompt small, each on or off. */
 export interface Mechanisms {

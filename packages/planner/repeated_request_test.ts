@@ -1,12 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { countRequestTokens, estimateTokens, type Message, type Tool } from "@tare/messages";
-import {
-  classicSession,
-  plannerSession,
-  profileNamed,
-  type PromptSession,
-  type SessionView,
-} from "@tare/planner";
+import { plannerSession, profileNamed, type PromptSession, type SessionView } from "@tare/planner";
+import { classicSession } from "@tare/planner/policies";
 import { memoryArchive } from "@tare/prune";
 
 const log: Tool = {

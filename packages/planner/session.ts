@@ -22,7 +22,7 @@ import {
 } from "./prompt_session.ts";
 import { KEEP_WANTED, type Retention } from "./retention/retention.ts";
 import type { Conversation } from "./edits/view.ts";
-import { fittingPins, type Pin } from "./report/pin.ts";
+import { fittingPins, type Pin } from "./edits/pin.ts";
 
 /** A {@linkcode PromptSession} whose planner decides when the mechanisms act. */
 export interface PlannerSession extends ForkableSession {

@@ -1,6 +1,7 @@
 import { compactTool } from "@tare/schemas";
 import { conversations } from "../conversations.ts";
-import { classicSession, plannerSession, profileNamed, type PromptSessionOptions } from "@tare/planner";
+import { plannerSession, profileNamed, type PromptSessionOptions } from "@tare/planner";
+import { classicSession } from "@tare/planner/policies";
 import { memoryArchive, pruneResults, truncateResults } from "@tare/prune";
 import { toolLoopContext } from "@tare/context";
 import { loadTokenizer } from "@tare/messages/tiktoken";

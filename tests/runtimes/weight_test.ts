@@ -14,6 +14,8 @@ const MAX_BYTES: Readonly<Record<string, number>> = {
   "prune": 100_000,
   "schemas": 100_000,
   "planner": 100_000,
+  "planner/policies": 100_000,
+  "planner/report": 100_000,
   "wire": 100_000,
 };
 

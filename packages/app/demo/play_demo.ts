@@ -3,7 +3,8 @@ import { addLedgers, EMPTY_LEDGER, type LoopEvent, type TurnLedger } from "@tare
 import { anthropicModel } from "@tare/loop/anthropic";
 import { openaiModel } from "@tare/loop/openai";
 import type { Tokenizer } from "@tare/messages/tiktoken";
-import type { Policy, Price, Profile } from "@tare/planner";
+import type { Price, Profile } from "@tare/planner";
+import type { Policy } from "@tare/planner/policies";
 import { agentHandler } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
 import { memoryStore } from "@tare/store";

@@ -1,5 +1,6 @@
 import { resolve } from "@std/path";
-import { isPrice, type Policy, type Price, type Profile, readProfileFile } from "@tare/planner";
+import { isPrice, type Price, type Profile, readProfileFile } from "@tare/planner";
+import type { Policy } from "@tare/planner/policies";
 import { AGENT_MODEL } from "@tare/server";
 
 /** A setting: where it is told, what it means, how it is read. */

@@ -1,11 +1,5 @@
-import {
-  DEFAULT_PROVIDER,
-  MESSAGES_PROVIDER,
-  POLICIES,
-  type Policy,
-  PRICES_DATE,
-  PROFILES,
-} from "@tare/planner";
+import { DEFAULT_PROVIDER, MESSAGES_PROVIDER, PRICES_DATE, PROFILES } from "@tare/planner";
+import { POLICIES, type Policy } from "@tare/planner/policies";
 import { LIMIT_OPTIONS } from "../listener/limits.ts";
 import {
   address,

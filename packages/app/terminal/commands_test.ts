@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { EMPTY_LEDGER } from "@tare/loop";
-import type { PromptBlock } from "@tare/planner";
+import type { PromptBlock } from "@tare/planner/report";
 import { HELP, runCommand } from "./commands.ts";
 
 const block: PromptBlock = {

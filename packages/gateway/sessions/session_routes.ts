@@ -1,20 +1,16 @@
 import type { CountTokens } from "@tare/messages";
 import { schemaChecker } from "@tare/messages/arguments";
+import { makePin, type NewPin, type Pin, withoutPin, withPin } from "@tare/planner";
 import {
   BLOCKS_PAGE,
   CALLS_PAGE,
-  makePin,
   NEW_PIN,
-  type NewPin,
   pageOfCalls,
-  type Pin,
   reportBlock,
   reportPins,
   reportPrompt,
   type SeenConversation,
-  withoutPin,
-  withPin,
-} from "@tare/planner";
+} from "@tare/planner/report";
 import { ApiError } from "@tare/wire";
 import { readBytes } from "../decode_request.ts";
 import type { GatewaySession } from "./session.ts";

@@ -31,18 +31,13 @@ import { Anthropic, APIConnectionError, APIConnectionTimeoutError, APIError } fr
 import { checkGiven, type Model, type ModelRequest } from "@tare/messages";
 import { MessageAssembler, messagesBody, messagesSettings, ReplyTooLong, UnknownShape } from "@tare/wire";
 import { ModelError } from "../model_error.ts";
-import { checkAccess, streamModel, watchedFetch } from "../provider/stream_model.ts";
+import { accessTo, type ProviderOptions } from "../provider/provider_access.ts";
+import { streamModel } from "../provider/stream_model.ts";
 
 /** Which model, and how to reach it. */
-export interface AnthropicModelOptions {
-  /** Name of the model, as the provider has it. */
-  readonly model: string;
-  /** Sent as a bearer token, as the SDK does. Default: none is sent, as local servers like it. */
-  readonly apiKey?: string;
+export interface AnthropicModelOptions extends ProviderOptions {
   /** Address of the server, without `/v1`. Default: `https://api.anthropic.com`. */
   readonly baseURL?: string;
-  /** Headers sent with each request, such as `anthropic-beta`. */
-  readonly headers?: Readonly<Record<string, string>>;
   /** Fields of each request's body beside ours, or instead of them: `thinking`, `temperature`, `metadata`. */
   readonly extraBody?: Readonly<Record<string, unknown>>;
   /** Longest reply in tokens, thinking included; the API wants to be told. Default: 32,000. */
@@ -52,12 +47,6 @@ export interface AnthropicModelOptions {
    * for five minutes, 0 for nothing. Default: five minutes.
    */
   readonly cacheTtlMs?: number;
-  /** Longest time until an answer begins, in milliseconds. Default: 600,000. */
-  readonly timeoutMs?: number;
-  /** How often a request is repeated that failed before anything was streamed. Default: 2. */
-  readonly maxRetries?: number;
-  /** Sends the requests. Default: the global `fetch`. */
-  readonly fetch?: typeof globalThis.fetch;
 }
 
 /** How often a reply may pause and be asked to go on. */
@@ -82,33 +71,18 @@ const NO_MESSAGE = "what it sent is no message (is the base URL right? It is wit
  */
 export function anthropicModel(options: AnthropicModelOptions): Model {
   checkGiven("anthropicModel()", { options }, { options: { model: "string" } });
-  const {
-    model,
-    apiKey,
-    baseURL = "https://api.anthropic.com",
-    headers = {},
-    extraBody = {},
-    maxTokens = 32_000,
-    cacheTtlMs,
-    timeoutMs = 600_000,
-    maxRetries = 2,
-    fetch = globalThis.fetch,
-  } = options;
-  const { host } = checkAccess({ baseURL, apiKey, example: "https://api.anthropic.com" });
+  const { extraBody, baseURL, clientOptions, ...access } = accessTo(options, "https://api.anthropic.com");
+  const { model } = access;
+  const { maxTokens = 32_000, cacheTtlMs } = options;
 
   const openStream = (request: ModelRequest) => {
-    const { signal, progress = () => {} } = request;
+    const { signal, progress } = request;
     const client = new Anthropic({
+      ...clientOptions(progress),
       baseURL: baseURL.replace(/\/+$/, ""),
-      // Left out, these would be read from the environment. The SDK insists on a key: without one, no header is sent.
-      apiKey: apiKey || "none",
+      // Left out, these would be read from the environment.
       webhookKey: null,
       openTelemetry: false,
-      logLevel: "off",
-      defaultHeaders: { ...headers, ...(!apiKey && { Authorization: null }) },
-      timeout: timeoutMs,
-      maxRetries,
-      fetch: watchedFetch(fetch, progress),
     });
     const prompt = messagesBody(request, cacheTtlMs === undefined ? {} : { cacheTtlMs });
     const settings = messagesSettings(request.settings ?? {});
@@ -118,11 +92,7 @@ export function anthropicModel(options: AnthropicModelOptions): Model {
   };
 
   return streamModel({
-    host,
-    model,
-    apiKey,
-    timeoutMs,
-    maxRetries,
+    ...access,
     errors: { APIError, APIConnectionError, APIConnectionTimeoutError },
     noReply: NO_MESSAGE,
     reader: () => new MessageAssembler(),

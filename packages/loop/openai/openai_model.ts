@@ -25,30 +25,19 @@
 import { APIConnectionError, APIConnectionTimeoutError, APIError, OpenAI } from "openai";
 import { checkGiven, type Model, type ModelRequest } from "@tare/messages";
 import { ReplyAssembler } from "@tare/wire";
-import { checkAccess, streamModel, watchedFetch } from "../provider/stream_model.ts";
+import { accessTo, type ProviderOptions } from "../provider/provider_access.ts";
+import { streamModel } from "../provider/stream_model.ts";
 
 /** Which model, and how to reach it. */
-export interface OpenAIModelOptions {
-  /** Name of the model, as the provider has it. */
-  readonly model: string;
-  /** Sent as a bearer token. Default: none is sent, as local servers like it. */
-  readonly apiKey?: string;
+export interface OpenAIModelOptions extends ProviderOptions {
   /** Address of the API. Default: `https://api.openai.com/v1`. */
   readonly baseURL?: string;
-  /** Headers sent with each request, such as OpenRouter's `HTTP-Referer`. */
-  readonly headers?: Readonly<Record<string, string>>;
   /**
    * Fields of each request's body beside ours, or instead of them: `temperature`, `reasoning_effort`,
    * `prompt_cache_key`. `undefined` leaves one of ours out: `{ stream_options: undefined }` is for servers that don't
    * know it.
    */
   readonly extraBody?: Readonly<Record<string, unknown>>;
-  /** Longest time until an answer begins, in milliseconds. Default: 600,000. */
-  readonly timeoutMs?: number;
-  /** How often a request is repeated that failed before anything was streamed. Default: 2. */
-  readonly maxRetries?: number;
-  /** Sends the requests. Default: the global `fetch`. */
-  readonly fetch?: typeof globalThis.fetch;
 }
 
 const NO_COMPLETION = "what it sent is no chat completion (is the base URL right?)";
@@ -68,32 +57,18 @@ const NO_COMPLETION = "what it sent is no chat completion (is the base URL right
  */
 export function openaiModel(options: OpenAIModelOptions): Model {
   checkGiven("openaiModel()", { options }, { options: { model: "string" } });
-  const {
-    model,
-    apiKey,
-    baseURL = "https://api.openai.com/v1",
-    headers = {},
-    extraBody = {},
-    timeoutMs = 600_000,
-    maxRetries = 2,
-    fetch = globalThis.fetch,
-  } = options;
-  const { host } = checkAccess({ baseURL, apiKey, example: "https://api.openai.com/v1" });
+  const { extraBody, baseURL, clientOptions, ...access } = accessTo(options, "https://api.openai.com/v1");
+  const { model } = access;
 
-  const openStream = ({ messages, tools, settings, signal, progress = () => {} }: ModelRequest) => {
+  const openStream = ({ messages, tools, settings, signal, progress }: ModelRequest) => {
     const client = new OpenAI({
+      ...clientOptions(progress),
       baseURL,
-      // Left out, these would be read from the environment. The SDK insists on a key: without one, no header is sent.
-      apiKey: apiKey || "none",
+      // Left out, these would be read from the environment.
       adminAPIKey: null,
       organization: null,
       project: null,
       webhookSecret: null,
-      logLevel: "off",
-      defaultHeaders: { ...headers, ...(!apiKey && { Authorization: null }) },
-      timeout: timeoutMs,
-      maxRetries,
-      fetch: watchedFetch(fetch, progress),
     });
     const body = {
       model,
@@ -110,11 +85,7 @@ export function openaiModel(options: OpenAIModelOptions): Model {
   };
 
   return streamModel({
-    host,
-    model,
-    apiKey,
-    timeoutMs,
-    maxRetries,
+    ...access,
     errors: { APIError, APIConnectionError, APIConnectionTimeoutError },
     noReply: NO_COMPLETION,
     reader: () => new ReplyAssembler(),

@@ -90,29 +90,6 @@ function blame(failure: unknown, settings: ModelSettings = {}): unknown {
 }
 
 /**
- * What both name the provider by.
- *
- * @throws {TypeError} if `baseURL` is no http(s) URL or `apiKey` can't stand in a header.
- */
-export function checkAccess(
-  { baseURL, apiKey, example }: {
-    readonly baseURL: string;
-    readonly apiKey: string | undefined;
-    /** What a base URL looks like. */
-    readonly example: string;
-  },
-): { readonly host: string } {
-  const url = URL.parse(baseURL);
-  if (url?.protocol !== "http:" && url?.protocol !== "https:") {
-    throw new TypeError(`Cannot use base URL "${baseURL}": it must be like ${example}.`);
-  }
-  if (apiKey && /[^\x21-\x7e]/.test(apiKey)) {
-    throw new TypeError("Cannot use the API key: it holds spaces or other characters that no key has.");
-  }
-  return { host: url.host };
-}
-
-/**
  * A `fetch` for streamed replies: calls `progress` whenever bytes arrive, comments and pings of the event stream
  * included, with which providers keep a connection alive while the model is busy; turns the JSON body of a server that
  * doesn't stream into a stream of one event; and gives whole events, so that nobody looks twice at a long one. A body

@@ -25,6 +25,9 @@ const MAX_UNIT_BYTES = 3;
 /** Pieces up to this many code units are encoded in a buffer that is kept. */
 const KEPT_LENGTH = 4096;
 
+/** So many pieces are remembered with the number of their tokens, each of at most so many code units. */
+const KNOWN = { pieces: 8192, length: 64 };
+
 /**
  * Makes an encoder. Strings that look like special tokens are ordinary text to it, and lone surrogates are
  * encoded as U+FFFD.
@@ -37,6 +40,8 @@ export function bytePairEncoder({ bpe_ranks, pat_str }: EncodingData): BytePairE
   const merger = new BytePairMerger(table);
   const pattern = new RegExp(pat_str, "uy");
   const kept = makeBuffers(KEPT_LENGTH);
+  // Names come again and again, and to merge one takes ten times as long as to look it up.
+  const known = new Map<string, number>();
 
   /** Encodes a piece; returns the number of its tokens and hands the tokens themselves to the sink. */
   const encodePiece = (piece: string, sink: number[] | undefined): number => {
@@ -47,8 +52,17 @@ export function bytePairEncoder({ bpe_ranks, pat_str }: EncodingData): BytePairE
       sink?.push(rank);
       return 1;
     }
+    if (!sink && piece.length <= KNOWN.length) {
+      const count = known.get(piece);
+      if (count !== undefined) return count;
+    }
     const count = merger.merge(bytes, length, tokens);
     if (sink) { for (const token of tokens.subarray(0, count)) sink.push(token); }
+    // Of one ASCII piece's own: a slice would hold on to the text that it was cut from.
+    else if (length === piece.length && length <= KNOWN.length) {
+      if (known.size === KNOWN.pieces) known.clear();
+      known.set(String.fromCharCode(...bytes.subarray(0, length)), count);
+    }
     return count;
   };
 

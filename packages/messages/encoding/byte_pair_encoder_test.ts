@@ -36,3 +36,12 @@ Deno.test("bytePairEncoder() doesn't cut a surrogate pair where it cuts a text w
 Deno.test("bytePairEncoder() survives a piece at which a regular expression would run out of stack", () => {
   assertEquals(count("中".repeat(5_000_000)), 5_000_000);
 });
+
+Deno.test("bytePairEncoder() counts a name that comes again as it was counted first, however many come between", () => {
+  const names = Array.from({ length: 20_000 }, (_, at) => ` unheardOfName${(at * 7_919).toString(36)}x`);
+  const { length } = names.flatMap((name) => encode(name));
+  for (let times = 0; times < 2; times++) {
+    assertEquals(names.reduce((sum, name) => sum + count(name), 0), length);
+    assertEquals(count(names.join("")), length);
+  }
+});

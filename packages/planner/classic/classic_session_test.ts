@@ -7,7 +7,6 @@ import {
   type ToolDefinition,
 } from "@tare/messages";
 import {
-  classicSession,
   type ForkableSession,
   type Mechanisms,
   profileNamed,
@@ -15,6 +14,7 @@ import {
   type SessionView,
   type Triggers,
 } from "@tare/planner";
+import { classicSession } from "@tare/planner/policies";
 import { type Archive, memoryArchive } from "@tare/prune";
 
 const HOUR = 60 * 60 * 1000;

@@ -1,13 +1,13 @@
 import { assert, assertEquals, assertGreater, assertLess, assertMatch } from "@std/assert";
 import { countRequestTokens, estimateTokens, type Message } from "@tare/messages";
 import {
-  classicSession,
   type ForkableSession,
   profileNamed,
   type PromptSessionOptions,
   type Summarise,
   type SummaryRequest,
 } from "@tare/planner";
+import { classicSession } from "@tare/planner/policies";
 import { type Archive, memoryArchive } from "@tare/prune";
 import { callPairs } from "../../../tests/call_pairs.ts";
 

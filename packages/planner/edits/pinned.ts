@@ -2,7 +2,7 @@ import { countMessageTokens, type CountTokens, meantCall, type Message, pairCall
 import { type ElisionCandidate, resultText } from "@tare/prune";
 import type { Removal } from "../retention/find_removals.ts";
 import type { CachedPrompt } from "../rule/weigh_cuts.ts";
-import type { Pin } from "../report/pin.ts";
+import type { Pin } from "./pin.ts";
 import type { DropEdit, Edit, KeepEdit } from "./edit.ts";
 import type { Layout } from "./layout.ts";
 

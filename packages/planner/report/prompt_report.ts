@@ -17,7 +17,8 @@ import { parsePlaceholder } from "@tare/prune";
 import { isSummary } from "../edits/make_summary.ts";
 import type { Conversation } from "../edits/view.ts";
 import type { SessionView } from "../prompt_session.ts";
-import { fittingPins, type Pin, PIN_REPORT, type PinReport } from "./pin.ts";
+import { fittingPins, type Pin } from "../edits/pin.ts";
+import { PIN_REPORT, type PinReport } from "./pin_report.ts";
 import { closedSchema, COUNT, FLAG, listOf, orNull, TEXT } from "./schemas.ts";
 
 /**

@@ -32,9 +32,6 @@ const READING_COMMAND = /(?:^|[\s;&|(])(?:cat|sed -n|nl|head)\s(?!.*(?:<<|>\s*\S
 const FILE_IN_COMMAND = /[\w@./-]*[\w-]\.[A-Za-z]\w{0,5}\b/g;
 const FILE_IN_PATCH = /^\*\*\* (?:Update|Add) File: (.+)$/gm;
 const PATH_ARGUMENT = /^(?:file_?)?(?:path|name)$|^file$/i;
-const NAME = /[A-Za-z0-9_][A-Za-z0-9_./-]{6,}[A-Za-z0-9_]/g;
-/** A word that prose doesn't hold: with a digit, a sign or an inner capital. */
-const NO_PLAIN_WORD = /[0-9_./-]|[a-z][A-Z]/;
 /** Of longer texts head and tail are looked at. */
 const MAX_CHARS = 200_000;
 
@@ -57,9 +54,10 @@ export function findFacts(
   const about = answered && readCall(answered, tools);
   const reads = about?.reads === true;
   const edits = calls.some((call) => call.edits);
-  const wants = new Set(calls.flatMap(({ texts }) => texts.flatMap(namesIn)));
+  const wants = new Set<string>();
+  for (const { texts } of calls) for (const text of texts) addNames(wants, text);
   const names = new Set(wants);
-  for (const name of namesIn(contentText(message.content))) names.add(name);
+  addNames(names, contentText(message.content));
   return {
     fileText: reads || edits,
     edits,
@@ -128,8 +126,43 @@ function textsIn(name: string, value: unknown): Argument[] {
   return Object.entries(value).flatMap(([key, part]) => textsIn(key, part));
 }
 
-function namesIn(text: string): string[] {
-  return (headAndTail(text).match(NAME) ?? []).filter((word) => NO_PLAIN_WORD.test(word));
+/** Kinds of the characters that names are made of; a sign stands inside of names alone. */
+const [SIGN, LOWER, UPPER, OTHER] = [1, 2, 3, 4];
+
+/** By code of an ASCII character; 0 is no part of a name. */
+const KINDS = Uint8Array.from({ length: 128 }, (_, code) => {
+  const character = String.fromCharCode(code);
+  if (/[./-]/.test(character)) return SIGN;
+  if (/[a-z]/.test(character)) return LOWER;
+  if (/[A-Z]/.test(character)) return UPPER;
+  return /[0-9_]/.test(character) ? OTHER : 0;
+});
+
+/** Length of the shortest name. */
+const SHORTEST_NAME = 8;
+
+/**
+ * Adds the names in a text: words that prose doesn't hold, with a digit, a sign or an inner capital. Every text that
+ * comes is looked through, and character by character that takes half the time that a pattern takes.
+ */
+function addNames(names: Set<string>, text: string): void {
+  const seen = headAndTail(text);
+  const kindAt = (at: number) => KINDS[seen.charCodeAt(at)] ?? 0;
+  for (let at = 0; at < seen.length; at++) {
+    if (kindAt(at) <= SIGN) continue;
+    const start = at;
+    let end = at;
+    let isName = false;
+    let hasSign = false;
+    for (let kind = 0, before = 0; at < seen.length && (kind = kindAt(at)) > 0; at++, before = kind) {
+      if (kind === SIGN) hasSign = true;
+      else {
+        end = at + 1;
+        isName ||= hasSign || kind === OTHER || kind === UPPER && before === LOWER;
+      }
+    }
+    if (isName && end - start >= SHORTEST_NAME) names.add(seen.slice(start, end));
+  }
 }
 
 function headAndTail(text: string): string {

@@ -2,13 +2,18 @@ import type { Message, StableMessages, Usage } from "@tare/messages";
 import type { Edit } from "../edits/edit.ts";
 import type { PromptShares } from "../ledger/ledger.ts";
 import type { FullWindow } from "../edits/full_window.ts";
-import type { Wishes } from "../edits/pinned.ts";
-import type { Removal, Seen } from "../retention/find_removals.ts";
-import type { Pin } from "../report/pin.ts";
+import type { Removal } from "../retention/find_removals.ts";
+import type { Pin } from "../edits/pin.ts";
 import type { Conversation, PlacedView } from "../edits/view.ts";
-import type { DeferredTools } from "../prompt_session.ts";
+import type { DeferredTools, PromptSessionOptions } from "../prompt_session.ts";
 import type { Prediction } from "./predict.ts";
 import type { Cut } from "./weigh_cuts.ts";
+
+/** What a planner goes by. */
+export interface PlannerOptions extends Omit<PromptSessionOptions, "mechanisms" | "state"> {
+  /** Whether a full window may go further than price does. Default true. */
+  readonly relievesWindow?: boolean;
+}
 
 /** A call that is about to be made. */
 export interface PlanRequest extends Conversation {
@@ -121,20 +126,3 @@ export interface Summary {
 
 /** Asks a model for a summary of old messages. A rejection is a failure, and so is an empty text, which is paid. */
 export type Summarise = (request: SummaryRequest) => Promise<Summary>;
-
-/** A prompt as it would be sent, and whether to change it. */
-export interface Draft {
-  readonly seen: Seen;
-  /** Counted here. */
-  readonly promptTokens: number;
-  readonly removals: readonly Removal[];
-  readonly leaving: readonly Removal[];
-  readonly predicted: Prediction;
-  /** Counted by the provider. */
-  readonly prompt: { readonly promptTokens: number; readonly cachedTokens: number; readonly alive: number };
-  readonly decision?: Decision;
-  /** What was asked for and isn't so yet. */
-  readonly wishes: Wishes;
-  /** Whether doing it breaks nothing that the cache holds. */
-  readonly isFree: boolean;
-}

@@ -1,6 +1,6 @@
 import { currentProfile } from "../providers.ts";
-import type { Plan, PlanRequest } from "./plan.ts";
-import { Planner, type PlannerOptions } from "./planner.ts";
+import type { Plan, PlannerOptions, PlanRequest } from "./plan.ts";
+import { Planner } from "./planner.ts";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { estimateTokens, type Message, type ToolDefinition, type Usage } from "@tare/messages";
 import {

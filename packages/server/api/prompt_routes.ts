@@ -1,10 +1,10 @@
+import { type NewPin, withoutPin, withPin } from "@tare/planner";
 import {
   BLOCK_REPORT,
   BLOCKS_PAGE,
   CALL_LIST,
   CALLS_PAGE,
   NEW_PIN,
-  type NewPin,
   OVERVIEW,
   pageOfCalls,
   PIN_LIST,
@@ -14,15 +14,24 @@ import {
   reportPins,
   reportPrompt,
   type SeenConversation,
-  withoutPin,
-  withPin,
-} from "@tare/planner";
-import { type TNumberOptions, Type } from "typebox";
+} from "@tare/planner/report";
+import { Type } from "typebox";
 import { errorResponses, HttpError } from "../http/http_error.ts";
-import { readNumber } from "../http/read_number.ts";
-import { type Route, route, type RouteParameter, type RouteResponse } from "../http/route.ts";
+import { queryNumber } from "../http/query_number.ts";
+import { type Route, route, type RouteResponse } from "../http/route.ts";
 import type { Session } from "../sessions/session.ts";
 import type { Sessions } from "../sessions/sessions.ts";
+
+const MOST_CALLS = queryNumber({ name: "limit", says: "Most calls in the answer.", least: 1, ...CALLS_PAGE });
+const AFTER = queryNumber({ name: "after", says: "Number of the last call of the page before." });
+const MOST_BLOCKS = queryNumber({
+  name: "limit",
+  says: "Most blocks in the answer.",
+  least: 1,
+  ...BLOCKS_PAGE,
+});
+const FROM = queryNumber({ name: "from", says: "How many blocks to leave out at the start." });
+const OFFSET = queryNumber({ name: "offset", says: "Where in the texts to begin, in UTF-16 code units." });
 
 /** The routes about where tokens went, what the model sees, and what is asked of single messages. */
 export function promptRoutes(sessions: Sessions): readonly Route[] {
@@ -34,28 +43,15 @@ export function promptRoutes(sessions: Sessions): readonly Route[] {
       summary:
         "Lists the model calls of a session, the oldest first: what each took, what resending everything " +
         "would have taken, and what was rewritten before it and why. Costs are in token units, and in US dollars where prices are known.",
-      parameters: [
-        query("limit", `Most calls in the answer. Default: ${CALLS_PAGE.usual}.`, {
-          minimum: 1,
-          maximum: CALLS_PAGE.most,
-        }),
-        query("after", "Number of the last call of the page before. Default: 0.", { minimum: 0 }),
-      ],
+      parameters: [MOST_CALLS.parameter, AFTER.parameter],
       responses: {
         200: json(CALL_LIST, "The calls, and whether there are more behind them."),
         ...errorResponses({ 400: "A number isn't one.", 404: "There is no such session." }),
       },
       async answer({ path: { id = "" }, request }) {
-        const url = new URL(request.url);
         const doing = "list calls";
-        const limit = readNumber(url, {
-          name: "limit",
-          usual: CALLS_PAGE.usual,
-          least: 1,
-          most: CALLS_PAGE.most,
-          doing,
-        });
-        const after = readNumber(url, { name: "after", usual: 0, doing });
+        const limit = MOST_CALLS.read(request, doing);
+        const after = AFTER.read(request, doing);
         return { json: pageOfCalls(await sessions.calls(id), { limit, after }) };
       },
     }),
@@ -66,28 +62,15 @@ export function promptRoutes(sessions: Sessions): readonly Route[] {
       summary:
         "Shows what the model sees, without the texts: a block for each tool and message, those that left " +
         "included, and for each line that stands for several.",
-      parameters: [
-        query("limit", `Most blocks in the answer. Default: ${BLOCKS_PAGE.usual}.`, {
-          minimum: 1,
-          maximum: BLOCKS_PAGE.most,
-        }),
-        query("from", "How many blocks to leave out at the start. Default: 0.", { minimum: 0 }),
-      ],
+      parameters: [MOST_BLOCKS.parameter, FROM.parameter],
       responses: {
         200: json(PROMPT_REPORT, "The blocks, and whether there are more behind them."),
         ...errorResponses({ 400: "A number isn't one.", 404: "There is no such session." }),
       },
       async answer({ path: { id = "" }, request }) {
-        const url = new URL(request.url);
         const doing = "show the prompt";
-        const limit = readNumber(url, {
-          name: "limit",
-          usual: BLOCKS_PAGE.usual,
-          least: 1,
-          most: BLOCKS_PAGE.most,
-          doing,
-        });
-        const from = readNumber(url, { name: "from", usual: 0, doing });
+        const limit = MOST_BLOCKS.read(request, doing);
+        const from = FROM.read(request, doing);
         return { json: reportPrompt(await seenIn(await sessions.get(id)), { limit, from }) };
       },
     }),
@@ -97,19 +80,13 @@ export function promptRoutes(sessions: Sessions): readonly Route[] {
       operationId: "getPromptBlock",
       summary:
         "Shows a block of the prompt: what stands there now, and what was said. Long texts come in stretches.",
-      parameters: [
-        query("offset", "Where in the texts to begin, in UTF-16 code units. Default: 0.", { minimum: 0 }),
-      ],
+      parameters: [OFFSET.parameter],
       responses: {
         200: json(BLOCK_REPORT, "The block with at most 100,000 characters of each text."),
         ...errorResponses({ 400: "The offset isn't one.", 404: "There is no such session or block." }),
       },
       async answer({ path: { id = "", block = "" }, request }) {
-        const offset = readNumber(new URL(request.url), {
-          name: "offset",
-          usual: 0,
-          doing: "show the block",
-        });
+        const offset = OFFSET.read(request, "show the block");
         const found = reportBlock(await seenIn(await sessions.get(id)), block, { offset });
         if (found) return { json: found };
         throw new HttpError(
@@ -196,10 +173,6 @@ export function promptRoutes(sessions: Sessions): readonly Route[] {
 
 function seenIn(session: Session): Promise<SeenConversation> {
   return session.prompt.seen(session);
-}
-
-function query(name: string, description: string, range: TNumberOptions): RouteParameter {
-  return { name, in: "query", description, schema: Type.Integer(range) };
 }
 
 function json(schema: object, description: string): RouteResponse {

@@ -1,7 +1,7 @@
 import { assert, assertAlmostEquals, assertEquals, assertMatch } from "@std/assert";
 import type { TurnLedger } from "@tare/loop";
 import type { Model, Tool } from "@tare/messages";
-import type { BlockReport, CallReport, Overview, PinReport, PromptReport } from "@tare/planner";
+import type { BlockReport, CallReport, Overview, PinReport, PromptReport } from "@tare/planner/report";
 import type { AgentHandler } from "@tare/server";
 import { memoryStore } from "@tare/store";
 import {

@@ -1,6 +1,6 @@
 import { Type } from "typebox";
 import { errorResponses, HttpError } from "../http/http_error.ts";
-import { readNumber } from "../http/read_number.ts";
+import { queryNumber } from "../http/query_number.ts";
 import { type Route, route } from "../http/route.ts";
 import { closed, COUNT } from "../http/schema.ts";
 import type { SessionInfo } from "../sessions/session_options.ts";
@@ -18,11 +18,13 @@ const QUOTED_PROMPT = closed(
 
 const NO_SESSION = errorResponses({ 404: "There is no such session." });
 
-/** Sessions in a list that asks for no number of them. */
-const PAGE = 100;
-
-/** Most sessions in one list. */
-const MAX_PAGE = 1000;
+const LIMIT = queryNumber({
+  name: "limit",
+  says: "Most sessions in the answer.",
+  usual: 100,
+  least: 1,
+  most: 1000,
+});
 
 /** Longest text that is searched for, in UTF-16 code units. */
 const MAX_SEARCH = 200;
@@ -60,12 +62,7 @@ export function sessionRoutes(sessions: Sessions): readonly Route[] {
       operationId: "listSessions",
       summary: "Lists sessions, the newest first.",
       parameters: [
-        {
-          name: "limit",
-          in: "query",
-          description: `Most sessions in the answer. Default: ${PAGE}.`,
-          schema: Type.Integer({ minimum: 1, maximum: MAX_PAGE }),
-        },
+        LIMIT.parameter,
         {
           name: "after",
           in: "query",
@@ -93,7 +90,7 @@ export function sessionRoutes(sessions: Sessions): readonly Route[] {
         const after = url.searchParams.get("after");
         const search = url.searchParams.get("search") ?? "";
         const doing = "list sessions";
-        const limit = readNumber(url, { name: "limit", usual: PAGE, least: 1, most: MAX_PAGE, doing });
+        const limit = LIMIT.read(request, doing);
         if (search.length > MAX_SEARCH) {
           const why = `search has ${search.length} characters, and at most ${MAX_SEARCH} are looked for`;
           throw new HttpError(400, "invalid_request", `Cannot ${doing}: ${why}.`);

@@ -60,10 +60,11 @@ export function toApiError(error: unknown): ApiError {
   return new ApiError(status, message, { code, headers, ...paramOf(message) });
 }
 
-/** The parameter that a sentence about an invalid body blames first. */
+/** The parameter that a sentence about an invalid body or query blames first. */
 function paramOf(message: string): { readonly param?: string } {
   const param = /^Cannot use the body: the body must have required property '(\w+)'/.exec(message)?.[1] ??
-    /^Cannot use the body: ([\w.]+) must /.exec(message)?.[1];
+    /^Cannot use the body: ([\w.]+) must /.exec(message)?.[1] ??
+    /^Cannot [^:"]+: (\w+) is "[^"]*", and a number from /.exec(message)?.[1];
   return param === undefined ? {} : { param: param.replaceAll(/\.(\d+)/g, "[$1]") };
 }
 

@@ -2,6 +2,7 @@ import type { Store } from "@tare/store";
 import { ApiError, type JsonRecord } from "@tare/wire";
 import { Type } from "typebox";
 import { errorResponses } from "../http/http_error.ts";
+import { queryNumber } from "../http/query_number.ts";
 import { type Route, route } from "../http/route.ts";
 import { closed } from "../http/schema.ts";
 import { API_ERROR, API_ERRORS } from "./errors.ts";
@@ -9,10 +10,13 @@ import { RESPONSE } from "./responses_schema.ts";
 import { deletedResponse, findResponse, type StoredResponse } from "./stored_response.ts";
 import { unsupported } from "./unsupported.ts";
 
-/** Items in a list that asks for no number of them. */
-const PAGE = 20;
-
-const MAX_PAGE = 100;
+const LIMIT = queryNumber({
+  name: "limit",
+  says: "Most items in the answer.",
+  usual: 20,
+  least: 1,
+  most: 100,
+});
 
 const NO_RESPONSE = errorResponses({
   400: "The request asks for what isn't supported.",
@@ -78,12 +82,7 @@ export function storedResponseRoutes({ store }: { readonly store: Store }): read
       operationId: "listInputItems",
       summary: "Lists what the request for a stored response brought, the last item first.",
       parameters: [
-        {
-          name: "limit",
-          in: "query",
-          description: `Most items in the answer. Default: ${PAGE}.`,
-          schema: Type.Integer({ minimum: 1, maximum: MAX_PAGE }),
-        },
+        LIMIT.parameter,
         {
           name: "order",
           in: "query",
@@ -107,20 +106,20 @@ export function storedResponseRoutes({ store }: { readonly store: Store }): read
         if (!input) {
           throw missing("id", `Cannot list the input of response ${JSON.stringify(id)}: it wasn't kept.`);
         }
-        return { json: page(input, new URL(request.url).searchParams) };
+        return { json: page(input, request) };
       },
     }),
   ];
 }
 
-function page(input: readonly JsonRecord[], query: URLSearchParams): object {
+function page(input: readonly JsonRecord[], request: Request): object {
+  const query = new URL(request.url).searchParams;
   const order = query.get("order") ?? "desc";
-  if (order !== "asc" && order !== "desc") throw wrong("order", order, "asc or desc");
-  const given = query.get("limit") ?? String(PAGE);
-  const limit = Number(given);
-  if (!/^\d+$/.test(given) || limit < 1 || limit > MAX_PAGE) {
-    throw wrong("limit", given, `a number from 1 to ${MAX_PAGE}`);
+  if (order !== "asc" && order !== "desc") {
+    const message = `Cannot list the items: order is ${JSON.stringify(order)}, and asc or desc is wanted.`;
+    throw new ApiError(400, message, { code: "invalid_request", param: "order" });
   }
+  const limit = LIMIT.read(request, "list the items");
   const items = order === "asc" ? input : input.toReversed();
   const after = query.get("after");
   const at = after === null ? -1 : items.findIndex(({ id }) => id === after);
@@ -142,11 +141,6 @@ async function find(store: Store, id: string): Promise<StoredResponse> {
   if (stored) return stored;
   const message = `Cannot find response ${JSON.stringify(id)}: there is none stored.`;
   throw new ApiError(404, message, { code: "response_not_found", param: "id" });
-}
-
-function wrong(param: string, value: string, right: string): ApiError {
-  const message = `Cannot list the items: ${param} is ${JSON.stringify(value)}, and ${right} is wanted.`;
-  return new ApiError(400, message, { code: "invalid_request", param });
 }
 
 function missing(param: string, message: string): ApiError {

@@ -1,14 +1,6 @@
 import type { Rewrite } from "@tare/messages";
-import {
-  addSums,
-  type CallReport,
-  type LedgerEntry,
-  NO_SUMS,
-  type Rates,
-  reportCall,
-  type Sums,
-  sumsOfCall,
-} from "@tare/planner";
+import type { LedgerEntry, Rates } from "@tare/planner";
+import { addSums, type CallReport, NO_SUMS, reportCall, type Sums, sumsOfCall } from "@tare/planner/report";
 import type { SessionEvent } from "./event_log.ts";
 import type { SessionTotals } from "./session_options.ts";
 

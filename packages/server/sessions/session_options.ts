@@ -9,14 +9,9 @@ import type {
   ToolDefinition,
   ToolMessage,
 } from "@tare/messages";
-import {
-  listPrice,
-  type PolicyOptions,
-  type Price,
-  type Profile,
-  type Rates,
-  type Sums,
-} from "@tare/planner";
+import { listPrice, type Price, type Profile, type Rates } from "@tare/planner";
+import type { PolicyOptions } from "@tare/planner/policies";
+import type { Sums } from "@tare/planner/report";
 import type { Store, StoreRecord } from "@tare/store";
 import { HttpError } from "../http/http_error.ts";
 import type { Session } from "./session.ts";

@@ -6,12 +6,12 @@ import {
   type Pin,
   type PromptCall,
   type PromptSession,
-  promptSession,
   type Quote,
-  type SeenConversation,
   type SessionView,
   withoutPin,
 } from "@tare/planner";
+import { promptSession } from "@tare/planner/policies";
+import type { SeenConversation } from "@tare/planner/report";
 import type { Archive } from "@tare/prune";
 import { HttpError } from "../http/http_error.ts";
 import type { Store } from "@tare/store";

@@ -1,5 +1,5 @@
 import { firstWords, type Message } from "@tare/messages";
-import { addSums, type CallReport, NO_SUMS, type Overview, ToldWarnings } from "@tare/planner";
+import { addSums, type CallReport, NO_SUMS, type Overview, ToldWarnings } from "@tare/planner/report";
 import { RECALL_TOOL } from "@tare/prune";
 import type { ListedSession, StoreRecord } from "@tare/store";
 import { LRUCache } from "lru-cache";

@@ -1,4 +1,11 @@
-import type { BlockReport, CallReport, Overview, PinReport, PromptBlock, PromptReport } from "@tare/planner";
+import type {
+  BlockReport,
+  CallReport,
+  Overview,
+  PinReport,
+  PromptBlock,
+  PromptReport,
+} from "@tare/planner/report";
 import { ask, askJson } from "./api.ts";
 import { type Session, titleOf } from "./sessions.ts";
 

@@ -1,9 +1,10 @@
-import type { Overview as Report, Sums as CallSums } from "@tare/planner";
+import type { Overview as Report, Sums as CallSums } from "@tare/planner/report";
 import type { JSX } from "preact";
 import { readOverview, type Subject } from "../api/reports.ts";
 import { count, counted, dollars, share } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";
-import { costsOf, type Sum, Sums } from "../parts/sums.tsx";
+import { NumbersTable } from "../parts/numbers_table.tsx";
+import { costsOf, promptTokensOf, type Sum, Sums } from "../parts/sums.tsx";
 import { addressOf } from "../place.ts";
 
 /** What was saved, how planned sessions do beside those left as they are, and what was warned of. */
@@ -43,15 +44,11 @@ function Saved({ what, report: { today, all } }: { readonly what: string; readon
 }
 
 function savedBy(sums: CallSums): Sum[] {
-  const { calls, promptTokens, cachedTokens, outputTokens, savedTokens } = sums;
+  const { calls, outputTokens, savedTokens } = sums;
   return [
     ...costsOf(sums),
     { name: "Kept out of prompts", value: count(savedTokens), note: "tokens" },
-    {
-      name: "Prompt tokens",
-      value: count(promptTokens),
-      note: `${share(cachedTokens, promptTokens)} from cache`,
-    },
+    promptTokensOf(sums),
     { name: "Output tokens", value: count(outputTokens), note: counted(calls, "call") },
   ];
 }
@@ -66,42 +63,32 @@ function Groups({ session, gateway }: Reports) {
   return (
     <>
       <h2>Planned beside control</h2>
-      <div class="scroll" tabIndex={0} role="group" aria-label="Planned beside control">
-        <table class="numbers">
-          <thead>
-            <tr>
-              <th scope="col">Group</th>
-              <th scope="col">Sessions</th>
-              <th scope="col">Calls</th>
-              <th scope="col">Prompt tokens</th>
-              <th scope="col">From cache</th>
-              <th scope="col">Token units</th>
-              <th scope="col">A session</th>
-              <th scope="col">US dollars</th>
-            </tr>
-          </thead>
-          <tbody>
-            {rows.map(([name, sums]) => (
-              <tr key={name}>
-                <th scope="row">{name}</th>
-                <td>{count(sums.sessions)}</td>
-                <td>{count(sums.calls)}</td>
-                <td>{count(sums.promptTokens)}</td>
-                <td>{share(sums.cachedTokens, sums.promptTokens)}</td>
-                <td>{count(sums.tokenUnits)}</td>
-                <td>{each(sums.tokenUnits, sums.sessions)}</td>
-                <td>{sums.calls === 0 || sums.unpricedCalls > 0 ? "–" : dollars(sums.usd)}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
-      {gateway.groups.control.sessions === 0 && (
-        <p>
-          No session is left as it is, to compare with: TARE_CONTROL says which share of the gateway’s
-          sessions shall be.
-        </p>
-      )}
+      <NumbersTable
+        label="Planned beside control"
+        heads={[
+          "Group",
+          "Sessions",
+          "Calls",
+          "Prompt tokens",
+          "From cache",
+          "Token units",
+          "A session",
+          "US dollars",
+        ]}
+        rows={rows}
+        draw={([name, sums]) => (
+          <tr key={name}>
+            <th scope="row">{name}</th>
+            <td>{count(sums.sessions)}</td>
+            <td>{count(sums.calls)}</td>
+            <td>{count(sums.promptTokens)}</td>
+            <td>{share(sums.cachedTokens, sums.promptTokens)}</td>
+            <td>{count(sums.tokenUnits)}</td>
+            <td>{each(sums.tokenUnits, sums.sessions)}</td>
+            <td>{sums.calls === 0 || sums.unpricedCalls > 0 ? "–" : dollars(sums.usd)}</td>
+          </tr>
+        )}
+      />
     </>
   );
 }

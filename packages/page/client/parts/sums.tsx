@@ -1,4 +1,4 @@
-import type { Sums as CallSums } from "@tare/planner";
+import type { Sums as CallSums } from "@tare/planner/report";
 import type { JSX } from "preact";
 import { count, dollars, share } from "./format.ts";
 
@@ -25,6 +25,14 @@ export function Sums({ sums }: { readonly sums: readonly Sum[] }): JSX.Element {
       ))}
     </dl>
   );
+}
+
+/** The prompts' tokens, and how many of them the cache served. */
+export function promptTokensOf(
+  { promptTokens, cachedTokens }: Pick<CallSums, "promptTokens" | "cachedTokens">,
+): Sum {
+  const note = `${share(cachedTokens, promptTokens)} from cache`;
+  return { name: "Prompt tokens", value: count(promptTokens), note };
 }
 
 /** What calls cost beside resending everything: in token units, and in dollars where the price of all is known. */

@@ -1,10 +1,11 @@
-import type { BlockReport, BlockText, PinReport, PromptBlock } from "@tare/planner";
+import type { BlockReport, BlockText, PinReport, PromptBlock } from "@tare/planner/report";
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { pin, readBlock, readPrompt, readTitle, type Subject } from "../api/reports.ts";
 import { Clip } from "../parts/clip.tsx";
 import { count, counted, share } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";
+import { NumbersTable } from "../parts/numbers_table.tsx";
 import { Slider } from "../parts/slider.tsx";
 import { Sums } from "../parts/sums.tsx";
 import { useWidth } from "../parts/width.ts";
@@ -210,52 +211,36 @@ function Wishes(
   );
 }
 
-/** Blocks of a list that asks for no more. */
-const ROWS = 25;
-
 function Left(
   { blocks, choose }: { readonly blocks: readonly PromptBlock[]; readonly choose: (at: number) => void },
 ) {
-  const [rows, setRows] = useState(ROWS);
   const left = [...blocks.entries()].filter(([, { state, pin }]) => state !== "alive" || pin !== null);
   if (left.length === 0) return <p>All of it is in the prompt as it was said.</p>;
   return (
     <section aria-label="What left, and what was asked for">
-      <div class="scroll" tabIndex={0} role="group" aria-label="Table of blocks">
-        <table class="numbers">
-          <thead>
-            <tr>
-              <th scope="col">Block</th>
-              <th scope="col">Begins</th>
-              <th scope="col">Now</th>
-              <th scope="col">Was</th>
-              <th scope="col">State</th>
-            </tr>
-          </thead>
-          <tbody>
-            {left.slice(0, rows).map(([at, block]) => (
-              <tr key={block.id}>
-                <th scope="row">
-                  <button type="button" class="quiet" onClick={() => choose(at)}>
-                    <bdi>{nameOf(block)}</bdi>
-                  </button>
-                </th>
-                <td class="begins">
-                  <bdi>{block.title}</bdi>
-                </td>
-                <td>{count(block.tokens)}</td>
-                <td>{count(block.originalTokens)}</td>
-                <td class="words">
-                  {block.pin ? (block.pin.wish === "keep" ? "keep" : "let go") : block.state}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
-      {left.length > rows && (
-        <button type="button" class="quiet" onClick={() => setRows(rows * 4)}>More blocks</button>
-      )}
+      <NumbersTable
+        label="Table of blocks"
+        heads={["Block", "Begins", "Now", "Was", "State"]}
+        rows={left}
+        more="More blocks"
+        draw={([at, block]) => (
+          <tr key={block.id}>
+            <th scope="row">
+              <button type="button" class="quiet" onClick={() => choose(at)}>
+                <bdi>{nameOf(block)}</bdi>
+              </button>
+            </th>
+            <td class="begins">
+              <bdi>{block.title}</bdi>
+            </td>
+            <td>{count(block.tokens)}</td>
+            <td>{count(block.originalTokens)}</td>
+            <td class="words">
+              {block.pin ? (block.pin.wish === "keep" ? "keep" : "let go") : block.state}
+            </td>
+          </tr>
+        )}
+      />
     </section>
   );
 }

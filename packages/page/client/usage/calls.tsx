@@ -1,11 +1,12 @@
-import type { CallReport } from "@tare/planner";
+import type { CallReport } from "@tare/planner/report";
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { readCalls, readTitle, type Subject } from "../api/reports.ts";
-import { count, counted, dollars, share } from "../parts/format.ts";
+import { count, counted, dollars } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";
+import { NumbersTable } from "../parts/numbers_table.tsx";
 import { Slider } from "../parts/slider.tsx";
-import { costsOf, type Sum, Sums } from "../parts/sums.tsx";
+import { costsOf, promptTokensOf, type Sum, Sums } from "../parts/sums.tsx";
 import { useWidth } from "../parts/width.ts";
 import { SessionHead } from "../session_head.tsx";
 import { FOOT, HEIGHT, layOutBars, type Part, PARTS, partsOf } from "./bars.ts";
@@ -51,7 +52,7 @@ function sumsOf(calls: readonly CallReport[]): Sum[] {
   const cached = add(({ cachedTokens }) => cachedTokens);
   return [
     { name: "Calls", value: count(calls.length) },
-    { name: "Prompt tokens", value: count(prompt), note: `${share(cached, prompt)} from cache` },
+    promptTokensOf({ promptTokens: prompt, cachedTokens: cached }),
     { name: "Output tokens", value: count(add(({ outputTokens }) => outputTokens)) },
     ...costsOf({
       tokenUnits: add(({ tokenUnits }) => tokenUnits),
@@ -205,57 +206,44 @@ function causeInWords(cause: string): string {
   return CAUSES[cause] ?? cause;
 }
 
-/** Calls in a table that asks for no more. */
-const ROWS = 25;
-
 function Table({ calls, at, choose }: Choice) {
-  const [rows, setRows] = useState(ROWS);
-  const newest = calls.toReversed().slice(0, rows);
   return (
     <section aria-label="Calls in numbers">
-      <div class="scroll" tabIndex={0} role="group" aria-label="Table of calls">
-        <table class="numbers">
-          <thead>
-            <tr>
-              <th scope="col">Call</th>
-              {PARTS.map((part) => <th key={part} scope="col">{NAMES[part]}</th>)}
-              <th scope="col">Prompt</th>
-              <th scope="col">Everything</th>
-              <th scope="col">Token units</th>
-              <th scope="col">Resending</th>
+      <NumbersTable
+        label="Table of calls"
+        heads={[
+          "Call",
+          ...PARTS.map((part) => NAMES[part]),
+          "Prompt",
+          "Everything",
+          "Token units",
+          "Resending",
+        ]}
+        rows={calls.toReversed()}
+        more="Older calls"
+        draw={(call) => {
+          const tokens = partsOf(call);
+          return (
+            <tr key={call.number} class={call === calls[at] ? "chosen" : undefined}>
+              <th scope="row">
+                <button type="button" class="quiet" onClick={() => choose(call.number - 1)}>
+                  {call.number}
+                </button>
+                {call.rewrites.length > 0 && <span class="mark" title="Rewritten before this call">▲</span>}
+              </th>
+              {PARTS.map((part) => <td key={part}>{count(tokens[part])}</td>)}
+              <td>{count(call.promptTokens)}</td>
+              <td>{call.resend ? count(call.resend.promptTokens) : "–"}</td>
+              <td>{count(call.tokenUnits)}</td>
+              <td>{call.resend ? count(call.resend.tokenUnits) : "–"}</td>
             </tr>
-          </thead>
-          <tbody>
-            {newest.map((call) => {
-              const tokens = partsOf(call);
-              return (
-                <tr key={call.number} class={call === calls[at] ? "chosen" : undefined}>
-                  <th scope="row">
-                    <button type="button" class="quiet" onClick={() => choose(call.number - 1)}>
-                      {call.number}
-                    </button>
-                    {call.rewrites.length > 0 && (
-                      <span class="mark" title="Rewritten before this call">▲</span>
-                    )}
-                  </th>
-                  {PARTS.map((part) => <td key={part}>{count(tokens[part])}</td>)}
-                  <td>{count(call.promptTokens)}</td>
-                  <td>{call.resend ? count(call.resend.promptTokens) : "–"}</td>
-                  <td>{count(call.tokenUnits)}</td>
-                  <td>{call.resend ? count(call.resend.tokenUnits) : "–"}</td>
-                </tr>
-              );
-            })}
-          </tbody>
-        </table>
-      </div>
+          );
+        }}
+      />
       <p class="note">
         A token unit is the price of one input token that isn’t in the cache. Dollars have the replies in
         them.
       </p>
-      {calls.length > rows && (
-        <button type="button" class="quiet" onClick={() => setRows(rows * 4)}>Older calls</button>
-      )}
     </section>
   );
 }

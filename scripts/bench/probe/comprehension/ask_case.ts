@@ -1,13 +1,8 @@
 import { join } from "@std/path";
 import { ModelError, run, type TurnLedger } from "@tare/loop";
 import type { ContextHook, CountTokens, Message, Model } from "@tare/messages";
-import {
-  classicSession,
-  plannerSession,
-  type Profile,
-  type PromptSession,
-  type PromptSessionOptions,
-} from "@tare/planner";
+import { plannerSession, type Profile, type PromptSession, type PromptSessionOptions } from "@tare/planner";
+import { classicSession } from "@tare/planner/policies";
 import { type Archive, memoryArchive } from "@tare/prune";
 import { OutOfBudget } from "../paid_model.ts";
 import { type Case, type World, worldTools, writeFiles } from "./world.ts";

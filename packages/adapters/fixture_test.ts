@@ -1,0 +1,28 @@
+import { estimateTokens } from "@tare/messages";
+import { profileNamed } from "@tare/planner";
+import { memoryArchive } from "@tare/prune";
+import type { AdapterOptions } from "./adapted_session.ts";
+
+/** The options of an adapter in a test: these, or else the usual ones with an archive of their own. */
+export function optionsWith(options: Partial<AdapterOptions> = {}): AdapterOptions {
+  return {
+    profile: profileNamed("openai"),
+    archive: memoryArchive(),
+    countTokens: estimateTokens,
+    now: () => 0,
+    warn: () => {},
+    ...options,
+  };
+}
+
+/** A text that is truncated on arrival. */
+export const LONG: string = "a line of a log\n".repeat(4_000);
+
+/** Sums up whatever it is asked to. */
+export const SUMMARISING: Pick<AdapterOptions, "summarise"> = {
+  summarise: () =>
+    Promise.resolve({
+      text: "All went well.",
+      usage: { promptTokens: 9, cachedTokens: 0, outputTokens: 3 },
+    }),
+};
