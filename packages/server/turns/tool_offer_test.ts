@@ -200,6 +200,18 @@ const OPTIONS = {
   mayTell: true,
 };
 
+Deno.test("a client's tool may not have the name of one that stands for others, where there are such", async () => {
+  const body = {
+    model: "agent",
+    messages: [{ role: "user", content: "q" }],
+    tools: [{ type: "function", function: { name: "call_tool" } }],
+  };
+  const { model } = recorded([]);
+  const ask = (tools: readonly Tool[]) =>
+    call(agent(model, { tools }), "POST", "/v1/chat/completions", body).then(({ status }) => status);
+  assertEquals([await ask([echo]), await ask([echo, ...MANY])], [200, 400]);
+});
+
 Deno.test("offerTools() decides when there is something to decide, and anew only where tools in full have changed", () => {
   const state = (tools: readonly Tool[], before?: OfferState, more = {}) =>
     offerTools(tools, before, { ...OPTIONS, ...more }).state;
