@@ -22,6 +22,7 @@ export function tryServers(
     onWarning: (sentence) => warnings.push(sentence),
     ...options,
   });
+  servers.start();
   return {
     warnings,
     async tools(...names) {

@@ -1,5 +1,6 @@
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
+import { httpEverything } from "./http_everything.ts";
 import { call, tryServers } from "./mcp_client.ts";
 import { npmServer } from "./mcp_programs.ts";
 
@@ -78,48 +79,20 @@ Deno.test("server-filesystem reads and writes, and what it refuses is an error",
 });
 
 Deno.test("server-everything over streamable HTTP: tools, calls, and a server that is started anew", async () => {
-  const port = await freePort();
-  const start = async () => {
-    const { command, args, env } = npmServer("everything", "streamableHttp");
-    const program = new Deno.Command(command, {
-      args: [...args],
-      env: { ...env, PORT: `${port}` },
-      stdout: "null",
-      stderr: "piped",
-    }).spawn();
-    const reader = program.stderr.pipeThrough(new TextDecoderStream()).getReader();
-    for (let said = ""; !said.includes("listening on port");) said += (await reader.read()).value ?? "";
-    return async () => {
-      program.kill("SIGKILL");
-      await program.status;
-      await reader.cancel();
-    };
-  };
-  let stop = await start();
-  {
-    await using servers = tryServers({ web: { url: `http://127.0.0.1:${port}/mcp` } }, { restartMs: 20 });
-    const tools = await servers.tools();
-    assertEquals(tools.size, 13);
-    assertEquals(await call(tools, "web__echo", { args: { message: "hi" } }), "Echo: hi");
-    await stop();
-    const lost = await call(tools, "web__echo", { args: { message: "hi" } });
-    assertMatch(`${Object(lost).content}`, /^Cannot tell the result of web__echo: MCP server web was lost/);
-    stop = await start();
-    // The same tools as before the server went.
-    for (;;) {
-      const answer = await call(tools, "web__echo", { args: { message: "again" } });
-      if (answer === "Echo: again") break;
-      await new Promise((resolve) => setTimeout(resolve, 20));
-    }
-    assertEquals([...(await servers.tools()).values()], [...tools.values()]);
+  const first = await httpEverything();
+  await using servers = tryServers({ web: { url: first.url } }, { restartMs: 20 });
+  const tools = await servers.tools();
+  assertEquals(tools.size, 13);
+  assertEquals(await call(tools, "web__echo", { args: { message: "hi" } }), "Echo: hi");
+  await first[Symbol.asyncDispose]();
+  const lost = await call(tools, "web__echo", { args: { message: "hi" } });
+  assertMatch(`${Object(lost).content}`, /^Cannot tell the result of web__echo: MCP server web was lost/);
+  await using _second = await httpEverything(first.port);
+  for (;;) {
+    const answer = await call(tools, "web__echo", { args: { message: "again" } });
+    if (answer === "Echo: again") break;
+    await new Promise((resolve) => setTimeout(resolve, 20));
   }
-  await stop();
+  // The same tools as before the server went.
+  assertEquals([...(await servers.tools()).values()], [...tools.values()]);
 });
-
-/** The program takes no 0 for a free port. */
-async function freePort(): Promise<number> {
-  const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  const { port } = listener.addr;
-  listener.close();
-  return await Promise.resolve(port);
-}

@@ -9,6 +9,7 @@ import {
   type Option,
   price,
   providersModel,
+  readMcpFile,
   readProfile,
   share,
   text,
@@ -57,6 +58,13 @@ export const OPTIONS = {
     flag: "data",
     help: "The folder where sessions are kept. Default: one for each workspace in your data directory",
     read: fromFolder,
+  },
+  mcp: {
+    variable: "TARE_MCP",
+    flag: "mcp",
+    help: "A JSON file whose mcpServers name the MCP servers that the agent may use",
+    read: readMcpFile,
+    right: "a file such as mcp.json",
   },
   maxSessions: {
     variable: "TARE_MAX_SESSIONS",

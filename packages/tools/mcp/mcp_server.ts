@@ -43,7 +43,7 @@ export class McpServer {
   readonly #options: McpOptions;
   readonly #closing = new AbortController();
   readonly #started = Promise.withResolvers<void>();
-  readonly #work: Promise<void>;
+  #work: Promise<void> = Promise.resolve();
   #connection: Connection | undefined;
   #problem: string | undefined = "is still starting";
   #tools: ReadonlyMap<string, Tool> = new Map();
@@ -53,10 +53,14 @@ export class McpServer {
   #isStale = false;
   readonly #told = new Set<string>();
 
-  /** Starts the server at once. */
+  /** It doesn't run yet. */
   constructor(entry: McpServerEntry, options: McpOptions) {
     this.#entry = entry;
     this.#options = options;
+  }
+
+  /** Starts it. */
+  start(): void {
     this.#work = this.#run();
   }
 

@@ -27,7 +27,7 @@ export type * from "./sdk.ts";
 /** How long servers that start may keep somebody waiting for their tools, in milliseconds. */
 const WAIT_MS = 30_000;
 
-/** Servers that run, as long as they are not closed. */
+/** Servers, from their start on until they are closed. */
 export interface McpServers {
   /** Their names; `name__` is what a server's tools begin with. */
   readonly names: readonly string[];
@@ -38,6 +38,8 @@ export interface McpServers {
   take(names: readonly string[], signal?: AbortSignal): Promise<TakenTools>;
   /** The tools of these servers, as far as they are known without waiting. */
   known(names: readonly string[]): readonly Tool[];
+  /** Starts them; each that ends is started again. */
+  start(): void;
   /** Ends them all. */
   close(): Promise<void>;
 }
@@ -49,7 +51,7 @@ export interface TakenTools {
   readonly warnings: readonly string[];
 }
 
-/** Starts these servers, and starts each again that ends. */
+/** Servers by their entries; none runs before it is started. */
 export function mcpServers(entries: readonly McpServerEntry[], options: McpOptions): McpServers {
   const servers = new Map(entries.map((entry) => [entry.name, new McpServer(entry, options)]));
   const these = (names: readonly string[]) => names.flatMap((name) => servers.get(name) ?? []);
@@ -64,6 +66,9 @@ export function mcpServers(entries: readonly McpServerEntry[], options: McpOptio
         tools: known(names),
         warnings: asked.flatMap((server) => server.problem ?? []),
       };
+    },
+    start() {
+      for (const server of servers.values()) server.start();
     },
     async close() {
       await Promise.all(Array.from(servers.values(), (server) => server.close()));
