@@ -5,7 +5,7 @@ import { openaiModel } from "@tare/loop/openai";
 import type { Tokenizer } from "@tare/messages/tiktoken";
 import type { Price, Profile } from "@tare/planner";
 import type { Policy } from "@tare/planner/policies";
-import { agentHandler } from "@tare/server";
+import { agentHandler, ALLOW_EVERYTHING } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
 import { memoryStore } from "@tare/store";
 import { workspaceTools } from "@tare/tools";
@@ -90,6 +90,7 @@ export async function playDemo(
     windowTokens: WINDOW_TOKENS,
     policy,
     mechanisms: { context: saves, prune: saves, schemas: saves, truncate: saves },
+    approvals: { rules: ALLOW_EVERYTHING },
     tools: workspaceTools({ workspace }),
     store: memoryStore(),
     countTokens: () => Promise.resolve(tokenizer.count),

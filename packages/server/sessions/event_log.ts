@@ -1,5 +1,6 @@
 import type { LoopEvent } from "@tare/loop";
 import type { Message } from "@tare/messages";
+import type { Answered } from "../approvals/questions.ts";
 import type { Store, StoredEvent, StoreRecord } from "@tare/store";
 import { HttpError } from "../http/http_error.ts";
 
@@ -10,7 +11,9 @@ export type SessionEvent =
    * The session goes on with this message, exactly as it is. One behind a turn's start, which tells of the tools, stands
    * in front of what opened the turn.
    */
-  | { readonly type: "message_added"; readonly message: Message };
+  | { readonly type: "message_added"; readonly message: Message }
+  /** Somebody has said whether a call may run that the last turn asked for. */
+  | Answered;
 
 /** An event with its number in the session, from 1. */
 export interface NumberedEvent {
