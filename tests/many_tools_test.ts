@@ -3,8 +3,8 @@ import { fromFileUrl } from "@std/path";
 import type { ModelRequest, ToolDefinition } from "@tare/messages";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { type Profile, PROFILES } from "@tare/planner";
-import { inventedTools } from "../scripts/bench/tools/invented_tools.ts";
-import { OFFERINGS, playTools } from "../scripts/bench/tools/play_tools.ts";
+import { inventedTools } from "../scripts/bench/many_tools/invented_tools.ts";
+import { OFFERINGS, playTools } from "../scripts/bench/many_tools/play_tools.ts";
 
 const [FULL, DEFERRED] = OFFERINGS;
 

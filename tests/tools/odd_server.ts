@@ -1,6 +1,7 @@
 /**
  * An MCP server over stdio, written down without a library, that does what servers should not. Its first argument says
- * how it starts: `sound`, `silent` (it never answers), `mute` (it says nothing more after the first `sleep`).
+ * how it starts: `sound`, `silent` (it never answers), `mute` (it says nothing more after the first `sleep`), `many`
+ * (it has 100 tools more).
  *
  * @module
  */
@@ -76,6 +77,19 @@ let tools: readonly OddTool[] = [
     return text("changed");
   }),
 ];
+
+if (mode === "many") {
+  const properties = { why: { type: "string", description: "For the record, which nobody reads." } };
+  const inputSchema = { type: "object", properties, required: ["why"] };
+  tools = [
+    ...tools,
+    ...Array.from({ length: 100 }, (_, at) =>
+      odd(`many_${at}`, ({ why }) => text(`did ${at}: ${why}`), {
+        description: `Does ${at}. What that is good for takes a few more words to say, and here they are.`,
+        inputSchema,
+      })),
+  ];
+}
 
 /** What a list may hold that is no tool. */
 const LIES: readonly unknown[] = [

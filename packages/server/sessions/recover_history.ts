@@ -10,7 +10,7 @@ import {
   readHelpers,
   type StoredHelper,
 } from "../helpers/helper_turn.ts";
-import { asSessionEvent } from "./event_log.ts";
+import { asSessionEvent, type SessionEvent } from "./event_log.ts";
 import { HISTORY_EVENTS, rebuildHistory, type RebuiltHistory } from "./rebuild_history.ts";
 import type { Session } from "./session.ts";
 import type { Transcript } from "./session_options.ts";
@@ -33,12 +33,16 @@ export const INTERRUPTED: RecoveryOptions["end"] = {
 };
 
 /**
- * The history of a stored session, the events that its last turn lacks, and what the user said that still waits;
+ * The history of a stored session, the system message first, the events that its last turn lacks, and what the user said that still waits;
  * `rebuilt` is with the events.
  */
 export async function readHistory(
   id: string,
-  { store, ...options }: Omit<RecoveryOptions, "waiting"> & { readonly store: Store },
+  { store, instructions, ...options }: Omit<RecoveryOptions, "waiting"> & {
+    readonly store: Store;
+    /** The system message; none if empty. */
+    readonly instructions: string;
+  },
 ): Promise<{
   readonly rebuilt: RebuiltHistory;
   /** The helpers that ever worked for the session. */
@@ -47,7 +51,10 @@ export async function readHistory(
   readonly waiting: readonly Content[];
 }> {
   const stored = await store.readEvents(id, { types: HISTORY_EVENTS });
-  const events = stored.map(({ event }) => asSessionEvent(event));
+  const system: readonly SessionEvent[] = instructions === ""
+    ? []
+    : [{ type: "message_added", message: { role: "system", content: instructions } }];
+  const events = [...system, ...stored.map(({ event }) => asSessionEvent(event))];
   const rebuilt = rebuildHistory(events);
   const waiting = (await store.readState(id, "steering") ?? []) as readonly Content[];
   const links = helperLinks(events);

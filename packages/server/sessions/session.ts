@@ -24,9 +24,9 @@ import {
   type TurnRequest,
   turnRunning,
 } from "./session_options.ts";
-import { SessionTools } from "../turns/session_tools.ts";
 import { type SessionSettings, storedHelper, storedSettings } from "./session_settings.ts";
 import { readStored, SessionPrompt } from "./session_prompt.ts";
+import { SessionTools } from "../turns/session_tools.ts";
 import { Steering } from "../turns/steering.ts";
 import { turnPlayer } from "../turns/turn_player.ts";
 
@@ -77,11 +77,8 @@ export class Session implements SessionInfo {
   /** Loads a session. A turn that an earlier process left unfinished is ended. @throws {StoreError} */
   static async load(record: SessionRecord, environment: SessionEnvironment): Promise<Session> {
     const lastEvent = await environment.store.lastEvent(record.id);
-    const session = new Session(record, {
-      environment,
-      lastEvent,
-      countTokens: await environment.countTokens(),
-    });
+    const countTokens = await environment.countTokens();
+    const session = new Session(record, { environment, countTokens, lastEvent });
     await session.#restore(INTERRUPTED);
     return session;
   }
@@ -138,8 +135,7 @@ export class Session implements SessionInfo {
 
   /** Settles when memory holds what is stored: after a failure it is read again. @throws {StoreError} */
   async ready(): Promise<void> {
-    if (!this.events.failed) return;
-    await this.#queue.run(() => this.#mend());
+    if (this.events.failed) await this.#alone(async () => {});
   }
 
   /**
@@ -256,25 +252,22 @@ export class Session implements SessionInfo {
    * stored, and is written with the next turn, or at once where it says more than that. @throws {StoreError}
    */
   async #restore(end: RecoveryOptions["end"]): Promise<void> {
-    const { id, archive } = this;
-    const { store } = this.#environment;
-    const { rebuilt, links, recovery, waiting } = await readHistory(id, { store, end, tools: this.tools });
-    const { days, asks, ...stored } = await readStored(id, store);
+    const { id, archive, settings: { instructions, model } } = this;
+    const [environment, countTokens] = [this.#environment, this.#countTokens];
+    const read = { store: environment.store, tools: this.tools, instructions, end };
+    const { rebuilt, links, recovery, waiting } = await readHistory(id, read);
+    const { days, asks, ...stored } = await readStored(id, environment.store);
     const totals = { ledger: rebuilt.ledger, turns: rebuilt.turns, days, asks };
     const records = this.#states({ totals, steering: [] });
     if (end !== INTERRUPTED) await this.events.append(recovery, { records });
     else this.events.mend(recovery, recovery.length === 0 ? [] : records);
-    const { instructions, model } = this.settings;
-    const said = rebuilt.messages;
-    this.#history = instructions === "" ? said : [{ role: "system", content: instructions }, ...said];
+    this.#history = rebuilt.messages;
     this.#totals = totals;
     this.#title = stored.title;
     this.helpers.adopt(links);
     this.#approvals.adopt(rebuilt.questions, asks);
-    this.#prompt = new SessionPrompt({
-      ...{ id, archive, model, stored, environment: this.#environment, countTokens: this.#countTokens },
-      tools: () => this.tools,
-    });
+    const tools = () => this.tools;
+    this.#prompt = new SessionPrompt({ id, archive, model, tools, stored, environment, countTokens });
     this.#release({ waiting });
   }
 

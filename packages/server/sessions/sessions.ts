@@ -25,6 +25,7 @@ import {
 } from "./session_options.ts";
 import { type CreateSession, type SessionSettings, storedSettings } from "./session_settings.ts";
 import { allToolsOf, includesTool } from "../turns/session_tools.ts";
+import { STAND_IN_NAMES } from "../turns/tool_offer.ts";
 import { TurnSlots } from "../turns/turn_slots.ts";
 
 /** What the sessions of a server are made of. */
@@ -173,6 +174,13 @@ export class Sessions {
       ) => name),
       ...toolSource?.names.map(allToolsOf) ?? [],
     ];
+  }
+
+  /** Names that no tool of a client may have: those of its own, and of those that stand for others. */
+  get takenNames(): readonly string[] {
+    const { tools, toolSource } = this.#options;
+    const mayStandFor = toolSource !== undefined || tools.some(({ mayDefer }) => mayDefer);
+    return mayStandFor ? [...this.toolNames, ...STAND_IN_NAMES] : this.toolNames;
   }
 
   /** All that was said in a session, as far as it is committed. @throws {StoreError} */

@@ -97,18 +97,21 @@ export function offerTools(
   };
 }
 
+const STAND_INS = [FIND_TOOLS, CALL_TOOL];
+
+/** Names of the tools that stand for others. */
+export const STAND_IN_NAMES: readonly string[] = STAND_INS.map((tool) => tool.function.name);
+
 function paysToDefer(
   tools: readonly Tool[],
   deferrable: readonly Tool[],
   { profile, windowTokens, countTokens, mayDefer = true }: OfferOptions,
 ): boolean {
-  const standIn = [FIND_TOOLS, CALL_TOOL];
-  const isTaken = ({ definition }: Tool) =>
-    standIn.some((tool) => tool.function.name === definition.function.name);
+  const isTaken = ({ definition }: Tool) => STAND_IN_NAMES.includes(definition.function.name);
   if (!mayDefer || deferrable.length === 0 || tools.some(isTaken)) return false;
   const list = catalogue(deferrable.map(({ definition }) => definition), { countTokens });
   const shortTokens = countMessageTokens({ role: "system", content: list }, countTokens) +
-    standIn.reduce((sum, tool) => sum + countToolTokens(tool, countTokens), 0);
+    STAND_INS.reduce((sum, tool) => sum + countToolTokens(tool, countTokens), 0);
   const count = deferrable.length;
   return worthDeferring({ fullTokens: fullTokens(deferrable, countTokens), shortTokens, count }, {
     profile,

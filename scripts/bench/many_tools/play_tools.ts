@@ -15,14 +15,7 @@ import type {
   Usage,
 } from "@tare/messages";
 import { countRequestTokens } from "@tare/messages";
-import {
-  callCost,
-  EXAMPLE_MODELS,
-  listPrice,
-  PrefixCache,
-  type Profile,
-  promptUnits,
-} from "@tare/planner";
+import { callCost, EXAMPLE_MODELS, listPrice, PrefixCache, type Profile, promptUnits } from "@tare/planner";
 import type { PolicyOptions } from "@tare/planner/policies";
 import { RECALL_TOOL } from "@tare/prune";
 import { agentHandler } from "@tare/server";

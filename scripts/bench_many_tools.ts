@@ -3,7 +3,7 @@
  * once; with each provider's cache and prices. The tools are those of `github-mcp-server.json` in the folder `--data`;
  * where it isn't there, as many invented ones.
  *
- *     deno task bench:tools [--data DIR] [--profile NAME]… [--steps N]
+ *     deno task bench:many-tools [--data DIR] [--profile NAME]… [--steps N]
  *
  * @module
  */
@@ -13,8 +13,8 @@ import type { ToolDefinition } from "@tare/messages";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { profileNamed, PROFILES } from "@tare/planner";
 import { formatTable } from "./bench/format_table.ts";
-import { inventedTools } from "./bench/tools/invented_tools.ts";
-import { OFFERINGS, type Played, playTools } from "./bench/tools/play_tools.ts";
+import { inventedTools } from "./bench/many_tools/invented_tools.ts";
+import { OFFERINGS, type Played, playTools } from "./bench/many_tools/play_tools.ts";
 
 const HEAD = [
   "provider",
