@@ -40,7 +40,7 @@ function run(
 const tested = Deno.args.find((arg) => arg.startsWith("--tested="))?.slice("--tested=".length);
 
 /** Folders outside the workspace, each with a configuration and a lock file of its own. */
-const APART = ["tests/clients", "packages/page/client"];
+const APART = ["tests/clients", "packages/page/client", "packages/app/acp"];
 
 /** A gate that is one command: its output is shown only if it fails. */
 async function command(args: readonly string[], folder?: string): Promise<Outcome> {

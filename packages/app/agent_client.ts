@@ -1,6 +1,6 @@
 import { ServerSentEventParseStream } from "@std/http";
 import type { LoopEvent, TurnLedger } from "@tare/loop";
-import { contentText, type Message } from "@tare/messages";
+import { type Content, contentText, type Message } from "@tare/messages";
 import type { PinReport, PromptReport, Quote, Wish } from "@tare/planner";
 
 /** Where the server is that a command talks to, and what its requests must carry. */
@@ -21,6 +21,25 @@ export function serverAddress(read: (variable: string) => string | undefined, ur
   };
 }
 
+/** What the server refused, with the status that it answered with. */
+export class RefusedError extends Error {
+  /** The HTTP status. */
+  readonly status: number;
+
+  /** An error of this status with a sentence for people. */
+  constructor(status: number, message: string) {
+    super(message);
+    this.status = status;
+  }
+}
+
+/** An event with its number in its session, from 1. */
+export interface NumberedEvent {
+  readonly number: number;
+  /** What happened in a turn, or a message that was said elsewhere before. */
+  readonly event: LoopEvent | { readonly type: "message_added"; readonly message: Message };
+}
+
 /** A session in a list, as far as people are shown it. */
 export interface ListedSession {
   readonly id: string;
@@ -30,16 +49,41 @@ export interface ListedSession {
   readonly ledger: TurnLedger;
 }
 
+/** A page of the list of sessions. */
+export interface SessionPage {
+  readonly sessions: readonly ListedSession[];
+  readonly hasMore: boolean;
+}
+
+/** How far a session is. */
+export interface SessionState {
+  readonly status: "idle" | "running";
+  /** Number of its newest event; 0 if there is none. */
+  readonly lastEvent: number;
+}
+
 /** A client of the agent server's own routes. */
 export interface AgentClient {
   /** Makes a session and resolves to its id. */
   readonly createSession: () => Promise<string>;
   /** Starts a turn. Resolves once it runs, to its events as they happen. */
   readonly startTurn: (session: string, input: string) => Promise<AsyncIterable<LoopEvent>>;
+  /** Likewise, with each event's number; parts may be said too. */
+  readonly startNumberedTurn: (session: string, input: Content) => Promise<AsyncIterable<NumberedEvent>>;
+  /** The events after this number, up to now or, if a turn runs, to its end. */
+  readonly events: (session: string, after: number) => Promise<AsyncIterable<NumberedEvent>>;
+  /** How far a session is, and whether a turn runs in it. */
+  readonly session: (session: string) => Promise<SessionState>;
+  /** Cancels what runs in a session and forgets it. */
+  readonly deleteSession: (session: string) => Promise<void>;
+  /** The folder that the agent works in, where the server tells. */
+  readonly workspace: () => Promise<string | undefined>;
   /** Cancels the running turn. */
   readonly cancel: (session: string) => Promise<void>;
   /** The newest sessions whose texts hold `search`, at most 20. */
   readonly listSessions: (search: string) => Promise<readonly ListedSession[]>;
+  /** All sessions page by page, the newest first: those behind the one with the id `after`, or the first. */
+  readonly pageOfSessions: (after?: string) => Promise<SessionPage>;
   /** What the user said in a session, the oldest first. */
   readonly questions: (session: string) => Promise<readonly string[]>;
   /** What the next request would cost. */
@@ -56,7 +100,7 @@ export interface AgentClient {
 
 /**
  * Makes a client of the agent server at this address, which sends `token` along if there is one. Its functions throw
- * an `Error` with a sentence for people when the server can't be reached or refuses.
+ * an `Error` with a sentence for people when the server can't be reached, and a {@linkcode RefusedError} when it refuses.
  */
 export function agentClient(url: string, token?: string): AgentClient {
   const send = async (path: string, init: RequestInit = {}): Promise<Response> => {
@@ -71,7 +115,7 @@ export function agentClient(url: string, token?: string): AgentClient {
       });
     }
     if (response.ok) return response;
-    throw new Error(await toldError(response));
+    throw new RefusedError(response.status, await toldError(response));
   };
   const post = (path: string, body: unknown = {}) =>
     send(path, {
@@ -81,6 +125,8 @@ export function agentClient(url: string, token?: string): AgentClient {
     });
   const at = (session: string, rest = "") => `/v1/sessions/${encodeURIComponent(session)}${rest}`;
   const get = async (path: string) => await (await send(path)).json();
+  const startNumberedTurn = async (session: string, input: Content) =>
+    readEvents(await post(at(session, "/turns"), { input }));
   return {
     async createSession() {
       return (await (await post("/v1/sessions")).json()).id;
@@ -88,6 +134,8 @@ export function agentClient(url: string, token?: string): AgentClient {
     async listSessions(search) {
       return (await get(`/v1/sessions?${new URLSearchParams({ limit: "20", search })}`)).sessions;
     },
+    pageOfSessions: (after) =>
+      get(`/v1/sessions?${new URLSearchParams(after === undefined ? {} : { after })}`),
     async questions(session) {
       const { messages }: { messages: readonly Message[] } = await get(at(session));
       return messages.filter(({ role }) => role === "user").map(({ content }) => contentText(content));
@@ -98,7 +146,18 @@ export function agentClient(url: string, token?: string): AgentClient {
       return await (await post(at(session, "/pins"), { place, wish })).json();
     },
     async startTurn(session, input) {
-      return readEvents(await post(at(session, "/turns"), { input }));
+      return turnEvents(await startNumberedTurn(session, input));
+    },
+    startNumberedTurn,
+    async events(session, after) {
+      return readEvents(await send(at(session, `/events?after=${after}`)));
+    },
+    session: (session) => get(at(session)),
+    async deleteSession(session) {
+      await (await send(at(session), { method: "DELETE" })).body?.cancel();
+    },
+    async workspace() {
+      return (await get("/v1/agent")).workspace;
     },
     async cancel(session) {
       await (await post(at(session, "/cancel"))).body?.cancel();
@@ -116,13 +175,17 @@ export function agentClient(url: string, token?: string): AgentClient {
   };
 }
 
-async function* readEvents({ body }: Response): AsyncGenerator<LoopEvent, void> {
-  for await (const { data, event } of body?.pipeThrough(new ServerSentEventParseStream()) ?? []) {
+async function* readEvents({ body }: Response): AsyncGenerator<NumberedEvent, void> {
+  for await (const { id, data, event } of body?.pipeThrough(new ServerSentEventParseStream()) ?? []) {
     if (data === undefined) continue;
     // What failed when it was too late for a status.
     if (event === "error") throw new Error(JSON.parse(data).error.message);
-    yield JSON.parse(data);
+    yield { number: Number(id), event: JSON.parse(data) };
   }
+}
+
+async function* turnEvents(events: AsyncIterable<NumberedEvent>): AsyncGenerator<LoopEvent, void> {
+  for await (const { event } of events) if (event.type !== "message_added") yield event;
 }
 
 async function toldError(response: Response): Promise<string> {
