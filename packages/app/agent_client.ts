@@ -36,8 +36,13 @@ export class RefusedError extends Error {
 /** An event with its number in its session, from 1. */
 export interface NumberedEvent {
   readonly number: number;
-  /** What happened in a turn, or a message that was said elsewhere before. */
-  readonly event: LoopEvent | { readonly type: "message_added"; readonly message: Message };
+  /** What happened in a turn, a message that was said elsewhere before, or an answer to what the turn before asked. */
+  readonly event:
+    | LoopEvent
+    | { readonly type: "message_added"; readonly message: Message }
+    | ApprovalAsked
+    | ApprovalAnswered
+    | { readonly type: "turn_end"; readonly reason: "approval"; readonly message?: string };
 }
 
 /** A session in a list, as far as people are shown it. */
@@ -49,10 +54,45 @@ export interface ListedSession {
   readonly ledger: TurnLedger;
 }
 
+/** A question whether a call may run. The turn ends, and goes on once all its questions are answered. */
+export interface ApprovalAsked {
+  readonly type: "approval_asked";
+  /** The call's. */
+  readonly id: string;
+  readonly name: string;
+  readonly arguments: string;
+  /** Which question it is, where calls have one id: when it was asked, in milliseconds since the epoch. */
+  readonly askedAtMs?: number;
+}
+
+/** What somebody may say to it: yes, no, or yes to calls like it too. */
+export type ApprovalDecision = "allow" | "deny" | "always";
+
+/** What somebody said to it. */
+export interface ApprovalAnswered {
+  readonly type: "approval_answered";
+  /** The call's. */
+  readonly id: string;
+  readonly decision: "allow" | "deny";
+}
+
+/** A question that waits for an answer. */
+export interface ListedApproval extends Pick<ApprovalAsked, "name" | "arguments" | "askedAtMs"> {
+  readonly callId: string;
+}
+
 /** A page of the list of sessions. */
 export interface SessionPage {
   readonly sessions: readonly ListedSession[];
   readonly hasMore: boolean;
+}
+
+/** What the agent is. */
+export interface AgentInfo {
+  /** The folder that its tools work in, where the server tells. */
+  readonly workspace?: string;
+  /** How much a prompt may hold. */
+  readonly windowTokens: number;
 }
 
 /** How far a session is. */
@@ -60,6 +100,9 @@ export interface SessionState {
   readonly status: "idle" | "running";
   /** Number of its newest event; 0 if there is none. */
   readonly lastEvent: number;
+  readonly ledger: Pick<TurnLedger, "usd">;
+  /** What waits for an answer. */
+  readonly approvals?: readonly ListedApproval[];
 }
 
 /** A client of the agent server's own routes. */
@@ -74,10 +117,16 @@ export interface AgentClient {
   readonly events: (session: string, after: number) => Promise<AsyncIterable<NumberedEvent>>;
   /** How far a session is, and whether a turn runs in it. */
   readonly session: (session: string) => Promise<SessionState>;
+  /** Says whether a call may run. With the last answer the turn goes on. */
+  readonly answerApproval: (
+    session: string,
+    asked: Pick<ApprovalAsked, "id" | "askedAtMs">,
+    decision: ApprovalDecision,
+  ) => Promise<void>;
   /** Cancels what runs in a session and forgets it. */
   readonly deleteSession: (session: string) => Promise<void>;
-  /** The folder that the agent works in, where the server tells. */
-  readonly workspace: () => Promise<string | undefined>;
+  /** What the agent is. */
+  readonly agent: () => Promise<AgentInfo>;
   /** Cancels the running turn. */
   readonly cancel: (session: string) => Promise<void>;
   /** The newest sessions whose texts hold `search`, at most 20. */
@@ -153,12 +202,14 @@ export function agentClient(url: string, token?: string): AgentClient {
       return readEvents(await send(at(session, `/events?after=${after}`)));
     },
     session: (session) => get(at(session)),
+    async answerApproval(session, { id, askedAtMs }, decision) {
+      const path = at(session, `/approvals/${encodeURIComponent(id)}`);
+      await (await post(path, { decision, ...(askedAtMs !== undefined && { askedAtMs }) })).body?.cancel();
+    },
     async deleteSession(session) {
       await (await send(at(session), { method: "DELETE" })).body?.cancel();
     },
-    async workspace() {
-      return (await get("/v1/agent")).workspace;
-    },
+    agent: () => get("/v1/agent"),
     async cancel(session) {
       await (await post(at(session, "/cancel"))).body?.cancel();
     },
@@ -185,7 +236,13 @@ async function* readEvents({ body }: Response): AsyncGenerator<NumberedEvent, vo
 }
 
 async function* turnEvents(events: AsyncIterable<NumberedEvent>): AsyncGenerator<LoopEvent, void> {
-  for await (const { event } of events) if (event.type !== "message_added") yield event;
+  for await (const { event } of events) {
+    if (isOfTurn(event)) yield event;
+  }
+}
+
+function isOfTurn(event: NumberedEvent["event"]): event is LoopEvent {
+  return !["message_added", "approval_answered"].includes(event.type);
 }
 
 async function toldError(response: Response): Promise<string> {

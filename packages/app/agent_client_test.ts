@@ -3,7 +3,7 @@ import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { agentHandler } from "@tare/server";
 import { memoryStore } from "@tare/store";
-import { agentClient, RefusedError, serverAddress } from "./agent_client.ts";
+import { agentClient, type AgentInfo, RefusedError, serverAddress } from "./agent_client.ts";
 
 async function withServer(use: (url: string) => Promise<void>): Promise<void> {
   const agent = agentHandler({
@@ -63,7 +63,10 @@ Deno.test("agentClient() numbers events, gives them again, lists sessions and fo
     assertEquals([await ids(), await ids(second)], [[[second, first], false], [[first], false]]);
     await client.deleteSession(first);
     assertEquals((await assertRejects(() => client.session(first), RefusedError)).status, 404);
-    assertEquals(await client.workspace(), "/w");
+    assertEquals(
+      await client.agent(),
+      { workspace: "/w", model: "greeter", windowTokens: 1000 } as AgentInfo,
+    );
   });
 });
 

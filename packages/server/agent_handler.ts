@@ -70,7 +70,7 @@ export interface AgentHandler {
  * | `GET /v1/responses/{id}/input_items` | what its request brought |
  * | `DELETE /v1/responses/{id}` | forgets it |
  * | `GET /v1/models`, `GET /v1/models/{id}` | the models of these routes |
- * | `GET /v1/agent` | where the agent works, and the model that it asks |
+ * | `GET /v1/agent` | where the agent works, the model that it asks, and how much a prompt may hold |
  * | `GET /health` | says that the server is up |
  * | `GET /openapi.json` | describes all routes |
  */
@@ -105,7 +105,7 @@ export function agentHandler(options: AgentOptions): AgentHandler {
 
 /** The routes about the server itself; `routes` gives all that there are. */
 function systemRoutes(
-  { workspace, defaultModel }: AgentOptions,
+  { workspace, defaultModel, windowTokens }: AgentOptions,
   routes: () => readonly Route[],
 ): readonly Route[] {
   return [
@@ -113,7 +113,7 @@ function systemRoutes(
       method: "GET",
       path: "/v1/agent",
       operationId: "getAgent",
-      summary: "Says where the agent works, and which model it asks.",
+      summary: "Says where the agent works, which model it asks, and how much a prompt may hold.",
       responses: {
         200: {
           description: "The agent.",
@@ -123,11 +123,14 @@ function systemRoutes(
                 Type.String({ description: "The folder that its tools work in, on the server's machine." }),
               ),
               model: Type.String({ description: "The model of sessions that name no other." }),
+              windowTokens: Type.Number({ description: "How much a prompt may hold at most." }),
             }, "Agent"),
           },
         },
       },
-      answer: () => ({ json: { ...(workspace !== undefined && { workspace }), model: defaultModel } }),
+      answer: () => ({
+        json: { ...(workspace !== undefined && { workspace }), model: defaultModel, windowTokens },
+      }),
     }),
     route({
       method: "GET",

@@ -22,6 +22,8 @@ interface Editor {
   readonly agent: ClientContext;
   /** What it was told, the newest last, in pieces of one text joined. */
   readonly updates: SessionUpdate[];
+  /** The window, as often as it was told how full it is. */
+  readonly sizes: readonly number[];
   /** Settles once an update came that is like this. */
   readonly seen: (isIt: (update: SessionUpdate) => boolean) => Promise<void>;
   /** Closes the command's input and gives how it ended. */
@@ -57,9 +59,14 @@ async function startEditor(
   }).spawn();
   const stderr = new Response(process.stderr).text();
   const updates: SessionUpdate[] = [];
+  const sizes: number[] = [];
   const waiting = new Set<() => void>();
   const connection = client()
     .onNotification("session/update", ({ params: { update } }) => {
+      if (update.sessionUpdate === "usage_update") {
+        sizes.push(update.size);
+        return;
+      }
       const last = updates.at(-1);
       if (
         update.sessionUpdate === "agent_message_chunk" && last?.sessionUpdate === update.sessionUpdate &&
@@ -80,6 +87,7 @@ async function startEditor(
   return {
     agent,
     updates,
+    sizes,
     seen(isIt) {
       const { promise, resolve } = Promise.withResolvers<void>();
       const look = () => {
@@ -176,11 +184,12 @@ Deno.test("tare acp plays a turn with its tool calls, and a session that is load
   ]);
   await withServer(model, async ({ workspace, start, editor, asked }) => {
     const server = await start();
-    const { agent, updates } = await editor(server.url);
+    const { agent, updates, sizes } = await editor(server.url);
     const { sessionId } = await agent.request("session/new", { cwd: workspace, mcpServers: [] });
     const uri = toFileUrl(join(workspace, "a.txt")).href;
     const prompt: ContentBlock[] = [text("Mend "), { type: "resource_link", name: "a.txt", uri }];
     assertEquals(await agent.request("session/prompt", { sessionId, prompt }), { stopReason: "end_turn" });
+    assertEquals(sizes, [128_000, 128_000, 128_000, 128_000]);
     assertEquals(asked()[0], '"Mend a.txt"');
     assertEquals(updates.map(brief), [
       "agent: I look.",

@@ -11,7 +11,7 @@ import {
 } from "@agentclientprotocol/sdk";
 import { isAbsolute, relative } from "@std/path";
 import { type AgentClient, RefusedError } from "../agent_client.ts";
-import { EditorSession, INTERNAL_ERROR } from "./editor_session.ts";
+import { type Editor, EditorSession, INTERNAL_ERROR } from "./editor_session.ts";
 import { promptContent } from "./prompt_content.ts";
 
 /** What {@linkcode editorAgent} works with. */
@@ -47,12 +47,19 @@ export function editorAgent({ client, url, realPath }: EditorAgentOptions): Edit
     });
   };
 
+  const ask: Editor["ask"] = async (request, cancellationSignal) => {
+    if (!editor) throw new Error("The editor has gone.");
+    const options = { cancellationSignal, stopWaitingOnCancel: true };
+    return await editor.request(methods.client.session.requestPermission, request, options);
+  };
+
   /** A session in the folder that the editor has open. @throws {RequestError} if the server works elsewhere. */
   const open = async (
     { cwd, mcpServers = [] }: Partial<NewSessionRequest>,
     find: () => Promise<string>,
   ): Promise<readonly [string, EditorSession]> => {
-    const workspace = await client.workspace();
+    const agent = await client.agent();
+    const { workspace } = agent;
     const remarks: string[] = [];
     if (workspace !== undefined && cwd !== undefined) {
       const remark = placeRemark(await realPath(cwd), { workspace, url });
@@ -65,7 +72,7 @@ export function editorAgent({ client, url, realPath }: EditorAgentOptions): Edit
       );
     }
     const id = await find();
-    const session = new EditorSession(id, { client, editor: { show }, workspace });
+    const session = new EditorSession(id, { client, editor: { show, ask }, agent });
     session.remarks.push(...remarks);
     sessions.set(id, session);
     return [id, session];
@@ -114,7 +121,7 @@ export function editorAgent({ client, url, realPath }: EditorAgentOptions): Edit
     .onRequest(
       methods.agent.session.list,
       said(async ({ cwd, cursor }): Promise<ListSessionsResponse> => {
-        const workspace = await client.workspace() ?? cwd ?? "/";
+        const { workspace = cwd ?? "/" } = await client.agent();
         if (cwd && await realPath(cwd) !== workspace) return { sessions: [] };
         const { sessions: page, hasMore } = await client.pageOfSessions(cursor ?? undefined);
         return {
@@ -144,7 +151,7 @@ export function editorAgent({ client, url, realPath }: EditorAgentOptions): Edit
     .onRequest(methods.agent.session.prompt, async ({ params: { sessionId, prompt }, signal }) => {
       const play = said(async () => {
         const session = await known(sessionId);
-        const content = promptContent(prompt, await client.workspace());
+        const content = promptContent(prompt, (await client.agent()).workspace);
         if (content.length === 0) throw new RangeError("Cannot take the prompt: it is empty.");
         signal.addEventListener("abort", () => session.cancel().catch(() => {}), { once: true });
         return { stopReason: await session.prompt(content) };

@@ -1,78 +1,8 @@
-import {
-  client,
-  type ClientContext,
-  methods,
-  RequestError,
-  type SessionUpdate,
-  type StopReason,
-} from "@agentclientprotocol/sdk";
+import { RequestError, type StopReason } from "@agentclientprotocol/sdk";
 import { assertEquals, assertRejects } from "@std/assert";
 import { EMPTY_LEDGER, type TurnEndReason } from "@tare/loop";
-import { type AgentClient, type NumberedEvent, RefusedError } from "../agent_client.ts";
-import { editorAgent } from "./editor_agent.ts";
-
-type Event = NumberedEvent["event"];
-
-const URL = "http://127.0.0.1:8787";
-const TEXT = (text: string): Event => ({ type: "text_delta", step: 1, text });
-const STEP: Event = { type: "step_start", step: 1 };
-const end = (reason: TurnEndReason, message?: string): Event => ({
-  type: "turn_end",
-  reason,
-  text: "",
-  ledger: EMPTY_LEDGER,
-  ...(message !== undefined && { message }),
-});
-
-async function* numbered(events: readonly Event[], before = 0): AsyncGenerator<NumberedEvent, void> {
-  for (const [index, event] of events.entries()) {
-    await Promise.resolve();
-    yield { number: before + index + 1, event };
-  }
-}
-
-/** An editor in front of a server of which these parts answer. */
-async function edit(
-  parts: Partial<AgentClient>,
-  use: (agent: ClientContext, updates: SessionUpdate[], cancelAll: () => Promise<void>) => Promise<void>,
-  { notices = true, url = URL } = {},
-): Promise<void> {
-  const server: Partial<AgentClient> = {
-    workspace: () => Promise.resolve("/w"),
-    createSession: () => Promise.resolve("s"),
-    cancel: () => Promise.resolve(),
-    ...parts,
-  };
-  const { app, cancelAll } = editorAgent({
-    client: server as AgentClient,
-    url,
-    realPath: (folder) => Promise.resolve(folder.replace("/link", "/w")),
-  });
-  const updates: SessionUpdate[] = [];
-  const connection = client()
-    .onNotification(methods.client.session.update, ({ params: { update } }) => void updates.push(update))
-    .connect(app);
-  await connection.agent.request("initialize", {
-    protocolVersion: 1,
-    clientCapabilities: { session: notices ? { notices: {} } : {} },
-  });
-  await use(connection.agent, updates, cancelAll);
-  connection.close();
-}
-
-const newSession = (agent: ClientContext, cwd = "/w") =>
-  agent.request("session/new", { cwd, mcpServers: [] });
-const say = (agent: ClientContext, text = "Hi.") =>
-  agent.request("session/prompt", { sessionId: "s", prompt: [{ type: "text", text }] });
-
-/** What the updates say, in short. */
-function told(updates: readonly SessionUpdate[]): string[] {
-  return updates.map((update) => {
-    if (update.sessionUpdate === "notice") return `${update.severity}: ${update.title}`;
-    if ("content" in update && update.content && "text" in update.content) return update.content.text;
-    return `${update.sessionUpdate}`;
-  });
-}
+import { type NumberedEvent, RefusedError } from "../agent_client.ts";
+import { edit, end, newSession, numbered, say, STEP, TEXT, told, URL } from "./editor_fixture_test.ts";
 
 async function fails(asked: Promise<unknown>, code: number, message: string): Promise<void> {
   const error = await assertRejects(() => asked, RequestError);
@@ -282,7 +212,7 @@ Deno.test("editorAgent() shows a session that is loaded, and goes on with a turn
     yield* numbered([TEXT("C"), end("cancelled")], 5);
   }
   await edit({
-    session: () => Promise.resolve({ status: "running", lastEvent: 5 }),
+    session: () => Promise.resolve({ status: "running", lastEvent: 5, ledger: {} }),
     events: () => Promise.resolve(events()),
     startNumberedTurn: () => Promise.reject(new RefusedError(409, "A turn runs.")),
     cancel(session) {
@@ -304,7 +234,7 @@ Deno.test("editorAgent() resumes a session without showing it, and cancels all t
   const cancelled: string[] = [];
   const events = Promise.withResolvers<void>();
   await edit({
-    session: () => Promise.resolve({ status: "idle", lastEvent: 5 }),
+    session: () => Promise.resolve({ status: "idle", lastEvent: 5, ledger: {} }),
     events: () => Promise.resolve(numbered([])),
     startNumberedTurn: () =>
       Promise.resolve((async function* () {
@@ -317,7 +247,7 @@ Deno.test("editorAgent() resumes a session without showing it, and cancels all t
       events.resolve();
       return Promise.resolve();
     },
-  }, async (agent, updates, cancelAll) => {
+  }, async (agent, updates, { cancelAll }) => {
     const at = { sessionId: "s", cwd: "/w", mcpServers: [] };
     assertEquals(await agent.request("session/resume", at), {});
     const played = say(agent);

@@ -1,13 +1,14 @@
 import { RequestError, type SessionUpdate, type StopReason } from "@agentclientprotocol/sdk";
-import type { TurnEnd } from "@tare/loop";
 import type { Content } from "@tare/messages";
-import type { AgentClient, NumberedEvent } from "../agent_client.ts";
+import type { AgentClient, AgentInfo, NumberedEvent } from "../agent_client.ts";
+import { Questions, type QuestionsOptions } from "./questions.ts";
 import { joinPieces, SessionUpdates } from "./session_updates.ts";
 
 /** What a session tells the editor by. */
 export interface Editor {
   /** Shows an update; settles once the editor's pipe has room. */
   readonly show: (session: string, update: SessionUpdate) => Promise<void>;
+  readonly ask: QuestionsOptions["ask"];
 }
 
 /** A turn that is followed. */
@@ -15,6 +16,20 @@ interface Followed {
   /** Settles once the server has begun it, or has refused. */
   readonly started: Promise<unknown>;
   isCancelled: boolean;
+  /** Whether another one has taken its place, whose events come after its own. */
+  isOver: boolean;
+}
+
+/** How a turn ended. */
+type Ending = Pick<Extract<NumberedEvent["event"], { type: "turn_end" }>, "reason" | "message">;
+
+/** Whose events are read, and when it is another turn that ends. */
+interface Reading {
+  readonly turn: Followed;
+  /** The editor shows its first message already. */
+  readonly isOwn?: boolean;
+  /** Number of its first event; ends before that are of turns before. Default: that of any that is read. */
+  readonly from?: number;
 }
 
 /** Updates that are read before they are sent on, where what was said long ago is shown again. */
@@ -28,31 +43,51 @@ export class EditorSession {
   readonly #client: AgentClient;
   readonly #editor: Editor;
   readonly #updates: SessionUpdates;
+  readonly #questions: Questions;
   /** Number of the last event that was shown. */
   #last = 0;
   #turn: Followed | undefined;
+  /** Whether the last turn ended to ask, and no other has begun. */
+  #isAsking = false;
 
-  /** The session of this id, whose tools work in `workspace`, if that is known. */
+  /** The session of this id. */
   constructor(
     id: string,
-    { client, editor, workspace }: {
+    { client, editor, agent }: {
       readonly client: AgentClient;
       readonly editor: Editor;
-      readonly workspace: string | undefined;
+      readonly agent: AgentInfo;
     },
   ) {
     this.#id = id;
     this.#client = client;
     this.#editor = editor;
-    this.#updates = new SessionUpdates(workspace);
+    this.#updates = new SessionUpdates(agent);
+    this.#questions = new Questions({
+      id,
+      client,
+      workspace: agent.workspace,
+      ask: editor.ask,
+      cancel: () => this.cancel(),
+      warn: (title) => this.#show({ sessionUpdate: "notice", severity: "warning", title }),
+    });
   }
 
-  /** Finds out how far the session is. @throws {RefusedError} 404 if there is none. */
+  /** Goes on behind what was said; what waits for an answer is asked. @throws {RefusedError} 404 if there is no such session. */
   async resume(): Promise<void> {
-    this.#last = (await this.#client.session(this.#id)).lastEvent;
+    const { lastEvent, ledger, approvals = [] } = await this.#client.session(this.#id);
+    this.#last = lastEvent;
+    this.#updates.usd = ledger.usd;
+    for (const { callId: id, ...question } of approvals) {
+      const asked = { type: "approval_asked", id, ...question } as const;
+      this.#questions.asked(asked);
+      for (const update of this.#updates.of({ number: lastEvent, event: asked })) await this.#show(update);
+    }
+    this.#isAsking = this.#questions.areOpen;
+    if (this.#isAsking) this.#watch(await this.#client.events(this.#id, lastEvent));
   }
 
-  /** Shows all that was said; a turn that runs is shown on after this has settled. */
+  /** Shows all that was said; a turn that runs, or asks, is shown on after this has settled. */
   async replay(): Promise<void> {
     const { lastEvent, status } = await this.#client.session(this.#id);
     if (lastEvent === 0) return;
@@ -62,16 +97,14 @@ export class EditorSession {
       while (this.#last < lastEvent && updates.length < REPLAYED) {
         const next = await events.next();
         if (next.done) throw new Error("The server closed the stream before the session's end.");
-        this.#last = next.value.number;
-        updates.push(...this.#updates.of(next.value));
-      }
-      for (const update of joinPieces(updates)) {
         // Notices are for the moment.
-        if (update.sessionUpdate !== "notice") await this.#show(update);
+        updates.push(...this.#take(next.value).filter(({ sessionUpdate }) => sessionUpdate !== "notice"));
       }
+      for (const update of joinPieces(updates)) await this.#show(update);
     }
-    if (status === "idle") await events.return?.();
-    else this.#watch({ [Symbol.asyncIterator]: () => events });
+    if (status === "running" || this.#questions.areOpen) {
+      this.#watch({ [Symbol.asyncIterator]: () => events });
+    } else await events.return?.();
   }
 
   /**
@@ -81,16 +114,24 @@ export class EditorSession {
    */
   async prompt(input: Content): Promise<StopReason> {
     const started = this.#client.startNumberedTurn(this.#id, input);
-    const turn: Followed = { started, isCancelled: false };
+    const turn: Followed = { started, isCancelled: false, isOver: false };
     // A turn that runs is the server's to refuse another one.
     if (!this.#turn) this.#turn = turn;
     try {
-      const events = await started;
+      let events = await started;
+      let from: number | undefined;
+      const before = this.#turn;
+      if (before && before !== turn) {
+        // It asked, and is over with this: what became of its calls stands before the turn's own events.
+        before.isOver = true;
+        from = await firstNumber(events);
+        events = await this.#client.events(this.#id, this.#last);
+      }
       this.#turn = turn;
       for (const title of this.remarks.splice(0)) {
         await this.#show({ sessionUpdate: "notice", severity: "info", title });
       }
-      const end = await this.#follow(events, { isOwn: true });
+      const end = await this.#follow(events, { turn, isOwn: true, ...(from !== undefined && { from }) });
       return turn.isCancelled ? "cancelled" : await this.#stopReason(end);
     } catch (error) {
       if (turn.isCancelled) return "cancelled";
@@ -110,11 +151,12 @@ export class EditorSession {
     if (runs && this.#turn === turn) await this.#client.cancel(this.#id);
   }
 
-  /** Shows a turn that others have started. */
+  /** Shows a turn that others have started, or that was left asking. */
   #watch(events: AsyncIterable<NumberedEvent>): void {
-    const turn: Followed = { started: Promise.resolve(), isCancelled: false };
+    const turn: Followed = { started: Promise.resolve(), isCancelled: false, isOver: false };
     this.#turn = turn;
-    this.#follow(events).catch(async (error) => {
+    this.#putQuestions();
+    this.#follow(events, { turn }).catch(async (error) => {
       await this.#show({ sessionUpdate: "notice", severity: "error", title: (error as Error).message });
     }).finally(() => {
       if (this.#turn === turn) this.#turn = undefined;
@@ -122,38 +164,63 @@ export class EditorSession {
   }
 
   /** Shows a turn to its end. Where the connection breaks it goes on behind what was shown. */
-  async #follow(events: AsyncIterable<NumberedEvent>, { isOwn = false } = {}): Promise<TurnEnd> {
+  async #follow(events: AsyncIterable<NumberedEvent>, reading: Reading): Promise<Ending> {
     try {
-      for (let reading = events;;) {
+      for (let next = events;;) {
         const before = this.#last;
-        const end = await this.#read(reading, isOwn).catch((error) => {
+        const end = await this.#read(next, reading).catch((error) => {
           if (this.#last === before) throw error;
         });
         if (end) return end;
+        // What was asked is answered, and nothing goes on.
+        if (reading.turn.isOver || this.#isAsking && !this.#questions.areOpen) return { reason: "cancelled" };
         if (this.#last === before) throw new Error("The server closed the stream before the turn's end.");
-        reading = await this.#client.events(this.#id, this.#last);
+        next = await this.#client.events(this.#id, this.#last);
       }
     } catch (error) {
+      if (reading.turn.isOver) throw error;
+      this.#questions.leave();
       for (const update of this.#updates.abandon()) await this.#show(update);
       throw error;
     }
   }
 
-  /** Shows these events, up to the end of a turn. */
-  async #read(events: AsyncIterable<NumberedEvent>, isOwn: boolean): Promise<TurnEnd | undefined> {
+  /** Shows these events, up to the end of a turn. One that asks goes on once it is answered. */
+  async #read(
+    events: AsyncIterable<NumberedEvent>,
+    { turn, isOwn = false, from = 0 }: Reading,
+  ): Promise<Ending | undefined> {
     for await (const numbered of events) {
-      this.#last = numbered.number;
-      for (const update of this.#updates.of(numbered, { isOwn })) await this.#show(update);
-      if (numbered.event.type === "turn_end") return numbered.event;
+      if (turn.isOver) break;
+      for (const update of this.#take(numbered, isOwn)) await this.#show(update);
+      const { number, event } = numbered;
+      if (event.type !== "turn_end" || number < from) continue;
+      if (event.reason !== "approval") return event;
+      this.#putQuestions();
     }
     return undefined;
   }
 
-  async #stopReason({ reason, message }: TurnEnd): Promise<StopReason> {
+  #take(numbered: NumberedEvent, isOwn = false): readonly SessionUpdate[] {
+    const { number, event } = numbered;
+    this.#last = number;
+    if (event.type === "turn_start") this.#isAsking = false;
+    if (event.type === "turn_end") this.#isAsking = event.reason === "approval";
+    if (event.type === "approval_asked") this.#questions.asked(event);
+    if (event.type === "approval_answered") this.#questions.answered(event.id);
+    return [...this.#updates.of(numbered, { isOwn })];
+  }
+
+  #putQuestions(): void {
+    this.#questions.put((id) => this.#updates.idOf(id));
+  }
+
+  async #stopReason({ reason, message }: Ending): Promise<StopReason> {
     switch (reason) {
       case "completed":
       case "tool_calls":
         return "end_turn";
+      case "approval":
       case "cancelled":
         return "cancelled";
       case "step_limit":
@@ -174,6 +241,12 @@ export class EditorSession {
   #show(update: SessionUpdate): Promise<void> {
     return this.#editor.show(this.#id, update);
   }
+}
+
+/** Number of the first event, of which no more are wanted. */
+async function firstNumber(events: AsyncIterable<NumberedEvent>): Promise<number> {
+  for await (const { number } of events) return number;
+  throw new Error("The server closed the stream before the turn's end.");
 }
 
 /** JSON-RPC's code for what went wrong on this side. */

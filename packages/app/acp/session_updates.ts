@@ -1,6 +1,6 @@
-import type { ContentBlock, SessionUpdate } from "@agentclientprotocol/sdk";
-import { type AssistantMessage, type Content, contentText, describeCall } from "@tare/messages";
-import type { NumberedEvent } from "../agent_client.ts";
+import type { ContentBlock, SessionUpdate, ToolCallStatus } from "@agentclientprotocol/sdk";
+import { type AssistantMessage, type Content, contentText, describeCall, type Usage } from "@tare/messages";
+import type { AgentInfo, NumberedEvent } from "../agent_client.ts";
 import { contentBlocks } from "./prompt_content.ts";
 import { describeToolCall, toolText } from "./tool_calls.ts";
 
@@ -12,18 +12,21 @@ interface OpenCall {
   readonly toolCallId: string;
   readonly isEdit: boolean;
   output: string;
+  isDenied: boolean;
 }
 
 /** Turns a session's events, in order, into what an editor is told. The same events give the same updates and ids. */
 export class SessionUpdates {
-  readonly #workspace: string | undefined;
+  /** What the session has cost, in US dollars; undefined where prices aren't known. */
+  usd: number | undefined;
+  readonly #agent: AgentInfo;
   #open: OpenCall[] = [];
   #messageId = "";
   #isStreamed = false;
 
-  /** For a session whose tools work in this folder, if it is known. */
-  constructor(workspace: string | undefined) {
-    this.#workspace = workspace;
+  /** For a session of this agent. */
+  constructor(agent: AgentInfo) {
+    this.#agent = agent;
   }
 
   /** What an editor is told of the next event. `isOwn` is a turn whose first message the editor shows already. */
@@ -65,14 +68,34 @@ export class SessionUpdates {
         return yield* this.#closed(event);
       case "warning":
         return yield { sessionUpdate: "notice", severity: "warning", title: event.message };
+      case "approval_asked": {
+        const call = this.#find(event.id);
+        if (!call) return yield this.#opened({ ...event, toolCallId: `a${number}.${event.id}` }, "pending");
+        return yield { sessionUpdate: "tool_call_update", toolCallId: call.toolCallId, status: "pending" };
+      }
+      case "approval_answered": {
+        const call = this.#find(event.id);
+        if (!call) return;
+        call.isDenied = event.decision === "deny";
+        const status = call.isDenied ? "failed" : "in_progress";
+        return yield { sessionUpdate: "tool_call_update", toolCallId: call.toolCallId, status };
+      }
       case "turn_end":
-        return yield* this.abandon();
-      case "context_rewritten":
+        // Calls that somebody is asked for stay open.
+        if (event.reason !== "approval") yield* this.abandon();
+        return;
       case "step_end":
+        return yield this.#used(event.usage, event.cost?.usd);
+      case "context_rewritten":
         return;
       default:
         return event satisfies never;
     }
+  }
+
+  /** The editor's name for the open call that the provider calls `id`. */
+  idOf(id: string): string {
+    return this.#find(id)?.toolCallId ?? id;
   }
 
   /** Says of calls whose result nobody will tell any more that they failed. */
@@ -114,6 +137,16 @@ export class SessionUpdates {
     }
   }
 
+  #used({ promptTokens, outputTokens }: Usage, usd: number | undefined): SessionUpdate {
+    if (usd !== undefined) this.usd = (this.usd ?? 0) + usd;
+    return {
+      sessionUpdate: "usage_update",
+      used: promptTokens + outputTokens,
+      size: this.#agent.windowTokens,
+      ...(this.usd !== undefined && { cost: { amount: this.usd, currency: "USD" } }),
+    };
+  }
+
   #chunk(sessionUpdate: "agent_message_chunk" | "agent_thought_chunk", text: string): SessionUpdate {
     const content: ContentBlock = { type: "text", text };
     return { sessionUpdate, content, messageId: this.#messageId };
@@ -126,10 +159,11 @@ export class SessionUpdates {
       readonly arguments: string;
       readonly toolCallId: string;
     },
+    status: ToolCallStatus = "in_progress",
   ): SessionUpdate {
-    const shown = describeToolCall({ name, text, workspace: this.#workspace });
-    this.#open.push({ id, toolCallId, isEdit: shown.content.length > 0, output: "" });
-    return { sessionUpdate: "tool_call", toolCallId, name, status: "in_progress", ...shown };
+    const shown = describeToolCall({ name, text, workspace: this.#agent.workspace });
+    this.#open.push({ id, toolCallId, isEdit: shown.content.length > 0, output: "", isDenied: false });
+    return { sessionUpdate: "tool_call", toolCallId, name, status, ...shown };
   }
 
   *#closed(
@@ -138,12 +172,13 @@ export class SessionUpdates {
     const call = this.#find(id);
     if (!call) return;
     this.#open = this.#open.filter((open) => open !== call);
+    const isFailed = error || call.isDenied;
     yield {
       sessionUpdate: "tool_call_update",
       toolCallId: call.toolCallId,
-      status: error ? "failed" : "completed",
+      status: isFailed ? "failed" : "completed",
       // What an edit has changed stays to be seen.
-      ...((error || !call.isEdit) && { content: toolText(content) }),
+      ...((isFailed || !call.isEdit) && { content: toolText(content) }),
     };
   }
 

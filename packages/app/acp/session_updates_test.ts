@@ -7,7 +7,7 @@ import { joinPieces, SessionUpdates } from "./session_updates.ts";
 type Event = NumberedEvent["event"];
 
 function updatesOf(events: readonly Event[], options?: { readonly isOwn: boolean }): SessionUpdate[] {
-  const updates = new SessionUpdates("/w");
+  const updates = new SessionUpdates({ workspace: "/w", windowTokens: 100 });
   return events.flatMap((event, index) => [...updates.of({ number: index + 1, event }, options)]);
 }
 
@@ -134,4 +134,21 @@ Deno.test("SessionUpdates shows messages that were said elsewhere", () => {
     },
     { sessionUpdate: "tool_call_update", toolCallId: "c3.0", status: "completed", content: shown("It is.") },
   ] as SessionUpdate[]);
+});
+
+Deno.test("SessionUpdates tells what the window holds and what the session has cost", () => {
+  const usage = { promptTokens: 10, cachedTokens: 5, outputTokens: 2 };
+  const step = (usd?: number): Event => ({
+    type: "step_end",
+    step: 1,
+    usage,
+    finishReason: "stop",
+    ...(usd !== undefined && { cost: { tokenUnits: 1, usd } }),
+  });
+  const used = { sessionUpdate: "usage_update", used: 12, size: 100 } as const;
+  assertEquals(updatesOf([step(), step(0.5), step(0.25)]), [
+    used,
+    { ...used, cost: { amount: 0.5, currency: "USD" } },
+    { ...used, cost: { amount: 0.75, currency: "USD" } },
+  ]);
 });

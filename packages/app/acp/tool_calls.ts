@@ -14,6 +14,9 @@ export interface ShownCall {
 
 const TITLE_CHARS = 160;
 
+/** Of tools whose arguments are shown as they are. */
+const KINDS: Readonly<Record<string, ToolKind>> = { recall: "read", find_tools: "search" };
+
 type Fields = Readonly<Record<string, unknown>>;
 
 /** Says what a call does. `text` is the JSON of its arguments, `workspace` the folder that its paths count from. */
@@ -26,6 +29,13 @@ export function describeToolCall(
 ): ShownCall {
   const rawInput = parse(text);
   const fields: Fields = typeof rawInput === "object" && rawInput !== null ? rawInput as Fields : {};
+  const inner = string(fields, "name");
+  if (name === "call_tool" && inner !== undefined) {
+    return {
+      ...describeToolCall({ name: inner, text: JSON.stringify(fields.arguments ?? {}), workspace }),
+      rawInput,
+    };
+  }
   const path = string(fields, "path");
   const absolute = path === undefined || (workspace === undefined && !isAbsolute(path))
     ? undefined
@@ -62,7 +72,7 @@ export function describeToolCall(
     case "shell":
       return shown("execute", code(string(fields, "command") ?? ""));
     default:
-      return shown(name === "recall" ? "read" : "other", text === "{}" ? name : `${name} ${text}`);
+      return shown(KINDS[name] ?? "other", text === "{}" ? name : `${name} ${text}`);
   }
 }
 

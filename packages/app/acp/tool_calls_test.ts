@@ -15,6 +15,7 @@ Deno.test("describeToolCall() says what the built-in tools do, and where", () =>
     call("shell", { command: "ls -la" }, "/w"),
     call("recall", { ref: "r1" }, "/w"),
     call("other", {}, "/w"),
+    call("call_tool", { name: "read_file", arguments: { path: "a.ts" } }, "/w"),
   ];
   assertEquals(shown.map(({ kind, title, locations }) => [kind, title, ...locations]), [
     ["read", "Read a.ts", { path: "/w/a.ts" }],
@@ -26,6 +27,7 @@ Deno.test("describeToolCall() says what the built-in tools do, and where", () =>
     ["execute", "`ls -la`"],
     ["read", 'recall {"ref":"r1"}'],
     ["other", "other"],
+    ["read", "Read a.ts", { path: "/w/a.ts" }],
   ]);
 });
 
