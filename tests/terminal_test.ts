@@ -4,7 +4,7 @@ import { assertEquals, assertMatch, assertNotMatch } from "@std/assert";
 import { fromFileUrl } from "@std/path";
 import { contentText, type Model } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
-import { agentHandler } from "@tare/server";
+import { agentHandler, ALLOW_EVERYTHING } from "@tare/server";
 import { memoryStore } from "@tare/store";
 import { workspaceTools } from "@tare/tools";
 import { HAS_TERMINAL, openTerminal } from "./pseudo_terminal.ts";
@@ -57,6 +57,7 @@ function serve(workspace = ".") {
     model: () => model,
     profile: profileNamed("openai"),
     windowTokens: 100_000,
+    approvals: { rules: ALLOW_EVERYTHING },
     tools: [...workspaceTools({ workspace }), {
       definition: { type: "function", function: { name: "log" } },
       run: () => "all is well ".repeat(200),

@@ -2,6 +2,7 @@ import { ServerSentEventParseStream } from "@std/http";
 import type { LoopEvent, TurnLedger } from "@tare/loop";
 import { type Content, contentText, type Message } from "@tare/messages";
 import type { PinReport, PromptReport, Quote, Wish } from "@tare/planner";
+import type { SessionEvent } from "@tare/server";
 
 /** Where the server is that a command talks to, and what its requests must carry. */
 export interface ServerAddress {
@@ -36,13 +37,7 @@ export class RefusedError extends Error {
 /** An event with its number in its session, from 1. */
 export interface NumberedEvent {
   readonly number: number;
-  /** What happened in a turn, a message that was said elsewhere before, or an answer to what the turn before asked. */
-  readonly event:
-    | LoopEvent
-    | { readonly type: "message_added"; readonly message: Message }
-    | ApprovalAsked
-    | ApprovalAnswered
-    | { readonly type: "turn_end"; readonly reason: "approval"; readonly message?: string };
+  readonly event: SessionEvent;
 }
 
 /** A session in a list, as far as people are shown it. */
@@ -55,26 +50,10 @@ export interface ListedSession {
 }
 
 /** A question whether a call may run. The turn ends, and goes on once all its questions are answered. */
-export interface ApprovalAsked {
-  readonly type: "approval_asked";
-  /** The call's. */
-  readonly id: string;
-  readonly name: string;
-  readonly arguments: string;
-  /** Which question it is, where calls have one id: when it was asked, in milliseconds since the epoch. */
-  readonly askedAtMs?: number;
-}
+export type ApprovalAsked = Extract<SessionEvent, { readonly type: "approval_asked" }>;
 
 /** What somebody may say to it: yes, no, or yes to calls like it too. */
 export type ApprovalDecision = "allow" | "deny" | "always";
-
-/** What somebody said to it. */
-export interface ApprovalAnswered {
-  readonly type: "approval_answered";
-  /** The call's. */
-  readonly id: string;
-  readonly decision: "allow" | "deny";
-}
 
 /** A question that waits for an answer. */
 export interface ListedApproval extends Pick<ApprovalAsked, "name" | "arguments" | "askedAtMs"> {
@@ -102,7 +81,7 @@ export interface SessionState {
   readonly lastEvent: number;
   readonly ledger: Pick<TurnLedger, "usd">;
   /** What waits for an answer. */
-  readonly approvals?: readonly ListedApproval[];
+  readonly approvals: readonly ListedApproval[];
 }
 
 /** A client of the agent server's own routes. */

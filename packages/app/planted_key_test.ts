@@ -106,7 +106,7 @@ Deno.test("the provider's key and the server's token appear nowhere: answers, ev
   });
   const events: LoopEvent[] = [];
   const server = await startProcess([
-    ...["--port", "0", "--workspace", workspace, "--data", data, "--model", "m"],
+    ...["--port", "0", "--workspace", workspace, "--data", data, "--model", "m", "--approvals", "allow"],
     ...["--base-url", `http://127.0.0.1:${provider.addr.port}/v1`],
   ], {
     OPENAI_API_KEY: API_KEY,

@@ -23,15 +23,16 @@ const SOUGHT_VARIABLES: readonly string[] = [
 
 /**
  * The permissions that a server with these settings needs, as flags for `deno run`, and no others: to read and write
- * its workspace and data folder (and the old one, to move it), to read its profile's file, to listen where it is told and to reach its providers, to
+ * its workspace and data folder (and the old one, to move it), to read the files of its profile and its rules, to listen where it is told and to reach its providers, to
  * read the variables that the settings come from. Running programs can't be narrowed: the shell tool may start any, and ending all that a command
  * started takes the whole permission.
  */
 export function serverPermissions(settings: Settings): string[] {
-  const { host, port, workspace, data, oldData, baseUrl, messagesUrl, profileFile } = settings;
+  const { host, port, workspace, data, oldData, baseUrl, messagesUrl, profileFile, approvals } = settings;
   const kept = oldData === undefined ? [data] : [data, oldData];
   const folders = [workspace, ...kept].flatMap((folder) => withRealPath(resolve(folder))).map(escapeCommas);
-  const files = profileFile ? [escapeCommas(resolve(profileFile.path))] : [];
+  const files = [profileFile?.path, approvals?.path].filter((path) => path !== undefined)
+    .map((path) => escapeCommas(resolve(path)));
   const providers = [
     // The rehearsal provider listens on a free port, which isn't known yet.
     ...(isRehearsed(settings) ? ["127.0.0.1"] : []),

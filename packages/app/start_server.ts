@@ -141,6 +141,12 @@ export async function startServer(settings: Settings, log: (line: string) => voi
       hidden: data,
       shell: { owner, ...(settings.path !== undefined && { env: { PATH: settings.path } }) },
     }),
+    approvals: {
+      rules: settings.approvals?.rules ?? [],
+      workspace,
+      unattended: settings.unattended,
+      answerWithinMs: settings.answerWithinMinutes * 60_000,
+    },
     store,
     maxSessions,
     countTokens,
@@ -197,6 +203,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     await agent.expire(expireAfterDays * DAY_MS).catch(onError);
   };
   let expiring = expire();
+  const watching = agent.watchApprovals().catch(onError);
   const hourly = setInterval(() => expiring = expire(), HOUR_MS);
   // Loading takes a second or two. It starts once requests are answered, and only the first turn waits for it.
   tokenizer().catch((error) => log(`Cannot load the token counter: ${error}`));
@@ -211,7 +218,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
       clearInterval(hourly);
       await Promise.all([server.close({ graceMs: GRACE_MS }), agent.close()]);
       await asked?.close();
-      await expiring;
+      await Promise.all([expiring, watching]);
       await provider.close();
       await store.close();
     },

@@ -108,7 +108,7 @@ async function startEditor(
   };
 }
 
-/** A server that a model answers, and what ends them; the workspace holds a file. */
+/** A server that a model answers, and what ends them; the workspace holds a file. Without `asks` all calls may run. */
 async function withServer(
   model: SimulatedModel,
   use: (at: {
@@ -117,6 +117,7 @@ async function withServer(
     readonly editor: (...options: Parameters<typeof startEditor>) => Promise<Editor>;
     readonly asked: () => readonly string[];
   }) => Promise<void>,
+  { asks = false } = {},
 ): Promise<void> {
   const folder = await Deno.realPath(await Deno.makeTempDir());
   const workspace = join(folder, "workspace");
@@ -134,7 +135,12 @@ async function withServer(
       workspace,
       async start() {
         const port = new URL(servers.at(-1)?.url ?? "http://x:0").port;
-        const flags = [`--port=${port || 0}`, `--workspace=${workspace}`, `--data=${join(folder, "data")}`];
+        const flags = [
+          ...(asks ? [] : ["--approvals=allow"]),
+          `--port=${port || 0}`,
+          `--workspace=${workspace}`,
+          `--data=${join(folder, "data")}`,
+        ];
         const server = await startServerProcess([...flags, "--model=m", `--base-url=${provider.url}`]);
         servers.push(server);
         return server;
@@ -277,6 +283,84 @@ Deno.test("tare acp says that the server has gone, and goes on once it is there 
     });
     assertEquals(updates.map(brief), ["agent: Here again."]);
   });
+});
+
+Deno.test("tare acp asks before calls run, and does what the person says", async () => {
+  const run = (command: string) => toolCall("shell", { command });
+  const model = scripted([
+    {
+      tool_calls: [
+        toolCall("write_file", { path: "b.txt", content: "b" }),
+        run("touch c.txt"),
+        toolCall("read_file", { path: "a.txt" }),
+      ],
+    },
+    { tool_calls: [run("ls")] },
+    { tool_calls: [run("ls")] },
+    { content: "Done." },
+  ]);
+  await withServer(model, async ({ workspace, start, editor }) => {
+    const asked: string[] = [];
+    const permit: Permit = ({ toolCall: { title, content } }) => {
+      asked.push(`${title} ${content?.map(({ type }) => type)}`);
+      const optionId = title === "`ls`" ? "always" : title?.includes("c.txt") ? "deny" : "allow";
+      return { outcome: { outcome: "selected", optionId } };
+    };
+    const { agent, updates } = await editor((await start()).url, { permit });
+    const { sessionId } = await agent.request("session/new", { cwd: workspace, mcpServers: [] });
+    assertEquals(await agent.request("session/prompt", { sessionId, prompt: [text("Go.")] }), {
+      stopReason: "end_turn",
+    });
+    assertEquals(asked, ["Write b.txt diff", "`touch c.txt` ", "`ls` "]);
+    assertEquals([...Deno.readDirSync(workspace)].map(({ name }) => name).sort(), ["a.txt", "b.txt"]);
+    const last = new Map(
+      updates.flatMap((update) =>
+        update.sessionUpdate === "tool_call_update" ? [[update.toolCallId, update.status]] : []
+      ),
+    );
+    assertEquals([...last.values()], ["completed", "completed", "failed", "completed", "completed"]);
+    assertEquals(brief(updates.at(-1)!), "agent: Done.");
+  }, { asks: true });
+});
+
+Deno.test("tare acp asks again for what a killed server had asked, and cancelling runs nothing", async () => {
+  const append = { tool_calls: [toolCall("shell", { command: "echo once >> b.txt" })] };
+  await withServer(scripted([append, { content: "Done." }, append]), async ({ workspace, start, editor }) => {
+    const server = await start();
+    const asked = Promise.withResolvers<void>();
+    const unanswered: Permit = () => {
+      asked.resolve();
+      return new Promise(() => {});
+    };
+    const first = await editor(server.url, { permit: unanswered });
+    const { sessionId } = await first.agent.request("session/new", { cwd: workspace, mcpServers: [] });
+    const prompt = [text("Go.")];
+    const told = assertRejects(
+      () => first.agent.request("session/prompt", { sessionId, prompt }),
+      Error,
+      "Cannot reach",
+    );
+    await asked.promise;
+    await server.kill();
+    await told;
+
+    const { url } = await start();
+    const again = await editor(url, {
+      permit: () => ({ outcome: { outcome: "selected", optionId: "allow" } }),
+    });
+    await again.agent.request("session/load", { sessionId, cwd: workspace, mcpServers: [] });
+    await again.seen((update) => brief(update) === "agent: Done.");
+    assertEquals(await Deno.readTextFile(join(workspace, "b.txt")), "once\n");
+
+    const last = await editor(url, { permit: unanswered });
+    const second = await last.agent.request("session/new", { cwd: workspace, mcpServers: [] });
+    const played = last.agent.request("session/prompt", { ...second, prompt });
+    await last.seen((update) => brief(update) === "pending");
+    await last.agent.notify("session/cancel", second);
+    assertEquals(await played, { stopReason: "cancelled" });
+    assertEquals(brief(last.updates.at(-1)!), "failed");
+    assertEquals(await Deno.readTextFile(join(workspace, "b.txt")), "once\n");
+  }, { asks: true });
 });
 
 function isOutput(update: SessionUpdate): boolean {

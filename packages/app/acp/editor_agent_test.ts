@@ -212,7 +212,7 @@ Deno.test("editorAgent() shows a session that is loaded, and goes on with a turn
     yield* numbered([TEXT("C"), end("cancelled")], 5);
   }
   await edit({
-    session: () => Promise.resolve({ status: "running", lastEvent: 5, ledger: {} }),
+    session: () => Promise.resolve({ status: "running", lastEvent: 5, ledger: {}, approvals: [] }),
     events: () => Promise.resolve(events()),
     startNumberedTurn: () => Promise.reject(new RefusedError(409, "A turn runs.")),
     cancel(session) {
@@ -234,7 +234,7 @@ Deno.test("editorAgent() resumes a session without showing it, and cancels all t
   const cancelled: string[] = [];
   const events = Promise.withResolvers<void>();
   await edit({
-    session: () => Promise.resolve({ status: "idle", lastEvent: 5, ledger: {} }),
+    session: () => Promise.resolve({ status: "idle", lastEvent: 5, ledger: {}, approvals: [] }),
     events: () => Promise.resolve(numbered([])),
     startNumberedTurn: () =>
       Promise.resolve((async function* () {

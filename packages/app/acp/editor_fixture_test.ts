@@ -26,7 +26,7 @@ export const TEXT = (text: string): Event => ({ type: "text_delta", step: 1, tex
 /** A piece of the model\'s answer. */
 export const STEP: Event = { type: "step_start", step: 1 };
 /** A turn ends. */
-export const end = (reason: TurnEndReason | "approval", message?: string): Event => ({
+export const end = (reason: TurnEndReason, message?: string): Event => ({
   type: "turn_end",
   reason,
   text: "",

@@ -1,4 +1,5 @@
 import { RequestError, type SessionUpdate, type StopReason } from "@agentclientprotocol/sdk";
+import type { TurnEnd } from "@tare/loop";
 import type { Content } from "@tare/messages";
 import type { AgentClient, AgentInfo, NumberedEvent } from "../agent_client.ts";
 import { Questions, type QuestionsOptions } from "./questions.ts";
@@ -21,7 +22,7 @@ interface Followed {
 }
 
 /** How a turn ended. */
-type Ending = Pick<Extract<NumberedEvent["event"], { type: "turn_end" }>, "reason" | "message">;
+type Ending = Pick<TurnEnd, "reason" | "message">;
 
 /** Whose events are read, and when it is another turn that ends. */
 interface Reading {
@@ -75,11 +76,11 @@ export class EditorSession {
 
   /** Goes on behind what was said; what waits for an answer is asked. @throws {RefusedError} 404 if there is no such session. */
   async resume(): Promise<void> {
-    const { lastEvent, ledger, approvals = [] } = await this.#client.session(this.#id);
+    const { lastEvent, ledger, approvals } = await this.#client.session(this.#id);
     this.#last = lastEvent;
     this.#updates.usd = ledger.usd;
     for (const { callId: id, ...question } of approvals) {
-      const asked = { type: "approval_asked", id, ...question } as const;
+      const asked = { type: "approval_asked", step: 1, id, ...question } as const;
       this.#questions.asked(asked);
       for (const update of this.#updates.of({ number: lastEvent, event: asked })) await this.#show(update);
     }

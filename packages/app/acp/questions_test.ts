@@ -40,14 +40,14 @@ class AskingServer {
       answerApproval: (session, { id, askedAtMs }, decision) => {
         this.answers.push([session, id, askedAtMs, decision]);
         this.add([
-          { type: "approval_answered", id, decision: decision === "deny" ? "deny" : "allow" },
+          { type: "approval_answered", id, decision: decision === "deny" ? "deny" : "allow", by: "person" },
           ...this.then(id),
         ]);
         return Promise.resolve();
       },
       cancel: (session) => {
         this.cancelled.push(session);
-        this.add([{ type: "approval_answered", id: "x", decision: "deny" }, DENIED], false);
+        this.add([{ type: "approval_answered", id: "x", decision: "deny", by: "cancel" }, DENIED], false);
         return Promise.resolve();
       },
     };
@@ -63,6 +63,7 @@ const call = (id: string): readonly Event[] => [
 ];
 const question = (id: string): Event => ({
   type: "approval_asked",
+  step: 1,
   id,
   name: "shell",
   arguments: '{"command":"ls"}',
@@ -147,7 +148,11 @@ Deno.test("editorAgent() stops asking when the turn is cancelled, or somebody el
       const signal = await asked.promise;
       if (isCancelled) await agent.notify("session/cancel", { sessionId: "s" });
       else {
-        server.add([{ type: "approval_answered", id: "x", decision: "allow" }, ran("x"), end("completed")]);
+        server.add([
+          { type: "approval_answered", id: "x", decision: "allow", by: "person" },
+          ran("x"),
+          end("completed"),
+        ]);
       }
       assertEquals(await played, { stopReason: isCancelled ? "cancelled" : "end_turn" });
       const last = isCancelled ? ["c1 failed", "c1 failed"] : ["c1 in_progress", "c1 completed"];
@@ -226,10 +231,10 @@ Deno.test("editorAgent() goes on with a prompt where a session asked, and shows 
   const asked = Promise.withResolvers<AbortSignal>();
   await edit({
     ...server.parts,
-    session: () => Promise.resolve({ status: "idle", lastEvent: 3, ledger: {} }),
+    session: () => Promise.resolve({ status: "idle", lastEvent: 3, ledger: {}, approvals: [] }),
     startNumberedTurn(_session, input) {
       server.add([
-        { type: "approval_answered", id: "x", decision: "deny" },
+        { type: "approval_answered", id: "x", decision: "deny", by: "cancel" },
         DENIED,
         { type: "turn_start", input },
         TEXT("Well."),

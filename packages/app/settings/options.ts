@@ -15,6 +15,7 @@ import {
   type Option,
   price,
   providersModel,
+  readApprovals,
   readProfile,
   share,
   text,
@@ -63,6 +64,30 @@ export const OPTIONS = {
     flag: "data",
     help: "The folder where sessions are kept. Default: one for each workspace in your data directory",
     read: fromFolder,
+  },
+  approvals: {
+    variable: "TARE_APPROVALS",
+    flag: "approvals",
+    help:
+      "A file of rules, a list in JSON, of what tools may do, have to be asked for, or may not do; allow lets all run. Default: what only reads may run, all else is asked for",
+    read: readApprovals,
+    right: "a file that exists, or allow",
+  },
+  unattended: {
+    variable: "TARE_UNATTENDED",
+    flag: "unattended",
+    fallback: "deny",
+    help:
+      "What happens to calls that have to be asked for where nobody can be, as for the agent as a model: deny, allow",
+    read: (word) => word === "deny" || word === "allow" ? word : undefined,
+    right: "deny or allow",
+  },
+  answerWithinMinutes: {
+    variable: "TARE_ANSWER_WITHIN",
+    flag: "answer-within",
+    fallback: "1440",
+    help: "Minutes after which it is no where nobody answers whether a call may run",
+    ...wholeNumber(1, 30_000),
   },
   maxSessions: {
     variable: "TARE_MAX_SESSIONS",

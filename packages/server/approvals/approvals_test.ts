@@ -1,0 +1,227 @@
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import type { FunctionToolCall, Tool } from "@tare/messages";
+import { memoryStore } from "@tare/store";
+import { agent, call, events, newSession, request, scriptedModel, turn } from "../fixture_test.ts";
+import type { AgentHandler, AgentOptions } from "@tare/server";
+
+const DAY_MS = 24 * 60 * 60_000;
+
+/** A tool that writes down what it ran with. */
+function recorder(name: string, more: Partial<Tool> = {}): { readonly tool: Tool; readonly ran: unknown[] } {
+  const ran: unknown[] = [];
+  const definition = { type: "function", function: { name, parameters: { type: "object" } } } as const;
+  const run = (args: unknown) => {
+    ran.push(args);
+    return `${name} ran`;
+  };
+  return { tool: { definition, run, ...more }, ran };
+}
+
+function toolCall(id: string, name: string, args: unknown = {}): FunctionToolCall {
+  return { id, type: "function", function: { name, arguments: JSON.stringify(args) } };
+}
+
+function outline(seen: readonly { readonly event: { readonly type: string } }[]): string[] {
+  return seen.map(({ event }) => {
+    const { type, id, reason, decision, by, content } = event as Record<string, unknown>;
+    return [type, id, reason, decision, by, content].filter((part) => part !== undefined).join(" ");
+  });
+}
+
+/** Who follows a session from this event on, up to the end of a turn for another reason than a question. */
+async function follow(handler: AgentHandler, session: string, after: number) {
+  const response = await handler.fetch(request("GET", `${session}/events?after=${after}`));
+  return await events(response);
+}
+
+/** The arguments of the calls that wait. */
+async function asksFor(handler: AgentHandler, session: string): Promise<string[]> {
+  const { approvals } = (await call(handler, "GET", `${session}/approvals`)).body as {
+    approvals: { arguments: string }[];
+  };
+  return approvals.map((approval) => approval.arguments);
+}
+
+function asking(options: Partial<AgentOptions> = {}) {
+  return { approvals: {}, ...options };
+}
+
+Deno.test("a call that has to be asked for waits, and the turn goes on with it once it is allowed", async () => {
+  const [write, read] = [recorder("write"), recorder("read", { stance: "rederivable" })];
+  const model = scriptedModel([
+    { tool_calls: [toolCall("a", "write", { n: 1 }), toolCall("b", "read")] },
+    { content: "Done." },
+  ]);
+  const handler = agent(model, asking({ tools: [write.tool, read.tool], now: () => 5 }));
+  const session = await newSession(handler);
+  const asked = await turn(handler, session, "Go");
+  assertEquals(outline(asked), [
+    "turn_start",
+    "step_start",
+    "assistant_message",
+    "tool_call a",
+    "tool_call b",
+    "tool_result b read ran",
+    "step_end",
+    "approval_asked a",
+    "turn_end approval",
+  ]);
+  assertEquals([write.ran, read.ran.length], [[], 1]);
+  const approvals = [{
+    callId: "a",
+    name: "write",
+    arguments: '{"n":1}',
+    askedAtMs: 5,
+    expiresAtMs: 5 + DAY_MS,
+  }];
+  assertEquals((await call(handler, "GET", `${session}/approvals`)).body, { approvals });
+  const shown = (await call(handler, "GET", session)).body as Record<string, unknown>;
+  assertEquals([shown.approvals, shown.status], [approvals, "idle"]);
+
+  const last = asked.at(-1)!.id;
+  const following = follow(handler, session, last);
+  const answered = await call(handler, "POST", `${session}/approvals/a`, { decision: "allow", askedAtMs: 5 });
+  const { approvals: left, after } = answered.body as { approvals: unknown; after: number };
+  assertEquals([answered.status, left, after], [200, [], last]);
+  assertEquals(outline(await following), [
+    "approval_answered a allow person",
+    "turn_start",
+    "tool_result a write ran",
+    "step_start",
+    "text_delta",
+    "assistant_message",
+    "step_end",
+    "turn_end completed",
+  ]);
+  assertEquals(write.ran, [{ n: 1 }]);
+  const { messages } = (await call(handler, "GET", session)).body as { messages: { role: string }[] };
+  assertEquals(messages.map(({ role }) => role), [
+    "system",
+    "user",
+    "assistant",
+    "tool",
+    "tool",
+    "assistant",
+  ]);
+  assertEquals((await call(handler, "POST", `${session}/approvals/a`, { decision: "allow" })).status, 404);
+});
+
+Deno.test("a denied call doesn't run, and the model reads why; the turn waits for every answer", async () => {
+  const write = recorder("write");
+  const model = scriptedModel([
+    { tool_calls: [toolCall("a", "write", { n: 1 }), toolCall("b", "write", { n: 2 })] },
+    { content: "Done." },
+  ]);
+  const handler = agent(model, asking({ tools: [write.tool] }));
+  const session = await newSession(handler);
+  const { id: last } = (await turn(handler, session, "Go")).at(-1)!;
+  const denied = { decision: "deny", reason: "Not today." };
+  const first = (await call(handler, "POST", `${session}/approvals/a`, denied)).body;
+  assertEquals((first as { approvals: { callId: string }[] }).approvals.map(({ callId }) => callId), ["b"]);
+  assertEquals((await call(handler, "POST", `${session}/approvals/a`, denied)).status, 409);
+  const stale = { decision: "allow", askedAtMs: 99 };
+  assertEquals((await call(handler, "POST", `${session}/approvals/b`, stale)).status, 409);
+  assertEquals((await call(handler, "POST", `${session}/turns`, { continue: true })).status, 409);
+  await call(handler, "POST", `${session}/approvals/b`, { decision: "allow" });
+  const went = outline(await follow(handler, session, last));
+  assertEquals(went.filter((line) => line.startsWith("tool_result")).sort(), [
+    "tool_result a Cannot run write: the user said no: Not today.",
+    "tool_result b write ran",
+  ]);
+  assertEquals(write.ran, [{ n: 2 }]);
+});
+
+Deno.test("a new message denies what is asked, and so does cancelling, which calls no model", async () => {
+  const write = recorder("write");
+  const model = scriptedModel([
+    { tool_calls: [toolCall("a", "write")] },
+    { tool_calls: [toolCall("b", "write")] },
+    { content: "Done." },
+  ]);
+  const handler = agent(model, asking({ tools: [write.tool] }));
+  const session = await newSession(handler);
+  await turn(handler, session, "Go");
+  const { id: last } = (await turn(handler, session, "Something else")).at(-1)!;
+  const cancelled = await call(handler, "POST", `${session}/cancel`);
+  assertEquals((cancelled.body as { cancelled: boolean }).cancelled, true);
+  assertEquals(outline(await follow(handler, session, last)), [
+    "approval_answered b deny cancel",
+    "message_added",
+  ]);
+  const { messages } = (await call(handler, "GET", session)).body as {
+    messages: { role: string; content: string }[];
+  };
+  assertEquals(messages.filter(({ role }) => role === "tool").map(({ content }) => content), [
+    "Cannot run write: the user went on without saying whether it may run.",
+    "Cannot run write: the user was asked whether it may run, and cancelled.",
+  ]);
+  assertEquals(write.ran, []);
+});
+
+Deno.test("questions survive a restart, and after their time it is no and the turn goes on without asking again", async () => {
+  const write = recorder("write");
+  const store = memoryStore();
+  const model = scriptedModel([
+    { tool_calls: [toolCall("a", "write")] },
+    { tool_calls: [toolCall("a", "write")] },
+    { content: "Done." },
+  ]);
+  const timers: { readonly ms: number; readonly work: () => void }[] = [];
+  const after = (ms: number, work: () => void) => {
+    timers.push({ ms, work });
+    return () => timers.splice(timers.findIndex((timer) => timer.work === work), 1);
+  };
+  let nowMs = 0;
+  const options = {
+    tools: [write.tool],
+    store,
+    approvals: { answerWithinMs: 1_000, after },
+    now: () => nowMs,
+  };
+  const first = agent(model, options);
+  const session = await newSession(first);
+  const { id: last } = (await turn(first, session, "Go")).at(-1)!;
+  assertEquals(timers.map(({ ms }) => ms), [1_000]);
+  await first.close();
+  assertEquals(timers, []);
+
+  nowMs = 400;
+  const second = agent(model, options);
+  await second.watchApprovals();
+  assertEquals(timers.map(({ ms }) => ms), [600]);
+  const following = follow(second, session, last);
+  timers[0]!.work();
+  const went = outline(await following);
+  assertEquals(went.slice(0, 2), ["approval_answered a deny time", "turn_start"]);
+  assertStringIncludes(went[2]!, "tool_result a Cannot run write: nobody said in time whether it may run.");
+  assertStringIncludes(went.find((line) => /nobody can be asked here/.test(line)) ?? "", "tool_result a");
+  assertEquals(went.at(-1), "turn_end completed");
+  assertEquals([write.ran, timers], [[], []]);
+});
+
+Deno.test("always allows calls like this one for the rest of the session, after a restart too, and nothing else", async () => {
+  const shell = recorder("shell");
+  const store = memoryStore();
+  const commands = ["ls src", "ls src -l", "ls src; rm x", "ls"];
+  const model = scriptedModel([
+    ...commands.map((command) => ({ tool_calls: [toolCall("a", "shell", { command })] })),
+    { content: "Done." },
+  ]);
+  const options = asking({ tools: [shell.tool], store });
+  const first = agent(model, options);
+  const session = await newSession(first);
+  await turn(first, session, "Go");
+  await first.close();
+  const second = agent(model, options);
+  const { body } = await call(second, "POST", `${session}/approvals/a`, { decision: "always" });
+  const response = await second.fetch(
+    request("GET", `${session}/events?after=${(body as { after: number }).after}`),
+  );
+  const following = events(response);
+  // Two run, and the third is asked for.
+  while (shell.ran.length < 2 || (await asksFor(second, session)).length === 0) await Promise.resolve();
+  assertEquals(await asksFor(second, session), ['{"command":"ls src; rm x"}']);
+  assertEquals(shell.ran, [{ command: "ls src" }, { command: "ls src -l" }]);
+  await second.close();
+  assertEquals(outline(await following).at(-1), "turn_end approval");
+});
