@@ -35,7 +35,7 @@ try {
     Deno.exit(0);
   }
   const { url, token } = serverAddress((name) => Deno.env.get(name), values.url);
-  const { app, cancelAll } = editorAgent({
+  const { app, leave } = editorAgent({
     client: agentClient(url, token),
     url,
     realPath: (folder) => Deno.realPath(folder).catch(() => folder),
@@ -43,9 +43,9 @@ try {
   const connection = app.connect(ndJsonStream(Deno.stdout.writable, Deno.stdin.readable));
   for (const signal of STOPPING) Deno.addSignalListener(signal, () => connection.close());
   await connection.closed;
-  // A turn that nobody can watch or answer for any more doesn't go on.
+  // A turn that nobody watches any more doesn't go on.
   setTimeout(() => Deno.exit(1), END_MS);
-  await cancelAll();
+  await leave();
   Deno.exit(0);
 } catch (error) {
   console.error((error as Error).message);

@@ -323,44 +323,57 @@ Deno.test("tare acp asks before calls run, and does what the person says", async
   }, { asks: true });
 });
 
-Deno.test("tare acp asks again for what a killed server had asked, and cancelling runs nothing", async () => {
+Deno.test("tare acp asks again for what a killed server had asked; cancelling denies, and leaving doesn't", async () => {
   const append = { tool_calls: [toolCall("shell", { command: "echo once >> b.txt" })] };
-  await withServer(scripted([append, { content: "Done." }, append]), async ({ workspace, start, editor }) => {
-    const server = await start();
-    const asked = Promise.withResolvers<void>();
-    const unanswered: Permit = () => {
-      asked.resolve();
-      return new Promise(() => {});
-    };
-    const first = await editor(server.url, { permit: unanswered });
-    const { sessionId } = await first.agent.request("session/new", { cwd: workspace, mcpServers: [] });
-    const prompt = [text("Go.")];
-    const told = assertRejects(
-      () => first.agent.request("session/prompt", { sessionId, prompt }),
-      Error,
-      "Cannot reach",
-    );
-    await asked.promise;
-    await server.kill();
-    await told;
+  await withServer(
+    scripted([append, { content: "Done." }, append, append]),
+    async ({ workspace, start, editor }) => {
+      const server = await start();
+      const asked = Promise.withResolvers<void>();
+      const unanswered: Permit = () => {
+        asked.resolve();
+        return new Promise(() => {});
+      };
+      const first = await editor(server.url, { permit: unanswered });
+      const { sessionId } = await first.agent.request("session/new", { cwd: workspace, mcpServers: [] });
+      const prompt = [text("Go.")];
+      const told = assertRejects(
+        () => first.agent.request("session/prompt", { sessionId, prompt }),
+        Error,
+        "Cannot reach",
+      );
+      await asked.promise;
+      await server.kill();
+      await told;
 
-    const { url } = await start();
-    const again = await editor(url, {
-      permit: () => ({ outcome: { outcome: "selected", optionId: "allow" } }),
-    });
-    await again.agent.request("session/load", { sessionId, cwd: workspace, mcpServers: [] });
-    await again.seen((update) => brief(update) === "agent: Done.");
-    assertEquals(await Deno.readTextFile(join(workspace, "b.txt")), "once\n");
+      const { url } = await start();
+      const again = await editor(url, {
+        permit: () => ({ outcome: { outcome: "selected", optionId: "allow" } }),
+      });
+      await again.agent.request("session/load", { sessionId, cwd: workspace, mcpServers: [] });
+      await again.seen((update) => brief(update) === "agent: Done.");
+      assertEquals(await Deno.readTextFile(join(workspace, "b.txt")), "once\n");
 
-    const last = await editor(url, { permit: unanswered });
-    const second = await last.agent.request("session/new", { cwd: workspace, mcpServers: [] });
-    const played = last.agent.request("session/prompt", { ...second, prompt });
-    await last.seen((update) => brief(update) === "pending");
-    await last.agent.notify("session/cancel", second);
-    assertEquals(await played, { stopReason: "cancelled" });
-    assertEquals(brief(last.updates.at(-1)!), "failed");
-    assertEquals(await Deno.readTextFile(join(workspace, "b.txt")), "once\n");
-  }, { asks: true });
+      const last = await editor(url, { permit: unanswered });
+      const second = await last.agent.request("session/new", { cwd: workspace, mcpServers: [] });
+      const played = last.agent.request("session/prompt", { ...second, prompt });
+      await last.seen((update) => brief(update) === "pending");
+      await last.agent.notify("session/cancel", second);
+      assertEquals(await played, { stopReason: "cancelled" });
+      assertEquals(brief(last.updates.at(-1)!), "failed");
+      const open = async () =>
+        (await (await fetch(`${url}/v1/sessions/${second.sessionId}/approvals`)).json()).approvals.length;
+      assertEquals(await open(), 0);
+
+      last.updates.length = 0;
+      last.agent.request("session/prompt", { ...second, prompt }).catch(() => {});
+      await last.seen((update) => brief(update) === "pending");
+      assertEquals(await last.close(), { code: 0, stderr: "" });
+      assertEquals(await open(), 1);
+      assertEquals(await Deno.readTextFile(join(workspace, "b.txt")), "once\n");
+    },
+    { asks: true },
+  );
 });
 
 function isOutput(update: SessionUpdate): boolean {

@@ -1,7 +1,7 @@
 import {
   agent,
   type AgentApp,
-  type AgentContext,
+  type AgentConnection,
   type ListSessionsResponse,
   methods,
   type NewSessionRequest,
@@ -28,8 +28,8 @@ export interface EditorAgentOptions {
 export interface EditorAgent {
   /** To be connected to an editor, once. */
   readonly app: AgentApp;
-  /** Cancels the turns that run. Never rejects. */
-  readonly cancelAll: () => Promise<void>;
+  /** Cancels the turns that run; what was asked stays open for whoever answers. Never rejects. */
+  readonly leave: () => Promise<void>;
 }
 
 const [INVALID_PARAMS, NO_RESOURCE] = [-32602, -32002];
@@ -39,9 +39,9 @@ export function editorAgent({ client, url, realPath }: EditorAgentOptions): Edit
   const sessions = new Map<string, EditorSession>();
   let hasNotices = false;
   let told = 0;
-  let editor: AgentContext | undefined;
+  let editor: AgentConnection | undefined;
   const show = async (sessionId: string, update: SessionUpdate) => {
-    await editor?.notify(methods.client.session.update, {
+    await editor?.client.notify(methods.client.session.update, {
       sessionId,
       update: update.sessionUpdate === "notice" && !hasNotices ? asMessage(update.title, told++) : update,
     });
@@ -50,7 +50,7 @@ export function editorAgent({ client, url, realPath }: EditorAgentOptions): Edit
   const ask: Editor["ask"] = async (request, cancellationSignal) => {
     if (!editor) throw new Error("The editor has gone.");
     const options = { cancellationSignal, stopWaitingOnCancel: true };
-    return await editor.request(methods.client.session.requestPermission, request, options);
+    return await editor.client.request(methods.client.session.requestPermission, request, options);
   };
 
   /** A session in the folder that the editor has open. @throws {RequestError} if the server works elsewhere. */
@@ -80,7 +80,7 @@ export function editorAgent({ client, url, realPath }: EditorAgentOptions): Edit
   const known = async (id: string) => sessions.get(id) ?? (await open({}, () => Promise.resolve(id)))[1];
 
   const app = agent({ name: "tare" })
-    .onConnect((connection) => void (editor = connection.client))
+    .onConnect((connection) => void (editor = connection))
     .onRequest(methods.agent.initialize, ({ params: { clientCapabilities } }) => {
       hasNotices = Boolean(clientCapabilities?.session?.notices);
       return {
@@ -153,7 +153,9 @@ export function editorAgent({ client, url, realPath }: EditorAgentOptions): Edit
         const session = await known(sessionId);
         const content = promptContent(prompt, (await client.agent()).workspace);
         if (content.length === 0) throw new RangeError("Cannot take the prompt: it is empty.");
-        signal.addEventListener("abort", () => session.cancel().catch(() => {}), { once: true });
+        // It is aborted by the editor's word, and when the editor has gone.
+        const cancel = () => void (editor?.signal.aborted || session.cancel().catch(() => {}));
+        signal.addEventListener("abort", cancel, { once: true });
         return { stopReason: await session.prompt(content) };
       });
       return await play({ params: undefined });
@@ -164,8 +166,8 @@ export function editorAgent({ client, url, realPath }: EditorAgentOptions): Edit
     });
   return {
     app,
-    async cancelAll() {
-      await Promise.allSettled([...sessions.values()].map((session) => session.cancel()));
+    async leave() {
+      await Promise.allSettled([...sessions.values()].map((session) => session.leave()));
     },
   };
 }

@@ -247,15 +247,15 @@ Deno.test("editorAgent() resumes a session without showing it, and cancels all t
       events.resolve();
       return Promise.resolve();
     },
-  }, async (agent, updates, { cancelAll }) => {
+  }, async (agent, updates, { leave }) => {
     const at = { sessionId: "s", cwd: "/w", mcpServers: [] };
     assertEquals(await agent.request("session/resume", at), {});
     const played = say(agent);
     await agent.request("initialize", { protocolVersion: 1 });
-    await cancelAll();
+    await leave();
     assertEquals([await played, cancelled, updates], [{ stopReason: "cancelled" }, ["s"], []]);
     assertEquals(await agent.request("session/delete", { sessionId: "s" }), {});
-    await cancelAll();
+    await leave();
     assertEquals(cancelled, ["s"]);
   });
 });

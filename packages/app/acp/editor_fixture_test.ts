@@ -49,7 +49,7 @@ export async function edit(
     agent: ClientContext,
     updates: SessionUpdate[],
     more: {
-      readonly cancelAll: () => Promise<void>;
+      readonly leave: () => Promise<void>;
       /** Settles once so many updates have come. */
       readonly come: (count: number) => Promise<void>;
     },
@@ -66,7 +66,7 @@ export async function edit(
     cancel: () => Promise.resolve(),
     ...parts,
   };
-  const { app, cancelAll } = editorAgent({
+  const { app, leave } = editorAgent({
     client: server as AgentClient,
     url,
     realPath: (folder) => Promise.resolve(folder.replace("/link", "/w")),
@@ -90,7 +90,7 @@ export async function edit(
     protocolVersion: 1,
     clientCapabilities: { session: notices ? { notices: {} } : {} },
   });
-  await use(connection.agent, updates, { cancelAll, come });
+  await use(connection.agent, updates, { leave, come });
   connection.close();
 }
 

@@ -152,6 +152,11 @@ export class EditorSession {
     if (runs && this.#turn === turn) await this.#client.cancel(this.#id);
   }
 
+  /** Cancels the turn that runs, because the editor has gone; what waits for an answer goes on waiting. */
+  async leave(): Promise<void> {
+    if (!this.#isAsking) await this.cancel();
+  }
+
   /** Shows a turn that others have started, or that was left asking. */
   #watch(events: AsyncIterable<NumberedEvent>): void {
     const turn: Followed = { started: Promise.resolve(), isCancelled: false, isOver: false };

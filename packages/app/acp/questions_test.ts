@@ -176,6 +176,23 @@ Deno.test("editorAgent() takes a dialog that the editor gives up as the turn's e
   }, { permit: () => ({ outcome: { outcome: "cancelled" } }) });
 });
 
+Deno.test("editorAgent() leaves open what is asked when the editor goes", async () => {
+  const server = new AskingServer([...call("x"), question("x"), end("approval")]);
+  const asked = Promise.withResolvers<void>();
+  await edit(server.parts, async (agent, _updates, { leave }) => {
+    await newSession(agent);
+    say(agent).catch(() => {});
+    await asked.promise;
+    await leave();
+  }, {
+    permit() {
+      asked.resolve();
+      return new Promise(() => {});
+    },
+  });
+  assertEquals([server.answers, server.cancelled], [[], []]);
+});
+
 Deno.test("editorAgent() denies what the editor can't ask for, and asks again if the server has no room", async () => {
   const server = new AskingServer([...call("x"), question("x"), end("approval")]);
   await edit(server.parts, async (agent, updates) => {
