@@ -1,8 +1,8 @@
 import { ServerSentEventParseStream } from "@std/http";
-import type { LoopEvent, TurnLedger } from "@tare/loop";
+import type { TurnLedger } from "@tare/loop";
 import { type Content, contentText, type Message } from "@tare/messages";
 import type { PinReport, PromptReport, Quote, Wish } from "@tare/planner";
-import type { SessionEvent } from "@tare/server";
+import type { NumberedEvent } from "@tare/server";
 
 /** Where the server is that a command talks to, and what its requests must carry. */
 export interface ServerAddress {
@@ -34,12 +34,6 @@ export class RefusedError extends Error {
   }
 }
 
-/** An event with its number in its session, from 1. */
-export interface NumberedEvent {
-  readonly number: number;
-  readonly event: SessionEvent;
-}
-
 /** A session in a list, as far as people are shown it. */
 export interface ListedSession {
   readonly id: string;
@@ -49,15 +43,24 @@ export interface ListedSession {
   readonly ledger: TurnLedger;
 }
 
-/** A question whether a call may run. The turn ends, and goes on once all its questions are answered. */
-export type ApprovalAsked = Extract<SessionEvent, { readonly type: "approval_asked" }>;
-
-/** What somebody may say to it: yes, no, or yes to calls like it too. */
-export type ApprovalDecision = "allow" | "deny" | "always";
-
-/** A question that waits for an answer. */
-export interface ListedApproval extends Pick<ApprovalAsked, "name" | "arguments" | "askedAtMs"> {
+/** A call that waits for somebody to say whether it may run. */
+export interface Approval {
   readonly callId: string;
+  /** The tool that would run. */
+  readonly name: string;
+  /** What it would run with, as JSON. */
+  readonly arguments: string;
+  /** In milliseconds since the epoch. */
+  readonly askedAtMs: number;
+  /** When it is denied if nobody answers, likewise. */
+  readonly expiresAtMs: number;
+}
+
+/** What somebody says to that. */
+export interface ApprovalAnswer {
+  readonly decision: "allow" | "deny" | "always";
+  /** Why, for the model. */
+  readonly reason?: string;
 }
 
 /** A page of the list of sessions. */
@@ -81,27 +84,27 @@ export interface SessionState {
   readonly lastEvent: number;
   readonly ledger: Pick<TurnLedger, "usd">;
   /** What waits for an answer. */
-  readonly approvals: readonly ListedApproval[];
+  readonly approvals: readonly Approval[];
 }
 
 /** A client of the agent server's own routes. */
 export interface AgentClient {
   /** Makes a session and resolves to its id. */
   readonly createSession: () => Promise<string>;
-  /** Starts a turn. Resolves once it runs, to its events as they happen. */
-  readonly startTurn: (session: string, input: string) => Promise<AsyncIterable<LoopEvent>>;
-  /** Likewise, with each event's number; parts may be said too. */
-  readonly startNumberedTurn: (session: string, input: Content) => Promise<AsyncIterable<NumberedEvent>>;
-  /** The events after this number, up to now or, if a turn runs, to its end. */
-  readonly events: (session: string, after: number) => Promise<AsyncIterable<NumberedEvent>>;
+  /** Starts a turn. Resolves once it runs, to its events as they happen. Default: somebody will answer what it asks. */
+  readonly startTurn: (
+    session: string,
+    input: Content,
+    options?: { readonly unattended: boolean },
+  ) => Promise<AsyncIterable<NumberedEvent>>;
+  /** The events behind this number, for as long as something runs or is asked. */
+  readonly follow: (session: string, after: number) => Promise<AsyncIterable<NumberedEvent>>;
+  /** The calls that wait for somebody to say whether they may run. */
+  readonly approvals: (session: string) => Promise<readonly Approval[]>;
+  /** Says whether one may. */
+  readonly answer: (session: string, approval: Approval, answer: ApprovalAnswer) => Promise<void>;
   /** How far a session is, and whether a turn runs in it. */
   readonly session: (session: string) => Promise<SessionState>;
-  /** Says whether a call may run. With the last answer the turn goes on. */
-  readonly answerApproval: (
-    session: string,
-    asked: Pick<ApprovalAsked, "id" | "askedAtMs">,
-    decision: ApprovalDecision,
-  ) => Promise<void>;
   /** Cancels what runs in a session and forgets it. */
   readonly deleteSession: (session: string) => Promise<void>;
   /** What the agent is. */
@@ -153,8 +156,6 @@ export function agentClient(url: string, token?: string): AgentClient {
     });
   const at = (session: string, rest = "") => `/v1/sessions/${encodeURIComponent(session)}${rest}`;
   const get = async (path: string) => await (await send(path)).json();
-  const startNumberedTurn = async (session: string, input: Content) =>
-    readEvents(await post(at(session, "/turns"), { input }));
   return {
     async createSession() {
       return (await (await post("/v1/sessions")).json()).id;
@@ -173,18 +174,20 @@ export function agentClient(url: string, token?: string): AgentClient {
     async pin(session, place, wish) {
       return await (await post(at(session, "/pins"), { place, wish })).json();
     },
-    async startTurn(session, input) {
-      return turnEvents(await startNumberedTurn(session, input));
+    async startTurn(session, input, { unattended } = { unattended: false }) {
+      return readEvents(await post(at(session, "/turns"), { input, unattended }));
     },
-    startNumberedTurn,
-    async events(session, after) {
+    async follow(session, after) {
       return readEvents(await send(at(session, `/events?after=${after}`)));
     },
-    session: (session) => get(at(session)),
-    async answerApproval(session, { id, askedAtMs }, decision) {
-      const path = at(session, `/approvals/${encodeURIComponent(id)}`);
-      await (await post(path, { decision, ...(askedAtMs !== undefined && { askedAtMs }) })).body?.cancel();
+    async approvals(session) {
+      return (await get(at(session, "/approvals"))).approvals;
     },
+    async answer(session, { callId, askedAtMs }, answer) {
+      const path = at(session, `/approvals/${encodeURIComponent(callId)}`);
+      await (await post(path, { ...answer, askedAtMs })).body?.cancel();
+    },
+    session: (session) => get(at(session)),
     async deleteSession(session) {
       await (await send(at(session), { method: "DELETE" })).body?.cancel();
     },
@@ -212,16 +215,6 @@ async function* readEvents({ body }: Response): AsyncGenerator<NumberedEvent, vo
     if (event === "error") throw new Error(JSON.parse(data).error.message);
     yield { number: Number(id), event: JSON.parse(data) };
   }
-}
-
-async function* turnEvents(events: AsyncIterable<NumberedEvent>): AsyncGenerator<LoopEvent, void> {
-  for await (const { event } of events) {
-    if (isOfTurn(event)) yield event;
-  }
-}
-
-function isOfTurn(event: NumberedEvent["event"]): event is LoopEvent {
-  return !["message_added", "approval_answered"].includes(event.type);
 }
 
 async function toldError(response: Response): Promise<string> {

@@ -34,7 +34,7 @@ Deno.test("agentClient() makes sessions, streams turns and cancels", async () =>
     const client = agentClient(url);
     const session = await client.createSession();
     const types: string[] = [];
-    for await (const event of await client.startTurn(session, "Hi.")) types.push(event.type);
+    for await (const { event } of await client.startTurn(session, "Hi.")) types.push(event.type);
     assertEquals(types, ["turn_start", "step_start", "assistant_message", "step_end", "turn_end"]);
     await client.cancel(session);
   });
@@ -45,7 +45,7 @@ Deno.test("agentClient() numbers events, gives them again, lists sessions and fo
     const client = agentClient(url);
     const [first, second] = [await client.createSession(), await client.createSession()];
     const parts = [{ type: "text", text: "Hi." }] as const;
-    const events = await Array.fromAsync(await client.startNumberedTurn(first, parts));
+    const events = await Array.fromAsync(await client.startTurn(first, parts));
     assertEquals(events.map(({ number, event }) => [number, event.type]), [
       [1, "turn_start"],
       [2, "step_start"],
@@ -53,7 +53,7 @@ Deno.test("agentClient() numbers events, gives them again, lists sessions and fo
       [4, "step_end"],
       [5, "turn_end"],
     ]);
-    assertEquals(await Array.fromAsync(await client.events(first, 3)), events.slice(3));
+    assertEquals(await Array.fromAsync(await client.follow(first, 3)), events.slice(3));
     const { status, lastEvent } = await client.session(first);
     assertEquals([status, lastEvent], ["idle", 5]);
     const ids = async (after?: string) => {

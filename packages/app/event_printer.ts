@@ -50,8 +50,9 @@ export function eventPrinter(write: (text: string) => void): (event: SessionEven
       case "step_end":
         return;
       case "approval_asked":
+        // Whoever asks a person shows it whole.
         calls.set(event.id, `${event.name} ${event.arguments}`);
-        return line(`? ${oneLine(`${event.name} ${event.arguments}`, COLUMNS)}: may it run?`);
+        return;
       case "approval_answered":
         return line(
           `! ${oneLine(calls.get(event.id) ?? event.id, COLUMNS / 2)}: ${event.decision} by ${event.by}` +

@@ -1,7 +1,8 @@
 import { RequestError, type StopReason } from "@agentclientprotocol/sdk";
 import { assertEquals, assertRejects } from "@std/assert";
 import { EMPTY_LEDGER, type TurnEndReason } from "@tare/loop";
-import { type NumberedEvent, RefusedError } from "../agent_client.ts";
+import type { NumberedEvent } from "@tare/server";
+import { RefusedError } from "../agent_client.ts";
 import { edit, end, newSession, numbered, say, STEP, TEXT, told, URL } from "./editor_fixture_test.ts";
 
 async function fails(asked: Promise<unknown>, code: number, message: string): Promise<void> {
@@ -31,9 +32,8 @@ Deno.test("editorAgent() ends a prompt with the reason for which the turn ended"
     output_limit: "max_tokens",
   };
   let next: TurnEndReason = "completed";
-  const startNumberedTurn = () =>
-    Promise.resolve(numbered([STEP, TEXT("Hello."), end(next, `So: ${next}.`)]));
-  await edit({ startNumberedTurn }, async (agent, updates) => {
+  const startTurn = () => Promise.resolve(numbered([STEP, TEXT("Hello."), end(next, `So: ${next}.`)]));
+  await edit({ startTurn }, async (agent, updates) => {
     await newSession(agent);
     for (const [reason, stopReason] of Object.entries(reasons)) {
       next = reason as TurnEndReason;
@@ -57,8 +57,8 @@ Deno.test("editorAgent() goes on where the connection broke, and says so if the 
     throw new TypeError("error reading a body from connection");
   }
   await edit({
-    startNumberedTurn: () => Promise.resolve(broken()),
-    events(_session, after) {
+    startTurn: () => Promise.resolve(broken()),
+    follow(_session, after) {
       read.push(after);
       if (isGone) return Promise.reject(new Error("Cannot reach the server."));
       return Promise.resolve(numbered([TEXT("lo."), end("completed")], after));
@@ -72,7 +72,8 @@ Deno.test("editorAgent() goes on where the connection broke, and says so if the 
     await fails(say(agent), -32603, "Cannot reach the server.");
     assertEquals(told(updates), ["Hel", "tool_call", "tool_call_update"]);
   });
-  await edit({ startNumberedTurn: () => Promise.resolve(numbered([])) }, async (agent) => {
+  const none = () => Promise.resolve(numbered([]));
+  await edit({ startTurn: none, follow: none }, async (agent) => {
     await newSession(agent);
     await fails(say(agent), -32603, "The server closed the stream before the turn's end.");
   });
@@ -89,7 +90,7 @@ Deno.test("editorAgent() cancels a turn whose request is still on its way, and s
       yield* numbered([end("internal_error")], 1);
     };
     await edit({
-      startNumberedTurn: () => started.promise,
+      startTurn: () => started.promise,
       cancel(session) {
         cancelled.push(session);
         ended.resolve();
@@ -113,7 +114,7 @@ Deno.test("editorAgent() cancels a turn whose request is still on its way, and s
 Deno.test("editorAgent() refuses what can't be, with the kind of the error and a sentence", async () => {
   const missing = new RefusedError(404, "Cannot find session s: there is no such session.");
   await edit({
-    startNumberedTurn: (_session, input) =>
+    startTurn: (_session, input) =>
       Promise.reject(input === "Bad." ? new RefusedError(400, "Cannot read the body: bad.") : missing),
     session: () => Promise.reject(missing),
     deleteSession: () => Promise.reject(missing),
@@ -132,7 +133,7 @@ Deno.test("editorAgent() refuses what can't be, with the kind of the error and a
 });
 
 Deno.test("editorAgent() tells which folder the server works in, and refuses another project", async () => {
-  const parts = { startNumberedTurn: () => Promise.resolve(numbered([end("completed")])) };
+  const parts = { startTurn: () => Promise.resolve(numbered([end("completed")])) };
   const remark = (folder: string, url = URL) =>
     `The agent works in /w, which is the workspace of the server at ${url}, and not in ${folder}.`;
   await edit(parts, async (agent, updates) => {
@@ -164,7 +165,7 @@ Deno.test("editorAgent() tells which folder the server works in, and refuses ano
 });
 
 Deno.test("editorAgent() says that the editor's MCP servers are not used", async () => {
-  const parts = { startNumberedTurn: () => Promise.resolve(numbered([end("completed")])) };
+  const parts = { startTurn: () => Promise.resolve(numbered([end("completed")])) };
   await edit(parts, async (agent, updates) => {
     const servers = ["a", "b"].map((name) => ({ name, command: "/bin/false", args: [], env: [] }));
     await agent.request("session/new", { cwd: "/w", mcpServers: servers });
@@ -213,8 +214,8 @@ Deno.test("editorAgent() shows a session that is loaded, and goes on with a turn
   }
   await edit({
     session: () => Promise.resolve({ status: "running", lastEvent: 5, ledger: {}, approvals: [] }),
-    events: () => Promise.resolve(events()),
-    startNumberedTurn: () => Promise.reject(new RefusedError(409, "A turn runs.")),
+    follow: () => Promise.resolve(events()),
+    startTurn: () => Promise.reject(new RefusedError(409, "A turn runs.")),
     cancel(session) {
       cancelled.push(session);
       ended.resolve();
@@ -235,8 +236,8 @@ Deno.test("editorAgent() resumes a session without showing it, and cancels all t
   const events = Promise.withResolvers<void>();
   await edit({
     session: () => Promise.resolve({ status: "idle", lastEvent: 5, ledger: {}, approvals: [] }),
-    events: () => Promise.resolve(numbered([])),
-    startNumberedTurn: () =>
+    follow: () => Promise.resolve(numbered([])),
+    startTurn: () =>
       Promise.resolve((async function* () {
         await events.promise;
         yield* numbered([end("cancelled")], 5);

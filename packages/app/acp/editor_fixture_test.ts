@@ -13,7 +13,8 @@ import {
   type SessionUpdate,
 } from "@agentclientprotocol/sdk";
 import { EMPTY_LEDGER, type TurnEndReason } from "@tare/loop";
-import type { AgentClient, NumberedEvent } from "../agent_client.ts";
+import type { NumberedEvent } from "@tare/server";
+import type { AgentClient } from "../agent_client.ts";
 import { editorAgent } from "./editor_agent.ts";
 
 /** What happens in a session. */

@@ -1,7 +1,8 @@
 import { RequestError, type SessionUpdate, type StopReason } from "@agentclientprotocol/sdk";
 import type { TurnEnd } from "@tare/loop";
 import type { Content } from "@tare/messages";
-import type { AgentClient, AgentInfo, NumberedEvent } from "../agent_client.ts";
+import type { NumberedEvent } from "@tare/server";
+import type { AgentClient, AgentInfo } from "../agent_client.ts";
 import { Questions, type QuestionsOptions } from "./questions.ts";
 import { joinPieces, SessionUpdates } from "./session_updates.ts";
 
@@ -79,20 +80,20 @@ export class EditorSession {
     const { lastEvent, ledger, approvals } = await this.#client.session(this.#id);
     this.#last = lastEvent;
     this.#updates.usd = ledger.usd;
-    for (const { callId: id, ...question } of approvals) {
-      const asked = { type: "approval_asked", step: 1, id, ...question } as const;
+    for (const asked of approvals) {
       this.#questions.asked(asked);
-      for (const update of this.#updates.of({ number: lastEvent, event: asked })) await this.#show(update);
+      const event = { type: "approval_asked", step: 1, id: asked.callId, ...asked } as const;
+      for (const update of this.#updates.of({ number: lastEvent, event })) await this.#show(update);
     }
     this.#isAsking = this.#questions.areOpen;
-    if (this.#isAsking) this.#watch(await this.#client.events(this.#id, lastEvent));
+    if (this.#isAsking) this.#watch(await this.#client.follow(this.#id, lastEvent));
   }
 
   /** Shows all that was said; a turn that runs, or asks, is shown on after this has settled. */
   async replay(): Promise<void> {
     const { lastEvent, status } = await this.#client.session(this.#id);
     if (lastEvent === 0) return;
-    const events = (await this.#client.events(this.#id, 0))[Symbol.asyncIterator]();
+    const events = (await this.#client.follow(this.#id, 0))[Symbol.asyncIterator]();
     while (this.#last < lastEvent) {
       const updates: SessionUpdate[] = [];
       while (this.#last < lastEvent && updates.length < REPLAYED) {
@@ -114,7 +115,7 @@ export class EditorSession {
    * @throws {Error} if the server refuses it or is gone, and if the turn fails.
    */
   async prompt(input: Content): Promise<StopReason> {
-    const started = this.#client.startNumberedTurn(this.#id, input);
+    const started = this.#client.startTurn(this.#id, input);
     const turn: Followed = { started, isCancelled: false, isOver: false };
     // A turn that runs is the server's to refuse another one.
     if (!this.#turn) this.#turn = turn;
@@ -126,7 +127,7 @@ export class EditorSession {
         // It asked, and is over with this: what became of its calls stands before the turn's own events.
         before.isOver = true;
         from = await firstNumber(events);
-        events = await this.#client.events(this.#id, this.#last);
+        events = await this.#client.follow(this.#id, this.#last);
       }
       this.#turn = turn;
       for (const title of this.remarks.splice(0)) {
@@ -154,7 +155,7 @@ export class EditorSession {
 
   /** Cancels the turn that runs, because the editor has gone; what waits for an answer goes on waiting. */
   async leave(): Promise<void> {
-    if (!this.#isAsking) await this.cancel();
+    if (!this.#questions.areOpen) await this.cancel();
   }
 
   /** Shows a turn that others have started, or that was left asking. */
@@ -172,16 +173,18 @@ export class EditorSession {
   /** Shows a turn to its end. Where the connection breaks it goes on behind what was shown. */
   async #follow(events: AsyncIterable<NumberedEvent>, reading: Reading): Promise<Ending> {
     try {
-      for (let next = events;;) {
+      for (let [next, inVain] = [events, 0];;) {
         const before = this.#last;
-        const end = await this.#read(next, reading).catch((error) => {
-          if (this.#last === before) throw error;
-        });
+        let cause: unknown;
+        const end = await this.#read(next, reading).catch((error) => void (cause = error));
         if (end) return end;
         // What was asked is answered, and nothing goes on.
-        if (reading.turn.isOver || this.#isAsking && !this.#questions.areOpen) return { reason: "cancelled" };
-        if (this.#last === before) throw new Error("The server closed the stream before the turn's end.");
-        next = await this.#client.events(this.#id, this.#last);
+        const isOver = this.#isAsking && !this.#questions.areOpen && cause === undefined;
+        if (reading.turn.isOver || isOver) return { reason: "cancelled" };
+        inVain = this.#last === before ? inVain + 1 : 0;
+        if (inVain > 1) throw new Error("The server closed the stream before the turn's end.", { cause });
+        // Behind a turn that asks, what follows is another stream; and a connection may break.
+        next = await this.#client.follow(this.#id, this.#last);
       }
     } catch (error) {
       if (reading.turn.isOver) throw error;
@@ -212,7 +215,11 @@ export class EditorSession {
     this.#last = number;
     if (event.type === "turn_start") this.#isAsking = false;
     if (event.type === "turn_end") this.#isAsking = event.reason === "approval";
-    if (event.type === "approval_asked") this.#questions.asked(event);
+    if (event.type === "approval_asked") {
+      // Of a session's events each tells its times.
+      const { id: callId, name, arguments: text, askedAtMs = 0, expiresAtMs = 0 } = event;
+      this.#questions.asked({ callId, name, arguments: text, askedAtMs, expiresAtMs });
+    }
     if (event.type === "approval_answered") this.#questions.answered(event.id);
     return [...this.#updates.of(numbered, { isOwn })];
   }

@@ -3,19 +3,14 @@ import type {
   RequestPermissionRequest,
   RequestPermissionResponse,
 } from "@agentclientprotocol/sdk";
-import {
-  type AgentClient,
-  type ApprovalAsked,
-  type ApprovalDecision,
-  RefusedError,
-} from "../agent_client.ts";
+import { type AgentClient, type Approval, type ApprovalAnswer, RefusedError } from "../agent_client.ts";
 import { describeToolCall } from "./tool_calls.ts";
 
 /** What {@linkcode Questions} work with. */
 export interface QuestionsOptions {
   /** The session's. */
   readonly id: string;
-  readonly client: Pick<AgentClient, "answerApproval">;
+  readonly client: Pick<AgentClient, "answer">;
   /** Puts a question to the person; rejects if the editor can't, or once `signal` says that it needs no answer any more. */
   readonly ask: (
     request: RequestPermissionRequest,
@@ -28,7 +23,7 @@ export interface QuestionsOptions {
   readonly workspace: string | undefined;
 }
 
-const OPTIONS: readonly (PermissionOption & { readonly optionId: ApprovalDecision })[] = [
+const OPTIONS: readonly (PermissionOption & { readonly optionId: ApprovalAnswer["decision"] })[] = [
   { optionId: "allow", kind: "allow_once", name: "Allow" },
   { optionId: "always", kind: "allow_always", name: "Always allow in this session" },
   { optionId: "deny", kind: "reject_once", name: "Deny" },
@@ -37,7 +32,7 @@ const OPTIONS: readonly (PermissionOption & { readonly optionId: ApprovalDecisio
 /** What a session asks before calls run, put to the person in the editor and answered to the server. */
 export class Questions {
   readonly #options: QuestionsOptions;
-  readonly #open = new Map<string, { readonly asked: ApprovalAsked; readonly answered: AbortController }>();
+  readonly #open = new Map<string, { readonly asked: Approval; readonly answered: AbortController }>();
 
   /** Nothing is asked yet. */
   constructor(options: QuestionsOptions) {
@@ -50,8 +45,8 @@ export class Questions {
   }
 
   /** The server asks this. The person is asked once the turn has ended: before, nothing would go on. */
-  asked(asked: ApprovalAsked): void {
-    this.#open.set(asked.id, { asked, answered: new AbortController() });
+  asked(asked: Approval): void {
+    this.#open.set(asked.callId, { asked, answered: new AbortController() });
   }
 
   /** Somebody has answered, or the time is over: the person need not any more. */
@@ -69,12 +64,12 @@ export class Questions {
   put(toolCallId: (id: string) => string): void {
     for (const { asked, answered } of this.#open.values()) {
       // Where the server can't be told, whoever follows the turn hears that it is gone.
-      this.#put(asked, { toolCallId: toolCallId(asked.id), signal: answered.signal }).catch(() => {});
+      this.#put(asked, { toolCallId: toolCallId(asked.callId), signal: answered.signal }).catch(() => {});
     }
   }
 
   async #put(
-    asked: ApprovalAsked,
+    asked: Approval,
     { toolCallId, signal }: { readonly toolCallId: string; readonly signal: AbortSignal },
   ): Promise<void> {
     const { id, client, ask, cancel, warn, workspace } = this.#options;
@@ -96,7 +91,7 @@ export class Questions {
       // What the person doesn't say clearly is no.
       const decision = OPTIONS.find(({ optionId }) => optionId === outcome.optionId)?.optionId ?? "deny";
       try {
-        return await client.answerApproval(id, asked, decision);
+        return await client.answer(id, asked, { decision });
       } catch (error) {
         if (!(error instanceof RefusedError)) throw error;
         // Somebody else has answered.

@@ -1,6 +1,7 @@
 import type { RequestPermissionRequest, SessionUpdate } from "@agentclientprotocol/sdk";
 import { assertEquals } from "@std/assert";
-import { type AgentClient, type NumberedEvent, RefusedError } from "../agent_client.ts";
+import type { NumberedEvent } from "@tare/server";
+import { type AgentClient, RefusedError } from "../agent_client.ts";
 import { edit, end, type Event, newSession, say, TEXT, told } from "./editor_fixture_test.ts";
 
 /** The events of a session whose turn asks, as the server gives them: more come when it is answered. */
@@ -35,9 +36,9 @@ class AskingServer {
 
   get parts(): Partial<AgentClient> {
     return {
-      startNumberedTurn: () => Promise.resolve(this.read()),
-      events: (_session, after) => Promise.resolve(this.read(after)),
-      answerApproval: (session, { id, askedAtMs }, decision) => {
+      startTurn: () => Promise.resolve(this.read()),
+      follow: (_session, after) => Promise.resolve(this.read(after)),
+      answer: (session, { callId: id, askedAtMs }, { decision }) => {
         this.answers.push([session, id, askedAtMs, decision]);
         this.add([
           { type: "approval_answered", id, decision: decision === "deny" ? "deny" : "allow", by: "person" },
@@ -208,9 +209,9 @@ Deno.test("editorAgent() denies what the editor can't ask for, and asks again if
   let asked = 0;
   await edit({
     ...busy.parts,
-    answerApproval(...args) {
+    answer(...args) {
       const refusal = refusals.shift();
-      if (refusals.length === 0) busy.parts.answerApproval?.(...args);
+      if (refusals.length === 0) busy.parts.answer?.(...args);
       return refusal ? Promise.reject(refusal) : Promise.resolve();
     },
   }, async (agent, updates) => {
@@ -229,7 +230,7 @@ Deno.test("editorAgent() asks what a session that is loaded or resumed was left 
   for (const method of ["session/load", "session/resume"] as const) {
     const server = new AskingServer([...call("x"), question("x"), end("approval")]);
     server.then = () => [{ type: "turn_start" }, ran("x"), end("completed")];
-    const open = { callId: "x", name: "shell", arguments: '{"command":"ls"}', askedAtMs: 7 };
+    const open = { callId: "x", name: "shell", arguments: '{"command":"ls"}', askedAtMs: 7, expiresAtMs: 8 };
     await edit({
       ...server.parts,
       session: () => Promise.resolve({ status: "idle", lastEvent: 3, ledger: {}, approvals: [open] }),
@@ -249,7 +250,7 @@ Deno.test("editorAgent() goes on with a prompt where a session asked, and shows 
   await edit({
     ...server.parts,
     session: () => Promise.resolve({ status: "idle", lastEvent: 3, ledger: {}, approvals: [] }),
-    startNumberedTurn(_session, input) {
+    startTurn(_session, input) {
       server.add([
         { type: "approval_answered", id: "x", decision: "deny", by: "cancel" },
         DENIED,

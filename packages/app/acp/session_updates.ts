@@ -1,6 +1,7 @@
 import type { ContentBlock, SessionUpdate, ToolCallStatus } from "@agentclientprotocol/sdk";
 import { type AssistantMessage, type Content, contentText, describeCall, type Usage } from "@tare/messages";
-import type { AgentInfo, NumberedEvent } from "../agent_client.ts";
+import type { NumberedEvent } from "@tare/server";
+import type { AgentInfo } from "../agent_client.ts";
 import { contentBlocks } from "./prompt_content.ts";
 import { describeToolCall, toolText } from "./tool_calls.ts";
 

@@ -1,7 +1,7 @@
 import type { SessionUpdate, ToolCallContent } from "@agentclientprotocol/sdk";
 import { assertEquals } from "@std/assert";
 import { EMPTY_LEDGER } from "@tare/loop";
-import type { NumberedEvent } from "../agent_client.ts";
+import type { NumberedEvent } from "@tare/server";
 import { joinPieces, SessionUpdates } from "./session_updates.ts";
 
 type Event = NumberedEvent["event"];

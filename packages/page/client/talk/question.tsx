@@ -46,7 +46,8 @@ export function Question({ approval, answer }: {
       </p>
       <Clip text={readable(approval.arguments)} label="What it would run with" />
       <p class="until">
-        Without an answer it is denied on {new Date(expiresAtMs).toLocaleString("en-GB", UNTIL)}.
+        A message instead of an answer denies it, and so does silence until{" "}
+        {new Date(expiresAtMs).toLocaleString("en-GB", UNTIL)}.
       </p>
       <div class="answers">
         <button type="button" class="primary" disabled={isSent} onClick={() => say("allow")}>Allow</button>
