@@ -189,7 +189,7 @@ export class SessionUpdates {
   }
 }
 
-/** The same with pieces of one text in one. */
+/** The same with pieces of one text in one, and of a call's growing output only all of it. */
 export function* joinPieces(updates: Iterable<SessionUpdate>): Generator<SessionUpdate, void> {
   let held: SessionUpdate | undefined;
   for (const update of updates) {
@@ -201,6 +201,9 @@ export function* joinPieces(updates: Iterable<SessionUpdate>): Generator<Session
 }
 
 function join(first: SessionUpdate, next: SessionUpdate): SessionUpdate | undefined {
+  if (first.sessionUpdate === "tool_call_update" && next.sessionUpdate === "tool_call_update") {
+    return !first.status && first.toolCallId === next.toolCallId ? { ...first, ...next } : undefined;
+  }
   if (first.sessionUpdate !== "agent_message_chunk" && first.sessionUpdate !== "agent_thought_chunk") return;
   if (next.sessionUpdate !== first.sessionUpdate || next.messageId !== first.messageId) return;
   if (first.content.type !== "text" || next.content.type !== "text") return;

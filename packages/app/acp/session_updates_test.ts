@@ -92,6 +92,25 @@ Deno.test("SessionUpdates tells calls of one id apart, and shows their output as
   );
 });
 
+Deno.test("joinPieces() gives of a call's growing output all of it, once", () => {
+  const output = (id: string, text: string): Event => ({ type: "tool_output", step: 1, id, text });
+  const [, , ...updates] = updatesOf([
+    call("x"),
+    call("y"),
+    output("x", "a"),
+    output("x", "b"),
+    output("y", "c"),
+    result("y", "done"),
+    result("x", "done"),
+  ]);
+  const joined = [...joinPieces(updates)];
+  assertEquals(joined.map((update) => "toolCallId" in update && [update.toolCallId, update.content]), [
+    ["c1", shown("ab")],
+    ["c2", shown("done")],
+    ["c1", shown("done")],
+  ]);
+});
+
 Deno.test("SessionUpdates leaves a difference to be seen, unless the edit failed", () => {
   const [, done, , failed] = updatesOf([
     call("x", "write_file"),
