@@ -1,6 +1,6 @@
 import { ServerSentEventParseStream } from "@std/http";
 import type { TurnLedger } from "@tare/loop";
-import { contentText, type Message } from "@tare/messages";
+import { type Content, contentText, type Message } from "@tare/messages";
 import type { Quote, Wish } from "@tare/planner";
 import type { PinReport, PromptReport } from "@tare/planner/report";
 import type { NumberedEvent } from "@tare/server";
@@ -21,6 +21,18 @@ export function serverAddress(read: (variable: string) => string | undefined, ur
     url: url ?? `http://${host.includes(":") ? `[${host}]` : host}:${port}`,
     ...(token && { token }),
   };
+}
+
+/** What the server refused, with the status that it answered with. */
+export class RefusedError extends Error {
+  /** The HTTP status. */
+  readonly status: number;
+
+  /** An error of this status with a sentence for people. */
+  constructor(status: number, message: string) {
+    super(message);
+    this.status = status;
+  }
 }
 
 /** A session in a list, as far as people are shown it. */
@@ -52,6 +64,30 @@ export interface ApprovalAnswer {
   readonly reason?: string;
 }
 
+/** A page of the list of sessions. */
+export interface SessionPage {
+  readonly sessions: readonly ListedSession[];
+  readonly hasMore: boolean;
+}
+
+/** What the agent is. */
+export interface AgentInfo {
+  /** The folder that its tools work in, where the server tells. */
+  readonly workspace?: string;
+  /** How much a prompt may hold. */
+  readonly windowTokens: number;
+}
+
+/** How far a session is. */
+export interface SessionState {
+  readonly status: "idle" | "running";
+  /** Number of its newest event; 0 if there is none. */
+  readonly lastEvent: number;
+  readonly ledger: Pick<TurnLedger, "usd">;
+  /** What waits for an answer. */
+  readonly approvals: readonly Approval[];
+}
+
 /** A client of the agent server's own routes. */
 export interface AgentClient {
   /** Makes a session and resolves to its id. */
@@ -59,7 +95,7 @@ export interface AgentClient {
   /** Starts a turn. Resolves once it runs, to its events as they happen. Default: somebody will answer what it asks. */
   readonly startTurn: (
     session: string,
-    input: string,
+    input: Content,
     options?: { readonly unattended: boolean },
   ) => Promise<AsyncIterable<NumberedEvent>>;
   /** The events behind this number, for as long as something runs or is asked. */
@@ -68,10 +104,18 @@ export interface AgentClient {
   readonly approvals: (session: string) => Promise<readonly Approval[]>;
   /** Says whether one may. */
   readonly answer: (session: string, approval: Approval, answer: ApprovalAnswer) => Promise<void>;
+  /** How far a session is, and whether a turn runs in it. */
+  readonly session: (session: string) => Promise<SessionState>;
+  /** Cancels what runs in a session and forgets it. */
+  readonly deleteSession: (session: string) => Promise<void>;
+  /** What the agent is. */
+  readonly agent: () => Promise<AgentInfo>;
   /** Cancels the running turn. */
   readonly cancel: (session: string) => Promise<void>;
   /** The newest sessions whose texts hold `search`, at most 20. */
   readonly listSessions: (search: string) => Promise<readonly ListedSession[]>;
+  /** All sessions page by page, the newest first: those behind the one with the id `after`, or the first. */
+  readonly pageOfSessions: (after?: string) => Promise<SessionPage>;
   /** What the user said in a session, the oldest first. */
   readonly questions: (session: string) => Promise<readonly string[]>;
   /** What the next request would cost. */
@@ -88,7 +132,7 @@ export interface AgentClient {
 
 /**
  * Makes a client of the agent server at this address, which sends `token` along if there is one. Its functions throw
- * an `Error` with a sentence for people when the server can't be reached or refuses.
+ * an `Error` with a sentence for people when the server can't be reached, and a {@linkcode RefusedError} when it refuses.
  */
 export function agentClient(url: string, token?: string): AgentClient {
   const send = async (path: string, init: RequestInit = {}): Promise<Response> => {
@@ -103,7 +147,7 @@ export function agentClient(url: string, token?: string): AgentClient {
       });
     }
     if (response.ok) return response;
-    throw new Error(await toldError(response));
+    throw new RefusedError(response.status, await toldError(response));
   };
   const post = (path: string, body: unknown = {}) =>
     send(path, {
@@ -120,6 +164,8 @@ export function agentClient(url: string, token?: string): AgentClient {
     async listSessions(search) {
       return (await get(`/v1/sessions?${new URLSearchParams({ limit: "20", search })}`)).sessions;
     },
+    pageOfSessions: (after) =>
+      get(`/v1/sessions?${new URLSearchParams(after === undefined ? {} : { after })}`),
     async questions(session) {
       const { messages }: { messages: readonly Message[] } = await get(at(session));
       return messages.filter(({ role }) => role === "user").map(({ content }) => contentText(content));
@@ -142,6 +188,11 @@ export function agentClient(url: string, token?: string): AgentClient {
       const path = at(session, `/approvals/${encodeURIComponent(callId)}`);
       await (await post(path, { ...answer, askedAtMs })).body?.cancel();
     },
+    session: (session) => get(at(session)),
+    async deleteSession(session) {
+      await (await send(at(session), { method: "DELETE" })).body?.cancel();
+    },
+    agent: () => get("/v1/agent"),
     async cancel(session) {
       await (await post(at(session, "/cancel"))).body?.cancel();
     },

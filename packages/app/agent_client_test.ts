@@ -3,7 +3,7 @@ import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { agentHandler } from "@tare/server";
 import { memoryStore } from "@tare/store";
-import { agentClient, serverAddress } from "./agent_client.ts";
+import { agentClient, type AgentInfo, RefusedError, serverAddress } from "./agent_client.ts";
 
 async function withServer(use: (url: string) => Promise<void>): Promise<void> {
   const agent = agentHandler({
@@ -12,6 +12,7 @@ async function withServer(use: (url: string) => Promise<void>): Promise<void> {
         yield { type: "completed", message: { role: "assistant", content: "Hello." }, finishReason: "stop" };
       },
     defaultModel: "greeter",
+    workspace: "/w",
     tools: [],
     store: memoryStore(),
     countTokens: () => Promise.resolve(estimateTokens),
@@ -36,6 +37,36 @@ Deno.test("agentClient() makes sessions, streams turns and cancels", async () =>
     for await (const { event } of await client.startTurn(session, "Hi.")) types.push(event.type);
     assertEquals(types, ["turn_start", "step_start", "assistant_message", "step_end", "turn_end"]);
     await client.cancel(session);
+  });
+});
+
+Deno.test("agentClient() numbers events, gives them again, lists sessions and forgets them", async () => {
+  await withServer(async (url) => {
+    const client = agentClient(url);
+    const [first, second] = [await client.createSession(), await client.createSession()];
+    const parts = [{ type: "text", text: "Hi." }] as const;
+    const events = await Array.fromAsync(await client.startTurn(first, parts));
+    assertEquals(events.map(({ number, event }) => [number, event.type]), [
+      [1, "turn_start"],
+      [2, "step_start"],
+      [3, "assistant_message"],
+      [4, "step_end"],
+      [5, "turn_end"],
+    ]);
+    assertEquals(await Array.fromAsync(await client.follow(first, 3)), events.slice(3));
+    const { status, lastEvent } = await client.session(first);
+    assertEquals([status, lastEvent], ["idle", 5]);
+    const ids = async (after?: string) => {
+      const { sessions, hasMore } = await client.pageOfSessions(after);
+      return [sessions.map(({ id }) => id), hasMore];
+    };
+    assertEquals([await ids(), await ids(second)], [[[second, first], false], [[first], false]]);
+    await client.deleteSession(first);
+    assertEquals((await assertRejects(() => client.session(first), RefusedError)).status, 404);
+    assertEquals(
+      await client.agent(),
+      { workspace: "/w", model: "greeter", windowTokens: 1000 } as AgentInfo,
+    );
   });
 });
 

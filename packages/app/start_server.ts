@@ -26,6 +26,7 @@ import { moveOldStore } from "./data/move_old_store.ts";
 import { type ConnectionLimits, connectionLimits } from "./listener/limits.ts";
 import { listenHttp } from "./listener/listen_http.ts";
 import { serverProfile } from "./server_profile.ts";
+import { realPath } from "./settings/option.ts";
 import type { Settings } from "./settings/settings.ts";
 
 /** What the server says at its start and in every answer's event stream while no provider is configured. */
@@ -149,6 +150,7 @@ export async function startServer(
     mcpServers(settings.mcp.servers, { sdk: mcpSdk, cwd: workspace, env: path, owner, onWarning: log });
   const agent = agentHandler({
     defaultModel: provider.model ?? "none",
+    workspace: realPath(workspace),
     model: provider.ask,
     profile: provider.profile,
     price: priceOf(settings, provider.profile),

@@ -22,6 +22,8 @@ export interface AgentOptions extends SessionsOptions {
   readonly heartbeat?: Heartbeat;
   /** Largest request body in bytes. Default: 10 MiB. */
   readonly maxBodyBytes?: number;
+  /** The folder that its tools work in, as clients are told it. Default: they aren't. */
+  readonly workspace?: string;
 }
 
 /** An agent server as a function from request to response, with no port of its own. */
@@ -73,6 +75,7 @@ export interface AgentHandler {
  * | `GET /v1/responses/{id}/input_items` | what its request brought |
  * | `DELETE /v1/responses/{id}` | forgets it |
  * | `GET /v1/models`, `GET /v1/models/{id}` | the models of these routes |
+ * | `GET /v1/agent` | where the agent works, the model that it asks, and how much a prompt may hold |
  * | `GET /health` | says that the server is up |
  * | `GET /openapi.json` | describes all routes |
  */
@@ -87,7 +90,7 @@ export function agentHandler(options: AgentOptions): AgentHandler {
     ...turnRoutes(streaming),
     ...approvalRoutes(sessions),
     ...asModelRoutes({ ...options, ...streaming }),
-    ...systemRoutes(() => routes),
+    ...systemRoutes(options, () => routes),
   ];
   const unguarded = dispatcher(routes, { maxBodyBytes, store, respondAt, onError });
   const patterns = routes.map((route) => ({ method: route.method, pattern: patternOf(route) }));
@@ -108,8 +111,34 @@ export function agentHandler(options: AgentOptions): AgentHandler {
 }
 
 /** The routes about the server itself; `routes` gives all that there are. */
-function systemRoutes(routes: () => readonly Route[]): readonly Route[] {
+function systemRoutes(
+  { workspace, defaultModel, windowTokens }: AgentOptions,
+  routes: () => readonly Route[],
+): readonly Route[] {
   return [
+    route({
+      method: "GET",
+      path: "/v1/agent",
+      operationId: "getAgent",
+      summary: "Says where the agent works, which model it asks, and how much a prompt may hold.",
+      responses: {
+        200: {
+          description: "The agent.",
+          content: {
+            "application/json": closed({
+              workspace: Type.Optional(
+                Type.String({ description: "The folder that its tools work in, on the server's machine." }),
+              ),
+              model: Type.String({ description: "The model of sessions that name no other." }),
+              windowTokens: Type.Number({ description: "How much a prompt may hold at most." }),
+            }, "Agent"),
+          },
+        },
+      },
+      answer: () => ({
+        json: { ...(workspace !== undefined && { workspace }), model: defaultModel, windowTokens },
+      }),
+    }),
     route({
       method: "GET",
       path: "/health",

@@ -261,6 +261,13 @@ Deno.test("agentHandler() says that the server is up and describes every route, 
   }
 });
 
+Deno.test("agentHandler() says where the agent works, if it is told, what it asks and how much it may hold", async () => {
+  const ask = async (workspace: object) =>
+    (await call(agent(scriptedModel([]), workspace), "GET", "/v1/agent")).body;
+  assertEquals(await ask({}), { model: "scripted", windowTokens: 100_000 });
+  assertEquals(await ask({ workspace: "/w" }), { workspace: "/w", model: "scripted", windowTokens: 100_000 });
+});
+
 Deno.test("agentHandler() tells of a missing route or method as the path's clients expect it", async () => {
   const handler = agent(scriptedModel([]));
   const told = async (method: string, path: string) => {

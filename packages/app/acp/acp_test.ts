@@ -1,0 +1,382 @@
+// An editor, which is the protocol's own client, in front of the real command and a real server.
+import {
+  client,
+  type ClientContext,
+  type ContentBlock,
+  ndJsonStream,
+  PROTOCOL_VERSION,
+  type RequestPermissionRequest,
+  type RequestPermissionResponse,
+  type SessionUpdate,
+} from "@agentclientprotocol/sdk";
+import { assertEquals, assertRejects } from "@std/assert";
+import { fromFileUrl, join, toFileUrl } from "@std/path";
+import { scripted, type SimulatedModel, toolCall } from "@tare/simulator";
+import { recordingProvider } from "../../../tests/crash/recording_provider.ts";
+import { type ServerProcess, startServerProcess } from "../../../tests/crash/server_process.ts";
+
+const ACP = fromFileUrl(new URL("acp.ts", import.meta.url));
+
+/** An editor that has started the command. */
+interface Editor {
+  readonly agent: ClientContext;
+  /** What it was told, the newest last, in pieces of one text joined. */
+  readonly updates: SessionUpdate[];
+  /** The window, as often as it was told how full it is. */
+  readonly sizes: readonly number[];
+  /** Settles once an update came that is like this. */
+  readonly seen: (isIt: (update: SessionUpdate) => boolean) => Promise<void>;
+  /** Closes the command's input and gives how it ended. */
+  readonly close: () => Promise<{ readonly code: number; readonly stderr: string }>;
+}
+
+type Permit = (
+  request: RequestPermissionRequest,
+) => RequestPermissionResponse | Promise<RequestPermissionResponse>;
+
+async function startEditor(
+  url: string,
+  { permit = () => ({ outcome: { outcome: "cancelled" } }), notices = true }: {
+    readonly permit?: Permit;
+    readonly notices?: boolean;
+  } = {},
+): Promise<Editor> {
+  const process = new Deno.Command(Deno.execPath(), {
+    args: [
+      "run",
+      "--frozen",
+      "--no-prompt",
+      "--allow-net",
+      "--allow-read",
+      "--allow-env=TARE_HOST,TARE_PORT,TARE_TOKEN",
+      ACP,
+      `--url=${url}`,
+    ],
+    env: { NO_COLOR: "1", TARE_TOKEN: "" },
+    stdin: "piped",
+    stdout: "piped",
+    stderr: "piped",
+  }).spawn();
+  const stderr = new Response(process.stderr).text();
+  const updates: SessionUpdate[] = [];
+  const sizes: number[] = [];
+  const waiting = new Set<() => void>();
+  const connection = client()
+    .onNotification("session/update", ({ params: { update } }) => {
+      if (update.sessionUpdate === "usage_update") {
+        sizes.push(update.size);
+        return;
+      }
+      const last = updates.at(-1);
+      if (
+        update.sessionUpdate === "agent_message_chunk" && last?.sessionUpdate === update.sessionUpdate &&
+        last.messageId === update.messageId && update.content.type === "text" && last.content.type === "text"
+      ) {
+        const text = last.content.text + update.content.text;
+        updates[updates.length - 1] = { ...update, content: { type: "text", text } };
+      } else updates.push(update);
+      for (const look of waiting) look();
+    })
+    .onRequest("session/request_permission", ({ params }) => permit(params))
+    .connect(ndJsonStream(process.stdin, process.stdout));
+  const { agent } = connection;
+  await agent.request("initialize", {
+    protocolVersion: PROTOCOL_VERSION,
+    clientCapabilities: { session: { ...(notices && { notices: {} }) } },
+  });
+  return {
+    agent,
+    updates,
+    sizes,
+    seen(isIt) {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const look = () => {
+        if (!updates.some(isIt)) return;
+        waiting.delete(look);
+        resolve();
+      };
+      waiting.add(look);
+      look();
+      return promise;
+    },
+    async close() {
+      await process.stdin.close().catch(() => {});
+      const [{ code }, text] = await Promise.all([process.status, stderr]);
+      connection.close();
+      return { code, stderr: text };
+    },
+  };
+}
+
+/** A server that a model answers, and what ends them; the workspace holds a file. Without `asks` all calls may run. */
+async function withServer(
+  model: SimulatedModel,
+  use: (at: {
+    readonly workspace: string;
+    readonly start: () => Promise<ServerProcess>;
+    readonly editor: (...options: Parameters<typeof startEditor>) => Promise<Editor>;
+    readonly asked: () => readonly string[];
+  }) => Promise<void>,
+  { asks = false } = {},
+): Promise<void> {
+  const folder = await Deno.realPath(await Deno.makeTempDir());
+  const workspace = join(folder, "workspace");
+  await Deno.mkdir(workspace);
+  await Deno.writeTextFile(join(workspace, "a.txt"), "one\ntwo\n");
+  const said: string[] = [];
+  const provider = recordingProvider((request) => {
+    said.push(JSON.stringify(request.messages.at(-1)?.content));
+    return model(request);
+  }, () => 0);
+  const servers: ServerProcess[] = [];
+  const editors: Editor[] = [];
+  try {
+    await use({
+      workspace,
+      async start() {
+        const port = new URL(servers.at(-1)?.url ?? "http://x:0").port;
+        const flags = [
+          ...(asks ? [] : ["--approvals=allow"]),
+          `--port=${port || 0}`,
+          `--workspace=${workspace}`,
+          `--data=${join(folder, "data")}`,
+        ];
+        const server = await startServerProcess([...flags, "--model=m", `--base-url=${provider.url}`]);
+        servers.push(server);
+        return server;
+      },
+      async editor(...options) {
+        const editor = await startEditor(...options);
+        editors.push(editor);
+        return editor;
+      },
+      asked: () => said,
+    });
+  } finally {
+    for (const editor of editors) await editor.close();
+    for (const server of servers) await server.kill();
+    await provider.close();
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+const text = (text: string): ContentBlock => ({ type: "text", text });
+
+/** What an update says, in short. */
+function brief(update: SessionUpdate): string {
+  switch (update.sessionUpdate) {
+    case "user_message_chunk":
+    case "agent_message_chunk":
+      return `${update.sessionUpdate.split("_")[0]}: ${
+        update.content.type === "text" && update.content.text
+      }`;
+    case "notice":
+      return `notice: ${update.title}`;
+    case "tool_call":
+      return `${update.kind}: ${update.title}`;
+    case "tool_call_update":
+      return `${update.status}`;
+    default:
+      return update.sessionUpdate;
+  }
+}
+
+Deno.test("tare acp plays a turn with its tool calls, and a session that is loaded shows the same again", async () => {
+  const model = scripted([
+    { content: "I look.", tool_calls: [toolCall("read_file", { path: "a.txt", start_line: 2 })] },
+    { tool_calls: [toolCall("edit_file", { path: "a.txt", old_text: "two", new_text: "2" })] },
+    { tool_calls: [toolCall("shell", { command: "cat a.txt; exit 3" })] },
+    { content: "It says 2." },
+  ]);
+  await withServer(model, async ({ workspace, start, editor, asked }) => {
+    const server = await start();
+    const { agent, updates, sizes } = await editor(server.url);
+    const { sessionId } = await agent.request("session/new", { cwd: workspace, mcpServers: [] });
+    const uri = toFileUrl(join(workspace, "a.txt")).href;
+    const prompt: ContentBlock[] = [text("Mend "), { type: "resource_link", name: "a.txt", uri }];
+    assertEquals(await agent.request("session/prompt", { sessionId, prompt }), { stopReason: "end_turn" });
+    assertEquals(sizes, [128_000, 128_000, 128_000, 128_000]);
+    assertEquals(asked()[0], '"Mend a.txt"');
+    assertEquals(updates.map(brief), [
+      "agent: I look.",
+      "read: Read a.txt (lines 2–…)",
+      "completed",
+      "edit: Edit a.txt",
+      "completed",
+      "execute: `cat a.txt; exit 3`",
+      "completed",
+      "agent: It says 2.",
+    ]);
+    const path = join(workspace, "a.txt");
+    assertEquals(
+      updates.flatMap((update) => update.sessionUpdate === "tool_call" ? [update.locations] : []),
+      [
+        [{ path, line: 2 }],
+        [{ path }],
+        [],
+      ],
+    );
+    assertEquals(updates.flatMap((update) => update.sessionUpdate === "tool_call" ? update.content : []), [
+      { type: "diff", path, oldText: "two", newText: "2" },
+    ]);
+
+    await server.kill();
+    const again = await editor((await start()).url);
+    await again.agent.request("session/load", { sessionId, cwd: workspace, mcpServers: [] });
+    assertEquals(brief(again.updates[0]!), "user: Mend a.txt");
+    assertEquals(again.updates.slice(1), updates);
+    const { sessions } = await again.agent.request("session/list", { cwd: workspace });
+    assertEquals(sessions, [{ sessionId, cwd: workspace, title: "Mend a.txt" }]);
+  });
+});
+
+Deno.test("tare acp cancels a turn, also one whose editor has gone", async () => {
+  const sleep = { tool_calls: [toolCall("shell", { command: "echo begun; sleep 60" })] };
+  await withServer(scripted([sleep, sleep]), async ({ workspace, start, editor }) => {
+    const { url } = await start();
+    const first = await editor(url);
+    const { sessionId } = await first.agent.request("session/new", { cwd: workspace, mcpServers: [] });
+    const played = first.agent.request("session/prompt", { sessionId, prompt: [text("Sleep.")] });
+    await first.seen(isOutput);
+    await first.agent.notify("session/cancel", { sessionId });
+    assertEquals(await played, { stopReason: "cancelled" });
+    assertEquals(first.updates.map(brief).at(-1), "failed");
+
+    const left = first.agent.request("session/prompt", { sessionId, prompt: [text("Sleep.")] });
+    left.catch(() => {});
+    first.updates.length = 0;
+    await first.seen(isOutput);
+    assertEquals(await first.close(), { code: 0, stderr: "" });
+    const state = await (await fetch(`${url}/v1/sessions/${sessionId}`)).json();
+    assertEquals([state.status, state.turns], ["idle", 2]);
+  });
+});
+
+Deno.test("tare acp says that the server has gone, and goes on once it is there again", async () => {
+  const model = scripted([
+    { tool_calls: [toolCall("shell", { command: "echo begun; sleep 60" })] },
+    { content: "Here again." },
+  ]);
+  await withServer(model, async ({ workspace, start, editor }) => {
+    const server = await start();
+    const { agent, updates, seen } = await editor(server.url);
+    const { sessionId } = await agent.request("session/new", { cwd: workspace, mcpServers: [] });
+    const played = agent.request("session/prompt", { sessionId, prompt: [text("Sleep.")] });
+    const told = assertRejects(
+      () => played,
+      Error,
+      `Cannot reach the server at ${server.url}: start it with`,
+    );
+    await seen(isOutput);
+    await server.kill();
+    await told;
+    assertEquals(updates.map(brief).at(-1), "failed");
+    await assertRejects(
+      () => agent.request("session/new", { cwd: workspace, mcpServers: [] }),
+      Error,
+      `Cannot reach the server at ${server.url}: start it with tare start, or deno task start.`,
+    );
+    await start();
+    updates.length = 0;
+    assertEquals(await agent.request("session/prompt", { sessionId, prompt: [text("There?")] }), {
+      stopReason: "end_turn",
+    });
+    assertEquals(updates.map(brief), ["agent: Here again."]);
+  });
+});
+
+Deno.test("tare acp asks before calls run, and does what the person says", async () => {
+  const run = (command: string) => toolCall("shell", { command });
+  const model = scripted([
+    {
+      tool_calls: [
+        toolCall("write_file", { path: "b.txt", content: "b" }),
+        run("touch c.txt"),
+        toolCall("read_file", { path: "a.txt" }),
+      ],
+    },
+    { tool_calls: [run("ls")] },
+    { tool_calls: [run("ls")] },
+    { content: "Done." },
+  ]);
+  await withServer(model, async ({ workspace, start, editor }) => {
+    const asked: string[] = [];
+    const permit: Permit = ({ toolCall: { title, content } }) => {
+      asked.push(`${title} ${content?.map(({ type }) => type)}`);
+      const optionId = title === "`ls`" ? "always" : title?.includes("c.txt") ? "deny" : "allow";
+      return { outcome: { outcome: "selected", optionId } };
+    };
+    const { agent, updates } = await editor((await start()).url, { permit });
+    const { sessionId } = await agent.request("session/new", { cwd: workspace, mcpServers: [] });
+    assertEquals(await agent.request("session/prompt", { sessionId, prompt: [text("Go.")] }), {
+      stopReason: "end_turn",
+    });
+    assertEquals(asked, ["Write b.txt diff", "`touch c.txt` ", "`ls` "]);
+    assertEquals([...Deno.readDirSync(workspace)].map(({ name }) => name).sort(), ["a.txt", "b.txt"]);
+    const last = new Map(
+      updates.flatMap((update) =>
+        update.sessionUpdate === "tool_call_update" ? [[update.toolCallId, update.status]] : []
+      ),
+    );
+    assertEquals([...last.values()], ["completed", "completed", "failed", "completed", "completed"]);
+    assertEquals(brief(updates.at(-1)!), "agent: Done.");
+  }, { asks: true });
+});
+
+Deno.test("tare acp asks again for what a killed server had asked; cancelling denies, and leaving doesn't", async () => {
+  const append = { tool_calls: [toolCall("shell", { command: "echo once >> b.txt" })] };
+  await withServer(
+    scripted([append, { content: "Done." }, append, append]),
+    async ({ workspace, start, editor }) => {
+      const server = await start();
+      const asked = Promise.withResolvers<void>();
+      const unanswered: Permit = () => {
+        asked.resolve();
+        return new Promise(() => {});
+      };
+      const first = await editor(server.url, { permit: unanswered });
+      const { sessionId } = await first.agent.request("session/new", { cwd: workspace, mcpServers: [] });
+      const prompt = [text("Go.")];
+      const told = assertRejects(
+        () => first.agent.request("session/prompt", { sessionId, prompt }),
+        Error,
+        "Cannot reach",
+      );
+      await asked.promise;
+      await server.kill();
+      await told;
+
+      const { url } = await start();
+      const again = await editor(url, {
+        permit: () => ({ outcome: { outcome: "selected", optionId: "allow" } }),
+      });
+      await again.agent.request("session/load", { sessionId, cwd: workspace, mcpServers: [] });
+      await again.seen((update) => brief(update) === "agent: Done.");
+      assertEquals(await Deno.readTextFile(join(workspace, "b.txt")), "once\n");
+
+      const last = await editor(url, { permit: unanswered });
+      const second = await last.agent.request("session/new", { cwd: workspace, mcpServers: [] });
+      const played = last.agent.request("session/prompt", { ...second, prompt });
+      await last.seen((update) => brief(update) === "pending");
+      await last.agent.notify("session/cancel", second);
+      assertEquals(await played, { stopReason: "cancelled" });
+      assertEquals(brief(last.updates.at(-1)!), "failed");
+      const open = async () =>
+        (await (await fetch(`${url}/v1/sessions/${second.sessionId}/approvals`)).json()).approvals.length;
+      assertEquals(await open(), 0);
+
+      last.updates.length = 0;
+      last.agent.request("session/prompt", { ...second, prompt }).catch(() => {});
+      await last.seen((update) => brief(update) === "pending");
+      assertEquals(await last.close(), { code: 0, stderr: "" });
+      assertEquals(await open(), 1);
+      assertEquals(await Deno.readTextFile(join(workspace, "b.txt")), "once\n");
+    },
+    { asks: true },
+  );
+});
+
+function isOutput(update: SessionUpdate): boolean {
+  return update.sessionUpdate === "tool_call_update" &&
+    JSON.stringify(update.content ?? "").includes("begun");
+}

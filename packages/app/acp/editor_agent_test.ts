@@ -1,0 +1,262 @@
+import { RequestError, type StopReason } from "@agentclientprotocol/sdk";
+import { assertEquals, assertRejects } from "@std/assert";
+import { EMPTY_LEDGER, type TurnEndReason } from "@tare/loop";
+import type { NumberedEvent } from "@tare/server";
+import { RefusedError } from "../agent_client.ts";
+import { edit, end, newSession, numbered, say, STEP, TEXT, told, URL } from "./editor_fixture_test.ts";
+
+async function fails(asked: Promise<unknown>, code: number, message: string): Promise<void> {
+  const error = await assertRejects(() => asked, RequestError);
+  assertEquals([error.code, error.message], [code, message]);
+}
+
+Deno.test("editorAgent() says what it can do", async () => {
+  await edit({}, async (agent) => {
+    const { protocolVersion, agentCapabilities } = await agent.request("initialize", { protocolVersion: 7 });
+    assertEquals([protocolVersion, agentCapabilities], [1, {
+      loadSession: true,
+      promptCapabilities: { image: true, audio: false, embeddedContext: true },
+      mcpCapabilities: { http: false, sse: false },
+      sessionCapabilities: { list: {}, resume: {}, close: {}, delete: {} },
+    }]);
+  });
+});
+
+Deno.test("editorAgent() ends a prompt with the reason for which the turn ended", async () => {
+  const reasons: Readonly<Record<string, StopReason>> = {
+    completed: "end_turn",
+    tool_calls: "end_turn",
+    cancelled: "cancelled",
+    step_limit: "max_turn_requests",
+    budget: "max_turn_requests",
+    output_limit: "max_tokens",
+  };
+  let next: TurnEndReason = "completed";
+  const startTurn = () => Promise.resolve(numbered([STEP, TEXT("Hello."), end(next, `So: ${next}.`)]));
+  await edit({ startTurn }, async (agent, updates) => {
+    await newSession(agent);
+    for (const [reason, stopReason] of Object.entries(reasons)) {
+      next = reason as TurnEndReason;
+      updates.length = 0;
+      assertEquals(await say(agent), { stopReason }, reason);
+      const isLimit = stopReason.startsWith("max");
+      assertEquals(told(updates), ["Hello.", ...(isLimit ? [`warning: So: ${reason}.`] : [])]);
+    }
+    for (const reason of ["stalled", "interrupted", "model_error", "internal_error"] as const) {
+      next = reason;
+      await fails(say(agent), -32603, `So: ${reason}.`);
+    }
+  });
+});
+
+Deno.test("editorAgent() goes on where the connection broke, and says so if the server is gone", async () => {
+  const read: number[] = [];
+  let isGone = false;
+  async function* broken(): AsyncGenerator<NumberedEvent, void> {
+    yield* numbered([STEP, TEXT("Hel"), { type: "tool_call", step: 1, id: "x", name: "n", arguments: "{}" }]);
+    throw new TypeError("error reading a body from connection");
+  }
+  await edit({
+    startTurn: () => Promise.resolve(broken()),
+    follow(_session, after) {
+      read.push(after);
+      if (isGone) return Promise.reject(new Error("Cannot reach the server."));
+      return Promise.resolve(numbered([TEXT("lo."), end("completed")], after));
+    },
+  }, async (agent, updates) => {
+    await newSession(agent);
+    assertEquals(await say(agent), { stopReason: "end_turn" });
+    assertEquals([told(updates), read], [["Hel", "tool_call", "lo.", "tool_call_update"], [3]]);
+    isGone = true;
+    updates.length = 0;
+    await fails(say(agent), -32603, "Cannot reach the server.");
+    assertEquals(told(updates), ["Hel", "tool_call", "tool_call_update"]);
+  });
+  const none = () => Promise.resolve(numbered([]));
+  await edit({ startTurn: none, follow: none }, async (agent) => {
+    await newSession(agent);
+    await fails(say(agent), -32603, "The server closed the stream before the turn's end.");
+  });
+});
+
+Deno.test("editorAgent() cancels a turn whose request is still on its way, and says cancelled whatever comes", async () => {
+  for (const isRefused of [false, true]) {
+    const started = Promise.withResolvers<AsyncIterable<NumberedEvent>>();
+    const ended = Promise.withResolvers<void>();
+    const cancelled: string[] = [];
+    const events = async function* () {
+      yield* numbered([STEP]);
+      await ended.promise;
+      yield* numbered([end("internal_error")], 1);
+    };
+    await edit({
+      startTurn: () => started.promise,
+      cancel(session) {
+        cancelled.push(session);
+        ended.resolve();
+        return Promise.resolve();
+      },
+    }, async (agent) => {
+      await newSession(agent);
+      const played = say(agent);
+      await agent.notify("session/cancel", { sessionId: "s" });
+      await agent.notify("session/cancel", { sessionId: "unknown" });
+      // An answer says that what was sent before has arrived.
+      await agent.request("initialize", { protocolVersion: 1 });
+      if (isRefused) started.reject(new Error("Cannot reach the server."));
+      else started.resolve(events());
+      assertEquals(await played, { stopReason: "cancelled" });
+      assertEquals(cancelled, isRefused ? [] : ["s"]);
+    });
+  }
+});
+
+Deno.test("editorAgent() refuses what can't be, with the kind of the error and a sentence", async () => {
+  const missing = new RefusedError(404, "Cannot find session s: there is no such session.");
+  await edit({
+    startTurn: (_session, input) =>
+      Promise.reject(input === "Bad." ? new RefusedError(400, "Cannot read the body: bad.") : missing),
+    session: () => Promise.reject(missing),
+    deleteSession: () => Promise.reject(missing),
+    createSession: () => Promise.reject(new RefusedError(401, "Cannot let the request in.")),
+  }, async (agent) => {
+    const at = { sessionId: "s", cwd: "/w", mcpServers: [] };
+    await fails(say(agent), -32002, missing.message);
+    await fails(agent.request("session/load", at), -32002, missing.message);
+    await fails(agent.request("session/resume", at), -32002, missing.message);
+    await fails(say(agent, "Bad."), -32602, "Cannot read the body: bad.");
+    await fails(say(agent, ""), -32602, "Cannot take the prompt: it is empty.");
+    await fails(newSession(agent), -32603, "Cannot let the request in.");
+    // The protocol's own client takes it as done when there is nothing to delete.
+    assertEquals(await agent.request("session/delete", { sessionId: "s" }), {});
+  });
+});
+
+Deno.test("editorAgent() tells which folder the server works in, and refuses another project", async () => {
+  const parts = { startTurn: () => Promise.resolve(numbered([end("completed")])) };
+  const remark = (folder: string, url = URL) =>
+    `The agent works in /w, which is the workspace of the server at ${url}, and not in ${folder}.`;
+  await edit(parts, async (agent, updates) => {
+    for (const folder of ["/w", "/link"]) {
+      await newSession(agent, folder);
+      await say(agent);
+    }
+    assertEquals(told(updates), []);
+    for (const folder of ["/w/src", "/"]) {
+      await newSession(agent, folder);
+      await say(agent);
+      await say(agent);
+      assertEquals(told(updates.splice(0)), [`info: ${remark(folder)}`]);
+    }
+    await fails(
+      newSession(agent, "/v"),
+      -32602,
+      `Cannot use a session in /v: the server at ${URL} works in /w. Start one in that folder, as with ` +
+        "TARE_PORT=8788 tare start, and give its address to this command: tare acp --url http://127.0.0.1:8788",
+    );
+  });
+  // On another machine the same files may lie elsewhere.
+  const far = "http://example.com:8787";
+  await edit(parts, async (agent, updates) => {
+    await newSession(agent, "/v");
+    await say(agent);
+    assertEquals(told(updates), [`*${remark("/v", far)}*\n\n`]);
+  }, { url: far, notices: false });
+});
+
+Deno.test("editorAgent() says that the editor's MCP servers are not used", async () => {
+  const parts = { startTurn: () => Promise.resolve(numbered([end("completed")])) };
+  await edit(parts, async (agent, updates) => {
+    const servers = ["a", "b"].map((name) => ({ name, command: "/bin/false", args: [], env: [] }));
+    await agent.request("session/new", { cwd: "/w", mcpServers: servers });
+    await say(agent);
+    assertEquals(told(updates), [
+      `info: The editor's MCP servers (a, b) are not used here: the tools are those that the server at ${URL} has.`,
+    ]);
+  });
+});
+
+Deno.test("editorAgent() lists the sessions of the server's workspace page by page", async () => {
+  const session = (id: string, title: string) => ({ id, title, turns: 1, ledger: EMPTY_LEDGER });
+  await edit({
+    pageOfSessions: (after) =>
+      Promise.resolve(
+        after === undefined
+          ? { sessions: [session("b", "Hi."), session("a", "")], hasMore: true }
+          : { sessions: [session(`behind ${after}`, "Ho.")], hasMore: false },
+      ),
+  }, async (agent) => {
+    const first = await agent.request("session/list", {});
+    assertEquals(first, {
+      sessions: [{ sessionId: "b", cwd: "/w", title: "Hi." }, { sessionId: "a", cwd: "/w" }],
+      nextCursor: "a",
+    });
+    assertEquals(await agent.request("session/list", { cwd: "/link", cursor: "a" }), {
+      sessions: [{ sessionId: "behind a", cwd: "/w", title: "Ho." }],
+    });
+    assertEquals(await agent.request("session/list", { cwd: "/v" }), { sessions: [] });
+  });
+});
+
+Deno.test("editorAgent() shows a session that is loaded, and goes on with a turn that runs", async () => {
+  const ended = Promise.withResolvers<void>();
+  const cancelled: string[] = [];
+  async function* events() {
+    yield* numbered([
+      { type: "turn_start", input: "Hi." },
+      { type: "warning", message: "Old." },
+      STEP,
+      TEXT("A"),
+    ]);
+    yield* numbered([TEXT("B")], 4);
+    await ended.promise;
+    yield* numbered([TEXT("C"), end("cancelled")], 5);
+  }
+  await edit({
+    session: () => Promise.resolve({ status: "running", lastEvent: 5, ledger: {}, approvals: [] }),
+    follow: () => Promise.resolve(events()),
+    startTurn: () => Promise.reject(new RefusedError(409, "A turn runs.")),
+    cancel(session) {
+      cancelled.push(session);
+      ended.resolve();
+      return Promise.resolve();
+    },
+  }, async (agent, updates) => {
+    await agent.request("session/load", { sessionId: "s", cwd: "/w", mcpServers: [] });
+    assertEquals(told(updates), ["Hi.", "AB"]);
+    await fails(say(agent), -32603, "A turn runs.");
+    assertEquals(await agent.request("session/close", { sessionId: "s" }), {});
+    await agent.request("session/list", { cwd: "/v" });
+    assertEquals([told(updates), cancelled], [["Hi.", "AB", "C"], ["s"]]);
+  });
+});
+
+Deno.test("editorAgent() resumes a session without showing it, and cancels all that runs at the end", async () => {
+  const cancelled: string[] = [];
+  const events = Promise.withResolvers<void>();
+  await edit({
+    session: () => Promise.resolve({ status: "idle", lastEvent: 5, ledger: {}, approvals: [] }),
+    follow: () => Promise.resolve(numbered([])),
+    startTurn: () =>
+      Promise.resolve((async function* () {
+        await events.promise;
+        yield* numbered([end("cancelled")], 5);
+      })()),
+    deleteSession: () => Promise.resolve(),
+    cancel(session) {
+      cancelled.push(session);
+      events.resolve();
+      return Promise.resolve();
+    },
+  }, async (agent, updates, { leave }) => {
+    const at = { sessionId: "s", cwd: "/w", mcpServers: [] };
+    assertEquals(await agent.request("session/resume", at), {});
+    const played = say(agent);
+    await agent.request("initialize", { protocolVersion: 1 });
+    await leave();
+    assertEquals([await played, cancelled, updates], [{ stopReason: "cancelled" }, ["s"], []]);
+    assertEquals(await agent.request("session/delete", { sessionId: "s" }), {});
+    await leave();
+    assertEquals(cancelled, ["s"]);
+  });
+});

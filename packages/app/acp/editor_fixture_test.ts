@@ -1,0 +1,112 @@
+/**
+ * An editor in front of an agent whose server is made up. Holds no tests.
+ *
+ * @module
+ */
+import {
+  client,
+  type ClientContext,
+  type ClientRequestHandler,
+  methods,
+  type RequestPermissionRequest,
+  type RequestPermissionResponse,
+  type SessionUpdate,
+} from "@agentclientprotocol/sdk";
+import { EMPTY_LEDGER, type TurnEndReason } from "@tare/loop";
+import type { NumberedEvent } from "@tare/server";
+import type { AgentClient } from "../agent_client.ts";
+import { editorAgent } from "./editor_agent.ts";
+
+/** What happens in a session. */
+export type Event = NumberedEvent["event"];
+
+/** Where the server is said to be. */
+export const URL = "http://127.0.0.1:8787";
+/** A piece of the model\'s answer. */
+export const TEXT = (text: string): Event => ({ type: "text_delta", step: 1, text });
+/** A piece of the model\'s answer. */
+export const STEP: Event = { type: "step_start", step: 1 };
+/** A turn ends. */
+export const end = (reason: TurnEndReason, message?: string): Event => ({
+  type: "turn_end",
+  reason,
+  text: "",
+  ledger: EMPTY_LEDGER,
+  ...(message !== undefined && { message }),
+});
+
+/** Events with their numbers, behind those before. */
+export async function* numbered(events: readonly Event[], before = 0): AsyncGenerator<NumberedEvent, void> {
+  for (const [index, event] of events.entries()) {
+    await Promise.resolve();
+    yield { number: before + index + 1, event };
+  }
+}
+
+/** An editor in front of a server of which these parts answer. */
+export async function edit(
+  parts: Partial<AgentClient>,
+  use: (
+    agent: ClientContext,
+    updates: SessionUpdate[],
+    more: {
+      readonly leave: () => Promise<void>;
+      /** Settles once so many updates have come. */
+      readonly come: (count: number) => Promise<void>;
+    },
+  ) => Promise<void>,
+  { notices = true, url = URL, permit }: {
+    readonly notices?: boolean;
+    readonly url?: string;
+    readonly permit?: ClientRequestHandler<RequestPermissionRequest, RequestPermissionResponse>;
+  } = {},
+): Promise<void> {
+  const server: Partial<AgentClient> = {
+    agent: () => Promise.resolve({ workspace: "/w", windowTokens: 100 }),
+    createSession: () => Promise.resolve("s"),
+    cancel: () => Promise.resolve(),
+    ...parts,
+  };
+  const { app, leave } = editorAgent({
+    client: server as AgentClient,
+    url,
+    realPath: (folder) => Promise.resolve(folder.replace("/link", "/w")),
+  });
+  const updates: SessionUpdate[] = [];
+  let changed = Promise.withResolvers<void>();
+  const come = async (count: number) => {
+    while (updates.length < count) await changed.promise;
+  };
+  const editor = client().onNotification(
+    methods.client.session.update,
+    ({ params: { update } }) => {
+      updates.push(update);
+      changed.resolve();
+      changed = Promise.withResolvers();
+    },
+  );
+  if (permit) editor.onRequest(methods.client.session.requestPermission, permit);
+  const connection = editor.connect(app);
+  await connection.agent.request("initialize", {
+    protocolVersion: 1,
+    clientCapabilities: { session: notices ? { notices: {} } : {} },
+  });
+  await use(connection.agent, updates, { leave, come });
+  connection.close();
+}
+
+/** Begins a session, in the workspace if no other folder is given. */
+export const newSession = (agent: ClientContext, cwd = "/w") =>
+  agent.request("session/new", { cwd, mcpServers: [] });
+/** Sends a prompt. */
+export const say = (agent: ClientContext, text = "Hi.") =>
+  agent.request("session/prompt", { sessionId: "s", prompt: [{ type: "text", text }] });
+
+/** What the updates say, in short. */
+export function told(updates: readonly SessionUpdate[]): string[] {
+  return updates.map((update) => {
+    if (update.sessionUpdate === "notice") return `${update.severity}: ${update.title}`;
+    if ("content" in update && update.content && "text" in update.content) return update.content.text;
+    return `${update.sessionUpdate}`;
+  });
+}

@@ -1,0 +1,92 @@
+import type { ContentBlock, EmbeddedResource, ResourceLink } from "@agentclientprotocol/sdk";
+import { fromFileUrl, isAbsolute, relative } from "@std/path";
+import type { Content, ContentPart } from "@tare/messages";
+import { fenced } from "./tool_calls.ts";
+
+/**
+ * What a person said in the editor, as the server takes it: text alone, or parts where there are pictures or files.
+ * A file of the workspace is named by its path there, which is how the agent's tools know it; the text of what the
+ * editor embeds follows behind what was said.
+ */
+export function promptContent(blocks: readonly ContentBlock[], workspace?: string): Content {
+  const parts: ContentPart[] = [];
+  let said = "";
+  let behind = "";
+  const push = (part: ContentPart) => {
+    if (said !== "") parts.push({ type: "text", text: said });
+    said = "";
+    parts.push(part);
+  };
+  for (const block of blocks) {
+    switch (block.type) {
+      case "text":
+        said += block.text;
+        break;
+      case "image":
+        push({ type: "image_url", image_url: { url: dataUrl(block.mimeType, block.data) } });
+        break;
+      case "audio":
+        // Editors send it only to who says that it takes it.
+        throw new RangeError("Cannot take the prompt: it holds audio; text, pictures and files are taken.");
+      case "resource_link":
+        said += link(block, workspace);
+        break;
+      case "resource": {
+        const { resource } = block;
+        const name = nameOf(resource.uri, workspace);
+        if ("text" in resource) {
+          said += link({ uri: resource.uri, name }, workspace);
+          behind += `\n\n${name}:\n${fenced(resource.text)}`;
+        } else push(blobPart(resource, name));
+      }
+    }
+  }
+  said += behind;
+  if (parts.length === 0) return said;
+  if (said !== "") parts.push({ type: "text", text: said });
+  return parts;
+}
+
+/** What a user said as blocks, for an editor that is shown it again. */
+export function contentBlocks(content: Content): ContentBlock[] {
+  if (typeof content === "string") return content === "" ? [] : [{ type: "text", text: content }];
+  return content.map((part): ContentBlock => {
+    if (part.type === "text") return part;
+    if (part.type !== "image_url") return { type: "text", text: `(${part.type})` };
+    const { url } = part.image_url;
+    const [, mimeType, data] = /^data:([^;,]+);base64,(.*)$/s.exec(url) ?? [];
+    return mimeType !== undefined && data !== undefined
+      ? { type: "image", mimeType, data }
+      : { type: "text", text: `![](${url})` };
+  });
+}
+
+type Blob = Extract<EmbeddedResource["resource"], { readonly blob: string }>;
+
+function blobPart({ blob, mimeType }: Blob, filename: string): ContentPart {
+  const url = dataUrl(mimeType ?? "application/octet-stream", blob);
+  return mimeType?.startsWith("image/")
+    ? { type: "image_url", image_url: { url } }
+    : { type: "file", file: { filename, file_data: url } };
+}
+
+function dataUrl(mimeType: string, base64: string): string {
+  return `data:${mimeType};base64,${base64}`;
+}
+
+function link({ uri, name }: Pick<ResourceLink, "uri" | "name">, workspace: string | undefined): string {
+  const path = nameOf(uri, workspace);
+  return path === name || path.endsWith(`/${name}`) ? path : `[${name}](${path})`;
+}
+
+/** A file's path, in the workspace from there; else the address, with the lines that it names. */
+function nameOf(uri: string, workspace: string | undefined): string {
+  const url = URL.parse(uri);
+  if (url?.protocol !== "file:") return uri;
+  const lines = decodeURIComponent(url.hash);
+  url.hash = "";
+  url.search = "";
+  const path = fromFileUrl(url);
+  const inside = workspace === undefined ? ".." : relative(workspace, path);
+  return `${/^\.\.(?:[\\/]|$)/.test(inside) || isAbsolute(inside) ? path : inside || "."}${lines}`;
+}

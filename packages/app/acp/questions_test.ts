@@ -1,0 +1,275 @@
+import type { RequestPermissionRequest, SessionUpdate } from "@agentclientprotocol/sdk";
+import { assertEquals } from "@std/assert";
+import type { NumberedEvent } from "@tare/server";
+import { type AgentClient, RefusedError } from "../agent_client.ts";
+import { edit, end, type Event, newSession, say, TEXT, told } from "./editor_fixture_test.ts";
+
+/** The events of a session whose turn asks, as the server gives them: more come when it is answered. */
+class AskingServer {
+  readonly answers: unknown[] = [];
+  readonly cancelled: string[] = [];
+  #events: Event[];
+  #isOpen = true;
+  #changed = Promise.withResolvers<void>();
+  /** What happens once the call of an id is answered. */
+  then: (id: string) => readonly Event[] = () => [end("completed")];
+
+  constructor(events: readonly Event[]) {
+    this.#events = [...events];
+  }
+
+  add(events: readonly Event[], isOpen = true): void {
+    this.#events.push(...events);
+    this.#isOpen = isOpen;
+    this.#changed.resolve();
+    this.#changed = Promise.withResolvers<void>();
+  }
+
+  async *read(after = 0): AsyncGenerator<NumberedEvent, void> {
+    for (let at = after;;) {
+      const event = this.#events[at];
+      if (event) yield { number: ++at, event };
+      else if (this.#isOpen) await this.#changed.promise;
+      else return;
+    }
+  }
+
+  get parts(): Partial<AgentClient> {
+    return {
+      startTurn: () => Promise.resolve(this.read()),
+      follow: (_session, after) => Promise.resolve(this.read(after)),
+      answer: (session, { callId: id, askedAtMs }, { decision }) => {
+        this.answers.push([session, id, askedAtMs, decision]);
+        this.add([
+          { type: "approval_answered", id, decision: decision === "deny" ? "deny" : "allow", by: "person" },
+          ...this.then(id),
+        ]);
+        return Promise.resolve();
+      },
+      cancel: (session) => {
+        this.cancelled.push(session);
+        this.add([{ type: "approval_answered", id: "x", decision: "deny", by: "cancel" }, DENIED], false);
+        return Promise.resolve();
+      },
+    };
+  }
+}
+
+const DENIED: Event = {
+  type: "message_added",
+  message: { role: "tool", tool_call_id: "x", content: "Cannot run it: cancelled." },
+};
+const call = (id: string): readonly Event[] => [
+  { type: "tool_call", step: 1, id, name: "shell", arguments: '{"command":"ls"}' },
+];
+const question = (id: string): Event => ({
+  type: "approval_asked",
+  step: 1,
+  id,
+  name: "shell",
+  arguments: '{"command":"ls"}',
+  askedAtMs: 7,
+});
+const ran = (id: string, error = false): Event => ({
+  type: "tool_result",
+  step: 1,
+  id,
+  name: "shell",
+  content: "done",
+  error,
+  bytes: 4,
+  durationMs: 1,
+});
+
+/** What happened to each call: the updates' states. */
+function states(updates: readonly SessionUpdate[]): string[] {
+  return updates.flatMap((update) =>
+    update.sessionUpdate === "tool_call" || update.sessionUpdate === "tool_call_update"
+      ? [`${update.toolCallId} ${update.status}`]
+      : told([update])
+  );
+}
+
+Deno.test("editorAgent() asks before calls run, and goes on with what the person says", async () => {
+  const server = new AskingServer([
+    ...call("x"),
+    ...call("y"),
+    question("x"),
+    question("y"),
+    end("approval"),
+  ]);
+  const then: Readonly<Record<string, readonly Event[]>> = {
+    x: [],
+    y: [{ type: "turn_start" }, ran("x"), ran("y", true), ...call("z"), question("z"), end("approval")],
+    z: [{ type: "turn_start" }, ran("z"), TEXT("Done."), end("completed")],
+  };
+  server.then = (id) => then[id] ?? [];
+  const asked: RequestPermissionRequest[] = [];
+  const choices = ["allow", "deny", "always"];
+  await edit(server.parts, async (agent, updates) => {
+    await newSession(agent);
+    assertEquals(await say(agent), { stopReason: "end_turn" });
+    assertEquals(server.answers, [["s", "x", 7, "allow"], ["s", "y", 7, "deny"], ["s", "z", 7, "always"]]);
+    assertEquals(states(updates), [
+      "c1 in_progress",
+      "c2 in_progress",
+      "c1 pending",
+      "c2 pending",
+      "c1 in_progress",
+      "c2 failed",
+      "c1 completed",
+      "c2 failed",
+      "c11 in_progress",
+      "c11 pending",
+      "c11 in_progress",
+      "c11 completed",
+      "Done.",
+    ]);
+    assertEquals(asked.map(({ toolCall }) => [toolCall.toolCallId, toolCall.title, toolCall.kind]), [
+      ["c1", "`ls`", "execute"],
+      ["c2", "`ls`", "execute"],
+      ["c11", "`ls`", "execute"],
+    ]);
+    assertEquals(asked[0]?.options.map(({ kind }) => kind), ["allow_once", "allow_always", "reject_once"]);
+  }, {
+    permit({ params }) {
+      asked.push(params);
+      return { outcome: { outcome: "selected", optionId: choices.shift() ?? "" } };
+    },
+  });
+});
+
+Deno.test("editorAgent() stops asking when the turn is cancelled, or somebody else has answered", async () => {
+  for (const isCancelled of [true, false]) {
+    const server = new AskingServer([...call("x"), question("x"), end("approval")]);
+    const asked = Promise.withResolvers<AbortSignal>();
+    await edit(server.parts, async (agent, updates) => {
+      await newSession(agent);
+      const played = say(agent);
+      const signal = await asked.promise;
+      if (isCancelled) await agent.notify("session/cancel", { sessionId: "s" });
+      else {
+        server.add([
+          { type: "approval_answered", id: "x", decision: "allow", by: "person" },
+          ran("x"),
+          end("completed"),
+        ]);
+      }
+      assertEquals(await played, { stopReason: isCancelled ? "cancelled" : "end_turn" });
+      const last = isCancelled ? ["c1 failed", "c1 failed"] : ["c1 in_progress", "c1 completed"];
+      assertEquals(states(updates), ["c1 in_progress", "c1 pending", ...last]);
+      assertEquals([signal.aborted, server.answers], [true, []]);
+    }, {
+      permit({ signal }) {
+        asked.resolve(signal);
+        return new Promise(() => {});
+      },
+    });
+  }
+});
+
+Deno.test("editorAgent() takes a dialog that the editor gives up as the turn's end", async () => {
+  const server = new AskingServer([...call("x"), question("x"), end("approval")]);
+  await edit(server.parts, async (agent) => {
+    await newSession(agent);
+    assertEquals(await say(agent), { stopReason: "cancelled" });
+    assertEquals([server.cancelled, server.answers], [["s"], []]);
+  }, { permit: () => ({ outcome: { outcome: "cancelled" } }) });
+});
+
+Deno.test("editorAgent() leaves open what is asked when the editor goes", async () => {
+  const server = new AskingServer([...call("x"), question("x"), end("approval")]);
+  const asked = Promise.withResolvers<void>();
+  await edit(server.parts, async (agent, _updates, { leave }) => {
+    await newSession(agent);
+    say(agent).catch(() => {});
+    await asked.promise;
+    await leave();
+  }, {
+    permit() {
+      asked.resolve();
+      return new Promise(() => {});
+    },
+  });
+  assertEquals([server.answers, server.cancelled], [[], []]);
+});
+
+Deno.test("editorAgent() denies what the editor can't ask for, and asks again if the server has no room", async () => {
+  const server = new AskingServer([...call("x"), question("x"), end("approval")]);
+  await edit(server.parts, async (agent, updates) => {
+    await newSession(agent);
+    assertEquals(await say(agent), { stopReason: "end_turn" });
+    assertEquals(server.answers, [["s", "x", 7, "deny"]]);
+    const warned = told(updates).filter((line) => line.startsWith("warning:"));
+    assertEquals(warned.map((line) => line.split(": ")[1]), ["Cannot ask in the editor, so it is denied"]);
+  });
+
+  const busy = new AskingServer([...call("x"), question("x"), end("approval")]);
+  const refusals = [new RefusedError(429, "Too many turns."), new RefusedError(409, "Answered already.")];
+  let asked = 0;
+  await edit({
+    ...busy.parts,
+    answer(...args) {
+      const refusal = refusals.shift();
+      if (refusals.length === 0) busy.parts.answer?.(...args);
+      return refusal ? Promise.reject(refusal) : Promise.resolve();
+    },
+  }, async (agent, updates) => {
+    await newSession(agent);
+    assertEquals(await say(agent), { stopReason: "end_turn" });
+    assertEquals([asked, told(updates).includes("warning: Too many turns.")], [2, true]);
+  }, {
+    permit() {
+      asked++;
+      return { outcome: { outcome: "selected", optionId: "allow" } };
+    },
+  });
+});
+
+Deno.test("editorAgent() asks what a session that is loaded or resumed was left asking", async () => {
+  for (const method of ["session/load", "session/resume"] as const) {
+    const server = new AskingServer([...call("x"), question("x"), end("approval")]);
+    server.then = () => [{ type: "turn_start" }, ran("x"), end("completed")];
+    const open = { callId: "x", name: "shell", arguments: '{"command":"ls"}', askedAtMs: 7, expiresAtMs: 8 };
+    await edit({
+      ...server.parts,
+      session: () => Promise.resolve({ status: "idle", lastEvent: 3, ledger: {}, approvals: [open] }),
+    }, async (agent, updates, { come }) => {
+      await agent.request(method, { sessionId: "s", cwd: "/w", mcpServers: [] });
+      const [id, before] = method === "session/load" ? ["c1", ["c1 in_progress"]] : ["a3.x", []];
+      await come(before.length + 3);
+      assertEquals(states(updates), [...before, `${id} pending`, `${id} in_progress`, `${id} completed`]);
+      assertEquals(server.answers, [["s", "x", 7, "allow"]]);
+    }, { permit: () => ({ outcome: { outcome: "selected", optionId: "allow" } }) });
+  }
+});
+
+Deno.test("editorAgent() goes on with a prompt where a session asked, and shows what became of its calls", async () => {
+  const server = new AskingServer([...call("x"), question("x"), end("approval")]);
+  const asked = Promise.withResolvers<AbortSignal>();
+  await edit({
+    ...server.parts,
+    session: () => Promise.resolve({ status: "idle", lastEvent: 3, ledger: {}, approvals: [] }),
+    startTurn(_session, input) {
+      server.add([
+        { type: "approval_answered", id: "x", decision: "deny", by: "cancel" },
+        DENIED,
+        { type: "turn_start", input },
+        TEXT("Well."),
+        end("completed"),
+      ], false);
+      return Promise.resolve(server.read(5));
+    },
+  }, async (agent, updates) => {
+    await agent.request("session/load", { sessionId: "s", cwd: "/w", mcpServers: [] });
+    const signal = await asked.promise;
+    assertEquals(await say(agent), { stopReason: "end_turn" });
+    assertEquals(states(updates), ["c1 in_progress", "c1 pending", "c1 failed", "c1 failed", "Well."]);
+    assertEquals([signal.aborted, server.answers, server.cancelled], [true, [], []]);
+  }, {
+    permit({ signal }) {
+      asked.resolve(signal);
+      return new Promise(() => {});
+    },
+  });
+});

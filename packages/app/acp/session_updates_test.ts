@@ -1,0 +1,173 @@
+import type { SessionUpdate, ToolCallContent } from "@agentclientprotocol/sdk";
+import { assertEquals } from "@std/assert";
+import { EMPTY_LEDGER } from "@tare/loop";
+import type { NumberedEvent } from "@tare/server";
+import { joinPieces, SessionUpdates } from "./session_updates.ts";
+
+type Event = NumberedEvent["event"];
+
+function updatesOf(events: readonly Event[], options?: { readonly isOwn: boolean }): SessionUpdate[] {
+  const updates = new SessionUpdates({ workspace: "/w", windowTokens: 100 });
+  return events.flatMap((event, index) => [...updates.of({ number: index + 1, event }, options)]);
+}
+
+const text = (text: string) => ({ type: "text" as const, text });
+const call = (id: string, name = "other"): Event => ({
+  type: "tool_call",
+  step: 1,
+  id,
+  name,
+  arguments: JSON.stringify({ path: "a", content: "b" }),
+});
+const result = (id: string, content: string, error = false): Event => ({
+  type: "tool_result",
+  step: 1,
+  id,
+  name: "other",
+  content,
+  error,
+  bytes: 1,
+  durationMs: 1,
+});
+const END: Event = { type: "turn_end", reason: "completed", text: "", ledger: EMPTY_LEDGER };
+const shown = (output: string): ToolCallContent[] => [
+  { type: "content", content: text(`\`\`\`\n${output}\n\`\`\``) },
+];
+
+Deno.test("SessionUpdates gives texts and thoughts as they come, or whole where they didn't", () => {
+  const step: Event = { type: "step_start", step: 1 };
+  const message = { role: "assistant", content: "Yes.", reasoning_content: "Hm." } as const;
+  const events: Event[] = [
+    { type: "turn_start", input: "Hi." },
+    { type: "warning", message: "Beware." },
+    step,
+    { type: "reasoning_delta", step: 1, text: "Hm." },
+    { type: "text_delta", step: 1, text: "Y" },
+    { type: "text_delta", step: 1, text: "es." },
+    { type: "assistant_message", step: 1, message },
+    { type: "user_message", step: 1, input: "And?" },
+    step,
+    { type: "assistant_message", step: 1, message },
+    step,
+    { type: "assistant_message", step: 1, message: { role: "assistant", refusal: "No." } },
+    END,
+  ];
+  const rest: SessionUpdate[] = [
+    { sessionUpdate: "notice", severity: "warning", title: "Beware." },
+    { sessionUpdate: "agent_thought_chunk", content: text("Hm."), messageId: "m3" },
+    { sessionUpdate: "agent_message_chunk", content: text("Yes."), messageId: "m3" },
+    { sessionUpdate: "user_message_chunk", content: text("And?"), messageId: "m8" },
+    { sessionUpdate: "agent_thought_chunk", content: text("Hm."), messageId: "m9" },
+    { sessionUpdate: "agent_message_chunk", content: text("Yes."), messageId: "m9" },
+    { sessionUpdate: "agent_message_chunk", content: text("No."), messageId: "m11" },
+  ];
+  assertEquals([...joinPieces(updatesOf(events))], [
+    { sessionUpdate: "user_message_chunk", content: text("Hi."), messageId: "m1" },
+    ...rest,
+  ]);
+  assertEquals([...joinPieces(updatesOf(events, { isOwn: true }))], rest);
+});
+
+Deno.test("SessionUpdates tells calls of one id apart, and shows their output as it grows", () => {
+  const updates = updatesOf([
+    call("x"),
+    call("x"),
+    { type: "tool_output", step: 1, id: "x", text: "a" },
+    { type: "tool_output", step: 1, id: "x", text: "b" },
+    result("x", "first"),
+    result("x", "second", true),
+    result("x", "nobody's"),
+    { type: "tool_output", step: 1, id: "x", text: "nobody's" },
+  ]);
+  assertEquals(
+    updates.map((update) => "toolCallId" in update && [update.toolCallId, update.status, update.content]),
+    [
+      ["c1", "in_progress", []],
+      ["c2", "in_progress", []],
+      ["c1", undefined, shown("a")],
+      ["c1", undefined, shown("ab")],
+      ["c1", "completed", shown("first")],
+      ["c2", "failed", shown("second")],
+    ],
+  );
+});
+
+Deno.test("joinPieces() gives of a call's growing output all of it, once", () => {
+  const output = (id: string, text: string): Event => ({ type: "tool_output", step: 1, id, text });
+  const [, , ...updates] = updatesOf([
+    call("x"),
+    call("y"),
+    output("x", "a"),
+    output("x", "b"),
+    output("y", "c"),
+    result("y", "done"),
+    result("x", "done"),
+  ]);
+  const joined = [...joinPieces(updates)];
+  assertEquals(joined.map((update) => "toolCallId" in update && [update.toolCallId, update.content]), [
+    ["c1", shown("ab")],
+    ["c2", shown("done")],
+    ["c1", shown("done")],
+  ]);
+});
+
+Deno.test("SessionUpdates leaves a difference to be seen, unless the edit failed", () => {
+  const [, done, , failed] = updatesOf([
+    call("x", "write_file"),
+    result("x", "created a"),
+    call("y", "write_file"),
+    result("y", "No.", true),
+  ]);
+  assertEquals(done, { sessionUpdate: "tool_call_update", toolCallId: "c1", status: "completed" });
+  assertEquals(failed && "content" in failed && failed.content, shown("No."));
+});
+
+Deno.test("SessionUpdates says that calls without a result failed when the turn has ended", () => {
+  assertEquals(updatesOf([call("x"), END, result("x", "late")]).slice(1), [
+    { sessionUpdate: "tool_call_update", toolCallId: "c1", status: "failed" },
+  ]);
+});
+
+Deno.test("SessionUpdates shows messages that were said elsewhere", () => {
+  const calls = [{ id: "x", type: "function" as const, function: { name: "other", arguments: "{}" } }];
+  const events = [
+    { role: "system", content: "Be brief." },
+    { role: "user", content: "Hi." },
+    { role: "assistant", content: "Wait.", tool_calls: calls },
+    { role: "tool", tool_call_id: "x", content: "It is." },
+  ] as const;
+  const updates = updatesOf(events.map((message): Event => ({ type: "message_added", message })));
+  assertEquals(updates, [
+    { sessionUpdate: "user_message_chunk", content: text("Hi."), messageId: "m2" },
+    { sessionUpdate: "agent_message_chunk", content: text("Wait."), messageId: "m3" },
+    {
+      sessionUpdate: "tool_call",
+      toolCallId: "c3.0",
+      name: "other",
+      status: "in_progress",
+      title: "other",
+      kind: "other",
+      locations: [],
+      content: [],
+      rawInput: {},
+    },
+    { sessionUpdate: "tool_call_update", toolCallId: "c3.0", status: "completed", content: shown("It is.") },
+  ] as SessionUpdate[]);
+});
+
+Deno.test("SessionUpdates tells what the window holds and what the session has cost", () => {
+  const usage = { promptTokens: 10, cachedTokens: 5, outputTokens: 2 };
+  const step = (usd?: number): Event => ({
+    type: "step_end",
+    step: 1,
+    usage,
+    finishReason: "stop",
+    ...(usd !== undefined && { cost: { tokenUnits: 1, usd } }),
+  });
+  const used = { sessionUpdate: "usage_update", used: 12, size: 100 } as const;
+  assertEquals(updatesOf([step(), step(0.5), step(0.25)]), [
+    used,
+    { ...used, cost: { amount: 0.5, currency: "USD" } },
+    { ...used, cost: { amount: 0.75, currency: "USD" } },
+  ]);
+});

@@ -1,0 +1,120 @@
+import type { ToolCallContent, ToolCallLocation, ToolKind } from "@agentclientprotocol/sdk";
+import { isAbsolute, join } from "@std/path";
+
+/** A tool call as editors show it. */
+export interface ShownCall {
+  readonly title: string;
+  readonly kind: ToolKind;
+  /** The files that it is about, by absolute path; none where the workspace isn't known. */
+  readonly locations: ToolCallLocation[];
+  /** What it changes, if it is an edit. */
+  readonly content: ToolCallContent[];
+  readonly rawInput: unknown;
+}
+
+const TITLE_CHARS = 160;
+
+/** Of tools whose arguments are shown as they are. */
+const KINDS: Readonly<Record<string, ToolKind>> = { recall: "read", find_tools: "search" };
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** Says what a call does. `text` is the JSON of its arguments, `workspace` the folder that its paths count from. */
+export function describeToolCall(
+  { name, text, workspace }: {
+    readonly name: string;
+    readonly text: string;
+    readonly workspace?: string | undefined;
+  },
+): ShownCall {
+  const rawInput = parse(text);
+  const fields: Fields = typeof rawInput === "object" && rawInput !== null ? rawInput as Fields : {};
+  const inner = string(fields, "name");
+  if (name === "call_tool" && inner !== undefined) {
+    return {
+      ...describeToolCall({ name: inner, text: JSON.stringify(fields.arguments ?? {}), workspace }),
+      rawInput,
+    };
+  }
+  const path = string(fields, "path");
+  const absolute = path === undefined || (workspace === undefined && !isAbsolute(path))
+    ? undefined
+    : isAbsolute(path)
+    ? path
+    : join(workspace ?? "", path);
+  const at = (line?: unknown): ToolCallLocation[] =>
+    absolute === undefined ? [] : [{ path: absolute, ...(typeof line === "number" && { line }) }];
+  const shown = (kind: ToolKind, title: string, more: Partial<ShownCall> = {}): ShownCall => ({
+    title: oneLine(title, TITLE_CHARS),
+    kind,
+    locations: at(),
+    content: [],
+    rawInput,
+    ...more,
+  });
+  const isWhole = path !== undefined || !["read_file", "write_file", "edit_file"].includes(name);
+  switch (isWhole ? name : "") {
+    case "read_file": {
+      const { start_line: start, end_line: end } = fields;
+      const lines = start === undefined && end === undefined ? "" : ` (lines ${start ?? 1}–${end ?? "…"})`;
+      return shown("read", `Read ${path}${lines}`, { locations: at(start) });
+    }
+    case "list_files":
+      return shown("read", `List ${path ?? "the workspace"}`);
+    case "search_files":
+      return shown("search", `Search ${code(string(fields, "pattern") ?? "")} in ${path ?? "the workspace"}`);
+    case "write_file":
+      return shown("edit", `Write ${path}`, { content: diff(absolute, { newText: fields.content }) });
+    case "edit_file": {
+      const { old_text: oldText, new_text: newText } = fields;
+      return shown("edit", `Edit ${path}`, { content: diff(absolute, { oldText, newText }) });
+    }
+    case "shell":
+      return shown("execute", code(string(fields, "command") ?? ""));
+    default:
+      return shown(KINDS[name] ?? "other", text === "{}" ? name : `${name} ${text}`);
+  }
+}
+
+/** A tool's text as editors show it: as it is, not as Markdown. */
+export function toolText(text: string): ToolCallContent[] {
+  return text === "" ? [] : [{ type: "content", content: { type: "text", text: fenced(text) } }];
+}
+
+/** Text as a block of code in Markdown. */
+export function fenced(text: string): string {
+  const ticks = [...text.matchAll(/^ {0,3}(`{3,})/gm)].map(([, found = ""]) => found.length);
+  const fence = "`".repeat(Math.max(3, ...ticks.map((length) => length + 1)));
+  return `${fence}\n${text}${text.endsWith("\n") ? "" : "\n"}${fence}`;
+}
+
+function diff(
+  path: string | undefined,
+  { oldText, newText }: { readonly oldText?: unknown; readonly newText: unknown },
+): ToolCallContent[] {
+  if (path === undefined || typeof newText !== "string") return [];
+  return [{ type: "diff", path, newText, ...(typeof oldText === "string" && { oldText }) }];
+}
+
+function code(text: string): string {
+  const flat = oneLine(text, TITLE_CHARS - 20);
+  return flat.includes("`") ? flat : `\`${flat}\``;
+}
+
+function oneLine(text: string, chars: number): string {
+  const flat = text.replaceAll(/\s+/g, " ").trim();
+  return flat.length <= chars ? flat : `${flat.slice(0, chars - 1)}…`;
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
+function string(fields: Fields, name: string): string | undefined {
+  const value = fields[name];
+  return typeof value === "string" ? value : undefined;
+}
