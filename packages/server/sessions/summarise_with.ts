@@ -128,19 +128,24 @@ function transcriptParts(
   if (frame + countTokens(whole) <= promptTokens) return [whole];
   // A quarter is left for the summary of the parts before.
   const most = Math.max(1, (promptTokens - frame) * 0.75);
-  const parts: string[] = [];
-  let part = "";
+  const parts: string[][] = [[]];
+  let tokens = 0;
   for (
     const piece of request.messages.flatMap((message) => cut(transcribe(message), { most, countTokens }))
   ) {
-    const longer = part === "" ? piece : `${part}\n\n${piece}`;
-    if (part !== "" && countTokens(longer) > most) {
-      parts.push(part);
-      part = piece;
-    } else part = longer;
+    const more = countTokens(piece) + BETWEEN_TOKENS;
+    if (tokens > 0 && tokens + more > most) {
+      parts.push([]);
+      tokens = 0;
+    }
+    parts.at(-1)!.push(piece);
+    tokens += more;
   }
-  return part === "" ? parts : [...parts, part];
+  return parts.map((pieces) => pieces.join("\n\n"));
 }
+
+/** Tokens of what stands between two messages of a transcript. */
+const BETWEEN_TOKENS = 1;
 
 /** A text in pieces of at most so many tokens. */
 function cut(
