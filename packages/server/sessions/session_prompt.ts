@@ -8,6 +8,7 @@ import {
   type PromptSession,
   type Quote,
   type SessionView,
+  slicer,
   withoutPin,
 } from "@tare/planner";
 import { promptSession } from "@tare/planner/policies";
@@ -57,6 +58,12 @@ export interface SessionPromptOptions {
   readonly stored: Pick<StoredPrompt, "context" | "pins">;
 }
 
+/** Other requests are let in while a long history is looked at. */
+const inSlices = slicer({
+  nowMs: () => performance.now(),
+  pause: () => new Promise((resolve) => setTimeout(resolve)),
+});
+
 /** What the model sees of a session, and what was asked for of single messages. */
 export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
   readonly #options: SessionPromptOptions;
@@ -72,7 +79,7 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
     this.#options = options;
     this.#prompt = promptSession({
       ...{ windowTokens, policy, mechanisms, truncateTokens, alwaysFull, triggers },
-      ...{ archive, countTokens, state: stored.context },
+      ...{ archive, countTokens, inSlices, state: stored.context },
       profile: () => ratesOf(environment, model).profile,
       tools: Object.fromEntries(tools.map((tool) => [tool.definition.function.name, tool])),
       // A model that can't be had must not keep anybody from the session.
