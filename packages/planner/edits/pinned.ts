@@ -156,28 +156,35 @@ export function removalsOf(
   wishes: readonly Wish[],
   leaving: readonly Leaving[],
 ): Leaving[] {
-  const isLeaving = (at: number) =>
-    leaving.some(({ how }) =>
-      how.type === "elide" ? how.candidate.index === at : how.type === "drop" && how.from <= at && at < how.to
-    );
   return wishes.flatMap(({ candidates }) =>
-    candidates.filter(({ index }) => !isLeaving(index)).map((candidate) => ({
+    candidates.filter(({ index }) => !isLeaving(leaving, index)).map((candidate) => ({
       how: { type: "elide", candidate } as const,
     }))
   );
 }
 
-/** From where on wishes change a prompt, and by how many tokens it shrinks, as the provider counts; nothing if there are none. */
+/** Whether a message is among what leaves. */
+function isLeaving(leaving: readonly Leaving[], at: number): boolean {
+  return leaving.some(({ how }) =>
+    how.type === "elide" ? how.candidate.index === at : how.type === "drop" && how.from <= at && at < how.to
+  );
+}
+
+/**
+ * From where on wishes change a prompt, and by how many tokens it shrinks, as the provider counts, beside what may leave
+ * anyway; nothing if there are none.
+ */
 export function rideOf(
   { back, gone }: Wishes,
-  startOf: (tokens: number) => number,
-  perToken: number,
+  leaving: readonly Leaving[],
+  { startOf, perToken }: { readonly startOf: (tokens: number) => number; readonly perToken: number },
 ): CachedPrompt["ride"] {
   const all = [...back, ...gone];
   if (all.length === 0) return undefined;
+  const more = [...back, ...gone.filter(({ pin }) => !isLeaving(leaving, pin.place))];
   return {
     start: startOf(Math.min(...all.map(({ start }) => start))),
-    tokens: all.reduce((sum, { tokens }) => sum + perToken * tokens, 0),
+    tokens: more.reduce((sum, { tokens }) => sum + perToken * tokens, 0),
   };
 }
 

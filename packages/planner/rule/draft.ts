@@ -66,7 +66,6 @@ export function draftPrompt(request: PlanRequest, edits: readonly Edit[], option
   known.judgeBy(`${profile.name} ${scale.perToken} ${Math.round(scale.unseen / 1_000)} ${pinnedAs}`);
   const seenMessages = state.seen || Infinity;
   const wishes = findWishes(pins, { history, layout, seenMessages, countTokens });
-  const ride = rideOf(wishes, (tokens) => scaled(scale, toolTokens + tokens), scale.perToken);
   const removals = findRemovals(seen, {
     ...options,
     pinned: pinnedPlaces(pins, history),
@@ -77,6 +76,8 @@ export function draftPrompt(request: PlanRequest, edits: readonly Edit[], option
     seenTools: new Set(state.sent.flatMap(({ tools }) => tools)),
   });
   const removable = removals.filter(({ goes }) => goes);
+  const startOf = (tokens: number) => scaled(scale, toolTokens + tokens);
+  const ride = rideOf(wishes, removable, { startOf, perToken: scale.perToken });
   const reckoned = reckonedAlive(alive);
   const cost = promptCost(profile, { promptTokens: theirs, cachedTokens: reckoned * cachedTokens });
   const fullTokens = countRequestTokens({ messages: [], tools }, countTokens) + layout.fullTokens +
