@@ -208,14 +208,16 @@ Deno.test("a pin is honoured at the next rewrite, and what is kept leaves no mor
 
 Deno.test("invariant 7: no session costs over 1.1 times resending everything, or twice where models and tools come and go", async () => {
   await fc.assert(fc.asyncProperty(sessions(conversations()), async (session) => {
+    const steady = session.calls.every(({ model, tools }) => model === "m1" && tools === 3);
     const calls = session.calls.map((call) => ({
       ...call,
       reports: true,
       crash: "never" as const,
       idleMs: Math.min(call.idleMs, 60_000),
+      // What comes back as asked while models take turns breaks the cache of the others each time: it was asked for.
+      asks: steady ? call.asks : [],
     }));
     const profile = scaled(session.profile);
-    const steady = calls.every(({ model, tools }) => model === "m1" && tools === 3);
     const steps = await run({ ...session, windowTokens: 1_000_000, calls });
     let paid = 0;
     let resend = 0;
