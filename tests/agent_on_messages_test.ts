@@ -5,7 +5,7 @@ import type { LoopEvent } from "@tare/loop";
 import { anthropicModel } from "@tare/loop/anthropic";
 import type { Message, Tool } from "@tare/messages";
 import { type LedgerEntry, profileNamed } from "@tare/planner";
-import { type AgentHandler, agentHandler } from "@tare/server";
+import { type AgentHandler, agentHandler, ALLOW_EVERYTHING } from "@tare/server";
 import { scripted, type SimulatedReply, simulator, toolCall } from "@tare/simulator";
 import { memoryStore, openStore, type Store } from "@tare/store";
 import { messagesBody } from "@tare/wire";
@@ -37,6 +37,7 @@ function agentOn(provider: Answer, { tools = [], store = memoryStore(), now = ()
     model: (model) =>
       anthropicModel({ model, baseURL: "http://provider", apiKey: "key", maxRetries: 0, fetch }),
     defaultModel: "claude-sonnet-5",
+    approvals: { rules: ALLOW_EVERYTHING },
     tools,
     store,
     countTokens: () => Promise.resolve((text) => tokenizer.encode(text).length),

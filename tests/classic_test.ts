@@ -6,7 +6,7 @@ import { openaiModel } from "@tare/loop/openai";
 import { contentText, type Message, type Tool } from "@tare/messages";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { profileNamed } from "@tare/planner";
-import { type AgentHandler, agentHandler, type AgentOptions } from "@tare/server";
+import { type AgentHandler, agentHandler, type AgentOptions, ALLOW_EVERYTHING } from "@tare/server";
 import { type SimulatedModel, simulator, toolCall } from "@tare/simulator";
 import { memoryStore } from "@tare/store";
 import { workspaceTools } from "@tare/tools";
@@ -42,6 +42,7 @@ function serve(model: SimulatedModel, options: Partial<AgentOptions> & { readonl
           fetch: (url, init) => provider.fetch(new Request(url, init)),
         }),
       defaultModel: "simulated",
+      approvals: { rules: ALLOW_EVERYTHING },
       tools: workspaceTools({ workspace: "." }),
       store: memoryStore(),
       policy: "classic",

@@ -5,7 +5,7 @@ import { openaiModel } from "@tare/loop/openai";
 import { contentText, type Tool } from "@tare/messages";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { type LedgerEntry, type Mechanisms, profileNamed } from "@tare/planner";
-import { agentHandler } from "@tare/server";
+import { agentHandler, ALLOW_EVERYTHING } from "@tare/server";
 import { replay as replayModel, simulator } from "@tare/simulator";
 import { memoryStore } from "@tare/store";
 import { plannerPolicy } from "../scripts/bench/economy/policies/planner_policy.ts";
@@ -50,6 +50,7 @@ async function playOverHttp(recording: Recording) {
   const agent = agentHandler({
     model: (model) => openaiModel({ model, baseURL, apiKey: "any" }),
     defaultModel: "recorded",
+    approvals: { rules: ALLOW_EVERYTHING },
     tools: recordedTools(recording),
     store: memoryStore(),
     countTokens: () => Promise.resolve(tokenizer.count),

@@ -6,7 +6,7 @@ import { openaiModel } from "@tare/loop/openai";
 import { contentText } from "@tare/messages";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { type Mechanisms, profileNamed } from "@tare/planner";
-import { agentHandler } from "@tare/server";
+import { agentHandler, ALLOW_EVERYTHING } from "@tare/server";
 import { type SimulatedModel, simulator } from "@tare/simulator";
 import { memoryStore } from "@tare/store";
 import { workspaceTools } from "@tare/tools";
@@ -66,6 +66,7 @@ async function play(mechanisms: Mechanisms, workspace: string, windowTokens = 40
   const agent = agentHandler({
     model: (model) => openaiModel({ model, baseURL: `http://127.0.0.1:${upstream.addr.port}/v1` }),
     defaultModel: "caller",
+    approvals: { rules: ALLOW_EVERYTHING },
     tools: workspaceTools({ workspace }),
     store: memoryStore(),
     policy: "classic",

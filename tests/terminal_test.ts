@@ -4,7 +4,7 @@ import { assertEquals, assertMatch, assertNotMatch } from "@std/assert";
 import { fromFileUrl } from "@std/path";
 import { contentText, type Model } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
-import { agentHandler } from "@tare/server";
+import { agentHandler, ALLOW_EVERYTHING, type ApprovalOptions } from "@tare/server";
 import { memoryStore } from "@tare/store";
 import { workspaceTools } from "@tare/tools";
 import { HAS_TERMINAL, openTerminal } from "./pseudo_terminal.ts";
@@ -51,12 +51,13 @@ const model: Model = async function* ({ messages, signal }) {
   yield { type: "completed", message: { role: "assistant", content: text }, finishReason: "stop" };
 };
 
-function serve(workspace = ".") {
+function serve(workspace = ".", approvals: ApprovalOptions = { rules: ALLOW_EVERYTHING }) {
   const agent = agentHandler({
     defaultModel: "echo",
     model: () => model,
     profile: profileNamed("openai"),
     windowTokens: 100_000,
+    approvals,
     tools: [...workspaceTools({ workspace }), {
       definition: { type: "function", function: { name: "log" } },
       run: () => "all is well ".repeat(200),
@@ -120,6 +121,51 @@ Deno.test({ name: "chat: a session is talked in, stopped, looked at and left", i
   await server.close();
   await Deno.remove(workspace, { recursive: true });
 });
+
+Deno.test(
+  { name: "chat and ask: what doesn't only read is asked for, and no answer is typed ahead", ignore },
+  async () => {
+    const workspace = await Deno.makeTempDir();
+    await Deno.writeTextFile(`${workspace}/go`, "");
+    const server = serve(workspace, {});
+    const env = { TARE_PORT: server.port, TARE_HOST: "", TARE_TOKEN: "", NO_COLOR: "1" };
+    const chat = openTerminal([Deno.execPath(), "task", "-q", "chat"], { cwd: ROOT, env });
+    const say = async (line: string, expected: RegExp = PROMPT) => {
+      const from = chat.text().length;
+      chat.type(line);
+      return await chat.shows(expected, from);
+    };
+    const ASKS = new RegExp("or why not: (\u001b\\[\\d+G)?$");
+    await chat.shows(PROMPT);
+    assertMatch(await say("run\r", ASKS), /\? May this run: shell \{"command":"echo first; until/);
+    assertMatch(await say("y\r"), /! shell [^]*: allow by person\r\n[^]*← shell [^]*It is read\./);
+    await say("run\r", ASKS);
+    assertMatch(await say("not now\r"), /: deny by person: not now\r\n[^]*← shell [^]*error, /);
+    await say("run\r", ASKS);
+    assertMatch(await say("\x03"), /Cancelling the turn …[^]*: deny by cancel\r\n/);
+    assertMatch(await say("hello\r"), /You said hello\./);
+    chat.type("\x04");
+    assertEquals((await chat.ended).code, 0);
+
+    const asked = openTerminal([Deno.execPath(), "task", "-q", "ask", "run"], { cwd: ROOT, env });
+    asked.type("y\r");
+    await asked.shows(ASKS);
+    asked.type("a\r");
+    assertEquals((await asked.ended).code, 0);
+    assertMatch(asked.text(), /: allow by person[^]*It is read\./);
+
+    // Nobody answers a pipe.
+    const { success, stderr } = await new Deno.Command(Deno.execPath(), {
+      args: ["task", "-q", "ask", "run"],
+      cwd: ROOT,
+      env,
+    }).output();
+    assertMatch(new TextDecoder().decode(stderr), /← shell [^]*error, /);
+    assertEquals(success, true);
+    await server.close();
+    await Deno.remove(workspace, { recursive: true });
+  },
+);
 
 Deno.test({ name: "chat: a turn that runs is cancelled when the terminal is closed", ignore }, async () => {
   const server = serve();

@@ -1,7 +1,8 @@
 import { ServerSentEventParseStream } from "@std/http";
-import type { LoopEvent, TurnLedger } from "@tare/loop";
+import type { TurnLedger } from "@tare/loop";
 import { contentText, type Message } from "@tare/messages";
 import type { PinReport, PromptReport, Quote, Wish } from "@tare/planner";
+import type { NumberedEvent } from "@tare/server";
 
 /** Where the server is that a command talks to, and what its requests must carry. */
 export interface ServerAddress {
@@ -30,12 +31,42 @@ export interface ListedSession {
   readonly ledger: TurnLedger;
 }
 
+/** A call that waits for somebody to say whether it may run. */
+export interface Approval {
+  readonly callId: string;
+  /** The tool that would run. */
+  readonly name: string;
+  /** What it would run with, as JSON. */
+  readonly arguments: string;
+  /** In milliseconds since the epoch. */
+  readonly askedAtMs: number;
+  /** When it is denied if nobody answers, likewise. */
+  readonly expiresAtMs: number;
+}
+
+/** What somebody says to that. */
+export interface ApprovalAnswer {
+  readonly decision: "allow" | "deny" | "always";
+  /** Why, for the model. */
+  readonly reason?: string;
+}
+
 /** A client of the agent server's own routes. */
 export interface AgentClient {
   /** Makes a session and resolves to its id. */
   readonly createSession: () => Promise<string>;
-  /** Starts a turn. Resolves once it runs, to its events as they happen. */
-  readonly startTurn: (session: string, input: string) => Promise<AsyncIterable<LoopEvent>>;
+  /** Starts a turn. Resolves once it runs, to its events as they happen. Default: somebody will answer what it asks. */
+  readonly startTurn: (
+    session: string,
+    input: string,
+    options?: { readonly unattended: boolean },
+  ) => Promise<AsyncIterable<NumberedEvent>>;
+  /** The events behind this number, for as long as something runs or is asked. */
+  readonly follow: (session: string, after: number) => Promise<AsyncIterable<NumberedEvent>>;
+  /** The calls that wait for somebody to say whether they may run. */
+  readonly approvals: (session: string) => Promise<readonly Approval[]>;
+  /** Says whether one may. */
+  readonly answer: (session: string, approval: Approval, answer: ApprovalAnswer) => Promise<void>;
   /** Cancels the running turn. */
   readonly cancel: (session: string) => Promise<void>;
   /** The newest sessions whose texts hold `search`, at most 20. */
@@ -97,8 +128,18 @@ export function agentClient(url: string, token?: string): AgentClient {
     async pin(session, place, wish) {
       return await (await post(at(session, "/pins"), { place, wish })).json();
     },
-    async startTurn(session, input) {
-      return readEvents(await post(at(session, "/turns"), { input }));
+    async startTurn(session, input, { unattended } = { unattended: false }) {
+      return readEvents(await post(at(session, "/turns"), { input, unattended }));
+    },
+    async follow(session, after) {
+      return readEvents(await send(at(session, `/events?after=${after}`)));
+    },
+    async approvals(session) {
+      return (await get(at(session, "/approvals"))).approvals;
+    },
+    async answer(session, { callId, askedAtMs }, answer) {
+      const path = at(session, `/approvals/${encodeURIComponent(callId)}`);
+      await (await post(path, { ...answer, askedAtMs })).body?.cancel();
     },
     async cancel(session) {
       await (await post(at(session, "/cancel"))).body?.cancel();
@@ -116,12 +157,12 @@ export function agentClient(url: string, token?: string): AgentClient {
   };
 }
 
-async function* readEvents({ body }: Response): AsyncGenerator<LoopEvent, void> {
-  for await (const { data, event } of body?.pipeThrough(new ServerSentEventParseStream()) ?? []) {
+async function* readEvents({ body }: Response): AsyncGenerator<NumberedEvent, void> {
+  for await (const { id, data, event } of body?.pipeThrough(new ServerSentEventParseStream()) ?? []) {
     if (data === undefined) continue;
     // What failed when it was too late for a status.
     if (event === "error") throw new Error(JSON.parse(data).error.message);
-    yield JSON.parse(data);
+    yield { number: Number(id), event: JSON.parse(data) };
   }
 }
 

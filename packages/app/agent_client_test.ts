@@ -33,7 +33,7 @@ Deno.test("agentClient() makes sessions, streams turns and cancels", async () =>
     const client = agentClient(url);
     const session = await client.createSession();
     const types: string[] = [];
-    for await (const event of await client.startTurn(session, "Hi.")) types.push(event.type);
+    for await (const { event } of await client.startTurn(session, "Hi.")) types.push(event.type);
     assertEquals(types, ["turn_start", "step_start", "assistant_message", "step_end", "turn_end"]);
     await client.cancel(session);
   });

@@ -4,10 +4,13 @@
  * @module
  */
 // deno-lint-ignore-file no-console
+import process from "node:process";
+import { createInterface } from "node:readline";
 import { parseArgs } from "node:util";
 import type { TurnEndReason } from "@tare/loop";
 import { eventPrinter } from "./event_printer.ts";
 import { agentClient, type ServerAddress, serverAddress } from "./agent_client.ts";
+import { askPerson } from "./terminal/ask_person.ts";
 import { waitingLine } from "./terminal/waiting_line.ts";
 import { STOPPING, watchTurn } from "./terminal/watch_turn.ts";
 
@@ -21,6 +24,8 @@ const HELP = `Puts a question to the agent server and prints what happens:
 
 TARE_TOKEN is sent along if it is set.
 Into a pipe goes the answer alone; what happens meanwhile is told on standard error.
+At a terminal you are asked before a call runs that does more than read; TARE_UNATTENDED of the server says what
+happens elsewhere.
 Ctrl-C cancels the turn. If the server doesn't answer, a second Ctrl-C leaves, and the turn may run on.`;
 
 interface Question {
@@ -66,9 +71,14 @@ async function ask({ text, server: { url, token }, session: given, json }: Quest
   const line = isSeen ? waitingLine({ write }) : undefined;
   const print = eventPrinter(line?.write ?? write);
   (line?.write ?? write)(`session ${session}\n`);
+  // From the start: what is typed before a question is no answer to it.
+  const lines = line && Deno.stdin.isTerminal()
+    ? createInterface({ input: process.stdin, output: process.stdout, terminal: false })
+    : undefined;
   const turn = watchTurn(client, {
     session,
     input: text,
+    ask: line && lines && askPerson(lines, { write: line.write }),
     show(event) {
       line?.follow(event);
       if (json) console.log(JSON.stringify(event));
@@ -93,6 +103,7 @@ async function ask({ text, server: { url, token }, session: given, json }: Quest
     if (!isSeen && !json) writeAll(Deno.stdout, `${text}\n`);
     return reason;
   } finally {
+    lines?.close();
     line?.close();
   }
 }

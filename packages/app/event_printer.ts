@@ -1,10 +1,11 @@
-import type { LoopEvent, TurnLedger } from "@tare/loop";
+import type { TurnLedger } from "@tare/loop";
 import { contentText } from "@tare/messages";
+import type { SessionEvent } from "@tare/server";
 
 const COLUMNS = 108;
 
 /** Prints a turn's events for a person: each step as it happens, and at the end the ledger in one line. */
-export function eventPrinter(write: (text: string) => void): (event: LoopEvent) => void {
+export function eventPrinter(write: (text: string) => void): (event: SessionEvent) => void {
   let lineOpen = false;
   const calls = new Map<string, string>();
   const line = (text: string) => {
@@ -18,6 +19,7 @@ export function eventPrinter(write: (text: string) => void): (event: LoopEvent) 
   return (event) => {
     switch (event.type) {
       case "turn_start":
+      case "message_added":
       case "assistant_message":
       case "reasoning_delta":
         return;
@@ -47,8 +49,19 @@ export function eventPrinter(write: (text: string) => void): (event: LoopEvent) 
         );
       case "step_end":
         return;
+      case "approval_asked":
+        // Whoever asks a person shows it whole.
+        calls.set(event.id, `${event.name} ${event.arguments}`);
+        return;
+      case "approval_answered":
+        return line(
+          `! ${oneLine(calls.get(event.id) ?? event.id, COLUMNS / 2)}: ${event.decision} by ${event.by}` +
+            (event.reason === undefined ? "" : `: ${oneLine(event.reason, COLUMNS / 2)}`),
+        );
       case "turn_end":
-        if (event.reason !== "completed") line(`! ${event.reason}: ${event.message ?? "the turn ended"}`);
+        if (event.reason !== "completed" && event.reason !== "approval") {
+          line(`! ${event.reason}: ${event.message ?? "the turn ended"}`);
+        }
         return line(ledgerLine(event.ledger));
       default:
         return event satisfies never;

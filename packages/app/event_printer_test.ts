@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import type { LoopEvent } from "@tare/loop";
+import type { SessionEvent } from "@tare/server";
 import { eventPrinter, ledgerLine } from "./event_printer.ts";
 
 const ledger = {
@@ -11,7 +11,7 @@ const ledger = {
   estimated: false,
 };
 
-function printed(events: readonly LoopEvent[]): string {
+function printed(events: readonly SessionEvent[]): string {
   let text = "";
   const print = eventPrinter((piece) => text += piece);
   for (const event of events) print(event);
@@ -72,6 +72,19 @@ Deno.test("eventPrinter() prints steps, streamed text, calls in one line, result
   );
 });
 
+Deno.test("eventPrinter() says what was answered to what a turn asked, and by whom", () => {
+  const answer = { type: "approval_answered", id: "1", decision: "deny", by: "person" } as const;
+  assertEquals(
+    printed([
+      { type: "approval_asked", step: 1, id: "1", name: "shell", arguments: '{"command":"ls"}' },
+      { type: "turn_end", reason: "approval", text: "", ledger },
+      { ...answer, reason: "Not\nnow." },
+      { ...answer, id: "2", decision: "allow", by: "time" },
+    ]).split("\n").filter((line) => !line.startsWith("ledger")),
+    ['! shell {"command":"ls"}: deny by person: Not now.', "! 2: allow by time", ""],
+  );
+});
+
 Deno.test("eventPrinter() says why a turn ended early", () => {
   assertEquals(
     printed([{ type: "turn_end", reason: "step_limit", text: "", message: "50 steps are the limit", ledger }])
@@ -105,7 +118,7 @@ Deno.test("ledgerLine() says when nothing was saved and when tokens were counted
 });
 
 Deno.test("eventPrinter() shows a command's output as it comes, without what would command the terminal", () => {
-  const output = (text: string): LoopEvent => ({ type: "tool_output", step: 1, id: "1", text });
+  const output = (text: string): SessionEvent => ({ type: "tool_output", step: 1, id: "1", text });
   assertEquals(
     printed([output("on\x1b[2Je\r\n\ttw"), output("o"), { type: "step_start", step: 2 }]),
     "on�[2Je\n\ttwo\n── step 2\n",

@@ -1,6 +1,6 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
-import type { LoopEvent } from "@tare/loop";
+import type { SessionEvent } from "@tare/server";
 import { agentClient } from "./agent_client.ts";
 import { startProcess } from "./server_process_fixture_test.ts";
 
@@ -104,9 +104,9 @@ Deno.test("the provider's key and the server's token appear nowhere: answers, ev
     const question = messages.findLast(({ role }) => role === "user")!.content;
     return answer(question, authorization, messages.at(-1)!.role === "tool");
   });
-  const events: LoopEvent[] = [];
+  const events: SessionEvent[] = [];
   const server = await startProcess([
-    ...["--port", "0", "--workspace", workspace, "--data", data, "--model", "m"],
+    ...["--port", "0", "--workspace", workspace, "--data", data, "--model", "m", "--approvals", "allow"],
     ...["--base-url", `http://127.0.0.1:${provider.addr.port}/v1`],
   ], {
     OPENAI_API_KEY: API_KEY,
@@ -127,7 +127,7 @@ Deno.test("the provider's key and the server's token appear nowhere: answers, ev
   for (const question of QUESTIONS) {
     // A session each: what one provider error leaves must not hide the next.
     const session = await client.createSession();
-    for await (const event of await client.startTurn(session, question)) events.push(event);
+    for await (const { event } of await client.startTurn(session, question)) events.push(event);
     await look(`/v1/sessions/${session}`);
     await look(`/v1/sessions/${session}/events`);
   }
@@ -145,7 +145,7 @@ Deno.test("the provider's key and the server's token appear nowhere: answers, ev
   assertEquals((await look("/v1/messages", { method: "POST", headers: json, body: message })).status, 200);
   const asked = { method: "POST", headers: json, body: JSON.stringify({ model: "claude-sonnet-5" }) };
   const { id } = JSON.parse((await look("/v1/sessions", asked)).body);
-  for await (const event of await client.startTurn(id, "hello")) events.push(event);
+  for await (const { event } of await client.startTurn(id, "hello")) events.push(event);
   await look(`/v1/sessions/${id}/events`);
   assertEquals((await look("/v1/gateway/sessions")).status, 200);
   assertEquals((await look("/v1/sessions/none")).status, 404);

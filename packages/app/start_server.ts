@@ -159,6 +159,12 @@ export async function startServer(
       shell: { owner, env: path },
     }),
     ...(mcp && { toolSource: mcp }),
+    approvals: {
+      rules: settings.approvals?.rules ?? [],
+      workspace,
+      unattended: settings.unattended,
+      answerWithinMs: settings.answerWithinMinutes * 60_000,
+    },
     store,
     maxSessions,
     countTokens,
@@ -215,6 +221,7 @@ export async function startServer(
     await agent.expire(expireAfterDays * DAY_MS).catch(onError);
   };
   let expiring = expire();
+  const watching = agent.watchApprovals().catch(onError);
   const hourly = setInterval(() => expiring = expire(), HOUR_MS);
   // Loading takes a second or two. It starts once requests are answered, and only the first turn waits for it.
   tokenizer().catch((error) => log(`Cannot load the token counter: ${error}`));
@@ -231,7 +238,7 @@ export async function startServer(
       const ended = agent.close().then(() => mcp?.close());
       await Promise.all([server.close({ graceMs: GRACE_MS }), ended]);
       await asked?.close();
-      await expiring;
+      await Promise.all([expiring, watching]);
       await provider.close();
       await store.close();
     },

@@ -1,6 +1,6 @@
 import { assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { fromFileUrl, join } from "@std/path";
-import type { LoopEvent } from "@tare/loop";
+import type { SessionEvent } from "@tare/server";
 import { profileNamed } from "@tare/planner";
 import { scripted, simulator, toolCall } from "@tare/simulator";
 import { agentClient } from "./agent_client.ts";
@@ -55,8 +55,8 @@ Deno.test("startServer() without a key says so and answers by a rehearsal of at 
       assertEquals(await (await fetch(`${server.url}/health`)).json(), { status: "ok" });
       const client = agentClient(server.url);
       const session = await client.createSession();
-      const events: LoopEvent[] = [];
-      for await (const event of await client.startTurn(session, QUESTION)) events.push(event);
+      const events: SessionEvent[] = [];
+      for await (const { event } of await client.startTurn(session, QUESTION)) events.push(event);
       const end = events.at(-1);
       assertEquals(end?.type === "turn_end" && end.reason, "completed");
       assertEquals(end?.type === "turn_end" && end.ledger.calls >= 5 && end.ledger.cachedTokens > 0, true);
@@ -111,8 +111,8 @@ Deno.test("startServer() with a provider names its model and address, and tells 
       assertStringIncludes(server.greeting, "profile    deepseek, measured");
       const client = agentClient(server.url);
       const session = await client.createSession();
-      const events: LoopEvent[] = [];
-      for await (const event of await client.startTurn(session, "Hi.")) events.push(event);
+      const events: SessionEvent[] = [];
+      for await (const { event } of await client.startTurn(session, "Hi.")) events.push(event);
       const end = events.at(-1);
       assertEquals(end?.type === "turn_end" && [end.reason, end.code], ["model_error", "unreachable"]);
       assertEquals(JSON.stringify([events, logged, server.greeting]).includes("sk-planted"), false);
@@ -152,8 +152,10 @@ Deno.test("startServer() with a key for Messages runs its agent there, and plans
       assertStringIncludes(server.greeting, "\nprofile    anthropic-5m");
       const client = agentClient(server.url);
       const session = await client.createSession();
-      const events: LoopEvent[] = [];
-      for await (const event of await client.startTurn(session, "Which files are there?")) events.push(event);
+      const events: SessionEvent[] = [];
+      for await (const { event } of await client.startTurn(session, "Which files are there?")) {
+        events.push(event);
+      }
       const end = events.at(-1);
       assertEquals(end?.type === "turn_end" && [end.reason, end.text, end.ledger.calls], [
         "completed",

@@ -1,15 +1,17 @@
 import type { AssistantMessage, Content, Cost, FinishReason, Rewrite, Usage } from "@tare/messages";
+import type { AskedCall } from "./approval.ts";
 import type { TurnLedger } from "./ledger.ts";
 import type { ModelErrorCode } from "./model_error.ts";
 
 /**
- * Why a turn ended: the model answered; it called tools that the caller runs; the caller aborted; a limit or the caller's budget was reached; nothing moved
- * for too long; the process that ran it ended (told later, by who finds it); or the provider failed (or a bug did:
+ * Why a turn ended: the model answered; it called tools that the caller runs; somebody has to be asked before a call runs; the
+ * caller aborted; a limit or the caller's budget was reached; nothing moved for too long; the process that ran it ended (told later, by who finds it); or the provider failed (or a bug did:
  * `internal_error`).
  */
 export type TurnEndReason =
   | "completed"
   | "tool_calls"
+  | "approval"
   | "cancelled"
   | "step_limit"
   | "output_limit"
@@ -66,6 +68,15 @@ export type LoopEvent =
     readonly bytes: number;
     readonly durationMs: number;
   }
+  /** The call didn't run: the turn ends, and goes on once somebody has said whether it may. */
+  | ({
+    readonly type: "approval_asked";
+    readonly step: number;
+    /** When it was asked, in milliseconds since the epoch, where who plays the turn has a clock. */
+    readonly askedAtMs?: number;
+    /** When the time for an answer is over, where it ever is. */
+    readonly expiresAtMs?: number;
+  } & AskedCall)
   | {
     readonly type: "step_end";
     readonly step: number;

@@ -5,6 +5,7 @@
  *
  * @module
  */
+export * from "./approval.ts";
 export * from "./event.ts";
 export * from "./ledger.ts";
 export * from "./model_error.ts";

@@ -26,7 +26,7 @@ import { addLedgers, EMPTY_LEDGER, type TurnLedger } from "./ledger.ts";
 import { ModelError } from "./model_error.ts";
 import { RepeatedCalls } from "./tools/repeated_calls.ts";
 import { type ResolvedOptions, resolveOptions, type RunOptions } from "./run_options.ts";
-import { CUT_OFF, refuseCalls, runTools } from "./tools/run_tools.ts";
+import { CUT_OFF, refuseCalls, runTools, type ToolAnswers } from "./tools/run_tools.ts";
 import { Watchdog } from "./watchdog.ts";
 
 /** How a turn ended and what it left. */
@@ -58,13 +58,13 @@ interface Turn {
 
 /**
  * Runs one turn: calls the model, runs the tools that it calls, and goes on until it answers without a call, or calls
- * a tool that the caller runs.
+ * a tool that the caller runs or somebody has to allow first.
  *
  * The events of a step are `step_start`, `context_rewritten` and `warning`, deltas, `assistant_message`, `tool_call`
- * (in the order of the calls), `tool_result` (as each ends), `step_end`; a step whose reply was broken off has no
- * `step_end`. A turn starts with `turn_start` and ends with exactly one `turn_end`, whatever fails: the model, a tool,
+ * (in the order of the calls), `tool_result` (as each ends), `step_end`, `approval_asked` (in the order of the calls); a
+ * step whose reply was broken off has no `step_end`. What comes of `answered` calls stands before the first step. A turn starts with `turn_start` and ends with exactly one `turn_end`, whatever fails: the model, a tool,
  * the context hook. When the turn is stopped by its signal, calls that have no answer yet are answered with an error,
- * so that the history stays whole: only calls of `clientTools` that ended the turn are left for the caller to answer. Leaving the loop over the events stops everything too, but then nobody gets the
+ * so that the history stays whole: only calls of `clientTools`, or that have to be asked for, that ended the turn are left for the caller to answer. Leaving the loop over the events stops everything too, but then nobody gets the
  * result.
  *
  * @throws {TypeError} if two tools have one name, or a tool's parameters are no JSON Schema.
@@ -111,6 +111,10 @@ async function* playSteps(
   turn: Turn,
 ): AsyncGenerator<LoopEvent, Ending> {
   const repeated = new RepeatedCalls();
+  if (options.answered.length > 0) {
+    turn.messages = yield* runAnswered(repeated, { ...options, step: 1, watchdog });
+    watchdog.signal.throwIfAborted();
+  }
   const spent = options.overBudget(turn.ledger);
   if (spent !== undefined) return { reason: "budget", message: spent };
   for (let step = 1;; step++) {
@@ -125,6 +129,7 @@ async function* playSteps(
     }
     const reply = yield* callModel(view, stepOptions);
     let isHandedOver = false;
+    let asked: ToolAnswers["asked"] = [];
     const { message, finishReason, usage } = reply;
     const ledger = view.succeeded?.(usage);
     const cost = costOf?.(usage);
@@ -142,14 +147,18 @@ async function* playSteps(
       const calls = message.tool_calls ?? [];
       for (const call of calls) yield { type: "tool_call", step, id: call.id, ...describeCall(call) };
       const isWhole = finishReason === "stop" || finishReason === "tool_calls";
-      const answers = isWhole
-        ? yield* runTools(calls, { ...stepOptions, repeated, visible: view.messages })
-        : yield* refuseCalls(calls, step, CUT_OFF);
-      turn.messages = [...turn.messages, message, ...answers];
-      isHandedOver = answers.length < calls.length;
+      const done: ToolAnswers = isWhole
+        ? yield* runTools(calls, { ...stepOptions, answered: [], repeated, visible: view.messages })
+        : { answers: yield* refuseCalls(calls, step, CUT_OFF), asked: [] };
+      turn.messages = [...turn.messages, message, ...done.answers];
+      isHandedOver = done.answers.length < calls.length;
+      asked = done.asked;
     }
     yield { type: "step_end", step, usage, ...(cost && { cost }), finishReason, ...(ledger && { ledger }) };
-    const ending = isHandedOver ? { reason: "tool_calls" } as const : endingByReply(reply);
+    for (const one of asked) yield { type: "approval_asked", step, ...one };
+    const ending = isHandedOver
+      ? { reason: asked.length > 0 ? "approval" : "tool_calls" } as const
+      : endingByReply(reply);
     const steering = ending?.reason === "completed" ? options.steering() : [];
     if (ending && steering.length === 0) return ending;
     watchdog.signal.throwIfAborted();
@@ -157,6 +166,21 @@ async function* playSteps(
     const limit = endingByLimit(turn.ledger, options);
     if (limit) return limit;
   }
+}
+
+/** Runs those of the calls that an earlier turn asked for which may run, and gives the answers to all. */
+async function* runAnswered(
+  repeated: RepeatedCalls,
+  options: StepOptions,
+): AsyncGenerator<LoopEvent, readonly Message[]> {
+  const { answered, history } = options;
+  const { answers } = yield* runTools(answered.map(({ call }) => call), {
+    ...options,
+    clientTools: [],
+    repeated,
+    visible: history,
+  });
+  return answers;
 }
 
 function spentOn({ promptTokens, cachedTokens, outputTokens, estimated = false }: Usage) {

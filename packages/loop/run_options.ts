@@ -13,6 +13,7 @@ import {
   type Usage,
 } from "@tare/messages";
 import { argumentsParser } from "@tare/messages/arguments";
+import type { AnsweredCall, Judge } from "./approval.ts";
 import type { TurnLedger } from "./ledger.ts";
 import { type Clock, systemClock } from "./watchdog.ts";
 
@@ -42,6 +43,21 @@ export interface RunOptions {
    * `tool_calls`: the caller adds their results to the history and lets it go on. Default: none.
    */
   readonly clientTools?: readonly ToolDefinition[];
+  /**
+   * Says before each call whether it may run. Calls that have to be asked for are left open, and once the others of the
+   * step have run the turn ends by reason `approval`: the next turn gets them as `answered`. Default: all may.
+   */
+  readonly judge?: Judge;
+  /**
+   * Why nobody can be asked, in a sentence for the model: what would have to be asked for gets it as an error. Default:
+   * somebody can.
+   */
+  readonly cannotAsk?: string;
+  /**
+   * The calls at the history's end that the last turn left open to ask for them, with the answers: those that may run do
+   * so before the model is called. Default: none.
+   */
+  readonly answered?: readonly AnsweredCall[];
   /** How the model shall write. Default: as the provider likes. */
   readonly settings?: ModelSettings;
   /** Decides before each model call what the model sees. Default: everything. */
@@ -78,8 +94,11 @@ export interface PreparedTool {
 }
 
 /** {@linkcode RunOptions} checked and with their defaults. */
-export interface ResolvedOptions
-  extends Omit<Required<RunOptions>, "tools" | "settings" | "context" | "signal" | "input" | "costOf"> {
+export interface ResolvedOptions extends
+  Omit<
+    Required<RunOptions>,
+    "tools" | "settings" | "context" | "signal" | "input" | "costOf" | "cannotAsk"
+  > {
   /** What the user says now. */
   readonly input?: Content;
   /** How the model shall write. */
@@ -92,6 +111,8 @@ export interface ResolvedOptions
   readonly context: ContextHook;
   /** Aborting it ends the turn. */
   readonly signal?: AbortSignal;
+  /** Why nobody can be asked. */
+  readonly cannotAsk?: string;
 }
 
 /** Longest delay of a timer, in milliseconds: more fires at once. */
@@ -108,6 +129,8 @@ export function resolveOptions(options: RunOptions): ResolvedOptions {
   const {
     tools = [],
     clientTools = [],
+    judge = () => ({ decision: "allow" }),
+    answered = [],
     context = ({ messages, tools }) => ({ messages, tools }),
     steering = () => [],
     overBudget = () => undefined,
@@ -132,6 +155,8 @@ export function resolveOptions(options: RunOptions): ResolvedOptions {
     ...given,
     tools: prepareTools(tools, clientTools),
     clientTools,
+    judge,
+    answered,
     context,
     steering,
     overBudget,

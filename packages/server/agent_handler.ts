@@ -1,4 +1,5 @@
 import { Type } from "typebox";
+import { approvalRoutes } from "./api/approval_routes.ts";
 import { promptRoutes } from "./api/prompt_routes.ts";
 import { turnRoutes } from "./api/turn_routes.ts";
 import { sessionRoutes } from "./api/session_routes.ts";
@@ -35,7 +36,9 @@ export interface AgentHandler {
   readonly isPublic: (request: Request) => boolean;
   /** Deletes the sessions, chats' included, to which nothing happened for so many milliseconds. Gives how many. */
   readonly expire: (idleMs: number) => Promise<number>;
-  /** Cancels every running turn and waits until they have ended. */
+  /** Sees to it that what was asked in an earlier process gets its answer in time. @throws {StoreError} */
+  readonly watchApprovals: () => Promise<void>;
+  /** Cancels every running turn and waits until they have ended. What is asked waits for the next process. */
   readonly close: () => Promise<void>;
 }
 
@@ -54,6 +57,8 @@ export interface AgentHandler {
  * | `POST /v1/sessions/{id}/turns` | starts, continues or steers a turn and streams its events |
  * | `GET /v1/sessions/{id}/events?after=N` | streams the events after number N, those of a running turn included |
  * | `POST /v1/sessions/{id}/cancel` | cancels the running turn and waits for its end |
+ * | `GET /v1/sessions/{id}/approvals` | lists the calls that wait for an answer before they run |
+ * | `POST /v1/sessions/{id}/approvals/{call}` | says whether a call may run |
  * | `GET /v1/sessions/{id}/calls` | what each model call took, and what was rewritten before it and why |
  * | `GET /v1/sessions/{id}/prompt` | what the model sees, a block for each tool and message |
  * | `GET /v1/sessions/{id}/prompt/{block}` | a block: what stands there now, and what was said |
@@ -80,6 +85,7 @@ export function agentHandler(options: AgentOptions): AgentHandler {
     ...transferRoutes(sessions),
     ...promptRoutes(sessions),
     ...turnRoutes(streaming),
+    ...approvalRoutes(sessions),
     ...asModelRoutes({ ...options, ...streaming }),
     ...systemRoutes(() => routes),
   ];
@@ -96,6 +102,7 @@ export function agentHandler(options: AgentOptions): AgentHandler {
       ),
     isPublic,
     expire: (idleMs) => sessions.expire(idleMs),
+    watchApprovals: () => sessions.watchApprovals(),
     close: () => sessions.close(),
   };
 }

@@ -63,6 +63,8 @@ Deno.test("agentHandler() runs a turn with a tool and streams its events, each w
     tools: ["echo", "recall"],
     metadata: { of: "a test" },
     budget: {},
+    approvalRules: [],
+    approvals: [],
     turns: 1,
     lastEvent: 11,
     ledger: (end as { ledger: unknown }).ledger,

@@ -7,7 +7,7 @@ import { ServerSentEventParseStream } from "@std/http";
 import type { LoopEvent } from "@tare/loop";
 import { type AssistantMessage, estimateTokens, type Model, type Tool, type Usage } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
-import { type AgentHandler, agentHandler, type AgentOptions } from "@tare/server";
+import { type AgentHandler, agentHandler, type AgentOptions, ALLOW_EVERYTHING } from "@tare/server";
 import { EventLog } from "./sessions/event_log.ts";
 import { memoryStore } from "@tare/store";
 import { checkedFetch, type OpenapiDocument } from "./http/openapi_fixture_test.ts";
@@ -70,6 +70,7 @@ export function agent(model: Model, options: Partial<AgentOptions> = {}): AgentH
     defaultModel: "scripted",
     instructions: "Be brief.",
     tools: [echo],
+    approvals: { rules: ALLOW_EVERYTHING },
     store: memoryStore(),
     countTokens: () => Promise.resolve(estimateTokens),
     profile: profileNamed("none"),

@@ -10,6 +10,7 @@ import fc from "fast-check";
 import type { Session } from "./sessions/session.ts";
 import type { RunningTurn } from "./sessions/session_options.ts";
 import type { CreateSession } from "./sessions/session_settings.ts";
+import { ALLOW_EVERYTHING } from "./approvals/rules.ts";
 import { Sessions, type SessionsOptions } from "./sessions/sessions.ts";
 
 /** A tool call, and how it comes out. */
@@ -166,6 +167,7 @@ export function scriptedSessions(
   return new Sessions({
     model: () => playersModel,
     tools: new Player().tools,
+    approvals: { rules: ALLOW_EVERYTHING },
     now: () => 0,
     defaultModel: "m",
     instructions: "Be brief.",

@@ -35,7 +35,7 @@ async function playTurn({ url }: AttackedServer): Promise<void> {
   const client = agentClient(url);
   const session = await client.createSession();
   const events = await Array.fromAsync(await client.startTurn(session, "Which files are there?"));
-  const end = events.at(-1);
+  const end = events.at(-1)?.event;
   assertEquals(end?.type === "turn_end" && end.reason, "completed");
   await (await fetch(`${url}/v1/sessions/${session}`, { method: "DELETE" })).body?.cancel();
 }

@@ -24,7 +24,7 @@ async function withServer(
   );
   const start = () =>
     startServerProcess([
-      ...["--port", "0", "--workspace", workspace, "--data", join(workspace, "data")],
+      ...["--port", "0", "--workspace", workspace, "--data", join(workspace, "data"), "--approvals", "allow"],
       ...["--base-url", provider.url, "--model", "simulated"],
     ]);
   const process = await start();

@@ -28,7 +28,13 @@ Deno.test("a client's calls are answered over a killed server, and the agent's o
     ]),
     () => 0,
   );
-  const args = ["--port=0", `--workspace=${workspace}`, `--data=${join(folder, "data")}`, "--model=m"];
+  const args = [
+    "--port=0",
+    "--approvals=allow",
+    `--workspace=${workspace}`,
+    `--data=${join(folder, "data")}`,
+    "--model=m",
+  ];
   const start = () => startServerProcess([...args, `--base-url=${provider.url}`]);
   let server: ServerProcess | undefined;
   try {

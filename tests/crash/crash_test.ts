@@ -43,7 +43,7 @@ async function killAndCheck(policy: keyof typeof POLICIES): Promise<void> {
   const work = workingModel(seeded(SEED + 1));
   const provider = recordingProvider(work.model, seeded(SEED + 2));
   const args = [
-    ...["--port", "0", "--workspace", workspace, "--data", join(folder, "data")],
+    ...["--port", "0", "--workspace", workspace, "--data", join(folder, "data"), "--approvals", "allow"],
     ...["--base-url", provider.url, "--model", "simulated", "--profile", "openai"],
     ...["--policy", policy, ...POLICIES[policy]],
   ];

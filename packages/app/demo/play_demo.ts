@@ -4,7 +4,7 @@ import { anthropicModel } from "@tare/loop/anthropic";
 import { openaiModel } from "@tare/loop/openai";
 import type { Tokenizer } from "@tare/messages/tiktoken";
 import type { Policy, Price, Profile } from "@tare/planner";
-import { agentHandler } from "@tare/server";
+import { agentHandler, ALLOW_EVERYTHING } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
 import { memoryStore } from "@tare/store";
 import { workspaceTools } from "@tare/tools";
@@ -89,6 +89,7 @@ export async function playDemo(
     windowTokens: WINDOW_TOKENS,
     policy,
     mechanisms: { context: saves, prune: saves, schemas: saves, truncate: saves },
+    approvals: { rules: ALLOW_EVERYTHING },
     tools: workspaceTools({ workspace }),
     store: memoryStore(),
     countTokens: () => Promise.resolve(tokenizer.count),

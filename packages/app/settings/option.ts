@@ -1,6 +1,6 @@
 import { dirname, resolve } from "@std/path";
 import { isPrice, type Policy, type Price, type Profile, readProfileFile } from "@tare/planner";
-import { AGENT_MODEL } from "@tare/server";
+import { AGENT_MODEL, ALLOW_EVERYTHING, type ApprovalRule, faultOfRules } from "@tare/server";
 import { type McpServerEntry, readMcpServers } from "@tare/tools/mcp";
 
 /** A setting: where it is told, what it means, how it is read. */
@@ -130,6 +130,32 @@ function readFile<T>(path: string, read: (text: string) => T): T | undefined {
     if (!(error instanceof RangeError)) throw error;
     throw new RangeError(`${error.message.replace(/\.$/, "")}. It stands in ${path}.`, { cause: error });
   }
+}
+
+/** Rules of what tools may do, and the file that holds them. */
+export interface ApprovalFile {
+  /** Absent where it is no file. */
+  readonly path?: string;
+  readonly rules: readonly ApprovalRule[];
+}
+
+/** The rules that a file holds, or by which everything may run. @throws {RangeError} naming what is wrong in it. */
+export function readApprovals(file: string, from: string | undefined): ApprovalFile | undefined {
+  if (file === "allow") return { rules: ALLOW_EVERYTHING };
+  const path = fromFolder(file, from);
+  const wrong = (fault: string) =>
+    new RangeError(`Cannot read rules of what tools may do: ${fault}. It stands in ${path}.`);
+  let value: unknown;
+  try {
+    value = JSON.parse(Deno.readTextFileSync(path));
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.IsADirectory) return undefined;
+    if (!(error instanceof SyntaxError)) throw error;
+    throw wrong(error.message);
+  }
+  const fault = faultOfRules(value);
+  if (fault !== undefined) throw wrong(fault);
+  return { path, rules: value as readonly ApprovalRule[] };
 }
 
 /** The name of a provider's model, which isn't the server's own agent. */

@@ -15,6 +15,7 @@ import {
   type Option,
   price,
   providersModel,
+  readApprovals,
   readMcpFile,
   readProfile,
   share,
@@ -71,6 +72,30 @@ export const OPTIONS = {
     help: "A JSON file whose mcpServers name the MCP servers that the agent may use",
     read: readMcpFile,
     right: "a file such as mcp.json",
+  },
+  approvals: {
+    variable: "TARE_APPROVALS",
+    flag: "approvals",
+    help:
+      "A file of rules, a list in JSON, of what tools may do, have to be asked for, or may not do; allow lets all run. Default: what only reads may run, all else is asked for",
+    read: readApprovals,
+    right: "a file that exists, or allow",
+  },
+  unattended: {
+    variable: "TARE_UNATTENDED",
+    flag: "unattended",
+    fallback: "deny",
+    help:
+      "What happens to calls that have to be asked for where nobody can be, as for the agent as a model: deny, allow",
+    read: (word) => word === "deny" || word === "allow" ? word : undefined,
+    right: "deny or allow",
+  },
+  answerWithinMinutes: {
+    variable: "TARE_ANSWER_WITHIN",
+    flag: "answer-within",
+    fallback: "1440",
+    help: "Minutes after which it is no where nobody answers whether a call may run",
+    ...wholeNumber(1, 30_000),
   },
   maxSessions: {
     variable: "TARE_MAX_SESSIONS",

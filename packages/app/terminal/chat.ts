@@ -11,6 +11,7 @@ import { parseArgs } from "node:util";
 import { agentClient, serverAddress } from "../agent_client.ts";
 import { eventPrinter } from "../event_printer.ts";
 import { HELP as COMMANDS, runCommand } from "./commands.ts";
+import { askPerson } from "./ask_person.ts";
 import { waitingLine } from "./waiting_line.ts";
 import { STOPPING, type WatchedTurn, watchTurn } from "./watch_turn.ts";
 
@@ -42,11 +43,12 @@ async function chat(): Promise<void> {
   // Newest first, as the arrow keys go through them.
   const history = session === null ? [] : [...await client.questions(session)].reverse();
   let turn: WatchedTurn | undefined;
+  let isAsking = false;
   const write = (text: string) => void process.stdout.write(text);
   // What is typed while a turn runs would land in the middle of what it shows.
   const output = new Writable({
     write(chunk, _encoding, done) {
-      if (!turn) process.stdout.write(chunk);
+      if (!turn || isAsking) process.stdout.write(chunk);
       done();
     },
   });
@@ -66,6 +68,7 @@ async function chat(): Promise<void> {
     turn = watchTurn(client, {
       session,
       input,
+      ask: line && askPerson(lines, { write: line.write, onAsk: (asks) => isAsking = asks }),
       show(event) {
         line?.follow(event);
         print(event);

@@ -1,11 +1,11 @@
-import type { LoopEvent } from "@tare/loop";
+import type { SessionEvent } from "@tare/server";
 
 /** The last line of a terminal while a turn runs: what is waited for, and for how long. */
 export interface WaitingLine {
   /** Writes what is there to stay, in place of the line, which comes back below. */
   readonly write: (text: string) => void;
   /** Follows the turn. */
-  readonly follow: (event: LoopEvent) => void;
+  readonly follow: (event: SessionEvent) => void;
   /** Clears the line, for good. */
   readonly close: () => void;
 }

@@ -1,10 +1,14 @@
-import type { LoopEvent, TurnEnd } from "@tare/loop";
-import type { AgentClient } from "../agent_client.ts";
+import type { TurnEnd } from "@tare/loop";
+import type { NumberedEvent, SessionEvent } from "@tare/server";
+import type { AgentClient, Approval, ApprovalAnswer } from "../agent_client.ts";
 
 /** The signals that stop who watches; a terminal that closes hangs up. */
 export const STOPPING: readonly Deno.Signal[] = Deno.build.os === "windows"
   ? ["SIGINT"]
   : ["SIGINT", "SIGTERM", "SIGHUP"];
+
+/** Asks a person whether a call may run; nothing if there is no answer, or the signal says that it is settled. */
+export type AskPerson = (approval: Approval, signal: AbortSignal) => Promise<ApprovalAnswer | undefined>;
 
 /** A turn that a person watches. */
 export interface WatchedTurn {
@@ -18,21 +22,69 @@ export interface WatchedTurn {
   readonly cancel: () => Promise<void>;
 }
 
-/** Starts a turn and shows its events as they come. */
+/**
+ * Starts a turn and shows its events as they come. One that asks goes on once `ask`, or somebody else, has answered;
+ * without `ask` nobody is asked, and it goes by the server's setting.
+ */
 export function watchTurn(
-  client: Pick<AgentClient, "startTurn" | "cancel">,
-  { session, input, show }: {
+  client: Pick<AgentClient, "startTurn" | "cancel" | "follow" | "approvals" | "answer">,
+  { session, input, show, ask }: {
     readonly session: string;
     readonly input: string;
-    readonly show: (event: LoopEvent) => void;
+    readonly show: (event: SessionEvent) => void;
+    readonly ask?: AskPerson | undefined;
   },
 ): WatchedTurn {
-  const started = client.startTurn(session, input);
+  const started = client.startTurn(session, input, { unattended: ask === undefined });
+  const questions = new Map<string, AbortController>();
+  const failure = Promise.withResolvers<never>();
+  failure.promise.catch(() => {});
   let end: TurnEnd | undefined;
-  const watch = async () => {
-    for await (const event of await started) {
+  let isOver = false;
+
+  const put = async (approval: Approval) => {
+    const settled = questions.get(approval.callId)?.signal;
+    const answer = settled && await ask?.(approval, settled);
+    if (!answer || settled.aborted) return;
+    await client.answer(session, approval, answer).catch(async (error) => {
+      // Somebody else may have been quicker.
+      const open = await client.approvals(session);
+      if (open.some(({ callId }) => callId === approval.callId)) throw error;
+    });
+  };
+  const putAll = async () => {
+    const asked = new Set<string>();
+    for (;;) {
+      // Somebody else may have answered meanwhile.
+      const next = (await client.approvals(session)).find(({ callId }) => !asked.has(callId));
+      if (!next) return;
+      asked.add(next.callId);
+      await put(next);
+    }
+  };
+  /** Shows events up to the turn's last, or to the end of the stream. Gives the number of the last one shown. */
+  const read = async (events: AsyncIterable<NumberedEvent>, from: number) => {
+    let last = from;
+    for await (const { number, event } of events) {
+      last = number;
+      if (event.type === "turn_start") end = undefined;
       if (event.type === "turn_end") end = event;
+      if (event.type === "approval_asked") questions.set(event.id, new AbortController());
+      if (event.type === "approval_answered") questions.get(event.id)?.abort();
       show(event);
+      if (event.type !== "turn_end" || !ask) continue;
+      if (event.reason !== "approval") return last;
+      putAll().catch(failure.reject);
+    }
+    return last;
+  };
+  const watch = async (): Promise<TurnEnd> => {
+    let last = await read(await started, 0);
+    while (ask && end?.reason === "approval") {
+      const before = last;
+      last = await read(await client.follow(session, last), last);
+      // The stream ends where nothing is asked any more, and nothing goes on: somebody has cancelled.
+      if (last === before || end?.reason === "approval") return { ...end!, reason: "cancelled" };
     }
     if (end === undefined) throw new Error("The server closed the stream before the turn's end.");
     return end;
@@ -40,12 +92,15 @@ export function watchTurn(
   const cancel = async () => {
     // Until the server has answered it may have nothing to cancel yet, and begin the turn afterwards.
     const runs = await started.then(() => true, () => false);
-    if (runs && end === undefined) await client.cancel(session);
+    if (runs && !isOver) await client.cancel(session);
   };
   return {
-    end: watch().catch(async (error) => {
+    end: Promise.race([watch(), failure.promise]).catch(async (error) => {
       await cancel().catch(() => {});
       throw error;
+    }).finally(() => {
+      isOver = true;
+      for (const settled of questions.values()) settled.abort();
     }),
     cancel,
   };

@@ -1,21 +1,25 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { EMPTY_LEDGER, type LoopEvent } from "@tare/loop";
+import { EMPTY_LEDGER } from "@tare/loop";
+import type { NumberedEvent, SessionEvent } from "@tare/server";
+import type { Approval, ApprovalAnswer } from "../agent_client.ts";
 import { watchTurn } from "./watch_turn.ts";
 
-const END: LoopEvent = { type: "turn_end", reason: "completed", text: "hi", ledger: EMPTY_LEDGER };
-const START: LoopEvent = { type: "turn_start", input: "q" };
+const END: SessionEvent = { type: "turn_end", reason: "completed", text: "hi", ledger: EMPTY_LEDGER };
+const START: SessionEvent = { type: "turn_start", input: "q" };
+
+async function* numbered(events: readonly SessionEvent[], after: number): AsyncGenerator<NumberedEvent> {
+  for (const [index, event] of events.entries()) yield { number: after + index + 1, event };
+}
 
 /** A client whose turns have these events, and whether it was told to cancel. */
-function client(started: Promise<readonly LoopEvent[]>) {
+function client(started: Promise<readonly SessionEvent[]>) {
   const cancelled: string[] = [];
   return {
     cancelled,
-    startTurn: async () => {
-      const events = await started;
-      return (async function* () {
-        yield* events;
-      })();
-    },
+    startTurn: async () => numbered(await started, 0),
+    follow: () => Promise.reject(new Error("Nothing goes on.")),
+    approvals: () => Promise.resolve([]),
+    answer: () => Promise.reject(new Error("Nothing is asked.")),
     cancel: (session: string) => {
       cancelled.push(session);
       return Promise.resolve();
@@ -25,7 +29,7 @@ function client(started: Promise<readonly LoopEvent[]>) {
 
 Deno.test("watchTurn() shows a turn's events and gives its end, which nothing cancels any more", async () => {
   const server = client(Promise.resolve([START, END]));
-  const shown: LoopEvent[] = [];
+  const shown: SessionEvent[] = [];
   const turn = watchTurn(server, { session: "s", input: "q", show: (event) => void shown.push(event) });
   assertEquals(await turn.end, END);
   await turn.cancel();
@@ -33,7 +37,7 @@ Deno.test("watchTurn() shows a turn's events and gives its end, which nothing ca
 });
 
 Deno.test("watchTurn() cancels once the server has begun the turn, and nothing if it refuses", async () => {
-  const started = Promise.withResolvers<readonly LoopEvent[]>();
+  const started = Promise.withResolvers<readonly SessionEvent[]>();
   const server = client(started.promise);
   const turn = watchTurn(server, { session: "s", input: "q", show() {} });
   const cancel = turn.cancel();
@@ -62,4 +66,79 @@ Deno.test("watchTurn() cancels a turn that can't be shown to its end", async () 
   });
   await assertRejects(() => turn.end, Error, "Broken pipe");
   assertEquals(server.cancelled, ["s"]);
+});
+
+Deno.test("watchTurn() asks, goes on with the turn, and leaves to others what they have answered", async () => {
+  const asked = (
+    id: string,
+  ) => ({ type: "approval_asked", step: 1, id, name: "shell", arguments: "{}" } as const);
+  const answered = (id: string) =>
+    ({ type: "approval_answered", id, decision: "allow", by: "person" }) as const;
+  const approval = (callId: string): Approval => ({
+    callId,
+    name: "shell",
+    arguments: "{}",
+    askedAtMs: 1,
+    expiresAtMs: 2,
+  });
+  const waits: SessionEvent = { type: "turn_end", reason: "approval", text: "", ledger: EMPTY_LEDGER };
+  let open = ["a", "b", "c"];
+  const answers: unknown[] = [];
+  const behind = Promise.withResolvers<void>();
+  const afters: number[] = [];
+  const server = {
+    ...client(Promise.resolve([START, asked("a"), asked("b"), asked("c"), waits])),
+    follow: (_: string, after: number) => {
+      afters.push(after);
+      return Promise.resolve((async function* () {
+        yield* numbered([answered("b")], after);
+        await behind.promise;
+        yield* numbered([answered("a"), answered("c"), START, END], after + 1);
+      })());
+    },
+    approvals: () => Promise.resolve(open.map(approval)),
+    answer: (_: string, { callId }: Approval, answer: ApprovalAnswer) => {
+      answers.push([callId, answer]);
+      open = open.filter((id) => id !== callId);
+      // A refusal is nobody's business where somebody else was quicker.
+      return callId === "c" ? Promise.reject(new Error("Too late.")) : Promise.resolve();
+    },
+  };
+  const shown: string[] = [];
+  const turn = watchTurn(server, {
+    session: "s",
+    input: "q",
+    show: (event) => void shown.push(event.type),
+    async ask({ callId }, signal) {
+      if (callId === "b") {
+        await new Promise<void>((resolve) => {
+          if (signal.aborted) resolve();
+          signal.addEventListener("abort", () => resolve());
+        });
+        return { decision: "deny" };
+      }
+      if (callId === "c") queueMicrotask(behind.resolve);
+      return { decision: "allow" };
+    },
+  });
+  assertEquals(await turn.end, END);
+  assertEquals(answers, [["a", { decision: "allow" }], ["c", { decision: "allow" }]]);
+  assertEquals(afters, [5]);
+  assertEquals(shown.slice(5), [
+    ...["approval_answered", "approval_answered", "approval_answered"],
+    ...["turn_start", "turn_end"],
+  ]);
+});
+
+Deno.test("watchTurn() takes a turn for cancelled whose questions were withdrawn", async () => {
+  const waits: SessionEvent = { type: "turn_end", reason: "approval", text: "", ledger: EMPTY_LEDGER };
+  const server = {
+    ...client(Promise.resolve([START, waits])),
+    follow: () =>
+      Promise.resolve(
+        numbered([{ type: "approval_answered", id: "a", decision: "deny", by: "cancel" }], 2),
+      ),
+  };
+  const options = { session: "s", input: "q", show() {}, ask: () => Promise.resolve(undefined) };
+  assertEquals((await watchTurn(server, options).end).reason, "cancelled");
 });

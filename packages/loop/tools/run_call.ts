@@ -1,5 +1,6 @@
-import { describeCall, type ToolCall } from "@tare/messages";
+import { describeCall, type ResolvedCall, type ToolCall } from "@tare/messages";
 import { distance } from "fastest-levenshtein";
+import type { AnsweredCall, AskedCall, Judge } from "../approval.ts";
 import type { PreparedTool } from "../run_options.ts";
 import type { Clock, Watchdog } from "../watchdog.ts";
 
@@ -22,17 +23,29 @@ export interface RunCallOptions {
   /** Stops the call with the turn, and is told of the tool's progress. */
   readonly watchdog: Watchdog;
   readonly clock: Clock;
+  /** Says whether the call may run. */
+  readonly judge: Judge;
+  /** Why nobody can be asked, in a sentence for the model. Default: somebody can. */
+  readonly cannotAsk?: string;
+  /** What somebody said of it who was asked. Default: nobody was. */
+  readonly answer?: AnsweredCall | undefined;
   /** Takes what the call gives while it runs. */
   readonly output: (text: string) => void;
 }
 
+/** A call that didn't run, because somebody has to be asked first. */
+export interface OpenCall {
+  readonly asked: AskedCall;
+}
+
 /**
- * Runs one call. Whatever goes wrong is an outcome that helps the model to mend the call: it never rejects, and
+ * Runs one call, if it may. Whatever goes wrong is an outcome that helps the model to mend the call: it never rejects, and
  * once the turn is stopped or the call's time is up it doesn't wait for the tool.
  */
-export async function runCall(call: ToolCall, options: RunCallOptions): Promise<CallOutcome> {
-  const { tools, toolTimeoutMs, watchdog, clock, output: show } = options;
+export async function runCall(call: ToolCall, options: RunCallOptions): Promise<CallOutcome | OpenCall> {
+  const { tools, toolTimeoutMs, watchdog, clock, judge, cannotAsk, answer, output: show } = options;
   const { name, arguments: text } = describeCall(call);
+  if (answer?.denied !== undefined) return refused(`Cannot run ${name}: ${answer.denied}`);
   const prepared = tools.get(name);
   if (!prepared) return refused(unknownTool(name, [...tools.keys()]));
   const parsed = prepared.parse(text);
@@ -40,6 +53,15 @@ export async function runCall(call: ToolCall, options: RunCallOptions): Promise<
   if (watchdog.signal.aborted) return refused(`Cannot run ${name}: the turn was stopped before it started.`);
   const resolved = prepared.tool.resolve?.(parsed.value) ?? { tool: prepared.tool, args: parsed.value };
   if ("problem" in resolved) return refused(resolved.problem);
+
+  // A yes to what was asked is no yes to what has been forbidden since, nor to anything else.
+  const judgement = judge(resolved);
+  if (judgement.decision === "deny") return refused(`Cannot run ${name}: ${judgement.reason}`);
+  const asked = askedFor(call, resolved);
+  if (answer && !isSame(asked, answer.asked)) return refused(`Cannot run ${name}: ${HAS_CHANGED}`);
+  if (judgement.decision === "ask" && !answer) {
+    return cannotAsk === undefined ? { asked } : refused(`Cannot run ${name}: ${cannotAsk}`);
+  }
 
   const { tool, args } = resolved;
   const timeoutMs = tool.timeoutMs ?? toolTimeoutMs;
@@ -69,6 +91,17 @@ export async function runCall(call: ToolCall, options: RunCallOptions): Promise<
   } finally {
     disarm();
   }
+}
+
+const HAS_CHANGED =
+  "its tools have changed, and it isn't what was asked for and allowed any more. Call again if you need it.";
+
+function askedFor({ id }: ToolCall, { tool, args }: ResolvedCall): AskedCall {
+  return { id, name: tool.definition.function.name, arguments: JSON.stringify(args) };
+}
+
+function isSame(one: AskedCall, other: AskedCall): boolean {
+  return one.name === other.name && one.arguments === other.arguments;
 }
 
 function refused(content: string): CallOutcome {

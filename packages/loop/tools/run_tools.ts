@@ -5,45 +5,57 @@ import {
   type ToolDefinition,
   type ToolMessage,
 } from "@tare/messages";
+import type { AnsweredCall, AskedCall } from "../approval.ts";
 import type { LoopEvent } from "../event.ts";
 import { LiveOutput } from "./live_output.ts";
 import type { RepeatedCalls } from "./repeated_calls.ts";
-import { type CallOutcome, runCall, type RunCallOptions } from "./run_call.ts";
+import { type CallOutcome, type OpenCall, runCall, type RunCallOptions } from "./run_call.ts";
 
 /** What the calls of a step are run with. */
-export interface RunToolsOptions extends Omit<RunCallOptions, "output"> {
+export interface RunToolsOptions extends Omit<RunCallOptions, "output" | "answer"> {
   /** Number of the step, for the events. */
   readonly step: number;
   /** Tools that the caller runs: their calls get no answer here. */
   readonly clientTools: readonly ToolDefinition[];
   /** Most calls that run at the same time. */
   readonly maxParallelTools: number;
+  /** What somebody said of these calls who was asked before. */
+  readonly answered: readonly AnsweredCall[];
   /** Knows the calls of the turn so far. */
   readonly repeated: RepeatedCalls;
   /** What the model sees in this step. */
   readonly visible: readonly Message[];
 }
 
+/** What came of the calls of a step. */
+export interface ToolAnswers {
+  /** In the order of the calls. */
+  readonly answers: readonly ToolMessage[];
+  /** The calls that somebody has to be asked for, and that have no answer yet. */
+  readonly asked: readonly AskedCall[];
+}
+
 interface Finished {
   readonly index: number;
   readonly call: ToolCall;
-  readonly outcome: CallOutcome;
+  readonly outcome: CallOutcome | OpenCall;
   readonly durationMs: number;
 }
 
 /**
  * Runs the calls of one reply, several at a time: yields each result as its call ends and returns the answers in the
- * order of the calls. Every call is answered, also when the turn is stopped in between; calls of `clientTools` only
- * then, because nobody else answers them any more.
+ * order of the calls. Every call is answered, also when the turn is stopped in between; calls of `clientTools`, and those
+ * that somebody has to be asked for, only then, because nobody else answers them any more.
  */
 export async function* runTools(
   calls: readonly ToolCall[],
   options: RunToolsOptions,
-): AsyncGenerator<LoopEvent, readonly ToolMessage[]> {
-  const { step, clientTools, maxParallelTools, repeated, visible, watchdog, clock } = options;
+): AsyncGenerator<LoopEvent, ToolAnswers> {
+  const { step, clientTools, answered, maxParallelTools, repeated, visible, watchdog, clock } = options;
   const running = new Map<number, Promise<Finished>>();
   const outcomes: [ToolCall, CallOutcome][] = [];
   const answers = new Map<ToolCall, ToolMessage>();
+  const open = new Map<ToolCall, AskedCall>();
   const isClients = (call: ToolCall) =>
     clientTools.some((tool) => tool.function.name === describeCall(call).name);
 
@@ -52,6 +64,7 @@ export async function* runTools(
     const startedAt = clock.now();
     const outcome = await runCall(call, {
       ...options,
+      answer: answered.find((one) => one.call === call),
       output: (text) => live.push(call.id, text),
     });
     return { index, call, outcome, durationMs: clock.now() - startedAt };
@@ -73,8 +86,15 @@ export async function* runTools(
       const finished = await watchdog.wait(() => either).catch(() => next);
       for (const [id, text] of live.take(finished?.call.id)) yield { type: "tool_output", step, id, text };
       if (!finished) continue;
-      const { index, call, outcome, durationMs } = finished;
+      const { index, call, durationMs } = finished;
       running.delete(index);
+      const outcome = "asked" in finished.outcome && isAmbiguous(call, calls)
+        ? { content: AMBIGUOUS, error: true, changedState: false }
+        : finished.outcome;
+      if ("asked" in outcome) {
+        open.set(call, outcome.asked);
+        continue;
+      }
       const content = repeated.contentFor(call, outcome, visible);
       outcomes[index] = [call, outcome];
       answers.set(call, { role: "tool", tool_call_id: call.id, content });
@@ -83,15 +103,27 @@ export async function* runTools(
   } finally {
     live.close();
   }
-  repeated.record(outcomes);
+  // Without the places of calls that stay open.
+  repeated.record(Object.values(outcomes));
   if (watchdog.signal.aborted) {
-    const clients = calls.filter(isClients);
-    for (const [index, answer] of (yield* refuseCalls(clients, step, STOPPED)).entries()) {
-      answers.set(clients[index]!, answer);
+    const left = calls.filter((call) => isClients(call) || open.has(call));
+    for (const [index, answer] of (yield* refuseCalls(left, step, STOPPED)).entries()) {
+      answers.set(left[index]!, answer);
     }
   }
-  return calls.flatMap((call) => answers.get(call) ?? []);
+  return {
+    answers: calls.flatMap((call) => answers.get(call) ?? []),
+    asked: watchdog.signal.aborted ? [] : calls.flatMap((call) => open.get(call) ?? []),
+  };
 }
+
+/** Whether an answer that names this call's id could be meant for another one, or for none. */
+function isAmbiguous({ id }: ToolCall, calls: readonly ToolCall[]): boolean {
+  return id === "" || calls.filter((call) => call.id === id).length > 1;
+}
+
+const AMBIGUOUS =
+  "Cannot run it: somebody has to be asked first, and its id is empty or that of another call too. Call it alone.";
 
 /** Why no call of a reply that was cut off is run. */
 export const CUT_OFF =

@@ -56,7 +56,7 @@ export async function startPageServer(
   const start = (port: string) =>
     startServerProcess(
       [
-        ...["--port", port, "--workspace", workspace, "--data", data],
+        ...["--port", port, "--workspace", workspace, "--data", data, "--approvals", "allow"],
         ...[
           "--base-url",
           `http://127.0.0.1:${upstream.addr.port}/v1`,

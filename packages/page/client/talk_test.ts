@@ -121,6 +121,76 @@ Deno.test("A command shows what it writes while it runs", async () => {
   await seen(page, ".call pre", "late");
 });
 
+Deno.test("A call that has to be asked for waits for an answer, given by keys, here or elsewhere", async () => {
+  const rules = await Deno.makeTempFile();
+  await Deno.writeTextFile(rules, "[]");
+  await using server = await startPageServer({ args: ["--approvals", rules] });
+  await using open = await openPage(browser, server.url);
+  const { page } = open;
+  const run = (command: string) => ({ tool_calls: [toolCall("shell", { command })] });
+  server.replies.push(run("echo one >> log"), { content: "First done." });
+  await page.type("textarea", "Run it.");
+  await page.keyboard.press("Enter");
+  await seen(page, ".question .asks", "May shell run?");
+  await seen(page, ".question pre", '"command": "echo one >> log"');
+  await seen(page, ".call.asked .state", "waits");
+  await seen(page, "[role=status]", "The agent waits for your answer.");
+  await assertAccessible(page, "question");
+  // Backwards from where the message was written.
+  await page.focus("textarea");
+  for (let steps = 0; steps < 12; steps++) {
+    await page.keyboard.down("Shift");
+    await page.keyboard.press("Tab");
+    await page.keyboard.up("Shift");
+    if (await page.evaluate(() => document.activeElement?.textContent) === "Allow") break;
+  }
+  await page.keyboard.press("Enter");
+  await seen(page, ".reply", "First done.");
+  assertEquals(await texts(".question", page), []);
+
+  server.replies.push(run("echo two >> log"), { content: "Second done." });
+  await page.type("textarea", "Again.");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector(".question input");
+  await page.type(".question input", "Not that one.");
+  await page.keyboard.press("Enter");
+  await seen(page, ".reply", "Second done.");
+  await seen(page, ".call.failed .state", "denied");
+
+  server.replies.push(run("cat log"), run("cat log"), { content: "Third done." });
+  await page.type("textarea", "Look.");
+  await page.keyboard.press("Enter");
+  await seen(page, ".question pre", "cat log");
+  await press(page, "Always in this session");
+  await seen(page, ".reply", "Third done.");
+
+  // A question that was there before the page was opened, and that somebody else answers.
+  server.replies.push(run("echo three >> log"), { content: "Fourth done." });
+  await page.type("textarea", "Once more.");
+  await page.keyboard.press("Enter");
+  await seen(page, ".question pre", "echo three");
+  await open.reload();
+  await seen(page, ".question pre", "echo three");
+  await seen(page, ".call.asked .state", "waits");
+  const { sessions: [{ id }] } = await (await server.ask("/v1/sessions")).json();
+  const { approvals: [{ callId }] } = await (await server.ask(`/v1/sessions/${id}/approvals`)).json();
+  await (await server.ask(`/v1/sessions/${id}/approvals/${callId}`, { decision: "allow" })).text();
+  await seen(page, ".reply", "Fourth done.");
+  assertEquals(await texts(".question", page), []);
+  const { messages } = await (await server.ask(`/v1/sessions/${id}`)).json();
+  const results = messages.filter(({ role }: { role: string }) => role === "tool")
+    .map(({ content }: { content: string }) => content.split("\n").slice(0, 2).join(" "));
+  const looked = "exit code 0; 4 bytes of output one";
+  assertEquals(results, [
+    "exit code 0; no output",
+    "Cannot run shell: the user said no: Not that one.",
+    looked,
+    looked,
+    "exit code 0; no output",
+  ]);
+  await Deno.remove(rules);
+});
+
 Deno.test("The keyboard leads past the frame, and sessions that don't exist are told", async () => {
   await using server = await startPageServer();
   await using open = await openPage(browser, server.url);

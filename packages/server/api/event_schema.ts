@@ -50,6 +50,7 @@ const FINISH_REASONS: Readonly<Record<FinishReason, true>> = {
 const END_REASONS: Readonly<Record<TurnEndReason, true>> = {
   completed: true,
   tool_calls: true,
+  approval: true,
   cancelled: true,
   step_limit: true,
   output_limit: true,
@@ -103,6 +104,23 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
     error: Type.Boolean(),
     bytes: COUNT,
     durationMs: TOKENS,
+  },
+  approval_asked: {
+    step: STEP,
+    id: STRING,
+    name: Type.String({ description: "The tool that would run." }),
+    arguments: Type.String({ description: "What it would run with, as JSON." }),
+    askedAtMs: Type.Optional(TOKENS),
+    expiresAtMs: Type.Optional(
+      Type.Number({ description: "When the time for an answer is over, in milliseconds since the epoch." }),
+    ),
+  },
+  approval_answered: {
+    id: STRING,
+    decision: Type.Enum(["allow", "deny"]),
+    reason: Type.Optional(STRING),
+    always: Type.Optional(Type.Literal(true)),
+    by: Type.Enum(["person", "time", "message", "cancel"]),
   },
   step_end: {
     step: STEP,

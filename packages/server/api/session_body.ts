@@ -26,6 +26,7 @@ export const SESSION = closed(FIELDS, "Session", {
   tools: ["read_file", "recall"],
   metadata: {},
   budget: {},
+  approvalRules: [],
   title: "Which files are there?",
   turns: 0,
   lastEvent: 0,

@@ -6,6 +6,7 @@ import { closed, COUNT } from "../http/schema.ts";
 import type { SessionInfo } from "../sessions/session_options.ts";
 import { CREATE_SESSION } from "../sessions/session_settings.ts";
 import type { Sessions } from "../sessions/sessions.ts";
+import { approvalBodies, APPROVALS } from "./approval_routes.ts";
 import { LEDGER } from "./event_schema.ts";
 import { MESSAGE } from "./message_schemas.ts";
 import { SESSION, sessionBody, SESSIONS, sessionWith } from "./session_body.ts";
@@ -115,6 +116,7 @@ export function sessionRoutes(sessions: Sessions): readonly Route[] {
               messages: Type.Array(MESSAGE, {
                 description: "What was said, by the running turn too: its replies and results so far.",
               }),
+              approvals: APPROVALS,
               turn: Type.Optional(closed({
                 after: Type.Integer({ minimum: 0, description: "Number of the last event before it." }),
                 firstMessage: Type.Integer({ minimum: 0, description: "Index of its first message." }),
@@ -128,7 +130,8 @@ export function sessionRoutes(sessions: Sessions): readonly Route[] {
       },
       async answer({ path: { id = "" } }) {
         const session = await sessions.get(id);
-        return { json: { ...sessionBody(session), ...await sessions.transcript(session) } };
+        const approvals = approvalBodies(session.questions);
+        return { json: { ...sessionBody(session), approvals, ...await sessions.transcript(session) } };
       },
     }),
     route({

@@ -17,6 +17,10 @@ export const START_TURN = Type.Object({
   continue: Type.Optional(Type.Literal(true)),
   /** If a turn runs, the input enters it before its next model call. Default: a running turn refuses another one. */
   steer: Type.Optional(Type.Boolean()),
+  /** Nobody will answer: what has to be asked for goes by the server's setting. Default: somebody can be asked. */
+  unattended: Type.Optional(Type.Boolean({
+    description: "True if nobody will answer: calls that have to be asked for go by the server's setting.",
+  })),
   /** What this turn may cost. */
   budget: Type.Optional(BUDGET),
 }, {
@@ -64,12 +68,13 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions):
           429: "As many turns run as the server allows.",
         }),
       },
-      async answer({ path: { id = "" }, body: { input, steer, budget }, keep }) {
+      async answer({ path: { id = "" }, body: { input, steer, budget, unattended = false }, keep }) {
         const session = await sessions.get(id);
         const steered = () => ({ status: 202, json: { steered: true, session: sessionBody(session) } });
         const request = {
           input,
           budget,
+          ...(unattended && { unattended: "by_setting" as const }),
           keep: (effect: "starts" | "steers") =>
             keep({
               sessionId: id,
@@ -124,17 +129,17 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions):
       method: "POST",
       path: "/v1/sessions/{id}/cancel",
       operationId: "cancelTurn",
-      summary: "Cancels the running turn and waits for its end.",
+      summary: "Cancels the running turn and waits for its end; of one that asks, denies what is asked.",
       responses: {
         200: {
-          description: "Whether a turn was running, and the session.",
+          description: "Whether a turn was running or asked, and the session.",
           content: { "application/json": closed({ cancelled: Type.Boolean(), session: SESSION }) },
         },
         ...errorResponses({ 404: "There is no such session." }),
       },
       async answer({ path: { id = "" }, keep }) {
         const session = await sessions.get(id);
-        const cancelled = await session.cancel();
+        const cancelled = await session.cancel() || await session.withdraw();
         keep({ sessionId: id });
         return { json: { cancelled, session: sessionBody(session) } };
       },

@@ -111,7 +111,14 @@ async function findAndStart(
         ? []
         : [knownConversation(keys.at(-1) ?? "", { sessionId, messages: session.history.length })];
     const { maxOutputTokens, clientTools = [], settings } = request;
-    const asked = { input, results, maxOutputTokens, clientTools, settings };
+    const asked = {
+      input,
+      results,
+      maxOutputTokens,
+      clientTools,
+      settings,
+      unattended: "by_setting",
+    } as const;
     const turn = await session.start({ ...asked, giveBack, keep }, when);
     if (!turn) return undefined;
     const done = turn.done.then(({ messages }): ConversationPoint => ({ sessionId, messages }));
@@ -195,7 +202,9 @@ function saidBefore({ history }: Session, { messages }: ConversationPoint): read
 }
 
 async function* eventsAfter({ events }: Session, before: number): AsyncGenerator<LoopEvent> {
-  for await (const { event } of events.read(before)) if (event.type !== "message_added") yield event;
+  for await (const { event } of events.read(before)) {
+    if (event.type !== "message_added" && event.type !== "approval_answered") yield event;
+  }
 }
 
 /** Several messages of the user in a row are one input. */

@@ -7,6 +7,7 @@ import {
 } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { memoryStore } from "@tare/store";
+import { ALLOW_EVERYTHING } from "../approvals/rules.ts";
 import { dispatcher } from "../http/dispatcher.ts";
 import { echo } from "../fixture_test.ts";
 import { openapiDocument } from "../http/openapi_document.ts";
@@ -62,6 +63,7 @@ export function routeOptions(model: Model, changes: Partial<SessionsOptions> = {
     windowTokens: 100_000,
     mechanisms: { context: false, prune: false, schemas: false, truncate: false },
     maxRunningTurns: 10,
+    approvals: { rules: ALLOW_EVERYTHING },
     now: () => 0,
     ...changes,
   });

@@ -15,6 +15,8 @@ export const ERROR_CODES = [
   "method_not_allowed",
   "turn_running",
   "nothing_to_continue",
+  "approval_open",
+  "already_answered",
   "idempotency_answer_not_kept",
   "idempotency_key_in_use",
   "idempotency_key_interrupted",

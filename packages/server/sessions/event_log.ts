@@ -1,5 +1,6 @@
 import type { LoopEvent } from "@tare/loop";
 import type { Message } from "@tare/messages";
+import type { Answered } from "../approvals/questions.ts";
 import type { Store, StoredEvent, StoreRecord } from "@tare/store";
 import { HttpError } from "../http/http_error.ts";
 
@@ -7,7 +8,9 @@ import { HttpError } from "../http/http_error.ts";
 export type SessionEvent =
   | LoopEvent
   /** The session goes on with this message, exactly as it is. It is part of no turn. */
-  | { readonly type: "message_added"; readonly message: Message };
+  | { readonly type: "message_added"; readonly message: Message }
+  /** Somebody has said whether a call may run that the last turn asked for. */
+  | Answered;
 
 /** An event with its number in the session, from 1. */
 export interface NumberedEvent {

@@ -1,5 +1,7 @@
 import { addLedgers, EMPTY_LEDGER, type TurnLedger } from "@tare/loop";
 import { contentText, type Message, type ToolCall, type ToolMessage } from "@tare/messages";
+import { deniedResult, NO_QUESTIONS, type Questions, questionsAfter } from "../approvals/questions.ts";
+import { openCalls } from "../turns/open_calls.ts";
 import type { SessionEvent } from "./event_log.ts";
 
 /** The events that say what was said; the others only tell how. */
@@ -9,6 +11,8 @@ export const HISTORY_EVENTS: readonly SessionEvent["type"][] = [
   "user_message",
   "assistant_message",
   "tool_result",
+  "approval_asked",
+  "approval_answered",
   "step_end",
   "turn_end",
 ];
@@ -21,12 +25,14 @@ export interface RebuiltHistory {
   readonly ledger: TurnLedger;
   /** Turns that have ended. */
   readonly turns: number;
+  /** What is asked before calls run. */
+  readonly questions: Questions;
   /** What is missing of a turn that never ended; absent if all did. */
   readonly interrupted?: {
     /** The step that was under way. */
     readonly step: number;
     /** Its calls that have no answer. */
-    readonly unanswered: readonly ToolCall[];
+    readonly unanswered: readonly UnansweredCall[];
     /** The text of the model's answer, if only the turn's end is missing. */
     readonly answer?: string;
     /** What the turn cost until then. */
@@ -34,15 +40,27 @@ export interface RebuiltHistory {
   };
 }
 
+/** A call without an answer. */
+export interface UnansweredCall {
+  readonly call: ToolCall;
+  /** What it is answered with, if somebody had said no to it. */
+  readonly denied?: string | undefined;
+}
+
 /**
  * Rebuilds a session's history from its events, exactly as the loop made it: each reply is followed by the answers
  * to its calls, in the order of the calls. Other events than {@linkcode HISTORY_EVENTS} change nothing.
+ * `before` is what was said before the events. Default: nothing was.
  */
-export function rebuildHistory(events: Iterable<SessionEvent>): RebuiltHistory {
+export function rebuildHistory(
+  events: Iterable<SessionEvent>,
+  before: readonly Message[] = [],
+): RebuiltHistory {
   const messages: Message[] = [];
   let turn: { step: number; ledger: TurnLedger } | undefined;
   let ledger: TurnLedger = EMPTY_LEDGER;
   let turns = 0;
+  let questions = NO_QUESTIONS;
   let calls: readonly ToolCall[] = [];
   let answers = new Map<string, ToolMessage>();
 
@@ -56,12 +74,15 @@ export function rebuildHistory(events: Iterable<SessionEvent>): RebuiltHistory {
   };
 
   for (const event of events) {
+    questions = questionsAfter(questions, event);
     switch (event.type) {
       case "message_added":
         messages.push(event.message);
         break;
       case "turn_start":
         turn = { step: 1, ledger: EMPTY_LEDGER };
+        // Those that somebody was asked for are answered in this turn.
+        calls = openCalls(messages.length > 0 ? messages : before);
         if (event.input !== undefined) messages.push({ role: "user", content: event.input });
         break;
       case "user_message":
@@ -101,13 +122,15 @@ export function rebuildHistory(events: Iterable<SessionEvent>): RebuiltHistory {
         break;
     }
   }
-  if (!turn) return { messages, ledger, turns };
-  const unanswered = calls.filter(({ id }) => !answers.has(id));
+  if (!turn) return { messages, ledger, turns, questions };
+  const { settled } = questions;
+  const unanswered = calls.filter(({ id }) => !answers.has(id))
+    .map((call) => ({ call, denied: deniedResult(settled, call) }));
   settle();
   const last = messages.at(-1);
   const answer = last?.role === "assistant" && unanswered.length === 0
     ? contentText(last.content) || last.refusal || ""
     : undefined;
   const interrupted = { ...turn, unanswered, ...(answer !== undefined && { answer }) };
-  return { messages, ledger: addLedgers(ledger, turn.ledger), turns, interrupted };
+  return { messages, ledger: addLedgers(ledger, turn.ledger), turns, questions, interrupted };
 }

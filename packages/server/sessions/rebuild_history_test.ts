@@ -1,6 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { EMPTY_LEDGER } from "@tare/loop";
 import type { Message, Usage } from "@tare/messages";
+import { NO_QUESTIONS } from "../approvals/questions.ts";
 import { HISTORY_EVENTS, rebuildHistory } from "./rebuild_history.ts";
 import type { SessionEvent } from "./event_log.ts";
 
@@ -56,7 +57,7 @@ Deno.test("rebuildHistory() puts answers in the order of their calls, and what t
     "user: more",
     "assistant: done",
   ]);
-  assertEquals([interrupted, totals], [undefined, { ledger, turns: 1 }]);
+  assertEquals([interrupted, totals], [undefined, { ledger, turns: 1, questions: NO_QUESTIONS }]);
 });
 
 Deno.test("rebuildHistory() tells what an unfinished turn lacks", () => {
@@ -64,7 +65,11 @@ Deno.test("rebuildHistory() tells what an unfinished turn lacks", () => {
   const first = [reply(1, "look", "a", "b", "c"), result(1, "b")];
   assertEquals(rebuildHistory(start).interrupted, { step: 1, unanswered: [], ledger: EMPTY_LEDGER });
   const midway = rebuildHistory([...start, ...first]);
-  assertEquals(midway.interrupted, { step: 1, unanswered: [call("a"), call("c")], ledger: EMPTY_LEDGER });
+  assertEquals(midway.interrupted, {
+    step: 1,
+    unanswered: [call("a"), call("c")].map((call) => ({ call, denied: undefined })),
+    ledger: EMPTY_LEDGER,
+  });
   assertEquals(roles(midway.messages), ["user: q", "assistant: look", "of b"]);
   const later = rebuildHistory([...start, reply(1, "look", "a"), result(1, "a"), stepEnd(1)]);
   assertEquals(later.interrupted, { step: 2, unanswered: [], ledger });
@@ -80,7 +85,12 @@ Deno.test("rebuildHistory() takes messages that were said elsewhere as they are"
     { role: "tool", tool_call_id: "a", content: "y" },
   ];
   const events = added.map((message): SessionEvent => ({ type: "message_added", message }));
-  assertEquals(rebuildHistory(events), { messages: added, ledger: EMPTY_LEDGER, turns: 0 });
+  assertEquals(rebuildHistory(events), {
+    messages: added,
+    ledger: EMPTY_LEDGER,
+    turns: 0,
+    questions: NO_QUESTIONS,
+  });
   const { messages } = rebuildHistory([
     ...events,
     { type: "turn_start", input: "q" },

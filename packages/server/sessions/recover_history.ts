@@ -49,7 +49,7 @@ export async function readTranscript(
 ): Promise<Transcript> {
   if (after === undefined) return { messages: history };
   const stored = await store.readEvents(id, { after, types: HISTORY_EVENTS });
-  const { messages, interrupted } = rebuildHistory(stored.map(({ event }) => asSessionEvent(event)));
+  const { messages, interrupted } = rebuildHistory(stored.map(({ event }) => asSessionEvent(event)), history);
   return {
     messages: [...history, ...messages],
     ...(interrupted && {
@@ -67,9 +67,9 @@ export function recoveryEvents(
   { step, unanswered, answer, ledger }: NonNullable<RebuiltHistory["interrupted"]>,
   { tools, waiting, end }: RecoveryOptions,
 ): LoopEvent[] {
-  const results = unanswered.map((call): LoopEvent => {
+  const results = unanswered.map(({ call, denied }): LoopEvent => {
     const { name } = describeCall(call);
-    const content = interruptedResult(
+    const content = denied ?? interruptedResult(
       call,
       tools.find(({ definition }) => definition.function.name === name),
     );

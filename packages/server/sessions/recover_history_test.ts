@@ -24,10 +24,10 @@ Deno.test("recoveryEvents() answers each open call, says what was never heard, a
   const events = recoveryEvents({
     step: 3,
     unanswered: [
-      call("a", "read"),
-      call("b", "write"),
-      call("c", "gone"),
-      { id: "d", type: "custom", custom: { name: "read", input: "x" } },
+      { call: call("a", "read") },
+      { call: call("b", "write") },
+      { call: call("c", "gone") },
+      { call: { id: "d", type: "custom", custom: { name: "read", input: "x" } } },
     ],
     ledger,
   }, {

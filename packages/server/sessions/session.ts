@@ -3,17 +3,15 @@ import { type Content, type CountTokens, firstWords, type Message } from "@tare/
 import type { Pin } from "@tare/planner";
 import type { Archive } from "@tare/prune";
 import type { SessionRecord, StoreRecord } from "@tare/store";
-import { recallTool } from "@tare/tools";
 import { toHttpError } from "../http/http_error.ts";
 import { EventLog, type SessionEvent } from "./event_log.ts";
-import { answersTo, openCalls } from "../turns/open_calls.ts";
+import { Approvals, type Opening } from "../approvals/approvals.ts";
+import type { Answered, Question, Questions } from "../approvals/questions.ts";
 import { Queue } from "./queue.ts";
 import { INTERRUPTED, readHistory, type RecoveryOptions } from "./recover_history.ts";
-import { type PlayedTurn, runTurn } from "../turns/run_turn.ts";
+import type { PlayedTurn } from "../turns/run_turn.ts";
 import {
-  assertMayWait,
   NO_TURNS,
-  nothingToContinue,
   type RunningTurn,
   type SessionEnvironment,
   type SessionInfo,
@@ -22,10 +20,11 @@ import {
   type TurnRequest,
   turnRunning,
 } from "./session_options.ts";
-import type { SessionSettings } from "./session_settings.ts";
-import { readStored, SessionPrompt, type StoredPrompt } from "./session_prompt.ts";
+import { type SessionSettings, storedSettings } from "./session_settings.ts";
+import { readStored, SessionPrompt } from "./session_prompt.ts";
 import { SessionTools } from "../turns/session_tools.ts";
-import { type AskedTurn, turnOptions } from "../turns/turn_options.ts";
+import { Steering } from "../turns/steering.ts";
+import { turnPlayer } from "../turns/turn_player.ts";
 
 /**
  * A conversation with the agent, in memory while it is used. All that changes it waits in one queue, so that nothing
@@ -47,10 +46,8 @@ export class Session implements SessionInfo {
   #prompt!: SessionPrompt;
   readonly #tools: SessionTools;
   #turn: RunningTurn | undefined;
-  /** What the user said in the middle of the turn and no event tells yet. It is stored, so that it is never lost. */
-  #waiting: readonly Content[] = [];
-  /** Of these, how many the loop has taken. */
-  #taken = 0;
+  readonly #steering = new Steering();
+  readonly #approvals: Approvals;
   #isGone = false;
 
   private constructor(
@@ -61,19 +58,15 @@ export class Session implements SessionInfo {
       readonly lastEvent: number;
     },
   ) {
-    const { store, tools, toolSource } = environment;
+    const { store } = environment;
     this.id = id;
     this.createdAtMs = createdAtMs;
-    // What was stored is what was created.
-    this.settings = settings as SessionSettings;
+    this.settings = storedSettings(settings);
     this.archive = store.archive(id);
     this.events = new EventLog(store, { sessionId: id, last: lastEvent });
-    this.#tools = new SessionTools({
-      given: this.settings.tools,
-      own: [...tools, recallTool(this.archive, { countTokens })],
-      source: toolSource,
-    });
+    this.#tools = new SessionTools(this.settings.tools, { environment, archive: this.archive, countTokens });
     this.#environment = environment;
+    this.#approvals = new Approvals(id, environment);
     this.#countTokens = countTokens;
   }
 
@@ -129,7 +122,7 @@ export class Session implements SessionInfo {
     return this.#queue.run(async () => {
       await this.#mend();
       await this.#prompt.changePins(change, (pins) => {
-        return this.events.append([], { records: [this.#state("pins", pins), ...records] });
+        return this.events.append([], { records: [...this.#states({ pins }), ...records] });
       });
     });
   }
@@ -170,11 +163,51 @@ export class Session implements SessionInfo {
     return this.#queue.run(async () => {
       await this.#mend();
       if (!this.#turn) return await this.#start(request);
-      const waiting = [...this.#waiting, request.input];
-      assertMayWait(this.id, waiting);
-      const records = [this.#state("steering", waiting), ...request.keep?.("steers") ?? []];
-      await this.events.append([], { records, committed: () => this.#waiting = waiting });
+      const waiting = this.#steering.with(this.id, request.input);
+      const records = [...this.#states({ steering: waiting }), ...request.keep?.("steers") ?? []];
+      await this.events.append([], { records, committed: () => this.#steering.grow(waiting) });
       return undefined;
+    });
+  }
+
+  /** What is asked before calls run, and has no answer. */
+  get questions(): readonly Question[] {
+    return this.#approvals.open;
+  }
+
+  /**
+   * Takes answers to what is asked. Once all are there the turn goes on: it is given then. Resolves once that is stored.
+   *
+   * @throws {HttpError} as {@linkcode Session.start} does, and what `say` throws. Then nothing has happened.
+   */
+  answer(
+    say: (questions: Questions) => readonly Answered[],
+    request: Pick<TurnRequest, "unattended"> = {},
+  ): Promise<RunningTurn | undefined> {
+    return this.#queue.run(async () => {
+      await this.#mend();
+      const { told, isAll } = this.#approvals.hear(say);
+      if (isAll) return await this.#start({ ...request, told });
+      await this.events.append(told, { committed: () => this.#approvals.committed(told) });
+      return undefined;
+    });
+  }
+
+  /** Denies what is asked, and nothing goes on. False if nothing is. */
+  withdraw(): Promise<boolean> {
+    return this.#queue.run(async () => {
+      await this.#mend();
+      if (this.questions.length === 0) return false;
+      const { events, answers } = this.#approvals.leave(this.#history, { by: "cancel" });
+      await this.#commit(events, {
+        ended: { asks: undefined },
+        committed: () => {
+          this.#history = [...this.#history, ...answers];
+          this.#approvals.committed(events);
+          this.#release({ waiting: this.#steering.waiting });
+        },
+      });
+      return true;
     });
   }
 
@@ -219,54 +252,42 @@ export class Session implements SessionInfo {
    */
   async #restore(end: RecoveryOptions["end"]): Promise<void> {
     const { store } = this.#environment;
-    const { rebuilt, recovery, waiting } = await readHistory(this.id, {
-      store,
-      tools: this.#tools.current,
-      end,
-    });
-    const stored = await readStored(this.id, store);
-    const totals = { ledger: rebuilt.ledger, turns: rebuilt.turns, days: stored.days };
-    const records = [this.#state("totals", totals), this.#state("steering", [])];
+    const from = { store, tools: this.#tools.current, end };
+    const { rebuilt, recovery, waiting } = await readHistory(this.id, from);
+    const { days, asks, ...stored } = await readStored(this.id, store);
+    const totals = { ledger: rebuilt.ledger, turns: rebuilt.turns, days, asks };
+    const records = this.#states({ totals, steering: [] });
     if (end !== INTERRUPTED) await this.events.append(recovery, { records });
     else this.events.mend(recovery, recovery.length === 0 ? [] : records);
-    this.#adopt(rebuilt.messages, totals, { stored, waiting });
-  }
-
-  #adopt(
-    messages: readonly Message[],
-    totals: SessionTotals,
-    { stored, waiting }: { readonly stored: StoredPrompt; readonly waiting: readonly Content[] },
-  ): void {
     const { instructions, model } = this.settings;
-    this.#history = instructions === "" ? messages : [{ role: "system", content: instructions }, ...messages];
+    const said = rebuilt.messages;
+    this.#history = instructions === "" ? said : [{ role: "system", content: instructions }, ...said];
     this.#totals = totals;
     this.#title = stored.title;
-    const made = { environment: this.#environment, countTokens: this.#countTokens, stored };
-    this.#prompt = new SessionPrompt({
-      ...made,
-      id: this.id,
-      model,
-      tools: () => this.#tools.current,
-      archive: this.archive,
-    });
+    this.#approvals.adopt(rebuilt.questions, asks);
+    const { id, archive } = this;
+    const tools = () => this.#tools.current;
+    const made = { id, tools, archive, environment: this.#environment, countTokens: this.#countTokens };
+    this.#prompt = new SessionPrompt({ ...made, model, stored });
     this.#release({ waiting });
   }
 
   /** Nothing runs any more. What waits enters the next turn. */
   #release({ failure, waiting = [] }: { failure?: unknown; waiting?: readonly Content[] }): void {
     this.#turn = undefined;
-    this.#waiting = waiting;
-    this.#taken = 0;
-    this.events.close(failure);
+    this.#steering.reset(waiting);
+    // Whoever follows a turn that asks sees it go on.
+    if (failure === undefined && this.questions.length > 0) this.events.open();
+    else this.events.close(failure);
     this.#environment.changed(this);
   }
 
-  async #start({ input, results = [], keep, giveBack, ...options }: TurnRequest): Promise<RunningTurn> {
+  async #start(
+    { input, results, told, budget, keep, giveBack, ...given }: TurnRequest,
+  ): Promise<RunningTurn> {
     if (this.#turn) throw turnRunning(this.id);
-    const answers = answersTo(openCalls(this.#history), results);
-    const last = answers.at(-1) ?? this.#history.at(-1);
-    if (input === undefined && !["user", "tool"].includes(last?.role ?? "")) throw nothingToContinue(this.id);
-    const before = this.events.last + answers.length;
+    const opening = this.#approvals.begin({ input, results, told, budget }, this.#history);
+    const before = this.events.last + opening.events.length;
     const controller = new AbortController();
     const outcome: { error?: unknown } = {};
     const onError = (error: unknown) => {
@@ -275,20 +296,28 @@ export class Session implements SessionInfo {
     };
     const release = giveBack ?? this.#environment.slots.take();
     try {
-      const play = this.#player({ input, signal: controller.signal, ...options });
+      const play = turnPlayer({ input, signal: controller.signal, ...given }, {
+        ...{ session: this, environment: this.#environment, countTokens: this.#countTokens, opening },
+        takeTools: (signal) => this.#tools.take(signal),
+        steering: () => this.#steering.take(),
+        commit: (events) => this.#queue.run(() => this.#commit(events)),
+      });
       const title = this.#title || firstWords(input);
-      const titled = this.#title ? [] : [this.#state("title", title)];
-      const added = answers.map((message) => ({ type: "message_added", message }) as const);
-      await this.events.append([...added, { type: "turn_start", ...(input !== undefined && { input }) }], {
-        records: [...titled, ...keep?.("starts") ?? []],
+      const all = [...opening.events, { type: "turn_start", ...(input !== undefined && { input }) }] as const;
+      const { asks, ...totals } = this.#totals;
+      const changed = { ...(!this.#title && { title }), ...(asks && { totals }) };
+      await this.events.append(all, {
+        records: [...this.#states(changed), ...keep?.("starts") ?? []],
         committed: () => {
-          this.#history = [...this.#history, ...answers];
+          this.#history = [...this.#history, ...opening.answers];
+          this.#approvals.committed(all);
+          this.#totals = totals;
           this.#title = title;
           this.events.open();
         },
       });
       const done = play()
-        .then((played) => this.#end(played, onError))
+        .then((played) => this.#end(played, { onError, opening }))
         .catch((error) => this.#fail(error, onError))
         .then(() => ({ ...outcome, messages: this.#history.length }))
         .finally(release);
@@ -301,50 +330,20 @@ export class Session implements SessionInfo {
     }
   }
 
-  /** Makes the function that plays the turn. @throws what the model's port throws for a model that can't be had. */
-  #player(request: AskedTurn): () => Promise<PlayedTurn> {
-    const { settings, ledger } = this;
-    const options = turnOptions(request, { environment: this.#environment, settings, ledger });
-    return () =>
-      runTurn({
-        ...options,
-        prompt: this.#prompt,
-        history: this.#history,
-        takeTools: (signal) => this.#tools.take(signal),
-        countTokens: this.#countTokens,
-        steering: () => this.#takeSteering(),
-        commit: (events) => this.#queue.run(() => this.#commit(events)),
-      });
-  }
-
-  #takeSteering(): readonly Content[] {
-    const fresh = this.#waiting.slice(this.#taken);
-    this.#taken = this.#waiting.length;
-    return fresh;
-  }
-
   /** Commits events of the turn with what has changed beside them. */
   async #commit(
     events: readonly SessionEvent[],
     { ended, committed }: { readonly ended?: Partial<SessionTotals>; readonly committed?: () => void } = {},
   ): Promise<void> {
-    const { values, stored } = this.#prompt.changes();
-    const before = this.#totals;
-    const days = this.#prompt.daysAfter(before.days, events);
-    const totals = { ...before, ...ended, days };
+    const { values, totals, stored } = this.#prompt.changes(events, { totals: this.#totals, ended });
     const heard = events.filter(({ type }) => type === "user_message").length;
-    const waiting = this.#waiting.slice(heard);
+    const steering = this.#steering.waiting.slice(heard);
     await this.events.append(events, {
-      records: [
-        ...Object.entries(values).map(([name, value]) => this.#state(name, value)),
-        ...(days === before.days && !ended ? [] : [this.#state("totals", totals)]),
-        ...(heard > 0 ? [this.#state("steering", waiting)] : []),
-      ],
+      records: this.#states({ ...values, ...(heard > 0 && { steering }) }),
       committed: () => {
         stored();
         this.#totals = totals;
-        this.#waiting = waiting;
-        this.#taken -= heard;
+        this.#steering.told(heard);
         committed?.();
       },
     });
@@ -354,17 +353,23 @@ export class Session implements SessionInfo {
    * What the user said too late for this turn is not lost: the next one begins with it. It waits for that one if
    * calls are open, because nothing may come between these and their results.
    */
-  async #end({ step, result }: PlayedTurn, onError: (error: unknown) => void): Promise<void> {
+  async #end(
+    { step, result, asked }: PlayedTurn,
+    { onError, opening }: { readonly onError: (error: unknown) => void; readonly opening: Opening },
+  ): Promise<void> {
     const { messages, error, ...end } = result;
     if (error !== undefined) onError(error);
     await this.#queue.run(async () => {
-      const waiting = end.reason === "tool_calls" ? this.#waiting : [];
-      const unheard = waiting.length > 0 ? [] : this.#waiting;
-      const ended = { turns: this.turns + 1, ledger: addLedgers(this.ledger, end.ledger) };
+      const isOpen = end.reason === "tool_calls" || end.reason === "approval";
+      const waiting = isOpen ? this.#steering.waiting : [];
+      const unheard = isOpen ? [] : this.#steering.waiting;
+      const { events: put, asks } = this.#approvals.end(asked, { ledger: end.ledger, opening });
+      const ended = { turns: this.turns + 1, ledger: addLedgers(this.ledger, end.ledger), asks };
       const told = unheard.map((input): LoopEvent => ({ type: "user_message", step, input }));
-      await this.#commit([...told, { type: "turn_end", ...end }], {
+      await this.#commit([...told, ...put, { type: "turn_end", ...end }], {
         ended,
         committed: () => {
+          this.#approvals.committed(put, asks);
           const said = unheard.map((content) => ({ role: "user", content }) as const);
           this.#history = [...this.#history, ...messages, ...said];
           this.#release({ waiting });
@@ -387,7 +392,8 @@ export class Session implements SessionInfo {
     });
   }
 
-  #state(name: string, value: unknown): StoreRecord {
-    return { type: "state", sessionId: this.id, name, value };
+  #states(values: Readonly<Record<string, unknown>>): StoreRecord[] {
+    const sessionId = this.id;
+    return Object.entries(values).map(([name, value]) => ({ type: "state", sessionId, name, value }));
   }
 }

@@ -19,6 +19,9 @@ import {
 } from "@tare/planner";
 import type { Store, StoreRecord } from "@tare/store";
 import { HttpError } from "../http/http_error.ts";
+import type { ApprovalOptions } from "../approvals/approval_options.ts";
+import type { WaitingTurn } from "../approvals/approvals.ts";
+import type { Answered } from "../approvals/questions.ts";
 import type { Session } from "./session.ts";
 import type { Budget } from "../turns/budget.ts";
 import type { SessionSettings } from "./session_settings.ts";
@@ -48,6 +51,8 @@ export interface SessionOptions extends PolicyOptions {
     RunOptions,
     "maxSteps" | "maxOutputTokens" | "maxParallelTools" | "toolTimeoutMs" | "idleTimeoutMs"
   >;
+  /** What has to be asked for before it runs. Default: all that doesn't only read. */
+  readonly approvals?: ApprovalOptions;
   /** A sentence that every turn starts with, as a warning. Default: none. */
   readonly notice?: string;
   /** The time in milliseconds since the epoch. Default: `Date.now`. */
@@ -81,13 +86,15 @@ export interface SessionTotals {
   readonly turns: number;
   /** What calls came to, by the day of UTC, such as `2026-01-31`. */
   readonly days: Readonly<Record<string, Sums>>;
+  /** The turn that goes on once what it asks is answered; absent if nothing is asked. */
+  readonly asks?: WaitingTurn | undefined;
 }
 
 /** A session in which nothing has happened. */
 export const NO_TURNS: SessionTotals = { turns: 0, ledger: EMPTY_LEDGER, days: {} };
 
 /** What clients are told of a session. */
-export interface SessionInfo extends Omit<SessionTotals, "days"> {
+export interface SessionInfo extends Omit<SessionTotals, "days" | "asks"> {
   readonly id: string;
   /** When it was made, in milliseconds since the epoch. */
   readonly createdAtMs: number;
@@ -112,6 +119,13 @@ export interface TurnRequest {
   readonly budget?: Budget | undefined;
   /** Output tokens after which the model isn't called again. Default: the server's. */
   readonly maxOutputTokens?: number | undefined;
+  /**
+   * Says that nobody can be asked before a call runs: what happens then is the server's setting, or it is no in any case.
+   * Default: somebody can.
+   */
+  readonly unattended?: "by_setting" | "deny" | undefined;
+  /** What was said to the questions of the last turn, which goes on. Default: none were asked. */
+  readonly told?: readonly Answered[] | undefined;
   /** Gives back a slot that was taken for this turn. Default: one is taken. */
   readonly giveBack?: (() => void) | undefined;
   /** Records that are committed with the turn's start, or with the input if it steers. */
@@ -157,25 +171,6 @@ export function sessionNotFound(id: string): HttpError {
   return new HttpError(404, "not_found", `Cannot find session ${id}: there is no such session.`);
 }
 
-/** Most inputs that wait for a running turn's next model call. */
-const MAX_WAITING = 100;
-
-/** Most characters of their JSON. */
-const MAX_WAITING_CHARS = 16 * 2 ** 20;
-
-/** What the user says to a running turn is stored whole each time. @throws {HttpError} 429 if it is too much. */
-export function assertMayWait(id: string, waiting: readonly Content[]): void {
-  if (waiting.length <= MAX_WAITING && JSON.stringify(waiting).length <= MAX_WAITING_CHARS) return;
-  throw new HttpError(
-    429,
-    "too_much_steering",
-    `Cannot steer the turn in session ${id}: ${
-      waiting.length - 1
-    } inputs wait for its next model call, and at most ` +
-      `${MAX_WAITING} of ${MAX_WAITING_CHARS} characters may. Wait for a user_message event, or cancel the turn.`,
-  );
-}
-
 /** The error for a turn that is asked for while another one runs. */
 export function turnRunning(id: string): HttpError {
   return new HttpError(
@@ -183,6 +178,16 @@ export function turnRunning(id: string): HttpError {
     "turn_running",
     `Cannot start a turn in session ${id}: one is running. Wait for its turn_end, cancel it, or send the input with ` +
       "steer.",
+  );
+}
+
+/** The error for a turn that shall go on while its questions are open. */
+export function stillAsked(id: string): HttpError {
+  return new HttpError(
+    409,
+    "approval_open",
+    `Cannot continue session ${id}: calls wait for an answer. Answer with POST /v1/sessions/${id}/approvals/{call}, ` +
+      "or send an input, which denies them.",
   );
 }
 

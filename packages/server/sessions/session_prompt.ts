@@ -21,7 +21,7 @@ import { NO_TURNS, ratesOf, type SessionEnvironment, type SessionTotals } from "
 import { summariseWith } from "./summarise_with.ts";
 
 /** What is stored of a session beside its events. */
-export interface StoredPrompt extends Pick<SessionTotals, "days"> {
+export interface StoredPrompt extends Pick<SessionTotals, "days" | "asks"> {
   /** What a restart needs to know of the prompt. */
   readonly context: unknown;
   /** What was asked for of single messages. */
@@ -36,10 +36,12 @@ export async function readStored(id: string, store: Store): Promise<StoredPrompt
     ["context", "pins", "totals", "title"].map((name) => store.readState(id, name)),
   );
   // What was stored is what a session has made.
+  const { days, asks } = { ...NO_TURNS, ...totals as Partial<SessionTotals> | undefined };
   return {
     context,
     pins: (pins ?? []) as readonly Pin[],
-    days: { ...NO_TURNS, ...totals as Partial<SessionTotals> | undefined }.days,
+    days,
+    asks,
     title: (title ?? "") as string,
   };
 }
@@ -113,17 +115,32 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
     return this.#prompt.quote?.({ messages, tools: this.#tools() }, call);
   }
 
-  /** What has changed since it was stored, by name, to be stored together; and what to call once it is. */
-  changes(): {
-    readonly values: Partial<Pick<StoredPrompt, "context" | "pins">>;
+  /**
+   * What has changed with these events, which happen now, by name, to be stored together; what all turns come to then;
+   * and what to call once it is stored.
+   */
+  changes(
+    events: readonly SessionEvent[],
+    { totals: before, ended }: {
+      readonly totals: SessionTotals;
+      /** What else has changed of the totals. */
+      readonly ended?: Partial<SessionTotals> | undefined;
+    },
+  ): {
+    readonly values: Partial<Pick<StoredPrompt, "context" | "pins"> & { readonly totals: SessionTotals }>;
+    readonly totals: SessionTotals;
     readonly stored: () => void;
   } {
+    const { environment, model } = this.#options;
+    const days = daysAfter(before.days, events, { rates: ratesOf(environment, model), nowMs: this.#now() });
+    const totals = { ...before, ...ended, days };
     const now = { context: this.#prompt.state, pins: this.#pins };
     const values = {
       ...(now.context !== this.#stored.context && { context: now.context }),
       ...(now.pins !== this.#stored.pins && { pins: now.pins }),
+      ...((days !== before.days || ended) && { totals }),
     };
-    return { values, stored: () => this.#stored = now };
+    return { values, totals, stored: () => this.#stored = now };
   }
 
   /**
@@ -167,12 +184,6 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
     const history = { messages, tools: this.#tools() };
     const call = { nowMs: this.#now(), model: this.#options.model, oneShot: true };
     return { history, view: await this.#prompt.view(history, call), ...told };
-  }
-
-  /** What days came to after these events, which happen now; the same if nothing was called. */
-  daysAfter(days: StoredPrompt["days"], events: readonly SessionEvent[]): StoredPrompt["days"] {
-    const { environment, model } = this.#options;
-    return daysAfter(days, events, { rates: ratesOf(environment, model), nowMs: this.#now() });
   }
 
   #now(): number {

@@ -1,5 +1,6 @@
 import { type Static, Type } from "typebox";
 import { closed, METADATA } from "../http/schema.ts";
+import { APPROVAL_RULES } from "../approvals/rules.ts";
 import { BUDGET } from "../turns/budget.ts";
 
 /** What a session is made with, defaults filled in. */
@@ -14,9 +15,15 @@ export const SESSION_SETTINGS = closed({
   }),
   metadata: METADATA,
   budget: BUDGET,
+  approvalRules: APPROVAL_RULES,
 });
 /** What a session is made with, defaults filled in. */
 export type SessionSettings = Readonly<Static<typeof SESSION_SETTINGS>>;
+
+/** The settings as they were stored: what was stored is what was created, by an older version perhaps. */
+export function storedSettings(stored: unknown): SessionSettings {
+  return { ...{ approvalRules: [] }, ...stored as Omit<SessionSettings, "approvalRules"> };
+}
 
 /** Body of `POST /v1/sessions`: what it doesn't say is the server's own instructions and model, and all its tools. */
 export const CREATE_SESSION = closed(Type.Partial(SESSION_SETTINGS).properties, "CreateSession", {

@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import type { LoopEvent } from "@tare/loop";
+import type { SessionEvent } from "./event_log.ts";
 import { contentText, type Model } from "@tare/messages";
 import { memoryStore, StoreError } from "@tare/store";
 import { HttpError } from "../http/http_error.ts";
@@ -25,7 +25,7 @@ function said({ history }: Session): unknown[] {
 Deno.test("Session.start() commits the turn's start before it returns, and leaves the session idle before its end is read", async () => {
   const model = () => scriptedModel([{ content: "a" }]);
   const session = await makeSession(scriptedSessions({ store: memoryStore(), model }));
-  const seen: [LoopEvent["type"] | "message_added", boolean][] = [];
+  const seen: [SessionEvent["type"], boolean][] = [];
   await session.start({ input: "q" });
   assertEquals([session.lastEvent >= 1, session.isRunning], [true, true]);
   for await (const { event } of session.events.read()) seen.push([event.type, session.isRunning]);

@@ -5,6 +5,7 @@ import type { ListedSession, StoreRecord } from "@tare/store";
 import { LRUCache } from "lru-cache";
 import { HttpError } from "../http/http_error.ts";
 import { checkBudgets } from "../turns/budget.ts";
+import { ApprovalTimers } from "../approvals/approval_timers.ts";
 import { CALL_EVENTS, callsOf, dayOf } from "./calls.ts";
 import { asSessionEvent } from "./event_log.ts";
 import { Queue } from "./queue.ts";
@@ -19,7 +20,7 @@ import {
   type SessionTotals,
   type Transcript,
 } from "./session_options.ts";
-import type { CreateSession, SessionSettings } from "./session_settings.ts";
+import { type CreateSession, type SessionSettings, storedSettings } from "./session_settings.ts";
 import { allToolsOf, includesTool } from "../turns/session_tools.ts";
 import { TurnSlots } from "../turns/turn_slots.ts";
 
@@ -77,11 +78,14 @@ export class Sessions {
   });
   readonly #creation = new Queue();
   readonly #warnings = new ToldWarnings();
+  readonly #approvals: ApprovalTimers;
 
   /** The sessions of this store. */
   constructor(options: SessionsOptions) {
     this.#options = options;
     this.slots = new TurnSlots(options.maxRunningTurns ?? 100);
+    const { now = Date.now, onError = () => {}, approvals: { after = later } = {} } = options;
+    this.#approvals = new ApprovalTimers({ sessions: this, now, after, onError });
   }
 
   /**
@@ -181,19 +185,15 @@ export class Sessions {
 
   /** What was saved today and in all. None of these sessions is left as it is, to compare with. */
   async overview(): Promise<Overview> {
-    const { store, now = Date.now } = this.#options;
+    const { now = Date.now } = this.#options;
     const today = dayOf(now());
     let [ofToday, all] = [NO_SUMS, NO_SUMS];
     let sessions = 0;
-    for (let page = await store.listSessions({ limit: PAGE }); page.length > 0;) {
-      for (const { totals } of page) {
-        const { days } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
-        ofToday = addSums(ofToday, days[today] ?? {});
-        for (const sums of Object.values(days)) all = addSums(all, sums);
-        sessions++;
-      }
-      if (page.length < PAGE) break;
-      page = await store.listSessions({ limit: PAGE, after: page.at(-1)!.id });
+    for await (const { totals } of this.#all()) {
+      const { days } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
+      ofToday = addSums(ofToday, days[today] ?? {});
+      for (const sums of Object.values(days)) all = addSums(all, sums);
+      sessions++;
     }
     const groups = { planned: { ...all, sessions }, control: { ...NO_SUMS, sessions: 0 } };
     return { today: ofToday, all, groups, warnings: this.#warnings.list };
@@ -221,7 +221,16 @@ export class Sessions {
     }
   }
 
-  /** Cancels every running turn and waits until they have ended. */
+  /** Sees to it that what was asked in an earlier process gets its answer in time. @throws {StoreError} */
+  async watchApprovals(): Promise<void> {
+    for await (const { id, totals } of this.#all()) {
+      const { asks } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
+      // What is in memory knows better.
+      if (!this.#find(id)) this.#approvals.set(id, asks?.untilMs);
+    }
+  }
+
+  /** Cancels every running turn and waits until they have ended. What is asked waits for the next process. */
   async close(): Promise<void> {
     await Promise.all(
       Array.from(this.#running, async (session) => {
@@ -229,6 +238,19 @@ export class Sessions {
         while (await session.cancel());
       }),
     );
+    // Those who follow a turn that asks would wait for its answer.
+    for (const held of this.#held.values()) held.deref()?.events.close();
+    this.#approvals.close();
+  }
+
+  /** All sessions, without loading them. */
+  async *#all(): AsyncGenerator<ListedSession, void> {
+    const { store } = this.#options;
+    for (let page = await store.listSessions({ limit: PAGE }); page.length > 0;) {
+      yield* page;
+      if (page.length < PAGE) return;
+      page = await store.listSessions({ limit: PAGE, after: page.at(-1)!.id });
+    }
   }
 
   #find(id: string): Session | undefined {
@@ -260,6 +282,7 @@ export class Sessions {
   #note(session: Session): void {
     if (session.isRunning) this.#running.add(session);
     else this.#running.delete(session);
+    this.#approvals.set(session.id, session.isGone ? undefined : session.questions[0]?.expiresAtMs);
     if (!session.isGone) return;
     this.#recent.delete(session.id);
     this.#held.delete(session.id);
@@ -270,7 +293,7 @@ export class Sessions {
     return {
       id,
       createdAtMs,
-      settings: settings as SessionSettings,
+      settings: storedSettings(settings),
       title: title as string,
       lastEvent,
       turns,
@@ -279,7 +302,9 @@ export class Sessions {
     };
   }
 
-  #fillIn({ instructions, model, tools, metadata = {}, budget = {} }: CreateSession): SessionSettings {
+  #fillIn(
+    { instructions, model, tools, metadata = {}, budget = {}, approvalRules = [] }: CreateSession,
+  ): SessionSettings {
     const { defaultModel, instructions: own = DEFAULT_INSTRUCTIONS } = this.#options;
     const offered = this.toolNames;
     const unknown = tools?.find((name) => !includesTool(offered, name));
@@ -301,8 +326,14 @@ export class Sessions {
         : [...offered],
       metadata,
       budget,
+      approvalRules,
     };
   }
+}
+
+function later(ms: number, work: () => void): () => void {
+  const timer = setTimeout(work, ms);
+  return () => clearTimeout(timer);
 }
 
 function tooManySessions(

@@ -1,4 +1,4 @@
-import { addLedgers, type TurnLedger } from "@tare/loop";
+import { addLedgers, EMPTY_LEDGER, type TurnLedger } from "@tare/loop";
 import { callCost, PRICES_DATE, type Rates } from "@tare/planner";
 import { type Static, Type } from "typebox";
 import { HttpError } from "../http/http_error.ts";
@@ -58,19 +58,23 @@ export function checkBudgets({ turn, session }: Budgets, { rates, model }: Measu
 
 /**
  * Makes a function that says, from what a turn cost so far, which budget is used up; nothing while there is room. `before`
- * is what the session's earlier turns cost.
+ * is what the session's earlier turns cost, `spent` what this one did before it went on. Default: nothing.
  *
  * @throws {HttpError} as {@linkcode checkBudgets} does.
  */
 export function overBudget(
   budgets: Budgets,
-  { before, ...measure }: Measure & { readonly before: TurnLedger },
+  { before, spent = EMPTY_LEDGER, ...measure }: Measure & {
+    readonly before: TurnLedger;
+    readonly spent?: TurnLedger | undefined;
+  },
 ): (ledger: TurnLedger) => string | undefined {
   checkBudgets(budgets, measure);
   const { turn = {}, session = {} } = budgets;
   const { rates } = measure;
   return (ledger) =>
-    usedUp("turn", turn, ledger, rates) ?? usedUp("session", session, addLedgers(before, ledger), rates);
+    usedUp("turn", turn, addLedgers(spent, ledger), rates) ??
+      usedUp("session", session, addLedgers(before, ledger), rates);
 }
 
 function usedUp(what: string, budget: Budget, ledger: TurnLedger, rates: Rates): string | undefined {

@@ -1,4 +1,4 @@
-import { run, type RunOptions, type TurnResult } from "@tare/loop";
+import { type LoopEvent, run, type RunOptions, type TurnResult } from "@tare/loop";
 import type { PromptSession } from "@tare/planner";
 import type { SessionEvent } from "../sessions/event_log.ts";
 import type { TakenTools } from "./session_tools.ts";
@@ -19,10 +19,15 @@ export interface RunTurnOptions extends Omit<RunOptions, "context" | "tools"> {
   readonly commit: (events: readonly SessionEvent[]) => Promise<void>;
 }
 
+/** A question, before it is put. */
+export type AskedEvent = Extract<LoopEvent, { readonly type: "approval_asked" }>;
+
 /** How a turn ended, and in which step. */
 export interface PlayedTurn {
   readonly step: number;
   readonly result: TurnResult;
+  /** What somebody has to be asked before the turn goes on: told with its end, so that no crash comes between. */
+  readonly asked: readonly AskedEvent[];
 }
 
 /**
@@ -38,6 +43,7 @@ export async function runTurn(
   const warnings = notice === undefined ? missing : [notice, ...missing];
   let step = 1;
   let answeredAtMs = now();
+  const asked: AskedEvent[] = [];
   let result: TurnResult | undefined;
   // Leaving the loop over these events, by an error too, stops the turn.
   const played = (async function* () {
@@ -67,9 +73,13 @@ export async function runTurn(
   for await (const event of played) {
     if (event.type === "turn_start" || event.type === "turn_end") continue;
     if ("step" in event) step = event.step;
+    if (event.type === "approval_asked") {
+      asked.push(event);
+      continue;
+    }
     await commit([event.type === "step_end" ? { ...event, atMs: answeredAtMs } : event]);
   }
   if (!result) throw new Error("Cannot end the turn: the loop gave no result.");
   if (result.reason === "internal_error") throw result.error;
-  return { step, result };
+  return { step, result, asked };
 }

@@ -1,4 +1,6 @@
-import type { Tool } from "@tare/messages";
+import type { CountTokens, Tool } from "@tare/messages";
+import type { Archive } from "@tare/prune";
+import { recallTool } from "@tare/tools";
 
 /** Tools that come and go while the server runs, such as those of MCP servers. */
 export interface ToolSource {
@@ -30,12 +32,11 @@ export function includesTool(given: readonly string[], name: string): boolean {
 
 /** What a session's tools are chosen from. */
 export interface SessionToolsOptions {
-  /** What the session was given: names of tools, or all tools of a server. */
-  readonly given: readonly string[];
-  /** Tools that are always there. */
-  readonly own: readonly Tool[];
-  /** Where others come from. Default: nowhere. */
-  readonly source?: ToolSource | undefined;
+  /** Tools that are always there, and where others come from. */
+  readonly environment: { readonly tools: readonly Tool[]; readonly toolSource?: ToolSource };
+  /** What the session's own `recall` reads. */
+  readonly archive: Archive;
+  readonly countTokens: CountTokens;
 }
 
 /** The tools of one session: fixed during a turn, looked up anew for the next. */
@@ -47,12 +48,15 @@ export class SessionTools {
   readonly #servers: readonly string[];
   #taken: readonly Tool[] | undefined;
 
-  /** No turn was played yet. */
-  constructor({ given, own, source }: SessionToolsOptions) {
+  /** No turn was played yet; `given` names tools, or all tools of a server. */
+  constructor(given: readonly string[], { environment, archive, countTokens }: SessionToolsOptions) {
+    const { tools, toolSource } = environment;
     this.#given = given;
-    this.#own = own.filter(({ definition }) => given.includes(definition.function.name));
-    this.#source = source;
-    this.#servers = source?.names.filter((name) => given.some((one) => one.startsWith(`${name}__`))) ?? [];
+    this.#own = [...tools, recallTool(archive, { countTokens })]
+      .filter(({ definition }) => given.includes(definition.function.name));
+    this.#source = toolSource;
+    this.#servers = toolSource?.names.filter((name) => given.some((one) => one.startsWith(`${name}__`))) ??
+      [];
   }
 
   /** Those of the last turn; before the first one those that are known. */

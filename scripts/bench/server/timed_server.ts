@@ -20,7 +20,7 @@ import { openaiModel } from "@tare/loop/openai";
 import type { Tool } from "@tare/messages";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { profileNamed } from "@tare/planner";
-import { agentHandler } from "@tare/server";
+import { agentHandler, ALLOW_EVERYTHING } from "@tare/server";
 import { openStore, type Store } from "@tare/store";
 import { workspaceTools } from "@tare/tools";
 
@@ -88,6 +88,7 @@ const tokenizer = await loadTokenizer();
 const agent = agentHandler({
   model: (model) => openaiModel({ model, baseURL, fetch: timedFetch }),
   defaultModel: "after-0",
+  approvals: { rules: ALLOW_EVERYTHING },
   tools: workspaceTools({ workspace }).map(timedTool),
   store: timedStore(await openStore(join(data, "tare.db"))),
   countTokens: () => Promise.resolve(tokenizer.count),

@@ -25,15 +25,41 @@ export interface Session {
   readonly ledger: TurnLedger;
 }
 
+/** A call that waits for somebody to say whether it may run. */
+export interface Approval {
+  readonly callId: string;
+  readonly name: string;
+  /** As JSON. */
+  readonly arguments: string;
+  /** In milliseconds since the epoch. */
+  readonly askedAtMs: number;
+  /** When it is denied if nobody answers, likewise. */
+  readonly expiresAtMs: number;
+}
+
+/** What somebody said to that. */
+export interface Answered {
+  readonly type: "approval_answered";
+  readonly id: string;
+  readonly decision: "allow" | "deny";
+  readonly reason?: string;
+  readonly always?: true;
+  readonly by: "person" | "time" | "message" | "cancel";
+}
+
 /** A session with all that was said. */
 export interface SessionWithMessages extends Session {
   readonly messages: readonly Message[];
+  readonly approvals: readonly Approval[];
   /** The turn that runs: the last event before it, and the index of its first message. */
   readonly turn?: { readonly after: number; readonly firstMessage: number };
 }
 
 /** Everything that happens in a session. */
-export type SessionEvent = LoopEvent | { readonly type: "message_added"; readonly message: Message };
+export type SessionEvent =
+  | LoopEvent
+  | { readonly type: "message_added"; readonly message: Message }
+  | Answered;
 
 /** What a session is called: what its maker named it, what was said first, or when it was made. */
 export function titleOf(

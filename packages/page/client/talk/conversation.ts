@@ -1,6 +1,6 @@
 import type { Content } from "@tare/messages";
 import { ApiError, ask, askJson, readEvents, requestKey } from "../api/api.ts";
-import type { Budget, Session, SessionEvent, SessionWithMessages } from "../api/sessions.ts";
+import type { Approval, Budget, Session, SessionEvent, SessionWithMessages } from "../api/sessions.ts";
 import { Items } from "./items.ts";
 
 /** Longest pause before the server is tried again, in milliseconds. */
@@ -15,6 +15,15 @@ export interface Sending {
   readonly budget?: Budget;
 }
 
+/** What a person says to whether a call may run. */
+export interface Said {
+  readonly decision: "allow" | "deny" | "always";
+  /** Why not, for the model. */
+  readonly reason?: string;
+}
+
+const ASKED = { type: "approval_asked", step: 1, name: "", arguments: "" } as const;
+
 /**
  * One session as this page follows it: what was said, then its events as they happen, also over a server that was
  * started again. `changed` is called at most once a frame, however much arrives.
@@ -24,6 +33,8 @@ export class Conversation {
   session: SessionWithMessages | undefined;
   /** Whether a turn runs. */
   isRunning = false;
+  /** The calls that wait for an answer. */
+  approvals: readonly Approval[] = [];
   /** What is wrong now, in a sentence. */
   trouble: string | undefined;
   /** An input that the server hasn't taken, with the key that lets it act once. */
@@ -57,15 +68,18 @@ export class Conversation {
       this.items = new Items();
       const session = await askJson<SessionWithMessages>(this.#path, { signal: this.#closing.signal });
       this.session = session;
-      const { turn, messages, lastEvent } = session;
+      const { turn, messages, lastEvent, approvals } = session;
       // The running turn shows by its events, which tell more.
       for (const message of messages.slice(0, turn?.firstMessage)) this.items.addMessage(message);
       this.#last = turn?.after ?? lastEvent;
+      for (const { callId } of approvals) this.items.apply({ ...ASKED, id: callId });
+      this.approvals = approvals;
       this.isRunning = turn !== undefined;
       this.#tell();
     });
     this.#isReading = false;
-    if (this.isRunning) await this.follow();
+    // A turn that asks goes on once somebody has answered, here or elsewhere.
+    if (this.isRunning || this.approvals.length > 0) await this.follow();
   }
 
   /** Stops following. */
@@ -98,6 +112,17 @@ export class Conversation {
   /** Goes on with a turn that was cut off. */
   async continue(budget?: Budget): Promise<void> {
     await this.#post({ continue: true, ...(budget && { budget }) }, requestKey());
+  }
+
+  /** Says whether a call may run. */
+  async answer(approval: Approval, said: Said): Promise<boolean> {
+    const { callId, askedAtMs } = approval;
+    const done = await this.#attempt(async () => {
+      await ask(`${this.#path}/approvals/${encodeURIComponent(callId)}`, { body: { ...said, askedAtMs } });
+    });
+    // What it comes to is told by the events.
+    if (done && !this.#isReading) this.follow();
+    return done;
   }
 
   /** Cancels the turn that runs. */
@@ -167,6 +192,13 @@ export class Conversation {
       this.#goesOn = false;
     }
     if (event.type === "turn_end") this.isRunning = false;
+    if (event.type === "approval_asked") {
+      const { id: callId, name, arguments: text, askedAtMs = 0, expiresAtMs = 0 } = event;
+      this.approvals = [...this.approvals, { callId, name, arguments: text, askedAtMs, expiresAtMs }];
+    }
+    if (event.type === "approval_answered") {
+      this.approvals = this.approvals.filter(({ callId }) => callId !== event.id);
+    }
   }
 
   /** Tries until the server can be reached, more and more seldom. Other errors are told and end it. */

@@ -97,7 +97,9 @@ function Reply({ item: { text, reasoning } }: { readonly item: Of<"reply"> }) {
 function Call({ item }: { readonly item: Of<"call"> }) {
   const { name, result } = item;
   const args = useMemo(() => argumentsOf(item.arguments), [item.arguments]);
-  const state = result === undefined ? "running" : result.error ? "failed" : "done";
+  const said = item.approval === "asked" ? undefined : item.approval;
+  const waits = item.approval === "asked" || (said?.decision === "deny" && !result);
+  const state = result === undefined ? (waits ? "asked" : "running") : result.error ? "failed" : "done";
   return (
     <details class={`call ${state}`} open={item.output !== undefined && !result}>
       <summary>
@@ -108,7 +110,7 @@ function Call({ item }: { readonly item: Of<"call"> }) {
           <bdi>{args.short}</bdi>
         </span>
         <span class="state">
-          {state === "running" ? "runs" : state === "failed" ? "failed" : ""}
+          {WORDS[said?.decision === "deny" ? "denied" : state]}
           {result?.durationMs !== undefined && ` ${duration(result.durationMs)}`}
         </span>
       </summary>
@@ -118,6 +120,9 @@ function Call({ item }: { readonly item: Of<"call"> }) {
     </details>
   );
 }
+
+/** What is said of a call beside its time. */
+const WORDS = { asked: "waits", running: "runs", failed: "failed", done: "", denied: "denied" } as const;
 
 /** Longest line of arguments in characters. */
 const LINE = 160;
@@ -153,6 +158,7 @@ function Rewritten({ item: { rewrite } }: { readonly item: Of<"rewrite"> }) {
 }
 
 const REASONS: Readonly<Record<string, string>> = {
+  approval: "Waits for an answer.",
   cancelled: "Cancelled.",
   step_limit: "The turn has reached its most steps.",
   output_limit: "The turn has reached its longest output.",

@@ -1,6 +1,6 @@
 import type { LoopEvent, TurnLedger } from "@tare/loop";
 import type { AssistantMessage, Content, Message, Rewrite, ToolCall } from "@tare/messages";
-import type { SessionEvent } from "../api/sessions.ts";
+import type { Answered, SessionEvent } from "../api/sessions.ts";
 
 /** What came of a tool call. */
 export interface CallResult {
@@ -19,6 +19,8 @@ type Shown =
     readonly id: string;
     readonly name: string;
     readonly arguments: string;
+    /** Whether somebody is asked before it runs, and what was said. */
+    readonly approval?: "asked" | Answered;
     /** What it has put out so far, as far as it tells: the end of that. */
     readonly output?: string;
     /** Nothing while it runs. */
@@ -90,6 +92,10 @@ export class Items {
         if (event.message !== this.#warned) this.#add({ kind: "warning", message: event.message });
         this.#warned = event.message;
         return;
+      case "approval_asked":
+        return this.#approve(event.id, "asked");
+      case "approval_answered":
+        return this.#approve(event.id, event);
       case "turn_end":
         return this.#end(event);
       case "step_start":
@@ -148,6 +154,11 @@ export class Items {
     const call = this.list[this.#calls.get(id) ?? -1];
     if (call?.kind !== "call" || call.result) return;
     this.#replace(call.key, { ...call, output: `${call.output ?? ""}${text}`.slice(-LIVE) });
+  }
+
+  #approve(id: string, approval: "asked" | Answered): void {
+    const call = this.list[this.#calls.get(id) ?? -1];
+    if (call?.kind === "call") this.#replace(call.key, { ...call, approval });
   }
 
   #settle(id: string, result: CallResult): void {

@@ -30,6 +30,17 @@ Deno.test("Items show a call's output while it runs, and then its result", () =>
   });
 });
 
+Deno.test("Items show that a call waits for an answer, and what was said", () => {
+  const call = { step: 1, id: "a", name: "shell", arguments: "{}" } as const;
+  const shownCall = { kind: "call", id: "a", name: "shell", arguments: "{}" } as const;
+  const asked = [{ type: "tool_call", ...call }, { type: "approval_asked", ...call }] as const;
+  assertEquals(shown(asked), [{ ...shownCall, approval: "asked" }]);
+  const answered = { type: "approval_answered", id: "a", decision: "deny", by: "person" } as const;
+  assertEquals(shown([...asked, answered, { ...answered, id: "nobody's" }]), [
+    { ...shownCall, approval: answered },
+  ]);
+});
+
 Deno.test("Items take messages of every role", () => {
   const items = new Items();
   items.addMessage({

@@ -10,6 +10,7 @@ import { takeOver } from "./first_input.ts";
 import { listen } from "./heard.ts";
 import { Entry } from "./entry.tsx";
 import { textOf } from "./items.ts";
+import { Question } from "./question.tsx";
 
 /** Entries that are drawn at first, and added whenever the beginning of them comes into view. */
 const WINDOW = 60;
@@ -45,10 +46,23 @@ export function Talk({ id }: { readonly id: string }): JSX.Element {
         <Top hidden={first} more={earlier} />
         {items.list.slice(first).map((item) => <Entry key={item.key} item={item} />)}
         {isRunning && <Working />}
+        {conversation.approvals.map((approval) => (
+          <Question
+            key={`${approval.callId} ${approval.askedAtMs}`}
+            approval={approval}
+            answer={(said) => conversation.answer(approval, said)}
+          />
+        ))}
       </div>
       {!isAtEnd && <button type="button" class="to-end" onClick={toEnd}>To the end</button>}
       <p class="hidden" role="status">
-        {isRunning ? "The agent is working." : session ? "The agent waits." : ""}
+        {isRunning
+          ? "The agent is working."
+          : conversation.approvals.length > 0
+          ? "The agent waits for your answer."
+          : session
+          ? "The agent waits."
+          : ""}
       </p>
       {trouble !== undefined && <p class="trouble" role="alert">{trouble}</p>}
       {unsent && !conversation.isSending && (
@@ -61,7 +75,7 @@ export function Talk({ id }: { readonly id: string }): JSX.Element {
         send={send}
         isRunning={isRunning}
         cancel={() => conversation.cancel()}
-        {...(session && !isRunning && !items.isAnswered &&
+        {...(session && !isRunning && conversation.approvals.length === 0 && !items.isAnswered &&
           { goOn: (budget?: Budget) => conversation.continue(budget) })}
       />
     </section>

@@ -1,0 +1,52 @@
+import { assertEquals } from "@std/assert";
+import { createInterface } from "node:readline";
+import { PassThrough } from "node:stream";
+import { answerOf, askPerson, questionOf } from "./ask_person.ts";
+
+Deno.test("answerOf() takes a yes for nothing but a yes", () => {
+  assertEquals(["y", " YES ", "a", "always"].map((line) => answerOf(line).decision), [
+    "allow",
+    "allow",
+    "always",
+    "always",
+  ]);
+  assertEquals(["", "n", "No"].map(answerOf), [
+    { decision: "deny" },
+    { decision: "deny" },
+    { decision: "deny" },
+  ]);
+  assertEquals(answerOf(" yess "), { decision: "deny", reason: "yess" });
+});
+
+Deno.test("questionOf() shows what would hide, and says how much it leaves out", () => {
+  assertEquals(
+    questionOf({ name: "shell", arguments: '{"command":"ls\u202e \u009b2K"}' }),
+    '? May this run: shell {"command":"ls\\u{202e} \\u{9b}2K"}',
+  );
+  const long = questionOf({ name: "a", arguments: "x".repeat(20_005) });
+  assertEquals(long.endsWith("x… and 5 characters more"), true);
+});
+
+Deno.test("askPerson() reads a line as the answer, and none once the question is settled or nobody is there", async () => {
+  const input = new PassThrough();
+  const lines = createInterface({ input, output: new PassThrough(), terminal: false });
+  const told: unknown[] = [];
+  const ask = askPerson(lines, {
+    write: (text) => told.push(text),
+    onAsk: (asks) => {
+      told.push(asks);
+      if (asks) queueMicrotask(() => input.write("not on Sundays\n"));
+    },
+  });
+  const approval = { callId: "1", name: "shell", arguments: "{}", askedAtMs: 0, expiresAtMs: 1 };
+  const settled = new AbortController();
+  assertEquals(await ask(approval, settled.signal), { decision: "deny", reason: "not on Sundays" });
+  assertEquals(told, ["? May this run: shell {}\n", true, false]);
+  const silent = askPerson(lines, { write() {} });
+  const waiting = silent(approval, settled.signal);
+  settled.abort();
+  assertEquals(await waiting, undefined);
+  const left = silent(approval, new AbortController().signal);
+  lines.close();
+  assertEquals(await left, undefined);
+});

@@ -1,0 +1,176 @@
+import { assertEquals, assertMatch } from "@std/assert";
+import { type AnsweredCall, type Judge, run, type RunOptions } from "@tare/loop";
+import type { FunctionToolCall, Message, Tool } from "@tare/messages";
+import { assertWhole, call, callTools, collect, outline, say, scripted, tool } from "./fixture_test.ts";
+
+/** Asks for what is named `write`, denies what is named `drop`, and allows the rest. */
+const judge: Judge = ({ tool }) => {
+  const { name } = tool.definition.function;
+  if (name === "drop") return { decision: "deny", reason: "nothing is dropped here." };
+  return { decision: name === "write" ? "ask" : "allow" };
+};
+
+/** Tools that note what they were run with. */
+function noted(...names: string[]) {
+  const ran: unknown[] = [];
+  const tools = names.map((name) =>
+    tool(name, (args) => {
+      ran.push([name, args]);
+      return `${name} ran`;
+    })
+  );
+  return { ran, tools };
+}
+
+/** A turn that answers these calls of an earlier one. */
+async function goOn(
+  calls: readonly FunctionToolCall[],
+  { answered, ...options }: { readonly answered: readonly AnsweredCall[] } & Partial<RunOptions>,
+) {
+  const history: Message[] = [
+    { role: "user", content: "Go" },
+    { role: "assistant", content: null, tool_calls: calls },
+  ];
+  const { model, requests } = scripted(say("Done."));
+  const { events, result } = await collect(run({ model, history, judge, answered, ...options }));
+  return { events, result, requests };
+}
+
+Deno.test("run() leaves a call open that has to be asked for, and runs the others of the reply", async () => {
+  const { ran, tools } = noted("read", "write", "drop");
+  const calls = [call("a", "write", { n: 1 }), call("b", "read"), call("c", "drop"), call("d", "write")];
+  const { model } = scripted(callTools(...calls));
+  const { events, result } = await collect(run({ model, tools, history: [], input: "Go", judge }));
+  assertEquals(outline(events).filter((line) => !line.startsWith("tool_result")), [
+    "turn_start",
+    "step_start",
+    "assistant_message",
+    ...["tool_call a", "tool_call b", "tool_call c", "tool_call d"],
+    "step_end",
+    "approval_asked",
+    "approval_asked",
+    "turn_end approval",
+  ]);
+  assertEquals(events.filter(({ type }) => type === "approval_asked"), [
+    { type: "approval_asked", step: 1, id: "a", name: "write", arguments: '{"n":1}' },
+    { type: "approval_asked", step: 1, id: "d", name: "write", arguments: "{}" },
+  ]);
+  assertEquals(ran, [["read", {}]]);
+  assertEquals(result.messages.slice(2), [
+    { role: "tool", tool_call_id: "b", content: "read ran" },
+    { role: "tool", tool_call_id: "c", content: "Cannot run drop: nothing is dropped here." },
+  ]);
+});
+
+Deno.test("run() goes on with answered calls before the model is called, and runs none that was denied", async () => {
+  const { ran, tools } = noted("write");
+  const calls = [call("a", "write", { n: 1 }), call("b", "write", { n: 2 })];
+  const asked = (call: FunctionToolCall) => ({
+    id: call.id,
+    name: "write",
+    arguments: call.function.arguments,
+  });
+  const { events, result, requests } = await goOn(calls, {
+    tools,
+    answered: [
+      { call: calls[0]!, asked: asked(calls[0]!) },
+      { call: calls[1]!, asked: asked(calls[1]!), denied: "not that one." },
+    ],
+  });
+  assertEquals(outline(events).slice(0, 4).sort(), [
+    "step_start",
+    "tool_result a",
+    "tool_result b error",
+    "turn_start",
+  ]);
+  assertEquals(outline(events).indexOf("step_start"), 3);
+  assertEquals(ran, [["write", { n: 1 }]]);
+  assertEquals(result.messages, [
+    { role: "tool", tool_call_id: "a", content: "write ran" },
+    { role: "tool", tool_call_id: "b", content: "Cannot run write: not that one." },
+    { role: "assistant", content: "Done." },
+  ]);
+  assertEquals(requests[0]?.messages.length, 4);
+});
+
+Deno.test("run() takes a yes for nothing but what was asked, and for nothing that is forbidden since", async () => {
+  const { ran, tools } = noted("write", "drop");
+  const answer = async (
+    given: FunctionToolCall,
+    asked: { name: string; arguments: string },
+    more?: Tool[],
+  ) => {
+    const answered = [{ call: given, asked: { id: given.id, ...asked } }];
+    const { result } = await goOn([given], { tools: more ?? tools, answered });
+    return String(result.messages[0]?.content);
+  };
+  const given = call("a", "write", { n: 1 });
+  assertMatch(await answer(given, { name: "write", arguments: '{"n":2}' }), /isn't what was asked for/);
+  assertMatch(await answer(given, { name: "other", arguments: '{"n":1}' }), /isn't what was asked for/);
+  assertMatch(await answer(call("a", "drop"), { name: "drop", arguments: "{}" }), /nothing is dropped here/);
+  assertMatch(await answer(given, { name: "write", arguments: '{"n":1}' }, []), /there is no such tool/);
+  assertEquals(ran, []);
+});
+
+Deno.test("run() judges the tool that a call is really for, and asks for that", async () => {
+  const { ran, tools: [write] } = noted("write");
+  const general = tool("call_tool", () => "never run", {
+    resolve: ({ args }) => ({ tool: write!, args: args as Record<string, unknown> }),
+  });
+  const given = call("a", "call_tool", { args: { n: 3 } });
+  const { model } = scripted(callTools(given));
+  const { events } = await collect(run({ model, tools: [general], history: [], input: "Go", judge }));
+  const asked = { id: "a", name: "write", arguments: '{"n":3}' };
+  assertEquals(events.find(({ type }) => type === "approval_asked"), {
+    type: "approval_asked",
+    step: 1,
+    ...asked,
+  });
+  await goOn([given], { tools: [general], answered: [{ call: given, asked }] });
+  assertEquals(ran, [["write", { n: 3 }]]);
+});
+
+Deno.test("run() tells the model where nobody can be asked, and goes on", async () => {
+  const { ran, tools } = noted("write");
+  const { model } = scripted(callTools(call("a", "write")), say("Then not."));
+  const cannotAsk = "nobody is there.";
+  const { result } = await collect(run({ model, tools, history: [], input: "Go", judge, cannotAsk }));
+  assertWhole(result);
+  assertEquals([result.reason, result.messages[2]?.content, ran], [
+    "completed",
+    "Cannot run write: nobody is there.",
+    [],
+  ]);
+});
+
+Deno.test("run() asks for no call whose id an answer couldn't be told by", async () => {
+  const { ran, tools } = noted("write");
+  const calls = [call("", "write"), call("x", "write", { n: 1 }), call("x", "write", { n: 2 })];
+  const { model } = scripted(callTools(...calls), say("Done."));
+  const { result } = await collect(run({ model, tools, history: [], input: "Go", judge }));
+  assertWhole(result);
+  for (const { content } of result.messages.slice(2, 5)) assertMatch(String(content), /Call it alone\.$/);
+  assertEquals(ran, []);
+});
+
+Deno.test("run() leaves nothing to be asked for when it is stopped, answered calls included", async () => {
+  const stopped = new AbortController();
+  const { ran, tools } = noted("write");
+  const stopping = tool("stop", () => {
+    stopped.abort();
+    return "stopped";
+  });
+  const { model } = scripted(callTools(call("a", "write"), call("b", "stop")));
+  const { signal } = stopped;
+  const turn = run({ model, tools: [...tools, stopping], history: [], input: "Go", judge, signal });
+  const { events, result } = await collect(turn);
+  assertWhole(result);
+  assertEquals([result.reason, events.some(({ type }) => type === "approval_asked")], ["cancelled", false]);
+
+  const given = call("c", "write");
+  const answered = [{ call: given, asked: { id: "c", name: "write", arguments: "{}" } }];
+  const late = await goOn([given], { tools, answered, signal });
+  assertEquals(late.result.reason, "cancelled");
+  assertMatch(String(late.result.messages[0]?.content), /the turn was stopped before it started/);
+  assertEquals(ran, []);
+});

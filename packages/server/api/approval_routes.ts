@@ -1,0 +1,107 @@
+import { Type } from "typebox";
+import { answerTo, type Question } from "../approvals/questions.ts";
+import { errorResponses } from "../http/http_error.ts";
+import { type Route, route } from "../http/route.ts";
+import { closed, COUNT } from "../http/schema.ts";
+import type { Sessions } from "../sessions/sessions.ts";
+import { SESSION, sessionBody } from "./session_body.ts";
+
+const MS = Type.Number({ minimum: 0, description: "In milliseconds since the epoch." });
+
+/** A call that waits for somebody to say whether it may run. */
+export const APPROVAL = closed({
+  callId: Type.String(),
+  name: Type.String({ description: "The tool that would run." }),
+  arguments: Type.String({ description: "What it would run with, as JSON." }),
+  askedAtMs: MS,
+  expiresAtMs: Type.Number({
+    minimum: 0,
+    description: "When it is denied if nobody answers, in milliseconds since the epoch.",
+  }),
+}, "Approval");
+
+/** Several of them. */
+export const APPROVALS = Type.Array(APPROVAL);
+
+/** Body of `POST /v1/sessions/{id}/approvals/{call}`. */
+export const ANSWER = closed(
+  {
+    decision: Type.Enum(["allow", "deny", "always"], {
+      description:
+        "`always` allows calls like this one for the rest of the session: of the same tool, and of commands the same one, " +
+        "or it with more arguments behind.",
+    }),
+    reason: Type.Optional(Type.String({ maxLength: 10_000, description: "Why, for the model." })),
+    askedAtMs: Type.Optional(Type.Number({
+      minimum: 0,
+      description:
+        "Which question is meant, by its time: an answer that comes late is none to a later call of the same id.",
+    })),
+  },
+  "ApprovalAnswer",
+  { decision: "deny", reason: "Use the staging database." },
+);
+
+/** The JSON that clients get of what is asked. */
+export function approvalBodies(questions: readonly Question[]) {
+  return questions.map(({ id: callId, name, arguments: text, askedAtMs, expiresAtMs }) => ({
+    callId,
+    name,
+    arguments: text,
+    askedAtMs,
+    expiresAtMs,
+  }));
+}
+
+/** The routes that show what is asked before calls run, and take the answers. */
+export function approvalRoutes(sessions: Sessions): readonly Route[] {
+  return [
+    route({
+      method: "GET",
+      path: "/v1/sessions/{id}/approvals",
+      operationId: "listApprovals",
+      summary: "Lists the calls that wait for somebody to say whether they may run.",
+      responses: {
+        200: {
+          description: "The calls, in their order.",
+          content: { "application/json": closed({ approvals: APPROVALS }) },
+        },
+        ...errorResponses({ 404: "There is no such session." }),
+      },
+      async answer({ path: { id = "" } }) {
+        return { json: { approvals: approvalBodies((await sessions.get(id)).questions) } };
+      },
+    }),
+    route({
+      method: "POST",
+      path: "/v1/sessions/{id}/approvals/{call}",
+      operationId: "answerApproval",
+      summary: "Says whether a call may run. With the last answer the turn goes on.",
+      body: ANSWER,
+      responses: {
+        200: {
+          description: "The session, what it still asks, and behind which event it goes on.",
+          content: {
+            "application/json": closed({ session: SESSION, approvals: APPROVALS, after: COUNT }),
+          },
+        },
+        ...errorResponses({
+          404: "There is no such session, or it asks nothing about this call.",
+          409: "Somebody has answered already.",
+          429: "The turn would go on, and as many turns run as the server allows. Nothing has happened.",
+        }),
+      },
+      async answer({ path: { id = "", call: callId = "" }, body, keep }) {
+        const session = await sessions.get(id);
+        let after = 0;
+        await session.answer((questions) => {
+          after = session.lastEvent;
+          return answerTo(questions, callId, body);
+        });
+        keep({ sessionId: id });
+        const approvals = approvalBodies(session.questions);
+        return { json: { session: sessionBody(session), approvals, after } };
+      },
+    }),
+  ];
+}

@@ -1,0 +1,75 @@
+import type { RunOptions, TurnLedger } from "@tare/loop";
+import { callCost } from "@tare/planner";
+import { allowingAsked, judgeBy } from "../approvals/judge.ts";
+import type { Opening } from "../approvals/approvals.ts";
+import { CANNOT_ASK } from "../approvals/questions.ts";
+import { overBudget } from "./budget.ts";
+import { type PlayedTurn, runTurn, type RunTurnOptions } from "./run_turn.ts";
+import { ratesOf, type SessionEnvironment, type TurnRequest } from "../sessions/session_options.ts";
+import type { SessionSettings } from "../sessions/session_settings.ts";
+
+/** A turn that is asked for, as far as it matters for how it is played. */
+export type AskedTurn =
+  & Omit<TurnRequest, "results" | "budget" | "keep" | "giveBack" | "told">
+  & Pick<RunOptions, "signal">;
+
+/** What a turn is played in. */
+export interface Stage
+  extends Required<Pick<RunTurnOptions, "countTokens" | "takeTools" | "steering" | "commit">> {
+  readonly environment: SessionEnvironment;
+  /** Its history is read when the turn is played. */
+  readonly session: Required<Pick<RunTurnOptions, "prompt" | "history">> & {
+    readonly settings: SessionSettings;
+    /** What it has cost so far. */
+    readonly ledger: TurnLedger;
+  };
+  /** What the turn begins with. */
+  readonly opening: Opening;
+}
+
+/** Makes the function that plays a turn. @throws what the model's port throws for a model that can't be had. */
+export function turnPlayer(request: AskedTurn, stage: Stage): () => Promise<PlayedTurn> {
+  const { session, environment: _environment, opening: _opening, ...more } = stage;
+  const options = turnOptions(request, stage);
+  return () => {
+    const { prompt, history } = session;
+    return runTurn({ ...options, ...more, prompt, history });
+  };
+}
+
+/**
+ * What a turn is played with, by what was asked for, the session's settings and what it has cost so far.
+ *
+ * @throws what the model's port throws for a model that can't be had.
+ */
+function turnOptions(
+  { input, signal, unattended, ...asked }: AskedTurn,
+  { environment, session: { settings: own, ledger }, opening }: Stage,
+): Omit<RunTurnOptions, keyof Stage | "prompt" | "history"> {
+  const { model, limits = {}, notice, now = Date.now, approvals = {} } = environment;
+  const { maxOutputTokens = Infinity, clientTools = [], settings } = asked;
+  const { model: modelName, budget: session } = own;
+  const { answered, always, budget: turn = {}, spent } = opening;
+  const { rules = [], workspace = "/" } = approvals;
+  const mayAll = unattended === "by_setting" && approvals.unattended === "allow";
+  const judge = judgeBy({ lists: [rules, own.approvalRules], always, workspace });
+  const most = Math.min(maxOutputTokens, limits.maxOutputTokens ?? Infinity);
+  const rates = ratesOf(environment, modelName);
+  return {
+    ...limits,
+    ...(most < Infinity && { maxOutputTokens: most }),
+    ...(input !== undefined && { input }),
+    ...(signal && { signal }),
+    ...(settings && { settings }),
+    clientTools,
+    answered,
+    judge: mayAll ? allowingAsked(judge) : judge,
+    ...(unattended && { cannotAsk: CANNOT_ASK }),
+    model: model(modelName),
+    modelName,
+    notice,
+    now,
+    costOf: (usage) => callCost(usage, rates),
+    overBudget: overBudget({ turn, session }, { before: ledger, spent, model: modelName, rates }),
+  };
+}

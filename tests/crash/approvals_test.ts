@@ -1,0 +1,202 @@
+// TARE_CRASH_ROUNDS says how often the server is killed, TARE_CRASH_SEED repeats what the clients say.
+import { assert, assertEquals } from "@std/assert";
+import { join } from "@std/path";
+import type { SessionEvent } from "@tare/server";
+import { toolCall } from "@tare/simulator";
+import { seeded } from "../../scripts/bench/seeded.ts";
+import { jsonPost } from "./json_post.ts";
+import { readEvents } from "./read_events.ts";
+import { recordingProvider } from "./recording_provider.ts";
+import { startServerProcess } from "./server_process.ts";
+
+const ROUNDS = Number(Deno.env.get("TARE_CRASH_ROUNDS") || 10);
+const SEED = Number(Deno.env.get("TARE_CRASH_SEED") || Math.floor(Math.random() * 1e6));
+
+/** Longest life of a server once somebody has answered, in milliseconds: a few questions. */
+const LIFE_MS = 600;
+
+const SESSIONS = 3;
+
+/** What became of a call, as far as its client knows. */
+interface Fate {
+  /** Whether its question was seen, so that it was committed. */
+  isAsked: boolean;
+  /** Whether a yes, or a no, was on its way, and whether the server has acknowledged it. */
+  said?: "allow" | "deny";
+  isHeard: boolean;
+}
+
+/** A question, as far as it counts here. */
+interface Open {
+  readonly callId: string;
+  readonly arguments: string;
+  readonly askedAtMs: number;
+}
+
+/** Somebody who talks in a session, and says yes and no as it comes. */
+class Person {
+  readonly #session: string;
+  readonly #random: () => number;
+  readonly #fates: Map<string, Fate>;
+  #last = 0;
+
+  constructor(session: string, { random, fates }: {
+    readonly random: () => number;
+    readonly fates: Map<string, Fate>;
+  }) {
+    this.#session = session;
+    this.#random = random;
+    this.#fates = fates;
+  }
+
+  /** Works until the connection breaks; `begun` is told when something is asked. */
+  async work(url: string, begun: () => void): Promise<void> {
+    const at = `${url}/v1/sessions/${this.#session}`;
+    for (;;) {
+      const open = await this.#open(at);
+      if (open.length > 0) begun();
+      if (open.length > 0 && this.#random() < 0.9) await this.#answer(at, open);
+      else await this.#read(await fetch(`${at}/turns`, jsonPost({ input: `round ${this.#fates.size}` })));
+    }
+  }
+
+  /** What was asked and never answered is asked still, and once; what was answered isn't. */
+  async check(url: string): Promise<void> {
+    const at = `${url}/v1/sessions/${this.#session}`;
+    const open = (await this.#open(at)).map(tokenOf);
+    const { lastEvent } = await (await fetch(at)).json();
+    const events: SessionEvent[] = [];
+    if (lastEvent > 0) {
+      for await (const { number, data } of readEvents(await fetch(`${at}/events`))) {
+        events.push(JSON.parse(data));
+        if (number >= lastEvent) break;
+      }
+    }
+    const asked = events.filter((event) => event.type === "approval_asked").map(tokenOf);
+    assertEquals(asked.length, new Set(asked).size, "a call was asked for twice");
+    const answered = events.filter((event) => event.type === "approval_answered").length;
+    assertEquals(asked.length - answered, open.length);
+    for (const token of asked) {
+      const fate = this.#fates.get(token);
+      if (fate?.isHeard) assert(!open.includes(token), `${token} is asked for though it was answered`);
+    }
+    this.#last = lastEvent;
+  }
+
+  async #open(at: string): Promise<readonly Open[]> {
+    const { approvals } = await (await fetch(`${at}/approvals`)).json();
+    for (const approval of approvals) this.#fate(approval).isAsked = true;
+    return approvals;
+  }
+
+  #fate(call: { readonly arguments: string }): Fate {
+    const token = tokenOf(call);
+    const fate = this.#fates.get(token) ?? { isAsked: false, isHeard: false };
+    this.#fates.set(token, fate);
+    return fate;
+  }
+
+  async #answer(at: string, open: readonly Open[]): Promise<void> {
+    for (const approval of open) {
+      const fate = this.#fate(approval);
+      const decision = this.#random() < 0.7 ? "allow" : "deny";
+      // A yes that is on its way may be heard.
+      if (fate.said !== "allow") fate.said = decision;
+      const body = { decision, askedAtMs: approval.askedAtMs, reason: "so" };
+      const response = await fetch(`${at}/approvals/${approval.callId}`, jsonPost(body));
+      assertEquals(response.status, 200, await response.text());
+      fate.isHeard = true;
+    }
+    await this.#read(await fetch(`${at}/events?after=${this.#last}`));
+  }
+
+  /** Reads events up to a turn's end. */
+  async #read(response: Response): Promise<void> {
+    assertEquals(response.status, 200);
+    for await (const { number, data } of readEvents(response)) {
+      if (number <= this.#last) continue;
+      this.#last = number;
+      const event: SessionEvent = JSON.parse(data);
+      if (event.type === "approval_asked") this.#fate(event).isAsked = true;
+      if (event.type === "turn_end") return;
+    }
+  }
+}
+
+function tokenOf(call: { readonly arguments: string }): string {
+  return /token-\d+/.exec(call.arguments)![0];
+}
+
+Deno.test(`a server killed at ${ROUNDS} random moments runs nothing without a yes, and asks for nothing again after one`, async () => {
+  const random = seeded(SEED);
+  const folder = await Deno.makeTempDir();
+  const workspace = join(folder, "workspace");
+  await Deno.mkdir(workspace);
+  const log = join(workspace, "log.txt");
+  await Deno.writeTextFile(log, "");
+  let tokens = 0;
+  const append = () => toolCall("shell", { command: `echo token-${tokens++} >> log.txt` });
+  const provider = recordingProvider(
+    ({ messages }) =>
+      messages.at(-1)?.role === "tool" ? { content: "Done." } : { tool_calls: [append(), append()] },
+    () => 0,
+  );
+  const args = [
+    ...["--port", "0", "--workspace", workspace, "--data", join(folder, "data")],
+    ...["--base-url", provider.url, "--model", "simulated", "--profile", "openai"],
+  ];
+  const fates = new Map<string, Fate>();
+  const people: Person[] = [];
+  const check = async (url: string) => {
+    await Promise.all(people.map((person) => person.check(url)));
+    const ran = (await Deno.readTextFile(log)).split("\n").slice(0, -1);
+    assertEquals(ran.length, new Set(ran).size, "a call ran twice");
+    for (const token of ran) assertEquals(fates.get(token)?.said, "allow", `${token} ran without a yes`);
+    return ran.length;
+  };
+  let ran = 0;
+  const isTold = () => ran > 0 && ran < fates.size;
+  try {
+    for (let round = 0;; round++) {
+      const server = await startServerProcess(args);
+      let isKilled = false;
+      try {
+        if (round === 0) {
+          for (let made = 0; made < SESSIONS; made++) {
+            const { id } = await (await fetch(`${server.url}/v1/sessions`, jsonPost({}))).json();
+            people.push(new Person(id, { random, fates }));
+          }
+        }
+        ran = await check(server.url);
+        // On a busy machine a server's life may be too short for much.
+        if (round >= 5 * ROUNDS || round >= ROUNDS && isTold()) break;
+        const begun = Promise.withResolvers<void>();
+        // The first turn of a server takes longer than all others: some are killed in it.
+        if (random() < 0.2) begun.resolve();
+        const working = Promise.all(
+          people.map((person) =>
+            person.work(server.url, begun.resolve).catch((error) => {
+              // A connection that broke.
+              if (!isKilled || !(error instanceof TypeError)) throw error;
+            })
+          ),
+        );
+        await Promise.race([working, begun.promise]);
+        const moment = Promise.withResolvers<void>();
+        const timer = setTimeout(moment.resolve, random() * LIFE_MS);
+        await Promise.race([working, moment.promise]).finally(() => clearTimeout(timer));
+        isKilled = true;
+        await server.kill();
+        await working;
+      } finally {
+        await server.kill();
+      }
+    }
+    assert(isTold(), "nothing ran, or nothing was left open");
+  } catch (cause) {
+    throw new Error(`Failed with TARE_CRASH_SEED=${SEED}`, { cause });
+  } finally {
+    await provider.close();
+    await Deno.remove(folder, { recursive: true });
+  }
+});
