@@ -75,6 +75,38 @@ Deno.test("a first turn waits for the servers that it uses and for no other, and
   assertEquals([first!.includes("odd__sleep"), fourth!.includes("odd__sleep")], [true, false]);
 });
 
+Deno.test("of a server's tools those that only read run unasked, and what was asked for runs after a yes", async () => {
+  const folder = await Deno.realPath(await Deno.makeTempDir());
+  const path = join(folder, "a.txt");
+  await using server = await agentServer({
+    mcp: { files: npmServer("filesystem", folder) },
+    replies: [
+      {
+        tool_calls: [
+          toolCall("files__list_directory", { path: folder }, { id: "reads" }),
+          toolCall("files__write_file", { path, content: "written" }, { id: "writes" }),
+        ],
+      },
+      { content: "Done." },
+    ],
+    asks: true,
+  });
+  const session = await server.session({ tools: ["files__*"] });
+  const outline = (events: Awaited<ReturnType<typeof server.turn>>) =>
+    events.flatMap((event) =>
+      event.type === "turn_end"
+        ? event.reason
+        : event.type === "tool_result"
+        ? `${event.id} ${event.error}`
+        : []
+    );
+  assertEquals(outline(await server.turn(session)), ["reads false", "approval"]);
+  assertEquals(await Deno.stat(path).catch((error) => error.name), "NotFound");
+  assertEquals(outline(await server.allow(session)), ["writes false", "completed"]);
+  assertEquals(await Deno.readTextFile(path), "written");
+  await Deno.remove(folder, { recursive: true });
+});
+
 Deno.test("a server that is killed leaves no process of its servers, and one that starts anew plays on", async () => {
   const starts = await Deno.makeTempFile();
   const entry = oddServer("sound", starts);
