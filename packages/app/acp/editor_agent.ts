@@ -28,7 +28,7 @@ export interface EditorAgentOptions {
 export interface EditorAgent {
   /** To be connected to an editor, once. */
   readonly app: AgentApp;
-  /** Cancels the turns that run; what was asked stays open for whoever answers. Never rejects. */
+  /** Cancels the turns that the editor has begun; what was asked stays open for whoever answers. Never rejects. */
   readonly leave: () => Promise<void>;
 }
 

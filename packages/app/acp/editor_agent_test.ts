@@ -221,14 +221,46 @@ Deno.test("editorAgent() shows a session that is loaded, and goes on with a turn
       ended.resolve();
       return Promise.resolve();
     },
-  }, async (agent, updates) => {
+  }, async (agent, updates, { leave }) => {
     await agent.request("session/load", { sessionId: "s", cwd: "/w", mcpServers: [] });
     assertEquals(told(updates), ["Hi.", "AB"]);
+    // Others have begun it.
+    await leave();
+    assertEquals(cancelled, []);
     await fails(say(agent), -32603, "A turn runs.");
     assertEquals(await agent.request("session/close", { sessionId: "s" }), {});
     await agent.request("session/list", { cwd: "/v" });
     assertEquals([told(updates), cancelled], [["Hi.", "AB", "C"], ["s"]]);
   });
+});
+
+Deno.test("editorAgent() bears that the editor goes while it is shown a turn of others", async () => {
+  const gone = Promise.withResolvers<void>();
+  const left = Promise.withResolvers<void>();
+  const read: number[] = [];
+  async function* events() {
+    try {
+      yield* numbered([STEP]);
+      await gone.promise;
+      yield* numbered([TEXT("A"), end("completed")], 1);
+    } finally {
+      left.resolve();
+    }
+  }
+  await edit({
+    session: () => Promise.resolve({ status: "running", lastEvent: 1, ledger: {}, approvals: [] }),
+    follow(_session, after) {
+      read.push(after);
+      return Promise.resolve(after === 0 ? events() : numbered([], after));
+    },
+  }, async (agent) => {
+    await agent.request("session/load", { sessionId: "s", cwd: "/w", mcpServers: [] });
+  });
+  gone.resolve();
+  await left.promise;
+  // What is rejected and nobody takes would fail the test once what waits has run.
+  await new Promise((resolve) => setTimeout(resolve));
+  assertEquals(read, [0, 2, 2]);
 });
 
 Deno.test("editorAgent() resumes a session without showing it, and cancels all that runs at the end", async () => {

@@ -17,6 +17,8 @@ export interface Editor {
 interface Followed {
   /** Settles once the server has begun it, or has refused. */
   readonly started: Promise<unknown>;
+  /** Whether the editor has begun it, and shows its first message already. */
+  readonly isOwn: boolean;
   isCancelled: boolean;
   /** Whether another one has taken its place, whose events come after its own. */
   isOver: boolean;
@@ -28,8 +30,6 @@ type Ending = Pick<TurnEnd, "reason" | "message">;
 /** Whose events are read, and when it is another turn that ends. */
 interface Reading {
   readonly turn: Followed;
-  /** The editor shows its first message already. */
-  readonly isOwn?: boolean;
   /** Number of its first event; ends before that are of turns before. Default: that of any that is read. */
   readonly from?: number;
 }
@@ -116,7 +116,7 @@ export class EditorSession {
    */
   async prompt(input: Content): Promise<StopReason> {
     const started = this.#client.startTurn(this.#id, input);
-    const turn: Followed = { started, isCancelled: false, isOver: false };
+    const turn: Followed = { started, isOwn: true, isCancelled: false, isOver: false };
     // A turn that runs is the server's to refuse another one.
     if (!this.#turn) this.#turn = turn;
     try {
@@ -133,7 +133,7 @@ export class EditorSession {
       for (const title of this.remarks.splice(0)) {
         await this.#show({ sessionUpdate: "notice", severity: "info", title });
       }
-      const end = await this.#follow(events, { turn, isOwn: true, ...(from !== undefined && { from }) });
+      const end = await this.#follow(events, { turn, ...(from !== undefined && { from }) });
       return turn.isCancelled ? "cancelled" : await this.#stopReason(end);
     } catch (error) {
       if (turn.isCancelled) return "cancelled";
@@ -153,20 +153,22 @@ export class EditorSession {
     if (runs && this.#turn === turn) await this.#client.cancel(this.#id);
   }
 
-  /** Cancels the turn that runs, because the editor has gone; what waits for an answer goes on waiting. */
+  /** Cancels the turn that the editor has begun, because it has gone; what waits for an answer goes on waiting. */
   async leave(): Promise<void> {
-    if (!this.#questions.areOpen) await this.cancel();
+    if (this.#turn?.isOwn && !this.#questions.areOpen) await this.cancel();
   }
 
   /** Shows a turn that others have started, or that was left asking. */
   #watch(events: AsyncIterable<NumberedEvent>): void {
-    const turn: Followed = { started: Promise.resolve(), isCancelled: false, isOver: false };
+    const turn: Followed = { started: Promise.resolve(), isOwn: false, isCancelled: false, isOver: false };
     this.#turn = turn;
     this.#putQuestions();
     this.#follow(events, { turn }).catch(async (error) => {
       await this.#show({ sessionUpdate: "notice", severity: "error", title: (error as Error).message });
     }).finally(() => {
       if (this.#turn === turn) this.#turn = undefined;
+    }).catch(() => {
+      // The editor has gone.
     });
   }
 
@@ -197,11 +199,11 @@ export class EditorSession {
   /** Shows these events, up to the end of a turn. One that asks goes on once it is answered. */
   async #read(
     events: AsyncIterable<NumberedEvent>,
-    { turn, isOwn = false, from = 0 }: Reading,
+    { turn, from = 0 }: Reading,
   ): Promise<Ending | undefined> {
     for await (const numbered of events) {
       if (turn.isOver) break;
-      for (const update of this.#take(numbered, isOwn)) await this.#show(update);
+      for (const update of this.#take(numbered, turn)) await this.#show(update);
       const { number, event } = numbered;
       if (event.type !== "turn_end" || number < from) continue;
       if (event.reason !== "approval") return event;
@@ -210,7 +212,7 @@ export class EditorSession {
     return undefined;
   }
 
-  #take(numbered: NumberedEvent, isOwn = false): readonly SessionUpdate[] {
+  #take(numbered: NumberedEvent, { isOwn } = { isOwn: false }): readonly SessionUpdate[] {
     const { number, event } = numbered;
     this.#last = number;
     if (event.type === "turn_start") this.#isAsking = false;
