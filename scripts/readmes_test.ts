@@ -15,3 +15,25 @@ for (const [name, imports] of Object.entries(PACKAGE_TABLE)) {
     assertEquals([...told.matchAll(/`(\w+)`/g)].map(([, other]) => other), [...imports]);
   });
 }
+
+for (const name of Object.keys(PACKAGE_TABLE)) {
+  const { publish, exports, license } = JSON.parse(read(`${name}/deno.json`));
+  if (publish === false) continue;
+  Deno.test(`${name} has what JSR's score asks of its files`, () => {
+    assertEquals(license, "MIT");
+    const entries: readonly string[] = typeof exports === "string" ? [exports] : Object.values(exports);
+    for (const path of entries) {
+      const [documentation = ""] = /^(?:\/\/.*\n)*\/\*\*[^]*?\*\//.exec(read(`${name}/${path}`)) ?? [];
+      assert(documentation.includes("@module"), `${path} must begin with the documentation of its module`);
+    }
+    // Who publishes sets them by hand, after what is written here.
+    const needs = /## What it needs\n\n([^]*?)\n\n/.exec(read(`${name}/README.md`))?.[1] ?? "";
+    const runtimes = ["Deno", "Node", "Bun", "workerd", "browser"].filter((runtime) =>
+      needs.includes(runtime)
+    );
+    assert(
+      runtimes.length > 1 || name === "server",
+      `README.md names ${runtimes.join(", ") || "no runtime"}`,
+    );
+  });
+}
