@@ -87,6 +87,7 @@ export class SessionUpdates {
         return;
       case "step_end":
         return yield this.#used(event.usage, event.cost?.usd);
+      case "helper_started":
       case "context_rewritten":
         return;
       default:
