@@ -31,6 +31,7 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
     "firstWords",
     "hashPiece",
     "hashText",
+    "meantCall",
     "transcribe",
     "checkGiven",
   ],
@@ -45,6 +46,7 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
     "textFromBytes",
     "traitsOf",
   ],
+  schemas: ["tellsOfTools"],
   planner: [
     "chooseProfile",
     "fittingPins",

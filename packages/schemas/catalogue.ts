@@ -43,6 +43,7 @@ export type ToldTools = Readonly<Record<string, number>>;
 
 /** What a model knows once it was told of these tools. */
 export function toldTools(tools: readonly ToolDefinition[]): ToldTools {
+  checkGiven("toldTools()", { tools }, { tools: "array" });
   return Object.fromEntries(tools.map((tool) => [tool.function.name, hashPiece(tool)]));
 }
 

@@ -1,3 +1,4 @@
+import { checkGiven } from "@tare/messages";
 import type { Profile } from "../providers.ts";
 
 /** Definitions of tools, and what could stand for them. All in tokens. */
@@ -27,12 +28,15 @@ const MOST_SHARE = 0.1;
  * the definitions found, written and then carried. Where they take over a tenth of the window, in any case.
  */
 export function worthDeferring(
-  { fullTokens, shortTokens, count }: DeferrableTools,
-  { profile: { write, read }, windowTokens = Infinity }: {
-    readonly profile: Pick<Profile, "write" | "read">;
-    readonly windowTokens?: number;
-  },
+  tools: DeferrableTools,
+  options: { readonly profile: Pick<Profile, "write" | "read">; readonly windowTokens?: number },
 ): boolean {
+  checkGiven("worthDeferring()", { tools, options }, {
+    tools: { fullTokens: "number", shortTokens: "number", count: "number" },
+    options: { profile: "object" },
+  });
+  const { fullTokens, shortTokens, count } = tools;
+  const { profile: { write, read }, windowTokens = Infinity } = options;
   const won = fullTokens - shortTokens;
   if (fullTokens > MOST_SHARE * windowTokens) return won > 0;
   const found = FOUND * fullTokens / count;

@@ -28,8 +28,7 @@ export const ANSWER = closed(
   {
     decision: Type.Enum(["allow", "deny", "always"], {
       description:
-        "`always` allows calls like this one for the rest of the session: of the same tool, and of commands the same one, " +
-        "or it with more arguments behind.",
+        "`always` allows calls like this one for the rest of the session: of the same tool, and of commands the same one.",
     }),
     reason: Type.Optional(Type.String({ maxLength: 10_000, description: "Why, for the model." })),
     askedAtMs: Type.Optional(Type.Number({

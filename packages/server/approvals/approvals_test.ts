@@ -161,7 +161,7 @@ Deno.test("questions survive a restart, and after their time it is no and the tu
 Deno.test("always allows calls like this one for the rest of the session, after a restart too, and nothing else", async () => {
   const shell = recorder("shell");
   const store = memoryStore();
-  const commands = ["ls src", "ls src -l", "ls src; rm x", "ls"];
+  const commands = ["ls src", "ls src", "ls src -l", "ls"];
   const model = scriptedModel([
     ...commands.map((command) => ({ tool_calls: [toolCall("a", "shell", { command })] })),
     { content: "Done." },
@@ -179,8 +179,8 @@ Deno.test("always allows calls like this one for the rest of the session, after 
   const following = events(response);
   // Two run, and the third is asked for.
   while (shell.ran.length < 2 || (await asksFor(second, session)).length === 0) await Promise.resolve();
-  assertEquals(await asksFor(second, session), ['{"command":"ls src; rm x"}']);
-  assertEquals(shell.ran, [{ command: "ls src" }, { command: "ls src -l" }]);
+  assertEquals(await asksFor(second, session), ['{"command":"ls src -l"}']);
+  assertEquals(shell.ran, [{ command: "ls src" }, { command: "ls src" }]);
   await second.close();
   assertEquals(outline(await following).at(-1), "turn_end approval");
 });

@@ -87,13 +87,14 @@ function beginsWith(command: string, prefix: string): boolean {
   return first.length > 0 && first.every((word, index) => word === words[index]);
 }
 
-/** Whether a yes to one call for ever is one to another: the same tool, and of commands the same, or it with more behind. */
+/**
+ * Whether a yes to one call for ever is one to another: of the same tool, and the same command if it runs one. What more
+ * arguments do to a command nobody was asked.
+ */
 function isAlike(one: AskedCall, { tool, args }: ResolvedCall): boolean {
   if (one.name !== tool.definition.function.name) return false;
   const { command: allowed } = JSON.parse(one.arguments) as { readonly command?: unknown };
-  if (typeof allowed !== "string") return true;
-  const { command } = args;
-  return command === allowed || typeof command === "string" && beginsWith(command, allowed);
+  return typeof allowed !== "string" || args.command === allowed;
 }
 
 function fitsPath(

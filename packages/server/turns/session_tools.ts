@@ -45,11 +45,11 @@ export function withoutUse(tools: readonly Tool[], mayUse: readonly string[]): r
   return tools.map((tool) => mayUse.includes(tool.definition.function.name) ? tool : refusing(tool));
 }
 
-function refusing({ definition, mayDefer = false }: Tool): Tool {
-  const { name } = definition.function;
+function refusing({ resolve: _resolve, ...tool }: Tool): Tool {
+  const { name } = tool.definition.function;
   const content =
     `Cannot run ${name}: a helper may not use it. Do without, or say in your answer what is missing.`;
-  return { definition, mayDefer, run: () => ({ content, error: true }) };
+  return { ...tool, run: () => ({ content, error: true }) };
 }
 
 /** The tools of one session: fixed during a turn, looked up anew for the next. */
