@@ -12,7 +12,7 @@ import { npmServer, oddServer } from "./mcp_programs.ts";
 
 const CALLS = 500;
 const WARM_UP = 50;
-const STARTS = 3;
+const STARTS = 5;
 
 function percentile(times: readonly number[], share: number): number {
   return times.toSorted((a, b) => a - b)[Math.floor(times.length * share)]!;

@@ -23,7 +23,7 @@ Deno.test("servers start one behind the other, but those that are taken from at 
   {
     await using servers = tryServers({ ...silent, last: oddServer("sound") });
     assertEquals((await servers.tools("last")).has("last__add"), true);
-    // The others would keep it for half a second each.
+    // The others would keep it for two seconds each.
     const started = (await Deno.readTextFile(starts)).length / "started\n".length;
     assert(started < 60, `${started} were started before it`);
   }

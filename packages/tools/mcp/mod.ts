@@ -29,7 +29,7 @@ export type * from "./sdk.ts";
 const WAIT_MS = 30_000;
 
 /** How long the start of one server may keep back the next, in milliseconds: each takes a processor for a while. */
-const STAGGER_MS = 500;
+const STAGGER_MS = 2_000;
 
 /** Servers, from their start on until they are closed. */
 export interface McpServers {
@@ -65,8 +65,10 @@ export function mcpServers(entries: readonly McpServerEntry[], options: McpOptio
   const known = (names: readonly string[]) => these(names).flatMap(({ tools }) => tools);
   let isClosed = false;
   let starting: Promise<void> | undefined;
+  let taking: Promise<void> = Promise.resolve();
   const startAll = async () => {
     for (const server of servers.values()) {
+      await taking;
       if (isClosed) return;
       server.start();
       await settlesWithin(server.started, STAGGER_MS);
@@ -78,7 +80,7 @@ export function mcpServers(entries: readonly McpServerEntry[], options: McpOptio
     async take(names, signal) {
       const asked = these(names);
       if (starting && !isClosed) { for (const server of asked) server.start(); }
-      await started(asked, signal);
+      await (taking = started(asked, signal));
       return {
         tools: known(names),
         warnings: asked.flatMap((server) => server.problem ?? []),
