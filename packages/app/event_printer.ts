@@ -39,6 +39,8 @@ export function eventPrinter(write: (text: string) => void): (event: SessionEven
       case "tool_call":
         calls.set(event.id, `${event.name} ${event.arguments}`);
         return line(`→ ${oneLine(`${event.name} ${event.arguments}`, COLUMNS)}`);
+      case "helper_started":
+        return line(`↳ a helper works in session ${event.session}`);
       case "tool_output":
         // A command's output may hold what would move the cursor or worse.
         return stream(event.text.replaceAll("\r\n", "\n").replaceAll(/[^\P{Cc}\n\t]/gu, "�"));

@@ -124,3 +124,11 @@ Deno.test("eventPrinter() shows a command's output as it comes, without what wou
     "on�[2Je\n\ttwo\n── step 2\n",
   );
 });
+
+Deno.test("eventPrinter() tells of a helper, whose steps show as its call's output", () => {
+  const shown = printed([
+    { type: "helper_started", id: "1", session: "s" },
+    { type: "tool_output", step: 1, id: "1", text: "read_file a\n" },
+  ]);
+  assertEquals(shown, "↳ a helper works in session s\nread_file a\n");
+});

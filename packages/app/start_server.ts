@@ -160,6 +160,7 @@ export async function startServer(
       shell: { owner, env: path },
     }),
     ...(mcp && { toolSource: mcp }),
+    delegates: settings.delegate,
     approvals: {
       rules: settings.approvals?.rules ?? [],
       workspace,

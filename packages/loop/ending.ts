@@ -42,15 +42,14 @@ export function endingByReply({ message, finishReason }: Reply): Ending | undefi
   return message.tool_calls?.length ? undefined : { reason: "completed" };
 }
 
-/** The ending by the turn's budget or its own limits, or nothing if none is reached. */
+/** The ending by the turn's budget or its own limits after a step, or nothing if none is reached. */
 export function endingByLimit(
   ledger: TurnLedger,
-  { maxSteps, maxOutputTokens, overBudget }: Pick<
-    ResolvedOptions,
-    "maxSteps" | "maxOutputTokens" | "overBudget"
-  >,
+  { step, maxSteps, maxOutputTokens, overBudget }:
+    & Pick<ResolvedOptions, "maxSteps" | "maxOutputTokens" | "overBudget">
+    & { readonly step: number },
 ): Ending | undefined {
-  const { calls, outputTokens } = ledger;
+  const { outputTokens } = ledger;
   const spent = overBudget(ledger);
   if (spent !== undefined) return { reason: "budget", message: spent };
   if (outputTokens >= maxOutputTokens) {
@@ -59,7 +58,7 @@ export function endingByLimit(
       message: `The turn reached its limit of ${maxOutputTokens} output tokens (it has ${outputTokens}).`,
     };
   }
-  if (calls >= maxSteps) {
+  if (step >= maxSteps) {
     return { reason: "step_limit", message: `The turn reached its limit of ${maxSteps} model calls.` };
   }
   return undefined;

@@ -100,7 +100,7 @@ async function* playTurn(
     await watchdog.close();
   }
   const { error, ...told } = ending;
-  const end: TurnEnd = { ...told, text: turn.text, ledger: turn.ledger };
+  const end: TurnEnd = { ...told, text: turn.text, ledger: options.spent(turn.ledger) };
   yield { type: "turn_end", ...end };
   return { ...end, messages: turn.messages, ...(error !== undefined && { error }) };
 }
@@ -115,8 +115,12 @@ async function* playSteps(
     turn.messages = yield* runAnswered(repeated, { ...options, step: 1, watchdog });
     watchdog.signal.throwIfAborted();
   }
-  const spent = options.overBudget(turn.ledger);
-  if (spent !== undefined) return { reason: "budget", message: spent };
+  const usedUp = options.overBudget(options.spent(turn.ledger));
+  if (usedUp !== undefined) return { reason: "budget", message: usedUp };
+  const book = (more: TurnLedger) => {
+    turn.ledger = addLedgers(turn.ledger, more);
+    options.spent(turn.ledger);
+  };
   for (let step = 1;; step++) {
     yield { type: "step_start", step };
     yield* steer(options.steering(), turn, step);
@@ -124,8 +128,7 @@ async function* playSteps(
     const view = yield* makeView(turn.messages, stepOptions);
     const { costOf } = options;
     if (view.usage) {
-      const paid = { ...EMPTY_LEDGER, ...spentOn(view.usage), ...costOf?.(view.usage) };
-      turn.ledger = addLedgers(turn.ledger, paid);
+      book({ ...EMPTY_LEDGER, ...spentOn(view.usage), ...costOf?.(view.usage) });
     }
     const reply = yield* callModel(view, stepOptions);
     let isHandedOver = false;
@@ -133,12 +136,7 @@ async function* playSteps(
     const { message, finishReason, usage } = reply;
     const ledger = view.succeeded?.(usage);
     const cost = costOf?.(usage);
-    turn.ledger = addLedgers(turn.ledger, {
-      calls: 1,
-      ...spentOn(usage),
-      saved: view.saved ?? {},
-      ...cost,
-    });
+    book({ calls: 1, ...spentOn(usage), saved: view.saved ?? {}, ...cost });
     if (isEmptyReply(message)) {
       yield { type: "warning", message: EMPTY_REPLY };
     } else {
@@ -163,7 +161,7 @@ async function* playSteps(
     if (ending && steering.length === 0) return ending;
     watchdog.signal.throwIfAborted();
     yield* steer(steering, turn, step);
-    const limit = endingByLimit(turn.ledger, options);
+    const limit = endingByLimit(options.spent(turn.ledger), { ...options, step });
     if (limit) return limit;
   }
 }

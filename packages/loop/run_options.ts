@@ -36,6 +36,11 @@ export interface RunOptions {
   readonly overBudget?: (ledger: TurnLedger) => string | undefined;
   /** What a call cost, by its usage. Default: nobody knows, and the ledger counts tokens alone. */
   readonly costOf?: (usage: Usage) => Cost;
+  /**
+   * Told what the turn's own calls cost so far whenever that changes; gives what the turn cost with what others spent for
+   * it: that is what budgets and the turn's end count. Default: nobody did.
+   */
+  readonly spent?: (own: TurnLedger) => TurnLedger;
   /** The tools that the model may call. Default: none. */
   readonly tools?: readonly Tool[];
   /**
@@ -142,6 +147,7 @@ export function resolveOptions(options: RunOptions): ResolvedOptions {
     context = ({ messages, tools }) => ({ messages, tools }),
     steering = () => [],
     overBudget = () => undefined,
+    spent = (own) => own,
     maxSteps = 50,
     maxOutputTokens = 500_000,
     maxParallelTools = 8,
@@ -168,6 +174,7 @@ export function resolveOptions(options: RunOptions): ResolvedOptions {
     context,
     steering,
     overBudget,
+    spent,
     maxSteps,
     maxOutputTokens,
     maxParallelTools,

@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { type LoopEvent, run, type RunOptions, type TurnResult } from "@tare/loop";
+import { addLedgers, EMPTY_LEDGER, type LoopEvent, run, type RunOptions, type TurnResult } from "@tare/loop";
 import type { Content, Message } from "@tare/messages";
 import { call, callTools, say, scripted } from "./fixture_test.ts";
 
@@ -79,6 +79,26 @@ Deno.test("run() ends a turn that is over budget with the sentence it was told",
     3,
     [0, 10],
   ]);
+});
+
+Deno.test("run() counts what others spent for the turn in its budget and its end, and not in its steps", async () => {
+  const { model } = scripted(callTools(call("1", "clock")), say("It is 12:00."));
+  const own: number[] = [];
+  const checked: number[] = [];
+  const { result } = await play({
+    model,
+    tools: [clock],
+    history: [],
+    input: "What time is it?",
+    maxSteps: 2,
+    spent(ledger) {
+      if (own.at(-1) !== ledger.calls) own.push(ledger.calls);
+      return addLedgers(ledger, { ...EMPTY_LEDGER, calls: 7, promptTokens: 100 });
+    },
+    overBudget: ({ promptTokens }) => void checked.push(promptTokens),
+  });
+  assertEquals([result.reason, result.ledger.calls, result.ledger.promptTokens], ["completed", 9, 120]);
+  assertEquals([own, checked], [[0, 1, 2], [100, 110]]);
 });
 
 Deno.test("run() without an input goes on where the history stops", async () => {

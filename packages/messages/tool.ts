@@ -33,6 +33,8 @@ export interface ToolContext {
   readonly progress: () => void;
   /** Shows those who watch what a long call has given so far; the model sees the result alone. Default: nobody watches. */
   readonly output?: (text: string) => void;
+  /** Id of the call, as its reply gives it. Absent outside a turn. */
+  readonly callId?: string;
 }
 
 /**

@@ -182,8 +182,9 @@ export interface ForkableSession extends PromptSession {
   /** Forgets the edits of all but the first `length` messages: the history went back there. */
   cutBack(length: number): void;
   /**
-   * A new session with what this one knows of the first `length` messages. It owes and has saved nothing, and archives
-   * to an archive of its own, which must hold what this one's holds.
+   * A new session with what this one knows of the first `length` messages. It owes and has saved nothing, begins its
+   * first request as this one's last as long as the cache holds that, and archives to an archive of its own, which must
+   * hold what this one's holds.
    */
   fork(length: number, archive: Archive): ForkableSession;
   /** Forgets all edits: from now on everything is sent as it is. */

@@ -249,6 +249,7 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
       const account = {
         ...planner.state,
         seen: Math.min(seen, length),
+        forked: true,
         paid: 0,
         resend: 0,
         stopped: false,

@@ -48,9 +48,9 @@ export interface AgentHandler {
  * | route | does |
  * |---|---|
  * | `POST /v1/sessions` | makes a session |
- * | `GET /v1/sessions?limit=N&after=ID&search=TEXT` | lists them, page by page |
- * | `GET /v1/sessions/{id}` | one, with its messages and its running turn |
- * | `DELETE /v1/sessions/{id}` | cancels and forgets it |
+ * | `GET /v1/sessions?limit=N&after=ID&search=TEXT&helpers=true` | lists them, page by page |
+ * | `GET /v1/sessions/{id}` | one, with its messages, its helpers and its running turn |
+ * | `DELETE /v1/sessions/{id}` | cancels and forgets it, its helpers too |
  * | `GET /v1/sessions/{id}/quote` | what its next request would cost |
  * | `GET /v1/sessions/{id}/export` | its messages, one a line |
  * | `POST /v1/sessions/import` | makes sessions of such lines |

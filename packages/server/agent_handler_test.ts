@@ -64,6 +64,7 @@ Deno.test("agentHandler() runs a turn with a tool and streams its events, each w
     metadata: { of: "a test" },
     budget: {},
     approvalRules: [],
+    helpers: [],
     approvals: [],
     turns: 1,
     lastEvent: 11,
@@ -120,7 +121,7 @@ Deno.test("agentHandler() makes sessions with their own instructions, model and 
   );
   assertEquals(
     await refused(handler, "POST", "/v1/sessions", { tools: ["echo", "fly"] }),
-    error(400, "invalid_request", 'Cannot use tool "fly": there are echo, recall.'),
+    error(400, "invalid_request", 'Cannot use tool "fly": there are echo, recall, delegate.'),
   );
 });
 

@@ -32,7 +32,10 @@ const archived = await Promise.all(
 
 /** What may be committed. Events stand `off` numbers behind the last. */
 const record: fc.Arbitrary<StoreRecord & { readonly off?: number }> = fc.oneof(
-  fc.record({ type: fc.constant("session" as const), id, createdAtMs: fc.nat(), settings: json }),
+  fc.record(
+    { type: fc.constant("session" as const), id, createdAtMs: fc.nat(), settings: json, parent: id },
+    { requiredKeys: ["type", "id", "createdAtMs", "settings"] },
+  ),
   {
     arbitrary: fc.record({
       type: fc.constant("events" as const),
@@ -79,8 +82,8 @@ const act: fc.Arbitrary<Act> = fc.oneof(
     weight: 10,
   },
   id.map((id): Act => (store) => store.getSession(id)),
-  fc.record({ limit: fc.nat(3), after: id }, { requiredKeys: [] }).map((options): Act => (store) =>
-    store.listSessions(options)
+  fc.record({ limit: fc.nat(3), after: id, forks: fc.boolean() }, { requiredKeys: [] }).map(
+    (options): Act => (store) => store.listSessions(options),
   ),
   id.map((id): Act => (store) => store.deleteSession(id)),
   fc.constant((store: Store) => store.countSessions()),

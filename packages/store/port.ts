@@ -8,6 +8,8 @@ export interface SessionRecord {
   readonly createdAtMs: number;
   /** What it was made with: any JSON value. */
   readonly settings: unknown;
+  /** The session that it was forked from. Default: none. */
+  readonly parent?: string;
 }
 
 /** A session in a list: its record, with what is asked for so that a list takes one query. */
@@ -71,7 +73,10 @@ export type Claim =
 
 /** One thing that a commit changes. */
 export type StoreRecord =
-  /** A new session. @throws if there is one of this id. */
+  /**
+   * A new session; what its parent has archived so far is in its archive too.
+   * @throws if there is one of this id, or no such parent.
+   */
   | ({ readonly type: "session" } & SessionRecord)
   /**
    * Events behind the session's last, which must have the number `after`: nobody else may have written since.
@@ -106,13 +111,14 @@ export interface Store {
   /** The session of this id, if there is one. */
   getSession(id: string): Promise<SessionRecord | undefined>;
   /**
-   * Sessions, the newest first: those made before the session `after`, and with a `search` those whose title holds that
-   * text, A to Z in either case. Default limit: 100.
+   * Sessions, the newest first: those made before the session `after`, with a `search` those whose title holds that
+   * text, A to Z in either case, and without `forks` none whose parent is there. Default limit: 100; default: with forks.
    */
   listSessions(options?: {
     readonly limit?: number;
     readonly after?: string;
     readonly search?: string;
+    readonly forks?: boolean;
   }): Promise<ListedSession[]>;
   /** How many sessions there are. */
   countSessions(): Promise<number>;

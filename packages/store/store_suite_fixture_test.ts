@@ -28,9 +28,9 @@ export type TestOfStore = (
   options?: OpenOptions,
 ) => void;
 
-/** A record of a new session. */
-export function sessionRecord(id: string): StoreRecord {
-  return { type: "session", id, createdAtMs: 1, settings: {} };
+/** A record of a new session, or of a fork of one. */
+export function sessionRecord(id: string, parent?: string): StoreRecord {
+  return { type: "session", id, createdAtMs: 1, settings: {}, ...(parent !== undefined && { parent }) };
 }
 
 const delta = (text: string) => ({ type: "text_delta", text });
@@ -68,7 +68,7 @@ export function testStore(name: string, place: Place): void {
 
   test("listSessions() gives pages of sessions, the newest first, with their last events and totals", async (store) => {
     const ids = Array.from({ length: 105 }, (_, index) => `s${index}`);
-    await store.commit(ids.map(sessionRecord));
+    await store.commit(ids.map((id) => sessionRecord(id)));
     const list = async (options?: Parameters<Store["listSessions"]>[0]) =>
       (await store.listSessions(options)).map(({ id }) => id);
     const newest = ids.toReversed();
@@ -97,7 +97,7 @@ export function testStore(name: string, place: Place): void {
     });
     const titles = { a: 'Say "hi" to C:\\temp', b: "Über 100%", c: "say_it", d: "Say more" };
     await store.commit([
-      ...["c", "d", "e"].map(sessionRecord),
+      ...["c", "d", "e"].map((id) => sessionRecord(id)),
       ...Object.entries(titles).map(([id, text]) => title(id, text)),
     ]);
     const found = async (search: string, options: { limit?: number; after?: string } = {}) =>
@@ -113,6 +113,37 @@ export function testStore(name: string, place: Place): void {
     ]);
     assertEquals([await found("title"), await found("nothing")], [[], []]);
     assertEquals((await store.listSessions({ search: "" })).length, 5);
+  });
+
+  test("listSessions() leaves out forks whose parent is there, where it is asked to", async (store) => {
+    await store.commit([sessionRecord("c", "a"), sessionRecord("d", "c"), sessionRecord("e", "b")]);
+    const list = async (options?: Parameters<Store["listSessions"]>[0]) =>
+      (await store.listSessions(options)).map(({ id }) => id);
+    assertEquals(await list(), ["e", "d", "c", "b", "a"]);
+    assertEquals(await list({ forks: false }), ["b", "a"]);
+    await store.deleteSession("a");
+    assertEquals(await list({ forks: false }), ["c", "b"]);
+    assertEquals(await list({ forks: false, after: "c" }), ["b"]);
+    assertEquals(await store.getSession("c"), { id: "c", createdAtMs: 1, settings: {}, parent: "a" });
+    for (const parent of ["none", "f"]) {
+      await assertRejects(
+        () => store.commit([sessionRecord("f", parent)]),
+        Error,
+        `Cannot find session "${parent}"`,
+      );
+    }
+  });
+
+  test("commit() gives a fork what its parent has archived so far, and keeps it when the parent goes", async (store) => {
+    const [before, other] = [await store.archive("a").put("before"), await store.archive("b").put("other")];
+    await store.commit([sessionRecord("c", "a")]);
+    const [after, own] = [await store.archive("a").put("after"), await store.archive("c").put("own")];
+    const texts = (id: string) =>
+      Promise.all([before, after, own, other].map((ref) => store.archive(id).get(ref)));
+    assertEquals(await texts("c"), ["before", undefined, "own", undefined]);
+    assertEquals(await texts("a"), ["before", "after", undefined, undefined]);
+    await store.deleteSession("a");
+    assertEquals(await texts("c"), ["before", undefined, "own", undefined]);
   });
 
   test("commit() numbers the events of each session from 1, also after a restart", async (store, open) => {

@@ -37,6 +37,14 @@ export function list(isRight: (member: string) => boolean): (text: string) => re
   };
 }
 
+/** Reads whether something is done. */
+export function onOrOff(): Reader<boolean> {
+  return {
+    read: (word) => word === "on" || (word === "off" ? false : undefined),
+    right: "on or off",
+  };
+}
+
 /** Reads a whole number within these limits. */
 export function wholeNumber(least: number, most: number): Reader<number> {
   return {

@@ -6,6 +6,7 @@ import {
   fromFolder,
   isDirectory,
   list,
+  onOrOff,
   type Option,
   price,
   providersModel,
@@ -276,8 +277,14 @@ export const OPTIONS = {
     fallback: "on",
     help:
       "Whether requests for the provider's models get a tool to read back what left their prompts: on, off",
-    read: (word) => word === "on" || (word === "off" ? false : undefined),
-    right: "on or off",
+    ...onOrOff(),
+  },
+  delegate: {
+    variable: "TARE_DELEGATE",
+    flag: "delegate",
+    fallback: "off",
+    help: "Whether the agent may give tasks to helpers in sessions that don't name their tools: on, off",
+    ...onOrOff(),
   },
   control: {
     variable: "TARE_CONTROL",

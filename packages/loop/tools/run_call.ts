@@ -74,7 +74,7 @@ export async function runCall(call: ToolCall, options: RunCallOptions): Promise<
     const output = await untilAborted(
       signal,
       watchdog,
-      () => tool.run(args, { signal, progress, output: show }),
+      () => tool.run(args, { signal, progress, output: show, callId: call.id }),
     );
     return typeof output === "string"
       ? { content: output, error: false, changedState }

@@ -51,11 +51,12 @@ export function SessionList({ place }: { readonly place: Place }): JSX.Element {
         onInput={(event) => setQuery(event.currentTarget.value)}
       />
       <ul>
-        {sessions.map((session) => (
-          <li key={session.id}>
+        {withHelpers(sessions).map((session) => (
+          <li key={session.id} class={session.parent && "helper"}>
             <a href={addressOf({ view: "talk", id: session.id })} aria-current={current(session.id)}>
               <bdi class="title">{titleOf(session)}</bdi>
               <small>
+                {session.parent && "helper · "}
                 {session.status === "running" && <span class="running">running</span>}
                 {figures(session.ledger)}
               </small>
@@ -99,7 +100,7 @@ function figures(
 
 function useSessions(search: string): Page & { readonly more: () => Promise<void> } {
   const [page, setPage] = useState<Page & { readonly search?: string }>({ sessions: [], hasMore: false });
-  const path = `/v1/sessions?limit=${PAGE}&search=${encodeURIComponent(search)}`;
+  const path = `/v1/sessions?helpers=true&limit=${PAGE}&search=${encodeURIComponent(search)}`;
   useRefresh(async (isStale) => {
     const newest = await askJson<Page>(path).catch(() => undefined);
     if (!newest || isStale()) return;
@@ -152,6 +153,16 @@ function useRefresh(read: (isStale: () => boolean) => Promise<void>, what: strin
       removeEventListener(CHANGED, refresh);
     };
   }, [what]);
+}
+
+/** Each session with its helpers behind it, in their order. One whose parent isn't among them stays where it is. */
+function withHelpers(sessions: readonly Session[]): readonly Session[] {
+  const ids = new Set(sessions.map(({ id }) => id));
+  const isBehind = ({ parent }: Session) => parent !== undefined && ids.has(parent.session);
+  return sessions.filter((session) => !isBehind(session)).flatMap((session) => [
+    session,
+    ...sessions.filter(({ parent }) => parent?.session === session.id).reverse(),
+  ]);
 }
 
 /** The newest page, and behind it what was read of older ones. */

@@ -87,7 +87,9 @@ export function draftPrompt(request: PlanRequest, edits: readonly Edit[], option
     resendOf(state.sent, request, { profile, scale, promptTokens: resendTokens, alive: reckoned }),
   );
   const situation = { profile, ...prompt };
-  const { cut, decision } = decide(withRents(removable, state), {
+  // What a fork's first request shares with its parent's last is paid for: rewriting waits until that has been read.
+  const isHeld = state.forked && !isSurelyCold(alive);
+  const { cut, decision } = decide(isHeld ? [] : withRents(removable, state), {
     ...situation,
     ride,
     allowedPrice: (1 + lossLimit) * (state.resend + resendNow) - state.paid - cost,

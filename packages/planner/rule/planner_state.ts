@@ -21,6 +21,8 @@ export interface PlannerState {
   readonly resend: number;
   /** Whether rewriting has cost more than it saved, so that it stopped. */
   readonly stopped: boolean;
+  /** Whether it was forked from a session and has sent nothing since. Absent: no. */
+  readonly forked?: boolean;
   /** Name of the profile that usage made it recognise, where none was known. */
   readonly recognised?: string;
 }

@@ -78,6 +78,7 @@ function oneOf(members: Readonly<Record<string, true>>) {
 /** The fields of each event beside `type`. */
 const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
   message_added: { message: MESSAGE },
+  helper_started: { id: STRING, session: STRING },
   turn_start: { input: Type.Optional(CONTENT) },
   step_start: { step: STEP },
   user_message: { step: STEP, input: CONTENT },

@@ -11,6 +11,10 @@ const FIELDS = {
   status: Type.Enum(["idle", "running"]),
   title: Type.String({ description: "What the user said first, in one line of at most 120 characters." }),
   ...SESSION_SETTINGS.properties,
+  parent: Type.Optional(closed({
+    session: Type.String({ description: "Id of the session whose helper it is." }),
+    call: Type.String({ description: "Id of the call that it was made for." }),
+  }, "HelperParent")),
   turns: COUNT,
   lastEvent: COUNT,
   ledger: LEDGER,
@@ -42,13 +46,14 @@ export const SESSIONS = Type.Array(SESSION);
 
 /** The JSON that clients get of a session. */
 export function sessionBody(session: SessionInfo): Static<typeof SESSION> {
-  const { id, createdAtMs, isRunning, title, settings, turns, lastEvent, ledger } = session;
+  const { id, createdAtMs, isRunning, title, settings, parent, turns, lastEvent, ledger } = session;
   return {
     id,
     createdAt: new Date(createdAtMs).toISOString(),
     status: isRunning ? "running" : "idle",
     title,
     ...settings,
+    ...(parent && { parent }),
     turns,
     lastEvent,
     ledger,

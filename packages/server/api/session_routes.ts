@@ -76,6 +76,13 @@ export function sessionRoutes(sessions: Sessions): readonly Route[] {
           description: "Only sessions whose title holds this text, A to Z in either case. Default: all.",
           schema: Type.String({ maxLength: MAX_SEARCH }),
         },
+        {
+          name: "helpers",
+          in: "query",
+          description:
+            "Whether the sessions of helpers are listed too, beside those that they work for. Default: false.",
+          schema: Type.Enum(["true", "false"]),
+        },
       ],
       responses: {
         200: {
@@ -84,7 +91,7 @@ export function sessionRoutes(sessions: Sessions): readonly Route[] {
             "application/json": closed({ sessions: SESSIONS, hasMore: Type.Boolean() }, "SessionList"),
           },
         },
-        ...errorResponses({ 400: "The limit isn't one.", 404: "There is no session `after`." }),
+        ...errorResponses({ 400: "A parameter isn't right.", 404: "There is no session `after`." }),
       },
       async answer({ request }) {
         const url = new URL(request.url);
@@ -96,7 +103,15 @@ export function sessionRoutes(sessions: Sessions): readonly Route[] {
           const why = `search has ${search.length} characters, and at most ${MAX_SEARCH} are looked for`;
           throw new HttpError(400, "invalid_request", `Cannot ${doing}: ${why}.`);
         }
-        const page = await sessions.list({ limit, search, ...(after !== null && { after }) });
+        const helpers = url.searchParams.get("helpers") ?? "false";
+        if (helpers !== "true" && helpers !== "false") {
+          const why = `helpers is ${JSON.stringify(helpers)}, and must be true or false`;
+          throw new HttpError(400, "invalid_request", `Cannot ${doing}: ${why}.`);
+        }
+        const page = await sessions.list({
+          ...{ limit, search, forks: helpers === "true" },
+          ...(after !== null && { after }),
+        });
         return { json: { ...page, sessions: page.sessions.map(sessionBody) } };
       },
     }),
@@ -113,6 +128,13 @@ export function sessionRoutes(sessions: Sessions): readonly Route[] {
               messages: Type.Array(MESSAGE, {
                 description: "What was said, by the running turn too: its replies and results so far.",
               }),
+              helpers: Type.Array(
+                closed({
+                  id: Type.String({ description: "Id of the call that it was made for." }),
+                  session: Type.String({ description: "Id of its session." }),
+                }, "Helper"),
+                { description: "The sessions of its helpers, the oldest first." },
+              ),
               approvals: APPROVALS,
               turn: Type.Optional(closed({
                 after: Type.Integer({ minimum: 0, description: "Number of the last event before it." }),
@@ -127,18 +149,21 @@ export function sessionRoutes(sessions: Sessions): readonly Route[] {
       },
       async answer({ path: { id = "" } }) {
         const session = await sessions.get(id);
+        const helpers = await sessions.helpers(session);
         const approvals = approvalBodies(session.questions);
-        return { json: { ...sessionBody(session), approvals, ...await sessions.transcript(session) } };
+        return {
+          json: { ...sessionBody(session), helpers, approvals, ...await sessions.transcript(session) },
+        };
       },
     }),
     route({
       method: "DELETE",
       path: "/v1/sessions/{id}",
       operationId: "deleteSession",
-      summary: "Cancels what runs in a session and forgets it.",
+      summary: "Cancels what runs in a session and its helpers, and forgets all of them.",
       responses: { 204: { description: "It is gone." }, ...NO_SESSION },
       async answer({ path: { id = "" } }) {
-        await (await sessions.get(id)).delete();
+        await sessions.delete(id);
         return new Response(null, { status: 204 });
       },
     }),

@@ -1,6 +1,7 @@
 import type { AskedCall, Judge } from "@tare/loop";
 import type { ResolvedCall } from "@tare/messages";
 import { relative, resolve, sep } from "node:path";
+import { DELEGATE_TOOL } from "../helpers/delegate_tool.ts";
 import type { ApprovalRule } from "./rules.ts";
 
 /** What calls are judged by. */
@@ -20,11 +21,14 @@ const STRICTEST_FIRST: readonly Decision[] = ["deny", "ask", "allow"];
 /** Why a call doesn't run that a rule denies, for the model. */
 export const FORBIDDEN = "a rule forbids it. Find another way, or say that it can't be done.";
 
-/** Makes a judge by rules. Where none fits, what only reads may run, and all else has to be asked for. */
+/** Makes a judge by rules. Where none fits, what only reads may run, and helpers may work; all else has to be asked for. */
 export function judgeBy({ lists, always, workspace }: JudgeOptions): Judge {
   return (call) => {
     const found = lists.map((rules) => decisionBy(rules, call, workspace));
-    const usual: Decision = call.tool.stance === "rederivable" ? "allow" : "ask";
+    const { stance, definition } = call.tool;
+    // What a helper does is judged call by call.
+    const isHarmless = stance === "rederivable" || definition.function.name === DELEGATE_TOOL.function.name;
+    const usual: Decision = isHarmless ? "allow" : "ask";
     const decision = STRICTEST_FIRST.find((one) => found.includes(one)) ?? usual;
     if (decision === "deny") return { decision, reason: FORBIDDEN };
     return { decision: decision === "ask" && always.some((one) => isAlike(one, call)) ? "allow" : decision };

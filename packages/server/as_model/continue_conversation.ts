@@ -3,6 +3,7 @@ import type { Content, ContentPart, Message, ModelSettings, ToolDefinition } fro
 import { tellsOfTools } from "@tare/schemas";
 import type { Store, StoreRecord } from "@tare/store";
 import { openCalls } from "../turns/open_calls.ts";
+import type { SessionEvent } from "../sessions/event_log.ts";
 import type { Session } from "../sessions/session.ts";
 import type { TurnRequest } from "../sessions/session_options.ts";
 import { DEFAULT_INSTRUCTIONS, type Sessions } from "../sessions/sessions.ts";
@@ -206,9 +207,14 @@ function saidBefore({ history }: Session, { messages }: ConversationPoint): read
 }
 
 async function* eventsAfter({ events }: Session, before: number): AsyncGenerator<LoopEvent> {
-  for await (const { event } of events.read(before)) {
-    if (event.type !== "message_added" && event.type !== "approval_answered") yield event;
-  }
+  for await (const { event } of events.read(before)) if (isLoopEvent(event)) yield event;
+}
+
+/** The events beside the loop's. */
+const OTHERS: readonly SessionEvent["type"][] = ["message_added", "approval_answered", "helper_started"];
+
+function isLoopEvent(event: SessionEvent): event is LoopEvent {
+  return !OTHERS.includes(event.type);
 }
 
 /** Several messages of the user in a row are one input. */

@@ -12,6 +12,8 @@ export type SessionEvent =
    * in front of what opened the turn.
    */
   | { readonly type: "message_added"; readonly message: Message }
+  /** For the call of this id a helper works, in a session of its own. */
+  | { readonly type: "helper_started"; readonly id: string; readonly session: string }
   /** Somebody has said whether a call may run that the last turn asked for. */
   | Answered;
 

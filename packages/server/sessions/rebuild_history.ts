@@ -15,6 +15,7 @@ export const HISTORY_EVENTS: readonly SessionEvent["type"][] = [
   "approval_answered",
   "step_end",
   "turn_end",
+  "helper_started",
 ];
 
 /** What a session's events say of it. */

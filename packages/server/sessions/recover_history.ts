@@ -1,6 +1,15 @@
-import type { LoopEvent, TurnEnd } from "@tare/loop";
+import { addLedgers, type LoopEvent, type TurnEnd } from "@tare/loop";
 import { type Content, describeCall, meantCall, type Tool, type ToolCall } from "@tare/messages";
 import type { Store } from "@tare/store";
+import {
+  costOf,
+  type HelperLink,
+  helperLinks,
+  type HelperResult,
+  interruptedHelper,
+  readHelpers,
+  type StoredHelper,
+} from "../helpers/helper_turn.ts";
 import { asSessionEvent } from "./event_log.ts";
 import { HISTORY_EVENTS, rebuildHistory, type RebuiltHistory } from "./rebuild_history.ts";
 import type { Session } from "./session.ts";
@@ -11,6 +20,8 @@ export interface RecoveryOptions {
   readonly tools: readonly Tool[];
   /** What the user said in the middle of the turn and no event tells yet. */
   readonly waiting: readonly Content[];
+  /** What came of the turn's helpers. Default: it had none. */
+  readonly helpers?: readonly StoredHelper[];
   /** How the turn ended. */
   readonly end: Pick<TurnEnd, "reason" | "message">;
 }
@@ -30,6 +41,8 @@ export async function readHistory(
   { store, ...options }: Omit<RecoveryOptions, "waiting"> & { readonly store: Store },
 ): Promise<{
   readonly rebuilt: RebuiltHistory;
+  /** The helpers that ever worked for the session. */
+  readonly links: readonly HelperLink[];
   readonly recovery: readonly LoopEvent[];
   readonly waiting: readonly Content[];
 }> {
@@ -37,14 +50,18 @@ export async function readHistory(
   const events = stored.map(({ event }) => asSessionEvent(event));
   const rebuilt = rebuildHistory(events);
   const waiting = (await store.readState(id, "steering") ?? []) as readonly Content[];
-  if (!rebuilt.interrupted) return { rebuilt, recovery: [], waiting };
-  const recovery = recoveryEvents(rebuilt.interrupted, { ...options, waiting });
-  return { rebuilt: rebuildHistory([...events, ...recovery]), recovery, waiting: [] };
+  const links = helperLinks(events);
+  if (!rebuilt.interrupted) return { rebuilt, links, recovery: [], waiting };
+  const start = events.findLastIndex(({ type }) => type === "turn_start");
+  const helpers = await readHelpers(helperLinks(events.slice(start)), store);
+  const ledger = addLedgers(rebuilt.interrupted.ledger, costOf(helpers));
+  const recovery = recoveryEvents({ ...rebuilt.interrupted, ledger }, { ...options, helpers, waiting });
+  return { rebuilt: rebuildHistory([...events, ...recovery]), links, recovery, waiting: [] };
 }
 
 /** All that was said in a session, in the running turn too, as far as it is committed. @throws {StoreError} */
 export async function readTranscript(
-  { id, history, runningAfter: after }: Session,
+  { id, history, runningAfter: after, helpers }: Session,
   store: Store,
 ): Promise<Transcript> {
   if (after === undefined) return { messages: history };
@@ -53,7 +70,12 @@ export async function readTranscript(
   return {
     messages: [...history, ...messages],
     ...(interrupted && {
-      turn: { after, firstMessage: history.length, step: interrupted.step, ledger: interrupted.ledger },
+      turn: {
+        after,
+        firstMessage: history.length,
+        step: interrupted.step,
+        ledger: addLedgers(interrupted.ledger, helpers.ledger),
+      },
     }),
   };
 }
@@ -65,16 +87,19 @@ export async function readTranscript(
  */
 export function recoveryEvents(
   { step, unanswered, answer, ledger }: NonNullable<RebuiltHistory["interrupted"]>,
-  { tools, waiting, end }: RecoveryOptions,
+  { tools, waiting, end, helpers = [] }: RecoveryOptions,
 ): LoopEvent[] {
   const results = unanswered.map(({ call, denied }): LoopEvent => {
     const { name } = describeCall(call);
-    const content = denied ?? interruptedResult(
-      call,
-      tools.find(({ definition }) => definition.function.name === meantCall(call).name),
-    );
+    const tool = tools.find(({ definition }) => definition.function.name === meantCall(call).name);
+    const helper = helpers.find(({ id }) => id === call.id);
+    const { content, error } = denied !== undefined
+      ? { content: denied, error: true }
+      : helper
+      ? interruptedHelper(helper)
+      : interruptedResult(call, tool);
     const bytes = new TextEncoder().encode(content).length;
-    return { type: "tool_result", step, id: call.id, name, content, error: true, bytes, durationMs: 0 };
+    return { type: "tool_result", step, id: call.id, name, content, error, bytes, durationMs: 0 };
   });
   const isComplete = answer !== undefined && waiting.length === 0 && end.reason === "interrupted";
   return [
@@ -84,9 +109,9 @@ export function recoveryEvents(
   ];
 }
 
-function interruptedResult({ type }: ToolCall, tool: Tool | undefined): string {
+function interruptedResult({ type }: ToolCall, tool: Tool | undefined): HelperResult {
   const advice = type === "function" && tool?.stance === "rederivable"
     ? "It only reads: call it again if you need it."
     : "It may have taken effect: find out before you call it again.";
-  return `Cannot tell the result: interrupted, outcome unknown. ${advice}`;
+  return { content: `Cannot tell the result: interrupted, outcome unknown. ${advice}`, error: true };
 }

@@ -4,6 +4,7 @@ import type { Pin } from "@tare/planner";
 import type { Archive } from "@tare/prune";
 import type { SessionRecord, StoreRecord } from "@tare/store";
 import { recallTool } from "@tare/tools";
+import { Helpers, toolsOfHelper } from "../helpers/delegate_tool.ts";
 import { toHttpError } from "../http/http_error.ts";
 import { EventLog, type SessionEvent } from "./event_log.ts";
 import { Approvals, type Opening } from "../approvals/approvals.ts";
@@ -12,7 +13,9 @@ import { Queue } from "./queue.ts";
 import { INTERRUPTED, readHistory, type RecoveryOptions } from "./recover_history.ts";
 import type { PlayedTurn } from "../turns/run_turn.ts";
 import {
+  type LoadedWith,
   NO_TURNS,
+  parentOf,
   type RunningTurn,
   type SessionEnvironment,
   type SessionInfo,
@@ -35,6 +38,10 @@ export class Session implements SessionInfo {
   readonly id: string;
   readonly createdAtMs: number;
   readonly settings: SessionSettings;
+  readonly parent: SessionInfo["parent"];
+  /** Copies of it that work for it. */
+  readonly helpers: Helpers;
+  readonly tools: SessionTools;
   readonly events: EventLog;
   /** Originals of what left the prompt. */
   readonly archive: Archive;
@@ -45,28 +52,22 @@ export class Session implements SessionInfo {
   #totals: SessionTotals = NO_TURNS;
   #title = "";
   #prompt!: SessionPrompt;
-  readonly #tools: SessionTools;
   #turn: RunningTurn | undefined;
   readonly #steering = new Steering();
   readonly #approvals: Approvals;
   #isGone = false;
 
-  private constructor(
-    { id, createdAtMs, settings }: SessionRecord,
-    { environment, countTokens, lastEvent }: {
-      readonly environment: SessionEnvironment;
-      readonly countTokens: CountTokens;
-      readonly lastEvent: number;
-    },
-  ) {
-    const { store, tools, toolSource } = environment;
-    this.id = id;
-    this.createdAtMs = createdAtMs;
-    this.settings = storedSettings(settings);
-    this.archive = store.archive(id);
-    this.events = new EventLog(store, { sessionId: id, last: lastEvent });
-    const own = [...tools, recallTool(this.archive, { countTokens })];
-    this.#tools = new SessionTools({ given: this.settings.tools, own, source: toolSource });
+  private constructor(record: SessionRecord, { environment, countTokens, lastEvent }: LoadedWith) {
+    const id = this.id = record.id;
+    this.createdAtMs = record.createdAtMs;
+    this.settings = storedSettings(record.settings);
+    this.parent = parentOf(record);
+    this.helpers = new Helpers(this, environment, this.#queue);
+    this.archive = environment.store.archive(id);
+    this.events = new EventLog(environment.store, { sessionId: id, last: lastEvent });
+    const own = [...environment.tools, recallTool(this.archive, { countTokens }), this.helpers.tool];
+    const as = toolsOfHelper(record.settings);
+    this.tools = new SessionTools({ given: this.settings.tools, own, source: environment.toolSource, as });
     this.#environment = environment;
     this.#approvals = new Approvals(id, environment);
     this.#countTokens = countTokens;
@@ -254,9 +255,9 @@ export class Session implements SessionInfo {
    */
   async #restore(end: RecoveryOptions["end"]): Promise<void> {
     const { store } = this.#environment;
-    const tools = this.#tools.current;
-    const { rebuilt, recovery, waiting } = await readHistory(this.id, { store, tools, end });
-    const { days, asks, ...stored } = await readStored(this.id, store);
+    const { id, tools, archive } = this;
+    const { rebuilt, links, recovery, waiting } = await readHistory(id, { store, tools: tools.current, end });
+    const { days, asks, ...stored } = await readStored(id, store);
     const totals = { ledger: rebuilt.ledger, turns: rebuilt.turns, days, asks };
     const records = this.#states({ totals, steering: [] });
     if (end !== INTERRUPTED) await this.events.append(recovery, { records });
@@ -266,10 +267,10 @@ export class Session implements SessionInfo {
     this.#history = instructions === "" ? said : [{ role: "system", content: instructions }, ...said];
     this.#totals = totals;
     this.#title = stored.title;
+    this.helpers.adopt(links);
     this.#approvals.adopt(rebuilt.questions, asks);
-    const { id, archive } = this;
     const made = { id, archive, environment: this.#environment, countTokens: this.#countTokens };
-    this.#prompt = new SessionPrompt({ ...made, tools: () => this.#tools.current, model, stored });
+    this.#prompt = new SessionPrompt({ ...made, tools: () => tools.current, model, stored });
     this.#release({ waiting });
   }
 
@@ -299,7 +300,6 @@ export class Session implements SessionInfo {
     try {
       const play = turnPlayer({ input, signal: controller.signal, ...given }, {
         ...{ session: this, environment: this.#environment, countTokens: this.#countTokens, opening },
-        takeTools: (signal) => this.#tools.take(signal),
         steering: () => this.#steering.take(),
         commit: (events) => this.#queue.run(() => this.#commit(events)),
       });

@@ -12,15 +12,16 @@ import type {
 import { listPrice, type Price, type Profile, type Rates } from "@tare/planner";
 import type { PolicyOptions } from "@tare/planner/policies";
 import type { Sums } from "@tare/planner/report";
-import type { Store, StoreRecord } from "@tare/store";
+import type { SessionRecord, Store, StoreRecord } from "@tare/store";
 import { HttpError } from "../http/http_error.ts";
 import type { ApprovalOptions } from "../approvals/approval_options.ts";
 import type { WaitingTurn } from "../approvals/approvals.ts";
 import type { Answered } from "../approvals/questions.ts";
 import type { Session } from "./session.ts";
 import type { Budget } from "../turns/budget.ts";
-import type { SessionSettings } from "./session_settings.ts";
 import type { ToolSource } from "../turns/session_tools.ts";
+import type { Payer } from "../helpers/turn_account.ts";
+import { type SessionSettings, storedHelper } from "./session_settings.ts";
 import type { TurnSlots } from "../turns/turn_slots.ts";
 
 /** What sessions share. */
@@ -68,10 +69,22 @@ export function ratesOf(
 export interface SessionEnvironment extends SessionOptions {
   /** The turns that may run at once, over all sessions. */
   readonly slots: TurnSlots;
+  /** Gives the session of this id. */
+  readonly open: (id: string) => Promise<Session>;
+  /** Commits so many new sessions, if that many more may be kept. */
+  readonly admit: (count: number, commit: () => Promise<void>) => Promise<void>;
   /** Told when a session begins or ceases to do something, and when it is gone. */
   readonly changed: (session: Session) => void;
   /** Told of each sentence for people. Default: nobody is. */
   readonly warned?: (sessionId: string, message: string) => void;
+}
+
+/** What a session is loaded with. */
+export interface LoadedWith {
+  readonly environment: SessionEnvironment;
+  readonly countTokens: CountTokens;
+  /** Number of its newest event. */
+  readonly lastEvent: number;
 }
 
 /** What all turns of a session come to. */
@@ -88,12 +101,27 @@ export interface SessionTotals {
 /** A session in which nothing has happened. */
 export const NO_TURNS: SessionTotals = { turns: 0, ledger: EMPTY_LEDGER, days: {} };
 
+/** Whose helper a session is. */
+export interface HelperParent {
+  /** Id of the session. */
+  readonly session: string;
+  /** Id of the call. */
+  readonly call: string;
+}
+
+/** Whose helper a stored session is. */
+export function parentOf({ parent, settings }: SessionRecord): HelperParent | undefined {
+  return parent === undefined ? undefined : { session: parent, call: storedHelper(settings)?.call ?? "" };
+}
+
 /** What clients are told of a session. */
 export interface SessionInfo extends Omit<SessionTotals, "days" | "asks"> {
   readonly id: string;
   /** When it was made, in milliseconds since the epoch. */
   readonly createdAtMs: number;
   readonly settings: SessionSettings;
+  /** The session whose helper it is, and the call that it was made for. Absent: it is nobody's helper. */
+  readonly parent?: HelperParent | undefined;
   /** What the user said first, in one line; empty before. */
   readonly title: string;
   /** Number of the newest event. */
@@ -108,6 +136,10 @@ export interface TurnRequest {
   readonly results?: readonly ToolMessage[] | undefined;
   /** Tools that the client runs: a call of one ends the turn. Default: none. */
   readonly clientTools?: readonly ToolDefinition[] | undefined;
+  /** The tools of this turn, in place of the session's own. */
+  readonly tools?: readonly Tool[] | undefined;
+  /** The turn that pays for this one. Default: none. */
+  readonly payer?: Payer | undefined;
   /** How the model shall write. Default: as the provider likes. */
   readonly settings?: ModelSettings | undefined;
   /** What this turn may cost. Default: no limit of its own. */

@@ -1,6 +1,7 @@
 import type { CountTokens, Message, Tool, ToolDefinition } from "@tare/messages";
 import {
   type Conversation,
+  type ForkableSession,
   makePin,
   type NewPin,
   type Pin,
@@ -33,6 +34,9 @@ export interface StoredPrompt extends Pick<SessionTotals, "days" | "asks"> {
   /** What the user said first. */
   readonly title: string;
 }
+
+/** What a fork of a session knows of its prompt, as it is stored. */
+export type ForkedPrompt = Omit<PromptState, "tools"> & { readonly tools?: OfferState };
 
 /** Reads what is stored of a session beside its events. @throws {StoreError} */
 export async function readStored(id: string, store: Store): Promise<StoredPrompt> {
@@ -71,7 +75,7 @@ export interface SessionPromptOptions {
 /** What the model sees of a session, and what was asked for of single messages. */
 export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
   readonly #options: SessionPromptOptions;
-  readonly #prompt: PromptSession;
+  readonly #prompt: ForkableSession;
   #pins: readonly Pin[];
   #stored: PromptState;
   #told: OfferState | undefined;
@@ -123,6 +127,13 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
     const { id, environment } = this.#options;
     for (const warning of view.warnings) environment.warned?.(id, warning);
     return view;
+  }
+
+  /** What a session knows that goes on from the first `length` messages, with an archive that holds what this one's does. */
+  fork(length: number): ForkedPrompt {
+    const { state } = this.#prompt.fork(length, this.#options.archive);
+    const pins = this.#pins.filter(({ place }) => place < length);
+    return { context: state, pins, ...(this.#told && { tools: this.#told }) };
   }
 
   sent: PromptSession["sent"] = (usage, view) => this.#prompt.sent(usage, view);

@@ -20,11 +20,6 @@ export const SESSION_SETTINGS = closed({
 /** What a session is made with, defaults filled in. */
 export type SessionSettings = Readonly<Static<typeof SESSION_SETTINGS>>;
 
-/** The settings as they were stored: what was stored is what was created, by an older version perhaps. */
-export function storedSettings(stored: unknown): SessionSettings {
-  return { ...{ approvalRules: [] }, ...stored as Omit<SessionSettings, "approvalRules"> };
-}
-
 /** Body of `POST /v1/sessions`: what it doesn't say is the server's own instructions and model, and all its tools. */
 export const CREATE_SESSION = closed(Type.Partial(SESSION_SETTINGS).properties, "CreateSession", {
   metadata: { of: "a test" },
@@ -32,3 +27,25 @@ export const CREATE_SESSION = closed(Type.Partial(SESSION_SETTINGS).properties, 
 });
 /** Body of `POST /v1/sessions`. */
 export type CreateSession = Partial<SessionSettings>;
+
+/** What is stored of how a session was made. */
+export interface StoredSettings extends SessionSettings {
+  /** What sets a helper apart from the session that it was forked from. Absent: it is nobody's helper. */
+  readonly helper?: {
+    /** Id of the call that it was made for. */
+    readonly call: string;
+    /** Names of the tools that it may use. */
+    readonly tools: readonly string[];
+  };
+}
+
+/** The settings of a session: what was stored is what was created, by an older version perhaps. */
+export function storedSettings(stored: unknown): SessionSettings {
+  const { helper: _helper, ...settings } = stored as StoredSettings;
+  return { ...{ approvalRules: [] }, ...settings as Omit<SessionSettings, "approvalRules"> };
+}
+
+/** What sets a helper's session apart, if it is one. */
+export function storedHelper(stored: unknown): StoredSettings["helper"] {
+  return (stored as StoredSettings).helper;
+}

@@ -1,5 +1,4 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import type { SessionEvent } from "./event_log.ts";
 import { contentText, type Model } from "@tare/messages";
 import { memoryStore, StoreError } from "@tare/store";
 import { HttpError } from "../http/http_error.ts";
@@ -12,6 +11,7 @@ import {
   snapshot,
   unpaired,
 } from "../script_fixture_test.ts";
+import type { SessionEvent } from "./event_log.ts";
 import type { Session } from "./session.ts";
 import { failingStore, FULL, watchedStore } from "./store_fixture_test.ts";
 

@@ -3,6 +3,8 @@ import { addSums, type CallReport, NO_SUMS, type Overview, ToldWarnings } from "
 import { RECALL_TOOL } from "@tare/prune";
 import type { ListedSession, StoreRecord } from "@tare/store";
 import { LRUCache } from "lru-cache";
+import { DELEGATE_TOOL } from "../helpers/delegate_tool.ts";
+import type { HelperLink } from "../helpers/helper_turn.ts";
 import { HttpError } from "../http/http_error.ts";
 import { checkBudgets } from "../turns/budget.ts";
 import { ApprovalTimers } from "../approvals/approval_timers.ts";
@@ -13,6 +15,7 @@ import { readTranscript } from "./recover_history.ts";
 import { Session } from "./session.ts";
 import {
   NO_TURNS,
+  parentOf,
   ratesOf,
   type SessionInfo,
   sessionNotFound,
@@ -31,6 +34,8 @@ export interface SessionsOptions extends SessionOptions {
   readonly defaultModel: string;
   /** System message of sessions that bring none. Default: {@linkcode DEFAULT_INSTRUCTIONS}. */
   readonly instructions?: string;
+  /** Whether sessions that name no tools have helpers too. Default: no, as each works with the whole prompt. */
+  readonly delegates?: boolean;
   /** Most sessions kept, those of chats included. Default: 10,000. */
   readonly maxSessions?: number;
   /** Most turns that run at the same time. Default: 100. */
@@ -99,7 +104,7 @@ export class Sessions {
     wanted: readonly NewSession[],
     { keep = () => [] }: CreateOptions = {},
   ): Promise<readonly SessionInfo[]> {
-    const { store, now = Date.now, maxSessions = 10_000 } = this.#options;
+    const { store, now = Date.now } = this.#options;
     const made = wanted.map(({ messages = [], ...settings }) => ({
       id: crypto.randomUUID(),
       createdAtMs: now(),
@@ -113,12 +118,8 @@ export class Sessions {
       lastEvent: messages.length,
       isRunning: false,
     }));
-    return this.#creation.run(async () => {
-      const count = await store.countSessions();
-      if (count + made.length > maxSessions) {
-        throw tooManySessions(made.length, { count, maxSessions });
-      }
-      await store.commit([
+    return this.#admit(made.length, () =>
+      store.commit([
         ...made.flatMap(({ messages, title, ...record }): StoreRecord[] => [
           { type: "session", ...record },
           ...(title === ""
@@ -134,9 +135,7 @@ export class Sessions {
           ]),
         ]),
         ...keep(infos),
-      ]);
-      return infos;
-    });
+      ])).then(() => infos);
   }
 
   /** The session of this id. @throws {HttpError} 404 if there is none. */
@@ -147,11 +146,31 @@ export class Sessions {
     return session;
   }
 
+  /** The helpers of a session whose own sessions are still there. @throws {StoreError} */
+  async helpers({ helpers: { links } }: Session): Promise<readonly HelperLink[]> {
+    const found = await Promise.all(links.map(({ session }) => this.#options.store.getSession(session)));
+    return links.filter((_, index) => found[index]);
+  }
+
+  /** Cancels what runs in a session, and removes it and then its helpers. @throws {HttpError} 404 if there is none. */
+  async delete(id: string): Promise<void> {
+    const session = await this.get(id);
+    await session.delete();
+    for (const helper of await this.helpers(session)) {
+      await this.delete(helper.session).catch((error) => {
+        // Somebody else was faster.
+        if (!(error instanceof HttpError && error.status === 404)) throw error;
+      });
+    }
+  }
+
   /** Names of the tools that sessions may have; of servers whose tools come and go `server__*`, for all of them. */
   get toolNames(): readonly string[] {
     const { tools, toolSource } = this.#options;
     return [
-      ...[...tools.map(({ definition }) => definition), RECALL_TOOL].map(({ function: { name } }) => name),
+      ...[...tools.map(({ definition }) => definition), RECALL_TOOL, DELEGATE_TOOL].map((
+        { function: { name } },
+      ) => name),
       ...toolSource?.names.map(allToolsOf) ?? [],
     ];
   }
@@ -174,7 +193,13 @@ export class Sessions {
    * @throws {HttpError} 404 if there is no session `after`.
    */
   async list(
-    { limit, ...which }: { readonly limit: number; readonly after?: string; readonly search?: string },
+    { limit, ...which }: {
+      readonly limit: number;
+      readonly after?: string;
+      readonly search?: string;
+      /** Whether the sessions of helpers are among them. Default: yes. */
+      readonly forks?: boolean;
+    },
   ): Promise<{ readonly sessions: readonly SessionInfo[]; readonly hasMore: boolean }> {
     const { store } = this.#options;
     const { after } = which;
@@ -261,6 +286,16 @@ export class Sessions {
     }
   }
 
+  /** Commits so many new sessions. @throws {HttpError} 507 if no more may be kept. */
+  #admit(wanted: number, commit: () => Promise<void>): Promise<void> {
+    const { store, maxSessions = 10_000 } = this.#options;
+    return this.#creation.run(async () => {
+      const count = await store.countSessions();
+      if (count + wanted > maxSessions) throw tooManySessions(wanted, { count, maxSessions });
+      await commit();
+    });
+  }
+
   #find(id: string): Session | undefined {
     return this.#held.get(id)?.deref();
   }
@@ -278,6 +313,8 @@ export class Sessions {
     const session = await Session.load(record, {
       ...this.#options,
       slots: this.slots,
+      open: (id) => this.get(id),
+      admit: (count, commit) => this.#admit(count, commit),
       changed: (session) => this.#note(session),
       warned: (session, message) =>
         this.#warnings.add({ at: new Date(now()).toISOString(), session, message }),
@@ -296,12 +333,14 @@ export class Sessions {
     this.#held.delete(session.id);
   }
 
-  #describe({ id, createdAtMs, settings, lastEvent, totals, title = "" }: ListedSession): SessionInfo {
+  #describe({ lastEvent, totals, title = "", ...record }: ListedSession): SessionInfo {
+    const { id, createdAtMs } = record;
     const { turns, ledger } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
     return {
       id,
       createdAtMs,
-      settings: storedSettings(settings),
+      settings: storedSettings(record.settings),
+      parent: parentOf(record),
       title: title as string,
       lastEvent,
       turns,
@@ -313,7 +352,7 @@ export class Sessions {
   #fillIn(
     { instructions, model, tools, metadata = {}, budget = {}, approvalRules = [] }: CreateSession,
   ): SessionSettings {
-    const { defaultModel, instructions: own = DEFAULT_INSTRUCTIONS } = this.#options;
+    const { defaultModel, instructions: own = DEFAULT_INSTRUCTIONS, delegates = false } = this.#options;
     const offered = this.toolNames;
     const unknown = tools?.find((name) => !includesTool(offered, name));
     if (unknown !== undefined) {
@@ -331,7 +370,7 @@ export class Sessions {
       // In the order in which they are offered; single tools of servers behind that.
       tools: tools
         ? [...new Set([...offered.filter((name) => tools.includes(name)), ...tools])]
-        : [...offered],
+        : offered.filter((name) => delegates || name !== DELEGATE_TOOL.function.name),
       metadata,
       budget,
       approvalRules,

@@ -36,6 +36,8 @@ export interface SessionToolsOptions {
   readonly own: readonly Tool[];
   /** Where others come from. Default: nowhere. */
   readonly source?: ToolSource | undefined;
+  /** What stands for a tool in this session. Default: itself. */
+  readonly as?: (tool: Tool) => Tool;
 }
 
 /** The tools of one session: fixed during a turn, looked up anew for the next. */
@@ -45,10 +47,12 @@ export class SessionTools {
   readonly #source: ToolSource | undefined;
   /** The servers that it uses: no other is waited for. */
   readonly #servers: readonly string[];
+  readonly #as: (tool: Tool) => Tool;
   #taken: readonly Tool[] | undefined;
 
   /** No turn was played yet. */
-  constructor({ given, own, source }: SessionToolsOptions) {
+  constructor({ given, own, source, as = (tool) => tool }: SessionToolsOptions) {
+    this.#as = as;
     this.#given = given;
     this.#own = own.filter(({ definition }) => given.includes(definition.function.name));
     this.#source = source;
@@ -73,6 +77,6 @@ export class SessionTools {
     return [
       ...this.#own,
       ...tools.filter(({ definition }) => includesTool(this.#given, definition.function.name)),
-    ];
+    ].map(this.#as);
   }
 }

@@ -3,9 +3,12 @@ import { callCost } from "@tare/planner";
 import { allowingAsked, judgeBy } from "../approvals/judge.ts";
 import type { Opening } from "../approvals/approvals.ts";
 import { CANNOT_ASK } from "../approvals/questions.ts";
+import type { Helpers } from "../helpers/delegate_tool.ts";
+import { TurnAccount } from "../helpers/turn_account.ts";
 import { overBudget } from "./budget.ts";
 import { type PlayedTurn, runTurn, type RunTurnOptions } from "./run_turn.ts";
 import { ratesOf, type SessionEnvironment, type TurnRequest } from "../sessions/session_options.ts";
+import type { SessionTools } from "./session_tools.ts";
 import type { SessionSettings } from "../sessions/session_settings.ts";
 
 /** A turn that is asked for, as far as it matters for how it is played. */
@@ -14,14 +17,15 @@ export type AskedTurn =
   & Pick<RunOptions, "signal">;
 
 /** What a turn is played in. */
-export interface Stage
-  extends Required<Pick<RunTurnOptions, "takeTools" | "countTokens" | "steering" | "commit">> {
+export interface Stage extends Required<Pick<RunTurnOptions, "countTokens" | "steering" | "commit">> {
   readonly environment: SessionEnvironment;
   /** Its history is read when the turn is played. */
   readonly session: Required<Pick<RunTurnOptions, "prompt" | "history">> & {
     readonly settings: SessionSettings;
     /** What it has cost so far. */
     readonly ledger: TurnLedger;
+    readonly helpers: Pick<Helpers, "begin">;
+    readonly tools: Pick<SessionTools, "current" | "take">;
   };
   /** What the turn begins with. */
   readonly opening: Opening;
@@ -30,10 +34,17 @@ export interface Stage
 /** Makes the function that plays a turn. @throws what the model's port throws for a model that can't be had. */
 export function turnPlayer(request: AskedTurn, stage: Stage): () => Promise<PlayedTurn> {
   const { session, environment: _environment, opening: _opening, ...more } = stage;
-  const options = turnOptions(request, stage);
+  const account = new TurnAccount();
+  const options = turnOptions(request, { ...stage, account });
+  const { tools } = request;
+  const takeTools = tools
+    ? () => Promise.resolve({ tools, warnings: [] })
+    : session.tools.take.bind(session.tools);
+  // Those of the turn are known once it has taken them.
+  session.helpers.begin({ ...options, account, tools: () => tools ?? session.tools.current });
   return () => {
     const { prompt, history } = session;
-    return runTurn({ ...options, ...more, prompt, history });
+    return runTurn({ ...options, ...more, takeTools, prompt, history });
   };
 }
 
@@ -43,9 +54,13 @@ export function turnPlayer(request: AskedTurn, stage: Stage): () => Promise<Play
  * @throws what the model's port throws for a model that can't be had.
  */
 function turnOptions(
-  { input, signal, unattended, ...asked }: AskedTurn,
-  { environment, session: { settings: own, ledger }, opening }: Stage,
-): Omit<RunTurnOptions, keyof Stage | "prompt" | "history"> {
+  { input, signal, unattended, payer, ...asked }: AskedTurn,
+  { environment, session: { settings: own, ledger }, opening, account }: Stage & {
+    readonly account: TurnAccount;
+  },
+):
+  & Omit<RunTurnOptions, keyof Stage | "prompt" | "history" | "takeTools">
+  & Required<Pick<RunTurnOptions, "clientTools" | "overBudget">> {
   const { model, limits = {}, notice, now = Date.now, approvals = {} } = environment;
   const { maxOutputTokens = Infinity, clientTools = [], settings } = asked;
   const { model: modelName, budget: session } = own;
@@ -55,6 +70,7 @@ function turnOptions(
   const judge = judgeBy({ lists: [rules, own.approvalRules], always, workspace });
   const most = Math.min(maxOutputTokens, limits.maxOutputTokens ?? Infinity);
   const rates = ratesOf(environment, modelName);
+  const overOwn = overBudget({ turn, session }, { before: ledger, spent, model: modelName, rates });
   return {
     ...limits,
     ...(most < Infinity && { maxOutputTokens: most }),
@@ -63,13 +79,18 @@ function turnOptions(
     ...(settings && { settings }),
     clientTools,
     answered,
-    judge: mayAll ? allowingAsked(judge) : judge,
+    judge: payer?.judge ?? (mayAll ? allowingAsked(judge) : judge),
     ...(unattended && { cannotAsk: CANNOT_ASK }),
     model: model(modelName),
     modelName,
     notice,
     now,
     costOf: (usage) => callCost(usage, rates),
-    overBudget: overBudget({ turn, session }, { before: ledger, spent, model: modelName, rates }),
+    overBudget: (ledger) => overOwn(ledger) ?? payer?.overBudget(),
+    spent(own) {
+      const sum = account.spent(own);
+      payer?.note(sum);
+      return sum;
+    },
   };
 }

@@ -24,6 +24,7 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 /** Values are kept as JSON, so that what a caller does to them later changes nothing. */
 interface MemorySession {
   readonly record: string;
+  readonly parent: string | undefined;
   readonly events: { readonly type: string; readonly json: string }[];
   readonly state: Map<string, string>;
   readonly texts: Map<string, string>;
@@ -92,14 +93,16 @@ function openTables(
   const write = (record: StoreRecord): () => void => {
     switch (record.type) {
       case "session": {
-        const { id, createdAtMs, settings } = record;
+        const { id, createdAtMs, settings, parent } = record;
+        const texts = new Map(parent === undefined ? [] : named(parent).texts);
         if (sessions.has(id)) throw sessionExistsError(id);
-        const json = jsonText({ id, createdAtMs, settings });
+        const json = jsonText({ id, createdAtMs, settings, parent });
         return set(sessions, id, {
           record: json,
+          parent,
           events: [],
           state: new Map(),
-          texts: new Map(),
+          texts,
           touchedAtMs: now(),
         });
       }
@@ -182,13 +185,14 @@ function openTables(
   return {
     commit,
     getSession: (id) => settle(() => parsed(sessions.get(id)?.record) as SessionRecord | undefined),
-    listSessions: ({ limit = 100, after, search = "" } = {}) =>
+    listSessions: ({ limit = 100, after, search = "", forks = true } = {}) =>
       settle(() => {
         const newest = [...sessions.values()].reverse();
         const from = after === undefined ? 0 : newest.indexOf(named(after)) + 1;
         const wanted = searchedJson(search);
-        const found = newest.slice(from).filter(({ state }) =>
-          wanted === "" || lowerCase(state.get("title") ?? "").includes(wanted)
+        const found = newest.slice(from).filter(({ state, parent }) =>
+          (wanted === "" || lowerCase(state.get("title") ?? "").includes(wanted)) &&
+          (forks || parent === undefined || !sessions.has(parent))
         );
         return found.slice(0, limit).map(({ record, events, state }): ListedSession => ({
           ...JSON.parse(record) as SessionRecord,

@@ -26,6 +26,7 @@ export const MIGRATIONS: readonly Migration[] = [
     ),
   (connection) => connection.exec(ACTIVITY),
   addTitles,
+  (connection) => connection.exec("ALTER TABLE sessions ADD COLUMN parent TEXT"),
 ];
 
 // `crc` is the CRC-32 of the JSON beside it. Events are clustered by session, so that a session is read in one sweep.

@@ -103,7 +103,9 @@ async function storeIn(
      FROM sessions JOIN activity ON activity.session = key
        LEFT JOIN state AS totals ON totals.session = key AND totals.name = 'totals'
        LEFT JOIN state AS titles ON titles.session = key AND titles.name = 'title'
-     WHERE key < ?1 AND (?2 = '' OR instr(lower(titles.json), ?2) > 0) ORDER BY key DESC LIMIT ?3`,
+     WHERE key < ?1 AND (?2 = '' OR instr(lower(titles.json), ?2) > 0)
+       AND (?3 OR parent IS NULL OR parent NOT IN (SELECT id FROM sessions))
+     ORDER BY key DESC LIMIT ?4`,
   );
   const selectCount = database.prepare<{ count: number }>("SELECT count(*) AS count FROM activity");
   const selectIdle = database.prepare<{ id: string }>(
@@ -127,11 +129,12 @@ async function storeIn(
   return {
     commit,
     getSession: (id) => promiseOf(() => value(selectSession.get(id)) as SessionRecord | undefined),
-    listSessions: ({ limit = 100, after, search = "" } = {}) =>
+    listSessions: ({ limit = 100, after, search = "", forks = true } = {}) =>
       promiseOf(() =>
         selectPage.all(
           after === undefined ? Number.MAX_SAFE_INTEGER : keyOf(after),
           searchedJson(search),
+          Number(forks),
           limit,
         ).map(({ last, totals, totalsCrc, title, titleCrc, ...stored }): ListedSession => ({
           ...value(stored) as SessionRecord,

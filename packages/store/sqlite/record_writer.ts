@@ -25,9 +25,12 @@ export function recordWriter(
   },
 ): (record: StoreRecord) => void {
   const insertSession = database.prepare(
-    "INSERT INTO sessions (id, json, crc) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+    "INSERT INTO sessions (id, json, crc, parent) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
   );
   const insertActivity = database.prepare("INSERT INTO activity VALUES (last_insert_rowid(), ?)");
+  const copyArchive = database.prepare(
+    "INSERT INTO archived SELECT ?1, ref FROM archived WHERE session = ?2",
+  );
   // Writing it each time would take a page more of every word of every answer.
   const touch = database.prepare(
     "UPDATE activity SET touched_at_ms = ? WHERE session = ? AND touched_at_ms <= ?",
@@ -43,10 +46,12 @@ export function recordWriter(
   return (record) => {
     switch (record.type) {
       case "session": {
-        const { id, createdAtMs, settings } = record;
-        const { json, crc } = toStoredJson({ id, createdAtMs, settings });
-        if (insertSession.run(id, json, crc) === 0) throw sessionExistsError(id);
+        const { id, createdAtMs, settings, parent } = record;
+        const { json, crc } = toStoredJson({ id, createdAtMs, settings, parent });
+        const from = parent === undefined ? undefined : keyOf(parent);
+        if (insertSession.run(id, json, crc, parent ?? null) === 0) throw sessionExistsError(id);
         insertActivity.run(now());
+        if (from !== undefined) copyArchive.run(keyOf(id), from);
         return;
       }
       case "events": {

@@ -20,6 +20,8 @@ export interface Session {
   readonly tools: readonly string[];
   readonly metadata: Readonly<Record<string, string>>;
   readonly budget: Budget;
+  /** Whose helper it is, and the call that it was made for; absent if it is nobody's. */
+  readonly parent?: { readonly session: string; readonly call: string };
   readonly turns: number;
   readonly lastEvent: number;
   readonly ledger: TurnLedger;
@@ -50,6 +52,8 @@ export interface Answered {
 /** A session with all that was said. */
 export interface SessionWithMessages extends Session {
   readonly messages: readonly Message[];
+  /** The sessions of its helpers, by the ids of the calls that they were made for. */
+  readonly helpers: readonly { readonly id: string; readonly session: string }[];
   readonly approvals: readonly Approval[];
   /** The turn that runs: the last event before it, and the index of its first message. */
   readonly turn?: { readonly after: number; readonly firstMessage: number };
@@ -59,6 +63,7 @@ export interface SessionWithMessages extends Session {
 export type SessionEvent =
   | LoopEvent
   | { readonly type: "message_added"; readonly message: Message }
+  | { readonly type: "helper_started"; readonly id: string; readonly session: string }
   | Answered;
 
 /** What a session is called: what its maker named it, what was said first, or when it was made. */

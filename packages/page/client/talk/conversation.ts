@@ -71,6 +71,7 @@ export class Conversation {
       const { turn, messages, lastEvent, approvals } = session;
       // The running turn shows by its events, which tell more.
       for (const message of messages.slice(0, turn?.firstMessage)) this.items.addMessage(message);
+      for (const helper of session.helpers) this.items.apply({ type: "helper_started", ...helper });
       this.#last = turn?.after ?? lastEvent;
       for (const { callId } of approvals) this.items.apply({ ...ASKED, id: callId });
       this.approvals = approvals;

@@ -5,6 +5,7 @@ import { useMemo } from "preact/hooks";
 import { Clip } from "../parts/clip.tsx";
 import { count, counted, dollars, duration, share } from "../parts/format.ts";
 import { Markdown } from "../parts/markdown.tsx";
+import { addressOf } from "../place.ts";
 import type { Item } from "./items.ts";
 
 type Of<Kind extends Item["kind"]> = Extract<Item, { kind: Kind }>;
@@ -114,6 +115,11 @@ function Call({ item }: { readonly item: Of<"call"> }) {
           {result?.durationMs !== undefined && ` ${duration(result.durationMs)}`}
         </span>
       </summary>
+      {item.helper !== undefined && (
+        <p>
+          <a href={addressOf({ view: "talk", id: item.helper })}>The helper's session</a>
+        </p>
+      )}
       {args.long !== "" && <Clip text={args.long} label="Arguments" />}
       {item.output !== undefined && !result && <Clip text={item.output} label="Output so far" />}
       {result && <Clip text={result.content} label="Result" />}

@@ -19,6 +19,8 @@ type Shown =
     readonly id: string;
     readonly name: string;
     readonly arguments: string;
+    /** The session of the helper that works for it. */
+    readonly helper?: string;
     /** Whether somebody is asked before it runs, and what was said. */
     readonly approval?: "asked" | Answered;
     /** What it has put out so far, as far as it tells: the end of that. */
@@ -77,6 +79,8 @@ export class Items {
         return this.#finish(event.message);
       case "tool_call":
         return this.#addCall(event);
+      case "helper_started":
+        return this.#change(event.id, { helper: event.session });
       case "tool_output":
         return this.#putOut(event.id, event.text);
       case "tool_result": {
@@ -93,9 +97,9 @@ export class Items {
         this.#warned = event.message;
         return;
       case "approval_asked":
-        return this.#approve(event.id, "asked");
+        return this.#change(event.id, { approval: "asked" });
       case "approval_answered":
-        return this.#approve(event.id, event);
+        return this.#change(event.id, { approval: event });
       case "turn_end":
         return this.#end(event);
       case "step_start":
@@ -153,12 +157,12 @@ export class Items {
   #putOut(id: string, text: string): void {
     const call = this.list[this.#calls.get(id) ?? -1];
     if (call?.kind !== "call" || call.result) return;
-    this.#replace(call.key, { ...call, output: `${call.output ?? ""}${text}`.slice(-LIVE) });
+    this.#change(id, { output: `${call.output ?? ""}${text}`.slice(-LIVE) });
   }
 
-  #approve(id: string, approval: "asked" | Answered): void {
+  #change(id: string, change: Partial<Extract<Shown, { kind: "call" }>>): void {
     const call = this.list[this.#calls.get(id) ?? -1];
-    if (call?.kind === "call") this.#replace(call.key, { ...call, approval });
+    if (call?.kind === "call") this.#replace(call.key, { ...call, ...change });
   }
 
   #settle(id: string, result: CallResult): void {

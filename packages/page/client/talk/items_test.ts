@@ -30,6 +30,14 @@ Deno.test("Items show a call's output while it runs, and then its result", () =>
   });
 });
 
+Deno.test("Items lead from a call to the session of its helper", () => {
+  const call = { type: "tool_call", step: 1, id: "a", name: "delegate", arguments: "{}" } as const;
+  const started = (id: string) => ({ type: "helper_started", id, session: "s" }) as const;
+  assertEquals(shown([call, started("b"), started("a")]), [
+    { kind: "call", id: "a", name: "delegate", arguments: "{}", helper: "s" },
+  ]);
+});
+
 Deno.test("Items show that a call waits for an answer, and what was said", () => {
   const call = { step: 1, id: "a", name: "shell", arguments: "{}" } as const;
   const shownCall = { kind: "call", id: "a", name: "shell", arguments: "{}" } as const;

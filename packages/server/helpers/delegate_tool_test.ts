@@ -1,0 +1,345 @@
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import {
+  type AssistantMessage,
+  contentText,
+  type FunctionToolCall,
+  type Message,
+  type Model,
+  type ModelRequest,
+} from "@tare/messages";
+import { CANNOT_ASK } from "../approvals/questions.ts";
+import { agent, call, events, newSession, request, turn } from "../fixture_test.ts";
+import { unpaired } from "../script_fixture_test.ts";
+
+const toolCall = (id: string, name: string, args: unknown): FunctionToolCall => ({
+  id,
+  type: "function",
+  function: { name, arguments: JSON.stringify(args) },
+});
+const delegate = (id: string, task: string, more = {}) => toolCall(id, "delegate", { task, ...more });
+
+/** What a helper was asked to do; nothing of whoever isn't one. */
+function taskOf({ messages }: Pick<ModelRequest, "messages">): string | undefined {
+  const said = contentText(messages.findLast(({ role }) => role === "user")?.content);
+  return /^You are a helper now.*Do this and no more:\n\n(.*?)\n\n/s.exec(said)?.[1];
+}
+
+/** A model whose reply is given by its task and the number of the call for it; it remembers what it was asked. */
+function model(
+  reply: (
+    task: string | undefined,
+    call: number,
+    request: ModelRequest,
+  ) => Partial<AssistantMessage> | Promise<Partial<AssistantMessage>>,
+): Model & { readonly requests: ModelRequest[]; readonly forget: () => void } {
+  const calls = new Map<string | undefined, number>();
+  const requests: ModelRequest[] = [];
+  const ask: Model = async function* (request) {
+    requests.push(request);
+    const task = taskOf(request);
+    calls.set(task, (calls.get(task) ?? 0) + 1);
+    const message: AssistantMessage = {
+      role: "assistant",
+      content: null,
+      ...await reply(task, calls.get(task)!, request),
+    };
+    yield {
+      type: "completed",
+      message,
+      finishReason: message.tool_calls ? "tool_calls" : "stop",
+      usage: { promptTokens: 100, cachedTokens: 50, outputTokens: 10 },
+    };
+  };
+  return Object.assign(ask, { requests, forget: () => calls.clear() });
+}
+
+const TOOLS = ["echo", "recall", "delegate"];
+
+interface Shown {
+  readonly id: string;
+  readonly messages: readonly Message[];
+  readonly helpers: readonly { readonly id: string; readonly session: string }[];
+  readonly parent?: { readonly session: string; readonly call: string };
+  readonly ledger: { readonly calls: number; readonly promptTokens: number };
+  readonly turns: number;
+}
+
+async function show(handler: ReturnType<typeof agent>, path: string): Promise<Shown> {
+  return (await call(handler, "GET", path)).body as Shown;
+}
+
+const said = (messages: readonly Message[]) =>
+  messages.map(({ role, content }) => `${role[0]}: ${contentText(content)}`);
+
+Deno.test("delegate forks the session for each call, side by side, and brings back their last texts", async () => {
+  const bothRun = Promise.withResolvers<void>();
+  let running = 0;
+  const ask = model(async (task, call) => {
+    if (task === undefined) {
+      return call === 1
+        ? {
+          content: "Two.",
+          tool_calls: [delegate("a", "left"), toolCall("e", "echo", { text: "x" }), delegate("b", "right")],
+        }
+        : { content: "Done." };
+    }
+    if (call > 1) return { content: `Found ${task}.` };
+    if (++running === 2) bothRun.resolve();
+    await bothRun.promise;
+    return { tool_calls: [toolCall("1", "echo", { text: task })] };
+  });
+  const handler = agent(ask);
+  const path = await newSession(handler, { tools: TOOLS });
+  const seen = await turn(handler, path, "Look.");
+  const parent = await show(handler, path);
+  assertEquals(said(parent.messages), [
+    "s: Be brief.",
+    "u: Look.",
+    "a: Two.",
+    "t: Found left.",
+    "t: x",
+    "t: Found right.",
+    "a: Done.",
+  ]);
+  assertEquals(parent.helpers.map(({ id }) => id), ["a", "b"]);
+  assertEquals(
+    seen.flatMap(({ event }) => (event.type as string) === "helper_started" ? [event] : []),
+    parent.helpers.map((helper) => ({ type: "helper_started", ...helper })) as never,
+  );
+  for (const [index, task] of ["left", "right"].entries()) {
+    const { id, session } = parent.helpers[index]!;
+    const helper = await show(handler, `/v1/sessions/${session}`);
+    assertEquals(helper.parent, { session: parent.id, call: id });
+    assertEquals(helper.messages.slice(0, 3), parent.messages.slice(0, 3));
+    assertEquals(unpaired(helper.messages), []);
+    assertEquals(said(helper.messages).slice(3, 6), [
+      "t: A helper works on this task, with this conversation up to here.",
+      "t: The result of echo isn't known here: the call is made once, elsewhere. Make another one if you need it.",
+      "t: A helper works on this task, with this conversation up to here.",
+    ]);
+    assertEquals(said(helper.messages).slice(7), ["a: ", `t: ${task}`, `a: Found ${task}.`]);
+    assertEquals([helper.turns, helper.ledger.calls], [1, 2]);
+  }
+  // What the helpers cost is the parent's cost too.
+  assertEquals([parent.ledger.calls, parent.ledger.promptTokens], [6, 600]);
+});
+
+Deno.test("a helper's first request begins with its parent's newest one, and with its siblings' up to the task", async () => {
+  const ask = model((task, call) =>
+    task !== undefined || call > 1
+      ? { content: "Done." }
+      : { tool_calls: [delegate("a", "left"), delegate("b", "right")] }
+  );
+  const handler = agent(ask);
+  const path = await newSession(handler, { tools: TOOLS });
+  await turn(handler, path, "Look.");
+  const [parent, left, right] = ask.requests;
+  const { length } = parent!.messages;
+  assertEquals(left!.messages.slice(0, length), parent!.messages);
+  assertEquals([left!.tools, right!.tools], [parent!.tools, parent!.tools]);
+  assertEquals(left!.messages.length, length + 4);
+  assertEquals(left!.messages.slice(0, -1), right!.messages.slice(0, -1));
+});
+
+Deno.test("a helper has no helpers, and no tools but those that the call names; the list stays the same", async () => {
+  const ask = model((task, call) => {
+    if (task === undefined) {
+      return call === 1
+        ? {
+          tool_calls: [
+            delegate("a", "narrow", { tools: ["recall"] }),
+            delegate("b", "odd", { tools: ["none"] }),
+          ],
+        }
+        : { content: "Done." };
+    }
+    return call === 1
+      ? { tool_calls: [toolCall("1", "echo", { text: "x" }), delegate("2", "more")] }
+      : { content: "Narrow." };
+  });
+  const handler = agent(ask);
+  const path = await newSession(handler, { tools: TOOLS });
+  await turn(handler, path, "Look.");
+  const parent = await show(handler, path);
+  assertEquals(said(parent.messages).slice(3), [
+    "t: Narrow.",
+    't: Cannot delegate: there is no tool "none". The tools are: echo, recall, delegate.',
+    "a: Done.",
+  ]);
+  const helper = await show(handler, `/v1/sessions/${parent.helpers[0]!.session}`);
+  assertStringIncludes(
+    contentText(helper.messages.at(-5)?.content),
+    "You may use these tools alone: recall.",
+  );
+  const refused = (name: string) =>
+    `t: Cannot run ${name}: a helper may not use it. Do without, or say in your answer what is missing.`;
+  assertEquals(said(helper.messages).slice(-3), [refused("echo"), refused("delegate"), "a: Narrow."]);
+  assertEquals(ask.requests.map(({ tools }) => tools.length), [3, 3, 3, 3]);
+});
+
+Deno.test("a helper that comes to its limit of steps says so, with what it said last", async () => {
+  const ask = model((task, call) => {
+    if (task !== undefined) {
+      return { content: `Step ${call}.`, tool_calls: [toolCall("1", "echo", { text: "x" })] };
+    }
+    return call === 1 ? { tool_calls: [delegate("a", "long", { max_steps: 2 })] } : { content: "Done." };
+  });
+  const handler = agent(ask);
+  const path = await newSession(handler, { tools: TOOLS });
+  await turn(handler, path, "Look.");
+  const { messages, helpers, ledger } = await show(handler, path);
+  assertEquals(
+    contentText(messages[3]?.content),
+    "The helper ended without an answer. The turn has used up its budget: maxSteps is 2, and it has used 2. " +
+      `Its session is ${helpers[0]!.session}. What it had said last:\n\nStep 2.`,
+  );
+  assertEquals(ledger.calls, 4);
+});
+
+Deno.test("helpers spend their parent's budget, once", async () => {
+  const ask = model((task, call) => {
+    if (task !== undefined) return { tool_calls: [toolCall("1", "echo", { text: "x" })] };
+    return call === 1 ? { tool_calls: [delegate("a", "left")] } : { content: "Done." };
+  });
+  const handler = agent(ask);
+  const path = await newSession(handler, { tools: TOOLS, budget: { maxTokens: 440 } });
+  const seen = await turn(handler, path, "Look.");
+  const { ledger, helpers } = await show(handler, path);
+  const helper = await show(handler, `/v1/sessions/${helpers[0]!.session}`);
+  assertEquals([ledger.calls, helper.ledger.calls, ask.requests.length], [4, 3, 4]);
+  const end = seen.at(-1)!.event;
+  assertEquals(end.type === "turn_end" && [end.reason, end.message], [
+    "budget",
+    "The session has used up its budget: maxTokens is 440, and it has used 440.",
+  ]);
+});
+
+Deno.test("cancelling a turn cancels its helpers, and deleting the session deletes theirs", async () => {
+  const asked = Promise.withResolvers<void>();
+  const ask = model(async (task, _call, { signal }) => {
+    if (task === undefined) return { tool_calls: [delegate("a", "left")] };
+    asked.resolve();
+    await new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+    return {};
+  });
+  const handler = agent(ask);
+  const path = await newSession(handler, { tools: TOOLS });
+  const running = turn(handler, path, "Look.");
+  await asked.promise;
+  assertEquals((await call(handler, "POST", `${path}/cancel`)).status, 200);
+  await running;
+  const { messages, helpers } = await show(handler, path);
+  assertEquals(said(messages).at(-1), "t: Cannot finish delegate: the turn was stopped before it ended.");
+  const helper = `/v1/sessions/${helpers[0]!.session}`;
+  assertEquals(said((await show(handler, helper)).messages).length, 5);
+  const ended = await events(await handler.fetch(request("GET", `${helper}/events`)));
+  const { event: end } = ended.at(-1)!;
+  assertEquals(end.type === "turn_end" && end.reason, "cancelled");
+  assertEquals((await call(handler, "DELETE", path)).status, 204);
+  assertEquals((await call(handler, "GET", helper)).status, 404);
+});
+
+Deno.test("lists leave out helpers unless they are asked for", async () => {
+  const ask = model((task, call) =>
+    task !== undefined || call > 1 ? { content: "Done." } : { tool_calls: [delegate("a", "left")] }
+  );
+  const handler = agent(ask);
+  const path = await newSession(handler, { tools: TOOLS });
+  await turn(handler, path, "Look.");
+  const list = async (query: string) => {
+    const { sessions } = (await call(handler, "GET", `/v1/sessions${query}`)).body as {
+      sessions: { title: string; parent?: { call: string } }[];
+    };
+    return sessions.map(({ title, parent }) => [title, parent?.call]);
+  };
+  assertEquals(await list(""), [["Look.", undefined]]);
+  assertEquals(await list("?helpers=true"), [["left", "a"], ["Look.", undefined]]);
+});
+
+Deno.test("sessions have no helpers unless they name the tool or the server says so", async () => {
+  const tools = async (delegates: boolean) => {
+    const handler = agent(model(() => ({ content: "Done." })), { delegates });
+    return (await call(handler, "POST", "/v1/sessions", {})).body as { tools: string[] };
+  };
+  assertEquals([(await tools(false)).tools, (await tools(true)).tools], [["echo", "recall"], TOOLS]);
+});
+
+Deno.test("a helper recalls what left its parent's prompt before", async () => {
+  const huge = `${"word ".repeat(2_000)}the end`;
+  const ask = model((task, call, { messages }) => {
+    if (task === undefined) {
+      if (call === 1) return { tool_calls: [toolCall("e", "echo", { text: huge })] };
+      return call === 2 ? { tool_calls: [delegate("a", "recall it")] } : { content: "Done." };
+    }
+    if (call > 1) return { content: contentText(messages.at(-1)?.content).slice(-40) };
+    const ref = /ref ([0-9a-f]{16})/.exec(contentText(messages[3]?.content))?.[1];
+    return { tool_calls: [toolCall("1", "recall", { ref, pattern: "the end" })] };
+  });
+  const handler = agent(ask, { truncateTokens: 500 });
+  const path = await newSession(handler, { tools: TOOLS });
+  await turn(handler, path, "Look.");
+  const { messages } = await show(handler, path);
+  assertStringIncludes(contentText(messages.at(-2)?.content), "the end");
+});
+
+Deno.test("those who watch a turn see what its helpers do", async () => {
+  const shown = Promise.withResolvers<void>();
+  const ask = model(async (task, call) => {
+    if (task === undefined) {
+      return call === 1 ? { tool_calls: [delegate("a", "left")] } : { content: "Done." };
+    }
+    if (call === 1) return { content: "I look.", tool_calls: [toolCall("1", "echo", { text: "x" })] };
+    await shown.promise;
+    return { content: "Found." };
+  });
+  const handler = agent(ask);
+  const path = await newSession(handler, { tools: TOOLS });
+  const { body } = await handler.fetch(request("POST", `${path}/turns`, { input: "Look." }));
+  let text = "";
+  for await (const piece of body!.pipeThrough(new TextDecoderStream())) {
+    text += piece;
+    if (text.includes('"tool_output"')) shown.resolve();
+  }
+  const outputs = [...text.matchAll(/"tool_output".*"text":(".*")/g)].map(([, json]) => JSON.parse(json!));
+  assertEquals(outputs, ['I look.\necho {"text":"x"}\n']);
+});
+
+Deno.test("a call for a helper is refused while no more turns may run or no more sessions be kept", async () => {
+  const results = async (options: Parameters<typeof agent>[1]) => {
+    const ask = model((_, call) =>
+      call === 1 ? { tool_calls: [delegate("a", "left")] } : { content: "Done." }
+    );
+    const handler = agent(ask, options);
+    const path = await newSession(handler, { tools: TOOLS });
+    await turn(handler, path, "Look.");
+    const { messages, helpers } = await show(handler, path);
+    return [...said(messages).filter((text) => text.startsWith("t")), helpers.length];
+  };
+  assertEquals(await results({ maxRunningTurns: 1 }), [
+    "t: Cannot start a turn: 1 run at the moment, and no more may. Try again when one has ended.",
+    0,
+  ]);
+  assertEquals(await results({ maxSessions: 1 }), [
+    "t: Cannot make a session: there are 1, and at most 1 may be kept. Delete some first, or let idle ones expire.",
+    0,
+  ]);
+});
+
+Deno.test("a helper is allowed what its parent is, and nobody is asked on its behalf", async () => {
+  const ask = model((task, call) => {
+    if (task === undefined) {
+      return call === 1 ? { tool_calls: [delegate("a", "left")] } : { content: "Done." };
+    }
+    return call === 1 ? { tool_calls: [toolCall("1", "echo", { text: "x" })] } : { content: "Found." };
+  });
+  const handler = agent(ask, { approvals: {} });
+  const play = async (approvalRules: readonly object[]) => {
+    const path = await newSession(handler, { tools: TOOLS, approvalRules });
+    await turn(handler, path, "Look.");
+    const { helpers } = await show(handler, path);
+    return said((await show(handler, `/v1/sessions/${helpers[0]!.session}`)).messages).at(-2);
+  };
+  assertEquals(await play([]), `t: Cannot run echo: ${CANNOT_ASK}`);
+  ask.forget();
+  assertEquals(await play([{ tool: "echo", decision: "allow" }]), "t: x");
+});

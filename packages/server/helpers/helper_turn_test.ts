@@ -1,0 +1,95 @@
+import { assertEquals } from "@std/assert";
+import { type AssistantMessage, contentText, type Model } from "@tare/messages";
+import { makeSession, scriptedSessions, unpaired } from "../script_fixture_test.ts";
+import { recordedStore } from "../sessions/store_fixture_test.ts";
+import { lineOf, resultOfHelper } from "./helper_turn.ts";
+
+const toolCall = (id: string, name: string, args: unknown) =>
+  ({ id, type: "function", function: { name, arguments: JSON.stringify(args) } }) as const;
+
+/** A model that calls for a helper, who reads once and answers. */
+const model: Model = async function* ({ messages }) {
+  await Promise.resolve();
+  const said = messages.slice(messages.findLastIndex(({ role }) => role === "user"));
+  const isHelper = contentText(said[0]?.content).startsWith("You are a helper now");
+  const first = isHelper
+    ? toolCall("h", "read", { size: 10 })
+    : toolCall("d", "delegate", { task: "Find it." });
+  const message: AssistantMessage = said.length === 1
+    ? { role: "assistant", content: null, tool_calls: [first] }
+    : { role: "assistant", content: isHelper ? "It is here." : "Done." };
+  yield {
+    type: "completed",
+    message,
+    finishReason: said.length === 1 ? "tool_calls" : "stop",
+    usage: { promptTokens: 100, cachedTokens: 50, outputTokens: 10 },
+  };
+};
+
+Deno.test("a turn that ended after any write knows its helper: what it cost, its answer if it had one, else its session", async () => {
+  const store = recordedStore();
+  const sessions = scriptedSessions({ store, model: () => model });
+  const session = await makeSession(sessions, { tools: ["read", "delegate"] });
+  await (await session.start({ input: "q" })).done;
+  const whole = session.ledger;
+  assertEquals([whole.calls, session.helpers.links.length], [4, 1]);
+  const helperId = session.helpers.links[0]!.session;
+  const unknown =
+    `Cannot tell the result: interrupted, outcome unknown. What the helper did until then stands in its ` +
+    `session, ${helperId}. It may have taken effect: find out before you call it again.`;
+  const results = new Set<string>();
+  for (let writes = 2; writes <= store.writes; writes++) {
+    const cut = await store.upTo(writes);
+    const after = scriptedSessions({ store: cut, model: () => model });
+    const found = await after.get(session.id);
+    assertEquals(unpaired(found.history), [], `after ${writes} writes`);
+    const result = found.history.find(({ role }) => role === "tool");
+    if (result) results.add(contentText(result.content));
+    const calls = await Promise.all([session.id, helperId].map(async (id) => {
+      const isThere = await cut.getSession(id) !== undefined;
+      return isThere ? (await cut.readEvents(id, { types: ["step_end"] })).length : 0;
+    }));
+    const { ledger } = found;
+    assertEquals(ledger.calls, calls[0]! + calls[1]!, `after ${writes} writes`);
+    // Once the turn's end is written nothing is reckoned again.
+    if (found.history.at(-1)?.role === "tool") {
+      await (await found.start({})).done;
+      const again = await scriptedSessions({ store: cut, model: () => model }).get(session.id);
+      assertEquals([again.ledger, again.helpers.links], [found.ledger, found.helpers.links]);
+      assertEquals(again.ledger.calls, ledger.calls + 1);
+    }
+  }
+  assertEquals([...results].sort(), [
+    "Cannot tell the result: interrupted, outcome unknown. It may have taken effect: find out before you call it again.",
+    unknown,
+    "It is here.",
+  ]);
+});
+
+Deno.test("resultOfHelper() says why there is no answer, and what was said last", () => {
+  const told = (end: Partial<Parameters<typeof resultOfHelper>[0]>) =>
+    resultOfHelper({ reason: "model_error", text: "", ...end }, "s").content;
+  assertEquals(
+    told({ message: "The key is wrong." }),
+    "The helper ended without an answer. The key is wrong. Its session is s. It had said nothing.",
+  );
+  assertEquals(
+    told({ reason: "completed" }),
+    "The helper ended without an answer. Its turn ended (completed). Its session is s. It had said nothing.",
+  );
+});
+
+Deno.test("lineOf() shows what a helper says and does, and nothing of what it reads", () => {
+  const call = { type: "tool_call", step: 1, id: "1", name: "read", arguments: '{"path":"a"}' } as const;
+  const result = { type: "tool_result", step: 1, id: "1", name: "read", bytes: 0, durationMs: 0 } as const;
+  const reply = (content: string | null) =>
+    ({ type: "assistant_message", step: 1, message: { role: "assistant", content } }) as const;
+  assertEquals(lineOf(call), 'read {"path":"a"}\n');
+  assertEquals(lineOf(reply("First\n  this.")), "First this.\n");
+  assertEquals([lineOf(reply(null)), lineOf({ type: "step_start", step: 1 })], [undefined, undefined]);
+  assertEquals(lineOf({ ...result, content: "long", error: false }), undefined);
+  assertEquals(
+    lineOf({ ...result, content: "No such file.\nMore.", error: true }),
+    "read failed: No such file.\n",
+  );
+});
