@@ -39,8 +39,11 @@ function run(
 
 const tested = Deno.args.find((arg) => arg.startsWith("--tested="))?.slice("--tested=".length);
 
-/** Folders outside the workspace, each with a configuration and a lock file of its own. */
-const APART = ["tests/clients", "packages/page/client"];
+/** Folders outside the workspace with tests, each with a configuration and a lock file of its own. */
+const TESTED_APART = ["tests/clients", "tests/tools", "packages/page/client"];
+
+/** All such folders. */
+const APART = [...TESTED_APART, "packages/app/mcp"];
 
 /** A gate that is one command: its output is shown only if it fails. */
 async function command(args: readonly string[], folder?: string): Promise<Outcome> {
@@ -74,7 +77,7 @@ async function tests(): Promise<Outcome> {
       failed += Number(counts[2]);
       parts += 1;
     }
-    if (failed === 0 && parts <= APART.length) failed = 1;
+    if (failed === 0 && parts <= TESTED_APART.length) failed = 1;
     if (failed > 0) console.log(output);
     const { output: lcov } = await run(["coverage", "--lcov", `${made}/coverage`]);
     const browser = await browserCoverage(`${made}/coverage`);

@@ -23,21 +23,23 @@ const SOUGHT_VARIABLES: readonly string[] = [
 
 /**
  * The permissions that a server with these settings needs, as flags for `deno run`, and no others: to read and write
- * its workspace and data folder (and the old one, to move it), to read the files of its profile and its rules, to listen where it is told and to reach its providers, to
- * read the variables that the settings come from. Running programs can't be narrowed: the shell tool may start any, and ending all that a command
+ * its workspace and data folder (and the old one, to move it), to read the files of its profile, its rules and its MCP servers, to listen where it is told and to reach its providers and such servers, to
+ * read the variables that the settings come from. Running programs can't be narrowed: the shell tool and MCP servers may be any, and ending all that a command
  * started takes the whole permission.
  */
 export function serverPermissions(settings: Settings): string[] {
-  const { host, port, workspace, data, oldData, baseUrl, messagesUrl, profileFile, approvals } = settings;
+  const { host, port, workspace, data, oldData, baseUrl, messagesUrl, profileFile, approvals, mcp } =
+    settings;
   const kept = oldData === undefined ? [data] : [data, oldData];
   const folders = [workspace, ...kept].flatMap((folder) => withRealPath(resolve(folder))).map(escapeCommas);
-  const files = [profileFile?.path, approvals?.path].filter((path) => path !== undefined)
+  const files = [profileFile?.path, approvals?.path, mcp?.path].filter((path) => path !== undefined)
     .map((path) => escapeCommas(resolve(path)));
   const providers = [
     // The rehearsal provider listens on a free port, which isn't known yet.
     ...(isRehearsed(settings) ? ["127.0.0.1"] : []),
     ...(hasChatProvider(settings) ? [hostAndPort(new URL(baseUrl ?? DEFAULT_PROVIDER.baseURL))] : []),
     hostAndPort(new URL(messagesUrl)),
+    ...mcp?.servers.flatMap((server) => server.by === "http" ? [hostAndPort(new URL(server.url))] : []) ?? [],
   ];
   const own = `${host.includes(":") ? `[${host}]` : host}:${port}`;
   return [

@@ -38,6 +38,23 @@ Deno.test("serverPermissions() opens the file of its profile", async () => {
   }
 });
 
+Deno.test("serverPermissions() opens the file of the MCP servers, and the network to those at an address", async () => {
+  const path = await Deno.makeTempFile();
+  try {
+    const mcpServers = {
+      a: { command: "a" },
+      b: { url: "https://b.example/mcp" },
+      c: { url: "http://c:81/", disabled: true },
+    };
+    await Deno.writeTextFile(path, JSON.stringify({ mcpServers }));
+    const [, net, read, write] = permissions(["--mcp", path]);
+    assertEquals(net, "--allow-net=127.0.0.1:8787,127.0.0.1,api.anthropic.com:443,b.example:443");
+    assertEquals([read?.endsWith(`,${path}`), write?.endsWith(path)], [true, false]);
+  } finally {
+    await Deno.remove(path);
+  }
+});
+
 Deno.test("serverPermissions() opens the network to where it listens and to its providers alone", () => {
   const net = (args: string[], environment: Record<string, string>) =>
     permissions(args, { TARE_MODEL: "m", ...environment })[1];

@@ -17,6 +17,8 @@ export interface ServerProcess {
   readonly url: string;
   /** Sends the signal and waits for the end. */
   readonly end: (signal: Deno.Signal) => Promise<Ended>;
+  /** How it ended, whoever ended it. */
+  readonly ended: Promise<Ended>;
 }
 
 const START = fromFileUrl(new URL("start.ts", import.meta.url));
@@ -59,12 +61,15 @@ export async function startProcess(
     return text;
   };
   const stdout = readOutput();
+  const listening = await url.promise;
+  const ended = Promise.all([process.status, stdout, stderr])
+    .then(([{ code }, stdout, stderr]) => ({ code, stdout, stderr }));
   return {
-    url: await url.promise,
-    async end(signal) {
+    url: listening,
+    end(signal) {
       process.kill(signal);
-      const [{ code }, out, err] = await Promise.all([process.status, stdout, stderr]);
-      return { code, stdout: out, stderr: err };
+      return ended;
     },
+    ended,
   };
 }

@@ -7,18 +7,18 @@
 import { fromFileUrl } from "@std/path";
 import { launchers, whenLeft } from "./launchers.ts";
 import { serverPermissions, V8_FLAGS } from "./server_permissions.ts";
-import { readSettings, settingsHelp, VARIABLES } from "./settings/settings.ts";
+import { readSettings, type Settings, settingsHelp, VARIABLES } from "./settings/settings.ts";
 
 if (Deno.args.includes("--help") || Deno.args.includes("-h")) {
   console.log(settingsHelp());
   Deno.exit(0);
 }
 
-/** The flags for the server's process, or the end of this one. */
-function permissions(): string[] {
+/** The settings, or the end of this process. */
+function settings(): Settings {
   try {
     const environment = Object.fromEntries(VARIABLES.map((name) => [name, Deno.env.get(name)]));
-    return serverPermissions(readSettings(Deno.args, environment));
+    return readSettings(Deno.args, environment);
   } catch (error) {
     // Only what a person can mend is a sentence; anything else is a bug and shows its stack.
     if (!(error instanceof RangeError)) throw error;
@@ -27,9 +27,14 @@ function permissions(): string[] {
   }
 }
 
-const main = fromFileUrl(new URL("main.ts", import.meta.url));
+const given = settings();
+/** What is run, and by which configuration: what speaks with MCP servers is installed once there are some. */
+const program = given.mcp
+  ? ["--config", new URL("mcp/deno.json", import.meta.url), new URL("mcp/main.ts", import.meta.url)]
+  : [new URL("main.ts", import.meta.url)];
+const paths = program.map((part) => typeof part === "string" ? part : fromFileUrl(part));
 const server = new Deno.Command(Deno.execPath(), {
-  args: ["run", "--frozen", V8_FLAGS, ...permissions(), main, ...Deno.args],
+  args: ["run", "--frozen", V8_FLAGS, ...serverPermissions(given), ...paths, ...Deno.args],
 }).spawn();
 /** Tells the server to end, if it still runs. */
 function end(signal: Deno.Signal): void {

@@ -10,6 +10,7 @@ import { agentHandler, allowedHosts, guard, isLoopback } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
 import { openStore } from "@tare/store";
 import { endLeftCommands, workspaceTools } from "@tare/tools";
+import { type McpSdk, mcpServers } from "@tare/tools/mcp";
 import { createHash } from "node:crypto";
 import {
   type AgentModels,
@@ -43,6 +44,12 @@ const RESERVE_BYTES = 8 * 2 ** 20;
 /** How long answers that are under way may take when the server ends, in milliseconds. */
 const GRACE_MS = 2000;
 
+/** What only some servers need, and others don't install. */
+export interface Parts {
+  /** Loads what speaks with MCP servers. Default: there may be none. */
+  readonly mcpSdk?: () => Promise<McpSdk>;
+}
+
 /** A server that listens. */
 export interface RunningServer {
   readonly url: string;
@@ -58,7 +65,11 @@ export interface RunningServer {
  * @throws {RangeError} if host and port can't be listened on, or other machines can reach them and no token is set.
  * @throws {StoreError} if the sessions in the data folder can't be opened.
  */
-export async function startServer(settings: Settings, log: (line: string) => void): Promise<RunningServer> {
+export async function startServer(
+  settings: Settings,
+  log: (line: string) => void,
+  { mcpSdk }: Parts = {},
+): Promise<RunningServer> {
   const { host, token, corsOrigins } = settings;
   if (token === undefined && !isLoopback(host)) {
     throw new RangeError(
@@ -66,6 +77,11 @@ export async function startServer(settings: Settings, log: (line: string) => voi
         JSON.stringify(host)
       }, which other machines can reach, so TARE_TOKEN must be set to ` +
         "a token that requests then must carry; or listen on 127.0.0.1.",
+    );
+  }
+  if (settings.mcp !== undefined && mcpSdk === undefined) {
+    throw new RangeError(
+      "Cannot start: TARE_MCP is set, and main.ts knows nothing of MCP; start with start.ts.",
     );
   }
   const workspace = resolve(settings.workspace);
@@ -128,6 +144,9 @@ export async function startServer(settings: Settings, log: (line: string) => voi
       ...(coldAfterMinutes !== undefined && { coldAfterMs: coldAfterMinutes * 60_000 }),
     },
   };
+  const path = settings.path === undefined ? {} : { PATH: settings.path };
+  const mcp = mcpSdk && settings.mcp &&
+    mcpServers(settings.mcp.servers, { sdk: mcpSdk, cwd: workspace, env: path, owner, onWarning: log });
   const agent = agentHandler({
     defaultModel: provider.model ?? "none",
     model: provider.ask,
@@ -138,7 +157,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     tools: workspaceTools({
       workspace,
       hidden: data,
-      shell: { owner, ...(settings.path !== undefined && { env: { PATH: settings.path } }) },
+      shell: { owner, env: path },
     }),
     delegates: settings.delegate,
     approvals: {
@@ -147,6 +166,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
       unattended: settings.unattended,
       answerWithinMs: settings.answerWithinMinutes * 60_000,
     },
+    ...(mcp && { toolSource: mcp }),
     store,
     maxSessions,
     countTokens,
@@ -207,6 +227,7 @@ export async function startServer(settings: Settings, log: (line: string) => voi
   const hourly = setInterval(() => expiring = expire(), HOUR_MS);
   // Loading takes a second or two. It starts once requests are answered, and only the first turn waits for it.
   tokenizer().catch((error) => log(`Cannot load the token counter: ${error}`));
+  mcp?.start();
 
   // The agent's first session shall know it; the gateway's sessions learn it when it is known.
   if (settings.model !== undefined) await asked?.asked();
@@ -216,7 +237,8 @@ export async function startServer(settings: Settings, log: (line: string) => voi
     greeting: greet(url, { provider, workspace, settings }),
     async close() {
       clearInterval(hourly);
-      await Promise.all([server.close({ graceMs: GRACE_MS }), agent.close()]);
+      const ended = agent.close().then(() => mcp?.close());
+      await Promise.all([server.close({ graceMs: GRACE_MS }), ended]);
       await asked?.close();
       await Promise.all([expiring, watching]);
       await provider.close();
@@ -234,7 +256,8 @@ function greet(
     readonly settings: Settings;
   },
 ): string {
-  const { apiKey, baseUrl: at = DEFAULT_PROVIDER.baseURL, messagesKey, messagesUrl, off, policy } = settings;
+  const { apiKey, baseUrl: at = DEFAULT_PROVIDER.baseURL, mcp, messagesKey, messagesUrl, off, policy } =
+    settings;
   const keysOf = (key: string | undefined, variable: string) =>
     key === undefined ? "with your agent's own key" : `with the key in ${variable}`;
   return [
@@ -253,6 +276,9 @@ function greet(
       `tokens     estimated: how ${model} cuts texts isn't known, and they are counted as OpenAI's newer models do`,
     ]),
     `page       to talk, see where the tokens went and what the model sees: ${url}/`,
+    ...(mcp === undefined
+      ? []
+      : [`mcp        ${mcp.servers.map(({ name }) => name).join(", ") || "no servers"}`]),
     ...(policy === "planner" ? [] : [`policy     ${policy}`]),
     ...(off.length > 0 ? [`off        ${off.join(", ")}`] : []),
     `sessions   in ${resolve(settings.data)}`,

@@ -1,10 +1,15 @@
-import { countRequestTokens, type CountTokens, type Message, type ToolDefinition } from "@tare/messages";
+import {
+  countMessageTokens,
+  countRequestTokens,
+  type CountTokens,
+  type Message,
+  type ToolDefinition,
+} from "@tare/messages";
 import { argumentsParser } from "@tare/messages/arguments";
 import {
   type Conversation,
   type ForkableSession,
   type LedgerEntry,
-  promptUnits,
   type SessionView,
   withoutPin,
 } from "@tare/planner";
@@ -288,13 +293,10 @@ function messagesOf(items: readonly WireItem[]) {
   return items.flatMap(({ parts }) => parts.map(({ message }) => message));
 }
 
-/**
- * Counts and hashes all messages of a request, one at each step, which is remembered. A long history that is seen for the
- * first time takes a while.
- */
+/** Counts all messages of a request, one at each step. That is remembered, but of a long history takes a while at first. */
 function* counting({ items }: WireRequest, countTokens: CountTokens): Generator<void, void> {
   for (const message of messagesOf(items)) {
-    promptUnits({ messages: [message], tools: [] }, countTokens);
+    countMessageTokens(message, countTokens);
     yield;
   }
 }

@@ -203,7 +203,10 @@ async function* makeView(
     context({
       messages: [...history, ...messages],
       turnStart: activeTurnStart(history, input !== undefined),
-      tools: [...Array.from(tools.values(), ({ tool }) => tool.definition), ...clientTools],
+      tools: [
+        ...[...tools.values()].flatMap(({ tool, isListed }) => isListed ? [tool.definition] : []),
+        ...clientTools,
+      ],
       step,
       signal,
       progress,

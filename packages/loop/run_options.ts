@@ -44,6 +44,11 @@ export interface RunOptions {
   /** The tools that the model may call. Default: none. */
   readonly tools?: readonly Tool[];
   /**
+   * Tools that the model may call too, though its requests don't hold their definitions: it knows them from elsewhere.
+   * Whether their parameters are a JSON Schema is seen when they are called. Default: none.
+   */
+  readonly unlisted?: readonly Tool[];
+  /**
    * Tools that the caller runs. A step that calls some of them runs its other calls and ends the turn by reason
    * `tool_calls`: the caller adds their results to the history and lets it go on. Default: none.
    */
@@ -94,6 +99,8 @@ export interface RunOptions {
 /** A tool with what has been worked out of it before the turn. */
 export interface PreparedTool {
   readonly tool: Tool;
+  /** Whether requests hold its definition. */
+  readonly isListed: boolean;
   /** Parses and validates its arguments. */
   readonly parse: ReturnType<typeof argumentsParser>;
 }
@@ -102,7 +109,7 @@ export interface PreparedTool {
 export interface ResolvedOptions extends
   Omit<
     Required<RunOptions>,
-    "tools" | "settings" | "context" | "signal" | "input" | "costOf" | "cannotAsk"
+    "tools" | "unlisted" | "settings" | "context" | "signal" | "input" | "costOf" | "cannotAsk"
   > {
   /** What the user says now. */
   readonly input?: Content;
@@ -133,6 +140,7 @@ export function resolveOptions(options: RunOptions): ResolvedOptions {
   checkGiven("run()", { options }, { options: { model: "function", history: "messages" } });
   const {
     tools = [],
+    unlisted = [],
     clientTools = [],
     judge = () => ({ decision: "allow" }),
     answered = [],
@@ -159,7 +167,7 @@ export function resolveOptions(options: RunOptions): ResolvedOptions {
   checkLimit("idleTimeoutMs", idleTimeoutMs, MAX_TIMER_MS);
   return {
     ...given,
-    tools: prepareTools(tools, clientTools),
+    tools: prepareTools({ tools, unlisted, clientTools }),
     clientTools,
     judge,
     answered,
@@ -178,12 +186,12 @@ export function resolveOptions(options: RunOptions): ResolvedOptions {
 }
 
 function prepareTools(
-  tools: readonly Tool[],
-  clientTools: readonly ToolDefinition[],
+  { tools, unlisted, clientTools }: Required<Pick<RunOptions, "tools" | "unlisted" | "clientTools">>,
 ): ReadonlyMap<string, PreparedTool> {
   const prepared = new Map<string, PreparedTool>();
   const names = new Set<string>();
-  for (const { function: { name } } of [...tools.map(({ definition }) => definition), ...clientTools]) {
+  const own = [...tools, ...unlisted];
+  for (const { function: { name } } of [...own.map(({ definition }) => definition), ...clientTools]) {
     if (names.has(name)) {
       throw new TypeError(
         `Cannot start a turn: two tools are named "${name}", and each name must be unique.`,
@@ -191,10 +199,14 @@ function prepareTools(
     }
     names.add(name);
   }
-  for (const tool of tools) {
-    const { name } = tool.definition.function;
+  for (const [at, tool] of own.entries()) {
+    const { definition } = tool;
+    const { name } = definition.function;
     if (tool.timeoutMs !== undefined) checkLimit(`timeoutMs of tool ${name}`, tool.timeoutMs, MAX_TIMER_MS);
-    prepared.set(name, { tool, parse: parserOf(tool.definition) });
+    const isListed = at < tools.length;
+    // Of many tools a turn calls few.
+    const parse = isListed ? parserOf(definition) : (text: string) => parserOf(definition)(text);
+    prepared.set(name, { tool, isListed, parse });
   }
   return prepared;
 }

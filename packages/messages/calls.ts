@@ -8,6 +8,35 @@ export function describeCall(call: ToolCall): { readonly name: string; readonly 
     : { name: call.function.name, arguments: call.function.arguments };
 }
 
+/** Name of the tool that stands for others: a call of it names the tool that is meant, and holds that one's arguments. */
+export const CALL_TOOL_NAME = "call_tool";
+
+/**
+ * Name and arguments of the call that is meant: where it is one of `call_tool`, those of the tool that it names; of
+ * any other, and of one that names none, its own.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { meantCall } from "@tare/messages";
+ *
+ * const inner = '{"name":"read_file","arguments":{"path":"a.txt"}}';
+ * const call = { id: "1", type: "function", function: { name: "call_tool", arguments: inner } } as const;
+ * assertEquals(meantCall(call), { name: "read_file", arguments: '{"path":"a.txt"}' });
+ * ```
+ */
+export function meantCall(call: ToolCall): { readonly name: string; readonly arguments: string } {
+  const made = describeCall(call);
+  if (made.name !== CALL_TOOL_NAME) return made;
+  try {
+    const { name, arguments: args = {} } = JSON.parse(made.arguments);
+    if (typeof name === "string") return { name, arguments: JSON.stringify(args) };
+  } catch {
+    // Whoever runs it tells the model what is wrong.
+  }
+  return made;
+}
+
 /** A call, and what answers it. Positions are those of the messages. */
 export interface PairedCall {
   /** The call as the model made it. */

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { describeCall, type Message, pairCalls } from "@tare/messages";
+import { describeCall, meantCall, type Message, pairCalls } from "@tare/messages";
 import fc from "fast-check";
 
 function calls(...ids: readonly string[]): Message {
@@ -75,4 +75,18 @@ Deno.test("describeCall() tells name and arguments of either kind of call", () =
   assertEquals(describeCall(patch), { name: "patch", arguments: "***" });
   const read = { id: "y", type: "function", function: { name: "read", arguments: "{}" } } as const;
   assertEquals(describeCall(read), { name: "read", arguments: "{}" });
+});
+
+Deno.test("meantCall() tells the call that stands in one of call_tool, and any other as it is", () => {
+  const made = (name: string, text: string) =>
+    meantCall({ id: "x", type: "function", function: { name, arguments: text } });
+  assertEquals(made("call_tool", '{"name":"read","arguments":{"path":"a"}}'), {
+    name: "read",
+    arguments: '{"path":"a"}',
+  });
+  assertEquals(made("call_tool", '{"name":"now"}'), { name: "now", arguments: "{}" });
+  for (const text of ["", "null", "[]", '{"name":7}', '{"tool":"read"}', "{"]) {
+    assertEquals(made("call_tool", text), { name: "call_tool", arguments: text });
+  }
+  assertEquals(made("read", '{"name":"write"}'), { name: "read", arguments: '{"name":"write"}' });
 });

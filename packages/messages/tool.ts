@@ -53,6 +53,11 @@ export interface Tool {
   readonly reads?: string;
   /** Name of the argument that says what a call writes. */
   readonly writes?: string;
+  /**
+   * Whether requests may go without its definition where there are many tools: the model knows it by its name and one
+   * line, and sees the rest when it asks. Default: no.
+   */
+  readonly mayDefer?: boolean;
   /** Longest time one call may take, in milliseconds. Default: the loop's. */
   readonly timeoutMs?: number;
   /**

@@ -22,6 +22,7 @@ export { type Conversation, view } from "./edits/view.ts";
 export type { LedgerEntry, PromptShares, UncachedCause } from "./ledger/ledger.ts";
 export { callCost, promptCost, type Rates } from "./ledger/price.ts";
 export type {
+  DeferredTools,
   ForkableSession,
   Mechanisms,
   PromptCall,
@@ -51,4 +52,5 @@ export { WINDOW_SHARE } from "./rule/make_room.ts";
 export type { Decision, DecisionCause, Summarise, Summary, SummaryRequest } from "./rule/plan.ts";
 export type { Quote, QuotedPrompt } from "./rule/quote.ts";
 export type { Cut } from "./rule/weigh_cuts.ts";
+export { type DeferrableTools, worthDeferring } from "./rule/worth_deferring.ts";
 export { type PlannerSession, plannerSession } from "./session.ts";

@@ -88,6 +88,14 @@ export interface PromptSessionOptions {
   readonly state?: unknown;
 }
 
+/** What a call without some of the definitions goes by, as against one with all: what that one would take is the measure. */
+export interface DeferredTools {
+  /** Tokens that the request would have more; fewer if negative. */
+  readonly tokens: number;
+  /** Whether the call would not have been made, because only definitions were looked up since the one before. */
+  readonly isDetour: boolean;
+}
+
 /** A model call that is about to be made. */
 export interface PromptCall {
   /** The time, in milliseconds since any fixed moment. */
@@ -103,6 +111,8 @@ export interface PromptCall {
    * model had last and what is new, and changes nothing; {@linkcode PromptSession.sent} books nothing of it. Default: no.
    */
   readonly oneShot?: boolean;
+  /** Tools whose definitions the request goes without. Default: none. */
+  readonly deferred?: DeferredTools;
   /** Whether the model can recall what left. Default: whether a tool of that name is among the tools. */
   readonly recall?: boolean;
   /** What was asked for of single messages. Default: nothing. */

@@ -1,6 +1,6 @@
 import {
   contentText,
-  describeCall,
+  meantCall,
   type Message,
   pairCalls,
   type ToolCall,
@@ -52,7 +52,7 @@ function readCall(call: ToolCall): ParsedCall {
 }
 
 function parseCall(call: ToolCall): ParsedCall {
-  const { name: tool, arguments: text } = describeCall(call);
+  const { name: tool, arguments: text } = meantCall(call);
   if (call.type === "custom") return { tool, key: text, args: new Map() };
   try {
     const value: unknown = JSON.parse(text);

@@ -42,6 +42,30 @@ Deno.test("selectElisions() puts superseded results first: the same call made ag
   ]);
 });
 
+Deno.test("selectElisions() takes a call of call_tool for one of the tool that it names", () => {
+  const tools = {
+    read_file: { reads: "path" },
+    edit_file: { writes: "path" },
+    ask: { stance: "keep" },
+  } as const;
+  const through = (name: string, args: unknown, result: string) =>
+    step("call_tool", { name, arguments: args }, result);
+  const messages = [
+    ...through("read_file", { path: "a" }, text(500)), // 1: read again at 3
+    ...step("read_file", { path: "a" }, text(500)), // 3: written at 7
+    ...through("ask", {}, text(500)), // 5: stays
+    ...through("edit_file", { path: "a" }, "done"),
+    ...through("shell", {}, text(500)), // 9: old
+    say("done"),
+  ];
+  const found = select(messages, { tools });
+  assertEquals(found.map(({ index, tool, reason }) => [index, tool, reason]), [
+    [1, "read_file", "superseded"],
+    [3, "read_file", "superseded"],
+    [9, "shell", "old"],
+  ]);
+});
+
 Deno.test("selectElisions() doesn't count a failed call as superseding", () => {
   const tools = { read_file: { reads: "path" }, edit_file: { writes: "path" } };
   const messages = [

@@ -6,9 +6,23 @@
  * validated against the full schema all along (`@tare/messages/arguments`): a call that breaks a rule which the
  * compact form leaves out is answered with the full definition.
  *
+ * Where there are many tools, their definitions need not stand in requests at all: {@linkcode catalogue} tells their
+ * names and one line each, and {@linkcode standIns} are two tools by which a model sees the rest at the prompt's end,
+ * and calls it.
+ *
  * README.md shows it in use.
  *
  * @module
  */
+export {
+  catalogue,
+  catalogueChanges,
+  type CatalogueOptions,
+  tellsOfTools,
+  type ToldTools,
+  toldTools,
+} from "./catalogue.ts";
 export { compactTool } from "./compact_tool.ts";
+export { FIND_TOOLS, findTools, type FindToolsOptions } from "./find_tools.ts";
 export { type ShownTools, shownTools, type ShownToolsOptions } from "./shown_tools.ts";
+export { CALL_TOOL, type StandInOptions, standIns } from "./stand_ins.ts";

@@ -17,3 +17,4 @@ export { ALLOW_EVERYTHING, type ApprovalRule, faultOfRules } from "./approvals/r
 export type { NumberedEvent, SessionEvent } from "./sessions/event_log.ts";
 export type { SessionOptions } from "./sessions/session_options.ts";
 export { DEFAULT_INSTRUCTIONS, type SessionsOptions } from "./sessions/sessions.ts";
+export type { TakenTools, ToolSource } from "./turns/session_tools.ts";

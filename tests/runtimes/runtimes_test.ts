@@ -12,6 +12,7 @@ const PURE = ["messages", "context", "prune", "schemas", "planner", "wire"];
 const VALIDATING = [
   "argumentsParser() ",
   "schemaChecker() ",
+  "standIns() ",
   "RECALL_TOOL accepts exactly the requests that recallOriginal() answers",
   "compactTool() compiles if the full schema does, and allows every call that it allows",
   "validation is still against the full schema: compactTool() doesn't loosen it, and the error re-teaches",

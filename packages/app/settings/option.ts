@@ -1,7 +1,8 @@
-import { resolve } from "@std/path";
+import { dirname, resolve } from "@std/path";
 import { isPrice, type Price, type Profile, readProfileFile } from "@tare/planner";
 import type { Policy } from "@tare/planner/policies";
 import { AGENT_MODEL, ALLOW_EVERYTHING, type ApprovalRule, faultOfRules } from "@tare/server";
+import { type McpServerEntry, readMcpServers } from "@tare/tools/mcp";
 
 /** A setting: where it is told, what it means, how it is read. */
 export interface Option<T> {
@@ -106,6 +107,15 @@ export function realPath(path: string): string {
   }
 }
 
+/** The MCP servers that a file names, and where that stands. @throws {RangeError} naming what is wrong in it. */
+export function readMcpFile(
+  file: string,
+  from: string | undefined,
+): { readonly path: string; readonly servers: readonly McpServerEntry[] } | undefined {
+  const path = resolve(fromFolder(file, from));
+  return readFile(path, (text) => ({ path, servers: readMcpServers(text, dirname(path)) }));
+}
+
 /** An address that can be asked. */
 export function address(url: string): string | undefined {
   return /^https?:$/.test(URL.parse(url)?.protocol ?? "") ? url : undefined;
@@ -117,12 +127,17 @@ export function readProfile(
   from: string | undefined,
 ): { readonly path: string; readonly profile: Profile } | undefined {
   const path = fromFolder(file, from);
+  return readFile(path, (text) => ({ path, profile: readProfileFile(text) }));
+}
+
+/** What a file holds; nothing if there is none. @throws {RangeError} naming what is wrong in it, and the file. */
+function readFile<T>(path: string, read: (text: string) => T): T | undefined {
   try {
-    return { path, profile: readProfileFile(Deno.readTextFileSync(path)) };
+    return read(Deno.readTextFileSync(path));
   } catch (error) {
     if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.IsADirectory) return undefined;
     if (!(error instanceof RangeError)) throw error;
-    throw new RangeError(`${error.message}. It stands in ${path}.`, { cause: error });
+    throw new RangeError(`${error.message.replace(/\.$/, "")}. It stands in ${path}.`, { cause: error });
   }
 }
 

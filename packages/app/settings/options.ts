@@ -11,6 +11,7 @@ import {
   price,
   providersModel,
   readApprovals,
+  readMcpFile,
   readProfile,
   share,
   text,
@@ -83,6 +84,13 @@ export const OPTIONS = {
     fallback: "1440",
     help: "Minutes after which it is no where nobody answers whether a call may run",
     ...wholeNumber(1, 30_000),
+  },
+  mcp: {
+    variable: "TARE_MCP",
+    flag: "mcp",
+    help: "A JSON file whose mcpServers name the MCP servers that the agent may use",
+    read: readMcpFile,
+    right: "a file such as mcp.json",
   },
   maxSessions: {
     variable: "TARE_MAX_SESSIONS",

@@ -276,6 +276,41 @@ Deno.test("readSettings() reads what the model costs, and says what is wrong wit
   }
 });
 
+Deno.test("readSettings() reads the file of the MCP servers, and says what is wrong in it and nothing of a secret", async () => {
+  const folder = await Deno.makeTempDir();
+  try {
+    const path = `${folder}/mcp.json`;
+    await Deno.writeTextFile(path, '{"mcpServers": {"a": {"command": "x", "cwd": "sub"}}}');
+    const servers = [{
+      name: "a",
+      by: "stdio" as const,
+      command: "x",
+      args: [],
+      env: {},
+      cwd: `${folder}/sub`,
+    }];
+    assertEquals(readSettings(["--mcp", path], {}).mcp, { path, servers });
+    assertEquals(readSettings([], { TARE_MCP: "mcp.json", INIT_CWD: folder }).mcp, { path, servers });
+    assertThrows(
+      () => readSettings(["--mcp", folder], {}),
+      RangeError,
+      `Cannot start: --mcp is ${JSON.stringify(folder)}, but it must be a file such as mcp.json.`,
+    );
+    await Deno.writeTextFile(
+      path,
+      '{"mcpServers": {"a": {"command": "x", "env": {"KEY": "planted ${secret}"}}}}',
+    );
+    assertThrows(
+      () => readSettings(["--mcp", path], {}),
+      RangeError,
+      'Cannot use MCP server "a": env.KEY holds ${…}, which is not replaced here: write the value itself. ' +
+        `It stands in ${path}.`,
+    );
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
 Deno.test("readSettings() reads a profile's file, and says what is wrong with it", async () => {
   const folder = await Deno.makeTempDir();
   try {

@@ -208,10 +208,10 @@ export class Sessions {
     const calls = ({ parts }: WireItem) => parts.some(({ message }) => "tool_calls" in message);
     if (!items[start] || !items.slice(start).some(calls)) return undefined;
     return this.#usedLast(scope).find(({ tip }) => {
-      const own = chainTo(tip).map(({ key }) => key);
-      const from = own.lastIndexOf(keys[start] ?? "");
-      return from > 0 && own.length - from > 1 &&
-        own.slice(from).every((key, at) => key === keys[start + at]);
+      let from = tip;
+      while (from.parent && from.key !== keys[start]) from = from.parent;
+      if (from.depth < 2 || from === tip) return false;
+      return chainTo(tip).slice(from.depth - 1).every(({ key }, at) => key === keys[start + at]);
     });
   }
 

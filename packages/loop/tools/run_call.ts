@@ -47,8 +47,8 @@ export async function runCall(call: ToolCall, options: RunCallOptions): Promise<
   const { name, arguments: text } = describeCall(call);
   if (answer?.denied !== undefined) return refused(`Cannot run ${name}: ${answer.denied}`);
   const prepared = tools.get(name);
-  if (!prepared) return refused(unknownTool(name, [...tools.keys()]));
-  const parsed = prepared.parse(text);
+  if (!prepared) return refused(unknownTool(name, tools));
+  const parsed = parse(prepared, text);
   if (!parsed.ok) return refused(parsed.problem);
   if (watchdog.signal.aborted) return refused(`Cannot run ${name}: the turn was stopped before it started.`);
   const resolved = prepared.tool.resolve?.(parsed.value) ?? { tool: prepared.tool, args: parsed.value };
@@ -104,6 +104,15 @@ function isSame(one: AskedCall, other: AskedCall): boolean {
   return one.name === other.name && one.arguments === other.arguments;
 }
 
+/** Of a tool that isn't listed nobody has looked at the schema yet. */
+function parse({ parse }: PreparedTool, text: string): ReturnType<PreparedTool["parse"]> {
+  try {
+    return parse(text);
+  } catch (error) {
+    return { ok: false, problem: (error as Error).message };
+  }
+}
+
 function refused(content: string): CallOutcome {
   return { content, error: true, changedState: false };
 }
@@ -111,8 +120,9 @@ function refused(content: string): CallOutcome {
 /** Longest name that is repeated and compared with those of the tools; providers allow 64 characters. */
 const MAX_NAME = 200;
 
-function unknownTool(name: string, names: readonly string[]): string {
-  const closest = name.length > MAX_NAME ? undefined : closestName(name, names);
+function unknownTool(name: string, tools: RunCallOptions["tools"]): string {
+  const closest = name.length > MAX_NAME ? undefined : closestName(name, [...tools.keys()]);
+  const names = [...tools].flatMap(([name, { isListed }]) => isListed ? [name] : []);
   const shown = name.length > MAX_NAME ? `${name.slice(0, MAX_NAME)}…` : name;
   return `Cannot run "${shown}": there is no such tool. ` + (closest ? `Did you mean ${closest}? ` : "") +
     (names.length > 0 ? `The tools are: ${names.join(", ")}.` : "There are no tools: answer without.");

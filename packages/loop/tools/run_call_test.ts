@@ -181,3 +181,25 @@ Deno.test("runCall() neither repeats nor compares a name that is too long to be 
     `Cannot run "${"read_file".repeat(23).slice(0, 200)}…": there is no such tool. The tools are: read_file.`,
   );
 });
+
+Deno.test("runCall() runs a tool that isn't listed, and teaches it by its full definition", async () => {
+  const broken: Tool = {
+    ...readFile,
+    definition: { type: "function", function: { name: "broken", parameters: { type: "nothing" } } },
+  };
+  const options = { unlisted: [readFile, broken] };
+  assertEquals(await resultOf(call("1", "read_file", { path: "a" }), [], options), {
+    content: "text of a",
+    error: false,
+  });
+  const { content } = await resultOf(call("1", "read_file", {}), [], options);
+  assertStringIncludes(content, JSON.stringify(readFile.definition.function));
+  const { content: why } = await resultOf(call("1", "broken", {}), [], options);
+  assertStringIncludes(why, "Cannot use tool broken: its parameters are no JSON Schema");
+  const listed: Tool = {
+    definition: { type: "function", function: { name: "listed" } },
+    run: () => "",
+  };
+  const { content: close } = await resultOf(call("1", "read-file", {}), [listed], options);
+  assertStringIncludes(close, "Did you mean read_file? The tools are: listed.");
+});

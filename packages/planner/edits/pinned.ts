@@ -1,4 +1,4 @@
-import { countMessageTokens, type CountTokens, describeCall, type Message, pairCalls } from "@tare/messages";
+import { countMessageTokens, type CountTokens, meantCall, type Message, pairCalls } from "@tare/messages";
 import { type ElisionCandidate, resultText } from "@tare/prune";
 import type { Removal } from "../retention/find_removals.ts";
 import type { CachedPrompt } from "../rule/weigh_cuts.ts";
@@ -77,7 +77,7 @@ export function findWishes(
     return {
       index: at,
       toolCallId: message.tool_call_id,
-      tool: call ? describeCall(call).name : "tool",
+      tool: call ? meantCall(call).name : "tool",
       tokensBefore: countMessageTokens(message, countTokens),
       tokensAfter: LINE_TOKENS,
       reason: "old",

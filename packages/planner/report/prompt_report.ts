@@ -7,6 +7,7 @@ import {
   firstWords,
   hashPiece,
   type JsonSchema,
+  meantCall,
   type Message,
   pairCalls,
   type ToolDefinition,
@@ -214,7 +215,7 @@ function sidesOf({ history, view }: SeenConversation): Sides[] {
 function describer({ history, view, pins, countTokens }: SeenConversation): (sides: Sides) => PromptBlock {
   const answered = new Map(
     pairCalls(history.messages).flatMap(({ call, answer }) =>
-      answer ? [[answer.at, describeCall(call).name] as const] : []
+      answer ? [[answer.at, meantCall(call).name] as const] : []
     ),
   );
   const pinned = new Map(reportPins({ history, view, pins }).map((pin) => [pin.place, pin]));

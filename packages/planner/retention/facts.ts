@@ -1,4 +1,4 @@
-import { contentText, type Message, type ToolCall } from "@tare/messages";
+import { contentText, meantCall, type Message, type ToolCall } from "@tare/messages";
 import { type ToolTraits, traitsOf } from "@tare/prune";
 
 /** What a message says of itself, as far as a retention rule asks. */
@@ -81,9 +81,9 @@ function readCall(call: ToolCall, tools: Readonly<Record<string, ToolTraits>> | 
 }
 
 function parseCall(call: ToolCall, tools: Readonly<Record<string, ToolTraits>> | undefined): CallFacts {
-  const tool = call.type === "custom" ? call.custom.name : call.function.name;
+  const { name: tool, arguments: input } = meantCall(call);
   const traits = traitsOf(tool, { ...(tools && { tools }) });
-  const values = argumentsOf(call);
+  const values = argumentsIn(input);
   const texts = values.map(({ text }) => text);
   const patches = texts.filter((text) => text.includes("*** Begin Patch"));
   const edits = EDITS.test(tool) || patches.length > 0 || traits.writes !== undefined;
@@ -110,13 +110,12 @@ interface Argument {
 }
 
 /** Every text in a call's arguments, with the name of the argument that holds it. */
-function argumentsOf(call: ToolCall): Argument[] {
-  const text = call.type === "custom" ? call.custom.input : call.function.arguments;
+function argumentsIn(input: string): Argument[] {
   try {
-    return textsIn("", JSON.parse(text));
+    return textsIn("", JSON.parse(input));
   } catch {
     // No JSON, or nested too deep to walk.
-    return [{ name: "", text }];
+    return [{ name: "", text: input }];
   }
 }
 

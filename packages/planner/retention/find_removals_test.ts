@@ -192,3 +192,24 @@ Deno.test("findRemovals() leaves results alone that were in no request yet", () 
   assertEquals(find(said, { seenMessages: 1 }), []);
   assertEquals(find(said, { seenMessages: 5 }), [2]);
 });
+
+Deno.test("Standings take a call of call_tool for one of the tool that it names", () => {
+  const made = (id: string, name: string): Message[] => {
+    const text = JSON.stringify({ name, arguments: { path: `src/${id}.ts` } });
+    const call = { id, type: "function", function: { name: "call_tool", arguments: text } } as const;
+    return [
+      { role: "assistant", tool_calls: [call] },
+      { role: "tool", tool_call_id: id, content: "x ".repeat(2_000) },
+    ];
+  };
+  const standings = new Standings({ tools: { ask: { stance: "keep" }, patch_it: { writes: "path" } } });
+  for (const message of [...made("a", "ask"), ...made("b", "patch_it")]) standings.add(message);
+  assertEquals(standings.results.map(({ at, tool }) => [at, tool]), [[3, "patch_it"]]);
+  assertEquals([...standings.called], ["ask", "patch_it"]);
+  assertEquals(standings.bearers.map(({ edits, files }) => edits && files[0]), [
+    false,
+    false,
+    "b.ts",
+    false,
+  ]);
+});

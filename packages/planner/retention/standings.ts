@@ -1,4 +1,11 @@
-import { CallPairing, contentText, type Message, type ToolMessage } from "@tare/messages";
+import {
+  CallPairing,
+  contentText,
+  meantCall,
+  type Message,
+  type ToolCall,
+  type ToolMessage,
+} from "@tare/messages";
 import {
   holdsPlaceholder,
   looksLikeError,
@@ -8,7 +15,6 @@ import {
   type ToolTraits,
   traitsOf,
 } from "@tare/prune";
-import { describeCall } from "@tare/messages";
 import { fileNamesIn, findFacts } from "./facts.ts";
 
 /** What is counted of one message while its session goes on. Calls are numbered from 1. */
@@ -174,7 +180,7 @@ export class Standings {
 
   #addStep(message: Message, at: number, answeredAt: number | undefined): void {
     if (message.role === "assistant") {
-      const names = (message.tool_calls ?? []).map((call) => describeCall(call).name);
+      const names = (message.tool_calls ?? []).map((call) => meantCall(call).name);
       const stays = names.some((name) => this.#stays(name));
       this.#open = names.length > 0 ? { from: at, calls: names.length, stays } : undefined;
       for (const name of names) this.called.add(name);
@@ -192,8 +198,8 @@ export class Standings {
     for (const bearer of this.bearers.slice(from)) bearer.step = step;
   }
 
-  #addResult(message: ToolMessage, at: number, call: Parameters<typeof describeCall>[0]): void {
-    const { name: tool, arguments: input } = describeCall(call);
+  #addResult(message: ToolMessage, at: number, call: ToolCall): void {
+    const { name: tool, arguments: input } = meantCall(call);
     const recalled = tool === RECALL_TOOL.function.name ? /[0-9a-f]{16}/.exec(input)?.[0] : undefined;
     if (recalled) this.#recalls.set(recalled, (this.#recalls.get(recalled) ?? 0) + 1);
     const { isError = looksLikeError } = this.#options;

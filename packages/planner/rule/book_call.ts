@@ -14,6 +14,8 @@ const WARM_SHARE = 0.8;
 /** So many models and sets of tools of a session are remembered with what they were sent last. */
 const REMEMBERED_REQUESTS = 4;
 
+const NOTHING = { promptTokens: 0, cachedTokens: 0 };
+
 /** A request that succeeded. */
 export interface SentPlan {
   readonly plan: Plan;
@@ -54,7 +56,7 @@ export function bookCall(
   const served = expected > 0 ? actual.cachedTokens / expected : predicted.alive;
   const cost = promptCost(profile, actual) + (summary ? promptCost(profile, summary) : 0);
   const resendTokens = prompt + scale.perToken * (fullTokens - promptTokens);
-  const resend = resendOf(before.sent, request, {
+  const resend = request.deferred?.isDetour ? NOTHING : resendOf(before.sent, request, {
     profile,
     scale,
     promptTokens: resendTokens,

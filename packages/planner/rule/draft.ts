@@ -80,7 +80,8 @@ export function draftPrompt(request: PlanRequest, edits: readonly Edit[], option
   const reckoned = reckonedAlive(alive);
   const cost = promptCost(profile, { promptTokens: theirs, cachedTokens: reckoned * cachedTokens });
   const fullTokens = countRequestTokens({ messages: [], tools }, countTokens) + layout.fullTokens;
-  const resendTokens = theirs + scale.perToken * (fullTokens - promptTokens);
+  const resendTokens = theirs +
+    scale.perToken * (fullTokens - promptTokens + (request.deferred?.tokens ?? 0));
   const resendNow = promptCost(
     profile,
     resendOf(state.sent, request, { profile, scale, promptTokens: resendTokens, alive: reckoned }),

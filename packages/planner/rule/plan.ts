@@ -5,7 +5,7 @@ import type { FullWindow } from "../edits/full_window.ts";
 import type { Removal } from "../retention/find_removals.ts";
 import type { Pin } from "../edits/pin.ts";
 import type { Conversation, PlacedView } from "../edits/view.ts";
-import type { PromptSessionOptions } from "../prompt_session.ts";
+import type { DeferredTools, PromptSessionOptions } from "../prompt_session.ts";
 import type { Prediction } from "./predict.ts";
 import type { Cut } from "./weigh_cuts.ts";
 
@@ -25,6 +25,8 @@ export interface PlanRequest extends Conversation {
   readonly model?: string;
   /** Positions of results that show head and tail. Default: none. */
   readonly truncated?: readonly number[];
+  /** Tools whose definitions the request goes without. Default: none. */
+  readonly deferred?: DeferredTools;
   /** Whether the model is offered the recall tool, so that lines may point to it. Default: false. */
   readonly recall?: boolean;
   /** What was asked for of single messages of this history. Default: nothing. */

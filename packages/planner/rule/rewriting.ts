@@ -242,7 +242,7 @@ export class Rewriting {
         all: fullTokens - promptTokens,
         schemas: toolsBefore - toolTokens,
       }),
-      fullTokens,
+      fullTokens: fullTokens + (request.deferred?.tokens ?? 0),
       predicted,
       stable: layout.stableWithin(predicted.sharedTokens - toolTokens, request.truncated),
     };

@@ -130,7 +130,8 @@ export class Approvals {
     }
     if (input === undefined && this.open.length > 0) throw stillAsked(this.#id);
     const left = this.leave(history, { by: "message", results });
-    const last = left.answers.at(-1) ?? history.at(-1);
+    // What the server says of the tools is nothing to answer.
+    const last = left.answers.at(-1) ?? history.findLast(({ role }) => role !== "system");
     if (input === undefined && !["user", "tool"].includes(last?.role ?? "")) {
       throw nothingToContinue(this.#id);
     }

@@ -56,7 +56,7 @@ export function chatCompletionsRoute(options: AsModelOptions): Route {
       refuseUnsupported(body, UNSUPPORTED_IN_CHAT);
       const maxOutputTokens = body.max_completion_tokens ?? body.max_tokens ?? undefined;
       const turn = await continueConversation({
-        ...readAsked(askedFields(body), options.sessions.toolNames),
+        ...readAsked(askedFields(body), options.sessions.takenNames),
         ...readChatMessages(body.messages, { parameter: "messages" }),
         user: body.safety_identifier ?? body.user ?? "",
         metadata: body.metadata ?? {},

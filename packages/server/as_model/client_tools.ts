@@ -2,6 +2,7 @@ import type { ModelSettings, ToolDefinition } from "@tare/messages";
 import { Type } from "typebox";
 import { ApiError } from "@tare/wire";
 import { nullable } from "../http/schema.ts";
+import { includesTool } from "../turns/session_tools.ts";
 import { unsupported } from "./unsupported.ts";
 
 /** What a request says of the client's tools and of how the model shall write, in the words of chat completions. */
@@ -93,7 +94,7 @@ function readTool(
   }
   if (!shown) throw refused(place, "its function is missing");
   const { name, description, parameters, strict } = shown;
-  if (ownNames.includes(name)) {
+  if (includesTool(ownNames, name)) {
     throw refused(place, `the agent has a tool ${name} of its own; give yours another name`);
   }
   return {

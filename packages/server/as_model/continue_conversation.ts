@@ -1,5 +1,6 @@
 import type { LoopEvent } from "@tare/loop";
 import type { Content, ContentPart, Message, ModelSettings, ToolDefinition } from "@tare/messages";
+import { tellsOfTools } from "@tare/schemas";
 import type { Store, StoreRecord } from "@tare/store";
 import { openCalls } from "../turns/open_calls.ts";
 import type { SessionEvent } from "../sessions/event_log.ts";
@@ -171,7 +172,9 @@ async function findAndStart(
 }
 
 /** Whether this is a turn that ended before the model had answered: what began it, and perhaps some steps. */
-function isUnanswered(said: readonly Message[]): boolean {
+function isUnanswered(history: readonly Message[]): boolean {
+  // The server may have told the model of its tools.
+  const said = history.filter(({ role }) => role !== "system");
   const last = said.at(-1)?.role;
   // Results, if it goes on with them, and what the user said.
   const first = said.findIndex(({ role }) => role !== "tool");
@@ -199,7 +202,8 @@ function isFree(session: Session, { point }: KnownBeginning, instructions: strin
 }
 
 function saidBefore({ history }: Session, { messages }: ConversationPoint): readonly Message[] {
-  return history.slice(history[0]?.role === "system" ? 1 : 0, messages);
+  // The other session tells of its tools itself.
+  return history.slice(history[0]?.role === "system" ? 1 : 0, messages).filter((said) => !tellsOfTools(said));
 }
 
 async function* eventsAfter({ events }: Session, before: number): AsyncGenerator<LoopEvent> {

@@ -80,7 +80,7 @@ async function begin(body: ResponsesRequest, options: AsModelOptions): Promise<C
   const { previous_response_id: previousId, max_output_tokens: maxOutputTokens } = body;
   const previous = previousId ? await findPrevious(previousId, options) : undefined;
   return await continueConversation({
-    ...readAsked(askedFields(body), options.sessions.toolNames),
+    ...readAsked(askedFields(body), options.sessions.takenNames),
     ...await readResponseInput(body, { store: options.store, previous: previous?.response }),
     user: body.safety_identifier ?? body.user ?? "",
     metadata: body.metadata ?? {},

@@ -5,7 +5,7 @@ import type { Queue } from "../sessions/queue.ts";
 import { readTranscript } from "../sessions/recover_history.ts";
 import type { Session } from "../sessions/session.ts";
 import type { SessionEnvironment } from "../sessions/session_options.ts";
-import { storedHelper, storedSettings } from "../sessions/session_settings.ts";
+import { restrictTools } from "../turns/session_tools.ts";
 import { forkRecords, messagesOfFork, taskFor } from "./fork_session.ts";
 import { type HelperLink, lineOf, resultOfHelper } from "./helper_turn.ts";
 import { TurnAccount } from "./turn_account.ts";
@@ -132,7 +132,7 @@ export class Helpers {
           (tools?.includes(name) ?? true) || name === RECALL_TOOL.function.name
       );
       const id = await this.#fork({ task, mayUse }, context);
-      return await this.#play(id, { task, mayUse: tools && mayUse, maxSteps, turn, giveBack }, context);
+      return await this.#play(id, { task, mayUse, told: tools && mayUse, maxSteps, turn, giveBack }, context);
     } finally {
       giveBack();
     }
@@ -166,20 +166,22 @@ export class Helpers {
   /** Plays the helper's turn. */
   async #play(
     id: string,
-    { task, mayUse, maxSteps, turn, giveBack }: Omit<Arguments, "tools" | "max_steps"> & {
-      readonly mayUse: readonly string[] | undefined;
+    { task, mayUse, told, maxSteps, turn, giveBack }: Omit<Arguments, "tools" | "max_steps"> & {
+      readonly mayUse: readonly string[];
+      /** Those that it is told of; nothing if they are as many as ever. */
+      readonly told: readonly string[] | undefined;
       readonly maxSteps: number;
       readonly turn: DelegatingTurn;
       readonly giveBack: () => void;
     },
     { signal, progress, output }: ToolContext,
   ): Promise<ToolOutput> {
-    const { account, tools, clientTools, settings, judge, overBudget } = turn;
+    const { account, settings, judge, overBudget } = turn;
     const helper = await this.#environment.open(id);
     const running = await helper.start({
-      input: taskFor(task, mayUse),
+      input: taskFor(task, told),
       budget: { maxSteps },
-      tools: sameTools([...tools.map(({ definition }) => definition), ...clientTools], helper.tools),
+      tools: sameTools(turn, { own: helper.tools, mayUse }),
       settings,
       unattended: "deny",
       giveBack,
@@ -207,30 +209,17 @@ export class Helpers {
   }
 }
 
-/** Tools as a helper has them: those of its own session may be used; all others are there so that the prompt is the same. */
-function sameTools(definitions: readonly ToolDefinition[], own: readonly Tool[]): readonly Tool[] {
-  return definitions.map((definition) =>
-    own.find((tool) => nameOf(tool) === definition.function.name) ?? refusing(definition)
-  );
-}
-
 /**
- * The tools of a session: those that its settings name. What a helper may not use stays among them, so that its prompt
- * begins as its parent's.
+ * The tools of the turn that a helper works for, as the helper has them: of those that belong to a session, its own, and
+ * those of the client refuse.
  */
-export function toolsOf(stored: unknown, offered: readonly Tool[]): readonly Tool[] {
-  const { tools } = storedSettings(stored);
-  const helper = storedHelper(stored);
-  return offered.filter((tool) => tools.includes(nameOf(tool))).map((tool) =>
-    !helper || helper.tools.includes(nameOf(tool)) ? tool : refusing(tool.definition)
-  );
-}
-
-function refusing(definition: ToolDefinition): Tool {
-  const { name } = definition.function;
-  const content =
-    `Cannot run ${name}: a helper may not use it. Do without, or say in your answer what is missing.`;
-  return { definition, run: () => ({ content, error: true }) };
+function sameTools(
+  { tools, clientTools }: DelegatingTurn,
+  { own, mayUse }: { readonly own: readonly Tool[]; readonly mayUse: readonly string[] },
+): readonly Tool[] {
+  const theirs = clientTools.map((definition) => ({ definition, run: () => "" }));
+  const all = [...tools, ...theirs].map((tool) => own.find((one) => nameOf(one) === nameOf(tool)) ?? tool);
+  return restrictTools(all, mayUse);
 }
 
 function nameOf({ definition }: Tool): string {

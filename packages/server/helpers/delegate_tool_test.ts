@@ -6,7 +6,9 @@ import {
   type Message,
   type Model,
   type ModelRequest,
+  type Tool,
 } from "@tare/messages";
+import type { ToolSource } from "@tare/server";
 import { CANNOT_ASK } from "../approvals/questions.ts";
 import { agent, call, events, newSession, request, turn } from "../fixture_test.ts";
 import { unpaired } from "../script_fixture_test.ts";
@@ -342,4 +344,42 @@ Deno.test("a helper is allowed what its parent is, and nobody is asked on its be
   assertEquals(await play([]), `t: Cannot run echo: ${CANNOT_ASK}`);
   ask.forget();
   assertEquals(await play([{ tool: "echo", decision: "allow" }]), "t: x");
+});
+
+Deno.test("a helper has the very tools of its parent's turn, also if their servers have changed them since", async () => {
+  const find: Tool = {
+    definition: { type: "function", function: { name: "docs__find", parameters: { type: "object" } } },
+    stance: "rederivable",
+    run: () => "result of find",
+  };
+  let tools = [find];
+  const toolSource: ToolSource = {
+    names: ["docs"],
+    known: () => tools,
+    take: () => Promise.resolve({ tools, warnings: [] }),
+  };
+  const ask = model((task, call) => {
+    if (task === undefined) {
+      if (call > 1) return { content: "Done." };
+      tools = [];
+      return { tool_calls: [delegate("a", "left"), delegate("b", "narrow", { tools: ["echo"] })] };
+    }
+    return call === 1 ? { tool_calls: [toolCall("1", "docs__find", {})] } : { content: "Found." };
+  });
+  const handler = agent(ask, { toolSource });
+  const path = await newSession(handler, { tools: [...TOOLS, "docs__*"] });
+  await turn(handler, path, "Look.");
+  const [parent, ...others] = ask.requests.map(({ tools }) => tools.map(({ function: { name } }) => name));
+  assertEquals(parent, [...TOOLS, "docs__find"]);
+  assertEquals(others, Array(5).fill(parent));
+  const { helpers } = await show(handler, path);
+  const results = await Promise.all(
+    helpers.map(async ({ session }) =>
+      said((await show(handler, `/v1/sessions/${session}`)).messages).at(-2)
+    ),
+  );
+  assertEquals(results, [
+    "t: result of find",
+    "t: Cannot run docs__find: a helper may not use it. Do without, or say in your answer what is missing.",
+  ]);
 });

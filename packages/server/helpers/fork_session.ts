@@ -1,6 +1,6 @@
 import { describeCall, firstWords, type Message, type ToolCall } from "@tare/messages";
 import type { StoreRecord } from "@tare/store";
-import type { ForkedPrompt } from "../sessions/session_prompt.ts";
+import type { PromptState } from "../sessions/session_prompt.ts";
 import type { SessionSettings, StoredSettings } from "../sessions/session_settings.ts";
 
 /** What a fork is made of. */
@@ -16,7 +16,7 @@ export interface Fork {
   readonly task: string;
   /** What was said up to the reply that calls for the fork, the system message first. */
   readonly messages: readonly Message[];
-  readonly prompt: ForkedPrompt;
+  readonly prompt: PromptState;
 }
 
 /**
@@ -37,7 +37,9 @@ export function forkRecords(
   return [
     { type: "session", id, createdAtMs, settings: stored, parent },
     state("title", firstWords(task)),
-    ...Object.entries(prompt).map(([name, value]) => state(name, value)),
+    ...Object.entries(prompt).filter(([, value]) => value !== undefined).map(([name, value]) =>
+      state(name, value)
+    ),
     {
       type: "events",
       sessionId: id,

@@ -7,7 +7,10 @@ import { HttpError } from "../http/http_error.ts";
 /** Everything that happens in a session: its turns, and the messages that were said elsewhere before. */
 export type SessionEvent =
   | LoopEvent
-  /** The session goes on with this message, exactly as it is. It is part of no turn. */
+  /**
+   * The session goes on with this message, exactly as it is. One behind a turn's start, which tells of the tools, stands
+   * in front of what opened the turn.
+   */
   | { readonly type: "message_added"; readonly message: Message }
   /** For the call of this id a helper works, in a session of its own. */
   | { readonly type: "helper_started"; readonly id: string; readonly session: string }

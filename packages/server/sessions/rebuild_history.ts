@@ -64,6 +64,8 @@ export function rebuildHistory(
   let questions = NO_QUESTIONS;
   let calls: readonly ToolCall[] = [];
   let answers = new Map<string, ToolMessage>();
+  /** Where the turn begins, until it has a reply. */
+  let opening: number | undefined;
 
   const settle = () => {
     for (const { id } of calls) {
@@ -78,12 +80,14 @@ export function rebuildHistory(
     questions = questionsAfter(questions, event);
     switch (event.type) {
       case "message_added":
-        messages.push(event.message);
+        // What is added once a turn has begun stands in front of what opened it.
+        messages.splice(opening ?? messages.length, 0, event.message);
         break;
       case "turn_start":
         turn = { step: 1, ledger: EMPTY_LEDGER };
         // Those that somebody was asked for are answered in this turn.
         calls = openCalls(messages.length > 0 ? messages : before);
+        opening = messages.length;
         if (event.input !== undefined) messages.push({ role: "user", content: event.input });
         break;
       case "user_message":
@@ -91,6 +95,7 @@ export function rebuildHistory(
         messages.push({ role: "user", content: event.input });
         break;
       case "assistant_message":
+        opening = undefined;
         settle();
         messages.push(event.message);
         calls = event.message.tool_calls ?? [];
@@ -120,6 +125,7 @@ export function rebuildHistory(
         ledger = addLedgers(ledger, event.ledger);
         turns += 1;
         turn = undefined;
+        opening = undefined;
         break;
     }
   }

@@ -1,5 +1,5 @@
 import { addLedgers, type LoopEvent, type TurnEnd } from "@tare/loop";
-import { type Content, describeCall, type Tool, type ToolCall } from "@tare/messages";
+import { type Content, describeCall, meantCall, type Tool, type ToolCall } from "@tare/messages";
 import type { Store } from "@tare/store";
 import {
   costOf,
@@ -91,7 +91,7 @@ export function recoveryEvents(
 ): LoopEvent[] {
   const results = unanswered.map(({ call, denied }): LoopEvent => {
     const { name } = describeCall(call);
-    const tool = tools.find(({ definition }) => definition.function.name === name);
+    const tool = tools.find(({ definition }) => definition.function.name === meantCall(call).name);
     const helper = helpers.find(({ id }) => id === call.id);
     const { content, error } = denied !== undefined
       ? { content: denied, error: true }

@@ -4,7 +4,7 @@ import type { Pin } from "@tare/planner";
 import type { Archive } from "@tare/prune";
 import type { SessionRecord, StoreRecord } from "@tare/store";
 import { recallTool } from "@tare/tools";
-import { Helpers, toolsOf } from "../helpers/delegate_tool.ts";
+import { Helpers } from "../helpers/delegate_tool.ts";
 import { toHttpError } from "../http/http_error.ts";
 import { EventLog, type SessionEvent } from "./event_log.ts";
 import { Approvals, type Opening } from "../approvals/approvals.ts";
@@ -12,21 +12,13 @@ import type { Answered, Question, Questions } from "../approvals/questions.ts";
 import { Queue } from "./queue.ts";
 import { INTERRUPTED, readHistory, type RecoveryOptions } from "./recover_history.ts";
 import type { PlayedTurn } from "../turns/run_turn.ts";
-import {
-  type LoadedWith,
-  NO_TURNS,
-  parentOf,
-  type RunningTurn,
-  type SessionEnvironment,
-  type SessionInfo,
-  sessionNotFound,
-  type SessionTotals,
-  type TurnRequest,
-  turnRunning,
-} from "./session_options.ts";
-import { type SessionSettings, storedSettings } from "./session_settings.ts";
+import { NO_TURNS, parentOf, sessionNotFound, turnRunning } from "./session_options.ts";
+import type { LoadedWith, RunningTurn, SessionEnvironment, SessionInfo } from "./session_options.ts";
+import type { SessionTotals, TurnRequest } from "./session_options.ts";
+import { type SessionSettings, storedHelper, storedSettings } from "./session_settings.ts";
 import { readStored, SessionPrompt } from "./session_prompt.ts";
 import { Steering } from "../turns/steering.ts";
+import { SessionTools } from "../turns/session_tools.ts";
 import { turnPlayer } from "../turns/turn_player.ts";
 
 /**
@@ -40,8 +32,6 @@ export class Session implements SessionInfo {
   readonly parent: SessionInfo["parent"];
   /** Copies of it that work for it. */
   readonly helpers: Helpers;
-  /** The tools that the model is offered. */
-  readonly tools: readonly Tool[];
   readonly events: EventLog;
   /** Originals of what left the prompt. */
   readonly archive: Archive;
@@ -52,6 +42,7 @@ export class Session implements SessionInfo {
   #totals: SessionTotals = NO_TURNS;
   #title = "";
   #prompt!: SessionPrompt;
+  readonly #tools: SessionTools;
   #turn: RunningTurn | undefined;
   readonly #steering = new Steering();
   readonly #approvals: Approvals;
@@ -65,8 +56,12 @@ export class Session implements SessionInfo {
     this.helpers = new Helpers(this, environment, this.#queue);
     this.archive = environment.store.archive(id);
     this.events = new EventLog(environment.store, { sessionId: id, last: lastEvent });
-    const offered = [...environment.tools, recallTool(this.archive, { countTokens }), this.helpers.tool];
-    this.tools = toolsOf(record.settings, offered);
+    this.#tools = new SessionTools({
+      given: this.settings.tools,
+      own: [...environment.tools, recallTool(this.archive, { countTokens }), this.helpers.tool],
+      source: environment.toolSource,
+      allowed: storedHelper(record.settings)?.tools,
+    });
     this.#environment = environment;
     this.#approvals = new Approvals(id, environment);
     this.#countTokens = countTokens;
@@ -105,6 +100,11 @@ export class Session implements SessionInfo {
 
   get isRunning(): boolean {
     return this.#turn !== undefined;
+  }
+
+  /** The tools of its last turn, or that are known before the first. */
+  get tools(): readonly Tool[] {
+    return this.#tools.current;
   }
 
   get title(): string {
@@ -254,8 +254,8 @@ export class Session implements SessionInfo {
    */
   async #restore(end: RecoveryOptions["end"]): Promise<void> {
     const { store } = this.#environment;
-    const { id, tools, archive } = this;
-    const { rebuilt, links, recovery, waiting } = await readHistory(id, { store, tools, end });
+    const { id, archive } = this;
+    const { rebuilt, links, recovery, waiting } = await readHistory(id, { store, tools: this.tools, end });
     const { days, asks, ...stored } = await readStored(id, store);
     const totals = { ledger: rebuilt.ledger, turns: rebuilt.turns, days, asks };
     const records = this.#states({ totals, steering: [] });
@@ -268,8 +268,8 @@ export class Session implements SessionInfo {
     this.#title = stored.title;
     this.helpers.adopt(links);
     this.#approvals.adopt(rebuilt.questions, asks);
-    const made = { id, tools, archive, environment: this.#environment, countTokens: this.#countTokens };
-    this.#prompt = new SessionPrompt({ ...made, model, stored });
+    const made = { id, archive, environment: this.#environment, countTokens: this.#countTokens };
+    this.#prompt = new SessionPrompt({ ...made, model, stored, tools: () => this.tools });
     this.#release({ waiting });
   }
 
@@ -299,6 +299,7 @@ export class Session implements SessionInfo {
     try {
       const play = turnPlayer({ input, signal: controller.signal, ...given }, {
         ...{ session: this, environment: this.#environment, countTokens: this.#countTokens, opening },
+        takeTools: (signal) => this.#tools.take(signal),
         steering: () => this.#steering.take(),
         commit: (events) => this.#queue.run(() => this.#commit(events)),
       });

@@ -21,6 +21,7 @@ import type { Session } from "./session.ts";
 import type { Budget } from "../turns/budget.ts";
 import type { Payer } from "../helpers/turn_account.ts";
 import { type SessionSettings, storedHelper } from "./session_settings.ts";
+import type { ToolSource } from "../turns/session_tools.ts";
 import type { TurnSlots } from "../turns/turn_slots.ts";
 
 /** What sessions share. */
@@ -35,6 +36,8 @@ export interface SessionOptions extends PolicyOptions {
   readonly model: (name: string) => Model;
   /** Tools that sessions may use, beside `recall`, which each session gets for its own archive. */
   readonly tools: readonly Tool[];
+  /** Where more tools come from, looked up anew for each turn. Default: nowhere. */
+  readonly toolSource?: ToolSource;
   /** Gives the token counter, once it is loaded. */
   readonly countTokens: () => Promise<CountTokens>;
   /** Where sessions are kept. */

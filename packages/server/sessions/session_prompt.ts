@@ -1,4 +1,4 @@
-import type { CountTokens, Message, Tool } from "@tare/messages";
+import type { CountTokens, Message, Tool, ToolDefinition } from "@tare/messages";
 import {
   type Conversation,
   type ForkableSession,
@@ -16,6 +16,8 @@ import type { SeenConversation } from "@tare/planner/report";
 import type { Archive } from "@tare/prune";
 import { HttpError } from "../http/http_error.ts";
 import type { Store } from "@tare/store";
+import { openCalls } from "../turns/open_calls.ts";
+import { type OfferState, offerTools, type ToolOffer } from "../turns/tool_offer.ts";
 import { daysAfter } from "./calls.ts";
 import type { SessionEvent } from "./event_log.ts";
 import { NO_TURNS, ratesOf, type SessionEnvironment, type SessionTotals } from "./session_options.ts";
@@ -27,28 +29,31 @@ export interface StoredPrompt extends Pick<SessionTotals, "days" | "asks"> {
   readonly context: unknown;
   /** What was asked for of single messages. */
   readonly pins: readonly Pin[];
+  /** What the model was told of its tools; nothing if there was nothing to tell. */
+  readonly tools: OfferState | undefined;
   /** What the user said first. */
   readonly title: string;
 }
 
-/** What a fork of a session knows of its prompt, as it is stored. */
-export type ForkedPrompt = Pick<StoredPrompt, "context" | "pins">;
-
 /** Reads what is stored of a session beside its events. @throws {StoreError} */
 export async function readStored(id: string, store: Store): Promise<StoredPrompt> {
-  const [context, pins, totals, title] = await Promise.all(
-    ["context", "pins", "totals", "title"].map((name) => store.readState(id, name)),
+  const [context, pins, tools, totals, title] = await Promise.all(
+    ["context", "pins", "tools", "totals", "title"].map((name) => store.readState(id, name)),
   );
   // What was stored is what a session has made.
   const { days, asks } = { ...NO_TURNS, ...totals as Partial<SessionTotals> | undefined };
   return {
     context,
     pins: (pins ?? []) as readonly Pin[],
+    tools: tools as OfferState | undefined,
     days,
     asks,
     title: (title ?? "") as string,
   };
 }
+
+/** What of it changes with the prompt. */
+export type PromptState = Pick<StoredPrompt, "context" | "pins" | "tools">;
 
 /** What the prompt of a session is made with. */
 export interface SessionPromptOptions {
@@ -57,10 +62,11 @@ export interface SessionPromptOptions {
   readonly environment: SessionEnvironment;
   /** Name of the model. */
   readonly model: string;
-  readonly tools: readonly Tool[];
+  /** The tools that the session has now. */
+  readonly tools: () => readonly Tool[];
   readonly archive: Archive;
   readonly countTokens: CountTokens;
-  readonly stored: Pick<StoredPrompt, "context" | "pins">;
+  readonly stored: PromptState;
 }
 
 /** What the model sees of a session, and what was asked for of single messages. */
@@ -68,24 +74,30 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
   readonly #options: SessionPromptOptions;
   readonly #prompt: ForkableSession;
   #pins: readonly Pin[];
-  #stored: Pick<StoredPrompt, "context" | "pins">;
+  #stored: PromptState;
+  #told: OfferState | undefined;
+  /** How the last turn offered its tools. */
+  #offer: ToolOffer | undefined;
+  /** Every tool that was offered once, by name: its results may still be there when it has gone. */
+  readonly #known: Record<string, Tool> = {};
   #newest: { readonly history: Conversation; readonly view: SessionView } | undefined;
 
   /** The prompt as it was stored. */
   constructor(options: SessionPromptOptions) {
-    const { environment, model, tools, archive, countTokens, stored } = options;
+    const { environment, model, archive, countTokens, stored } = options;
     const { policy, mechanisms, truncateTokens, alwaysFull, triggers, windowTokens } = environment;
     this.#options = options;
     this.#prompt = promptSession({
       ...{ windowTokens, policy, mechanisms, truncateTokens, alwaysFull, triggers },
       ...{ archive, countTokens, state: stored.context },
       profile: () => ratesOf(environment, model).profile,
-      tools: Object.fromEntries(tools.map((tool) => [tool.definition.function.name, tool])),
+      tools: this.#known,
       // A model that can't be had must not keep anybody from the session.
       summarise: async (request) => await summariseWith(environment.model(model), countTokens)(request),
     });
     this.#pins = stored.pins;
-    this.#stored = { context: this.#prompt.state, pins: this.#pins };
+    this.#told = stored.tools;
+    this.#stored = this.#state;
   }
 
   /** What of the prompt a restart needs to know. */
@@ -98,6 +110,13 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
     return this.#pins;
   }
 
+  /** Offers the model these tools from now on, which go on from this history; what it is to be told stands with it. */
+  offerTools(tools: readonly Tool[], history: readonly Message[]): ToolOffer {
+    this.#offer = this.#offerOf(tools, openCalls(history).length === 0);
+    this.#told = this.#offer.state;
+    return this.#offer;
+  }
+
   async view(history: Conversation, call: PromptCall): Promise<SessionView> {
     const view = await this.#prompt.view(history, { ...call, pins: this.#pins });
     for (const { place } of view.endedPins ?? []) this.#pins = withoutPin(this.#pins, place);
@@ -108,9 +127,9 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
   }
 
   /** What a session knows that goes on from the first `length` messages, with an archive that holds what this one's does. */
-  fork(length: number): ForkedPrompt {
+  fork(length: number): PromptState {
     const { state } = this.#prompt.fork(length, this.#options.archive);
-    return { context: state, pins: this.#pins.filter(({ place }) => place < length) };
+    return { ...this.#state, context: state, pins: this.#pins.filter(({ place }) => place < length) };
   }
 
   sent: PromptSession["sent"] = (usage, view) => this.#prompt.sent(usage, view);
@@ -133,17 +152,18 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
       readonly ended?: Partial<SessionTotals> | undefined;
     },
   ): {
-    readonly values: Partial<Pick<StoredPrompt, "context" | "pins"> & { readonly totals: SessionTotals }>;
+    readonly values: Partial<PromptState & { readonly totals: SessionTotals }>;
     readonly totals: SessionTotals;
     readonly stored: () => void;
   } {
     const { environment, model } = this.#options;
     const days = daysAfter(before.days, events, { rates: ratesOf(environment, model), nowMs: this.#now() });
     const totals = { ...before, ...ended, days };
-    const now = { context: this.#prompt.state, pins: this.#pins };
+    const now = this.#state;
     const values = {
       ...(now.context !== this.#stored.context && { context: now.context }),
       ...(now.pins !== this.#stored.pins && { pins: now.pins }),
+      ...(now.tools !== this.#stored.tools && { tools: now.tools }),
       ...((days !== before.days || ended) && { totals }),
     };
     return { values, totals, stored: () => this.#stored = now };
@@ -196,7 +216,25 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
     return (this.#options.environment.now ?? Date.now)();
   }
 
-  #tools() {
-    return this.#options.tools.map(({ definition }) => definition);
+  get #state(): PromptState {
+    return { context: this.#prompt.state, pins: this.#pins, tools: this.#told };
+  }
+
+  /** The definitions that requests hold. */
+  #tools(): readonly ToolDefinition[] {
+    const { listed } = this.#offer ?? this.#offerOf(this.#options.tools(), true);
+    return listed.map(({ definition }) => definition);
+  }
+
+  #offerOf(tools: readonly Tool[], mayTell: boolean): ToolOffer {
+    const { environment, model, countTokens } = this.#options;
+    const { windowTokens, alwaysFull, mechanisms } = environment;
+    // What is said of them is known from now on.
+    for (const tool of tools) this.#known[tool.definition.function.name] = tool;
+    return offerTools(tools, this.#told, {
+      ...{ windowTokens, alwaysFull, countTokens, mayTell },
+      mayDefer: mechanisms?.schemas,
+      profile: ratesOf(environment, model).profile,
+    });
   }
 }

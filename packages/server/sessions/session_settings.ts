@@ -10,7 +10,8 @@ export const SESSION_SETTINGS = closed({
   tools: Type.Array(Type.String(), {
     uniqueItems: true,
     maxItems: 1_000,
-    description: "Names of the tools that the session may use.",
+    description:
+      "Names of the tools that the session may use; `server__*` means all tools of that MCP server.",
   }),
   metadata: METADATA,
   budget: BUDGET,

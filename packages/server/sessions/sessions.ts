@@ -24,6 +24,8 @@ import {
   type Transcript,
 } from "./session_options.ts";
 import { type CreateSession, type SessionSettings, storedSettings } from "./session_settings.ts";
+import { allToolsOf, includesTool } from "../turns/session_tools.ts";
+import { STAND_IN_NAMES } from "../turns/tool_offer.ts";
 import { TurnSlots } from "../turns/turn_slots.ts";
 
 /** What the sessions of a server are made of. */
@@ -162,10 +164,21 @@ export class Sessions {
     }
   }
 
-  /** Names of the tools that sessions may have. */
+  /** Names of the tools that sessions may have; of servers whose tools come and go `server__*`, for all of them. */
   get toolNames(): readonly string[] {
-    return [...this.#options.tools.map(({ definition }) => definition), RECALL_TOOL, DELEGATE_TOOL]
-      .map((definition) => definition.function.name);
+    const { tools, toolSource } = this.#options;
+    return [
+      ...[...tools.map(({ definition }) => definition), RECALL_TOOL, DELEGATE_TOOL]
+        .map(({ function: { name } }) => name),
+      ...toolSource?.names.map(allToolsOf) ?? [],
+    ];
+  }
+
+  /** Names that no tool of a client may have: those of its own, and of those that stand for others. */
+  get takenNames(): readonly string[] {
+    const { tools, toolSource } = this.#options;
+    const mayStandFor = toolSource !== undefined || tools.some(({ mayDefer }) => mayDefer);
+    return mayStandFor ? [...this.toolNames, ...STAND_IN_NAMES] : this.toolNames;
   }
 
   /** All that was said in a session, as far as it is committed. @throws {StoreError} */
@@ -340,7 +353,7 @@ export class Sessions {
   ): SessionSettings {
     const { defaultModel, instructions: own = DEFAULT_INSTRUCTIONS, delegates = false } = this.#options;
     const offered = this.toolNames;
-    const unknown = tools?.find((name) => !offered.includes(name));
+    const unknown = tools?.find((name) => !includesTool(offered, name));
     if (unknown !== undefined) {
       throw new HttpError(
         400,
@@ -353,9 +366,10 @@ export class Sessions {
     return {
       instructions: instructions ?? own,
       model: name,
-      tools: offered.filter((name) =>
-        tools?.includes(name) ?? (delegates || name !== DELEGATE_TOOL.function.name)
-      ),
+      // In the order in which they are offered; single tools of servers behind that.
+      tools: tools
+        ? [...new Set([...offered.filter((name) => tools.includes(name)), ...tools])]
+        : offered.filter((name) => delegates || name !== DELEGATE_TOOL.function.name),
       metadata,
       budget,
       approvalRules,

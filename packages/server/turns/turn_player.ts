@@ -16,10 +16,11 @@ export type AskedTurn =
   & Pick<RunOptions, "signal">;
 
 /** What a turn is played in. */
-export interface Stage extends Required<Pick<RunTurnOptions, "countTokens" | "steering" | "commit">> {
+export interface Stage
+  extends Required<Pick<RunTurnOptions, "countTokens" | "steering" | "commit" | "takeTools">> {
   readonly environment: SessionEnvironment;
   /** Its history is read when the turn is played. */
-  readonly session: Required<Pick<RunTurnOptions, "prompt" | "history" | "tools">> & {
+  readonly session: Required<Pick<RunTurnOptions, "prompt" | "history">> & {
     readonly settings: SessionSettings;
     /** What it has cost so far. */
     readonly ledger: TurnLedger;
@@ -34,11 +35,15 @@ export function turnPlayer(request: AskedTurn, stage: Stage): () => Promise<Play
   const { session, environment: _environment, opening: _opening, ...more } = stage;
   const account = new TurnAccount();
   const options = turnOptions(request, { ...stage, account });
-  const { tools = session.tools } = request;
-  session.helpers.begin({ ...options, account, tools });
+  const takeTools: Stage["takeTools"] = async (signal) => {
+    const { tools } = request;
+    const taken = tools ? { tools, warnings: [] } : await stage.takeTools(signal);
+    session.helpers.begin({ ...options, account, tools: taken.tools });
+    return taken;
+  };
   return () => {
     const { prompt, history } = session;
-    return runTurn({ ...options, ...more, prompt, history, tools });
+    return runTurn({ ...options, ...more, takeTools, prompt, history });
   };
 }
 
@@ -53,7 +58,7 @@ function turnOptions(
     readonly account: TurnAccount;
   },
 ):
-  & Omit<RunTurnOptions, keyof Stage | "prompt" | "history" | "tools">
+  & Omit<RunTurnOptions, keyof Stage | "prompt" | "history">
   & Required<Pick<RunTurnOptions, "clientTools" | "overBudget">> {
   const { model, limits = {}, notice, now = Date.now, approvals = {} } = environment;
   const { maxOutputTokens = Infinity, clientTools = [], settings } = asked;

@@ -1,0 +1,108 @@
+import { checkGiven, type CountTokens, hashPiece, type Message, type ToolDefinition } from "@tare/messages";
+
+/** How much a list of tools may say. */
+export interface CatalogueOptions {
+  /** Counts the tokens of a text. */
+  readonly countTokens: CountTokens;
+  /** Most tokens that the list may take; the longer it is, the less it says of each tool. Default: 2,400. */
+  readonly maxTokens?: number;
+}
+
+const DEFAULT_MAX_TOKENS = 2_400;
+
+/** Most characters of a tool's line behind its name, where there is room for that, and where there is less. */
+const LINE_CHARS = [100, 50, 0];
+
+const BESIDE = "Beside the tools that you are given there are";
+const CHANGED = "The tools behind find_tools and call_tool have changed.";
+
+/** Whether a message says what {@linkcode catalogue} or {@linkcode catalogueChanges} gave. */
+export function tellsOfTools({ role, content }: Message): boolean {
+  const isTold = typeof content === "string" && (content.startsWith(BESIDE) || content.startsWith(CHANGED));
+  return role === "system" && isTold;
+}
+
+/**
+ * What a model is told of tools that its requests don't hold: their names and one line each, and how to get at the
+ * rest. The same tools give the same text. Names are all there as long as there is room for them.
+ */
+export function catalogue(tools: readonly ToolDefinition[], options: CatalogueOptions): string {
+  checkGiven("catalogue()", { tools, options }, {
+    tools: "array",
+    options: { countTokens: "function" },
+  });
+  return [
+    `${BESIDE} ${tools.length} more. You see here what each is called and what it ` +
+    "is for. find_tools shows how it is called; call_tool calls it.",
+    ...listed(tools, options),
+  ].join("\n");
+}
+
+/** The tools that a model was told of: of each the `hashPiece` of its definition, by its name. */
+export type ToldTools = Readonly<Record<string, number>>;
+
+/** What a model knows once it was told of these tools. */
+export function toldTools(tools: readonly ToolDefinition[]): ToldTools {
+  return Object.fromEntries(tools.map((tool) => [tool.function.name, hashPiece(tool)]));
+}
+
+/**
+ * What a model is to be told where the tools aren't those that it was told of: at the prompt's end, so that nothing in
+ * front of it changes. Nothing if they are the same.
+ */
+export function catalogueChanges(
+  told: ToldTools,
+  tools: readonly ToolDefinition[],
+  options: CatalogueOptions,
+): string | undefined {
+  checkGiven("catalogueChanges()", { told, tools, options }, {
+    told: "value",
+    tools: "array",
+    options: { countTokens: "function" },
+  });
+  const now = toldTools(tools);
+  const wasTold = ({ function: { name } }: ToolDefinition) => Object.hasOwn(told, name);
+  const added = tools.filter((tool) => !wasTold(tool));
+  const changed = tools.filter((tool) =>
+    wasTold(tool) && told[tool.function.name] !== now[tool.function.name]
+  );
+  const gone = Object.keys(told).filter((name) => !Object.hasOwn(now, name));
+  if (added.length + changed.length + gone.length === 0) return undefined;
+  return [
+    CHANGED,
+    ...(added.length > 0 ? ["New:", ...listed(added, options)] : []),
+    ...(changed.length > 0
+      ? ["Called in another way than before, see find_tools:", ...listed(changed, options)]
+      : []),
+    ...(gone.length > 0 ? [`Gone: ${gone.join(", ")}`] : []),
+  ].join("\n");
+}
+
+/** A line for each tool, as long as there is room for it; else all names; else as many as there is room for. */
+function listed(
+  tools: readonly ToolDefinition[],
+  { countTokens, maxTokens = DEFAULT_MAX_TOKENS }: CatalogueOptions,
+): string[] {
+  for (const chars of LINE_CHARS) {
+    const lines = chars > 0 ? tools.map((tool) => toolLine(tool, chars)) : [names(tools)];
+    if (countTokens(lines.join("\n")) <= maxTokens) return lines;
+  }
+  const share = maxTokens / countTokens(names(tools));
+  const shown = Math.max(1, Math.floor(share * tools.length));
+  return [
+    `${names(tools.slice(0, shown))}, and ${tools.length - shown} more: search for them with find_tools`,
+  ];
+}
+
+function names(tools: readonly ToolDefinition[]): string {
+  return tools.map((tool) => tool.function.name).join(", ");
+}
+
+/** A tool by its name and the first sentence of its description, in one line of so many characters behind the name. */
+export function toolLine({ function: { name, description = "" } }: ToolDefinition, maxChars: number): string {
+  // What others wrote gets no line of its own.
+  const plain = description.replaceAll(/[\s\p{Cc}\p{Zl}\p{Zp}]+/gu, " ").trim();
+  const sentence = /^.*?[.!?](?= |$)/u.exec(plain)?.[0] ?? plain;
+  const text = sentence.length <= maxChars ? sentence : `${sentence.slice(0, maxChars - 1).trimEnd()}…`;
+  return text === "" ? name : `${name}: ${text}`;
+}

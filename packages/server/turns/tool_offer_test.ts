@@ -1,0 +1,276 @@
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import {
+  type AssistantMessage,
+  countMessageTokens,
+  estimateTokens,
+  type Message,
+  type Model,
+  type ModelRequest,
+  type Tool,
+} from "@tare/messages";
+import { profileNamed } from "@tare/planner";
+import { tellsOfTools } from "@tare/schemas";
+import type { ToolSource } from "@tare/server";
+import { memoryStore } from "@tare/store";
+import fc from "fast-check";
+import { recordedStore } from "../sessions/store_fixture_test.ts";
+import { type OfferOptions, type OfferState, offerTools } from "./tool_offer.ts";
+import { agent, call, echo, newSession, turn } from "../fixture_test.ts";
+
+const PROSE = "It says at length what nobody needs to know who does not call it. ".repeat(10);
+
+/** A tool of a kind of which there are many. */
+function thing(name: string, more: Partial<Tool> = {}, type = "integer"): Tool {
+  return {
+    definition: {
+      type: "function",
+      function: {
+        name,
+        description: `Does ${name.replaceAll("_", " ")}. ${PROSE}`,
+        parameters: {
+          type: "object",
+          properties: { id: { type, description: `Which ${name}.` } },
+          required: ["id"],
+        },
+      },
+    },
+    mayDefer: true,
+    run: ({ id }) => `${name} ${id}`,
+    ...more,
+  };
+}
+
+const MANY = Array.from({ length: 40 }, (_, at) => thing(`make_${at}`));
+
+function calling(name: string, args: unknown, id: string): Partial<AssistantMessage> {
+  const text = JSON.stringify(args);
+  return { tool_calls: [{ id, type: "function", function: { name, arguments: text } }] };
+}
+
+/** A model that gives these replies, and the requests that it got. */
+function recorded(replies: readonly Partial<AssistantMessage>[]): { model: Model; requests: ModelRequest[] } {
+  const requests: ModelRequest[] = [];
+  const model: Model = async function* (request) {
+    const message: AssistantMessage = { role: "assistant", content: "", ...replies[requests.length] };
+    requests.push(request);
+    const finishReason = message.tool_calls ? "tool_calls" : "stop";
+    yield { type: "completed", message, finishReason };
+  };
+  return { model, requests };
+}
+
+const names = ({ tools }: ModelRequest) => tools.map((tool) => tool.function.name);
+
+Deno.test("many tools are known by a line each, found, called, and taught", async () => {
+  const { model, requests } = recorded([
+    calling("find_tools", { query: "make_7" }, "a"),
+    calling("call_tool", { name: "make_7", arguments: { id: "seven" } }, "b"),
+    calling("call_tool", { name: "make_7", arguments: { id: 7 } }, "c"),
+    calling("make_8", { id: 8 }, "d"),
+    calling("call_tool", { name: "make_77" }, "e"),
+    { content: "Done." },
+  ]);
+  const handler = agent(model, { tools: [echo, ...MANY] });
+  const session = await newSession(handler);
+  const seen = await turn(handler, session, "Make 7 and 8.");
+  assertEquals(requests.map(names), requests.map(() => ["echo", "recall", "find_tools", "call_tool"]));
+  const [first] = requests;
+  assertEquals(first!.messages.map(({ role }) => role), ["system", "system", "user"]);
+  const list = String(first!.messages[1]!.content).split("\n");
+  assertEquals(list.length, 41);
+  assertEquals(list[8], "make_7: Does make 7.");
+  const results = seen.flatMap(({ event }) => event.type === "tool_result" ? [event.content] : []);
+  assertStringIncludes(results[0]!, JSON.stringify(MANY[7]!.definition.function));
+  assertStringIncludes(results[1]!, "its arguments are invalid");
+  assertStringIncludes(results[1]!, JSON.stringify(MANY[7]!.definition.function));
+  assertEquals(results.slice(2, 4), ["make_7 7", "make_8 8"]);
+  assertStringIncludes(results[4]!, 'Cannot call "make_77": there is no such tool.');
+  const { body } = await call(handler, "GET", session);
+  const { ledger: { saved } } = body as { ledger: { saved: Record<string, number> } };
+  assert(saved.deferred! > 0);
+});
+
+Deno.test("deferred tools are told once, after whichever write the server ends", async () => {
+  const store = recordedStore();
+  const replies = [calling("find_tools", { query: "make_7" }, "a"), { content: "One." }, { content: "Two." }];
+  const options = { tools: [echo, ...MANY] };
+  const handler = agent(recorded(replies).model, { ...options, store });
+  const session = await newSession(handler);
+  for (const input of ["One?", "Two?"]) await turn(handler, session, input);
+  for (let writes = 1; writes <= store.writes; writes++) {
+    const { model, requests } = recorded([{ content: "Three." }, { content: "Four." }]);
+    const restarted = agent(model, { ...options, store: await store.upTo(writes) });
+    for (const input of ["Three?", "Four?"]) await turn(restarted, session, input);
+    assertEquals(requests.length, 2);
+    for (const { messages } of requests) assertEquals(messages.filter(tellsOfTools).length, 1, `${writes}`);
+    assertPrefixes(requests);
+  }
+});
+
+Deno.test("deferred tools: each request is a prefix of the next, however tools, calls and restarts come", async () => {
+  const pool = MANY.map(({ definition }) => definition.function.name);
+  const action = fc.record({
+    how: fc.constantFrom("find", "call", "wrong", "direct", "answer"),
+    which: fc.nat(pool.length - 1),
+  });
+  const played = fc.record({
+    /** Tools that are there, and those of them that have another definition. */
+    there: fc.subarray(pool, { minLength: 25 }),
+    other: fc.subarray(pool, { maxLength: 5 }),
+    actions: fc.array(action, { maxLength: 4 }),
+    restarts: fc.nat(3).map((number) => number === 0),
+  });
+  await fc.assert(
+    fc.asyncProperty(fc.array(played, { minLength: 2, maxLength: 5 }), async (turns) => {
+      let now: readonly Tool[] = [];
+      let ids = 0;
+      const steps: Partial<AssistantMessage>[] = [];
+      const requests: ModelRequest[] = [];
+      const model: Model = async function* (request) {
+        requests.push(request);
+        const message: AssistantMessage = { role: "assistant", content: "", ...steps.shift() };
+        yield { type: "completed", message, finishReason: message.tool_calls ? "tool_calls" : "stop" };
+      };
+      const toolSource: ToolSource = {
+        names: ["make"],
+        known: () => now,
+        take: () => Promise.resolve({ tools: now, warnings: [] }),
+      };
+      const store = memoryStore();
+      // So that nothing else changes what was sent.
+      const mechanisms = { context: false, prune: false, truncate: false };
+      const profile = profileNamed("openai");
+      const start = () => agent(model, { store, toolSource, mechanisms, profile });
+      let handler = start();
+      const session = await newSession(handler);
+      for (const { there, other, actions, restarts } of turns) {
+        if (restarts) handler = start();
+        now = there.map((name) => thing(`make__${name}`, {}, other.includes(name) ? "number" : "integer"));
+        const expected: RegExp[] = [];
+        for (const { how, which } of actions) {
+          const name = `make__${pool[which]}`;
+          const isThere = there.includes(pool[which]!);
+          const id = `call_${++ids}`;
+          const sent = { id: how === "wrong" ? "x" : which };
+          if (how === "answer") continue;
+          steps.push(
+            how === "find"
+              ? calling("find_tools", { query: name }, id)
+              : how === "direct"
+              ? calling(name, sent, id)
+              : calling("call_tool", { name, arguments: sent }, id),
+          );
+          expected.push(
+            how === "find"
+              ? isThere ? new RegExp(`"name":"${name}"`) : /tools/
+              : !isThere
+              ? /there is no such tool/
+              : how === "wrong"
+              ? /invalid: .*\n.*\n.*"description":"Which/
+              : new RegExp(`^${name} ${which}$`),
+          );
+        }
+        steps.push({ content: "Done." });
+        const seen = await turn(handler, session, "Go on.");
+        const results = seen.flatMap(({ event }) => event.type === "tool_result" ? [event.content] : []);
+        assertEquals(results.length, expected.length);
+        for (const [at, text] of results.entries()) assertMatch(text, expected[at]!);
+        // What the model was told last of each tool is so.
+        const told = new Map<string, boolean>();
+        for (const message of requests.at(-1)!.messages.filter(tellsOfTools)) {
+          for (const line of String(message.content).split("\n")) {
+            if (line.startsWith("Gone: ")) {
+              for (const name of line.slice(6).split(", ")) told.set(name, false);
+            } else if (line.startsWith("make__")) told.set(line.split(":", 1)[0]!, true);
+          }
+        }
+        const known = [...told].flatMap(([name, isThere]) => isThere ? [name] : []);
+        assertEquals(known.toSorted(), there.map((name) => `make__${name}`).toSorted());
+      }
+      assertPrefixes(requests);
+    }),
+    { numRuns: 10 },
+  );
+});
+
+const OPTIONS = {
+  profile: profileNamed("openai"),
+  windowTokens: 100_000,
+  countTokens: estimateTokens,
+  mayTell: true,
+};
+
+Deno.test("a client's tool may not have the name of one that stands for others, where there are such", async () => {
+  const body = {
+    model: "agent",
+    messages: [{ role: "user", content: "q" }],
+    tools: [{ type: "function", function: { name: "call_tool" } }],
+  };
+  const { model } = recorded([]);
+  const ask = (tools: readonly Tool[]) =>
+    call(agent(model, { tools }), "POST", "/v1/chat/completions", body).then(({ status }) => status);
+  assertEquals([await ask([echo]), await ask([echo, ...MANY])], [200, 400]);
+});
+
+Deno.test("offerTools() decides when there is something to decide, and anew only where tools in full have changed", () => {
+  const state = (tools: readonly Tool[], before?: OfferState, more = {}) =>
+    offerTools(tools, before, { ...OPTIONS, ...more }).state;
+  assertEquals(state([echo]), undefined);
+  const few = state([echo, MANY[0]!])!;
+  assertEquals([few.isDeferred, Object.keys(few.told)], [false, ["make_0"]]);
+  // The same ones, though by now they would be too many for the window.
+  assertEquals(state([echo, MANY[0]!], few, { windowTokens: 1_000 }), few);
+  const many = state([echo, ...MANY], few)!;
+  assertEquals([many.isDeferred, Object.keys(many.told).length], [true, 40]);
+  const back = state([echo, MANY[0]!], many)!;
+  assertEquals([back.isDeferred, Object.keys(back.told)], [true, ["make_0"]]);
+  assertEquals(state([echo, MANY[0]!], back), back);
+});
+
+Deno.test("offerTools() defers nothing that is to be shown in full, and nothing where schemas stay as they are", () => {
+  const listed = (more: Partial<OfferOptions>) =>
+    offerTools([echo, ...MANY], undefined, { ...OPTIONS, ...more }).listed.map((tool) =>
+      tool.definition.function.name
+    );
+  const all = ["echo", ...MANY.map(({ definition }) => definition.function.name)];
+  assertEquals(listed({ alwaysFull: ["make_3"] }), ["echo", "make_3", "find_tools", "call_tool"]);
+  assertEquals(listed({ mayDefer: false }), all);
+  const taken = offerTools([...MANY, thing("call_tool")], undefined, OPTIONS);
+  assertEquals([taken.listed.length, taken.unlisted.length], [41, 0]);
+});
+
+Deno.test("offerTools() tells nothing while calls have no results, and makes up for it", () => {
+  const tell = { ...OPTIONS, mayTell: false };
+  assertEquals(offerTools(MANY, undefined, tell).state, undefined);
+  const { state } = offerTools(MANY, undefined, OPTIONS);
+  const during = offerTools(MANY.slice(1), state, tell);
+  assertEquals([during.notice, during.state, during.unlisted.length], [undefined, state, 39]);
+  const after = offerTools(MANY.slice(1), during.state, OPTIONS);
+  assertStringIncludes(String(after.notice?.content), "Gone: make_0");
+});
+
+Deno.test("offerTools() reckons what deferring keeps out, less what it takes", () => {
+  const { deferred, notice } = offerTools(MANY, undefined, OPTIONS);
+  const user = { role: "user", content: "Go on." } as const;
+  const { tokens: all, isDetour } = deferred([user])!;
+  assert(all > 6_000 && !isDetour);
+  const told = deferred([notice!, user])!;
+  assertEquals(all - told.tokens, countMessageTokens(notice!, estimateTokens));
+  const find: Message = { role: "assistant", ...calling("find_tools", { query: "make_1" }, "a") };
+  const found: Message = { role: "tool", tool_call_id: "a", content: "Here it is." };
+  const looked = deferred([notice!, user, find, found])!;
+  assertEquals(looked.isDetour, true);
+  const took = countMessageTokens(find, estimateTokens) + countMessageTokens(found, estimateTokens);
+  assertEquals(told.tokens - looked.tokens, took);
+  const used: Message = { role: "assistant", ...calling("call_tool", { name: "make_1" }, "b") };
+  assertEquals(deferred([notice!, user, find, found, used])!, { ...looked, isDetour: false });
+});
+
+/** Each request is a prefix of the next, its tools the same. */
+function assertPrefixes(requests: readonly ModelRequest[]): void {
+  for (const [at, { messages, tools }] of requests.slice(1).entries()) {
+    const before = requests[at]!;
+    assertEquals(JSON.stringify(tools), JSON.stringify(before.tools));
+    assertEquals(messages.slice(0, before.messages.length), before.messages, `request ${at + 2}`);
+  }
+}

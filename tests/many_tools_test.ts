@@ -1,0 +1,59 @@
+import { assert, assertEquals } from "@std/assert";
+import { fromFileUrl } from "@std/path";
+import type { ModelRequest, ToolDefinition } from "@tare/messages";
+import { loadTokenizer } from "@tare/messages/tiktoken";
+import { type Profile, PROFILES } from "@tare/planner";
+import { inventedTools } from "../scripts/bench/many_tools/invented_tools.ts";
+import { OFFERINGS, playTools } from "../scripts/bench/many_tools/play_tools.ts";
+
+const [FULL, DEFERRED] = OFFERINGS;
+
+/** The session of the benchmark with these tools: what is promised of it. */
+async function assertWorthwhile(tools: readonly ToolDefinition[], profile: Profile): Promise<void> {
+  const { count: countTokens } = await loadTokenizer();
+  const full = await playTools(tools, { profile, offering: FULL!, countTokens });
+  const deferred = await playTools(tools, { profile, offering: DEFERRED!, countTokens });
+  assert(deferred.toolTokens < 3_000, `${deferred.toolTokens} tokens`);
+  assert(deferred.tokenUnits < 0.65 * full.tokenUnits, `${deferred.tokenUnits} of ${full.tokenUnits}`);
+  // The ledger is told by who knows both sessions.
+  const kept = full.promptTokens - deferred.promptTokens;
+  assert(Math.abs(deferred.deferredTokens - kept) < 0.01 * kept, `${deferred.deferredTokens} of ${kept}`);
+  assertEquals(deferred.results.filter((text) => text.startsWith("Cannot")), []);
+  assertPrefixes(deferred.requests);
+}
+
+/** Each request is a prefix of the next, the tools the same. */
+function assertPrefixes(requests: readonly ModelRequest[]): void {
+  for (const [at, { messages, tools }] of requests.slice(1).entries()) {
+    const before = requests[at]!;
+    assertEquals(JSON.stringify(tools), JSON.stringify(before.tools));
+    const start = messages.slice(0, before.messages.length);
+    assertEquals(JSON.stringify(start), JSON.stringify(before.messages), `request ${at + 2}`);
+  }
+}
+
+Deno.test("a session with 117 invented tools costs two thirds at most, by less than 3,000 tokens of its prompt", async () => {
+  for (const name of ["anthropic-5m", "none"]) await assertWorthwhile(inventedTools(117), PROFILES[name]!);
+});
+
+const RECORDED = new URL("../../shared/trajectories/github-mcp-server.json", import.meta.url);
+
+function readTools(): readonly ToolDefinition[] | undefined {
+  try {
+    return JSON.parse(Deno.readTextFileSync(RECORDED)).tools;
+  } catch {
+    return undefined;
+  }
+}
+
+const recorded = readTools();
+
+Deno.test({
+  name: recorded
+    ? `a session with ${recorded.length} real tools costs two thirds at most, whatever the provider`
+    : `a session with real tools: skipped, ${fromFileUrl(RECORDED)} is not there`,
+  ignore: !recorded,
+  async fn() {
+    for (const profile of Object.values(PROFILES)) await assertWorthwhile(recorded ?? [], profile);
+  },
+});

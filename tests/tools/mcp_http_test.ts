@@ -1,0 +1,134 @@
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { call, tryServers } from "./mcp_client.ts";
+
+const MIB = 2 ** 20;
+
+/** How a server answers a call; anything else it answers as it should. */
+type Answer = (id: unknown) => Response;
+
+/** A server by streamable HTTP, written down without a library, whose one tool answers as a test says. */
+function oddHttpServer(answers: Record<string, Answer>) {
+  let initialized = 0;
+  const headers: string[] = [];
+  const server = Deno.serve(
+    { hostname: "127.0.0.1", port: 0, onListen() {}, onError: () => new Response() },
+    async (request) => {
+      headers.push(`${request.headers.get("authorization")}`);
+      if (request.method !== "POST") return new Response(null, { status: 405 });
+      const { id, method, params } = await request.json();
+      if (id === undefined) return new Response(null, { status: 202 });
+      const result = (value: unknown) => Response.json({ jsonrpc: "2.0", id, result: value });
+      switch (method) {
+        case "initialize":
+          initialized++;
+          return result({
+            protocolVersion: params.protocolVersion,
+            capabilities: { tools: {} },
+            serverInfo: { name: "odd", version: "1" },
+          });
+        case "tools/list":
+          return result({
+            tools: Object.keys(answers).map((name) => ({ name, inputSchema: { type: "object" } })),
+          });
+        default:
+          return answers[params.name]!(id);
+      }
+    },
+  );
+  return {
+    url: `http://127.0.0.1:${server.addr.port}/mcp`,
+    headers,
+    initialized: () => initialized,
+    [Symbol.asyncDispose]: () => server.shutdown(),
+  };
+}
+
+const said = (id: unknown, text: string) =>
+  JSON.stringify({ jsonrpc: "2.0", id, result: { content: [{ type: "text", text }] } });
+
+/** A body of 100 MiB of `x` behind `head`, as fast as it is read; gives how much of it was. */
+function flood(head: string, read: { mib: number }): ReadableStream<Uint8Array> {
+  const piece = new TextEncoder().encode("x".repeat(MIB));
+  return new ReadableStream({
+    start: (controller) => controller.enqueue(new TextEncoder().encode(head)),
+    pull(controller) {
+      if (++read.mib === 100) return controller.close();
+      controller.enqueue(piece);
+    },
+  });
+}
+
+const STREAM = { headers: { "content-type": "text/event-stream" } };
+const JSON_TEXT = { headers: { "content-type": "application/json" } };
+
+async function untilFine(tools: Parameters<typeof call>[0]): Promise<void> {
+  while (await call(tools, "web__fine") !== "fine") await new Promise((resolve) => setTimeout(resolve, 10));
+}
+
+Deno.test("over HTTP a flood of 100 MB is read to 16 MiB, whole or streamed, and its call says so", async () => {
+  const read = { mib: 0 };
+  await using server = oddHttpServer({
+    fine: (id) => new Response(said(id, "fine"), JSON_TEXT),
+    whole: () => new Response(flood('{"', read), JSON_TEXT),
+    stream: () => new Response(flood("data: ", read), STREAM),
+  });
+  await using servers = tryServers({ web: { url: server.url } }, { restartMs: 10 });
+  const tools = await servers.tools();
+  for (const name of ["whole", "stream"]) {
+    read.mib = 0;
+    assertEquals(await call(tools, `web__${name}`), {
+      content:
+        `Cannot tell the result of web__${name}: MCP server web was lost during the call, because its answer is ` +
+        "larger than 16 MiB: ask for less in one call. It may have taken effect: find out before you call it again.",
+      error: true,
+    });
+    assert(read.mib < 60, `${read.mib} MiB were read`);
+    await untilFine(tools);
+  }
+});
+
+Deno.test("over HTTP many events of 16 MiB in all are no flood", async () => {
+  await using server = oddHttpServer({
+    chatty: (id) => {
+      const note = {
+        jsonrpc: "2.0",
+        method: "notifications/message",
+        params: { level: "info", data: "n".repeat(MIB) },
+      };
+      const event = `data: ${JSON.stringify(note)}\n\n`;
+      return new Response(`${event.repeat(20)}data: ${said(id, "done")}\n\n`, STREAM);
+    },
+  });
+  await using servers = tryServers({ web: { url: server.url } });
+  assertEquals(await call(await servers.tools(), "web__chatty"), "done");
+});
+
+Deno.test("over HTTP a server that dies in the middle of a call, or has forgotten its session, is spoken with anew", async () => {
+  await using server = oddHttpServer({
+    fine: (id) => new Response(said(id, "fine"), JSON_TEXT),
+    die: () => {
+      let pulls = 0;
+      const body = new ReadableStream({
+        pull(controller) {
+          if (pulls++ > 0) controller.error(new Error("gone"));
+          else controller.enqueue(new TextEncoder().encode(": wait\n\n"));
+        },
+      });
+      return new Response(body, STREAM);
+    },
+    forget: () => new Response("no such session", { status: 404 }),
+  });
+  await using servers = tryServers(
+    { web: { url: server.url, headers: { authorization: "Bearer of a test" } } },
+    { restartMs: 10 },
+  );
+  const tools = await servers.tools();
+  const lost =
+    /^Cannot tell the result of web__\w+: MCP server web was lost during the call, because .+ It may have taken/;
+  assertMatch(`${Object(await call(tools, "web__die")).content}`, lost);
+  await untilFine(tools);
+  assertMatch(`${Object(await call(tools, "web__forget")).content}`, lost);
+  await untilFine(tools);
+  assertEquals(server.initialized(), 3);
+  assertEquals(new Set(server.headers), new Set(["Bearer of a test"]));
+});
