@@ -65,6 +65,8 @@ export async function agentServer({ mcp, replies, data }: {
     data ?? join(folder, "data"),
     "--mcp",
     file,
+    "--approvals",
+    "allow",
   ];
   const env = {
     OPENAI_BASE_URL: `http://127.0.0.1:${upstream.addr.port}/v1`,

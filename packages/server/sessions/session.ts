@@ -17,8 +17,8 @@ import type { LoadedWith, RunningTurn, SessionEnvironment, SessionInfo } from ".
 import type { SessionTotals, TurnRequest } from "./session_options.ts";
 import { type SessionSettings, storedHelper, storedSettings } from "./session_settings.ts";
 import { readStored, SessionPrompt } from "./session_prompt.ts";
-import { Steering } from "../turns/steering.ts";
 import { SessionTools } from "../turns/session_tools.ts";
+import { Steering } from "../turns/steering.ts";
 import { turnPlayer } from "../turns/turn_player.ts";
 
 /**

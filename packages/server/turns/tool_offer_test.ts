@@ -15,7 +15,7 @@ import { memoryStore } from "@tare/store";
 import fc from "fast-check";
 import { recordedStore } from "../sessions/store_fixture_test.ts";
 import { type OfferOptions, type OfferState, offerTools } from "./tool_offer.ts";
-import { agent, call, echo, newSession, turn } from "../fixture_test.ts";
+import { agent, call, echo, events, newSession, request, turn } from "../fixture_test.ts";
 
 const PROSE = "It says at length what nobody needs to know who does not call it. ".repeat(10);
 
@@ -117,7 +117,8 @@ Deno.test("deferred tools: each request is a prefix of the next, however tools, 
     /** Tools that are there, and those of them that have another definition. */
     there: fc.subarray(pool, { minLength: 25 }),
     other: fc.subarray(pool, { maxLength: 5 }),
-    actions: fc.array(action, { maxLength: 4 }),
+    // The same call again would be told so.
+    actions: fc.uniqueArray(action, { maxLength: 4, selector: ({ how, which }) => `${how} ${which}` }),
     restarts: fc.nat(3).map((number) => number === 0),
   });
   await fc.assert(
@@ -199,6 +200,35 @@ const OPTIONS = {
   countTokens: estimateTokens,
   mayTell: true,
 };
+
+Deno.test("a call of call_tool is asked for as one of the tool that it names, and tells nothing while it waits", async () => {
+  let now: readonly Tool[] = MANY.map(({ definition }) => thing(`make__${definition.function.name}`));
+  const toolSource: ToolSource = {
+    names: ["make"],
+    known: () => now,
+    take: () => Promise.resolve({ tools: now, warnings: [] }),
+  };
+  const { model, requests } = recorded([
+    calling("call_tool", { name: "make__make_7", arguments: { id: 7 } }, "a"),
+    { content: "Made." },
+    { content: "Bye." },
+  ]);
+  const handler = agent(model, { toolSource, approvals: {} });
+  const session = await newSession(handler);
+  await turn(handler, session, "Make 7.");
+  const { body } = await call(handler, "GET", `${session}/approvals`);
+  const [asked] = (body as { approvals: { callId: string; name: string; arguments: string }[] }).approvals;
+  assertEquals([asked!.name, asked!.arguments], ["make__make_7", '{"id":7}']);
+  now = now.slice(1);
+  const { lastEvent } = (await call(handler, "GET", session)).body as { lastEvent: number };
+  await call(handler, "POST", `${session}/approvals/a`, { decision: "allow" });
+  await events(await handler.fetch(request("GET", `${session}/events?after=${lastEvent}`)));
+  await turn(handler, session, "Thanks.");
+  const [, second, third] = requests;
+  assertEquals(second!.messages.slice(-2).map(({ content }) => content), ["", "make__make_7 7"]);
+  assertEquals(String(third!.messages.at(-2)!.content).split("\n").at(-1), "Gone: make__make_0");
+  assertPrefixes(requests);
+});
 
 Deno.test("a client's tool may not have the name of one that stands for others, where there are such", async () => {
   const body = {
