@@ -147,6 +147,18 @@ Deno.test(
     chat.type("\x04");
     assertEquals((await chat.ended).code, 0);
 
+    const [, id = ""] = /--session (\S+)/.exec(chat.text()) ?? [];
+    const body = JSON.stringify({ input: "run" });
+    const headers = { "content-type": "application/json" };
+    const url = `http://127.0.0.1:${server.port}/v1/sessions/${id}/turns`;
+    await (await fetch(url, { method: "POST", headers, body })).text();
+    const again = openTerminal([Deno.execPath(), "task", "-q", "chat", "--session", id], { cwd: ROOT, env });
+    await again.shows(ASKS);
+    again.type("y\r");
+    await again.shows(/allow by person[^]*It is read\.[^]*› \S*$/);
+    again.type("\x04");
+    assertEquals((await again.ended).code, 0);
+
     const asked = openTerminal([Deno.execPath(), "task", "-q", "ask", "run"], { cwd: ROOT, env });
     asked.type("y\r");
     await asked.shows(ASKS);

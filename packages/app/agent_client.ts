@@ -64,6 +64,8 @@ export interface AgentClient {
   ) => Promise<AsyncIterable<NumberedEvent>>;
   /** The events behind this number, for as long as something runs or is asked. */
   readonly follow: (session: string, after: number) => Promise<AsyncIterable<NumberedEvent>>;
+  /** Number of the newest event. */
+  readonly lastEvent: (session: string) => Promise<number>;
   /** The calls that wait for somebody to say whether they may run. */
   readonly approvals: (session: string) => Promise<readonly Approval[]>;
   /** Says whether one may. */
@@ -134,6 +136,9 @@ export function agentClient(url: string, token?: string): AgentClient {
     },
     async follow(session, after) {
       return readEvents(await send(at(session, `/events?after=${after}`)));
+    },
+    async lastEvent(session) {
+      return (await get(at(session))).lastEvent;
     },
     async approvals(session) {
       return (await get(at(session, "/approvals"))).approvals;

@@ -27,12 +27,15 @@ Deno.test("serverPermissions() opens workspace and data folder, linked ones wher
   }
 });
 
-Deno.test("serverPermissions() opens the file of its profile", async () => {
+Deno.test("serverPermissions() opens the files of its profile and of its rules", async () => {
   const path = await Deno.makeTempFile();
   try {
     await Deno.writeTextFile(path, '{"profile": "none"}');
     const [, , read, write] = permissions(["--profile-file", path]);
     assertEquals([read?.endsWith(`,${path}`), write?.endsWith(path)], [true, false]);
+    await Deno.writeTextFile(path, "[]");
+    const [, , both] = permissions(["--approvals", path]);
+    assertEquals(both?.endsWith(`,${path}`), true);
   } finally {
     await Deno.remove(path);
   }

@@ -279,6 +279,13 @@ function greet(
     ...(mcp === undefined
       ? []
       : [`mcp        ${mcp.servers.map(({ name }) => name).join(", ") || "no servers"}`]),
+    ...(settings.approvals === undefined ? [] : [
+      `approvals  ${
+        settings.approvals.path === undefined
+          ? "none: every call runs unasked"
+          : `by the rules in ${settings.approvals.path}`
+      }`,
+    ]),
     ...(policy === "planner" ? [] : [`policy     ${policy}`]),
     ...(off.length > 0 ? [`off        ${off.join(", ")}`] : []),
     `sessions   in ${resolve(settings.data)}`,

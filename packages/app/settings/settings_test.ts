@@ -342,6 +342,45 @@ Deno.test("readSettings() reads a profile's file, and says what is wrong with it
   }
 });
 
+Deno.test("readSettings() reads a file of rules, takes a word for letting all run, and says what is wrong", async () => {
+  const folder = await Deno.makeTempDir();
+  try {
+    const path = `${folder}/rules.json`;
+    const rules = [{ tool: "shell", prefixes: ["git log"], decision: "allow" as const }];
+    await Deno.writeTextFile(path, JSON.stringify(rules));
+    assertEquals(readSettings(["--approvals", path], {}).approvals, { path, rules });
+    const byName = { TARE_APPROVALS: "rules.json", INIT_CWD: folder, TARE_DATA: "data" };
+    assertEquals(readSettings([], byName).approvals, { path, rules });
+    assertEquals(readSettings(["--approvals=allow"], {}).approvals, {
+      rules: [{ tool: "*", decision: "allow" }],
+    });
+    for (
+      const [text, fault] of [
+        ["[", "Expected"],
+        ['[{"tool": "shell"}]', "rules.0 must have required property 'decision'"],
+        ['{"rules": []}', "rules must be array"],
+      ] as const
+    ) {
+      await Deno.writeTextFile(path, text);
+      const { message } = assertThrows(() => readSettings(["--approvals", path], {}), RangeError);
+      assertStringIncludes(message, text === "[" ? "Cannot read rules of what tools may do: " : fault);
+      assertStringIncludes(message, `It stands in ${path}.`);
+    }
+    for (const missing of [folder, `${path}x`]) {
+      assertThrows(
+        () => readSettings(["--approvals", missing], {}),
+        RangeError,
+        `Cannot start: --approvals is ${
+          JSON.stringify(missing)
+        }, but it must be a file that exists, or allow.`,
+      );
+    }
+    assertThrows(() => readSettings(["--unattended=ask"], {}), RangeError, "it must be deny or allow");
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
 Deno.test("readSettings() refuses the agent itself as the agent's model", () => {
   assertThrows(
     () => readSettings(["--model=agent"], { OPENAI_API_KEY: "sk-1" }),

@@ -61,13 +61,14 @@ async function chat(): Promise<void> {
     history,
   });
 
-  const talk = async (input: string) => {
+  /** Says something, or without an input answers what the session asks already. */
+  const talk = async (input?: string) => {
     session ??= await client.createSession();
     const line = isTerminal ? waitingLine({ write }) : undefined;
     const print = eventPrinter(line?.write ?? write);
     turn = watchTurn(client, {
       session,
-      input,
+      ...(input !== undefined && { input }),
       ask: line && askPerson(lines, { write: line.write, onAsk: (asks) => isAsking = asks }),
       show(event) {
         line?.follow(event);
@@ -115,6 +116,7 @@ async function chat(): Promise<void> {
   console.log(
     `Talking to ${url}${session === null ? "" : `, session ${session}`}. /help lists the commands.`,
   );
+  if (isTerminal && session !== null && (await client.approvals(session)).length > 0) await talk();
   lines.prompt();
   for await (const line of lines) {
     if (line.trim() !== "" && !await answer(line.trim())) break;

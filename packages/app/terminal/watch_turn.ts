@@ -1,4 +1,4 @@
-import type { TurnEnd } from "@tare/loop";
+import { EMPTY_LEDGER, type TurnEnd } from "@tare/loop";
 import type { NumberedEvent, SessionEvent } from "@tare/server";
 import type { AgentClient, Approval, ApprovalAnswer } from "../agent_client.ts";
 
@@ -23,25 +23,32 @@ export interface WatchedTurn {
 }
 
 /**
- * Starts a turn and shows its events as they come. One that asks goes on once `ask`, or somebody else, has answered;
+ * Starts a turn, or without an input goes on with one that asks, and shows its events as they come. One that asks goes on once `ask`, or somebody else, has answered;
  * without `ask` nobody is asked, and it goes by the server's setting.
  */
 export function watchTurn(
-  client: Pick<AgentClient, "startTurn" | "cancel" | "follow" | "approvals" | "answer">,
+  client: Pick<AgentClient, "startTurn" | "cancel" | "follow" | "lastEvent" | "approvals" | "answer">,
   { session, input, show, ask }: {
     readonly session: string;
-    readonly input: string;
+    readonly input?: string;
     readonly show: (event: SessionEvent) => void;
     readonly ask?: AskPerson | undefined;
   },
 ): WatchedTurn {
-  const started = client.startTurn(session, input, { unattended: ask === undefined });
+  const start = async () => {
+    if (input !== undefined) return await client.startTurn(session, input, { unattended: ask === undefined });
+    const events = await client.follow(session, await client.lastEvent(session));
+    for (const { callId } of await client.approvals(session)) questions.set(callId, new AbortController());
+    putAll().catch((error) => failure.reject(error));
+    return events;
+  };
   const questions = new Map<string, AbortController>();
   const failure = Promise.withResolvers<never>();
   failure.promise.catch(() => {});
   let end: TurnEnd | undefined;
   let isOver = false;
 
+  const started = Promise.resolve().then(start);
   const put = async (approval: Approval) => {
     const settled = questions.get(approval.callId)?.signal;
     const answer = settled && await ask?.(approval, settled);
@@ -85,6 +92,9 @@ export function watchTurn(
       last = await read(await client.follow(session, last), last);
       // The stream ends where nothing is asked any more, and nothing goes on: somebody has cancelled.
       if (last === before || end?.reason === "approval") return { ...end!, reason: "cancelled" };
+    }
+    if (end === undefined && input === undefined) {
+      return { reason: "cancelled", text: "", ledger: EMPTY_LEDGER };
     }
     if (end === undefined) throw new Error("The server closed the stream before the turn's end.");
     return end;

@@ -18,6 +18,7 @@ function client(started: Promise<readonly SessionEvent[]>) {
     cancelled,
     startTurn: async () => numbered(await started, 0),
     follow: () => Promise.reject(new Error("Nothing goes on.")),
+    lastEvent: () => Promise.resolve(7),
     approvals: () => Promise.resolve([]),
     answer: () => Promise.reject(new Error("Nothing is asked.")),
     cancel: (session: string) => {
@@ -141,4 +142,37 @@ Deno.test("watchTurn() takes a turn for cancelled whose questions were withdrawn
   };
   const options = { session: "s", input: "q", show() {}, ask: () => Promise.resolve(undefined) };
   assertEquals((await watchTurn(server, options).end).reason, "cancelled");
+});
+
+Deno.test("watchTurn() without an input answers what is asked already, and goes on with that turn", async () => {
+  const approval = { callId: "a", name: "shell", arguments: "{}", askedAtMs: 1, expiresAtMs: 2 };
+  let open: Approval[] = [approval];
+  const answered = Promise.withResolvers<void>();
+  const server = {
+    ...client(Promise.resolve([])),
+    follow: (_: string, after: number) =>
+      Promise.resolve((async function* () {
+        await answered.promise;
+        yield* numbered(
+          [{ type: "approval_answered", id: "a", decision: "allow", by: "person" }, START, END],
+          after,
+        );
+      })()),
+    approvals: () => Promise.resolve(open),
+    answer: () => {
+      open = [];
+      answered.resolve();
+      return Promise.resolve();
+    },
+  };
+  const asked: string[] = [];
+  const turn = watchTurn(server, {
+    session: "s",
+    show() {},
+    ask({ callId }) {
+      asked.push(callId);
+      return Promise.resolve({ decision: "allow" });
+    },
+  });
+  assertEquals([await turn.end, asked], [END, ["a"]]);
 });

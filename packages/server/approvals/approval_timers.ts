@@ -1,4 +1,5 @@
 import type { Sessions } from "../sessions/sessions.ts";
+import { HttpError } from "../http/http_error.ts";
 import { denials } from "./questions.ts";
 
 /** What the timers need of the sessions. */
@@ -14,6 +15,9 @@ export interface TimedSessions {
 
 /** After which time an answer that couldn't be given is tried again, in milliseconds. */
 const AGAIN_MS = 10_000;
+
+/** Longest delay of a timer, in milliseconds: more fires at once. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** Says no for those who haven't answered in time: each session that asks has a timer. */
 export class ApprovalTimers {
@@ -51,13 +55,18 @@ export class ApprovalTimers {
       // A turn that goes on asks nobody again: it would come to an end never, and cost each time.
       await session.answer((questions) => denials(questions, "time", untilMs), { unattended: "deny" });
     };
+    const again = (ms: number) => this.#arm(id, { untilMs, ms, after });
     const timer = {
       untilMs,
-      stop: after(ms, () => {
+      stop: after(Math.min(ms, MAX_TIMER_MS), () => {
+        if (ms > MAX_TIMER_MS) return again(ms - MAX_TIMER_MS);
         end().catch((error) => {
           if (this.#timers.get(id) !== timer) return;
+          this.#timers.delete(id);
+          // Of one that was deleted meanwhile nobody waits for an answer.
+          if (error instanceof HttpError && error.status === 404) return;
           onError(error);
-          this.#arm(id, { untilMs, ms: AGAIN_MS, after });
+          again(AGAIN_MS);
         });
       }),
     };

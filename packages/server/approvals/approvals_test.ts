@@ -1,50 +1,9 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
-import type { FunctionToolCall, Tool } from "@tare/messages";
 import { memoryStore } from "@tare/store";
 import { agent, call, events, newSession, request, scriptedModel, turn } from "../fixture_test.ts";
-import type { AgentHandler, AgentOptions } from "@tare/server";
+import { asking, asksFor, follow, outline, recorder, toolCall } from "./fixture_test.ts";
 
 const DAY_MS = 24 * 60 * 60_000;
-
-/** A tool that writes down what it ran with. */
-function recorder(name: string, more: Partial<Tool> = {}): { readonly tool: Tool; readonly ran: unknown[] } {
-  const ran: unknown[] = [];
-  const definition = { type: "function", function: { name, parameters: { type: "object" } } } as const;
-  const run = (args: unknown) => {
-    ran.push(args);
-    return `${name} ran`;
-  };
-  return { tool: { definition, run, ...more }, ran };
-}
-
-function toolCall(id: string, name: string, args: unknown = {}): FunctionToolCall {
-  return { id, type: "function", function: { name, arguments: JSON.stringify(args) } };
-}
-
-function outline(seen: readonly { readonly event: { readonly type: string } }[]): string[] {
-  return seen.map(({ event }) => {
-    const { type, id, reason, decision, by, content } = event as Record<string, unknown>;
-    return [type, id, reason, decision, by, content].filter((part) => part !== undefined).join(" ");
-  });
-}
-
-/** Who follows a session from this event on, up to the end of a turn for another reason than a question. */
-async function follow(handler: AgentHandler, session: string, after: number) {
-  const response = await handler.fetch(request("GET", `${session}/events?after=${after}`));
-  return await events(response);
-}
-
-/** The arguments of the calls that wait. */
-async function asksFor(handler: AgentHandler, session: string): Promise<string[]> {
-  const { approvals } = (await call(handler, "GET", `${session}/approvals`)).body as {
-    approvals: { arguments: string }[];
-  };
-  return approvals.map((approval) => approval.arguments);
-}
-
-function asking(options: Partial<AgentOptions> = {}) {
-  return { approvals: {}, ...options };
-}
 
 Deno.test("a call that has to be asked for waits, and the turn goes on with it once it is allowed", async () => {
   const [write, read] = [recorder("write"), recorder("read", { stance: "rederivable" })];

@@ -46,7 +46,7 @@ export const APPROVAL_RULES: TUnsafe<readonly ApprovalRule[]> = Type.Unsafe(
     // An argument that nothing is looked for in would allow whatever it holds.
     Type.Unsafe<ApprovalRule>({
       ...RULE,
-      anyOf: [{ required: ["paths"] }, { required: ["prefixes"] }, { not: { required: ["argument"] } }],
+      anyOf: [{ required: ["paths"] }, { required: ["prefixes"] }, { properties: { argument: { not: {} } } }],
     }),
     { maxItems: 1_000 },
   ),

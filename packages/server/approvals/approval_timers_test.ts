@@ -1,0 +1,67 @@
+import { assertEquals } from "@std/assert";
+import { HttpError } from "../http/http_error.ts";
+import type { Session } from "../sessions/session.ts";
+import { ApprovalTimers } from "./approval_timers.ts";
+
+/** Timers that a test lets fire, over sessions that give these errors when they are asked for. */
+function made(...errors: unknown[]) {
+  const waiting: { readonly ms: number; readonly work: () => void }[] = [];
+  const told: unknown[] = [];
+  const answered: unknown[] = [];
+  const timers = new ApprovalTimers({
+    sessions: {
+      get: (id) => {
+        const error = errors.shift();
+        if (error !== undefined) return Promise.reject(error);
+        const answer: Session["answer"] = (_say, request) => {
+          answered.push([id, request]);
+          return Promise.resolve(undefined);
+        };
+        // Nothing else of a session is used.
+        return Promise.resolve({ answer } as Session);
+      },
+    },
+    now: () => 1_000,
+    after: (ms, work) => {
+      const timer = { ms, work };
+      waiting.push(timer);
+      return () => waiting.splice(waiting.indexOf(timer), 1);
+    },
+    onError: (error) => told.push(error),
+  });
+  const fire = async () => {
+    waiting.shift()?.work();
+    await new Promise((resolve) => setTimeout(resolve));
+  };
+  return { timers, waiting, told, answered, fire, delays: () => waiting.map(({ ms }) => ms) };
+}
+
+Deno.test("ApprovalTimers answers when the time is over, at once if it was over before", async () => {
+  const { timers, answered, fire, delays } = made();
+  timers.set("a", 1_500);
+  timers.set("a", 1_500);
+  timers.set("b", 3);
+  timers.set("c", 2_000);
+  timers.set("c", undefined);
+  assertEquals(delays(), [500, 0]);
+  await fire();
+  await fire();
+  assertEquals(answered, [["a", { unattended: "deny" }], ["b", { unattended: "deny" }]]);
+  timers.set("d", 5_000);
+  timers.close();
+  assertEquals(delays(), []);
+});
+
+Deno.test("ApprovalTimers waits longer than a timer can, tries again what fails, and forgets what is gone", async () => {
+  const busy = new Error("Busy.");
+  const gone = new HttpError(404, "not_found", "Gone.");
+  const { timers, told, answered, fire, delays } = made(busy, gone);
+  timers.set("a", 1_000 + 2 ** 31 + 9);
+  assertEquals(delays(), [2 ** 31 - 1]);
+  await fire();
+  assertEquals(delays(), [10]);
+  await fire();
+  assertEquals([delays(), told], [[10_000], [busy]]);
+  await fire();
+  assertEquals([delays(), told, answered], [[], [busy], []]);
+});

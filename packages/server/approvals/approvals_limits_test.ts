@@ -1,0 +1,184 @@
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { memoryStore } from "@tare/store";
+import { agent, call, events, newSession, request, scriptedModel, turn } from "../fixture_test.ts";
+import { asking, asksFor, follow, outline, readTurn, recorder, toolCall } from "./fixture_test.ts";
+
+Deno.test("where nobody can be asked it is no, or yes where the server says so, and rules hold all the same", async () => {
+  const rules = [{ tool: "drop", decision: "deny" }] as const;
+  for (const unattended of [undefined, "deny", "allow"] as const) {
+    for (const asModel of [true, false]) {
+      const [write, drop] = [recorder("write"), recorder("drop")];
+      const model = scriptedModel([
+        { tool_calls: [toolCall("a", "write"), toolCall("b", "drop")] },
+        { content: "Done." },
+      ]);
+      const approvals = { rules, ...(unattended && { unattended }) };
+      const handler = agent(model, { tools: [write.tool, drop.tool], approvals });
+      if (asModel) {
+        const body = { model: "agent", messages: [{ role: "user", content: "Go" }] };
+        const { status } = await call(handler, "POST", "/v1/chat/completions", body);
+        assertEquals(status, 200);
+      } else {
+        const session = await newSession(handler);
+        const body = { input: "Go", unattended: true };
+        const seen = outline(await events(await handler.fetch(request("POST", `${session}/turns`, body))));
+        assertEquals(seen.at(-1), "turn_end completed");
+        assertEquals(seen.some((line) => line.includes("nobody can be asked here")), unattended !== "allow");
+      }
+      assertEquals([write.ran.length, drop.ran.length], [unattended === "allow" ? 1 : 0, 0]);
+    }
+  }
+});
+
+Deno.test("a session's own rules hold beside the server's, the stricter first", async () => {
+  const [read, write] = [recorder("read", { stance: "rederivable" }), recorder("write")];
+  const model = scriptedModel([
+    { tool_calls: [toolCall("a", "read"), toolCall("b", "write")] },
+    { content: "Done." },
+  ]);
+  const approvals = { rules: [{ tool: "read", decision: "allow" }] } as const;
+  const handler = agent(model, { tools: [read.tool, write.tool], approvals });
+  const approvalRules = [{ tool: "read", decision: "deny" }, { tool: "write", decision: "allow" }];
+  const session = await newSession(handler, { approvalRules });
+  await turn(handler, session, "Go");
+  assertEquals([read.ran.length, write.ran.length], [0, 1]);
+  const { body } = await call(handler, "GET", session);
+  assertEquals((body as { approvalRules: unknown }).approvalRules, approvalRules);
+  const wrong = { approvalRules: [{ tool: "shell", argument: "git status", decision: "allow" }] };
+  assertEquals((await call(handler, "POST", "/v1/sessions", wrong)).status, 400);
+});
+
+Deno.test("a yes outranks no rule that has come to deny since it was asked for", async () => {
+  const write = recorder("write");
+  const store = memoryStore();
+  const model = scriptedModel([{ tool_calls: [toolCall("a", "write")] }, { content: "Done." }]);
+  const first = agent(model, asking({ tools: [write.tool], store }));
+  const session = await newSession(first);
+  const { id: last } = (await turn(first, session, "Go")).at(-1)!;
+  await first.close();
+  const rules = [{ tool: "write", decision: "deny" }] as const;
+  const second = agent(model, { tools: [write.tool], store, approvals: { rules } });
+  await call(second, "POST", `${session}/approvals/a`, { decision: "allow" });
+  const went = outline(await follow(second, session, last));
+  assertStringIncludes(went[2]!, "tool_result a Cannot run write: a rule forbids it.");
+  assertEquals(write.ran, []);
+});
+
+Deno.test("what a turn may cost holds over its questions", async () => {
+  const write = recorder("write");
+  const model = scriptedModel([
+    { tool_calls: [toolCall("a", "write")] },
+    { tool_calls: [toolCall("b", "write")] },
+    { content: "Never." },
+  ]);
+  const store = memoryStore();
+  const first = agent(model, asking({ tools: [write.tool], store }));
+  const session = await newSession(first);
+  const body = { input: "Go", budget: { maxSteps: 2 } };
+  const { id } = (await events(await first.fetch(request("POST", `${session}/turns`, body)))).at(-1)!;
+  await first.close();
+  const handler = agent(model, asking({ tools: [write.tool], store }));
+  const second = readTurn(handler, session, id);
+  await call(handler, "POST", `${session}/approvals/a`, { decision: "allow" });
+  const { id: last } = (await second).at(-1)!;
+  const third = readTurn(handler, session, last);
+  await call(handler, "POST", `${session}/approvals/b`, { decision: "allow" });
+  assertEquals(outline(await third), [
+    "approval_answered b allow person",
+    "turn_start",
+    "tool_result b write ran",
+    "turn_end budget",
+  ]);
+  await handler.close();
+});
+
+Deno.test("a turn that was cut off behind its answers says what was denied, and of what was allowed that nobody knows", async () => {
+  const write = recorder("write");
+  const store = memoryStore();
+  const model = scriptedModel([
+    { tool_calls: [toolCall("a", "write"), toolCall("b", "write")] },
+    { content: "Done." },
+  ]);
+  const first = agent(model, asking({ tools: [write.tool], store }));
+  const session = await newSession(first);
+  const asked = await turn(first, session, "Go");
+  await first.close();
+  // What the commit of the last answer leaves behind if the server is killed right after it.
+  const sessionId = session.split("/").at(-1)!;
+  const after = asked.at(-1)!.id;
+  await store.commit([{
+    type: "events",
+    sessionId,
+    after,
+    events: [
+      { type: "approval_answered", id: "a", decision: "allow", by: "person" },
+      { type: "approval_answered", id: "b", decision: "deny", reason: "No.", by: "person" },
+      { type: "turn_start" },
+    ] as { type: string }[],
+  }]);
+  const second = agent(model, asking({ tools: [write.tool], store }));
+  assertEquals((await call(second, "GET", `${session}/approvals`)).body, { approvals: [] });
+  const went = outline(await follow(second, session, after + 3));
+  assertEquals(went, [
+    "tool_result a Cannot tell the result: interrupted, outcome unknown. It may have taken effect: find out before you " +
+    "call it again.",
+    "tool_result b Cannot run write: the user said no: No.",
+    "turn_end interrupted",
+  ]);
+  assertEquals((await call(second, "POST", `${session}/approvals/a`, { decision: "allow" })).status, 404);
+  const goesOn = await events(await second.fetch(request("POST", `${session}/turns`, { continue: true })));
+  assertEquals(outline(goesOn).at(-1), "turn_end completed");
+  assertEquals(write.ran, []);
+});
+
+Deno.test("an answer that is one too many for the turns that may run changes nothing, and time tries again", async () => {
+  const write = recorder("write");
+  const timers: { readonly ms: number; readonly work: () => void }[] = [];
+  const after = (ms: number, work: () => void) => {
+    timers.push({ ms, work });
+    return () => timers.splice(0);
+  };
+  const released = Promise.withResolvers<void>();
+  const replies = scriptedModel([{ tool_calls: [toolCall("a", "write")] }, { content: "Done." }]);
+  const errors: unknown[] = [];
+  const handler = agent(
+    async function* (asked) {
+      if (asked.messages.some(({ content }) => content === "wait")) await released.promise;
+      yield* replies(asked);
+    },
+    {
+      tools: [write.tool],
+      maxRunningTurns: 1,
+      approvals: { after, answerWithinMs: 7 },
+      onError: (error) => errors.push(String(error)),
+    },
+  );
+  const session = await newSession(handler);
+  const { id: last } = (await turn(handler, session, "Go")).at(-1)!;
+  const busy = await handler.fetch(request("POST", `${await newSession(handler)}/turns`, { input: "wait" }));
+  assertEquals((await call(handler, "POST", `${session}/approvals/a`, { decision: "allow" })).status, 429);
+  assertEquals((await asksFor(handler, session)).length, 1);
+  timers[0]!.work();
+  while (timers.length < 2) await new Promise((resolve) => setTimeout(resolve));
+  assertEquals([timers.map(({ ms }) => ms), errors.length], [[7, 10_000], 1]);
+  released.resolve();
+  await events(busy);
+  const following = follow(handler, session, last);
+  timers[1]!.work();
+  assertEquals(outline(await following)[0], "approval_answered a deny time");
+  assertEquals(write.ran, []);
+});
+
+Deno.test("a session of a version that knew no rules is read as one that has none", async () => {
+  const store = memoryStore();
+  const settings = { instructions: "", model: "m", tools: ["write"], metadata: {}, budget: {} };
+  await store.commit([{ type: "session", id: "old", createdAtMs: 0, settings }]);
+  const write = recorder("write");
+  const model = scriptedModel([{ tool_calls: [toolCall("a", "write")] }]);
+  const handler = agent(model, asking({ tools: [write.tool], store }));
+  const seen = await turn(handler, "/v1/sessions/old", "Go");
+  assertEquals(outline(seen).at(-1), "turn_end approval");
+  const { body } = await call(handler, "GET", "/v1/sessions");
+  assertEquals((body as { sessions: { approvalRules: unknown }[] }).sessions[0]?.approvalRules, []);
+  await handler.close();
+});

@@ -1,0 +1,68 @@
+/**
+ * Tools that note what they ran with, and how sessions that ask are read. Holds no tests.
+ *
+ * @module
+ */
+import { ServerSentEventParseStream } from "@std/http";
+import type { FunctionToolCall, Tool } from "@tare/messages";
+import type { AgentHandler, AgentOptions } from "@tare/server";
+import { call, events, request, type SeenEvent } from "../fixture_test.ts";
+
+/** A tool that writes down what it ran with. */
+export function recorder(
+  name: string,
+  more: Partial<Tool> = {},
+): { readonly tool: Tool; readonly ran: unknown[] } {
+  const ran: unknown[] = [];
+  const definition = { type: "function", function: { name, parameters: { type: "object" } } } as const;
+  const run = (args: unknown) => {
+    ran.push(args);
+    return `${name} ran`;
+  };
+  return { tool: { definition, run, ...more }, ran };
+}
+
+/** A call of a function. */
+export function toolCall(id: string, name: string, args: unknown = {}): FunctionToolCall {
+  return { id, type: "function", function: { name, arguments: JSON.stringify(args) } };
+}
+
+/** Events in short: the type of each, with what tells it apart. */
+export function outline(seen: readonly { readonly event: { readonly type: string } }[]): string[] {
+  return seen.map(({ event }) => {
+    const { type, id, reason, decision, by, content } = event as Record<string, unknown>;
+    return [type, id, reason, decision, by, content].filter((part) => part !== undefined).join(" ");
+  });
+}
+
+/** The events behind a number, for as long as something runs or is asked. */
+export async function follow(handler: AgentHandler, session: string, after: number): Promise<SeenEvent[]> {
+  const response = await handler.fetch(request("GET", `${session}/events?after=${after}`));
+  return await events(response);
+}
+
+/** The arguments of the calls that wait. */
+export async function asksFor(handler: AgentHandler, session: string): Promise<string[]> {
+  const { approvals } = (await call(handler, "GET", `${session}/approvals`)).body as {
+    approvals: { arguments: string }[];
+  };
+  return approvals.map((approval) => approval.arguments);
+}
+
+/** The events behind a number up to the next turn's end. */
+export async function readTurn(handler: AgentHandler, session: string, after: number): Promise<SeenEvent[]> {
+  const response = await handler.fetch(request("GET", `${session}/events?after=${after}`));
+  const seen: SeenEvent[] = [];
+  for await (const { id, data } of response.body!.pipeThrough(new ServerSentEventParseStream())) {
+    if (data === undefined) continue;
+    const event: SeenEvent["event"] = JSON.parse(data);
+    seen.push({ id: Number(id), event });
+    if (event.type === "turn_end") break;
+  }
+  return seen;
+}
+
+/** Options of a server that asks. */
+export function asking(options: Partial<AgentOptions> = {}): Partial<AgentOptions> {
+  return { approvals: {}, ...options };
+}
