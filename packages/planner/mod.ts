@@ -21,15 +21,16 @@ export { fittingPins, makePin, type NewPin, type Pin, type Wish, withoutPin, wit
 export { type Conversation, view } from "./edits/view.ts";
 export type { LedgerEntry, PromptShares, UncachedCause } from "./ledger/ledger.ts";
 export { callCost, promptCost, type Rates } from "./ledger/price.ts";
-export type {
-  DeferredTools,
-  ForkableSession,
-  Mechanisms,
-  PromptCall,
-  PromptSession,
-  PromptSessionOptions,
-  SessionView,
-  Triggers,
+export {
+  type DeferredTools,
+  type ForkableSession,
+  type Mechanisms,
+  type PromptCall,
+  type PromptSession,
+  type PromptSessionOptions,
+  type SessionView,
+  slicer,
+  type Triggers,
 } from "./prompt_session.ts";
 export { EXAMPLE_MODELS, isPrice, listPrice, type Price, PRICES, PRICES_DATE } from "./prices.ts";
 export { readProfileFile } from "./profile_file.ts";

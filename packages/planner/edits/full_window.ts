@@ -215,33 +215,45 @@ function chooseRung(
   const enough = Math.max(least, promptTokens - WINDOW_SHARE * windowTokens);
   const ends = turnEnds(history);
   const last = ends.at(-1) ?? 0;
-  const recentTokens = RECENT_SHARE * windowTokens;
-  const recent =
-    ends.find((from) => tokensBetween(placed, { from, to: last, countTokens }) <= recentTokens) ?? last;
+  const shown = new Map(
+    placed.messages.map((message, row) => [placed.places[row]!, countMessageTokens(message, countTokens)]),
+  );
+  const recent = recentStart(ends, shown, RECENT_SHARE * windowTokens);
   const shortable = new Map(
     [...longTexts(history, placed, { before: last, countTokens })].filter(([place]) => !kept.has(place)),
   );
 
-  const rung = (end: number, { short = false, users = [] as readonly number[] } = {}): Rung => {
+  /** What is won by what leaves, of which so many tokens are earlier summaries. */
+  const wonBy = (leaving: number, summaries: number) => {
+    const won = leaving -
+      (summarises ? Math.min(SUMMARY_TOKENS, SUMMARY_SHARE * leaving) : LINE_TOKENS + summaries);
+    return won >= least ? won : 0;
+  };
+  const rung = (end: number, { short = false, users = [] as readonly number[] } = {}) => {
     const stretch = findStretch(placed, { end, users, kept });
     const leaving = countRequestTokens({ messages: stretch.leaving }, countTokens);
-    const before = countRequestTokens({ messages: stretch.leaving.filter(isSummary) }, countTokens);
-    const won = leaving -
-      (summarises ? Math.min(SUMMARY_TOKENS, SUMMARY_SHARE * leaving) : LINE_TOKENS + before);
-    const shorter = short ? [...shortable].filter(([place]) => !users.includes(place)) : [];
+    const summaries = countRequestTokens({ messages: stretch.leaving.filter(isSummary) }, countTokens);
+    const joined = new Set(users);
+    const shorter = short ? [...shortable].filter(([place]) => !joined.has(place)) : [];
     const shortened = shorter.reduce((sum, [, tokens]) => sum + tokens - SHORT_TOKENS, 0);
+    const won = wonBy(leaving, summaries);
     return {
-      ...(won >= least && { stretch }),
+      ...(won > 0 && { stretch }),
       short: shorter.map(([place]) => place),
-      tokens: shortened + (won >= least ? won : 0),
+      tokens: shortened + won,
+      parts: { leaving, summaries, shortened },
     };
   };
   const joining = (end: number): Rung => {
     const all = joinable(history, placed, end).filter((place) => !kept.has(place));
     const roomy = promptTokens - ROOMY_SHARE * windowTokens;
-    for (let number = 1; number < all.length; number++) {
-      const some = rung(end, { short: true, users: all.slice(0, number) });
-      if (some.tokens >= roomy) return some;
+    // What is won with one more follows from what is won without it: there may be thousands.
+    let { leaving, summaries, shortened } = rung(end, { short: true }).parts;
+    for (const [at, place] of all.slice(0, -1).entries()) {
+      leaving += shown.get(place) ?? 0;
+      shortened -= (shortable.get(place) ?? SHORT_TOKENS) - SHORT_TOKENS;
+      if (shortened + wonBy(leaving, summaries) < roomy) continue;
+      return rung(end, { short: true, users: all.slice(0, at + 1) });
     }
     return rung(end, { short: true, users: all });
   };
@@ -270,20 +282,20 @@ function turnEnds(history: readonly Message[]): number[] {
   });
 }
 
-function tokensBetween(
-  { messages, places }: PlacedMessages,
-  { from, to, countTokens }: {
-    readonly from: number;
-    readonly to: number;
-    readonly countTokens: CountTokens;
-  },
+/** The first of these ends behind which, up to the last, no more than so many tokens are shown. */
+function recentStart(
+  ends: readonly number[],
+  shown: ReadonlyMap<number, number>,
+  mostTokens: number,
 ): number {
+  let start = ends.at(-1) ?? 0;
   let tokens = 0;
-  for (const [at, message] of messages.entries()) {
-    const place = places[at] ?? -1;
-    if (from <= place && place < to) tokens += countMessageTokens(message, countTokens);
+  for (const end of ends.toReversed()) {
+    for (let place = start - 1; place >= end; place--) tokens += shown.get(place) ?? 0;
+    if (tokens > mostTokens) break;
+    start = end;
   }
-  return tokens;
+  return start;
 }
 
 /** The user's messages that may leave: not those that open the session. */

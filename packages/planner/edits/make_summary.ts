@@ -110,7 +110,7 @@ export async function makeSummary(stretch: Stretch, options: MakeSummaryOptions)
 /** Whether a message of a view is an earlier summary: the line that ends it is nowhere else the model's own. */
 export function isSummary(message: Message): boolean {
   if (message.role !== "assistant" || typeof message.content !== "string" || message.tool_calls) return false;
-  return parsePlaceholder(message.content.split("\n").at(-1) ?? "")?.of === "messages";
+  return parsePlaceholder(message.content.slice(message.content.lastIndexOf("\n") + 1))?.of === "messages";
 }
 
 /** A summary without the line that ends it. */

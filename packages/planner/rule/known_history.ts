@@ -1,4 +1,4 @@
-import type { CountTokens, Message } from "@tare/messages";
+import { countMessageTokens, type CountTokens, type Message } from "@tare/messages";
 import type { Edit } from "../edits/edit.ts";
 import { Layout } from "../edits/layout.ts";
 import { Standings, type StandingsOptions } from "../retention/standings.ts";
@@ -52,6 +52,8 @@ export class KnownHistory {
       const message = history[taken.length]!;
       taken.push(message);
       this.#standings.add(message);
+      // It is remembered, for who asks next.
+      countMessageTokens(message, this.#options.countTokens);
       yield;
     }
   }

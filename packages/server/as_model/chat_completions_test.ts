@@ -1,7 +1,7 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { ServerSentEventParseStream } from "@std/http";
 import { ModelError } from "@tare/loop";
-import type { Model } from "@tare/messages";
+import { estimateTokens, type Model } from "@tare/messages";
 import { silentModel } from "../fixture_test.ts";
 import { echoCall, post, routeOptions, scriptedModel, serve } from "./fixture_test.ts";
 import { readAnswer } from "./stream_turn.ts";
@@ -275,4 +275,28 @@ Deno.test("chatCompletionsRoute() hands settings to the model, and tells what of
   assertEquals([response.status, await response.json(), asked[1]?.settings], [400, {
     error: { message: "No seed.", type: "invalid_request_error", param: "seed", code: "unsupported_value" },
   }, { seed: 7 }]);
+});
+
+Deno.test("chatCompletionsRoute() lets a short question overtake a history that takes long to look at", async () => {
+  const { model, asked } = scriptedModel([{ content: "Fine." }, { content: "Fine." }]);
+  const { promise: looking, resolve } = Promise.withResolvers<void>();
+  const countTokens = (text: string) => {
+    if (!text.startsWith("long")) return estimateTokens(text);
+    // The question comes while the history is looked at, which takes some hundred slices.
+    setTimeout(resolve);
+    const startMs = performance.now();
+    while (performance.now() - startMs < 0.3) { /* Works. */ }
+    return 10;
+  };
+  const handler = serve(routeOptions(model, { countTokens: () => Promise.resolve(countTokens) }));
+  const long = Array.from({ length: 1_001 }, (_, at) => ({
+    role: at % 2 === 0 ? "user" : "assistant",
+    content: `long ${at}`,
+  }));
+  const answers = await Promise.all([
+    post(handler, PATH, { model: "agent", messages: long }),
+    looking.then(() => post(handler, PATH, BODY)),
+  ]);
+  for (const answer of answers) assertEquals([answer.status, (await answer.json()).model], [200, "agent"]);
+  assertEquals(asked.map(({ messages }) => messages.length), [2, 1_002]);
 });

@@ -9,6 +9,7 @@ import {
   type PromptSession,
   type Quote,
   type SessionView,
+  slicer,
   withoutPin,
 } from "@tare/planner";
 import { promptSession } from "@tare/planner/policies";
@@ -69,6 +70,12 @@ export interface SessionPromptOptions {
   readonly stored: PromptState;
 }
 
+/** Other requests are let in while a long history is looked at. */
+const inSlices = slicer({
+  nowMs: () => performance.now(),
+  pause: () => new Promise((resolve) => setTimeout(resolve)),
+});
+
 /** What the model sees of a session, and what was asked for of single messages. */
 export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
   readonly #options: SessionPromptOptions;
@@ -89,7 +96,7 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
     this.#options = options;
     this.#prompt = promptSession({
       ...{ windowTokens, policy, mechanisms, truncateTokens, alwaysFull, triggers },
-      ...{ archive, countTokens, state: stored.context },
+      ...{ archive, countTokens, inSlices, state: stored.context },
       profile: () => ratesOf(environment, model).profile,
       tools: this.#known,
       // A model that can't be had must not keep anybody from the session.

@@ -128,26 +128,31 @@ function transcriptParts(
   if (frame + countTokens(whole) <= promptTokens) return [whole];
   // A quarter is left for the summary of the parts before.
   const most = Math.max(1, (promptTokens - frame) * 0.75);
-  const parts: string[] = [];
-  let part = "";
-  for (
-    const piece of request.messages.flatMap((message) => cut(transcribe(message), { most, countTokens }))
-  ) {
-    const longer = part === "" ? piece : `${part}\n\n${piece}`;
-    if (part !== "" && countTokens(longer) > most) {
-      parts.push(part);
-      part = piece;
-    } else part = longer;
+  const parts: string[][] = [[]];
+  let tokens = 0;
+  for (const message of request.messages) {
+    for (const piece of cut(transcribe(message), { most, countTokens })) {
+      if (tokens > 0 && tokens + piece.tokens > most) {
+        parts.push([]);
+        tokens = 0;
+      }
+      parts.at(-1)!.push(piece.text);
+      tokens += piece.tokens + BETWEEN_TOKENS;
+    }
   }
-  return part === "" ? parts : [...parts, part];
+  return parts.map((pieces) => pieces.join("\n\n"));
 }
 
-/** A text in pieces of at most so many tokens. */
+/** Tokens of what stands between two messages of a transcript. */
+const BETWEEN_TOKENS = 1;
+
+/** A text in pieces of at most so many tokens, each with its own. */
 function cut(
   text: string,
   { most, countTokens }: { readonly most: number; readonly countTokens: CountTokens },
-): string[] {
-  if (text.length <= 1 || countTokens(text) <= most) return [text];
+): { readonly text: string; readonly tokens: number }[] {
+  const tokens = countTokens(text);
+  if (text.length <= 1 || tokens <= most) return [{ text, tokens }];
   const middle = Math.ceil(text.length / 2);
   const lineEnd = text.lastIndexOf("\n", middle);
   const at = lineEnd > middle / 2 ? lineEnd + 1 : middle;

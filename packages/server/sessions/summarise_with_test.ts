@@ -149,3 +149,21 @@ Deno.test("summariseWith() stops when it is told to, and fails without an end", 
   const stopped = AbortSignal.abort(new Error("stopped"));
   await assertRejects(() => summariseWith(model, words)({ ...request, signal: stopped }), Error, "stopped");
 });
+
+Deno.test("summariseWith() counts each message of a long transcript a few times, not once for each that follows", async () => {
+  const messages = Array.from({ length: 2_000 }, (_, at): Message => ({
+    role: "user",
+    content: `${at} ${"words of a wish ".repeat(20)}`,
+  }));
+  let counted = 0;
+  const count = (text: string) => {
+    counted += text.length;
+    return words(text);
+  };
+  const { model, asked } = replies(...Array(20).fill({ content: "All wishes." }));
+  const long: SummaryRequest = { ...request, sent: { messages, tools }, messages, windowTokens: 40_000 };
+  assertEquals((await summariseWith(model, count)(long)).text, "All wishes.");
+  const [chars, parts] = [JSON.stringify(messages).length, asked.map(({ messages: [part] }) => part!)];
+  assert(parts.length > 1 && parts.every((part) => words(contentText(part.content)) <= 40_000));
+  assert(counted < 5 * chars, `${counted} characters are counted of ${chars}`);
+});

@@ -1,0 +1,40 @@
+import { assert } from "@std/assert";
+import { estimateTokens, type Message } from "@tare/messages";
+import { plannerSession, profileNamed } from "@tare/planner";
+import { memoryArchive } from "@tare/prune";
+
+const TURN: readonly Message[] = [
+  { role: "user", content: "Why is the build red, and since when? ".repeat(10) },
+  { role: "assistant", content: "A test waits for a port that another one holds.\n".repeat(10) },
+];
+
+/** Milliseconds that a full window takes with so many turns, the shortest of three. */
+async function planMs(turns: number): Promise<number> {
+  const messages = Array.from(
+    { length: turns },
+    (_, turn) => TURN.map((said) => ({ ...said, name: `${turn}` })),
+  )
+    .flat().concat({ role: "user", content: "Go on.", name: "user" });
+  let least = Infinity;
+  for (let times = 0; times < 3; times++) {
+    const session = plannerSession({
+      profile: profileNamed("openai"),
+      archive: memoryArchive(),
+      countTokens: estimateTokens,
+      windowTokens: 50 * turns,
+      summarise: () => Promise.reject(new Error("nobody is there")),
+    });
+    const startMs = performance.now();
+    const { rewrites } = await session.view({ messages, tools: [] }, { nowMs: 0 });
+    least = Math.min(least, performance.now() - startMs);
+    assert(rewrites.length > 0);
+  }
+  return least;
+}
+
+Deno.test("a full window takes time in proportion to the turns that are in it, thousands of them too", async () => {
+  await planMs(500);
+  const [few, many] = [await planMs(500), await planMs(8_000)];
+  // Sixteen times as many: looked through for each of them it would be two hundred and more.
+  assert(many < 64 * few, `${few} ms, then ${many} ms`);
+});
