@@ -22,16 +22,20 @@ export interface AgentServer extends AsyncDisposable {
   session(body?: unknown): Promise<string>;
   /** Plays a turn; gives its events. */
   turn(session: string): Promise<readonly LoopEvent[]>;
+  /** Lets the call run that the session asks for; gives the events from then on to the turn's end. */
+  allow(session: string): Promise<readonly LoopEvent[]>;
   /** Ends it with SIGKILL. */
   kill(): Promise<void>;
 }
 
 /** Starts one with these MCP servers. @throws {Error} with what it said, if it ends at its start. */
-export async function agentServer({ mcp, replies, data }: {
+export async function agentServer({ mcp, replies, data, asks = false }: {
   readonly mcp: Readonly<Record<string, unknown>>;
   readonly replies: readonly SimulatedReply[];
   /** Folder of its sessions. Default: a new one. */
   readonly data?: string;
+  /** Whether what doesn't only read is asked for. Default: all runs. */
+  readonly asks?: boolean;
 }): Promise<AgentServer> {
   const folder = await Deno.makeTempDir();
   const workspace = join(folder, "workspace");
@@ -65,8 +69,7 @@ export async function agentServer({ mcp, replies, data }: {
     data ?? join(folder, "data"),
     "--mcp",
     file,
-    "--approvals",
-    "allow",
+    ...(asks ? [] : ["--approvals", "allow"]),
   ];
   const env = {
     OPENAI_BASE_URL: `http://127.0.0.1:${upstream.addr.port}/v1`,
@@ -92,15 +95,14 @@ export async function agentServer({ mcp, replies, data }: {
       assertEquals(response.status, 201);
       return `${server.url}/v1/sessions/${(await response.json()).id}`;
     },
-    async turn(session) {
-      const response = await fetch(`${session}/turns`, posted({ input: "Go." }));
-      assertEquals(response.status, 200);
-      const events: LoopEvent[] = [];
-      const stream = response.body!.pipeThrough(
-        new ServerSentEventParseStream(),
-      );
-      for await (const { data } of stream) if (data) events.push(JSON.parse(data));
-      return events;
+    turn: async (session) =>
+      await eventsTo("turn_end", await fetch(`${session}/turns`, posted({ input: "Go." }))),
+    async allow(session) {
+      const { lastEvent } = await (await fetch(session)).json();
+      const [{ callId }] = (await (await fetch(`${session}/approvals`)).json()).approvals;
+      const answered = await fetch(`${session}/approvals/${callId}`, posted({ decision: "allow" }));
+      assertEquals([answered.status, await answered.text() !== ""], [200, true]);
+      return await eventsTo("turn_end", await fetch(`${session}/events?after=${lastEvent}`));
     },
     async kill() {
       const { stdout } = await new Deno.Command("ps", { args: ["-A", "-o", "pid=,args="] }).output();
@@ -120,4 +122,14 @@ export async function agentServer({ mcp, replies, data }: {
 
 function posted(body: unknown): RequestInit {
   return { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
+}
+
+async function eventsTo(type: LoopEvent["type"], response: Response): Promise<readonly LoopEvent[]> {
+  assertEquals(response.status, 200);
+  const events: LoopEvent[] = [];
+  for await (const { data } of response.body!.pipeThrough(new ServerSentEventParseStream())) {
+    if (data) events.push(JSON.parse(data));
+    if (events.at(-1)?.type === type) break;
+  }
+  return events;
 }

@@ -75,28 +75,60 @@ Deno.test("a first turn waits for the servers that it uses and for no other, and
   assertEquals([first!.includes("odd__sleep"), fourth!.includes("odd__sleep")], [true, false]);
 });
 
+Deno.test("of a server's tools those that only read run unasked, and what was asked for runs after a yes", async () => {
+  const folder = await Deno.realPath(await Deno.makeTempDir());
+  const path = join(folder, "a.txt");
+  await using server = await agentServer({
+    mcp: { files: npmServer("filesystem", folder) },
+    replies: [
+      {
+        tool_calls: [
+          toolCall("files__list_directory", { path: folder }, { id: "reads" }),
+          toolCall("files__write_file", { path, content: "written" }, { id: "writes" }),
+        ],
+      },
+      { content: "Done." },
+    ],
+    asks: true,
+  });
+  const session = await server.session({ tools: ["files__*"] });
+  const outline = (events: Awaited<ReturnType<typeof server.turn>>) =>
+    events.flatMap((event) =>
+      event.type === "turn_end"
+        ? event.reason
+        : event.type === "tool_result"
+        ? `${event.id} ${event.error}`
+        : []
+    );
+  assertEquals(outline(await server.turn(session)), ["reads false", "approval"]);
+  assertEquals(await Deno.stat(path).catch((error) => error.name), "NotFound");
+  assertEquals(outline(await server.allow(session)), ["writes false", "completed"]);
+  assertEquals(await Deno.readTextFile(path), "written");
+  await Deno.remove(folder, { recursive: true });
+});
+
 Deno.test("a server that is killed leaves no process of its servers, and one that starts anew plays on", async () => {
   const starts = await Deno.makeTempFile();
   const entry = oddServer("sound", starts);
+  const nap = `sleep ${1000 + Math.random()}`;
   // It goes on when its input ends.
-  const stubborn = { command: "sh", args: ["-c", "cat >/dev/null & exec sleep 1000"] };
+  const stubborn = { command: "sh", args: ["-c", `cat >/dev/null & exec ${nap}`] };
   const mcp = { odd: entry, stubborn };
   const replies = [{ tool_calls: [toolCall("odd__add", { a: 1, b: 2 })] }, { content: "Three." }];
   const data = await Deno.makeTempDir();
   const sleeps = async () => {
     const { stdout } = await new Deno.Command("ps", { args: ["-A", "-o", "args="] }).output();
-    return new TextDecoder().decode(stdout).split("\n").filter((line) => line === "sleep 1000").length;
+    return new TextDecoder().decode(stdout).split("\n").filter((line) => line === nap).length;
   };
-  const before = await sleeps();
   {
     await using server = await agentServer({ mcp, replies, data });
     await server.turn(await server.session({ tools: ["odd__*"] }));
-    assertEquals(await sleeps(), before + 1);
+    while (await sleeps() === 0) await new Promise((resolve) => setTimeout(resolve, 20));
     await server.kill();
   }
   {
     await using server = await agentServer({ mcp: { odd: entry }, replies, data });
-    assertEquals(await sleeps(), before);
+    assertEquals(await sleeps(), 0);
     const events = await server.turn(await server.session({ tools: ["odd__*"] }));
     assert(events.some((event) => event.type === "tool_result" && event.content === "3"));
   }

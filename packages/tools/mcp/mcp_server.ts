@@ -43,7 +43,7 @@ export class McpServer {
   readonly #options: McpOptions;
   readonly #closing = new AbortController();
   readonly #started = Promise.withResolvers<void>();
-  #work: Promise<void> = Promise.resolve();
+  #work: Promise<void> | undefined;
   #connection: Connection | undefined;
   #problem: string | undefined = "is still starting";
   #tools: ReadonlyMap<string, Tool> = new Map();
@@ -59,9 +59,9 @@ export class McpServer {
     this.#options = options;
   }
 
-  /** Starts it. */
+  /** Starts it, if it isn't. */
   start(): void {
-    this.#work = this.#run();
+    this.#work ??= this.#run();
   }
 
   /** Resolves once the server has named its tools, or has failed to. */
@@ -82,6 +82,7 @@ export class McpServer {
   /** Ends it. */
   async close(): Promise<void> {
     this.#closing.abort();
+    this.#started.resolve();
     await this.#work;
   }
 

@@ -17,6 +17,7 @@
  * @module
  */
 import type { Tool } from "@tare/messages";
+import { settlesWithin } from "../shell/process_group.ts";
 import { type McpOptions, McpServer } from "./mcp_server.ts";
 import type { McpServerEntry } from "./read_servers.ts";
 
@@ -26,6 +27,9 @@ export type * from "./sdk.ts";
 
 /** How long servers that start may keep somebody waiting for their tools, in milliseconds. */
 const WAIT_MS = 30_000;
+
+/** How long the start of one server may keep back the next, in milliseconds: each takes a processor for a while. */
+const STAGGER_MS = 2_000;
 
 /** Servers, from their start on until they are closed. */
 export interface McpServers {
@@ -38,7 +42,10 @@ export interface McpServers {
   take(names: readonly string[], signal?: AbortSignal): Promise<TakenTools>;
   /** The tools of these servers, as far as they are known without waiting. */
   known(names: readonly string[]): readonly Tool[];
-  /** Starts them; each that ends is started again. */
+  /**
+   * Starts them, one behind the other; those that are taken from start at once, so that nobody waits for others. Each
+   * that ends is started again.
+   */
   start(): void;
   /** Ends them all. */
   close(): Promise<void>;
@@ -56,22 +63,36 @@ export function mcpServers(entries: readonly McpServerEntry[], options: McpOptio
   const servers = new Map(entries.map((entry) => [entry.name, new McpServer(entry, options)]));
   const these = (names: readonly string[]) => names.flatMap((name) => servers.get(name) ?? []);
   const known = (names: readonly string[]) => these(names).flatMap(({ tools }) => tools);
+  let isClosed = false;
+  let starting: Promise<void> | undefined;
+  let taking: Promise<void> = Promise.resolve();
+  const startAll = async () => {
+    for (const server of servers.values()) {
+      await taking;
+      if (isClosed) return;
+      server.start();
+      await settlesWithin(server.started, STAGGER_MS);
+    }
+  };
   return {
     names: [...servers.keys()],
     known,
     async take(names, signal) {
       const asked = these(names);
-      await started(asked, signal);
+      if (starting && !isClosed) { for (const server of asked) server.start(); }
+      await (taking = started(asked, signal));
       return {
         tools: known(names),
         warnings: asked.flatMap((server) => server.problem ?? []),
       };
     },
     start() {
-      for (const server of servers.values()) server.start();
+      starting ??= startAll();
     },
     async close() {
+      isClosed = true;
       await Promise.all(Array.from(servers.values(), (server) => server.close()));
+      await starting;
     },
   };
 }
