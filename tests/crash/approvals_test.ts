@@ -49,14 +49,14 @@ class Person {
     this.#fates = fates;
   }
 
-  /** Works until the connection breaks; `begun` is told when something is asked. */
+  /** Works until the connection breaks; `begun` is told when a turn has ended. */
   async work(url: string, begun: () => void): Promise<void> {
     const at = `${url}/v1/sessions/${this.#session}`;
     for (;;) {
       const open = await this.#open(at);
-      if (open.length > 0) begun();
       if (open.length > 0 && this.#random() < 0.9) await this.#answer(at, open);
       else await this.#read(await fetch(`${at}/turns`, jsonPost({ input: `round ${this.#fates.size}` })));
+      begun();
     }
   }
 
