@@ -230,6 +230,28 @@ Deno.test("a call of call_tool is asked for as one of the tool that it names, an
   assertPrefixes(requests);
 });
 
+Deno.test("a helper is told of deferred tools by its parent's list, and may use those that it was given", async () => {
+  const both = ["make_1", "make_2"].map((name, at) =>
+    calling("call_tool", { name, arguments: { id: at } }, `h${at}`).tool_calls![0]!
+  );
+  const { model, requests } = recorded([
+    calling("delegate", { task: "Make 1.", tools: ["make_1"] }, "a"),
+    { tool_calls: both },
+    { content: "Made." },
+    { content: "Done." },
+  ]);
+  const profile = profileNamed("openai");
+  const handler = agent(model, { tools: [echo, ...MANY], delegates: true, profile });
+  await turn(handler, await newSession(handler), "Have it made.");
+  const [first, helper, after] = requests;
+  assertEquals(JSON.stringify(helper!.tools), JSON.stringify(first!.tools));
+  assertEquals(helper!.messages.slice(0, first!.messages.length), first!.messages);
+  assertEquals(helper!.messages.filter(tellsOfTools).length, 1);
+  const [made, refused] = after!.messages.slice(-2).map(({ content }) => String(content));
+  assertEquals(made, "make_1 0");
+  assertStringIncludes(refused!, "a helper may not use it");
+});
+
 Deno.test("a client's tool may not have the name of one that stands for others, where there are such", async () => {
   const body = {
     model: "agent",
