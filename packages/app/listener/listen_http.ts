@@ -39,6 +39,9 @@ const FULL = lastWords(
   "Cannot take the connection: there are too many; try again in a second.",
 );
 
+/** When people were told last that descriptors are missing: a process has them for all its listeners. */
+let toldAt = -Infinity;
+
 /**
  * Listens for HTTP/1.1 and answers by `fetch`. Whoever keeps the server waiting, for a request or for somebody to take
  * an answer, is closed after a while; when there are too many connections, or no descriptors are left, the one that
@@ -97,7 +100,6 @@ export function listenHttp(fetch: Fetch, { hostname, port, limits, onError }: Li
     return longest !== undefined;
   };
 
-  let toldAt = -Infinity;
   const tell = (error: unknown) => {
     if (performance.now() - toldAt < MINUTE_MS) return;
     toldAt = performance.now();
