@@ -1,5 +1,5 @@
 import type { Tool, ToolDefinition } from "@tare/messages";
-import { argumentsParser } from "@tare/messages/arguments";
+import { schemaChecker } from "@tare/messages/arguments";
 import { createHash } from "node:crypto";
 import { asRecord } from "./as_record.ts";
 
@@ -84,7 +84,7 @@ function readTool(server: string, listed: unknown): OfferedTool | string {
     return refuse(`its definition has ${length} characters, and at most ${MAX_DEFINITION_CHARS} may be`);
   }
   try {
-    argumentsParser(definition);
+    schemaChecker(schema);
   } catch (error) {
     return refuse(`its inputSchema is no JSON Schema: ${(error as Error).message}`);
   }
