@@ -137,7 +137,9 @@ Deno.test("a server that lies about its tools keeps those that are some, and say
     `${cannot("5")}its name must be a text.`,
     `${cannot('"no_schema"')}its inputSchema must be an object.`,
     `${cannot('"text_schema"')}the type of its inputSchema must be object, but it is "string".`,
-    `${cannot('"bad_schema"')}its inputSchema is no JSON Schema: Cannot use the schema: properties.a.type must be ` +
+    `${
+      cannot('"bad_schema"')
+    }its inputSchema is no JSON Schema: Cannot use the schema: properties.a.type must be ` +
     '"array", "boolean", "integer", "null", "number", "object" or "string".',
     `${cannot('"huge"')}its definition has 1048675 characters, and at most 65536 may be.`,
     `${cannot('"add"')}its name becomes odd__add, and so does that of "add".`,
