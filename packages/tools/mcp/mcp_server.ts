@@ -89,7 +89,7 @@ export class McpServer {
   async #run(): Promise<void> {
     const { restartMs = 1_000 } = this.#options;
     const { signal } = this.#closing;
-    for (let failures = 0;;) {
+    for (let failures = 0; !signal.aborted;) {
       const startedAt = performance.now();
       const why = await this.#live(signal);
       if (signal.aborted) break;

@@ -33,6 +33,7 @@ export class StdioTransport {
   onmessage?: ((message: unknown) => void) | undefined;
   readonly #options: StdioTransportOptions;
   readonly #id: string = crypto.randomUUID();
+  #started: Promise<void> = Promise.resolve();
   #child: ChildProcessByStdio<Writable, Readable, Readable> | undefined;
   #ended: Promise<void> = Promise.resolve();
   #ending: string | undefined;
@@ -54,7 +55,11 @@ export class StdioTransport {
   }
 
   /** Starts the program. @throws the system's error if it can't be. */
-  async start(): Promise<void> {
+  start(): Promise<void> {
+    return this.#started = this.#start();
+  }
+
+  async #start(): Promise<void> {
     const { entry, cwd, env, owner } = this.#options;
     const child = spawn(entry.command, [...entry.args], {
       cwd: entry.cwd ?? cwd,
@@ -105,6 +110,8 @@ export class StdioTransport {
 
   /** Ends the program and all that it started: its input ends first, then it is asked, then made. */
   async close(): Promise<void> {
+    // Whoever gives up while it starts must not leave it behind.
+    await this.#started.catch(() => {});
     const child = this.#child;
     if (child?.pid === undefined) return;
     child.stdin.end();
