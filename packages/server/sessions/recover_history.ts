@@ -33,8 +33,8 @@ export const INTERRUPTED: RecoveryOptions["end"] = {
 };
 
 /**
- * The history of a stored session, the system message first, the events that its last turn lacks, and what the user said that still waits;
- * `rebuilt` is with the events.
+ * The history of a stored session, the system message first, the events that its last turn lacks, and what the user
+ * said that still waits; `rebuilt` is with the events.
  */
 export async function readHistory(
   id: string,
