@@ -37,6 +37,7 @@ export class StdioTransport {
   #child: ChildProcessByStdio<Writable, Readable, Readable> | undefined;
   #ended: Promise<void> = Promise.resolve();
   #ending: string | undefined;
+  #closed: Promise<void> | undefined;
   #stderr: Uint8Array = new Uint8Array();
   /** Ids of the requests that have no answer yet. */
   readonly #open = new Set<number>();
@@ -109,7 +110,12 @@ export class StdioTransport {
   }
 
   /** Ends the program and all that it started: its input ends first, then it is asked, then made. */
-  async close(): Promise<void> {
+  close(): Promise<void> {
+    // The protocol's client and the connection both close it, and only one of them waits.
+    return this.#closed ??= this.#close();
+  }
+
+  async #close(): Promise<void> {
     // Whoever gives up while it starts must not leave it behind.
     await this.#started.catch(() => {});
     const child = this.#child;
