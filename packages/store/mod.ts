@@ -12,8 +12,10 @@
  *
  * @module
  */
+export type * from "./conversation_store.ts";
 export * from "./file_archive.ts";
 export { memoryStore, type MemoryStoreOptions } from "./memory/memory_store.ts";
 export type * from "./port.ts";
+export type * from "./shared_store.ts";
 export { openStore, type StoreOptions } from "./sqlite/open_store.ts";
 export { StoreError, type StoreErrorCode } from "./store_error.ts";

@@ -1,4 +1,5 @@
 import type { Archive } from "@tare/prune";
+import type { SharedStore } from "./shared_store.ts";
 
 /** What is known of a session without its events. */
 export interface SessionRecord {
@@ -20,6 +21,8 @@ export interface ListedSession extends SessionRecord {
   readonly totals?: unknown;
   /** The text that {@linkcode Store.commit} was last given under the name `title`, if there is one. */
   readonly title?: unknown;
+  /** Whether an opening of the store holds it: see {@linkcode SharedStore}. Default: no. */
+  readonly isHeld?: boolean;
 }
 
 /** An event: any JSON object that says what it is. */
@@ -98,7 +101,9 @@ export type StoreRecord =
    * The response to a key that was claimed. With a `sessionId` it goes when that session goes.
    * @throws if the key isn't claimed.
    */
-  | ({ readonly type: "response"; readonly response: unknown; readonly sessionId?: string } & IdempotencyKey);
+  | ({ readonly type: "response"; readonly response: unknown; readonly sessionId?: string } & IdempotencyKey)
+  /** The answer to what was asked of the holder of a session. @throws if whoever asked has given up, or has one. */
+  | { readonly type: "answer"; readonly requestId: string; readonly answer: unknown };
 
 /**
  * Where sessions are kept. A promise that resolves says that what was written survives the process; one that rejects
@@ -106,6 +111,8 @@ export type StoreRecord =
  * is no such session, `getSession` and `deleteSession` excepted. Who needs two writes in an order awaits the first.
  */
 export interface Store {
+  /** How it is shared with others that have it open. Absent: nobody else can have it open. */
+  readonly shared?: SharedStore;
   /** Writes all of these in their order, or none. */
   commit(records: readonly StoreRecord[]): Promise<void>;
   /** The session of this id, if there is one. */

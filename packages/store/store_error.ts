@@ -3,10 +3,18 @@ import type { IdempotencyKey } from "./port.ts";
 /**
  * What is wrong with a store: there is no room (`full`), it is damaged or no store (`corrupt`), another process has it
  * open (`locked`), a newer program wrote it (`newer_version`), somebody else has written to the session since it was
- * read (`conflict`), its file was removed or replaced while it was open (`lost`), or the system can't read or write it
+ * read (`conflict`), or holds the session (`fenced`), its file was removed or replaced while it was open (`lost`), or the system can't read or write it
  * (`io`).
  */
-export type StoreErrorCode = "full" | "corrupt" | "locked" | "newer_version" | "conflict" | "lost" | "io";
+export type StoreErrorCode =
+  | "full"
+  | "corrupt"
+  | "locked"
+  | "newer_version"
+  | "conflict"
+  | "fenced"
+  | "lost"
+  | "io";
 
 /** Thrown when a store can't be opened, read or written. Its message names the store and what to do. */
 export class StoreError extends Error {
@@ -46,4 +54,9 @@ export function notClaimedError({ scope, key }: IdempotencyKey): Error {
 /** What every store says of a second text under one reference. */
 export function otherTextError(ref: string): Error {
   return new Error(`Cannot archive a text under ${ref}: other content stands there`);
+}
+
+/** What every store says of an answer that nobody waits for. */
+export function notAskedError(requestId: string): Error {
+  return new Error(`Cannot answer request ${JSON.stringify(requestId)}: nobody waits for an answer to it`);
 }

@@ -14,6 +14,7 @@ import type {
 import {
   conflictError,
   noSessionError,
+  notAskedError,
   notClaimedError,
   otherTextError,
   sessionExistsError,
@@ -134,6 +135,8 @@ function openTables(
           json: jsonText({ kind, id, sessionId, value }),
         });
       }
+      case "answer":
+        throw notAskedError(record.requestId);
       case "response": {
         const { sessionId } = record;
         const response = jsonText(record.response);

@@ -1,5 +1,5 @@
 import type { StoreRecord } from "../port.ts";
-import { conflictError, sessionExistsError } from "../store_error.ts";
+import { conflictError, notAskedError, sessionExistsError } from "../store_error.ts";
 import type { Database } from "./database.ts";
 import type { IdempotencyRows } from "./idempotency_keys.ts";
 import { toStoredJson } from "./stored_json.ts";
@@ -81,6 +81,9 @@ export function recordWriter(
       }
       case "response":
         return respond(record);
+      case "answer":
+        // Nobody else has the file open.
+        throw notAskedError(record.requestId);
     }
   };
 }
