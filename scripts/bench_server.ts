@@ -1,7 +1,7 @@
 /**
  * Measures the server against a simulated provider: turns per second, what it adds to each step, what a step writes,
- * memory, resume and start times. Server and provider are processes of their own and talk HTTP. `scripts/bench/server/timed_server.ts` says
- * what counts as added.
+ * memory, resume and start times. Server and provider are processes of their own and talk HTTP.
+ * `scripts/bench/server/timed_server.ts` says what counts as added.
  *
  *     deno task bench:server [--json] [--idle-sessions 1000]
  *
