@@ -91,7 +91,7 @@ export async function startServer(
     const told = await moveOldStore(settings.oldData, data);
     if (told !== undefined) log(told);
   }
-  const { maxSessions, maxDataMiB, expireAfterDays } = settings;
+  const { maxSessions, maxRunningTurns, maxDataMiB, expireAfterDays } = settings;
   const store = await openStore(join(data, STORE_FILE), {
     reserveBytes: RESERVE_BYTES,
     onWarning: log,
@@ -171,6 +171,7 @@ export async function startServer(
     },
     store,
     maxSessions,
+    maxRunningTurns,
     countTokens,
     maxBodyBytes: LIMITS.agentBytes,
     onError,

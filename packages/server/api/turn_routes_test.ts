@@ -243,12 +243,11 @@ Deno.test("turnRoutes() tell of a store that fails by status before the turn, an
     error(507, "store_failed", FULL),
   );
   const { calls } = store;
-  fails = (call) => call > calls + 2;
+  fails = (call) => call > calls + 1;
   const response = await handler.fetch(request("POST", `${session}/turns`, { input: "q" }));
   const streamed = await Array.fromAsync(response.body!.pipeThrough(new ServerSentEventParseStream()));
   assertEquals(streamed.map(({ id, event, data }) => [id, event, JSON.parse(data!)]), [
     ["1", undefined, { type: "turn_start", input: "q" }],
-    ["2", undefined, { type: "step_start", step: 1 }],
     [undefined, "error", { error: { status: 507, code: "store_failed", message: FULL } }],
   ]);
   assertEquals(await said(handler, session), ["system: Be brief.", "user: q"]);

@@ -25,7 +25,7 @@ import {
   turnRunning,
 } from "./session_options.ts";
 import { type SessionSettings, storedHelper, storedSettings } from "./session_settings.ts";
-import { readStored, SessionPrompt } from "./session_prompt.ts";
+import { type ChangeOptions, readStored, SessionPrompt } from "./session_prompt.ts";
 import { SessionTools } from "../turns/session_tools.ts";
 import { Steering } from "../turns/steering.ts";
 import { turnPlayer } from "../turns/turn_player.ts";
@@ -299,7 +299,7 @@ export class Session implements SessionInfo {
         ...{ session: this, environment: this.#environment, countTokens: this.#countTokens, opening },
         takeTools: (signal) => this.#tools.take(signal),
         steering: () => this.#steering.take(),
-        commit: (events) => this.#queue.run(() => this.#commit(events)),
+        commit: (events, options) => this.#queue.run(() => this.#commit(events, options)),
       });
       const title = this.#title || firstWords(input);
       const all = [...opening.events, { type: "turn_start", ...(input !== undefined && { input }) }] as const;
@@ -332,9 +332,9 @@ export class Session implements SessionInfo {
   /** Commits events of the turn with what has changed beside them. */
   async #commit(
     events: readonly SessionEvent[],
-    { ended, committed }: { readonly ended?: Partial<SessionTotals>; readonly committed?: () => void } = {},
+    { committed, ...more }: Omit<ChangeOptions, "totals"> & { readonly committed?: () => void },
   ): Promise<void> {
-    const { values, totals, stored } = this.#prompt.changes(events, { totals: this.#totals, ended });
+    const { values, totals, stored } = this.#prompt.changes(events, { totals: this.#totals, ...more });
     const heard = events.filter(({ type }) => type === "user_message").length;
     const steering = this.#steering.waiting.slice(heard);
     await this.events.append(events, {
@@ -353,7 +353,7 @@ export class Session implements SessionInfo {
    * calls are open, because nothing may come between these and their results.
    */
   async #end(
-    { step, result, asked }: PlayedTurn,
+    { step, result, asked, last }: PlayedTurn,
     { onError, opening }: { readonly onError: (error: unknown) => void; readonly opening: Opening },
   ): Promise<void> {
     const { messages, error, ...end } = result;
@@ -365,7 +365,7 @@ export class Session implements SessionInfo {
       const { events: put, asks } = this.#approvals.end(asked, { ledger: end.ledger, opening });
       const ended = { turns: this.turns + 1, ledger: addLedgers(this.ledger, end.ledger), asks };
       const told = unheard.map((input): LoopEvent => ({ type: "user_message", step, input }));
-      await this.#commit([...told, ...put, { type: "turn_end", ...end }], {
+      await this.#commit([...last, ...told, ...put, { type: "turn_end", ...end }], {
         ended,
         committed: () => {
           this.#approvals.committed(put, asks);
