@@ -17,9 +17,21 @@ export const PACKAGE_TABLE: Readonly<Record<string, readonly string[]>> = {
   loop: ["messages", "wire"],
   tools: ["messages", "prune"],
   store: ["messages", "prune"],
-  gateway: ["messages", "prune", "planner", "wire", "store"],
+  telemetry: ["messages"],
+  gateway: ["messages", "prune", "planner", "wire", "store", "telemetry"],
   simulator: ["messages", "planner", "wire"],
-  server: ["messages", "context", "prune", "schemas", "planner", "wire", "loop", "tools", "store"],
+  server: [
+    "messages",
+    "context",
+    "prune",
+    "schemas",
+    "planner",
+    "wire",
+    "loop",
+    "tools",
+    "store",
+    "telemetry",
+  ],
   page: ["messages", "loop", "planner"],
   app: [
     "messages",
@@ -32,6 +44,7 @@ export const PACKAGE_TABLE: Readonly<Record<string, readonly string[]>> = {
     "loop",
     "tools",
     "store",
+    "telemetry",
     "gateway",
     "simulator",
     "server",
@@ -50,7 +63,14 @@ export const PURE_PACKAGES: readonly string[] = [
 ];
 
 /** Packages that run on Deno, Node and Bun: what they need of the system they have from `node:` modules. */
-export const PORTABLE_PACKAGES: readonly string[] = ["loop", "tools", "store", "gateway", "simulator"];
+export const PORTABLE_PACKAGES: readonly string[] = [
+  "loop",
+  "tools",
+  "store",
+  "telemetry",
+  "gateway",
+  "simulator",
+];
 
 const IMPURE_GLOBALS = ["Deno", "process", "Date", "performance", "fetch", "setTimeout", "setInterval"];
 const IMPURE_MEMBERS = ["Math.random", "crypto.randomUUID", "crypto.getRandomValues"];

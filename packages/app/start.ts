@@ -27,6 +27,26 @@ function settings(): Settings {
   }
 }
 
+/**
+ * What the server's process exports telemetry by where nobody says otherwise: under a name of its own, so that several
+ * servers can be told apart, without the console's lines, and so that a collector that hangs keeps it from ending for a
+ * few seconds at most.
+ */
+function exporterEnvironment(): Record<string, string> {
+  if (!Deno.env.get("OTEL_DENO")) return {};
+  const given = (name: string) => Deno.env.get(name) || undefined;
+  const attributes = given("OTEL_RESOURCE_ATTRIBUTES") ?? "";
+  const more = [
+    ...(given("OTEL_SERVICE_NAME") || attributes.includes("service.name=") ? [] : ["service.name=tare"]),
+    ...(attributes.includes("service.instance.id=") ? [] : [`service.instance.id=${crypto.randomUUID()}`]),
+  ];
+  return {
+    OTEL_RESOURCE_ATTRIBUTES: [...(attributes ? [attributes] : []), ...more].join(","),
+    OTEL_DENO_CONSOLE: given("OTEL_DENO_CONSOLE") ?? "ignore",
+    OTEL_EXPORTER_OTLP_TIMEOUT: given("OTEL_EXPORTER_OTLP_TIMEOUT") ?? "1000",
+  };
+}
+
 const given = settings();
 /** What is run, and by which configuration: what speaks with MCP servers is installed once there are some. */
 const program = given.mcp
@@ -35,6 +55,7 @@ const program = given.mcp
 const paths = program.map((part) => typeof part === "string" ? part : fromFileUrl(part));
 const server = new Deno.Command(Deno.execPath(), {
   args: ["run", "--frozen", V8_FLAGS, ...serverPermissions(given), ...paths, ...Deno.args],
+  env: exporterEnvironment(),
 }).spawn();
 /** Tells the server to end, if it still runs. */
 function end(signal: Deno.Signal): void {

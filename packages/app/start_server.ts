@@ -9,6 +9,7 @@ import { isPageRequest, page } from "@tare/page";
 import { agentHandler, allowedHosts, guard, isLoopback } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
 import { openStore } from "@tare/store";
+import { Telemetry } from "@tare/telemetry";
 import { endLeftCommands, workspaceTools } from "@tare/tools";
 import { type McpSdk, mcpServers } from "@tare/tools/mcp";
 import { createHash } from "node:crypto";
@@ -148,7 +149,9 @@ export async function startServer(
   const path = settings.path === undefined ? {} : { PATH: settings.path };
   const mcp = mcpSdk && settings.mcp &&
     mcpServers(settings.mcp.servers, { sdk: mcpSdk, cwd: workspace, env: path, owner, onWarning: log });
+  const { captureContent = false } = settings;
   const agent = agentHandler({
+    telemetry: new Telemetry("@tare/server", { captureContent }),
     defaultModel: provider.model ?? "none",
     workspace: realPath(workspace),
     model: provider.ask,
@@ -197,6 +200,7 @@ export async function startServer(
   const answer = agentOrGateway({
     agent,
     gateway: gateway({
+      telemetry: new Telemetry("@tare/gateway", { captureContent }),
       // The rehearsal provider is nobody's upstream.
       upstreams: { ...(hasChatProvider(settings) && { chat, responses: chat }), messages },
       clientKeys: token === undefined,

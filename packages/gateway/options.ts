@@ -1,6 +1,7 @@
 import type { CountTokens } from "@tare/messages";
 import type { Price, Profile } from "@tare/planner";
 import type { PolicyOptions } from "@tare/planner/policies";
+import type { Telemetry } from "@tare/telemetry";
 
 /** A provider that requests are sent to. */
 export interface Upstream {
@@ -39,6 +40,8 @@ export interface GatewayOptions extends PolicyOptions {
   readonly maxMemoryBytes?: number;
   /** Told of what went wrong and of what clients don't get to read. Default: nobody is. */
   readonly onError?: (error: unknown) => void;
+  /** Tells of model calls. Default: one that tells whoever has been set up to hear, and not what was said. */
+  readonly telemetry?: Telemetry;
   /** The time in milliseconds since the epoch. Default: `Date.now`. */
   readonly now?: () => number;
 }

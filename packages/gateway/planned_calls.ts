@@ -9,14 +9,17 @@ import {
   type WireReply,
 } from "@tare/wire";
 import { type Overview, ToldWarnings } from "@tare/planner/report";
+import { errorTypeOf, type FailOpen, Telemetry } from "@tare/telemetry";
 import type { GatewayLedger } from "./ledger.ts";
 import type { GatewayOptions } from "./options.ts";
 import type { GatewaySession } from "./sessions/session.ts";
+import { TracedCalls } from "./traced_calls.ts";
 import type { GatewayTurn } from "./turn.ts";
 import { type Call, Turns } from "./turns.ts";
 import {
   answerHeaders,
   askUpstream,
+  beginningOf,
   passOn,
   streamOf,
   type UpstreamCall,
@@ -39,8 +42,17 @@ const TOO_LONG: readonly number[] = [400, 413];
 /** After so many in a row of what was made of a session's requests, it is left alone: one may be of a mere token too many. */
 const MAX_REFUSALS = 2;
 
-/** So much of an error is told, in bytes. */
-const MAX_QUOTED_BYTES = 1_000;
+/** What becomes of a request, or its answer, that can't be planned or read. */
+const FAIL_OPEN: Readonly<Record<FailOpen, string>> = {
+  request: "the request was sent on as it came",
+  session: "this session is sent on as it comes",
+  reply: "the answer was passed on as it came",
+  long_reply: "the answer is passed on as it comes",
+  stream: "the rest of the stream is passed on as it comes",
+  usage: "what a call cost is not known",
+  recall: "a recall was not answered",
+  memory: "a recall will not be remembered",
+};
 
 /** What an answer is made from. */
 interface Exchange {
@@ -48,6 +60,7 @@ interface Exchange {
   /** The upstream's first reply. */
   readonly response: Response;
   readonly send: (bytes: Uint8Array<ArrayBuffer>) => Promise<Response>;
+  readonly traced: TracedCalls;
   readonly abort: AbortController;
 }
 
@@ -59,12 +72,14 @@ export class PlannedCalls {
   readonly #options: GatewayOptions;
   readonly #onError: (error: unknown) => void;
   readonly #turns: Turns;
+  readonly #telemetry: Telemetry;
   readonly #warnings = new ToldWarnings();
 
   /** Calls that have seen nothing yet. */
   constructor(options: GatewayOptions) {
     this.#options = options;
     this.#onError = options.onError ?? (() => {});
+    this.#telemetry = options.telemetry ?? new Telemetry("@tare/gateway");
     this.#turns = new Turns(options);
   }
 
@@ -97,10 +112,15 @@ export class PlannedCalls {
     else request.signal.addEventListener("abort", leave, { once: true });
     const { signal } = abort;
     const path = call.counts && protocol.countPath || protocol.path;
-    const send = (body: Uint8Array<ArrayBuffer>) =>
-      this.#ask(path, { upstream, request, body, auth: protocol.auth, signal });
-    if (request.headers.get("x-tare")?.toLowerCase() === "off") return passOn(await send(call.bytes), abort);
     let turn: GatewayTurn | undefined;
+    const traced = new TracedCalls({ telemetry: this.#telemetry, upstream, signal });
+    const send = (body: Uint8Array<ArrayBuffer>) => {
+      const ask = () => this.#ask(path, { upstream, request, body, auth: protocol.auth, signal });
+      return call.counts ? ask() : traced.sent(turn, ask);
+    };
+    if (request.headers.get("x-tare")?.toLowerCase() === "off") {
+      return passOn(traced.over(await send(call.bytes)), abort);
+    }
     let { bytes } = call;
     let warning: string | undefined;
     try {
@@ -115,7 +135,7 @@ export class PlannedCalls {
       if (signal.aborted) throw error;
       turn = undefined;
       bytes = call.bytes;
-      warning = this.#warn("the request was sent on as it came", error);
+      warning = this.#warn("request", error);
     }
     let response = await send(bytes);
     if (turn?.edited && REFUSALS.includes(response.status)) {
@@ -126,8 +146,7 @@ export class PlannedCalls {
         const isLeft = ++turn.session.refusals >= MAX_REFUSALS;
         if (isLeft) revert(turn);
         const cause = new Error(`the upstream answered ${status}: ${refusal}`);
-        const what = isLeft ? "this session is sent on as it comes" : "the request was sent on as it came";
-        warning = this.#warn(what, cause);
+        warning = this.#warn(isLeft ? "session" : "request", cause);
         turn = undefined;
       }
     }
@@ -146,9 +165,9 @@ export class PlannedCalls {
     const type = response.headers.get("content-type") ?? "";
     const isStream = type.includes("text/event-stream");
     if (!turn || call.counts || !response.ok || !(isStream || type.includes("json"))) {
-      return passOn(response, abort, { ...turn?.headers(), ...warned(warning) });
+      return passOn(traced.over(response), abort, { ...turn?.headers(), ...warned(warning) });
     }
-    const replies = this.#replies({ turn, response, send, abort }, isStream);
+    const replies = this.#replies({ turn, response, send, traced, abort }, isStream);
     if (!isStream) return await wholeAnswer(replies, { turn, response, abort, warning });
     const { status, statusText } = response;
     const headers = answerHeaders(response, { ...turn.headers(), ...warned(warning) });
@@ -179,18 +198,34 @@ export class PlannedCalls {
    * response and what that took.
    */
   async *#replies(
-    { turn, response, send, abort }: Exchange,
+    exchange: Exchange,
+    isStream: boolean,
+  ): AsyncGenerator<Uint8Array<ArrayBuffer>, LastReply> {
+    const { traced } = exchange;
+    try {
+      return yield* this.#readReplies(exchange, isStream);
+    } catch (error) {
+      traced.end(errorTypeOf(error));
+      throw error;
+    } finally {
+      traced.end();
+    }
+  }
+
+  async *#readReplies(
+    { turn, response, send, traced, abort }: Exchange,
     isStream: boolean,
   ): AsyncGenerator<Uint8Array<ArrayBuffer>, LastReply> {
     let last = response;
     for (let calls = 1;; calls++) {
       const reply = isStream ? yield* this.#readStream(turn, last) : yield* this.#readWhole(turn, last);
       if (!reply) return { response: last };
-      this.#attempt("what a call cost is not known", () => this.#turns.replied(turn, reply));
+      const sent = this.#attempt("usage", () => this.#turns.replied(turn, reply));
+      traced.replied(turn, reply, sent);
       const next = await this.#next(turn, { reply, calls, signal: abort.signal });
       if (!next) {
         const rest = turn.writer.finish();
-        this.#attempt("a recall will not be remembered", () => this.#turns.ended(turn, reply));
+        this.#attempt("memory", () => this.#turns.ended(turn, reply));
         yield rest;
         return { response: last, usage: reply.usage };
       }
@@ -216,7 +251,7 @@ export class PlannedCalls {
       else yield bytes;
       if (!isRead || read.length <= MAX_EVENT_BYTES) continue;
       const limit = new ReplyTooLong(`the reply has more than ${inMebibytes(MAX_EVENT_BYTES)}`);
-      this.#warn("the answer is passed on as it comes", limit);
+      this.#warn("long_reply", limit);
       isRead = false;
       yield read.take();
     }
@@ -225,7 +260,7 @@ export class PlannedCalls {
     try {
       return writer.read(whole);
     } catch (error) {
-      this.#warn("the answer was passed on as it came", error);
+      this.#warn("reply", error);
       yield whole;
       return undefined;
     }
@@ -249,7 +284,7 @@ export class PlannedCalls {
         if (splitter.excess !== undefined) throw new ReplyTooLong(splitter.excess);
         seen = writer.push(whole);
       } catch (error) {
-        this.#warn("the rest of the stream is passed on as it comes", error);
+        this.#warn("stream", error);
         isRead = false;
         seen.push(splitter.end()?.bytes ?? new Uint8Array());
       }
@@ -274,26 +309,30 @@ export class PlannedCalls {
     try {
       await turn.recall(reply);
       this.ledger.book(turn.session, { recalls: reply.recalls.length });
+      this.#telemetry.recalled(reply.recalls.length);
       if (reply.callsClient || turn.isLast) return undefined;
       const isLast = calls === MAX_RECALL_CALLS || turn.repeatedRecalls === MAX_REPEATED_RECALLS;
       return await turn.prompt(signal, isLast);
     } catch (error) {
       if (signal.aborted) throw error;
-      this.#warn("a recall was not answered", error);
+      this.#warn("recall", error);
       return undefined;
     }
   }
 
   /** Does what the client's answer doesn't depend on. */
-  #attempt(otherwise: string, work: () => void): void {
+  #attempt<T>(otherwise: FailOpen, work: () => T): T | undefined {
     try {
-      work();
+      return work();
     } catch (error) {
       this.#warn(otherwise, error);
+      return undefined;
     }
   }
 
-  #warn(what: string, error: unknown): string {
+  #warn(cause: FailOpen, error: unknown): string {
+    this.#telemetry.failedOpen(cause);
+    const what = FAIL_OPEN[cause];
     const reason = error instanceof Error ? error.message : String(error);
     this.#onError(new Error(`Cannot plan: ${reason}; ${what}.`, { cause: error }));
     return `${what}: ${reason}`;
@@ -339,18 +378,6 @@ async function wholeAnswer(
 async function* goOn<T>(begun: readonly T[], rest: AsyncIterable<T>): AsyncGenerator<T> {
   yield* begun;
   yield* rest;
-}
-
-/** What an answer begins with, as far as a sentence may quote it. The rest isn't read. */
-async function beginningOf({ body }: Response): Promise<string> {
-  const pieces: Uint8Array<ArrayBuffer>[] = [];
-  let length = 0;
-  for await (const bytes of body ?? []) {
-    pieces.push(bytes);
-    length += bytes.length;
-    if (length >= MAX_QUOTED_BYTES) break;
-  }
-  return new TextDecoder().decode(joinBytes(pieces).subarray(0, MAX_QUOTED_BYTES));
 }
 
 /** From now on the session is sent on as it comes. */

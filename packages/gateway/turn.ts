@@ -42,6 +42,8 @@ export interface Followed {
 export interface GatewayTurnOptions {
   /** Tells its client from others. */
   readonly client: string;
+  /** Whether replies tell what the model said. Default: only those that may be a summary. */
+  readonly keepsText?: boolean;
   /** The session that it belongs to. */
   readonly session: GatewaySession;
   readonly request: WireRequest;
@@ -98,12 +100,11 @@ export class GatewayTurn {
 
   /** A turn that has sent nothing yet. */
   constructor(options: GatewayTurnOptions) {
-    const { client, session, request, recall, seen, oneShot } = options;
+    const { client, session, request, recall, seen, oneShot, keepsText = oneShot !== undefined } = options;
     this.#options = options;
     this.client = client;
     this.session = session;
     const name = recall ? RECALL_TOOL.function.name : undefined;
-    const keepsText = oneShot !== undefined;
     this.writer = request.protocol.writer(request, { recall: name, seen, keepsText });
   }
 
@@ -130,6 +131,11 @@ export class GatewayTurn {
   /** How many replies have asked for nothing but what was recalled before. */
   get repeatedRecalls(): number {
     return this.#repeatedRecalls;
+  }
+
+  /** What the newest call shows, and what was rewritten for it; nothing where nobody plans. */
+  get view(): SessionView | undefined {
+    return this.#view;
   }
 
   /** Sentences for people about the newest view. */

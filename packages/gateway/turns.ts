@@ -118,6 +118,7 @@ export class Turns {
       follows: followed,
       prompts: isStateful ? undefined : oneShot ? viewFor(oneShot, wire) : session.prompts,
       oneShot: oneShot?.purpose,
+      ...(this.#options.telemetry?.captureContent && { keepsText: true }),
       countTokens,
       readers,
       seen: (id, parts) => this.#memory.refer(client, id, parts),
@@ -125,8 +126,8 @@ export class Turns {
     });
   }
 
-  /** Books what a reply took. */
-  replied(turn: GatewayTurn, reply: WireReply): void {
+  /** Books what a reply took, and gives that. */
+  replied(turn: GatewayTurn, reply: WireReply): SentCall {
     const sent = turn.sent(reply);
     const { session, oneShot } = turn;
     const { usage } = sent;
@@ -137,7 +138,7 @@ export class Turns {
       this.ledger.book(session, call);
       this.#noteCall(turn, { ...sent, usage }, rates);
     }
-    if (!oneShot || !isAnswer(reply)) return;
+    if (!oneShot || !isAnswer(reply)) return sent;
     const isSaid = oneShot === "compaction";
     const { promptTokens = 0, cachedTokens = 0, outputTokens = 0, tokenUnits = 0, usd } = call ?? {};
     const atMs = this.#now();
@@ -145,6 +146,7 @@ export class Turns {
     const made = { atMs, promptTokens, cachedTokens, outputTokens, tokenUnits, ...money };
     if (isSaid) this.#countCompaction(session, made);
     this.#sessions.sumUp(session, { text: reply.text ?? "", isSaid, uncounted: isSaid ? [] : [made] });
+    return sent;
   }
 
   /** A turn is over with this reply: remembers what the client doesn't know of. */

@@ -1,4 +1,5 @@
-import { BEARER, type Protocol, type WireAuth } from "@tare/wire";
+import { withoutTrace } from "@tare/telemetry";
+import { BEARER, joinBytes, type Protocol, type WireAuth } from "@tare/wire";
 import type { GatewayOptions, Upstream } from "./options.ts";
 
 /** Headers that belong to one connection, to this server, or to a browser. */
@@ -12,6 +13,9 @@ const OWN_RESPONSE_HEADERS = new RegExp(
   "^(connection|content-encoding|content-length|keep-alive|proxy-authenticate|set-cookie|trailer|" +
     "transfer-encoding|upgrade|access-control-.*)$",
 );
+
+/** So much of an error is told, in bytes. */
+const MAX_QUOTED_BYTES = 1_000;
 
 /** What is sent to the upstream. */
 export interface UpstreamCall {
@@ -66,6 +70,7 @@ export function upstreamHeaders(
   for (const [name, value] of request.headers) {
     if (!OWN_REQUEST_HEADERS.test(name)) headers.set(name, value);
   }
+  withoutTrace(headers);
   if (!clientKeys || apiKey !== undefined) { for (const name of auth.headers) headers.delete(name); }
   if (apiKey !== undefined) headers.set(...auth.header(apiKey));
   return headers;
@@ -111,6 +116,18 @@ export function streamOf(
       bytes.return?.()?.catch(() => {});
     },
   }, { highWaterMark: 0 });
+}
+
+/** What an answer begins with, as far as a sentence may quote it. The rest isn't read. */
+export async function beginningOf({ body }: Response): Promise<string> {
+  const pieces: Uint8Array<ArrayBuffer>[] = [];
+  let length = 0;
+  for await (const bytes of body ?? []) {
+    pieces.push(bytes);
+    length += bytes.length;
+    if (length >= MAX_QUOTED_BYTES) break;
+  }
+  return new TextDecoder().decode(joinBytes(pieces).subarray(0, MAX_QUOTED_BYTES));
 }
 
 /** The header that tells of a warning, if there is one. A header can't hold everything that a sentence can. */

@@ -45,6 +45,7 @@ export {
   profileNamed,
   profileOfModelList,
   PROFILES,
+  providerOf,
   recogniseProfile,
   type Warmth,
 } from "./providers.ts";

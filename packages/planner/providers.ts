@@ -233,6 +233,14 @@ export function profileNamed(name: string): Profile {
 }
 
 /**
+ * Whose a profile is, as OpenTelemetry's conventions for generative AI name providers; the profile's own name where they
+ * have none.
+ */
+export function providerOf({ name }: Pick<Profile, "name">): string {
+  return name === "gemini" ? "gcp.gemini" : /^(anthropic|deepseek|openai)(?=-|$)/.exec(name)?.[0] ?? name;
+}
+
+/**
  * A profile for prompts that are asked to be cached for so long, in milliseconds since the last use: no cache for zero.
  * The same profile if its provider isn't asked such a thing.
  */

@@ -1,5 +1,7 @@
+import { Telemetry } from "@tare/telemetry";
 import { Type } from "typebox";
 import { approvalRoutes } from "./api/approval_routes.ts";
+import { health } from "./api/health_routes.ts";
 import { promptRoutes } from "./api/prompt_routes.ts";
 import { turnRoutes } from "./api/turn_routes.ts";
 import { sessionRoutes } from "./api/session_routes.ts";
@@ -77,11 +79,13 @@ export interface AgentHandler {
  * | `GET /v1/models`, `GET /v1/models/{id}` | the models of these routes |
  * | `GET /v1/agent` | where the agent works, the model that it asks, and how much a prompt may hold |
  * | `GET /health` | says that the server is up |
+ * | `GET /health/ready` | says whether it can take requests now, and if not why |
  * | `GET /openapi.json` | describes all routes |
  */
 export function agentHandler(options: AgentOptions): AgentHandler {
   const { store, heartbeat = {}, maxBodyBytes = 10 * 2 ** 20, onError = () => {} } = options;
-  const sessions = new Sessions(options);
+  const sessions = new Sessions({ telemetry: new Telemetry("@tare/server"), ...options });
+  const { routes: healthRoutes, end } = health(options);
   const streaming = { sessions, heartbeat, onError };
   const routes: readonly Route[] = [
     ...sessionRoutes(sessions),
@@ -90,6 +94,7 @@ export function agentHandler(options: AgentOptions): AgentHandler {
     ...turnRoutes(streaming),
     ...approvalRoutes(sessions),
     ...asModelRoutes({ ...options, ...streaming }),
+    ...healthRoutes,
     ...systemRoutes(options, () => routes),
   ];
   const unguarded = dispatcher(routes, { maxBodyBytes, store, respondAt, onError });
@@ -106,7 +111,10 @@ export function agentHandler(options: AgentOptions): AgentHandler {
     isPublic,
     expire: (idleMs) => sessions.expire(idleMs),
     watchApprovals: () => sessions.watchApprovals(),
-    close: () => sessions.close(),
+    close: () => {
+      end();
+      return sessions.close();
+    },
   };
 }
 
@@ -138,20 +146,6 @@ function systemRoutes(
       answer: () => ({
         json: { ...(workspace !== undefined && { workspace }), model: defaultModel, windowTokens },
       }),
-    }),
-    route({
-      method: "GET",
-      path: "/health",
-      operationId: "getHealth",
-      summary: "Says that the server is up.",
-      isPublic: true,
-      responses: {
-        200: {
-          description: "It is up.",
-          content: { "application/json": closed({ status: Type.Literal("ok") }) },
-        },
-      },
-      answer: () => ({ json: { status: "ok" } }),
     }),
     route({
       method: "GET",

@@ -278,6 +278,12 @@ export const OPTIONS = {
     help: "The model's context window in tokens",
     ...wholeNumber(1000, 100_000_000),
   },
+  captureContent: {
+    variable: "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT",
+    help: "Whether telemetry holds what was said (docs/telemetry.md): true or false. Default: false",
+    // As every value is, that isn't one of those by which others capture it in spans.
+    read: (value: string) => /^(true|span_only|span_and_event)$/i.test(value),
+  },
   recall: {
     variable: "TARE_RECALL",
     flag: "recall",

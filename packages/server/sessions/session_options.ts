@@ -13,6 +13,7 @@ import { listPrice, type Price, type Profile, type Rates } from "@tare/planner";
 import type { PolicyOptions } from "@tare/planner/policies";
 import type { Sums } from "@tare/planner/report";
 import type { SessionRecord, Store, StoreRecord } from "@tare/store";
+import type { Telemetry } from "@tare/telemetry";
 import { HttpError } from "../http/http_error.ts";
 import type { ApprovalOptions } from "../approvals/approval_options.ts";
 import type { WaitingTurn } from "../approvals/approvals.ts";
@@ -51,6 +52,8 @@ export interface SessionOptions extends PolicyOptions {
   readonly approvals?: ApprovalOptions;
   /** A sentence that every turn starts with, as a warning. Default: none. */
   readonly notice?: string;
+  /** Tells of turns, model calls and tools. Default: nobody does. */
+  readonly telemetry?: Telemetry;
   /** The time in milliseconds since the epoch. Default: `Date.now`. */
   readonly now?: () => number;
   /** Tells turns how much time goes by. Default: the real time. */

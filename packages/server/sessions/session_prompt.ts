@@ -1,4 +1,4 @@
-import type { CountTokens, Message, Tool, ToolDefinition } from "@tare/messages";
+import type { CountTokens, Message, Model, Tool, ToolDefinition } from "@tare/messages";
 import {
   type Conversation,
   type ForkableSession,
@@ -19,6 +19,7 @@ import { HttpError } from "../http/http_error.ts";
 import type { Store } from "@tare/store";
 import { openCalls } from "../turns/open_calls.ts";
 import { type OfferState, offerTools, type ToolOffer } from "../turns/tool_offer.ts";
+import { tracedModel } from "../turns/traced_turn.ts";
 import { daysAfter } from "./calls.ts";
 import type { SessionEvent } from "./event_log.ts";
 import { NO_TURNS, ratesOf, type SessionEnvironment, type SessionTotals } from "./session_options.ts";
@@ -89,6 +90,14 @@ const inSlices = slicer({
   pause: () => new Promise((resolve) => setTimeout(resolve)),
 });
 
+/** The model that summarises. @throws what the model's port throws for a model that can't be had. */
+function summaryModel({ id: conversation, environment, model }: SessionPromptOptions): Model {
+  const { telemetry } = environment;
+  const port = environment.model(model);
+  if (!telemetry?.isOn) return port;
+  return tracedModel(port, { telemetry, conversation, model, profile: ratesOf(environment, model).profile });
+}
+
 /** What the model sees of a session, and what was asked for of single messages. */
 export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
   readonly #options: SessionPromptOptions;
@@ -113,7 +122,7 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
       profile: () => ratesOf(environment, model).profile,
       tools: this.#known,
       // A model that can't be had must not keep anybody from the session.
-      summarise: async (request) => await summariseWith(environment.model(model), countTokens)(request),
+      summarise: async (request) => await summariseWith(summaryModel(options), countTokens)(request),
     });
     this.#pins = stored.pins;
     this.#told = stored.tools;

@@ -9,7 +9,13 @@ import { TurnAccount } from "../helpers/turn_account.ts";
 import { overBudget } from "./budget.ts";
 import { type PlayedTurn, runTurn, type RunTurnOptions } from "./run_turn.ts";
 import type { TakenTools } from "./session_tools.ts";
-import { ratesOf, type SessionEnvironment, type TurnRequest } from "../sessions/session_options.ts";
+import { tracedTurn } from "./traced_turn.ts";
+import {
+  ratesOf,
+  type SessionEnvironment,
+  type SessionInfo,
+  type TurnRequest,
+} from "../sessions/session_options.ts";
 import type { SessionSettings } from "../sessions/session_settings.ts";
 
 /** A turn that is asked for, as far as it matters for how it is played. */
@@ -23,6 +29,8 @@ export interface Stage
   readonly environment: SessionEnvironment;
   /** Its history is read when the turn is played. */
   readonly session: Required<Pick<RunTurnOptions, "prompt" | "history">> & {
+    readonly id: string;
+    readonly parent: SessionInfo["parent"];
     readonly settings: SessionSettings;
     /** What it has cost so far. */
     readonly ledger: TurnLedger;
@@ -34,7 +42,7 @@ export interface Stage
 
 /** Makes the function that plays a turn. @throws what the model's port throws for a model that can't be had. */
 export function turnPlayer(request: AskedTurn, stage: Stage): () => Promise<PlayedTurn> {
-  const { session, environment: _environment, opening: _opening, ...more } = stage;
+  const { session, environment, opening: _opening, ...more } = stage;
   const account = new TurnAccount();
   const options = turnOptions(request, { ...stage, account });
   let taken: readonly Tool[] = [];
@@ -47,7 +55,13 @@ export function turnPlayer(request: AskedTurn, stage: Stage): () => Promise<Play
   };
   return () => {
     const { prompt, history } = session;
-    return runTurn({ ...options, ...more, takeTools, prompt, history });
+    const all = { ...options, ...more, takeTools, prompt, history };
+    const { telemetry } = environment;
+    if (!telemetry?.isOn) return runTurn(all);
+    const { id: conversation, parent, settings: { model } } = session;
+    const { profile } = ratesOf(environment, model);
+    const agent = parent ? "helper" : "tare";
+    return tracedTurn(all, runTurn, { telemetry, agent, conversation, model, profile });
   };
 }
 

@@ -1,0 +1,82 @@
+import { providerOf } from "@tare/planner";
+import { type Chat, errorTypeOf, type Telemetry } from "@tare/telemetry";
+import type { WireReply } from "@tare/wire";
+import type { Upstream } from "./options.ts";
+import type { GatewayTurn, SentCall } from "./turn.ts";
+
+/** What the calls of one request are. */
+export interface TracedCallsOptions {
+  readonly telemetry: Telemetry;
+  readonly upstream: Upstream;
+  /** Aborted when the client has left. */
+  readonly signal: AbortSignal;
+}
+
+/** The upstream's calls of one request, as telemetry tells of them: one after the other. */
+export class TracedCalls {
+  readonly #options: TracedCallsOptions;
+  #chat: Chat | undefined;
+
+  /** No call has been made. */
+  constructor(options: TracedCallsOptions) {
+    this.#options = options;
+  }
+
+  /** Sends a request of a turn, or of none. @throws what `send` throws. */
+  async sent(turn: GatewayTurn | undefined, send: () => Promise<Response>): Promise<Response> {
+    const { telemetry, upstream } = this.#options;
+    if (!telemetry.isOn) return await send();
+    this.end();
+    const model = turn?.request.model;
+    const { profile } = upstream;
+    const rules = typeof profile === "function" ? profile(model ?? "") : profile;
+    const chat = this.#chat = telemetry.chat({
+      provider: providerOf(rules),
+      model,
+      conversation: turn?.session.id,
+      address: new URL(upstream.baseURL),
+      prompt: turn?.view,
+    });
+    try {
+      const response = await chat.within(send);
+      const type = response.headers.get("content-type") ?? "";
+      if (type.includes("text/event-stream")) chat.set({ "gen_ai.request.stream": true });
+      if (!response.ok) chat.end(String(response.status));
+      return response;
+    } catch (error) {
+      this.end(errorTypeOf(error));
+      throw error;
+    }
+  }
+
+  /** A reply is there, and this is known of it. */
+  replied({ view }: GatewayTurn, reply: WireReply, sent: SentCall | undefined): void {
+    const chat = this.#chat;
+    if (!chat) return;
+    const { usage, id, text } = reply;
+    const finishReason = reply.callsClient || reply.recalls.length > 0 ? "tool_calls" : "stop";
+    chat.replied({
+      messages: text === undefined ? [] : [{ role: "assistant", content: text }],
+      finishReason,
+      id,
+    });
+    if (usage) chat.took(usage);
+    if (view) chat.planned({ ...view, entry: sent?.entry });
+    chat.end();
+  }
+
+  /** The newest call is over: by this class of error, if by one. */
+  end(errorType?: string): void {
+    this.#chat?.end(this.#options.signal.aborted ? "cancelled" : errorType);
+  }
+
+  /** An answer that is passed on as it is: with it the call is over. */
+  over(response: Response): Response {
+    if (!this.#chat) return response;
+    const ended = new TransformStream({
+      flush: () => this.end(),
+      cancel: () => this.end("cancelled"),
+    });
+    return new Response(response.body?.pipeThrough(ended) ?? null, response);
+  }
+}

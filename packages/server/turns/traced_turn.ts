@@ -1,0 +1,188 @@
+import type { RunOptions } from "@tare/loop";
+import type { Model, ModelEvent, ModelRequest, Tool } from "@tare/messages";
+import { type Profile, providerOf, type SessionView } from "@tare/planner";
+import { RECALL_TOOL } from "@tare/prune";
+import { type Chat, errorTypeOf, type Operation, type Telemetry } from "@tare/telemetry";
+import type { PlayedTurn, RunTurnOptions } from "./run_turn.ts";
+
+/** What telemetry tells of a turn and its calls. */
+export interface TracedTurnOptions {
+  readonly telemetry: Telemetry;
+  /** Name of the agent. */
+  readonly agent: string;
+  /** Id of the session. */
+  readonly conversation: string;
+  /** Name of the model. */
+  readonly model: string;
+  readonly profile: Profile;
+}
+
+/** What a turn is played with, as far as it is told of. */
+type Played = Pick<RunTurnOptions, "model" | "prompt"> & Pick<RunOptions, "settings">;
+
+/** Ends of a turn that are no answer. */
+const FAILED: readonly string[] = ["cancelled", "stalled", "model_error", "internal_error"];
+
+/** Plays a turn of which telemetry tells: a span for the turn, in it one for each model call and each tool that runs. */
+export async function tracedTurn<Options extends Played>(
+  options: Options,
+  play: (options: Options) => Promise<PlayedTurn>,
+  about: TracedTurnOptions,
+): Promise<PlayedTurn> {
+  const { telemetry, profile, ...told } = about;
+  const turn = telemetry.agent({ ...told, provider: providerOf(profile) });
+  const calls = new TracedCalls(turn, about);
+  const { model, prompt } = options;
+  const traced = { ...options, model: calls.model(model), prompt: calls.prompt(prompt) };
+  let failure: string | undefined = "internal_error";
+  try {
+    const played = await turn.within(() => play(traced));
+    const { reason, code } = played.result;
+    turn.set({ "tare.turn.end_reason": reason });
+    failure = FAILED.includes(reason) ? code ?? reason : undefined;
+    return played;
+  } finally {
+    calls.end(failure);
+    turn.end(failure);
+  }
+}
+
+/** A model that is asked beside the turn's own calls, such as for a summary, as telemetry tells of it. */
+export function tracedModel(model: Model, about: Omit<TracedTurnOptions, "agent">): Model {
+  return (request) => tracedReply(model, request, beginChat(request, about), true);
+}
+
+/** The model calls and tools of a turn. */
+class TracedCalls {
+  readonly #turn: Operation;
+  readonly #about: TracedTurnOptions;
+  #view: Pick<SessionView, "rewrites" | "saved"> | undefined;
+  #chat: Chat | undefined;
+
+  constructor(turn: Operation, about: TracedTurnOptions) {
+    this.#turn = turn;
+    this.#about = about;
+  }
+
+  /** What has no end yet ends. */
+  end(errorType: string | undefined): void {
+    this.#chat?.end(errorType);
+  }
+
+  model(model: Model): Model {
+    return (request) => {
+      this.#chat = beginChat(request, { ...this.#about, parent: this.#turn });
+      return tracedReply(model, request, this.#chat, false);
+    };
+  }
+
+  prompt(prompt: RunTurnOptions["prompt"]): RunTurnOptions["prompt"] {
+    return {
+      offerTools: (tools, history) => {
+        const { listed, unlisted, ...offer } = prompt.offerTools(tools, history);
+        const traced = (tool: Tool) => this.#tool(tool);
+        return { ...offer, listed: listed.map(traced), unlisted: unlisted.map(traced) };
+      },
+      view: async (history, call) => {
+        const view = await prompt.view(history, call);
+        const { tokens = 0, isDetour } = call.deferred ?? {};
+        this.#view = { ...view, saved: { ...view.saved, ...(!isDetour && { deferred: tokens }) } };
+        return view;
+      },
+      sent: (usage, view) => {
+        const entry = prompt.sent(usage, view);
+        if (usage) this.#chat?.took(usage);
+        if (this.#view) this.#chat?.planned({ ...this.#view, entry });
+        this.#chat?.end();
+        return entry;
+      },
+    };
+  }
+
+  #tool(tool: Tool): Tool {
+    const run: Tool["run"] = async (args, context) => {
+      const { telemetry, agent } = this.#about;
+      const { definition: { function: { name } } } = tool;
+      if (name === RECALL_TOOL.function.name) telemetry.recalled(1);
+      const { signal, callId } = context;
+      const called = telemetry.tool({ name, callId, agent, args, parent: this.#turn });
+      // Whoever runs it doesn't wait for a tool that goes on after that.
+      signal.addEventListener("abort", () => called.end(errorTypeOf(signal.reason)), { once: true });
+      let failure: string | undefined = "tool_error";
+      try {
+        const output = await called.within(() => tool.run(args, context));
+        const result = typeof output === "string" ? { content: output, error: false } : output;
+        if (!result.error) failure = undefined;
+        if (telemetry.captureContent) {
+          called.set({ "gen_ai.tool.call.result": JSON.stringify(result.content) });
+        }
+        return output;
+      } catch (error) {
+        failure = errorTypeOf(error);
+        throw error;
+      } finally {
+        called.end(failure);
+      }
+    };
+    const { resolve } = tool;
+    // Whatever else it is made of stays as it is.
+    return Object.create(tool, {
+      run: { value: run },
+      ...(resolve && {
+        resolve: {
+          value: (args: Parameters<typeof resolve>[0]) => {
+            const resolved = tool.resolve!(args);
+            return "problem" in resolved ? resolved : { ...resolved, tool: this.#tool(resolved.tool) };
+          },
+        },
+      }),
+    });
+  }
+}
+
+function beginChat(
+  request: ModelRequest,
+  { telemetry, profile, conversation, model, parent }: Omit<TracedTurnOptions, "agent"> & {
+    readonly parent?: Operation;
+  },
+): Chat {
+  const { settings } = request;
+  const provider = providerOf(profile);
+  return telemetry.chat({ provider, model, conversation, stream: true, settings, prompt: request, parent });
+}
+
+/** A reply of a model. One that comes whole `ends` the call, or else whoever takes note of it does. */
+async function* tracedReply(
+  model: Model,
+  request: ModelRequest,
+  chat: Chat,
+  ends: boolean,
+): AsyncGenerator<ModelEvent> {
+  const { signal } = request;
+  const stopped = () => chat.end(errorTypeOf(signal.reason));
+  // Whoever asked doesn't wait for a model that goes on after that.
+  signal.addEventListener("abort", stopped);
+  const events = chat.within(() => model(request))[Symbol.asyncIterator]();
+  try {
+    for (;;) {
+      const { done, value: event } = await chat.within(() => events.next());
+      if (done) return;
+      chat.begun();
+      if (event.type === "completed") {
+        const { message, finishReason, usage } = event;
+        chat.replied({ messages: [message], finishReason });
+        if (ends) {
+          if (usage) chat.took(usage);
+          chat.end();
+        }
+      }
+      yield event;
+    }
+  } catch (error) {
+    chat.end(errorTypeOf(error));
+    throw error;
+  } finally {
+    signal.removeEventListener("abort", stopped);
+    await events.return?.();
+  }
+}
