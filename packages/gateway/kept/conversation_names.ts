@@ -1,5 +1,4 @@
 import { createHash } from "node:crypto";
-import { chainTo } from "../sessions/chain_index.ts";
 import { countInstructions, endOf } from "../sessions/history.ts";
 import type { Recognised } from "../sessions/recognised.ts";
 import type { GatewaySession } from "../sessions/session.ts";
@@ -44,13 +43,14 @@ export function soughtNames(
   return sought;
 }
 
-/** The names of a session, and of the ends that its history had, the newest first. */
+/** The names of a session, whose history has these keys, and of the ends that it had, the newest first. */
 export function namesOf(
   session: GatewaySession,
+  keys: readonly string[],
 ): { readonly names: readonly string[]; readonly ends: readonly string[] } {
-  const { client, scope, name, tip, heads, summary, responses, kept } = session;
-  const keys = chainTo(tip).slice(heads).map(({ key }) => key);
-  const end = endOf(keys);
+  const { client, scope, name, heads, summary, responses, kept } = session;
+  const first = keys[heads];
+  const end = endOf(keys.slice(Math.max(heads, keys.length - 2)));
   const newest = end === undefined ? [] : [nameOf("end", client ?? scope, end)];
   const ends = [...newest, ...kept.ends.filter((one) => !newest.includes(one))].slice(0, ENDS);
   return {
@@ -59,7 +59,7 @@ export function namesOf(
       ...ends,
       ...responses.map(({ id }) => nameOf("response", client ?? scope, id)),
       ...(name === undefined ? [] : [nameOf("name", scope, name)]),
-      ...(keys[0] === undefined ? [] : [nameOf("first", scope, keys[0])]),
+      ...(first === undefined ? [] : [nameOf("first", scope, first)]),
       ...(summary ? [nameOf("summary", scope)] : []),
       nameOf("scope", scope),
     ],

@@ -37,8 +37,8 @@ export interface Asked {
   readonly body: JsonRecord;
   readonly headers?: Record<string, string>;
   readonly reply: Exclude<Reply, { readonly recalls: string }>;
-  /** Whether the model recalls what left before that. */
-  readonly recalls?: boolean;
+  /** Whether the model recalls before that: the first that left of what it sees, or of all that ever left. */
+  readonly recalls?: "seen" | "ever";
   /** Time since the request before, in milliseconds. */
   readonly pauseMs?: number;
 }
@@ -216,7 +216,8 @@ export async function play(
   const got: string[] = [];
   let nowMs = 1_000_000;
   let next: Asked | undefined;
-  let recalls = false;
+  let recalls: Asked["recalls"];
+  let ever: string | undefined;
   let before = "";
   const fetch = async (...args: Parameters<typeof globalThis.fetch>) => {
     const text = await new Request(...args).text();
@@ -225,8 +226,10 @@ export async function play(
     while (shared < text.length && text[shared] === before[shared]) shared++;
     before = text;
     const [, ref] = /\bref ([0-9a-f]{16})\]/.exec(text) ?? [];
-    const reply = recalls && ref !== undefined ? { recalls: ref } : next!.reply;
-    recalls = false;
+    ever ??= ref;
+    const wanted = recalls === "ever" ? ever : recalls && ref;
+    const reply = wanted === undefined ? next!.reply : { recalls: wanted };
+    recalls = undefined;
     return await dialect.answer(JSON.parse(text), reply, Math.floor(shared / 4));
   };
   const options: GatewayOptions = {
@@ -247,7 +250,7 @@ export async function play(
     const opened = await open(at, options);
     nowMs += one.pauseMs ?? 10_000;
     next = one;
-    recalls = one.recalls ?? false;
+    recalls = one.recalls;
     const response = await opened.fetch(post(one.body, { ...one.headers }, one.path));
     got.push(await response!.text());
   }

@@ -1,5 +1,6 @@
 import type { ConversationStore, FoundConversation } from "@tare/store";
 import type { Protocol, RequestReaders } from "@tare/wire";
+import { chainTo } from "../sessions/chain_index.ts";
 import type { Recognised } from "../sessions/recognised.ts";
 import { type GatewaySession, neverSaved } from "../sessions/session.ts";
 import type { Sessions } from "../sessions/sessions.ts";
@@ -162,8 +163,10 @@ export class Keeper {
   async #write(session: GatewaySession): Promise<void> {
     const { store, sessions } = this.#options;
     const { id } = session;
-    const { names, ends } = namesOf(session);
-    const packed = packJson(keptValue(session, { instructions: sessions.instructionsOf(session), ends }));
+    const keys = chainTo(session.tip).map(({ key }) => key);
+    const { names, ends } = namesOf(session, keys);
+    const instructions = sessions.instructionsOf(keys.slice(0, session.heads));
+    const packed = packJson(keptValue(session, { keys, instructions, ends }));
     const { version: before, refs, parent } = session.kept;
     const all = [
       ...packed.texts,

@@ -1,6 +1,5 @@
 import { contentText, hashPiece, type Message } from "@tare/messages";
 import { type Protocol, readItem, type RequestReaders, type WireItem } from "@tare/wire";
-import { chainTo } from "../sessions/chain_index.ts";
 import { REFERENCE } from "../sessions/elide_quotes.ts";
 import type { HiddenPlace } from "../sessions/hidden_items.ts";
 import type { Known } from "../sessions/instruction_keys.ts";
@@ -40,15 +39,17 @@ interface KeptValue extends Pick<GatewaySession, PlainField> {
   readonly lookedAt: unknown;
 }
 
-/** What is kept of a session, with its instructions and the ends that its history had. */
+/** What is kept of a session, with the keys of its history, its instructions and the ends that the history had. */
 export function keptValue(
   session: GatewaySession,
-  { instructions, ends }: { readonly instructions: readonly Known[]; readonly ends: readonly string[] },
+  { keys, instructions, ends }: Pick<KeptValue, "keys" | "ends"> & {
+    readonly instructions: readonly Known[];
+  },
 ): unknown {
-  const { tip, hidden, shown, prompts } = session;
+  const { hidden, shown, prompts } = session;
   const value: Omit<KeptValue, PlainField> = {
     format: FORMAT,
-    keys: chainTo(tip).map(({ key }) => key),
+    keys,
     instructions: instructions.map(({ key, lines }) => ({ key, lines: [...lines].flat() })),
     hidden: hidden.map(({ items, ...place }) => ({ ...place, items: items.map(jsonOf) })),
     shown: shown.map(hashOf),

@@ -32,30 +32,29 @@ export function packJson(value: unknown): {
   readonly texts: readonly ConversationText[];
 } {
   const texts: ConversationText[] = [];
-  const packList = (list: readonly unknown[], isList: boolean): Packed => {
+  const packList = (list: readonly unknown[], isList: boolean): Packed | undefined => {
+    const jsons = list.map(entryJson);
+    if (jsons.reduce((sum, { length }) => sum + length, 0) <= PIECE_CHARS) return undefined;
     const refs: string[] = [];
-    let piece: string[] = [];
-    let length = 0;
     let from = 0;
-    for (const [at, entry] of list.entries()) {
-      const json = JSON.stringify(entry) ?? "null";
-      piece.push(json);
+    let length = 0;
+    for (const [at, json] of jsons.entries()) {
       length += json.length;
       if (length < MOST_CHARS && !isLast(json)) continue;
-      const content = `[${piece.join()}]`;
+      const content = `[${jsons.slice(from, at + 1).join()}]`;
       const ref = createHash("sha256").update(content).digest("hex").slice(0, 16);
       refs.push(ref);
       texts.push({ ref, content });
-      [piece, length, from] = [[], 0, at + 1];
+      [length, from] = [0, at + 1];
     }
     return { [PACKED]: { isList, refs, rest: list.slice(from) } };
   };
   const pack = (value: unknown): unknown => {
     if (typeof value !== "object" || value === null) return value;
-    if (Array.isArray(value)) return isLong(value) ? packList(value, true) : value;
+    if (Array.isArray(value)) return packList(value, true) ?? value;
     const entries = Object.entries(value).filter(([, member]) => member !== undefined);
     const isPlain = entries.every(([, member]) => typeof member !== "object" || member === null);
-    if (isPlain) return isLong(value) ? packList(entries, false) : value;
+    if (isPlain) return packList(entries, false) ?? value;
     return Object.fromEntries(entries.map(([name, member]) => [name, pack(member)]));
   };
   return { value: pack(value), texts };
@@ -92,9 +91,16 @@ function isPacked(value: object): value is Packed {
 
 /** Whether an entry is the last of its piece: the shorter, the more seldom. */
 function isLast(json: string): boolean {
-  return hashText(json.slice(-40)) % Math.max(1, Math.floor(PIECE_CHARS / json.length)) === 0;
+  return hashText(json.slice(-12)) % Math.max(1, Math.floor(PIECE_CHARS / json.length)) === 0;
 }
 
-function isLong(value: object): boolean {
-  return JSON.stringify(value).length > PIECE_CHARS;
+/** The JSON of an entry, which never changes: it is remembered for each object. */
+function entryJson(entry: unknown): string {
+  if (typeof entry === "number") return String(entry);
+  if (typeof entry !== "object" || entry === null) return JSON.stringify(entry) ?? "null";
+  let json = jsons.get(entry);
+  if (json === undefined) jsons.set(entry, json = JSON.stringify(entry));
+  return json;
 }
+
+const jsons = new WeakMap<object, string>();

@@ -108,9 +108,9 @@ export class Sessions {
     return ends.some((end) => this.#ends.has(endName({ scope, client }, end)));
   }
 
-  /** What is known of the instructions with which a session's history begins. */
-  instructionsOf({ tip, heads }: GatewaySession): readonly Known[] {
-    return chainTo(tip).slice(0, heads).flatMap(({ key }) => this.#instructions.known(key) ?? []);
+  /** What is known of the instructions that are named so. */
+  instructionsOf(keys: readonly string[]): readonly Known[] {
+    return keys.flatMap((key) => this.#instructions.known(key) ?? []);
   }
 
   /**
