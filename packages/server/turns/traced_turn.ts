@@ -78,6 +78,9 @@ class TracedCalls {
 
   prompt(prompt: RunTurnOptions["prompt"]): RunTurnOptions["prompt"] {
     return {
+      get isStored() {
+        return prompt.isStored;
+      },
       offerTools: (tools, history) => {
         const { listed, unlisted, ...offer } = prompt.offerTools(tools, history);
         const traced = (tool: Tool) => this.#tool(tool);
