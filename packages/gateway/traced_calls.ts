@@ -1,6 +1,7 @@
+import type { Message } from "@tare/messages";
 import { providerOf } from "@tare/planner";
 import { type Chat, errorTypeOf, type Telemetry } from "@tare/telemetry";
-import type { WireReply } from "@tare/wire";
+import type { Protocol, WireReply } from "@tare/wire";
 import type { Upstream } from "./options.ts";
 import type { GatewayTurn, SentCall } from "./turn.ts";
 
@@ -50,16 +51,12 @@ export class TracedCalls {
   }
 
   /** A reply is there, and this is known of it. */
-  replied({ view }: GatewayTurn, reply: WireReply, sent: SentCall | undefined): void {
+  replied({ view, request: { protocol } }: GatewayTurn, reply: WireReply, sent: SentCall | undefined): void {
     const chat = this.#chat;
     if (!chat) return;
-    const { usage, id, text } = reply;
-    const finishReason = reply.callsClient || reply.recalls.length > 0 ? "tool_calls" : "stop";
-    chat.replied({
-      messages: text === undefined ? [] : [{ role: "assistant", content: text }],
-      finishReason,
-      id,
-    });
+    const { usage, id, finish: finishReason, items } = reply;
+    const messages = () => items.flatMap((json) => messagesOf(protocol, json));
+    chat.replied({ messages, finishReason, id });
     if (usage) chat.took(usage);
     if (view) chat.planned({ ...view, entry: sent?.entry });
     chat.end();
@@ -78,5 +75,15 @@ export class TracedCalls {
       cancel: () => this.end("cancelled"),
     });
     return new Response(response.body?.pipeThrough(ended) ?? null, response);
+  }
+}
+
+/** The messages of an item of a reply; none of one that nobody here knows. */
+function messagesOf(protocol: Protocol, json: string): readonly Message[] {
+  try {
+    return protocol.readItem(JSON.parse(json)).map(({ message }) => message);
+  } catch {
+    // What is told of a call must not keep it from going on.
+    return [];
   }
 }

@@ -1,5 +1,5 @@
 import { SpanKind, type Tracer } from "@opentelemetry/api";
-import type { FinishReason, Message, ModelSettings, Rewrite, ToolDefinition, Usage } from "@tare/messages";
+import type { Message, ModelSettings, Rewrite, ToolDefinition, Usage } from "@tare/messages";
 import { inputMessages, outputMessages, toolDefinitions } from "./content.ts";
 import { type Facts, type Operation, SpanOperation, whole } from "./operation.ts";
 import type { Instruments } from "./telemetry.ts";
@@ -43,10 +43,10 @@ export interface PlannedCall {
 
 /** A reply, as far as it is told of. */
 export interface ToldReply {
-  /** What the model said; told where content is. */
-  readonly messages: readonly Message[];
-  /** Default: it isn't known. */
-  readonly finishReason?: FinishReason | undefined;
+  /** Gives what the model said; asked where content is told. */
+  readonly messages: () => readonly Message[];
+  /** Why it ended. Default: it isn't known. */
+  readonly finishReason?: string | undefined;
   /** Default: it has none. */
   readonly id?: string | undefined;
 }
@@ -122,7 +122,7 @@ export class SpanChat extends SpanOperation implements Chat {
       ...(finishReason && { "gen_ai.response.finish_reasons": [finishReason] }),
       ...(id !== undefined && { "gen_ai.response.id": id }),
       ...(this.#captureContent && {
-        "gen_ai.output.messages": JSON.stringify(outputMessages(messages, finishReason)),
+        "gen_ai.output.messages": JSON.stringify(outputMessages(messages(), finishReason)),
       }),
     });
   }

@@ -2,7 +2,6 @@ import {
   type ContentPart,
   contentText,
   describeCall,
-  type FinishReason,
   type Message,
   type ToolCall,
   type ToolDefinition,
@@ -29,14 +28,11 @@ export function inputMessages(messages: readonly Message[]): readonly GenAiMessa
 /** A model's reply, in the form of the conventions' `gen_ai.output.messages`: one message. */
 export function outputMessages(
   messages: readonly Message[],
-  finishReason: FinishReason | undefined,
+  finishReason = "",
 ): readonly GenAiMessage[] {
-  const parts = messages.flatMap(partsOf);
-  return [{
-    role: "assistant",
-    parts,
-    finish_reason: finishReason === "tool_calls" ? "tool_call" : finishReason ?? "",
-  }];
+  // The conventions have a word of their own for it.
+  const finish_reason = finishReason === "tool_calls" ? "tool_call" : finishReason;
+  return [{ role: "assistant", parts: messages.flatMap(partsOf), finish_reason }];
 }
 
 /** The tools of a request, in the form of the conventions' `gen_ai.tool.definitions`: what they must hold. */

@@ -79,11 +79,13 @@ export interface WireReply {
   readonly usage?: Usage;
   /** Its id, if it can be referred to. */
   readonly id?: string;
+  /** Why it ended, in the upstream's word, if that told. */
+  readonly finish?: string;
   /** Calls of the recall tool. */
   readonly recalls: readonly RecallCall[];
   /** Whether it calls tools of the client. */
   readonly callsClient: boolean;
-  /** The items by which the upstream knows it, each as JSON, recalls included; none may be told of a turn without. */
+  /** The items by which the upstream knows it, each as JSON, recalls included; of a turn without, none may be told that isn't asked to keep its text. */
   readonly items: readonly string[];
   /** What the model said, if the writer was asked to keep it. */
   readonly text?: string;

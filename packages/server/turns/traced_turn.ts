@@ -173,7 +173,7 @@ async function* tracedReply(
       chat.begun();
       if (event.type === "completed") {
         const { message, finishReason, usage } = event;
-        chat.replied({ messages: [message], finishReason });
+        chat.replied({ messages: () => [message], finishReason });
         if (ends) {
           if (usage) chat.took(usage);
           chat.end();

@@ -21,6 +21,7 @@ export class MessagesTurnWriter implements TurnWriter {
   #callsClient = false;
   /** What it told of its tokens, in the upstream's own fields. */
   #usage: JsonRecord = {};
+  #stop: unknown;
   /** Its last events: clients leave when they see them, and what the call cost must be known by then. */
   #held: RawEvent[] = [];
   #ended = false;
@@ -63,6 +64,7 @@ export class MessagesTurnWriter implements TurnWriter {
     const body = asRecord(JSON.parse(decoder.decode(bytes)));
     this.#whole = bytes;
     this.#usage = asRecord(body?.usage) ?? {};
+    this.#stop = body?.stop_reason;
     const blocks = Array.isArray(body?.content) ? body.content.filter(isRecord) : [];
     this.#callsClient = blocks.some((block) => isCall(block) && !this.#isRecall(block));
     return this.#take(blocks);
@@ -120,6 +122,7 @@ export class MessagesTurnWriter implements TurnWriter {
     const usage = readMessagesUsage(this.#usage);
     const reply: WireReply = {
       ...(usage && { usage }),
+      ...(typeof this.#stop === "string" && { finish: this.#stop }),
       recalls,
       callsClient: this.#callsClient,
       items: blocks.length > 0 ? [JSON.stringify({ role: "assistant", content: blocks })] : [],
@@ -142,6 +145,7 @@ export class MessagesTurnWriter implements TurnWriter {
         return later ? [] : [event.bytes];
       case "message_delta":
         this.#usage = { ...this.#usage, ...withoutNulls(asRecord(data.usage) ?? {}) };
+        this.#stop = asRecord(data.delta)?.stop_reason ?? this.#stop;
         this.#held.push(event);
         return [];
       case "content_block_start":
@@ -176,6 +180,7 @@ export class MessagesTurnWriter implements TurnWriter {
     this.#read = [];
     this.#held = [];
     this.#usage = {};
+    this.#stop = undefined;
     this.#splitter = new SseSplitter();
   }
 }

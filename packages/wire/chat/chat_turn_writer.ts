@@ -26,6 +26,7 @@ export class ChatTurnWriter implements TurnWriter {
   #recalls = new Set<number>();
   #callsClient = false;
   #usage: unknown;
+  #finish: unknown;
   /** What a stream's first chunk says of all. */
   #envelope: JsonRecord = {};
   #held: Uint8Array<ArrayBuffer>[] = [];
@@ -100,6 +101,7 @@ export class ChatTurnWriter implements TurnWriter {
     this.#usage = isRecord(body) ? body.usage : undefined;
     const choice = isRecord(body) && Array.isArray(body.choices) ? body.choices[0] : undefined;
     const message = isRecord(choice) && isRecord(choice.message) ? choice.message : {};
+    this.#finish = isRecord(choice) ? choice.finish_reason : undefined;
     return this.#take(message);
   }
 
@@ -167,8 +169,9 @@ export class ChatTurnWriter implements TurnWriter {
     const reply: WireReply = {
       ...(usage && { usage }),
       recalls,
+      ...(typeof this.#finish === "string" && { finish: this.#finish }),
       callsClient: calls.length > recalls.length,
-      items: recalls.length > 0 || this.#replies.length > 0
+      items: recalls.length > 0 || this.#replies.length > 0 || this.#options.keepsText
         ? [JSON.stringify({ role: "assistant", ...message })]
         : [],
       ...(this.#options.keepsText && typeof message.content === "string" && { text: message.content }),
@@ -189,6 +192,7 @@ export class ChatTurnWriter implements TurnWriter {
     this.#recalls = new Set();
     this.#callsClient = false;
     this.#usage = undefined;
+    this.#finish = undefined;
     this.#splitter = new SseSplitter();
   }
 
@@ -224,6 +228,7 @@ export class ChatTurnWriter implements TurnWriter {
       const delta = isRecord(choice.delta) ? choice.delta : {};
       const shown = this.#takeDelta(delta, later);
       const ends = typeof choice.finish_reason === "string";
+      if (ends) this.#finish = choice.finish_reason;
       const recalled = this.#recalls.size > 0;
       if (shown === undefined && !ends) return [];
       if (shown !== delta || (ends && recalled)) {

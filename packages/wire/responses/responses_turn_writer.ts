@@ -166,11 +166,12 @@ export class ResponsesTurnWriter implements TurnWriter {
       id: String(item.call_id ?? ""),
       arguments: String(item.arguments ?? ""),
     }));
-    const { id, usage: told } = this.#last;
+    const { id, status, usage: told } = this.#last;
     const usage = readUsage(told);
     const reply: WireReply = {
       ...(usage && { usage }),
       ...(typeof id === "string" && { id }),
+      ...(typeof status === "string" && { finish: status }),
       recalls,
       callsClient: items.some((item) => CLIENT_CALLS.includes(item.type) && !this.#isRecall(item)),
       items: items.map((item) => JSON.stringify(item)),
