@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { createHash, type Hash } from "node:crypto";
 import type { IdempotencyKey, SessionRecord, StorableEvent, StoredDocument } from "./port.ts";
 import { StoreError } from "./store_error.ts";
 
@@ -25,20 +25,21 @@ export type ContentsItem =
   } & IdempotencyKey);
 
 /**
- * All that a store holds, to be read and written as a whole while nobody else has it open. The order is that of their
- * bytes: texts by reference; sessions as they were made, each with its events, its state by name and its archive by
- * reference; documents by kind and id; keys by scope and key.
+ * All that a store holds, to be read and written as a whole while nobody else has it open. Texts come first; then
+ * sessions, in the order in which they were made, each in front of its events, its state and its archive; then the rest.
  */
 export interface StoreContents {
   /** What people may call it. */
   readonly name: string;
   /** Whether it holds nothing at all. */
   isEmpty(): Promise<boolean>;
-  /** Everything, in order. */
+  /** Everything that it holds, or that was written to it. */
   read(): AsyncIterable<ContentsItem>;
-  /** Writes everything in the order in which it was read, or nothing, into a store that is empty. */
+  /** Writes everything into a store that is empty, in the order in which it was read. Others don't see it yet. */
   write(items: AsyncIterable<ContentsItem>): Promise<void>;
-  /** Lets others have the store. */
+  /** Lets what was written be what the store holds, all at once. */
+  keep(): Promise<void>;
+  /** Lets others have the store. Nothing is left of what was written and not kept. */
   close(): Promise<void>;
 }
 
@@ -46,7 +47,7 @@ export interface StoreContents {
 export interface ContentsSum {
   /** How many there are of each, by name. */
   readonly counts: Readonly<Record<"sessions" | "events" | "texts" | "documents" | "keys", number>>;
-  /** SHA-256 of everything in order, in hex. */
+  /** Of everything: the sum of SHA-256 hashes, in hex. */
   readonly hash: string;
 }
 
@@ -61,49 +62,65 @@ export async function copyContents(from: StoreContents, to: StoreContents): Prom
   const isEmpty = await to.isEmpty();
   if (isEmpty) await to.write(items);
   else for await (const _ of items);
-  const [expected, found] = [sum(), await sumOf(to)];
-  if (found.hash === expected.hash) return found;
+  const [expected, found] = [sum(), await sumContents(to)];
+  if (found.hash === expected.hash) {
+    if (isEmpty) await to.keep();
+    return found;
+  }
   const [given, there] = [expected, found].map(({ counts }) =>
     Object.entries(counts).map(([name, count]) => `${count} ${name}`).join(", ")
   );
-  const message = isEmpty
-    ? `Cannot copy ${from.name} to ${to.name}: ${there} were read there, which aren't the ${given} that were written. ` +
-      "Remove them, and try again."
-    : `Cannot copy ${from.name} to ${to.name}: that isn't empty, and holds something else, ${there}. ` +
-      "Copy into one that holds nothing.";
-  throw new StoreError("conflict", message);
+  const state = isEmpty
+    ? `${there} could be read there of the ${given} that were written, or others. Nothing of it was kept`
+    : `that isn't empty, and holds something else, ${there}. Copy into one that holds nothing`;
+  throw new StoreError("conflict", `Cannot copy ${from.name} to ${to.name}: ${state}.`);
 }
 
-/** Passes items on, and sums them up. */
+/** Passes items on, and sums them up, whatever the order of those that have none. */
 function summing(
   items: AsyncIterable<ContentsItem>,
 ): { readonly items: AsyncIterable<ContentsItem>; readonly sum: () => ContentsSum } {
-  const hash = createHash("sha256");
   const counts = { sessions: 0, events: 0, texts: 0, documents: 0, keys: 0 };
-  const add = (...fields: unknown[]) => hash.update(`${JSON.stringify(fields)}\n`);
+  let sum = 0n;
+  const add = (hash: Hash) => {
+    sum = BigInt.asUintN(256, sum + BigInt(`0x${hash.digest("hex")}`));
+  };
+  const addAlone = (...fields: unknown[]) => add(createHash("sha256").update(JSON.stringify(fields)));
+  /** Of the session in front, with its events. */
+  let session: Hash | undefined;
+  const endSession = () => {
+    if (session) add(session);
+    session = undefined;
+  };
   const count = (item: ContentsItem) => {
     switch (item.type) {
       case "text":
         counts.texts++;
-        return add("text", item.ref, item.content);
-      case "session":
-        counts.sessions++;
-        return add("session", item.id, item.createdAtMs, item.settings, item.parent, item.touchedAtMs);
+        return addAlone("text", item.ref, item.content);
+      case "session": {
+        endSession();
+        const { id, createdAtMs, settings, parent, touchedAtMs } = item;
+        const fields = [counts.sessions++, id, createdAtMs, settings, parent, touchedAtMs];
+        session = createHash("sha256").update(JSON.stringify(fields));
+        return;
+      }
       case "events":
         counts.events += item.events.length;
         // However many come at a time.
-        for (const event of item.events) add("event", event);
+        for (const event of item.events) session?.update(`\n${JSON.stringify(event)}`);
         return;
       case "state":
-        return add("state", item.name, item.value);
+        return addAlone("state", item.sessionId, item.name, item.value);
       case "archived":
-        return add("archived", item.ref);
+        return addAlone("archived", item.sessionId, item.ref);
       case "document":
         counts.documents++;
-        return add("document", item.kind, item.id, item.sessionId, item.value);
-      case "key":
+        return addAlone("document", item.kind, item.id, item.sessionId, item.value);
+      case "key": {
         counts.keys++;
-        return add("key", item.scope, item.key, item.bodyHash, item.touchedAtMs, item.sessionId, item.answer);
+        const { scope, key, bodyHash, touchedAtMs, sessionId, answer } = item;
+        return addAlone("key", scope, key, bodyHash, touchedAtMs, sessionId, answer);
+      }
     }
   };
   const pass = async function* () {
@@ -111,12 +128,13 @@ function summing(
       count(item);
       yield item;
     }
+    endSession();
   };
-  return { items: pass(), sum: () => ({ counts, hash: hash.copy().digest("hex") }) };
+  return { items: pass(), sum: () => ({ counts, hash: sum.toString(16).padStart(64, "0") }) };
 }
 
-/** Sums contents up. */
-async function sumOf(contents: StoreContents): Promise<ContentsSum> {
+/** Reads everything and sums it up. @throws {StoreError} if something of it is damaged. */
+export async function sumContents(contents: StoreContents): Promise<ContentsSum> {
   const { items, sum } = summing(contents.read());
   for await (const _ of items);
   return sum();

@@ -3,6 +3,7 @@ import { bytesFromText } from "@tare/prune";
 import { zstdCompressSync } from "node:zlib";
 import type { ContentsItem, StoreContents } from "../contents.ts";
 import type { SessionRecord, StorableEvent, StoredDocument } from "../port.ts";
+import { promiseOf } from "../promise_of.ts";
 import { type Database, openDatabase } from "./database.ts";
 import { corruptError } from "./file_error.ts";
 import { MIGRATIONS } from "./migrations.ts";
@@ -16,37 +17,50 @@ const PAGE = 256;
 const BATCH = 1000;
 
 /**
- * The contents of a SQLite file, for this process alone. It need not be there; what is written to it is there once all
- * of it is.
+ * The contents of a SQLite file, for this process alone. The file need not be there.
  *
  * @throws {StoreError} as `openStore` does.
  */
 export function openFileContents(path: string): StoreContents {
   const open = (path: string) => openDatabase(path, { migrations: MIGRATIONS });
   let database = existsSync(path) || existsSync(`${path}-wal`) ? open(path) : undefined;
+  /** What is written stands in a file of its own, which takes the place of the other. */
+  const part = `${path}.part`;
+  let written: Database | undefined;
+  const removePart = () => {
+    for (const end of ["", "-wal", "-shm", ".lock"]) rmSync(`${part}${end}`, { force: true });
+  };
   return {
     name: path,
     isEmpty: () => Promise.resolve(!database || isEmpty(database)),
     async *read() {
-      if (database) yield* readAll(database);
+      const read = written ?? database;
+      if (read) yield* readAll(read);
     },
     async write(items) {
-      const part = `${path}.part`;
       // Of a process that was cut off.
-      for (const end of ["", "-wal", "-shm", ".lock"]) rmSync(`${part}${end}`, { force: true });
-      const written = open(part);
-      try {
-        await writeAll(written, items);
-      } finally {
-        // Everything is in the file then, and on the disk.
-        written.close();
-      }
-      database?.close();
-      renameSync(part, path);
-      rmSync(`${part}.lock`, { force: true });
-      database = open(path);
+      removePart();
+      written = open(part);
+      await writeAll(written, items);
     },
-    close: () => Promise.resolve(database?.close()),
+    keep() {
+      return promiseOf(() => {
+        // Everything is in the file then, and on the disk.
+        written?.close();
+        database?.close();
+        renameSync(part, path);
+        written = undefined;
+        removePart();
+        database = open(path);
+      });
+    },
+    close() {
+      return promiseOf(() => {
+        written?.close();
+        if (written) removePart();
+        database?.close();
+      });
+    },
   };
 }
 
