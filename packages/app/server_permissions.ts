@@ -22,7 +22,7 @@ const SOUGHT_VARIABLES: readonly string[] = [
 ];
 
 /** Variables that a database's client looks for: the address says it all. */
-const DATABASE_VARIABLES: readonly string[] = ["PG*", "NODE_PG_FORCE_NATIVE"];
+const DATABASE_VARIABLES: readonly string[] = ["PG*", "NODE_PG_FORCE_NATIVE", "USER", "USERNAME"];
 
 /**
  * The permissions that a server with these settings needs, as flags for `deno run`, and no others: to read and write
@@ -46,7 +46,7 @@ export function serverPermissions(settings: Settings): string[] {
   } = settings;
   const kept = oldData === undefined ? [data] : [data, oldData];
   const folders = [workspace, ...kept].flatMap((folder) => withRealPath(resolve(folder))).map(escapeCommas);
-  const files = [profileFile?.path, mcp?.path, approvals?.path, database?.path].filter((path) =>
+  const files = [profileFile?.path, mcp?.path, approvals?.path, ...database?.files ?? []].filter((path) =>
     path !== undefined
   )
     .map((path) => escapeCommas(resolve(path)));

@@ -79,7 +79,7 @@ Deno.test("serverPermissions() opens the network to where it listens and to its 
 Deno.test("serverPermissions() opens the database's host or socket alone, and hides what its client would look for", async () => {
   const [, net, read, write, env, ignored] = permissions([]);
   const flags = (TARE_DATABASE: string) => permissions([], { TARE_DATABASE }).slice(1, 6);
-  const hidden = `${ignored},PG*,NODE_PG_FORCE_NATIVE`;
+  const hidden = `${ignored},PG*,NODE_PG_FORCE_NATIVE,USER,USERNAME`;
   const url = "postgres://me:planted@db.example/tare";
   assertEquals(flags(url), [`${net},db.example:5432`, read, write, env, hidden]);
   const socket = "/run/pg/.s.PGSQL.5433";

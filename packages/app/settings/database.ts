@@ -1,3 +1,4 @@
+import { isAbsolute } from "@std/path";
 import { fromFolder } from "./option.ts";
 
 /** A PostgreSQL database, and how it is reached. */
@@ -8,8 +9,8 @@ export interface Database {
   readonly shown: string;
   /** Host and port, or the path of a socket. */
   readonly at: { readonly host: string } | { readonly socket: string };
-  /** The file that held the address. Absent if the setting itself did. */
-  readonly path?: string;
+  /** Files that are read for it: the one that held the address, and those with certificates. */
+  readonly files: readonly string[];
 }
 
 /** How a database's address begins. */
@@ -17,8 +18,11 @@ const SCHEME = /^postgres(ql)?:\/\//;
 
 const PORT = "5432";
 
-/** How safe the connection has to be, as PostgreSQL's own programs call it. */
-const SSL_MODES = ["disable", "prefer", "require", "verify-ca", "verify-full"];
+/** How safe the connection has to be, as the client takes it: all but the first and the last check who answers. */
+const SSL_MODES = ["disable", "prefer", "require", "verify-ca", "verify-full", "no-verify"];
+
+/** Parameters that name files with certificates and keys. */
+const SSL_FILES = ["sslrootcert", "sslcert", "sslkey"];
 
 /**
  * Reads the address of a database, or of the file that holds it.
@@ -38,7 +42,8 @@ export function readDatabase(text: string, from?: string): Database | undefined 
     throw wrong("names a file that can't be read", { cause: error });
   }
   if (!SCHEME.test(held)) throw wrong("names a file that doesn't begin with postgres://");
-  return { ...readAddress(held), path };
+  const address = readAddress(held);
+  return { ...address, files: [path, ...address.files] };
 }
 
 function readAddress(text: string): Database {
@@ -60,12 +65,17 @@ function readAddress(text: string): Database {
   if (mode !== null && !SSL_MODES.includes(mode)) {
     throw wrong(`has another sslmode than ${SSL_MODES.join(", ")}`);
   }
+  const files = SSL_FILES.flatMap((name) => url.searchParams.get(name) ?? []);
+  if (!files.every(isAbsolute)) {
+    throw wrong(`names by ${SSL_FILES.join(", ")} a file whose path doesn't begin with /`);
+  }
   const port = url.port || PORT;
   const isSocket = host.startsWith("/");
   return {
     url: text,
     shown: `${name} at ${isSocket ? host : `${host}:${port}`}`,
     at: isSocket ? { socket: `${host}/.s.PGSQL.${port}` } : { host: `${host}:${port}` },
+    files,
   };
 }
 

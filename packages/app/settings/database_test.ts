@@ -11,18 +11,23 @@ Deno.test("readSettings() reads a database's address: host and name may be shown
     url,
     shown: "tare at db.example:5432",
     at: { host: "db.example:5432" },
+    files: [],
   });
   assertEquals(databaseOf("postgresql://me@[::1]:6432/two%20words"), {
     url: "postgresql://me@[::1]:6432/two%20words",
     shown: "two words at [::1]:6432",
     at: { host: "[::1]:6432" },
+    files: [],
   });
   const socket = "postgres://me@%2Fvar%2Frun%2Fpostgresql/tare";
   assertEquals(databaseOf(socket), {
     url: socket,
     shown: "tare at /var/run/postgresql",
     at: { socket: "/var/run/postgresql/.s.PGSQL.5432" },
+    files: [],
   });
+  const checked = "postgres://me@h/d?sslmode=verify-full&sslrootcert=/etc/ca.pem&sslkey=/etc/key.pem";
+  assertEquals(databaseOf(checked)?.files, ["/etc/ca.pem", "/etc/key.pem"]);
   assertEquals(readSettings([], {}).database, undefined);
 });
 
@@ -31,7 +36,12 @@ Deno.test("readSettings() reads a database's address from a file, such as a cont
   const path = join(folder, "secret");
   try {
     await Deno.writeTextFile(path, "postgres://me:planted@h/d\n");
-    const found = { url: "postgres://me:planted@h/d", shown: "d at h:5432", at: { host: "h:5432" }, path };
+    const found = {
+      url: "postgres://me:planted@h/d",
+      shown: "d at h:5432",
+      at: { host: "h:5432" },
+      files: [path],
+    };
     assertEquals([databaseOf(path), databaseOf("secret", { INIT_CWD: folder })], [found, found]);
     await Deno.writeTextFile(path, "planted");
     assertThrows(
@@ -61,7 +71,9 @@ Deno.test("readSettings() says what is wrong with a database's address, and show
     "postgres://h/d?password=planted": "must name a user in front of the host.",
     "postgres://me:planted@h": "must name a database behind the host.",
     "postgres://me:planted@h/d?sslmode=planted":
-      "has another sslmode than disable, prefer, require, verify-ca, verify-full.",
+      "has another sslmode than disable, prefer, require, verify-ca, verify-full, no-verify.",
+    "postgres://me:planted@h/d?sslrootcert=planted":
+      "names by sslrootcert, sslcert, sslkey a file whose path doesn't begin with /.",
   };
   for (const [address, fault] of Object.entries(faults)) {
     const error = assertThrows(() => databaseOf(address), RangeError);
