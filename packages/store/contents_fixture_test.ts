@@ -27,6 +27,8 @@ export async function fillStore(store: Store, events = 700): Promise<void> {
   await store.commit([sessionRecord("z"), archive("z", 0), archive("z", 1)]);
   await store.commit([sessionRecord("fork", "z"), archive("fork", 2)]);
   await store.commit([sessionRecord("gone"), sessionRecord("Ä", "gone"), sessionRecord("a")]);
+  // Where several have the store open, only who holds a session writes to it.
+  for (const id of ["z", "gone", "a"]) await store.shared?.hold(id);
   await store.deleteSession("gone");
   for (let after = 0; after < events; after += 100) {
     const said = Array.from({ length: Math.min(100, events - after) }, (_, index) => ({
