@@ -52,12 +52,12 @@ export function storedTexts(database: Database): StoredTexts {
   );
   const write = ({ ref, content }: StoredText) => {
     const row = selectText.get(ref);
-    const kept = row && unpack(row.zstd, ref);
+    const kept = row && unpackText(row.zstd, ref);
     if (kept !== undefined && kept !== content) throw otherTextError(ref);
     if (kept === undefined) upsertText.run(ref, zstdCompressSync(bytesFromText(content)));
   };
   const read = ({ zstd }: { readonly zstd: Uint8Array<ArrayBuffer> | null }, ref: string): string => {
-    const content = zstd === null ? undefined : unpack(zstd, ref);
+    const content = zstd === null ? undefined : unpackText(zstd, ref);
     if (content !== undefined) return content;
     throw corruptError(database.path, `the archived text ${ref} was damaged, its content has another hash`);
   };
@@ -86,7 +86,7 @@ export function storedTexts(database: Database): StoredTexts {
 }
 
 /** The text, if it is what its reference says: `archiveRef`, but at once. */
-function unpack(zstd: Uint8Array<ArrayBuffer>, ref: string): string | undefined {
+export function unpackText(zstd: Uint8Array<ArrayBuffer>, ref: string): string | undefined {
   try {
     const bytes = new Uint8Array(zstdDecompressSync(zstd));
     const whole = createHash("sha256").update(bytes).digest("hex").startsWith(ref);
