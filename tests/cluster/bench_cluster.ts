@@ -87,14 +87,14 @@ async function withServers<T>(
 
 /** What the database has done so far. */
 async function databaseTotals(url: string) {
-  const [row] = await query<{ statements: string; commits: string; bytes: string; pid: number }>(
+  const [row] = await query<{ statements: string; commits: string; bytes: string }>(
     url,
-    `SELECT xact_commit AS statements, pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0') AS bytes, pg_backend_pid() AS pid,
+    `SELECT xact_commit AS statements, pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0') AS bytes,
        (SELECT n_tup_ins FROM pg_stat_user_tables WHERE relname = 'events') AS commits
      FROM pg_stat_database WHERE datname = current_database()`,
   );
-  const { statements, commits, bytes, pid } = row!;
-  return { statements: Number(statements), commits: Number(commits), bytes: Number(bytes), pid };
+  const { statements, commits, bytes } = row!;
+  return { statements: Number(statements), commits: Number(commits), bytes: Number(bytes) };
 }
 
 /** Begins to measure what steps take; gives what ends that. */
@@ -103,12 +103,10 @@ async function gauge(
   database: string | undefined,
 ): Promise<(steps: number) => Promise<Taken>> {
   const cpuOfServers = () => servers.reduce((sum, { pid }) => sum + cpuMs(pid), 0);
-  let main: number | undefined;
   const read = async () => {
     if (database === undefined) return { statements: 0, commits: 0, bytes: 0, databaseCpuMs: 0 };
-    const { pid, ...totals } = await databaseTotals(database);
-    // The main process, for as long as the connection is open; of a server elsewhere nothing is known.
-    main ??= databaseProcess;
+    const totals = await databaseTotals(database);
+    const main = databaseProcess;
     const databaseCpuMs = main === undefined
       ? NaN
       : cpuMs(main, { children: true }) + childrenOf(main).reduce((sum, child) => sum + cpuMs(child), 0);
