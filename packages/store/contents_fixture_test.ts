@@ -63,6 +63,6 @@ export async function askStore(store: Store): Promise<unknown> {
   const documents = [await store.getDocument("response", "r"), await store.getDocument("Response", "r")];
   const claims: Claim[] = [];
   for (const request of [DONE, OPEN, FREE]) claims.push(await store.claimKey(request));
-  const idle = await store.idleSessions({ beforeMs: Infinity, limit: 10 });
+  const idle = await store.idleSessions({ beforeMs: 2 ** 50, limit: 10 });
   return [sessions, JSON.stringify(sessions), parts, documents, claims, idle.sort()];
 }
