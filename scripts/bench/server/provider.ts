@@ -2,7 +2,8 @@
  * A simulated provider as a process of its own. A model's name says how long it thinks before it answers, how many
  * words it says with each call, and how many of them a second: `after-250` thinks 250 ms and says nothing with its calls,
  * `after-250-say-100-at-80` says 100 words in more than a second. Each turn makes three calls of `read_file`, one a step,
- * and then answers.
+ * and then answers. `POST /bench/times` hands out when each request came and when its reply had been sent, by the part of
+ * the user's message that stands in brackets, since it was last asked.
  *
  * @module
  */
@@ -70,11 +71,39 @@ function wordsOf(line: string): string[] {
   return words?.map((word) => line.replace(`"content":"${content}"`, `"content":"${word}"`)) ?? [line];
 }
 
+/** When a request came and when its reply had been sent, in milliseconds since the epoch, by what the user said. */
+const times: Record<string, [cameMs: number, sentMs: number][]> = {};
+
+const nowMs = () => performance.timeOrigin + performance.now();
+
+/** Notes when the reply has been sent. */
+function timed({ messages = [] }: Asked, response: Response, cameMs: number): Response {
+  const said = /\(([\d.]+)\)$/.exec(String(messages.findLast(({ role }) => role === "user")?.content))?.[1];
+  if (said === undefined) return response;
+  const pass = new TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>({
+    flush: () => void (times[said] ??= []).push([cameMs, nowMs()]),
+  });
+  return new Response(response.body?.pipeThrough(pass) ?? null, response);
+}
+
+/** What of a request's body counts here. */
+interface Asked {
+  readonly model?: string;
+  readonly messages?: readonly { readonly role: string; readonly content: unknown }[];
+}
+
 Deno.serve({
   hostname: "127.0.0.1",
   port: 0,
   onListen: ({ port }) => console.log(`provider listens on http://127.0.0.1:${port}/v1`),
 }, async (request) => {
-  const { model = "" } = request.method === "POST" ? await request.clone().json() : {};
-  return paced(await provider.fetch(request), mannerOf(model).perSecond);
+  const cameMs = nowMs();
+  if (new URL(request.url).pathname === "/bench/times") {
+    const told = Response.json(times);
+    for (const said of Object.keys(times)) delete times[said];
+    return told;
+  }
+  const asked: Asked = request.method === "POST" ? await request.clone().json() : {};
+  const response = paced(await provider.fetch(request), mannerOf(asked.model ?? "").perSecond);
+  return timed(asked, response, cameMs);
 });

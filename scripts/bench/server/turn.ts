@@ -17,13 +17,17 @@ export async function createSession(server: string, model: string): Promise<stri
 }
 
 /** Plays a turn to its end. @throws {Error} if it doesn't end as completed. */
-export async function playTurn(server: string, session: string): Promise<SeenTurn> {
+export async function playTurn(
+  server: string,
+  session: string,
+  input = "What does the file say?",
+): Promise<SeenTurn> {
   const startedAt = performance.now();
   let firstEventMs: number | undefined;
   let firstDeltaMs: number | undefined;
   let firstReplyMs = 0;
   let tail = "";
-  const body = JSON.stringify({ input: "What does the file say?" });
+  const body = JSON.stringify({ input });
   const response = await post(`${server}/v1/sessions/${session}/turns`, body);
   for await (const piece of response.body?.pipeThrough(new TextDecoderStream()) ?? []) {
     firstEventMs ??= performance.now() - startedAt;
