@@ -2,6 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import type { LoopEvent } from "@tare/loop";
 import type { Message } from "@tare/messages";
 import type { PinReport } from "@tare/planner/report";
+import type { SessionEvent } from "@tare/server";
 import { jsonPost } from "./json_post.ts";
 import { readEvents, type ReceivedEvent } from "./read_events.ts";
 import type { RecordedRequest, RecordingProvider } from "./recording_provider.ts";
@@ -226,14 +227,14 @@ export class Witness {
 }
 
 /** Each turn has a start and an end, and none runs. */
-function assertTurns(events: readonly LoopEvent[]): void {
+export function assertTurns(events: readonly SessionEvent[]): void {
   const marks = events.map(({ type }) => type).filter((type) => type === "turn_start" || type === "turn_end");
   assertEquals(marks, marks.map((_, index) => index % 2 === 0 ? "turn_start" : "turn_end"));
   assertEquals(marks.length % 2, 0, "a turn has no end");
 }
 
 /** Each reply is followed by the answers to its calls, in order, and there are no others. */
-function assertAnswered(messages: readonly Message[]): void {
+export function assertAnswered(messages: readonly Message[]): void {
   let open: string[] = [];
   for (const message of messages) {
     if (message.role === "tool") {
@@ -261,7 +262,7 @@ function assertPrefixes(
 }
 
 /** Whether the event tells of a change of what was sent before. A result that is truncated was not sent yet. */
-export function isRewrite(event: LoopEvent): boolean {
+export function isRewrite(event: SessionEvent): boolean {
   return event.type === "context_rewritten" && event.mechanism !== "truncate";
 }
 

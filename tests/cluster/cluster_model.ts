@@ -1,0 +1,73 @@
+import type { Message } from "@tare/messages";
+import { type SimulatedModel, type SimulatedReply, type SimulatedToolCall, toolCall } from "@tare/simulator";
+import { SCRIPT } from "../gateway/long_session.ts";
+
+/** File of the workspace that commands append to: a line for each call that runs. */
+export const LOG = "log.txt";
+
+/** File of the workspace that is read. */
+export const NOTES = "notes.txt";
+
+/** What stands in the first text of a conversation of the gateway, by which the model knows that it follows the script. */
+export const SCRIPTED = "Scripted";
+
+/** Steps with tool calls before a turn's answer. */
+const MAX_STEPS = 3;
+
+/** A call that ran, as it stands in {@linkcode LOG}. */
+export interface Run {
+  /** Name of the call: no other one has it. */
+  readonly token: string;
+  /** Process id of the server that ran it. */
+  readonly pid: number;
+  /** When it began, in milliseconds since the epoch. */
+  readonly atMs: number;
+}
+
+/** The calls that ran, as the log tells. */
+export function readRuns(log: string): readonly Run[] {
+  return log.split("\n").slice(0, -1).map((line) => {
+    const [token = "", pid, nanoseconds] = line.split(" ");
+    return { token, pid: Number(pid), atMs: Number(nanoseconds) / 1e6 };
+  });
+}
+
+/** Names of calls in a text. */
+export function tokensIn(text: string): readonly string[] {
+  return text.match(/token-\d+/g) ?? [];
+}
+
+/**
+ * The agent's turns have one to three steps of text and calls, then an answer: calls that read, and commands that take a while
+ * and say in the {@linkcode LOG} that they ran, and in which server. Conversations of the gateway follow a script.
+ */
+export function clusterModel(random: () => number): SimulatedModel {
+  let made = 0;
+  const append = (): SimulatedToolCall => {
+    const token = `token-${++made}`;
+    const pause = (random() * 0.1).toFixed(3);
+    return toolCall("shell", {
+      command: `echo ${token} $PPID $(date +%s%N) >> ${LOG}; sleep ${pause}; echo ${token}`,
+    });
+  };
+  const read = (): SimulatedToolCall =>
+    toolCall("read_file", { path: NOTES, start_line: 1 + Math.floor(random() * 100) });
+  return ({ messages }): SimulatedReply => {
+    const steps = stepsIn(messages);
+    if (JSON.stringify(messages[0]?.content).includes(SCRIPTED)) {
+      return SCRIPT[steps.all] ?? { content: `That was all: ${steps.all}.` };
+    }
+    const text = "The work goes on, word by word. ".repeat(1 + Math.floor(random() * 4));
+    if (steps.ofTurn > 0 && (steps.ofTurn >= MAX_STEPS || random() < 0.3)) return { content: `${text}Done.` };
+    const kinds = [read, append, append].toSorted(() => random() - 0.5);
+    const tool_calls = kinds.slice(0, 1 + Math.floor(random() * 3)).map((make) => make());
+    return { content: text, tool_calls };
+  };
+}
+
+/** How often the model has replied. */
+function stepsIn(messages: readonly Message[]): { readonly all: number; readonly ofTurn: number } {
+  const count = (some: readonly Message[]) => some.filter(({ role }) => role === "assistant").length;
+  const start = messages.findLastIndex(({ role }) => role === "user");
+  return { all: count(messages), ofTurn: count(messages.slice(start)) };
+}

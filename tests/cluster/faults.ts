@@ -1,0 +1,106 @@
+import { pause } from "./client.ts";
+import type { Cluster, Member } from "./cluster.ts";
+
+/** Something that goes wrong. */
+export interface Fault {
+  readonly name: string;
+  /** What happens to a server, from the beginning to the mended end. */
+  readonly happen: (cluster: Cluster, member: Member, random: () => number) => Promise<void>;
+  /** If the server loses what it holds: how long others may take to mark its turns, in milliseconds. */
+  readonly marksWithinMs?: number;
+  /** Whether the database is away for all. Default: no. */
+  readonly stopsDatabase?: boolean;
+}
+
+/** How long a server may be silent before it loses what it holds, in milliseconds: the store's default. */
+const LEASE_MS = 10_000;
+
+/** Time that a server may take to find and mark what another one has left, beside the lease, in milliseconds. */
+const MARK_SLACK_MS = 5000;
+
+/** What can go wrong; what differs most stands first. */
+export const FAULTS: readonly Fault[] = [
+  {
+    name: "a server is killed",
+    marksWithinMs: LEASE_MS + MARK_SLACK_MS,
+    async happen(cluster, member, random) {
+      await cluster.endMember(member, "SIGKILL");
+      // Another one in its place comes before or after its lease is over.
+      const awayMs = random() < 0.5 ? 0 : LEASE_MS;
+      await pause(awayMs);
+      await cluster.startMember(member);
+      await pause(LEASE_MS - awayMs);
+    },
+  },
+  {
+    name: "the database is killed",
+    stopsDatabase: true,
+    async happen({ postgres }, _member, random) {
+      await postgres.kill();
+      await pause(random() * 2000);
+      await postgres.start();
+    },
+  },
+  {
+    name: "a server sleeps longer than its lease and wakes up",
+    marksWithinMs: LEASE_MS + MARK_SLACK_MS,
+    async happen(_cluster, { program }, random) {
+      program!.signal("SIGSTOP");
+      await pause(LEASE_MS * (1.1 + 0.3 * random()));
+      program!.signal("SIGCONT");
+    },
+  },
+  {
+    name: "what a server and the database send arrives after the lease",
+    marksWithinMs: LEASE_MS + MARK_SLACK_MS,
+    async happen(_cluster, { network }, random) {
+      network.set({ type: "stuck" });
+      await pause(LEASE_MS * (1.1 + 0.3 * random()));
+      network.set({ type: "open" });
+    },
+  },
+  {
+    name: "the connections of a server are slow",
+    async happen(_cluster, { network }, random) {
+      network.set({ type: "slow", delayMs: 50 + random() * 250 });
+      await pause(3000);
+      network.set({ type: "open" });
+    },
+  },
+  {
+    name: "the connections of a server are cut for a moment",
+    async happen(_cluster, { network }, random) {
+      for (let cuts = 0; cuts < 3; cuts++) {
+        network.set({ type: "cut" });
+        await pause(random() * 1000);
+        network.set({ type: "open" });
+        await pause(random() * 1000);
+      }
+    },
+  },
+  {
+    name: "a server ends in order",
+    marksWithinMs: MARK_SLACK_MS,
+    async happen(cluster, member) {
+      await cluster.endMember(member, "SIGTERM");
+      await cluster.startMember(member);
+    },
+  },
+  {
+    name: "the connections of a server are cut for longer than the lease",
+    marksWithinMs: LEASE_MS + MARK_SLACK_MS,
+    async happen(_cluster, { network }, random) {
+      network.set({ type: "cut" });
+      await pause(LEASE_MS * (1.1 + 0.3 * random()));
+      network.set({ type: "open" });
+    },
+  },
+  {
+    name: "a server sleeps shorter than its lease",
+    async happen(_cluster, { program }, random) {
+      program!.signal("SIGSTOP");
+      await pause(LEASE_MS * 0.5 * random());
+      program!.signal("SIGCONT");
+    },
+  },
+];

@@ -1,0 +1,63 @@
+import { assertEquals } from "@std/assert";
+import { until } from "./client.ts";
+import { LoadBalancer } from "./load_balancer.ts";
+
+/** A server that answers `/health`, and all else as it is told. */
+function backend(answer: (request: Request) => Response | Promise<Response>): Deno.HttpServer<Deno.NetAddr> {
+  return Deno.serve(
+    { hostname: "127.0.0.1", port: 0, onListen() {} },
+    (request) => new URL(request.url).pathname === "/health" ? new Response() : answer(request),
+  );
+}
+
+const urlOf = ({ addr }: Deno.HttpServer<Deno.NetAddr>) => `http://127.0.0.1:${addr.port}`;
+
+async function ask(url: string, init?: RequestInit): Promise<string> {
+  return await (await fetch(url, init)).text();
+}
+
+Deno.test("LoadBalancer asks servers in turn, and none that is gone", async () => {
+  await using balancer = await LoadBalancer.start();
+  const servers = ["a", "b"].map((name) => backend(() => new Response(name)));
+  for (const [place, server] of servers.entries()) balancer.put(place, urlOf(server));
+  const answers = async () => [await ask(balancer.url), await ask(balancer.url)].sort();
+  assertEquals(await answers(), ["a", "b"]);
+  await servers[0]!.shutdown();
+  assertEquals(await answers(), ["b", "b"]);
+  await servers[1]!.shutdown();
+  assertEquals(await ask(balancer.url), "No server is there.");
+  const third = backend(() => new Response("c"));
+  balancer.put(0, urlOf(third));
+  assertEquals(await answers(), ["c", "c"]);
+  await third.shutdown();
+});
+
+Deno.test("LoadBalancer breaks off what hangs on a server that says nothing, and sends again only what reads", async () => {
+  await using balancer = await LoadBalancer.start();
+  const asked: string[] = [];
+  let isSilent = false;
+  const silent = Promise.withResolvers<Response>();
+  const first = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, ({ method, url }) => {
+    if (!isSilent) return new Response("a");
+    if (!url.endsWith("/health")) asked.push(method);
+    return silent.promise;
+  });
+  balancer.put(0, urlOf(first));
+  assertEquals(await ask(balancer.url), "a");
+  isSilent = true;
+  const read = ask(balancer.url);
+  const posted = fetch(balancer.url, { method: "POST", body: "once" });
+  await until("both are there", () => Promise.resolve(asked.length === 2 || undefined));
+  const second = backend(({ method }) => {
+    asked.push(`${method} again`);
+    return new Response("b");
+  });
+  balancer.put(1, urlOf(second));
+  const response = await posted;
+  await response.body?.cancel();
+  assertEquals([response.status, await read], [502, "b"]);
+  assertEquals(asked.toSorted(), ["GET", "GET again", "POST"]);
+  silent.resolve(new Response());
+  await first.shutdown();
+  await second.shutdown();
+});

@@ -1,0 +1,43 @@
+/** A process that listens. */
+export interface Program {
+  readonly url: string;
+  readonly pid: number;
+  /** Sends a signal. */
+  readonly signal: (signal: Deno.Signal) => void;
+  /** Sends a signal and waits for the end. Gives what it wrote to its error output. */
+  readonly end: (signal: Deno.Signal) => Promise<string>;
+}
+
+/** Starts a program and waits until it says where it listens. @throws {Error} with what it said, if it ends before. */
+export async function startProgram(command: Deno.Command): Promise<Program> {
+  const process = command.spawn();
+  const stderr = new Response(process.stderr).text();
+  const url = Promise.withResolvers<string>();
+  const readOutput = async () => {
+    let text = "";
+    for await (const piece of process.stdout.pipeThrough(new TextDecoderStream())) {
+      text += piece;
+      const told = /listens on (\S+)\n/.exec(text)?.[1];
+      if (told !== undefined) url.resolve(told);
+    }
+    url.reject(new Error(`The program ended before it listened: ${await stderr}`));
+  };
+  const output = readOutput();
+  const signal = (signal: Deno.Signal) => {
+    try {
+      process.kill(signal);
+    } catch {
+      // It has ended by itself.
+    }
+  };
+  return {
+    url: await url.promise,
+    pid: process.pid,
+    signal,
+    async end(last) {
+      signal(last);
+      await Promise.all([process.status, output]);
+      return await stderr;
+    },
+  };
+}

@@ -1,0 +1,374 @@
+import { assert, assertEquals } from "@std/assert";
+import type { Message } from "@tare/messages";
+import type { SessionEvent } from "@tare/server";
+import { readEvents, type ReceivedEvent } from "../crash/read_events.ts";
+import { get, isBroken, pause, post, postOnce, send, until } from "./client.ts";
+import { tokensIn } from "./cluster_model.ts";
+import { extendsRequest, type Provider } from "./provider.ts";
+import { assertTurns, isRewrite } from "../crash/witness.ts";
+
+/** What a talker is made with. */
+export interface TalkerOptions {
+  /** The session's own: the provider knows it by them. */
+  readonly instructions: string;
+  /** Whether its commands are asked for. */
+  readonly asks: boolean;
+  readonly provider: Provider;
+  readonly random: () => number;
+}
+
+/** A text of the user's, and whether it is known to be in the session. */
+interface Said {
+  readonly text: string;
+  isTaken: boolean;
+}
+
+/** What became of a question, as far as its client knows. */
+interface Fate {
+  said?: "allow" | "deny";
+  /** Whether the answer was acknowledged. */
+  isHeard: boolean;
+}
+
+/** A question, as far as it counts here. */
+interface Question {
+  readonly callId: string;
+  readonly arguments: string;
+  readonly askedAtMs: number;
+}
+
+/** Conflicts that pass: a turn whose server is gone counts as running until its lease is over. */
+const PASSING = ["turn_running", "idempotency_key_in_use"];
+
+/**
+ * The clients of one session of the agent: one talks, steers, cancels, and answers what is asked; another one follows the
+ * events. They go on through whatever breaks, remember what was acknowledged, and check that it holds.
+ */
+export class Talker {
+  readonly id: string;
+  readonly #instructions: string;
+  readonly #asks: boolean;
+  readonly #provider: Provider;
+  readonly #random: () => number;
+  /** The data of each event that was received, by its number. */
+  readonly #acknowledged = new Map<number, string>();
+  readonly #said: Said[] = [];
+  readonly #fates = new Map<string, Fate>();
+  #last = 0;
+  /** How many of its turns ended in each way. */
+  readonly ends: Map<string, number> = new Map();
+  /** How often the next server went on with a turn that another one had left. */
+  continued = 0;
+
+  private constructor(id: string, { instructions, asks, provider, random }: TalkerOptions) {
+    this.id = id;
+    this.#instructions = instructions;
+    this.#asks = asks;
+    this.#provider = provider;
+    this.#random = random;
+  }
+
+  /** Makes a session. */
+  static async create(url: string, options: TalkerOptions): Promise<Talker> {
+    const { instructions, asks } = options;
+    const approvalRules = asks ? [{ tool: "shell", decision: "ask" }] : [];
+    const { status, body } = await postOnce(`${url}/v1/sessions`, { instructions, approvalRules });
+    assertEquals(status, 201);
+    return new Talker(body.id, options);
+  }
+
+  /** Has one turn after the other until it `isOver`, and then waits for the end of the last. */
+  async work(url: string, isOver: () => boolean): Promise<void> {
+    const at = `${url}/v1/sessions/${this.id}`;
+    let isIdle = false;
+    const watching = this.#watch(at, () => isIdle);
+    try {
+      while (!isOver()) await this.#turn(at);
+      await this.#settle(at);
+    } finally {
+      isIdle = true;
+      await watching;
+    }
+  }
+
+  /** Goes on with what was left, answers what is asked, or says something new. */
+  async #turn(at: string): Promise<void> {
+    const end = await this.#settle(at);
+    const asked = this.#asks ? await this.#open(at) : [];
+    if (asked.length > 0 && this.#random() < 0.9) await this.#answer(at, asked);
+    else if (end === "interrupted") await this.#continue(at);
+    else await this.#say(at);
+  }
+
+  async #say(at: string): Promise<void> {
+    const text = `Go on: ${this.#said.length}.`;
+    const said = { text, isTaken: false };
+    this.#said.push(said);
+    const isPlayed = await this.#play(at, { input: text }, () => this.#meddle(at));
+    said.isTaken ||= isPlayed;
+  }
+
+  /** Steers or cancels, or neither. */
+  async #meddle(at: string): Promise<void> {
+    const choice = this.#random();
+    if (choice < 0.3) {
+      const said = { text: `And also: ${this.#said.length}.`, isTaken: false };
+      this.#said.push(said);
+      const isPlayed = await this.#play(at, { input: said.text, steer: true });
+      said.isTaken ||= isPlayed;
+    } else if (choice < 0.4) {
+      const { status, body } = await postOnce(`${at}/cancel`, {}, PASSING);
+      assert(status === 200 || body.error.code === "idempotency_key_interrupted", JSON.stringify(body));
+      if (status === 200) assertEquals((await get(at)).status, 200);
+    }
+  }
+
+  /**
+   * Sends what starts or steers a turn, until it is known what became of it, and receives the events up to the end; gives
+   * whether it was taken. Nobody knows of what a server was working on when it ended.
+   */
+  async #play(at: string, request: unknown, meddle?: () => Promise<void>): Promise<boolean> {
+    const key = crypto.randomUUID();
+    const twin = this.#random() < 0.2 ? this.#sendOnce(at, { request, key }) : undefined;
+    let meddling: Promise<void> | undefined;
+    const meddlesAt = Math.floor(this.#random() * 60);
+    let received = 0;
+    const isTaken = await until(`POST ${at}/turns`, async () => {
+      const response = await post(`${at}/turns`, request, key);
+      if (!response) return undefined;
+      if (response.status === 200) {
+        for await (const { data } of this.#received(response)) {
+          if (meddle && received++ === meddlesAt) meddling = meddle();
+          if (JSON.parse(data).type === "turn_end") return true;
+        }
+        // Broken off. What is sent again is played again, once the turn has ended.
+        return undefined;
+      }
+      const body = await response.json();
+      if (response.status === 202) return true;
+      assertEquals(response.status, 409, JSON.stringify(body));
+      if (PASSING.includes(body.error.code)) return undefined;
+      assert(
+        ["idempotency_key_interrupted", "nothing_to_continue", "approval_open"].includes(body.error.code),
+        JSON.stringify(body),
+      );
+      return false;
+    });
+    await Promise.all([meddling, twin]);
+    return isTaken;
+  }
+
+  /** The same request with the same key, at the same time and perhaps at another server. It has no effect of its own. */
+  async #sendOnce(
+    at: string,
+    { request, key }: { readonly request: unknown; readonly key: string },
+  ): Promise<void> {
+    const response = await post(`${at}/turns`, request, key);
+    if (response?.status === 200) await Array.fromAsync(this.#received(response));
+    else await response?.body?.cancel();
+  }
+
+  /** One request goes on with the turn, and sends what was sent before, byte by byte, and more. */
+  async #continue(at: string): Promise<void> {
+    const before = await this.#provider.requestsOf(this.#instructions);
+    const from = this.#last;
+    if (await this.#play(at, { continue: true })) this.continued++;
+    const after = (await this.#provider.requestsOf(this.#instructions))[before.length];
+    const events = [...this.#acknowledged].filter(([number]) => number > from - 20)
+      .map(([, data]): SessionEvent => JSON.parse(data));
+    const newest = before.at(-1);
+    if (newest && after && !events.some(isRewrite)) {
+      assert(extendsRequest(newest, after), "a turn that was continued sent other bytes");
+    }
+  }
+
+  async #open(at: string): Promise<readonly Question[]> {
+    const { body } = await get(`${at}/approvals`);
+    return body.approvals;
+  }
+
+  async #answer(at: string, open: readonly Question[]): Promise<void> {
+    for (const { callId, askedAtMs, arguments: text } of open) {
+      const fate = this.#fate(text);
+      const decision = this.#random() < 0.7 ? "allow" : "deny";
+      // A yes that is on its way may be heard.
+      if (fate.said !== "allow") fate.said = decision;
+      // Now and then two people say the same at the same time.
+      const people = this.#random() < 0.3 ? 2 : 1;
+      const answers = await Promise.all(
+        Array.from(
+          { length: people },
+          () => postOnce(`${at}/approvals/${callId}`, { decision, askedAtMs }, PASSING),
+        ),
+      );
+      const heard = answers.filter(({ status }) => status === 200).length;
+      assert(heard <= 1, "two answers to one question were heard");
+      if (heard === 1) fate.isHeard = true;
+      for (const { status, body } of answers) {
+        // Somebody else was heard, or this one was by a server that was lost before it said so.
+        assert([200, 404, 409].includes(status), `${status} ${JSON.stringify(body)}`);
+      }
+    }
+  }
+
+  #fate(text: string): Fate {
+    const [token = ""] = tokensIn(text);
+    const fate = this.#fates.get(token) ?? { isHeard: false };
+    this.#fates.set(token, fate);
+    return fate;
+  }
+
+  /** Waits until no turn runs; gives how the last one ended. */
+  async #settle(at: string): Promise<string | undefined> {
+    return await until(`the end of the turn of session ${this.id}`, async () => {
+      const { status, body } = await get(at);
+      assertEquals(status, 200, JSON.stringify(body));
+      if (body.status !== "idle") return undefined;
+      if (body.lastEvent === 0) return "none";
+      const { data } = await this.#newest(at, body.lastEvent) ?? {};
+      const event = data && JSON.parse(data);
+      return event?.type === "turn_end" ? event.reason : undefined;
+    });
+  }
+
+  async #newest(at: string, number: number): Promise<ReceivedEvent | undefined> {
+    const controller = new AbortController();
+    try {
+      const response = await send(`${at}/events?after=${number - 1}`, {}, controller.signal);
+      if (response.ok) { for await (const event of readEvents(response)) return event; }
+      else await response.body?.cancel();
+    } catch (error) {
+      if (!isBroken(error)) throw error;
+    } finally {
+      controller.abort();
+    }
+    return undefined;
+  }
+
+  /** Follows the session as a second client, which connects again behind the last event that it saw. */
+  async #watch(at: string, isOver: () => boolean): Promise<void> {
+    let last = this.#last;
+    while (!isOver()) {
+      const controller = new AbortController();
+      const ending = setInterval(() => isOver() && controller.abort(), 50);
+      try {
+        const response = await send(`${at}/events?after=${last}`, {}, controller.signal);
+        if (!response.ok) await response.body?.cancel();
+        else {
+          for await (const event of this.#received(response)) {
+            assertEquals(event.number, last + 1, `an event of session ${this.id} is missing or comes twice`);
+            last = event.number;
+          }
+        }
+      } catch (error) {
+        if (!isBroken(error)) throw error;
+      } finally {
+        clearInterval(ending);
+        controller.abort();
+      }
+      await pause(20);
+    }
+  }
+
+  /** The events of a stream, until it ends or breaks. What comes a second time is what it was. */
+  async *#received(response: Response): AsyncGenerator<ReceivedEvent, void> {
+    try {
+      for await (const event of readEvents(response)) {
+        const known = this.#acknowledged.get(event.number);
+        assertEquals(event.data, known ?? event.data, `event ${event.number} of session ${this.id}`);
+        this.#acknowledged.set(event.number, event.data);
+        this.#last = Math.max(this.#last, event.number);
+        yield event;
+      }
+    } catch (error) {
+      if (!isBroken(error) && !isTold(error)) throw error;
+    }
+  }
+
+  /** All that was acknowledged is there, whichever server is asked, in order and once, and the session is whole. */
+  async check(urls: readonly string[]): Promise<readonly ReceivedEvent[]> {
+    const states = await Promise.all(urls.map((url) => this.#read(`${url}/v1/sessions/${this.id}`)));
+    const [first] = states;
+    assert(first);
+    for (const state of states) assertEquals(state, first, "two servers tell of other sessions");
+    const { messages, received, asked } = first;
+    assertEquals(received.map(({ number }) => number), received.map((_, index) => index + 1));
+    for (const [number, data] of this.#acknowledged) {
+      assertEquals(received[number - 1]?.data, data, `event ${number} of session ${this.id}`);
+    }
+    for (const { text, isTaken } of this.#said) {
+      const times = messages.filter(({ role, content }) => role === "user" && content === text).length;
+      assert(times === 1 || times === 0 && !isTaken, `${text} is there ${times} times; taken: ${isTaken}`);
+    }
+    const events = received.map(({ data }): SessionEvent => JSON.parse(data));
+    assertTurns(events);
+    assertAnswered(messages, asked);
+    await this.#assertPrefixes(events);
+    this.#countEnds(events);
+    return received;
+  }
+
+  async #read(at: string) {
+    const { body } = await get(at);
+    assertEquals(body.status, "idle", `session ${this.id}`);
+    const received: ReceivedEvent[] = [];
+    const controller = new AbortController();
+    try {
+      const response = await send(`${at}/events`, {}, controller.signal);
+      // A session that asks keeps the stream open.
+      if (body.lastEvent > 0) {
+        for await (const event of readEvents(response)) {
+          received.push(event);
+          if (event.number >= body.lastEvent) break;
+        }
+      }
+    } finally {
+      controller.abort();
+    }
+    const { approvals } = (await get(`${at}/approvals`)).body;
+    return { messages: body.messages as Message[], received, asked: approvals.length as number };
+  }
+
+  async #assertPrefixes(events: readonly SessionEvent[]): Promise<void> {
+    const requests = await this.#provider.requestsOf(this.#instructions);
+    const breaks = requests.filter((request, index) => {
+      const before = requests[index - 1];
+      return before && !extendsRequest(before, request);
+    });
+    const rewrites = events.filter(isRewrite).length;
+    assert(breaks.length <= rewrites, `${breaks.length} breaks of the prefix, ${rewrites} rewrites`);
+  }
+
+  #countEnds(events: readonly SessionEvent[]): void {
+    this.ends.clear();
+    for (const event of events) {
+      if (event.type === "turn_end") this.ends.set(event.reason, (this.ends.get(event.reason) ?? 0) + 1);
+    }
+  }
+
+  /** What ran was allowed, and what was denied for sure didn't. */
+  checkRuns(ran: ReadonlySet<string>): void {
+    for (const [token, { said, isHeard }] of this.#fates) {
+      if (ran.has(token)) assertEquals(said, "allow", `${token} ran without a yes`);
+      else assert(said !== "deny" || !isHeard || !ran.has(token));
+    }
+  }
+}
+
+/** Whether the server said in the stream why it can't go on. */
+function isTold(error: unknown): boolean {
+  return error instanceof Error && error.message.startsWith('{"error"');
+}
+
+/** Each answer is one to a call before it that had none; only at the end may calls have none, where somebody is asked. */
+function assertAnswered(messages: readonly Message[], asked: number): void {
+  const open = new Set<string>();
+  for (const message of messages) {
+    if (message.role === "tool") assert(open.delete(message.tool_call_id), "an answer to no call");
+    else {
+      assertEquals([...open], [], "a call has no answer");
+      if (message.role === "assistant") { for (const { id } of message.tool_calls ?? []) open.add(id); }
+    }
+  }
+  assertEquals(open.size, asked, "calls without an answer");
+}
