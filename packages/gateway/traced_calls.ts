@@ -1,6 +1,6 @@
 import type { Message } from "@tare/messages";
 import { providerOf } from "@tare/planner";
-import { type Chat, errorTypeOf, type Telemetry } from "@tare/telemetry";
+import { type Chat, errorTypeOf, inThisTrace, type Telemetry } from "@tare/telemetry";
 import type { Protocol, WireReply } from "@tare/wire";
 import type { Upstream } from "./options.ts";
 import type { GatewayTurn, SentCall } from "./turn.ts";
@@ -16,6 +16,8 @@ export interface TracedCallsOptions {
 /** The upstream's calls of one request, as telemetry tells of them: one after the other. */
 export class TracedCalls {
   readonly #options: TracedCallsOptions;
+  /** Whoever reads the answer to a request lets the next call of it be made. */
+  readonly #within = inThisTrace();
   #chat: Chat | undefined;
 
   /** No call has been made. */
@@ -31,13 +33,14 @@ export class TracedCalls {
     const model = turn?.request.model;
     const { profile } = upstream;
     const rules = typeof profile === "function" ? profile(model ?? "") : profile;
-    const chat = this.#chat = telemetry.chat({
+    const about = {
       provider: providerOf(rules),
       model,
       conversation: turn?.session.id,
       address: new URL(upstream.baseURL),
       prompt: turn?.view,
-    });
+    };
+    const chat = this.#chat = this.#within(() => telemetry.chat(about));
     try {
       const response = await chat.within(send);
       const type = response.headers.get("content-type") ?? "";
