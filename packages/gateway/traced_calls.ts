@@ -23,6 +23,7 @@ export class TracedCalls {
   /** No call has been made. */
   constructor(options: TracedCallsOptions) {
     this.#options = options;
+    options.signal.addEventListener("abort", () => this.end(), { once: true });
   }
 
   /** Sends a request of a turn, or of none. @throws what `send` throws. */
@@ -73,11 +74,13 @@ export class TracedCalls {
   /** An answer that is passed on as it is: with it the call is over. */
   over(response: Response): Response {
     if (!this.#chat) return response;
-    const ended = new TransformStream({
-      flush: () => this.end(),
-      cancel: () => this.end("cancelled"),
-    });
-    return new Response(response.body?.pipeThrough(ended) ?? null, response);
+    if (!response.body) {
+      this.end();
+      return response;
+    }
+    const { readable, writable } = new TransformStream<Uint8Array<ArrayBuffer>>();
+    response.body.pipeTo(writable).then(() => this.end(), (error) => this.end(errorTypeOf(error)));
+    return new Response(readable, response);
   }
 }
 
