@@ -136,6 +136,7 @@ export async function startServer(
   const { captureContent = false } = settings;
   const agent = agentHandler({
     telemetry: new Telemetry("@tare/server", { captureContent }),
+    address: provider.address,
     defaultModel: provider.model ?? "none",
     workspace: realPath(workspace),
     model: provider.ask,

@@ -1,5 +1,6 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
+import { otlpReceiver } from "../../tests/telemetry/otlp_receiver.ts";
 import { startCommand, startProcess } from "./server_process_fixture_test.ts";
 
 Deno.test("start.ts starts a server that answers, and ends it when it is told to end", async () => {
@@ -56,4 +57,35 @@ Deno.test("start.ts --help lists the settings", async () => {
   const { code, stdout } = await startCommand(["--help"]).output();
   assertEquals(code, 0);
   assertStringIncludes(new TextDecoder().decode(stdout), "TARE_WORKSPACE");
+});
+
+Deno.test("start.ts lets the server export telemetry under a name of its own, and nothing that stands on the console", async () => {
+  const folder = await Deno.makeTempDir();
+  const attributes = async (env: Record<string, string>) => {
+    const receiver = otlpReceiver();
+    const server = await startProcess(
+      ["--port", "0", "--workspace", folder, "--data", join(folder, "data")],
+      {
+        OTEL_DENO: "true",
+        OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url,
+        OTEL_EXPORTER_OTLP_PROTOCOL: "http/json",
+        ...env,
+      },
+    );
+    await (await fetch(`${server.url}/health`)).body?.cancel();
+    assertEquals((await server.end("SIGTERM")).code, 0);
+    await receiver.close();
+    assertEquals(receiver.paths.has("/v1/logs"), false);
+    const names = ["service.name", "service.instance.id", "place"];
+    const told = receiver.resources().map((all) => names.map((name) => all[name]?.[1]));
+    // The process that starts it tells of its memory.
+    return told.filter(([, id]) => id !== undefined);
+  };
+  const own = await attributes({});
+  assertEquals(new Set(own.map(([name]) => name)), new Set(["tare"]));
+  const [, id] = own[0]!;
+  const env = { OTEL_SERVICE_NAME: "theirs", OTEL_RESOURCE_ATTRIBUTES: "place=here" };
+  const [other] = await attributes(env);
+  assertEquals([other![0], other![1] === id, other![2]], ["theirs", false, "here"]);
+  await Deno.remove(folder, { recursive: true });
 });

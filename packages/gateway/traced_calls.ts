@@ -1,6 +1,6 @@
 import type { Message } from "@tare/messages";
 import { providerOf } from "@tare/planner";
-import { type Chat, errorTypeOf, type Telemetry } from "@tare/telemetry";
+import { type Chat, errorTypeOf, inThisTrace, type Telemetry } from "@tare/telemetry";
 import type { Protocol, WireReply } from "@tare/wire";
 import type { Upstream } from "./options.ts";
 import type { GatewayTurn, SentCall } from "./turn.ts";
@@ -16,11 +16,14 @@ export interface TracedCallsOptions {
 /** The upstream's calls of one request, as telemetry tells of them: one after the other. */
 export class TracedCalls {
   readonly #options: TracedCallsOptions;
+  /** Whoever reads the answer to a request lets the next call of it be made. */
+  readonly #within = inThisTrace();
   #chat: Chat | undefined;
 
   /** No call has been made. */
   constructor(options: TracedCallsOptions) {
     this.#options = options;
+    options.signal.addEventListener("abort", () => this.end(), { once: true });
   }
 
   /** Sends a request of a turn, or of none. @throws what `send` throws. */
@@ -31,13 +34,14 @@ export class TracedCalls {
     const model = turn?.request.model;
     const { profile } = upstream;
     const rules = typeof profile === "function" ? profile(model ?? "") : profile;
-    const chat = this.#chat = telemetry.chat({
+    const about = {
       provider: providerOf(rules),
       model,
       conversation: turn?.session.id,
       address: new URL(upstream.baseURL),
       prompt: turn?.view,
-    });
+    };
+    const chat = this.#chat = this.#within(() => telemetry.chat(about));
     try {
       const response = await chat.within(send);
       const type = response.headers.get("content-type") ?? "";
@@ -70,11 +74,13 @@ export class TracedCalls {
   /** An answer that is passed on as it is: with it the call is over. */
   over(response: Response): Response {
     if (!this.#chat) return response;
-    const ended = new TransformStream({
-      flush: () => this.end(),
-      cancel: () => this.end("cancelled"),
-    });
-    return new Response(response.body?.pipeThrough(ended) ?? null, response);
+    if (!response.body) {
+      this.end();
+      return response;
+    }
+    const { readable, writable } = new TransformStream<Uint8Array<ArrayBuffer>>();
+    response.body.pipeTo(writable).then(() => this.end(), (error) => this.end(errorTypeOf(error)));
+    return new Response(readable, response);
   }
 }
 

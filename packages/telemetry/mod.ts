@@ -6,7 +6,14 @@
  * @module
  */
 export type { Chat, ChatOptions, PlannedCall, ToldReply } from "./chat.ts";
-export { errorTypeOf, type Facts, inTraceOf, type Operation, withoutTrace } from "./operation.ts";
+export {
+  errorTypeOf,
+  type Facts,
+  inThisTrace,
+  inTraceOf,
+  type Operation,
+  withoutTrace,
+} from "./operation.ts";
 export {
   type AgentOptions,
   type FailOpen,

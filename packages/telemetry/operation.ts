@@ -113,6 +113,12 @@ export function inTraceOf<T>({ headers }: Request, work: () => T): T {
   return context.with(propagation.extract(ROOT_CONTEXT, headers, HEADERS), work);
 }
 
+/** Remembers what runs now, and does later work as part of it, whoever lets that work be done. */
+export function inThisTrace(): <T>(work: () => T) => T {
+  const now = context.active();
+  return (work) => context.with(now, work);
+}
+
 /**
  * Takes from a request's headers those that say which trace it belongs to, if whoever sends it on writes them anew: it is
  * part of an operation of ours then. Where nothing is traced they stay as they came.

@@ -35,15 +35,6 @@ const MODEL = { "gen_ai.request.model": "string" } as const;
 const SERVER = { "server.address": "string", "server.port": "int" } as const;
 const CONVERSATION = { "gen_ai.conversation.id": "string" } as const;
 
-/** Spans that hold what was said, which only do so when they are asked to. */
-export const CONTENT: readonly string[] = [
-  "gen_ai.input.messages",
-  "gen_ai.output.messages",
-  "gen_ai.tool.definitions",
-  "gen_ai.tool.call.arguments",
-  "gen_ai.tool.call.result",
-];
-
 const REWRITE = { "tare.rewrite.mechanism": "string", "tare.rewrite.cause": "string" } as const;
 
 const SPANS: readonly SpanRule[] = [

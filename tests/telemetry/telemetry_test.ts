@@ -4,7 +4,7 @@ import { estimateTokens, type Message } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { type SimulatedReply, type SimulatedRequest, simulator, toolCall } from "@tare/simulator";
 import { startProcess } from "../../packages/app/server_process_fixture_test.ts";
-import { CONTENT, faultsOfPoints, faultsOfSpans } from "./conventions.ts";
+import { faultsOfPoints, faultsOfSpans } from "./conventions.ts";
 import { otlpReceiver, type Span } from "./otlp_receiver.ts";
 
 /** Stands in every text that only the conversation's parties may see. */
@@ -29,6 +29,8 @@ function scriptedModel({ messages }: SimulatedRequest): SimulatedReply {
       return calls("delegate", { task: `[say] ${CANARY}` });
     case "refuse":
       return { fault: { type: "error", status: 401, message: `No ${CANARY} for you.` } };
+    case "reject":
+      return ref ? { fault: { type: "error", status: 400, message: `I want ${CANARY}.` } } : answer;
     case "hang":
       return { fault: { type: "stall", afterChunks: 3 }, ...answer };
     default:
@@ -88,6 +90,7 @@ async function played(env: Readonly<Record<string, string>>) {
       method: "POST",
       headers: { "content-type": "application/json", traceparent: TRACEPARENT, ...headers },
       body: JSON.stringify(body),
+      signal: AbortSignal.timeout(30_000),
     });
   const texts: string[] = [];
   const made = await post("/v1/sessions", { tools: ["read_file", "recall", "delegate"] });
@@ -102,6 +105,8 @@ async function played(env: Readonly<Record<string, string>>) {
     }
     texts.push(text);
   }
+  const other = await (await post("/v1/sessions", { model: "claude-scripted", tools: [] })).json();
+  texts.push(await (await post(`/v1/sessions/${other.id}/turns`, { input: `[say] ${CANARY}` })).text());
   const statuses: number[] = [];
   const call = async (path: string, script: string, more: object = {}, headers: HeadersInit = {}) => {
     const messages = [{ role: "user", content: `[${script}] ${CANARY}` }];
@@ -116,11 +121,31 @@ async function played(env: Readonly<Record<string, string>>) {
   await call(chat, "refuse");
   await call(chat, "say", {}, { "x-tare": "off" });
   await call(chat, "say", { messages: 5 });
+  // A result so long that its middle leaves the prompt.
+  const calls = [{ id: "c", type: "function", function: { name: "look", arguments: `{"at":"${CANARY}"}` } }];
+  const long = (script: string) => ({
+    messages: [
+      { role: "user", content: `[${script}] ${CANARY}` },
+      { role: "assistant", content: null, tool_calls: calls },
+      { role: "tool", tool_call_id: "c", content: `Notes of ${CANARY}.\n`.repeat(3_000) },
+    ],
+    tools: [{
+      type: "function",
+      function: { name: "look", description: CANARY, parameters: { type: "object" } },
+    }],
+  });
+  await call(chat, "read", { ...long("read"), stream: true });
+  await call(chat, "reject", long("reject"));
+  const messages = [{ role: "user", content: `[hang] ${CANARY}` }];
+  const left = await post(chat, { model: "scripted-2", messages, stream: true });
+  const reader = left.body!.getReader();
+  await reader.read();
+  await reader.cancel();
   const { code } = await server.end("SIGTERM");
   await upstream.close();
   await receiver.close();
   await Deno.remove(folder, { recursive: true });
-  assertEquals([code, statuses], [0, [200, 200, 200, 401, 200, 400]]);
+  assertEquals([code, statuses], [0, [200, 200, 200, 401, 200, 400, 200, 200]]);
   return { receiver, sent: upstream.headers, texts, id };
 }
 
@@ -166,6 +191,8 @@ Deno.test("a server tells of turns, model calls and tools as the conventions say
     "  chat scripted-1 !bad_key",
     "invoke_agent tare !cancelled",
     "  chat scripted-1 !cancelled",
+    "invoke_agent tare",
+    "  chat claude-scripted",
   ]);
   assertEquals(tree(own.filter(({ scope }) => scope === "@tare/gateway"), PARENT), [
     "chat scripted-2",
@@ -174,6 +201,13 @@ Deno.test("a server tells of turns, model calls and tools as the conventions say
     "chat scripted-2 !401",
     "chat",
     "chat !400",
+    // It recalls what left, and goes on.
+    "chat scripted-2",
+    "chat scripted-2",
+    // It was refused because of what left, and sent again as it came.
+    "chat scripted-2 !400",
+    "chat scripted-2",
+    "chat scripted-2 !cancelled",
   ]);
   // Every request to the provider is part of the call that made it, and says so once.
   const chats = own.filter(({ name }) => name.startsWith("chat"));
@@ -191,18 +225,47 @@ Deno.test("a server tells of turns, model calls and tools as the conventions say
   const sums = Map.groupBy(receiver.points(), ({ name }) => name);
   const counted = (name: string, key: string) =>
     sums.get(name)?.map(({ attributes, value }) => [attributes[key]?.[1], value]).sort();
-  assertEquals(counted("tare.rewrites", "tare.rewrite.cause"), [["arrival", 1], ["price", 3]]);
-  assertEquals(counted("tare.recalls", ""), [[undefined, 1]]);
-  assertEquals(counted("tare.fail_opens", "tare.fail_open.cause"), [["request", 1]]);
+  assertEquals(counted("tare.rewrites", "tare.rewrite.cause"), [
+    ...[["arrival", 1], ["arrival", 1]],
+    ...[["price", 1], ["price", 3]],
+  ]);
+  assertEquals(counted("tare.recalls", ""), [[undefined, 1], [undefined, 1]]);
+  assertEquals(counted("tare.fail_opens", "tare.fail_open.cause"), [["request", 2]]);
 });
 
 Deno.test("what was said is told by the variable that the conventions have for it, in their form", async () => {
   const { receiver } = await played({ ...ON, OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT: "true" });
   const spans = receiver.spans();
   assertEquals(faultsOfSpans(spans), []);
-  const told = (name: string) =>
-    spans.flatMap(({ attributes }) => name in attributes ? [JSON.parse(String(attributes[name]![1]))] : []);
-  for (const name of CONTENT) assert(told(name).length > 0, name);
+  const told = (scope: string, name: string) =>
+    spans.filter((span) => span.scope === scope).flatMap(({ attributes }) =>
+      name in attributes ? [JSON.parse(String(attributes[name]![1]))] : []
+    );
+  const [server, gateway] = ["@tare/server", "@tare/gateway"] as const;
+  assertEquals(told(server, "gen_ai.tool.call.arguments")[0], { path: "notes.txt" });
+  assert(told(server, "gen_ai.tool.call.result")[0].includes(CANARY));
+  assertEquals(told(server, "gen_ai.tool.definitions")[0], [
+    { type: "function", name: "read_file" },
+    { type: "function", name: "recall" },
+    { type: "function", name: "delegate" },
+  ]);
+  const said = { role: "assistant", parts: [{ type: "text", content: `Here it is: ${CANARY}.` }] };
+  const [first, second] = told(server, "gen_ai.output.messages").map(([message]) => message);
+  const { id } = first.parts[0];
+  const called = { type: "tool_call", id, name: "read_file", arguments: { path: "notes.txt" } };
+  assertEquals(first, { role: "assistant", parts: [called], finish_reason: "tool_call" });
+  assertEquals(second.parts[0].name, "recall");
+  const asked = told(server, "gen_ai.input.messages")[1];
+  assertEquals(asked.map(({ role }: { role: string }) => role), ["system", "user", "assistant", "tool"]);
+  assertEquals(asked[3].parts.map(({ type, id }: Record<string, string>) => [type, id]), [
+    ["tool_call_response", id],
+  ]);
+  const answers = told(gateway, "gen_ai.output.messages");
+  assertEquals(answers[0], [{ ...said, finish_reason: "stop" }]);
+  assertEquals(answers[2], [{ ...said, finish_reason: "end_turn" }]);
+  assertEquals(told(gateway, "gen_ai.input.messages")[0], [
+    { role: "user", parts: [{ type: "text", content: `[say] ${CANARY}` }] },
+  ]);
 });
 
 Deno.test("without configuration nothing is sent, and what clients say of their trace passes through", async () => {
@@ -210,5 +273,5 @@ Deno.test("without configuration nothing is sent, and what clients say of their 
   assertEquals([...receiver.paths], []);
   const told = sent.map((headers) => headers.get("traceparent"));
   // The agent's own calls belong to nobody's trace.
-  assertEquals(told, [...Array(10).fill(null), ...Array(6).fill(TRACEPARENT)]);
+  assertEquals(told, [...Array(11).fill(null), ...Array(11).fill(TRACEPARENT)]);
 });

@@ -9,7 +9,7 @@ import type {
   ToolDefinition,
   ToolMessage,
 } from "@tare/messages";
-import { listPrice, type Price, type Profile, type Rates } from "@tare/planner";
+import { listPrice, type Price, type Profile, providerOf, type Rates } from "@tare/planner";
 import type { PolicyOptions } from "@tare/planner/policies";
 import type { Sums } from "@tare/planner/report";
 import type { SessionRecord, Store, StoreRecord } from "@tare/store";
@@ -54,6 +54,8 @@ export interface SessionOptions extends PolicyOptions {
   readonly notice?: string;
   /** Tells of turns, model calls and tools. Default: nobody does. */
   readonly telemetry?: Telemetry;
+  /** Where a model is asked, which is told as well. Default: it isn't known. */
+  readonly address?: (model: string) => string;
   /** The time in milliseconds since the epoch. Default: `Date.now`. */
   readonly now?: () => number;
   /** Tells turns how much time goes by. Default: the real time. */
@@ -68,6 +70,21 @@ export function ratesOf(
   model: string,
 ): Rates & { readonly profile: Profile } {
   return { profile: typeof profile === "function" ? profile(model) : profile, price: price(model) };
+}
+
+/** What telemetry tells of a model that sessions ask. */
+export function asked(options: SessionOptions, model: string): AskedModel {
+  const address = options.address?.(model);
+  const provider = providerOf(ratesOf(options, model).profile);
+  return { provider, model, ...(address !== undefined && { address: new URL(address) }) };
+}
+
+/** A model, and who is asked for it. */
+export interface AskedModel {
+  /** The provider, as the conventions of telemetry name it. */
+  readonly provider: string;
+  readonly model: string;
+  readonly address?: URL;
 }
 
 /** What a session works in. */

@@ -22,7 +22,7 @@ import { type OfferState, offerTools, type ToolOffer } from "../turns/tool_offer
 import { tracedModel } from "../turns/traced_turn.ts";
 import { daysAfter } from "./calls.ts";
 import type { SessionEvent } from "./event_log.ts";
-import { NO_TURNS, ratesOf, type SessionEnvironment, type SessionTotals } from "./session_options.ts";
+import { asked, NO_TURNS, ratesOf, type SessionEnvironment, type SessionTotals } from "./session_options.ts";
 import { summariseWith } from "./summarise_with.ts";
 
 /** What is stored of a session beside its events. */
@@ -95,7 +95,7 @@ function summaryModel({ id: conversation, environment, model }: SessionPromptOpt
   const { telemetry } = environment;
   const port = environment.model(model);
   if (!telemetry?.isOn) return port;
-  return tracedModel(port, { telemetry, conversation, model, profile: ratesOf(environment, model).profile });
+  return tracedModel(port, { telemetry, conversation, ...asked(environment, model) });
 }
 
 /** What the model sees of a session, and what was asked for of single messages. */

@@ -1,20 +1,18 @@
 import type { RunOptions } from "@tare/loop";
 import type { Model, ModelEvent, ModelRequest, Tool } from "@tare/messages";
-import { type Profile, providerOf, type SessionView } from "@tare/planner";
+import type { SessionView } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
 import { type Chat, errorTypeOf, type Operation, type Telemetry } from "@tare/telemetry";
+import type { AskedModel } from "../sessions/session_options.ts";
 import type { PlayedTurn, RunTurnOptions } from "./run_turn.ts";
 
 /** What telemetry tells of a turn and its calls. */
-export interface TracedTurnOptions {
+export interface TracedTurnOptions extends AskedModel {
   readonly telemetry: Telemetry;
   /** Name of the agent. */
   readonly agent: string;
   /** Id of the session. */
   readonly conversation: string;
-  /** Name of the model. */
-  readonly model: string;
-  readonly profile: Profile;
 }
 
 /** What a turn is played with, as far as it is told of. */
@@ -29,8 +27,7 @@ export async function tracedTurn<Options extends Played>(
   play: (options: Options) => Promise<PlayedTurn>,
   about: TracedTurnOptions,
 ): Promise<PlayedTurn> {
-  const { telemetry, profile, ...told } = about;
-  const turn = telemetry.agent({ ...told, provider: providerOf(profile) });
+  const turn = about.telemetry.agent(about);
   const calls = new TracedCalls(turn, about);
   const { model, prompt } = options;
   const traced = { ...options, model: calls.model(model), prompt: calls.prompt(prompt) };
@@ -145,13 +142,13 @@ class TracedCalls {
 
 function beginChat(
   request: ModelRequest,
-  { telemetry, profile, conversation, model, parent }: Omit<TracedTurnOptions, "agent"> & {
+  { telemetry, provider, model, address, conversation, parent }: Omit<TracedTurnOptions, "agent"> & {
     readonly parent?: Operation;
   },
 ): Chat {
   const { settings } = request;
-  const provider = providerOf(profile);
-  return telemetry.chat({ provider, model, conversation, stream: true, settings, prompt: request, parent });
+  const about = { provider, model, address, conversation, stream: true, settings, parent };
+  return telemetry.chat({ ...about, prompt: request });
 }
 
 /** A reply of a model. One that comes whole `ends` the call, or else whoever takes note of it does. */

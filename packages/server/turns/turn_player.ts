@@ -11,6 +11,7 @@ import { type PlayedTurn, runTurn, type RunTurnOptions } from "./run_turn.ts";
 import type { TakenTools } from "./session_tools.ts";
 import { tracedTurn } from "./traced_turn.ts";
 import {
+  asked,
   ratesOf,
   type SessionEnvironment,
   type SessionInfo,
@@ -59,9 +60,8 @@ export function turnPlayer(request: AskedTurn, stage: Stage): () => Promise<Play
     const { telemetry } = environment;
     if (!telemetry?.isOn) return runTurn(all);
     const { id: conversation, parent, settings: { model } } = session;
-    const { profile } = ratesOf(environment, model);
     const agent = parent ? "helper" : "tare";
-    return tracedTurn(all, runTurn, { telemetry, agent, conversation, model, profile });
+    return tracedTurn(all, runTurn, { telemetry, agent, conversation, ...asked(environment, model) });
   };
 }
 

@@ -1,0 +1,108 @@
+import { assertEquals } from "@std/assert";
+import { Telemetry } from "@tare/telemetry";
+import { recordTelemetry } from "../../tests/telemetry/recorder.ts";
+import { call, chunk, completion, type Forwarded, gatewayed, post, READ, sse } from "./fixture_test.ts";
+
+const BODY = { model: "m", messages: [{ role: "user", content: "Go." }] };
+
+/** What is told of the calls that a request comes to: the class of error of each. */
+async function told(
+  request: Request,
+  answer: (forwarded: Forwarded, index: number) => Response | Promise<Response>,
+  read: (response: Response) => Promise<unknown> = (response) => response.text(),
+) {
+  const recorder = recordTelemetry();
+  const { fetch, seen } = gatewayed(answer, { telemetry: new Telemetry("t", { captureContent: true }) });
+  await fetch(request).then(read).catch(() => {});
+  const { spans, count } = recorder;
+  const errors = spans.filter(({ name }) => name.startsWith("chat")).map(({ attributes, ended }) =>
+    ended ? attributes["error.type"] ?? "" : "open"
+  );
+  return { errors, spans, count, seen };
+}
+
+Deno.test("the gateway tells of each call to its upstream, however it ends", async () => {
+  const whole = await told(post(BODY), () => completion({ content: "So." }));
+  assertEquals(whole.errors, [""]);
+  const [{ name, attributes }] = whole.spans as [typeof whole.spans[0]];
+  assertEquals([name, attributes["gen_ai.response.finish_reasons"], attributes["gen_ai.output.messages"]], [
+    "chat m",
+    ["stop"],
+    '[{"role":"assistant","parts":[{"type":"text","content":"So."}],"finish_reason":"stop"}]',
+  ]);
+  assertEquals((await told(post(BODY), () => new Response("no", { status: 500 }))).errors, ["500"]);
+  assertEquals(
+    (await told(post(BODY), () => {
+      throw new TypeError("unreachable");
+    })).errors,
+    ["TypeError"],
+  );
+  const off = await told(post(BODY, { "x-tare": "off" }), () => completion({ content: "So." }));
+  assertEquals([off.errors, off.spans[0]!.name], [[""], "chat"]);
+  const html = await told(
+    post(BODY),
+    () => new Response("<p>", { headers: { "content-type": "text/html" } }),
+  );
+  assertEquals(html.errors, [""]);
+  const empty = await told(post(BODY, { "x-tare": "off" }), () => new Response(null, { status: 204 }));
+  assertEquals(empty.errors, [""]);
+});
+
+Deno.test("a client that leaves cancels the call, and an upstream that breaks off fails it", async () => {
+  const first = chunk({ content: "So" });
+  const begun = (end: (controller: ReadableStreamDefaultController<Uint8Array>) => void) => {
+    const bytes = new TextEncoder().encode(`data: ${JSON.stringify(first)}\n\n`);
+    return new Response(
+      new ReadableStream({
+        start(controller) {
+          controller.enqueue(bytes);
+          end(controller);
+        },
+      }),
+      { headers: { "content-type": "text/event-stream" } },
+    );
+  };
+  const leave = async ({ body }: Response) => {
+    const reader = body!.getReader();
+    await reader.read();
+    await reader.cancel();
+  };
+  for (const headers of [{}, { "x-tare": "off" }]) {
+    assertEquals(
+      (await told(post({ ...BODY, stream: true }, headers), () => begun(() => {}), leave)).errors,
+      [
+        "cancelled",
+      ],
+    );
+  }
+  const broken = await told(
+    post({ ...BODY, stream: true }),
+    () => begun((one) => one.error(new TypeError("x"))),
+  );
+  assertEquals(broken.errors, ["TypeError"]);
+});
+
+Deno.test("calls that a recall leads to stand beside each other in the client's span, whoever reads the answer", async () => {
+  const request = post({ ...BODY, stream: true, tools: [READ] }, { traceparent: "theirs" });
+  const { errors, spans, count, seen } = await told(request, (_, index) => {
+    const calls = { tool_calls: [{ index: 0, ...call("recall", { ref: "0".repeat(16) }, "r") }] };
+    return index === 0
+      ? sse(chunk(calls), chunk({}, "tool_calls"), "[DONE]")
+      : sse(chunk({ content: "So." }), chunk({}, "stop"), "[DONE]");
+  });
+  assertEquals(errors, ["", ""]);
+  assertEquals(new Set(spans.map(({ parent }) => parent)), new Set([undefined]));
+  assertEquals(count("tare.recalls"), { "": 1 });
+  // Whoever makes the request writes them anew.
+  assertEquals(seen.map(({ headers }) => headers.get("traceparent")), [null, null]);
+});
+
+Deno.test("what the gateway can't plan is counted by what became of it", async () => {
+  const unread = await told(post({ ...BODY, messages: 5 }), () => completion({ content: "So." }));
+  assertEquals(unread.count("tare.fail_opens", "tare.fail_open.cause"), { request: 1 });
+  const reply = await told(
+    post(BODY),
+    () => new Response("{", { headers: { "content-type": "application/json" } }),
+  );
+  assertEquals([reply.errors, reply.count("tare.fail_opens", "tare.fail_open.cause")], [[""], { reply: 1 }]);
+});

@@ -1,0 +1,46 @@
+import { assertEquals } from "@std/assert";
+import { type CountTokens, estimateTokens } from "@tare/messages";
+import { memoryStore } from "@tare/store";
+import { agent, call, newSession, scriptedModel, silentModel, turn } from "../fixture_test.ts";
+
+const unready = (...reasons: string[]) => ({ status: "unready", reasons });
+
+Deno.test("GET /health/ready waits for the token counter, and lets it be loaded", async () => {
+  const loaded = Promise.withResolvers<CountTokens>();
+  const handler = agent(scriptedModel([]), { countTokens: () => loaded.promise });
+  const ready = async () => {
+    const { status, body } = await call(handler, "GET", "/health/ready");
+    return [status, body];
+  };
+  assertEquals(await ready(), [503, unready("the token counter isn't loaded")]);
+  loaded.resolve(estimateTokens);
+  await loaded.promise;
+  assertEquals(await ready(), [200, { status: "ready" }]);
+});
+
+Deno.test("GET /health/ready asks the store, and waits a second for it; GET /health asks nobody", async () => {
+  let answers = (): Promise<undefined> => Promise.resolve(undefined);
+  const store = { ...memoryStore(), getSession: () => answers() };
+  const handler = agent(scriptedModel([]), { store });
+  await call(handler, "GET", "/health/ready");
+  assertEquals((await call(handler, "GET", "/health/ready")).status, 200);
+  for (const broken of [() => Promise.reject(new Error("secret")), () => new Promise<undefined>(() => {})]) {
+    answers = broken;
+    const { status, body } = await call(handler, "GET", "/health/ready");
+    assertEquals([status, body], [503, unready("the store doesn't answer")]);
+    assertEquals((await call(handler, "GET", "/health")).body, { status: "ok" });
+  }
+});
+
+Deno.test("a server that ends isn't ready from its first moment on, but alive", async () => {
+  const { model, asked } = silentModel();
+  const handler = agent(model);
+  const played = turn(handler, await newSession(handler), "q");
+  await asked;
+  assertEquals((await call(handler, "GET", "/health/ready")).status, 200);
+  const closed = handler.close();
+  const { status, body } = await call(handler, "GET", "/health/ready");
+  assertEquals([status, body], [503, unready("the server is ending")]);
+  assertEquals((await call(handler, "GET", "/health")).status, 200);
+  await Promise.all([closed, played]);
+});
