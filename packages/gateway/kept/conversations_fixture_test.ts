@@ -206,8 +206,9 @@ const upstreamFor = (name: string, profile: string): Upstream => ({
   windowTokens: 100_000,
 });
 
-/** What a conversation came to: every body that the provider was sent, and every body that its client got. */
+/** What a conversation came to: every body that the provider was sent, and that its client got, and what people were told. */
 export interface Played {
+  readonly told: readonly string[];
   readonly sent: readonly string[];
   readonly got: readonly string[];
 }
@@ -224,6 +225,7 @@ export async function play(
 ): Promise<Played> {
   const sent: string[] = [];
   const got: string[] = [];
+  const told: string[] = [];
   let nowMs = 1_000_000;
   let next: Asked | undefined;
   let recalls: Asked["recalls"];
@@ -251,9 +253,7 @@ export async function play(
     },
     now: () => nowMs,
     fetch: fetch as typeof globalThis.fetch,
-    onError: (error) => {
-      throw error;
-    },
+    onError: (error) => void told.push((error as Error).message),
     ...more,
   };
   for (const [at, one] of asked.entries()) {
@@ -264,7 +264,7 @@ export async function play(
     const response = await opened.fetch(post(one.body, { ...one.headers }, one.path));
     got.push(await response!.text());
   }
-  return { sent, got };
+  return { sent, got, told };
 }
 
 /** Rules of which a line changes with each request. */
@@ -396,5 +396,9 @@ export async function played(
 
 export function assertSame(actual: Played, expected: Played): void {
   for (const [at, text] of expected.sent.entries()) assertEquals(actual.sent[at], text, `call ${at}`);
-  assertEquals([actual.sent.length, actual.got], [expected.sent.length, expected.got]);
+  assertEquals([actual.sent.length, actual.got, actual.told], [
+    expected.sent.length,
+    expected.got,
+    expected.told,
+  ]);
 }

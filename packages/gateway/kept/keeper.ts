@@ -56,7 +56,7 @@ export interface Looking {
 export class Keeper {
   readonly #options: KeeperOptions;
   /** Being written, and whether they have changed since. */
-  readonly #saving = new Map<GatewaySession, { again: boolean; readonly done: Promise<void> }>();
+  readonly #saving = new Map<GatewaySession, { again: boolean; done: Promise<void> }>();
   /** Not in the store as they are, because it failed. */
   readonly #waiting = new Set<GatewaySession>();
   #isTold = false;
@@ -144,6 +144,7 @@ export class Keeper {
       return saving.done;
     }
     const state = { again: false, done: Promise.resolve() };
+    const startedMs = performance.now();
     const work = async () => {
       do {
         state.again = false;
@@ -151,12 +152,15 @@ export class Keeper {
       } while (state.again);
       this.#waiting.delete(session);
     };
-    // Whoever saves does so when its answer has nothing more to do.
-    state.done = work().then(() => this.#works(), (error) => {
+    this.#saving.set(session, state);
+    state.done = work().then(() => {
+      this.#saving.delete(session);
+      this.#works(performance.now() - startedMs <= WAIT_MS);
+    }, (error) => {
+      this.#saving.delete(session);
       this.#wait(session);
       this.#fails(error);
-    }).finally(() => this.#saving.delete(session));
-    this.#saving.set(session, state);
+    });
     return state.done;
   }
 
@@ -191,9 +195,11 @@ export class Keeper {
     if (first && this.#waiting.size > MAX_WAITING) this.#waiting.delete(first);
   }
 
-  #works(): void {
-    this.#isTold = false;
-    this.#pausedUntilMs = -Infinity;
+  #works(isQuick: boolean): void {
+    if (isQuick) {
+      this.#isTold = false;
+      this.#pausedUntilMs = -Infinity;
+    }
     // One after the other: each that is written lets the next one follow.
     const [next] = this.#waiting;
     if (next) {
