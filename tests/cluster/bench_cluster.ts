@@ -5,7 +5,7 @@
  * `scripts/bench/cluster/load.ts` says what counts as added.
  *
  *     deno task bench:cluster [--json] [--parts latency,cpu,scale] [--servers 1,2,4] [--sessions 200] [--share 0.25]
- *       [--p99 150] [--seconds 20] [--fsync on] [--sqlite]
+ *       [--each 8,16,24,32,40] [--p99 150] [--seconds 20] [--fsync on] [--sqlite]
  *
  * CPU is read from `/proc`, so this runs on Linux alone; as root, shares are held by cgroups. `TARE_TEST_POSTGRES` names
  * another database, whose CPU isn't known then.
@@ -35,6 +35,7 @@ const { values } = parseArgs({
     servers: { type: "string", default: "1,2,4" },
     sessions: { type: "string", default: "200" },
     share: { type: "string", default: "0.25" },
+    each: { type: "string", default: "8,16,24,32,40" },
     p99: { type: "string", default: "150" },
     seconds: { type: "string", default: "20" },
     fsync: { type: "string", default: "on" },
@@ -168,50 +169,48 @@ async function measureCpu(
   return { sqlite: await one(undefined), postgres: postgres && await one(await postgres.makeDatabase()) };
 }
 
-/** The most that servers carry while 99 of 100 steps are within the limit, each server held to its share of a core. */
+/** What servers carry, each held to its share of a core, with more and more sessions on each. */
 async function measureScale(
   postgres: Postgres,
 ): Promise<{ readonly by: string; readonly rows: readonly Measured[] }> {
-  const limitMs = Number(values.p99);
   const manner = { thinkMs: 1_000, words: 20, perSecond: 80 };
   const rows: Measured[] = [];
   let by = "";
-  /** Sessions of one server at which it was full. */
-  let perServer = 24;
   for (const count of serverCounts) {
     const database = await postgres.makeDatabase();
     await withServers({ count, database }, async (servers, provider) => {
       using held = hold(servers.map(({ pid }) => pid), Number(values.share));
       by = held.by;
-      let best: Measured | undefined;
-      // More sessions by a sixth each time until it is too much, fewer until it isn't.
-      const tried = new Map<number, Measured>();
-      const attempt = async (each: number) => {
-        const row = await measure(servers, {
-          ...manner,
-          sessions: Math.round(each * count),
-          provider,
-          database,
-        });
-        tried.set(each, row);
+      for (const each of values.each.split(",")) {
+        const sessions = Number(each) * count;
+        const row = await measure(servers, { ...manner, sessions, provider, database });
         console.error(progress(row));
-        if (row.addedP99Ms <= limitMs && row.turnsPerSecond > (best?.turnsPerSecond ?? 0)) best = row;
-        return row.addedP99Ms <= limitMs;
-      };
-      let low = 0;
-      let high = Infinity;
-      let each = perServer;
-      for (let attempts = 0; attempts < 6 && high - low > Math.max(1, low / 12); attempts++) {
-        if (await attempt(each)) low = each;
-        else high = each;
-        each = high === Infinity ? low * 1.25 : low === 0 ? high * 0.75 : (low + high) / 2;
+        rows.push(row);
+        if (row.addedP99Ms > 2 * Number(values.p99)) break;
       }
-      if (low > 0) perServer = low;
-      if (!best) throw new Error(`Cannot measure: ${count} servers were never within ${limitMs} ms.`);
-      rows.push(best);
     });
   }
   return { by, rows };
+}
+
+/** The turns per second at which 99 of 100 steps are within the limit, between two loads that were measured. */
+function carried(rows: readonly Measured[]): number {
+  const limitMs = Number(values.p99);
+  const above = rows.findIndex(({ addedP99Ms }) => addedP99Ms > limitMs);
+  const [low, high] = [rows[above - 1], rows[above]];
+  if (!low || !high) return above === 0 ? NaN : rows.at(-1)?.turnsPerSecond ?? NaN;
+  const share = (limitMs - low.addedP99Ms) / (high.addedP99Ms - low.addedP99Ms);
+  return low.turnsPerSecond + share * (high.turnsPerSecond - low.turnsPerSecond);
+}
+
+function describeScale(rows: readonly Measured[]): string {
+  const most = serverCounts.map((count) => ({
+    count,
+    turns: carried(rows.filter(({ servers }) => servers === count)),
+  }));
+  return most.map(({ count, turns }) =>
+    `${count}: ${turns.toFixed(1)} turns/s, ${(turns / most[0]!.turns).toFixed(2)} times`
+  ).join("; ");
 }
 
 function progress(
@@ -272,8 +271,9 @@ try {
       ...(scale
         ? [
           "",
-          `Most within p99 ${values.p99} ms, each held to ${values.share} of a core by ${scale.by}`,
+          `Each server held to ${values.share} of a core by ${scale.by}`,
           table(scale.rows),
+          `Within p99 ${values.p99} ms: ${describeScale(scale.rows)}`,
         ]
         : []),
     ];

@@ -305,20 +305,21 @@ Deno.test("turnRoutes() hide in a stream what clients don't get to read, and tel
   const told: unknown[] = [];
   const bug = new Error("secret");
   const store = memoryStore();
-  const handler = agent(scriptedModel([{ content: "a" }]), {
+  const before = agent(scriptedModel([{ content: "a" }]), { store });
+  const session = await newSession(before);
+  await turn(before, session, "q");
+  const handler = agent(scriptedModel([]), {
     store: {
       ...store,
       readEvents: (id, options) => options?.types ? store.readEvents(id, options) : Promise.reject(bug),
     },
     onError: (error) => told.push(error),
   });
-  const session = await newSession(handler);
-  const response = await handler.fetch(request("POST", `${session}/turns`, { input: "q" }));
+  const response = await handler.fetch(request("GET", `${session}/events`));
   assertEquals(
     await response.text(),
     'event: error\ndata: {"error":{"status":500,"code":"internal_error","message":"The server met an unexpected ' +
       'error; its log says more."}}\n\n',
   );
-  await call(handler, "POST", `${session}/cancel`);
   assertEquals(told, [bug]);
 });

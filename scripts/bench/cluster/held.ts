@@ -10,9 +10,14 @@ export interface Held extends Disposable {
 /** Holds each of these processes to the same share of one core, by cgroups where they may be made. */
 export function hold(pids: readonly number[], share: number): Held {
   const quotaUs = Math.round(PERIOD_US * share);
-  const v2 = { root: "/sys/fs/cgroup", limits: { "cpu.max": `${quotaUs} ${PERIOD_US}` } };
+  const v2 = {
+    root: "/sys/fs/cgroup",
+    mark: "cgroup.controllers",
+    limits: { "cpu.max": `${quotaUs} ${PERIOD_US}` },
+  };
   const v1 = {
     root: "/sys/fs/cgroup/cpu",
+    mark: "cpu.cfs_quota_us",
     limits: { "cpu.cfs_period_us": `${PERIOD_US}`, "cpu.cfs_quota_us": `${quotaUs}` },
   };
   for (const [by, groups] of [["cgroup v2", v2], ["cgroup v1", v1]] as const) {
@@ -31,8 +36,15 @@ export function hold(pids: readonly number[], share: number): Held {
 /** Puts a process into a group of its own. Gives what takes it out again. */
 function group(
   pid: number,
-  { root, limits }: { readonly root: string; readonly limits: Readonly<Record<string, string>> },
+  { root, mark, limits }: {
+    readonly root: string;
+    /** A file that is there if these are groups. */
+    readonly mark: string;
+    readonly limits: Readonly<Record<string, string>>;
+  },
 ): () => void {
+  // What isn't a group is a folder as any other, and takes whatever is written into it.
+  Deno.statSync(`${root}/${mark}`);
   const folder = `${root}/tare_bench_${pid}`;
   Deno.mkdirSync(folder);
   const letGo = () => {
