@@ -27,6 +27,8 @@ export async function fillStore(store: Store, events = 700): Promise<void> {
   await store.commit([sessionRecord("z"), archive("z", 0), archive("z", 1)]);
   await store.commit([sessionRecord("fork", "z"), archive("fork", 2)]);
   await store.commit([sessionRecord("gone"), sessionRecord("Ä", "gone"), sessionRecord("a")]);
+  // Where several have the store open, only who holds a session writes to it.
+  for (const id of ["z", "gone", "a"]) await store.shared?.hold(id);
   await store.deleteSession("gone");
   for (let after = 0; after < events; after += 100) {
     const said = Array.from({ length: Math.min(100, events - after) }, (_, index) => ({
@@ -63,6 +65,6 @@ export async function askStore(store: Store): Promise<unknown> {
   const documents = [await store.getDocument("response", "r"), await store.getDocument("Response", "r")];
   const claims: Claim[] = [];
   for (const request of [DONE, OPEN, FREE]) claims.push(await store.claimKey(request));
-  const idle = await store.idleSessions({ beforeMs: Infinity, limit: 10 });
+  const idle = await store.idleSessions({ beforeMs: 2 ** 50, limit: 10 });
   return [sessions, JSON.stringify(sessions), parts, documents, claims, idle.sort()];
 }

@@ -1,7 +1,7 @@
 /**
  * A store in PostgreSQL, behind the same port as the others, that any number of processes have open at once.
  *
- * {@linkcode openPostgresStore} opens it. `@tare/store` doesn't load it, so that who keeps sessions in a file has no
+ * {@linkcode openPostgresStore} opens it, {@linkcode openPostgresContents} all that it holds, to be copied. `@tare/store` doesn't load it, so that who keeps sessions in a file has no
  * client of a database.
  *
  * @example
@@ -20,4 +20,5 @@
  *
  * @module
  */
+export { openPostgresContents } from "./contents.ts";
 export { openPostgresStore, type PostgresOptions } from "./open_postgres.ts";
