@@ -56,8 +56,11 @@ export async function migrate(connection: Connection, place: string): Promise<vo
 }
 
 async function versionOf(connection: Connection, place: string): Promise<number> {
-  const [there] = await connection.query("SELECT 1 WHERE to_regclass('tare.schema_version') IS NOT NULL");
-  if (!there) return 0;
+  // Not to_regclass(), which may not know yet what another opening has made since this one last asked.
+  const [found] = await connection.query(
+    "SELECT 1 FROM pg_tables WHERE schemaname = 'tare' AND tablename = 'schema_version'",
+  );
+  if (!found) return 0;
   const [row] = await connection.query<{ version: number }>("SELECT version FROM tare.schema_version");
   const version = row?.version ?? 0;
   if (version > MIGRATIONS.length) {

@@ -183,12 +183,13 @@ function storeOver(
     async deleteSession(id) {
       const isThere = await first("SELECT 1 FROM tare.sessions WHERE id = $1", [columnText(id)]);
       if (!isThere) return false;
+      const { fenceOf } = await leases.writer();
       try {
         await write([id], (calls) => calls.call("remove_session", ...calls.head(id)));
       } catch (error) {
-        // Somebody else was first.
-        if (error instanceof Error && error.message === noSessionError(id).message) return false;
-        throw error;
+        if (!(error instanceof Error && error.message === noSessionError(id).message)) throw error;
+        // Who holds it has taken it away, and didn't hear of that. Else somebody else was first.
+        if (fenceOf(id) === undefined) return false;
       }
       leases.forget(id);
       await sweep();
