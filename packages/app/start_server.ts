@@ -91,11 +91,11 @@ export async function startServer(
     const told = await moveOldStore(settings.oldData, data);
     if (told !== undefined) log(told);
   }
-  const { maxSessions, maxDataMiB, expireAfterDays } = settings;
+  const { maxSessions, maxDataMiB = Infinity, expireAfterDays, gatewayStoreMiB } = settings;
   const store = await openStore(join(data, STORE_FILE), {
     reserveBytes: RESERVE_BYTES,
     onWarning: log,
-    ...(maxDataMiB !== undefined && { maxBytes: maxDataMiB * 2 ** 20 }),
+    ...(maxDataMiB < Infinity && { maxBytes: maxDataMiB * 2 ** 20 }),
   });
   // Nobody else works with this data, so that whatever its commands left running was left by a server that was killed.
   const owner = createHash("sha256").update(data).digest("hex").slice(0, 16);
@@ -193,21 +193,22 @@ export async function startServer(
     profile: messagesRules,
     price: priceOf(settings, messagesRules),
   };
-  const answer = agentOrGateway({
-    agent,
-    gateway: gateway({
-      // The rehearsal provider is nobody's upstream.
-      upstreams: { ...(hasChatProvider(settings) && { chat, responses: chat }), messages },
-      clientKeys: token === undefined,
-      ...prompts,
-      countTokens,
-      recall: settings.recall,
-      control: settings.control,
-      maxBodyBytes: LIMITS.gatewayBytes,
-      onError,
-    }),
-    limits: LIMITS,
+  const passing = gateway({
+    // The rehearsal provider is nobody's upstream.
+    upstreams: { ...(hasChatProvider(settings) && { chat, responses: chat }), messages },
+    clientKeys: token === undefined,
+    ...prompts,
+    countTokens,
+    recall: settings.recall,
+    control: settings.control,
+    maxBodyBytes: LIMITS.gatewayBytes,
+    conversations: gatewayStoreMiB > 0 ? store.conversations : undefined,
+    ...(expireAfterDays !== undefined && { keepMs: expireAfterDays * DAY_MS }),
+    // The agent's sessions must have room in the same file.
+    keepBytes: Math.min(gatewayStoreMiB, maxDataMiB / 4) * 2 ** 20,
+    onError,
   });
+  const answer = agentOrGateway({ agent, gateway: passing, limits: LIMITS });
   const fetch = guard(async (request) => page(request) ?? await answer(request), {
     hosts: allowedHosts(host, settings.allowedHosts),
     origins: corsOrigins,
@@ -241,6 +242,7 @@ export async function startServer(
       clearInterval(hourly);
       const ended = agent.close().then(() => mcp?.close());
       await Promise.all([server.close({ graceMs: GRACE_MS }), ended]);
+      await passing.close();
       await asked?.close();
       await Promise.all([expiring, watching]);
       await provider.close();

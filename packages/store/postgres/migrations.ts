@@ -1,5 +1,6 @@
 import { StoreError } from "../store_error.ts";
 import type { Connection } from "./connections.ts";
+import { CONVERSATIONS } from "./conversation_tables.ts";
 import { FUNCTIONS } from "./functions.ts";
 import { LEASE_FUNCTIONS } from "./lease_functions.ts";
 import { TABLES } from "./tables.ts";
@@ -9,7 +10,7 @@ import { TABLES } from "./tables.ts";
  * of every version exist, and servers of the version before may be running, so what stands here is never changed, only
  * added to.
  */
-export const MIGRATIONS: readonly string[] = [TABLES + FUNCTIONS + LEASE_FUNCTIONS];
+export const MIGRATIONS: readonly string[] = [TABLES + FUNCTIONS + LEASE_FUNCTIONS, CONVERSATIONS];
 
 /** Oldest server that this was tried with. */
 const LEAST_SERVER = 15;
