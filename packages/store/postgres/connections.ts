@@ -1,6 +1,6 @@
 import { Buffer } from "node:buffer";
 import pg from "pg";
-import { isPassing, toStoreError } from "./database_error.ts";
+import { databaseError, isPassing, toStoreError } from "./database_error.ts";
 
 /** A value of a statement. */
 export type Value = string | number | boolean | null | Uint8Array | readonly string[];
@@ -45,10 +45,10 @@ export interface Connections {
    */
   query<Row>(sql: string, values?: readonly Value[]): Promise<Row[]>;
   /**
-   * Opens a connection for something that isn't to wait for anything else, or to take as long as it takes. The caller
-   * closes it.
+   * Opens a connection for something that isn't to wait for anything else. A statement that takes longer than this ends
+   * it; without a limit it takes as long as it takes. The caller closes it.
    */
-  open(options?: { readonly takesLong?: boolean }): Promise<OwnConnection>;
+  open(limitMs?: number): Promise<OwnConnection>;
   close(): Promise<void>;
 }
 
@@ -110,8 +110,7 @@ export function connectionsTo(options: ConnectionOptions): Connections {
   return {
     query: <Row>(sql: string, values: readonly Value[] = []) =>
       untilItGoes(async () => await attempt(sql, values) as Row[]),
-    open: ({ takesLong = false } = {}) =>
-      untilItGoes(() => ownConnection(options, takesLong ? undefined : attemptMs(options) + 1000)),
+    open: (limitMs) => untilItGoes(() => ownConnection(options, limitMs)),
     async close() {
       isOpen = false;
       await Promise.all(shared.map((connection) => connection.close()));
@@ -202,6 +201,8 @@ async function ownConnection(
         const limit = limitMs === undefined ? {} : { query_timeout: limitMs };
         return (await client.query({ text: sql, ...limit, ...(values && { values }) })).rows as Row[];
       } catch (error) {
+        // What comes behind a statement that isn't answered would never be.
+        if (!databaseError(error)) client.connection.stream.destroy();
         throw toStoreError(error, options.place);
       }
     },

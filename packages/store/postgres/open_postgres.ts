@@ -64,7 +64,7 @@ export async function openPostgresStore(url: string, options: PostgresOptions = 
   const place = placeOf(url);
   const connections = connectionsTo({ url, place, timeoutMs, maxConnections });
   try {
-    const connection = await connections.open({ takesLong: true });
+    const connection = await connections.open();
     try {
       await migrate(connection, place);
     } finally {
@@ -197,7 +197,7 @@ function storeOver(
       await sweep();
       return true;
     },
-    async readEvents(id, { after = 0, types, limit } = {}) {
+    async readEvents(id, { after = 0, types, limit = Infinity } = {}) {
       const rows = await query<{ first: number | null; json: string }>(
         `SELECT e.first, e.json FROM tare.sessions s LEFT JOIN tare.events e ON e.session = s.key
            AND e.first > coalesce((SELECT max(first) FROM tare.events WHERE session = s.key AND first <= $2::bigint + 1), 0) - 1
@@ -207,11 +207,11 @@ function storeOver(
           columnText(id),
           Math.floor(after),
           types?.map(columnText) ?? null,
-          limit === undefined ? null : limit + 1,
+          Number.isFinite(limit) ? limit + 1 : null,
         ],
       );
       if (rows.length === 0) throw noSessionError(id);
-      return eventsIn(rows, { id, place, after, types, limit: limit ?? Infinity });
+      return eventsIn(rows, { id, place, after, types, limit });
     },
     lastEvent: async (id) =>
       (await ofSession<{ last: number }>(
