@@ -217,6 +217,7 @@ export function testStore(name: string, place: Place): void {
     ];
     const bad: StoreRecord[] = [
       sessionRecord("a"),
+      sessionRecord("c"),
       { type: "events", sessionId: "a", after: 0, events: [delta("2")] },
       { type: "events", sessionId: "b", after: 0, events: [delta("1"), circular as { type: string }] },
       { type: "events", sessionId: "none", after: 0, events: [] },

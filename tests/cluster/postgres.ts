@@ -217,7 +217,9 @@ function keep(
         if (await isReady(url)) return;
         await pause(20);
         const said = await log();
-        const fatal = /FATAL: {2}(?!the database system is).*/.exec(said.slice(seen))?.[0];
+        // Nor is it the end that a process of the old one says something last.
+        const fatal = /FATAL: {2}(?!the database system is|terminating connection).*/.exec(said.slice(seen))
+          ?.[0];
         // The old server's last processes are about to end.
         if (fatal?.includes("shared memory block")) {
           seen = said.length;

@@ -10,25 +10,31 @@ export interface Proxy {
   close(): Promise<void>;
 }
 
-/** Told of each piece that a client sends, before the server gets it: to cut in the middle of something. */
-export type OnSent = (bytes: Uint8Array) => void;
+/** What is done with what it is told of, instead of handing it on. */
+export interface ProxyOptions {
+  /** Asked of each piece that a client sends: whether its connection is cut before the server gets it, or after. */
+  readonly onSent?: (piece: Uint8Array) => "cut before" | "cut after" | undefined;
+  /** What a client gets in place of each piece that the server sends. */
+  readonly onAnswer?: (piece: Uint8Array) => Uint8Array;
+}
 
 /** A proxy on a free port of loopback in front of a server. */
-export function startProxy(target: { readonly port: number }, onSent: OnSent = () => {}): Proxy {
+export function startProxy(
+  target: { readonly port: number },
+  { onSent = () => undefined, onAnswer = (piece) => piece }: ProxyOptions = {},
+): Proxy {
   const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const connections = new Set<Deno.Conn>();
   const running = new Set<Promise<void>>();
   let gate = Promise.withResolvers<void>();
   gate.resolve();
 
-  const pump = async (from: Deno.Conn, to: Deno.Conn, look: OnSent) => {
+  const pump = async (from: Deno.Conn, to: Deno.Conn, pass: (bytes: Uint8Array) => Promise<void>) => {
     const buffer = new Uint8Array(2 ** 16);
     try {
       for (let count; (count = await from.read(buffer)) !== null;) {
         await gate.promise;
-        const bytes = buffer.subarray(0, count);
-        look(bytes);
-        for (let sent = 0; sent < count;) sent += await to.write(bytes.subarray(sent));
+        await pass(buffer.subarray(0, count));
       }
     } catch {
       // Cut, by whichever side.
@@ -45,7 +51,14 @@ export function startProxy(target: { readonly port: number }, onSent: OnSent = (
     try {
       const server = await Deno.connect({ hostname: "127.0.0.1", port: target.port });
       connections.add(server);
-      await Promise.all([pump(client, server, onSent), pump(server, client, () => {})]);
+      await Promise.all([
+        pump(client, server, async (piece) => {
+          const cut = onSent(piece);
+          if (cut !== "cut before") await writeAll(server, piece);
+          if (cut) drop(client);
+        }),
+        pump(server, client, (piece) => writeAll(client, onAnswer(piece))),
+      ]);
     } catch {
       drop(client);
     }
@@ -75,4 +88,8 @@ export function startProxy(target: { readonly port: number }, onSent: OnSent = (
     },
   };
   return self;
+}
+
+async function writeAll(to: Deno.Conn, bytes: Uint8Array): Promise<void> {
+  for (let sent = 0; sent < bytes.length;) sent += await to.write(bytes.subarray(sent));
 }

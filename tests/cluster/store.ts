@@ -21,6 +21,18 @@ export async function withDatabase(postgres: Postgres, test: (url: string) => Pr
   }
 }
 
+/** Where the database's server listens. */
+export function portOf(url: string): number {
+  return Number(new URL(url).port || 5432);
+}
+
+/** The way to a database by a proxy in front of its server. */
+export function through(url: string, { port }: Proxy): string {
+  const by = new URL(url);
+  by.host = `127.0.0.1:${port}`;
+  return by.href;
+}
+
 /** A place for tests that know of one opening alone: that takes whatever it writes to. */
 export function inPostgres(postgres: Postgres): Place {
   return (test) =>
@@ -50,13 +62,11 @@ export function sharedInPostgres(postgres: Postgres): SharedPlace {
       try {
         await test({
           async open() {
-            const proxy = startProxy({ port: Number(new URL(url).port || 5432) });
-            const through = new URL(url);
-            through.host = `127.0.0.1:${proxy.port}`;
+            const proxy = startProxy({ port: portOf(url) });
             let skippedMs = 0;
             const clock = () => performance.now() + skippedMs;
             const before = opened.size === 0 ? [] : await servers(url);
-            const opening = await openPostgresStore(through.href, { ...FEW, clock });
+            const opening = await openPostgresStore(through(url, proxy), { ...FEW, clock });
             const id = (await servers(url)).find((id) => !before.includes(id))!;
             opened.set(opening, { proxy, id, skip: () => skippedMs += LEASE_MS });
             return opening;

@@ -1,6 +1,6 @@
 import { Buffer } from "node:buffer";
 import pg from "pg";
-import { isPassing, toStoreError } from "./database_error.ts";
+import { databaseError, isPassing, toStoreError } from "./database_error.ts";
 
 /** A value of a statement. */
 export type Value = string | number | boolean | null | Uint8Array | readonly string[];
@@ -44,8 +44,11 @@ export interface Connections {
    * @throws {StoreError} if the database can't be reached or refuses.
    */
   query<Row>(sql: string, values?: readonly Value[]): Promise<Row[]>;
-  /** Opens a connection for something that isn't to wait for anything else. The caller closes it. */
-  open(): Promise<OwnConnection>;
+  /**
+   * Opens a connection for something that isn't to wait for anything else. A statement that takes longer than this ends
+   * it; without a limit it takes as long as it takes. The caller closes it.
+   */
+  open(limitMs?: number): Promise<OwnConnection>;
   close(): Promise<void>;
 }
 
@@ -84,34 +87,30 @@ export function connectionsTo(options: ConnectionOptions): Connections {
     names.set(sql, `s${names.size}`);
     return names.get(sql);
   };
-  const attempt = (sql: string, values: readonly Value[]) => {
+  const attempt = (sql: string, values: readonly Value[]): Promise<unknown[]> => {
     if (!isOpen) throw new Error("Cannot use the store: it is closed");
     // The one with the least to do.
     const connection = shared.reduce((best, one) => one.waiting < best.waiting ? one : best);
     return connection.run(sql, { values, name: nameOf(sql) });
   };
-  return {
-    async query<Row>(sql: string, values: readonly Value[] = []) {
-      const endMs = performance.now() + timeoutMs;
-      for (let attempts = 0;; attempts++) {
-        try {
-          return await attempt(sql, values) as Row[];
-        } catch (error) {
-          const waitMs = Math.min(1000, 20 * 2 ** attempts) * (0.5 + Math.random() / 2);
-          if (!isOpen || !isPassing(error) || performance.now() + waitMs > endMs) {
-            throw toStoreError(error, place);
-          }
-          await new Promise((resolve) => setTimeout(resolve, waitMs));
-        }
-      }
-    },
-    async open() {
+  const untilItGoes = async <T>(attempt: () => Promise<T>): Promise<T> => {
+    const endMs = performance.now() + timeoutMs;
+    for (let attempts = 0;; attempts++) {
       try {
-        return await ownConnection(options);
+        return await attempt();
       } catch (error) {
-        throw toStoreError(error, place);
+        const waitMs = Math.min(1000, 20 * 2 ** attempts) * (0.5 + Math.random() / 2);
+        if (!isOpen || !isPassing(error) || performance.now() + waitMs > endMs) {
+          throw toStoreError(error, place);
+        }
+        await new Promise((resolve) => setTimeout(resolve, waitMs));
       }
-    },
+    }
+  };
+  return {
+    query: <Row>(sql: string, values: readonly Value[] = []) =>
+      untilItGoes(async () => await attempt(sql, values) as Row[]),
+    open: (limitMs) => untilItGoes(() => ownConnection(options, limitMs)),
     async close() {
       isOpen = false;
       await Promise.all(shared.map((connection) => connection.close()));
@@ -190,15 +189,20 @@ function sharedConnection(options: ConnectionOptions) {
   return self;
 }
 
-async function ownConnection(options: ConnectionOptions): Promise<OwnConnection> {
+async function ownConnection(
+  options: ConnectionOptions,
+  limitMs: number | undefined,
+): Promise<OwnConnection> {
   const client = await connect(options, false);
   let isOpen = true;
   return {
     async query<Row>(sql: string, values?: readonly Value[]) {
       try {
-        const query = { text: sql, query_timeout: attemptMs(options) + 1000 };
-        return (await client.query(values ? { ...query, values } : query)).rows as Row[];
+        const limit = limitMs === undefined ? {} : { query_timeout: limitMs };
+        return (await client.query({ text: sql, ...limit, ...(values && { values }) })).rows as Row[];
       } catch (error) {
+        // What comes behind a statement that isn't answered would never be.
+        if (!databaseError(error)) client.connection.stream.destroy();
         throw toStoreError(error, options.place);
       }
     },

@@ -194,6 +194,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
   };
   const talk = await openTalk(connections, {
     query,
+    limitMs: Math.max(1000, leaseMs / 3),
     serverId: () => me.id,
     fenceOf: (sessionId) => me.held.get(sessionId)?.hold.fence,
     asked: (request) => listener.asked(request),

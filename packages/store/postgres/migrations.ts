@@ -57,11 +57,11 @@ export async function migrate(connection: Connection, place: string): Promise<vo
 }
 
 async function versionOf(connection: Connection, place: string): Promise<number> {
-  // to_regclass() may remember that there was none before this connection waited for the one that made it.
-  const [there] = await connection.query(
-    "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = 'tare' AND relname = 'schema_version'",
+  // Not to_regclass(), which may not know yet what another opening has made since this one last asked.
+  const [found] = await connection.query(
+    "SELECT 1 FROM pg_tables WHERE schemaname = 'tare' AND tablename = 'schema_version'",
   );
-  if (!there) return 0;
+  if (!found) return 0;
   const [row] = await connection.query<{ version: number }>("SELECT version FROM tare.schema_version");
   const version = row?.version ?? 0;
   if (version > MIGRATIONS.length) {

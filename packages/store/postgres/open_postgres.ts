@@ -185,18 +185,19 @@ function storeOver(
     async deleteSession(id) {
       const isThere = await first("SELECT 1 FROM tare.sessions WHERE id = $1", [columnText(id)]);
       if (!isThere) return false;
+      const { fenceOf } = await leases.writer();
       try {
         await write([id], (calls) => calls.call("remove_session", ...calls.head(id)));
       } catch (error) {
-        // Somebody else was first.
-        if (error instanceof Error && error.message === noSessionError(id).message) return false;
-        throw error;
+        if (!(error instanceof Error && error.message === noSessionError(id).message)) throw error;
+        // Who holds it has taken it away, and didn't hear of that. Else somebody else was first.
+        if (fenceOf(id) === undefined) return false;
       }
       leases.forget(id);
       await sweep();
       return true;
     },
-    async readEvents(id, { after = 0, types, limit } = {}) {
+    async readEvents(id, { after = 0, types, limit = Infinity } = {}) {
       const rows = await query<{ first: number | null; json: string }>(
         `SELECT e.first, e.json FROM tare.sessions s LEFT JOIN tare.events e ON e.session = s.key
            AND e.first > coalesce((SELECT max(first) FROM tare.events WHERE session = s.key AND first <= $2::bigint + 1), 0) - 1
@@ -206,11 +207,11 @@ function storeOver(
           columnText(id),
           Math.floor(after),
           types?.map(columnText) ?? null,
-          limit === undefined ? null : limit + 1,
+          Number.isFinite(limit) ? limit + 1 : null,
         ],
       );
       if (rows.length === 0) throw noSessionError(id);
-      return eventsIn(rows, { id, place, after, types, limit: limit ?? Infinity });
+      return eventsIn(rows, { id, place, after, types, limit });
     },
     lastEvent: async (id) =>
       (await ofSession<{ last: number }>(

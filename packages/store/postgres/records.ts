@@ -87,7 +87,7 @@ export class CallList {
   commitIdOnce(name: string): string {
     const isFirst = !this.#once.has(name);
     this.#once.add(name);
-    return isFirst ? this.commitId() : "NULL";
+    return isFirst ? this.commitId() : "gen_random_uuid()";
   }
 
   server(): string {

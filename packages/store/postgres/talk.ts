@@ -18,6 +18,8 @@ export interface Talk extends Pick<SharedStore, "watch" | "ask"> {
 export interface Talker {
   /** Runs a statement on whatever connection, and gives its first row. */
   readonly query: <Row>(sql: string, values: readonly Value[]) => Promise<Row>;
+  /** How long a statement on that connection may take: others need to be heard in time. */
+  readonly limitMs: number;
   readonly serverId: () => string;
   readonly fenceOf: (sessionId: string) => number | undefined;
   readonly asked: (request: HolderRequest) => void;
@@ -79,7 +81,7 @@ export async function openTalk(connections: Connections, talker: Talker): Promis
     else wake(payload);
   };
   const connect = async (): Promise<OwnConnection> => {
-    const made = await connections.open();
+    const made = await connections.open(talker.limitMs);
     try {
       const ended = () => {
         connection = undefined;
