@@ -58,11 +58,13 @@ const TOOLS = DEFINITIONS.map(({ type, function: { description = "", ...definiti
   function: { ...definition, description: `${description} It is told at length. `.repeat(8) },
 }));
 
-function chatBody(messages: readonly Message[], hasTools: boolean) {
+/** A body of chat completions. */
+export function chatBody(messages: readonly Message[], hasTools: boolean) {
   return { messages, ...(hasTools && { tools: TOOLS }) };
 }
 
-function responsesBody(messages: readonly Message[], hasTools: boolean) {
+/** A body of the responses format. */
+export function responsesBody(messages: readonly Message[], hasTools: boolean) {
   return {
     input: messages.flatMap(toItems),
     ...(hasTools && {
@@ -76,7 +78,8 @@ type Marks = "none" | "end" | "system and end" | "early" | "all";
 
 const MARK = { cache_control: { type: "ephemeral" } };
 
-function messagesBody(
+/** A body of Messages. */
+export function messagesBody(
   messages: readonly Message[],
   { hasTools, marks }: { readonly hasTools: boolean; readonly marks: Marks },
 ) {

@@ -9,6 +9,9 @@ const REACH = 64;
 /** So many ends of a session's history are among its names: it may go back to where it stood a few turns ago. */
 const ENDS = 4;
 
+/** Stands for the first item of a history that has none. */
+const NOTHING = "";
+
 /** Names under which a conversation may be found, and how surely it is the right one then: the least the most surely. */
 export type SoughtNames = ReadonlyMap<string, number>;
 
@@ -35,8 +38,10 @@ export function soughtNames(
   if (follows !== undefined) sought.set(nameOf("response", client ?? scope, follows), 0);
   if (name !== undefined) sought.set(nameOf("name", scope, name), 1);
   for (const [at, end] of ends.entries()) sought.set(nameOf("end", client ?? scope, end), 2 + at);
-  const first = items[countInstructions(items)];
-  if (first) sought.set(nameOf("first", scope, first.key), COMMON);
+  // One that has nothing but instructions yet may go on in any way.
+  for (const first of [items[countInstructions(items)]?.key ?? NOTHING, NOTHING]) {
+    sought.set(nameOf("first", scope, first), COMMON);
+  }
   sought.set(nameOf("summary", scope), COMMON);
   // A request for a title or the like quotes the conversation that it is about.
   if (isKeyed || !hasTools) sought.set(nameOf("scope", scope), COMMON);
@@ -49,7 +54,7 @@ export function namesOf(
   keys: readonly string[],
 ): { readonly names: readonly string[]; readonly ends: readonly string[] } {
   const { client, scope, name, heads, summary, responses, kept } = session;
-  const first = keys[heads];
+  const first = keys[heads] ?? NOTHING;
   const end = endOf(keys.slice(Math.max(heads, keys.length - 2)));
   const newest = end === undefined ? [] : [nameOf("end", client ?? scope, end)];
   const ends = [...newest, ...kept.ends.filter((one) => !newest.includes(one))].slice(0, ENDS);
@@ -59,7 +64,7 @@ export function namesOf(
       ...ends,
       ...responses.map(({ id }) => nameOf("response", client ?? scope, id)),
       ...(name === undefined ? [] : [nameOf("name", scope, name)]),
-      ...(first === undefined ? [] : [nameOf("first", scope, first)]),
+      nameOf("first", scope, first),
       ...(summary ? [nameOf("summary", scope)] : []),
       nameOf("scope", scope),
     ],

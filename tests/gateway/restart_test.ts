@@ -1,0 +1,132 @@
+import { assert, assertEquals } from "@std/assert";
+import { fromFileUrl } from "@std/path";
+import fc from "fast-check";
+import { type Gateway, gateway, type GatewayOptions } from "@tare/gateway";
+import { estimateTokens, type Message } from "@tare/messages";
+import { profileNamed } from "@tare/planner";
+import { memoryStore } from "@tare/store";
+import {
+  type Asked,
+  assertSame,
+  played,
+  whole,
+} from "../../packages/gateway/kept/conversations_fixture_test.ts";
+import {
+  CHAT,
+  type Dialect,
+  MESSAGES,
+  RESPONSES,
+} from "../../packages/gateway/kept/dialects_fixture_test.ts";
+import { loadData } from "../../scripts/bench/economy/load_data.ts";
+import type { Recording } from "../../scripts/bench/economy/recording.ts";
+import { generateWorkload } from "../../scripts/bench/economy/workload.ts";
+import {
+  chatBody,
+  type GeneratedRequest,
+  maltreatedSessions,
+  messagesBody,
+  responsesBody,
+} from "./request_bodies.ts";
+
+const BODIES: readonly (readonly [Dialect, (messages: readonly Message[]) => object])[] = [
+  [CHAT, (messages) => chatBody(messages, true)],
+  [RESPONSES, (messages) => responsesBody(messages, true)],
+  [MESSAGES, (messages) => messagesBody(messages, { hasTools: true, marks: "end" })],
+];
+
+/** Plays a recorded session in a protocol with gateways that are opened anew for each request, and with one. */
+async function compare(
+  { messages, calls }: Recording,
+  [dialect, bodyOf]: typeof BODIES[number],
+): Promise<number> {
+  const asked = calls.map((call, at): Asked => ({
+    path: dialect.path,
+    body: { model: "gpt-5", ...bodyOf(messages.slice(0, call.messages)), stream: true },
+    reply: { text: "Yes.", id: "msg_yes" },
+    pauseMs: at === 0 ? 0 : call.timeMs - calls[at - 1]!.timeMs,
+  }));
+  const expected = await whole(asked, dialect);
+  const store = memoryStore();
+  assertSame(
+    await played(asked, dialect, { store: () => store, gatewayAt: () => ({ isAnew: true }) }),
+    expected,
+  );
+  return expected.sent.filter((text) => text.includes("[elided: ")).length;
+}
+
+for (const body of BODIES) {
+  Deno.test(`gateways that are opened anew send the bytes of a generated session as one does: ${body[0].name}`, async () => {
+    assert(await compare(generateWorkload()[3]!, body) > 10);
+  });
+}
+
+/** Calls of a recording that is played. */
+const MAX_CALLS = 40;
+
+const FOLDER = new URL("../../../shared/trajectories/", import.meta.url);
+
+function exists(folder: URL): boolean {
+  try {
+    return Deno.statSync(folder).isDirectory;
+  } catch {
+    return false;
+  }
+}
+
+Deno.test({
+  name:
+    "gateways that are opened anew send the bytes of recorded sessions in ../shared/trajectories (ignored without them) as one does",
+  ignore: !exists(FOLDER),
+  async fn() {
+    let elided = 0;
+    let at = 0;
+    for (const { recordings } of loadData(fromFileUrl(FOLDER), { limit: 3, warn() {} })) {
+      for (const recording of recordings) {
+        const body = BODIES[at++ % BODIES.length]!;
+        // Longer ones only take longer.
+        if (recording.calls.length <= MAX_CALLS) elided += await compare(recording, body);
+      }
+    }
+    assert(elided > 10);
+  },
+});
+
+Deno.test("gateways that are opened anew send the bytes of maltreated sessions as one does", async () => {
+  const rules = { profile: profileNamed("none"), windowTokens: 24_000 };
+  const provider = { ...rules, baseURL: "http://upstream.test/v1" };
+  const sent = async (requests: readonly GeneratedRequest[], next: (options: GatewayOptions) => Gateway) => {
+    const bodies: string[] = [];
+    const fetch = async (...args: Parameters<typeof globalThis.fetch>) => {
+      const request = new Request(...args);
+      const dialect = [CHAT, RESPONSES, MESSAGES].find(({ path }) => request.url.includes(path)) ?? CHAT;
+      bodies.push(await request.text());
+      const { stream } = JSON.parse(bodies.at(-1)!) ?? {};
+      return await dialect.answer({ stream: stream === true }, { text: "Yes.", id: "msg_yes" }, 0);
+    };
+    const options: GatewayOptions = {
+      upstreams: { chat: provider, responses: provider, messages: provider },
+      countTokens: () => Promise.resolve(estimateTokens),
+      now: () => 1_000,
+      fetch: ((...args) => fetch(...args).catch(() => Response.json({}))) as typeof globalThis.fetch,
+    };
+    for (const { path, body } of requests) {
+      const request = new Request(`http://gateway.test${path}`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body,
+      });
+      await (await next(options).fetch(request))?.text();
+    }
+    return bodies;
+  };
+  const sessions = maltreatedSessions(["/v1/chat/completions", "/v1/responses", "/v1/messages"]);
+  await fc.assert(
+    fc.asyncProperty(sessions, async (requests) => {
+      let one: Gateway | undefined;
+      const expected = await sent(requests, (options) => one ??= gateway(options));
+      const { conversations } = memoryStore();
+      assertEquals(await sent(requests, (options) => gateway({ ...options, conversations })), expected);
+    }),
+    { numRuns: 60 },
+  );
+});
