@@ -49,7 +49,11 @@ export function testTalk(test: TestOfOpenings): void {
   });
 
   test("ask() tells several requests apart", async (one, two) => {
-    listen(one, ({ id, body }) => void one.commit([{ type: "answer", requestId: id, answer: body }]));
+    const asked: string[] = [];
+    listen(one, ({ id, body }) => {
+      asked.push(id);
+      one.commit([{ type: "answer", requestId: id, answer: body }]);
+    });
     await held(one, "a");
     await held(one, "b");
     const bodies = Array.from({ length: 8 }, (_, index) => index);
@@ -57,6 +61,7 @@ export function testTalk(test: TestOfOpenings): void {
       await Promise.all(bodies.map((body) => two.shared.ask(body % 2 === 0 ? "a" : "b", body))),
       bodies.map((answer) => ({ answer })),
     );
+    assertEquals(new Set(asked).size, asked.length);
   });
 
   for (const how of ["release()", "close()"] as const) {

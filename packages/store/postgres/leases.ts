@@ -236,15 +236,12 @@ export async function openLeases(connections: Connections, options: LeaseOptions
       isOpen = false;
       clearTimeout(timer);
       clearTimeout(expiry);
+      // A renewal that is under way ends with its connection.
+      await talk.close();
       await renewing;
       await Promise.all(turns.values());
-      const { id, held } = me;
-      held.clear();
-      try {
-        await query("SELECT tare.leave($1)", [id]);
-      } finally {
-        await talk.close();
-      }
+      me.held.clear();
+      await query("SELECT tare.leave($1)", [me.id]);
     },
   };
 }
