@@ -199,7 +199,7 @@ export class PlannedCalls {
   /** Passes a request for a response on, which may have another id at the upstream. */
   async forwardResponse(protocol: Protocol, path: string, request: Request): Promise<Response> {
     const [id = "", ...rest] = path.split("/");
-    const upstreamId = this.#turns.upstreamId(protocol, id, request);
+    const upstreamId = await this.#turns.upstreamId(protocol, id, request);
     return await this.forward(protocol, [protocol.path, upstreamId, ...rest].join("/"), request);
   }
 

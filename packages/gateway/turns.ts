@@ -14,7 +14,7 @@ import type { Recognised } from "./sessions/recognised.ts";
 import type { Compaction, GatewaySession } from "./sessions/session.ts";
 import { Sessions } from "./sessions/sessions.ts";
 import { inSlices } from "./slices.ts";
-import { GatewayTurn, type SentCall } from "./turn.ts";
+import { type Followed, GatewayTurn, type SentCall } from "./turn.ts";
 import { upstreamOf } from "./upstream.ts";
 
 /** A request for the upstream, and its body. */
@@ -85,9 +85,20 @@ export class Turns {
   }
 
   /** The id that a response has at the upstream, as it stands in a path. */
-  upstreamId(protocol: Protocol, id: string, request: Request): string {
-    const known = this.#memory.followed(clientOf(protocol, request), id);
+  async upstreamId(protocol: Protocol, id: string, request: Request): Promise<string> {
+    const client = clientOf(protocol, request);
+    const known = this.#memory.followed(client, id) ?? await this.#lookFor(id, protocol, client);
     return known ? encodeURIComponent(known.upstreamId) : id;
+  }
+
+  /** Looks for what is kept of a response, whatever session it belongs to. */
+  async #lookFor(id: string, protocol: Protocol, client: string): Promise<Followed | undefined> {
+    if (!this.#keeper) return undefined;
+    const prompts = this.#promptsOf(protocol, await this.#options.countTokens());
+    const nothing = { scope: hashOf([client, null]), items: [], basis: { model: "" } };
+    const readers = this.#memory.readers(client);
+    await this.#keeper.look({ client, ...nothing, prompts }, { follows: id, protocol, readers });
+    return this.#memory.followed(client, id);
   }
 
   /** Finds the session of a request; nothing for a request that can't be planned. */

@@ -3,11 +3,11 @@ import type { Store } from "../../packages/store/mod.ts";
 import {
   assertSame,
   conversation,
-  DIALECTS,
   MANNERS,
   played,
   whole,
 } from "../../packages/gateway/kept/conversations_fixture_test.ts";
+import { DIALECTS } from "../../packages/gateway/kept/dialects_fixture_test.ts";
 import { startPostgres } from "./postgres.ts";
 import { FEW, withDatabase } from "./store.ts";
 

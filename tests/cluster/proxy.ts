@@ -3,6 +3,8 @@ export interface Proxy {
   readonly port: number;
   /** Holds back all that is sent, in both directions, and new connections, until {@linkcode goOn}. */
   stop(): void;
+  /** The same for the connections that there are: new ones pass. */
+  stall(): void;
   goOn(): void;
   /** Cuts all connections that there are. */
   cut(): void;
@@ -18,6 +20,11 @@ export interface ProxyOptions {
   readonly onAnswer?: (piece: Uint8Array) => Uint8Array;
 }
 
+/** Lets everything through unless it is shut. */
+interface Gate {
+  shut?: PromiseWithResolvers<void>;
+}
+
 /** A proxy on a free port of loopback in front of a server. */
 export function startProxy(
   target: { readonly port: number },
@@ -26,14 +33,26 @@ export function startProxy(
   const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const connections = new Set<Deno.Conn>();
   const running = new Set<Promise<void>>();
-  let gate = Promise.withResolvers<void>();
-  gate.resolve();
+  /** What each connection waits for, and new ones too. */
+  const gates = new Set<Gate>();
+  const gateOfNew: Gate = {};
+  const shut = (gate: Gate) => gate.shut ??= Promise.withResolvers();
+  const goOn = () => {
+    for (const gate of [gateOfNew, ...gates]) {
+      gate.shut?.resolve();
+      delete gate.shut;
+    }
+  };
 
-  const pump = async (from: Deno.Conn, to: Deno.Conn, pass: (bytes: Uint8Array) => Promise<void>) => {
+  const pump = async (
+    [from, to]: readonly [Deno.Conn, Deno.Conn],
+    gate: Gate,
+    pass: (bytes: Uint8Array) => Promise<void>,
+  ) => {
     const buffer = new Uint8Array(2 ** 16);
     try {
       for (let count; (count = await from.read(buffer)) !== null;) {
-        await gate.promise;
+        await gate.shut?.promise;
         await pass(buffer.subarray(0, count));
       }
     } catch {
@@ -47,20 +66,24 @@ export function startProxy(
   };
   const serve = async (client: Deno.Conn) => {
     connections.add(client);
-    await gate.promise;
+    await gateOfNew.shut?.promise;
+    const gate: Gate = {};
+    gates.add(gate);
     try {
       const server = await Deno.connect({ hostname: "127.0.0.1", port: target.port });
       connections.add(server);
       await Promise.all([
-        pump(client, server, async (piece) => {
+        pump([client, server], gate, async (piece) => {
           const cut = onSent(piece);
           if (cut !== "cut before") await writeAll(server, piece);
           if (cut) drop(client);
         }),
-        pump(server, client, (piece) => writeAll(client, onAnswer(piece))),
+        pump([server, client], gate, (piece) => writeAll(client, onAnswer(piece))),
       ]);
     } catch {
       drop(client);
+    } finally {
+      gates.delete(gate);
     }
   };
   const accepting = (async () => {
@@ -72,10 +95,12 @@ export function startProxy(
   const self: Proxy = {
     port: listener.addr.port,
     stop() {
-      gate.resolve();
-      gate = Promise.withResolvers();
+      for (const gate of [gateOfNew, ...gates]) shut(gate);
     },
-    goOn: () => gate.resolve(),
+    stall() {
+      for (const gate of gates) shut(gate);
+    },
+    goOn,
     cut() {
       for (const connection of [...connections]) drop(connection);
     },
@@ -83,7 +108,7 @@ export function startProxy(
       listener.close();
       await accepting;
       self.cut();
-      gate.resolve();
+      goOn();
       await Promise.all(running);
     },
   };

@@ -8,13 +8,15 @@ import { memoryStore } from "@tare/store";
 import {
   type Asked,
   assertSame,
+  played,
+  whole,
+} from "../../packages/gateway/kept/conversations_fixture_test.ts";
+import {
   CHAT,
   type Dialect,
   MESSAGES,
-  played,
   RESPONSES,
-  whole,
-} from "../../packages/gateway/kept/conversations_fixture_test.ts";
+} from "../../packages/gateway/kept/dialects_fixture_test.ts";
 import { loadData } from "../../scripts/bench/economy/load_data.ts";
 import type { Recording } from "../../scripts/bench/economy/recording.ts";
 import { generateWorkload } from "../../scripts/bench/economy/workload.ts";

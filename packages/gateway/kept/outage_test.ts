@@ -1,15 +1,8 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { gateway } from "@tare/gateway";
 import { type ConversationStore, memoryStore, StoreError } from "@tare/store";
-import {
-  type Asked,
-  assertSame,
-  CHAT,
-  conversation,
-  MANNERS,
-  play,
-  whole,
-} from "./conversations_fixture_test.ts";
+import { type Asked, assertSame, conversation, MANNERS, play, whole } from "./conversations_fixture_test.ts";
+import { CHAT } from "./dialects_fixture_test.ts";
 import { OPTIONS, post } from "../fixture_test.ts";
 
 /** A store whose calls can be made to fail or hang. */

@@ -1,7 +1,8 @@
 import { assert } from "@std/assert";
 import fc from "fast-check";
 import { memoryStore, openStore, type Store } from "@tare/store";
-import { assertSame, conversation, DIALECTS, MANNERS, played, whole } from "./conversations_fixture_test.ts";
+import { assertSame, conversation, MANNERS, played, whole } from "./conversations_fixture_test.ts";
+import { DIALECTS } from "./dialects_fixture_test.ts";
 
 for (const dialect of DIALECTS) {
   for (const manner of MANNERS) {

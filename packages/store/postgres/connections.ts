@@ -173,8 +173,8 @@ function sharedConnection(options: ConnectionOptions) {
     ) {
       self.waiting++;
       try {
-        // One that doesn't answer is cut, with all that waits on it.
-        const query = { text: sql, values, query_timeout: attemptMs(options) + 1000 };
+        // One that doesn't even say that it took too long is cut, with all that waits on it.
+        const query = { text: sql, values, query_timeout: attemptMs(options) * 1.2 };
         const made = await connected();
         return (await made.query(name === undefined ? query : { ...query, name })).rows;
       } finally {

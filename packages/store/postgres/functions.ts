@@ -3,8 +3,10 @@
  * commit of several is one statement and one round trip.
  *
  * A commit has an id. Whoever isn't sure whether it was done sends it again: the function that finds the id on what it
- * is about to write says so by the error `TA000`, which undoes the rest of the second attempt. `holder` is NULL for a
- * session that an earlier record of the same commit has made or locked.
+ * is about to write says so by the error `TA000`, which undoes the rest of the second attempt. And it has a number, one
+ * more than that of the session's commit before: an attempt that was lost on its way and comes after others, from a
+ * connection that nobody has any more, writes nothing. `holder` is NULL for a session that an earlier record of the same
+ * commit has made or locked.
  */
 export const FUNCTIONS: string = `
   CREATE FUNCTION tare.refuse(code text, detail text, hint text DEFAULT '') RETURNS void LANGUAGE plpgsql AS $$
@@ -44,7 +46,8 @@ export const FUNCTIONS: string = `
 
   -- Why the head of a session isn't what a commit takes it for.
   CREATE FUNCTION tare.refuse_head(
-    session_id text, the_session bigint, the_holder text, the_fence bigint, the_commit uuid, after bigint
+    session_id text, the_session bigint, the_holder text, the_fence bigint, the_number bigint, the_commit uuid,
+    after bigint
   ) RETURNS void LANGUAGE plpgsql AS $$
   DECLARE head tare.heads;
   BEGIN
@@ -54,23 +57,27 @@ export const FUNCTIONS: string = `
     IF the_holder IS NOT NULL AND (head.holder IS DISTINCT FROM the_holder OR head.fence <> the_fence) THEN
       PERFORM tare.refuse('TA004', session_id);
     END IF;
+    IF the_holder IS NOT NULL AND head.commits <> the_number THEN
+      PERFORM tare.refuse('TA008', session_id, head.commits::text);
+    END IF;
     PERFORM tare.refuse('TA003', session_id, after || ' ' || head.last);
   END $$;
 
   -- Locks the head of a session that this holder has, for a record other than events.
-  CREATE FUNCTION tare.lock_head(session_id text, the_holder text, the_fence bigint, the_commit uuid)
+  CREATE FUNCTION tare.lock_head(
+    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid
+  )
   RETURNS bigint LANGUAGE plpgsql AS $$
   DECLARE
     the_session bigint := tare.key_of(session_id);
     is_watched boolean;
   BEGIN
     IF the_holder IS NULL THEN RETURN the_session; END IF;
-    UPDATE tare.heads SET commit_id = the_commit
-      WHERE session = the_session AND holder = the_holder AND fence = the_fence
-        AND commit_id IS DISTINCT FROM the_commit
+    UPDATE tare.heads SET commits = commits + 1, commit_id = the_commit
+      WHERE session = the_session AND holder = the_holder AND fence = the_fence AND commits = the_number
       RETURNING watched_until > clock_timestamp() INTO is_watched;
     IF is_watched IS NULL THEN
-      PERFORM tare.refuse_head(session_id, the_session, the_holder, the_fence, the_commit, NULL);
+      PERFORM tare.refuse_head(session_id, the_session, the_holder, the_fence, the_number, the_commit, NULL);
     END IF;
     IF is_watched THEN PERFORM tare.notify('w', session_id); END IF;
     RETURN the_session;
@@ -103,7 +110,7 @@ export const FUNCTIONS: string = `
   END $$;
 
   CREATE FUNCTION tare.put_events(
-    session_id text, the_holder text, the_fence bigint, the_commit uuid, now_ms bigint,
+    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, now_ms bigint,
     after bigint, the_count integer, the_types text[], the_json text
   ) RETURNS integer LANGUAGE plpgsql AS $$
   DECLARE
@@ -112,15 +119,16 @@ export const FUNCTIONS: string = `
   BEGIN
     UPDATE tare.heads SET
         last = last + the_count,
+        commits = CASE WHEN the_holder IS NULL THEN commits ELSE commits + 1 END,
         commit_id = the_commit,
         -- It stands in an index: to write it each time would cost more than the rest.
         touched_at_ms = CASE WHEN touched_at_ms <= now_ms - 60000 THEN now_ms ELSE touched_at_ms END
       WHERE session = the_session AND last = after AND (the_holder IS NULL OR (
-        holder = the_holder AND fence = the_fence AND commit_id IS DISTINCT FROM the_commit
+        holder = the_holder AND fence = the_fence AND commits = the_number
       ))
       RETURNING watched_until > clock_timestamp() INTO is_watched;
     IF is_watched IS NULL THEN
-      PERFORM tare.refuse_head(session_id, the_session, the_holder, the_fence, the_commit, after);
+      PERFORM tare.refuse_head(session_id, the_session, the_holder, the_fence, the_number, the_commit, after);
     END IF;
     IF the_count > 0 THEN
       INSERT INTO tare.events VALUES (the_session, after + 1, the_count, the_types, the_json);
@@ -130,9 +138,9 @@ export const FUNCTIONS: string = `
   END $$;
 
   CREATE FUNCTION tare.put_state(
-    session_id text, the_holder text, the_fence bigint, the_commit uuid, the_name text, the_json text
+    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, the_name text, the_json text
   ) RETURNS integer LANGUAGE plpgsql AS $$
-  DECLARE the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_commit);
+  DECLARE the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_number, the_commit);
   BEGIN
     INSERT INTO tare.state VALUES (the_session, the_name, the_json)
       ON CONFLICT (session, name) DO UPDATE SET json = excluded.json;
@@ -140,11 +148,11 @@ export const FUNCTIONS: string = `
   END $$;
 
   CREATE FUNCTION tare.put_text(
-    session_id text, the_holder text, the_fence bigint, the_commit uuid,
+    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid,
     the_ref text, the_sha256 bytea, the_zstd bytea
   ) RETURNS integer LANGUAGE plpgsql AS $$
   DECLARE
-    the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_commit);
+    the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_number, the_commit);
     found_sha256 bytea;
   BEGIN
     -- Another transaction may remove the last reference to it in between.
@@ -187,7 +195,7 @@ export const FUNCTIONS: string = `
   DECLARE found_commit uuid;
   BEGIN
     UPDATE tare.requests SET answer = the_json, commit_id = the_commit
-      WHERE id = the_id AND answer IS NULL AND holder = the_server;
+      WHERE id = the_id AND answer IS NULL AND NOT is_withdrawn AND holder = the_server;
     IF NOT FOUND THEN
       SELECT commit_id INTO found_commit FROM tare.requests WHERE id = the_id;
       PERFORM tare.refuse(CASE WHEN found_commit = the_commit THEN 'TA000' ELSE 'TA007' END, the_id::text);
@@ -205,9 +213,9 @@ export const FUNCTIONS: string = `
   END $$;
 
   CREATE FUNCTION tare.drop_text(
-    session_id text, the_holder text, the_fence bigint, the_commit uuid, the_ref text
+    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, the_ref text
   ) RETURNS integer LANGUAGE plpgsql AS $$
-  DECLARE the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_commit);
+  DECLARE the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_number, the_commit);
   BEGIN
     DELETE FROM tare.archived WHERE session = the_session AND ref = the_ref;
     IF FOUND THEN PERFORM tare.sweep_texts(ARRAY[the_ref]); END IF;
@@ -215,15 +223,17 @@ export const FUNCTIONS: string = `
   END $$;
 
   -- Takes a session away at once; what it has goes by sweep().
-  CREATE FUNCTION tare.remove_session(session_id text, the_holder text, the_fence bigint, the_commit uuid)
+  CREATE FUNCTION tare.remove_session(
+    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid
+  )
   RETURNS integer LANGUAGE plpgsql AS $$
-  DECLARE the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_commit);
+  DECLARE the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_number, the_commit);
   BEGIN
     UPDATE tare.sessions SET id = 'removed:' || the_commit, json = '', is_removed = true WHERE key = the_session;
     DELETE FROM tare.heads WHERE session = the_session;
     DELETE FROM tare.documents WHERE session = the_session;
     DELETE FROM tare.keys WHERE session = the_session;
-    DELETE FROM tare.requests WHERE session = the_session AND answer IS NULL;
+    UPDATE tare.requests SET is_withdrawn = true WHERE session = the_session AND answer IS NULL;
     PERFORM tare.notify('w', session_id);
     RETURN 1;
   END $$;

@@ -41,7 +41,9 @@ export const LEASE_FUNCTIONS: string = `
   END $$;
 
   -- Takes a session, also from an opening whose lease has run out: that one can't renew it any more then.
-  CREATE FUNCTION tare.hold(session_id text, server text, OUT fence bigint, OUT state text) LANGUAGE plpgsql AS $$
+  CREATE FUNCTION tare.hold(
+    session_id text, server text, OUT fence bigint, OUT commits bigint, OUT state text
+  ) LANGUAGE plpgsql AS $$
   DECLARE
     the_session bigint := tare.key_of(session_id);
     head tare.heads;
@@ -49,6 +51,7 @@ export const LEASE_FUNCTIONS: string = `
     SELECT * INTO head FROM tare.heads WHERE session = the_session FOR UPDATE;
     IF head.session IS NULL THEN PERFORM tare.refuse('TA001', session_id); END IF;
     fence := head.fence;
+    commits := head.commits;
     IF head.holder = server THEN
       state := 'this';
       RETURN;
@@ -102,7 +105,8 @@ export const LEASE_FUNCTIONS: string = `
     SELECT 1
   $$;
 
-  -- Asks something of the opening that holds a session. False: nobody does.
+  -- Asks something of the opening that holds a session. False: nobody does. The row stays when all is said, so that an
+  -- attempt that was lost on its way doesn't ask again.
   CREATE FUNCTION tare.ask(session_id text, the_id uuid, the_json text) RETURNS boolean LANGUAGE plpgsql AS $$
   DECLARE
     the_session bigint := tare.key_of(session_id);
@@ -120,11 +124,12 @@ export const LEASE_FUNCTIONS: string = `
   -- What has become of a request. Once its holder has lost the session it is withdrawn, unless it was answered.
   CREATE FUNCTION tare.asked(the_id uuid, OUT is_over boolean, OUT answer text) LANGUAGE plpgsql AS $$
   BEGIN
-    DELETE FROM tare.requests r WHERE r.id = the_id AND r.answer IS NULL AND NOT EXISTS (
+    UPDATE tare.requests r SET is_withdrawn = true WHERE r.id = the_id AND r.answer IS NULL AND NOT EXISTS (
       SELECT FROM tare.heads h WHERE h.session = r.session AND h.holder = r.holder AND h.fence = r.fence
         AND tare.is_there(h.holder)
     );
-    SELECT r.answer INTO answer FROM tare.requests r WHERE r.id = the_id;
-    is_over := NOT FOUND OR answer IS NOT NULL;
+    SELECT r.answer, r.answer IS NOT NULL OR r.is_withdrawn INTO answer, is_over
+      FROM tare.requests r WHERE r.id = the_id;
+    is_over := coalesce(is_over, true);
   END $$;
 `;

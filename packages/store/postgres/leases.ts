@@ -1,6 +1,6 @@
 import type { Hold, Holder, Holding, SharedListener, SharedStore } from "../shared_store.ts";
 import type { Connections } from "./connections.ts";
-import { columnText, nameIn, refusal, type Writer } from "./records.ts";
+import { columnText, nameIn, type Place, refusal, type Writer } from "./records.ts";
 import { openTalk } from "./talk.ts";
 
 /** How a lease is kept. */
@@ -26,7 +26,7 @@ export interface Leases {
   close(): Promise<void>;
 }
 
-interface HeldSession {
+interface HeldSession extends Place {
   readonly hold: Hold;
   readonly end: AbortController;
 }
@@ -111,7 +111,22 @@ export async function openLeases(connections: Connections, options: LeaseOptions
       listener.gone();
       talk.wake();
     }
+    await letGo(member);
     await talk.lookForRequests();
+  };
+  /** What a hold took that was lost on its way, and came when this opening had given the session back again. */
+  const letGo = async (member: Member) => {
+    const rows = await connections.query<{ id: string; fence: number }>(
+      "SELECT s.id, h.fence FROM tare.heads h JOIN tare.sessions s ON s.key = h.session WHERE h.holder = $1",
+      [member.id],
+    );
+    for (const { id, fence } of rows) {
+      const name = nameIn(id);
+      if (member.held.has(name) || turns.has(name)) continue;
+      await inOrder([name], async () => {
+        if (!member.held.has(name)) await query("SELECT tare.release($1, $2, $3)", [id, member.id, fence]);
+      });
+    }
   };
   let renewing: Promise<void> | undefined;
   /** Renews now, and again and again. */
@@ -140,7 +155,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
       const known = member.held.get(sessionId)?.hold;
       if (known) return known;
       await join(member);
-      const { fence, state } = await query<{ fence: number; state: string }>(
+      const { fence, commits, state } = await query<{ fence: number; commits: number; state: string }>(
         "SELECT * FROM tare.hold($1, $2)",
         [
           columnText(sessionId),
@@ -159,7 +174,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
         signal: end.signal,
         isSure: () => member.held.get(sessionId)?.hold === made && clock() < member.sureUntilMs,
       };
-      member.held.set(sessionId, { hold: made, end });
+      member.held.set(sessionId, { hold: made, end, fence, commits });
       return made;
     }
   };
@@ -172,7 +187,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
         const held = member.held.get(id);
         if (!held) return;
         member.held.delete(id);
-        await query("SELECT tare.release($1, $2, $3)", [columnText(id), member.id, held.hold.fence]);
+        await query("SELECT tare.release($1, $2, $3)", [columnText(id), member.id, held.fence]);
       }),
     async look(id): Promise<Holding> {
       const { fence, holder, last } = await query<{ fence: number; holder: Holder; last: number }>(
@@ -196,7 +211,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
     query,
     limitMs: Math.max(1000, leaseMs / 3),
     serverId: () => me.id,
-    fenceOf: (sessionId) => me.held.get(sessionId)?.hold.fence,
+    fenceOf: (sessionId) => me.held.get(sessionId)?.fence,
     asked: (request) => listener.asked(request),
     beat: () => void beat(),
   });
@@ -213,7 +228,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
     async writer() {
       const member = me;
       await join(member);
-      return { server: member.id, fenceOf: (sessionId) => member.held.get(sessionId)?.hold.fence };
+      return { server: member.id, placeOf: (sessionId) => member.held.get(sessionId) };
     },
     inOrder,
     forget: (sessionId) => void me.held.delete(sessionId),
@@ -221,15 +236,12 @@ export async function openLeases(connections: Connections, options: LeaseOptions
       isOpen = false;
       clearTimeout(timer);
       clearTimeout(expiry);
+      // A renewal that is under way ends with its connection.
+      await talk.close();
       await renewing;
       await Promise.all(turns.values());
-      const { id, held } = me;
-      held.clear();
-      try {
-        await query("SELECT tare.leave($1)", [id]);
-      } finally {
-        await talk.close();
-      }
+      me.held.clear();
+      await query("SELECT tare.leave($1)", [me.id]);
     },
   };
 }

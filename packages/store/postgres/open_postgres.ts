@@ -11,7 +11,7 @@ import { conversationsIn } from "./conversations.ts";
 import { placeOf } from "./database_error.ts";
 import { type Leases, openLeases } from "./leases.ts";
 import { migrate } from "./migrations.ts";
-import { addRecord, CallList, columnText, nameIn, refusal, wasDone } from "./records.ts";
+import { addRecord, CallList, columnText, nameIn, otherCommits, refusal, wasDone } from "./records.ts";
 
 /** How a store in PostgreSQL is opened. */
 export interface PostgresOptions {
@@ -112,13 +112,23 @@ function storeOver(
   const write = (sessionIds: Iterable<string>, fill: (calls: CallList) => void) =>
     leases.inOrder([...new Set(sessionIds)], async () => {
       if (closing) throw new Error("Cannot use the store: it is closed");
-      const calls = new CallList(await leases.writer());
-      fill(calls);
-      const { sql, values } = calls.command();
-      try {
-        await connections.query(sql, values);
-      } catch (error) {
-        if (!wasDone(error)) throw refusal(error);
+      const commitId = crypto.randomUUID();
+      for (;;) {
+        const writer = await leases.writer();
+        const calls = new CallList(writer, commitId);
+        fill(calls);
+        const { sql, values } = calls.command();
+        try {
+          await connections.query(sql, values);
+          return calls.wasDone();
+        } catch (error) {
+          if (wasDone(error)) return calls.wasDone();
+          // One before it was done though nobody heard of that in time.
+          const { sessionId, commits } = otherCommits(error) ?? {};
+          const place = sessionId === undefined ? undefined : writer.placeOf(sessionId);
+          if (!place || commits === undefined) throw refusal(error);
+          place.commits = commits;
+        }
       }
     });
   const commit: Store["commit"] = async (records) => {
@@ -185,13 +195,13 @@ function storeOver(
     async deleteSession(id) {
       const isThere = await first("SELECT 1 FROM tare.sessions WHERE id = $1", [columnText(id)]);
       if (!isThere) return false;
-      const { fenceOf } = await leases.writer();
+      const { placeOf } = await leases.writer();
       try {
         await write([id], (calls) => calls.call("remove_session", ...calls.head(id)));
       } catch (error) {
         if (!(error instanceof Error && error.message === noSessionError(id).message)) throw error;
         // Who holds it has taken it away, and didn't hear of that. Else somebody else was first.
-        if (fenceOf(id) === undefined) return false;
+        if (!placeOf(id)) return false;
       }
       leases.forget(id);
       await sweep();

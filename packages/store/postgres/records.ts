@@ -37,11 +37,18 @@ export interface Command {
   readonly values: readonly Value[];
 }
 
+/** A session that an opening holds, as it is written to. */
+export interface Place {
+  readonly fence: number;
+  /** How many commits there were of it. */
+  commits: number;
+}
+
 /** Who writes, for the fence. */
 export interface Writer {
   readonly server: string;
-  /** The fencing number with which it holds a session; nothing if it doesn't. */
-  readonly fenceOf: (sessionId: string) => number | undefined;
+  /** Nothing of a session that it doesn't hold. */
+  readonly placeOf: (sessionId: string) => Place | undefined;
 }
 
 /** Never that of a hold, which counts from 1. */
@@ -54,11 +61,13 @@ export class CallList {
   readonly #places = new Map<string, string>();
   readonly #locked = new Set<string>();
   readonly #once = new Set<string>();
+  readonly #written: Place[] = [];
   readonly #writer: Writer;
-  readonly #commitId = crypto.randomUUID();
+  readonly #commitId: string;
 
-  constructor(writer: Writer) {
+  constructor(writer: Writer, commitId: string) {
     this.#writer = writer;
+    this.#commitId = commitId;
   }
 
   /** Adds a call. Its arguments are SQL. */
@@ -99,14 +108,21 @@ export class CallList {
     this.#locked.add(sessionId);
   }
 
-  /** The first four arguments of what writes to a session, which is locked by the first of them. */
+  /** The first five arguments of what writes to a session, which is locked by the first of them. */
   head(sessionId: string): string[] {
     const isLocked = this.#locked.has(sessionId);
     this.#locked.add(sessionId);
     const id = this.shared(`session ${sessionId}`, columnText(sessionId));
-    if (isLocked) return [id, "NULL", "NULL", this.commitId()];
-    const fence = this.value(this.#writer.fenceOf(sessionId) ?? NO_FENCE, "bigint");
-    return [id, this.server(), fence, this.commitId()];
+    if (isLocked) return [id, "NULL", "NULL", "NULL", this.commitId()];
+    const place = this.#writer.placeOf(sessionId);
+    if (place) this.#written.push(place);
+    const [fence, commits] = [place?.fence ?? NO_FENCE, place?.commits ?? 0];
+    return [id, this.server(), this.value(fence, "bigint"), this.value(commits, "bigint"), this.commitId()];
+  }
+
+  /** Counts the commit, once it was done. */
+  wasDone(): void {
+    for (const place of this.#written) place.commits++;
   }
 
   command(): Command {
@@ -218,6 +234,14 @@ export function refusal(error: unknown): unknown {
     default:
       return error;
   }
+}
+
+/** Of which session there are how many commits, where a commit took that for another number. */
+export function otherCommits(
+  error: unknown,
+): { readonly sessionId: string; readonly commits: number } | undefined {
+  const { code, detail = "", hint = "" } = databaseError(error) ?? {};
+  return code === "TA008" ? { sessionId: nameIn(detail), commits: Number(hint) } : undefined;
 }
 
 /** Whether a commit that was sent twice was done the first time. */

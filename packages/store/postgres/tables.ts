@@ -29,6 +29,7 @@ export const TABLES: string = `
     holder text,
     fence bigint NOT NULL DEFAULT 0,
     last bigint NOT NULL DEFAULT 0,
+    commits bigint NOT NULL DEFAULT 0,
     commit_id uuid,
     watched_until timestamptz NOT NULL DEFAULT '-infinity',
     touched_at_ms bigint NOT NULL
@@ -100,6 +101,7 @@ export const TABLES: string = `
     fence bigint NOT NULL,
     json text NOT NULL,
     answer text,
+    is_withdrawn boolean NOT NULL DEFAULT false,
     commit_id uuid,
     made_at timestamptz NOT NULL DEFAULT clock_timestamp()
   );

@@ -105,10 +105,13 @@ export async function openTalk(connections: Connections, talker: Talker): Promis
     });
     return made;
   };
-  const lookForRequests = async () => {
+  /** One after the other: what was seen before something was asked says nothing of what was told. */
+  let looking: Promise<void> = Promise.resolve();
+  const lookForRequests = () => looking = looking.catch(() => {}).then(look);
+  const look = async () => {
     const rows = await connections.query<{ id: string; session: string; fence: number; json: string }>(
       `SELECT r.id, s.id AS session, r.fence, r.json FROM tare.requests r JOIN tare.sessions s ON s.key = r.session
-       WHERE r.holder = $1 AND r.answer IS NULL ORDER BY r.made_at`,
+       WHERE r.holder = $1 AND r.answer IS NULL AND NOT r.is_withdrawn ORDER BY r.made_at`,
       [talker.serverId()],
     );
     const before = told;
@@ -155,7 +158,6 @@ export async function openTalk(connections: Connections, talker: Talker): Promis
           );
           if (!is_over) continue;
           if (answer === null) return undefined;
-          await talker.query("DELETE FROM tare.requests WHERE id = $1", [id]);
           return { answer: JSON.parse(answer) };
         }
       } finally {

@@ -1,0 +1,208 @@
+import { assert, assertEquals, assertLess, assertNotEquals, assertStringIncludes } from "@std/assert";
+import { gateway, type GatewayOptions } from "@tare/gateway";
+import { profileNamed } from "@tare/planner";
+import { type ConversationStore, memoryStore, openStore } from "@tare/store";
+import { longResult } from "../agents_fixture_test.ts";
+import { completion, gatewayed, OPTIONS, post, READ } from "../fixture_test.ts";
+import { functionCall, responsesUpstream, says } from "../responses_fixture_test.ts";
+import {
+  type Asked,
+  assertSame,
+  conversation,
+  MANNERS,
+  play,
+  played,
+  turn,
+  whole,
+} from "./conversations_fixture_test.ts";
+import { CHAT } from "./dialects_fixture_test.ts";
+
+Deno.test("conversations that begin alike are found again each for itself, however many there are", async () => {
+  const opening = CHAT.opening("The same task for all.");
+  const turns = Array.from(
+    { length: 24 },
+    (_, at) => turn(CHAT, opening, Array.from({ length: 4 }, (_, step) => `s${at}-${step}.ts`)).steps,
+  );
+  const bodyOf = (history: typeof opening) => CHAT.body(history, { rules: "Rules.", tools: true });
+  // Each goes on once all others have been there.
+  const asked = [1, 2, 3, 4].flatMap((step) =>
+    turns.map((steps): Asked => ({
+      path: CHAT.path,
+      body: bodyOf(steps[step]!.history),
+      reply: steps[step]!.reply,
+    }))
+  );
+  const expected = await whole(asked, CHAT);
+  assertStringIncludes(expected.sent.at(-1)!, "[elided: ");
+  const store = memoryStore();
+  assertSame(
+    await played(asked, CHAT, { store: () => store, gatewayAt: () => ({ isAnew: true }) }),
+    expected,
+  );
+});
+
+Deno.test("a response that is followed is known after a restart: what the upstream waits for, and its id there", async () => {
+  const tools = [{ type: "function", name: "read", parameters: { type: "object", properties: {} } }];
+  const upstream = responsesUpstream([
+    [functionCall("recall", { ref: "none" }, "r1")],
+    [functionCall("recall", { ref: "none" }, "r2"), functionCall("read", {}, "c1")],
+    [says("Done.")],
+  ]);
+  const paths: string[] = [];
+  const fetch = (async (...args: Parameters<typeof globalThis.fetch>) => {
+    const request = new Request(...args);
+    paths.push(`${request.method} ${new URL(request.url).pathname}`);
+    return request.method === "GET" ? Response.json({}) : await upstream.fetch(request);
+  }) as typeof globalThis.fetch;
+  const { conversations } = memoryStore();
+  const ask = async (request: Request) =>
+    await (await gateway({ ...OPTIONS, fetch, conversations }).fetch(request))!.text();
+  const input = [{ role: "user", content: "Go." }];
+  await ask(post({ model: "m", input, tools, stream: true }, {}, "/responses"));
+  await ask(new Request("http://localhost/v1/responses/resp_1"));
+  const output = { type: "function_call_output", call_id: "c1", output: "A." };
+  const next = { model: "m", input: [output], tools, previous_response_id: "resp_1" };
+  await ask(post(next, {}, "/responses"));
+  const { input: given, previous_response_id } = upstream.asked[2]!;
+  assertEquals([previous_response_id, given.map(({ call_id }) => call_id)], ["resp_2", ["r2", "c1"]]);
+  assertEquals(paths[2], "GET /v1/responses/resp_2");
+});
+
+/** A conversation of which results have left, and the request that follows. */
+const asked = conversation(CHAT, MANNERS[0]!).slice(0, 10);
+
+Deno.test("what is kept of a conversation is its own client's", async () => {
+  const conversations = memoryStore().conversations!;
+  const session = async (key: string) => {
+    const { fetch } = gatewayed(() => completion({ content: "Yes." }), { conversations });
+    const response = await fetch(post(asked[4]!.body, { authorization: `Bearer ${key}` }));
+    await response.text();
+    return response.headers.get("x-tare-session");
+  };
+  const [mine, yours, ...again] = [
+    await session("a"),
+    await session("b"),
+    await session("a"),
+    await session("b"),
+  ];
+  assertNotEquals(mine, yours);
+  assertEquals(again, [mine, yours]);
+});
+
+Deno.test("keys aren't kept, and of what was said only what left the prompt, and a title", async () => {
+  const folder = await Deno.makeTempDir();
+  try {
+    const path = `${folder}/tare.db`;
+    const store = await openStore(path);
+    const { conversations } = store;
+    const headers = { authorization: "Bearer sk-very-secret" };
+    const all = asked.map((one) => ({ ...one, headers }));
+    await play(all, CHAT, (_, options) => gateway({ ...options, conversations }));
+    await store.close();
+    assertEquals(Deno.statSync(path).mode! & 0o777, 0o600);
+    const text = new TextDecoder("latin1").decode(Deno.readFileSync(path));
+    assertStringIncludes(text, "Find the constants in all files of the folder.");
+    for (const said of ["sk-very-secret", "Now sum them up.", "keep what people said", "Done with"]) {
+      assertEquals(text.includes(said), false, said);
+    }
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
+Deno.test("what a client left before its end, and what an upstream refused, is kept as it is in memory", async () => {
+  const results = Array.from({ length: 6 }, (_, at) => CHAT.step(`f${at}.ts`, longResult(`f${at}.ts`)));
+  const history = (steps: number) => [{ role: "user", content: "Go." }, ...results.slice(0, steps).flat()];
+  const play = async (anew: boolean) => {
+    const conversations = memoryStore().conversations!;
+    let nowMs = 0;
+    const upstream = {
+      baseURL: "http://u.example/v1",
+      profile: profileNamed("openai"),
+      windowTokens: 100_000,
+    };
+    const options: Partial<GatewayOptions> = {
+      upstreams: { chat: upstream },
+      now: () => nowMs,
+      conversations,
+    };
+    const replies = [
+      () => completion({ content: "One." }),
+      () => Response.json({ error: { message: "Try again." } }, { status: 529 }),
+      () =>
+        new Response(
+          new ReadableStream({ pull: (to) => to.enqueue(new TextEncoder().encode("data: {}\n\n")) }),
+          {
+            headers: { "content-type": "text/event-stream" },
+          },
+        ),
+    ];
+    const sent: string[] = [];
+    let open: ReturnType<typeof gatewayed> | undefined;
+    for (const [at, steps] of [2, 4, 5, 6, 6].entries()) {
+      nowMs += 10_000;
+      if (anew) open = undefined;
+      open ??= gatewayed((asked) => {
+        sent.push(asked.text);
+        return (replies[at] ?? replies[0])!();
+      }, options);
+      const body = { model: "m", messages: history(steps), tools: [READ], stream: at === 2 };
+      const response = await open.fetch(post(body));
+      if (at === 2) {
+        const reader = response.body!.getReader();
+        await reader.read();
+        await reader.cancel();
+      } else await response.text();
+      // What nobody waits for is written meanwhile.
+      await new Promise((resolve) => setTimeout(resolve));
+    }
+    return sent;
+  };
+  const expected = await play(false);
+  assertStringIncludes(expected.at(-1)!, "[elided: ");
+  assertEquals(await play(true), expected);
+});
+
+Deno.test("pins are kept", async () => {
+  const { conversations } = memoryStore();
+  const answer = () => completion({ content: "Yes." });
+  const messages = [{ role: "user", content: "Go." }, ...CHAT.step("a.ts", longResult("a.ts"))];
+  const first = gatewayed(answer, { conversations: conversations! });
+  const id = (await first.fetch(post({ model: "m", messages, tools: [READ] }))).headers.get("x-tare-session");
+  const path = `/gateway/sessions/${id}/pins`;
+  assertEquals((await first.fetch(post({ place: 2, wish: "keep" }, {}, path))).status, 200);
+  const later = gatewayed(answer, { conversations: conversations! });
+  await (await later.fetch(post({ model: "m", messages, tools: [READ] }))).text();
+  const { pins } = await (await later.fetch(new Request(`http://localhost/v1${path}`))).json();
+  assertEquals(pins.map(({ place, wish }: { place: number; wish: string }) => [place, wish]), [[2, "keep"]]);
+});
+
+Deno.test("what a turn writes grows by little with its conversation", async () => {
+  const kept = memoryStore().conversations!;
+  let written = 0;
+  const conversations: ConversationStore = {
+    ...kept,
+    save(conversation) {
+      written += JSON.stringify(conversation).length;
+      return kept.save(conversation);
+    },
+  };
+  const history: object[] = [{ role: "user", content: "Read all of them." }];
+  const upstream = { baseURL: "http://u.example/v1", profile: profileNamed("none"), windowTokens: 400_000 };
+  const { fetch } = gatewayed(() => completion({ content: "Yes." }), {
+    upstreams: { chat: upstream },
+    conversations,
+  });
+  const writtenFor: number[] = [];
+  for (let at = 0; at < 300; at++) {
+    history.push(...CHAT.step(`${at}.ts`, longResult(String(at)).slice(0, 1_000)));
+    written = 0;
+    await (await fetch(post({ model: "m", messages: history, tools: [READ] }))).text();
+    writtenFor.push(written);
+  }
+  const average = (from: number) =>
+    writtenFor.slice(from, from + 100).reduce((sum, one) => sum + one, 0) / 100;
+  assertLess(average(200), 60_000);
+  assertLess(average(200), 3 * average(50));
+  assert(JSON.stringify(history).length > 8 * average(200));
+});

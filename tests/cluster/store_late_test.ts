@@ -1,0 +1,77 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { StoreError, type StoreRecord } from "@tare/store";
+import { openPostgresStore } from "@tare/store/postgres";
+import { held } from "../../packages/store/openings_fixture_test.ts";
+import { sessionRecord } from "../../packages/store/store_suite_fixture_test.ts";
+import { query, startPostgres } from "./postgres.ts";
+import { startProxy } from "./proxy.ts";
+import { FEW, portOf, through, withDatabase } from "./store.ts";
+
+const postgres = await startPostgres();
+
+const state = (value: number): StoreRecord => ({ type: "state", sessionId: "a", name: "x", value });
+
+Deno.test("commit() that comes to the server late, behind others, from a connection that was given up, writes nothing", () =>
+  withDatabase(postgres, async (url) => {
+    const proxy = startProxy({ port: portOf(url) });
+    const store = await openPostgresStore(through(url, proxy), {
+      ...FEW,
+      maxConnections: 1,
+      timeoutMs: 4000,
+    });
+    await store.commit([sessionRecord("a")]);
+    await held(store, "a");
+    proxy.stall();
+    await store.commit([state(1)]);
+    await store.commit([state(2)]);
+    proxy.goOn();
+    // All is through, and done, once nobody is connected any more.
+    await store.close();
+    await proxy.close();
+    const connected =
+      "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    while ((await query(url, connected)).length > 0);
+    const later = await openPostgresStore(url, FEW);
+    assertEquals(await later.readState("a", "x"), 2);
+    await later.close();
+  }));
+
+Deno.test("commit() goes on behind one of which nobody heard in time whether it was done", () =>
+  withDatabase(postgres, async (url) => {
+    let isMute = false;
+    const onAnswer = (piece: Uint8Array) => isMute ? new Uint8Array() : piece;
+    const proxy = startProxy({ port: portOf(url) }, { onAnswer });
+    const store = await openPostgresStore(through(url, proxy), { ...FEW, maxConnections: 1, timeoutMs: 500 });
+    const first: StoreRecord = { type: "events", sessionId: "a", after: 0, events: [{ type: "turn_start" }] };
+    await store.commit([sessionRecord("a")]);
+    await held(store, "a");
+    await store.commit([state(1)]);
+    isMute = true;
+    const error = await assertRejects(() => store.commit([first, state(2)]), StoreError);
+    assertEquals(error.code, "io");
+    isMute = false;
+    await store.commit([state(3)]);
+    assertEquals([await store.lastEvent("a"), await store.readState("a", "x")], [1, 3]);
+    const again = await assertRejects(() => store.commit([first, state(2)]), StoreError);
+    assertEquals([again.code, await store.readState("a", "x")], ["conflict", 3]);
+    await store.close();
+    await proxy.close();
+  }));
+
+Deno.test("what a hold took of which nobody heard is given back", () =>
+  withDatabase(postgres, async (url) => {
+    const store = await openPostgresStore(url, FEW);
+    await store.commit([sessionRecord("a"), sessionRecord("b")]);
+    const kept = await held(store, "b");
+    const [row] = await query<{ holder: string }>(
+      url,
+      "SELECT holder FROM tare.heads WHERE holder IS NOT NULL",
+    );
+    await query(url, "UPDATE tare.heads SET holder = $1, fence = 7 WHERE holder IS NULL", [row!.holder]);
+    const other = await openPostgresStore(url, FEW);
+    let hold;
+    while (!(hold = await other.shared.hold("a")));
+    assertEquals([hold.fence, await other.shared.hold("b"), kept.isSure()], [8, undefined, true]);
+    await store.close();
+    await other.close();
+  }));
