@@ -6,7 +6,7 @@ import { type GatewaySession, neverSaved } from "../sessions/session.ts";
 import type { Sessions } from "../sessions/sessions.ts";
 import { COMMON, endsOf, namesOf, soughtNames } from "./conversation_names.ts";
 import { keptValue, type RestoredSession, restoreSession } from "./kept_session.ts";
-import { packJson, refsIn, unpackJson } from "./packed_json.ts";
+import { JsonPacker, refsIn, unpackJson } from "./packed_json.ts";
 
 /** How long a request waits for what is kept of its conversation, and the end of an answer until it is kept, in milliseconds. */
 const WAIT_MS = 250;
@@ -59,6 +59,7 @@ export class Keeper {
   readonly #saving = new Map<GatewaySession, { again: boolean; done: Promise<void> }>();
   /** Not in the store as they are, because it failed. */
   readonly #waiting = new Set<GatewaySession>();
+  readonly #packers = new WeakMap<GatewaySession, JsonPacker>();
   #isTold = false;
   /** By the clock that only goes on. */
   #pausedUntilMs = -Infinity;
@@ -170,8 +171,10 @@ export class Keeper {
     const keys = chainTo(session.tip).map(({ key }) => key);
     const { names, ends } = namesOf(session, keys);
     const instructions = sessions.instructionsOf(keys.slice(0, session.heads));
-    const packed = packJson(keptValue(session, { keys, instructions, ends }));
     const { version: before, refs, parent } = session.kept;
+    const packer = this.#packers.get(session) ?? new JsonPacker();
+    this.#packers.set(session, packer);
+    const packed = packer.pack(keptValue(session, { keys, instructions, ends }), refs);
     const all = [
       ...packed.texts,
       ...Array.from(session.archive.texts(), ([ref, content]) => ({ ref, content })),
