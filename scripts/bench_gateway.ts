@@ -1,6 +1,7 @@
 /**
- * Measures what the gateway adds to the first byte of a reply, and the memory that it takes, beside a bare proxy,
- * Portkey's gateway from npm, and the same calls made directly.
+ * Measures what the gateway adds to the first byte of a reply and to its end, and what memory, processor time and disk
+ * it takes, beside a bare proxy, Portkey's gateway from npm, one that keeps nothing of conversations, and the same calls
+ * made directly.
  *
  *     deno task bench:gateway [--whole] [--streams N]… [--tokens N]… [--rounds N]
  *
@@ -14,7 +15,14 @@
  */
 // deno-lint-ignore-file no-console
 import { parseArgs } from "node:util";
-import { memoryOf, type Process, startScript, startSystems, type System } from "./bench/gateway/systems.ts";
+import {
+  memoryOf,
+  type Process,
+  startScript,
+  startSystems,
+  type System,
+  takenBy,
+} from "./bench/gateway/systems.ts";
 import type { FirstBytes, StreamOptions } from "./bench/gateway/streams.ts";
 import { formatTable } from "./bench/format_table.ts";
 import { percentile } from "./bench/percentile.ts";
@@ -42,6 +50,9 @@ const SAMPLE_MS = 100;
 interface Shown {
   readonly opening: number[];
   readonly following: number[];
+  readonly rest: number[];
+  cpuMs: number;
+  written: number;
   atRest: number;
   most: number;
   after: number;
@@ -63,6 +74,7 @@ async function main(): Promise<void> {
   console.log(`${navigator.hardwareConcurrency} processors; ${rounds} rounds.\n`);
   const latency = [["streams", "system", "tokens", "p50 ms", "p99 ms", "added p50", "added p99"]
     .concat(["opening: added p50", "p99"])];
+  const ends = [["streams", "system", "tokens", "rest p50 ms", "p99 ms", "CPU ms/request", "KiB written"]];
   const memory = [["streams", "system", "tokens", "MiB at rest", "at most", `after ${REST_MS / 1000} s`]];
   for (const size of tokens) {
     await using load = startScript("streams.ts", String(size), String(REQUESTS));
@@ -86,6 +98,14 @@ async function main(): Promise<void> {
             added("opening", 0.99),
           ]),
         ]);
+        const { rest } = shown;
+        ends.push([
+          ...[String(count), name, String(size)],
+          ...[0.5, 0.99].map((share) => percentile(rest, share).toFixed(1)),
+          ...(shown === base
+            ? []
+            : [shown.cpuMs, shown.written / 1024].map((all) => (all / rest.length).toFixed(1))),
+        ]);
         if (shown === base) continue;
         const mebibytes = [shown.atRest, shown.most, shown.after].map((bytes) =>
           (bytes / 2 ** 20).toFixed(0)
@@ -95,6 +115,7 @@ async function main(): Promise<void> {
     }
   }
   console.log(`\nTime to the first byte of the reply\n${formatTable(latency)}`);
+  console.log(`\nFrom the first byte to the end, and what a request takes\n${formatTable(ends)}`);
   console.log(`\nResident memory\n${formatTable(memory)}`);
 }
 
@@ -117,7 +138,10 @@ async function measure(
   };
   for (const system of systems) {
     const atRest = system.pid === undefined ? 0 : await memoryOf(system.pid);
-    cell.set(system.name, { opening: [], following: [], atRest, most: atRest, after: 0 });
+    cell.set(system.name, {
+      ...{ opening: [], following: [], rest: [], cpuMs: 0, written: 0 },
+      ...{ atRest, most: atRest, after: 0 },
+    });
     // Until the compilers have seen the code, no process is itself.
     await play(system, { streams: 1, sessions: 3, pauseMs: 0, run: "w" });
   }
@@ -128,8 +152,16 @@ async function measure(
       const sampling = pid === undefined ? undefined : setInterval(async () => {
         shown.most = Math.max(shown.most, await memoryOf(pid).catch(() => 0));
       }, SAMPLE_MS);
-      const { opening, following } = await play(system, { streams, sessions, pauseMs, run: String(round) });
+      const before = pid === undefined ? undefined : await takenBy(pid);
+      const run = { streams, sessions, pauseMs, run: String(round) };
+      const { opening, following, rest } = await play(system, run);
       clearInterval(sampling);
+      if (before && pid !== undefined) {
+        const { cpuMs, written } = await takenBy(pid);
+        shown.cpuMs += cpuMs - before.cpuMs;
+        shown.written += written - before.written;
+      }
+      shown.rest.push(...rest);
       shown.opening.push(...opening);
       shown.following.push(...following);
     }

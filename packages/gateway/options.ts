@@ -48,6 +48,11 @@ export interface GatewayOptions extends PolicyOptions {
   readonly keepMs?: number;
   /** Most bytes that sessions take there; those used longest ago go. Default: 1 GiB. */
   readonly keepBytes?: number;
+  /**
+   * How long a request waits for what is kept of its session, and the end of an answer until it is kept, in milliseconds.
+   * Default: 250.
+   */
+  readonly keepWaitMs?: number;
   /** Told of what went wrong and of what clients don't get to read. Default: nobody is. */
   readonly onError?: (error: unknown) => void;
   /** Tells of model calls. Default: one that tells whoever has been set up to hear, and not what was said. */

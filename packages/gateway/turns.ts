@@ -63,6 +63,7 @@ export class Turns {
       sessions: this.#sessions,
       keepMs: options.keepMs ?? 30 * DAY_MS,
       keepBytes: options.keepBytes ?? 2 ** 30,
+      waitMs: options.keepWaitMs ?? 250,
       restored: (session) => this.#remember(session),
       onError: options.onError ?? (() => {}),
       now: now ?? Date.now,

@@ -210,7 +210,8 @@ export async function played(
     const { which = 0, isAnew = false } = gatewayAt(at);
     const { conversations } = await store(at);
     const opened = isAnew ? undefined : open.get(which);
-    const now = opened ?? gateway({ ...options, conversations });
+    // However busy the machine is.
+    const now = opened ?? gateway({ ...options, conversations, keepWaitMs: 60_000 });
     open.set(which, now);
     return now;
   });

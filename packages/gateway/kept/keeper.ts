@@ -6,10 +6,7 @@ import { type GatewaySession, neverSaved } from "../sessions/session.ts";
 import type { Sessions } from "../sessions/sessions.ts";
 import { COMMON, endsOf, namesOf, soughtNames } from "./conversation_names.ts";
 import { keptValue, type RestoredSession, restoreSession } from "./kept_session.ts";
-import { packJson, refsIn, unpackJson } from "./packed_json.ts";
-
-/** How long a request waits for what is kept of its conversation, and the end of an answer until it is kept, in milliseconds. */
-const WAIT_MS = 250;
+import { JsonPacker, refsIn, unpackJson } from "./packed_json.ts";
 
 /** How long nobody waits after it has failed or taken too long, in milliseconds. */
 const PAUSE_MS = 10_000;
@@ -33,6 +30,8 @@ export interface KeeperOptions {
   readonly keepMs: number;
   /** Most bytes that all take in the store. */
   readonly keepBytes: number;
+  /** How long a request waits for what is kept, and the end of an answer until it is kept, in milliseconds. */
+  readonly waitMs: number;
   /** Told of a session that was read. */
   readonly restored: (session: RestoredSession["session"]) => void;
   /** Told once that keeping fails, and again when it fails after it has worked. */
@@ -59,6 +58,7 @@ export class Keeper {
   readonly #saving = new Map<GatewaySession, { again: boolean; done: Promise<void> }>();
   /** Not in the store as they are, because it failed. */
   readonly #waiting = new Set<GatewaySession>();
+  readonly #packers = new WeakMap<GatewaySession, JsonPacker>();
   #isTold = false;
   /** By the clock that only goes on. */
   #pausedUntilMs = -Infinity;
@@ -72,12 +72,12 @@ export class Keeper {
 
   /** Reads what is kept of a request's conversation, if it isn't known here, or others may know more. Never rejects. */
   async look(recognised: Recognised, looking: Looking): Promise<void> {
-    const { store, sessions } = this.#options;
+    const { store, sessions, waitMs } = this.#options;
     const ends = endsOf(recognised);
     if (!store.isShared && sessions.knows(recognised, ends)) return;
     if (this.#isPaused) return;
     const names = soughtNames(recognised, { ...looking, ends });
-    await this.#within(WAIT_MS, async (isLate) => {
+    await this.#within(waitMs, async (isLate) => {
       const found = await store.find([...names.keys()], 16);
       const rankOf = ({ names: own }: FoundConversation) =>
         Math.min(...own.map((name) => names.get(name) ?? Infinity));
@@ -105,7 +105,7 @@ export class Keeper {
   async save(session: GatewaySession): Promise<void> {
     const saved = this.#save(session);
     if (this.#isPaused) return;
-    await this.#within(WAIT_MS, () => saved);
+    await this.#within(this.#options.waitMs, () => saved);
   }
 
   /** Waits until all is kept, for a while. Never rejects. */
@@ -155,7 +155,7 @@ export class Keeper {
     this.#saving.set(session, state);
     state.done = work().then(() => {
       this.#saving.delete(session);
-      this.#works(performance.now() - startedMs <= WAIT_MS);
+      this.#works(performance.now() - startedMs <= this.#options.waitMs);
     }, (error) => {
       this.#saving.delete(session);
       this.#wait(session);
@@ -170,8 +170,10 @@ export class Keeper {
     const keys = chainTo(session.tip).map(({ key }) => key);
     const { names, ends } = namesOf(session, keys);
     const instructions = sessions.instructionsOf(keys.slice(0, session.heads));
-    const packed = packJson(keptValue(session, { keys, instructions, ends }));
     const { version: before, refs, parent } = session.kept;
+    const packer = this.#packers.get(session) ?? new JsonPacker();
+    this.#packers.set(session, packer);
+    const packed = packer.pack(keptValue(session, { keys, instructions, ends }), refs);
     const all = [
       ...packed.texts,
       ...Array.from(session.archive.texts(), ([ref, content]) => ({ ref, content })),

@@ -27,8 +27,8 @@ interface KeptValue extends Pick<GatewaySession, PlainField> {
   readonly format: number;
   /** Names of the items of its client's history. */
   readonly keys: readonly string[];
-  /** Names of instructions; hashes and lengths of their lines. */
-  readonly instructions: readonly { readonly key: string; readonly lines: readonly number[] }[];
+  /** Instructions by their names: hashes and lengths of their lines. */
+  readonly instructions: Readonly<Record<string, readonly number[]>>;
   readonly hidden: readonly (Omit<HiddenPlace, "items"> & { readonly items: readonly string[] })[];
   /** Hashes of the messages that the last call showed. */
   readonly shown: readonly number[];
@@ -50,8 +50,8 @@ export function keptValue(
   const value: Omit<KeptValue, PlainField> = {
     format: FORMAT,
     keys,
-    instructions: instructions.map(({ key, lines }) => ({ key, lines: [...lines].flat() })),
-    hidden: hidden.map(({ items, ...place }) => ({ ...place, items: items.map(jsonOf) })),
+    instructions: Object.fromEntries(instructions.map(({ key, lines }) => [key, [...lines].flat()])),
+    hidden: hidden.map(plainPlace),
     shown: shown.map(hashOf),
     lines: shown.flatMap((one) => typeof one !== "number" && standsForSomething(one) ? [one] : []),
     ends,
@@ -114,7 +114,8 @@ export function restoreSession(
   return {
     session,
     keys,
-    instructions: instructions.map(({ key, lines }) => ({ scope: plain.scope, key, lines: pairsOf(lines) })),
+    instructions: Object.entries(instructions)
+      .map(([key, lines]): Known => ({ scope: plain.scope, key, lines: pairsOf(lines) })),
   };
 }
 
@@ -124,8 +125,13 @@ function pairsOf(flat: readonly number[]): Map<number, number> {
   return pairs;
 }
 
-function jsonOf({ bytes }: WireItem): string {
-  return decoder.decode(bytes);
+/** A hidden place as it is kept: the same object each time. */
+function plainPlace(hidden: HiddenPlace): KeptValue["hidden"][number] {
+  const { items, ...place } = hidden;
+  const plain = plainPlaces.get(hidden) ??
+    { ...place, items: items.map(({ bytes }) => decoder.decode(bytes)) };
+  plainPlaces.set(hidden, plain);
+  return plain;
 }
 
 function hashOf(shown: Message | number): number {
@@ -142,6 +148,7 @@ function standsForSomething(message: Message): boolean {
   return stands;
 }
 
+const plainPlaces = new WeakMap<HiddenPlace, KeptValue["hidden"][number]>();
 const lineMessages = new WeakMap<Message, boolean>();
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();

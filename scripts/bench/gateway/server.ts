@@ -1,6 +1,6 @@
 /**
  * The gateway of `bench:gateway`, in a process of its own, as it is deployed: with a store on the disk and exact token
- * counts. Takes the upstream's base URL, prints its port.
+ * counts. Takes the upstream's base URL, and `off` if it shall keep nothing of conversations; prints its port.
  *
  * @module
  */
@@ -14,7 +14,7 @@ import { agentHandler, guard } from "@tare/server";
 import { openStore } from "@tare/store";
 import { agentOrGateway } from "../../../packages/app/agent_or_gateway.ts";
 
-const [baseURL] = Deno.args;
+const [baseURL, keeps] = Deno.args;
 if (!baseURL) throw new RangeError("Cannot start the gateway: no base URL of an upstream is given");
 const folder = await Deno.makeTempDir();
 const store = await openStore(join(folder, "bench.sqlite"));
@@ -36,9 +36,14 @@ const agent = agentHandler({
   store,
   mechanisms: { context: true, prune: true, schemas: true, truncate: true },
 });
+const passing = gateway({
+  ...settings,
+  upstreams: { chat: upstream, responses: upstream },
+  conversations: keeps === "off" ? undefined : store.conversations,
+});
 const answer = agentOrGateway({
   agent,
-  gateway: gateway({ ...settings, upstreams: { chat: upstream, responses: upstream } }),
+  gateway: passing,
   limits: { agentBytes: 10 * 2 ** 20, gatewayBytes: 128 * 2 ** 20 },
 });
 const { isPublic } = agent;
@@ -48,6 +53,7 @@ console.log(server.addr.port);
 // The bench closes the input when it is done.
 for await (const _ of Deno.stdin.readable) { /* Nothing is said. */ }
 await server.shutdown();
+await passing.close();
 await agent.close();
 await store.close();
 await Deno.remove(folder, { recursive: true });

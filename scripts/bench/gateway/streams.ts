@@ -105,6 +105,8 @@ export interface FirstBytes {
   readonly opening: readonly number[];
   /** Of all others. */
   readonly following: readonly number[];
+  /** Of all: from the first byte to the end. */
+  readonly rest: readonly number[];
 }
 
 /** Plays sessions in so many streams at the same time. */
@@ -112,6 +114,7 @@ export async function playStreams(session: GrowingSession, options: StreamOption
   const { baseURL, streams, sessions, pauseMs, headers, run } = options;
   const opening: number[] = [];
   const following: number[] = [];
+  const rest: number[] = [];
   const pause = () => new Promise((resolve) => setTimeout(resolve, pauseMs * Math.random()));
   await Promise.all(Array.from({ length: streams }, async (_, stream) => {
     for (let at = 0; at < sessions; at++) {
@@ -122,10 +125,11 @@ export async function playStreams(session: GrowingSession, options: StreamOption
         const response = await post(baseURL, body, headers);
         const firstMs = await firstByte(response);
         (request === 0 ? opening : following).push(firstMs - startMs);
+        rest.push(performance.now() - firstMs);
       }
     }
   }));
-  return { opening, following };
+  return { opening, following, rest };
 }
 
 async function post(baseURL: string, body: Uint8Array<ArrayBuffer>, headers: StreamOptions["headers"]) {

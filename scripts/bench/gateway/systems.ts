@@ -30,14 +30,16 @@ export function startScript(name: string, ...args: readonly string[]): Process {
 /** Another company's gateway from npm, installed in its own folder if it isn't yet, on Node. */
 const PORTKEY = fromFileUrl(new URL("portkey/", import.meta.url));
 
-/** Starts every system in front of this provider: none, a bare proxy, Portkey's gateway and ours. */
+/** Starts every system in front of this provider: none, a bare proxy, Portkey's gateway, and ours with and without keeping. */
 export async function startSystems(upstream: string): Promise<System[]> {
   const none: System = { name: "direct", baseURL: upstream, headers: {}, async [Symbol.asyncDispose]() {} };
   return [
     none,
     await listening("bare proxy", startScript("upstream.ts", upstream)),
+
     await portkey(upstream),
     await listening("gateway", startScript("server.ts", upstream)),
+    await listening("keeping nothing", startScript("server.ts", upstream, "off")),
   ];
 }
 
@@ -45,6 +47,13 @@ export async function startSystems(upstream: string): Promise<System[]> {
 export async function memoryOf(pid: number): Promise<number> {
   const status = await Deno.readTextFile(`/proc/${pid}/status`);
   return 1024 * Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1]);
+}
+
+/** What a process has taken so far: milliseconds of processors, and bytes that it wrote to disks. Linux alone tells. */
+export async function takenBy(pid: number): Promise<{ readonly cpuMs: number; readonly written: number }> {
+  const stat = (await Deno.readTextFile(`/proc/${pid}/stat`)).split(") ")[1]!.split(" ");
+  const written = /^write_bytes: (\d+)$/m.exec(await Deno.readTextFile(`/proc/${pid}/io`))?.[1];
+  return { cpuMs: 10 * (Number(stat[11]) + Number(stat[12])), written: Number(written) };
 }
 
 async function listening(name: string, process: Process): Promise<System> {
