@@ -1,3 +1,4 @@
+import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
 import { zstdDecompressSync } from "node:zlib";
 import { textFromBytes } from "@tare/prune";
@@ -339,7 +340,7 @@ function newBatch() {
 }
 
 function bytea(bytes: Uint8Array): string {
-  return `\\x${bytes.toHex()}`;
+  return `\\x${Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("hex")}`;
 }
 
 /** A list of texts as PostgreSQL writes it. */
