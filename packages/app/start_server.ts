@@ -81,7 +81,7 @@ export async function startServer(
   }
   const workspace = resolve(settings.workspace);
   const data = resolve(settings.data);
-  const { maxSessions, maxRunningTurns, expireAfterDays } = settings;
+  const { maxSessions, maxRunningTurns, maxDataMiB = Infinity, expireAfterDays, gatewayStoreMiB } = settings;
   const { store, place } = await openSettingsStore(settings, log);
   const { owner, ended } = place;
   if (ended > 0) {
@@ -178,21 +178,22 @@ export async function startServer(
     profile: messagesRules,
     price: priceOf(settings, messagesRules),
   };
-  const answer = agentOrGateway({
-    agent,
-    gateway: gateway({
-      // The rehearsal provider is nobody's upstream.
-      upstreams: { ...(hasChatProvider(settings) && { chat, responses: chat }), messages },
-      clientKeys: token === undefined,
-      ...prompts,
-      countTokens,
-      recall: settings.recall,
-      control: settings.control,
-      maxBodyBytes: LIMITS.gatewayBytes,
-      onError,
-    }),
-    limits: LIMITS,
+  const passing = gateway({
+    // The rehearsal provider is nobody's upstream.
+    upstreams: { ...(hasChatProvider(settings) && { chat, responses: chat }), messages },
+    clientKeys: token === undefined,
+    ...prompts,
+    countTokens,
+    recall: settings.recall,
+    control: settings.control,
+    maxBodyBytes: LIMITS.gatewayBytes,
+    conversations: gatewayStoreMiB > 0 ? store.conversations : undefined,
+    ...(expireAfterDays !== undefined && { keepMs: expireAfterDays * DAY_MS }),
+    // The agent's sessions must have room in the same file.
+    keepBytes: Math.min(gatewayStoreMiB, maxDataMiB / 4) * 2 ** 20,
+    onError,
   });
+  const answer = agentOrGateway({ agent, gateway: passing, limits: LIMITS });
   const fetch = guard(async (request) => page(request) ?? await answer(request), {
     hosts: allowedHosts(host, settings.allowedHosts),
     origins: corsOrigins,
@@ -227,6 +228,7 @@ export async function startServer(
       clearInterval(hourly);
       const closed = agent.close().then(() => mcp?.close());
       await Promise.all([server.close({ graceMs: GRACE_MS }), closed]);
+      await passing.close();
       await asked?.close();
       await Promise.all([expiring, watching]);
       await provider.close();

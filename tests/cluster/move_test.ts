@@ -58,7 +58,7 @@ async function withStore<T>(opened: Promise<Store>, use: (store: Store) => Promi
 }
 
 const SHOWN = /\w+ at [^ ]+:\d+/.source;
-const COUNTS = "4 sessions, 701 events, 3 texts, 2 documents, 3 keys";
+const COUNTS = "4 sessions, 701 events, 4 texts, 2 documents, 3 keys, 2 conversations";
 
 Deno.test("tare move brings all that a file holds into a database, and back again", () =>
   withPlace(async ({ url, data, file, move }) => {
@@ -125,9 +125,15 @@ Deno.test("tare move loses nothing when it is killed at any moment, and comes to
     for (let afterMs = 50, code: number | undefined; code !== 0; afterMs += 35) {
       const process = begin();
       const timer = setTimeout(() => process.kill("SIGKILL"), afterMs);
-      ({ code } = await process.output());
+      const output = await process.output();
       clearTimeout(timer);
+      ({ code } = output);
       if (code !== 0) killed++;
+      // Nothing but the signal ends it before its end.
+      assertEquals([code === 0 || output.signal, new TextDecoder().decode(output.stderr)], [
+        code === 0 || "SIGKILL",
+        "",
+      ]);
       const names = Array.from(Deno.readDirSync(data), ({ name }) => name);
       const kept = names.filter((name) => ["tare.db", "tare.db.moved"].includes(name));
       assertEquals(kept.length, 1);

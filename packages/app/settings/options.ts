@@ -125,8 +125,18 @@ export const OPTIONS = {
   expireAfterDays: {
     variable: "TARE_EXPIRE_AFTER",
     flag: "expire-after",
-    help: "Days after which a session in which nothing happens is deleted. Default: never",
+    help:
+      "Days after which a session in which nothing happens is deleted. Default: never; what is kept of other agents' conversations: 30",
     ...wholeNumber(1, 100_000),
+  },
+  gatewayStoreMiB: {
+    variable: "TARE_GATEWAY_STORE",
+    flag: "gateway-store",
+    fallback: "1024",
+    help:
+      "MiB that may be kept of other agents' conversations, so that a restart sends the same bytes; off: nothing is kept",
+    read: (word) => word === "off" ? 0 : wholeNumber(1, 100_000_000).read(word),
+    right: "off, or a whole number from 1 to 100000000",
   },
   token: {
     variable: "TARE_TOKEN",

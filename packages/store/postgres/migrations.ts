@@ -1,5 +1,6 @@
 import { StoreError } from "../store_error.ts";
 import type { Connection } from "./connections.ts";
+import { CONVERSATIONS } from "./conversation_tables.ts";
 import { FUNCTIONS } from "./functions.ts";
 import { LEASE_FUNCTIONS } from "./lease_functions.ts";
 import { TABLES } from "./tables.ts";
@@ -9,7 +10,7 @@ import { TABLES } from "./tables.ts";
  * of every version exist, and servers of the version before may be running, so what stands here is never changed, only
  * added to.
  */
-export const MIGRATIONS: readonly string[] = [TABLES + FUNCTIONS + LEASE_FUNCTIONS];
+export const MIGRATIONS: readonly string[] = [TABLES + FUNCTIONS + LEASE_FUNCTIONS, CONVERSATIONS];
 
 /** Oldest server that this was tried with. */
 const LEAST_SERVER = 15;
@@ -56,7 +57,10 @@ export async function migrate(connection: Connection, place: string): Promise<vo
 }
 
 async function versionOf(connection: Connection, place: string): Promise<number> {
-  const [there] = await connection.query("SELECT 1 WHERE to_regclass('tare.schema_version') IS NOT NULL");
+  // to_regclass() may remember that there was none before this connection waited for the one that made it.
+  const [there] = await connection.query(
+    "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = 'tare' AND relname = 'schema_version'",
+  );
   if (!there) return 0;
   const [row] = await connection.query<{ version: number }>("SELECT version FROM tare.schema_version");
   const version = row?.version ?? 0;

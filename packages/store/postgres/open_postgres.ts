@@ -7,6 +7,7 @@ import type { Claim, ListedSession, StorableEvent, Store, StoredDocument, Stored
 import type { SharedStore } from "../shared_store.ts";
 import { noSessionError, StoreError } from "../store_error.ts";
 import { type Connections, connectionsTo, type Value } from "./connections.ts";
+import { conversationsIn } from "./conversations.ts";
 import { placeOf } from "./database_error.ts";
 import { type Leases, openLeases } from "./leases.ts";
 import { migrate } from "./migrations.ts";
@@ -136,6 +137,7 @@ function storeOver(
 
   const port: Store & { readonly shared: SharedStore } = {
     shared: leases.shared,
+    conversations: conversationsIn({ query, unpack: (zstd, ref) => unpack(zstd, { ref, place }), now }),
     commit,
     async getSession(id) {
       const row = await first<{ json: string }>("SELECT json FROM tare.sessions WHERE id = $1", [

@@ -5,6 +5,7 @@ import type { ListedSession, SessionRecord, Store, StoreCopy, StoredDocument, St
 import { searchedJson } from "../json_text.ts";
 import { promiseOf } from "../promise_of.ts";
 import { noSessionError, StoreError } from "../store_error.ts";
+import { conversationsIn } from "./conversations.ts";
 import { type Database, openDatabase } from "./database.ts";
 import { corruptError, toOpenError } from "./file_error.ts";
 import { idempotencyKeys } from "./idempotency_keys.ts";
@@ -131,6 +132,7 @@ async function storeIn(
   // Of what an earlier process removed.
   await sweep();
   return {
+    conversations: conversationsIn(database, { now, texts, sweep }),
     commit,
     getSession: (id) => promiseOf(() => value(selectSession.get(id)) as SessionRecord | undefined),
     listSessions: ({ limit = 100, after, search = "", forks = true } = {}) =>
