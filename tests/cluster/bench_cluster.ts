@@ -44,8 +44,8 @@ const { values } = parseArgs({
 const measuredMs = Number(values.seconds) * 1000;
 const serverCounts = values.servers.split(",").map(Number);
 
-/** A model as they are in use, somewhat hurried: each step says forty words and calls a tool. */
-const MANNER = { thinkMs: 2_500, words: 40, perSecond: 80 };
+/** A model as they are in use: each step says forty words and calls a tool. */
+const MANNER = { thinkMs: 5_000, words: 40, perSecond: 80 };
 
 /** What a step takes. CPU in milliseconds, bytes of the database's log. */
 interface Taken {

@@ -60,8 +60,8 @@ export async function measureClusterLoad<Gauged>(
     }
   });
   const failed = Promise.all(playing).then(() => {});
-  // Once every session has played a turn, all is as it goes on.
-  await Promise.race([failed, pause(stepMs * STEPS_PER_TURN * 2)]);
+  // Once every session has begun, all is as it goes on.
+  await Promise.race([failed, pause(stepMs * STEPS_PER_TURN)]);
   const fromMs = nowMs();
   const gauge = await around();
   await Promise.race([failed, pause(measuredMs)]);
@@ -75,14 +75,17 @@ export async function measureClusterLoad<Gauged>(
   await failed;
   Object.entries(await takeTimes()).forEach(([said, more]) => (times[said] ??= []).push(...more));
   const seconds = (untilMs - fromMs) / 1000;
-  const added = turns.filter(({ endMs }) => isIn(endMs)).flatMap(({ said, startMs, endMs }) => {
+  const between = Object.values(times).flatMap((calls) =>
+    calls.slice(1).map(([cameMs], index) => ({ atMs: cameMs, addedMs: cameMs - calls[index]![1] }))
+  );
+  const ends = turns.map(({ said, startMs, endMs }) => {
     const calls = times[said] ?? [];
     if (calls.length !== STEPS_PER_TURN) {
       throw new Error(`Cannot measure: a turn made ${calls.length} requests.`);
     }
-    const between = calls.slice(1).map(([cameMs], index) => cameMs - calls[index]![1]);
-    return [calls[0]![0] - startMs + endMs - calls.at(-1)![1], ...between];
+    return { atMs: endMs, addedMs: calls[0]![0] - startMs + endMs - calls.at(-1)![1] };
   });
+  const added = [...between, ...ends].filter(({ atMs }) => isIn(atMs)).map(({ addedMs }) => addedMs);
   return {
     turnsPerSecond: steps / STEPS_PER_TURN / seconds,
     stepsPerSecond: steps / seconds,
