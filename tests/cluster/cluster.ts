@@ -121,6 +121,11 @@ export class Cluster implements AsyncDisposable {
     return this.#saidBefore + this.members.map(({ program }) => program?.said() ?? "").join("");
   }
 
+  /** How often a server said that its gateway goes on without what is stored, because the database was too slow. */
+  get slowReads(): number {
+    return this.complaints.split("the store hasn't answered within").length - 1;
+  }
+
   /** What the tools wrote down of what ran. */
   async log(): Promise<string> {
     return await Deno.readTextFile(join(this.#folder, "workspace", LOG));
