@@ -1,4 +1,4 @@
-import { join, resolve } from "@std/path";
+import { resolve } from "@std/path";
 import { gateway } from "@tare/gateway";
 import { openaiModel } from "@tare/loop/openai";
 import { sampledCount } from "@tare/messages";
@@ -8,10 +8,8 @@ import type { PolicyOptions } from "@tare/planner/policies";
 import { isPageRequest, page } from "@tare/page";
 import { agentHandler, allowedHosts, guard, isLoopback } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
-import { openStore } from "@tare/store";
-import { endLeftCommands, workspaceTools } from "@tare/tools";
+import { workspaceTools } from "@tare/tools";
 import { type McpSdk, mcpServers } from "@tare/tools/mcp";
-import { createHash } from "node:crypto";
 import {
   type AgentModels,
   chatProfile,
@@ -21,10 +19,9 @@ import {
   priceOf,
 } from "./agent_models.ts";
 import { agentOrGateway, type BodyLimits } from "./agent_or_gateway.ts";
-import { STORE_FILE } from "./data/data_folder.ts";
-import { moveOldStore } from "./data/move_old_store.ts";
 import { type ConnectionLimits, connectionLimits } from "./listener/limits.ts";
 import { listenHttp } from "./listener/listen_http.ts";
+import { openSettingsStore } from "./data/open_store.ts";
 import { serverProfile } from "./server_profile.ts";
 import { realPath } from "./settings/option.ts";
 import type { Settings } from "./settings/settings.ts";
@@ -38,9 +35,6 @@ const LIMITS: BodyLimits = { agentBytes: 10 * 2 ** 20, gatewayBytes: 128 * 2 ** 
 
 const HOUR_MS = 60 * 60_000;
 const DAY_MS = 24 * HOUR_MS;
-
-/** Room that is held so that sessions can be deleted on a full disk. */
-const RESERVE_BYTES = 8 * 2 ** 20;
 
 /** How long answers that are under way may take when the server ends, in milliseconds. */
 const GRACE_MS = 2000;
@@ -64,7 +58,7 @@ export interface RunningServer {
  * Starts the agent server, and without a configured provider a rehearsal provider beside it.
  *
  * @throws {RangeError} if host and port can't be listened on, or other machines can reach them and no token is set.
- * @throws {StoreError} if the sessions in the data folder can't be opened.
+ * @throws {StoreError} if the sessions can't be opened.
  */
 export async function startServer(
   settings: Settings,
@@ -87,21 +81,11 @@ export async function startServer(
   }
   const workspace = resolve(settings.workspace);
   const data = resolve(settings.data);
-  if (settings.oldData !== undefined) {
-    const told = await moveOldStore(settings.oldData, data);
-    if (told !== undefined) log(told);
-  }
-  const { maxSessions, maxDataMiB, expireAfterDays } = settings;
-  const store = await openStore(join(data, STORE_FILE), {
-    reserveBytes: RESERVE_BYTES,
-    onWarning: log,
-    ...(maxDataMiB !== undefined && { maxBytes: maxDataMiB * 2 ** 20 }),
-  });
-  // Nobody else works with this data, so that whatever its commands left running was left by a server that was killed.
-  const owner = createHash("sha256").update(data).digest("hex").slice(0, 16);
-  const left = await endLeftCommands(owner);
-  if (left > 0) {
-    log(`Ended ${left} process${left > 1 ? "es" : ""} that commands of an earlier server left running.`);
+  const { maxSessions, maxRunningTurns, expireAfterDays } = settings;
+  const { store, place } = await openSettingsStore(settings, log);
+  const { owner, ended } = place;
+  if (ended > 0) {
+    log(`Ended ${ended} process${ended > 1 ? "es" : ""} that commands of an earlier server left running.`);
   }
   const tokenizer = lazily(() =>
     loadTokenizer(settings.model === undefined ? {} : { model: settings.model })
@@ -171,6 +155,7 @@ export async function startServer(
     },
     store,
     maxSessions,
+    maxRunningTurns,
     countTokens,
     maxBodyBytes: LIMITS.agentBytes,
     onError,
@@ -218,6 +203,7 @@ export async function startServer(
   const server = await listen(settings, { fetch, limits, onError }).catch(async (error) => {
     await provider.close();
     await store.close();
+    place.close();
     throw error;
   });
   const expire = async () => {
@@ -239,12 +225,13 @@ export async function startServer(
     greeting: greet(url, { provider, workspace, settings }),
     async close() {
       clearInterval(hourly);
-      const ended = agent.close().then(() => mcp?.close());
-      await Promise.all([server.close({ graceMs: GRACE_MS }), ended]);
+      const closed = agent.close().then(() => mcp?.close());
+      await Promise.all([server.close({ graceMs: GRACE_MS }), closed]);
       await asked?.close();
       await Promise.all([expiring, watching]);
       await provider.close();
       await store.close();
+      place.close();
     },
   };
 }
@@ -290,7 +277,7 @@ function greet(
     ]),
     ...(policy === "planner" ? [] : [`policy     ${policy}`]),
     ...(off.length > 0 ? [`off        ${off.join(", ")}`] : []),
-    `sessions   in ${resolve(settings.data)}`,
+    `sessions   in ${settings.database?.shown ?? resolve(settings.data)}`,
   ].join("\n");
 }
 

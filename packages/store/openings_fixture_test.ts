@@ -107,6 +107,9 @@ export function holding(store: Opening): Opening {
       }
       await store.commit(records);
     },
+    async listSessions(options) {
+      return (await store.listSessions(options)).map(({ isHeld: _, ...session }) => session);
+    },
     async deleteSession(id) {
       await take(id);
       return store.deleteSession(id);

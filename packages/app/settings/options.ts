@@ -1,6 +1,7 @@
 import { DEFAULT_PROVIDER, MESSAGES_PROVIDER, PRICES_DATE, PROFILES } from "@tare/planner";
 import { POLICIES, type Policy } from "@tare/planner/policies";
 import { LIMIT_OPTIONS } from "../listener/limits.ts";
+import { readDatabase } from "./database.ts";
 import {
   address,
   fromFolder,
@@ -61,6 +62,14 @@ export const OPTIONS = {
     help: "The folder where sessions are kept. Default: one for each workspace in your data directory",
     read: fromFolder,
   },
+  database: {
+    variable: "TARE_DATABASE",
+    isSecret: true,
+    help:
+      "A PostgreSQL database that keeps the sessions in place of a file, so that several servers can share them: its address, or a file that holds it",
+    read: readDatabase,
+    right: "an address such as postgres://user:password@host:5432/name, or a file that holds one",
+  },
   mcp: {
     variable: "TARE_MCP",
     flag: "mcp",
@@ -99,10 +108,18 @@ export const OPTIONS = {
     help: "Most sessions kept, those of chats with the agent included; no more are made then",
     ...wholeNumber(1, 100_000_000),
   },
+  maxRunningTurns: {
+    variable: "TARE_MAX_TURNS",
+    flag: "max-turns",
+    fallback: "100",
+    help: "Most turns that run at the same time, helpers' included; one more is refused with 429",
+    ...wholeNumber(1, 1_000_000),
+  },
   maxDataMiB: {
     variable: "TARE_MAX_DATA",
     flag: "max-data",
-    help: "MiB that the sessions' file may take; nothing more is taken then. Default: what the disk has",
+    help:
+      "MiB that the sessions' file may take; nothing more is taken then. Default: what the disk has. Not with TARE_DATABASE",
     ...wholeNumber(1, 100_000_000),
   },
   expireAfterDays: {

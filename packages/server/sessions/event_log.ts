@@ -39,6 +39,8 @@ export class EventLog {
   #mended: readonly SessionEvent[] = [];
   /** What is written with them. */
   #records: readonly StoreRecord[] = [];
+  /** The newest commit, so that whoever keeps up with a turn needs nothing of the store. */
+  #newest: { readonly after: number; readonly events: readonly SessionEvent[] } = { after: 0, events: [] };
   #live = false;
   #failure: unknown;
   #removed: Promise<void> | undefined;
@@ -118,6 +120,7 @@ export class EventLog {
     this.#last += events.length;
     this.#mended = [];
     this.#records = [];
+    if (all.length > 0) this.#newest = { after, events: all.length <= PAGE ? all : [] };
     committed?.();
     if (events.length > 0) this.#wake();
   }
@@ -131,15 +134,19 @@ export class EventLog {
     for (let position = after;;) {
       // What is stored behind `last` isn't known to be committed yet.
       const limit = Math.min(PAGE, this.#last - position);
-      const page = limit > 0
+      const newest = this.#newest;
+      const page = position >= newest.after && limit > 0 ? newest.events.slice(position - newest.after) : [];
+      for (const event of page) yield { number: ++position, event };
+      if (page.length > 0) continue;
+      const stored = limit > 0
         ? await this.#store.readEvents(this.#sessionId, { after: position, limit })
           .catch((error) => this.#explain(error))
         : [];
-      for (const { number, event } of page) {
+      for (const { number, event } of stored) {
         yield { number, event: asSessionEvent(event) };
         position = number;
       }
-      if (page.length > 0) continue;
+      if (stored.length > 0) continue;
       const mended = this.#mended.slice(position - (this.#last - this.#mended.length));
       for (const event of mended) yield { number: ++position, event };
       // They may have been written meanwhile, and others with them.

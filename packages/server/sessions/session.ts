@@ -264,7 +264,7 @@ export class Session implements SessionInfo {
         ...{ session: this, environment: this.#environment, countTokens: this.#countTokens, opening },
         takeTools: (signal) => this.#tools.take(signal),
         steering: () => this.#memory.steering.take(),
-        commit: (events) => this.#queue.run(() => this.#memory.commit(events)),
+        commit: (events, options) => this.#queue.run(() => this.#memory.commit(events, options)),
       });
       await this.#memory.begin(opening, { input, keep, committed: () => this.events.open() });
       const done = play()

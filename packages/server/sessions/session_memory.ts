@@ -16,7 +16,7 @@ import {
   type SessionTotals,
   type TurnRequest,
 } from "./session_options.ts";
-import { readStored, SessionPrompt } from "./session_prompt.ts";
+import { type ChangeOptions, readStored, SessionPrompt } from "./session_prompt.ts";
 import type { SessionSettings } from "./session_settings.ts";
 
 /** What the memory of a session is made of. */
@@ -180,9 +180,9 @@ export class SessionMemory {
   /** Commits events of the turn with what has changed beside them. */
   async commit(
     events: readonly SessionEvent[],
-    { ended, committed }: { readonly ended?: Partial<SessionTotals>; readonly committed?: () => void } = {},
+    { committed, ...more }: Omit<ChangeOptions, "totals"> & { readonly committed?: () => void },
   ): Promise<void> {
-    const { values, totals, stored } = this.#prompt.changes(events, { totals: this.#totals, ended });
+    const { values, totals, stored } = this.#prompt.changes(events, { totals: this.#totals, ...more });
     const heard = events.filter(({ type }) => type === "user_message").length;
     const steering = this.steering.waiting.slice(heard);
     await this.#options.events.append(events, {
@@ -201,7 +201,7 @@ export class SessionMemory {
    * for that one if calls are open, because nothing may come between these and their results.
    */
   async end(
-    { step, asked, end, messages }: Pick<PlayedTurn, "step" | "asked"> & {
+    { step, asked, last, end, messages }: Pick<PlayedTurn, "step" | "asked" | "last"> & {
       readonly end: Omit<TurnEnd, "type">;
       readonly messages: readonly Message[];
     },
@@ -218,7 +218,7 @@ export class SessionMemory {
     const { turns, ledger } = this.#totals;
     const ended = { turns: turns + 1, ledger: addLedgers(ledger, end.ledger), asks };
     const told = unheard.map((input): LoopEvent => ({ type: "user_message", step, input }));
-    await this.commit([...told, ...put, { type: "turn_end", ...end }], {
+    await this.commit([...last, ...told, ...put, { type: "turn_end", ...end }], {
       ended,
       committed: () => {
         this.#approvals.committed(put, asks);

@@ -1,4 +1,4 @@
-import { EMPTY_LEDGER, type RunOptions, type TurnLedger } from "@tare/loop";
+import { type Clock, EMPTY_LEDGER, type RunOptions, type TurnLedger } from "@tare/loop";
 import type {
   Content,
   CountTokens,
@@ -53,6 +53,8 @@ export interface SessionOptions extends PolicyOptions {
   readonly notice?: string;
   /** The time in milliseconds since the epoch. Default: `Date.now`. */
   readonly now?: () => number;
+  /** Tells turns how much time goes by. Default: the real time. */
+  readonly clock?: Clock;
   /** Told of every error that clients don't get to read. Default: such errors are dropped. */
   readonly onError?: (error: unknown) => void;
 }

@@ -64,7 +64,7 @@ function turnOptions(
 ):
   & Omit<RunTurnOptions, keyof Stage | "prompt" | "history">
   & Required<Pick<RunTurnOptions, "clientTools" | "overBudget">> {
-  const { model, limits = {}, notice, now = Date.now, approvals = {} } = environment;
+  const { model, limits = {}, notice, now = Date.now, clock, approvals = {} } = environment;
   const { maxOutputTokens = Infinity, clientTools = [], settings } = asked;
   const { model: modelName, budget: session } = own;
   const { answered, always, budget: turn = {}, spent } = opening;
@@ -88,6 +88,7 @@ function turnOptions(
     modelName,
     notice,
     now,
+    ...(clock && { clock }),
     costOf: (usage) => callCost(usage, rates),
     overBudget: (ledger) => overOwn(ledger) ?? payer?.overBudget(),
     spent(own) {

@@ -35,7 +35,7 @@ export function storedTexts(database: Database): StoredTexts {
   return {
     put(session, { ref, content }) {
       const row = selectText.get(ref);
-      const kept = row && unpack(row.zstd, ref);
+      const kept = row && unpackText(row.zstd, ref);
       if (kept !== undefined && kept !== content) throw otherTextError(ref);
       if (kept === undefined) upsertText.run(ref, zstdCompressSync(bytesFromText(content)));
       insertOwn.run(session, ref);
@@ -43,7 +43,7 @@ export function storedTexts(database: Database): StoredTexts {
     get(sessionId, ref) {
       const own = selectOwn.get(sessionId, ref);
       if (!own) return undefined;
-      const content = own.zstd === null ? undefined : unpack(own.zstd, ref);
+      const content = own.zstd === null ? undefined : unpackText(own.zstd, ref);
       if (content !== undefined) return content;
       throw corruptError(
         database.path,
@@ -57,7 +57,7 @@ export function storedTexts(database: Database): StoredTexts {
 }
 
 /** The text, if it is what its reference says: `archiveRef`, but at once. */
-function unpack(zstd: Uint8Array<ArrayBuffer>, ref: string): string | undefined {
+export function unpackText(zstd: Uint8Array<ArrayBuffer>, ref: string): string | undefined {
   try {
     const bytes = new Uint8Array(zstdDecompressSync(zstd));
     const whole = createHash("sha256").update(bytes).digest("hex").startsWith(ref);
