@@ -1,8 +1,7 @@
 import type { TurnLedger } from "@tare/loop";
 import type { Content, CountTokens, Message, Tool } from "@tare/messages";
-import type { Pin } from "@tare/planner";
 import type { Archive } from "@tare/prune";
-import type { SessionRecord, StoreRecord } from "@tare/store";
+import type { HolderRequest, SessionRecord, StoreRecord } from "@tare/store";
 import { recallTool } from "@tare/tools";
 import { Helpers } from "../helpers/delegate_tool.ts";
 import { toHttpError } from "../http/http_error.ts";
@@ -10,7 +9,6 @@ import { EventLog } from "./event_log.ts";
 import type { Opening } from "../approvals/approvals.ts";
 import type { Answered, Question, Questions } from "../approvals/questions.ts";
 import { Queue } from "./queue.ts";
-import { INTERRUPTED } from "./recover_history.ts";
 import type { PlayedTurn } from "../turns/run_turn.ts";
 import { SessionMemory } from "./session_memory.ts";
 import {
@@ -19,12 +17,13 @@ import {
   type RunningTurn,
   type SessionEnvironment,
   type SessionInfo,
-  sessionNotFound,
   type TurnRequest,
   turnRunning,
 } from "./session_options.ts";
 import { type SessionSettings, storedHelper, storedSettings } from "./session_settings.ts";
 import type { SessionPrompt } from "./session_prompt.ts";
+import { Keeper } from "./keeper.ts";
+import { isFenced, lostError, type PinChange, toldError, type Wanted } from "./tenure.ts";
 import { SessionTools } from "../turns/session_tools.ts";
 import { turnPlayer } from "../turns/turn_player.ts";
 
@@ -48,7 +47,7 @@ export class Session implements SessionInfo {
   readonly #memory: SessionMemory;
   readonly #tools: SessionTools;
   #turn: RunningTurn | undefined;
-  #isGone = false;
+  readonly #keeper: Keeper;
 
   private constructor(record: SessionRecord, { environment, countTokens, lastEvent }: LoadedWith) {
     const { tools, toolSource: source } = environment;
@@ -68,6 +67,13 @@ export class Session implements SessionInfo {
       ...{ id, settings: this.settings, events: this.events, archive: this.archive, helpers: this.helpers },
       ...{ tools: () => this.tools, environment, countTokens },
     });
+    this.#keeper = new Keeper({
+      ...{ id, environment, events: this.events, memory: this.#memory, queue: this.#queue },
+      turn: () => this.#turn,
+      ended: (how) => this.#release(how),
+      changed: () => environment.changed(this),
+      unsettled: () => environment.unsettled?.(this),
+    });
   }
 
   /** Loads a session. A turn that an earlier process left unfinished is ended. @throws {StoreError} */
@@ -75,7 +81,7 @@ export class Session implements SessionInfo {
     const lastEvent = await environment.store.lastEvent(record.id);
     const countTokens = await environment.countTokens();
     const session = new Session(record, { environment, countTokens, lastEvent });
-    await session.#restore({ end: INTERRUPTED, isLate: true });
+    await session.#keeper.load();
     return session;
   }
 
@@ -91,7 +97,7 @@ export class Session implements SessionInfo {
 
   /** Number of the last event before the running turn; nothing if none runs. */
   get runningAfter(): number | undefined {
-    return this.#turn?.before;
+    return this.#turn?.before ?? this.#keeper.elsewhere?.after;
   }
 
   get ledger(): TurnLedger {
@@ -107,7 +113,17 @@ export class Session implements SessionInfo {
   }
 
   get isRunning(): boolean {
+    return this.runningAfter !== undefined;
+  }
+
+  /** Whether a turn runs on this server. */
+  get isPlayed(): boolean {
     return this.#turn !== undefined;
+  }
+
+  /** Whether this server holds it, if others could. */
+  get isHeld(): boolean {
+    return this.#keeper.hold !== undefined;
   }
 
   get title(): string {
@@ -120,16 +136,18 @@ export class Session implements SessionInfo {
   }
 
   /** Changes what is asked for of single messages, and stores it with these records. @throws {HttpError} 404 if it is gone. */
-  changePins(
-    change: (pins: readonly Pin[]) => readonly Pin[],
-    records: readonly StoreRecord[],
-  ): Promise<void> {
-    return this.#alone(() => this.#memory.changePins(change, records));
+  async changePins(change: PinChange, records: readonly StoreRecord[]): Promise<void> {
+    const wanted = () => ({ do: "pin", change, records }) as const;
+    await this.#keeper.alone(() => this.#memory.changePins(change, records), { wanted, told: () => {} });
+    if (!this.isHeld) await this.ready();
   }
 
-  /** Settles when memory holds what is stored: after a failure it is read again. @throws {StoreError} */
-  async ready(): Promise<void> {
-    if (this.events.failed) await this.#alone(async () => {});
+  /**
+   * Settles when memory holds what is stored: after a failure it is read again, and what other servers have written. What
+   * one of them left that is gone is taken, and its turn ended. @throws {StoreError}
+   */
+  ready(): Promise<void> {
+    return this.#keeper.ready();
   }
 
   /**
@@ -145,7 +163,12 @@ export class Session implements SessionInfo {
   start(request: TurnRequest): Promise<RunningTurn>;
   start(request: TurnRequest, when: () => boolean): Promise<RunningTurn | undefined>;
   start(request: TurnRequest, when: () => boolean = () => true): Promise<RunningTurn | undefined> {
-    return this.#alone(async () => when() ? await this.#start(request) : undefined);
+    return this.#keeper.alone(async () => when() ? await this.#start(request) : undefined, {
+      told: () => {
+        if (when()) throw turnRunning(this.id);
+        return undefined;
+      },
+    });
   }
 
   /**
@@ -156,11 +179,13 @@ export class Session implements SessionInfo {
    * @throws {HttpError} 429 if too much waits already; and as {@linkcode Session.start} does.
    */
   steerOrStart(request: TurnRequest & { readonly input: Content }): Promise<RunningTurn | undefined> {
-    return this.#alone(async () => {
+    const { input } = request;
+    const keep = () => request.keep?.("steers") ?? [];
+    return this.#keeper.alone(async () => {
       if (!this.#turn) return await this.#start(request);
-      await this.#memory.steer(request.input, () => request.keep?.("steers") ?? []);
+      await this.#memory.steer(input, keep);
       return undefined;
-    });
+    }, { wanted: () => ({ do: "steer", input, records: keep() }), told: () => undefined });
   }
 
   /** What is asked before calls run, and has no answer. */
@@ -177,63 +202,80 @@ export class Session implements SessionInfo {
     say: (questions: Questions) => readonly Answered[],
     request: Pick<TurnRequest, "unattended"> = {},
   ): Promise<RunningTurn | undefined> {
-    return this.#alone(async () => {
+    return this.#keeper.alone(async () => {
       const { told, isAll } = this.#memory.hear(say);
       if (isAll) return await this.#start({ ...request, told });
       await this.#memory.tell(told);
       return undefined;
+    }, {
+      told: () => {
+        if (this.#memory.hear(say).told.length > 0) throw turnRunning(this.id);
+        return undefined;
+      },
     });
   }
 
   /** Denies what is asked, and nothing goes on. False if nothing is. */
   withdraw(): Promise<boolean> {
-    return this.#alone(async () => {
+    return this.#keeper.alone(async () => {
       if (this.questions.length === 0) return false;
       await this.#memory.withdraw(() => this.#release({ waiting: this.#memory.steering.waiting }));
       return true;
-    });
+    }, { told: () => false });
   }
 
-  /** Cancels the running turn and waits for its end. False if none runs. */
+  /** Cancels the running turn, on whichever server, and waits for its end. False if none runs. */
   async cancel(): Promise<boolean> {
+    if (await this.cancelHere()) return true;
+    return this.isRunning && await this.#keeper.ask({ do: "cancel" });
+  }
+
+  /** Cancels the turn that runs on this server and waits for its end. False if none does. */
+  async cancelHere(): Promise<boolean> {
     const turn = this.#turn;
     turn?.cancel();
     await turn?.done;
     return turn !== undefined;
   }
 
+  /** Does what another server asks, if a turn runs: that one does it itself once the session is given back. */
+  async asked({ id: requestId, body }: HolderRequest): Promise<void> {
+    const wanted = body as Wanted;
+    const told = (answer: unknown): StoreRecord[] => [{ type: "answer", requestId, answer }];
+    const { store, onError } = this.#environment;
+    await this.#queue.run(async () => {
+      if (!this.#turn) return await this.#keeper.giveBack();
+      try {
+        switch (wanted.do) {
+          case "know":
+            return await store.commit(told({}));
+          case "cancel":
+            this.#keeper.owe(requestId);
+            return this.#turn.cancel();
+          case "steer":
+            return await this.#memory.steer(wanted.input, () => [...wanted.records, ...told({})]);
+          case "pin":
+            return await this.#memory.changePins(wanted.change, [...wanted.records, ...told({})]);
+        }
+      } catch (error) {
+        if (isFenced(error)) return this.#keeper.lost();
+        await store.commit(told(toldError(error)));
+      }
+    }).catch((error) => onError?.(error));
+  }
+
   /** Removes the session if nothing runs in it then, and `when` says so. Tells whether it did. */
   deleteIdle(when: () => boolean = () => true): Promise<boolean> {
-    return this.#queue.run(async () => {
-      if (this.#isGone) throw sessionNotFound(this.id);
+    return this.#keeper.alone(async () => {
       if (this.#turn || !when()) return false;
       await this.events.remove();
-      this.#isGone = true;
-      this.#environment.changed(this);
+      this.#keeper.goAway();
       return true;
-    });
+    }, { told: () => false });
   }
 
   get isGone(): boolean {
-    return this.#isGone;
-  }
-
-  /** Does some work when nothing else happens in the session, and memory holds what is stored. */
-  #alone<T>(work: () => Promise<T>): Promise<T> {
-    return this.#queue.run(async () => {
-      await this.#mend();
-      return await work();
-    });
-  }
-
-  async #mend(): Promise<void> {
-    if (this.#isGone) throw sessionNotFound(this.id);
-    if (this.events.failed) await this.#restore({ end: INTERRUPTED, isLate: true });
-  }
-
-  /** Takes from the store what is there. Nothing runs then. @throws {StoreError} */
-  async #restore(how: Parameters<SessionMemory["restore"]>[0]): Promise<void> {
-    this.#release(await this.#memory.restore(how));
+    return this.#keeper.isGone;
   }
 
   /** Nothing runs any more. What waits enters the next turn. */
@@ -259,17 +301,34 @@ export class Session implements SessionInfo {
       this.#environment.onError?.(error);
     };
     const release = giveBack ?? this.#environment.slots.take();
+    const hold = this.#keeper.hold;
+    const isOwn = () => this.#keeper.hold === hold;
+    const own = (work: () => Promise<void>) =>
+      this.#queue.run(async () => {
+        if (!isOwn()) throw lostError(this.id);
+        await work().catch((error) => {
+          if (hold && isFenced(error)) this.#keeper.lost();
+          throw error;
+        });
+        await this.#keeper.giveBack();
+      });
+    const assertOwn = hold && (() => {
+      if (isOwn() && hold.isSure()) return;
+      if (isOwn()) this.#keeper.lost();
+      throw lostError(this.id);
+    });
     try {
       const play = turnPlayer({ input, signal: controller.signal, ...given }, {
         ...{ session: this, environment: this.#environment, countTokens: this.#countTokens, opening },
         takeTools: (signal) => this.#tools.take(signal),
-        steering: () => this.#memory.steering.take(),
-        commit: (events, options) => this.#queue.run(() => this.#memory.commit(events, options)),
+        steering: () => isOwn() ? this.#memory.steering.take() : [],
+        commit: (events, options) => own(() => this.#memory.commit(events, options)),
+        assertOwn,
       });
       await this.#memory.begin(opening, { input, keep, committed: () => this.events.open() });
       const done = play()
-        .then((played) => this.#end(played, { onError, opening }))
-        .catch((error) => this.#fail(error, onError))
+        .then((played) => this.#end(played, { onError, opening, own }))
+        .catch((error) => this.#fail(error, { onError, isOwn }))
         .then(() => ({ ...outcome, messages: this.history.length }))
         .finally(release);
       this.#turn = { before, cancel: () => controller.abort(), done };
@@ -283,24 +342,37 @@ export class Session implements SessionInfo {
 
   async #end(
     { result: { messages, error, ...end }, ...played }: PlayedTurn,
-    { onError, opening }: { readonly onError: (error: unknown) => void; readonly opening: Opening },
+    { onError, opening, own }: {
+      readonly onError: (error: unknown) => void;
+      readonly opening: Opening;
+      readonly own: (work: () => Promise<void>) => Promise<void>;
+    },
   ): Promise<void> {
     if (error !== undefined) onError(error);
     const committed = (waiting: readonly Content[]) => this.#release({ waiting });
-    await this.#queue.run(() => this.#memory.end({ ...played, end, messages }, { opening, committed }));
+    await own(() => this.#memory.end({ ...played, end, messages }, { opening, committed }));
   }
 
   /** Ends a turn that failed by a bug of ours or by the store, with what is stored of it. */
-  async #fail(error: unknown, onError: (error: unknown) => void): Promise<void> {
+  async #fail(
+    error: unknown,
+    { onError, isOwn }: { readonly onError: (error: unknown) => void; readonly isOwn: () => boolean },
+  ): Promise<void> {
     onError(error);
     await this.#queue.run(async () => {
+      // What was lost is ended by whoever has it now.
+      if (!isOwn()) return;
       try {
-        await this.#restore({ end: { reason: "internal_error", message: toHttpError(error).message } });
+        await this.#keeper.restore({
+          end: { reason: "internal_error", message: toHttpError(error).message },
+        });
       } catch (storeError) {
         onError(storeError);
+        if (isFenced(storeError)) return this.#keeper.lost();
         // Not even the end could be committed, so nobody may see one: readers are told of the failure itself.
         this.#release({ failure: toHttpError(storeError) });
       }
+      await this.#keeper.giveBack();
     });
   }
 }

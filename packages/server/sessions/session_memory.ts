@@ -1,6 +1,6 @@
 import { addLedgers, type LoopEvent, type TurnEnd } from "@tare/loop";
 import { type Content, type CountTokens, firstWords, type Message, type Tool } from "@tare/messages";
-import type { Pin } from "@tare/planner";
+import { withoutPin, withPin } from "@tare/planner";
 import type { Archive } from "@tare/prune";
 import type { StoreRecord } from "@tare/store";
 import { Approvals, type Opening } from "../approvals/approvals.ts";
@@ -18,6 +18,7 @@ import {
 } from "./session_options.ts";
 import { type ChangeOptions, readStored, SessionPrompt } from "./session_prompt.ts";
 import type { SessionSettings } from "./session_settings.ts";
+import type { PinChange } from "./tenure.ts";
 
 /** What the memory of a session is made of. */
 export interface SessionMemoryOptions {
@@ -109,12 +110,9 @@ export class SessionMemory {
   }
 
   /** Changes what is asked for of single messages, with these records. */
-  changePins(
-    change: (pins: readonly Pin[]) => readonly Pin[],
-    records: readonly StoreRecord[],
-  ): Promise<void> {
+  changePins(change: PinChange, records: readonly StoreRecord[]): Promise<void> {
     return this.#prompt.changePins(
-      change,
+      (pins) => "set" in change ? withPin(pins, change.set) : withoutPin(pins, change.remove),
       (pins) => this.#options.events.append([], { records: [...this.#states({ pins }), ...records] }),
     );
   }

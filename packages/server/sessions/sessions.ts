@@ -7,6 +7,7 @@ import { ApprovalTimers } from "../approvals/approval_timers.ts";
 import { CALL_EVENTS, callsOf, dayOf } from "./calls.ts";
 import { asSessionEvent } from "./event_log.ts";
 import { type CreateOptions, type NewSession, NewSessions } from "./new_sessions.ts";
+import { Queue } from "./queue.ts";
 import { readTranscript } from "./recover_history.ts";
 import { Session } from "./session.ts";
 import {
@@ -40,6 +41,9 @@ export interface SessionsOptions extends SessionOptions {
 /** Sessions that stay in memory though nothing happens in them. */
 const MAX_IDLE = 16;
 
+/** After which time what couldn't be settled is tried again, in milliseconds. */
+const AGAIN_MS = 10_000;
+
 /** Sessions that are looked at together. */
 const PAGE = 500;
 
@@ -63,6 +67,11 @@ export class Sessions {
   readonly #new: NewSessions;
   readonly #warnings = new ToldWarnings();
   readonly #approvals: ApprovalTimers;
+  /** Sessions that others wait for and that couldn't be given back. */
+  readonly #unsettled = new Set<Session>();
+  readonly #settling = new Queue();
+  #stopAgain = () => {};
+  #isClosed = false;
 
   /** The sessions of this store. */
   constructor(options: SessionsOptions) {
@@ -71,6 +80,10 @@ export class Sessions {
     this.slots = new TurnSlots(options.maxRunningTurns ?? 100);
     const { now = Date.now, onError = () => {}, approvals: { after = later } = {} } = options;
     this.#approvals = new ApprovalTimers({ sessions: this, now, after, onError });
+    options.store.shared?.listen({
+      asked: (request) => void this.#find(request.sessionId)?.asked(request),
+      gone: () => this.#settleAll(),
+    });
   }
 
   /** As {@linkcode NewSessions.create} does. */
@@ -186,24 +199,60 @@ export class Sessions {
 
   /** Sees to it that what was asked in an earlier process gets its answer in time. @throws {StoreError} */
   async watchApprovals(): Promise<void> {
+    await this.#takeLeft();
+    const { shared } = this.#options.store;
     for await (const { id, totals } of this.#all()) {
       const { asks } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
+      const session = this.#find(id);
       // What is in memory knows better.
-      if (!this.#find(id)) this.#approvals.set(id, asks?.untilMs);
+      if (!session || shared && !session.isHeld) this.#approvals.set(id, asks?.untilMs);
     }
+  }
+
+  /** Ends what servers left that are gone, and what this one couldn't end or give back. */
+  async #takeLeft(): Promise<void> {
+    const { shared } = this.#options.store;
+    if (!shared) return;
+    for (const session of this.#unsettled) {
+      await session.ready();
+      this.#unsettled.delete(session);
+    }
+    for (const id of await shared.left()) {
+      // Others take them too.
+      const { holder } = await shared.look(id).catch(() => ({ holder: "nobody" }));
+      if (holder === "left") await this.get(id);
+    }
+  }
+
+  /** Does what is to be done once another server is gone; tries again until it is done. */
+  #settleAll(): void {
+    const { onError = () => {} } = this.#options;
+    this.#settling.run(() => this.watchApprovals()).catch((error) => {
+      onError(error);
+      this.#tryAgain();
+    });
+  }
+
+  #tryAgain(): void {
+    if (this.#isClosed) return;
+    const { approvals: { after = later } = {} } = this.#options;
+    this.#stopAgain();
+    this.#stopAgain = after(AGAIN_MS, () => this.#settleAll());
   }
 
   /** Cancels every running turn and waits until they have ended. What is asked waits for the next process. */
   async close(): Promise<void> {
+    this.#isClosed = true;
     await Promise.all(
       Array.from(this.#running, async (session) => {
         // Who has read a turn's end may start the next at once.
-        while (await session.cancel());
+        while (await session.cancelHere());
       }),
     );
     // Those who follow a turn that asks would wait for its answer.
     for (const held of this.#held.values()) held.deref()?.events.close();
     this.#approvals.close();
+    this.#stopAgain();
   }
 
   /** All sessions, without loading them. */
@@ -236,6 +285,10 @@ export class Sessions {
       open: (id) => this.get(id),
       admit: (count, commit) => this.#new.admit(count, commit),
       changed: (session) => this.#note(session),
+      unsettled: (session) => {
+        this.#unsettled.add(session);
+        this.#tryAgain();
+      },
       warned: (session, message) =>
         this.#warnings.add({ at: new Date(now()).toISOString(), session, message }),
     });
@@ -245,7 +298,7 @@ export class Sessions {
   }
 
   #note(session: Session): void {
-    if (session.isRunning) this.#running.add(session);
+    if (session.isPlayed) this.#running.add(session);
     else this.#running.delete(session);
     this.#approvals.set(session.id, session.isGone ? undefined : session.questions[0]?.expiresAtMs);
     if (!session.isGone) return;
@@ -253,7 +306,7 @@ export class Sessions {
     this.#held.delete(session.id);
   }
 
-  #describe({ lastEvent, totals, title = "", ...record }: ListedSession): SessionInfo {
+  #describe({ lastEvent, totals, title = "", isHeld = false, ...record }: ListedSession): SessionInfo {
     const { id, createdAtMs } = record;
     const { turns, ledger } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
     return {
@@ -265,7 +318,7 @@ export class Sessions {
       lastEvent,
       turns,
       ledger,
-      isRunning: this.#find(id)?.isRunning ?? false,
+      isRunning: isHeld || (this.#find(id)?.isPlayed ?? false),
     };
   }
 }
