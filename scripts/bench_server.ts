@@ -1,7 +1,7 @@
 /**
- * Measures the server against a simulated provider: turns per second, what it adds to each step, memory, resume and
- * start times. Server and provider are processes of their own and talk HTTP. `scripts/bench/server/timed_server.ts` says
- * what counts as added.
+ * Measures the server against a simulated provider: turns per second, what it adds to each step, what a step writes,
+ * memory, resume and start times. Server and provider are processes of their own and talk HTTP.
+ * `scripts/bench/server/timed_server.ts` says what counts as added.
  *
  *     deno task bench:server [--json] [--idle-sessions 1000]
  *
@@ -16,6 +16,7 @@ import { formatTable } from "./bench/format_table.ts";
 import { percentile } from "./bench/percentile.ts";
 import { type Listening, startListening } from "./bench/server/listening.ts";
 import { type Load, measureLoad } from "./bench/server/load.ts";
+import { type Manner, measureWrites, type Writes } from "./bench/server/writes.ts";
 import { measureRest, type Rest, startMain } from "./bench/server/rest.ts";
 
 /** At the provider's own speed the server is the bottleneck; with a second's thinking it is as in use. */
@@ -26,6 +27,12 @@ const LOADS = [
   { sessions: 1, turns: 4, thinkMs: 1000 },
   { sessions: 50, turns: 4, thinkMs: 1000 },
   { sessions: 500, turns: 2, thinkMs: 1000 },
+];
+
+/** What a step writes depends on how fast the model speaks. */
+const MANNERS: readonly Manner[] = [
+  { sessions: 10, words: 100, perSecond: 80 },
+  { sessions: 10, words: 100, perSecond: Infinity },
 ];
 
 const PROVIDER = fromFileUrl(new URL("./bench/server/provider.ts", import.meta.url));
@@ -42,7 +49,7 @@ async function main(): Promise<void> {
   await Deno.writeTextFile(`${workspace}/notes.txt`, "A line of the file that is read.\n".repeat(40));
   try {
     await using provider = await startListening(["--allow-net=127.0.0.1", PROVIDER]);
-    const loads = await measureLoads(`${folder}/load`, workspace, provider.url);
+    const measured = await measureLoads(`${folder}/load`, workspace, provider.url);
     const starts = await measureStart(["--data", `${folder}/start`, "--workspace", workspace]);
     const rest = await measureRest({
       provider: provider.url,
@@ -50,13 +57,18 @@ async function main(): Promise<void> {
       workspace,
       idleSessions: Number(values["idle-sessions"]),
     });
-    console.log(values.json ? JSON.stringify({ loads, starts, rest }) : report({ loads, starts, rest }));
+    const all = { ...measured, starts, rest };
+    console.log(values.json ? JSON.stringify(all) : report(all));
   } finally {
     await Deno.remove(folder, { recursive: true });
   }
 }
 
-async function measureLoads(data: string, workspace: string, provider: string): Promise<Load[]> {
+async function measureLoads(
+  data: string,
+  workspace: string,
+  provider: string,
+): Promise<{ readonly loads: readonly Load[]; readonly writes: readonly Writes[] }> {
   await using server = await startListening([
     "--allow-net=127.0.0.1",
     `--allow-read=${data},${workspace}`,
@@ -67,7 +79,9 @@ async function measureLoads(data: string, workspace: string, provider: string): 
   await measureLoad({ server: server.url, sessions: 5, turns: 10, thinkMs: 0 });
   const loads: Load[] = [];
   for (const load of LOADS) loads.push(await measureLoad({ server: server.url, ...load }));
-  return loads;
+  const writes: Writes[] = [];
+  for (const manner of MANNERS) writes.push(await measureWrites(server, manner));
+  return { loads, writes };
 }
 
 /** From the start of a process to its first answer to `GET /health`, in milliseconds. */
@@ -103,8 +117,9 @@ async function measure(start: () => Promise<Listening>): Promise<Start> {
   return { bestMs: Math.min(...times), medianMs: percentile(times, 0.5) };
 }
 
-function report({ loads, starts, rest }: {
+function report({ loads, writes, starts, rest }: {
   readonly loads: readonly Load[];
+  readonly writes: readonly Writes[];
   readonly starts: { readonly start: Start; readonly main: Start };
   readonly rest: Rest;
 }): string {
@@ -120,10 +135,20 @@ function report({ loads, starts, rest }: {
     ...["sessions", "thinking", "turns/s", "added p50", "p99"],
     ...["seen p50", "p99", "first event p50", "p99"],
   ];
+  const writesRows = writes.map((manner) => [
+    String(manner.perSecond),
+    manner.commits.toFixed(2),
+    ...[manner.bytes, manner.diskBytes].map((bytes) => bytes.toFixed(0)),
+    ...[manner.firstDeltaP50Ms, manner.firstDeltaP99Ms].map(ms),
+  ]);
+  const writesHead = ["words/s", "commits", "bytes", "to the disk", "first word p50", "p99"];
   const startRow = (name: string, { bestMs, medianMs }: Start) => [name, "", ms(bestMs), ms(medianMs)];
   return [
     "Steps, in ms: added by the server's own stopwatch; seen by the client beyond the provider's thinking",
     formatTable([head, ...loadRows]),
+    "",
+    "What a step of 100 words and a call writes; from the request to the first word, beyond the thinking, in ms",
+    formatTable([writesHead, ...writesRows]),
     "",
     "Start to the first /health, in ms",
     formatTable([

@@ -81,7 +81,7 @@ export async function startServer(
   }
   const workspace = resolve(settings.workspace);
   const data = resolve(settings.data);
-  const { maxSessions, maxDataMiB = Infinity, expireAfterDays, gatewayStoreMiB } = settings;
+  const { maxSessions, maxRunningTurns, maxDataMiB = Infinity, expireAfterDays, gatewayStoreMiB } = settings;
   const { store, place } = await openSettingsStore(settings, log);
   const { owner, ended } = place;
   if (ended > 0) {
@@ -155,6 +155,7 @@ export async function startServer(
     },
     store,
     maxSessions,
+    maxRunningTurns,
     countTokens,
     maxBodyBytes: LIMITS.agentBytes,
     onError,

@@ -12,4 +12,4 @@ export * from "./model_error.ts";
 export type { ProviderOptions } from "./provider/provider_access.ts";
 export * from "./run.ts";
 export type { RunOptions } from "./run_options.ts";
-export type { Clock } from "./watchdog.ts";
+export { type Clock, systemClock } from "./watchdog.ts";

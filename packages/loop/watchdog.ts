@@ -40,6 +40,9 @@ export class Watchdog {
   readonly #work = new Set<Promise<unknown>>();
   #lastSign = 0;
   #stalled = false;
+  /** How many pieces of work are waited for. */
+  #waits = 0;
+  #disarm: (() => void) | undefined;
 
   /** Watches over one turn. */
   constructor({ signal, idleTimeoutMs, clock }: WatchdogOptions) {
@@ -54,6 +57,7 @@ export class Watchdog {
   }
 
   stop(): void {
+    this.#disarm?.();
     this.#stop.abort();
   }
 
@@ -76,22 +80,26 @@ export class Watchdog {
     this.signal.addEventListener("abort", onAbort);
     if (this.signal.aborted) onAbort();
     this.progress();
-    let disarm = () => {};
-    const arm = (ms: number) => {
-      disarm = this.#clock.after(ms, () => {
-        const rest = this.#lastSign + this.#idleTimeoutMs - this.#clock.now();
-        if (rest > 0) return arm(rest);
-        this.#stalled = true;
-        this.stop();
-      });
-    };
-    arm(this.#idleTimeoutMs);
+    this.#waits++;
+    // A turn waits for each piece of a reply: one timer for all of that costs less than one for each.
+    if (!this.#disarm) this.#arm(this.#idleTimeoutMs);
     try {
       return await Promise.race([stopped.promise, work]);
     } finally {
-      disarm();
+      this.#waits--;
       this.signal.removeEventListener("abort", onAbort);
     }
+  }
+
+  #arm(ms: number): void {
+    this.#disarm = this.#clock.after(ms, () => {
+      this.#disarm = undefined;
+      if (this.#waits === 0) return;
+      const rest = this.#lastSign + this.#idleTimeoutMs - this.#clock.now();
+      if (rest > 0) return this.#arm(rest);
+      this.#stalled = true;
+      this.stop();
+    });
   }
 
   /** Remembers work that {@linkcode Watchdog.close} has to see the end of. Its failure is nobody's business then. */

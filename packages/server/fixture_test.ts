@@ -1,10 +1,10 @@
 /**
- * Models, requests and a checked agent server for the tests of this package. Holds no tests.
+ * Models, requests, a clock and a checked agent server for the tests of this package. Holds no tests.
  *
  * @module
  */
 import { ServerSentEventParseStream } from "@std/http";
-import type { LoopEvent } from "@tare/loop";
+import type { Clock, LoopEvent } from "@tare/loop";
 import { type AssistantMessage, estimateTokens, type Model, type Tool, type Usage } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { type AgentHandler, agentHandler, type AgentOptions, ALLOW_EVERYTHING } from "@tare/server";
@@ -54,6 +54,32 @@ export function silentModel(): { model: Model; asked: Promise<void> } {
     yield { type: "text_delta", text: "never" };
   };
   return { model, asked };
+}
+
+/** A clock that stands still until it is moved. */
+export class FakeClock implements Clock {
+  #now = 0;
+  #timers: { readonly at: number; readonly callback: () => void }[] = [];
+
+  now(): number {
+    return this.#now;
+  }
+
+  after(ms: number, callback: () => void): () => void {
+    const timer = { at: this.#now + ms, callback };
+    this.#timers.push(timer);
+    return () => {
+      this.#timers = this.#timers.filter((other) => other !== timer);
+    };
+  }
+
+  /** Moves the time on and fires what is due. */
+  advance(ms: number): void {
+    this.#now += ms;
+    const due = this.#timers.filter(({ at }) => at <= this.#now);
+    this.#timers = this.#timers.filter(({ at }) => at > this.#now);
+    for (const { callback } of due) callback();
+  }
 }
 
 /** An empty log. */

@@ -108,6 +108,13 @@ export const OPTIONS = {
     help: "Most sessions kept, those of chats with the agent included; no more are made then",
     ...wholeNumber(1, 100_000_000),
   },
+  maxRunningTurns: {
+    variable: "TARE_MAX_TURNS",
+    flag: "max-turns",
+    fallback: "100",
+    help: "Most turns that run at the same time, helpers' included; one more is refused with 429",
+    ...wholeNumber(1, 1_000_000),
+  },
   maxDataMiB: {
     variable: "TARE_MAX_DATA",
     flag: "max-data",

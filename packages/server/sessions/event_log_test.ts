@@ -62,6 +62,29 @@ Deno.test("EventLog.read() holds a page, however far behind its reader is", asyn
   assertEquals([rest.length, rest[0], rest.at(-1)], [343, 258, 600]);
 });
 
+Deno.test("EventLog.read() asks the store for nothing that was committed last", async () => {
+  const store = memoryStore();
+  await store.commit([{ type: "session", id: "s", createdAtMs: 0, settings: {} }]);
+  let reads = 0;
+  const log = new EventLog({
+    ...store,
+    readEvents: (id, options) => (reads += 1, store.readEvents(id, options)),
+  }, { sessionId: "s", last: 0 });
+  log.open();
+  const following = log.read();
+  for (const message of ["a", "b", "c"]) {
+    await log.append([warning(message), warning(`${message}2`)]);
+    assertEquals((await following.next()).value?.event, warning(message));
+    assertEquals((await following.next()).value?.event, warning(`${message}2`));
+  }
+  assertEquals(reads, 0);
+  log.close();
+  assertEquals(await following.next(), { value: undefined, done: true });
+  // Who begins at the start reads what stands before, and one in the middle of it what is behind.
+  assertEquals([await numbers(log), reads], [[1, 2, 3, 4, 5, 6], 1]);
+  assertEquals([await numbers(log, 5), await numbers(log, 6), reads], [[6], [], 1]);
+});
+
 Deno.test("EventLog.append() commits events and state together, or hands out neither", async () => {
   const store = memoryStore();
   await store.commit([{ type: "session", id: "s", createdAtMs: 0, settings: {} }]);

@@ -1,4 +1,4 @@
-import { EMPTY_LEDGER, type RunOptions, type TurnLedger } from "@tare/loop";
+import { type Clock, EMPTY_LEDGER, type RunOptions, type TurnLedger } from "@tare/loop";
 import type {
   Content,
   CountTokens,
@@ -53,6 +53,8 @@ export interface SessionOptions extends PolicyOptions {
   readonly notice?: string;
   /** The time in milliseconds since the epoch. Default: `Date.now`. */
   readonly now?: () => number;
+  /** Tells turns how much time goes by. Default: the real time. */
+  readonly clock?: Clock;
   /** Told of every error that clients don't get to read. Default: such errors are dropped. */
   readonly onError?: (error: unknown) => void;
 }
@@ -75,6 +77,8 @@ export interface SessionEnvironment extends SessionOptions {
   readonly admit: (count: number, commit: () => Promise<void>) => Promise<void>;
   /** Told when a session begins or ceases to do something, and when it is gone. */
   readonly changed: (session: Session) => void;
+  /** Told of a session that others wait for and that couldn't be given back: it is to be tried again. Default: nobody is. */
+  readonly unsettled?: (session: Session) => void;
   /** Told of each sentence for people. Default: nobody is. */
   readonly warned?: (sessionId: string, message: string) => void;
 }

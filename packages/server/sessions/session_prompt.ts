@@ -73,6 +73,16 @@ export interface SessionPromptOptions {
   readonly stored: PromptState;
 }
 
+/** What else changes with events. */
+export interface ChangeOptions {
+  /** What all turns came to before. */
+  readonly totals: SessionTotals;
+  /** What else has changed of that. Default: nothing. */
+  readonly ended?: Partial<SessionTotals>;
+  /** Whether nothing goes on until they are stored. Default: so it is. */
+  readonly settled?: boolean;
+}
+
 /** Other requests are let in while a long history is looked at. */
 const inSlices = slicer({
   nowMs: () => performance.now(),
@@ -115,6 +125,12 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
     return this.#prompt.state;
   }
 
+  /** Whether all that a restart needs to know of it is stored. */
+  get isStored(): boolean {
+    const { context, pins, tools } = this.#state;
+    return context === this.#stored.context && pins === this.#stored.pins && tools === this.#stored.tools;
+  }
+
   /** What was asked for of single messages. */
   get pins(): readonly Pin[] {
     return this.#pins;
@@ -153,15 +169,11 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
 
   /**
    * What has changed with these events, which happen now, by name, to be stored together; what all turns come to then;
-   * and what to call once it is stored.
+   * and what to call once it is stored. Unless all is settled, the prompt's part waits for what tells of it.
    */
   changes(
     events: readonly SessionEvent[],
-    { totals: before, ended }: {
-      readonly totals: SessionTotals;
-      /** What else has changed of the totals. */
-      readonly ended?: Partial<SessionTotals> | undefined;
-    },
+    { totals: before, ended, settled = true }: ChangeOptions,
   ): {
     readonly values: Partial<PromptState & { readonly totals: SessionTotals }>;
     readonly totals: SessionTotals;
@@ -170,7 +182,7 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
     const { environment, model } = this.#options;
     const days = daysAfter(before.days, events, { rates: ratesOf(environment, model), nowMs: this.#now() });
     const totals = { ...before, ...ended, days };
-    const now = this.#state;
+    const now = settled ? this.#state : this.#stored;
     const values = {
       ...(now.context !== this.#stored.context && { context: now.context }),
       ...(now.pins !== this.#stored.pins && { pins: now.pins }),

@@ -1,7 +1,8 @@
-import { type LoopEvent, run, type RunOptions, type TurnResult } from "@tare/loop";
-import type { Message, Tool } from "@tare/messages";
+import { type LoopEvent, run, type RunOptions, systemClock, type TurnResult } from "@tare/loop";
+import type { Message, Tool, ToolDefinition } from "@tare/messages";
 import type { DeferredTools, PromptSession } from "@tare/planner";
 import type { SessionEvent } from "../sessions/event_log.ts";
+import { type CommitEvents, EventBatch } from "./event_batch.ts";
 import type { TakenTools } from "./session_tools.ts";
 import type { ToolOffer } from "./tool_offer.ts";
 
@@ -13,6 +14,8 @@ export interface RunTurnOptions extends Omit<RunOptions, "context" | "tools" | "
   readonly prompt: Pick<PromptSession, "view" | "sent"> & {
     /** Says how the turn offers its tools. */
     readonly offerTools: (tools: readonly Tool[], history: readonly Message[]) => ToolOffer;
+    /** Whether all that a restart needs to know of it is stored. */
+    readonly isStored: boolean;
   };
   /** Name of the model. */
   readonly modelName: string;
@@ -20,8 +23,8 @@ export interface RunTurnOptions extends Omit<RunOptions, "context" | "tools" | "
   readonly notice?: string | undefined;
   /** The time in milliseconds since the epoch. */
   readonly now: () => number;
-  /** Commits what has happened, and with it what has changed of the prompt session's state. */
-  readonly commit: (events: readonly SessionEvent[]) => Promise<void>;
+  /** Commits what has happened; with what is settled also what has changed of the prompt session's state. */
+  readonly commit: CommitEvents;
 }
 
 /** A question, before it is put. */
@@ -33,22 +36,32 @@ export interface PlayedTurn {
   readonly result: TurnResult;
   /** What somebody has to be asked before the turn goes on: told with its end, so that no crash comes between. */
   readonly asked: readonly AskedEvent[];
+  /** What has happened last and isn't committed: it is with the turn's end. */
+  readonly last: readonly SessionEvent[];
 }
 
 /**
- * Plays a turn; all that happens after its start and before its end is committed before the loop goes on. What a view
- * archives is stored before its edits, and these before the request that relies on them.
+ * Plays a turn, and commits all that happens between its start and its end. Events are gathered: see
+ * {@linkcode EventBatch}. The turn waits for the commit of
+ *
+ * - what a view archives, before its edits;
+ * - edits and all before them, results of calls too, before the request that relies on them;
+ * - a reply, before its calls run;
+ * - what the user said in its middle, which ceases to wait then.
  *
  * @throws what `commit` throws, and bugs.
  */
 export async function runTurn(
-  { prompt, modelName, notice, now, commit, takeTools, ...options }: RunTurnOptions,
+  { prompt, modelName, notice, now, commit, takeTools, clock = systemClock, ...options }: RunTurnOptions,
 ): Promise<PlayedTurn> {
   const { tools, warnings: missing } = await takeTools(options.signal);
   const { listed, unlisted, notice: told, deferred } = prompt.offerTools(tools, options.history);
   const news = told ? [told] : [];
+  const failed = new AbortController();
+  const batch = new EventBatch({ commit, clock, failed: () => failed.abort() });
+  if (told) batch.add({ type: "message_added", message: told });
   // With it is stored what it tells, so that no crash tells it twice.
-  if (told) await commit([{ type: "message_added", message: told }]);
+  if (told) await batch.settle();
   const warnings = notice === undefined ? missing : [notice, ...missing];
   let step = 1;
   let answeredAtMs = now();
@@ -58,6 +71,8 @@ export async function runTurn(
   const played = (async function* () {
     result = yield* run({
       ...options,
+      clock,
+      signal: AbortSignal.any([...options.signal ? [options.signal] : [], failed.signal]),
       history: [...options.history, ...news],
       tools: listed,
       unlisted,
@@ -74,7 +89,8 @@ export async function runTurn(
         };
         const view = await prompt.view({ messages, tools }, call);
         // In one commit, so that no crash leaves a rewrite that nobody was told of.
-        await commit(view.rewrites.map((rewrite) => ({ type: "context_rewritten", step, ...rewrite })));
+        for (const rewrite of view.rewrites) batch.add({ type: "context_rewritten", step, ...rewrite });
+        if (!prompt.isStored || step > 1 || options.answered?.length) await batch.settle();
         return {
           messages: view.messages,
           tools: view.tools,
@@ -90,18 +106,45 @@ export async function runTurn(
       },
     });
   })();
-  for await (const event of played) {
-    if (event.type === "turn_start" || event.type === "turn_end") continue;
-    if ("step" in event) step = event.step;
-    if (event.type === "approval_asked") {
-      asked.push(event);
-      continue;
+  const isComplete = replies(options.clientTools);
+  try {
+    for await (const event of played) {
+      if (event.type === "turn_start" || event.type === "turn_end") continue;
+      if ("step" in event) step = event.step;
+      if (event.type === "approval_asked") {
+        asked.push(event);
+        continue;
+      }
+      batch.add(event.type === "step_end" ? { ...event, atMs: answeredAtMs } : event);
+      if (event.type === "user_message" || isComplete(event)) await batch.settle();
     }
-    await commit([event.type === "step_end" ? { ...event, atMs: answeredAtMs } : event]);
+    if (!result) throw new Error("Cannot end the turn: the loop gave no result.");
+    if (result.reason === "internal_error") {
+      await batch.settle();
+      throw result.error;
+    }
+    const last = batch.take();
+    await batch.committed;
+    return { step, result: { ...result, messages: [...news, ...result.messages] }, asked, last };
+  } finally {
+    batch.take();
   }
-  if (!result) throw new Error("Cannot end the turn: the loop gave no result.");
-  if (result.reason === "internal_error") throw result.error;
-  return { step, result: { ...result, messages: [...news, ...result.messages] }, asked };
+}
+
+/** Tells of each event whether a reply is complete with it that has calls which run now. */
+function replies(clientTools: readonly ToolDefinition[] = []): (event: LoopEvent) => boolean {
+  const clients = new Set(clientTools.map(({ function: { name } }) => name));
+  let expected = 0;
+  let isRun = false;
+  return (event) => {
+    if (event.type === "assistant_message") {
+      expected = event.message.tool_calls?.length ?? 0;
+      isRun = false;
+    }
+    if (event.type !== "tool_call") return false;
+    isRun ||= !clients.has(event.name);
+    return --expected === 0 && isRun;
+  };
 }
 
 /** Tokens that a request goes without because tools are deferred; one that wouldn't have been made costs all of its own. */

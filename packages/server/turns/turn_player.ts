@@ -30,11 +30,13 @@ export interface Stage
   };
   /** What the turn begins with. */
   readonly opening: Opening;
+  /** Called before each tool runs: throws if the turn may be somebody else's by now. Default: it can't be. */
+  readonly assertOwn?: (() => void) | undefined;
 }
 
 /** Makes the function that plays a turn. @throws what the model's port throws for a model that can't be had. */
 export function turnPlayer(request: AskedTurn, stage: Stage): () => Promise<PlayedTurn> {
-  const { session, environment: _environment, opening: _opening, ...more } = stage;
+  const { session, environment: _environment, opening: _opening, assertOwn, ...more } = stage;
   const account = new TurnAccount();
   const options = turnOptions(request, { ...stage, account });
   let taken: readonly Tool[] = [];
@@ -42,12 +44,23 @@ export function turnPlayer(request: AskedTurn, stage: Stage): () => Promise<Play
   const takeTools = async (signal?: AbortSignal): Promise<TakenTools> => {
     const { tools } = request;
     const found = tools ? { tools, warnings: [] } : await stage.takeTools(signal);
-    taken = found.tools;
-    return found;
+    taken = assertOwn ? found.tools.map((tool) => checked(tool, assertOwn)) : found.tools;
+    return { ...found, tools: taken };
   };
   return () => {
     const { prompt, history } = session;
     return runTurn({ ...options, ...more, takeTools, prompt, history });
+  };
+}
+
+/** A tool that runs only as long as this doesn't throw. */
+function checked(tool: Tool, assertOwn: () => void): Tool {
+  return {
+    ...tool,
+    run(args, context) {
+      assertOwn();
+      return tool.run(args, context);
+    },
   };
 }
 
@@ -64,7 +77,7 @@ function turnOptions(
 ):
   & Omit<RunTurnOptions, keyof Stage | "prompt" | "history">
   & Required<Pick<RunTurnOptions, "clientTools" | "overBudget">> {
-  const { model, limits = {}, notice, now = Date.now, approvals = {} } = environment;
+  const { model, limits = {}, notice, now = Date.now, clock, approvals = {} } = environment;
   const { maxOutputTokens = Infinity, clientTools = [], settings } = asked;
   const { model: modelName, budget: session } = own;
   const { answered, always, budget: turn = {}, spent } = opening;
@@ -88,6 +101,7 @@ function turnOptions(
     modelName,
     notice,
     now,
+    ...(clock && { clock }),
     costOf: (usage) => callCost(usage, rates),
     overBudget: (ledger) => overOwn(ledger) ?? payer?.overBudget(),
     spent(own) {

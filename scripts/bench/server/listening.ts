@@ -8,12 +8,19 @@ export interface Listening extends AsyncDisposable {
   readonly elapsedMs: () => number;
 }
 
-/** Runs Deno with these arguments until the process says that it `listens on URL`. @throws {Error} if it ends before. */
-export async function startListening(args: readonly string[]): Promise<Listening> {
+/**
+ * Runs Deno with these arguments, and these variables beside the environment's, until the process says that it
+ * `listens on URL`. @throws {Error} if it ends before.
+ */
+export async function startListening(
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<Listening> {
   const startedAt = performance.now();
   const elapsedMs = () => performance.now() - startedAt;
   const process = new Deno.Command(Deno.execPath(), {
     args: ["run", "--frozen", "--no-prompt", ...args],
+    env,
     stdin: "null",
     stdout: "piped",
   }).spawn();

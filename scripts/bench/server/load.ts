@@ -32,7 +32,8 @@ export interface Load {
   readonly firstEventP99Ms: number;
 }
 
-const STEPS_PER_TURN = 4;
+/** Model calls of a turn. */
+export const STEPS_PER_TURN = 4;
 
 /** Runs turns in many sessions at the same time. Each begins at another moment of the provider's first thinking. */
 export async function measureLoad({ server, sessions, turns, thinkMs }: LoadTarget): Promise<Load> {

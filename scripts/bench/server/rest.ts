@@ -88,11 +88,14 @@ async function readAll(
   return { freshMiB: fresh.nowMiB, idleMiB: used.nowMiB, peakMiB: used.peakMiB, resumeReadMs };
 }
 
-/** Starts `main.ts` on a free port, with the permissions and flags that the start command gives it. */
-export function startMain(flags: readonly string[]): Promise<Listening> {
+/** Starts `main.ts` on a free port, with the permissions and V8 flags that the start command gives it. */
+export function startMain(
+  flags: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<Listening> {
   const args = ["--port", "0", ...flags];
   const main = fromFileUrl(new URL("../../../packages/app/main.ts", import.meta.url));
-  return startListening([V8_FLAGS, ...serverPermissions(readSettings(args, {})), main, ...args]);
+  return startListening([V8_FLAGS, ...serverPermissions(readSettings(args, env)), main, ...args], env);
 }
 
 async function readSession(server: string, id: string): Promise<number> {

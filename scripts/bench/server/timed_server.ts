@@ -1,7 +1,7 @@
 /**
  * The agent server with a stopwatch in it: the same handler, store, tools and model adapter as the start command's,
  * but without its limit of turns, and with `GET /bench/steps`, which hands out the steps measured since it was last
- * asked.
+ * asked, and `GET /bench/writes`, which says what was committed since then.
  *
  * What a step adds is the sum of two times. The first runs from where the step begins (the arrival of the request that
  * starts the turn, then the end of the last tool call) until the request to the model is handed to `fetch`. The second
@@ -46,6 +46,8 @@ class Stopwatch {
 }
 
 const steps: number[] = [];
+/** What was committed; nothing until somebody asks, because it takes time to measure it. */
+let writes: { commits: number; bytes: number } | undefined;
 const turn = new AsyncLocalStorage<Stopwatch>();
 
 async function timedFetch(input: string | URL | Request, init?: RequestInit): Promise<Response> {
@@ -76,6 +78,10 @@ function timedStore(store: Store): Store {
   return {
     ...store,
     async commit(records) {
+      if (writes) {
+        writes.commits += 1;
+        writes.bytes += JSON.stringify(records).length;
+      }
       await store.commit(records);
       const events = records.flatMap((record) => record.type === "events" ? record.events : []);
       if (events.some(({ type }) => type === "turn_end")) turn.getStore()?.endStep();
@@ -106,6 +112,11 @@ Deno.serve({
 }, (request) => {
   const { pathname } = new URL(request.url);
   if (pathname === "/bench/steps") return Response.json(steps.splice(0));
+  if (pathname === "/bench/writes") {
+    const told = Response.json(writes ?? {});
+    writes = { commits: 0, bytes: 0 };
+    return told;
+  }
   return pathname.endsWith("/turns")
     ? turn.run(new Stopwatch(), () => agent.fetch(request))
     : agent.fetch(request);

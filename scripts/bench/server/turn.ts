@@ -2,6 +2,8 @@
 export interface SeenTurn {
   /** Until the first event came. */
   readonly firstEventMs: number;
+  /** Until the first piece of the model's text came; as long as the turn if none did. */
+  readonly firstDeltaMs: number;
   /** Until the turn's `assistant_message` came, its first one. */
   readonly firstReplyMs: number;
   /** Until the turn's stream ended. */
@@ -15,15 +17,21 @@ export async function createSession(server: string, model: string): Promise<stri
 }
 
 /** Plays a turn to its end. @throws {Error} if it doesn't end as completed. */
-export async function playTurn(server: string, session: string): Promise<SeenTurn> {
+export async function playTurn(
+  server: string,
+  session: string,
+  input = "What does the file say?",
+): Promise<SeenTurn> {
   const startedAt = performance.now();
   let firstEventMs: number | undefined;
+  let firstDeltaMs: number | undefined;
   let firstReplyMs = 0;
   let tail = "";
-  const body = JSON.stringify({ input: "What does the file say?" });
+  const body = JSON.stringify({ input });
   const response = await post(`${server}/v1/sessions/${session}/turns`, body);
   for await (const piece of response.body?.pipeThrough(new TextDecoderStream()) ?? []) {
     firstEventMs ??= performance.now() - startedAt;
+    if (piece.includes('"text_delta"')) firstDeltaMs ??= performance.now() - startedAt;
     tail = (tail + piece).slice(-4000);
     if (firstReplyMs === 0 && tail.includes('"assistant_message"')) {
       firstReplyMs = performance.now() - startedAt;
@@ -31,7 +39,12 @@ export async function playTurn(server: string, session: string): Promise<SeenTur
   }
   if (!tail.includes('"reason":"completed"')) throw new Error(`Cannot measure: a turn ended with ${tail}`);
   const wholeMs = performance.now() - startedAt;
-  return { firstEventMs: firstEventMs ?? wholeMs, firstReplyMs, wholeMs };
+  return {
+    firstEventMs: firstEventMs ?? wholeMs,
+    firstDeltaMs: firstDeltaMs ?? wholeMs,
+    firstReplyMs,
+    wholeMs,
+  };
 }
 
 /** Posts JSON, or lines of it. @throws {Error} if it is refused. */

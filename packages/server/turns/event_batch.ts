@@ -1,0 +1,96 @@
+import type { Clock } from "@tare/loop";
+import type { SessionEvent } from "../sessions/event_log.ts";
+
+/** How long what has happened waits for more, so that it is committed together, in milliseconds. */
+const GATHER_MS = 50;
+
+/**
+ * Commits events. `settled` says that nothing goes on until it is done: with them goes all that has changed beside them.
+ * Otherwise the turn goes on, and what changes meanwhile belongs to events that are yet to come.
+ */
+export type CommitEvents = (
+  events: readonly SessionEvent[],
+  options: { readonly settled: boolean },
+) => Promise<void>;
+
+/** What events are gathered with. */
+export interface EventBatchOptions {
+  readonly commit: CommitEvents;
+  readonly clock: Clock;
+  /** Told that a commit failed which nobody waits for: nothing can be added any more. */
+  readonly failed: () => void;
+}
+
+/**
+ * Gathers the events of a turn, so that a step takes few commits. The first delta of a step is committed at once, those
+ * behind it at most every 50 ms; whatever else happens waits as long, unless who adds it waits for the commit. Events are
+ * committed in the order in which they were added.
+ */
+export class EventBatch {
+  readonly #options: EventBatchOptions;
+  #gathered: SessionEvent[] = [];
+  /** Settles once all is committed that was to be. */
+  #committed: Promise<void> = Promise.resolve();
+  #failure: { readonly error: unknown } | undefined;
+  #deltasFromMs = -Infinity;
+  #disarm: (() => void) | undefined;
+
+  /** Nothing has happened. */
+  constructor(options: EventBatchOptions) {
+    this.#options = options;
+  }
+
+  /** Commits an event soon. @throws what a commit failed with. */
+  add(event: SessionEvent): void {
+    if (this.#failure) throw this.#failure.error;
+    this.#gathered.push(event);
+    if (event.type === "step_start") this.#deltasFromMs = -Infinity;
+    const waitMs = isDelta(event) ? this.#deltasFromMs - this.#options.clock.now() : GATHER_MS;
+    if (waitMs <= 0) this.#commitSoon();
+    else this.#disarm ??= this.#options.clock.after(waitMs, () => this.#commitSoon());
+  }
+
+  /** Commits all that was added, and what has changed beside it. @throws what a commit failed with. */
+  settle(): Promise<void> {
+    // Taken now: no commit that is under way for others may take an event without what belongs to it.
+    const events = this.take();
+    return this.#next(() => this.#options.commit(events, { settled: true }));
+  }
+
+  /** Takes what isn't being committed, for somebody else to commit. */
+  take(): readonly SessionEvent[] {
+    this.#rest();
+    return this.#gathered.splice(0);
+  }
+
+  /** Settles once nothing is being committed. @throws what a commit failed with. */
+  get committed(): Promise<void> {
+    return this.#committed;
+  }
+
+  #commitSoon(): void {
+    this.#rest();
+    if (this.#gathered.some(isDelta)) this.#deltasFromMs = this.#options.clock.now() + GATHER_MS;
+    // While the store is slow it takes all that has gathered meanwhile.
+    const commit = async () => {
+      const events = this.take();
+      if (events.length > 0) await this.#options.commit(events, { settled: false });
+    };
+    this.#next(commit).catch(() => this.#options.failed());
+  }
+
+  #next(commit: () => Promise<void>): Promise<void> {
+    this.#committed = this.#committed.then(commit);
+    this.#committed.catch((error) => this.#failure ??= { error });
+    return this.#committed;
+  }
+
+  #rest(): void {
+    this.#disarm?.();
+    this.#disarm = undefined;
+  }
+}
+
+function isDelta({ type }: SessionEvent): boolean {
+  return type === "text_delta" || type === "reasoning_delta";
+}

@@ -1,0 +1,368 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { ModelError } from "@tare/loop";
+import type { AssistantMessage, Model, ModelEvent, Tool } from "@tare/messages";
+import { type Store, StoreError, type StoreRecord } from "@tare/store";
+import { echo, FakeClock } from "../fixture_test.ts";
+import { makeSession, scriptedSessions } from "../script_fixture_test.ts";
+import { FULL, watchedStore } from "../sessions/store_fixture_test.ts";
+import type { SessionsOptions } from "../sessions/sessions.ts";
+
+const USAGE = { promptTokens: 10, cachedTokens: 5, outputTokens: 2 };
+
+/** A model that says what it is told, piece by piece, in each of its calls. */
+class Dictation {
+  #pieces: { readonly event: ModelEvent; readonly taken: () => void }[] = [];
+  #more = Promise.withResolvers<void>();
+  #asked = Promise.withResolvers<void>();
+
+  /** Settles when it is called the next time. */
+  async asked(): Promise<void> {
+    await this.#asked.promise;
+    this.#asked = Promise.withResolvers();
+  }
+
+  readonly model: Model = (request) => this.#reply(request);
+
+  async *#reply({ signal }: Parameters<Model>[0]): AsyncGenerator<ModelEvent> {
+    this.#asked.resolve();
+    const stopped = new Promise<never>((_, reject) =>
+      signal.addEventListener("abort", () => reject(signal.reason))
+    );
+    stopped.catch(() => {});
+    for (;;) {
+      const piece = this.#pieces.shift();
+      if (!piece) {
+        await Promise.race([this.#more.promise, stopped]);
+        this.#more = Promise.withResolvers();
+        continue;
+      }
+      yield piece.event;
+      piece.taken();
+      if (piece.event.type === "completed") return;
+    }
+  }
+
+  /** Says a piece; settles when the turn has taken it. */
+  say(text: string): Promise<void> {
+    return this.#tell({ type: "text_delta", text });
+  }
+
+  /** Ends the reply. */
+  end(message: Partial<AssistantMessage> = {}): void {
+    this.#tell({
+      type: "completed",
+      message: { role: "assistant", content: "said", ...message },
+      finishReason: message.tool_calls ? "tool_calls" : "stop",
+      usage: USAGE,
+    });
+  }
+
+  #tell(event: ModelEvent): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#pieces.push({ event, taken: resolve });
+    this.#more.resolve();
+    return promise;
+  }
+}
+
+/** What a commit holds, in short: its events, deltas by their text; and in brackets the states that have changed. */
+function outline(records: readonly StoreRecord[]): string {
+  return records.flatMap((record) => {
+    if (record.type === "state") return [`(${record.name})`];
+    if (record.type !== "events") return [record.type];
+    return record.events.map((event) =>
+      event.type === "text_delta" && "text" in event ? `"${event.text}"` : event.type
+    );
+  }).join(" ");
+}
+
+/** A session with a dictated model, and what it commits from its first turn on. */
+async function dictatedSession(
+  options: Partial<SessionsOptions> & {
+    readonly see?: (commit: string) => Promise<void> | void;
+    readonly put?: (content: string) => Promise<void> | void;
+  } = {},
+) {
+  const { see = () => {}, put = () => {}, ...given } = options;
+  const commits: string[] = [];
+  const watched = watchedStore(async (records) => {
+    await see(outline(records));
+    commits.push(outline(records));
+  });
+  const store: Store = {
+    ...watched,
+    archive(id) {
+      const archive = watched.archive(id);
+      return { ...archive, put: async (content) => (await put(content), await archive.put(content)) };
+    },
+  };
+  const clock = new FakeClock();
+  const dictation = new Dictation();
+  const sessions = scriptedSessions({
+    ...{ store, clock, model: () => dictation.model, tools: [echo], policy: "planner" },
+    ...given,
+  });
+  const session = await makeSession(sessions);
+  commits.splice(0);
+  /** Settles once the event of this number can be read. */
+  const shown = async (number: number): Promise<void> => {
+    for await (const _ of session.events.read(number - 1)) return;
+  };
+  return { sessions, session, store, clock, dictation, commits, shown };
+}
+
+const call = (id: string, name = "echo") =>
+  ({ id, type: "function", function: { name, arguments: '{"text":"x"}' } }) as const;
+
+Deno.test("a turn commits the first delta at once, those behind it every 50 ms, the last ones with the reply", async () => {
+  const { session, clock, dictation, commits, shown } = await dictatedSession();
+  const { done } = await session.start({ input: "q" });
+  await dictation.asked();
+  assertEquals(commits, ["turn_start (title)"]);
+  await dictation.say("1");
+  await shown(3);
+  for (const text of ["2", "3"]) await dictation.say(text);
+  clock.advance(49);
+  await dictation.say("4");
+  assertEquals([session.lastEvent, commits.slice(1)], [3, ['step_start "1"']]);
+  clock.advance(1);
+  await shown(6);
+  await dictation.say("5");
+  clock.advance(50);
+  await shown(7);
+  // Nothing was said for longer than that: whoever reads doesn't wait.
+  clock.advance(60);
+  await dictation.say("6");
+  await shown(8);
+  await dictation.say("7");
+  dictation.end();
+  await done;
+  assertEquals(commits.slice(1), [
+    'step_start "1"',
+    '"2" "3" "4"',
+    '"5"',
+    '"6"',
+    '"7" assistant_message step_end turn_end (context) (totals)',
+  ]);
+});
+
+Deno.test("a step with calls takes a commit before they run and one before the next request", async () => {
+  const stored: string[][] = [];
+  const read = async () => {
+    stored.push((await store.readEvents(session.id)).slice(-3).map(({ event }) => event.type));
+  };
+  const tool: Tool = { ...echo, run: async () => (await read(), "x") };
+  const { session, store, dictation, commits } = await dictatedSession({ tools: [tool] });
+  const { done } = await session.start({ input: "q" });
+  await dictation.asked();
+  dictation.end({ tool_calls: [call("a"), call("b")] });
+  await dictation.asked();
+  await read();
+  dictation.end();
+  await done;
+  assertEquals(commits, [
+    "turn_start (title)",
+    "step_start assistant_message tool_call tool_call (context)",
+    "tool_result tool_result step_end step_start (totals)",
+    "assistant_message step_end turn_end (context) (totals)",
+  ]);
+  const called = ["assistant_message", "tool_call", "tool_call"];
+  assertEquals(stored, [called, called, ["tool_result", "step_end", "step_start"]]);
+});
+
+Deno.test("calls that the client runs need no commit of their own", async () => {
+  const { session, dictation, commits } = await dictatedSession();
+  const clientTools = [{ type: "function", function: { name: "theirs" } }] as const;
+  const { done } = await session.start({ input: "q", clientTools });
+  await dictation.asked();
+  dictation.end({ tool_calls: [call("a", "theirs")] });
+  await done;
+  assertEquals(commits, [
+    "turn_start (title)",
+    "step_start assistant_message tool_call step_end turn_end (context) (totals)",
+  ]);
+});
+
+Deno.test("whoever reads a turn gets the events, numbers and order that it had, however they were committed", async () => {
+  const read = async (speed: (clock: FakeClock) => void) => {
+    const { session, clock, dictation } = await dictatedSession();
+    const { done } = await session.start({ input: "q" });
+    for (const reply of [{ tool_calls: [call("a"), call("b")] }, {}]) {
+      await dictation.asked();
+      for (const text of "one two three".split(" ")) {
+        await dictation.say(text);
+        speed(clock);
+      }
+      dictation.end(reply);
+    }
+    await done;
+    return (await Array.fromAsync(session.events.read())).map(({ number, event }) => {
+      // Of what takes time each run is different.
+      const { durationMs: _, atMs: __, ...rest } = event as unknown as Record<string, unknown>;
+      return { number, ...rest };
+    });
+  };
+  const atOnce = await read(() => {});
+  assertEquals(await read((clock) => clock.advance(1000)), atOnce);
+  assertEquals(atOnce.map(({ number }) => number), atOnce.map((_, index) => index + 1));
+  const said = ["step_start", "text_delta", "text_delta", "text_delta", "assistant_message"];
+  assertEquals(atOnce.map((event) => (event as unknown as { type: string }).type), [
+    "turn_start",
+    ...said,
+    ...["tool_call", "tool_call", "tool_result", "tool_result", "step_end"],
+    ...said,
+    ...["step_end", "turn_end"],
+  ]);
+});
+
+Deno.test("while a view takes its time, what has happened is shown without the prompt's state that is being made", async () => {
+  let calls = 0;
+  const tool: Tool = { ...echo, run: () => `${calls} `.repeat(calls < 5 ? 3_000 : 20_000) };
+  const model: Model = async function* () {
+    const isLast = ++calls > 5;
+    yield {
+      type: "completed",
+      message: { role: "assistant", content: "x", ...(!isLast && { tool_calls: [call(`${calls}`)] }) },
+      finishReason: isLast ? "stop" : "tool_calls",
+      usage: { ...USAGE, promptTokens: 1_500 * calls },
+    };
+  };
+  // The huge result is truncated by then, and an older one leaves.
+  const isLeaving = (content: string) => calls === 5 && content.startsWith("4");
+  const leaving = Promise.withResolvers<void>();
+  const left = Promise.withResolvers<void>();
+  const { session, clock, commits, shown } = await dictatedSession({
+    model: () => model,
+    tools: [tool],
+    put: (content) => isLeaving(content) ? (leaving.resolve(), left.promise) : undefined,
+  });
+  const { done } = await session.start({ input: "q" });
+  await leaving.promise;
+  clock.advance(50);
+  await shown(session.lastEvent + 3);
+  left.resolve();
+  await done;
+  assertEquals(commits.slice(-3), [
+    "tool_result step_end step_start (totals)",
+    "context_rewritten context_rewritten (context)",
+    "warning assistant_message step_end turn_end (context) (totals)",
+  ]);
+});
+
+Deno.test("while the store is slow, what happens is gathered, and one commit is under way at a time", async () => {
+  const slow = Promise.withResolvers<void>();
+  const underWay: string[] = [];
+  const { session, clock, dictation, commits, shown } = await dictatedSession({
+    see(commit) {
+      underWay.push(commit);
+      return commit.includes('"1"') ? slow.promise : undefined;
+    },
+  });
+  const { done } = await session.start({ input: "q" });
+  await dictation.asked();
+  for (const text of "12345") {
+    await dictation.say(text);
+    clock.advance(50);
+  }
+  assertEquals([underWay.slice(2), commits.slice(1), session.lastEvent], [['step_start "1"'], [], 1]);
+  slow.resolve();
+  await shown(7);
+  dictation.end();
+  await done;
+  assertEquals(commits.slice(1), [
+    'step_start "1"',
+    '"2" "3" "4" "5"',
+    "assistant_message step_end turn_end (context) (totals)",
+  ]);
+});
+
+Deno.test("a commit of deltas that fails ends the turn though its model says nothing, and shows nothing of them", async () => {
+  const errors: unknown[] = [];
+  let isFull = false;
+  const { session, sessions, store, clock, dictation } = await dictatedSession({
+    see() {
+      if (isFull) throw new StoreError("full", FULL);
+    },
+    onError: (error) => errors.push((error as Error).message),
+  });
+  const { done } = await session.start({ input: "q" });
+  await dictation.asked();
+  await dictation.say("shown");
+  const seen: unknown[] = [];
+  const read = async () => {
+    for await (const { event } of session.events.read()) seen.push(event.type);
+  };
+  const reading = assertRejects(read, Error, FULL);
+  await dictation.say("lost");
+  isFull = true;
+  clock.advance(50);
+  await done;
+  await reading;
+  assertEquals(seen, ["turn_start", "step_start", "text_delta"]);
+  assertEquals((await store.readEvents(session.id)).map(({ event }) => event.type), seen);
+  assertEquals(errors, [FULL, FULL]);
+  isFull = false;
+  const after = await sessions.get(session.id);
+  assertEquals((await Array.fromAsync(after.events.read())).map(({ event }) => event.type), [
+    ...["turn_start", "step_start", "text_delta", "turn_end"],
+  ]);
+});
+
+for (const way of ["cancelled", "closed"] as const) {
+  Deno.test(`a turn that is ${way} between two commits ends with all that was said`, async () => {
+    const { session, sessions, dictation, commits } = await dictatedSession();
+    const { done } = await session.start({ input: "q" });
+    await dictation.asked();
+    for (const text of "123") await dictation.say(text);
+    await (way === "closed" ? sessions.close() : session.cancel());
+    await done;
+    assertEquals(commits.slice(1), ['step_start "1"', '"2" "3" turn_end (totals)']);
+    const events = await Array.fromAsync(session.events.read());
+    assertEquals(events.map(({ event }) => "text" in event ? event.text : event.type), [
+      ...["turn_start", "step_start", "1", "2", "3", ""],
+    ]);
+  });
+}
+
+Deno.test("a turn whose model fails between two commits ends with all that was said", async () => {
+  for (
+    const [error, reason] of [
+      [new ModelError("provider_error", "gone"), "model_error"],
+      [new TypeError("a bug"), "internal_error"],
+    ] as const
+  ) {
+    const model: Model = async function* () {
+      for (const text of "123") yield { type: "text_delta", text };
+      throw error;
+    };
+    const { session } = await dictatedSession({ model: () => model });
+    await (await session.start({ input: "q" })).done;
+    const events = await Array.fromAsync(session.events.read());
+    assertEquals(
+      events.map(({ event }) => "reason" in event ? event.reason : "text" in event && event.text),
+      [
+        ...[false, false, "1", "2", "3", reason],
+      ],
+    );
+  }
+});
+
+Deno.test("what the user says in the middle of a turn ceases to wait with the event that tells of it", async () => {
+  const { session, store, dictation, commits } = await dictatedSession();
+  const { done } = await session.start({ input: "q" });
+  await dictation.asked();
+  await dictation.say("1");
+  await session.steerOrStart({ input: "more" });
+  dictation.end({ tool_calls: [call("a")] });
+  await dictation.asked();
+  assertEquals(await store.readState(session.id, "steering"), []);
+  dictation.end();
+  await done;
+  assertEquals(commits.slice(1), [
+    'step_start "1"',
+    "(steering)",
+    "assistant_message tool_call (context)",
+    "tool_result step_end step_start user_message (totals) (steering)",
+    "assistant_message step_end turn_end (context) (totals)",
+  ]);
+});
