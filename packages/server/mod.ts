@@ -16,5 +16,6 @@ export type { Answer, Answered } from "./approvals/questions.ts";
 export { ALLOW_EVERYTHING, type ApprovalRule, faultOfRules } from "./approvals/rules.ts";
 export type { NumberedEvent, SessionEvent } from "./sessions/event_log.ts";
 export type { SessionOptions } from "./sessions/session_options.ts";
-export { DEFAULT_INSTRUCTIONS, type SessionsOptions } from "./sessions/sessions.ts";
+export { DEFAULT_INSTRUCTIONS } from "./sessions/new_sessions.ts";
+export type { SessionsOptions } from "./sessions/sessions.ts";
 export type { TakenTools, ToolSource } from "./turns/session_tools.ts";

@@ -17,6 +17,7 @@ export * from "./contents.ts";
 export type * from "./conversation_store.ts";
 export * from "./file_archive.ts";
 export { memoryStore, type MemoryStoreOptions } from "./memory/memory_store.ts";
+export { type SharedMemory, sharedMemory, type SharedOpening } from "./memory/shared_memory.ts";
 export type * from "./port.ts";
 export type * from "./shared_store.ts";
 export { openFileContents } from "./sqlite/contents.ts";

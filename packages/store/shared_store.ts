@@ -1,6 +1,6 @@
 /** A session that this opening holds: nobody else changes it. */
 export interface Hold {
-  /** The fencing number: greater than that of every hold of this session before. */
+  /** The fencing number: one more than that of the hold of this session before, 1 of the first. */
   readonly fence: number;
   /** Aborted as soon as the opening knows, or has to assume, that another one may hold the session by now. */
   readonly signal: AbortSignal;

@@ -36,8 +36,7 @@ export class Cluster implements AsyncDisposable {
   readonly database: string;
   readonly postgres: Postgres;
   readonly #folder: string;
-  /** What servers wrote to their error output. */
-  readonly complaints: string[] = [];
+  #saidBefore = "";
 
   private constructor(
     members: readonly Member[],
@@ -114,8 +113,17 @@ export class Cluster implements AsyncDisposable {
   async endMember(member: Member, signal: Deno.Signal): Promise<void> {
     const program = member.program;
     member.program = undefined;
-    const said = await program?.end(signal);
-    if (said) this.complaints.push(said);
+    this.#saidBefore += await program?.end(signal) ?? "";
+  }
+
+  /** What servers wrote to their error output, and do: those that run stand last. */
+  get complaints(): string {
+    return this.#saidBefore + this.members.map(({ program }) => program?.said() ?? "").join("");
+  }
+
+  /** How often a server said that its gateway goes on without what is stored, because the database was too slow. */
+  get slowReads(): number {
+    return this.complaints.split("the store hasn't answered within").length - 1;
   }
 
   /** What the tools wrote down of what ran. */

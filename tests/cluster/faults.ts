@@ -8,8 +8,10 @@ export interface Fault {
   readonly happen: (cluster: Cluster, member: Member, random: () => number) => Promise<void>;
   /** If the server loses what it holds: how long others may take to mark its turns, in milliseconds. */
   readonly marksWithinMs?: number;
-  /** Whether the database is away for all. Default: no. */
-  readonly stopsDatabase?: boolean;
+  /** Whether it needs a database of ours. Default: no. */
+  readonly killsDatabase?: boolean;
+  /** Whether some servers can't reach the database in time: the gateway fails open there. Default: no. */
+  readonly hidesDatabase?: boolean;
 }
 
 /** How long a server may be silent before it loses what it holds, in milliseconds: the store's default. */
@@ -17,6 +19,13 @@ const LEASE_MS = 10_000;
 
 /** Time that a server may take to find and mark what another one has left, beside the lease, in milliseconds. */
 const MARK_SLACK_MS = 5000;
+
+/** Longest time that a server is away and comes back as it was: if nobody has taken over, it goes on by itself. */
+const MAX_AWAY_MS = 1.4 * LEASE_MS;
+
+function longerThanLease(random: () => number): number {
+  return LEASE_MS + random() * (MAX_AWAY_MS - LEASE_MS);
+}
 
 /** What can go wrong; what differs most stands first. */
 export const FAULTS: readonly Fault[] = [
@@ -34,7 +43,8 @@ export const FAULTS: readonly Fault[] = [
   },
   {
     name: "the database is killed",
-    stopsDatabase: true,
+    killsDatabase: true,
+    hidesDatabase: true,
     async happen({ postgres }, _member, random) {
       await postgres.kill();
       await pause(random() * 2000);
@@ -43,24 +53,26 @@ export const FAULTS: readonly Fault[] = [
   },
   {
     name: "a server sleeps longer than its lease and wakes up",
-    marksWithinMs: LEASE_MS + MARK_SLACK_MS,
+    marksWithinMs: MAX_AWAY_MS + MARK_SLACK_MS,
     async happen(_cluster, { program }, random) {
       program!.signal("SIGSTOP");
-      await pause(LEASE_MS * (1.1 + 0.3 * random()));
+      await pause(longerThanLease(random));
       program!.signal("SIGCONT");
     },
   },
   {
     name: "what a server and the database send arrives after the lease",
-    marksWithinMs: LEASE_MS + MARK_SLACK_MS,
+    hidesDatabase: true,
+    marksWithinMs: MAX_AWAY_MS + MARK_SLACK_MS,
     async happen(_cluster, { network }, random) {
       network.set({ type: "stuck" });
-      await pause(LEASE_MS * (1.1 + 0.3 * random()));
+      await pause(longerThanLease(random));
       network.set({ type: "open" });
     },
   },
   {
     name: "the connections of a server are slow",
+    hidesDatabase: true,
     async happen(_cluster, { network }, random) {
       network.set({ type: "slow", delayMs: 50 + random() * 250 });
       await pause(3000);
@@ -69,6 +81,7 @@ export const FAULTS: readonly Fault[] = [
   },
   {
     name: "the connections of a server are cut for a moment",
+    hidesDatabase: true,
     async happen(_cluster, { network }, random) {
       for (let cuts = 0; cuts < 3; cuts++) {
         network.set({ type: "cut" });
@@ -88,10 +101,11 @@ export const FAULTS: readonly Fault[] = [
   },
   {
     name: "the connections of a server are cut for longer than the lease",
-    marksWithinMs: LEASE_MS + MARK_SLACK_MS,
+    hidesDatabase: true,
+    marksWithinMs: MAX_AWAY_MS + MARK_SLACK_MS,
     async happen(_cluster, { network }, random) {
       network.set({ type: "cut" });
-      await pause(LEASE_MS * (1.1 + 0.3 * random()));
+      await pause(longerThanLease(random));
       network.set({ type: "open" });
     },
   },

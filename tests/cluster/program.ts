@@ -2,6 +2,8 @@
 export interface Program {
   readonly url: string;
   readonly pid: number;
+  /** What it wrote to its error output so far. */
+  readonly said: () => string;
   /** Sends a signal. */
   readonly signal: (signal: Deno.Signal) => void;
   /** Sends a signal and waits for the end. Gives what it wrote to its error output. */
@@ -11,7 +13,10 @@ export interface Program {
 /** Starts a program and waits until it says where it listens. @throws {Error} with what it said, if it ends before. */
 export async function startProgram(command: Deno.Command): Promise<Program> {
   const process = command.spawn();
-  const stderr = new Response(process.stderr).text();
+  let said = "";
+  const listening = (async () => {
+    for await (const piece of process.stderr.pipeThrough(new TextDecoderStream())) said += piece;
+  })();
   const url = Promise.withResolvers<string>();
   const readOutput = async () => {
     let text = "";
@@ -20,7 +25,8 @@ export async function startProgram(command: Deno.Command): Promise<Program> {
       const told = /listens on (\S+)\n/.exec(text)?.[1];
       if (told !== undefined) url.resolve(told);
     }
-    url.reject(new Error(`The program ended before it listened: ${await stderr}`));
+    await listening;
+    url.reject(new Error(`The program ended before it listened: ${said}`));
   };
   const output = readOutput();
   const signal = (signal: Deno.Signal) => {
@@ -33,11 +39,12 @@ export async function startProgram(command: Deno.Command): Promise<Program> {
   return {
     url: await url.promise,
     pid: process.pid,
+    said: () => said,
     signal,
     async end(last) {
       signal(last);
-      await Promise.all([process.status, output]);
-      return await stderr;
+      await Promise.all([process.status, output, listening]);
+      return said;
     },
   };
 }

@@ -60,9 +60,10 @@ async function answer(request: Request): Promise<Response> {
   conversations.set(name, known);
   const place = known.push(recorded) - 1;
   const { method, headers, url } = request;
-  const before = provider.requests.length;
   const response = await fetch(new Request(url, { method, headers, body }));
-  known[place] = { ...recorded, cachedTokens: provider.requests[before]?.cachedTokens ?? 0 };
+  // Others may have been answered at the same time.
+  const answered = provider.requests.findLast(({ messages: [first] }) => textOf(first?.content) === name);
+  known[place] = { ...recorded, cachedTokens: answered?.cachedTokens ?? 0 };
   return new Response(response.body?.pipeThrough(slowly()) ?? null, response);
 }
 

@@ -1,4 +1,4 @@
-import { type NewPin, withoutPin, withPin } from "@tare/planner";
+import type { NewPin } from "@tare/planner";
 import {
   BLOCK_REPORT,
   BLOCKS_PAGE,
@@ -131,7 +131,7 @@ export function promptRoutes(sessions: Sessions): readonly Route[] {
         const seen = await seenIn(session);
         const pin = session.prompt.makePin(seen.history.messages, body);
         const answer = { json: reportPins({ ...seen, pins: [pin] })[0] };
-        await session.changePins((pins) => withPin(pins, pin), keep({ sessionId: id, answer }));
+        await session.changePins({ set: pin }, keep({ sessionId: id, answer }));
         return answer;
       },
     }),
@@ -148,7 +148,7 @@ export function promptRoutes(sessions: Sessions): readonly Route[] {
         const session = await sessions.get(id);
         const isThere = session.prompt.pins.some((pin) => String(pin.place) === place);
         if (isThere) {
-          await session.changePins((pins) => withoutPin(pins, Number(place)), keep({ sessionId: id }));
+          await session.changePins({ remove: Number(place) }, keep({ sessionId: id }));
           return new Response(null, { status: 204 });
         }
         throw new HttpError(

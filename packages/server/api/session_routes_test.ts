@@ -110,6 +110,7 @@ Deno.test("sessionRoutes() list sessions page by page, each once, in one query a
   const store = new Proxy(inner, {
     get(target, name: keyof typeof inner) {
       const member = target[name] as (...args: readonly unknown[]) => unknown;
+      if (name === "shared") return target.shared;
       return (...args: readonly unknown[]) => {
         reads.push(name);
         return member(...args);

@@ -6,7 +6,8 @@ import { openCalls } from "../turns/open_calls.ts";
 import type { SessionEvent } from "../sessions/event_log.ts";
 import type { Session } from "../sessions/session.ts";
 import type { TurnRequest } from "../sessions/session_options.ts";
-import { DEFAULT_INSTRUCTIONS, type Sessions } from "../sessions/sessions.ts";
+import { DEFAULT_INSTRUCTIONS } from "../sessions/new_sessions.ts";
+import type { Sessions } from "../sessions/sessions.ts";
 import {
   ConversationHash,
   type ConversationPoint,

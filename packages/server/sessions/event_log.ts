@@ -23,6 +23,14 @@ export interface NumberedEvent {
   readonly event: SessionEvent;
 }
 
+/** How a log learns what others write to it. */
+export interface FollowedLog {
+  /** Calls back whenever something may have been written. Gives what ends that. */
+  readonly watch: (changed: () => void) => () => void;
+  /** Finds out what was written, and tells the log of it. Settles in any case. */
+  readonly look: () => Promise<void>;
+}
+
 /** Events that a reader holds at a time. */
 const PAGE = 256;
 
@@ -45,6 +53,10 @@ export class EventLog {
   #failure: unknown;
   #removed: Promise<void> | undefined;
   #changed = Promise.withResolvers<void>();
+  #followed: FollowedLog | undefined;
+  /** Readers that wait for what others write. */
+  #waiting = 0;
+  #unwatch: (() => void) | undefined;
 
   /** The log of this session, whose newest event has the number `last`. */
   constructor(store: Store, { sessionId, last }: { readonly sessionId: string; readonly last: number }) {
@@ -83,6 +95,23 @@ export class EventLog {
   close(failure?: unknown): void {
     this.#failure = failure;
     this.#live = false;
+    this.#stopWatching();
+    this.#wake();
+  }
+
+  /** Says how what others write is learned; nothing if nobody else writes now. */
+  follow(followed: FollowedLog | undefined): void {
+    this.#followed = followed;
+    if (!followed) this.#stopWatching();
+    this.#wake();
+  }
+
+  /** Others have written up to this number, and nothing is owed. */
+  reach(last: number): void {
+    if (last < this.#last) this.#newest = { after: 0, events: [] };
+    this.#last = last;
+    this.#mended = [];
+    this.#records = [];
     this.#wake();
   }
 
@@ -90,12 +119,15 @@ export class EventLog {
   remove(): Promise<void> {
     const remove = async () => {
       await this.#store.deleteSession(this.#sessionId);
-      this.#last = 0;
-      this.close(
-        new HttpError(404, "not_found", `Cannot read on: session ${this.#sessionId} was deleted.`),
-      );
+      this.removed();
     };
     return this.#removed = remove();
+  }
+
+  /** Tells readers that the session was removed. */
+  removed(): void {
+    this.#last = 0;
+    this.close(new HttpError(404, "not_found", `Cannot read on: session ${this.#sessionId} was deleted.`));
   }
 
   /**
@@ -151,7 +183,7 @@ export class EventLog {
       for (const event of mended) yield { number: ++position, event };
       // They may have been written meanwhile, and others with them.
       if (position < this.#last) continue;
-      if (this.#live) await this.#changed.promise;
+      if (this.#live) await this.#wait();
       else if (this.#failure !== undefined) throw this.#failure;
       else return;
     }
@@ -160,7 +192,25 @@ export class EventLog {
   /** A session that is being removed can't be read for a moment before its readers are told. */
   async #explain(error: unknown): Promise<never> {
     await this.#removed?.catch(() => {});
+    await this.#followed?.look();
     throw this.#failure ?? error;
+  }
+
+  /** Waits until something has changed. What others write is looked for only as long as somebody waits. */
+  async #wait(): Promise<void> {
+    const followed = this.#followed;
+    this.#waiting += 1;
+    this.#unwatch ??= followed?.watch(() => {
+      if (this.#waiting > 0) followed.look();
+      else this.#stopWatching();
+    });
+    await this.#changed.promise;
+    this.#waiting -= 1;
+  }
+
+  #stopWatching(): void {
+    this.#unwatch?.();
+    this.#unwatch = undefined;
   }
 
   #wake(): void {

@@ -38,7 +38,9 @@ export const INTERRUPTED: RecoveryOptions["end"] = {
  */
 export async function readHistory(
   id: string,
-  { store, instructions, ...options }: Omit<RecoveryOptions, "waiting"> & {
+  { store, instructions, end, ...options }: Omit<RecoveryOptions, "waiting" | "end"> & {
+    /** How a turn ended that has no end. Without it such a turn runs: what is given stood before it. */
+    readonly end?: RecoveryOptions["end"] | undefined;
     readonly store: Store;
     /** The system message; none if empty. */
     readonly instructions: string;
@@ -49,6 +51,8 @@ export async function readHistory(
   readonly links: readonly HelperLink[];
   readonly recovery: readonly LoopEvent[];
   readonly waiting: readonly Content[];
+  /** Number of the last event before the turn that runs; absent if none does. */
+  readonly runningAfter?: number;
 }> {
   const stored = await store.readEvents(id, { types: HISTORY_EVENTS });
   const system: readonly SessionEvent[] = instructions === ""
@@ -60,9 +64,15 @@ export async function readHistory(
   const links = helperLinks(events);
   if (!rebuilt.interrupted) return { rebuilt, links, recovery: [], waiting };
   const start = events.findLastIndex(({ type }) => type === "turn_start");
+  if (!end) {
+    const { messages, ledger, turns } = rebuildHistory(events.slice(0, start));
+    const runningAfter = stored[start - system.length]!.number - 1;
+    const before = { messages, ledger, turns, questions: rebuilt.questions };
+    return { rebuilt: before, links, recovery: [], waiting: [], runningAfter };
+  }
   const helpers = await readHelpers(helperLinks(events.slice(start)), store);
   const ledger = addLedgers(rebuilt.interrupted.ledger, costOf(helpers));
-  const recovery = recoveryEvents({ ...rebuilt.interrupted, ledger }, { ...options, helpers, waiting });
+  const recovery = recoveryEvents({ ...rebuilt.interrupted, ledger }, { ...options, end, helpers, waiting });
   return { rebuilt: rebuildHistory([...events, ...recovery]), links, recovery, waiting: [] };
 }
 

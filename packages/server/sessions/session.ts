@@ -1,33 +1,30 @@
-import { addLedgers, type LoopEvent, type TurnLedger } from "@tare/loop";
-import { type Content, type CountTokens, firstWords, type Message, type Tool } from "@tare/messages";
-import type { Pin } from "@tare/planner";
+import type { TurnLedger } from "@tare/loop";
+import type { Content, CountTokens, Message, Tool } from "@tare/messages";
 import type { Archive } from "@tare/prune";
-import type { SessionRecord, StoreRecord } from "@tare/store";
+import type { HolderRequest, SessionRecord, StoreRecord } from "@tare/store";
 import { recallTool } from "@tare/tools";
 import { Helpers } from "../helpers/delegate_tool.ts";
 import { toHttpError } from "../http/http_error.ts";
-import { EventLog, type SessionEvent } from "./event_log.ts";
-import { Approvals, type Opening } from "../approvals/approvals.ts";
+import { EventLog } from "./event_log.ts";
+import type { Opening } from "../approvals/approvals.ts";
 import type { Answered, Question, Questions } from "../approvals/questions.ts";
 import { Queue } from "./queue.ts";
-import { INTERRUPTED, readHistory, type RecoveryOptions } from "./recover_history.ts";
 import type { PlayedTurn } from "../turns/run_turn.ts";
+import { SessionMemory } from "./session_memory.ts";
 import {
   type LoadedWith,
-  NO_TURNS,
   parentOf,
   type RunningTurn,
   type SessionEnvironment,
   type SessionInfo,
-  sessionNotFound,
-  type SessionTotals,
   type TurnRequest,
   turnRunning,
 } from "./session_options.ts";
 import { type SessionSettings, storedHelper, storedSettings } from "./session_settings.ts";
-import { type ChangeOptions, readStored, SessionPrompt } from "./session_prompt.ts";
+import type { SessionPrompt } from "./session_prompt.ts";
+import { Keeper } from "./keeper.ts";
+import { isFenced, lostError, type PinChange, toldError, type Wanted } from "./tenure.ts";
 import { SessionTools } from "../turns/session_tools.ts";
-import { Steering } from "../turns/steering.ts";
 import { turnPlayer } from "../turns/turn_player.ts";
 
 /**
@@ -47,15 +44,10 @@ export class Session implements SessionInfo {
   readonly #environment: SessionEnvironment;
   readonly #countTokens: CountTokens;
   readonly #queue = new Queue();
-  #history: readonly Message[] = [];
-  #totals: SessionTotals = NO_TURNS;
-  #title = "";
-  #prompt!: SessionPrompt;
+  readonly #memory: SessionMemory;
   readonly #tools: SessionTools;
   #turn: RunningTurn | undefined;
-  readonly #steering = new Steering();
-  readonly #approvals: Approvals;
-  #isGone = false;
+  readonly #keeper: Keeper;
 
   private constructor(record: SessionRecord, { environment, countTokens, lastEvent }: LoadedWith) {
     const { tools, toolSource: source } = environment;
@@ -70,8 +62,18 @@ export class Session implements SessionInfo {
     const mayUse = storedHelper(record.settings)?.tools;
     this.#tools = new SessionTools({ given: this.settings.tools, own, source, mayUse });
     this.#environment = environment;
-    this.#approvals = new Approvals(id, environment);
     this.#countTokens = countTokens;
+    this.#memory = new SessionMemory({
+      ...{ id, settings: this.settings, events: this.events, archive: this.archive, helpers: this.helpers },
+      ...{ tools: () => this.tools, environment, countTokens },
+    });
+    this.#keeper = new Keeper({
+      ...{ id, environment, events: this.events, memory: this.#memory, queue: this.#queue },
+      turn: () => this.#turn,
+      ended: (how) => this.#release(how),
+      changed: () => environment.changed(this),
+      unsettled: () => environment.unsettled?.(this),
+    });
   }
 
   /** Loads a session. A turn that an earlier process left unfinished is ended. @throws {StoreError} */
@@ -79,13 +81,13 @@ export class Session implements SessionInfo {
     const lastEvent = await environment.store.lastEvent(record.id);
     const countTokens = await environment.countTokens();
     const session = new Session(record, { environment, countTokens, lastEvent });
-    await session.#restore(INTERRUPTED);
+    await session.#keeper.load();
     return session;
   }
 
   /** What was said in the turns that have ended, the system message first. */
   get history(): readonly Message[] {
-    return this.#history;
+    return this.#memory.history;
   }
 
   /** The tools of the last turn; before the first one those that are known. */
@@ -95,15 +97,15 @@ export class Session implements SessionInfo {
 
   /** Number of the last event before the running turn; nothing if none runs. */
   get runningAfter(): number | undefined {
-    return this.#turn?.before;
+    return this.#turn?.before ?? this.#keeper.elsewhere?.after;
   }
 
   get ledger(): TurnLedger {
-    return this.#totals.ledger;
+    return this.#memory.totals.ledger;
   }
 
   get turns(): number {
-    return this.#totals.turns;
+    return this.#memory.totals.turns;
   }
 
   get lastEvent(): number {
@@ -111,31 +113,41 @@ export class Session implements SessionInfo {
   }
 
   get isRunning(): boolean {
+    return this.runningAfter !== undefined;
+  }
+
+  /** Whether a turn runs on this server. */
+  get isPlayed(): boolean {
     return this.#turn !== undefined;
   }
 
+  /** Whether this server holds it, if others could. */
+  get isHeld(): boolean {
+    return this.#keeper.hold !== undefined;
+  }
+
   get title(): string {
-    return this.#title;
+    return this.#memory.title;
   }
 
   /** What is made of what was said, and what was asked for of it. */
   get prompt(): SessionPrompt {
-    return this.#prompt;
+    return this.#memory.prompt;
   }
 
   /** Changes what is asked for of single messages, and stores it with these records. @throws {HttpError} 404 if it is gone. */
-  changePins(
-    change: (pins: readonly Pin[]) => readonly Pin[],
-    records: readonly StoreRecord[],
-  ): Promise<void> {
-    const store = (pins: readonly Pin[]) =>
-      this.events.append([], { records: [...this.#states({ pins }), ...records] });
-    return this.#alone(() => this.#prompt.changePins(change, store));
+  async changePins(change: PinChange, records: readonly StoreRecord[]): Promise<void> {
+    const wanted = () => ({ do: "pin", change, records }) as const;
+    await this.#keeper.alone(() => this.#memory.changePins(change, records), { wanted, told: () => {} });
+    if (!this.isHeld) await this.ready();
   }
 
-  /** Settles when memory holds what is stored: after a failure it is read again. @throws {StoreError} */
-  async ready(): Promise<void> {
-    if (this.events.failed) await this.#alone(async () => {});
+  /**
+   * Settles when memory holds what is stored: after a failure it is read again, and what other servers have written. What
+   * one of them left that is gone is taken, and its turn ended. @throws {StoreError}
+   */
+  ready(): Promise<void> {
+    return this.#keeper.ready();
   }
 
   /**
@@ -151,7 +163,12 @@ export class Session implements SessionInfo {
   start(request: TurnRequest): Promise<RunningTurn>;
   start(request: TurnRequest, when: () => boolean): Promise<RunningTurn | undefined>;
   start(request: TurnRequest, when: () => boolean = () => true): Promise<RunningTurn | undefined> {
-    return this.#alone(async () => when() ? await this.#start(request) : undefined);
+    return this.#keeper.alone(async () => when() ? await this.#start(request) : undefined, {
+      told: () => {
+        if (when()) throw turnRunning(this.id);
+        return undefined;
+      },
+    });
   }
 
   /**
@@ -162,18 +179,18 @@ export class Session implements SessionInfo {
    * @throws {HttpError} 429 if too much waits already; and as {@linkcode Session.start} does.
    */
   steerOrStart(request: TurnRequest & { readonly input: Content }): Promise<RunningTurn | undefined> {
-    return this.#alone(async () => {
+    const { input } = request;
+    const keep = () => request.keep?.("steers") ?? [];
+    return this.#keeper.alone(async () => {
       if (!this.#turn) return await this.#start(request);
-      const waiting = this.#steering.with(this.id, request.input);
-      const records = [...this.#states({ steering: waiting }), ...request.keep?.("steers") ?? []];
-      await this.events.append([], { records, committed: () => this.#steering.grow(waiting) });
+      await this.#memory.steer(input, keep);
       return undefined;
-    });
+    }, { wanted: () => ({ do: "steer", input, records: keep() }), told: () => undefined });
   }
 
   /** What is asked before calls run, and has no answer. */
   get questions(): readonly Question[] {
-    return this.#approvals.open;
+    return this.#memory.questions;
   }
 
   /**
@@ -185,96 +202,86 @@ export class Session implements SessionInfo {
     say: (questions: Questions) => readonly Answered[],
     request: Pick<TurnRequest, "unattended"> = {},
   ): Promise<RunningTurn | undefined> {
-    return this.#alone(async () => {
-      const { told, isAll } = this.#approvals.hear(say);
+    return this.#keeper.alone(async () => {
+      const { told, isAll } = this.#memory.hear(say);
       if (isAll) return await this.#start({ ...request, told });
-      await this.events.append(told, { committed: () => this.#approvals.committed(told) });
+      await this.#memory.tell(told);
       return undefined;
+    }, {
+      told: () => {
+        if (this.#memory.hear(say).told.length > 0) throw turnRunning(this.id);
+        return undefined;
+      },
     });
   }
 
   /** Denies what is asked, and nothing goes on. False if nothing is. */
   withdraw(): Promise<boolean> {
-    return this.#alone(async () => {
+    return this.#keeper.alone(async () => {
       if (this.questions.length === 0) return false;
-      const { events, answers } = this.#approvals.leave(this.#history, { by: "cancel" });
-      await this.#commit(events, {
-        ended: { asks: undefined },
-        committed: () => {
-          this.#history = [...this.#history, ...answers];
-          this.#approvals.committed(events);
-          this.#release({ waiting: this.#steering.waiting });
-        },
-      });
+      await this.#memory.withdraw(() => this.#release({ waiting: this.#memory.steering.waiting }));
       return true;
-    });
+    }, { told: () => false });
   }
 
-  /** Cancels the running turn and waits for its end. False if none runs. */
+  /** Cancels the running turn, on whichever server, and waits for its end. False if none runs. */
   async cancel(): Promise<boolean> {
+    if (await this.cancelHere()) return true;
+    return this.isRunning && await this.#keeper.ask({ do: "cancel" });
+  }
+
+  /** Cancels the turn that runs on this server and waits for its end. False if none does. */
+  async cancelHere(): Promise<boolean> {
     const turn = this.#turn;
     turn?.cancel();
     await turn?.done;
     return turn !== undefined;
   }
 
+  /** Does what another server asks, if a turn runs: that one does it itself once the session is given back. */
+  async asked({ id: requestId, body }: HolderRequest): Promise<void> {
+    const wanted = body as Wanted;
+    const told = (answer: unknown): StoreRecord[] => [{ type: "answer", requestId, answer }];
+    const { store, onError } = this.#environment;
+    await this.#queue.run(async () => {
+      if (!this.#turn) return await this.#keeper.giveBack();
+      try {
+        switch (wanted.do) {
+          case "know":
+            return await store.commit(told({}));
+          case "cancel":
+            this.#keeper.owe(requestId);
+            return this.#turn.cancel();
+          case "steer":
+            return await this.#memory.steer(wanted.input, () => [...wanted.records, ...told({})]);
+          case "pin":
+            return await this.#memory.changePins(wanted.change, [...wanted.records, ...told({})]);
+        }
+      } catch (error) {
+        if (isFenced(error)) return this.#keeper.lost();
+        await store.commit(told(toldError(error)));
+      }
+    }).catch((error) => onError?.(error));
+  }
+
   /** Removes the session if nothing runs in it then, and `when` says so. Tells whether it did. */
   deleteIdle(when: () => boolean = () => true): Promise<boolean> {
-    return this.#queue.run(async () => {
-      if (this.#isGone) throw sessionNotFound(this.id);
+    return this.#keeper.alone(async () => {
       if (this.#turn || !when()) return false;
       await this.events.remove();
-      this.#isGone = true;
-      this.#environment.changed(this);
+      this.#keeper.goAway();
       return true;
-    });
+    }, { told: () => false });
   }
 
   get isGone(): boolean {
-    return this.#isGone;
-  }
-
-  /** Does some work when nothing else happens in the session, and memory holds what is stored. */
-  #alone<T>(work: () => Promise<T>): Promise<T> {
-    return this.#queue.run(async () => {
-      await this.#mend();
-      return await work();
-    });
-  }
-
-  async #mend(): Promise<void> {
-    if (this.#isGone) throw sessionNotFound(this.id);
-    if (this.events.failed) await this.#restore(INTERRUPTED);
-  }
-
-  /**
-   * Takes from the store what is there, and ends the turn that has no end there: what is missing follows from what is
-   * stored, and is written with the next turn, or at once where it says more than that. @throws {StoreError}
-   */
-  async #restore(end: RecoveryOptions["end"]): Promise<void> {
-    const { id, archive, settings: { instructions, model } } = this;
-    const [environment, countTokens] = [this.#environment, this.#countTokens];
-    const read = { store: environment.store, tools: this.tools, instructions, end };
-    const { rebuilt, links, recovery, waiting } = await readHistory(id, read);
-    const { days, asks, ...stored } = await readStored(id, environment.store);
-    const totals = { ledger: rebuilt.ledger, turns: rebuilt.turns, days, asks };
-    const records = this.#states({ totals, steering: [] });
-    if (end !== INTERRUPTED) await this.events.append(recovery, { records });
-    else this.events.mend(recovery, recovery.length === 0 ? [] : records);
-    this.#history = rebuilt.messages;
-    this.#totals = totals;
-    this.#title = stored.title;
-    this.helpers.adopt(links);
-    this.#approvals.adopt(rebuilt.questions, asks);
-    const tools = () => this.tools;
-    this.#prompt = new SessionPrompt({ id, archive, model, tools, stored, environment, countTokens });
-    this.#release({ waiting });
+    return this.#keeper.isGone;
   }
 
   /** Nothing runs any more. What waits enters the next turn. */
   #release({ failure, waiting = [] }: { failure?: unknown; waiting?: readonly Content[] }): void {
     this.#turn = undefined;
-    this.#steering.reset(waiting);
+    this.#memory.steering.reset(waiting);
     // Whoever follows a turn that asks sees it go on.
     if (failure === undefined && this.questions.length > 0) this.events.open();
     else this.events.close(failure);
@@ -285,7 +292,7 @@ export class Session implements SessionInfo {
     { input, results, told, budget, keep, giveBack, ...given }: TurnRequest,
   ): Promise<RunningTurn> {
     if (this.#turn) throw turnRunning(this.id);
-    const opening = this.#approvals.begin({ input, results, told, budget }, this.#history);
+    const opening = this.#memory.opening({ input, results, told, budget });
     const before = this.events.last + opening.events.length;
     const controller = new AbortController();
     const outcome: { error?: unknown } = {};
@@ -294,31 +301,35 @@ export class Session implements SessionInfo {
       this.#environment.onError?.(error);
     };
     const release = giveBack ?? this.#environment.slots.take();
+    const hold = this.#keeper.hold;
+    const isOwn = () => this.#keeper.hold === hold;
+    const own = (work: () => Promise<void>) =>
+      this.#queue.run(async () => {
+        if (!isOwn()) throw lostError(this.id);
+        await work().catch((error) => {
+          if (hold && isFenced(error)) this.#keeper.lost();
+          throw error;
+        });
+        await this.#keeper.giveBack();
+      });
+    const assertOwn = hold && (() => {
+      if (isOwn() && hold.isSure()) return;
+      if (isOwn()) this.#keeper.lost();
+      throw lostError(this.id);
+    });
     try {
       const play = turnPlayer({ input, signal: controller.signal, ...given }, {
         ...{ session: this, environment: this.#environment, countTokens: this.#countTokens, opening },
         takeTools: (signal) => this.#tools.take(signal),
-        steering: () => this.#steering.take(),
-        commit: (events, options) => this.#queue.run(() => this.#commit(events, options)),
+        steering: () => isOwn() ? this.#memory.steering.take() : [],
+        commit: (events, options) => own(() => this.#memory.commit(events, options)),
+        assertOwn,
       });
-      const title = this.#title || firstWords(input);
-      const all = [...opening.events, { type: "turn_start", ...(input !== undefined && { input }) }] as const;
-      const { asks, ...totals } = this.#totals;
-      const changed = { ...(!this.#title && { title }), ...(asks && { totals }) };
-      await this.events.append(all, {
-        records: [...this.#states(changed), ...keep?.("starts") ?? []],
-        committed: () => {
-          this.#history = [...this.#history, ...opening.answers];
-          this.#approvals.committed(all);
-          this.#totals = totals;
-          this.#title = title;
-          this.events.open();
-        },
-      });
+      await this.#memory.begin(opening, { input, keep, committed: () => this.events.open() });
       const done = play()
-        .then((played) => this.#end(played, { onError, opening }))
-        .catch((error) => this.#fail(error, onError))
-        .then(() => ({ ...outcome, messages: this.#history.length }))
+        .then((played) => this.#end(played, { onError, opening, own }))
+        .catch((error) => this.#fail(error, { onError, isOwn }))
+        .then(() => ({ ...outcome, messages: this.history.length }))
         .finally(release);
       this.#turn = { before, cancel: () => controller.abort(), done };
       this.#environment.changed(this);
@@ -329,70 +340,39 @@ export class Session implements SessionInfo {
     }
   }
 
-  /** Commits events of the turn with what has changed beside them. */
-  async #commit(
-    events: readonly SessionEvent[],
-    { committed, ...more }: Omit<ChangeOptions, "totals"> & { readonly committed?: () => void },
-  ): Promise<void> {
-    const { values, totals, stored } = this.#prompt.changes(events, { totals: this.#totals, ...more });
-    const heard = events.filter(({ type }) => type === "user_message").length;
-    const steering = this.#steering.waiting.slice(heard);
-    await this.events.append(events, {
-      records: this.#states({ ...values, ...(heard > 0 && { steering }) }),
-      committed: () => {
-        stored();
-        this.#totals = totals;
-        this.#steering.told(heard);
-        committed?.();
-      },
-    });
-  }
-
-  /**
-   * What the user said too late for this turn is not lost: the next one begins with it. It waits for that one if
-   * calls are open, because nothing may come between these and their results.
-   */
   async #end(
-    { step, result, asked, last }: PlayedTurn,
-    { onError, opening }: { readonly onError: (error: unknown) => void; readonly opening: Opening },
+    { result: { messages, error, ...end }, ...played }: PlayedTurn,
+    { onError, opening, own }: {
+      readonly onError: (error: unknown) => void;
+      readonly opening: Opening;
+      readonly own: (work: () => Promise<void>) => Promise<void>;
+    },
   ): Promise<void> {
-    const { messages, error, ...end } = result;
     if (error !== undefined) onError(error);
-    await this.#queue.run(async () => {
-      const isOpen = end.reason === "tool_calls" || end.reason === "approval";
-      const waiting = isOpen ? this.#steering.waiting : [];
-      const unheard = isOpen ? [] : this.#steering.waiting;
-      const { events: put, asks } = this.#approvals.end(asked, { ledger: end.ledger, opening });
-      const ended = { turns: this.turns + 1, ledger: addLedgers(this.ledger, end.ledger), asks };
-      const told = unheard.map((input): LoopEvent => ({ type: "user_message", step, input }));
-      await this.#commit([...last, ...told, ...put, { type: "turn_end", ...end }], {
-        ended,
-        committed: () => {
-          this.#approvals.committed(put, asks);
-          const said = unheard.map((content) => ({ role: "user", content }) as const);
-          this.#history = [...this.#history, ...messages, ...said];
-          this.#release({ waiting });
-        },
-      });
-    });
+    const committed = (waiting: readonly Content[]) => this.#release({ waiting });
+    await own(() => this.#memory.end({ ...played, end, messages }, { opening, committed }));
   }
 
   /** Ends a turn that failed by a bug of ours or by the store, with what is stored of it. */
-  async #fail(error: unknown, onError: (error: unknown) => void): Promise<void> {
+  async #fail(
+    error: unknown,
+    { onError, isOwn }: { readonly onError: (error: unknown) => void; readonly isOwn: () => boolean },
+  ): Promise<void> {
     onError(error);
     await this.#queue.run(async () => {
+      // What was lost is ended by whoever has it now.
+      if (!isOwn()) return;
       try {
-        await this.#restore({ reason: "internal_error", message: toHttpError(error).message });
+        await this.#keeper.restore({
+          end: { reason: "internal_error", message: toHttpError(error).message },
+        });
       } catch (storeError) {
         onError(storeError);
+        if (isFenced(storeError)) return this.#keeper.lost();
         // Not even the end could be committed, so nobody may see one: readers are told of the failure itself.
         this.#release({ failure: toHttpError(storeError) });
       }
+      await this.#keeper.giveBack();
     });
-  }
-
-  #states(values: Readonly<Record<string, unknown>>): StoreRecord[] {
-    const sessionId = this.id;
-    return Object.entries(values).map(([name, value]) => ({ type: "state", sessionId, name, value }));
   }
 }

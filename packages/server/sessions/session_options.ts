@@ -97,6 +97,8 @@ export interface SessionEnvironment extends SessionOptions {
   readonly admit: (count: number, commit: () => Promise<void>) => Promise<void>;
   /** Told when a session begins or ceases to do something, and when it is gone. */
   readonly changed: (session: Session) => void;
+  /** Told of a session that others wait for and that couldn't be given back: it is to be tried again. Default: nobody is. */
+  readonly unsettled?: (session: Session) => void;
   /** Told of each sentence for people. Default: nobody is. */
   readonly warned?: (sessionId: string, message: string) => void;
 }

@@ -1,15 +1,12 @@
-import { firstWords, type Message } from "@tare/messages";
 import { addSums, type CallReport, NO_SUMS, type Overview, ToldWarnings } from "@tare/planner/report";
-import { RECALL_TOOL } from "@tare/prune";
-import type { ListedSession, StoreRecord } from "@tare/store";
+import type { ListedSession } from "@tare/store";
 import { LRUCache } from "lru-cache";
-import { DELEGATE_TOOL } from "../helpers/delegate_tool.ts";
 import type { HelperLink } from "../helpers/helper_turn.ts";
 import { HttpError } from "../http/http_error.ts";
-import { checkBudgets } from "../turns/budget.ts";
 import { ApprovalTimers } from "../approvals/approval_timers.ts";
 import { CALL_EVENTS, callsOf, dayOf } from "./calls.ts";
 import { asSessionEvent } from "./event_log.ts";
+import { type CreateOptions, type NewSession, NewSessions } from "./new_sessions.ts";
 import { Queue } from "./queue.ts";
 import { readTranscript } from "./recover_history.ts";
 import { Session } from "./session.ts";
@@ -23,8 +20,7 @@ import {
   type SessionTotals,
   type Transcript,
 } from "./session_options.ts";
-import { type CreateSession, type SessionSettings, storedSettings } from "./session_settings.ts";
-import { allToolsOf, includesTool } from "../turns/session_tools.ts";
+import { storedSettings } from "./session_settings.ts";
 import { STAND_IN_NAMES } from "../turns/tool_offer.ts";
 import { TurnSlots } from "../turns/turn_slots.ts";
 
@@ -42,28 +38,14 @@ export interface SessionsOptions extends SessionOptions {
   readonly maxRunningTurns?: number;
 }
 
-/** The system message of sessions that bring none. */
-export const DEFAULT_INSTRUCTIONS: string =
-  "You are an agent that works in a folder of files, the workspace, with tools. " +
-  "Find out what you need to know with the tools instead of guessing; make independent calls in one step. " +
-  "When you are done, answer briefly, and name the files that your answer rests on.";
-
 /** Sessions that stay in memory though nothing happens in them. */
 const MAX_IDLE = 16;
 
+/** After which time what couldn't be settled is tried again, in milliseconds. */
+const AGAIN_MS = 10_000;
+
 /** Sessions that are looked at together. */
 const PAGE = 500;
-
-/** A session that is asked for, and what was said in it elsewhere before. */
-export interface NewSession extends CreateSession {
-  readonly messages?: readonly Message[];
-}
-
-/** How sessions are made. */
-export interface CreateOptions {
-  /** Records that are committed with them. Default: none. */
-  readonly keep?: (made: readonly SessionInfo[]) => readonly StoreRecord[];
-}
 
 /**
  * The sessions of a server. All are in the store; in memory are those with a running turn, those used last, and those
@@ -82,60 +64,31 @@ export class Sessions {
   readonly #collected = new FinalizationRegistry<string>((id) => {
     if (!this.#held.get(id)?.deref()) this.#held.delete(id);
   });
-  readonly #creation = new Queue();
+  readonly #new: NewSessions;
   readonly #warnings = new ToldWarnings();
   readonly #approvals: ApprovalTimers;
+  /** Sessions that others wait for and that couldn't be given back. */
+  readonly #unsettled = new Set<Session>();
+  readonly #settling = new Queue();
+  #stopAgain = () => {};
+  #isClosed = false;
 
   /** The sessions of this store. */
   constructor(options: SessionsOptions) {
     this.#options = options;
+    this.#new = new NewSessions(options);
     this.slots = new TurnSlots(options.maxRunningTurns ?? 100);
     const { now = Date.now, onError = () => {}, approvals: { after = later } = {} } = options;
     this.#approvals = new ApprovalTimers({ sessions: this, now, after, onError });
+    options.store.shared?.listen({
+      asked: (request) => void this.#find(request.sessionId)?.asked(request),
+      gone: () => this.#settleAll(),
+    });
   }
 
-  /**
-   * Makes a session of each, all or none.
-   *
-   * @throws {HttpError} 400 if one names a tool that isn't there or has a budget that can't be held,
-   * 507 if no more sessions may be kept.
-   */
-  create(
-    wanted: readonly NewSession[],
-    { keep = () => [] }: CreateOptions = {},
-  ): Promise<readonly SessionInfo[]> {
-    const { store, now = Date.now } = this.#options;
-    const made = wanted.map(({ messages = [], ...settings }) => ({
-      id: crypto.randomUUID(),
-      createdAtMs: now(),
-      settings: this.#fillIn(settings),
-      title: firstWords(messages.find(({ role }) => role === "user")?.content),
-      messages,
-    }));
-    const infos = made.map(({ messages, ...record }) => ({
-      ...record,
-      ...NO_TURNS,
-      lastEvent: messages.length,
-      isRunning: false,
-    }));
-    return this.#admit(made.length, () =>
-      store.commit([
-        ...made.flatMap(({ messages, title, ...record }): StoreRecord[] => [
-          { type: "session", ...record },
-          ...(title === ""
-            ? []
-            : [{ type: "state", sessionId: record.id, name: "title", value: title } as const]),
-          ...(messages.length === 0 ? [] : [
-            {
-              type: "events",
-              sessionId: record.id,
-              after: 0,
-              events: messages.map((message) => ({ type: "message_added", message })),
-            } as const,
-          ]),
-        ]),
-        ...keep(infos),
-      ])).then(() => infos);
+  /** As {@linkcode NewSessions.create} does. */
+  create(wanted: readonly NewSession[], options?: CreateOptions): Promise<readonly SessionInfo[]> {
+    return this.#new.create(wanted, options);
   }
 
   /** The session of this id. @throws {HttpError} 404 if there is none. */
@@ -165,22 +118,11 @@ export class Sessions {
     }
   }
 
-  /** Names of the tools that sessions may have; of servers whose tools come and go `server__*`, for all of them. */
-  get toolNames(): readonly string[] {
-    const { tools, toolSource } = this.#options;
-    return [
-      ...[...tools.map(({ definition }) => definition), RECALL_TOOL, DELEGATE_TOOL].map((
-        { function: { name } },
-      ) => name),
-      ...toolSource?.names.map(allToolsOf) ?? [],
-    ];
-  }
-
   /** Names that no tool of a client may have: those of its own, and of those that stand for others. */
   get takenNames(): readonly string[] {
     const { tools, toolSource } = this.#options;
     const mayStandFor = toolSource !== undefined || tools.some(({ mayDefer }) => mayDefer);
-    return mayStandFor ? [...this.toolNames, ...STAND_IN_NAMES] : this.toolNames;
+    return mayStandFor ? [...this.#new.toolNames, ...STAND_IN_NAMES] : this.#new.toolNames;
   }
 
   /** All that was said in a session, as far as it is committed. @throws {StoreError} */
@@ -257,24 +199,60 @@ export class Sessions {
 
   /** Sees to it that what was asked in an earlier process gets its answer in time. @throws {StoreError} */
   async watchApprovals(): Promise<void> {
+    await this.#takeLeft();
+    const { shared } = this.#options.store;
     for await (const { id, totals } of this.#all()) {
       const { asks } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
+      const session = this.#find(id);
       // What is in memory knows better.
-      if (!this.#find(id)) this.#approvals.set(id, asks?.untilMs);
+      if (!session || shared && !session.isHeld) this.#approvals.set(id, asks?.untilMs);
     }
+  }
+
+  /** Ends what servers left that are gone, and what this one couldn't end or give back. */
+  async #takeLeft(): Promise<void> {
+    const { shared } = this.#options.store;
+    if (!shared) return;
+    for (const session of this.#unsettled) {
+      await session.ready();
+      this.#unsettled.delete(session);
+    }
+    for (const id of await shared.left()) {
+      // Others take them too.
+      const { holder } = await shared.look(id).catch(() => ({ holder: "nobody" }));
+      if (holder === "left") await this.get(id);
+    }
+  }
+
+  /** Does what is to be done once another server is gone; tries again until it is done. */
+  #settleAll(): void {
+    const { onError = () => {} } = this.#options;
+    this.#settling.run(() => this.watchApprovals()).catch((error) => {
+      onError(error);
+      this.#tryAgain();
+    });
+  }
+
+  #tryAgain(): void {
+    if (this.#isClosed) return;
+    const { approvals: { after = later } = {} } = this.#options;
+    this.#stopAgain();
+    this.#stopAgain = after(AGAIN_MS, () => this.#settleAll());
   }
 
   /** Cancels every running turn and waits until they have ended. What is asked waits for the next process. */
   async close(): Promise<void> {
+    this.#isClosed = true;
     await Promise.all(
       Array.from(this.#running, async (session) => {
         // Who has read a turn's end may start the next at once.
-        while (await session.cancel());
+        while (await session.cancelHere());
       }),
     );
     // Those who follow a turn that asks would wait for its answer.
     for (const held of this.#held.values()) held.deref()?.events.close();
     this.#approvals.close();
+    this.#stopAgain();
   }
 
   /** All sessions, without loading them. */
@@ -285,16 +263,6 @@ export class Sessions {
       if (page.length < PAGE) return;
       page = await store.listSessions({ limit: PAGE, after: page.at(-1)!.id });
     }
-  }
-
-  /** Commits so many new sessions. @throws {HttpError} 507 if no more may be kept. */
-  #admit(wanted: number, commit: () => Promise<void>): Promise<void> {
-    const { store, maxSessions = 10_000 } = this.#options;
-    return this.#creation.run(async () => {
-      const count = await store.countSessions();
-      if (count + wanted > maxSessions) throw tooManySessions(wanted, { count, maxSessions });
-      await commit();
-    });
   }
 
   #find(id: string): Session | undefined {
@@ -315,8 +283,12 @@ export class Sessions {
       ...this.#options,
       slots: this.slots,
       open: (id) => this.get(id),
-      admit: (count, commit) => this.#admit(count, commit),
+      admit: (count, commit) => this.#new.admit(count, commit),
       changed: (session) => this.#note(session),
+      unsettled: (session) => {
+        this.#unsettled.add(session);
+        this.#tryAgain();
+      },
       warned: (session, message) =>
         this.#warnings.add({ at: new Date(now()).toISOString(), session, message }),
     });
@@ -326,7 +298,7 @@ export class Sessions {
   }
 
   #note(session: Session): void {
-    if (session.isRunning) this.#running.add(session);
+    if (session.isPlayed) this.#running.add(session);
     else this.#running.delete(session);
     this.#approvals.set(session.id, session.isGone ? undefined : session.questions[0]?.expiresAtMs);
     if (!session.isGone) return;
@@ -334,7 +306,7 @@ export class Sessions {
     this.#held.delete(session.id);
   }
 
-  #describe({ lastEvent, totals, title = "", ...record }: ListedSession): SessionInfo {
+  #describe({ lastEvent, totals, title = "", isHeld = false, ...record }: ListedSession): SessionInfo {
     const { id, createdAtMs } = record;
     const { turns, ledger } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
     return {
@@ -346,35 +318,7 @@ export class Sessions {
       lastEvent,
       turns,
       ledger,
-      isRunning: this.#find(id)?.isRunning ?? false,
-    };
-  }
-
-  #fillIn(
-    { instructions, model, tools, metadata = {}, budget = {}, approvalRules = [] }: CreateSession,
-  ): SessionSettings {
-    const { defaultModel, instructions: own = DEFAULT_INSTRUCTIONS, delegates = false } = this.#options;
-    const offered = this.toolNames;
-    const unknown = tools?.find((name) => !includesTool(offered, name));
-    if (unknown !== undefined) {
-      throw new HttpError(
-        400,
-        "invalid_request",
-        `Cannot use tool ${JSON.stringify(unknown)}: there are ${offered.join(", ")}.`,
-      );
-    }
-    const name = model ?? defaultModel;
-    checkBudgets({ session: budget }, { rates: ratesOf(this.#options, name), model: name });
-    return {
-      instructions: instructions ?? own,
-      model: name,
-      // In the order in which they are offered; single tools of servers behind that.
-      tools: tools
-        ? [...new Set([...offered.filter((name) => tools.includes(name)), ...tools])]
-        : offered.filter((name) => delegates || name !== DELEGATE_TOOL.function.name),
-      metadata,
-      budget,
-      approvalRules,
+      isRunning: isHeld || (this.#find(id)?.isPlayed ?? false),
     };
   }
 }
@@ -382,16 +326,4 @@ export class Sessions {
 function later(ms: number, work: () => void): () => void {
   const timer = setTimeout(work, ms);
   return () => clearTimeout(timer);
-}
-
-function tooManySessions(
-  more: number,
-  { count, maxSessions }: { readonly count: number; readonly maxSessions: number },
-): HttpError {
-  const wanted = more === 1 ? "a session" : `${more} sessions`;
-  return new HttpError(
-    507,
-    "too_many_sessions",
-    `Cannot make ${wanted}: there are ${count}, and at most ${maxSessions} may be kept. Delete some first, or let idle ones expire.`,
-  );
 }

@@ -39,11 +39,13 @@ export interface Stage
   };
   /** What the turn begins with. */
   readonly opening: Opening;
+  /** Called before each tool runs: throws if the turn may be somebody else's by now. Default: it can't be. */
+  readonly assertOwn?: (() => void) | undefined;
 }
 
 /** Makes the function that plays a turn. @throws what the model's port throws for a model that can't be had. */
 export function turnPlayer(request: AskedTurn, stage: Stage): () => Promise<PlayedTurn> {
-  const { session, environment, opening: _opening, ...more } = stage;
+  const { session, environment, opening: _opening, assertOwn, ...more } = stage;
   const account = new TurnAccount();
   const options = turnOptions(request, { ...stage, account });
   let taken: readonly Tool[] = [];
@@ -51,8 +53,8 @@ export function turnPlayer(request: AskedTurn, stage: Stage): () => Promise<Play
   const takeTools = async (signal?: AbortSignal): Promise<TakenTools> => {
     const { tools } = request;
     const found = tools ? { tools, warnings: [] } : await stage.takeTools(signal);
-    taken = found.tools;
-    return found;
+    taken = assertOwn ? found.tools.map((tool) => checked(tool, assertOwn)) : found.tools;
+    return { ...found, tools: taken };
   };
   return () => {
     const { prompt, history } = session;
@@ -62,6 +64,17 @@ export function turnPlayer(request: AskedTurn, stage: Stage): () => Promise<Play
     const { id: conversation, parent, settings: { model } } = session;
     const agent = parent ? "helper" : "tare";
     return tracedTurn(all, runTurn, { telemetry, agent, conversation, ...asked(environment, model) });
+  };
+}
+
+/** A tool that runs only as long as this doesn't throw. */
+function checked(tool: Tool, assertOwn: () => void): Tool {
+  return {
+    ...tool,
+    run(args, context) {
+      assertOwn();
+      return tool.run(args, context);
+    },
   };
 }
 

@@ -24,8 +24,31 @@ import { type MemoryConversations, memoryConversations } from "./memory_conversa
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 
+/** Who has a session now, where several may. */
+export interface Held {
+  holder?: object | undefined;
+  /** Number of the newest hold; 0 before the first. */
+  fence: number;
+}
+
+/** What one opening may do beside the others. */
+export interface Access {
+  /** What holds and keys are of that are its own now. */
+  readonly owner: () => object;
+  /** Whether the opening that these were of is there. */
+  readonly isThere: (owner: object) => boolean;
+  /** Does this when the process gets to it. */
+  readonly enter: <T>(act: () => T) => Promise<T>;
+  /** @throws {StoreError} `fenced` if it doesn't hold the session. */
+  readonly assertHeld: (id: string, session: Held) => void;
+  /** Takes an answer, and gives what takes it back. @throws if nobody waits for it. */
+  readonly answer: (requestId: string, json: string) => () => void;
+  /** Told of sessions to which something was written, or that are gone. */
+  readonly changed: (ids: Iterable<string>) => void;
+}
+
 /** Values are kept as JSON, so that what a caller does to them later changes nothing. */
-interface MemorySession {
+interface MemorySession extends Held {
   readonly record: string;
   readonly parent: string | undefined;
   readonly events: { readonly type: string; readonly json: string }[];
@@ -37,7 +60,7 @@ interface MemorySession {
 interface MemoryKey {
   readonly bodyHash: string;
   /** The opening that claimed it. */
-  readonly owner: symbol;
+  readonly owner: object;
   readonly touchedAtMs: number;
   readonly done?: { readonly response: string; readonly sessionId: string | undefined };
 }
@@ -47,7 +70,8 @@ interface MemoryDocument {
   readonly json: string;
 }
 
-interface Tables {
+/** What is kept in a place in memory. */
+export interface Tables {
   /** By id, the oldest first. */
   readonly sessions: Map<string, MemorySession>;
   /** By kind and id. */
@@ -72,23 +96,39 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
 
 /** A place in memory. What it gives opens the store that is kept there, each time as another process would. */
 export function memoryPlace(): (options?: MemoryStoreOptions) => Store {
-  const tables: Tables = {
-    sessions: new Map(),
-    documents: new Map(),
-    keys: new Map(),
-    conversations: new Map(),
-  };
-  return (options = {}) => openTables(tables, options);
+  const tables = noTables();
+  return (options = {}) => openTables(tables, options, alone());
 }
 
-function openTables(
+/** Nothing is kept yet. */
+export function noTables(): Tables {
+  return { sessions: new Map(), documents: new Map(), keys: new Map(), conversations: new Map() };
+}
+
+/** What somebody may do who has the store for himself. */
+function alone(): Access {
+  const own = {};
+  return {
+    owner: () => own,
+    isThere: (owner) => owner === own,
+    enter: promiseOf,
+    assertHeld() {},
+    answer(requestId) {
+      throw notAskedError(requestId);
+    },
+    changed() {},
+  };
+}
+
+/** Opens what is kept in these tables. */
+export function openTables(
   { sessions, documents, keys, conversations }: Tables,
   { now = Date.now, maxKeys = 10_000 }: MemoryStoreOptions,
+  { owner, isThere, enter, assertHeld, answer, changed }: Access,
 ): Store {
-  const owner = Symbol();
   let isOpen = true;
   const settle = <T>(act: () => T): Promise<T> =>
-    promiseOf(() => {
+    enter(() => {
       if (!isOpen) throw new Error("Cannot use the store: it is closed");
       return act();
     });
@@ -98,15 +138,24 @@ function openTables(
     return session;
   };
 
+  /** A session to be changed. What is made in the same commit needs no hold. */
+  const own = (id: string, made?: ReadonlySet<string>): MemorySession => {
+    const session = named(id);
+    if (!made?.has(id)) assertHeld(id, session);
+    return session;
+  };
+
   /** Writes one record and gives what undoes it. */
-  const write = (record: StoreRecord): () => void => {
+  const write = (record: StoreRecord, made: Set<string>): () => void => {
     switch (record.type) {
       case "session": {
         const { id, createdAtMs, settings, parent } = record;
         const texts = new Map(parent === undefined ? [] : named(parent).texts);
         if (sessions.has(id)) throw sessionExistsError(id);
         const json = jsonText({ id, createdAtMs, settings, parent });
+        made.add(id);
         return set(sessions, id, {
+          fence: 0,
           record: json,
           parent,
           events: [],
@@ -116,7 +165,7 @@ function openTables(
         });
       }
       case "events": {
-        const session = named(record.sessionId);
+        const session = own(record.sessionId, made);
         const { events, touchedAtMs } = session;
         const last = events.length;
         if (last !== record.after) throw conflictError(record.sessionId, { after: record.after, last });
@@ -129,9 +178,9 @@ function openTables(
         };
       }
       case "state":
-        return set(named(record.sessionId).state, record.name, jsonText(record.value));
+        return set(own(record.sessionId, made).state, record.name, jsonText(record.value));
       case "archive": {
-        const { texts } = named(record.sessionId);
+        const { texts } = own(record.sessionId, made);
         if ((texts.get(record.ref) ?? record.content) !== record.content) throw otherTextError(record.ref);
         return set(texts, record.ref, record.content);
       }
@@ -144,7 +193,7 @@ function openTables(
         });
       }
       case "answer":
-        throw notAskedError(record.requestId);
+        return answer(record.requestId, jsonText(record.answer));
       case "response": {
         const { sessionId } = record;
         const response = jsonText(record.response);
@@ -158,18 +207,20 @@ function openTables(
   const commit: Store["commit"] = (records) =>
     settle(() => {
       const undo: (() => void)[] = [];
+      const made = new Set<string>();
       try {
-        for (const record of records) undo.push(write(record));
+        for (const record of records) undo.push(write(record, made));
       } catch (error) {
         for (const step of undo.reverse()) step();
         throw error;
       }
+      changed(records.flatMap((record) => "sessionId" in record ? record.sessionId ?? [] : []));
     });
 
-  /** The key, if it is this opening's and has no response yet. */
+  /** The key, if somebody who is there has claimed it and it has no response yet. */
   const claimed = (key: IdempotencyKey): MemoryKey | undefined => {
     const kept = keys.get(keyName(key));
-    return kept?.owner === owner && !kept.done ? kept : undefined;
+    return kept && !kept.done && isThere(kept.owner) ? kept : undefined;
   };
   const forgetOldest = () => {
     const done = [...keys].filter(([, kept]) => kept.done).sort(([, one], [, other]) =>
@@ -180,16 +231,16 @@ function openTables(
   const claim = (request: IdempotencyKey & { readonly bodyHash: string }): Claim => {
     const touchedAtMs = now();
     for (const [name, kept] of keys) {
-      const isRunning = kept.owner === owner && !kept.done;
+      const isRunning = isThere(kept.owner) && !kept.done;
       if (kept.touchedAtMs <= touchedAtMs - DAY_MS && !isRunning) keys.delete(name);
     }
     const { bodyHash } = request;
     const kept = keys.get(keyName(request));
     if (kept && kept.bodyHash !== bodyHash) return { state: "mismatch" };
     if (kept?.done) return { state: "done", response: JSON.parse(kept.done.response) };
-    if (kept?.owner === owner) return { state: "running" };
+    if (kept && isThere(kept.owner)) return { state: "running" };
     if (!kept) forgetOldest();
-    keys.set(keyName(request), { bodyHash, owner, touchedAtMs });
+    keys.set(keyName(request), { bodyHash, owner: owner(), touchedAtMs });
     return { state: kept ? "interrupted" : "new" };
   };
 
@@ -206,11 +257,12 @@ function openTables(
           (wanted === "" || lowerCase(state.get("title") ?? "").includes(wanted)) &&
           (forks || parent === undefined || !sessions.has(parent))
         );
-        return found.slice(0, limit).map(({ record, events, state }): ListedSession => ({
+        return found.slice(0, limit).map(({ record, events, state, holder }): ListedSession => ({
           ...JSON.parse(record) as SessionRecord,
           lastEvent: events.length,
           ...(state.has("totals") && { totals: parsed(state.get("totals")) }),
           ...(state.has("title") && { title: parsed(state.get("title")) }),
+          ...(holder && isThere(holder) && { isHeld: true }),
         }));
       }),
     countSessions: () => settle(() => sessions.size),
@@ -222,9 +274,13 @@ function openTables(
       ),
     deleteSession: (id) =>
       settle(() => {
+        if (!sessions.has(id)) return false;
+        own(id);
         for (const [name, { sessionId }] of documents) if (sessionId === id) documents.delete(name);
         for (const [name, { done }] of keys) if (done?.sessionId === id) keys.delete(name);
-        return sessions.delete(id);
+        sessions.delete(id);
+        changed([id]);
+        return true;
       }),
     readEvents: (id, { after = 0, types, limit = Infinity } = {}) =>
       settle(() => {
@@ -248,11 +304,11 @@ function openTables(
         return ref;
       },
       get: (ref) => settle(() => sessions.get(sessionId)?.texts.get(ref)),
-      delete: (ref) => settle(() => void sessions.get(sessionId)?.texts.delete(ref)),
+      delete: (ref) => settle(() => void (sessions.has(sessionId) && own(sessionId).texts.delete(ref))),
     }),
     claimKey: (request) => settle(() => claim(request)),
-    releaseKey: (key) => settle(() => void (claimed(key) && keys.delete(keyName(key)))),
-    close: () => promiseOf(() => void (isOpen = false)),
+    releaseKey: (key) => settle(() => void (claimed(key)?.owner === owner() && keys.delete(keyName(key)))),
+    close: () => enter(() => void (isOpen = false)),
   };
 }
 

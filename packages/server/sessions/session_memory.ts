@@ -1,0 +1,234 @@
+import { addLedgers, type LoopEvent, type TurnEnd } from "@tare/loop";
+import { type Content, type CountTokens, firstWords, type Message, type Tool } from "@tare/messages";
+import { withoutPin, withPin } from "@tare/planner";
+import type { Archive } from "@tare/prune";
+import type { StoreRecord } from "@tare/store";
+import { Approvals, type Opening } from "../approvals/approvals.ts";
+import type { Answered, Questions } from "../approvals/questions.ts";
+import type { Helpers } from "../helpers/delegate_tool.ts";
+import { Steering } from "../turns/steering.ts";
+import type { PlayedTurn } from "../turns/run_turn.ts";
+import type { EventLog, SessionEvent } from "./event_log.ts";
+import { INTERRUPTED, readHistory, type RecoveryOptions } from "./recover_history.ts";
+import {
+  NO_TURNS,
+  type SessionEnvironment,
+  type SessionTotals,
+  type TurnRequest,
+} from "./session_options.ts";
+import { type ChangeOptions, readStored, SessionPrompt } from "./session_prompt.ts";
+import type { SessionSettings } from "./session_settings.ts";
+import type { PinChange } from "./tenure.ts";
+
+/** What the memory of a session is made of. */
+export interface SessionMemoryOptions {
+  /** Id of the session. */
+  readonly id: string;
+  readonly settings: SessionSettings;
+  readonly events: EventLog;
+  readonly archive: Archive;
+  readonly helpers: Pick<Helpers, "adopt">;
+  /** The tools that the session has now. */
+  readonly tools: () => readonly Tool[];
+  readonly environment: SessionEnvironment;
+  readonly countTokens: CountTokens;
+}
+
+/**
+ * What is stored of a session, as it is in memory. Each change is one commit, and memory changes once that is done:
+ * `committed` is called then, before anybody reads of it. Only one change may be under way at a time.
+ */
+export class SessionMemory {
+  /** What the user said in the middle of a turn. */
+  readonly steering: Steering = new Steering();
+  readonly #options: SessionMemoryOptions;
+  readonly #approvals: Approvals;
+  #history: readonly Message[] = [];
+  #totals: SessionTotals = NO_TURNS;
+  #title = "";
+  #prompt!: SessionPrompt;
+
+  /** Nothing was read yet. */
+  constructor(options: SessionMemoryOptions) {
+    this.#options = options;
+    this.#approvals = new Approvals(options.id, options.environment);
+  }
+
+  /** What was said in the turns that have ended, the system message first. */
+  get history(): readonly Message[] {
+    return this.#history;
+  }
+
+  /** What all turns come to. */
+  get totals(): SessionTotals {
+    return this.#totals;
+  }
+
+  /** What the user said first. */
+  get title(): string {
+    return this.#title;
+  }
+
+  /** What is made of what was said. */
+  get prompt(): SessionPrompt {
+    return this.#prompt;
+  }
+
+  /** The questions that nobody has answered. */
+  get questions(): Approvals["open"] {
+    return this.#approvals.open;
+  }
+
+  /**
+   * Takes from the store what is there, and ends the turn that has no end there: what is missing follows from what is
+   * stored, and is written at once, or with the next turn if that is soon enough. Without an `end` such a turn goes on
+   * elsewhere. Gives what still waits to be said, and the number of the last event before the turn that goes on.
+   *
+   * @throws {StoreError}
+   */
+  async restore({ end, isLate = false }: {
+    readonly end?: RecoveryOptions["end"] | undefined;
+    readonly isLate?: boolean;
+  }): Promise<{ readonly waiting: readonly Content[]; readonly runningAfter?: number | undefined }> {
+    const { id, archive, events, helpers, tools, environment, countTokens, settings } = this.#options;
+    const { store } = environment;
+    const read = { store, tools: tools(), instructions: settings.instructions, end };
+    const { rebuilt, links, recovery, waiting, runningAfter } = await readHistory(id, read);
+    const { days, asks, ...stored } = await readStored(id, store);
+    const totals = { ledger: rebuilt.ledger, turns: rebuilt.turns, days, asks };
+    const records = this.#states({ totals, steering: [] });
+    if (isLate) events.mend(recovery, recovery.length === 0 ? [] : records);
+    else if (recovery.length > 0 || end && end !== INTERRUPTED) await events.append(recovery, { records });
+    this.#history = rebuilt.messages;
+    this.#totals = totals;
+    this.#title = stored.title;
+    helpers.adopt(links);
+    this.#approvals.adopt(rebuilt.questions, asks);
+    const { model } = settings;
+    this.#prompt = new SessionPrompt({ id, archive, model, tools, stored, environment, countTokens });
+    return { waiting, runningAfter };
+  }
+
+  /** Changes what is asked for of single messages, with these records. */
+  changePins(change: PinChange, records: readonly StoreRecord[]): Promise<void> {
+    return this.#prompt.changePins(
+      (pins) => "set" in change ? withPin(pins, change.set) : withoutPin(pins, change.remove),
+      (pins) => this.#options.events.append([], { records: [...this.#states({ pins }), ...records] }),
+    );
+  }
+
+  /** Lets the input wait for the running turn's next model call. @throws {HttpError} 429 if too much waits. */
+  async steer(input: Content, keep: () => readonly StoreRecord[]): Promise<void> {
+    const waiting = this.steering.with(this.#options.id, input);
+    await this.#options.events.append([], {
+      records: [...this.#states({ steering: waiting }), ...keep()],
+      committed: () => this.steering.grow(waiting),
+    });
+  }
+
+  /** What `say` says of what is asked, and whether nothing is left open then. */
+  hear(say: (questions: Questions) => readonly Answered[]): ReturnType<Approvals["hear"]> {
+    return this.#approvals.hear(say);
+  }
+
+  /** Commits answers that leave others open. */
+  async tell(told: readonly Answered[]): Promise<void> {
+    await this.#options.events.append(told, { committed: () => this.#approvals.committed(told) });
+  }
+
+  /** Denies what is asked. */
+  async withdraw(committed: () => void): Promise<void> {
+    const { events, answers } = this.#approvals.leave(this.#history, { by: "cancel" });
+    await this.commit(events, {
+      ended: { asks: undefined },
+      committed: () => {
+        this.#history = [...this.#history, ...answers];
+        this.#approvals.committed(events);
+        committed();
+      },
+    });
+  }
+
+  /** What a turn that is asked for begins with. @throws {HttpError} 409 if it can't be continued. */
+  opening(request: Pick<TurnRequest, "input" | "results" | "told" | "budget">): Opening {
+    return this.#approvals.begin(request, this.#history);
+  }
+
+  /** Commits a turn's start. */
+  async begin(
+    opening: Opening,
+    { input, keep, committed }: Pick<TurnRequest, "input" | "keep"> & { readonly committed: () => void },
+  ): Promise<void> {
+    const title = this.#title || firstWords(input);
+    const all = [...opening.events, { type: "turn_start", ...(input !== undefined && { input }) }] as const;
+    const { asks, ...totals } = this.#totals;
+    const changed = { ...(!this.#title && { title }), ...(asks && { totals }) };
+    await this.#options.events.append(all, {
+      records: [...this.#states(changed), ...keep?.("starts") ?? []],
+      committed: () => {
+        this.#history = [...this.#history, ...opening.answers];
+        this.#approvals.committed(all);
+        this.#totals = totals;
+        this.#title = title;
+        committed();
+      },
+    });
+  }
+
+  /** Commits events of the turn with what has changed beside them. */
+  async commit(
+    events: readonly SessionEvent[],
+    { committed, ...more }: Omit<ChangeOptions, "totals"> & { readonly committed?: () => void },
+  ): Promise<void> {
+    const { values, totals, stored } = this.#prompt.changes(events, { totals: this.#totals, ...more });
+    const heard = events.filter(({ type }) => type === "user_message").length;
+    const steering = this.steering.waiting.slice(heard);
+    await this.#options.events.append(events, {
+      records: this.#states({ ...values, ...(heard > 0 && { steering }) }),
+      committed: () => {
+        stored();
+        this.#totals = totals;
+        this.steering.told(heard);
+        committed?.();
+      },
+    });
+  }
+
+  /**
+   * Commits a turn's end. What the user said too late for this turn is not lost: the next one begins with it. It waits
+   * for that one if calls are open, because nothing may come between these and their results.
+   */
+  async end(
+    { step, asked, last, end, messages }: Pick<PlayedTurn, "step" | "asked" | "last"> & {
+      readonly end: Omit<TurnEnd, "type">;
+      readonly messages: readonly Message[];
+    },
+    { opening, committed }: {
+      readonly opening: Opening;
+      /** Is given what still waits to be said. */
+      readonly committed: (waiting: readonly Content[]) => void;
+    },
+  ): Promise<void> {
+    const isOpen = end.reason === "tool_calls" || end.reason === "approval";
+    const waiting = isOpen ? this.steering.waiting : [];
+    const unheard = isOpen ? [] : this.steering.waiting;
+    const { events: put, asks } = this.#approvals.end(asked, { ledger: end.ledger, opening });
+    const { turns, ledger } = this.#totals;
+    const ended = { turns: turns + 1, ledger: addLedgers(ledger, end.ledger), asks };
+    const told = unheard.map((input): LoopEvent => ({ type: "user_message", step, input }));
+    await this.commit([...last, ...told, ...put, { type: "turn_end", ...end }], {
+      ended,
+      committed: () => {
+        this.#approvals.committed(put, asks);
+        const said = unheard.map((content) => ({ role: "user", content }) as const);
+        this.#history = [...this.#history, ...messages, ...said];
+        committed(waiting);
+      },
+    });
+  }
+
+  #states(values: Readonly<Record<string, unknown>>): StoreRecord[] {
+    const { id: sessionId } = this.#options;
+    return Object.entries(values).map(([name, value]) => ({ type: "state", sessionId, name, value }));
+  }
+}

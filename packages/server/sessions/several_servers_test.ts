@@ -1,0 +1,140 @@
+import { assertEquals } from "@std/assert";
+import { contentText, type Model, type ModelRequest } from "@tare/messages";
+import { sharedMemory, type SharedOpening } from "@tare/store";
+import type { AgentHandler, AgentOptions } from "@tare/server";
+import { agent, call, events, newSession, request, type SeenEvent } from "../fixture_test.ts";
+
+/** A model whose replies wait for the test. */
+function steppedModel() {
+  const requests: ModelRequest[] = [];
+  const waiting: PromiseWithResolvers<string>[] = [];
+  let asked = Promise.withResolvers<void>();
+  const model: Model = async function* (request) {
+    requests.push(request);
+    const reply = Promise.withResolvers<string>();
+    waiting.push(reply);
+    asked.resolve();
+    request.signal.addEventListener("abort", () => reply.reject(request.signal.reason));
+    const content = await reply.promise;
+    yield { type: "text_delta", text: content };
+    yield {
+      type: "completed",
+      message: { role: "assistant", content },
+      finishReason: "stop",
+      usage: { promptTokens: 10, cachedTokens: 5, outputTokens: 2 },
+    };
+  };
+  return {
+    model,
+    requests,
+    /** Settles once the model is asked that the test hasn't answered yet. */
+    async asked() {
+      while (waiting.length === 0) {
+        await asked.promise;
+        asked = Promise.withResolvers();
+      }
+    },
+    async reply(text: string) {
+      await this.asked();
+      waiting.shift()!.resolve(text);
+    },
+  };
+}
+
+interface Server {
+  readonly handler: AgentHandler;
+  readonly opening: SharedOpening;
+  readonly asked: ReturnType<typeof steppedModel>;
+  readonly errors: unknown[];
+}
+
+function servers(count: number, options: Partial<AgentOptions> = {}) {
+  const memory = sharedMemory();
+  const all = Array.from({ length: count }, (): Server => {
+    const asked = steppedModel();
+    const opening = memory.open();
+    const errors: unknown[] = [];
+    const handler = agent(asked.model, {
+      store: opening.store,
+      onError: (error) => errors.push(error),
+      // A server that is killed leaves no timer behind.
+      clock: { now: () => 0, after: () => () => {} },
+      ...options,
+    });
+    return { handler, opening, asked, errors };
+  });
+  return { memory, all };
+}
+
+const start = async ({ handler }: Server, path: string, body: unknown) =>
+  await handler.fetch(request("POST", `${path}/turns`, body));
+const follow = async ({ handler }: Server, path: string) =>
+  await handler.fetch(request("GET", `${path}/events`));
+const brief = (seen: readonly SeenEvent[]) =>
+  seen.map(({ id, event }) =>
+    [id, event.type, ...(event.type === "turn_end" ? [event.reason] : [])].join(" ")
+  );
+const said = (messages: ModelRequest["messages"]) =>
+  messages.map(({ role, content }) => `${role[0]}: ${contentText(content)}`);
+
+Deno.test("a turn that runs on one server is followed, steered and cancelled on another", async () => {
+  const { all: [a, b] } = servers(2);
+  const path = await newSession(a!.handler);
+  const onA = await start(a!, path, { input: "q" });
+  await a!.asked.asked();
+  const onB = await follow(b!, path);
+  const running = await call(b!.handler, "GET", path);
+  assertEquals((running.body as { status: string }).status, "running");
+  assertEquals((await start(b!, path, { input: "no" })).status, 409);
+  assertEquals((await call(b!.handler, "POST", `${path}/turns`, { input: "more", steer: true })).status, 202);
+  await a!.asked.reply("one");
+  await a!.asked.asked();
+  assertEquals(said(a!.asked.requests[1]!.messages), ["s: Be brief.", "u: q", "a: one", "u: more"]);
+  const cancelled = await call(b!.handler, "POST", `${path}/cancel`);
+  assertEquals((cancelled.body as { cancelled: boolean }).cancelled, true);
+  const seen = await events(onA);
+  assertEquals(await events(onB), seen);
+  assertEquals(brief(seen).at(-1), `${seen.length} turn_end cancelled`);
+  const next = await start(b!, path, { input: "again" });
+  await b!.asked.reply("two");
+  assertEquals(brief(await events(next)).at(-1)?.split(" ").slice(1), ["turn_end", "completed"]);
+  assertEquals([a!.errors, b!.errors], [[], []]);
+});
+
+Deno.test("a turn of a server that died is ended by another, which continues with the same bytes", async () => {
+  const { memory, all: [a, b] } = servers(2);
+  const path = await newSession(a!.handler);
+  await start(a!, path, { input: "q" });
+  await a!.asked.asked();
+  const onB = await follow(b!, path);
+  a!.opening.kill();
+  memory.pass(10_000);
+  const seen = await events(onB);
+  assertEquals(brief(seen), ["1 turn_start", "2 turn_end interrupted"]);
+  const next = await start(b!, path, { continue: true });
+  await b!.asked.reply("one");
+  assertEquals(brief(await events(next)).at(-1)?.split(" ").slice(1), ["turn_end", "completed"]);
+  assertEquals(
+    JSON.stringify([b!.asked.requests[0]!.messages, b!.asked.requests[0]!.tools]),
+    JSON.stringify([a!.asked.requests[0]!.messages, a!.asked.requests[0]!.tools]),
+  );
+  assertEquals(b!.errors, []);
+});
+
+Deno.test("a server that wakes up after its lease writes and shows nothing more of its turn", async () => {
+  const { memory, all: [a, b] } = servers(2);
+  const path = await newSession(a!.handler);
+  const onA = await start(a!, path, { input: "q" });
+  await a!.asked.asked();
+  a!.opening.pause();
+  await a!.asked.reply("late");
+  memory.pass(10_000);
+  const onB = events(await follow(b!, path));
+  assertEquals(brief(await onB), ["1 turn_start", "2 turn_end interrupted"]);
+  a!.opening.wake();
+  assertEquals(brief(await events(onA)), ["1 turn_start", "2 turn_end interrupted"]);
+  const again = await start(a!, path, { input: "again" });
+  await a!.asked.reply("two");
+  assertEquals(brief(await events(again)).at(-1)?.split(" ").slice(1), ["turn_end", "completed"]);
+  assertEquals(said(a!.asked.requests[1]!.messages), ["s: Be brief.", "u: q", "u: again"]);
+});

@@ -1,0 +1,77 @@
+import { assert, assertEquals } from "@std/assert";
+import { Cluster } from "./cluster.ts";
+import { Conversation, PROTOCOLS } from "./conversation.ts";
+import { startPostgres } from "./postgres.ts";
+import type { ProviderRequest } from "./provider.ts";
+
+const postgres = await startPostgres();
+
+/** After so many exchanges the next server ends in order, and another one takes its place: all of them in a conversation. */
+const EXCHANGES_PER_RESTART = 8;
+
+/** On a busy machine the store may take longer than the gateway waits for it: it says so, and the bytes are others. */
+const MAX_ATTEMPTS = 5;
+
+/** What the provider was sent, whatever the conversation's name is. */
+async function sentOf(conversation: Conversation): Promise<readonly ProviderRequest[]> {
+  const { name } = conversation;
+  return (await conversation.requests()).map(({ messages, ...request }) => ({
+    ...request,
+    messages: messages.map((message) => message.replaceAll(name, "")),
+  }));
+}
+
+/** Has a whole conversation; `between` comes in front of each exchange. */
+async function talk(
+  conversation: Conversation,
+  url: () => string,
+  between?: (exchange: number) => Promise<void>,
+): Promise<readonly ProviderRequest[]> {
+  for (let exchange = 0; !conversation.isOver; exchange++) {
+    await between?.(exchange);
+    await conversation.exchange(url());
+  }
+  assertEquals(conversation.retries, 0);
+  return await sentOf(conversation);
+}
+
+/** The same bytes, and the same read from the cache; says shortly where they first differ. */
+function assertSame(moved: readonly ProviderRequest[], expected: readonly ProviderRequest[]): void {
+  assertEquals(moved.length, expected.length);
+  for (const [request, one] of moved.entries()) {
+    const other = expected[request]!;
+    const piece = one.messages.findIndex((message, at) => message !== other.messages[at]);
+    const show = ({ messages }: ProviderRequest) => messages[piece]?.slice(0, 200);
+    assertEquals(
+      [piece, show(one)],
+      [-1, show(other)],
+      `request ${request} has other bytes in message ${piece}`,
+    );
+    assertEquals(one, other, `request ${request}`);
+  }
+}
+
+Deno.test("gateway conversations keep their bytes while they move from server to server and all are restarted", async (t) => {
+  await using cluster = await Cluster.start(postgres, { seed: 1 });
+  const { provider, balancer, members } = cluster;
+  for (const protocol of PROTOCOLS) {
+    await t.step(protocol, async () => {
+      const expected = await talk(new Conversation(protocol, "alone", provider), () => cluster.urls[0]!);
+      assert(expected.some(({ cachedTokens }) => cachedTokens > 0), "nothing was read from the cache");
+      for (let attempt = 1;; attempt++) {
+        const toldBefore = cluster.slowReads;
+        let restarted = 0;
+        const conversation = new Conversation(protocol, `try ${attempt}`, provider);
+        const moved = await talk(conversation, () => balancer.url, async (exchange) => {
+          if (exchange % EXCHANGES_PER_RESTART !== EXCHANGES_PER_RESTART - 1) return;
+          const member = members[restarted++ % members.length]!;
+          await cluster.endMember(member, "SIGTERM");
+          await cluster.startMember(member);
+        });
+        assert(restarted >= members.length);
+        if (cluster.slowReads > toldBefore && attempt < MAX_ATTEMPTS) continue;
+        return assertSame(moved, expected);
+      }
+    });
+  }
+});
