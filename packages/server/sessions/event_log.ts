@@ -199,12 +199,17 @@ export class EventLog {
   /** Waits until something has changed. What others write is looked for only as long as somebody waits. */
   async #wait(): Promise<void> {
     const followed = this.#followed;
+    const changed = this.#changed.promise;
     this.#waiting += 1;
-    this.#unwatch ??= followed?.watch(() => {
-      if (this.#waiting > 0) followed.look();
-      else this.#stopWatching();
-    });
-    await this.#changed.promise;
+    if (followed && !this.#unwatch) {
+      this.#unwatch = followed.watch(() => {
+        if (this.#waiting > 0) followed.look();
+        else this.#stopWatching();
+      });
+      // What was written before that is told by nobody.
+      followed.look();
+    }
+    await changed;
     this.#waiting -= 1;
   }
 

@@ -191,10 +191,22 @@ export class Sessions {
       // Whoever is about to use it comes first.
       const session = this.#find(id);
       const isFree = !this.#loading.has(id);
-      const isDeleted = isFree && await (session ? session.deleteIdle() : store.deleteSession(id));
+      const isDeleted = isFree &&
+        await (session ? session.deleteIdle() : this.#remove(id, beforeMs, kept.size + 1));
       if (isDeleted) expired += 1;
       else kept.add(id);
     }
+  }
+
+  /** Removes a session that isn't in memory; where other servers could use it only if they haven't since. */
+  async #remove(id: string, beforeMs: number, limit: number): Promise<boolean> {
+    const { store } = this.#options;
+    if (!store.shared) return await store.deleteSession(id);
+    if (!await store.getSession(id) || !await store.shared.hold(id)) return false;
+    const idle = await store.idleSessions({ beforeMs, limit });
+    if (idle.includes(id)) return await store.deleteSession(id);
+    await store.shared.release(id);
+    return false;
   }
 
   /** Sees to it that what was asked in an earlier process gets its answer in time. @throws {StoreError} */

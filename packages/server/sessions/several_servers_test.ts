@@ -138,3 +138,26 @@ Deno.test("a server that wakes up after its lease writes and shows nothing more 
   assertEquals(brief(await events(again)).at(-1)?.split(" ").slice(1), ["turn_end", "completed"]);
   assertEquals(said(a!.asked.requests[1]!.messages), ["s: Be brief.", "u: q", "u: again"]);
 });
+
+Deno.test("a session is deleted on any server, while a turn runs on another too", async () => {
+  const { all: [a, b] } = servers(2);
+  const path = await newSession(a!.handler);
+  const seen = events(await start(a!, path, { input: "q" }));
+  await a!.asked.asked();
+  assertEquals((await call(b!.handler, "DELETE", path)).status, 204);
+  assertEquals(brief(await seen).at(-1), "3 turn_end cancelled");
+  assertEquals((await call(a!.handler, "GET", path)).status, 404);
+  assertEquals([a!.errors, b!.errors], [[], []]);
+});
+
+Deno.test("idle sessions are deleted by any server, and none that another one uses", async () => {
+  const { all: [a, b] } = servers(2, { now: () => 10 });
+  const idle = await newSession(a!.handler);
+  const used = await newSession(a!.handler);
+  await start(a!, used, { input: "q" });
+  await a!.asked.asked();
+  assertEquals(await b!.handler.expire(-1e15), 1);
+  assertEquals((await call(a!.handler, "GET", idle)).status, 404);
+  assertEquals((await call(b!.handler, "GET", used)).status, 200);
+  await a!.handler.close();
+});

@@ -1,0 +1,85 @@
+import { assertEquals } from "@std/assert";
+import type { Model } from "@tare/messages";
+import { sharedMemory } from "@tare/store";
+import { agent, call, newSession, scriptedModel, turn } from "../fixture_test.ts";
+import { asksFor, follow, outline, readTurn, recorder, toolCall } from "./fixture_test.ts";
+
+function servers(model: Model, write: ReturnType<typeof recorder>) {
+  const memory = sharedMemory();
+  let nowMs = 0;
+  const open = () => {
+    const opening = memory.open();
+    const timers = new Set<{ readonly ms: number; readonly work: () => void }>();
+    const errors: unknown[] = [];
+    const after = (ms: number, work: () => void) => {
+      const timer = { ms, work };
+      timers.add(timer);
+      return () => timers.delete(timer);
+    };
+    const handler = agent(model, {
+      tools: [write.tool],
+      store: opening.store,
+      approvals: { answerWithinMs: 1_000, after },
+      now: () => nowMs,
+      onError: (error) => errors.push(error),
+    });
+    return { handler, opening, timers, errors };
+  };
+  return { memory, a: open(), b: open(), at: (ms: number) => nowMs = ms };
+}
+
+const script = () => scriptedModel([{ tool_calls: [toolCall("a", "write")] }, { content: "Done." }]);
+
+Deno.test("what a turn asks on one server is answered on another, which goes on; who follows sees it anywhere", async () => {
+  const write = recorder("write");
+  const { a, b } = servers(script(), write);
+  const session = await newSession(a.handler);
+  const { id: last } = (await turn(a.handler, session, "Go")).at(-1)!;
+  const onA = readTurn(a.handler, session, last);
+  assertEquals(await asksFor(b.handler, session), ["{}"]);
+  const answered = await call(b.handler, "POST", `${session}/approvals/a`, { decision: "allow" });
+  assertEquals(answered.status, 200);
+  const seen = outline(await onA);
+  assertEquals([seen[0], seen[1], seen.at(-1)], [
+    "approval_answered a allow person",
+    "turn_start",
+    "turn_end completed",
+  ]);
+  assertEquals(write.ran, [{}]);
+  const late = await call(a.handler, "POST", `${session}/approvals/a`, { decision: "deny" });
+  assertEquals(late.status, 404);
+  assertEquals([a.errors, b.errors, a.timers.size, b.timers.size], [[], [], 0, 0]);
+});
+
+Deno.test("what a server asked that is gone is denied by another when its time is over", async () => {
+  const write = recorder("write");
+  const { memory, a, b, at } = servers(script(), write);
+  const session = await newSession(a.handler);
+  const { id: last } = (await turn(a.handler, session, "Go")).at(-1)!;
+  a.opening.kill();
+  at(400);
+  memory.pass(10_000);
+  const onB = follow(b.handler, session, last);
+  while (b.timers.size === 0) await b.opening.store.lastEvent(session.split("/").at(-1)!);
+  const [timer] = b.timers;
+  assertEquals(timer!.ms, 600);
+  timer!.work();
+  const seen = outline(await onB);
+  assertEquals([seen[0], seen.at(-1)], ["approval_answered a deny time", "turn_end completed"]);
+  assertEquals([write.ran, b.errors], [[], []]);
+});
+
+Deno.test("the time of a question is over on all servers at once, and it is denied once", async () => {
+  const write = recorder("write");
+  const { a, b } = servers(script(), write);
+  const session = await newSession(a.handler);
+  const { id: last } = (await turn(a.handler, session, "Go")).at(-1)!;
+  await b.handler.watchApprovals();
+  const onA = readTurn(a.handler, session, last);
+  for (const { timers } of [a, b]) for (const { work } of [...timers]) work();
+  const seen = outline(await onA);
+  assertEquals(seen.filter((line) => line.startsWith("approval_answered")), [
+    "approval_answered a deny time",
+  ]);
+  assertEquals([seen.at(-1), write.ran, a.errors, b.errors], ["turn_end completed", [], [], []]);
+});
