@@ -9,7 +9,7 @@ import {
   type WireReply,
 } from "@tare/wire";
 import { type Overview, ToldWarnings } from "@tare/planner/report";
-import { errorTypeOf, type FailOpen, Telemetry } from "@tare/telemetry";
+import { type FailOpen, Telemetry } from "@tare/telemetry";
 import type { GatewayLedger } from "./ledger.ts";
 import type { GatewayOptions } from "./options.ts";
 import type { GatewaySession } from "./sessions/session.ts";
@@ -60,7 +60,8 @@ interface Exchange {
   /** The upstream's first reply. */
   readonly response: Response;
   readonly send: (bytes: Uint8Array<ArrayBuffer>) => Promise<Response>;
-  readonly traced: TracedCalls;
+  /** Tells of the calls, if anybody hears. */
+  readonly traced: TracedCalls | undefined;
   readonly abort: AbortController;
 }
 
@@ -113,13 +114,15 @@ export class PlannedCalls {
     const { signal } = abort;
     const path = call.counts && protocol.countPath || protocol.path;
     let turn: GatewayTurn | undefined;
-    const traced = new TracedCalls({ telemetry: this.#telemetry, upstream, signal });
+    const telemetry = this.#telemetry;
+    const traced = telemetry.isOn ? new TracedCalls({ telemetry, upstream, signal }) : undefined;
     const send = (body: Uint8Array<ArrayBuffer>) => {
       const ask = () => this.#ask(path, { upstream, request, body, auth: protocol.auth, signal });
-      return call.counts ? ask() : traced.sent(turn, ask);
+      return call.counts || !traced ? ask() : traced.sent(turn, ask);
     };
     if (request.headers.get("x-tare")?.toLowerCase() === "off") {
-      return passOn(traced.over(await send(call.bytes)), abort);
+      const response = await send(call.bytes);
+      return passOn(traced?.over(response) ?? response, abort);
     }
     let { bytes } = call;
     let warning: string | undefined;
@@ -165,9 +168,10 @@ export class PlannedCalls {
     const type = response.headers.get("content-type") ?? "";
     const isStream = type.includes("text/event-stream");
     if (!turn || call.counts || !response.ok || !(isStream || type.includes("json"))) {
-      return passOn(traced.over(response), abort, { ...turn?.headers(), ...warned(warning) });
+      return passOn(traced?.over(response) ?? response, abort, { ...turn?.headers(), ...warned(warning) });
     }
-    const replies = this.#replies({ turn, response, send, traced, abort }, isStream);
+    const read = this.#replies({ turn, response, send, traced, abort }, isStream);
+    const replies = traced?.read(read) ?? read;
     if (!isStream) return await wholeAnswer(replies, { turn, response, abort, warning });
     const { status, statusText } = response;
     const headers = answerHeaders(response, { ...turn.headers(), ...warned(warning) });
@@ -198,21 +202,6 @@ export class PlannedCalls {
    * response and what that took.
    */
   async *#replies(
-    exchange: Exchange,
-    isStream: boolean,
-  ): AsyncGenerator<Uint8Array<ArrayBuffer>, LastReply> {
-    const { traced } = exchange;
-    try {
-      return yield* this.#readReplies(exchange, isStream);
-    } catch (error) {
-      traced.end(errorTypeOf(error));
-      throw error;
-    } finally {
-      traced.end();
-    }
-  }
-
-  async *#readReplies(
     { turn, response, send, traced, abort }: Exchange,
     isStream: boolean,
   ): AsyncGenerator<Uint8Array<ArrayBuffer>, LastReply> {
@@ -221,7 +210,7 @@ export class PlannedCalls {
       const reply = isStream ? yield* this.#readStream(turn, last) : yield* this.#readWhole(turn, last);
       if (!reply) return { response: last };
       const sent = this.#attempt("usage", () => this.#turns.replied(turn, reply));
-      traced.replied(turn, reply, sent);
+      traced?.replied(turn, reply, sent);
       const next = await this.#next(turn, { reply, calls, signal: abort.signal });
       if (!next) {
         const rest = turn.writer.finish();
