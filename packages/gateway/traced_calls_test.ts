@@ -91,7 +91,11 @@ Deno.test("calls that a recall leads to stand beside each other in the client's 
       : sse(chunk({ content: "So." }), chunk({}, "stop"), "[DONE]");
   });
   assertEquals(errors, ["", ""]);
-  assertEquals(new Set(spans.map(({ parent }) => parent)), new Set([undefined]));
+  assertEquals(spans.map(({ name, parent }) => [name, parent]), [
+    ["theirs", undefined],
+    ["chat m", "theirs"],
+    ["chat m", "theirs"],
+  ]);
   assertEquals(count("tare.recalls"), { "": 1 });
   // Whoever makes the request writes them anew.
   assertEquals(seen.map(({ headers }) => headers.get("traceparent")), [null, null]);
