@@ -40,7 +40,13 @@ function run(
 const tested = Deno.args.find((arg) => arg.startsWith("--tested="))?.slice("--tested=".length);
 
 /** Folders outside the workspace with tests, each with a configuration and a lock file of its own. */
-const TESTED_APART = ["tests/clients", "tests/tools", "packages/page/client", "packages/app/acp"];
+const TESTED_APART = [
+  "tests/clients",
+  "tests/tools",
+  "tests/cluster",
+  "packages/page/client",
+  "packages/app/acp",
+];
 
 /** All such folders. */
 const APART = [...TESTED_APART, "packages/app/mcp"];

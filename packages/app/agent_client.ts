@@ -130,6 +130,8 @@ export interface AgentClient {
   readonly exportSession: (session: string) => Promise<ReadableStream<Uint8Array>>;
   /** Makes sessions of such lines, or of lines that each hold one, and resolves to their ids. */
   readonly importSessions: (lines: Uint8Array<ArrayBuffer>) => Promise<readonly string[]>;
+  /** All that the server keeps, as a file. It isn't whole if the stream fails. */
+  readonly backUp: () => Promise<ReadableStream<Uint8Array<ArrayBuffer>>>;
 }
 
 /**
@@ -210,6 +212,10 @@ export function agentClient(url: string, token?: string): AgentClient {
       const response = await send("/v1/sessions/import", { method: "POST", headers, body: lines });
       const { sessions }: { sessions: readonly { readonly id: string }[] } = await response.json();
       return sessions.map(({ id }) => id);
+    },
+    async backUp() {
+      const { body } = await send("/v1/backup");
+      return body ?? new Blob().stream();
     },
   };
 }

@@ -21,18 +21,34 @@ const SOUGHT_VARIABLES: readonly string[] = [
   "NODE_V8_COVERAGE",
 ];
 
+/** Variables that a database's client looks for: the address says it all. */
+const DATABASE_VARIABLES: readonly string[] = ["PG*", "NODE_PG_FORCE_NATIVE", "USER", "USERNAME"];
+
 /**
  * The permissions that a server with these settings needs, as flags for `deno run`, and no others: to read and write
- * its workspace and data folder (and the old one, to move it), to read the files of its profile, its rules and its MCP servers, to listen where it is told and to reach its providers and such servers, to
+ * its workspace and data folder (and the old one, to move it), to read the files of its profile, its rules and its MCP servers, to listen where it is told and to reach its providers, such servers and its database, to
  * read the variables that the settings come from. Running programs can't be narrowed: the shell tool and MCP servers may be any, and ending all that a command
  * started takes the whole permission.
  */
 export function serverPermissions(settings: Settings): string[] {
-  const { host, port, workspace, data, oldData, baseUrl, messagesUrl, profileFile, mcp, approvals } =
-    settings;
+  const {
+    host,
+    port,
+    workspace,
+    data,
+    oldData,
+    baseUrl,
+    messagesUrl,
+    profileFile,
+    mcp,
+    approvals,
+    database,
+  } = settings;
   const kept = oldData === undefined ? [data] : [data, oldData];
   const folders = [workspace, ...kept].flatMap((folder) => withRealPath(resolve(folder))).map(escapeCommas);
-  const files = [profileFile?.path, mcp?.path, approvals?.path].filter((path) => path !== undefined)
+  const files = [profileFile?.path, mcp?.path, approvals?.path, ...database?.files ?? []].filter((path) =>
+    path !== undefined
+  )
     .map((path) => escapeCommas(resolve(path)));
   const providers = [
     // The rehearsal provider listens on a free port, which isn't known yet.
@@ -40,15 +56,19 @@ export function serverPermissions(settings: Settings): string[] {
     ...(hasChatProvider(settings) ? [hostAndPort(new URL(baseUrl ?? DEFAULT_PROVIDER.baseURL))] : []),
     hostAndPort(new URL(messagesUrl)),
     ...mcp?.servers.flatMap((server) => server.by === "http" ? [hostAndPort(new URL(server.url))] : []) ?? [],
+    ...(database === undefined
+      ? []
+      : ["host" in database.at ? database.at.host : `unix:${database.at.socket}`]),
   ];
+  const sockets = database && "socket" in database.at ? [escapeCommas(database.at.socket)] : [];
   const own = `${host.includes(":") ? `[${host}]` : host}:${port}`;
   return [
     "--no-prompt",
     `--allow-net=${[own, ...providers].join(",")}`,
-    `--allow-read=${[...folders, ...files].join(",")}`,
-    `--allow-write=${folders.join(",")}`,
+    `--allow-read=${[...folders, ...files, ...sockets].join(",")}`,
+    `--allow-write=${[...folders, ...sockets].join(",")}`,
     `--allow-env=${VARIABLES.join(",")}`,
-    `--ignore-env=${SOUGHT_VARIABLES.join(",")}`,
+    `--ignore-env=${[...SOUGHT_VARIABLES, ...(database ? DATABASE_VARIABLES : [])].join(",")}`,
     "--allow-run",
   ];
 }

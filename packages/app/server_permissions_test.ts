@@ -75,3 +75,23 @@ Deno.test("serverPermissions() opens the network to where it listens and to its 
   );
   assertEquals(net([], { ANTHROPIC_API_KEY: "k" }), "--allow-net=127.0.0.1:8787,api.anthropic.com:443");
 });
+
+Deno.test("serverPermissions() opens the database's host or socket alone, and hides what its client would look for", async () => {
+  const [, net, read, write, env, ignored] = permissions([]);
+  const flags = (TARE_DATABASE: string) => permissions([], { TARE_DATABASE }).slice(1, 6);
+  const hidden = `${ignored},PG*,NODE_PG_FORCE_NATIVE,USER,USERNAME`;
+  const url = "postgres://me:planted@db.example/tare";
+  assertEquals(flags(url), [`${net},db.example:5432`, read, write, env, hidden]);
+  const socket = "/run/pg/.s.PGSQL.5433";
+  assertEquals(flags("postgres://me@%2Frun%2Fpg:5433/tare"), [
+    `${net},unix:${socket}`,
+    `${read},${socket}`,
+    `${write},${socket}`,
+    env,
+    hidden,
+  ]);
+  const file = await Deno.makeTempFile();
+  await Deno.writeTextFile(file, url);
+  assertEquals(flags(file), [`${net},db.example:5432`, `${read},${file}`, write, env, hidden]);
+  await Deno.remove(file);
+});

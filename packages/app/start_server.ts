@@ -1,4 +1,4 @@
-import { join, resolve } from "@std/path";
+import { resolve } from "@std/path";
 import { gateway } from "@tare/gateway";
 import { openaiModel } from "@tare/loop/openai";
 import { sampledCount } from "@tare/messages";
@@ -8,11 +8,9 @@ import type { PolicyOptions } from "@tare/planner/policies";
 import { isPageRequest, page } from "@tare/page";
 import { agentHandler, allowedHosts, guard, isLoopback } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
-import { openStore } from "@tare/store";
 import { Telemetry } from "@tare/telemetry";
-import { endLeftCommands, workspaceTools } from "@tare/tools";
+import { workspaceTools } from "@tare/tools";
 import { type McpSdk, mcpServers } from "@tare/tools/mcp";
-import { createHash } from "node:crypto";
 import {
   type AgentModels,
   chatProfile,
@@ -22,10 +20,9 @@ import {
   priceOf,
 } from "./agent_models.ts";
 import { agentOrGateway, type BodyLimits } from "./agent_or_gateway.ts";
-import { STORE_FILE } from "./data/data_folder.ts";
-import { moveOldStore } from "./data/move_old_store.ts";
 import { type ConnectionLimits, connectionLimits } from "./listener/limits.ts";
 import { listenHttp } from "./listener/listen_http.ts";
+import { openSettingsStore } from "./data/open_store.ts";
 import { serverProfile } from "./server_profile.ts";
 import { realPath } from "./settings/option.ts";
 import type { Settings } from "./settings/settings.ts";
@@ -39,9 +36,6 @@ const LIMITS: BodyLimits = { agentBytes: 10 * 2 ** 20, gatewayBytes: 128 * 2 ** 
 
 const HOUR_MS = 60 * 60_000;
 const DAY_MS = 24 * HOUR_MS;
-
-/** Room that is held so that sessions can be deleted on a full disk. */
-const RESERVE_BYTES = 8 * 2 ** 20;
 
 /** How long answers that are under way may take when the server ends, in milliseconds. */
 const GRACE_MS = 2000;
@@ -65,7 +59,7 @@ export interface RunningServer {
  * Starts the agent server, and without a configured provider a rehearsal provider beside it.
  *
  * @throws {RangeError} if host and port can't be listened on, or other machines can reach them and no token is set.
- * @throws {StoreError} if the sessions in the data folder can't be opened.
+ * @throws {StoreError} if the sessions can't be opened.
  */
 export async function startServer(
   settings: Settings,
@@ -88,21 +82,11 @@ export async function startServer(
   }
   const workspace = resolve(settings.workspace);
   const data = resolve(settings.data);
-  if (settings.oldData !== undefined) {
-    const told = await moveOldStore(settings.oldData, data);
-    if (told !== undefined) log(told);
-  }
-  const { maxSessions, maxDataMiB, expireAfterDays } = settings;
-  const store = await openStore(join(data, STORE_FILE), {
-    reserveBytes: RESERVE_BYTES,
-    onWarning: log,
-    ...(maxDataMiB !== undefined && { maxBytes: maxDataMiB * 2 ** 20 }),
-  });
-  // Nobody else works with this data, so that whatever its commands left running was left by a server that was killed.
-  const owner = createHash("sha256").update(data).digest("hex").slice(0, 16);
-  const left = await endLeftCommands(owner);
-  if (left > 0) {
-    log(`Ended ${left} process${left > 1 ? "es" : ""} that commands of an earlier server left running.`);
+  const { maxSessions, maxDataMiB = Infinity, expireAfterDays, gatewayStoreMiB } = settings;
+  const { store, place } = await openSettingsStore(settings, log);
+  const { owner, ended } = place;
+  if (ended > 0) {
+    log(`Ended ${ended} process${ended > 1 ? "es" : ""} that commands of an earlier server left running.`);
   }
   const tokenizer = lazily(() =>
     loadTokenizer(settings.model === undefined ? {} : { model: settings.model })
@@ -197,22 +181,23 @@ export async function startServer(
     profile: messagesRules,
     price: priceOf(settings, messagesRules),
   };
-  const answer = agentOrGateway({
-    agent,
-    gateway: gateway({
-      telemetry: new Telemetry("@tare/gateway", { captureContent }),
-      // The rehearsal provider is nobody's upstream.
-      upstreams: { ...(hasChatProvider(settings) && { chat, responses: chat }), messages },
-      clientKeys: token === undefined,
-      ...prompts,
-      countTokens,
-      recall: settings.recall,
-      control: settings.control,
-      maxBodyBytes: LIMITS.gatewayBytes,
-      onError,
-    }),
-    limits: LIMITS,
+  const passing = gateway({
+    telemetry: new Telemetry("@tare/gateway", { captureContent }),
+    // The rehearsal provider is nobody's upstream.
+    upstreams: { ...(hasChatProvider(settings) && { chat, responses: chat }), messages },
+    clientKeys: token === undefined,
+    ...prompts,
+    countTokens,
+    recall: settings.recall,
+    control: settings.control,
+    maxBodyBytes: LIMITS.gatewayBytes,
+    conversations: gatewayStoreMiB > 0 ? store.conversations : undefined,
+    ...(expireAfterDays !== undefined && { keepMs: expireAfterDays * DAY_MS }),
+    // The agent's sessions must have room in the same file.
+    keepBytes: Math.min(gatewayStoreMiB, maxDataMiB / 4) * 2 ** 20,
+    onError,
   });
+  const answer = agentOrGateway({ agent, gateway: passing, limits: LIMITS });
   const fetch = guard(async (request) => page(request) ?? await answer(request), {
     hosts: allowedHosts(host, settings.allowedHosts),
     origins: corsOrigins,
@@ -223,6 +208,7 @@ export async function startServer(
   const server = await listen(settings, { fetch, limits, onError }).catch(async (error) => {
     await provider.close();
     await store.close();
+    place.close();
     throw error;
   });
   const expire = async () => {
@@ -244,12 +230,14 @@ export async function startServer(
     greeting: greet(url, { provider, workspace, settings }),
     async close() {
       clearInterval(hourly);
-      const ended = agent.close().then(() => mcp?.close());
-      await Promise.all([server.close({ graceMs: GRACE_MS }), ended]);
+      const closed = agent.close().then(() => mcp?.close());
+      await Promise.all([server.close({ graceMs: GRACE_MS }), closed]);
+      await passing.close();
       await asked?.close();
       await Promise.all([expiring, watching]);
       await provider.close();
       await store.close();
+      place.close();
     },
   };
 }
@@ -295,7 +283,7 @@ function greet(
     ]),
     ...(policy === "planner" ? [] : [`policy     ${policy}`]),
     ...(off.length > 0 ? [`off        ${off.join(", ")}`] : []),
-    `sessions   in ${resolve(settings.data)}`,
+    `sessions   in ${settings.database?.shown ?? resolve(settings.data)}`,
   ].join("\n");
 }
 

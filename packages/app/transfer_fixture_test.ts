@@ -14,25 +14,18 @@ export interface Written {
   readonly err: string;
 }
 
-/** Runs `export.ts` or `import.ts` with the permissions that its task has. */
+const { tasks } = JSON.parse(Deno.readTextFileSync(new URL("../../deno.json", import.meta.url)));
+
+/** Runs the entry of one of these tasks with the permissions that the task has. */
 export async function runEntry(
-  entry: "export" | "import",
+  entry: "export" | "import" | "backup",
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
 ): Promise<Written> {
-  const read = entry === "import" ? ["--allow-read"] : [];
+  const [, ...flags]: string[] = tasks[entry].command.split(" ");
+  const program = fromFileUrl(new URL(`../../${flags.pop()}`, import.meta.url));
   const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
-    args: [
-      ...[
-        "run",
-        "--no-prompt",
-        "--allow-net",
-        ...read,
-        "--allow-env=TARE_HOST,TARE_PORT,TARE_TOKEN,INIT_CWD",
-      ],
-      fromFileUrl(new URL(`${entry}.ts`, import.meta.url)),
-      ...args,
-    ],
+    args: [...flags, program, ...args],
     env: { NO_COLOR: "1", TARE_HOST: "", TARE_PORT: "", TARE_TOKEN: "", ...env },
   }).output();
   return { code, out: new TextDecoder().decode(stdout), err: new TextDecoder().decode(stderr) };

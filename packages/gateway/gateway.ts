@@ -15,6 +15,8 @@ export interface Gateway {
   readonly hasUpstream: (request: Request) => boolean;
   /** What its sessions cost so far. */
   readonly ledger: () => LedgerReport;
+  /** Waits until what is known of its sessions is kept, two seconds at most. Never rejects. */
+  readonly close: () => Promise<void>;
 }
 
 /**
@@ -93,6 +95,7 @@ export function gateway(options: GatewayOptions): Gateway {
       const answer = await answerAboutSessions(request, path.slice(SESSIONS.length), {
         ...options,
         sessions,
+        changed: async (session) => await calls.save(session),
       });
       if (answer) return answer;
     }
@@ -145,6 +148,7 @@ export function gateway(options: GatewayOptions): Gateway {
       return protocol !== undefined && served.includes(protocol);
     },
     ledger: () => calls.ledger.report(),
+    close: () => calls.close(),
   };
 }
 

@@ -1,6 +1,7 @@
 import type { CountTokens } from "@tare/messages";
 import type { Price, Profile } from "@tare/planner";
 import type { PolicyOptions } from "@tare/planner/policies";
+import type { ConversationStore } from "@tare/store";
 import type { Telemetry } from "@tare/telemetry";
 
 /** A provider that requests are sent to. */
@@ -38,6 +39,15 @@ export interface GatewayOptions extends PolicyOptions {
   readonly maxBodyBytes?: number;
   /** Most bytes of memory that all it remembers of sessions and requests may take. Default: 512 MiB. */
   readonly maxMemoryBytes?: number;
+  /**
+   * Where what is known of sessions is kept, so that it survives the process, and others beside it go on with them.
+   * Default: nowhere.
+   */
+  readonly conversations?: ConversationStore | undefined;
+  /** How long a session is kept there after its last turn, in milliseconds. Default: 30 days. */
+  readonly keepMs?: number;
+  /** Most bytes that sessions take there; those used longest ago go. Default: 1 GiB. */
+  readonly keepBytes?: number;
   /** Told of what went wrong and of what clients don't get to read. Default: nobody is. */
   readonly onError?: (error: unknown) => void;
   /** Tells of model calls. Default: one that tells whoever has been set up to hear, and not what was said. */

@@ -26,6 +26,7 @@ import {
   upstreamOf,
   warned,
 } from "./upstream.ts";
+import { type LastReply, wholeAnswer } from "./whole_answer.ts";
 
 /** So many calls of a turn may do nothing but recall; then one can't. */
 const MAX_RECALL_CALLS = 64;
@@ -94,6 +95,16 @@ export class PlannedCalls {
     return this.ledger.overview(this.#now(), this.#warnings.list);
   }
 
+  /** Keeps a session: resolves once that is done, or after a short while; never rejects. Nothing if none are kept. */
+  save(session: GatewaySession): Promise<void> | undefined {
+    return this.#turns.save(session);
+  }
+
+  /** Waits until all sessions are kept, for a while. Never rejects. */
+  close(): Promise<void> {
+    return this.#turns.close();
+  }
+
   #now(): number {
     return (this.#options.now ?? Date.now)();
   }
@@ -114,6 +125,7 @@ export class PlannedCalls {
     const { signal } = abort;
     const path = call.counts && protocol.countPath || protocol.path;
     let turn: GatewayTurn | undefined;
+    let session: GatewaySession | undefined;
     const telemetry = this.#telemetry;
     const traced = telemetry.isOn ? new TracedCalls({ telemetry, upstream, signal }) : undefined;
     const send = (body: Uint8Array<ArrayBuffer>) => {
@@ -128,6 +140,7 @@ export class PlannedCalls {
     let warning: string | undefined;
     try {
       turn = await this.#turns.begin(protocol, call);
+      session = turn?.session;
       if (turn) bytes = await turn.prompt(signal);
       for (const message of turn?.warnings ?? []) {
         this.#onError(new Error(message));
@@ -168,6 +181,7 @@ export class PlannedCalls {
     const type = response.headers.get("content-type") ?? "";
     const isStream = type.includes("text/event-stream");
     if (!turn || call.counts || !response.ok || !(isStream || type.includes("json"))) {
+      if (session && !call.counts) this.save(session);
       return passOn(traced?.over(response) ?? response, abort, { ...turn?.headers(), ...warned(warning) });
     }
     const read = this.#replies({ turn, response, send, traced, abort }, isStream);
@@ -206,25 +220,34 @@ export class PlannedCalls {
     isStream: boolean,
   ): AsyncGenerator<Uint8Array<ArrayBuffer>, LastReply> {
     let last = response;
-    for (let calls = 1;; calls++) {
-      const reply = isStream ? yield* this.#readStream(turn, last) : yield* this.#readWhole(turn, last);
-      if (!reply) return { response: last };
-      const sent = this.#attempt("usage", () => this.#turns.replied(turn, reply));
-      traced?.replied(turn, reply, sent);
-      const next = await this.#next(turn, { reply, calls, signal: abort.signal });
-      if (!next) {
-        const rest = turn.writer.finish();
-        this.#attempt("memory", () => this.#turns.ended(turn, reply));
-        yield rest;
-        return { response: last, usage: reply.usage };
+    let isEnded = false;
+    try {
+      for (let calls = 1;; calls++) {
+        const reply = isStream ? yield* this.#readStream(turn, last) : yield* this.#readWhole(turn, last);
+        if (!reply) return { response: last };
+        const sent = this.#attempt("usage", () => this.#turns.replied(turn, reply));
+        traced?.replied(turn, reply, sent);
+        const next = await this.#next(turn, { reply, calls, signal: abort.signal });
+        if (!next) {
+          const rest = turn.writer.finish();
+          this.#attempt("memory", () => this.#turns.ended(turn, reply));
+          isEnded = true;
+          const saved = this.save(turn.session);
+          // Whoever has heard the end may ask the next server.
+          if (isStream) await saved;
+          yield rest;
+          return { response: last, usage: reply.usage, saved };
+        }
+        last = await send(next);
+        if (last.ok) continue;
+        this.ledger.book(turn.session, { errors: 1 });
+        if (isStream) {
+          yield turn.writer.fail(`The upstream answered ${last.status}: ${await beginningOf(last)}`);
+        }
+        return { response: last };
       }
-      last = await send(next);
-      if (last.ok) continue;
-      this.ledger.book(turn.session, { errors: 1 });
-      if (isStream) {
-        yield turn.writer.fail(`The upstream answered ${last.status}: ${await beginningOf(last)}`);
-      }
-      return { response: last };
+    } finally {
+      if (!isEnded) this.save(turn.session);
     }
   }
 
@@ -257,11 +280,12 @@ export class PlannedCalls {
 
   /** Reads a streamed reply, and lets pass what the client may see of it. Gives nothing if it can't be read. */
   async *#readStream(
-    { writer }: GatewayTurn,
+    { writer, isRewritten, session }: GatewayTurn,
     response: Response,
   ): AsyncGenerator<Uint8Array<ArrayBuffer>, WireReply | undefined> {
     const splitter = new SseSplitter();
     let isRead = true;
+    let isUnsaved = isRewritten;
     for await (const bytes of response.body ?? []) {
       if (!isRead) {
         yield bytes;
@@ -278,7 +302,11 @@ export class PlannedCalls {
         seen.push(splitter.end()?.bytes ?? new Uint8Array());
       }
       const joined = joinBytes(seen);
-      if (joined.length > 0) yield joined;
+      if (joined.length === 0) continue;
+      yield joined;
+      // The client has begun to read. Should the process end now, the next one must know what was rewritten.
+      if (isUnsaved) this.save(session);
+      isUnsaved = false;
     }
     const rest = splitter.end();
     if (rest) yield joinBytes(writer.push(rest.bytes));
@@ -326,47 +354,6 @@ export class PlannedCalls {
     this.#onError(new Error(`Cannot plan: ${reason}; ${what}.`, { cause: error }));
     return `${what}: ${reason}`;
   }
-}
-
-/** How a turn's replies ended. */
-interface LastReply {
-  readonly response: Response;
-  /** What the last call took; nothing if it failed, or didn't tell. */
-  readonly usage?: WireReply["usage"];
-}
-
-/** An answer that isn't streamed, unless it is too long to be held. */
-async function wholeAnswer(
-  replies: AsyncGenerator<Uint8Array<ArrayBuffer>, LastReply>,
-  { turn, response: first, abort, warning }: Pick<Exchange, "turn" | "response" | "abort"> & {
-    readonly warning: string | undefined;
-  },
-): Promise<Response> {
-  const pieces: Uint8Array<ArrayBuffer>[] = [];
-  let length = 0;
-  const answer = (response: Response, body: BodyInit, more: Readonly<Record<string, string>> = {}) => {
-    const { status, statusText } = response;
-    const headers = answerHeaders(response, { ...turn.headers(), ...more, ...warned(warning) });
-    return new Response(body, { status, statusText, headers });
-  };
-  for (;;) {
-    const { done, value } = await replies.next();
-    if (!done) {
-      pieces.push(value);
-      length += value.length;
-      if (length > MAX_EVENT_BYTES) return answer(first, streamOf(goOn(pieces, replies), abort));
-      continue;
-    }
-    const { response, usage } = value;
-    if (!response.ok) return passOn(response, abort, turn.headers());
-    const reported = usage && { "x-tare-cached-reported": String(usage.cachedTokens) };
-    return answer(response, joinBytes(pieces), reported);
-  }
-}
-
-async function* goOn<T>(begun: readonly T[], rest: AsyncIterable<T>): AsyncGenerator<T> {
-  yield* begun;
-  yield* rest;
 }
 
 /** From now on the session is sent on as it comes. */

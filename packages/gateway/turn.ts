@@ -2,6 +2,7 @@ import {
   countMessageTokens,
   countRequestTokens,
   type CountTokens,
+  hashPiece,
   type Message,
   type ToolDefinition,
 } from "@tare/messages";
@@ -141,6 +142,11 @@ export class GatewayTurn {
   /** Sentences for people about the newest view. */
   get warnings(): readonly string[] {
     return this.#view?.warnings ?? [];
+  }
+
+  /** Whether the newest view rewrote what the model saw before. */
+  get isRewritten(): boolean {
+    return (this.#view?.rewrites.length ?? 0) > 0;
   }
 
   /** What answers to the client say of it. */
@@ -290,8 +296,12 @@ export class GatewayTurn {
 }
 
 /** How many messages of the last call, from the first, are shown again, if not all. */
-function keptOf(before: readonly Message[], now: readonly Message[]): number | undefined {
-  const at = before.findIndex((message, at) => message !== now[at]);
+function keptOf(before: GatewaySession["shown"], now: readonly Message[]): number | undefined {
+  const at = before.findIndex((one, at) => {
+    const other = now[at];
+    if (one === other || other === undefined) return other === undefined;
+    return (typeof one === "number" ? one : hashPiece(one)) !== hashPiece(other);
+  });
   return at < 0 ? undefined : at;
 }
 

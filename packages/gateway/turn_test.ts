@@ -16,6 +16,7 @@ Deno.test("GatewayTurn answers recalls from the session's archive and goes on be
   const body = { model: "m", messages: [{ role: "user", content: "Go." }] };
   const request = readRequest(readBody(encode(body)), CHAT_PROTOCOL, readers);
   const session = sessions.find({
+    basis: { model: "m" },
     scope: "",
     items: request.items,
     prompts: ({ archive }) =>

@@ -4,20 +4,15 @@ import { listPrice, profileForTtl, type Rates } from "@tare/planner";
 import { promptSession } from "@tare/planner/policies";
 import { reportCall, sumsOfCall } from "@tare/planner/report";
 import { RECALL_TOOL } from "@tare/prune";
-import {
-  jsonExcess,
-  type Protocol,
-  readBody,
-  readingRequest,
-  type WireReply,
-  type WireRequest,
-} from "@tare/wire";
+import { jsonExcess, type Protocol, readBody, readingRequest, type WireReply } from "@tare/wire";
 import { callTotals, GatewayLedger } from "./ledger.ts";
 import { Memory } from "./memory.ts";
 import type { GatewayOptions } from "./options.ts";
+import { Keeper } from "./kept/keeper.ts";
 import { oneShotOf, viewFor } from "./sessions/one_shot.ts";
+import type { Recognised } from "./sessions/recognised.ts";
 import type { Compaction, GatewaySession } from "./sessions/session.ts";
-import { type Recognised, Sessions } from "./sessions/sessions.ts";
+import { Sessions } from "./sessions/sessions.ts";
 import { inSlices } from "./slices.ts";
 import { GatewayTurn, type SentCall } from "./turn.ts";
 import { upstreamOf } from "./upstream.ts";
@@ -36,6 +31,11 @@ const MAX_COMPACTIONS = 100;
 /** So many calls of a session are remembered. */
 const MAX_CALLS = 2_000;
 
+/** So many responses of a session may be followed after a restart. */
+const MAX_RESPONSES = 8;
+
+const DAY_MS = 24 * 60 * 60_000;
+
 const NO_MECHANISMS = { context: false, prune: false, schemas: false, truncate: false };
 
 /** Finds out which conversation each request belongs to, and takes note of what becomes of it. */
@@ -44,10 +44,11 @@ export class Turns {
   readonly #options: GatewayOptions;
   readonly #memory: Memory;
   readonly #sessions: Sessions;
+  readonly #keeper: Keeper | undefined;
 
   /** No request has come yet. */
   constructor(options: GatewayOptions) {
-    const { control, now, maxMemoryBytes = 512 * 2 ** 20 } = options;
+    const { control, now, maxMemoryBytes = 512 * 2 ** 20, conversations: store } = options;
     this.#options = options;
     this.#memory = new Memory({ maxBytes: maxMemoryBytes });
     this.#sessions = new Sessions({
@@ -57,6 +58,25 @@ export class Turns {
       maxBytes: this.#memory.sessionBytes,
       ...(now && { now }),
     });
+    this.#keeper = store && new Keeper({
+      store,
+      sessions: this.#sessions,
+      keepMs: options.keepMs ?? 30 * DAY_MS,
+      keepBytes: options.keepBytes ?? 2 ** 30,
+      restored: (session) => this.#remember(session),
+      onError: options.onError ?? (() => {}),
+      now: now ?? Date.now,
+    });
+  }
+
+  /** Keeps a session: resolves once that is done, or after a short while; never rejects. Nothing if none are kept. */
+  save(session: GatewaySession): Promise<void> | undefined {
+    return this.#keeper?.save(session);
+  }
+
+  /** Waits until all is kept, for a while. Never rejects. */
+  async close(): Promise<void> {
+    await this.#keeper?.close();
   }
 
   /** All sessions that are known, the newest first. */
@@ -86,19 +106,22 @@ export class Turns {
     if (isDetached) return undefined;
     const countTokens = await this.#options.countTokens();
     const wire = await inSlices(readingRequest(body, protocol, readers));
-    const followed = follows === undefined ? undefined : this.#memory.followed(client, follows);
     const sessions = this.#sessions;
     const hasTools = (wire.tools ?? []).length > 0 && !hints.forbidsTools;
+    const ttlMs = protocol.cacheTtlMs?.(wire);
     const recognised: Recognised = {
       client,
-      scope: JSON.stringify([client, key ?? null]),
+      scope: hashOf([client, key ?? null]),
       isKeyed: key !== undefined,
       name: request.headers.get("x-tare-session") ?? name,
       protocol: protocol.name,
       items: wire.items,
       hasTools,
-      prompts: this.#promptsOf(wire, countTokens),
+      basis: { model: wire.model, ...(ttlMs !== undefined && { ttlMs }) },
+      prompts: this.#promptsOf(protocol, countTokens),
     };
+    await this.#keeper?.look(recognised, { follows, protocol, readers });
+    const followed = follows === undefined ? undefined : this.#memory.followed(client, follows);
     const found = sessions.get(followed?.sessionId ?? "");
     const purpose = counts ? "other" : hints.purpose;
     const oneShot = found
@@ -157,6 +180,13 @@ export class Turns {
     if (id === undefined || upstreamId === undefined) return;
     const owed = callsClient && recalls.length > 0 ? turn.lastAnswers : [];
     this.#memory.follow(client, id, { sessionId: session.id, upstreamId, owed });
+    session.responses = [...session.responses, { id, upstreamId, owed }].slice(-MAX_RESPONSES);
+  }
+
+  /** What belongs to a session beside it. */
+  #remember({ id: sessionId, client, responses }: Pick<GatewaySession, "id" | "client" | "responses">): void {
+    if (client === undefined) return;
+    for (const { id, ...followed } of responses) this.#memory.follow(client, id, { sessionId, ...followed });
   }
 
   #now(): number {
@@ -191,16 +221,15 @@ export class Turns {
     session.compactions = [...session.compactions, made].slice(-MAX_COMPACTIONS);
   }
 
-  /** Makes what decides for a new session that begins with this request. */
-  #promptsOf(request: WireRequest, countTokens: CountTokens): Recognised["prompts"] {
+  /** Makes what decides for a session, by what its first request asked for. */
+  #promptsOf(protocol: Protocol, countTokens: CountTokens): Recognised["prompts"] {
     const { recall = true, policy, mechanisms = {}, truncateTokens, alwaysFull, triggers } = this.#options;
     const { truncate = true } = mechanisms;
-    const { profile: rules, windowTokens } = upstreamOf(request.protocol, this.#options);
-    const profile = () => typeof rules === "function" ? rules(request.model) : rules;
-    return ({ archive, control }) => {
-      const ttlMs = request.protocol.cacheTtlMs?.(request);
+    const { profile: rules, windowTokens } = upstreamOf(protocol, this.#options);
+    return ({ archive, control, basis: { model, ttlMs } }, stored = {}) => {
+      const profile = () => typeof rules === "function" ? rules(model) : rules;
       return promptSession({
-        ...{ archive, countTokens, inSlices, policy, truncateTokens, alwaysFull, triggers },
+        ...{ archive, countTokens, inSlices, policy, truncateTokens, alwaysFull, triggers, ...stored },
         // What is known of an upstream may become known later.
         profile: () => ttlMs === undefined ? profile() : profileForTtl(profile(), ttlMs),
         ...(windowTokens !== undefined && { windowTokens }),
@@ -218,5 +247,9 @@ function isAnswer({ callsClient, recalls }: WireReply): boolean {
 /** Tells clients apart by their keys, which are kept nowhere. */
 function clientOf({ name, auth }: Protocol, { headers }: Request): string {
   const keys = auth.headers.map((header) => headers.get(header) ?? "");
-  return `${name} ${createHash("sha256").update(JSON.stringify(keys)).digest("base64")}`;
+  return `${name} ${hashOf(keys)}`;
+}
+
+function hashOf(value: unknown): string {
+  return createHash("sha256").update(JSON.stringify(value)).digest("base64");
 }

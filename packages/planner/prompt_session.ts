@@ -86,6 +86,8 @@ export interface PromptSessionOptions {
   readonly inSlices?: (steps: Iterator<void, void>) => Promise<void>;
   /** What {@linkcode PromptSession.state} was when the session was last used. Default: a new session. */
   readonly state?: unknown;
+  /** What {@linkcode ForkableSession.lookedAt} was when the session was last used. Default: nothing was looked at. */
+  readonly lookedAt?: unknown;
 }
 
 /** What a call without some of the definitions goes by, as against one with all: what that one would take is the measure. */
@@ -179,6 +181,12 @@ export interface PromptSession {
 export interface ForkableSession extends PromptSession {
   /** The cache rules and prices that it goes by. */
   readonly profile: Profile;
+  /**
+   * What a restart needs beside {@linkcode PromptSession.state} where the history may not go on from the one that was
+   * viewed last: hashes and token counts of its messages, as plain JSON data. It is made when it is asked for. Absent:
+   * nothing was viewed, or the policy needs none.
+   */
+  readonly lookedAt?: unknown;
   /** Forgets the edits of all but the first `length` messages: the history went back there. */
   cutBack(length: number): void;
   /**

@@ -4,6 +4,7 @@ import { type Edit, type ElideEdit, fittingEdits, leadingEdits } from "./edits/e
 import { type FullWindow, NEVER_FULL } from "./edits/full_window.ts";
 import type { Plan } from "./rule/plan.ts";
 import { migrateSessionState } from "./migrate_session_state.ts";
+import type { LookedAt } from "./rule/known_history.ts";
 import { Planner } from "./rule/planner.ts";
 import { NEW_SESSION, type PlannerState } from "./rule/planner_state.ts";
 import {
@@ -84,7 +85,8 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
         retention: retentionOf(state.reverted ? NO_MECHANISMS : mechanisms, options.retention),
       },
       state.planner,
-      from,
+      // It is what `lookedAt` gave.
+      { from, before: options.lookedAt as LookedAt | undefined },
     );
   let planner = makePlanner(from);
   /** What was planned for each view; nothing for a request that isn't a turn. */
@@ -236,6 +238,9 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
     },
     get state() {
       return state;
+    },
+    get lookedAt() {
+      return planner.lookedAt;
     },
     quote: (history, call) => planner.quote(requestOf(history, call)),
     get profile() {

@@ -58,6 +58,7 @@ export interface AgentHandler {
  * | `GET /v1/sessions/{id}/quote` | what its next request would cost |
  * | `GET /v1/sessions/{id}/export` | its messages, one a line |
  * | `POST /v1/sessions/import` | makes sessions of such lines |
+ * | `GET /v1/backup` | everything that the server keeps, as a file |
  * | `POST /v1/sessions/{id}/turns` | starts, continues or steers a turn and streams its events |
  * | `GET /v1/sessions/{id}/events?after=N` | streams the events after number N, those of a running turn included |
  * | `POST /v1/sessions/{id}/cancel` | cancels the running turn and waits for its end |
@@ -89,7 +90,7 @@ export function agentHandler(options: AgentOptions): AgentHandler {
   const streaming = { sessions, heartbeat, onError };
   const routes: readonly Route[] = [
     ...sessionRoutes(sessions),
-    ...transferRoutes(sessions),
+    ...transferRoutes(sessions, store),
     ...promptRoutes(sessions),
     ...turnRoutes(streaming),
     ...approvalRoutes(sessions),

@@ -17,13 +17,31 @@ export interface FoundConversation extends Omit<StoredConversation, "value"> {
 export interface SavedConversation extends Omit<StoredConversation, "version"> {
   /** What it can be found by, each at most 200 characters. Several conversations may have the same name. */
   readonly names: readonly string[];
-  /** Texts that its archive gets, under their `archiveRef`; those that it has stay. Default: none. */
-  readonly texts?: readonly { readonly ref: string; readonly content: string }[];
+  /** Texts that it gets, under their `archiveRef`; those that it has stay. Default: none. */
+  readonly texts?: readonly ConversationText[];
+  /** A conversation whose texts it gets too, those that are there now. Default: none. */
+  readonly parent?: string;
+}
+
+/** A text that belongs to a conversation. */
+export interface ConversationText {
+  /** Its `archiveRef`. */
+  readonly ref: string;
+  readonly content: string;
+}
+
+/** How long conversations are kept, and how much of them. */
+export interface ConversationLimits {
+  /** Those saved last before this time go, in milliseconds since the epoch. */
+  readonly beforeMs: number;
+  /** Those saved longest ago go until values and texts take no more than this together, as they are stored. */
+  readonly maxBytes: number;
 }
 
 /**
  * Where conversations are kept that others lead and this process only looks after, so that the next process, or another
- * one beside it, goes on with them. Whoever saves last is right: nothing here is worth waiting for.
+ * one beside it, goes on with them. Whoever saves last is right: nothing here is worth waiting for. All reject with a
+ * `StoreError` if the store fails.
  */
 export interface ConversationStore {
   /** Whether other openings of the store save too, so that what this one remembers may be old. */
@@ -32,10 +50,10 @@ export interface ConversationStore {
   find(names: readonly string[], limit?: number): Promise<readonly FoundConversation[]>;
   /** A conversation, if it is there. */
   load(id: string): Promise<StoredConversation | undefined>;
-  /** Saves a conversation, and gives its version then. */
+  /** Saves a conversation, all or nothing, and gives its version then: 1 if it wasn't there. */
   save(conversation: SavedConversation): Promise<number>;
-  /** A text of a conversation's archive. */
-  text(id: string, ref: string): Promise<string | undefined>;
-  /** Forgets those saved last before `beforeMs`, and the oldest beyond `maxBytes` of values and texts. Gives how many. */
-  expire(limits: { readonly beforeMs: number; readonly maxBytes: number }): Promise<number>;
+  /** Texts of a conversation by their references, as far as it has them. */
+  texts(id: string, refs: readonly string[]): Promise<ReadonlyMap<string, string>>;
+  /** Forgets conversations beyond these limits, and tells how many. */
+  expire(limits: ConversationLimits): Promise<number>;
 }

@@ -1,4 +1,5 @@
 import type { Archive } from "@tare/prune";
+import type { ConversationStore } from "./conversation_store.ts";
 import type { SharedStore } from "./shared_store.ts";
 
 /** What is known of a session without its events. */
@@ -105,6 +106,14 @@ export type StoreRecord =
   /** The answer to what was asked of the holder of a session. @throws if whoever asked has given up, or has one. */
   | { readonly type: "answer"; readonly requestId: string; readonly answer: unknown };
 
+/** A copy of a store as the bytes of a file, which opens as a store. */
+export interface StoreCopy {
+  /** How many there are. */
+  readonly bytes: number;
+  /** To be read to its end, or cancelled: until then the store's log only grows. */
+  readonly stream: ReadableStream<Uint8Array<ArrayBuffer>>;
+}
+
 /**
  * Where sessions are kept. A promise that resolves says that what was written survives the process; one that rejects
  * says that nothing of it was written. All reject with a `StoreError` if the store fails, and with an `Error` if there
@@ -113,6 +122,8 @@ export type StoreRecord =
 export interface Store {
   /** How it is shared with others that have it open. Absent: nobody else can have it open. */
   readonly shared?: SharedStore;
+  /** Conversations that pass through, which are no sessions. Absent: none are kept. */
+  readonly conversations?: ConversationStore;
   /** Writes all of these in their order, or none. */
   commit(records: readonly StoreRecord[]): Promise<void>;
   /** The session of this id, if there is one. */
@@ -157,6 +168,13 @@ export interface Store {
   claimKey(request: IdempotencyKey & { readonly bodyHash: string }): Promise<Claim>;
   /** Forgets a key that was claimed and has no response, because its request failed and may be sent again. */
   releaseKey(key: IdempotencyKey): Promise<void>;
+  /**
+   * The whole store as of now, while it is in use. Absent where it isn't one file. What comes of it isn't whole before
+   * the stream has ended.
+   *
+   * @throws {StoreError} `locked` if another copy is under way.
+   */
+  copy?(): Promise<StoreCopy>;
   /** Lets others have the store. Nothing can be read or written afterwards; a second call does nothing. */
   close(): Promise<void>;
 }

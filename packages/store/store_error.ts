@@ -36,6 +36,14 @@ export function conflictError(id: string, { after, last }: { after: number; last
   return new StoreError("conflict", message);
 }
 
+/** Only who holds a session writes to it. */
+export function fencedError(id: string): StoreError {
+  const message =
+    `Cannot write to session ${JSON.stringify(id)}: this opening of the store doesn't hold it. ` +
+    "Take it, and read what was written since.";
+  return new StoreError("fenced", message);
+}
+
 /** What every store says of a session that it doesn't have. */
 export function noSessionError(id: string): Error {
   return new Error(`Cannot find session ${JSON.stringify(id)}: there is no such session`);

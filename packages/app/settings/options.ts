@@ -1,6 +1,7 @@
 import { DEFAULT_PROVIDER, MESSAGES_PROVIDER, PRICES_DATE, PROFILES } from "@tare/planner";
 import { POLICIES, type Policy } from "@tare/planner/policies";
 import { LIMIT_OPTIONS } from "../listener/limits.ts";
+import { readDatabase } from "./database.ts";
 import {
   address,
   fromFolder,
@@ -61,6 +62,14 @@ export const OPTIONS = {
     help: "The folder where sessions are kept. Default: one for each workspace in your data directory",
     read: fromFolder,
   },
+  database: {
+    variable: "TARE_DATABASE",
+    isSecret: true,
+    help:
+      "A PostgreSQL database that keeps the sessions in place of a file, so that several servers can share them: its address, or a file that holds it",
+    read: readDatabase,
+    right: "an address such as postgres://user:password@host:5432/name, or a file that holds one",
+  },
   mcp: {
     variable: "TARE_MCP",
     flag: "mcp",
@@ -102,14 +111,25 @@ export const OPTIONS = {
   maxDataMiB: {
     variable: "TARE_MAX_DATA",
     flag: "max-data",
-    help: "MiB that the sessions' file may take; nothing more is taken then. Default: what the disk has",
+    help:
+      "MiB that the sessions' file may take; nothing more is taken then. Default: what the disk has. Not with TARE_DATABASE",
     ...wholeNumber(1, 100_000_000),
   },
   expireAfterDays: {
     variable: "TARE_EXPIRE_AFTER",
     flag: "expire-after",
-    help: "Days after which a session in which nothing happens is deleted. Default: never",
+    help:
+      "Days after which a session in which nothing happens is deleted. Default: never; what is kept of other agents' conversations: 30",
     ...wholeNumber(1, 100_000),
+  },
+  gatewayStoreMiB: {
+    variable: "TARE_GATEWAY_STORE",
+    flag: "gateway-store",
+    fallback: "1024",
+    help:
+      "MiB that may be kept of other agents' conversations, so that a restart sends the same bytes; off: nothing is kept",
+    read: (word) => word === "off" ? 0 : wholeNumber(1, 100_000_000).read(word),
+    right: "off, or a whole number from 1 to 100000000",
   },
   token: {
     variable: "TARE_TOKEN",

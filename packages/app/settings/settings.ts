@@ -85,6 +85,12 @@ export function readSettings(
         `Set TARE_POLICY to ${option.policy}, or leave ${source} out.`,
     );
   }
+  if (settings.database !== undefined && settings.maxDataMiB !== undefined) {
+    throw new RangeError(
+      "Cannot start: TARE_DATABASE and TARE_MAX_DATA are both set, but how large a database may become is decided " +
+        "where it runs. Leave TARE_MAX_DATA out.",
+    );
+  }
   if (pruneAt > summariseAt) {
     throw new RangeError(
       `Cannot start: TARE_PRUNE_AT is ${pruneAt} and TARE_SUMMARISE_AT is ${summariseAt}, but results must be pruned ` +

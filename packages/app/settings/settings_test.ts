@@ -12,6 +12,7 @@ Deno.test("readSettings() fills defaults in, and a flag outranks its variable", 
     unattended: "deny",
     answerWithinMinutes: 1_440,
     maxSessions: 10_000,
+    gatewayStoreMiB: 1024,
     allowedHosts: [],
     corsOrigins: [],
     idleSeconds: 60,
@@ -47,6 +48,7 @@ Deno.test("readSettings() fills defaults in, and a flag outranks its variable", 
       TARE_RECALL: "off",
       TARE_DELEGATE: "on",
       TARE_CONTROL: "0.1",
+      TARE_GATEWAY_STORE: "off",
     }),
     {
       ...defaults,
@@ -58,6 +60,7 @@ Deno.test("readSettings() fills defaults in, and a flag outranks its variable", 
       recall: false,
       delegate: true,
       control: 0.1,
+      gatewayStoreMiB: 0,
     },
   );
   assertEquals(
@@ -146,6 +149,11 @@ Deno.test("readSettings() names the variable, the value and what would be right"
       `TARE_DATA is "${
         resolve("packages/app")
       }", which is the workspace itself, whose files the tools may change`,
+    ],
+    [
+      [],
+      { TARE_GATEWAY_STORE: "0" },
+      'TARE_GATEWAY_STORE is "0", but it must be off, or a whole number from 1 to 100000000.',
     ],
     [[], { TARE_RECALL: "no" }, 'TARE_RECALL is "no", but it must be on or off.'],
     [

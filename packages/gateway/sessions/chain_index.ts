@@ -36,8 +36,16 @@ export class ChainIndex {
     return node;
   }
 
-  /** Marks a history as the session's, from `node` on with these further keys and back to its root; gives its end. */
-  claim(node: ChainNode, keys: readonly string[], sessionId: string): ChainNode {
+  /**
+   * Marks a history as the session's, from `node` on with these further keys and back to its root; gives its end. What
+   * another session has is taken from it only if it gives way. Default: it does.
+   */
+  claim(
+    node: ChainNode,
+    keys: readonly string[],
+    sessionId: string,
+    givesWay: (sessionId: string) => boolean = () => true,
+  ): ChainNode {
     let tip = node;
     for (const key of keys) {
       const next = newNode(key, tip);
@@ -46,7 +54,7 @@ export class ChainIndex {
       tip = next;
     }
     for (let at: ChainNode | undefined = tip; at; at = at.parent) {
-      at.sessionId = sessionId;
+      if (at.sessionId === undefined || givesWay(at.sessionId)) at.sessionId = sessionId;
       if (!at.parent) this.#roots.set(at.key, at);
     }
     return tip;
@@ -69,6 +77,29 @@ export function chainTo(tip: ChainNode): readonly ChainNode[] {
   const nodes: ChainNode[] = [];
   for (let at = tip; at.parent; at = at.parent) nodes.push(at);
   return nodes.reverse();
+}
+
+/** How many items a history has in common with a session's, from its start; `heads` of them may be others. */
+export function sharedLength(
+  { tip, heads: own }: { readonly tip: ChainNode; readonly heads: number },
+  keys: readonly string[],
+  heads?: number,
+): number {
+  if (heads !== undefined && heads !== own) return 0;
+  const from = heads ?? 0;
+  const nodes = chainTo(tip);
+  let at = from;
+  while (at < keys.length && nodes[at]?.key === keys[at]) at++;
+  return at > from ? at : 0;
+}
+
+/** The last node of a history that is also one of another's. */
+export function lastShared(tip: ChainNode, other: ChainNode): ChainNode | undefined {
+  const theirs = new Set<ChainNode>();
+  for (let at: ChainNode | undefined = other; at; at = at.parent) theirs.add(at);
+  let at: ChainNode | undefined = tip;
+  while (at && !theirs.has(at)) at = at.parent;
+  return at;
 }
 
 function newNode(key: string, parent?: ChainNode): ChainNode {

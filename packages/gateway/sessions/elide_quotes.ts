@@ -5,7 +5,7 @@ import type { GatewaySession } from "./session.ts";
 const LEAST_CHARS = 400;
 
 /** An archive reference at the end of a line that stands for something. */
-const REFERENCE = /\bref ([0-9a-f]{16})\]/g;
+export const REFERENCE: RegExp = /\bref ([0-9a-f]{16})\]/g;
 
 /**
  * A request that quotes a conversation, as one for a summary may, with what left the view that the model had last given
@@ -45,6 +45,8 @@ async function goneOf(
 ): Promise<(readonly [original: string, line: string])[]> {
   const gone: [string, string][] = [];
   for (const message of shown) {
+    // Of what doesn't stand for anything, only the hash may be known.
+    if (typeof message === "number") continue;
     const line = contentText(message.content);
     for (const [, ref = ""] of line.matchAll(REFERENCE)) {
       const archived = await archive.get(ref);

@@ -1,4 +1,4 @@
-import { contentText } from "@tare/messages";
+import { contentText, hashText } from "@tare/messages";
 import type { WireItem } from "@tare/wire";
 import { LRUCache } from "lru-cache";
 
@@ -8,13 +8,13 @@ const CHANGED_SHARE = 0.25;
 /** So many different instructions are remembered. */
 const MAX_KNOWN = 128;
 
-/** Instructions as they were last seen. */
-interface Known {
+/** Instructions as they were last seen. Plain data but for the map. */
+export interface Known {
   readonly scope: string;
   /** Names them, however they change. */
   readonly key: string;
-  /** How often each line stands in them. */
-  readonly lines: ReadonlyMap<string, number>;
+  /** How many characters each line takes in them, all its repetitions together, by its hash. */
+  readonly lines: ReadonlyMap<number, number>;
 }
 
 /**
@@ -25,6 +25,17 @@ export class InstructionKeys {
   readonly #known = new LRUCache<string, Known>({ max: MAX_KNOWN });
   /** Names by those of the items. */
   readonly #keys = new LRUCache<string, string>({ max: 4 * MAX_KNOWN });
+
+  /** What is known of the instructions that are named so. */
+  known(key: string): Known | undefined {
+    return this.#known.peek(key);
+  }
+
+  /** Instructions were seen elsewhere. */
+  learn(known: Known): void {
+    this.#known.set(known.key, known);
+    this.#keys.set(known.key, known.key);
+  }
 
   /** The name of the instructions that an item is. */
   keyOf(scope: string, item: WireItem): string {
@@ -46,21 +57,24 @@ export class InstructionKeys {
   }
 }
 
-function linesOf({ parts }: WireItem): Map<string, number> {
-  const lines = new Map<string, number>();
+function linesOf({ parts }: WireItem): Map<number, number> {
+  const lines = new Map<number, number>();
   const texts = parts.map(({ message }) => contentText(message.content));
-  for (const line of texts.join("\n").split("\n")) lines.set(line, (lines.get(line) ?? 0) + 1);
+  for (const line of texts.join("\n").split("\n")) {
+    const hash = hashText(line);
+    lines.set(hash, (lines.get(hash) ?? 0) + line.length);
+  }
   return lines;
 }
 
-function lengthOf(lines: ReadonlyMap<string, number>): number {
-  let length = 0;
-  for (const [line, times] of lines) length += line.length * times;
-  return length;
+function lengthOf(lines: Known["lines"]): number {
+  let sum = 0;
+  for (const length of lines.values()) sum += length;
+  return sum;
 }
 
-function sharedLength(one: ReadonlyMap<string, number>, other: ReadonlyMap<string, number>): number {
-  let length = 0;
-  for (const [line, times] of one) length += line.length * Math.min(times, other.get(line) ?? 0);
-  return length;
+function sharedLength(one: Known["lines"], other: Known["lines"]): number {
+  let sum = 0;
+  for (const [line, length] of one) sum += Math.min(length, other.get(line) ?? 0);
+  return sum;
 }

@@ -12,11 +12,22 @@ export class LayeredArchive implements Archive {
   /** What was put before the forks, newest first. Never changed. */
   #shared: readonly ReadonlyMap<string, string>[];
   #bytes: number;
+  readonly #elsewhere: Archive["get"] | undefined;
 
-  /** An archive of what these maps hold: their texts take `bytes` together. */
-  constructor(shared: readonly ReadonlyMap<string, string>[] = [], bytes = 0) {
+  /**
+   * An archive of what these maps hold: their texts take `bytes` together. What they don't hold is looked for elsewhere.
+   * Default: there is nowhere else.
+   */
+  constructor(
+    { shared = [], bytes = 0, elsewhere }: {
+      readonly shared?: readonly ReadonlyMap<string, string>[];
+      readonly bytes?: number;
+      readonly elsewhere?: Archive["get"] | undefined;
+    } = {},
+  ) {
     this.#shared = shared;
     this.#bytes = bytes;
+    this.#elsewhere = elsewhere;
   }
 
   /** Most bytes of memory that its texts can take, those included that it shares. */
@@ -28,7 +39,7 @@ export class LayeredArchive implements Archive {
   fork(): LayeredArchive {
     if (this.#own.size > 0) this.#shared = [this.#own, ...this.#shared];
     this.#own = new Map();
-    return new LayeredArchive(this.#shared, this.#bytes);
+    return new LayeredArchive({ shared: this.#shared, bytes: this.#bytes, elsewhere: this.#elsewhere });
   }
 
   /** Keeps a text. @throws {Error} if other content stands under its reference. */
@@ -45,8 +56,13 @@ export class LayeredArchive implements Archive {
   }
 
   /** The text under a reference. */
-  get(ref: string): Promise<string | undefined> {
-    return Promise.resolve(this.#find(ref));
+  async get(ref: string): Promise<string | undefined> {
+    return this.#find(ref) ?? await this.#elsewhere?.(ref);
+  }
+
+  /** All texts that it holds itself, with their references. */
+  *texts(): Generator<readonly [ref: string, content: string]> {
+    for (const texts of [this.#own, ...this.#shared]) yield* texts;
   }
 
   /** Forgets a text, unless a fork shares it. */

@@ -35,6 +35,6 @@ Deno.test("LayeredArchive counts what it keeps, a text that it has once", async 
 });
 
 Deno.test("LayeredArchive keeps no two texts under one reference", async () => {
-  const archive = new LayeredArchive([new Map([["2cf24dba5fb0a30e", "not hello"]])]);
+  const archive = new LayeredArchive({ shared: [new Map([["2cf24dba5fb0a30e", "not hello"]])] });
   await assertRejects(() => archive.put("hello"), Error, "other content stands there");
 });

@@ -1,7 +1,8 @@
 import { contentText } from "@tare/messages";
 import type { ForkableSession } from "@tare/planner";
 import type { Purpose, WireItem, WireRequest } from "@tare/wire";
-import { type About, cutBack } from "./sessions.ts";
+import { cutBack } from "./fork.ts";
+import type { About } from "./recognised.ts";
 
 /** A request that isn't a turn. */
 export interface OneShot {

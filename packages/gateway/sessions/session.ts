@@ -4,6 +4,7 @@ import type { CallReport, SeenConversation } from "@tare/planner/report";
 import type { ChainNode } from "./chain_index.ts";
 import type { HiddenPlace } from "./hidden_items.ts";
 import type { LayeredArchive } from "./layered_archive.ts";
+import type { Followed } from "../turn.ts";
 import { type Account, NO_CALLS, type Totals } from "../ledger.ts";
 import type { WireItem } from "@tare/wire";
 
@@ -29,6 +30,37 @@ export interface SessionRewrite extends Rewrite {
   readonly atMs: number;
 }
 
+/** What a session's prompts are planned by, as its first request says it. */
+export interface SessionBasis {
+  /** The model that was asked. */
+  readonly model: string;
+  /** How long prompts are to be cached, in milliseconds. Absent: that wasn't asked for. */
+  readonly ttlMs?: number;
+}
+
+/** A response of a session that a client may follow. */
+export interface SessionResponse extends Followed {
+  /** The id by which the client knows it. */
+  readonly id: string;
+}
+
+/** What is in the store of a session. */
+export interface Kept {
+  /** How often it was saved when it was last read or saved here; 0: never. */
+  readonly version: number;
+  /** References of the texts that are there. */
+  readonly refs: Set<string>;
+  /** The session of which it is a fork, if it wasn't saved yet. */
+  readonly parent?: string;
+  /** Names of the ends that its history had when it was saved, the newest first. */
+  readonly ends: readonly string[];
+}
+
+/** Nothing is there yet. */
+export function neverSaved(): Kept {
+  return { version: 0, refs: new Set(), ends: [] };
+}
+
 /** A conversation that passes through the gateway. */
 export interface GatewaySession extends Account {
   readonly id: string;
@@ -40,9 +72,11 @@ export interface GatewaySession extends Account {
   readonly client: string | undefined;
   /** Name of its protocol. */
   readonly protocol: string;
+  readonly basis: SessionBasis;
+  kept: Kept;
   /** When its first request came, in milliseconds since the epoch. */
   readonly startedMs: number;
-  /** The client's name for it, with the scope in which it holds. */
+  /** The client's name for it, in its scope. */
   readonly name: string | undefined;
   /** Whether it is left as it is, to compare with. */
   readonly control: boolean;
@@ -60,8 +94,10 @@ export interface GatewaySession extends Account {
   refusals: number;
   /** Whether it is left as it is from then on. */
   isReverted: boolean;
-  /** What the last call that succeeded showed. */
-  shown: readonly Message[];
+  /** What the last call that succeeded showed; of a session that was stored the hashes of messages that aren't lines. */
+  shown: readonly (Message | number)[];
+  /** The newest responses that its client may follow, the oldest first. */
+  responses: readonly SessionResponse[];
   /** What the newest turn that was planned shows of what history. */
   seen: Pick<SeenConversation, "history" | "view"> | undefined;
   /** What was asked for of single messages. */
@@ -120,7 +156,7 @@ export function bytesOfSession({ archive, calls, hidden, tip, historyBytes }: Ga
 /** What a session has that hasn't made a call yet. */
 export const NOTHING_YET: Pick<
   GatewaySession,
-  "totals" | "rewrites" | "unsent" | "calls" | "compactions" | "figures" | "seen"
+  "totals" | "rewrites" | "unsent" | "calls" | "compactions" | "figures" | "seen" | "responses"
 > = {
   totals: NO_CALLS,
   rewrites: [],
@@ -129,6 +165,7 @@ export const NOTHING_YET: Pick<
   compactions: [],
   figures: undefined,
   seen: undefined,
+  responses: [],
 };
 
 /** What the user said first, in one line, behind what clients put in front of it. */

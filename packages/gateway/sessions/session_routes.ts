@@ -21,6 +21,8 @@ export interface SessionRoutesOptions {
   /** All that are known, the newest first. */
   readonly sessions: readonly GatewaySession[];
   readonly countTokens: () => Promise<CountTokens>;
+  /** Told of a session in which something was asked for. */
+  readonly changed: (session: GatewaySession) => Promise<void>;
 }
 
 const MAX_PIN_BYTES = 10_000;
@@ -33,7 +35,7 @@ const MAX_PIN_BYTES = 10_000;
 export async function answerAboutSessions(
   request: Request,
   path: string,
-  { sessions, countTokens }: SessionRoutesOptions,
+  { sessions, countTokens, changed }: SessionRoutesOptions,
 ): Promise<Response> {
   const { searchParams: query } = new URL(request.url);
   const [, id = "", what, which, ...rest] = path.split("/");
@@ -77,6 +79,7 @@ export async function answerAboutSessions(
       const now = await seen(session);
       const pin = pinOf(session, now, wanted);
       session.pins = withPin(session.pins, pin);
+      await changed(session);
       return Response.json(reportPins({ ...now, pins: [pin] })[0]);
     }
     case "DELETE pins/…": {
@@ -86,6 +89,7 @@ export async function answerAboutSessions(
         throw notFound(`Cannot remove the pin of message ${which}: session ${id} has none there.`);
       }
       session.pins = rest;
+      await changed(session);
       return new Response(null, { status: 204 });
     }
     default:

@@ -1,38 +1,28 @@
 import { createHash } from "node:crypto";
 import { LRUCache } from "lru-cache";
-import { contentText } from "@tare/messages";
-import type { ForkableSession } from "@tare/planner";
 import type { WireItem } from "@tare/wire";
-import { ChainIndex, type ChainNode, chainTo } from "./chain_index.ts";
-import { expandHidden, type HiddenPlace } from "./hidden_items.ts";
-import { InstructionKeys } from "./instruction_keys.ts";
+import { ChainIndex, type ChainNode, chainTo, lastShared, sharedLength } from "./chain_index.ts";
+import { fork, rollBack } from "./fork.ts";
+import {
+  countInstructions,
+  endOf,
+  hasAnswers,
+  openingOf,
+  openingText,
+  QUOTED_CHARS,
+  textOf,
+} from "./history.ts";
+import { InstructionKeys, type Known } from "./instruction_keys.ts";
 import { LayeredArchive } from "./layered_archive.ts";
-import { bytesOfSession, type GatewaySession, NOTHING_YET, type Summary, titleOf } from "./session.ts";
-
-/** What a session is recognised by. */
-export interface Recognised {
-  /** Keeps apart histories that must never meet: clients, protocols. */
-  readonly scope: string;
-  /** Who asks: its conversations may go on under another scope. Default: they may not. */
-  readonly client?: string;
-  /** Whether the client itself keeps its conversations apart, so that a scope holds one. Default: no. */
-  readonly isKeyed?: boolean;
-  /** The client's name for the session. Default: it is recognised by content. */
-  readonly name?: string | undefined;
-  /** Name of the protocol. Default: none. */
-  readonly protocol?: string;
-  readonly items: readonly WireItem[];
-  /** Whether its model may call tools. Default: no. */
-  readonly hasTools?: boolean;
-  /** Decides what leaves the prompts of a new session. */
-  readonly prompts: (session: Pick<GatewaySession, "archive" | "control">) => ForkableSession;
-}
-
-/** A session that a request is about, and how many items at the start of their histories are the same. */
-export interface About {
-  readonly session: GatewaySession;
-  readonly shared: number;
-}
+import type { About, Recognised } from "./recognised.ts";
+import {
+  bytesOfSession,
+  type GatewaySession,
+  neverSaved,
+  NOTHING_YET,
+  type Summary,
+  titleOf,
+} from "./session.ts";
 
 /** How sessions are kept. */
 export interface SessionsOptions {
@@ -51,9 +41,6 @@ export interface SessionsOptions {
 /** So many sessions used last are looked through for one that a request quotes, or goes on from by a summary. */
 const QUOTABLE_SESSIONS = 64;
 
-/** The shortest and the longest text by which one conversation is found again in another, in UTF-16 code units. */
-const QUOTED_CHARS = { least: 24, most: 400 };
-
 /** So many pieces of a summary are remembered. */
 const SUMMARY_PIECES = 16;
 
@@ -69,6 +56,10 @@ export class Sessions {
   readonly #sessions: LRUCache<string, { readonly session: GatewaySession }>;
   /** Ids by the names that clients gave. */
   readonly #names = new Map<string, string>();
+  /** Ids by the ends of the histories. */
+  readonly #ends = new Map<string, string>();
+  /** Those that an earlier process began, or another one, and that weren't used here yet. */
+  readonly #adopted = new WeakSet<GatewaySession>();
   #begun = 0;
 
   constructor(options: SessionsOptions) {
@@ -91,6 +82,11 @@ export class Sessions {
     return this.#sessions.get(id)?.session;
   }
 
+  /** The same; it doesn't count as used. */
+  peek(id: string): GatewaySession | undefined {
+    return this.#sessions.peek(id)?.session;
+  }
+
   /** All that are known, the newest first. They don't count as used. */
   list(): readonly GatewaySession[] {
     return Array.from(this.#sessions.values(), ({ session }) => session).sort((a, b) => b.number - a.number);
@@ -98,11 +94,62 @@ export class Sessions {
 
   /** A session has grown: others may have to go for it. */
   weigh(session: GatewaySession): void {
-    if (this.#sessions.has(session.id)) this.#keep(session);
+    if (this.isCurrent(session)) this.#keep(session);
+  }
+
+  /** Whether this is what is known of the session of its id: what is remembered may be replaced by what was stored. */
+  isCurrent(session: GatewaySession): boolean {
+    return this.peek(session.id) === session;
+  }
+
+  /** Whether a session is known whose history a request's begins with, but for what a turn may have added: by its ends. */
+  knows({ scope, client, name }: Recognised, ends: readonly string[]): boolean {
+    if (name !== undefined) return this.#named(nameOf({ scope, name })) !== undefined;
+    return ends.some((end) => this.#ends.has(endName({ scope, client }, end)));
+  }
+
+  /** What is known of the instructions that are named so. */
+  instructionsOf(keys: readonly string[]): readonly Known[] {
+    return keys.flatMap((key) => this.#instructions.known(key) ?? []);
+  }
+
+  /**
+   * Takes in a session that was stored, with the keys of its history and its instructions, in place of what is known of it.
+   * What others came by later stays theirs.
+   */
+  adopt(
+    { session: stored, keys, instructions }: {
+      readonly session: Omit<GatewaySession, "tip" | "number">;
+      readonly keys: readonly string[];
+      readonly instructions: readonly Known[];
+    },
+  ): void {
+    const { id, scope, lastMs } = stored;
+    const before = this.peek(id);
+    if (before) this.#forget(before);
+    for (const known of instructions) this.#instructions.learn(known);
+    const isOlder = (other: string) => {
+      const session = this.peek(other);
+      return !session || session.lastMs < lastMs || (session.lastMs === lastMs && this.#adopted.has(session));
+    };
+    const node = this.#index.find(nameOf(stored) ?? scope, keys);
+    const tip = this.#index.claim(node, keys.slice(node.depth), id, isOlder);
+    const session: GatewaySession = { ...stored, tip, number: before?.number ?? this.#begun++ };
+    const name = nameOf(session);
+    if (name !== undefined) this.#names.set(name, id);
+    this.#noteEnd(session);
+    if (!before || this.#adopted.has(before)) this.#adopted.add(session);
+    this.#keep(session);
   }
 
   /** The session that goes on with this request: a known one, a fork of one, or a new one. */
   find(recognised: Recognised): GatewaySession {
+    const session = this.#find(recognised);
+    if (this.#adopted.delete(session)) this.#options.begun(session);
+    return session;
+  }
+
+  #find(recognised: Recognised): GatewaySession {
     const { scope, items } = recognised;
     const name = nameOf(recognised);
     const keys = this.#keysOf(recognised);
@@ -125,6 +172,7 @@ export class Sessions {
       session = from ? fork(from.session, items.slice(0, from.shared), own()) : this.#begin(recognised, node);
     }
     const { tip } = session;
+    this.#forgetEnd(session);
     session.tip = this.#index.claim(node, keys.slice(node.depth), session.id);
     // What it went back from is nobody's history any more.
     if (before && !goesOn) {
@@ -133,12 +181,11 @@ export class Sessions {
     }
     session.historyBytes = items.reduce((sum, { bytes }) => sum + (bytes?.length ?? 0), 0);
     session.heads = countInstructions(items);
+    this.#noteEnd(session);
     session.opening = openingText(items);
     session.title = titleOf(items);
     session.hasTools ||= recognised.hasTools ?? false;
-    session.isAnswered ||= items.some(({ parts }) =>
-      parts.some(({ message: { role } }) => role === "assistant")
-    );
+    session.isAnswered ||= hasAnswers(items);
     session.summary = undefined;
     this.#keep(session);
     return session;
@@ -259,7 +306,7 @@ export class Sessions {
   }
 
   #begin(recognised: Recognised, tip: ChainNode): GatewaySession {
-    const { client, scope, items, prompts, protocol = "" } = recognised;
+    const { client, scope, items, prompts, protocol = "", basis } = recognised;
     const name = nameOf(recognised);
     const first = items[openingOf(items)];
     const archive = new LayeredArchive();
@@ -270,13 +317,15 @@ export class Sessions {
       number: this.#begun++,
       client,
       scope,
-      name,
+      name: recognised.name,
       protocol,
+      basis,
+      kept: neverSaved(),
       control,
       heads: 0,
       opening: undefined,
       archive,
-      prompts: prompts({ archive, control }),
+      prompts: prompts({ archive, control, basis }),
       hidden: [],
       epoch: 0,
       savedTokenUnits: 0,
@@ -300,93 +349,40 @@ export class Sessions {
     return session;
   }
 
-  #forget({ id, tip, name }: GatewaySession): void {
+  #forget(session: GatewaySession): void {
+    const { id, tip } = session;
+    const name = nameOf(session);
     this.#index.release(tip, id);
+    this.#forgetEnd(session);
     if (name !== undefined && this.#names.get(name) === id) this.#names.delete(name);
+  }
+
+  #noteEnd(session: GatewaySession): void {
+    const end = ownEnd(session);
+    if (end !== undefined) this.#ends.set(end, session.id);
+  }
+
+  #forgetEnd(session: GatewaySession): void {
+    const end = ownEnd(session);
+    if (end !== undefined && this.#ends.get(end) === session.id) this.#ends.delete(end);
   }
 }
 
-function nameOf({ scope, name }: Recognised): string | undefined {
+function nameOf({ scope, name }: Pick<Recognised, "scope" | "name">): string | undefined {
   return name === undefined ? undefined : `${scope} ${name}`;
 }
 
-/** A new session with what the other had behind these items. What it archives from then on, the other doesn't see. */
-function fork(
-  from: GatewaySession,
-  items: readonly WireItem[],
-  own: Pick<GatewaySession, "id" | "number" | "tip" | "scope">,
-): GatewaySession {
-  const { hidden, length } = cutBack(from, items);
-  const archive = from.archive.fork();
-  const prompts = from.prompts.fork(length, archive);
-  return { ...from, ...own, name: undefined, archive, prompts, hidden, savedTokenUnits: 0, ...NOTHING_YET };
+function endName({ client, scope }: Pick<GatewaySession, "client" | "scope">, end: string): string {
+  return `${client ?? scope} ${end}`;
 }
 
-function rollBack(session: GatewaySession, items: readonly WireItem[]): GatewaySession {
-  const { hidden, length } = cutBack(session, items);
-  session.prompts.cutBack(length);
-  return Object.assign(session, { hidden });
-}
-
-/** What is hidden among these first items of a history, and how many messages the upstream sees of them. */
-export function cutBack(
-  { hidden }: Pick<GatewaySession, "hidden">,
-  items: readonly WireItem[],
-): { readonly hidden: readonly HiddenPlace[]; readonly length: number } {
-  const kept = hidden.filter(({ after }) => after <= items.length);
-  const expanded = expandHidden(items, kept).items;
-  return { hidden: kept, length: expanded.reduce((sum, { parts }) => sum + parts.length, 0) };
-}
-
-/** How many items a history has in common with a session's, from its start; `heads` of them may be others. */
-function sharedLength({ tip, heads: own }: GatewaySession, keys: readonly string[], heads?: number): number {
-  if (heads !== undefined && heads !== own) return 0;
-  const from = heads ?? 0;
-  const nodes = chainTo(tip);
-  let at = from;
-  while (at < keys.length && nodes[at]?.key === keys[at]) at++;
-  return at > from ? at : 0;
-}
-
-/** The last node of a history that is also one of another's. */
-function lastShared(tip: ChainNode, other: ChainNode): ChainNode | undefined {
-  const theirs = new Set<ChainNode>();
-  for (let at: ChainNode | undefined = other; at; at = at.parent) theirs.add(at);
-  let at: ChainNode | undefined = tip;
-  while (at && !theirs.has(at)) at = at.parent;
-  return at;
-}
-
-function hasAnswers(items: readonly WireItem[]): boolean {
-  return items.some(({ parts }) => parts.some(({ message: { role } }) => role === "assistant"));
-}
-
-function textOf(items: readonly WireItem[]): string {
-  return items.flatMap(({ parts }) => parts.map(({ message }) => contentText(message.content))).join("\n");
-}
-
-function countInstructions(items: readonly WireItem[]): number {
-  const first = items.findIndex(({ parts }) =>
-    parts.some(({ message: { role } }) => role !== "system" && role !== "developer")
-  );
-  return first < 0 ? items.length : first;
-}
-
-/** Position of the first item in which a user says something. */
-function openingOf(items: readonly WireItem[]): number {
-  return Math.max(0, items.findIndex(({ parts }) => parts.some(({ message }) => message.role === "user")));
-}
-
-/** A line of what the user asked for first, behind rules and surroundings that other conversations share. */
-function openingText(items: readonly WireItem[]): string | undefined {
-  const messages = items.flatMap(({ parts }) => parts.map(({ message }) => message));
-  const from = messages.findIndex(({ role }) => role === "user");
-  const length = messages.slice(from).findIndex(({ role }) => role === "assistant" || role === "tool");
-  const asked = messages.slice(from, length < 0 ? undefined : from + length)
-    .findLast(({ role }) => role === "user")?.content ?? "";
-  const text = typeof asked === "string" ? asked : contentText(asked.slice(-1));
-  return text.split("\n").map((line) => line.trim())
-    .find(({ length }) => length >= QUOTED_CHARS.least)?.slice(0, QUOTED_CHARS.most);
+function ownEnd(session: GatewaySession): string | undefined {
+  const keys: string[] = [];
+  for (let at = session.tip; at.parent && at.depth > session.heads && keys.length < 2; at = at.parent) {
+    keys.unshift(at.key);
+  }
+  const end = endOf(keys);
+  return end === undefined ? undefined : endName(session, end);
 }
 
 /** A number from 0 to 1 that is always the same for the same text. */

@@ -3,7 +3,8 @@ import { estimateTokens, type Message } from "@tare/messages";
 import { type Edit, plannerSession, profileNamed } from "@tare/planner";
 import type { WireItem } from "@tare/wire";
 import type { GatewaySession } from "./session.ts";
-import { type Recognised, Sessions, type SessionsOptions } from "./sessions.ts";
+import type { Recognised } from "./recognised.ts";
+import { Sessions, type SessionsOptions } from "./sessions.ts";
 
 function newSessions(options: Partial<SessionsOptions> = {}) {
   let begun = 0;
@@ -21,7 +22,7 @@ function newSessions(options: Partial<SessionsOptions> = {}) {
       const state = { edits: [elide(1), elide(3)] };
       return plannerSession({ profile: profileNamed("none"), countTokens: estimateTokens, archive, state });
     };
-    return sessions.find({ scope: "s", items, prompts, ...more });
+    return sessions.find({ scope: "s", items, basis: { model: "m" }, prompts, ...more });
   };
   return { sessions, find, begun: () => begun };
 }

@@ -72,6 +72,11 @@ export class Layout {
     this.#elided = new Set(other.#elided);
   }
 
+  /** The history that is laid out. */
+  get history(): readonly Message[] {
+    return this.#history;
+  }
+
   /** How many messages of a history are the same as those that are laid out. */
   sharedLength(history: readonly Message[]): number {
     let at = 0;

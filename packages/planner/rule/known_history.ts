@@ -1,7 +1,19 @@
-import { countMessageTokens, type CountTokens, type Message } from "@tare/messages";
+import { countMessageTokens, type CountTokens, hashPiece, type Message } from "@tare/messages";
 import type { Edit } from "../edits/edit.ts";
 import { Layout } from "../edits/layout.ts";
 import { Standings, type StandingsOptions } from "../retention/standings.ts";
+
+/** What was looked at last of a history, as far as the next look may need it. Plain data. */
+export interface LookedAt {
+  /** Hashes of its messages. */
+  readonly history: readonly number[];
+  /** Tokens of all of them. */
+  readonly fullTokens: number;
+  /** Hashes of what the model saw of them. */
+  readonly shown: readonly number[];
+  /** Tokens of each of these. */
+  readonly tokens: readonly number[];
+}
 
 /** What a planner has worked out of its session's history. It stays in memory, and is worked out again after a restart. */
 export class KnownHistory {
@@ -13,16 +25,37 @@ export class KnownHistory {
   /** Of each rewrite, the tokens of messages in front of it. */
   readonly #kept: number[] = [];
   #isNew: boolean;
+  /** What was looked at before the restart; nothing once something was looked at here. */
+  #before: LookedAt | undefined;
   #judgedBy = "";
 
   /**
    * @param from What is known of the session that goes on here.
+   * @param before What was looked at last before a restart.
    */
-  constructor(options: StandingsOptions & { readonly countTokens: CountTokens }, from?: KnownHistory) {
+  constructor(
+    options: StandingsOptions & { readonly countTokens: CountTokens },
+    { from, before }: { readonly from?: KnownHistory | undefined; readonly before?: LookedAt | undefined } =
+      {},
+  ) {
     this.#options = options;
     this.layout = new Layout(options.countTokens, from?.layout);
     this.#standings = new Standings(options);
-    this.#isNew = !from;
+    this.#isNew = from ? from.#isNew : true;
+    this.#before = from ? from.#before : before;
+  }
+
+  /** What was looked at last; nothing if nothing was. */
+  get lookedAt(): LookedAt | undefined {
+    if (this.#isNew) return this.#before;
+    const { layout } = this;
+    const { messages } = layout.placed;
+    return {
+      history: layout.history.map(hashPiece),
+      fullTokens: layout.fullTokens,
+      shown: messages.map(hashPiece),
+      tokens: messages.map((message) => countMessageTokens(message, this.#options.countTokens)),
+    };
   }
 
   /** How the messages stand that were looked at last. */
@@ -32,12 +65,21 @@ export class KnownHistory {
 
   /** Whether a history goes on from the one that was looked at last. */
   isStartOf(history: readonly Message[]): boolean {
-    return !this.#isNew && this.layout.isStartOf(history);
+    if (this.#isNew) return this.#before !== undefined && this.sharedLength(history) === Infinity;
+    return this.layout.isStartOf(history);
   }
 
   /** How many messages of a history are those that were looked at last; infinite if it goes on from them, or none were. */
   sharedLength(history: readonly Message[]): number {
-    return this.#isNew || this.layout.isStartOf(history) ? Infinity : this.layout.sharedLength(history);
+    if (!this.#isNew) return this.layout.isStartOf(history) ? Infinity : this.layout.sharedLength(history);
+    const { history: before = [] } = this.#before ?? {};
+    const shared = commonLength(before, history);
+    return shared === before.length ? Infinity : shared;
+  }
+
+  /** Tokens of the whole history that was looked at last. */
+  get lookedTokens(): number {
+    return this.#isNew ? this.#before?.fullTokens ?? 0 : this.layout.fullTokens;
   }
 
   /** Reads what is new of a history, a message at each step: most of the work of looking at it. */
@@ -66,12 +108,19 @@ export class KnownHistory {
    */
   lookAt(history: readonly Message[], edits: readonly Edit[]): number {
     for (const _ of this.take(history)) { /* Each step at once. */ }
-    const kept = this.layout.update(history, edits);
-    const wasNew = this.#isNew;
+    let kept = this.layout.update(history, edits);
+    if (this.#isNew) kept = this.#keptOf(this.#before);
     this.#isNew = false;
-    if (wasNew || kept === Infinity) return Infinity;
-    this.#kept.push(kept);
+    this.#before = undefined;
+    if (kept !== Infinity) this.#kept.push(kept);
     return kept;
+  }
+
+  /** Tokens at the start of what the model saw before the restart that are as they were; infinite if all are. */
+  #keptOf(before: LookedAt | undefined): number {
+    if (!before) return Infinity;
+    const rows = commonLength(before.shown, this.layout.placed.messages);
+    return rows === before.shown.length ? Infinity : before.tokens.slice(0, rows).reduce((a, b) => a + b, 0);
   }
 
   /** What is known to be worth carrying was judged by this: where it has changed, everything is looked at again. */
@@ -91,4 +140,9 @@ export class KnownHistory {
   keptSince(rewrites: number): number {
     return Math.min(Infinity, ...this.#kept.slice(rewrites));
   }
+}
+
+function commonLength(hashes: readonly number[], messages: readonly Message[]): number {
+  const at = hashes.findIndex((hash, at) => !messages[at] || hashPiece(messages[at]) !== hash);
+  return at < 0 ? hashes.length : at;
 }

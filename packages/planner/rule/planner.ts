@@ -6,7 +6,7 @@ import { currentProfile, type Profile, profileNamed } from "../providers.ts";
 import { KEEP_WANTED } from "../retention/retention.ts";
 import { bookCall } from "./book_call.ts";
 import { type Draft, draftPrompt } from "./draft.ts";
-import { KnownHistory } from "./known_history.ts";
+import { KnownHistory, type LookedAt } from "./known_history.ts";
 import { lookOnce, type OneShot } from "./look_once.ts";
 import type { Plan, PlannerOptions, PlanRequest } from "./plan.ts";
 import { cutBack, NEW_SESSION, type PlannerState } from "./planner_state.ts";
@@ -33,11 +33,21 @@ export class Planner {
    * A planner for a new session, or for one that goes on from a stored state.
    *
    * @param from The planner whose session goes on here: what it has worked out needn't be again.
+   * @param before What it looked at last before a restart.
    */
-  constructor(options: PlannerOptions, state: PlannerState = NEW_SESSION, from?: Planner) {
+  constructor(
+    options: PlannerOptions,
+    state: PlannerState = NEW_SESSION,
+    { from, before }: { readonly from?: Planner | undefined; readonly before?: LookedAt | undefined } = {},
+  ) {
     this.#options = { retention: KEEP_WANTED, lossLimit: 0.05, ...options };
     this.#state = state;
-    this.#known = new KnownHistory(options, from && from.#known);
+    this.#known = new KnownHistory(options, { from: from && from.#known, before });
+  }
+
+  /** What it looked at last; nothing if it looked at nothing. */
+  get lookedAt(): LookedAt | undefined {
+    return this.#known.lookedAt;
   }
 
   /** What it knows of the session, to be stored after each plan and after each successful request. */
@@ -143,10 +153,13 @@ export class Planner {
 
   /** Takes in what is new of a history. */
   #lookAt(history: readonly Message[], edits: readonly Edit[]): void {
-    const shared = this.#known.sharedLength(history);
-    const gone = this.#known.layout.fullTokens - this.#known.layout.fullTokensOf(shared);
-    const kept = this.#known.lookAt(history, edits);
+    const known = this.#known;
+    const shared = known.sharedLength(history);
+    const before = known.lookedTokens;
+    const kept = known.lookAt(history, edits);
     if (kept === Infinity) return;
+    // Of what is shared the count is the same.
+    const gone = shared === Infinity ? 0 : before - known.layout.fullTokensOf(shared);
     this.#state = cutBack(this.#state, { shared, kept, gone });
   }
 }

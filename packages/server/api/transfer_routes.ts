@@ -1,5 +1,7 @@
 import type { Message } from "@tare/messages";
-import { errorResponses } from "../http/http_error.ts";
+import { type Store, StoreError } from "@tare/store";
+import { Type } from "typebox";
+import { errorResponses, HttpError } from "../http/http_error.ts";
 import { LINES } from "../http/read_request_body.ts";
 import { type Route, route } from "../http/route.ts";
 import { closed } from "../http/schema.ts";
@@ -9,9 +11,44 @@ import { MESSAGE } from "./message_schemas.ts";
 import { parseSessions, SESSION_LINE } from "./parse_sessions.ts";
 import { sessionBody, SESSIONS } from "./session_body.ts";
 
-/** The routes by which sessions leave and enter as lines of chat messages. */
-export function transferRoutes(sessions: Sessions): readonly Route[] {
+/** What a copy of the store is. */
+const FILE = "application/vnd.sqlite3";
+
+/** The routes by which sessions leave and enter: as lines of chat messages, and all together as a file. */
+export function transferRoutes(sessions: Sessions, store: Pick<Store, "copy">): readonly Route[] {
   return [
+    route({
+      method: "GET",
+      path: "/v1/backup",
+      operationId: "backUp",
+      summary:
+        "Gives everything that the server keeps, as of now, as a file from which a server can go on. It isn't whole if it comes to an end before its length.",
+      responses: {
+        200: {
+          description: "The file: a SQLite database.",
+          content: { [FILE]: Type.Unsafe<string>({ type: "string", format: "binary" }) },
+        },
+        ...errorResponses({
+          404: "The server keeps nothing in a file: what it does keep is backed up where it is.",
+          409: "It is being copied already.",
+        }),
+      },
+      async answer() {
+        if (!store.copy) {
+          throw new HttpError(
+            404,
+            "not_found",
+            "Cannot back up here: the sessions aren't in a file of this server, but in a database, which has " +
+              "programs of its own for that, such as pg_dump.",
+          );
+        }
+        const { bytes, stream } = await store.copy().catch((error) => {
+          if (!(error instanceof StoreError && error.code === "locked")) throw error;
+          throw new HttpError(409, "backup_running", error.message);
+        });
+        return new Response(stream, { headers: { "content-type": FILE, "content-length": String(bytes) } });
+      },
+    }),
     route({
       method: "GET",
       path: "/v1/sessions/{id}/export",

@@ -1,8 +1,18 @@
 import { assertEquals } from "@std/assert";
 import type { AgentHandler } from "@tare/server";
 import type { Message } from "@tare/messages";
-import { memoryStore, StoreError } from "@tare/store";
-import { agent, call, error, events, newSession, request, scriptedModel, turn } from "../fixture_test.ts";
+import { memoryStore, openStore, StoreError } from "@tare/store";
+import {
+  agent,
+  call,
+  error,
+  events,
+  newSession,
+  refused,
+  request,
+  scriptedModel,
+  turn,
+} from "../fixture_test.ts";
 import { watchedStore } from "../sessions/store_fixture_test.ts";
 
 const echoing = {
@@ -161,4 +171,47 @@ Deno.test("transferRoutes() import nothing if the store fails", async () => {
     { error: { status: 507, code: "store_failed", message: "It is full." } },
   ]);
   assertEquals(await store.countSessions(), 0);
+});
+
+Deno.test("transferRoutes() give all that the server keeps as a file, from which another goes on with the same bytes", async () => {
+  const folder = await Deno.makeTempDir();
+  const [one, two] = [`${folder}/one.db`, `${folder}/two.db`];
+  const store = await openStore(one);
+  const handler = agent(scriptedModel([echoing, { content: "It said hi." }]), { store });
+  const session = await newSession(handler);
+  await turn(handler, session, "Say hi.");
+  const response = await handler.fetch(request("GET", "/v1/backup"));
+  const length = Number(response.headers.get("content-length"));
+  assertEquals([response.status, response.headers.get("content-type")], [200, "application/vnd.sqlite3"]);
+  assertEquals(
+    await refused(handler, "GET", "/v1/backup"),
+    error(
+      409,
+      "backup_running",
+      `Cannot copy the store ${one}: it is being copied already. Wait for its end.`,
+    ),
+  );
+  await Deno.writeFile(two, response.body!);
+  assertEquals((await Deno.stat(two)).size, length);
+  const copy = await openStore(two);
+  const other = agent(scriptedModel([{ content: "Again." }]), { store: copy });
+  for (const path of [session, `${session}/prompt`, `${session}/calls`]) {
+    assertEquals(await refused(other, "GET", path), await refused(handler, "GET", path));
+  }
+  assertEquals((await turn(other, session, "Again?")).at(-1)?.event.type, "turn_end");
+  await Promise.all([handler.close(), other.close()]);
+  await Promise.all([store.close(), copy.close()]);
+  await Deno.remove(folder, { recursive: true });
+});
+
+Deno.test("transferRoutes() say where a server's sessions are backed up that aren't in a file", async () => {
+  assertEquals(
+    await refused(agent(scriptedModel([])), "GET", "/v1/backup"),
+    error(
+      404,
+      "not_found",
+      "Cannot back up here: the sessions aren't in a file of this server, but in a database, which has programs of " +
+        "its own for that, such as pg_dump.",
+    ),
+  );
 });

@@ -17,6 +17,7 @@ export const ERROR_CODES = [
   "nothing_to_continue",
   "approval_open",
   "already_answered",
+  "backup_running",
   "idempotency_answer_not_kept",
   "idempotency_key_in_use",
   "idempotency_key_interrupted",

@@ -20,6 +20,8 @@ import {
   sessionExistsError,
 } from "../store_error.ts";
 
+import { type MemoryConversations, memoryConversations } from "./memory_conversations.ts";
+
 const DAY_MS = 24 * 60 * 60 * 1000;
 
 /** Values are kept as JSON, so that what a caller does to them later changes nothing. */
@@ -52,6 +54,7 @@ interface Tables {
   readonly documents: Map<string, MemoryDocument>;
   /** By scope and key. */
   readonly keys: Map<string, MemoryKey>;
+  readonly conversations: MemoryConversations;
 }
 
 /** How a store in memory is opened. */
@@ -69,12 +72,17 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
 
 /** A place in memory. What it gives opens the store that is kept there, each time as another process would. */
 export function memoryPlace(): (options?: MemoryStoreOptions) => Store {
-  const tables: Tables = { sessions: new Map(), documents: new Map(), keys: new Map() };
+  const tables: Tables = {
+    sessions: new Map(),
+    documents: new Map(),
+    keys: new Map(),
+    conversations: new Map(),
+  };
   return (options = {}) => openTables(tables, options);
 }
 
 function openTables(
-  { sessions, documents, keys }: Tables,
+  { sessions, documents, keys, conversations }: Tables,
   { now = Date.now, maxKeys = 10_000 }: MemoryStoreOptions,
 ): Store {
   const owner = Symbol();
@@ -186,6 +194,7 @@ function openTables(
   };
 
   return {
+    conversations: memoryConversations(conversations, { now, settle, isShared: true }),
     commit,
     getSession: (id) => settle(() => parsed(sessions.get(id)?.record) as SessionRecord | undefined),
     listSessions: ({ limit = 100, after, search = "", forks = true } = {}) =>

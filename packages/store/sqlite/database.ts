@@ -1,4 +1,13 @@
-import { closeSync, copyFileSync, existsSync, mkdirSync, openSync, type Stats, statSync } from "node:fs";
+import {
+  closeSync,
+  copyFileSync,
+  existsSync,
+  fstatSync,
+  mkdirSync,
+  openSync,
+  type Stats,
+  statSync,
+} from "node:fs";
 import { dirname, resolve } from "node:path";
 import { DatabaseSync, type SQLInputValue } from "node:sqlite";
 import { StoreError } from "../store_error.ts";
@@ -31,8 +40,25 @@ export interface Database {
   restock(): void;
   /** Gives up to so many unused pages back to the system, and tells how many are left. */
   shrink(pages: number): number;
+  /**
+   * Lets the file be as it is now, with all that was committed: what is written from now on stands in its log alone.
+   *
+   * @throws {StoreError} `locked` if that is so already.
+   */
+  freeze(): FrozenFile;
   /** Closes the file; a second call does nothing. */
   close(): void;
+}
+
+/** A file that stays as it is while its store is in use. */
+export interface FrozenFile {
+  /** By which it can be read. It isn't to be closed. */
+  readonly descriptor: number;
+  readonly bytes: number;
+  /** Whether it is still as it was: it changes if the disk is full and its log's room is needed, and at the store's end. */
+  readonly isWhole: () => boolean;
+  /** Lets it change again. */
+  readonly thaw: () => void;
 }
 
 /** How a file is opened. */
@@ -60,6 +86,9 @@ const RELEASE_BYTES = 4 * 2 ** 20;
 
 /** Unused pages that are worth waiting for the disk to give them back at once: one MiB. */
 const MANY_PAGES = 256;
+
+/** Pages of the log from which on what it holds is copied into the file: SQLite's default. */
+const LOG_PAGES = 1000;
 
 /** Size to which the log is cut once what it holds is in the file. */
 const LOG_BYTES = 4 * 2 ** 20;
@@ -259,7 +288,13 @@ function databaseOver(
   const countUnused = () => unused.get()?.freelist_count ?? 0;
   /** Pages that were given back since the file was last cut. */
   let given = 0;
-  const checkpoint = () => guard(() => connection.exec("PRAGMA wal_checkpoint(TRUNCATE)"));
+  let frozen: { isWhole: boolean } | undefined;
+  /** To close it before the connection would lose the file's lock. */
+  let descriptor: number | undefined;
+  const checkpoint = () => {
+    if (frozen) frozen.isWhole = false;
+    guard(() => connection.exec("PRAGMA wal_checkpoint(TRUNCATE)"));
+  };
   return {
     path: file,
     prepare,
@@ -289,19 +324,43 @@ function databaseOver(
       const left = countUnused();
       given += before - left;
       // The next checkpoint cuts the file. It waits for the disk, so that a little isn't worth one of its own.
-      if (left === 0 && given >= MANY_PAGES) {
+      if (left === 0 && given >= MANY_PAGES && !frozen) {
         checkpoint();
         given = 0;
       }
       return left;
     },
+    freeze() {
+      if (frozen) {
+        throw new StoreError(
+          "locked",
+          `Cannot copy the store ${file}: it is being copied already. Wait for its end.`,
+        );
+      }
+      checkpoint();
+      guard(() => connection.exec("PRAGMA wal_autocheckpoint = 0"));
+      descriptor ??= openSync(file, "r");
+      const mine = frozen = { isWhole: true };
+      return {
+        descriptor,
+        bytes: fstatSync(descriptor).size,
+        isWhole: () => mine.isWhole,
+        thaw() {
+          if (frozen !== mine) return;
+          frozen = undefined;
+          if (!isClosed) guard(() => connection.exec(`PRAGMA wal_autocheckpoint = ${LOG_PAGES}`));
+        },
+      };
+    },
     close() {
       if (isClosed) return;
       isClosed = true;
+      if (frozen) frozen.isWhole = false;
       try {
         // SQLite would delete the log by its name, which may be that of somebody else's file by now.
         if (isThere()) connection.close();
       } finally {
+        if (descriptor !== undefined) closeSync(descriptor);
         lock.close();
       }
     },

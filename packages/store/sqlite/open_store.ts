@@ -1,9 +1,11 @@
+import { readSync } from "node:fs";
 import { checkGiven } from "@tare/messages";
 import { type Archive, archiveRef } from "@tare/prune";
-import type { ListedSession, SessionRecord, Store, StoredDocument, StoredEvent } from "../port.ts";
+import type { ListedSession, SessionRecord, Store, StoreCopy, StoredDocument, StoredEvent } from "../port.ts";
 import { searchedJson } from "../json_text.ts";
 import { promiseOf } from "../promise_of.ts";
 import { noSessionError, StoreError } from "../store_error.ts";
+import { conversationsIn } from "./conversations.ts";
 import { type Database, openDatabase } from "./database.ts";
 import { corruptError, toOpenError } from "./file_error.ts";
 import { idempotencyKeys } from "./idempotency_keys.ts";
@@ -12,6 +14,9 @@ import { type Place, recordWriter } from "./record_writer.ts";
 import { removedSessions } from "./removed_sessions.ts";
 import { fromStoredJson, type StoredJson } from "./stored_json.ts";
 import { storedTexts } from "./stored_texts.ts";
+
+/** Bytes that are read at a time, while everything else waits: some ten microseconds if the system has them in memory. */
+const PIECE = 64 * 1024;
 
 /** How a store is opened. */
 export interface StoreOptions {
@@ -127,6 +132,7 @@ async function storeIn(
   // Of what an earlier process removed.
   await sweep();
   return {
+    conversations: conversationsIn(database, { now, texts, sweep }),
     commit,
     getSession: (id) => promiseOf(() => value(selectSession.get(id)) as SessionRecord | undefined),
     listSessions: ({ limit = 100, after, search = "", forks = true } = {}) =>
@@ -179,6 +185,7 @@ async function storeIn(
     }),
     claimKey: (request) => promiseOf(() => keys.claim(request)),
     releaseKey: (key) => promiseOf(() => keys.release(key)),
+    copy: () => promiseOf(() => copyOf(database)),
     close: () =>
       promiseOf(() => {
         isOpen = false;
@@ -190,4 +197,33 @@ async function storeIn(
 function found<Row>(id: string, row: Row | undefined): Row {
   if (!row) throw noSessionError(id);
   return row;
+}
+
+/** A copy of the file as it is now, while it is in use. @throws {StoreError} `locked` if there is one under way. */
+function copyOf(database: Database): StoreCopy {
+  const { descriptor, bytes, isWhole, thaw } = database.freeze();
+  let at = 0;
+  const next = (controller: ReadableStreamDefaultController<Uint8Array<ArrayBuffer>>) => {
+    const piece = new Uint8Array(Math.min(PIECE, bytes - at));
+    // By another thread it would be read through a duplicate of the descriptor, whose end would lose the file's lock.
+    const read = isWhole() ? readSync(descriptor, piece, 0, piece.length, at) : 0;
+    if (read === 0) {
+      const state = "it was closed meanwhile, or the disk is full. Copy it again";
+      throw new StoreError("io", `Cannot copy the store ${database.path}: ${state}.`);
+    }
+    at += read;
+    controller.enqueue(piece.subarray(0, read));
+    if (at < bytes) return;
+    thaw();
+    controller.close();
+  };
+  const pull = (controller: ReadableStreamDefaultController<Uint8Array<ArrayBuffer>>) => {
+    try {
+      next(controller);
+    } catch (error) {
+      thaw();
+      throw error;
+    }
+  };
+  return { bytes, stream: new ReadableStream({ pull, cancel: thaw }, { highWaterMark: 0 }) };
 }

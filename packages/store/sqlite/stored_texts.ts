@@ -5,14 +5,24 @@ import { otherTextError } from "../store_error.ts";
 import type { Database } from "./database.ts";
 import { corruptError } from "./file_error.ts";
 
-/** Archived texts: each is stored once, and who may read it is kept for each session. */
+/** A text and its `archiveRef`. */
+interface StoredText {
+  readonly ref: string;
+  readonly content: string;
+}
+
+/** Archived texts: each is stored once, and who may read it is kept for each session and conversation. */
 export interface StoredTexts {
   /** Keeps a text for a session's row, inside a transaction. */
-  put(session: number, text: { readonly ref: string; readonly content: string }): void;
+  put(session: number, text: StoredText): void;
   /** The text, if this session put it. */
   get(sessionId: string, ref: string): string | undefined;
   /** Takes the text from this session; the last that has it takes it along. */
   delete(sessionId: string, ref: string): void;
+  /** Keeps a text for a conversation's row, inside a transaction. */
+  keep(conversation: number, text: StoredText): void;
+  /** Texts of a conversation's row. */
+  kept(conversation: number, refs: readonly string[]): Map<string, string>;
 }
 
 /** The texts in a file. */
@@ -32,32 +42,51 @@ export function storedTexts(database: Database): StoredTexts {
   const deleteOwn = database.prepare(
     "DELETE FROM archived WHERE session = (SELECT key FROM sessions WHERE id = ?) AND ref = ?",
   );
+  const selectKept = database.prepare<{ ref: string; zstd: Uint8Array<ArrayBuffer> | null }>(
+    `SELECT kept.ref, zstd FROM conversation_texts AS kept LEFT JOIN texts ON texts.ref = kept.ref
+     WHERE conversation = ? AND kept.ref IN (SELECT value FROM json_each(?))`,
+  );
+  const insertKept = database.prepare("INSERT INTO conversation_texts VALUES (?, ?) ON CONFLICT DO NOTHING");
+  const addBytes = database.prepare(
+    "UPDATE conversations SET bytes = bytes + (SELECT length(zstd) FROM texts WHERE ref = ?) WHERE key = ?",
+  );
+  const write = ({ ref, content }: StoredText) => {
+    const row = selectText.get(ref);
+    const kept = row && unpackText(row.zstd, ref);
+    if (kept !== undefined && kept !== content) throw otherTextError(ref);
+    if (kept === undefined) upsertText.run(ref, zstdCompressSync(bytesFromText(content)));
+  };
+  const read = ({ zstd }: { readonly zstd: Uint8Array<ArrayBuffer> | null }, ref: string): string => {
+    const content = zstd === null ? undefined : unpackText(zstd, ref);
+    if (content !== undefined) return content;
+    throw corruptError(database.path, `the archived text ${ref} was damaged, its content has another hash`);
+  };
   return {
-    put(session, { ref, content }) {
-      const row = selectText.get(ref);
-      const kept = row && unpack(row.zstd, ref);
-      if (kept !== undefined && kept !== content) throw otherTextError(ref);
-      if (kept === undefined) upsertText.run(ref, zstdCompressSync(bytesFromText(content)));
-      insertOwn.run(session, ref);
+    put(session, text) {
+      write(text);
+      insertOwn.run(session, text.ref);
     },
     get(sessionId, ref) {
       const own = selectOwn.get(sessionId, ref);
       if (!own) return undefined;
-      const content = own.zstd === null ? undefined : unpack(own.zstd, ref);
-      if (content !== undefined) return content;
-      throw corruptError(
-        database.path,
-        `the archived text ${ref} was damaged, its content has another hash`,
-      );
+      return read(own, ref);
     },
     delete(sessionId, ref) {
       database.transaction(() => deleteOwn.run(sessionId, ref));
     },
+    keep(conversation, text) {
+      write(text);
+      if (insertKept.run(conversation, text.ref) > 0) addBytes.run(text.ref, conversation);
+    },
+    kept: (conversation, refs) =>
+      new Map(
+        selectKept.all(conversation, JSON.stringify(refs)).map((row) => [row.ref, read(row, row.ref)]),
+      ),
   };
 }
 
 /** The text, if it is what its reference says: `archiveRef`, but at once. */
-function unpack(zstd: Uint8Array<ArrayBuffer>, ref: string): string | undefined {
+export function unpackText(zstd: Uint8Array<ArrayBuffer>, ref: string): string | undefined {
   try {
     const bytes = new Uint8Array(zstdDecompressSync(zstd));
     const whole = createHash("sha256").update(bytes).digest("hex").startsWith(ref);

@@ -1,0 +1,83 @@
+/**
+ * Moves all sessions from the data folder into a PostgreSQL database, or back: `deno task move`.
+ *
+ * @module
+ */
+// deno-lint-ignore-file no-console
+import { join, resolve } from "@std/path";
+import { copyContents, openFileContents, type StoreContents, StoreError } from "@tare/store";
+import { parseArgs } from "node:util";
+import { readSettings } from "../settings/settings.ts";
+import { HOME_VARIABLES, STORE_FILE } from "./data_folder.ts";
+import { moveOldStore } from "./move_old_store.ts";
+
+const HELP = `Moves all sessions from the data folder into the PostgreSQL database that TARE_DATABASE names:
+
+  deno task move [--back] [--workspace FOLDER] [--data FOLDER]
+
+All servers of both must have ended. What was copied is read again and compared; the file is kept as tare.db.moved. If
+it is cut off, nothing is lost: do it again.
+
+  --back              From the database into the data folder. The database stays as it is.
+  --workspace, --data As the server is started with. Default: from TARE_WORKSPACE and TARE_DATA`;
+
+const VARIABLES = ["INIT_CWD", ...HOME_VARIABLES, "TARE_WORKSPACE", "TARE_DATA", "TARE_DATABASE"];
+
+try {
+  const { values: { help, back = false, ...given } } = parseArgs({
+    options: {
+      workspace: { type: "string" },
+      data: { type: "string" },
+      back: { type: "boolean" },
+      help: { type: "boolean", short: "h" },
+    },
+  });
+  if (help) {
+    console.error(HELP);
+    Deno.exit(0);
+  }
+  const args = Object.entries(given).map(([name, value]) => `--${name}=${value}`);
+  const environment = Object.fromEntries(VARIABLES.map((name) => [name, Deno.env.get(name)]));
+  console.log(await move(readSettings(args, environment), back));
+} catch (error) {
+  // Only what a person can mend is a sentence; anything else is a bug and shows its stack.
+  const isSentence = error instanceof RangeError || error instanceof StoreError || error instanceof TypeError;
+  if (!isSentence) throw error;
+  console.error(error.message);
+  Deno.exit(1);
+}
+
+/** Moves them, and says in a line what was done. */
+async function move(
+  { database, data, oldData }: ReturnType<typeof readSettings>,
+  isBack: boolean,
+): Promise<string> {
+  if (database === undefined) {
+    throw new RangeError(
+      "Cannot move: TARE_DATABASE must be the address of the database to move to or from.",
+    );
+  }
+  const { openPostgresContents } = await import("@tare/store/postgres");
+  if (oldData !== undefined) await moveOldStore(oldData, resolve(data));
+  const path = join(resolve(data), STORE_FILE);
+  const opened: StoreContents[] = [];
+  try {
+    const file = openFileContents(path);
+    opened.push(file);
+    if (!isBack && await file.isEmpty()) {
+      throw new RangeError(`Cannot move: there are no sessions in ${resolve(data)}.`);
+    }
+    const there = await openPostgresContents(database.url, { name: database.shown });
+    opened.push(there);
+    const [from, to] = isBack ? [there, file] : [file, there];
+    const { counts } = await copyContents(from, to);
+    for (const contents of opened.splice(0)) await contents.close();
+    // A server that is started without the database would go on with it.
+    if (!isBack) await Deno.rename(path, `${path}.moved`);
+    const what = Object.entries(counts).map(([name, count]) => `${count} ${name}`).join(", ");
+    const left = isBack ? `${database.shown} is as it was` : `the file is kept as ${path}.moved`;
+    return `Moved ${what} to ${to.name}; all were read there again and compared; ${left}.`;
+  } finally {
+    for (const contents of opened) await contents.close();
+  }
+}

@@ -1,0 +1,92 @@
+import { assertEquals, assertThrows } from "@std/assert";
+import { join } from "@std/path";
+import { readSettings, settingsHelp } from "./settings.ts";
+
+const databaseOf = (TARE_DATABASE: string, others: Record<string, string> = {}) =>
+  readSettings([], { TARE_DATABASE, ...others }).database;
+
+Deno.test("readSettings() reads a database's address: host and name may be shown, the rest may not", () => {
+  const url = "postgres://me:p%40ss@db.example/tare?sslmode=verify-full";
+  assertEquals(databaseOf(url), {
+    url,
+    shown: "tare at db.example:5432",
+    at: { host: "db.example:5432" },
+    files: [],
+  });
+  assertEquals(databaseOf("postgresql://me@[::1]:6432/two%20words"), {
+    url: "postgresql://me@[::1]:6432/two%20words",
+    shown: "two words at [::1]:6432",
+    at: { host: "[::1]:6432" },
+    files: [],
+  });
+  const socket = "postgres://me@%2Fvar%2Frun%2Fpostgresql/tare";
+  assertEquals(databaseOf(socket), {
+    url: socket,
+    shown: "tare at /var/run/postgresql",
+    at: { socket: "/var/run/postgresql/.s.PGSQL.5432" },
+    files: [],
+  });
+  const checked = "postgres://me@h/d?sslmode=verify-full&sslrootcert=/etc/ca.pem&sslkey=/etc/key.pem";
+  assertEquals(databaseOf(checked)?.files, ["/etc/ca.pem", "/etc/key.pem"]);
+  assertEquals(readSettings([], {}).database, undefined);
+});
+
+Deno.test("readSettings() reads a database's address from a file, such as a container's secret", async () => {
+  const folder = await Deno.makeTempDir();
+  const path = join(folder, "secret");
+  try {
+    await Deno.writeTextFile(path, "postgres://me:planted@h/d\n");
+    const found = {
+      url: "postgres://me:planted@h/d",
+      shown: "d at h:5432",
+      at: { host: "h:5432" },
+      files: [path],
+    };
+    assertEquals([databaseOf(path), databaseOf("secret", { INIT_CWD: folder })], [found, found]);
+    await Deno.writeTextFile(path, "planted");
+    assertThrows(
+      () => databaseOf(path),
+      RangeError,
+      "Cannot start: TARE_DATABASE names a file that doesn't begin with postgres://.",
+    );
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
+Deno.test("readSettings() says what is wrong with a database's address, and shows nothing of it", () => {
+  const start = "Cannot start: TARE_DATABASE ";
+  const faults = {
+    "mysql://me:planted@h/d":
+      "is set to something else, but it must be an address such as postgres://user:password@host:5432/name, or a file that holds one.",
+    "postgres://me:pl#anted@h/d":
+      "can't be read as an address; in a password the signs # % / : ? @ are written as %23 %25 %2F %3A %3F %40.",
+    "postgres://me:planted%zz@h/d": "can't be read as an address: a % in it is written as %25.",
+    "postgres://me:planted@h:99999/d":
+      "can't be read as an address; in a password the signs # % / : ? @ are written as %23 %25 %2F %3A %3F %40.",
+    "postgres://me:planted@a,b/d":
+      "must name one host, or as %2Fvar%2Frun%2Fpostgresql the folder of a socket.",
+    "postgres:///d?password=planted":
+      "must name one host, or as %2Fvar%2Frun%2Fpostgresql the folder of a socket.",
+    "postgres://h/d?password=planted": "must name a user in front of the host.",
+    "postgres://me:planted@h": "must name a database behind the host.",
+    "postgres://me:planted@h/d?sslmode=planted":
+      "has another sslmode than disable, prefer, require, verify-ca, verify-full, no-verify.",
+    "postgres://me:planted@h/d?sslrootcert=planted":
+      "names by sslrootcert, sslcert, sslkey a file whose path doesn't begin with /.",
+  };
+  for (const [address, fault] of Object.entries(faults)) {
+    const error = assertThrows(() => databaseOf(address), RangeError);
+    assertEquals(error.message, start + fault, address);
+  }
+  assertThrows(
+    () => databaseOf("postgres://me:planted@h/d", { TARE_MAX_DATA: "5" }),
+    RangeError,
+    "TARE_DATABASE and TARE_MAX_DATA are both set",
+  );
+});
+
+Deno.test("settingsHelp() gives a database's address no flag: others can read a command line", () => {
+  const line = settingsHelp().split("\n").find((line) => line.includes("TARE_DATABASE  "));
+  assertEquals(line?.includes("--"), false);
+});

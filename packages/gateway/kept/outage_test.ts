@@ -1,0 +1,207 @@
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { gateway } from "@tare/gateway";
+import { type ConversationStore, memoryStore, StoreError } from "@tare/store";
+import {
+  type Asked,
+  assertSame,
+  CHAT,
+  conversation,
+  MANNERS,
+  play,
+  whole,
+} from "./conversations_fixture_test.ts";
+import { OPTIONS, post } from "../fixture_test.ts";
+
+/** A store whose calls can be made to fail or hang. */
+function faulty(kept: ConversationStore) {
+  let fault: (<T>(act: () => Promise<T>) => Promise<T>) | undefined;
+  const guard =
+    <Args extends readonly unknown[], Result>(act: (...args: Args) => Promise<Result>) => (...args: Args) =>
+      fault ? fault(() => act(...args)) : act(...args);
+  const conversations: ConversationStore = {
+    isShared: true,
+    find: guard(kept.find),
+    load: guard(kept.load),
+    save: guard(kept.save),
+    texts: guard(kept.texts),
+    expire: guard(kept.expire),
+  };
+  return {
+    conversations,
+    break: (by: NonNullable<typeof fault>) => fault = by,
+    mend: () => fault = undefined,
+  };
+}
+
+const full = () => Promise.reject(new StoreError("full", "Cannot write to the store: the disk is full"));
+const away = () => Promise.reject(new StoreError("io", "Cannot use the store: it is away"));
+
+const asked: readonly Asked[] = conversation(CHAT, MANNERS[0]!).slice(0, 11);
+
+for (
+  const [how, fault, said] of [["is full", full, "the disk is full"], [
+    "is away",
+    away,
+    "it is away",
+  ]] as const
+) {
+  Deno.test(`a store that ${how} costs no answer, is told of once, and again when it has worked in between`, async () => {
+    const { conversations, ...store } = faulty(memoryStore().conversations!);
+    const errors: string[] = [];
+    const onError = (error: unknown) => errors.push((error as Error).message);
+    let opened: ReturnType<typeof gateway> | undefined;
+    const played = await play(asked, CHAT, (at, options) => {
+      if (at === 2 || at === 8) store.break(fault);
+      if (at === 6) store.mend();
+      return opened ??= gateway({ ...options, conversations });
+    }, { onError });
+    assertSame(played, await whole(asked, CHAT));
+    assertEquals(errors.length, 2);
+    for (const error of errors) {
+      assertStringIncludes(error, "Cannot keep conversations: ");
+      assertStringIncludes(error, `${said}; requests go on without`);
+    }
+    // What wasn't written is written at the end, if it can be.
+    store.mend();
+    await opened!.close();
+    const again: Asked = { ...asked.at(-1)!, pauseMs: (asked.length + 1) * 10_000 };
+    const restarted = await play([again], CHAT, (_, options) => gateway({ ...options, conversations }));
+    const expected = await whole([...asked, asked.at(-1)!], CHAT);
+    assertEquals(restarted.sent, expected.sent.slice(-1));
+    assertStringIncludes(expected.sent.at(-1)!, "[elided: ");
+  });
+}
+
+Deno.test("a store that is slow holds requests up for a moment, not each of them, and is told of once", async () => {
+  const { conversations, ...store } = faulty(memoryStore().conversations!);
+  const late: (() => void)[] = [];
+  const slow = <T>(act: () => Promise<T>) => new Promise<void>((resolve) => late.push(resolve)).then(act);
+  store.break(slow);
+  const errors: string[] = [];
+  const onError = (error: unknown) => errors.push((error as Error).message);
+  let opened: ReturnType<typeof gateway> | undefined;
+  const played = await play(asked, CHAT, async (at, options) => {
+    // That it answers at last doesn't mean that it is quick.
+    if (at === 5) {
+      for (const answer of late.splice(0)) answer();
+      await new Promise((resolve) => setTimeout(resolve));
+    }
+    return opened ??= gateway({ ...options, conversations });
+  }, { onError });
+  assertSame(played, await whole(asked, CHAT));
+  assertEquals(errors, [
+    "Cannot keep conversations: the store hasn't answered within 250 ms; requests go on without; " +
+    "after a restart a conversation may be seen as a new one.",
+  ]);
+  store.mend();
+  for (const answer of late.splice(0)) answer();
+  await opened!.close();
+});
+
+Deno.test("nothing is written before the first byte of an answer is out, and its end waits until it is", async () => {
+  const kept = memoryStore().conversations!;
+  const events: string[] = [];
+  let written = () => {};
+  const conversations: ConversationStore = {
+    ...kept,
+    async save(conversation) {
+      events.push("save");
+      await new Promise<void>((resolve) => written = resolve);
+      events.push("saved");
+      return await kept.save(conversation);
+    },
+  };
+  let end = () => {};
+  const fetch = () => {
+    const chunk = (delta: object, finish_reason: string | null) =>
+      new TextEncoder().encode(
+        `data: ${
+          JSON.stringify({
+            id: "c",
+            object: "chat.completion.chunk",
+            choices: [{ index: 0, delta, finish_reason }],
+          })
+        }\n\n`,
+      );
+    const body = new ReadableStream({
+      async start(controller) {
+        controller.enqueue(chunk({ content: "Hello" }, null));
+        await new Promise<void>((resolve) => end = resolve);
+        controller.enqueue(chunk({}, "stop"));
+        controller.enqueue(new TextEncoder().encode("data: [DONE]\n\n"));
+        controller.close();
+      },
+    });
+    return Promise.resolve(new Response(body, { headers: { "content-type": "text/event-stream" } }));
+  };
+  const { fetch: ask, close } = gateway({ ...OPTIONS, fetch, conversations });
+  const body = { model: "m", messages: [{ role: "user", content: "Hello?" }], stream: true };
+  const response = (await ask(post(body)))!;
+  const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
+  assertStringIncludes((await reader.read()).value!, "Hello");
+  assertEquals(events, []);
+  end();
+  const rest: string[] = [];
+  const done = (async () => {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      rest.push(value);
+      if (value.includes("[DONE]")) events.push("end");
+    }
+  })();
+  while (events.length === 0) await new Promise((resolve) => setTimeout(resolve));
+  assert(!rest.join("").includes("[DONE]"));
+  written();
+  await done;
+  assertEquals(events, ["save", "saved", "end"]);
+  await close();
+});
+
+Deno.test("the bytes of an answer that isn't streamed don't wait until it is written", async () => {
+  const kept = memoryStore().conversations!;
+  let written = () => {};
+  const conversations: ConversationStore = {
+    ...kept,
+    async save(conversation) {
+      await new Promise<void>((resolve) => written = resolve);
+      return await kept.save(conversation);
+    },
+  };
+  const fetch = () => CHAT.answer({}, { text: "Hello", id: "m" }, 0);
+  const { fetch: ask, close } = gateway({ ...OPTIONS, fetch, conversations });
+  const response = (await ask(post({ model: "m", messages: [{ role: "user", content: "Hello?" }] })))!;
+  const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
+  assertStringIncludes((await reader.read()).value!, "Hello");
+  written();
+  assertEquals((await reader.read()).done, true);
+  await close();
+});
+
+Deno.test("what is kept expires by the gateway's limits", async () => {
+  const kept = memoryStore().conversations!;
+  const limits: unknown[] = [];
+  const conversations: ConversationStore = {
+    ...kept,
+    expire(given) {
+      limits.push(given);
+      return kept.expire(given);
+    },
+  };
+  const nowMs = 90 * 24 * 60 * 60_000;
+  for (const more of [{}, { keepMs: 1_000, keepBytes: 5 }]) {
+    const fetch = () => CHAT.answer({}, { text: "Hello", id: "m" }, 0);
+    const one = gateway({ ...OPTIONS, fetch, conversations, now: () => nowMs, ...more });
+    const ask = async () =>
+      await (await one.fetch(post({ model: "m", messages: [{ role: "user", content: "Hello?" }] })))!.text();
+    // Once an hour is enough.
+    await ask();
+    await ask();
+    await one.close();
+  }
+  assertEquals(limits, [
+    { beforeMs: 60 * 24 * 60 * 60_000, maxBytes: 2 ** 30 },
+    { beforeMs: nowMs - 1_000, maxBytes: 5 },
+  ]);
+  assertEquals(await kept.find(["any"]), []);
+});

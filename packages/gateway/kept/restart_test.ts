@@ -1,0 +1,56 @@
+import { assert } from "@std/assert";
+import fc from "fast-check";
+import { memoryStore, openStore, type Store } from "@tare/store";
+import { assertSame, conversation, DIALECTS, MANNERS, played, whole } from "./conversations_fixture_test.ts";
+
+for (const dialect of DIALECTS) {
+  for (const manner of MANNERS) {
+    const of = `${dialect.name}, ${manner.name}`;
+    const asked = conversation(dialect, manner);
+    Deno.test(`gateways that are killed after each answer send what one sends that never was: ${of}`, async () => {
+      const expected = await whole(asked, dialect);
+      // Something left, and something was recalled that had.
+      assert(expected.sent.join().includes("[elided: "));
+      assert(expected.sent.length > asked.length + 8);
+      assert(!expected.sent.join().includes("Cannot recall"));
+      const store = memoryStore();
+      const gatewayAt = () => ({ isAnew: true });
+      assertSame(await played(asked, dialect, { store: () => store, gatewayAt }), expected);
+    });
+
+    Deno.test(`gateways on one store that take turns send what one sends: ${of}`, async () => {
+      const expected = await whole(asked, dialect);
+      const turns = fc.array(fc.record({ which: fc.nat(2), isAnew: fc.boolean() }), {
+        minLength: asked.length,
+        maxLength: asked.length,
+      });
+      await fc.assert(
+        fc.asyncProperty(turns, async (turns) => {
+          const store = memoryStore();
+          assertSame(
+            await played(asked, dialect, { store: () => store, gatewayAt: (at) => turns[at]! }),
+            expected,
+          );
+        }),
+        { numRuns: 4 },
+      );
+    });
+  }
+
+  Deno.test(`a gateway that is opened anew on a file for each request sends what one sends: ${dialect.name}`, async () => {
+    const asked = conversation(dialect, MANNERS[0]!);
+    const folder = await Deno.makeTempDir();
+    let store: Store | undefined;
+    try {
+      const anew = async () => {
+        await store?.close();
+        return store = await openStore(`${folder}/tare.db`);
+      };
+      const gatewayAt = () => ({ isAnew: true });
+      assertSame(await played(asked, dialect, { store: anew, gatewayAt }), await whole(asked, dialect));
+    } finally {
+      await store?.close();
+      await Deno.remove(folder, { recursive: true });
+    }
+  });
+}

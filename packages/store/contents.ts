@@ -1,0 +1,156 @@
+import { createHash, type Hash } from "node:crypto";
+import type { StoredConversation } from "./conversation_store.ts";
+import type { IdempotencyKey, SessionRecord, StorableEvent, StoredDocument } from "./port.ts";
+import { StoreError } from "./store_error.ts";
+
+/** One thing that a store holds, as it is carried to another store. */
+export type ContentsItem =
+  /** A text that sessions or conversations have archived. */
+  | { readonly type: "text"; readonly ref: string; readonly content: string }
+  /** A session, and when something happened to it last, in milliseconds since the epoch, to a minute. */
+  | ({ readonly type: "session"; readonly touchedAtMs: number } & SessionRecord)
+  /** Some events of the session in front, behind those in front. */
+  | { readonly type: "events"; readonly sessionId: string; readonly events: readonly StorableEvent[] }
+  /** A value of the session in front. */
+  | { readonly type: "state"; readonly sessionId: string; readonly name: string; readonly value: unknown }
+  /** A text in the archive of the session in front. */
+  | { readonly type: "archived"; readonly sessionId: string; readonly ref: string }
+  | ({ readonly type: "document" } & StoredDocument)
+  /** A key that was claimed; without an answer it counts as interrupted wherever it comes to. */
+  | ({
+    readonly type: "key";
+    readonly bodyHash: string;
+    readonly touchedAtMs: number;
+    readonly sessionId?: string;
+    readonly answer?: { readonly response: unknown };
+  } & IdempotencyKey)
+  /** A conversation that passed through, saved after those in front, with the texts of its archive. */
+  | ({
+    readonly type: "conversation";
+    readonly names: readonly string[];
+    readonly savedAtMs: number;
+    readonly refs: readonly string[];
+  } & StoredConversation);
+
+/**
+ * All that a store holds, to be read and written as a whole while nobody else has it open. Texts come first; then
+ * sessions, in the order in which they were made, each in front of its events, its state and its archive; then the rest, conversations as they were saved.
+ */
+export interface StoreContents {
+  /** What people may call it. */
+  readonly name: string;
+  /** Whether it holds nothing at all. */
+  isEmpty(): Promise<boolean>;
+  /** Everything that it holds, or that was written to it. */
+  read(): AsyncIterable<ContentsItem>;
+  /** Writes everything into a store that is empty, in the order in which it was read. Others don't see it yet. */
+  write(items: AsyncIterable<ContentsItem>): Promise<void>;
+  /** Lets what was written be what the store holds, all at once. */
+  keep(): Promise<void>;
+  /** Lets others have the store. Nothing is left of what was written and not kept. */
+  close(): Promise<void>;
+}
+
+/** What can be compared of contents. */
+export interface ContentsSum {
+  /** How many there are of each, by name. */
+  readonly counts: Readonly<
+    Record<"sessions" | "events" | "texts" | "documents" | "keys" | "conversations", number>
+  >;
+  /** Of everything: the sum of SHA-256 hashes, in hex. */
+  readonly hash: string;
+}
+
+/**
+ * Copies everything into a store that is empty, and reads it there again. One that holds the same already, because an
+ * earlier copy was cut off behind its end, is only compared.
+ *
+ * @throws {StoreError} `conflict` if the other store holds something else.
+ */
+export async function copyContents(from: StoreContents, to: StoreContents): Promise<ContentsSum> {
+  const { items, sum } = summing(from.read());
+  const isEmpty = await to.isEmpty();
+  if (isEmpty) await to.write(items);
+  else for await (const _ of items);
+  const [expected, found] = [sum(), await sumContents(to)];
+  if (found.hash === expected.hash) {
+    if (isEmpty) await to.keep();
+    return found;
+  }
+  const [given, there] = [expected, found].map(({ counts }) =>
+    Object.entries(counts).map(([name, count]) => `${count} ${name}`).join(", ")
+  );
+  const state = isEmpty
+    ? `${there} could be read there of the ${given} that were written, or others. Nothing of it was kept`
+    : `that isn't empty, and holds something else, ${there}. Copy into one that holds nothing`;
+  throw new StoreError("conflict", `Cannot copy ${from.name} to ${to.name}: ${state}.`);
+}
+
+/** Passes items on, and sums them up, whatever the order of those that have none. */
+function summing(
+  items: AsyncIterable<ContentsItem>,
+): { readonly items: AsyncIterable<ContentsItem>; readonly sum: () => ContentsSum } {
+  const counts = { sessions: 0, events: 0, texts: 0, documents: 0, keys: 0, conversations: 0 };
+  let sum = 0n;
+  const add = (hash: Hash) => {
+    sum = BigInt.asUintN(256, sum + BigInt(`0x${hash.digest("hex")}`));
+  };
+  const addAlone = (...fields: unknown[]) => add(createHash("sha256").update(JSON.stringify(fields)));
+  /** Of the session in front, with its events. */
+  let session: Hash | undefined;
+  const endSession = () => {
+    if (session) add(session);
+    session = undefined;
+  };
+  const count = (item: ContentsItem) => {
+    switch (item.type) {
+      case "text":
+        counts.texts++;
+        return addAlone("text", item.ref, item.content);
+      case "session": {
+        endSession();
+        const { id, createdAtMs, settings, parent, touchedAtMs } = item;
+        const fields = [counts.sessions++, id, createdAtMs, settings, parent, touchedAtMs];
+        session = createHash("sha256").update(JSON.stringify(fields));
+        return;
+      }
+      case "events":
+        counts.events += item.events.length;
+        // However many come at a time.
+        for (const event of item.events) session?.update(`\n${JSON.stringify(event)}`);
+        return;
+      case "state":
+        return addAlone("state", item.sessionId, item.name, item.value);
+      case "archived":
+        return addAlone("archived", item.sessionId, item.ref);
+      case "document":
+        counts.documents++;
+        return addAlone("document", item.kind, item.id, item.sessionId, item.value);
+      case "key": {
+        counts.keys++;
+        const { scope, key, bodyHash, touchedAtMs, sessionId, answer } = item;
+        return addAlone("key", scope, key, bodyHash, touchedAtMs, sessionId, answer);
+      }
+      case "conversation": {
+        const { id, version, value, savedAtMs } = item;
+        const sets = [item.names.toSorted(), item.refs.toSorted()];
+        return addAlone("conversation", counts.conversations++, id, version, value, savedAtMs, ...sets);
+      }
+    }
+  };
+  const pass = async function* () {
+    for await (const item of items) {
+      count(item);
+      yield item;
+    }
+    endSession();
+  };
+  return { items: pass(), sum: () => ({ counts, hash: sum.toString(16).padStart(64, "0") }) };
+}
+
+/** Reads everything and sums it up. @throws {StoreError} if something of it is damaged. */
+export async function sumContents(contents: StoreContents): Promise<ContentsSum> {
+  const { items, sum } = summing(contents.read());
+  for await (const _ of items);
+  return sum();
+}

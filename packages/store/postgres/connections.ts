@@ -1,0 +1,214 @@
+import { Buffer } from "node:buffer";
+import pg from "pg";
+import { isPassing, toStoreError } from "./database_error.ts";
+
+/** A value of a statement. */
+export type Value = string | number | boolean | null | Uint8Array | readonly string[];
+
+/** One connection, as what makes the tables uses it: statements without values, one after the other. */
+export interface Connection {
+  query<Row = unknown>(sql: string): Promise<Row[]>;
+}
+
+/** What is used of `pg`, which has no types of its own. */
+interface Client {
+  connect(): Promise<void>;
+  query(query: {
+    readonly text: string;
+    readonly name?: string;
+    readonly values?: readonly Value[];
+    readonly query_timeout?: number;
+  }): Promise<{ readonly rows: unknown[] }>;
+  end(): Promise<void>;
+  on(event: "error" | "end", listener: () => void): void;
+  on(event: "notification", listener: (message: { readonly payload?: string }) => void): void;
+  readonly connection: { readonly stream: { destroy(): void } };
+}
+
+/** How a database is reached. */
+export interface ConnectionOptions {
+  readonly url: string;
+  /** How errors name it. */
+  readonly place: string;
+  readonly maxConnections: number;
+  /** How long something is tried, in milliseconds, before it is an error. */
+  readonly timeoutMs: number;
+}
+
+/** Connections to one database, made when they are needed and again when they are lost. */
+export interface Connections {
+  /**
+   * Runs a statement, prepared once on each connection, and gives its rows. One that is lost on its way is sent again
+   * until the time is over: so each must do the same twice as once.
+   *
+   * @throws {StoreError} if the database can't be reached or refuses.
+   */
+  query<Row>(sql: string, values?: readonly Value[]): Promise<Row[]>;
+  /** Opens a connection for something that isn't to wait for anything else. The caller closes it. */
+  open(): Promise<OwnConnection>;
+  close(): Promise<void>;
+}
+
+/** A connection that is one user's alone. */
+export interface OwnConnection extends Connection {
+  query<Row = unknown>(sql: string, values?: readonly Value[]): Promise<Row[]>;
+  /** Told of each notification, and once of the connection's end. */
+  onEvent(listener: { readonly notified: (payload: string) => void; readonly ended: () => void }): void;
+  /** Ends it, without waiting for anything that is under way. */
+  close(): Promise<void>;
+}
+
+/** Statements that stay prepared on a connection; more are forms of commits that hardly anybody makes twice. */
+const MAX_PREPARED = 500;
+
+const text = { getTypeParser: (oid: number) => PARSERS[oid] ?? ((value: string) => value) };
+
+/** By the number of the type in every PostgreSQL: boolean, bytea, bigint, integer, text[]; all others are text. */
+const PARSERS: Readonly<Record<number, (value: string) => unknown>> = {
+  16: (value) => value === "t",
+  17: (value) => Buffer.from(value.slice(2), "hex"),
+  20: Number,
+  23: Number,
+  1009: pg.types.getTypeParser(1009),
+};
+
+/** Makes connections to a database. None is there before it is needed. */
+export function connectionsTo(options: ConnectionOptions): Connections {
+  const { place, maxConnections, timeoutMs } = options;
+  const shared = Array.from({ length: maxConnections }, () => sharedConnection(options));
+  const names = new Map<string, string>();
+  let isOpen = true;
+  const nameOf = (sql: string) => {
+    const known = names.get(sql);
+    if (known !== undefined || names.size >= MAX_PREPARED) return known;
+    names.set(sql, `s${names.size}`);
+    return names.get(sql);
+  };
+  const attempt = (sql: string, values: readonly Value[]) => {
+    if (!isOpen) throw new Error("Cannot use the store: it is closed");
+    // The one with the least to do.
+    const connection = shared.reduce((best, one) => one.waiting < best.waiting ? one : best);
+    return connection.run(sql, { values, name: nameOf(sql) });
+  };
+  return {
+    async query<Row>(sql: string, values: readonly Value[] = []) {
+      const endMs = performance.now() + timeoutMs;
+      for (let attempts = 0;; attempts++) {
+        try {
+          return await attempt(sql, values) as Row[];
+        } catch (error) {
+          const waitMs = Math.min(1000, 20 * 2 ** attempts) * (0.5 + Math.random() / 2);
+          if (!isOpen || !isPassing(error) || performance.now() + waitMs > endMs) {
+            throw toStoreError(error, place);
+          }
+          await new Promise((resolve) => setTimeout(resolve, waitMs));
+        }
+      }
+    },
+    async open() {
+      try {
+        return await ownConnection(options);
+      } catch (error) {
+        throw toStoreError(error, place);
+      }
+    },
+    async close() {
+      isOpen = false;
+      await Promise.all(shared.map((connection) => connection.close()));
+    },
+  };
+}
+
+/** What may wait on its way, before it is tried on another connection. */
+function attemptMs({ timeoutMs }: ConnectionOptions): number {
+  return Math.ceil(timeoutMs / 2);
+}
+
+async function connect(options: ConnectionOptions, pipeline: boolean): Promise<Client> {
+  const limitMs = attemptMs(options);
+  const client: Client = new pg.Client({
+    connectionString: options.url,
+    application_name: "tare",
+    connectionTimeoutMillis: limitMs,
+    statement_timeout: limitMs,
+    keepAlive: true,
+    types: text,
+    pipeline,
+  });
+  // What fails says so itself; an event that nobody hears would end the process.
+  client.on("error", () => {});
+  try {
+    await client.connect();
+  } catch (error) {
+    client.connection.stream.destroy();
+    throw error;
+  }
+  return client;
+}
+
+/** Says goodbye; who doesn't hear it is left. */
+async function end(client: Client): Promise<void> {
+  const timer = setTimeout(() => client.connection.stream.destroy(), 500);
+  await client.end();
+  clearTimeout(timer);
+}
+
+/** One connection for all: statements are sent without waiting for the answers to those before. */
+function sharedConnection(options: ConnectionOptions) {
+  let client: Promise<Client> | undefined;
+  const connected = () => {
+    if (client) return client;
+    const made = connect(options, true);
+    client = made;
+    const forget = () => {
+      if (client === made) client = undefined;
+    };
+    made.then((made) => made.on("end", forget), forget);
+    return made;
+  };
+  const self = {
+    waiting: 0,
+    async run(
+      sql: string,
+      { values, name }: { readonly values: readonly Value[]; readonly name: string | undefined },
+    ) {
+      self.waiting++;
+      try {
+        // One that doesn't answer is cut, with all that waits on it.
+        const query = { text: sql, values, query_timeout: attemptMs(options) + 1000 };
+        const made = await connected();
+        return (await made.query(name === undefined ? query : { ...query, name })).rows;
+      } finally {
+        self.waiting--;
+      }
+    },
+    async close() {
+      const open = await client?.catch(() => undefined);
+      if (open) await end(open);
+    },
+  };
+  return self;
+}
+
+async function ownConnection(options: ConnectionOptions): Promise<OwnConnection> {
+  const client = await connect(options, false);
+  let isOpen = true;
+  return {
+    async query<Row>(sql: string, values?: readonly Value[]) {
+      try {
+        const query = { text: sql, query_timeout: attemptMs(options) + 1000 };
+        return (await client.query(values ? { ...query, values } : query)).rows as Row[];
+      } catch (error) {
+        throw toStoreError(error, options.place);
+      }
+    },
+    onEvent({ notified, ended }) {
+      client.on("notification", ({ payload = "" }) => notified(payload));
+      client.on("end", () => isOpen && ended());
+    },
+    async close() {
+      isOpen = false;
+      await end(client);
+    },
+  };
+}

@@ -1,0 +1,348 @@
+import { createHash } from "node:crypto";
+import { zstdDecompressSync } from "node:zlib";
+import { textFromBytes } from "@tare/prune";
+import type { ContentsItem, StoreContents } from "../contents.ts";
+import { jsonText } from "../json_text.ts";
+import type { SessionRecord, StorableEvent, StoredDocument } from "../port.ts";
+import { StoreError } from "../store_error.ts";
+import { connectionsTo, type OwnConnection, type Value } from "./connections.ts";
+import { placeOf } from "./database_error.ts";
+import { migrate } from "./migrations.ts";
+import { archivedText, columnText, nameIn } from "./records.ts";
+
+/** Rows that are read at a time. */
+const PAGE = 256;
+
+/** Items, and about how many characters of them, that are written at a time. */
+const BATCH = 1000;
+const BATCH_LENGTH = 2 ** 21;
+
+/** How long a statement may take: those before it have left the disk much to do. */
+const TIMEOUT_MS = 5 * 60_000;
+
+/**
+ * The contents of a PostgreSQL database. As long as they are open no server can begin to use it.
+ *
+ * @throws {StoreError} if it can't be reached, and `locked` if servers use it.
+ */
+export async function openPostgresContents(
+  url: string,
+  { name = placeOf(url) }: {
+    /** What people may call it. Default: its address without user and password. */
+    readonly name?: string;
+  } = {},
+): Promise<StoreContents> {
+  const connections = connectionsTo({ url, place: name, maxConnections: 1, timeoutMs: TIMEOUT_MS });
+  const connection = await connections.open();
+  try {
+    await migrate(connection, name);
+    // Everything that follows is one transaction: what isn't kept in the end has never been there.
+    await connection.query("BEGIN ISOLATION LEVEL REPEATABLE READ");
+    await connection.query("LOCK TABLE tare.servers IN SHARE ROW EXCLUSIVE MODE");
+    const [servers] = await connection.query<{ count: number }>(
+      "SELECT count(*)::integer AS count FROM tare.servers s WHERE NOT tare.is_gone(s)",
+    );
+    if (servers!.count > 0) {
+      throw new StoreError(
+        "locked",
+        `Cannot open ${name}: ${
+          servers!.count
+        } servers use it. End them; one that was killed counts for some seconds more.`,
+      );
+    }
+  } catch (error) {
+    await connection.close();
+    throw error;
+  }
+  return {
+    name,
+    async isEmpty() {
+      const tables = ["heads", "keys", "conversations"].map((table) => `EXISTS (SELECT FROM tare.${table})`);
+      const [row] = await connection.query<{ found: boolean }>(`SELECT ${tables.join(" OR ")} AS found`);
+      return !row!.found;
+    },
+    read: () => readAll(connection, name),
+    write: (items) => writeAll(connection, items),
+    async keep() {
+      await connection.query("COMMIT");
+      // What was written is all new to the planner.
+      await connection.query("ANALYZE");
+      await connection.query("BEGIN");
+    },
+    close: () => connection.close(),
+  };
+}
+
+async function* readAll(connection: OwnConnection, name: string): AsyncGenerator<ContentsItem, void> {
+  // Of a session that is being removed there is no head any more.
+  const texts = pages<{ ref: string; zstd: Uint8Array<ArrayBuffer> }>(
+    connection,
+    `SELECT ref, zstd FROM tare.texts t WHERE ref > $1 AND EXISTS (
+       SELECT FROM tare.archived a JOIN tare.heads h USING (session) WHERE a.ref = t.ref
+       UNION ALL SELECT FROM tare.conversation_texts c WHERE c.ref = t.ref
+     ) ORDER BY ref`,
+    "ref",
+  );
+  for await (const { ref, zstd } of texts("")) {
+    const bytes = new Uint8Array(zstdDecompressSync(zstd));
+    if (!createHash("sha256").update(bytes).digest("hex").startsWith(ref)) {
+      throw new StoreError("corrupt", `Cannot read ${name}: the archived text ${ref} was damaged.`);
+    }
+    yield { type: "text", ref, content: textFromBytes(bytes) };
+  }
+
+  const sessions = pages<{ key: number; json: string; touched: number }>(
+    connection,
+    `SELECT key, json, touched_at_ms AS touched FROM tare.sessions JOIN tare.heads ON session = key
+     WHERE key > $1 ORDER BY key`,
+    "key",
+  );
+  const events = pages<{ session: number; first: number; json: string }>(
+    connection,
+    "SELECT session, first, json FROM tare.events WHERE session = $1 AND first > $2 ORDER BY first",
+    "session",
+    "first",
+  );
+  for await (const { key, json, touched } of sessions(0)) {
+    const session: SessionRecord = JSON.parse(json);
+    const { id: sessionId } = session;
+    yield { type: "session", ...session, touchedAtMs: touched };
+    for await (const { json } of events(key, 0)) {
+      yield { type: "events", sessionId, events: JSON.parse(json) as StorableEvent[] };
+    }
+    const state = await connection.query<{ name: string; json: string }>(
+      "SELECT name, json FROM tare.state WHERE session = $1",
+      [key],
+    );
+    for (const { name, json } of state) {
+      yield { type: "state", sessionId, name: nameIn(name), value: JSON.parse(json) };
+    }
+    const archived = await connection.query<{ ref: string }>(
+      "SELECT ref FROM tare.archived WHERE session = $1",
+      [key],
+    );
+    for (const { ref } of archived) yield { type: "archived", sessionId, ref };
+  }
+
+  const documents = pages<{ kind: string; id: string; json: string }>(
+    connection,
+    "SELECT kind, id, json FROM tare.documents WHERE (kind, id) > ($1, $2) ORDER BY kind, id",
+    "kind",
+    "id",
+  );
+  for await (const { json } of documents("", "")) {
+    yield { type: "document", ...JSON.parse(json) as StoredDocument };
+  }
+
+  const keys = pages<
+    { scope: string; key: string; hash: string; touched: number; session: string | null; json: string | null }
+  >(
+    connection,
+    `SELECT scope, k.key, body_hash AS hash, touched_at_ms AS touched, s.id AS session, k.json
+     FROM tare.keys k LEFT JOIN tare.sessions s ON s.key = k.session
+     WHERE (scope, k.key) > ($1, $2) ORDER BY scope, k.key`,
+    "scope",
+    "key",
+  );
+  for await (const { scope, key, hash, touched, session, json } of keys("", "")) {
+    yield {
+      type: "key",
+      scope: nameIn(scope),
+      key: nameIn(key),
+      bodyHash: hash,
+      touchedAtMs: touched,
+      ...(session !== null && { sessionId: nameIn(session) }),
+      ...(json !== null && { answer: { response: JSON.parse(json) } }),
+    };
+  }
+
+  const conversations = pages<
+    {
+      id: string;
+      version: number;
+      json: string;
+      savedAtMs: number;
+      saved: number;
+      names: string[];
+      refs: string[];
+    }
+  >(
+    connection,
+    `SELECT id, version, json, saved_at_ms AS "savedAtMs", saved,
+       array(SELECT name FROM tare.conversation_names WHERE conversation = key) AS names,
+       array(SELECT ref FROM tare.conversation_texts WHERE conversation = key) AS refs
+     FROM tare.conversations WHERE saved > $1 ORDER BY saved`,
+    "saved",
+  );
+  for await (const { id, version, json, savedAtMs, names, refs } of conversations(0)) {
+    yield {
+      type: "conversation",
+      id: nameIn(id),
+      version,
+      value: JSON.parse(json),
+      names: names.map(nameIn),
+      savedAtMs,
+      refs,
+    };
+  }
+}
+
+/** Rows of a query page by page, each behind the last of the one before, by the columns of these names. */
+function pages<Row>(
+  connection: OwnConnection,
+  sql: string,
+  ...names: readonly (keyof Row & string)[]
+): (...start: (string | number)[]) => AsyncGenerator<Row, void> {
+  return async function* (...start) {
+    for (let behind = start;;) {
+      const rows = await connection.query<Row>(`${sql} LIMIT ${PAGE}`, behind);
+      yield* rows;
+      if (rows.length < PAGE) return;
+      const last = rows.at(-1)!;
+      behind = names.map((name) => last[name] as string | number);
+    }
+  };
+}
+
+async function writeAll(connection: OwnConnection, items: AsyncIterable<ContentsItem>): Promise<void> {
+  let batch = newBatch();
+  /** Number of the last event of the session in front. */
+  let last = 0;
+  let count = 0;
+  let length = 0;
+  const flush = async () => {
+    for (const { sql, columns } of Object.values(batch)) {
+      if (columns[0]!.length > 0) await connection.query(sql, columns);
+    }
+    batch = newBatch();
+    count = 0;
+    length = 0;
+  };
+  const add = (table: keyof typeof batch, ...values: (string | undefined)[]) => {
+    for (const [index, value] of values.entries()) {
+      batch[table].columns[index]!.push(value ?? NOTHING);
+      length += value?.length ?? 0;
+    }
+  };
+  for await (const item of items) {
+    switch (item.type) {
+      case "text": {
+        const { sha256, zstd } = archivedText(item.content);
+        add("texts", item.ref, bytea(sha256), bytea(zstd));
+        break;
+      }
+      case "session": {
+        const { id, createdAtMs, settings, parent, touchedAtMs } = item;
+        last = 0;
+        const json = jsonText({ id, createdAtMs, settings, parent });
+        add("sessions", columnText(id), json, parent && columnText(parent), String(touchedAtMs));
+        break;
+      }
+      case "events": {
+        const { sessionId, events } = item;
+        const types = [...new Set(events.map(({ type }) => columnText(type)))];
+        const json = `[${events.map(jsonText).join()}]`;
+        add("events", columnText(sessionId), String(last + 1), String(events.length), arrayText(types), json);
+        last += events.length;
+        break;
+      }
+      case "state":
+        add("state", columnText(item.sessionId), columnText(item.name), jsonText(item.value));
+        break;
+      case "archived":
+        add("archived", columnText(item.sessionId), item.ref);
+        break;
+      case "document": {
+        const { kind, id, sessionId, value } = item;
+        const json = jsonText({ kind, id, sessionId, value });
+        add("documents", columnText(sessionId), columnText(kind), columnText(id), json);
+        break;
+      }
+      case "key": {
+        const { scope, key, bodyHash, touchedAtMs, sessionId, answer } = item;
+        const session = sessionId === undefined ? undefined : columnText(sessionId);
+        const json = answer && jsonText(answer.response);
+        add("keys", columnText(scope), columnText(key), bodyHash, String(touchedAtMs), session, json);
+        break;
+      }
+      case "conversation": {
+        const { id, version, value, names, savedAtMs, refs } = item;
+        const place = columnText(id);
+        add("conversations", place, String(version), jsonText(value), String(savedAtMs));
+        for (const name of names) add("conversation_names", place, columnText(name));
+        for (const ref of refs) add("conversation_texts", place, ref);
+        break;
+      }
+    }
+    if (++count >= BATCH || length >= BATCH_LENGTH) await flush();
+  }
+  await flush();
+}
+
+/** What stands for NULL in a list of texts. No JSON, name or number is like it. */
+const NOTHING = "\u{1}";
+
+/** Rows to write, a list of texts for each column; in an order in which what is referred to comes first. */
+function newBatch() {
+  const rows = (columns: number, sql: (unnested: string) => string) => {
+    const lists = Array.from({ length: columns }, (_, index) => `$${index + 1}::text[]`);
+    const names = lists.map((_, index) => `c${index + 1}`);
+    return {
+      sql: sql(`unnest(${lists.join()}) WITH ORDINALITY AS c (${names.join()}, place)`),
+      columns: lists.map((): string[] => []),
+    };
+  };
+  const key = "(SELECT key FROM tare.sessions WHERE id = c1)";
+  const conversation = "(SELECT key FROM tare.conversations WHERE id = c1)";
+  return {
+    texts: rows(3, (c) => `INSERT INTO tare.texts SELECT c1, c2::bytea, c3::bytea FROM ${c}`),
+    sessions: rows(4, (c) =>
+      `WITH made AS (
+         INSERT INTO tare.sessions (id, json, parent, commit_id)
+           SELECT c1, c2, nullif(c3, U&'\\0001'), gen_random_uuid() FROM ${c} ORDER BY place
+           RETURNING key, id
+       ) INSERT INTO tare.heads (session, touched_at_ms)
+         SELECT made.key, c4::bigint FROM ${c} JOIN made ON made.id = c1`),
+    events: rows(5, (c) =>
+      `WITH made AS (
+         INSERT INTO tare.events SELECT ${key}, c2::bigint, c3::integer, c4::text[], c5 FROM ${c}
+           RETURNING session, first + count - 1 AS last
+       ) UPDATE tare.heads h SET last = ends.last
+         FROM (SELECT session, max(last) AS last FROM made GROUP BY session) ends
+         WHERE h.session = ends.session`),
+    state: rows(3, (c) => `INSERT INTO tare.state SELECT ${key}, c2, c3 FROM ${c}`),
+    archived: rows(2, (c) => `INSERT INTO tare.archived SELECT ${key}, c2 FROM ${c}`),
+    documents: rows(4, (c) => `INSERT INTO tare.documents SELECT c2, c3, ${key}, c4 FROM ${c}`),
+    keys: rows(6, (c) =>
+      `INSERT INTO tare.keys
+         (scope, key, body_hash, owner, claim_id, was_claimed, touched_at_ms, session, json)
+       SELECT c1, c2, c3, '', gen_random_uuid(), false, c4::bigint,
+         (SELECT key FROM tare.sessions WHERE id = c5), nullif(c6, U&'\\0001') FROM ${c}`),
+    conversations: rows(
+      4,
+      (c) =>
+        `INSERT INTO tare.conversations (id, version, json, bytes, save_id, saved_at_ms, saved)
+       SELECT c1, c2::bigint, c3, octet_length(c3), gen_random_uuid(), c4::bigint, nextval('tare.saves')
+       FROM (SELECT * FROM ${c} ORDER BY place) AS sorted`,
+    ),
+    conversation_names: rows(
+      2,
+      (c) => `INSERT INTO tare.conversation_names SELECT c2, ${conversation} FROM ${c}`,
+    ),
+    conversation_texts: rows(2, (c) =>
+      `WITH made AS (
+         INSERT INTO tare.conversation_texts SELECT ${conversation}, c2 FROM ${c} RETURNING conversation, ref
+       ) UPDATE tare.conversations c SET bytes = c.bytes + added.bytes FROM (
+           SELECT conversation, sum(length(zstd)) AS bytes FROM made JOIN tare.texts USING (ref) GROUP BY conversation
+         ) added WHERE c.key = added.conversation`),
+  } satisfies Record<string, { readonly sql: string; readonly columns: Value[] & string[][] }>;
+}
+
+function bytea(bytes: Uint8Array): string {
+  return `\\x${bytes.toHex()}`;
+}
+
+/** A list of texts as PostgreSQL writes it. */
+function arrayText(texts: readonly string[]): string {
+  return `{${texts.map((text) => `"${text.replaceAll(/["\\]/g, "\\$&")}"`).join()}}`;
+}

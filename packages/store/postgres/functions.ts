@@ -1,0 +1,294 @@
+/**
+ * What writes to the tables of version 1, as functions of the database: each takes one record of a commit, so that a
+ * commit of several is one statement and one round trip.
+ *
+ * A commit has an id. Whoever isn't sure whether it was done sends it again: the function that finds the id on what it
+ * is about to write says so by the error `TA000`, which undoes the rest of the second attempt. `holder` is NULL for a
+ * session that an earlier record of the same commit has made or locked.
+ */
+export const FUNCTIONS: string = `
+  CREATE FUNCTION tare.refuse(code text, detail text, hint text DEFAULT '') RETURNS void LANGUAGE plpgsql AS $$
+  BEGIN
+    RAISE EXCEPTION 'refused' USING ERRCODE = code, DETAIL = detail, HINT = hint;
+  END $$;
+
+  -- Of a database that was away all have a lease's time to come back.
+  CREATE FUNCTION tare.is_gone(s tare.servers) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT s.is_dead OR greatest(s.expires_at, pg_postmaster_start_time() + s.lease) < clock_timestamp()
+  $$;
+
+  CREATE FUNCTION tare.is_there(server text) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT EXISTS (SELECT FROM tare.servers s WHERE s.id = server AND NOT tare.is_gone(s))
+  $$;
+
+  CREATE FUNCTION tare.notify(kind text, about text) RETURNS void LANGUAGE sql AS $$
+    SELECT pg_notify('tare', kind || substr(about, 1, 1000))
+  $$;
+
+  CREATE FUNCTION tare.key_of(session_id text) RETURNS bigint LANGUAGE plpgsql AS $$
+  DECLARE found_key bigint;
+  BEGIN
+    SELECT key INTO found_key FROM tare.sessions WHERE id = session_id;
+    IF found_key IS NULL THEN PERFORM tare.refuse('TA001', session_id); END IF;
+    RETURN found_key;
+  END $$;
+
+  -- The same, and nobody removes it before the end of the transaction.
+  CREATE FUNCTION tare.kept_key_of(session_id text) RETURNS bigint LANGUAGE plpgsql AS $$
+  DECLARE found_key bigint;
+  BEGIN
+    SELECT key INTO found_key FROM tare.sessions WHERE id = session_id FOR SHARE;
+    IF found_key IS NULL THEN PERFORM tare.refuse('TA001', session_id); END IF;
+    RETURN found_key;
+  END $$;
+
+  -- Why the head of a session isn't what a commit takes it for.
+  CREATE FUNCTION tare.refuse_head(
+    session_id text, the_session bigint, the_holder text, the_fence bigint, the_commit uuid, after bigint
+  ) RETURNS void LANGUAGE plpgsql AS $$
+  DECLARE head tare.heads;
+  BEGIN
+    SELECT * INTO head FROM tare.heads WHERE session = the_session;
+    IF head.session IS NULL THEN PERFORM tare.refuse('TA001', session_id); END IF;
+    IF the_holder IS NOT NULL AND head.commit_id = the_commit THEN PERFORM tare.refuse('TA000', session_id); END IF;
+    IF the_holder IS NOT NULL AND (head.holder IS DISTINCT FROM the_holder OR head.fence <> the_fence) THEN
+      PERFORM tare.refuse('TA004', session_id);
+    END IF;
+    PERFORM tare.refuse('TA003', session_id, after || ' ' || head.last);
+  END $$;
+
+  -- Locks the head of a session that this holder has, for a record other than events.
+  CREATE FUNCTION tare.lock_head(session_id text, the_holder text, the_fence bigint, the_commit uuid)
+  RETURNS bigint LANGUAGE plpgsql AS $$
+  DECLARE
+    the_session bigint := tare.key_of(session_id);
+    is_watched boolean;
+  BEGIN
+    IF the_holder IS NULL THEN RETURN the_session; END IF;
+    UPDATE tare.heads SET commit_id = the_commit
+      WHERE session = the_session AND holder = the_holder AND fence = the_fence
+        AND commit_id IS DISTINCT FROM the_commit
+      RETURNING watched_until > clock_timestamp() INTO is_watched;
+    IF is_watched IS NULL THEN
+      PERFORM tare.refuse_head(session_id, the_session, the_holder, the_fence, the_commit, NULL);
+    END IF;
+    IF is_watched THEN PERFORM tare.notify('w', session_id); END IF;
+    RETURN the_session;
+  END $$;
+
+  CREATE FUNCTION tare.put_session(
+    session_id text, the_json text, parent_id text, now_ms bigint, the_commit uuid
+  ) RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE
+    parent_key bigint;
+    the_session bigint;
+    found_commit uuid;
+  BEGIN
+    IF parent_id IS NOT NULL THEN
+      parent_key := tare.key_of(parent_id);
+      -- Nothing is taken out of its archive while it is copied.
+      PERFORM FROM tare.heads WHERE session = parent_key FOR SHARE;
+    END IF;
+    INSERT INTO tare.sessions (id, json, parent, commit_id) VALUES (session_id, the_json, parent_id, the_commit)
+      ON CONFLICT DO NOTHING RETURNING key INTO the_session;
+    IF the_session IS NULL THEN
+      SELECT commit_id INTO found_commit FROM tare.sessions WHERE id = session_id;
+      PERFORM tare.refuse(CASE WHEN found_commit = the_commit THEN 'TA000' ELSE 'TA002' END, session_id);
+    END IF;
+    INSERT INTO tare.heads (session, touched_at_ms) VALUES (the_session, now_ms);
+    IF parent_key IS NOT NULL THEN
+      INSERT INTO tare.archived SELECT the_session, ref FROM tare.archived WHERE session = parent_key;
+    END IF;
+    RETURN 1;
+  END $$;
+
+  CREATE FUNCTION tare.put_events(
+    session_id text, the_holder text, the_fence bigint, the_commit uuid, now_ms bigint,
+    after bigint, the_count integer, the_types text[], the_json text
+  ) RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE
+    the_session bigint := tare.key_of(session_id);
+    is_watched boolean;
+  BEGIN
+    UPDATE tare.heads SET
+        last = last + the_count,
+        commit_id = the_commit,
+        -- It stands in an index: to write it each time would cost more than the rest.
+        touched_at_ms = CASE WHEN touched_at_ms <= now_ms - 60000 THEN now_ms ELSE touched_at_ms END
+      WHERE session = the_session AND last = after AND (the_holder IS NULL OR (
+        holder = the_holder AND fence = the_fence AND commit_id IS DISTINCT FROM the_commit
+      ))
+      RETURNING watched_until > clock_timestamp() INTO is_watched;
+    IF is_watched IS NULL THEN
+      PERFORM tare.refuse_head(session_id, the_session, the_holder, the_fence, the_commit, after);
+    END IF;
+    IF the_count > 0 THEN
+      INSERT INTO tare.events VALUES (the_session, after + 1, the_count, the_types, the_json);
+    END IF;
+    IF is_watched THEN PERFORM tare.notify('w', session_id); END IF;
+    RETURN 1;
+  END $$;
+
+  CREATE FUNCTION tare.put_state(
+    session_id text, the_holder text, the_fence bigint, the_commit uuid, the_name text, the_json text
+  ) RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_commit);
+  BEGIN
+    INSERT INTO tare.state VALUES (the_session, the_name, the_json)
+      ON CONFLICT (session, name) DO UPDATE SET json = excluded.json;
+    RETURN 1;
+  END $$;
+
+  CREATE FUNCTION tare.put_text(
+    session_id text, the_holder text, the_fence bigint, the_commit uuid,
+    the_ref text, the_sha256 bytea, the_zstd bytea
+  ) RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE
+    the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_commit);
+    found_sha256 bytea;
+  BEGIN
+    -- Another transaction may remove the last reference to it in between.
+    LOOP
+      INSERT INTO tare.texts VALUES (the_ref, the_sha256, the_zstd) ON CONFLICT DO NOTHING;
+      SELECT sha256 INTO found_sha256 FROM tare.texts WHERE ref = the_ref FOR KEY SHARE;
+      EXIT WHEN FOUND;
+    END LOOP;
+    IF found_sha256 <> the_sha256 THEN PERFORM tare.refuse('TA005', the_ref); END IF;
+    INSERT INTO tare.archived VALUES (the_session, the_ref) ON CONFLICT DO NOTHING;
+    RETURN 1;
+  END $$;
+
+  CREATE FUNCTION tare.put_document(session_id text, the_kind text, the_id text, the_json text)
+  RETURNS integer LANGUAGE plpgsql AS $$
+  BEGIN
+    INSERT INTO tare.documents VALUES (the_kind, the_id, tare.kept_key_of(session_id), the_json)
+      ON CONFLICT (kind, id) DO UPDATE SET session = excluded.session, json = excluded.json;
+    RETURN 1;
+  END $$;
+
+  CREATE FUNCTION tare.put_response(
+    the_scope text, the_key text, session_id text, now_ms bigint, the_commit uuid, the_json text
+  ) RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE
+    the_session bigint := CASE WHEN session_id IS NOT NULL THEN tare.kept_key_of(session_id) END;
+    found_commit uuid;
+  BEGIN
+    UPDATE tare.keys SET json = the_json, session = the_session, touched_at_ms = now_ms, commit_id = the_commit
+      WHERE scope = the_scope AND key = the_key AND json IS NULL AND tare.is_there(owner);
+    IF NOT FOUND THEN
+      SELECT commit_id INTO found_commit FROM tare.keys WHERE scope = the_scope AND key = the_key;
+      PERFORM tare.refuse(CASE WHEN found_commit = the_commit THEN 'TA000' ELSE 'TA006' END, the_key, the_scope);
+    END IF;
+    RETURN 1;
+  END $$;
+
+  CREATE FUNCTION tare.put_answer(the_id uuid, the_server text, the_commit uuid, the_json text)
+  RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE found_commit uuid;
+  BEGIN
+    UPDATE tare.requests SET answer = the_json, commit_id = the_commit
+      WHERE id = the_id AND answer IS NULL AND holder = the_server;
+    IF NOT FOUND THEN
+      SELECT commit_id INTO found_commit FROM tare.requests WHERE id = the_id;
+      PERFORM tare.refuse(CASE WHEN found_commit = the_commit THEN 'TA000' ELSE 'TA007' END, the_id::text);
+    END IF;
+    PERFORM tare.notify('r', the_id::text);
+    RETURN 1;
+  END $$;
+
+  -- Texts that nobody has any more go. Whoever is about to have one waits, or is waited for.
+  CREATE FUNCTION tare.sweep_texts(refs text[]) RETURNS void LANGUAGE plpgsql AS $$
+  BEGIN
+    PERFORM FROM tare.texts WHERE ref = ANY (refs) ORDER BY ref FOR UPDATE;
+    DELETE FROM tare.texts t WHERE ref = ANY (refs)
+      AND NOT EXISTS (SELECT FROM tare.archived a WHERE a.ref = t.ref);
+  END $$;
+
+  CREATE FUNCTION tare.drop_text(
+    session_id text, the_holder text, the_fence bigint, the_commit uuid, the_ref text
+  ) RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_commit);
+  BEGIN
+    DELETE FROM tare.archived WHERE session = the_session AND ref = the_ref;
+    IF FOUND THEN PERFORM tare.sweep_texts(ARRAY[the_ref]); END IF;
+    RETURN 1;
+  END $$;
+
+  -- Takes a session away at once; what it has goes by sweep().
+  CREATE FUNCTION tare.remove_session(session_id text, the_holder text, the_fence bigint, the_commit uuid)
+  RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_commit);
+  BEGIN
+    UPDATE tare.sessions SET id = 'removed:' || the_commit, json = '', is_removed = true WHERE key = the_session;
+    DELETE FROM tare.heads WHERE session = the_session;
+    DELETE FROM tare.documents WHERE session = the_session;
+    DELETE FROM tare.keys WHERE session = the_session;
+    DELETE FROM tare.requests WHERE session = the_session AND answer IS NULL;
+    PERFORM tare.notify('w', session_id);
+    RETURN 1;
+  END $$;
+
+  -- Frees some of what removed sessions took, and says whether there may be more.
+  CREATE FUNCTION tare.sweep(slice integer) RETURNS boolean LANGUAGE plpgsql AS $$
+  DECLARE
+    the_session bigint;
+    refs text[];
+  BEGIN
+    SELECT key INTO the_session FROM tare.sessions WHERE is_removed ORDER BY key LIMIT 1 FOR UPDATE SKIP LOCKED;
+    IF the_session IS NULL THEN RETURN false; END IF;
+    DELETE FROM tare.events WHERE session = the_session
+      AND first IN (SELECT first FROM tare.events WHERE session = the_session ORDER BY first LIMIT slice);
+    IF FOUND THEN RETURN true; END IF;
+    WITH gone AS (
+      DELETE FROM tare.archived WHERE session = the_session
+        AND ref IN (SELECT ref FROM tare.archived WHERE session = the_session ORDER BY ref LIMIT slice)
+        RETURNING ref
+    ) SELECT array_agg(ref) INTO refs FROM gone;
+    IF refs IS NOT NULL THEN
+      PERFORM tare.sweep_texts(refs);
+      RETURN true;
+    END IF;
+    DELETE FROM tare.state WHERE session = the_session;
+    DELETE FROM tare.sessions WHERE key = the_session;
+    RETURN true;
+  END $$;
+
+  -- What a key stands for, and takes it. Who asks twice with one id gets the same answer twice.
+  CREATE FUNCTION tare.claim_key(
+    the_scope text, the_key text, hash text, the_owner text, the_claim uuid, now_ms bigint, old_ms bigint,
+    most integer, OUT state text, OUT response text
+  ) LANGUAGE plpgsql AS $$
+  DECLARE kept tare.keys;
+  BEGIN
+    DELETE FROM tare.keys WHERE touched_at_ms <= old_ms AND (json IS NOT NULL OR NOT tare.is_there(owner));
+    IF most IS NOT NULL THEN
+      DELETE FROM tare.keys WHERE json IS NOT NULL AND touched_at_ms < (
+        SELECT touched_at_ms FROM tare.keys WHERE json IS NOT NULL ORDER BY touched_at_ms DESC LIMIT 1 OFFSET most
+      );
+    END IF;
+    LOOP
+      INSERT INTO tare.keys (scope, key, body_hash, owner, claim_id, was_claimed, touched_at_ms)
+        VALUES (the_scope, the_key, hash, the_owner, the_claim, false, now_ms) ON CONFLICT DO NOTHING;
+      IF FOUND THEN
+        state := 'new';
+        RETURN;
+      END IF;
+      SELECT * INTO kept FROM tare.keys WHERE scope = the_scope AND key = the_key FOR UPDATE;
+      EXIT WHEN FOUND;
+    END LOOP;
+    IF kept.body_hash <> hash THEN
+      state := 'mismatch';
+    ELSIF kept.json IS NOT NULL THEN
+      state := 'done';
+      response := kept.json;
+    ELSIF kept.claim_id = the_claim THEN
+      state := CASE WHEN kept.was_claimed THEN 'interrupted' ELSE 'new' END;
+    ELSIF tare.is_there(kept.owner) THEN
+      state := 'running';
+    ELSE
+      UPDATE tare.keys SET owner = the_owner, claim_id = the_claim, was_claimed = true, touched_at_ms = now_ms
+        WHERE scope = the_scope AND key = the_key;
+      state := 'interrupted';
+    END IF;
+  END $$;
+`;

@@ -1,0 +1,336 @@
+import { createHash } from "node:crypto";
+import { zstdDecompressSync } from "node:zlib";
+import { checkGiven } from "@tare/messages";
+import { type Archive, archiveRef, textFromBytes } from "@tare/prune";
+import { searchedJson } from "../json_text.ts";
+import type { Claim, ListedSession, StorableEvent, Store, StoredDocument, StoredEvent } from "../port.ts";
+import type { SharedStore } from "../shared_store.ts";
+import { noSessionError, StoreError } from "../store_error.ts";
+import { type Connections, connectionsTo, type Value } from "./connections.ts";
+import { conversationsIn } from "./conversations.ts";
+import { placeOf } from "./database_error.ts";
+import { type Leases, openLeases } from "./leases.ts";
+import { migrate } from "./migrations.ts";
+import { addRecord, CallList, columnText, nameIn, refusal, wasDone } from "./records.ts";
+
+/** How a store in PostgreSQL is opened. */
+export interface PostgresOptions {
+  /** Milliseconds since the epoch; idempotency keys expire by it. Default: the system's clock. */
+  readonly now?: () => number;
+  /** Idempotency keys that are kept, to a tenth; the oldest answers beyond are forgotten. Default: 10,000. */
+  readonly maxKeys?: number;
+  /** Connections for reading and writing; there is one more for what openings tell each other. Default: 4. */
+  readonly maxConnections?: number;
+  /**
+   * How long a statement is tried, in milliseconds, on new connections where one is lost, before that is an error.
+   * Default: 10,000.
+   */
+  readonly timeoutMs?: number;
+  /** How long others leave this opening its sessions when nothing is heard of it, in milliseconds. Default: 10,000. */
+  readonly leaseMs?: number;
+  /** How often it lets itself be heard, in milliseconds. Default: a third of `leaseMs`. */
+  readonly renewMs?: number;
+  /** Milliseconds of a clock that only goes forward; leases go by it. Default: `performance.now`. */
+  readonly clock?: () => number;
+}
+
+/** Events and texts of a removed session that one statement frees. */
+const SLICE = 1000;
+
+/**
+ * Opens the store in a PostgreSQL database, 15 or newer, which any number of processes have open at the same time:
+ * `postgres://user:password@host:port/database`. Its tables are made in the schema `tare` if they aren't there.
+ *
+ * A session is changed by the opening that holds it: see {@linkcode SharedStore}. A commit is one statement. One whose
+ * connection is lost on its way is sent again on another, and done once. If that isn't possible in time, it fails with
+ * a `StoreError` of code `io`, and whether it was done is for the next reader to see.
+ *
+ * The connection needs prepared statements and notifications: between the two may stand nothing that hands out
+ * connections by transaction.
+ *
+ * @throws {StoreError} if the database can't be reached, refuses, is too old, or a newer program made its tables.
+ */
+export async function openPostgresStore(url: string, options: PostgresOptions = {}): Promise<
+  Store & { readonly shared: SharedStore }
+> {
+  checkGiven("openPostgresStore()", { url }, { url: "string" });
+  const { timeoutMs = 10_000, maxConnections = 4, leaseMs = 10_000, renewMs = leaseMs / 3 } = options;
+  const { now = Date.now, maxKeys = 10_000, clock = () => performance.now() } = options;
+  if (!/^postgres(ql)?:\/\//.test(url)) {
+    throw new TypeError(
+      "Cannot open a store: its URL isn't of the form postgres://user:password@host:port/database",
+    );
+  }
+  const place = placeOf(url);
+  const connections = connectionsTo({ url, place, timeoutMs, maxConnections });
+  try {
+    const connection = await connections.open();
+    try {
+      await migrate(connection, place);
+    } finally {
+      await connection.close();
+    }
+    const leases = await openLeases(connections, { leaseMs, renewMs, clock });
+    const store = storeOver(connections, { leases, place, now, maxKeys });
+    await store.sweep();
+    return store.port;
+  } catch (error) {
+    await connections.close();
+    throw error;
+  }
+}
+
+function storeOver(
+  connections: Connections,
+  { leases, place, now, maxKeys }: {
+    readonly leases: Leases;
+    readonly place: string;
+    readonly now: () => number;
+    readonly maxKeys: number;
+  },
+): { readonly port: Store & { readonly shared: SharedStore }; sweep(): Promise<void> } {
+  /** Keys that were made since they were last counted. */
+  let made = Infinity;
+  let closing: Promise<void> | undefined;
+  const query = async <Row>(sql: string, values: readonly Value[] = []): Promise<Row[]> => {
+    if (closing) throw new Error("Cannot use the store: it is closed");
+    try {
+      return await connections.query<Row>(sql, values);
+    } catch (error) {
+      throw refusal(error);
+    }
+  };
+  const first = async <Row>(sql: string, values?: readonly Value[]): Promise<Row | undefined> =>
+    (await query<Row>(sql, values))[0];
+  /** Of a session that is there: its row, in which what wasn't found is null. */
+  const ofSession = async <Row>(id: string, sql: string, values: readonly Value[] = []): Promise<Row> => {
+    const row = await first<Row>(sql, [columnText(id), ...values]);
+    if (!row) throw noSessionError(id);
+    return row;
+  };
+  /** Writes to these sessions, when what was written to them before is there. */
+  const write = (sessionIds: Iterable<string>, fill: (calls: CallList) => void) =>
+    leases.inOrder([...new Set(sessionIds)], async () => {
+      if (closing) throw new Error("Cannot use the store: it is closed");
+      const calls = new CallList(await leases.writer());
+      fill(calls);
+      const { sql, values } = calls.command();
+      try {
+        await connections.query(sql, values);
+      } catch (error) {
+        if (!wasDone(error)) throw refusal(error);
+      }
+    });
+  const commit: Store["commit"] = async (records) => {
+    if (records.length === 0) return;
+    const ids = records.flatMap((record) =>
+      record.type === "session" ? [record.id] : "sessionId" in record ? [record.sessionId ?? ""] : []
+    );
+    await write(ids, (calls) => {
+      const nowMs = now();
+      for (const record of records) addRecord(calls, record, nowMs);
+    });
+  };
+  const sweep = async () => {
+    while (!closing && (await first<{ more: boolean }>("SELECT tare.sweep($1) AS more", [SLICE]))?.more);
+  };
+
+  const port: Store & { readonly shared: SharedStore } = {
+    shared: leases.shared,
+    conversations: conversationsIn({ query, unpack: (zstd, ref) => unpack(zstd, { ref, place }), now }),
+    commit,
+    async getSession(id) {
+      const row = await first<{ json: string }>("SELECT json FROM tare.sessions WHERE id = $1", [
+        columnText(id),
+      ]);
+      return row && JSON.parse(row.json);
+    },
+    async listSessions({ limit = 100, after, search = "", forks = true } = {}) {
+      const { key } = after === undefined
+        ? { key: Number.MAX_SAFE_INTEGER }
+        : await ofSession<{ key: number }>(after, "SELECT key FROM tare.sessions WHERE id = $1");
+      const rows = await query<
+        { json: string; last: number; totals: string | null; title: string | null; is_held: boolean }
+      >(
+        `SELECT s.json, h.last, totals.json AS totals, titles.json AS title,
+           h.holder IS NOT NULL AND tare.is_there(h.holder) AS is_held
+         FROM tare.sessions s JOIN tare.heads h ON h.session = s.key
+           LEFT JOIN tare.state totals ON totals.session = s.key AND totals.name = 'totals'
+           LEFT JOIN tare.state titles ON titles.session = s.key AND titles.name = 'title'
+         WHERE s.key < $1::bigint
+           AND ($2::text = '' OR strpos(lower(titles.json COLLATE "C"), $2::text COLLATE "C") > 0)
+           AND ($3::boolean OR s.parent IS NULL OR s.parent NOT IN (SELECT id FROM tare.sessions))
+         ORDER BY s.key DESC LIMIT $4`,
+        [key, searchedJson(search), forks, limit],
+      );
+      return rows.map(({ json, last, totals, title, is_held }): ListedSession => ({
+        ...JSON.parse(json),
+        lastEvent: last,
+        ...(totals !== null && { totals: JSON.parse(totals) }),
+        ...(title !== null && { title: JSON.parse(title) }),
+        ...(is_held && { isHeld: true }),
+      }));
+    },
+    async countSessions() {
+      return (await first<{ count: number }>("SELECT count(*) AS count FROM tare.heads"))?.count ?? 0;
+    },
+    async idleSessions({ beforeMs, limit }) {
+      const rows = await query<{ id: string }>(
+        `SELECT s.id FROM tare.heads h JOIN tare.sessions s ON s.key = h.session
+         WHERE h.touched_at_ms <= $1::bigint ORDER BY h.touched_at_ms, s.key LIMIT $2`,
+        [Math.floor(beforeMs), limit],
+      );
+      return rows.map(({ id }) => nameIn(id));
+    },
+    async deleteSession(id) {
+      const isThere = await first("SELECT 1 FROM tare.sessions WHERE id = $1", [columnText(id)]);
+      if (!isThere) return false;
+      try {
+        await write([id], (calls) => calls.call("remove_session", ...calls.head(id)));
+      } catch (error) {
+        // Somebody else was first.
+        if (error instanceof Error && error.message === noSessionError(id).message) return false;
+        throw error;
+      }
+      leases.forget(id);
+      await sweep();
+      return true;
+    },
+    async readEvents(id, { after = 0, types, limit } = {}) {
+      const rows = await query<{ first: number | null; json: string }>(
+        `SELECT e.first, e.json FROM tare.sessions s LEFT JOIN tare.events e ON e.session = s.key
+           AND e.first > coalesce((SELECT max(first) FROM tare.events WHERE session = s.key AND first <= $2::bigint + 1), 0) - 1
+           AND ($3::text[] IS NULL OR e.types && $3)
+         WHERE s.id = $1 ORDER BY e.first LIMIT $4`,
+        [
+          columnText(id),
+          Math.floor(after),
+          types?.map(columnText) ?? null,
+          limit === undefined ? null : limit + 1,
+        ],
+      );
+      if (rows.length === 0) throw noSessionError(id);
+      return eventsIn(rows, { id, place, after, types, limit: limit ?? Infinity });
+    },
+    lastEvent: async (id) =>
+      (await ofSession<{ last: number }>(
+        id,
+        "SELECT h.last FROM tare.sessions s JOIN tare.heads h ON h.session = s.key WHERE s.id = $1",
+      )).last,
+    async readState(id, name) {
+      const { json } = await ofSession<{ json: string | null }>(
+        id,
+        `SELECT t.json FROM tare.sessions s LEFT JOIN tare.state t ON t.session = s.key AND t.name = $2
+         WHERE s.id = $1`,
+        [columnText(name)],
+      );
+      return json === null ? undefined : JSON.parse(json);
+    },
+    async getDocument(kind, id) {
+      const row = await first<{ json: string }>(
+        "SELECT json FROM tare.documents WHERE kind = $1 AND id = $2",
+        [
+          columnText(kind),
+          columnText(id),
+        ],
+      );
+      return row && JSON.parse(row.json) as StoredDocument;
+    },
+    archive: (sessionId): Archive => ({
+      async put(content) {
+        const ref = await archiveRef(content);
+        await commit([{ type: "archive", sessionId, ref, content }]);
+        return ref;
+      },
+      async get(ref) {
+        const row = await first<{ zstd: Uint8Array }>(
+          `SELECT t.zstd FROM tare.sessions s JOIN tare.archived a ON a.session = s.key
+             JOIN tare.texts t ON t.ref = a.ref WHERE s.id = $1 AND a.ref = $2`,
+          [columnText(sessionId), columnText(ref)],
+        );
+        return row && unpack(row.zstd, { ref, place });
+      },
+      async delete(ref) {
+        const isThere = await first("SELECT 1 FROM tare.sessions WHERE id = $1", [columnText(sessionId)]);
+        if (!isThere) return;
+        await write(
+          [sessionId],
+          (calls) => calls.call("drop_text", ...calls.head(sessionId), calls.value(columnText(ref))),
+        );
+      },
+    }),
+    async claimKey({ scope, key, bodyHash }) {
+      const isCounted = ++made > maxKeys / 10;
+      if (isCounted) made = 0;
+      const nowMs = Math.floor(now());
+      const { server } = await leases.writer();
+      const row = await first<{ state: Claim["state"]; response: string | null }>(
+        "SELECT * FROM tare.claim_key($1, $2, $3, $4, $5, $6, $7, $8)",
+        [
+          ...[scope, key, bodyHash].map(columnText),
+          server,
+          crypto.randomUUID(),
+          nowMs,
+          nowMs - DAY_MS,
+          isCounted ? maxKeys : null,
+        ],
+      );
+      const { state, response } = row!;
+      return state === "done" ? { state, response: JSON.parse(response ?? "null") } : { state };
+    },
+    async releaseKey({ scope, key }) {
+      const { server } = await leases.writer();
+      await query("DELETE FROM tare.keys WHERE scope = $1 AND key = $2 AND owner = $3 AND json IS NULL", [
+        columnText(scope),
+        columnText(key),
+        server,
+      ]);
+    },
+    close: () => closing ??= leases.close().finally(() => connections.close()),
+  };
+  return { port, sweep };
+}
+
+const DAY_MS = 24 * 60 * 60 * 1000;
+
+/** The events of rows that are asked for. */
+function eventsIn(
+  rows: readonly { readonly first: number | null; readonly json: string }[],
+  { id, place, after, types, limit }: {
+    readonly id: string;
+    readonly place: string;
+    readonly after: number;
+    readonly types: readonly string[] | undefined;
+    readonly limit: number;
+  },
+): StoredEvent[] {
+  const read: StoredEvent[] = [];
+  let next: number | undefined;
+  for (const { first, json } of rows) {
+    if (first === null) break;
+    if (!types && next !== undefined && first !== next) {
+      const message =
+        `Cannot read the store ${place}: session ${id} lacks event ${next}. Restore it from a backup.`;
+      throw new StoreError("corrupt", message);
+    }
+    const events: (StorableEvent & Readonly<Record<string, unknown>>)[] = JSON.parse(json);
+    next = first + events.length;
+    for (const [index, event] of events.entries()) {
+      const number = first + index;
+      if (read.length >= limit) return read;
+      if (number > after && (types?.includes(event.type) ?? true)) read.push({ number, event });
+    }
+  }
+  return read;
+}
+
+/** The text, if it is what its reference says. */
+function unpack(zstd: Uint8Array, { ref, place }: { readonly ref: string; readonly place: string }): string {
+  const bytes = new Uint8Array(zstdDecompressSync(zstd));
+  if (createHash("sha256").update(bytes).digest("hex").startsWith(ref)) return textFromBytes(bytes);
+  throw new StoreError(
+    "corrupt",
+    `Cannot read the archived text ${ref} in the store ${place}: it was damaged, its content has another hash. ` +
+      "Restore it from a backup.",
+  );
+}

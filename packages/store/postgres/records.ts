@@ -1,0 +1,226 @@
+import { createHash } from "node:crypto";
+import { zstdCompressSync } from "node:zlib";
+import { bytesFromText } from "@tare/prune";
+import { jsonText } from "../json_text.ts";
+import type { StoreRecord } from "../port.ts";
+import {
+  conflictError,
+  fencedError,
+  noSessionError,
+  notAskedError,
+  notClaimedError,
+  otherTextError,
+  sessionExistsError,
+} from "../store_error.ts";
+import type { Value } from "./connections.ts";
+import { databaseError } from "./database_error.ts";
+
+/** A name as a column holds it: as JSON writes it, since PostgreSQL's text has neither U+0000 nor half a character. */
+export function columnText(name: string): string {
+  return jsonText(name).slice(1, -1);
+}
+
+/** The name that a column holds. */
+export function nameIn(column: string): string {
+  return JSON.parse(`"${column}"`);
+}
+
+/** A text as the archive holds it. */
+export function archivedText(content: string): { readonly sha256: Uint8Array; readonly zstd: Uint8Array } {
+  const bytes = bytesFromText(content);
+  return { sha256: createHash("sha256").update(bytes).digest(), zstd: zstdCompressSync(bytes) };
+}
+
+/** A statement with its values. */
+export interface Command {
+  readonly sql: string;
+  readonly values: readonly Value[];
+}
+
+/** Who writes, for the fence. */
+export interface Writer {
+  readonly server: string;
+  /** The fencing number with which it holds a session; nothing if it doesn't. */
+  readonly fenceOf: (sessionId: string) => number | undefined;
+}
+
+/** Never that of a hold, which counts from 1. */
+const NO_FENCE = -1;
+
+/** A statement that calls a function for each of several things, in their order, and does all or none. */
+export class CallList {
+  readonly #calls: string[] = [];
+  readonly #values: Value[] = [];
+  readonly #places = new Map<string, string>();
+  readonly #locked = new Set<string>();
+  readonly #once = new Set<string>();
+  readonly #writer: Writer;
+  readonly #commitId = crypto.randomUUID();
+
+  constructor(writer: Writer) {
+    this.#writer = writer;
+  }
+
+  /** Adds a call. Its arguments are SQL. */
+  call(name: string, ...args: readonly string[]): void {
+    this.#calls.push(`tare.${name}(${args.join()})`);
+  }
+
+  /** A value, as the SQL that stands for it. */
+  value(value: Value, type = "text"): string {
+    this.#values.push(value);
+    return `$${this.#values.length}::${type}`;
+  }
+
+  /** A value that several calls have. */
+  shared(name: string, value: Value, type = "text"): string {
+    const place = this.#places.get(name) ?? this.value(value, type);
+    this.#places.set(name, place);
+    return place;
+  }
+
+  commitId(): string {
+    return this.shared("commit", this.#commitId, "uuid");
+  }
+
+  /** The id for something that is done once: whoever finds it there a second time hasn't sent it twice. */
+  commitIdOnce(name: string): string {
+    const isFirst = !this.#once.has(name);
+    this.#once.add(name);
+    return isFirst ? this.commitId() : "NULL";
+  }
+
+  server(): string {
+    return this.shared("server", this.#writer.server);
+  }
+
+  /** A new session is its maker's until the end of the commit. */
+  made(sessionId: string): void {
+    this.#locked.add(sessionId);
+  }
+
+  /** The first four arguments of what writes to a session, which is locked by the first of them. */
+  head(sessionId: string): string[] {
+    const isLocked = this.#locked.has(sessionId);
+    this.#locked.add(sessionId);
+    const id = this.shared(`session ${sessionId}`, columnText(sessionId));
+    if (isLocked) return [id, "NULL", "NULL", this.commitId()];
+    const fence = this.value(this.#writer.fenceOf(sessionId) ?? NO_FENCE, "bigint");
+    return [id, this.server(), fence, this.commitId()];
+  }
+
+  command(): Command {
+    // Not as columns, of which there may be only so many.
+    return { sql: `SELECT ARRAY[${this.#calls.join()}]::integer[]`, values: this.#values };
+  }
+}
+
+/** Adds what writes a record. */
+export function addRecord(calls: CallList, record: StoreRecord, nowMs: number): void {
+  const now = () => calls.shared("now", Math.floor(nowMs), "bigint");
+  const optional = (name: string | undefined) => name === undefined ? "NULL" : calls.value(columnText(name));
+  switch (record.type) {
+    case "session": {
+      const { id, createdAtMs, settings, parent } = record;
+      const json = jsonText({ id, createdAtMs, settings, parent });
+      const place = calls.shared(`session ${id}`, columnText(id));
+      calls.call("put_session", place, calls.value(json), optional(parent), now(), calls.commitIdOnce(place));
+      return calls.made(id);
+    }
+    case "events": {
+      const { sessionId, after, events } = record;
+      // What JSON can't hold is to be named one by one.
+      const json = `[${events.map(jsonText).join()}]`;
+      const types = [...new Set(events.map(({ type }) => columnText(type)))];
+      calls.call(
+        "put_events",
+        ...calls.head(sessionId),
+        now(),
+        calls.value(after, "bigint"),
+        calls.value(events.length, "integer"),
+        calls.value(types, "text[]"),
+        calls.value(json),
+      );
+      return;
+    }
+    case "state": {
+      const { sessionId, name, value } = record;
+      const json = jsonText(value);
+      return calls.call(
+        "put_state",
+        ...calls.head(sessionId),
+        calls.value(columnText(name)),
+        calls.value(json),
+      );
+    }
+    case "archive": {
+      const { sha256, zstd } = archivedText(record.content);
+      const text = [calls.value(record.ref), calls.value(sha256, "bytea"), calls.value(zstd, "bytea")];
+      return calls.call("put_text", ...calls.head(record.sessionId), ...text);
+    }
+    case "document": {
+      const { kind, id, sessionId, value } = record;
+      const place = calls.shared(`session ${sessionId}`, columnText(sessionId));
+      const name = [calls.value(columnText(kind)), calls.value(columnText(id))];
+      return calls.call(
+        "put_document",
+        place,
+        ...name,
+        calls.value(jsonText({ kind, id, sessionId, value })),
+      );
+    }
+    case "response": {
+      const { scope, key, sessionId, response } = record;
+      const name = [calls.value(columnText(scope)), calls.value(columnText(key))];
+      const json = calls.value(jsonText(response));
+      const once = calls.commitIdOnce(`response ${JSON.stringify([scope, key])}`);
+      return calls.call("put_response", ...name, optional(sessionId), now(), once, json);
+    }
+    case "answer": {
+      const id = calls.value(uuidOf(record.requestId), "uuid");
+      return calls.call(
+        "put_answer",
+        id,
+        calls.server(),
+        calls.commitId(),
+        calls.value(jsonText(record.answer)),
+      );
+    }
+  }
+}
+
+/** Nobody was ever asked by a name of another form. */
+function uuidOf(id: string): string {
+  if (!/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(id)) throw notAskedError(id);
+  return id;
+}
+
+/** What a function of the store refused, as every store says it; anything else as it was. */
+export function refusal(error: unknown): unknown {
+  const { code, detail = "", hint = "" } = databaseError(error) ?? {};
+  switch (code) {
+    case "TA001":
+      return noSessionError(nameIn(detail));
+    case "TA002":
+      return sessionExistsError(nameIn(detail));
+    case "TA003": {
+      const [after = "", last = ""] = hint.split(" ");
+      return conflictError(nameIn(detail), { after: Number(after), last: Number(last) });
+    }
+    case "TA004":
+      return fencedError(nameIn(detail));
+    case "TA005":
+      return otherTextError(detail);
+    case "TA006":
+      return notClaimedError({ key: nameIn(detail), scope: nameIn(hint) });
+    case "TA007":
+      return notAskedError(detail);
+    default:
+      return error;
+  }
+}
+
+/** Whether a commit that was sent twice was done the first time. */
+export function wasDone(error: unknown): boolean {
+  return databaseError(error)?.code === "TA000";
+}

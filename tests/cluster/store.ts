@@ -1,0 +1,86 @@
+import { openPostgresStore, type PostgresOptions } from "@tare/store/postgres";
+import type { Opening, SharedPlace } from "../../packages/store/openings_fixture_test.ts";
+import { holding } from "../../packages/store/openings_fixture_test.ts";
+import type { Place } from "../../packages/store/store_suite_fixture_test.ts";
+import { type Postgres, query } from "./postgres.ts";
+import { type Proxy, startProxy } from "./proxy.ts";
+
+/** Long for a busy machine to keep; a test that has it run out says so to store and database. */
+const LEASE_MS = 60_000;
+
+/** How stores are opened where many tests run beside each other. */
+export const FEW: PostgresOptions = { maxConnections: 2, leaseMs: LEASE_MS, renewMs: 20 };
+
+/** Runs a test on a database of its own. */
+export async function withDatabase(postgres: Postgres, test: (url: string) => Promise<void>): Promise<void> {
+  const url = await postgres.makeDatabase();
+  try {
+    await test(url);
+  } finally {
+    await postgres.dropDatabase(url);
+  }
+}
+
+/** A place for tests that know of one opening alone: that takes whatever it writes to. */
+export function inPostgres(postgres: Postgres): Place {
+  return (test) =>
+    withDatabase(
+      postgres,
+      (url) => test(async (options) => holding(await openPostgresStore(url, { ...FEW, ...options }))),
+    );
+}
+
+/** The same in one database for all, which is emptied in between: for many short tests, one after the other. */
+export function inOneDatabase(postgres: Postgres): Place {
+  let made: Promise<string> | undefined;
+  return async (test) => {
+    const url = await (made ??= postgres.makeDatabase());
+    await test(async (options) => holding(await openPostgresStore(url, { ...FEW, ...options })));
+    const tables = "sessions heads events state texts archived documents keys requests servers conversations"
+      .split(" ");
+    await query(url, tables.map((table) => `DELETE FROM tare.${table}`).join("; "));
+  };
+}
+
+/** A place for several openings, each of which reaches the database by a proxy of its own. */
+export function sharedInPostgres(postgres: Postgres): SharedPlace {
+  return (test) =>
+    withDatabase(postgres, async (url) => {
+      const opened = new Map<Opening, { readonly proxy: Proxy; readonly id: string; skip(): void }>();
+      try {
+        await test({
+          async open() {
+            const proxy = startProxy({ port: Number(new URL(url).port || 5432) });
+            const through = new URL(url);
+            through.host = `127.0.0.1:${proxy.port}`;
+            let skippedMs = 0;
+            const clock = () => performance.now() + skippedMs;
+            const before = opened.size === 0 ? [] : await servers(url);
+            const opening = await openPostgresStore(through.href, { ...FEW, clock });
+            const id = (await servers(url)).find((id) => !before.includes(id))!;
+            opened.set(opening, { proxy, id, skip: () => skippedMs += LEASE_MS });
+            return opening;
+          },
+          async stop(opening) {
+            const { proxy, id, skip } = opened.get(opening)!;
+            proxy.stop();
+            skip();
+            // A renewal that is on its way already is over at once.
+            const end = "UPDATE tare.servers SET lease = '0', expires_at = '-infinity' WHERE id = $1";
+            await query(url, end, [id]);
+          },
+          goOn: (opening) => opened.get(opening)!.proxy.goOn(),
+        });
+      } finally {
+        for (const [opening, { proxy }] of opened) {
+          proxy.goOn();
+          await opening.close();
+          await proxy.close();
+        }
+      }
+    });
+}
+
+async function servers(url: string): Promise<string[]> {
+  return (await query<{ id: string }>(url, "SELECT id FROM tare.servers")).map(({ id }) => id);
+}
