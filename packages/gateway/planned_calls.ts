@@ -44,7 +44,7 @@ const TOO_LONG: readonly number[] = [400, 413];
 const MAX_REFUSALS = 2;
 
 /** What becomes of a request, or its answer, that can't be planned or read. */
-const FAIL_OPEN: Readonly<Record<FailOpen, string>> = {
+const FAIL_OPEN: Readonly<Record<Exclude<FailOpen, "store">, string>> = {
   request: "the request was sent on as it came",
   session: "this session is sent on as it comes",
   reply: "the answer was passed on as it came",
@@ -82,7 +82,7 @@ export class PlannedCalls {
     this.#options = options;
     this.#onError = options.onError ?? (() => {});
     this.#telemetry = options.telemetry ?? new Telemetry("@tare/gateway");
-    this.#turns = new Turns(options);
+    this.#turns = new Turns({ ...options, telemetry: this.#telemetry });
   }
 
   /** What sessions cost. */
@@ -338,7 +338,7 @@ export class PlannedCalls {
   }
 
   /** Does what the client's answer doesn't depend on. */
-  #attempt<T>(otherwise: FailOpen, work: () => T): T | undefined {
+  #attempt<T>(otherwise: keyof typeof FAIL_OPEN, work: () => T): T | undefined {
     try {
       return work();
     } catch (error) {
@@ -347,7 +347,7 @@ export class PlannedCalls {
     }
   }
 
-  #warn(cause: FailOpen, error: unknown): string {
+  #warn(cause: keyof typeof FAIL_OPEN, error: unknown): string {
     this.#telemetry.failedOpen(cause);
     const what = FAIL_OPEN[cause];
     const reason = error instanceof Error ? error.message : String(error);

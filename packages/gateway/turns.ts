@@ -64,6 +64,7 @@ export class Turns {
       keepMs: options.keepMs ?? 30 * DAY_MS,
       keepBytes: options.keepBytes ?? 2 ** 30,
       restored: (session) => this.#remember(session),
+      failed: () => options.telemetry?.failedOpen("store"),
       onError: options.onError ?? (() => {}),
       now: now ?? Date.now,
     });
