@@ -154,6 +154,9 @@ function importFault(name: string, path: string, specifier: string): string | un
     return `Package ${name} may not import @tare/${ours}: ARCHITECTURE.md's table allows it ` +
       `${PACKAGE_TABLE[name]?.join(", ") || "none of ours"}.`;
   }
+  if (specifier.startsWith("@opentelemetry/") && name !== "telemetry" && !isTest(path)) {
+    return `Package ${name} may not import ${specifier}: @tare/telemetry alone speaks to it.`;
+  }
   if (!specifier.startsWith(".")) return undefined;
   const depth = path.split("/").length - 1;
   const climbs = specifier.split("/").filter((part) => part === "..").length;

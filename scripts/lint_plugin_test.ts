@@ -32,6 +32,15 @@ Deno.test("package-table sees re-exports, dynamic imports, subpaths and paths th
   assertEquals(faults("/repo/scripts/x.ts", 'import "@tare/app";'), []);
 });
 
+Deno.test("package-table lets one package alone speak to OpenTelemetry, tests left aside", () => {
+  const source = 'import { trace } from "@opentelemetry/api";';
+  const found = Object.keys(PACKAGE_TABLE).filter((name) =>
+    faults(`/repo/packages/${name}/x.ts`, source).length === 0
+  );
+  assertEquals(found, ["telemetry"]);
+  assertEquals(faults("/repo/packages/server/x_test.ts", source), []);
+});
+
 Deno.test("pure-packages refuses clock, files, network, environment and randomness in pure packages only", () => {
   const impure = [
     'import "node:fs";',

@@ -1,4 +1,5 @@
 import { checkGiven } from "@tare/messages";
+import { inTraceOf } from "@tare/telemetry";
 import { ApiError, type Protocol, PROTOCOLS } from "@tare/wire";
 import { decodeRequest, readBytes } from "./decode_request.ts";
 import type { LedgerReport } from "./ledger.ts";
@@ -133,7 +134,7 @@ export function gateway(options: GatewayOptions): Gateway {
       if (pathname === "/" && request.method === "HEAD") return Promise.resolve(new Response());
       const path = pathOf(request);
       if (path === undefined) return undefined;
-      return route(request, path).catch((error) => {
+      return inTraceOf(request, () => route(request, path)).catch((error) => {
         const told = error instanceof ApiError
           ? error
           : new ApiError(502, unreachable(error), { code: "upstream_unreachable" });

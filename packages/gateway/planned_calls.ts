@@ -9,7 +9,7 @@ import {
   type WireReply,
 } from "@tare/wire";
 import { type Overview, ToldWarnings } from "@tare/planner/report";
-import { errorTypeOf, type FailOpen, Telemetry } from "@tare/telemetry";
+import { type FailOpen, Telemetry } from "@tare/telemetry";
 import type { GatewayLedger } from "./ledger.ts";
 import type { GatewayOptions } from "./options.ts";
 import type { GatewaySession } from "./sessions/session.ts";
@@ -44,7 +44,7 @@ const TOO_LONG: readonly number[] = [400, 413];
 const MAX_REFUSALS = 2;
 
 /** What becomes of a request, or its answer, that can't be planned or read. */
-const FAIL_OPEN: Readonly<Record<FailOpen, string>> = {
+const FAIL_OPEN: Readonly<Record<Exclude<FailOpen, "store">, string>> = {
   request: "the request was sent on as it came",
   session: "this session is sent on as it comes",
   reply: "the answer was passed on as it came",
@@ -61,7 +61,8 @@ interface Exchange {
   /** The upstream's first reply. */
   readonly response: Response;
   readonly send: (bytes: Uint8Array<ArrayBuffer>) => Promise<Response>;
-  readonly traced: TracedCalls;
+  /** Tells of the calls, if anybody hears. */
+  readonly traced: TracedCalls | undefined;
   readonly abort: AbortController;
 }
 
@@ -81,7 +82,7 @@ export class PlannedCalls {
     this.#options = options;
     this.#onError = options.onError ?? (() => {});
     this.#telemetry = options.telemetry ?? new Telemetry("@tare/gateway");
-    this.#turns = new Turns(options);
+    this.#turns = new Turns({ ...options, telemetry: this.#telemetry });
   }
 
   /** What sessions cost. */
@@ -124,15 +125,17 @@ export class PlannedCalls {
     const { signal } = abort;
     const path = call.counts && protocol.countPath || protocol.path;
     let turn: GatewayTurn | undefined;
-    const traced = new TracedCalls({ telemetry: this.#telemetry, upstream, signal });
+    let session: GatewaySession | undefined;
+    const telemetry = this.#telemetry;
+    const traced = telemetry.isOn ? new TracedCalls({ telemetry, upstream, signal }) : undefined;
     const send = (body: Uint8Array<ArrayBuffer>) => {
       const ask = () => this.#ask(path, { upstream, request, body, auth: protocol.auth, signal });
-      return call.counts ? ask() : traced.sent(turn, ask);
+      return call.counts || !traced ? ask() : traced.sent(turn, ask);
     };
     if (request.headers.get("x-tare")?.toLowerCase() === "off") {
-      return passOn(traced.over(await send(call.bytes)), abort);
+      const response = await send(call.bytes);
+      return passOn(traced?.over(response) ?? response, abort);
     }
-    let session: GatewaySession | undefined;
     let { bytes } = call;
     let warning: string | undefined;
     try {
@@ -179,9 +182,10 @@ export class PlannedCalls {
     const isStream = type.includes("text/event-stream");
     if (!turn || call.counts || !response.ok || !(isStream || type.includes("json"))) {
       if (session && !call.counts) this.save(session);
-      return passOn(traced.over(response), abort, { ...turn?.headers(), ...warned(warning) });
+      return passOn(traced?.over(response) ?? response, abort, { ...turn?.headers(), ...warned(warning) });
     }
-    const replies = this.#replies({ turn, response, send, traced, abort }, isStream);
+    const read = this.#replies({ turn, response, send, traced, abort }, isStream);
+    const replies = traced?.read(read) ?? read;
     if (!isStream) return await wholeAnswer(replies, { turn, response, abort, warning });
     const { status, statusText } = response;
     const headers = answerHeaders(response, { ...turn.headers(), ...warned(warning) });
@@ -212,21 +216,6 @@ export class PlannedCalls {
    * response and what that took.
    */
   async *#replies(
-    exchange: Exchange,
-    isStream: boolean,
-  ): AsyncGenerator<Uint8Array<ArrayBuffer>, LastReply> {
-    const { traced } = exchange;
-    try {
-      return yield* this.#readReplies(exchange, isStream);
-    } catch (error) {
-      traced.end(errorTypeOf(error));
-      throw error;
-    } finally {
-      traced.end();
-    }
-  }
-
-  async *#readReplies(
     { turn, response, send, traced, abort }: Exchange,
     isStream: boolean,
   ): AsyncGenerator<Uint8Array<ArrayBuffer>, LastReply> {
@@ -237,7 +226,7 @@ export class PlannedCalls {
         const reply = isStream ? yield* this.#readStream(turn, last) : yield* this.#readWhole(turn, last);
         if (!reply) return { response: last };
         const sent = this.#attempt("usage", () => this.#turns.replied(turn, reply));
-        traced.replied(turn, reply, sent);
+        traced?.replied(turn, reply, sent);
         const next = await this.#next(turn, { reply, calls, signal: abort.signal });
         if (!next) {
           const rest = turn.writer.finish();
@@ -349,7 +338,7 @@ export class PlannedCalls {
   }
 
   /** Does what the client's answer doesn't depend on. */
-  #attempt<T>(otherwise: FailOpen, work: () => T): T | undefined {
+  #attempt<T>(otherwise: keyof typeof FAIL_OPEN, work: () => T): T | undefined {
     try {
       return work();
     } catch (error) {
@@ -358,7 +347,7 @@ export class PlannedCalls {
     }
   }
 
-  #warn(cause: FailOpen, error: unknown): string {
+  #warn(cause: keyof typeof FAIL_OPEN, error: unknown): string {
     this.#telemetry.failedOpen(cause);
     const what = FAIL_OPEN[cause];
     const reason = error instanceof Error ? error.message : String(error);

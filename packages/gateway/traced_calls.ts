@@ -29,7 +29,6 @@ export class TracedCalls {
   /** Sends a request of a turn, or of none. @throws what `send` throws. */
   async sent(turn: GatewayTurn | undefined, send: () => Promise<Response>): Promise<Response> {
     const { telemetry, upstream } = this.#options;
-    if (!telemetry.isOn) return await send();
     this.end();
     const model = turn?.request.model;
     const { profile } = upstream;
@@ -69,6 +68,19 @@ export class TracedCalls {
   /** The newest call is over: by this class of error, if by one. */
   end(errorType?: string): void {
     this.#chat?.end(this.#options.signal.aborted ? "cancelled" : errorType);
+  }
+
+  /** What the client gets to see of replies: with it the last call is over. */
+  async *read<T, Last>(replies: AsyncGenerator<T, Last>): AsyncGenerator<T, Last> {
+    let failure: string | undefined;
+    try {
+      return yield* replies;
+    } catch (error) {
+      failure = errorTypeOf(error);
+      throw error;
+    } finally {
+      this.end(failure);
+    }
   }
 
   /** An answer that is passed on as it is: with it the call is over. */

@@ -1,4 +1,5 @@
-import { assertEquals } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
+import type { ConversationStore } from "@tare/store";
 import { Telemetry } from "@tare/telemetry";
 import { recordTelemetry } from "../../tests/telemetry/recorder.ts";
 import { call, chunk, completion, type Forwarded, gatewayed, post, READ, sse } from "./fixture_test.ts";
@@ -91,10 +92,26 @@ Deno.test("calls that a recall leads to stand beside each other in the client's 
       : sse(chunk({ content: "So." }), chunk({}, "stop"), "[DONE]");
   });
   assertEquals(errors, ["", ""]);
-  assertEquals(new Set(spans.map(({ parent }) => parent)), new Set([undefined]));
+  assertEquals(spans.map(({ name, parent }) => [name, parent]), [
+    ["theirs", undefined],
+    ["chat m", "theirs"],
+    ["chat m", "theirs"],
+  ]);
   assertEquals(count("tare.recalls"), { "": 1 });
   // Whoever makes the request writes them anew.
   assertEquals(seen.map(({ headers }) => headers.get("traceparent")), [null, null]);
+});
+
+Deno.test("a store of conversations that fails is counted", async () => {
+  const { count } = recordTelemetry();
+  const broken = () => Promise.reject(new Error("away"));
+  const conversations = new Proxy({} as ConversationStore, { get: () => broken });
+  const { fetch } = gatewayed(() => completion({ content: "So." }), {
+    telemetry: new Telemetry("t"),
+    conversations,
+  });
+  assertEquals((await fetch(post(BODY))).status, 200);
+  assert(count("tare.fail_opens", "tare.fail_open.cause").store! > 0);
 });
 
 Deno.test("what the gateway can't plan is counted by what became of it", async () => {

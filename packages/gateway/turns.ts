@@ -65,6 +65,7 @@ export class Turns {
       keepBytes: options.keepBytes ?? 2 ** 30,
       waitMs: options.keepWaitMs ?? 250,
       restored: (session) => this.#remember(session),
+      failed: () => options.telemetry?.failedOpen("store"),
       onError: options.onError ?? (() => {}),
       now: now ?? Date.now,
     });

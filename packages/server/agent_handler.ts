@@ -1,4 +1,4 @@
-import { Telemetry } from "@tare/telemetry";
+import { inTraceOf, Telemetry } from "@tare/telemetry";
 import { Type } from "typebox";
 import { approvalRoutes } from "./api/approval_routes.ts";
 import { health } from "./api/health_routes.ts";
@@ -98,7 +98,8 @@ export function agentHandler(options: AgentOptions): AgentHandler {
     ...healthRoutes,
     ...systemRoutes(options, () => routes),
   ];
-  const unguarded = dispatcher(routes, { maxBodyBytes, store, respondAt, onError });
+  const dispatch = dispatcher(routes, { maxBodyBytes, store, respondAt, onError });
+  const unguarded = (request: Request) => inTraceOf(request, () => dispatch(request));
   const patterns = routes.map((route) => ({ method: route.method, pattern: patternOf(route) }));
   const isPublic = ({ url }: Request) =>
     routes.some(({ isPublic, path }) => isPublic && path === new URL(url).pathname);

@@ -49,7 +49,7 @@ export interface ToolOptions {
  * What could not be done for a request that went on without it: `request`, it was sent as it came; `session`, from now
  * on all of its session's are; `reply`, its answer was passed on unread, `long_reply`, because it is too long; `stream`,
  * the rest of a streamed one was; `usage`, what it took isn't booked; `recall`, a recall wasn't answered; `memory`, one
- * will not be remembered.
+ * will not be remembered; `store`, what is known of its conversation couldn't be kept, or found.
  */
 export type FailOpen =
   | "request"
@@ -59,7 +59,8 @@ export type FailOpen =
   | "stream"
   | "usage"
   | "recall"
-  | "memory";
+  | "memory"
+  | "store";
 
 /** Bounds of histograms, as the conventions prescribe them. */
 const DURATIONS_S = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];

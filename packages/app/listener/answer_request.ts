@@ -1,4 +1,3 @@
-import { inTraceOf } from "@tare/telemetry";
 import { once } from "node:events";
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from "node:http";
 
@@ -27,10 +26,8 @@ export async function answerRequest(
     const request = webRequest(incoming, left.signal);
     // A body that the web knows of no use for, such as that of a GET, keeps nobody waiting.
     if (!request?.body) incoming.resume();
-    if (request) {
-      const answer = await inTraceOf(request, () => fetch(request));
-      await send(answer, { incoming, outgoing, signal: left.signal });
-    } else incoming.socket.end(UNREADABLE, () => incoming.socket.destroy());
+    if (request) await send(await fetch(request), { incoming, outgoing, signal: left.signal });
+    else incoming.socket.end(UNREADABLE, () => incoming.socket.destroy());
   } catch (error) {
     if (left.signal.aborted) return;
     onError(error);

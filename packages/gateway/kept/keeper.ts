@@ -34,6 +34,8 @@ export interface KeeperOptions {
   readonly waitMs: number;
   /** Told of a session that was read. */
   readonly restored: (session: RestoredSession["session"]) => void;
+  /** Told of each failure. */
+  readonly failed: () => void;
   /** Told once that keeping fails, and again when it fails after it has worked. */
   readonly onError: (error: unknown) => void;
   /** The time in milliseconds since the epoch. */
@@ -217,6 +219,7 @@ export class Keeper {
 
   #fails(error: unknown): void {
     this.#pausedUntilMs = performance.now() + PAUSE_MS;
+    this.#options.failed();
     if (this.#isTold) return;
     this.#isTold = true;
     const reason = error instanceof Error ? error.message : String(error);
