@@ -5,9 +5,9 @@ import { join } from "@std/path";
 import { copyContents, openFileContents, type Store } from "@tare/store";
 import { openPostgresContents, openPostgresStore } from "@tare/store/postgres";
 import { Client } from "pg";
-import { askStore, fillStore } from "../../packages/store/contents_fixture_test.ts";
-import { sessionRecord } from "../../packages/store/store_suite_fixture_test.ts";
-import { query, startPostgres } from "./postgres.ts";
+import { askStore, fillStore } from "../../../packages/store/contents_fixture_test.ts";
+import { sessionRecord } from "../../../packages/store/store_suite_fixture_test.ts";
+import { query, startPostgres } from "../postgres.ts";
 
 // A backup of files needs whole pages in the log, and all of that since it began.
 const postgres = await startPostgres({ settings: { full_page_writes: "on", wal_keep_size: "256MB" } });

@@ -1,14 +1,14 @@
 import { openPostgresStore } from "@tare/store/postgres";
-import type { Store } from "../../packages/store/mod.ts";
+import type { Store } from "../../../packages/store/mod.ts";
 import {
   assertSame,
   conversation,
   MANNERS,
   played,
   whole,
-} from "../../packages/gateway/kept/conversations_fixture_test.ts";
-import { DIALECTS } from "../../packages/gateway/kept/dialects_fixture_test.ts";
-import { startPostgres } from "./postgres.ts";
+} from "../../../packages/gateway/kept/conversations_fixture_test.ts";
+import { DIALECTS } from "../../../packages/gateway/kept/dialects_fixture_test.ts";
+import { startPostgres } from "../postgres.ts";
 import { FEW, withDatabase } from "./store.ts";
 
 const postgres = await startPostgres();

@@ -1,8 +1,8 @@
 import { openPostgresStore, type PostgresOptions } from "@tare/store/postgres";
-import type { Opening, SharedPlace } from "../../packages/store/openings_fixture_test.ts";
-import { holding } from "../../packages/store/openings_fixture_test.ts";
-import type { Place } from "../../packages/store/store_suite_fixture_test.ts";
-import { type Postgres, query } from "./postgres.ts";
+import type { Opening, SharedPlace } from "../../../packages/store/openings_fixture_test.ts";
+import { holding } from "../../../packages/store/openings_fixture_test.ts";
+import type { Place } from "../../../packages/store/store_suite_fixture_test.ts";
+import { type Postgres, query } from "../postgres.ts";
 import { type Proxy, startProxy } from "./proxy.ts";
 
 /** Long for a busy machine to keep; a test that has it run out says so to store and database. */

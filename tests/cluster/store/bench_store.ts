@@ -10,7 +10,7 @@ import { join } from "@std/path";
 import process from "node:process";
 import { openStore, type Store } from "@tare/store";
 import { openPostgresStore } from "@tare/store/postgres";
-import { query, startPostgres } from "./postgres.ts";
+import { query, startPostgres } from "../postgres.ts";
 
 const SESSIONS = 200;
 const STEPS = 40;

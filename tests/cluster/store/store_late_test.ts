@@ -1,9 +1,9 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { StoreError, type StoreRecord } from "@tare/store";
 import { openPostgresStore } from "@tare/store/postgres";
-import { held } from "../../packages/store/openings_fixture_test.ts";
-import { sessionRecord } from "../../packages/store/store_suite_fixture_test.ts";
-import { query, startPostgres } from "./postgres.ts";
+import { held } from "../../../packages/store/openings_fixture_test.ts";
+import { sessionRecord } from "../../../packages/store/store_suite_fixture_test.ts";
+import { query, startPostgres } from "../postgres.ts";
 import { startProxy } from "./proxy.ts";
 import { FEW, portOf, through, withDatabase } from "./store.ts";
 

@@ -1,13 +1,13 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { dirname, fromFileUrl, join } from "@std/path";
+import { fromFileUrl, join } from "@std/path";
 import { openStore, type Store } from "@tare/store";
 import { openPostgresStore } from "@tare/store/postgres";
-import { askStore, fillStore } from "../../packages/store/contents_fixture_test.ts";
-import { query, startPostgres } from "./postgres.ts";
+import { askStore, fillStore } from "../../../packages/store/contents_fixture_test.ts";
+import { query, startPostgres } from "../postgres.ts";
 
 const postgres = await startPostgres();
 
-const ROOT = dirname(dirname(dirname(fromFileUrl(import.meta.url))));
+const ROOT = fromFileUrl(new URL("../../../", import.meta.url));
 const { tasks } = JSON.parse(await Deno.readTextFile(join(ROOT, "deno.json")));
 
 interface Place {

@@ -1,0 +1,13 @@
+import { testLikeMemory } from "../../../packages/store/like_memory_fixture_test.ts";
+import { testSharedStore } from "../../../packages/store/shared_suite_fixture_test.ts";
+import { testConversations } from "../../../packages/store/store_conversations_fixture_test.ts";
+import { testStore } from "../../../packages/store/store_suite_fixture_test.ts";
+import { startPostgres } from "../postgres.ts";
+import { inOneDatabase, inPostgres, sharedInPostgres } from "./store.ts";
+
+const postgres = await startPostgres();
+
+testStore("openPostgresStore()", inPostgres(postgres));
+testSharedStore("openPostgresStore()", sharedInPostgres(postgres));
+testConversations("openPostgresStore()", inPostgres(postgres));
+testLikeMemory("openPostgresStore()", inOneDatabase(postgres));
