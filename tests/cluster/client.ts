@@ -22,6 +22,12 @@ export function pause(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
+/** The same, for who awaits it only later: it may fail before. */
+export function awaitedLater<T>(promise: Promise<T>): Promise<T> {
+  promise.catch(() => {});
+  return promise;
+}
+
 /** Calls `attempt` until it gives something. @throws {Error} naming `what` if that takes too long. */
 export async function until<T>(
   what: string,

@@ -4,7 +4,7 @@ import type { SessionEvent } from "@tare/server";
 import { seeded } from "../../scripts/bench/seeded.ts";
 import type { ReceivedEvent } from "../crash/read_events.ts";
 import { Audit } from "./audit.ts";
-import { pause } from "./client.ts";
+import { awaitedLater, pause } from "./client.ts";
 import { Cluster, type Member } from "./cluster.ts";
 import { readRuns, tokensIn } from "./cluster_model.ts";
 import { Conversation, type Protocol, PROTOCOLS } from "./conversation.ts";
@@ -167,12 +167,10 @@ async function work(
   },
 ): Promise<void> {
   let isOver = false;
-  const working = Promise.all([
+  const working = awaitedLater(Promise.all([
     ...talkers.map((talker) => talker.work(cluster.balancer.url, () => isOver)),
     conversations.work(() => isOver),
-  ]);
-  // Who fails first is told below.
-  working.catch(() => {});
+  ]));
   await Promise.race([working, pause(500 + random() * 1500)]);
   const sinceMs = Date.now();
   await fault.happen(cluster, member, random);

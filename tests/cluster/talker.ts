@@ -2,7 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import type { Message } from "@tare/messages";
 import type { SessionEvent } from "@tare/server";
 import { readEvents, type ReceivedEvent } from "../crash/read_events.ts";
-import { get, isBroken, pause, post, postOnce, send, until } from "./client.ts";
+import { awaitedLater, get, isBroken, pause, post, postOnce, send, until } from "./client.ts";
 import { tokensIn } from "./cluster_model.ts";
 import { extendsRequest, type Provider } from "./provider.ts";
 import { assertTurns, isRewrite } from "../crash/witness.ts";
@@ -81,7 +81,7 @@ export class Talker {
   async work(url: string, isOver: () => boolean): Promise<void> {
     const at = `${url}/v1/sessions/${this.id}`;
     let isIdle = false;
-    const watching = this.#watch(at, () => isIdle);
+    const watching = awaitedLater(this.#watch(at, () => isIdle));
     try {
       while (!isOver()) await this.#turn(at);
       await this.#settle(at);
@@ -129,7 +129,7 @@ export class Talker {
    */
   async #play(at: string, request: unknown, meddle?: () => Promise<void>): Promise<boolean> {
     const key = crypto.randomUUID();
-    const twin = this.#random() < 0.2 ? this.#sendOnce(at, { request, key }) : undefined;
+    const twin = this.#random() < 0.2 ? awaitedLater(this.#sendOnce(at, { request, key })) : undefined;
     let meddling: Promise<void> | undefined;
     const meddlesAt = Math.floor(this.#random() * 60);
     let received = 0;
@@ -138,7 +138,7 @@ export class Talker {
       if (!response) return undefined;
       if (response.status === 200) {
         for await (const { data } of this.#received(response)) {
-          if (meddle && received++ === meddlesAt) meddling = meddle();
+          if (meddle && received++ === meddlesAt) meddling = awaitedLater(meddle());
           if (JSON.parse(data).type === "turn_end") return true;
         }
         // Broken off. What is sent again is played again, once the turn has ended.

@@ -17,8 +17,10 @@ export interface ReceivedEvent {
 export async function* readEvents(response: Response): AsyncGenerator<ReceivedEvent, void> {
   if (!response.ok) throw new Error(`${response.status} ${await response.text()}`);
   for await (
-    const { id, event, data = "" } of response.body?.pipeThrough(new ServerSentEventParseStream()) ?? []
+    const { id, event, data } of response.body?.pipeThrough(new ServerSentEventParseStream()) ?? []
   ) {
+    // A comment: it only shows that the connection is there.
+    if (data === undefined) continue;
     if (event === "error") throw new Error(data);
     yield { number: Number(id), data };
   }
