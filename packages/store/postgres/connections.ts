@@ -100,7 +100,9 @@ export function connectionsTo(options: ConnectionOptions): Connections {
         return await attempt();
       } catch (error) {
         const waitMs = Math.min(1000, 20 * 2 ** attempts) * (0.5 + Math.random() / 2);
-        if (!isOpen || !isPassing(error) || performance.now() + waitMs > endMs) {
+        // Of a process that was stopped meanwhile the time is over, and nothing was tried for long.
+        const isOver = attempts > 0 && performance.now() + waitMs > endMs;
+        if (!isOpen || !isPassing(error) || isOver) {
           throw toStoreError(error, place);
         }
         await new Promise((resolve) => setTimeout(resolve, waitMs));
