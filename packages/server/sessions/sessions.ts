@@ -209,7 +209,10 @@ export class Sessions {
     return false;
   }
 
-  /** Sees to it that what was asked in an earlier process gets its answer in time. @throws {StoreError} */
+  /**
+   * Sees to it that what was asked in an earlier process gets its answer in time, and that the turns of servers which are
+   * gone are ended. @throws {StoreError}
+   */
   async watchApprovals(): Promise<void> {
     await this.#takeLeft();
     const { shared } = this.#options.store;

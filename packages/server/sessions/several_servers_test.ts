@@ -161,3 +161,83 @@ Deno.test("idle sessions are deleted by any server, and none that another one us
   assertEquals((await call(b!.handler, "GET", used)).status, 200);
   await a!.handler.close();
 });
+
+Deno.test("a server that wakes up after its lease runs no tool, before it knows anything of that", async () => {
+  const replying = Promise.withResolvers<void>();
+  const ran: string[] = [];
+  const model: Model = async function* () {
+    await replying.promise;
+    const call = { id: "1", type: "function", function: { name: "act", arguments: "{}" } } as const;
+    yield {
+      type: "completed",
+      message: { role: "assistant", content: null, tool_calls: [call] },
+      finishReason: "tool_calls",
+      usage: { promptTokens: 10, cachedTokens: 5, outputTokens: 2 },
+    };
+  };
+  const memory = sharedMemory();
+  const opening = memory.open();
+  // Its writes reach the store, and its holds are as if its clock had run on.
+  const { shared, ...store } = opening.store;
+  let isSure = true;
+  const hold: typeof shared.hold = async (id) => {
+    const hold = await shared.hold(id);
+    return hold && { ...hold, isSure: () => isSure && hold.isSure() };
+  };
+  const handler = agent(model, {
+    store: { ...store, shared: { ...shared, hold } },
+    tools: [{
+      definition: { type: "function", function: { name: "act", parameters: { type: "object" } } },
+      run() {
+        ran.push("act");
+        return "acted";
+      },
+    }],
+  });
+  const path = await newSession(handler);
+  const seen = events(await handler.fetch(request("POST", `${path}/turns`, { input: "q" })));
+  isSure = false;
+  replying.resolve();
+  const shown = await seen;
+  assertEquals(ran, []);
+  assertEquals(brief(shown).at(-1), `${shown.length} turn_end interrupted`);
+});
+
+Deno.test("close() gives sessions back once their turns have ended, and the next server goes on at once", async () => {
+  const { all: [a, b] } = servers(2);
+  const path = await newSession(a!.handler);
+  const onA = events(await start(a!, path, { input: "q" }));
+  await a!.asked.asked();
+  const onB = events(await follow(b!, path));
+  await a!.handler.close();
+  assertEquals(await b!.opening.store.shared.look(path.split("/").at(-1)!), {
+    fence: 1,
+    holder: "nobody",
+    lastEvent: 3,
+  });
+  assertEquals(brief(await onA), ["1 turn_start", "2 step_start", "3 turn_end cancelled"]);
+  assertEquals(brief(await onB), brief(await onA));
+  const next = await start(b!, path, { continue: true });
+  await b!.asked.reply("one");
+  assertEquals(brief(await events(next)).at(-1)?.split(" ").slice(1), ["turn_end", "completed"]);
+});
+
+Deno.test("a message is pinned on another server than the one that runs a turn", async () => {
+  const { all: [a, b] } = servers(2, { policy: "planner" });
+  const path = await newSession(a!.handler);
+  const first = events(await start(a!, path, { input: "q" }));
+  await a!.asked.reply("one");
+  await first;
+  const second = events(await start(a!, path, { input: "more" }));
+  await a!.asked.asked();
+  const pinned = await call(b!.handler, "POST", `${path}/pins`, { place: 1, wish: "keep", by: "user" });
+  assertEquals(pinned.status, 200, JSON.stringify(pinned.body));
+  const places = async ({ handler }: Server) =>
+    ((await call(handler, "GET", `${path}/pins`)).body as { pins: { place: number }[] }).pins
+      .map(({ place }) => place);
+  assertEquals([await places(a!), await places(b!)], [[1], [1]]);
+  await a!.asked.reply("two");
+  await second;
+  assertEquals([await places(a!), await places(b!)], [[1], [1]]);
+  assertEquals([a!.errors, b!.errors], [[], []]);
+});
