@@ -54,6 +54,7 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
     "profileForTtl",
     "promptCost",
     "promptUnits",
+    "providerOf",
     "recogniseProfile",
     "withPin",
     "withoutPin",

@@ -1,3 +1,4 @@
+import { checkGiven } from "@tare/messages";
 import { createHash, type Hash } from "node:crypto";
 import type { StoredConversation } from "./conversation_store.ts";
 import type { IdempotencyKey, SessionRecord, StorableEvent, StoredDocument } from "./port.ts";
@@ -68,6 +69,8 @@ export interface ContentsSum {
  * @throws {StoreError} `conflict` if the other store holds something else.
  */
 export async function copyContents(from: StoreContents, to: StoreContents): Promise<ContentsSum> {
+  const contents = { read: "function", isEmpty: "function", write: "function", keep: "function" } as const;
+  checkGiven("copyContents()", { from, to }, { from: contents, to: contents });
   const { items, sum } = summing(from.read());
   const isEmpty = await to.isEmpty();
   if (isEmpty) await to.write(items);
@@ -150,6 +153,7 @@ function summing(
 
 /** Reads everything and sums it up. @throws {StoreError} if something of it is damaged. */
 export async function sumContents(contents: StoreContents): Promise<ContentsSum> {
+  checkGiven("sumContents()", { contents }, { contents: { read: "function" } });
   const { items, sum } = summing(contents.read());
   for await (const _ of items);
   return sum();

@@ -1,4 +1,5 @@
 import { existsSync, renameSync, rmSync } from "node:fs";
+import { checkGiven } from "@tare/messages";
 import { bytesFromText } from "@tare/prune";
 import { zstdCompressSync } from "node:zlib";
 import type { ContentsItem, StoreContents } from "../contents.ts";
@@ -22,6 +23,7 @@ const BATCH = 1000;
  * @throws {StoreError} as `openStore` does.
  */
 export function openFileContents(path: string): StoreContents {
+  checkGiven("openFileContents()", { path }, { path: "string" });
   const open = (path: string) => openDatabase(path, { migrations: MIGRATIONS });
   let database = existsSync(path) || existsSync(`${path}-wal`) ? open(path) : undefined;
   /** What is written stands in a file of its own, which takes the place of the other. */
