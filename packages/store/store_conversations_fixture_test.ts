@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { randomBytes } from "node:crypto";
 import { assertEquals, assertRejects } from "@std/assert";
 import { archiveRef } from "@tare/prune";
 import type { ConversationStore, ConversationText, Store } from "@tare/store";
@@ -110,9 +111,7 @@ export function testConversations(name: string, place: Place): void {
     "expire() forgets what was saved long ago, and the oldest beyond so many bytes",
     async (kept, again, tick) => {
       const texts = await Promise.all(
-        ["a", "b", "c"].map((name) =>
-          textOf(crypto.getRandomValues(new Uint8Array(15_000)).toBase64() + name)
-        ),
+        ["a", "b", "c"].map((name) => textOf(randomBytes(15_000).toString("base64") + name)),
       );
       for (const [at, id] of ["a", "b", "c"].entries()) {
         await kept.save({ id, names: ["n"], value: id, texts: [texts[at]!] });
