@@ -131,8 +131,11 @@ export class Witness {
       ...eventsBefore.slice(eventsBefore.findLastIndex(isOfReply) + 1),
       ...events.slice(0, events.findIndex(isOfReply)),
     ];
+    // The turn may have been cut off before its first request, which then shows everything again.
+    const beginsAnew = this.#turnsBeginAnew && isOfUser(after?.messages.at(-1)) &&
+      before?.messages.at(-1) !== after?.messages.at(-1);
     // A rewrite may have been told of just before the crash, and its request not sent.
-    if (before && after && !betweenReplies.some(isRewrite)) {
+    if (before && after && !beginsAnew && !betweenReplies.some(isRewrite)) {
       assert(extendsRequest(before, after), "other bytes");
     }
   }
@@ -254,7 +257,7 @@ function assertPrefixes(
 ): void {
   const breaks = requests.filter((request, index) => {
     const before = requests[index - 1];
-    if (turnsBeginAnew && request.messages.at(-1)?.includes('"role":"user"')) return false;
+    if (turnsBeginAnew && isOfUser(request.messages.at(-1))) return false;
     return before && !extendsRequest(before, request);
   });
   const rewrites = events.filter(isRewrite).length;
@@ -264,6 +267,10 @@ function assertPrefixes(
 /** Whether the event tells of a change of what was sent before. A result that is truncated was not sent yet. */
 export function isRewrite(event: SessionEvent): boolean {
   return event.type === "context_rewritten" && event.mechanism !== "truncate";
+}
+
+function isOfUser(message: string | undefined): boolean {
+  return message?.includes('"role":"user"') ?? false;
 }
 
 function isOfReply({ type }: LoopEvent): boolean {

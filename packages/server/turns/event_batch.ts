@@ -63,6 +63,13 @@ export class EventBatch {
     return this.#gathered.splice(0);
   }
 
+  /** A reply that is complete has changed the prompt's state: it waits for who commits that with it. */
+  #takeUnsettled(): readonly SessionEvent[] {
+    this.#rest();
+    const reply = this.#gathered.findIndex(({ type }) => type === "assistant_message");
+    return this.#gathered.splice(0, reply < 0 ? this.#gathered.length : reply);
+  }
+
   /** Settles once nothing is being committed. @throws what a commit failed with. */
   get committed(): Promise<void> {
     return this.#committed;
@@ -73,7 +80,7 @@ export class EventBatch {
     if (this.#gathered.some(isDelta)) this.#deltasFromMs = this.#options.clock.now() + GATHER_MS;
     // While the store is slow it takes all that has gathered meanwhile.
     const commit = async () => {
-      const events = this.take();
+      const events = this.#takeUnsettled();
       if (events.length > 0) await this.#options.commit(events, { settled: false });
     };
     this.#next(commit).catch(() => this.#options.failed());
