@@ -3,6 +3,7 @@ import { ModelError } from "@tare/loop";
 import type { AssistantMessage, Model, ModelEvent, Tool } from "@tare/messages";
 import { type Store, StoreError, type StoreRecord } from "@tare/store";
 import { echo, FakeClock } from "../fixture_test.ts";
+import { EventBatch } from "./event_batch.ts";
 import { makeSession, scriptedSessions } from "../script_fixture_test.ts";
 import { FULL, watchedStore } from "../sessions/store_fixture_test.ts";
 import type { SessionsOptions } from "../sessions/sessions.ts";
@@ -365,4 +366,28 @@ Deno.test("what the user says in the middle of a turn ceases to wait with the ev
     "tool_result step_end step_start user_message (totals) (steering)",
     "assistant_message step_end turn_end (context) (totals)",
   ]);
+});
+
+Deno.test("a reply that is complete isn't committed with deltas, but with what it changes of the prompt", async () => {
+  const [slow, begun] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const commits: [string, boolean][] = [];
+  const clock = new FakeClock();
+  const batch = new EventBatch({
+    clock,
+    failed() {},
+    async commit(events, { settled }) {
+      commits.push([events.map(({ type }) => type).join(" "), settled]);
+      begun.resolve();
+      if (commits.length === 1) await slow.promise;
+    },
+  });
+  batch.add({ type: "text_delta", step: 1, text: "1" });
+  await begun.promise;
+  batch.add({ type: "text_delta", step: 1, text: "2" });
+  clock.advance(50);
+  batch.add({ type: "assistant_message", step: 1, message: { role: "assistant", content: "12" } });
+  slow.resolve();
+  await batch.committed;
+  await batch.settle();
+  assertEquals(commits, [["text_delta", false], ["text_delta", false], ["assistant_message", true]]);
 });
