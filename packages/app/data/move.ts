@@ -7,6 +7,7 @@
 import { join, resolve } from "@std/path";
 import { copyContents, openFileContents, type StoreContents, StoreError } from "@tare/store";
 import { parseArgs } from "node:util";
+import { isFile } from "../settings/option.ts";
 import { readSettings } from "../settings/settings.ts";
 import { HOME_VARIABLES, STORE_FILE } from "./data_folder.ts";
 import { moveOldStore } from "./move_old_store.ts";
@@ -60,6 +61,10 @@ async function move(
   const { openPostgresContents } = await import("@tare/store/postgres");
   if (oldData !== undefined) await moveOldStore(oldData, resolve(data));
   const path = join(resolve(data), STORE_FILE);
+  if (!isBack && !isFile(path) && !isFile(`${path}-wal`)) {
+    const before = isFile(`${path}.moved`) ? `; those of ${path}.moved were moved before` : "";
+    throw new RangeError(`Cannot move: there are no sessions in ${resolve(data)}${before}.`);
+  }
   const opened: StoreContents[] = [];
   try {
     const file = openFileContents(path);

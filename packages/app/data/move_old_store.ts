@@ -1,6 +1,7 @@
 import { resolve } from "@std/path";
 import { openStore } from "@tare/store";
 import { STORE_FILE } from "./data_folder.ts";
+import { isFile } from "../settings/option.ts";
 
 /**
  * Moves the sessions of an old data folder into the new one, if that has none, and says in a line what it did.
@@ -10,8 +11,8 @@ import { STORE_FILE } from "./data_folder.ts";
  */
 export async function moveOldStore(from: string, to: string): Promise<string | undefined> {
   const [old, moved] = [resolve(from, STORE_FILE), resolve(to, STORE_FILE)];
-  if (!exists(old) && !exists(`${old}-wal`)) return undefined;
-  if (exists(moved) || exists(`${moved}-wal`)) {
+  if (!isFile(old) && !isFile(`${old}-wal`)) return undefined;
+  if (isFile(moved) || isFile(`${moved}-wal`)) {
     return `Sessions of an earlier version are left in ${
       resolve(from)
     }: TARE_DATA with that folder shows them.`;
@@ -43,13 +44,4 @@ async function copyWhole(from: string, to: string): Promise<void> {
     await file.sync();
   }
   await Deno.rename(part, to);
-}
-
-function exists(path: string): boolean {
-  try {
-    return Deno.statSync(path).isFile;
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) return false;
-    throw error;
-  }
 }

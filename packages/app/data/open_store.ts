@@ -3,6 +3,7 @@ import { openStore, type Store } from "@tare/store";
 import { STORE_FILE } from "./data_folder.ts";
 import { moveOldStore } from "./move_old_store.ts";
 import { freePlace, onlyPlace, type ServerPlace } from "./server_place.ts";
+import { isFile } from "../settings/option.ts";
 import type { Settings } from "../settings/settings.ts";
 
 /** Room that is held so that sessions can be deleted on a full disk. */
@@ -28,7 +29,9 @@ export async function openSettingsStore(
   if (database !== undefined) {
     // Who has no database shall not wait for its client at every start.
     const { openPostgresStore } = await import("@tare/store/postgres");
-    if (hasStore(data)) log(`The sessions in ${data} aren't in the database: tare move moves them there.`);
+    if (isFile(join(data, STORE_FILE))) {
+      log(`The sessions in ${data} aren't in the database: tare move moves them there.`);
+    }
     const store = await openPostgresStore(database.url);
     return { store, place: await freePlace(data) };
   }
@@ -42,13 +45,4 @@ export async function openSettingsStore(
     ...(maxDataMiB !== undefined && { maxBytes: maxDataMiB * 2 ** 20 }),
   });
   return { store, place: await onlyPlace(data) };
-}
-
-function hasStore(data: string): boolean {
-  try {
-    return Deno.statSync(join(data, STORE_FILE)).isFile;
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) return false;
-    throw error;
-  }
 }

@@ -81,10 +81,19 @@ export function price(): Reader<Price> {
 
 /** Whether a folder is there. */
 export function isDirectory(path: string): boolean {
+  return infoOf(path)?.isDirectory ?? false;
+}
+
+/** Whether a file is there. */
+export function isFile(path: string): boolean {
+  return infoOf(path)?.isFile ?? false;
+}
+
+function infoOf(path: string): Deno.FileInfo | undefined {
   try {
-    return Deno.statSync(path).isDirectory;
+    return Deno.statSync(path);
   } catch (error) {
-    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) return false;
+    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) return undefined;
     throw error;
   }
 }

@@ -74,7 +74,10 @@ Deno.test("tare move brings all that a file holds into a database, and back agai
     ]);
     const again = await move();
     assertEquals([again.code, again.out], [1, ""]);
-    assertEquals(again.err, `Cannot move: there are no sessions in ${data}.\n`);
+    assertEquals(
+      again.err,
+      `Cannot move: there are no sessions in ${data}; those of ${file}.moved were moved before.\n`,
+    );
 
     const back = await move("--back");
     assertMatch(back.out, new RegExp(`^Moved ${COUNTS} to ${file}; .* compared; ${SHOWN} is as it was.\n$`));
@@ -120,23 +123,21 @@ Deno.test("tare move changes nothing where somebody works, or where something el
 
 Deno.test("tare move loses nothing when it is killed at any moment, and comes to its end when it is run again", () =>
   withPlace(async ({ url, data, file, begin, move }) => {
-    // As long as the whole takes, killed at moments all over it: behind the last one it has come to its end.
+    // As long as the whole takes, killed at moments all over it. It has come to its end when the file has its other
+    // name, also where it is killed behind that, before the process ends.
     let killed = 0;
-    for (let afterMs = 50, code: number | undefined; code !== 0; afterMs *= 1.2) {
+    for (let afterMs = 50, isMoved = false; !isMoved; afterMs *= 1.2) {
       const process = begin();
       const timer = setTimeout(() => process.kill("SIGKILL"), afterMs);
-      const output = await process.output();
+      const { code, signal, stderr } = await process.output();
       clearTimeout(timer);
-      ({ code } = output);
       if (code !== 0) killed++;
       // Nothing but the signal ends it before its end.
-      assertEquals([code === 0 || output.signal, new TextDecoder().decode(output.stderr)], [
-        code === 0 || "SIGKILL",
-        "",
-      ]);
+      assertEquals([code === 0 || signal, new TextDecoder().decode(stderr)], [code === 0 || "SIGKILL", ""]);
       const names = Array.from(Deno.readDirSync(data), ({ name }) => name);
       const kept = names.filter((name) => ["tare.db", "tare.db.moved"].includes(name));
       assertEquals(kept.length, 1);
+      isMoved = kept[0] === "tare.db.moved";
       await ended(url);
     }
     assertEquals(killed > 3, true);
