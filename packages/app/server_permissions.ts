@@ -5,11 +5,11 @@ import { realPath } from "./settings/option.ts";
 import { type Settings, VARIABLES } from "./settings/settings.ts";
 
 /**
- * How the server's process uses memory: a small young generation, and an old one that grows by a fifth before it is
+ * How the server's process uses memory: a small young generation, and an old one that grows by half before it is
  * looked through. What the server allocates is mostly short-lived text, and V8 would keep room for more and more of it:
  * three times what is in use, never given back.
  */
-export const V8_FLAGS = "--v8-flags=--max-semi-space-size=4,--heap-growing-percent=20";
+export const V8_FLAGS = "--v8-flags=--max-semi-space-size=4,--heap-growing-percent=50";
 
 /**
  * Variables that the providers' SDKs look for, and would take headers from, and one that Node's way to start programs

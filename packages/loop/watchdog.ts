@@ -40,8 +40,8 @@ export class Watchdog {
   readonly #work = new Set<Promise<unknown>>();
   #lastSign = 0;
   #stalled = false;
-  /** How many pieces of work are waited for. */
-  #waits = 0;
+  /** What ends each wait early. */
+  readonly #waits = new Set<(reason: unknown) => void>();
   #disarm: (() => void) | undefined;
 
   /** Watches over one turn. */
@@ -49,6 +49,8 @@ export class Watchdog {
     this.signal = AbortSignal.any(signal ? [signal, this.#stop.signal] : [this.#stop.signal]);
     this.#idleTimeoutMs = idleTimeoutMs;
     this.#clock = clock;
+    // One listener for all waits: to add and remove one for each piece of a reply costs more than to read it.
+    this.signal.addEventListener("abort", () => this.#waits.forEach((end) => end(this.signal.reason)));
   }
 
   /** True if nothing moved for too long and the turn was stopped therefore. */
@@ -75,26 +77,24 @@ export class Watchdog {
     // Not Promise.try(): Node has it from 24 on.
     const work = new Promise<T>((resolve) => resolve(start()));
     this.track(work);
-    const stopped = Promise.withResolvers<never>();
-    const onAbort = () => stopped.reject(this.signal.reason);
-    this.signal.addEventListener("abort", onAbort);
-    if (this.signal.aborted) onAbort();
+    const wait = Promise.withResolvers<T>();
+    work.then(wait.resolve, wait.reject);
+    if (this.signal.aborted) wait.reject(this.signal.reason);
     this.progress();
-    this.#waits++;
+    this.#waits.add(wait.reject);
     // A turn waits for each piece of a reply: one timer for all of that costs less than one for each.
     if (!this.#disarm) this.#arm(this.#idleTimeoutMs);
     try {
-      return await Promise.race([stopped.promise, work]);
+      return await wait.promise;
     } finally {
-      this.#waits--;
-      this.signal.removeEventListener("abort", onAbort);
+      this.#waits.delete(wait.reject);
     }
   }
 
   #arm(ms: number): void {
     this.#disarm = this.#clock.after(ms, () => {
       this.#disarm = undefined;
-      if (this.#waits === 0) return;
+      if (this.#waits.size === 0) return;
       const rest = this.#lastSign + this.#idleTimeoutMs - this.#clock.now();
       if (rest > 0) return this.#arm(rest);
       this.#stalled = true;

@@ -2,7 +2,7 @@ import type { Clock } from "@tare/loop";
 import type { SessionEvent } from "../sessions/event_log.ts";
 
 /** How long what has happened waits for more, so that it is committed together, in milliseconds. */
-const GATHER_MS = 50;
+const GATHER_MS = 100;
 
 /**
  * Commits events. `settled` says that nothing goes on until it is done: with them goes all that has changed beside them.
@@ -23,8 +23,8 @@ export interface EventBatchOptions {
 
 /**
  * Gathers the events of a turn, so that a step takes few commits. The first delta of a step is committed at once, those
- * behind it at most every 50 ms; whatever else happens waits as long, unless who adds it waits for the commit. Events are
- * committed in the order in which they were added.
+ * behind it at most every 100 ms, those in a row as one; whatever else happens waits as long, unless who adds it waits for
+ * the commit. Events are committed in the order in which they were added.
  */
 export class EventBatch {
   readonly #options: EventBatchOptions;
@@ -43,7 +43,7 @@ export class EventBatch {
   /** Commits an event soon. @throws what a commit failed with. */
   add(event: SessionEvent): void {
     if (this.#failure) throw this.#failure.error;
-    this.#gathered.push(event);
+    this.#gather(event);
     if (event.type === "step_start") this.#deltasFromMs = -Infinity;
     const waitMs = isDelta(event) ? this.#deltasFromMs - this.#options.clock.now() : GATHER_MS;
     if (waitMs <= 0) this.#commitSoon();
@@ -75,6 +75,13 @@ export class EventBatch {
     return this.#committed;
   }
 
+  #gather(event: SessionEvent): void {
+    const last = this.#gathered.at(-1);
+    if (last && isDelta(event) && last.type === event.type && last.step === event.step) {
+      this.#gathered[this.#gathered.length - 1] = { ...last, text: last.text + event.text };
+    } else this.#gathered.push(event);
+  }
+
   #commitSoon(): void {
     this.#rest();
     if (this.#gathered.some(isDelta)) this.#deltasFromMs = this.#options.clock.now() + GATHER_MS;
@@ -98,6 +105,6 @@ export class EventBatch {
   }
 }
 
-function isDelta({ type }: SessionEvent): boolean {
-  return type === "text_delta" || type === "reasoning_delta";
+function isDelta(event: SessionEvent): event is Extract<SessionEvent, { readonly type: `${string}_delta` }> {
+  return event.type === "text_delta" || event.type === "reasoning_delta";
 }

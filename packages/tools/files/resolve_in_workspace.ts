@@ -46,21 +46,28 @@ export async function resolveInWorkspace(
   limits: WorkspaceLimits = {},
 ): Promise<WorkspacePath> {
   if (path.includes("\0")) throw new Refusal("a path cannot hold a NUL character.");
-  const root = await realWorkspace(workspace);
-  const absolute = await followLinks(resolve(root, path));
+  const looks = [realPlace(workspace, path), hiddenFolder(limits)] as const;
+  // None is left under way when another fails.
+  await Promise.allSettled(looks);
+  const [{ root, absolute }, hidden] = await Promise.all(looks);
   const relative = relativeInside(root, absolute);
   if (relative === undefined) {
     throw new Refusal(
       "it lies outside the workspace. Give a path inside, relative to the workspace's top folder.",
     );
   }
-  const hidden = await hiddenFolder(limits);
-  for (let folder = absolute; folder !== root; folder = dirname(folder)) {
-    if (await isHidden(folder, hidden)) {
-      throw new Refusal("it lies in a folder that the server keeps for itself, which no tool may reach.");
-    }
+  const folders: string[] = [];
+  for (let folder = absolute; folder !== root; folder = dirname(folder)) folders.push(folder);
+  const areHidden = await Promise.all(folders.map((folder) => isHidden(folder, hidden)));
+  if (areHidden.includes(true)) {
+    throw new Refusal("it lies in a folder that the server keeps for itself, which no tool may reach.");
   }
   return { root, absolute, relative, ...(hidden && { hidden }) };
+}
+
+async function realPlace(workspace: string, path: string): Promise<{ root: string; absolute: string }> {
+  const root = await realWorkspace(workspace);
+  return { root, absolute: await followLinks(resolve(root, path)) };
 }
 
 async function hiddenFolder({ hidden }: WorkspaceLimits): Promise<HiddenFolder | undefined> {

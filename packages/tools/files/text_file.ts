@@ -56,7 +56,7 @@ const NEWLINE = 10;
  * {@linkcode MAX_LINE_BYTES} the end is dropped.
  */
 export async function* textBlocks(file: FileHandle, context: ToolContext): AsyncGenerator<TextBlock> {
-  const buffer = new Uint8Array(MAX_LINE_BYTES + CHUNK_BYTES);
+  let buffer = new Uint8Array(CHUNK_BYTES);
   /** Bytes at the front of the buffer that were not handed out yet. */
   let held = 0;
   let position = 0;
@@ -68,6 +68,11 @@ export async function* textBlocks(file: FileHandle, context: ToolContext): Async
   };
   while (true) {
     context.signal.throwIfAborted();
+    if (buffer.length < held + CHUNK_BYTES) {
+      const larger = new Uint8Array(Math.min(2 * (held + CHUNK_BYTES), MAX_LINE_BYTES + CHUNK_BYTES));
+      larger.set(buffer.subarray(0, held));
+      buffer = larger;
+    }
     const { bytesRead: read } = await file.read(buffer, held, CHUNK_BYTES, position);
     if (read === 0) break;
     position += read;
