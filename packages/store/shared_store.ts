@@ -52,8 +52,6 @@ export interface SharedListener {
  * sessions need no hold in the commit that makes them, and documents and responses never do.
  */
 export interface SharedStore {
-  /** How long an opening that was lost keeps its sessions from others, in milliseconds. */
-  readonly leaseMs: number;
   /**
    * Takes a session, also from an opening that is gone. The one that has it already gets the same hold.
    *

@@ -5,7 +5,7 @@
  * `scripts/bench/cluster/load.ts` says what counts as added.
  *
  *     deno task bench:cluster [--json] [--parts latency,cpu,scale] [--servers 1,2,4] [--sessions 200] [--share 0.25]
- *       [--each 8,16,24,32,40] [--p99 150] [--seconds 20] [--fsync on] [--sqlite]
+ *       [--each 12,16,20,24] [--p99 500] [--seconds 20] [--fsync on] [--sqlite]
  *
  * CPU is read from `/proc`, so this runs on Linux alone; as root, shares are held by cgroups. `TARE_TEST_POSTGRES` names
  * another database, whose CPU isn't known then.
@@ -15,7 +15,7 @@
 // deno-lint-ignore-file no-console
 import { parseArgs } from "node:util";
 import { fromFileUrl } from "@std/path";
-import { childrenOf, cpuMs, hold, parentOf } from "../../scripts/bench/cluster/held.ts";
+import { cpuMs, cpuWithChildrenMs, hold, parentOf } from "../../scripts/bench/cluster/held.ts";
 import {
   type ClusterLoad,
   type ClusterLoadResult,
@@ -35,8 +35,8 @@ const { values } = parseArgs({
     servers: { type: "string", default: "1,2,4" },
     sessions: { type: "string", default: "200" },
     share: { type: "string", default: "0.25" },
-    each: { type: "string", default: "8,16,24,32,40" },
-    p99: { type: "string", default: "150" },
+    each: { type: "string", default: "12,16,20,24" },
+    p99: { type: "string", default: "500" },
     seconds: { type: "string", default: "20" },
     fsync: { type: "string", default: "on" },
   },
@@ -107,10 +107,7 @@ async function gauge(
   const read = async () => {
     if (database === undefined) return { statements: 0, commits: 0, bytes: 0, databaseCpuMs: 0 };
     const totals = await databaseTotals(database);
-    const main = databaseProcess;
-    const databaseCpuMs = main === undefined
-      ? NaN
-      : cpuMs(main, { children: true }) + childrenOf(main).reduce((sum, child) => sum + cpuMs(child), 0);
+    const databaseCpuMs = databaseProcess === undefined ? NaN : cpuWithChildrenMs(databaseProcess);
     return { ...totals, databaseCpuMs };
   };
   const [cpuBefore, before] = [cpuOfServers(), await read()];
@@ -131,11 +128,12 @@ async function measure(
   servers: readonly Listening[],
   { database, provider, ...load }:
     & Pick<ClusterLoad, "sessions" | "thinkMs" | "words" | "perSecond">
+    & Partial<Pick<ClusterLoad, "measuredMs">>
     & { readonly provider: Listening; readonly database: string | undefined },
 ): Promise<Measured> {
   const urls = servers.map(({ url }) => url);
   const result = await measureClusterLoad(
-    { ...load, servers: urls, provider: provider.url, measuredMs },
+    { measuredMs, ...load, servers: urls, provider: provider.url },
     () => gauge(servers, database),
   );
   return { ...result, servers: servers.length, sessions: load.sessions };
@@ -169,7 +167,7 @@ async function measureCpu(
   return { sqlite: await one(undefined), postgres: postgres && await one(await postgres.makeDatabase()) };
 }
 
-/** What servers carry, each held to its share of a core, with more and more sessions on each. */
+/** What servers carry once their code is compiled, each held to its share of a core, with more and more sessions on each. */
 async function measureScale(
   postgres: Postgres,
 ): Promise<{ readonly by: string; readonly rows: readonly Measured[] }> {
@@ -179,6 +177,15 @@ async function measureScale(
   for (const count of serverCounts) {
     const database = await postgres.makeDatabase();
     await withServers({ count, database }, async (servers, provider) => {
+      const warmth = {
+        ...manner,
+        thinkMs: 100,
+        sessions: 20 * count,
+        provider,
+        database,
+        measuredMs: 15_000,
+      };
+      await measure(servers, warmth);
       using held = hold(servers.map(({ pid }) => pid), Number(values.share));
       by = held.by;
       for (const each of values.each.split(",")) {

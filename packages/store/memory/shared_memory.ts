@@ -169,7 +169,6 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
       changed([id]);
     };
     const shared: SharedStore = {
-      leaseMs,
       hold: (id) => enter(() => hold(id)),
       release: (id) => enter(() => release(id)),
       look: (id) =>

@@ -3,8 +3,10 @@ import { holding, type SharedPlace } from "../openings_fixture_test.ts";
 import { testSharedStore } from "../shared_suite_fixture_test.ts";
 import { testStore } from "../store_suite_fixture_test.ts";
 
+const LEASE_MS = 10_000;
+
 const place: SharedPlace = async (test) => {
-  const memory = sharedMemory();
+  const memory = sharedMemory({ leaseMs: LEASE_MS });
   const openings = new Map<Store, SharedOpening>();
   await test({
     open() {
@@ -14,7 +16,7 @@ const place: SharedPlace = async (test) => {
     },
     stop(store) {
       openings.get(store)?.pause();
-      memory.pass(store.shared.leaseMs);
+      memory.pass(LEASE_MS);
       return Promise.resolve();
     },
     goOn: (store) => openings.get(store)?.wake(),

@@ -179,7 +179,6 @@ export async function openLeases(connections: Connections, options: LeaseOptions
     }
   };
   const shared: SharedStore = {
-    leaseMs,
     hold: (id) => inOrder([id], () => hold(id)),
     release: (id) =>
       inOrder([id], async () => {

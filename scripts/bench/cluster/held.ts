@@ -90,24 +90,28 @@ function stopAndGo(pids: readonly number[], share: number): () => void {
   };
 }
 
-/** Milliseconds of CPU that a process took since its start, its threads together; with those of its children that have ended, if asked. */
-export function cpuMs(pid: number, { children = false } = {}): number {
-  const fields = statOf(pid);
-  const ticks = [11, 12, ...children ? [13, 14] : []].reduce((sum, at) => sum + Number(fields[at]), 0);
-  // A hundred ticks a second, on every Linux that there is.
-  return ticks * 10;
+/** Milliseconds of CPU that a process took since its start, its threads together. */
+export function cpuMs(pid: number): number {
+  return ticksMs(statOf(pid).slice(11, 13));
 }
 
-/** Ids of a process's children. */
-export function childrenOf(parent: number): number[] {
-  return [...Deno.readDirSync("/proc")].flatMap(({ name }) => {
-    const pid = Number(name);
+/** Milliseconds of CPU that a process and its children took, those that have ended too. */
+export function cpuWithChildrenMs(pid: number): number {
+  const ofChildren = [...Deno.readDirSync("/proc")].map(({ name }) => {
     try {
-      return pid > 0 && parentOf(pid) === parent ? [pid] : [];
-    } catch {
-      return [];
+      return Number(name) > 0 && parentOf(Number(name)) === pid ? cpuMs(Number(name)) : 0;
+    } catch (error) {
+      // It has ended meanwhile.
+      if (error instanceof Deno.errors.NotFound || (error as { code?: string }).code === "ESRCH") return 0;
+      throw error;
     }
   });
+  return ticksMs(statOf(pid).slice(11, 15)) + ofChildren.reduce((sum, ms) => sum + ms, 0);
+}
+
+/** A hundred ticks a second, on every Linux that there is. */
+function ticksMs(ticks: readonly string[]): number {
+  return 10 * ticks.reduce((sum, some) => sum + Number(some), 0);
 }
 
 /** Id of a process's parent. */

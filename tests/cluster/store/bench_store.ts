@@ -14,7 +14,7 @@ import { query, startPostgres } from "../postgres.ts";
 
 const SESSIONS = 200;
 const STEPS = 40;
-const deltas = Array.from({ length: 10 }, () => ({ type: "text_delta", step: 3, text: " and so on" }));
+const deltas = [{ type: "text_delta", step: 3, text: " and so on".repeat(3) }];
 const results = [{
   type: "tool_result",
   step: 3,
@@ -31,11 +31,11 @@ async function play(store: Store, from: number): Promise<number> {
   await Promise.all(ids.map(async (sessionId) => {
     await store.shared?.hold(sessionId);
     for (let step = from; step < from + STEPS; step++) {
-      const after = step * 11;
+      const after = step * 2;
       const startMs = performance.now();
       await store.commit([{ type: "events", sessionId, after, events: deltas }]);
       await store.commit([
-        { type: "events", sessionId, after: after + 10, events: results },
+        { type: "events", sessionId, after: after + 1, events: results },
         { type: "state", sessionId, name: "edits", value: state },
         { type: "state", sessionId, name: "ledger", value: { calls: step } },
       ]);
