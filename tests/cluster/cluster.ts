@@ -3,7 +3,7 @@ import { serverCommand } from "../crash/server_process.ts";
 import { LOG, NOTES } from "./cluster_model.ts";
 import { LoadBalancer } from "./load_balancer.ts";
 import { type Postgres, query, runSql } from "./postgres.ts";
-import { type Program, startProgram } from "./program.ts";
+import { type Program, startProgram } from "../crash/program.ts";
 import { type Provider, startProvider } from "./provider.ts";
 import { TcpProxy } from "./tcp_proxy.ts";
 

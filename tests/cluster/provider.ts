@@ -1,5 +1,5 @@
 import { fromFileUrl } from "@std/path";
-import { startProgram } from "./program.ts";
+import { startProgram } from "../crash/program.ts";
 
 /** One request to the provider: each of its pieces as JSON, byte by byte what a cache would compare. */
 export interface ProviderRequest {

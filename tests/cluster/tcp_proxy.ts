@@ -1,12 +1,20 @@
 /** How a connection passes on what it is given. */
 export type Passage =
   | { readonly type: "open" }
-  /** Nothing arrives until it is open again, and then all of it, late. */
-  | { readonly type: "stuck" }
+  /** Nothing arrives until it is open again, and then all of it, late. Who comes new may pass. */
+  | { readonly type: "stuck"; readonly newPass?: boolean }
   /** Each piece takes so long. */
   | { readonly type: "slow"; readonly delayMs: number }
   /** All connections are closed, and new ones at once. */
   | { readonly type: "cut" };
+
+/** What becomes of single pieces that would pass. */
+export interface Tampering {
+  /** Asked of each piece that a client sends: whether its connection is cut before the server gets it, or after. */
+  readonly onSent?: (piece: Uint8Array) => "cut before" | "cut after" | undefined;
+  /** What a client gets in place of each piece that the server sends. */
+  readonly onAnswer?: (piece: Uint8Array) => Uint8Array;
+}
 
 /** A stretch of network in front of a server, which can be cut, slow, or swallow everything. */
 export class TcpProxy implements AsyncDisposable {
@@ -15,12 +23,19 @@ export class TcpProxy implements AsyncDisposable {
   readonly #target: () => Deno.ConnectOptions;
   readonly #accepting: Promise<void>;
   readonly #passing = new Set<Promise<void>>();
+  readonly #tampering: Required<Tampering>;
   #passage: Passage = { type: "open" };
+  /** Those that were there when it got stuck. */
+  #stuck: ReadonlySet<Deno.Conn> = new Set();
   #changed = Promise.withResolvers<void>();
 
   /** `target` is asked for each new connection. */
-  constructor(target: () => Deno.ConnectOptions) {
+  constructor(
+    target: () => Deno.ConnectOptions,
+    { onSent = () => undefined, onAnswer = (piece) => piece }: Tampering = {},
+  ) {
     this.#target = target;
+    this.#tampering = { onSent, onAnswer };
     this.#accepting = this.#accept();
   }
 
@@ -32,6 +47,7 @@ export class TcpProxy implements AsyncDisposable {
   /** Changes how it passes things on. */
   set(passage: Passage): void {
     this.#passage = passage;
+    this.#stuck = new Set(this.#connections);
     if (passage.type === "cut") this.#closeAll();
     this.#changed.resolve();
     this.#changed = Promise.withResolvers();
@@ -60,7 +76,15 @@ export class TcpProxy implements AsyncDisposable {
       const to = await Deno.connect(this.#target());
       this.#connections.add(to);
       if (this.#isCut) this.#closeAll();
-      await Promise.all([this.#pass(from, to), this.#pass(to, from)]);
+      const { onSent, onAnswer } = this.#tampering;
+      await Promise.all([
+        this.#pass([from, to], async (piece) => {
+          const cut = onSent(piece);
+          if (cut !== "cut before") await writeAll(to, piece);
+          if (cut) close(from);
+        }),
+        this.#pass([to, from], (piece) => writeAll(from, onAnswer(piece))),
+      ]);
     } catch {
       // Nobody listens there.
       close(from);
@@ -72,15 +96,22 @@ export class TcpProxy implements AsyncDisposable {
     return this.#passage.type === "cut";
   }
 
-  async #pass(from: Deno.Conn, to: Deno.Conn): Promise<void> {
+  #isStuck(connection: Deno.Conn): boolean {
+    return this.#passage.type === "stuck" && (!this.#passage.newPass || this.#stuck.has(connection));
+  }
+
+  async #pass(
+    [from, to]: readonly [Deno.Conn, Deno.Conn],
+    write: (piece: Uint8Array) => Promise<void>,
+  ): Promise<void> {
     const room = new Uint8Array(64 * 1024);
     try {
       for (;;) {
         const bytes = await from.read(room);
         if (bytes === null) break;
-        while (this.#passage.type === "stuck") await this.#changed.promise;
+        while (this.#isStuck(from)) await this.#changed.promise;
         if (this.#passage.type === "slow") await pause(this.#passage.delayMs);
-        for (let at = 0; at < bytes;) at += await to.write(room.subarray(at, bytes));
+        await write(room.subarray(0, bytes));
       }
     } catch {
       // One of them was closed: so is the other.
@@ -95,6 +126,10 @@ export class TcpProxy implements AsyncDisposable {
     for (const connection of this.#connections) close(connection);
     this.#connections.clear();
   }
+}
+
+async function writeAll(to: Deno.Conn, bytes: Uint8Array): Promise<void> {
+  for (let sent = 0; sent < bytes.length;) sent += await to.write(bytes.subarray(sent));
 }
 
 function close(connection: Deno.Conn): void {

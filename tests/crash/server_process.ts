@@ -1,6 +1,7 @@
 import { fromFileUrl } from "@std/path";
 import { serverPermissions, V8_FLAGS } from "../../packages/app/server_permissions.ts";
 import { readSettings } from "../../packages/app/settings/settings.ts";
+import { startProgram } from "./program.ts";
 
 /** A process of the agent server that listens. */
 export interface ServerProcess {
@@ -37,30 +38,6 @@ export async function startServerProcess(
   args: readonly string[],
   env?: Readonly<Record<string, string>>,
 ): Promise<ServerProcess> {
-  const process = serverCommand(args, env).spawn();
-  const stderr = new Response(process.stderr).text();
-  const url = Promise.withResolvers<string>();
-  const readOutput = async () => {
-    let text = "";
-    for await (const piece of process.stdout.pipeThrough(new TextDecoderStream())) {
-      text += piece;
-      const told = /listens on (\S+)\n/.exec(text)?.[1];
-      if (told !== undefined) url.resolve(told);
-    }
-    url.reject(new Error(`The server ended before it listened: ${await stderr}`));
-  };
-  const output = readOutput();
-  return {
-    url: await url.promise,
-    pid: process.pid,
-    async kill() {
-      try {
-        process.kill("SIGKILL");
-      } catch {
-        // It has ended by itself.
-      }
-      await Promise.all([process.status, output]);
-      return await stderr;
-    },
-  };
+  const { url, pid, end } = await startProgram(serverCommand(args, env));
+  return { url, pid, kill: () => end("SIGKILL") };
 }

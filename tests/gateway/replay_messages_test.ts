@@ -1,5 +1,4 @@
 import { assertAlmostEquals, assertEquals } from "@std/assert";
-import { fromFileUrl } from "@std/path";
 import type { Message } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { replay as replayModel } from "@tare/simulator";
@@ -10,6 +9,7 @@ import { generateWorkload } from "../../scripts/bench/economy/workload.ts";
 import { startGateway } from "./gateway.ts";
 import { predict } from "./predict.ts";
 import { costOf, startUpstream } from "./upstream.ts";
+import { RECORDED } from "../recorded_sessions.ts";
 
 const MARK = { cache_control: { type: "ephemeral" } };
 
@@ -113,23 +113,14 @@ Deno.test("gateway: a generated session costs over /v1/messages what the benchma
   await compareCosts(generateWorkload().slice(3, 4));
 });
 
-const FOLDER = new URL("../../../shared/trajectories/", import.meta.url);
 const NAME = "claude-code-entire";
-
-function exists(file: URL): boolean {
-  try {
-    return Deno.statSync(file).isFile;
-  } catch {
-    return false;
-  }
-}
 
 Deno.test({
   name:
     "gateway: recorded Claude Code sessions in ../shared/trajectories (ignored without them) cost over /v1/messages what the benchmark says",
-  ignore: !exists(new URL(`${NAME}.jsonl`, FOLDER)),
+  ignore: RECORDED === undefined,
   async fn() {
-    const [data] = loadData(fromFileUrl(FOLDER), { warn() {} }).filter(({ name }) => name === NAME);
-    await compareCosts(data?.recordings ?? []);
+    const data = loadData(RECORDED!, { warn() {} }).find(({ name }) => name === NAME);
+    await compareCosts(data!.recordings);
   },
 });

@@ -2,13 +2,13 @@ import { assert, assertEquals } from "@std/assert";
 import type { CountTokens } from "@tare/messages";
 import { PrefixCache, type Profile, profileNamed, promptUnits } from "@tare/planner";
 import { replay as replayModel, type SimulatedCall } from "@tare/simulator";
-import { fromFileUrl } from "@std/path";
 import { loadData } from "../../scripts/bench/economy/load_data.ts";
 import type { Recording } from "../../scripts/bench/economy/recording.ts";
 import { generateWorkload } from "../../scripts/bench/economy/workload.ts";
 import { startGateway } from "./gateway.ts";
 import { predict, type PredictedCall } from "./predict.ts";
 import { startUpstream } from "./upstream.ts";
+import { RECORDED } from "../recorded_sessions.ts";
 
 /** Sends a recorded session through the gateway as its client did: the whole history with every call. */
 async function replayThroughGateway(recording: Recording, profileName: string): Promise<void> {
@@ -66,22 +66,12 @@ for (const profile of ["openai", "anthropic-5m", "none"]) {
   });
 }
 
-const FOLDER = new URL("../../../shared/trajectories/", import.meta.url);
-
-function exists(folder: URL): boolean {
-  try {
-    return Deno.statSync(folder).isDirectory;
-  } catch {
-    return false;
-  }
-}
-
 Deno.test({
   name:
     "gateway: recorded sessions in ../shared/trajectories (ignored without them) cost what the benchmark says",
-  ignore: !exists(FOLDER),
+  ignore: RECORDED === undefined,
   async fn() {
-    for (const { recordings } of loadData(fromFileUrl(FOLDER), { limit: 1, warn() {} })) {
+    for (const { recordings } of loadData(RECORDED!, { limit: 1, warn() {} })) {
       for (const recording of recordings) await replayThroughGateway(recording, "openai");
     }
   },

@@ -1,5 +1,4 @@
 import { assert, assertEquals } from "@std/assert";
-import { fromFileUrl } from "@std/path";
 import fc from "fast-check";
 import { type Gateway, gateway, type GatewayOptions } from "@tare/gateway";
 import { estimateTokens, type Message } from "@tare/messages";
@@ -27,6 +26,7 @@ import {
   messagesBody,
   responsesBody,
 } from "./request_bodies.ts";
+import { RECORDED } from "../recorded_sessions.ts";
 
 const BODIES: readonly (readonly [Dialect, (messages: readonly Message[]) => object])[] = [
   [CHAT, (messages) => chatBody(messages, true)],
@@ -63,24 +63,14 @@ for (const body of BODIES) {
 /** Calls of a recording that is played. */
 const MAX_CALLS = 40;
 
-const FOLDER = new URL("../../../shared/trajectories/", import.meta.url);
-
-function exists(folder: URL): boolean {
-  try {
-    return Deno.statSync(folder).isDirectory;
-  } catch {
-    return false;
-  }
-}
-
 Deno.test({
   name:
     "gateways that are opened anew send the bytes of recorded sessions in ../shared/trajectories (ignored without them) as one does",
-  ignore: !exists(FOLDER),
+  ignore: RECORDED === undefined,
   async fn() {
     let elided = 0;
     let at = 0;
-    for (const { recordings } of loadData(fromFileUrl(FOLDER), { limit: 3, warn() {} })) {
+    for (const { recordings } of loadData(RECORDED!, { limit: 3, warn() {} })) {
       for (const recording of recordings) {
         const body = BODIES[at++ % BODIES.length]!;
         // Longer ones only take longer.

@@ -3,7 +3,7 @@ import type { Opening, SharedPlace } from "../../../packages/store/openings_fixt
 import { holding } from "../../../packages/store/openings_fixture_test.ts";
 import type { Place } from "../../../packages/store/store_suite_fixture_test.ts";
 import { type Postgres, query } from "../postgres.ts";
-import { type Proxy, startProxy } from "./proxy.ts";
+import { type Tampering, TcpProxy } from "../tcp_proxy.ts";
 
 /** Long for a busy machine to keep; a test that has it run out says so to store and database. */
 const LEASE_MS = 60_000;
@@ -21,13 +21,14 @@ export async function withDatabase(postgres: Postgres, test: (url: string) => Pr
   }
 }
 
-/** Where the database's server listens. */
-export function portOf(url: string): number {
-  return Number(new URL(url).port || 5432);
+/** A proxy in front of a database's server. */
+export function proxyTo(url: string, tampering: Tampering = {}): TcpProxy {
+  const { hostname, port } = new URL(url);
+  return new TcpProxy(() => ({ hostname, port: Number(port || 5432) }), tampering);
 }
 
 /** The way to a database by a proxy in front of its server. */
-export function through(url: string, { port }: Proxy): string {
+export function through(url: string, { port }: TcpProxy): string {
   const by = new URL(url);
   by.host = `127.0.0.1:${port}`;
   return by.href;
@@ -58,11 +59,11 @@ export function inOneDatabase(postgres: Postgres): Place {
 export function sharedInPostgres(postgres: Postgres): SharedPlace {
   return (test) =>
     withDatabase(postgres, async (url) => {
-      const opened = new Map<Opening, { readonly proxy: Proxy; readonly id: string; skip(): void }>();
+      const opened = new Map<Opening, { readonly proxy: TcpProxy; readonly id: string; skip(): void }>();
       try {
         await test({
           async open() {
-            const proxy = startProxy({ port: portOf(url) });
+            const proxy = proxyTo(url);
             let skippedMs = 0;
             const clock = () => performance.now() + skippedMs;
             const before = opened.size === 0 ? [] : await servers(url);
@@ -73,19 +74,19 @@ export function sharedInPostgres(postgres: Postgres): SharedPlace {
           },
           async stop(opening) {
             const { proxy, id, skip } = opened.get(opening)!;
-            proxy.stop();
+            proxy.set({ type: "stuck" });
             skip();
             // A renewal that is on its way already is over at once.
             const end = "UPDATE tare.servers SET lease = '0', expires_at = '-infinity' WHERE id = $1";
             await query(url, end, [id]);
           },
-          goOn: (opening) => opened.get(opening)!.proxy.goOn(),
+          goOn: (opening) => opened.get(opening)!.proxy.set({ type: "open" }),
         });
       } finally {
         for (const [opening, { proxy }] of opened) {
-          proxy.goOn();
+          proxy.set({ type: "open" });
           await opening.close();
-          await proxy.close();
+          await proxy[Symbol.asyncDispose]();
         }
       }
     });

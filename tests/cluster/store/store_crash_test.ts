@@ -4,8 +4,7 @@ import { openPostgresStore } from "@tare/store/postgres";
 import { held, listen, type Opening } from "../../../packages/store/openings_fixture_test.ts";
 import { sessionRecord } from "../../../packages/store/store_suite_fixture_test.ts";
 import { query, startPostgres } from "../postgres.ts";
-import { startProxy } from "./proxy.ts";
-import { FEW, portOf, through, withDatabase } from "./store.ts";
+import { FEW, proxyTo, through, withDatabase } from "./store.ts";
 
 const postgres = await startPostgres();
 
@@ -51,7 +50,7 @@ Deno.test("commit() is done once, whenever its connection is cut", () =>
       if (++pieces < 40 || pieces % 11 !== 0) return undefined;
       return ++cuts % 2 === 0 ? "cut before" : "cut after";
     };
-    const proxy = startProxy({ port: portOf(url) }, { onSent });
+    const proxy = proxyTo(url, { onSent });
     const store = await openPostgresStore(through(url, proxy), PATIENT);
     try {
       await store.commit(ids.map((id) => sessionRecord(id)));
@@ -75,7 +74,7 @@ Deno.test("commit() is done once, whenever its connection is cut", () =>
       assert(cuts > 50, `There were ${cuts} cuts.`);
     } finally {
       await store.close();
-      await proxy.close();
+      await proxy[Symbol.asyncDispose]();
     }
   }));
 
@@ -112,16 +111,16 @@ Deno.test("a server that is killed in the middle of commits loses and doubles no
 
 Deno.test("a server that doesn't answer is an error in time, and the store goes on when it answers again", () =>
   withDatabase(postgres, async (url) => {
-    const proxy = startProxy({ port: portOf(url) });
+    const proxy = proxyTo(url);
     const store = await openPostgresStore(through(url, proxy), { ...FEW, timeoutMs: 500 });
     try {
       await store.commit([sessionRecord("a")]);
       await held(store, "a");
-      proxy.stop();
+      proxy.set({ type: "stuck" });
       const error = await assertRejects(() => store.lastEvent("a"), StoreError);
       assertEquals(error.code, "io");
       assert(!Deno.inspect(error).includes(new URL(url).password));
-      proxy.goOn();
+      proxy.set({ type: "open" });
       const patient = await openPostgresStore(through(url, proxy), PATIENT);
       assertEquals((await patient.shared.look("a")).holder, "other");
       await patient.close();
@@ -130,20 +129,20 @@ Deno.test("a server that doesn't answer is an error in time, and the store goes 
       await append(store, { sessionId: "a", from: 0, isOver: () => true });
     } finally {
       await store.close();
-      await proxy.close();
+      await proxy[Symbol.asyncDispose]();
     }
   }));
 
 Deno.test("an opening that stands still loses all when its lease has run out, by its own clock and the database's", () =>
   withDatabase(postgres, async (url) => {
-    const proxy = startProxy({ port: portOf(url) });
+    const proxy = proxyTo(url);
     const store = await openPostgresStore(through(url, proxy), { ...PATIENT, leaseMs: 400 });
     const other = await openPostgresStore(url, FEW);
     const [heard, heardToo] = [listen(store), listen(other)];
     try {
       await other.commit([sessionRecord("a")]);
       const hold = await held(store, "a");
-      proxy.stop();
+      proxy.set({ type: "stuck" });
       await heardToo.gone();
       assertEquals(await other.shared.left(), ["a"]);
       if (!hold.signal.aborted) {
@@ -151,16 +150,16 @@ Deno.test("an opening that stands still loses all when its lease has run out, by
       }
       assertEquals(hold.isSure(), false);
       const taken = await held(other, "a");
-      proxy.goOn();
+      proxy.set({ type: "open" });
       await heard.gone();
       assertEquals((await store.shared.look("a")).holder, "other");
       await other.shared.release("a");
       assert((await held(store, "a")).fence > taken.fence);
     } finally {
-      proxy.goOn();
+      proxy.set({ type: "open" });
       await other.close();
       await store.close();
-      await proxy.close();
+      await proxy[Symbol.asyncDispose]();
     }
   }));
 

@@ -4,8 +4,7 @@ import { openPostgresStore, type PostgresOptions } from "@tare/store/postgres";
 import { held } from "../../../packages/store/openings_fixture_test.ts";
 import { sessionRecord } from "../../../packages/store/store_suite_fixture_test.ts";
 import { query, startPostgres } from "../postgres.ts";
-import { startProxy } from "./proxy.ts";
-import { FEW, portOf, through, withDatabase } from "./store.ts";
+import { FEW, proxyTo, through, withDatabase } from "./store.ts";
 
 const postgres = await startPostgres();
 
@@ -111,11 +110,11 @@ test("says that the server is too old", async (url) => {
       new TextDecoder("latin1").decode(piece).replace(/(?<!\d)(1[5-9]|[2-9]\d)(\d{4})(?!\d)/, "14$2"),
       (letter) => letter.charCodeAt(0),
     );
-  const proxy = startProxy({ port: portOf(url) }, { onAnswer });
+  const proxy = proxyTo(url, { onAnswer });
   const error = await assertRejects(() => openPostgresStore(through(url, proxy), FEW), StoreError);
   assertEquals(error.code, "io");
   assert(/: this is PostgreSQL .*\. Use 15 or newer\.$/.test(error.message), error.message);
-  await proxy.close();
+  await proxy[Symbol.asyncDispose]();
 });
 
 test("says that the user may not make the tables, and takes a schema that it was given", async (url) => {

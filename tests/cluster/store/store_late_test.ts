@@ -4,8 +4,7 @@ import { openPostgresStore } from "@tare/store/postgres";
 import { held } from "../../../packages/store/openings_fixture_test.ts";
 import { sessionRecord } from "../../../packages/store/store_suite_fixture_test.ts";
 import { query, startPostgres } from "../postgres.ts";
-import { startProxy } from "./proxy.ts";
-import { FEW, portOf, through, withDatabase } from "./store.ts";
+import { FEW, proxyTo, through, withDatabase } from "./store.ts";
 
 const postgres = await startPostgres();
 
@@ -13,7 +12,7 @@ const state = (value: number): StoreRecord => ({ type: "state", sessionId: "a", 
 
 Deno.test("commit() that comes to the server late, behind others, from a connection that was given up, writes nothing", () =>
   withDatabase(postgres, async (url) => {
-    const proxy = startProxy({ port: portOf(url) });
+    const proxy = proxyTo(url);
     const store = await openPostgresStore(through(url, proxy), {
       ...FEW,
       maxConnections: 1,
@@ -21,13 +20,13 @@ Deno.test("commit() that comes to the server late, behind others, from a connect
     });
     await store.commit([sessionRecord("a")]);
     await held(store, "a");
-    proxy.stall();
+    proxy.set({ type: "stuck", newPass: true });
     await store.commit([state(1)]);
     await store.commit([state(2)]);
-    proxy.goOn();
+    proxy.set({ type: "open" });
     // All is through, and done, once nobody is connected any more.
     await store.close();
-    await proxy.close();
+    await proxy[Symbol.asyncDispose]();
     const connected =
       "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
     while ((await query(url, connected)).length > 0);
@@ -40,7 +39,7 @@ Deno.test("commit() goes on behind one of which nobody heard in time whether it 
   withDatabase(postgres, async (url) => {
     let isMute = false;
     const onAnswer = (piece: Uint8Array) => isMute ? new Uint8Array() : piece;
-    const proxy = startProxy({ port: portOf(url) }, { onAnswer });
+    const proxy = proxyTo(url, { onAnswer });
     const store = await openPostgresStore(through(url, proxy), { ...FEW, maxConnections: 1, timeoutMs: 500 });
     const first: StoreRecord = { type: "events", sessionId: "a", after: 0, events: [{ type: "turn_start" }] };
     await store.commit([sessionRecord("a")]);
@@ -55,7 +54,7 @@ Deno.test("commit() goes on behind one of which nobody heard in time whether it 
     const again = await assertRejects(() => store.commit([first, state(2)]), StoreError);
     assertEquals([again.code, await store.readState("a", "x")], ["conflict", 3]);
     await store.close();
-    await proxy.close();
+    await proxy[Symbol.asyncDispose]();
   }));
 
 Deno.test("what a hold took of which nobody heard is given back", () =>
