@@ -3,7 +3,7 @@ import type { Cluster } from "./cluster.ts";
 import { runSql } from "./postgres.ts";
 
 /** One commit of events. */
-interface Write {
+export interface Write {
   readonly session: string;
   /** Number of its first event. */
   readonly first: number;
@@ -64,28 +64,9 @@ export class Audit {
     return new Audit(cluster);
   }
 
-  /**
-   * Each write is by the server that held the session then, no number of a hold is less than one before or another
-   * server's, and events follow one another.
-   */
+  /** Checks what was written of these sessions: see {@linkcode checkWrites}. */
   async check(sessions: readonly string[]): Promise<void> {
-    const last = new Map<string, Write>();
-    for (const write of await this.#writes(sessions)) {
-      const { session, writer, holder, fence, first } = write;
-      const told = JSON.stringify(write);
-      assertEquals(writer, holder, `written by one that doesn't hold the session: ${told}`);
-      const before = last.get(session);
-      assertEquals(
-        first,
-        (before?.first ?? 1) + (before?.count ?? 0),
-        `events are missing or doubled: ${told}`,
-      );
-      if (before) {
-        const isRight = fence > before.fence || fence === before.fence && writer === before.writer;
-        assertEquals(isRight, true, `an old number: ${told} after ${JSON.stringify(before)}`);
-      }
-      last.set(session, write);
-    }
+    checkWrites(await this.#writes(sessions));
   }
 
   /**
@@ -128,5 +109,29 @@ export class Audit {
       FROM audit.writes LEFT JOIN audit.openings USING (opening) WHERE session = ANY ($1) ORDER BY position`,
       [sessions],
     );
+  }
+}
+
+/**
+ * Each write is by the server that held the session then, no number of a hold is less than one before or another
+ * server's, and events follow one another.
+ */
+export function checkWrites(writes: Iterable<Write>): void {
+  const last = new Map<string, Write>();
+  for (const write of writes) {
+    const { session, writer, holder, fence, first } = write;
+    const told = JSON.stringify(write);
+    assertEquals(writer, holder, `written by one that doesn't hold the session: ${told}`);
+    const before = last.get(session);
+    assertEquals(
+      first,
+      (before?.first ?? 1) + (before?.count ?? 0),
+      `events are missing or doubled: ${told}`,
+    );
+    if (before) {
+      const isRight = fence > before.fence || fence === before.fence && writer === before.writer;
+      assertEquals(isRight, true, `an old number: ${told} after ${JSON.stringify(before)}`);
+    }
+    last.set(session, write);
   }
 }

@@ -142,7 +142,7 @@ async function checkRuns(
         assert(!isLate, `${token} ran after its result was stored: ${data}`);
       }
     }
-    talker.checkRuns(new Set(ran.keys()));
+    talker.checkRuns([...tokens.values()].filter((token) => ran.has(token)));
   }
 }
 

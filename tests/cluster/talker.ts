@@ -25,9 +25,10 @@ interface Said {
 
 /** What became of a question, as far as its client knows. */
 interface Fate {
-  said?: "allow" | "deny";
-  /** Whether the answer was acknowledged. */
-  isHeard: boolean;
+  /** Whether somebody said yes, acknowledged or not. */
+  mayRun: boolean;
+  /** Whether a no was acknowledged. */
+  isDenied: boolean;
 }
 
 /** A question, as far as it counts here. */
@@ -191,8 +192,7 @@ export class Talker {
     for (const { callId, askedAtMs, arguments: text } of open) {
       const fate = this.#fate(text);
       const decision = this.#random() < 0.7 ? "allow" : "deny";
-      // A yes that is on its way may be heard.
-      if (fate.said !== "allow") fate.said = decision;
+      fate.mayRun ||= decision === "allow";
       // Now and then two people say the same at the same time.
       const people = this.#random() < 0.3 ? 2 : 1;
       const answers = await Promise.all(
@@ -203,7 +203,7 @@ export class Talker {
       );
       const heard = answers.filter(({ status }) => status === 200).length;
       assert(heard <= 1, "two answers to one question were heard");
-      if (heard === 1) fate.isHeard = true;
+      fate.isDenied ||= heard === 1 && decision === "deny";
       for (const { status, body } of answers) {
         // Somebody else was heard, or this one was by a server that was lost before it said so.
         assert([200, 404, 409].includes(status), `${status} ${JSON.stringify(body)}`);
@@ -213,7 +213,7 @@ export class Talker {
 
   #fate(text: string): Fate {
     const [token = ""] = tokensIn(text);
-    const fate = this.#fates.get(token) ?? { isHeard: false };
+    const fate = this.#fates.get(token) ?? { mayRun: false, isDenied: false };
     this.#fates.set(token, fate);
     return fate;
   }
@@ -337,6 +337,11 @@ export class Talker {
 
   async #assertPrefixes(events: readonly SessionEvent[]): Promise<void> {
     const requests = await this.#provider.requestsOf(this.#instructions);
+    const steps = events.filter(({ type }) => type === "step_end").length;
+    assert(
+      requests.length >= steps,
+      `${requests.length} requests begin with the instructions, in ${steps} steps`,
+    );
     const breaks = requests.filter((request, index) => {
       const before = requests[index - 1];
       return before && !extendsRequest(before, request);
@@ -352,11 +357,11 @@ export class Talker {
     }
   }
 
-  /** What ran was allowed, and what was denied for sure didn't. */
-  checkRuns(ran: ReadonlySet<string>): void {
-    for (const [token, { said, isHeard }] of this.#fates) {
-      if (ran.has(token)) assertEquals(said, "allow", `${token} ran without a yes`);
-      else assert(said !== "deny" || !isHeard || !ran.has(token));
+  /** What ran was allowed where it must be asked for, and what was denied for sure didn't run. */
+  checkRuns(ran: readonly string[]): void {
+    for (const token of this.#asks ? ran : []) {
+      const { mayRun = false, isDenied = false } = this.#fates.get(token) ?? {};
+      assert(mayRun && !isDenied, `${token} ran without a yes`);
     }
   }
 }

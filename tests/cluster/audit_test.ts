@@ -1,0 +1,32 @@
+import { assertThrows } from "@std/assert";
+import { checkWrites, type Write } from "./audit.ts";
+
+function write(given: Partial<Write>): Write {
+  const { writer = "one" } = given;
+  return {
+    ...{ session: "a", first: 1, count: 2, starts: false, ends: false, fence: 1, atMs: 0 },
+    ...{ writer, holder: writer },
+    ...given,
+  };
+}
+
+Deno.test("checkWrites() takes what servers write one after the other, and nothing else", () => {
+  const first = write({});
+  checkWrites([
+    first,
+    write({ session: "b", fence: 7, writer: "two" }),
+    write({ first: 3 }),
+    write({ first: 5, fence: 2, writer: "two" }),
+    write({ first: 7, fence: 4, writer: "two" }),
+  ]);
+  for (
+    const [wrong, why] of [
+      [{ first: 3, holder: "two" }, "doesn't hold"],
+      [{ first: 3, holder: null }, "doesn't hold"],
+      [{ first: 2 }, "missing or doubled"],
+      [{ first: 4 }, "missing or doubled"],
+      [{ first: 3, fence: 0 }, "an old number"],
+      [{ first: 3, writer: "two", fence: 1 }, "an old number"],
+    ] as const
+  ) assertThrows(() => checkWrites([first, write(wrong)]), Error, why);
+});
