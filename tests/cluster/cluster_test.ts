@@ -53,6 +53,7 @@ class Conversations {
   readonly #undisturbed: ReadonlyMap<Protocol, Conversation>;
   #made = 0;
   #slowReads = 0;
+  #wasSlow = false;
 
   private constructor(cluster: Cluster, undisturbed: ReadonlyMap<Protocol, Conversation>) {
     this.#cluster = cluster;
@@ -87,11 +88,12 @@ class Conversations {
   /** No rewrites but those that there are anyway, unless a request or the database was lost. */
   async check({ hidesDatabase = false }: Fault): Promise<void> {
     const { slowReads } = this.#cluster;
-    if (hidesDatabase || slowReads > this.#slowReads) {
-      // Nothing could be read or kept: it fails open, with other bytes.
-      this.#slowReads = slowReads;
-      this.#current.clear();
-    }
+    const isSlow = slowReads > this.#slowReads;
+    // Nothing could be read or kept: it fails open, with other bytes. Who told that it was slow doesn't tell it again
+    // until it was quick, so the next round counts as well.
+    if (hidesDatabase || isSlow || this.#wasSlow) this.#current.clear();
+    this.#slowReads = slowReads;
+    this.#wasSlow = isSlow;
     for (const [protocol, conversation] of this.#current) {
       const { exchanges, retries, name } = conversation;
       const expected = await this.#undisturbed.get(protocol)!.breaks(exchanges);
