@@ -4,7 +4,7 @@ import type { SessionEvent } from "@tare/server";
 import { readEvents, type ReceivedEvent } from "../crash/read_events.ts";
 import { awaitedLater, get, isBroken, pause, post, postOnce, send, until } from "./client.ts";
 import { tokensIn } from "./cluster_model.ts";
-import { extendsRequest, type Provider, type ProviderRequest } from "./provider.ts";
+import { extendsRequest, type Provider } from "./provider.ts";
 import { assertTurns, isRewrite } from "../crash/witness.ts";
 
 /** What a talker is made with. */
@@ -342,15 +342,8 @@ export class Talker {
       requests.length >= steps,
       `${requests.length} requests begin with the instructions, in ${steps} steps`,
     );
-    // One that a server sent which slept meanwhile: it says again what was said, between two that follow each other.
-    const isLate = (request: ProviderRequest, index: number) => {
-      const [before, after] = [requests[index - 1], requests[index + 1]];
-      return before && after && extendsRequest(before, after) && !extendsRequest(before, request) &&
-        requests.slice(0, index).some((earlier) => extendsRequest(earlier, request));
-    };
-    const inTime = requests.filter((request, index) => !isLate(request, index));
-    const breaks = inTime.filter((request, index) =>
-      index > 0 && !extendsRequest(inTime[index - 1]!, request)
+    const breaks = requests.filter((request, index) =>
+      index > 0 && !extendsRequest(requests[index - 1]!, request)
     );
     const rewrites = events.filter(isRewrite).length;
     assert(breaks.length <= rewrites, `${breaks.length} breaks of the prefix, ${rewrites} rewrites`);

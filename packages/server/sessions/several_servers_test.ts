@@ -162,46 +162,50 @@ Deno.test("idle sessions are deleted by any server, and none that another one us
   await a!.handler.close();
 });
 
-Deno.test("a server that wakes up after its lease runs no tool, before it knows anything of that", async () => {
-  const replying = Promise.withResolvers<void>();
-  const ran: string[] = [];
-  const model: Model = async function* () {
-    await replying.promise;
-    const call = { id: "1", type: "function", function: { name: "act", arguments: "{}" } } as const;
-    yield {
-      type: "completed",
-      message: { role: "assistant", content: null, tool_calls: [call] },
-      finishReason: "tool_calls",
-      usage: { promptTokens: 10, cachedTokens: 5, outputTokens: 2 },
+for (const when of ["before its model is asked", "while its model answers"]) {
+  Deno.test(`a server that slept beyond its lease ${when} goes no further, before it knows anything of that`, async () => {
+    const isEarly = when.startsWith("before");
+    const ran: string[] = [];
+    const model: Model = async function* () {
+      ran.push("asked");
+      isSure = false;
+      const call = { id: "1", type: "function", function: { name: "act", arguments: "{}" } } as const;
+      yield {
+        type: "completed",
+        message: { role: "assistant", content: null, tool_calls: [call] },
+        finishReason: "tool_calls",
+        usage: { promptTokens: 10, cachedTokens: 5, outputTokens: 2 },
+      };
     };
-  };
-  const memory = sharedMemory();
-  const opening = memory.open();
-  // Its writes reach the store, and its holds are as if its clock had run on.
-  const { shared, ...store } = opening.store;
-  let isSure = true;
-  const hold: typeof shared.hold = async (id) => {
-    const hold = await shared.hold(id);
-    return hold && { ...hold, isSure: () => isSure && hold.isSure() };
-  };
-  const handler = agent(model, {
-    store: { ...store, shared: { ...shared, hold } },
-    tools: [{
-      definition: { type: "function", function: { name: "act", parameters: { type: "object" } } },
-      run() {
-        ran.push("act");
-        return "acted";
-      },
-    }],
+    const memory = sharedMemory();
+    const opening = memory.open();
+    // Its writes reach the store, and its holds are as if its clock had run on.
+    const { shared, ...store } = opening.store;
+    let isSure = true;
+    const commit: typeof store.commit = async (records) => {
+      await store.commit(records);
+      if (isEarly && records.some(({ type }) => type === "events")) isSure = false;
+    };
+    const hold: typeof shared.hold = async (id) => {
+      const hold = await shared.hold(id);
+      return hold && { ...hold, isSure: () => isSure && hold.isSure() };
+    };
+    const handler = agent(model, {
+      store: { ...store, commit, shared: { ...shared, hold } },
+      tools: [{
+        definition: { type: "function", function: { name: "act", parameters: { type: "object" } } },
+        run() {
+          ran.push("act");
+          return "acted";
+        },
+      }],
+    });
+    const path = await newSession(handler);
+    const shown = await events(await handler.fetch(request("POST", `${path}/turns`, { input: "q" })));
+    assertEquals(ran, isEarly ? [] : ["asked"]);
+    assertEquals(brief(shown).at(-1), `${shown.length} turn_end interrupted`);
   });
-  const path = await newSession(handler);
-  const seen = events(await handler.fetch(request("POST", `${path}/turns`, { input: "q" })));
-  isSure = false;
-  replying.resolve();
-  const shown = await seen;
-  assertEquals(ran, []);
-  assertEquals(brief(shown).at(-1), `${shown.length} turn_end interrupted`);
-});
+}
 
 Deno.test("close() gives sessions back once their turns have ended, and the next server goes on at once", async () => {
   const { all: [a, b] } = servers(2);

@@ -1,5 +1,5 @@
 import type { RunOptions, TurnLedger } from "@tare/loop";
-import type { Tool } from "@tare/messages";
+import type { Model, Tool } from "@tare/messages";
 import { callCost } from "@tare/planner";
 import { allowingAsked, judgeBy } from "../approvals/judge.ts";
 import type { Opening } from "../approvals/approvals.ts";
@@ -39,7 +39,9 @@ export interface Stage
   };
   /** What the turn begins with. */
   readonly opening: Opening;
-  /** Called before each tool runs: throws if the turn may be somebody else's by now. Default: it can't be. */
+  /**
+   * Called before each model call and each tool: throws if the turn may be somebody else's by now. Default: it can't be.
+   */
   readonly assertOwn?: (() => void) | undefined;
 }
 
@@ -47,13 +49,14 @@ export interface Stage
 export function turnPlayer(request: AskedTurn, stage: Stage): () => Promise<PlayedTurn> {
   const { session, environment, opening: _opening, assertOwn, ...more } = stage;
   const account = new TurnAccount();
-  const options = turnOptions(request, { ...stage, account });
+  const given = turnOptions(request, { ...stage, account });
+  const options = assertOwn ? { ...given, model: ownModel(given.model, assertOwn) } : given;
   let taken: readonly Tool[] = [];
   session.helpers.begin({ ...options, account, tools: () => taken });
   const takeTools = async (signal?: AbortSignal): Promise<TakenTools> => {
     const { tools } = request;
     const found = tools ? { tools, warnings: [] } : await stage.takeTools(signal);
-    taken = assertOwn ? found.tools.map((tool) => checked(tool, assertOwn)) : found.tools;
+    taken = assertOwn ? found.tools.map((tool) => ownTool(tool, assertOwn)) : found.tools;
     return { ...found, tools: taken };
   };
   return () => {
@@ -67,8 +70,16 @@ export function turnPlayer(request: AskedTurn, stage: Stage): () => Promise<Play
   };
 }
 
+/** A model that is asked only as long as this doesn't throw. */
+function ownModel(model: Model, assertOwn: () => void): Model {
+  return (request) => {
+    assertOwn();
+    return model(request);
+  };
+}
+
 /** A tool that runs only as long as this doesn't throw. */
-function checked(tool: Tool, assertOwn: () => void): Tool {
+function ownTool(tool: Tool, assertOwn: () => void): Tool {
   return {
     ...tool,
     run(args, context) {
