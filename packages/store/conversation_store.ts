@@ -8,10 +8,7 @@ export interface StoredConversation {
 }
 
 /** A conversation that has a name that was asked for. */
-export interface FoundConversation extends Omit<StoredConversation, "value"> {
-  /** Of the names that were asked for, those that it has. */
-  readonly names: readonly string[];
-}
+export type FoundConversation = Omit<StoredConversation, "value">;
 
 /** What is saved of a conversation, in place of what was there. */
 export interface SavedConversation extends Omit<StoredConversation, "version"> {
@@ -46,7 +43,10 @@ export interface ConversationLimits {
 export interface ConversationStore {
   /** Whether other openings of the store save too, so that what this one remembers may be old. */
   readonly isShared: boolean;
-  /** The conversations that have one of these names, those saved last in front. Default limit: 16. */
+  /**
+   * The conversations that have one of these names, those with the first of them in front, and of those with the same the
+   * one saved last. Default limit: 16.
+   */
   find(names: readonly string[], limit?: number): Promise<readonly FoundConversation[]>;
   /** A conversation, if it is there. */
   load(id: string): Promise<StoredConversation | undefined>;

@@ -1,4 +1,3 @@
-import { assert } from "@std/assert";
 import { jsonPost } from "../crash/json_post.ts";
 
 /** Longest time that a client keeps trying, or waits for a turn's end, in milliseconds: no fault lasts that long. */
@@ -28,9 +27,9 @@ export function awaitedLater<T>(promise: Promise<T>): Promise<T> {
   return promise;
 }
 
-/** Calls `attempt` until it gives something. @throws {Error} naming `what` if that takes too long. */
+/** Calls `attempt` until it gives something. @throws {Error} with what `what` says then if that takes too long. */
 export async function until<T>(
-  what: string,
+  what: string | (() => string),
   attempt: () => Promise<T | undefined>,
   withinMs: number = PATIENCE_MS,
 ): Promise<T> {
@@ -39,7 +38,11 @@ export async function until<T>(
     const found = await attempt();
     if (found !== undefined) return found;
     const waitedMs = performance.now() - start;
-    assert(waitedMs < withinMs, `${what}: nothing after ${Math.round(waitedMs)} ms`);
+    if (waitedMs >= withinMs) {
+      throw new Error(
+        `${typeof what === "string" ? what : what()}: nothing after ${Math.round(waitedMs)} ms`,
+      );
+    }
     await pause(RETRY_MS);
   }
 }

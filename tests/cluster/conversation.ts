@@ -86,12 +86,12 @@ export class Conversation {
     return this.#provider.requestsOf(this.name);
   }
 
-  /** How many requests didn't begin with all of the one before: in all, and among so many exchanges. */
-  async breaks(exchanges: number = EXCHANGES): Promise<number> {
+  /** Which requests didn't begin with all of the one before, in all or among so many exchanges: their indices. */
+  async breaks(exchanges: number = EXCHANGES): Promise<readonly number[]> {
     const requests = await this.requests();
-    return requests.filter((request, index) =>
-      index > 0 && index < exchanges && !extendsRequest(requests[index - 1]!, request)
-    ).length;
+    return Array.from(requests.keys()).filter((index) =>
+      index > 0 && index < exchanges && !extendsRequest(requests[index - 1]!, requests[index]!)
+    );
   }
 }
 

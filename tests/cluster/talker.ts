@@ -38,6 +38,12 @@ interface Question {
   readonly askedAtMs: number;
 }
 
+/** What may stand behind a turn's end, and what it says. */
+const BEHIND_TURNS: Readonly<Record<string, string>> = {
+  approval_answered: "approval",
+  message_added: "withdrawn",
+};
+
 /** Conflicts that pass: a turn whose server is gone counts as running until its lease is over. */
 const PASSING = ["turn_running", "idempotency_key_in_use"];
 
@@ -220,17 +226,22 @@ export class Talker {
 
   /** Waits until no turn runs; gives how the last one ended. */
   async #settle(at: string): Promise<string | undefined> {
-    return await until(`the end of the turn of session ${this.id}`, async () => {
-      const { status, body } = await get(at);
-      assertEquals(status, 200, JSON.stringify(body));
-      if (body.status !== "idle") return undefined;
-      if (body.lastEvent === 0) return "none";
-      const { data } = await this.#newest(at, body.lastEvent) ?? {};
-      const event = data && JSON.parse(data);
-      if (event?.type === "turn_end") return event.reason;
-      // A cancelled question: what came of it stands behind the turn.
-      return event?.type === "message_added" ? "withdrawn" : undefined;
-    });
+    let seen: unknown;
+    return await until(
+      () => `the end of the turn of session ${this.id}, of ${JSON.stringify(seen)}`,
+      async () => {
+        const { status, body } = await get(at);
+        assertEquals(status, 200, JSON.stringify(body));
+        seen = body;
+        if (body.status !== "idle") return undefined;
+        if (body.lastEvent === 0) return "none";
+        const { data } = await this.#newest(at, body.lastEvent) ?? {};
+        const event = data && JSON.parse(data);
+        seen = { ...body, event };
+        // What came of its questions: of some while others are open, or that nobody is asked any more.
+        return event?.type === "turn_end" ? event.reason : BEHIND_TURNS[event?.type];
+      },
+    );
   }
 
   async #newest(at: string, number: number): Promise<ReceivedEvent | undefined> {

@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
-import { countInstructions, endOf } from "../sessions/history.ts";
+import { countInstructions } from "../sessions/history.ts";
+import { instructionKey } from "../sessions/instruction_keys.ts";
 import type { Recognised } from "../sessions/recognised.ts";
 import type { GatewaySession } from "../sessions/session.ts";
 
@@ -12,40 +13,38 @@ const ENDS = 4;
 /** Stands for the first item of a history that has none. */
 const NOTHING = "";
 
-/** Names under which a conversation may be found, and how surely it is the right one then: the least the most surely. */
-export type SoughtNames = ReadonlyMap<string, number>;
-
-/** From here on a name says little: others may well have it. */
-export const COMMON = 1_000;
-
-/** The ends that the history of a request's session may have had: those near its own, the nearest first. */
-export function endsOf({ items }: Pick<Recognised, "items">): readonly string[] {
-  const keys = items.slice(countInstructions(items)).map(({ key }) => key);
-  const ends: string[] = [];
-  for (let length = keys.length; length > 0 && ends.length < REACH; length--) {
-    ends.push(endOf(keys.slice(Math.max(0, length - 2), length))!);
-  }
-  return ends;
+/** Names under which the conversation of a request may be found, the surest first. */
+export interface SoughtNames {
+  /** Whatever has one of these is meant. */
+  readonly own: readonly string[];
+  /** What has one of these may be meant: it ends with the same, or begins with it. */
+  readonly alike: readonly string[];
 }
 
 /** The names under which the conversation of a request may be found. `follows` is the response that it goes on from. */
 export function soughtNames(
   recognised: Pick<Recognised, "client" | "scope" | "name" | "isKeyed" | "items" | "hasTools">,
-  { follows, ends }: { readonly follows: string | undefined; readonly ends: readonly string[] },
+  { follows }: { readonly follows: string | undefined },
 ): SoughtNames {
   const { client, scope, name, items, isKeyed, hasTools } = recognised;
-  const sought = new Map<string, number>();
-  if (follows !== undefined) sought.set(nameOf("response", client ?? scope, follows), 0);
-  if (name !== undefined) sought.set(nameOf("name", scope, name), 1);
-  for (const [at, end] of ends.entries()) sought.set(nameOf("end", client ?? scope, end), 2 + at);
-  // One that has nothing but instructions yet may go on in any way.
-  for (const first of [items[countInstructions(items)]?.key ?? NOTHING, NOTHING]) {
-    sought.set(nameOf("first", scope, first), COMMON);
-  }
-  sought.set(nameOf("summary", scope), COMMON);
-  // A request for a title or the like quotes the conversation that it is about.
-  if (isKeyed || !hasTools) sought.set(nameOf("scope", scope), COMMON);
-  return sought;
+  const heads = countInstructions(items);
+  const keys = items.map(({ key }, at) => at < heads ? instructionKey(scope, key) : key);
+  const firsts = [keys[heads] ?? NOTHING, NOTHING];
+  return {
+    own: [
+      ...(follows === undefined ? [] : [nameOf("response", client ?? scope, follows)]),
+      ...(name === undefined ? [] : [nameOf("name", scope, name)]),
+      ...wholes(keys, { heads, reach: REACH }).map((whole) => nameOf("whole", scope, whole)),
+    ],
+    alike: [
+      ...endsOf(keys, { heads, reach: REACH }).map((end) => nameOf("end", client ?? scope, end)),
+      // One that has nothing but instructions yet may go on in any way.
+      ...new Set(firsts.map((first) => nameOf("first", scope, first))),
+      nameOf("summary", scope),
+      // A request for a title or the like quotes the conversation that it is about.
+      ...(isKeyed || !hasTools ? [nameOf("scope", scope)] : []),
+    ],
+  };
 }
 
 /** The names of a session, whose history has these keys, and of the ends that it had, the newest first. */
@@ -55,9 +54,11 @@ export function namesOf(
 ): { readonly names: readonly string[]; readonly ends: readonly string[] } {
   const { client, scope, name, heads, summary, responses, kept } = session;
   const first = keys[heads] ?? NOTHING;
-  const end = endOf(keys.slice(Math.max(heads, keys.length - 2)));
-  const newest = end === undefined ? [] : [nameOf("end", client ?? scope, end)];
-  const ends = [...newest, ...kept.ends.filter((one) => !newest.includes(one))].slice(0, ENDS);
+  const newest = [
+    ...wholes(keys, { heads, reach: 1 }).map((whole) => nameOf("whole", scope, whole)),
+    ...endsOf(keys, { heads, reach: 1 }).map((end) => nameOf("end", client ?? scope, end)),
+  ];
+  const ends = [...newest, ...kept.ends.filter((one) => !newest.includes(one))].slice(0, 2 * ENDS);
   return {
     ends,
     names: [
@@ -69,6 +70,34 @@ export function namesOf(
       nameOf("scope", scope),
     ],
   };
+}
+
+/** How a history is told from others: as it is, and as it was when it was shorter. */
+interface Reach {
+  /** How many instructions it begins with; there is nothing to tell before what follows them. */
+  readonly heads: number;
+  /** So many of the newest of its states. */
+  readonly reach: number;
+}
+
+/** By all that was said, instructions too; the newest state first. */
+function wholes(keys: readonly string[], { heads, reach }: Reach): readonly string[] {
+  const from = Math.max(heads, keys.length - reach);
+  const hash = createHash("sha256").update(keys.slice(0, from).map(line).join(""));
+  return keys.slice(from).map((key) => hash.update(line(key)).copy().digest("base64url")).reverse();
+}
+
+function line(key: string): string {
+  return `${key}\n`;
+}
+
+/** By its last two items, whatever the instructions; the newest state first. */
+function endsOf(keys: readonly string[], { heads, reach }: Reach): readonly string[] {
+  const ends: string[] = [];
+  for (let length = keys.length; length > heads && ends.length < reach; length--) {
+    ends.push(keys.slice(Math.max(heads, length - 2), length).join(" "));
+  }
+  return ends;
 }
 
 /** What stands in the store says nothing of a client, and nobody who knows it can guess another. */

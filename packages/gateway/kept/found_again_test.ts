@@ -17,29 +17,52 @@ import {
 } from "./conversations_fixture_test.ts";
 import { CHAT } from "./dialects_fixture_test.ts";
 
-Deno.test("conversations that begin alike are found again each for itself, however many there are", async () => {
+/** Conversations that go on step by step, each once all others have been there. */
+function inTurns(
+  conversations: readonly { readonly rules: string; readonly files: readonly string[] }[],
+): Asked[] {
   const opening = CHAT.opening("The same task for all.");
-  const turns = Array.from(
-    { length: 24 },
-    (_, at) => turn(CHAT, opening, Array.from({ length: 4 }, (_, step) => `s${at}-${step}.ts`)).steps,
-  );
-  const bodyOf = (history: typeof opening) => CHAT.body(history, { rules: "Rules.", tools: true });
-  // Each goes on once all others have been there.
-  const asked = [1, 2, 3, 4].flatMap((step) =>
-    turns.map((steps): Asked => ({
+  const turns = conversations.map(({ rules, files }) => ({ rules, ...turn(CHAT, opening, files) }));
+  return turns[0]!.steps.flatMap((_, step) =>
+    turns.map(({ rules, steps }): Asked => ({
       path: CHAT.path,
-      body: bodyOf(steps[step]!.history),
+      body: CHAT.body(steps[step]!.history, { rules, tools: true }),
       reply: steps[step]!.reply,
     }))
   );
-  const expected = await whole(asked, CHAT);
-  assertStringIncludes(expected.sent.at(-1)!, "[elided: ");
-  const store = memoryStore();
-  assertSame(
-    await played(asked, CHAT, { store: () => store, gatewayAt: () => ({ isAnew: true }) }),
-    expected,
-  );
-});
+}
+
+const filesOf = (name: string) => Array.from({ length: 10 }, (_, step) => `${name}${step}.ts`);
+
+for (
+  const [what, conversations] of Object.entries({
+    "begin alike": Array.from({ length: 24 }, (_, at) => ({ rules: "Rules.", files: filesOf(`s${at}-`) })),
+    "are the same but for their rules": Array.from({ length: 8 }, (_, at) => ({
+      rules: `Rules of number ${at}.`,
+      files: filesOf("s"),
+    })),
+  })
+) {
+  Deno.test(`conversations that ${what} are found again each for itself, however many there are`, async () => {
+    const asked = inTurns(conversations);
+    const expected = await whole(asked, CHAT);
+    assertStringIncludes(expected.sent.at(-1)!, "[elided: ");
+    const rounds = conversations.length;
+    const gatewaysAt = [
+      () => ({ isAnew: true }),
+      (at: number) => ({ which: (at + Math.floor(at / rounds)) % 3 }),
+      // In the middle of a round the new one knows some of them, and others that look the same.
+      (at: number) => ({ isAnew: at % (3 * rounds) === rounds / 2 }),
+    ];
+    for (const isShared of [true, false]) {
+      for (const gatewayAt of isShared ? gatewaysAt : [gatewaysAt[0]!, gatewaysAt[2]!]) {
+        const conversations = { ...memoryStore().conversations!, isShared };
+        const store = { ...memoryStore(), conversations };
+        assertSame(await played(asked, CHAT, { store: () => store, gatewayAt }), expected);
+      }
+    }
+  });
+}
 
 Deno.test("a response that is followed is known after a restart: what the upstream waits for, and its id there", async () => {
   const tools = [{ type: "function", name: "read", parameters: { type: "object", properties: {} } }];

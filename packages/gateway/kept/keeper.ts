@@ -4,7 +4,7 @@ import { chainTo } from "../sessions/chain_index.ts";
 import type { Recognised } from "../sessions/recognised.ts";
 import { type GatewaySession, neverSaved } from "../sessions/session.ts";
 import type { Sessions } from "../sessions/sessions.ts";
-import { COMMON, endsOf, namesOf, soughtNames } from "./conversation_names.ts";
+import { namesOf, soughtNames } from "./conversation_names.ts";
 import { keptValue, type RestoredSession, restoreSession } from "./kept_session.ts";
 import { JsonPacker, refsIn, unpackJson } from "./packed_json.ts";
 
@@ -16,8 +16,8 @@ const CLOSE_MS = 2_000;
 
 const HOUR_MS = 60 * 60_000;
 
-/** So many conversations that may be meant are loaded: those that surely are, and those that only begin alike. */
-const LOADED = { sure: 4, alike: 8 };
+/** So many conversations are loaded: of those that are meant, else of those that may be. */
+const LOADED = { own: 4, alike: 8 };
 
 /** So many sessions wait at most until the store takes them again; those beyond are kept with their next turn. */
 const MAX_WAITING = 1_000;
@@ -75,17 +75,12 @@ export class Keeper {
   /** Reads what is kept of a request's conversation, if it isn't known here, or others may know more. Never rejects. */
   async look(recognised: Recognised, looking: Looking): Promise<void> {
     const { store, sessions, waitMs } = this.#options;
-    const ends = endsOf(recognised);
-    if (!store.isShared && sessions.knows(recognised, ends)) return;
+    if (!store.isShared && sessions.knows(recognised)) return;
     if (this.#isPaused) return;
-    const names = soughtNames(recognised, { ...looking, ends });
+    const { own, alike } = soughtNames(recognised, looking);
     await this.#within(waitMs, async (isLate) => {
-      const found = await store.find([...names.keys()], 16);
-      const rankOf = ({ names: own }: FoundConversation) =>
-        Math.min(...own.map((name) => names.get(name) ?? Infinity));
-      const ranked = found.map((one) => ({ ...one, rank: rankOf(one) })).sort((a, b) => a.rank - b.rank);
-      const sure = ranked.filter(({ rank }) => rank < COMMON).slice(0, LOADED.sure);
-      const meant = sure.length > 0 ? sure : ranked.slice(0, LOADED.alike);
+      const sure = await store.find(own, LOADED.own);
+      const meant = sure.length > 0 ? sure : await store.find(alike, LOADED.alike);
       const isNews = ({ id, version }: FoundConversation) => {
         const known = sessions.peek(id);
         return !known || known.kept.version < version && !this.#saving.has(known);
@@ -94,9 +89,9 @@ export class Keeper {
         meant.filter(isNews).map(({ id }) => this.#load(id, recognised, looking)),
       );
       if (isLate()) return;
-      // What was saved last comes last, and so does what is surely meant.
+      // What is most surely meant comes last, and so does what was saved last.
       for (const restored of loaded.reverse()) {
-        if (!restored || !isNews({ ...restored.session.kept, id: restored.session.id, names: [] })) continue;
+        if (!restored || !isNews({ ...restored.session.kept, id: restored.session.id })) continue;
         sessions.adopt(restored);
         this.#options.restored(restored.session);
       }

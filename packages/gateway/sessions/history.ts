@@ -38,11 +38,3 @@ export function openingText(items: readonly WireItem[]): string | undefined {
   return text.split("\n").map((line) => line.trim())
     .find(({ length }) => length >= QUOTED_CHARS.least)?.slice(0, QUOTED_CHARS.most);
 }
-
-/**
- * Tells the end of a history, instructions in front not counted, from any other by its last two items; nothing of one
- * that has none.
- */
-export function endOf(keys: readonly string[]): string | undefined {
-  return keys.length === 0 ? undefined : keys.slice(-2).join(" ");
-}

@@ -39,22 +39,35 @@ export class InstructionKeys {
 
   /** The name of the instructions that an item is. */
   keyOf(scope: string, item: WireItem): string {
-    const exact = `${scope} ${item.key}`;
+    const exact = instructionKey(scope, item.key);
     const named = this.#keys.get(exact);
     if (named !== undefined) return named;
     const lines = linesOf(item);
-    const length = lengthOf(lines);
-    let alike: Known | undefined;
-    for (const known of this.#known.values()) {
-      if (known.scope !== scope) continue;
-      const longer = Math.max(length, lengthOf(known.lines));
-      if (longer > 0 && sharedLength(known.lines, lines) >= (1 - CHANGED_SHARE) * longer) alike ??= known;
-    }
-    const key = alike?.key ?? exact;
+    const key = this.#alike(scope, lines)?.key ?? exact;
     this.#known.set(key, { scope, key, lines });
     this.#keys.set(exact, key);
     return key;
   }
+
+  /** The same; they don't count as seen. */
+  peek(scope: string, item: WireItem): string {
+    const exact = instructionKey(scope, item.key);
+    return this.#keys.peek(exact) ?? this.#alike(scope, linesOf(item))?.key ?? exact;
+  }
+
+  #alike(scope: string, lines: Known["lines"]): Known | undefined {
+    const length = lengthOf(lines);
+    return [...this.#known.values()].find((known) => {
+      const longer = Math.max(length, lengthOf(known.lines));
+      const least = (1 - CHANGED_SHARE) * longer;
+      return known.scope === scope && longer > 0 && sharedLength(known.lines, lines) >= least;
+    });
+  }
+}
+
+/** The name of instructions that nobody has seen before, by the key of their item. */
+export function instructionKey(scope: string, key: string): string {
+  return `${scope} ${key}`;
 }
 
 function linesOf({ parts }: WireItem): Map<number, number> {

@@ -3,15 +3,7 @@ import { LRUCache } from "lru-cache";
 import type { WireItem } from "@tare/wire";
 import { ChainIndex, type ChainNode, chainTo, lastShared, sharedLength } from "./chain_index.ts";
 import { fork, rollBack } from "./fork.ts";
-import {
-  countInstructions,
-  endOf,
-  hasAnswers,
-  openingOf,
-  openingText,
-  QUOTED_CHARS,
-  textOf,
-} from "./history.ts";
+import { countInstructions, hasAnswers, openingOf, openingText, QUOTED_CHARS, textOf } from "./history.ts";
 import { InstructionKeys, type Known } from "./instruction_keys.ts";
 import { LayeredArchive } from "./layered_archive.ts";
 import type { About, Recognised } from "./recognised.ts";
@@ -56,8 +48,6 @@ export class Sessions {
   readonly #sessions: LRUCache<string, { readonly session: GatewaySession }>;
   /** Ids by the names that clients gave. */
   readonly #names = new Map<string, string>();
-  /** Ids by the ends of the histories. */
-  readonly #ends = new Map<string, string>();
   /** Those that an earlier process began, or another one, and that weren't used here yet. */
   readonly #adopted = new WeakSet<GatewaySession>();
   #begun = 0;
@@ -102,10 +92,15 @@ export class Sessions {
     return this.peek(session.id) === session;
   }
 
-  /** Whether a session is known whose history a request's begins with, but for what a turn may have added: by its ends. */
-  knows({ scope, client, name }: Recognised, ends: readonly string[]): boolean {
-    if (name !== undefined) return this.#named(nameOf({ scope, name })) !== undefined;
-    return ends.some((end) => this.#ends.has(endName({ scope, client }, end)));
+  /** Whether the session is known that a request goes on with, from where it stood. */
+  knows(recognised: Recognised): boolean {
+    const { scope, items } = recognised;
+    const name = nameOf(recognised);
+    if (name !== undefined) return this.#named(name) !== undefined;
+    const heads = countInstructions(items);
+    const keys = items.map((item, at) => at < heads ? this.#instructions.peek(scope, item) : item.key);
+    const node = this.#index.find(scope, keys);
+    return node.depth > heads && this.peek(node.sessionId ?? "")?.tip === node;
   }
 
   /** What is known of the instructions that are named so. */
@@ -137,7 +132,6 @@ export class Sessions {
     const session: GatewaySession = { ...stored, tip, number: before?.number ?? this.#begun++ };
     const name = nameOf(session);
     if (name !== undefined) this.#names.set(name, id);
-    this.#noteEnd(session);
     if (!before || this.#adopted.has(before)) this.#adopted.add(session);
     this.#keep(session);
   }
@@ -172,7 +166,6 @@ export class Sessions {
       session = from ? fork(from.session, items.slice(0, from.shared), own()) : this.#begin(recognised, node);
     }
     const { tip } = session;
-    this.#forgetEnd(session);
     session.tip = this.#index.claim(node, keys.slice(node.depth), session.id);
     // What it went back from is nobody's history any more.
     if (before && !goesOn) {
@@ -181,7 +174,6 @@ export class Sessions {
     }
     session.historyBytes = items.reduce((sum, { bytes }) => sum + (bytes?.length ?? 0), 0);
     session.heads = countInstructions(items);
-    this.#noteEnd(session);
     session.opening = openingText(items);
     session.title = titleOf(items);
     session.hasTools ||= recognised.hasTools ?? false;
@@ -353,36 +345,12 @@ export class Sessions {
     const { id, tip } = session;
     const name = nameOf(session);
     this.#index.release(tip, id);
-    this.#forgetEnd(session);
     if (name !== undefined && this.#names.get(name) === id) this.#names.delete(name);
-  }
-
-  #noteEnd(session: GatewaySession): void {
-    const end = ownEnd(session);
-    if (end !== undefined) this.#ends.set(end, session.id);
-  }
-
-  #forgetEnd(session: GatewaySession): void {
-    const end = ownEnd(session);
-    if (end !== undefined && this.#ends.get(end) === session.id) this.#ends.delete(end);
   }
 }
 
 function nameOf({ scope, name }: Pick<Recognised, "scope" | "name">): string | undefined {
   return name === undefined ? undefined : `${scope} ${name}`;
-}
-
-function endName({ client, scope }: Pick<GatewaySession, "client" | "scope">, end: string): string {
-  return `${client ?? scope} ${end}`;
-}
-
-function ownEnd(session: GatewaySession): string | undefined {
-  const keys: string[] = [];
-  for (let at = session.tip; at.parent && at.depth > session.heads && keys.length < 2; at = at.parent) {
-    keys.unshift(at.key);
-  }
-  const end = endOf(keys);
-  return end === undefined ? undefined : endName(session, end);
 }
 
 /** A number from 0 to 1 that is always the same for the same text. */

@@ -1,4 +1,4 @@
-import type { ConversationStore, FoundConversation, SavedConversation } from "../conversation_store.ts";
+import type { ConversationStore, SavedConversation } from "../conversation_store.ts";
 import { jsonText } from "../json_text.ts";
 import { otherTextError } from "../store_error.ts";
 
@@ -39,14 +39,12 @@ export function memoryConversations(
     isShared,
     find: (names, limit = 16) =>
       settle(() => {
-        const found = [...conversations].reverse().map((
-          [id, { version, names: own }],
-        ): FoundConversation => ({
-          id,
-          version,
-          names: names.filter((name) => own.includes(name)),
+        const placed = [...conversations].reverse().map(([id, { version, names: own }]) => ({
+          place: names.findIndex((name) => own.includes(name)),
+          found: { id, version },
         }));
-        return found.filter(({ names }) => names.length > 0).slice(0, limit);
+        return placed.filter(({ place }) => place >= 0).sort((a, b) => a.place - b.place)
+          .slice(0, limit).map(({ found }) => found);
       }),
     load: (id) =>
       settle(() => {

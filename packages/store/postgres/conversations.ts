@@ -1,6 +1,6 @@
 import { Buffer } from "node:buffer";
 import { jsonText } from "../json_text.ts";
-import type { ConversationStore } from "../conversation_store.ts";
+import type { ConversationStore, FoundConversation } from "../conversation_store.ts";
 import type { Value } from "./connections.ts";
 import { archivedText, columnText, nameIn } from "./records.ts";
 
@@ -18,17 +18,13 @@ export function conversationsIn(
   return {
     isShared: true,
     async find(names, limit = 16) {
-      const rows = await query<{ id: string; version: number; names: string[] }>(
-        `SELECT c.id, c.version, array_agg(n.name) AS names
-         FROM tare.conversation_names n JOIN tare.conversations c ON c.key = n.conversation
-         WHERE n.name = ANY ($1) GROUP BY c.key ORDER BY c.saved DESC LIMIT $2`,
+      const rows = await query<FoundConversation>(
+        `SELECT c.id, c.version FROM unnest($1::text[]) WITH ORDINALITY AS wanted (name, place)
+           JOIN tare.conversation_names n USING (name) JOIN tare.conversations c ON c.key = n.conversation
+         GROUP BY c.key ORDER BY min(wanted.place), c.saved DESC LIMIT $2`,
         [names.map(columnText), limit],
       );
-      return rows.map(({ id, version, names: own }) => ({
-        id: nameIn(id),
-        version,
-        names: names.filter((name) => own.includes(columnText(name))),
-      }));
+      return rows.map(({ id, version }) => ({ id: nameIn(id), version }));
     },
     async load(id) {
       const [row] = await query<{ version: number; json: string }>(

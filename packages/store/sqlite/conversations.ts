@@ -13,10 +13,10 @@ export function conversationsIn(
     readonly sweep: () => Promise<void>;
   },
 ): ConversationStore {
-  const find = database.prepare<{ id: string; version: number; names: string }>(
-    `SELECT id, version, json_group_array(name) AS names
-     FROM conversation_names JOIN conversations ON key = conversation
-     WHERE name IN (SELECT value FROM json_each(?)) GROUP BY key ORDER BY saved_at_ms DESC, saved DESC LIMIT ?`,
+  const find = database.prepare<FoundConversation>(
+    `SELECT kept.id, version FROM json_each(?) AS wanted
+       JOIN conversation_names ON name = wanted.value JOIN conversations AS kept ON kept.key = conversation
+     GROUP BY kept.key ORDER BY min(wanted.key), saved_at_ms DESC, saved DESC LIMIT ?`,
   );
   const select = database.prepare<StoredJson & { version: number }>(
     "SELECT version, json, crc FROM conversations WHERE id = ?",
@@ -61,13 +61,7 @@ export function conversationsIn(
   };
   return {
     isShared: false,
-    find: (names, limit = 16) =>
-      promiseOf(() =>
-        find.all(JSON.stringify(names), limit).map(({ names: json, ...found }): FoundConversation => {
-          const own = new Set<string>(JSON.parse(json));
-          return { ...found, names: names.filter((name) => own.has(name)) };
-        })
-      ),
+    find: (names, limit = 16) => promiseOf(() => find.all(JSON.stringify(names), limit)),
     load: (id) =>
       promiseOf(() => {
         const row = select.get(id);
