@@ -22,6 +22,8 @@ export interface Postgres {
 export interface PostgresOptions {
   /** Settings as in `postgresql.conf`, such as `{ fsync: "on" }`. */
   readonly settings?: Readonly<Record<string, string>>;
+  /** With it the server also takes connections by TLS: certificate and key as PEM. Default: it takes none. */
+  readonly tls?: { readonly cert: string; readonly key: string };
 }
 
 const QUICK = { fsync: "off", full_page_writes: "off", max_connections: "200" };
@@ -51,7 +53,7 @@ rm -rf "$folder"`;
  *
  * @throws {Error} if it can't be started, with what it said.
  */
-export async function startPostgres({ settings = {} }: PostgresOptions = {}): Promise<Postgres> {
+export async function startPostgres({ settings = {}, tls }: PostgresOptions = {}): Promise<Postgres> {
   const named = Deno.env.get("TARE_TEST_POSTGRES");
   if (named) return databasesAt(named, { isOurs: false, kill: notOurs, start: notOurs });
   const folder = await Deno.makeTempDir({ prefix: "tare-postgres-" });
@@ -72,10 +74,21 @@ export async function startPostgres({ settings = {} }: PostgresOptions = {}): Pr
   }).output();
   if (!made.success) throw new Error(`Cannot make a database: ${new TextDecoder().decode(made.stderr)}`);
 
+  for (const [name, text] of tls ? [["server.crt", tls.cert], ["server.key", tls.key]] as const : []) {
+    await Deno.writeTextFile(join(data, name), text, { mode: 0o600 });
+    await give(join(data, name), user);
+  }
+
   // Another process may take the port before the server does.
   for (let attempt = 1;; attempt++) {
     const port = freePort();
-    const flags = { ...QUICK, ...settings, port: `${port}`, listen_addresses: "127.0.0.1" };
+    const flags = {
+      ...QUICK,
+      ...settings,
+      ssl: tls ? "on" : "off",
+      port: `${port}`,
+      listen_addresses: "127.0.0.1",
+    };
     const command = [
       ...[join(bin, "postgres"), "-D", data, "-k", folder],
       ...Object.entries(flags).flatMap(([name, value]) => ["-c", `${name}=${value}`]),

@@ -128,7 +128,7 @@ function attemptMs({ timeoutMs }: ConnectionOptions): number {
 async function connect(options: ConnectionOptions, pipeline: boolean): Promise<Client> {
   const limitMs = attemptMs(options);
   const client: Client = new pg.Client({
-    connectionString: options.url,
+    connectionString: strictUrl(options.url),
     application_name: "tare",
     connectionTimeoutMillis: limitMs,
     statement_timeout: limitMs,
@@ -145,6 +145,11 @@ async function connect(options: ConnectionOptions, pipeline: boolean): Promise<C
     throw error;
   }
   return client;
+}
+
+/** The client takes modes that sound weaker for the strictest, and says at length that this may change. */
+function strictUrl(url: string): string {
+  return url.replace(/([?&]sslmode=)(prefer|require|verify-ca)(?=&|$)/, "$1verify-full");
 }
 
 /** Says goodbye; who doesn't hear it is left. */

@@ -21,12 +21,18 @@ export function databaseError(error: unknown): DatabaseError | undefined {
 export function isPassing(error: unknown): boolean {
   const code = databaseError(error)?.code;
   if (code !== undefined) return /^(08|40|57P0[1-35]|53300|25006|55P03)/.test(code);
-  return error instanceof Error && !(error instanceof StoreError) && !isOwnFault(error);
+  return error instanceof Error && !(error instanceof StoreError) && !isOwnFault(error) &&
+    !isUntrusted(error);
 }
 
 /** Not the network's: a value that can't be sent, or a permission that isn't there. */
 function isOwnFault(error: Error): boolean {
   return error instanceof TypeError || error instanceof RangeError || error.name === "NotCapable";
+}
+
+/** Whether nobody vouches for who answered: what TLS says then has no code that all runtimes give. */
+function isUntrusted(error: unknown): boolean {
+  return error instanceof Error && /certificate|altname/i.test(error.message);
 }
 
 /** What to do, by the beginning of PostgreSQL's code. */
@@ -66,7 +72,9 @@ export function toStoreError(error: unknown, place: string): unknown {
     return new StoreError("corrupt", text, options);
   }
   const advice = ADVICE.find(([pattern]) => pattern.test(code))?.[1] ??
-    "Check that it runs and can be reached from here.";
+    (isUntrusted(error)
+      ? "Name the authority of its certificate by sslrootcert, and the host as the certificate does."
+      : "Check that it runs and can be reached from here.");
   return new StoreError("io", `Cannot use the store ${place}: ${saidBy(error)}. ${advice}`, options);
 }
 
