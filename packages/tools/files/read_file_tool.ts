@@ -1,10 +1,9 @@
-import type { FileHandle } from "node:fs/promises";
-import { checkGiven, type Tool, type ToolContext } from "@tare/messages";
+import { checkGiven, type Tool } from "@tare/messages";
 import { defineTool, Refusal } from "../define_tool.ts";
 import { resolveInWorkspace, type WorkspaceLimits } from "./resolve_in_workspace.ts";
 import { byteLength, decodeText, MAX_RESULT_BYTES, sliceText } from "../result_text.ts";
 import { statFile } from "./stat_in_workspace.ts";
-import { openText, textBlocks } from "./text_file.ts";
+import { readText, type TextBlock } from "./text_file.ts";
 
 type ReadFileArguments = { readonly path: string; readonly start_line?: number; readonly end_line?: number };
 
@@ -43,9 +42,8 @@ export function readFileTool(workspace: string, limits: WorkspaceLimits = {}): T
     async run({ path, start_line: start = 1, end_line: end = Infinity }, context) {
       if (end < start) throw new Refusal(`end_line ${end} comes before start_line ${start}.`);
       const place = await resolveInWorkspace(workspace, path, limits);
-      await statFile(place, context);
-      const file = await openText(place.absolute);
-      const page = await readPage(file, { start, end }, context).finally(() => file.close());
+      const blocks = readText(place.absolute, await statFile(place, context), context);
+      const page = await readPage(blocks, { start, end });
       if (start > Math.max(1, page.total)) {
         throw new Refusal(`start_line ${start} is behind its last line, ${page.total}.`);
       }
@@ -67,7 +65,7 @@ interface Range {
   readonly end: number;
 }
 
-async function readPage(file: FileHandle, { start, end }: Range, context: ToolContext): Promise<Page> {
+async function readPage(blocks: AsyncIterable<TextBlock>, { start, end }: Range): Promise<Page> {
   const lines: string[] = [];
   const last = Math.min(end, start + MAX_LINES - 1);
   let bytes = 0;
@@ -75,7 +73,7 @@ async function readPage(file: FileHandle, { start, end }: Range, context: ToolCo
   let full = false;
   let anyReplaced = false;
   let endsInNewline = true;
-  for await (const block of textBlocks(file, context)) {
+  for await (const block of blocks) {
     const first = total + 1;
     total += countLines(block.bytes);
     endsInNewline = block.droppedBytes > 0 || block.bytes.at(-1) === 10;

@@ -1,5 +1,5 @@
 import { lstat, readlink, realpath, stat } from "node:fs/promises";
-import { basename, dirname, join, resolve, sep } from "node:path";
+import { basename, dirname, isAbsolute, join, resolve, sep } from "node:path";
 import { Refusal, systemCode } from "../define_tool.ts";
 
 /** What of a workspace the file tools keep from a model. */
@@ -46,10 +46,7 @@ export async function resolveInWorkspace(
   limits: WorkspaceLimits = {},
 ): Promise<WorkspacePath> {
   if (path.includes("\0")) throw new Refusal("a path cannot hold a NUL character.");
-  const looks = [realPlace(workspace, path), hiddenFolder(limits)] as const;
-  // None is left under way when another fails.
-  await Promise.allSettled(looks);
-  const [{ root, absolute }, hidden] = await Promise.all(looks);
+  const [{ root, absolute }, hidden] = await both(realPlace(workspace, path), hiddenFolder(limits));
   const relative = relativeInside(root, absolute);
   if (relative === undefined) {
     throw new Refusal(
@@ -65,20 +62,31 @@ export async function resolveInWorkspace(
   return { root, absolute, relative, ...(hidden && { hidden }) };
 }
 
+/** The workspace's own place, and that of the path in it. */
 async function realPlace(workspace: string, path: string): Promise<{ root: string; absolute: string }> {
-  const root = await realWorkspace(workspace);
-  return { root, absolute: await followLinks(resolve(root, path)) };
+  const given = resolve(workspace, path);
+  // Only `..` leads elsewhere from a workspace that is a link than from where that points.
+  const isSame = isAbsolute(path) || relativeInside(resolve(workspace), given) !== undefined;
+  const found = isSame ? realpath(given).catch(() => undefined) : Promise.resolve(undefined);
+  const [root, real] = await both(realWorkspace(workspace), found);
+  return { root, absolute: real ?? await followLinks(resolve(root, path)) };
 }
 
 async function hiddenFolder({ hidden }: WorkspaceLimits): Promise<HiddenFolder | undefined> {
   if (hidden === undefined) return undefined;
   try {
-    const { dev, ino } = await stat(hidden);
-    return { path: await realpath(hidden), dev, ino };
+    const [{ dev, ino }, path] = await both(stat(hidden), realpath(hidden));
+    return { path, dev, ino };
   } catch (error) {
     if (systemCode(error) === "ENOENT") return undefined;
     throw error;
   }
+}
+
+/** Looks at two things at once; neither is left under way when the other fails. */
+async function both<One, Other>(one: Promise<One>, other: Promise<Other>): Promise<readonly [One, Other]> {
+  await Promise.allSettled([one, other]);
+  return [await one, await other];
 }
 
 /** Whether a place free of symbolic links is the hidden folder, in whatever spelling the file system takes. */
