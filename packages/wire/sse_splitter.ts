@@ -5,6 +5,8 @@ import { inMebibytes, MAX_EVENT_BYTES, MAX_STREAM_BYTES } from "./reply_limits.t
 export interface RawEvent {
   /** Its bytes, the blank line at its end included. */
   readonly bytes: Uint8Array<ArrayBuffer>;
+  /** Its name; nothing where it has none. */
+  readonly name?: string;
   /** Its data; nothing for comments. */
   readonly data?: string;
 }
@@ -105,7 +107,14 @@ export function splitEvents(bytes: Uint8Array<ArrayBuffer>): RawEvent[] {
 const decoder = new TextDecoder();
 
 function readEvent(bytes: Uint8Array<ArrayBuffer>): RawEvent {
-  const data = decoder.decode(bytes).split(/\r?\n/).filter((line) => line.startsWith("data:"))
-    .map((line) => line.slice(line[5] === " " ? 6 : 5));
-  return data.length === 0 ? { bytes } : { bytes, data: data.join("\n") };
+  const lines = decoder.decode(bytes).split(/\r?\n/);
+  const data = valuesOf(lines, "data:");
+  const name = valuesOf(lines, "event:").at(-1);
+  return { bytes, ...(name && { name }), ...(data.length > 0 && { data: data.join("\n") }) };
+}
+
+function valuesOf(lines: readonly string[], field: string): string[] {
+  const { length } = field;
+  return lines.filter((line) => line.startsWith(field))
+    .map((line) => line.slice(line[length] === " " ? length + 1 : length));
 }

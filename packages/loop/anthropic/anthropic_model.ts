@@ -29,9 +29,17 @@
  */
 import { Anthropic, APIConnectionError, APIConnectionTimeoutError, APIError } from "@anthropic-ai/sdk";
 import { checkGiven, type Model, type ModelRequest } from "@tare/messages";
-import { MessageAssembler, messagesBody, messagesSettings, ReplyTooLong, UnknownShape } from "@tare/wire";
+import {
+  asRecord,
+  MessageAssembler,
+  messagesBody,
+  messagesSettings,
+  ReplyTooLong,
+  UnknownShape,
+} from "@tare/wire";
 import { ModelError } from "../model_error.ts";
 import { accessTo, type ProviderOptions } from "../provider/provider_access.ts";
+import { readEvents } from "../provider/read_events.ts";
 import { streamModel } from "../provider/stream_model.ts";
 
 /** Which model, and how to reach it. */
@@ -75,7 +83,7 @@ export function anthropicModel(options: AnthropicModelOptions): Model {
   const { model } = access;
   const { maxTokens = 32_000, cacheTtlMs } = options;
 
-  const openStream = (request: ModelRequest) => {
+  const openStream = async function* (request: ModelRequest): AsyncGenerator<unknown, void> {
     const { signal, progress } = request;
     const client = new Anthropic({
       ...clientOptions(progress),
@@ -87,8 +95,16 @@ export function anthropicModel(options: AnthropicModelOptions): Model {
     const prompt = messagesBody(request, cacheTtlMs === undefined ? {} : { cacheTtlMs });
     const settings = messagesSettings(request.settings ?? {});
     const body = { model, max_tokens: maxTokens, ...prompt, ...settings, stream: true, ...extraBody };
-    // Not messages.create(): its types would have to become ours.
-    return client.post<AsyncIterable<unknown>>("/v1/messages", { body, stream: true, signal });
+    // The SDK's own reading of a stream takes most of what a reply costs.
+    const response = await client.post("/v1/messages", { body, stream: true, signal }).asResponse();
+    for await (const { json } of readEvents(response, request)) {
+      const { type, error } = asRecord(json) ?? {};
+      if (type === "error") {
+        const kind = asRecord(error)?.type as ConstructorParameters<typeof APIError>[4];
+        throw new APIError(undefined, Object(json), undefined, response.headers, kind);
+      }
+      yield json;
+    }
   };
 
   return streamModel({
@@ -98,10 +114,10 @@ export function anthropicModel(options: AnthropicModelOptions): Model {
     reader: () => new MessageAssembler(),
     open: async function* (request, reply) {
       try {
-        yield* await openStream(request);
+        yield* openStream(request);
         for (let pauses = 1; reply.isPaused; pauses++) {
           if (pauses > MAX_PAUSES) throw new ReplyTooLong(`it pauses more than ${MAX_PAUSES} times`);
-          yield* await openStream({ ...request, messages: [...request.messages, reply.message()] });
+          yield* openStream({ ...request, messages: [...request.messages, reply.message()] });
         }
       } catch (error) {
         if (!(error instanceof UnknownShape)) throw error;

@@ -24,8 +24,9 @@
  */
 import { APIConnectionError, APIConnectionTimeoutError, APIError, OpenAI } from "openai";
 import { checkGiven, type Model, type ModelRequest } from "@tare/messages";
-import { ReplyAssembler } from "@tare/wire";
+import { asRecord, ReplyAssembler } from "@tare/wire";
 import { accessTo, type ProviderOptions } from "../provider/provider_access.ts";
+import { readEvents } from "../provider/read_events.ts";
 import { streamModel } from "../provider/stream_model.ts";
 
 /** Which model, and how to reach it. */
@@ -80,8 +81,8 @@ export function openaiModel(options: OpenAIModelOptions): Model {
       ...settings,
       ...extraBody,
     };
-    // Not chat.completions.create(): its types would have to become ours.
-    return client.post<AsyncIterable<unknown>>("/chat/completions", { body, stream: true, signal });
+    // The SDK's own reading of a stream takes most of what a reply costs.
+    return client.post("/chat/completions", { body, stream: true, signal }).asResponse();
   };
 
   return streamModel({
@@ -90,7 +91,12 @@ export function openaiModel(options: OpenAIModelOptions): Model {
     noReply: NO_COMPLETION,
     reader: () => new ReplyAssembler(),
     open: async function* (request) {
-      yield* await openStream(request);
+      const response = await openStream(request);
+      for await (const { name, json } of readEvents(response, request)) {
+        const error = asRecord(json)?.error ?? (name === "error" ? json : undefined);
+        if (error) throw new APIError(undefined, Object(error), undefined, response.headers);
+        yield json;
+      }
     },
   });
 }

@@ -1,5 +1,5 @@
 import type { Message, Model, ModelEvent, ModelRequest, ModelSettings } from "@tare/messages";
-import { GrowingBytes, inMebibytes, MAX_EVENT_BYTES, ReplyTooLong, SseSplitter } from "@tare/wire";
+import { ReplyTooLong } from "@tare/wire";
 import { ModelError } from "../model_error.ts";
 import { type FailedRequest, replyError, toModelError, waitOf } from "./to_model_error.ts";
 
@@ -55,7 +55,7 @@ export function streamModel<Reader extends ReplyReader>(options: StreamModelOpti
             yield event;
           }
         }
-        // The SDKs end an aborted stream as if it were whole.
+        // A stream that was aborted ends as if it were whole.
         request.signal.throwIfAborted();
         const completed = reply.finish(takenIds);
         if (completed) {
@@ -90,11 +90,8 @@ function blame(failure: unknown, settings: ModelSettings = {}): unknown {
 }
 
 /**
- * A `fetch` for streamed replies: calls `progress` whenever bytes arrive, comments and pings of the event stream
- * included, with which providers keep a connection alive while the model is busy; turns the JSON body of a server that
- * doesn't stream into a stream of one event; and gives whole events, so that nobody looks twice at a long one. A body
- * that is too long fails with {@linkcode ReplyTooLong}. Redirects aren't followed, and who is told to wait for long isn't
- * told to ask again.
+ * A `fetch` for an SDK: redirects aren't followed, who is told to wait for long isn't told to ask again, and of the body
+ * of an error only the beginning is read. Calls `progress` when an answer begins.
  */
 export function watchedFetch(
   fetch: typeof globalThis.fetch,
@@ -104,78 +101,26 @@ export function watchedFetch(
     const response = await fetch(input, { ...init, redirect: "manual" });
     progress();
     const { ok, status, body } = response;
+    if (ok) return response;
     const headers = new Headers(response.headers);
-    if (!ok && (waitOf(headers).retryAfterMs ?? 0) > MAX_WAIT_MS) headers.set("x-should-retry", "false");
-    const isJson = /[/+]json\b/.test(headers.get("content-type") ?? "");
-    const frame = !ok ? firstBytes() : isJson ? oneEvent() : wholeEvents();
-    const watched = new TransformStream<Bytes, Bytes>({
-      transform(bytes, controller) {
-        progress();
-        const seen = frame.add(bytes);
-        if (seen === undefined) controller.terminate();
-        else if (seen.length > 0) controller.enqueue(seen);
-      },
-      flush(controller) {
-        const rest = frame.end();
-        if (rest.length > 0) controller.enqueue(rest);
-      },
-    });
-    return new Response(body && body.pipeThrough(watched), { status, headers });
+    if ((waitOf(headers).retryAfterMs ?? 0) > MAX_WAIT_MS) headers.set("x-should-retry", "false");
+    return new Response(body && body.pipeThrough(firstBytes(progress)), { status, headers });
   };
 }
 
 type Bytes = Uint8Array<ArrayBuffer>;
 
-/** What becomes of a body. */
-interface Frame {
-  /** What can be seen with these bytes; nothing where it ends. @throws {ReplyTooLong} */
-  readonly add: (bytes: Bytes) => Bytes | undefined;
-  /** The rest. */
-  readonly end: () => Bytes;
-}
-
-const NOTHING: Bytes = new Uint8Array();
-
-function wholeEvents(): Frame {
-  const splitter = new SseSplitter();
-  return {
-    add: (bytes) => {
-      const whole = splitter.cut(bytes);
-      if (splitter.excess !== undefined) throw new ReplyTooLong(splitter.excess);
-      return whole;
-    },
-    end: () => splitter.end()?.bytes ?? NOTHING,
-  };
-}
-
-function oneEvent(): Frame {
-  const whole = new GrowingBytes();
-  return {
-    add: (bytes) => {
-      whole.add(bytes);
-      if (whole.length > MAX_EVENT_BYTES) {
-        throw new ReplyTooLong(`it has more than ${inMebibytes(MAX_EVENT_BYTES)}`);
-      }
-      return NOTHING;
-    },
-    end: () => {
-      // A line break in JSON stands between tokens, never inside one.
-      const json = new TextDecoder().decode(whole.take()).replaceAll(/[\r\n]/g, " ");
-      return new TextEncoder().encode(`data: ${json}\n\n`);
-    },
-  };
-}
-
-function firstBytes(): Frame {
+function firstBytes(progress: () => void): TransformStream<Bytes, Bytes> {
   let left = MAX_ERROR_BYTES;
-  return {
-    add: (bytes) => {
+  return new TransformStream({
+    transform(bytes, controller) {
+      progress();
       const seen = bytes.subarray(0, left);
       left -= seen.length;
-      return seen.length > 0 ? seen : undefined;
+      if (seen.length > 0) controller.enqueue(seen);
+      else controller.terminate();
     },
-    end: () => NOTHING,
-  };
+  });
 }
 
 function callIds(messages: readonly Message[]): ReadonlySet<string> {
