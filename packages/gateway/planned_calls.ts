@@ -1,4 +1,5 @@
 import {
+  bodyPieces,
   GrowingBytes,
   inMebibytes,
   joinBytes,
@@ -258,9 +259,9 @@ export class PlannedCalls {
   ): AsyncGenerator<Uint8Array<ArrayBuffer>, WireReply | undefined> {
     const read = new GrowingBytes();
     let isRead = true;
-    for await (const bytes of response.body ?? []) {
+    for await (const bytes of bodyPieces(response.body)) {
       if (isRead) read.add(bytes);
-      else yield bytes;
+      else yield bytes.slice();
       if (!isRead || read.length <= MAX_EVENT_BYTES) continue;
       const limit = new ReplyTooLong(`the reply has more than ${inMebibytes(MAX_EVENT_BYTES)}`);
       this.#warn("long_reply", limit);
@@ -286,7 +287,9 @@ export class PlannedCalls {
     const splitter = new SseSplitter();
     let isRead = true;
     let isUnsaved = isRewritten;
-    for await (const bytes of response.body ?? []) {
+    for await (const piece of bodyPieces(response.body)) {
+      // What is passed on is read when the client has time.
+      const bytes = piece.slice();
       if (!isRead) {
         yield bytes;
         continue;

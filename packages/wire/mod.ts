@@ -24,6 +24,7 @@ export * from "./anthropic/messages_settings.ts";
 export * from "./anthropic/write_message.ts";
 export { messagesBody } from "./anthropic/write_messages_body.ts";
 export * from "./api_error.ts";
+export * from "./body_pieces.ts";
 export * from "./chat/chat_protocol.ts";
 export * from "./chat/merge_delta.ts";
 export * from "./chat/usage.ts";

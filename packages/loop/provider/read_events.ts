@@ -1,5 +1,6 @@
 import type { ModelRequest } from "@tare/messages";
 import {
+  bodyPieces,
   GrowingBytes,
   inMebibytes,
   MAX_EVENT_BYTES,
@@ -33,27 +34,20 @@ export async function* readEvents(
   { headers, body }: Response,
   { signal, progress }: Pick<ModelRequest, "signal" | "progress">,
 ): AsyncGenerator<ReplyEvent, void> {
-  if (!body) return;
-  const reader = body.getReader();
-  const stop = () => void reader.cancel().catch(() => {});
-  signal.addEventListener("abort", stop);
-  try {
-    const isJson = /[/+]json\b/.test(headers.get("content-type") ?? "");
-    const frame = isJson ? oneEvent() : wholeEvents();
-    for (;;) {
-      const { done, value } = await reader.read();
-      if (signal.aborted) return;
-      if (!done) progress?.();
-      for (const { name, data } of done ? frame.end() : frame.add(value)) {
-        if (data === DONE) return;
-        if (data !== undefined) yield { name, json: JSON.parse(data) };
-      }
-      if (done) return;
+  const isJson = /[/+]json\b/.test(headers.get("content-type") ?? "");
+  const frame = isJson ? oneEvent() : wholeEvents();
+  for await (const piece of bodyPieces(body, signal)) {
+    progress?.();
+    for (const event of frame.add(piece)) {
+      if (event.data === DONE) return;
+      yield* jsonOf(event);
     }
-  } finally {
-    signal.removeEventListener("abort", stop);
-    stop();
   }
+  if (!signal.aborted) yield* frame.end().flatMap(jsonOf);
+}
+
+function jsonOf({ name, data }: RawEvent): readonly ReplyEvent[] {
+  return data === undefined ? [] : [{ name, json: JSON.parse(data) }];
 }
 
 /** How events are found in the bytes of a body. */
