@@ -1,0 +1,120 @@
+/**
+ * Turns whose model says what it is told, and what they commit. Holds no tests.
+ *
+ * @module
+ */
+import type { AssistantMessage, Model, ModelEvent } from "@tare/messages";
+import type { Store, StoreRecord } from "@tare/store";
+import { echo, FakeClock } from "../fixture_test.ts";
+import { makeSession, scriptedSessions } from "../script_fixture_test.ts";
+import { watchedStore } from "../sessions/store_fixture_test.ts";
+import type { SessionsOptions } from "../sessions/sessions.ts";
+
+/** What each reply took. */
+export const USAGE = { promptTokens: 10, cachedTokens: 5, outputTokens: 2 };
+
+/** A model that says what it is told, piece by piece, in each of its calls. */
+export class Dictation {
+  #pieces: { readonly event: ModelEvent; readonly taken: () => void }[] = [];
+  #more = Promise.withResolvers<void>();
+  #asked = Promise.withResolvers<void>();
+
+  /** Settles when it is called the next time. */
+  async asked(): Promise<void> {
+    await this.#asked.promise;
+    this.#asked = Promise.withResolvers();
+  }
+
+  readonly model: Model = (request) => this.#reply(request);
+
+  async *#reply({ signal }: Parameters<Model>[0]): AsyncGenerator<ModelEvent> {
+    this.#asked.resolve();
+    const stopped = new Promise<never>((_, reject) =>
+      signal.addEventListener("abort", () => reject(signal.reason))
+    );
+    stopped.catch(() => {});
+    for (;;) {
+      const piece = this.#pieces.shift();
+      if (!piece) {
+        await Promise.race([this.#more.promise, stopped]);
+        this.#more = Promise.withResolvers();
+        continue;
+      }
+      yield piece.event;
+      piece.taken();
+      if (piece.event.type === "completed") return;
+    }
+  }
+
+  /** Says a piece; settles when the turn has taken it. */
+  say(text: string): Promise<void> {
+    return this.#tell({ type: "text_delta", text });
+  }
+
+  /** Ends the reply. */
+  end(message: Partial<AssistantMessage> = {}): void {
+    this.#tell({
+      type: "completed",
+      message: { role: "assistant", content: "said", ...message },
+      finishReason: message.tool_calls ? "tool_calls" : "stop",
+      usage: USAGE,
+    });
+  }
+
+  #tell(event: ModelEvent): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#pieces.push({ event, taken: resolve });
+    this.#more.resolve();
+    return promise;
+  }
+}
+
+/** What a commit holds, in short: its events, deltas by their text; and in brackets the states that have changed. */
+function outline(records: readonly StoreRecord[]): string {
+  return records.flatMap((record) => {
+    if (record.type === "state") return [`(${record.name})`];
+    if (record.type !== "events") return [record.type];
+    return record.events.map((event) =>
+      event.type === "text_delta" && "text" in event ? `"${event.text}"` : event.type
+    );
+  }).join(" ");
+}
+
+/** A session with a dictated model, and what it commits from its first turn on. */
+export async function dictatedSession(
+  options: Partial<SessionsOptions> & {
+    readonly see?: (commit: string) => Promise<void> | void;
+    readonly put?: (content: string) => Promise<void> | void;
+  } = {},
+) {
+  const { see = () => {}, put = () => {}, ...given } = options;
+  const commits: string[] = [];
+  const watched = watchedStore(async (records) => {
+    await see(outline(records));
+    commits.push(outline(records));
+  });
+  const store: Store = {
+    ...watched,
+    archive(id) {
+      const archive = watched.archive(id);
+      return { ...archive, put: async (content) => (await put(content), await archive.put(content)) };
+    },
+  };
+  const clock = new FakeClock();
+  const dictation = new Dictation();
+  const sessions = scriptedSessions({
+    ...{ store, clock, model: () => dictation.model, tools: [echo], policy: "planner" },
+    ...given,
+  });
+  const session = await makeSession(sessions);
+  commits.splice(0);
+  /** Settles once the event of this number can be read. */
+  const shown = async (number: number): Promise<void> => {
+    for await (const _ of session.events.read(number - 1)) return;
+  };
+  return { sessions, session, store, clock, dictation, commits, shown };
+}
+
+/** A call of a tool with one argument. */
+export const call = (id: string, name = "echo") =>
+  ({ id, type: "function", function: { name, arguments: '{"text":"x"}' } }) as const;
