@@ -95,13 +95,13 @@ export function anthropicModel(options: AnthropicModelOptions): Model {
     const prompt = messagesBody(request, cacheTtlMs === undefined ? {} : { cacheTtlMs });
     const settings = messagesSettings(request.settings ?? {});
     const body = { model, max_tokens: maxTokens, ...prompt, ...settings, stream: true, ...extraBody };
-    // The SDK's own reading of a stream takes most of what a reply costs.
+    // Not read by the SDK: what that does to each piece takes a fifth of what a reply costs.
     const response = await client.post("/v1/messages", { body, stream: true, signal }).asResponse();
     for await (const { json } of readEvents(response, request)) {
       const { type, error } = asRecord(json) ?? {};
       if (type === "error") {
         const kind = asRecord(error)?.type as ConstructorParameters<typeof APIError>[4];
-        throw new APIError(undefined, Object(json), undefined, response.headers, kind);
+        throw new APIError(undefined, json as Record<string, unknown>, undefined, response.headers, kind);
       }
       yield json;
     }

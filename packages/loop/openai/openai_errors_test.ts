@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { ModelError, type ModelErrorCode } from "@tare/loop";
 import { openaiModel } from "@tare/loop/openai";
-import { ask, delta, reply, REQUEST } from "../provider/fixture_test.ts";
+import { ask, delta, reply, REQUEST, sse, stream } from "../provider/fixture_test.ts";
 
 const KEY = "sk-very-secret";
 
@@ -155,7 +155,12 @@ Deno.test("toModelError() tells errors in the middle of a stream by their code",
   ) {
     const { error, events } = await ask(reply(delta({ content: "Hal" }), { error: body }));
     assertEquals([error?.code, events.length], [code, 1]);
+    assertStringIncludes(error?.message ?? "", typeof body === "string" ? body : body.message);
   }
+  // By the event's name alone.
+  const named = `event: error\ndata: {"message":"Slow down","code":429}\n\n`;
+  const { error, events } = await ask(stream(sse(delta({ content: "Hal" })), named, sse("[DONE]")));
+  assertEquals([error?.code, events.length], ["rate_limited", 1]);
 });
 
 Deno.test("toModelError() says which host can't be reached, and why", async () => {

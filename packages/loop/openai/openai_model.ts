@@ -81,7 +81,7 @@ export function openaiModel(options: OpenAIModelOptions): Model {
       ...settings,
       ...extraBody,
     };
-    // The SDK's own reading of a stream takes most of what a reply costs.
+    // Not read by the SDK: what that does to each piece takes a fifth of what a reply costs.
     return client.post("/chat/completions", { body, stream: true, signal }).asResponse();
   };
 
@@ -94,7 +94,9 @@ export function openaiModel(options: OpenAIModelOptions): Model {
       const response = await openStream(request);
       for await (const { name, json } of readEvents(response, request)) {
         const error = asRecord(json)?.error ?? (name === "error" ? json : undefined);
-        if (error) throw new APIError(undefined, Object(error), undefined, response.headers);
+        if (error) {
+          throw new APIError(undefined, error as Record<string, unknown>, undefined, response.headers);
+        }
         yield json;
       }
     },
