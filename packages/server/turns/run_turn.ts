@@ -46,7 +46,7 @@ export interface PlayedTurn {
  *
  * - what a view archives, before its edits;
  * - edits and all before them, results of calls too, before the request that relies on them;
- * - a reply, before those of its calls run that may change something;
+ * - a reply, before its calls run;
  * - what the user said in its middle, which ceases to wait then.
  *
  * @throws what `commit` throws, and bugs.
@@ -55,10 +55,7 @@ export async function runTurn(
   { prompt, modelName, notice, now, commit, takeTools, clock = systemClock, ...options }: RunTurnOptions,
 ): Promise<PlayedTurn> {
   const { tools, warnings: missing } = await takeTools(options.signal);
-  /** Settles once the reply is stored whose calls run now. */
-  let stored = Promise.resolve();
-  const offered = tools.map((tool) => storedFirst(tool, () => stored));
-  const { listed, unlisted, notice: told, deferred } = prompt.offerTools(offered, options.history);
+  const { listed, unlisted, notice: told, deferred } = prompt.offerTools(tools, options.history);
   const news = told ? [told] : [];
   const failed = new AbortController();
   const batch = new EventBatch({ commit, clock, failed: () => failed.abort() });
@@ -80,8 +77,6 @@ export async function runTurn(
       tools: listed,
       unlisted,
       async context({ messages, tools, turnStart, step, signal, progress }) {
-        // What was to be stored with the reply is no later state of the prompt.
-        await stored;
         const out = deferred(messages);
         const call = {
           nowMs: now(),
@@ -121,10 +116,7 @@ export async function runTurn(
         continue;
       }
       batch.add(event.type === "step_end" ? { ...event, atMs: answeredAtMs } : event);
-      if (event.type === "user_message") await batch.settle();
-      if (!isComplete(event)) continue;
-      stored = batch.settle();
-      stored.catch(() => failed.abort());
+      if (event.type === "user_message" || isComplete(event)) await batch.settle();
     }
     if (!result) throw new Error("Cannot end the turn: the loop gave no result.");
     if (result.reason === "internal_error") {
@@ -137,18 +129,6 @@ export async function runTurn(
   } finally {
     batch.take();
   }
-}
-
-/** The tool as it runs once that is stored. One that only reads needn't wait: it may as well have run in vain. */
-function storedFirst(tool: Tool, stored: () => Promise<void>): Tool {
-  if (tool.stance === "rederivable") return tool;
-  return {
-    ...tool,
-    async run(args, context) {
-      await stored();
-      return await tool.run(args, context);
-    },
-  };
 }
 
 /** Tells of each event whether a reply is complete with it that has calls which run now. */
