@@ -33,6 +33,8 @@ export class EventBatch {
   #committed: Promise<void> = Promise.resolve();
   #failure: { readonly error: unknown } | undefined;
   #deltasFromMs = -Infinity;
+  /** How often all was taken that had gathered. */
+  #taken = 0;
   #disarm: (() => void) | undefined;
 
   /** Nothing has happened. */
@@ -60,6 +62,7 @@ export class EventBatch {
   /** Takes what isn't being committed, for somebody else to commit. */
   take(): readonly SessionEvent[] {
     this.#rest();
+    this.#taken++;
     return this.#gathered.splice(0);
   }
 
@@ -85,9 +88,10 @@ export class EventBatch {
   #commitSoon(): void {
     this.#rest();
     if (this.#gathered.some(isDelta)) this.#deltasFromMs = this.#options.clock.now() + GATHER_MS;
-    // While the store is slow it takes all that has gathered meanwhile.
+    const taken = this.#taken;
+    // While the store is slow it takes all that has gathered meanwhile, but nothing that stands behind what was taken.
     const commit = async () => {
-      const events = this.#takeUnsettled();
+      const events = taken === this.#taken ? this.#takeUnsettled() : [];
       if (events.length > 0) await this.#options.commit(events, { settled: false });
     };
     this.#next(commit).catch(() => this.#options.failed());

@@ -283,3 +283,31 @@ Deno.test("a reply that is complete isn't committed with deltas, but with what i
   await batch.settle();
   assertEquals(commits, [["text_delta", false], ["text_delta", false], ["assistant_message", true]]);
 });
+
+Deno.test("what comes behind what settles is committed behind it, whoever was about to commit", async () => {
+  const [slow, begun] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const commits: string[] = [];
+  const clock = new FakeClock();
+  const batch = new EventBatch({
+    clock,
+    failed() {},
+    async commit(events) {
+      commits.push(events.map(({ type }) => type).join(" "));
+      begun.resolve();
+      if (commits.length === 1) await slow.promise;
+    },
+  });
+  batch.add({ type: "text_delta", step: 1, text: "1" });
+  await begun.promise;
+  batch.add({ type: "text_delta", step: 1, text: "2" });
+  clock.advance(100);
+  batch.add({ type: "assistant_message", step: 1, message: { role: "assistant", content: "12" } });
+  const settled = batch.settle();
+  batch.add({ type: "step_start", step: 2 });
+  slow.resolve();
+  await settled;
+  assertEquals(commits, ["text_delta", "text_delta assistant_message"]);
+  clock.advance(100);
+  await batch.committed;
+  assertEquals(commits.slice(2), ["step_start"]);
+});
