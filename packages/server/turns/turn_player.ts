@@ -84,7 +84,7 @@ function ownTool(tool: Tool, assertOwn: () => void): Tool {
     ...tool,
     run(args, context) {
       assertOwn();
-      return tool.run(args, context);
+      return tool.run(args, { ...context, confirm: assertOwn });
     },
   };
 }

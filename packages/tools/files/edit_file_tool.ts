@@ -53,7 +53,10 @@ export function editFileTool(workspace: string, limits: WorkspaceLimits = {}): T
         const { size, mode } = await statFile(place, context);
         if (size > MAX_BYTES) throw new Refusal(`it has ${size} bytes. Edit files of that size with shell.`);
         const replaced = replaceText(await readUtf8(place.absolute), { oldText, newText, all });
-        await writeAtomically(place.absolute, new TextEncoder().encode(replaced.text), { mode });
+        await writeAtomically(place.absolute, new TextEncoder().encode(replaced.text), {
+          mode,
+          confirm: context.confirm,
+        });
         return report(place.relative, replaced);
       });
     },

@@ -8,11 +8,12 @@ import { dirname, join } from "node:path";
  *
  * @param mode permission bits of the file that is replaced, which the new one gets too. Default: there is none, and
  *   the new file gets what the system gives new files.
+ * @param confirm called right before the file takes its name, which it doesn't if this throws.
  */
 export async function writeAtomically(
   absolute: string,
   bytes: Uint8Array,
-  { mode }: { readonly mode?: number | undefined } = {},
+  { mode, confirm }: { readonly mode?: number | undefined; readonly confirm?: (() => void) | undefined } = {},
 ): Promise<void> {
   // Taking a file's place takes no permission to write to it; whoever withheld that meant it.
   if (mode !== undefined) await (await open(absolute, constants.O_WRONLY)).close();
@@ -22,6 +23,7 @@ export async function writeAtomically(
   try {
     await writeNew(temporary, bytes);
     if (mode !== undefined) await chmod(temporary, mode & 0o7777);
+    confirm?.();
     await rename(temporary, absolute);
   } catch (error) {
     await rm(temporary).catch(() => {}); // It may not have been made; the first error is the one to tell.

@@ -24,13 +24,13 @@ export function writeFileTool(workspace: string, limits: WorkspaceLimits = {}): 
     stance: "once",
     writes: "path",
     attempt: ({ path }) => `write ${JSON.stringify(path)}`,
-    async run({ path, content }, { signal }) {
+    async run({ path, content }, { signal, confirm }) {
       const { absolute, relative } = await resolveInWorkspace(workspace, path, limits);
       return await inTurn(absolute, async () => {
         signal.throwIfAborted();
         const old = await existingFile(absolute);
         const bytes = new TextEncoder().encode(content);
-        await writeAtomically(absolute, bytes, { mode: old?.mode });
+        await writeAtomically(absolute, bytes, { mode: old?.mode, confirm });
         const lines = content === "" ? 0 : content.split("\n").length - (content.endsWith("\n") ? 1 : 0);
         const before = old ? ` (before: bytes ${old.size})` : "";
         return `${old ? "replaced" : "created"} ${relative}: bytes ${bytes.length}, lines ${lines}${before}`;

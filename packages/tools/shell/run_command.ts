@@ -43,6 +43,7 @@ const MERGE_OUTPUTS = 'exec /bin/sh -c "$1" 2>&1';
 export async function runCommand(command: string, options: CommandOptions): Promise<CommandOutcome> {
   const { cwd, env, timeoutMs, maxOutputBytes, context, owner = "" } = options;
   const marked = { owner, id: crypto.randomUUID() };
+  context.confirm?.();
   const child = spawn("/bin/sh", ["-c", MERGE_OUTPUTS, "sh", command], {
     cwd,
     env: { ...NOTHING_INHERITED, ...env, [MARK]: markOf(marked) },
