@@ -260,7 +260,8 @@ Deno.test("what the user says in the middle of a turn ceases to wait with the ev
   ]);
 });
 
-Deno.test("a reply that is complete isn't committed with deltas, but with what it changes of the prompt", async () => {
+/** Gathers a delta and the reply while a commit is slow, behind which another one waits. */
+async function replyBehindSlowCommit() {
   const [slow, begun] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const commits: [string, boolean][] = [];
   const clock = new FakeClock();
@@ -278,6 +279,11 @@ Deno.test("a reply that is complete isn't committed with deltas, but with what i
   batch.add({ type: "text_delta", step: 1, text: "2" });
   clock.advance(100);
   batch.add({ type: "assistant_message", step: 1, message: { role: "assistant", content: "12" } });
+  return { batch, commits, slow, clock };
+}
+
+Deno.test("a reply that is complete isn't committed with deltas, but with what it changes of the prompt", async () => {
+  const { batch, commits, slow } = await replyBehindSlowCommit();
   slow.resolve();
   await batch.committed;
   await batch.settle();
@@ -285,29 +291,13 @@ Deno.test("a reply that is complete isn't committed with deltas, but with what i
 });
 
 Deno.test("what comes behind what settles is committed behind it, whoever was about to commit", async () => {
-  const [slow, begun] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-  const commits: string[] = [];
-  const clock = new FakeClock();
-  const batch = new EventBatch({
-    clock,
-    failed() {},
-    async commit(events) {
-      commits.push(events.map(({ type }) => type).join(" "));
-      begun.resolve();
-      if (commits.length === 1) await slow.promise;
-    },
-  });
-  batch.add({ type: "text_delta", step: 1, text: "1" });
-  await begun.promise;
-  batch.add({ type: "text_delta", step: 1, text: "2" });
-  clock.advance(100);
-  batch.add({ type: "assistant_message", step: 1, message: { role: "assistant", content: "12" } });
+  const { batch, commits, slow, clock } = await replyBehindSlowCommit();
   const settled = batch.settle();
   batch.add({ type: "step_start", step: 2 });
   slow.resolve();
   await settled;
-  assertEquals(commits, ["text_delta", "text_delta assistant_message"]);
+  assertEquals(commits, [["text_delta", false], ["text_delta assistant_message", true]]);
   clock.advance(100);
   await batch.committed;
-  assertEquals(commits.slice(2), ["step_start"]);
+  assertEquals(commits.slice(2), [["step_start", false]]);
 });
