@@ -44,6 +44,8 @@ export interface ModelRequest {
   readonly signal: AbortSignal;
   /** Called when the provider shows that it is alive in a way that is no event, such as a keep-alive. */
   readonly progress?: () => void;
+  /** Throws if nobody is to be asked any more: a model asks right before each request that it sends. Default: it may. */
+  readonly confirm?: () => void;
 }
 
 /** Why the model stopped writing. */

@@ -84,9 +84,8 @@ export function anthropicModel(options: AnthropicModelOptions): Model {
   const { maxTokens = 32_000, cacheTtlMs } = options;
 
   const openStream = async function* (request: ModelRequest): AsyncGenerator<unknown, void> {
-    const { signal, progress } = request;
     const client = new Anthropic({
-      ...clientOptions(progress),
+      ...clientOptions(request),
       baseURL: baseURL.replace(/\/+$/, ""),
       // Left out, these would be read from the environment.
       webhookKey: null,
@@ -96,7 +95,8 @@ export function anthropicModel(options: AnthropicModelOptions): Model {
     const settings = messagesSettings(request.settings ?? {});
     const body = { model, max_tokens: maxTokens, ...prompt, ...settings, stream: true, ...extraBody };
     // Not read by the SDK: what that does to each piece takes a fifth of what a reply costs.
-    const response = await client.post("/v1/messages", { body, stream: true, signal }).asResponse();
+    const response = await client.post("/v1/messages", { body, stream: true, signal: request.signal })
+      .asResponse();
     for await (const { json } of readEvents(response, request)) {
       const { type, error } = asRecord(json) ?? {};
       if (type === "error") {

@@ -163,6 +163,20 @@ Deno.test("toModelError() tells errors in the middle of a stream by their code",
   assertEquals([error?.code, events.length], ["rate_limited", 1]);
 });
 
+Deno.test("openaiModel() asks before each request whether it may send it, those that are repeated too", async () => {
+  let asked = 0;
+  const confirm = () => {
+    if (++asked > 1) throw new Error("Another server has it.");
+  };
+  const answers = [
+    new Response("", { status: 500, headers: { "retry-after-ms": "1" } }),
+    reply(delta({ content: "Late." }, "stop")),
+  ];
+  const { error, bodies } = await ask(answers, { maxRetries: 1, request: { confirm } });
+  assert(error instanceof ModelError);
+  assertEquals([asked, bodies.length], [2, 1]);
+});
+
 Deno.test("toModelError() says which host can't be reached, and why", async () => {
   // A port that was free a moment ago.
   const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });

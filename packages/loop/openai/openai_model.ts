@@ -61,9 +61,10 @@ export function openaiModel(options: OpenAIModelOptions): Model {
   const { extraBody, baseURL, clientOptions, ...access } = accessTo(options, "https://api.openai.com/v1");
   const { model } = access;
 
-  const openStream = ({ messages, tools, settings, signal, progress }: ModelRequest) => {
+  const openStream = (request: ModelRequest) => {
+    const { messages, tools, settings, signal } = request;
     const client = new OpenAI({
-      ...clientOptions(progress),
+      ...clientOptions(request),
       baseURL,
       // Left out, these would be read from the environment.
       adminAPIKey: null,

@@ -1,3 +1,4 @@
+import type { ModelRequest } from "@tare/messages";
 import { watchedFetch } from "./stream_model.ts";
 
 /** Which model of a provider, and how to reach it: what the options of every model have. */
@@ -30,8 +31,8 @@ export interface ProviderAccess {
   readonly extraBody: Readonly<Record<string, unknown>>;
   readonly timeoutMs: number;
   readonly maxRetries: number;
-  /** What an SDK's client is made with. `progress` is called whenever bytes arrive. */
-  readonly clientOptions: (progress?: () => void) => {
+  /** What an SDK's client is made with for a request. */
+  readonly clientOptions: (request: Pick<ModelRequest, "progress" | "confirm">) => {
     readonly apiKey: string;
     readonly logLevel: "off";
     readonly defaultHeaders: Record<string, string | null>;
@@ -65,14 +66,14 @@ export function accessTo(options: ProviderOptions, usualURL: string): ProviderAc
     extraBody,
     timeoutMs,
     maxRetries,
-    clientOptions: (progress = () => {}) => ({
+    clientOptions: (request) => ({
       // The SDKs insist on a key: without one, no header is sent.
       apiKey: apiKey || "none",
       logLevel: "off",
       defaultHeaders: { ...headers, ...(!apiKey && { Authorization: null }) },
       timeout: timeoutMs,
       maxRetries,
-      fetch: watchedFetch(fetch, progress),
+      fetch: watchedFetch(fetch, request),
     }),
   };
 }

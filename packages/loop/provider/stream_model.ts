@@ -95,9 +95,11 @@ function blame(failure: unknown, settings: ModelSettings = {}): unknown {
  */
 export function watchedFetch(
   fetch: typeof globalThis.fetch,
-  progress: () => void,
+  { progress = () => {}, confirm }: Pick<ModelRequest, "progress" | "confirm">,
 ): typeof globalThis.fetch {
   return async (input, init) => {
+    // Here, because the SDK repeats requests by itself.
+    confirm?.();
     const response = await fetch(input, { ...init, redirect: "manual" });
     progress();
     const { ok, status, body } = response;

@@ -74,7 +74,7 @@ export function turnPlayer(request: AskedTurn, stage: Stage): () => Promise<Play
 function ownModel(model: Model, assertOwn: () => void): Model {
   return (request) => {
     assertOwn();
-    return model(request);
+    return model({ ...request, confirm: assertOwn });
   };
 }
 
