@@ -5,7 +5,7 @@ import type { Message } from "@tare/messages";
 import { collect, outline, tool } from "../fixture_test.ts";
 import { ask, completed, delta, endless, reply, REQUEST, sse, stream } from "../provider/fixture_test.ts";
 
-const DONE = delta({}, "stop");
+const END = delta({}, "stop");
 
 Deno.test("openaiModel() streams text and reasoning and completes with usage", async () => {
   const asked = await ask(reply(
@@ -14,7 +14,7 @@ Deno.test("openaiModel() streams text and reasoning and completes with usage", a
     delta({ reasoning_content: "see." }),
     delta({ content: "Hel" }),
     delta({ content: "lo." }),
-    DONE,
+    END,
     {
       choices: [],
       usage: { prompt_tokens: 9, completion_tokens: 4, prompt_tokens_details: { cached_tokens: 5 } },
@@ -124,6 +124,45 @@ Deno.test("openaiModel() does without the end mark, but not without the end of t
   assertStringIncludes(half.error.message, "its stream ended before the reply was whole.");
 });
 
+Deno.test("openaiModel() lets a body end behind its reply, and uses the connection again", async () => {
+  const ports = new Set<number>();
+  let said = Promise.withResolvers<void>();
+  const server = Deno.serve({ port: 0, onListen() {} }, async (request, { remoteAddr }) => {
+    ports.add(remoteAddr.port);
+    await request.text();
+    const { promise } = said;
+    return stream(sse(END), sse("[DONE]"), () => promise);
+  });
+  let ended = Promise.withResolvers<void>();
+  const model = openaiModel({
+    model: "m",
+    baseURL: `http://127.0.0.1:${server.addr.port}`,
+    fetch: async (...asked) => {
+      const { resolve } = ended = Promise.withResolvers<void>();
+      const { headers, body } = await fetch(...asked);
+      const seen = new TransformStream({ flush: () => resolve(), cancel: () => resolve() });
+      return new Response(body!.pipeThrough(seen), { headers });
+    },
+  });
+  // The system may still be busy with a connection whose end has come.
+  let asked = 0;
+  for (; asked === ports.size && asked < 50; asked++) {
+    said = Promise.withResolvers();
+    await Array.fromAsync(model(REQUEST));
+    said.resolve();
+    await ended.promise;
+  }
+  assert(ports.size < asked, `${asked} requests took as many connections`);
+  await server.shutdown();
+});
+
+Deno.test("openaiModel() gives a body up that doesn't end behind its reply", async () => {
+  const { model, gone } = endless(sse(END) + sse("[DONE]"));
+  const events = await Array.fromAsync(model(REQUEST));
+  assertEquals(events.map(({ type }) => type), ["completed"]);
+  await gone;
+});
+
 Deno.test("openaiModel() asks again when a stream breaks before anything came, never after", async () => {
   const cut = () => {
     throw new Error("cut");
@@ -132,7 +171,7 @@ Deno.test("openaiModel() asks again when a stream breaks before anything came, n
   const again = await ask([empty(), empty(), reply(delta({ content: "Hi" }, "stop"))], { maxRetries: 2 });
   assertEquals([completed(again).message.content, again.bodies.length], ["Hi", 3]);
 
-  const begun = await ask([stream(sse(delta({ content: "Hal" })), cut), reply(DONE)], { maxRetries: 2 });
+  const begun = await ask([stream(sse(delta({ content: "Hal" })), cut), reply(END)], { maxRetries: 2 });
   assertEquals([begun.error?.code, begun.bodies.length], ["bad_response", 1]);
   assertStringIncludes(`${begun.error?.message}`, "its stream broke off before the reply was whole.");
 });

@@ -102,10 +102,12 @@ export function completed({ events, error }: Asked): Extract<ModelEvent, { type:
   return last;
 }
 
-/** A model behind a provider that says one thing and then nothing. `gone` resolves when its client has left. */
-export function endless(): { readonly model: Model; readonly gone: Promise<void> } {
+/** A model behind a provider that says this and then nothing. `gone` resolves when its client has left. */
+export function endless(
+  says: string = sse(delta({ content: "Hi" })),
+): { readonly model: Model; readonly gone: Promise<void> } {
   const left = Promise.withResolvers<void>();
-  const first = new TextEncoder().encode(sse(delta({ content: "Hi" })));
+  const first = new TextEncoder().encode(says);
   const server = Deno.serve({ port: 0, onListen() {} }, () =>
     new Response(
       new ReadableStream({ start: (stream) => stream.enqueue(first), cancel: () => left.resolve() }),

@@ -21,10 +21,14 @@ export interface ReplyEvent {
 /** What ends a stream of OpenAI's kind, behind which nothing counts. */
 const DONE = "[DONE]";
 
+/** How long a body may take to end behind its reply, in milliseconds. */
+const END_MS = 1000;
+
 /**
  * The events of a streamed reply as they come; the JSON body of a server that doesn't stream is one. Calls `progress`
  * whenever bytes arrive, comments and pings included, with which providers keep a connection alive while the model is
- * busy. An event without its end is none. Once `signal` is aborted nothing more comes.
+ * busy. An event without its end is none. Once `signal` is aborted nothing more comes. Behind the end mark the body is
+ * read on for a second at most, and what comes there is nobody's.
  *
  * @throws {SyntaxError} if an event is no JSON.
  * @throws {ReplyTooLong} if the body, or an event of it, is too long.
@@ -36,14 +40,35 @@ export async function* readEvents(
 ): AsyncGenerator<ReplyEvent, void> {
   const isJson = /[/+]json\b/.test(headers.get("content-type") ?? "");
   const frame = isJson ? oneEvent() : wholeEvents();
-  for await (const piece of bodyPieces(body, signal)) {
-    progress?.();
-    for (const event of frame.add(piece)) {
-      if (event.data === DONE) return;
-      yield* jsonOf(event);
+  const late = new AbortController();
+  const pieces = bodyPieces(body, AbortSignal.any([signal, late.signal]));
+  let isDone = false;
+  try {
+    for (let next = await pieces.next(); !next.done; next = await pieces.next()) {
+      progress?.();
+      for (const event of frame.add(next.value)) {
+        isDone = event.data === DONE;
+        if (isDone) return;
+        yield* jsonOf(event);
+      }
     }
+  } finally {
+    if (isDone) void readToEnd(pieces, late);
+    else await pieces.return();
   }
   if (!signal.aborted) yield* frame.end().flatMap(jsonOf);
+}
+
+/** Lets a body end behind its reply: the connection of one that is cancelled can't serve the next request. */
+async function readToEnd(pieces: AsyncIterable<unknown>, late: AbortController): Promise<void> {
+  const timer = setTimeout(() => late.abort(), END_MS);
+  try {
+    for await (const _ of pieces);
+  } catch {
+    // The reply is whole, whatever becomes of the connection.
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 function jsonOf({ name, data }: RawEvent): readonly ReplyEvent[] {
