@@ -68,9 +68,10 @@ async function closed(url: string): Promise<void> {
     try {
       (await Deno.connect({ hostname, port: Number(port) })).close();
     } catch (error) {
-      if (error instanceof Deno.errors.ConnectionRefused) return;
+      const { ConnectionRefused, ConnectionReset, NotConnected } = Deno.errors;
+      if (error instanceof ConnectionRefused) return;
       // It was still in the queue when the listener closed.
-      if (!(error instanceof Deno.errors.ConnectionReset)) throw error;
+      if (!(error instanceof ConnectionReset || error instanceof NotConnected)) throw error;
     }
   }
 }

@@ -70,13 +70,17 @@ Deno.test("endLeftCommands() ends what commands of its owner left running, and n
 }, async () => {
   const started = ["one", "two"].map((owner) =>
     new Deno.Command("/bin/sh", {
-      args: ["-c", "exec sleep 60"],
+      args: ["-c", "echo; read -r _"],
       env: { TARE_COMMAND: `${owner}.id` },
-      stdin: "null",
+      stdin: "piped",
+      stdout: "piped",
     }).spawn()
   );
+  // A process that is only beginning has no environment yet.
+  for (const { stdout } of started) for await (const _ of stdout) break;
   assertEquals([await endLeftCommands("one"), await endLeftCommands("one")], [1, 0]);
   assertEquals((await started[0]!.status).signal, "SIGTERM");
   assertEquals(await endLeftCommands("two"), 1);
   await started[1]!.status;
+  for (const { stdin } of started) await stdin.close();
 });
