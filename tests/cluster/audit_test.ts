@@ -18,11 +18,15 @@ Deno.test("checkWrites() takes what servers write one after the other, and nothi
     write({ first: 3 }),
     write({ first: 5, fence: 2, writer: "two" }),
     write({ first: 7, fence: 4, writer: "two" }),
+    // A fork, which somebody holds once it is made.
+    write({ session: "c", fence: 0, holder: null }),
+    write({ session: "c", first: 3, starts: true }),
   ]);
   for (
     const [wrong, why] of [
       [{ first: 3, holder: "two" }, "doesn't hold"],
       [{ first: 3, holder: null }, "doesn't hold"],
+      [{ session: "c", holder: null, fence: 0, starts: true }, "doesn't hold"],
       [{ first: 2 }, "missing or doubled"],
       [{ first: 4 }, "missing or doubled"],
       [{ first: 3, fence: 0 }, "an old number"],

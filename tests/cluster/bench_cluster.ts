@@ -200,12 +200,15 @@ async function measureScale(
   return { by, rows };
 }
 
-/** The turns per second at which 99 of 100 steps are within the limit, between two loads that were measured. */
+/**
+ * The turns per second at which 99 of 100 steps are within the limit: from the largest load that was, towards the next. If
+ * that was the largest of all, it is what was shown, and they may carry more.
+ */
 function carried(rows: readonly Measured[]): number {
   const limitMs = Number(values.p99);
-  const above = rows.findIndex(({ addedP99Ms }) => addedP99Ms > limitMs);
-  const [low, high] = [rows[above - 1], rows[above]];
-  if (!low || !high) return above === 0 ? NaN : rows.at(-1)?.turnsPerSecond ?? NaN;
+  const within = rows.findLastIndex(({ addedP99Ms }) => addedP99Ms <= limitMs);
+  const [low, high] = [rows[within], rows[within + 1]];
+  if (!low || !high) return low?.turnsPerSecond ?? NaN;
   const share = (limitMs - low.addedP99Ms) / (high.addedP99Ms - low.addedP99Ms);
   return low.turnsPerSecond + share * (high.turnsPerSecond - low.turnsPerSecond);
 }

@@ -116,6 +116,14 @@ export class Cluster implements AsyncDisposable {
     this.#saidBefore += await program?.end(signal) ?? "";
   }
 
+  /** Ends all servers in order, one after the other, and starts others in their places. */
+  async restart(): Promise<void> {
+    for (const member of this.members) {
+      await this.endMember(member, "SIGTERM");
+      await this.startMember(member);
+    }
+  }
+
   /** What servers wrote to their error output, and do: those that run stand last. */
   get complaints(): string {
     return this.#saidBefore + this.members.map(({ program }) => program?.said() ?? "").join("");

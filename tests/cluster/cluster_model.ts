@@ -11,6 +11,15 @@ export const NOTES = "notes.txt";
 /** What stands in the first text of a conversation of the gateway, by which the model knows that it follows the script. */
 export const SCRIPTED = "Scripted";
 
+/** What stands in the first text of a session whose model gives its work to a helper. */
+export const DELEGATING = "Delegating";
+
+/** What its helper is told to do. */
+export const TASK = "Write to the log, again and again.";
+
+/** Steps in which it does. */
+const HELPER_STEPS = 18;
+
 /** Steps with tool calls before a turn's answer. */
 const MAX_STEPS = 3;
 
@@ -40,6 +49,7 @@ export function tokensIn(text: string): readonly string[] {
 /**
  * The agent's turns have one to three steps of text and calls, then an answer: calls that read, and commands that take a while
  * and say in the {@linkcode LOG} that they ran, and in which server. Conversations of the gateway follow a script.
+ * A session that delegates has a helper in each turn, which runs commands.
  */
 export function clusterModel(random: () => number): SimulatedModel {
   let made = 0;
@@ -54,8 +64,20 @@ export function clusterModel(random: () => number): SimulatedModel {
     toolCall("read_file", { path: NOTES, start_line: 1 + Math.floor(random() * 100) });
   return ({ messages }): SimulatedReply => {
     const steps = stepsIn(messages);
-    if (JSON.stringify(messages[0]?.content).includes(SCRIPTED)) {
+    const first = JSON.stringify(messages[0]?.content);
+    if (first.includes(SCRIPTED)) {
       return SCRIPT[steps.all] ?? { content: `That was all: ${steps.all}.` };
+    }
+    if (first.includes(DELEGATING)) {
+      const said = messages.findLast(({ role }) => role === "user")?.content;
+      if (!JSON.stringify(said).includes(TASK)) {
+        return steps.ofTurn > 0
+          ? { content: "The helper is done." }
+          : { content: null, tool_calls: [toolCall("delegate", { task: TASK })] };
+      }
+      return steps.ofTurn < HELPER_STEPS
+        ? { content: null, tool_calls: [append()] }
+        : { content: "It is written." };
     }
     const text = "The work goes on, word by word. ".repeat(1 + Math.floor(random() * 4));
     if (steps.ofTurn > 0 && (steps.ofTurn >= MAX_STEPS || random() < 0.3)) return { content: `${text}Done.` };

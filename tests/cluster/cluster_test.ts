@@ -27,11 +27,15 @@ const CLOCK_MS = 20;
 
 const postgres = await startPostgres();
 
-/** What goes wrong in each round: first the list in its order, then anything. */
-function* faults(random: () => number): Generator<Fault, never> {
+/** What goes wrong in each round: first the list in its order, then anything, and often two things at once. */
+function* faults(random: () => number): Generator<readonly Fault[], never> {
   const possible = FAULTS.filter(({ killsDatabase }) => postgres.isOurs || !killsDatabase);
-  yield* possible;
-  for (;;) yield possible[Math.floor(random() * possible.length)]!;
+  for (const fault of possible) yield [fault];
+  for (;;) yield shuffled(possible, random).slice(0, random() < 0.4 ? 2 : 1);
+}
+
+function shuffled<T>(list: readonly T[], random: () => number): T[] {
+  return list.map((item) => ({ item, at: random() })).sort((a, b) => a.at - b.at).map(({ item }) => item);
 }
 
 /** The sessions that clients have at a time. */
@@ -85,11 +89,11 @@ class Conversations {
   }
 
   /** No rewrites but those that there are anyway, unless a request or the database was lost. */
-  async check({ hidesDatabase = false }: Fault): Promise<void> {
+  async check(faults: readonly Fault[]): Promise<void> {
     const { slowReads } = this.#cluster;
     const isSlow = slowReads > this.#slowReads;
     // Nothing could be read or kept: it fails open, with other bytes.
-    if (hidesDatabase || isSlow) this.#current.clear();
+    if (isSlow || faults.some(({ hidesDatabase }) => hidesDatabase)) this.#current.clear();
     this.#slowReads = slowReads;
     for (const [protocol, conversation] of this.#current) {
       const { exchanges, retries, name } = conversation;
@@ -145,22 +149,19 @@ async function checkRuns(
   }
 }
 
-/** Ends all servers in order, one after the other, and starts others in their places. */
-async function restart(cluster: Cluster): Promise<void> {
-  for (const member of cluster.members) {
-    await cluster.endMember(member, "SIGTERM");
-    await cluster.startMember(member);
-  }
+/** Something that goes wrong at a server. */
+interface Happening {
+  readonly fault: Fault;
+  readonly member: Member;
 }
 
 /** Lets clients work while something goes wrong, and afterwards until their turns have ended. */
 async function work(
   cluster: Cluster,
-  { talkers, conversations, fault, member, random, audit }: {
+  { talkers, conversations, faults, random, audit }: {
     readonly talkers: readonly Talker[];
     readonly conversations: Conversations;
-    readonly fault: Fault;
-    readonly member: Member;
+    readonly faults: readonly Happening[];
     readonly random: () => number;
     readonly audit: Audit;
   },
@@ -172,17 +173,23 @@ async function work(
   ]));
   await Promise.race([working, pause(500 + random() * 1500)]);
   const sinceMs = Date.now();
-  await fault.happen(cluster, member, random);
+  await Promise.all(
+    faults.map(({ fault, member }) => fault.happen(cluster, member, seeded(Math.floor(1e6 * random())))),
+  );
   await Promise.race([working, pause(AFTER_MS)]);
   isOver = true;
   await working;
-  if (fault.marksWithinMs === undefined) return;
+  // Nobody can mark anything without it.
+  if (faults.some(({ fault }) => fault.killsDatabase)) return;
   const sessions = talkers.map(({ id }) => id);
-  for (const tookMs of await audit.endsOf(member.user, { sinceMs, sessions })) {
-    assert(
-      tookMs !== undefined && tookMs < fault.marksWithinMs,
-      `a turn that was left ended after ${tookMs} ms`,
-    );
+  for (const { fault: { marksWithinMs }, member } of faults) {
+    if (marksWithinMs === undefined) continue;
+    for (const tookMs of await audit.endsOf(member.user, { sinceMs, sessions })) {
+      assert(
+        tookMs !== undefined && tookMs < marksWithinMs,
+        `a turn that was left ended after ${tookMs} ms`,
+      );
+    }
   }
 }
 
@@ -190,7 +197,7 @@ Deno.test(`servers on one database keep all that was acknowledged, in ${ROUNDS} 
   const random = seeded(SEED);
   await using cluster = await Cluster.start(postgres, { seed: SEED });
   const audit = await Audit.install(cluster);
-  await restart(cluster);
+  await cluster.restart();
   const conversations = await Conversations.start(cluster);
   const queue = faults(random);
   let talkers: Talker[] = [];
@@ -199,18 +206,19 @@ Deno.test(`servers on one database keep all that was acknowledged, in ${ROUNDS} 
   try {
     for (let round = 0; round < ROUNDS; round++) {
       if (round % ROUNDS_OF_SESSION === 0) all.push(...talkers = await newTalkers(cluster, round));
-      const fault = queue.next().value;
-      const member = cluster.members[Math.floor(random() * cluster.members.length)]!;
-      told = `round ${round}: ${fault.name} (${member.user})`;
-      await work(cluster, { talkers, conversations, fault, member, random, audit });
+      const members = shuffled(cluster.members, random);
+      const faults = queue.next().value.map((fault, index) => ({ fault, member: members[index]! }));
+      const names = faults.map(({ fault: { name }, member: { user } }) => `${name} (${user})`);
+      told = `round ${round}: ${names.join(", ")}`;
+      await work(cluster, { talkers, conversations, faults, random, audit });
       const received = await Promise.all(talkers.map((talker) => talker.check(cluster.urls)));
       await checkRuns(cluster, { talkers, received, audit });
       await audit.check(talkers.map(({ id }) => id));
-      await conversations.check(fault);
+      await conversations.check(faults.map(({ fault }) => fault));
     }
     // What servers know that have just been started is what is stored.
     told = "after the last round";
-    await restart(cluster);
+    await cluster.restart();
     await Promise.all(all.map((talker) => talker.check(cluster.urls)));
     for (const end of ["completed", "interrupted", "approval"]) {
       assert(all.some(({ ends }) => ends.has(end)), `no turn ended with ${end}`);

@@ -1,0 +1,76 @@
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import type { SessionEvent } from "@tare/server";
+import { jsonPost } from "../crash/json_post.ts";
+import { readEvents } from "../crash/read_events.ts";
+import { Audit } from "./audit.ts";
+import { get, postOnce, send, until } from "./client.ts";
+import { Cluster } from "./cluster.ts";
+import { DELEGATING, readRuns, TASK } from "./cluster_model.ts";
+import { startPostgres } from "./postgres.ts";
+import { extendsRequest } from "./provider.ts";
+
+const postgres = await startPostgres();
+
+const INSTRUCTIONS = `${DELEGATING}: others do the work.`;
+
+/** Asks for a turn; gives its first event of this type. */
+async function play<Type extends SessionEvent["type"]>(
+  at: string,
+  { until: type, ...request }: { readonly until: Type } & Record<string, unknown>,
+): Promise<Extract<SessionEvent, { readonly type: Type }>> {
+  for await (const { data } of readEvents(await send(`${at}/turns`, jsonPost(request)))) {
+    const event: SessionEvent = JSON.parse(data);
+    if (event.type === type) return event as Extract<SessionEvent, { readonly type: Type }>;
+  }
+  throw new Error(`Cannot play: the turn had no ${type}.`);
+}
+
+Deno.test("another server ends and continues a turn and its helper's when theirs is killed", async () => {
+  await using cluster = await Cluster.start(postgres, { seed: 2, servers: 2 });
+  const audit = await Audit.install(cluster);
+  await cluster.restart();
+  const [killed, other] = cluster.members;
+  const settings = { instructions: INSTRUCTIONS, tools: ["shell", "delegate"] };
+  const { body: { id } } = await postOnce(`${killed!.program!.url}/v1/sessions`, settings);
+  const asked = { input: "Go.", until: "helper_started" } as const;
+  const { id: call, session: helper } = await play(`${killed!.program!.url}/v1/sessions/${id}`, asked);
+  const stored = async (session: string) =>
+    (await audit.eventsOf(session)).map((json): SessionEvent => JSON.parse(json));
+  await until("a command of the helper's", async () => {
+    return (await stored(helper)).some(({ type }) => type === "tool_result") || undefined;
+  });
+  await cluster.endMember(killed!, "SIGKILL");
+
+  const at = (session: string) => `${other!.program!.url}/v1/sessions/${session}`;
+  for (const session of [id, helper]) {
+    await until(`the end of the turn of ${session}`, async () => {
+      return (await get(at(session))).body.status === "idle" || undefined;
+    });
+  }
+  const [result, end] = (await stored(id)).slice(-2);
+  assert(result?.type === "tool_result" && end?.type === "turn_end");
+  assertEquals([result.id, result.error, end.reason], [call, true, "interrupted"]);
+  assertStringIncludes(result.content, helper);
+  const ofHelper = (await stored(helper)).at(-1);
+  assert(ofHelper?.type === "turn_end" && ofHelper.reason === "interrupted");
+
+  const answers = [];
+  for (const session of [id, helper]) {
+    const { reason, text } = await play(at(session), { continue: true, until: "turn_end" });
+    answers.push([reason, text]);
+  }
+  assertEquals(answers, [["completed", "The helper is done."], ["completed", "It is written."]]);
+
+  const requests = await cluster.provider.requestsOf(INSTRUCTIONS);
+  const isOfHelper = ({ messages }: typeof requests[number]) =>
+    messages.some((text) => text.includes('"role":"user"') && text.includes(TASK));
+  const [first, ...more] = requests.filter((request) => !isOfHelper(request));
+  assertEquals(more.map((request) => extendsRequest(first!, request)), [true]);
+  const own = requests.filter(isOfHelper);
+  assertEquals(own.map((request, at) => extendsRequest(own[at - 1] ?? first!, request)), own.map(() => true));
+
+  const runs = readRuns(await cluster.log());
+  assertEquals(new Set(runs.map(({ token }) => token)).size, runs.length, "a call ran twice");
+  assertEquals(new Set(runs.map(({ pid }) => pid)).size, 2, "one server ran all");
+  await audit.check([id, helper]);
+});
