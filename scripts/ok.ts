@@ -7,7 +7,9 @@
 // deno-lint-ignore-file no-console
 import { fromFileUrl } from "@std/path";
 import { consumerFault, runDeno } from "./consumer.ts";
-import { coverageFaults, sourceFaults, type SourceFile } from "./source_rules.ts";
+import { coverageFaults } from "./tested/coverage_faults.ts";
+import { readCoverage } from "./tested/read_coverage.ts";
+import { sourceFaults, type SourceFile } from "./source_rules.ts";
 
 interface Member {
   readonly folder: string;
@@ -71,6 +73,7 @@ async function everywhere(args: readonly string[]): Promise<Outcome> {
  * from `FOLDER/output` and its coverage from `FOLDER/coverage`.
  */
 async function tests(): Promise<Outcome> {
+  const folder = fromFileUrl(root);
   const made = tested ?? await Deno.makeTempDir();
   try {
     const env = { DENO_COVERAGE_DIR: `${made}/coverage` };
@@ -85,32 +88,15 @@ async function tests(): Promise<Outcome> {
     }
     if (failed === 0 && parts <= TESTED_APART.length) failed = 1;
     if (failed > 0) console.log(output);
-    const { output: lcov } = await run(["coverage", "--lcov", `${made}/coverage`]);
-    const browser = await browserCoverage(`${made}/coverage`);
-    // Compiled anew with other options since it ran: what ran of it can't be told any more.
-    const lost = lcov.match(/^Missing transpiled source code for: .*/gm) ?? [];
-    const faults = [
-      ...lost,
-      ...coverageFaults(await sourceFiles(), {
-        lcov: lcov + browser,
-        root: fromFileUrl(root),
-        programs: programs(),
-      }),
-    ];
+    const { lcov, faults: unread } = await readCoverage(`${made}/coverage`, folder);
+    const faults = unread.length > 0
+      ? unread
+      : coverageFaults(await sourceFiles(), { lcov, root: folder, programs: programs() });
     for (const fault of faults) console.log(fault);
     return { passed, failed: failed + faults.length };
   } finally {
     if (tested === undefined) await Deno.remove(made, { recursive: true });
   }
-}
-
-/** What ran in browsers, as tests wrote it down beside what ran in Deno. */
-async function browserCoverage(folder: string): Promise<string> {
-  let lcov = "";
-  for await (const { name } of Deno.readDir(folder)) {
-    if (name.endsWith(".lcov")) lcov += await Deno.readTextFile(`${folder}/${name}`);
-  }
-  return lcov;
 }
 
 function entryPoints(member: Member): string[] {
