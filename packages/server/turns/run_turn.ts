@@ -46,7 +46,7 @@ export interface PlayedTurn {
  *
  * - what a view archives, before its edits;
  * - edits and all before them, results of calls too, before the request that relies on them;
- * - a reply, before its calls run;
+ * - a reply, before its calls run; of calls that only read, before the next view;
  * - what the user said in its middle, which ceases to wait then.
  *
  * @throws what `commit` throws, and bugs.
@@ -67,6 +67,8 @@ export async function runTurn(
   let answeredAtMs = now();
   const asked: AskedEvent[] = [];
   let result: TurnResult | undefined;
+  /** The reply whose calls run while it is being committed. */
+  let reply: Promise<void> | undefined;
   // Leaving the loop over these events, by an error too, stops the turn.
   const played = (async function* () {
     result = yield* run({
@@ -77,6 +79,8 @@ export async function runTurn(
       tools: listed,
       unlisted,
       async context({ messages, tools, turnStart, step, signal, progress }) {
+        // What the view changes is to be stored with what tells of it, and not before.
+        await reply;
         const out = deferred(messages);
         const call = {
           nowMs: now(),
@@ -106,7 +110,10 @@ export async function runTurn(
       },
     });
   })();
-  const isComplete = replies(options.clientTools);
+  const readers = [...listed, ...unlisted].filter(({ stance, resolve }) =>
+    stance === "rederivable" && !resolve
+  );
+  const needed = replies({ clientTools: options.clientTools, readers });
   try {
     for await (const event of played) {
       if (event.type === "turn_start" || event.type === "turn_end") continue;
@@ -116,7 +123,10 @@ export async function runTurn(
         continue;
       }
       batch.add(event.type === "step_end" ? { ...event, atMs: answeredAtMs } : event);
-      if (event.type === "user_message" || isComplete(event)) await batch.settle();
+      const need = event.type === "user_message" ? "now" : needed(event);
+      if (need === "now") await batch.settle();
+      // Nothing that a crash could make unsure is done by them.
+      if (need === "soon") (reply = batch.settle()).catch(() => failed.abort());
     }
     if (!result) throw new Error("Cannot end the turn: the loop gave no result.");
     if (result.reason === "internal_error") {
@@ -131,19 +141,28 @@ export async function runTurn(
   }
 }
 
-/** Tells of each event whether a reply is complete with it that has calls which run now. */
-function replies(clientTools: readonly ToolDefinition[] = []): (event: LoopEvent) => boolean {
+/**
+ * Tells of each event whether a reply is complete with it that has calls which run now, and when it is to be stored: now,
+ * or soon, if all of these are of tools that only read.
+ */
+function replies(
+  { clientTools = [], readers }: {
+    readonly clientTools?: readonly ToolDefinition[] | undefined;
+    readonly readers: readonly Tool[];
+  },
+): (event: LoopEvent) => "now" | "soon" | undefined {
   const clients = new Set(clientTools.map(({ function: { name } }) => name));
+  const reading = new Set(readers.map(({ definition }) => definition.function.name));
   let expected = 0;
-  let isRun = false;
+  let need: "now" | "soon" | undefined;
   return (event) => {
     if (event.type === "assistant_message") {
       expected = event.message.tool_calls?.length ?? 0;
-      isRun = false;
+      need = undefined;
     }
-    if (event.type !== "tool_call") return false;
-    isRun ||= !clients.has(event.name);
-    return --expected === 0 && isRun;
+    if (event.type !== "tool_call") return undefined;
+    if (!clients.has(event.name) && need !== "now") need = reading.has(event.name) ? "soon" : "now";
+    return --expected === 0 ? need : undefined;
   };
 }
 

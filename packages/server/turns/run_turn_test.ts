@@ -17,3 +17,100 @@ Deno.test("no call runs if its reply can't be stored", async () => {
   assertEquals((await done).error, full);
   assertEquals([ran, commits.filter((commit) => commit.includes("tool_result"))], [[], []]);
 });
+
+/** A tool that only reads, and says when it does. */
+function reader(run: () => void): Tool {
+  return { ...echo, stance: "rederivable", run: () => (run(), "x".repeat(9000)) };
+}
+
+Deno.test("calls that only read run while their reply is being stored; nothing of the next step is made before", async () => {
+  const log: string[] = [];
+  const ran = Promise.withResolvers<void>();
+  const tool = reader(() => (log.push("ran"), ran.resolve()));
+  const { session, dictation } = await dictatedSession({
+    tools: [tool],
+    truncateTokens: 500,
+    put: () => void log.push("archive"),
+    async see(commit) {
+      if (commit.includes("said so far")) {
+        await ran.promise;
+        // Whoever doesn't wait for the reply goes on now.
+        await new Promise((resolve) => setTimeout(resolve));
+      }
+      log.push(commit);
+    },
+  });
+  const { done } = await session.start({ input: "q" });
+  await dictation.asked();
+  log.splice(0);
+  await dictation.say("said so far");
+  dictation.end({ tool_calls: [call("a"), call("b")] });
+  await dictation.asked();
+  log.push("asked");
+  dictation.end();
+  assertEquals((await done).error, undefined);
+  assertEquals(log, [
+    "ran",
+    "ran",
+    'step_start "said so far"',
+    "assistant_message tool_call tool_call (context)",
+    "archive",
+    "archive",
+    "tool_result tool_result step_end step_start context_rewritten (context) (totals)",
+    "asked",
+    "assistant_message step_end turn_end (context) (totals)",
+  ]);
+});
+
+Deno.test("of calls that read and calls that do more none runs before their reply is stored", async () => {
+  const log: string[] = [];
+  const reads = reader(() => void log.push("read"));
+  const name = "other";
+  const does: Tool = {
+    ...echo,
+    definition: { ...echo.definition, function: { ...echo.definition.function, name } },
+    run: () => (log.push("did"), "x"),
+  };
+  const { session, dictation } = await dictatedSession({
+    tools: [reads, does],
+    see: (commit) => void log.push(commit),
+  });
+  const { done } = await session.start({ input: "q" });
+  await dictation.asked();
+  log.splice(0);
+  dictation.end({ tool_calls: [call("a"), call("b", name)] });
+  await dictation.asked();
+  assertEquals(log.slice(0, 3), [
+    "step_start assistant_message tool_call tool_call (context)",
+    "read",
+    "did",
+  ]);
+  dictation.end();
+  await done;
+});
+
+Deno.test("a turn ends when the reply can't be stored whose calls already run", async () => {
+  const full = new StoreError("full", FULL);
+  const runs = Promise.withResolvers<void>();
+  const tool: Tool = {
+    ...echo,
+    stance: "rederivable",
+    run: (_, { signal }) =>
+      new Promise((_, reject) => {
+        signal.addEventListener("abort", () => reject(signal.reason));
+        runs.resolve();
+      }),
+  };
+  const { session, dictation } = await dictatedSession({
+    tools: [tool],
+    async see(commit) {
+      if (!commit.includes("tool_call")) return;
+      await runs.promise;
+      throw full;
+    },
+  });
+  const { done } = await session.start({ input: "q" });
+  await dictation.asked();
+  dictation.end({ tool_calls: [call("a")] });
+  assertEquals((await done).error, full);
+});
