@@ -69,7 +69,7 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions):
         }),
       },
       async answer({ path: { id = "" }, body: { input, steer, budget, unattended = false }, keep }) {
-        const session = await sessions.get(id);
+        const session = await sessions.open(id);
         const steered = () => ({ status: 202, json: { steered: true, session: sessionBody(session) } });
         const request = {
           input,

@@ -91,10 +91,20 @@ export class Sessions {
     return this.#new.create(wanted, options);
   }
 
-  /** The session of this id. @throws {HttpError} 404 if there is none. */
+  /** The session of this id, as it is now. @throws {HttpError} 404 if there is none. */
   async get(id: string): Promise<Session> {
-    const session = this.#find(id) ?? await this.#load(id);
+    const session = await this.open(id);
     await session.ready();
+    return session;
+  }
+
+  /**
+   * The session of this id, for who changes it: only what does so finds out what other servers have written.
+   *
+   * @throws {HttpError} 404 if there is none.
+   */
+  async open(id: string): Promise<Session> {
+    const session = this.#find(id) ?? await this.#load(id);
     if (!session.isGone) this.#recent.set(id, session);
     return session;
   }
@@ -297,7 +307,7 @@ export class Sessions {
     const session = await Session.load(record, {
       ...this.#options,
       slots: this.slots,
-      open: (id) => this.get(id),
+      open: (id) => this.open(id),
       admit: (count, commit) => this.#new.admit(count, commit),
       changed: (session) => this.#note(session),
       unsettled: (session) => {

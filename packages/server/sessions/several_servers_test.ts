@@ -146,8 +146,37 @@ Deno.test("a session is deleted on any server, while a turn runs on another too"
   await a!.asked.asked();
   assertEquals((await call(b!.handler, "DELETE", path)).status, 204);
   assertEquals(brief(await seen).at(-1), "3 turn_end cancelled");
+  assertEquals((await start(a!, path, { input: "again" })).status, 404);
   assertEquals((await call(a!.handler, "GET", path)).status, 404);
   assertEquals([a!.errors, b!.errors], [[], []]);
+});
+
+Deno.test("a turn starts without looking at the store first, and yet with all that other servers have written", async () => {
+  const memory = sharedMemory();
+  let looks = 0;
+  const [a, b] = [0, 1].map(() => {
+    const { store } = memory.open();
+    const shared = { ...store.shared!, look: (id: string) => (looks++, store.shared!.look(id)) };
+    const asked = steppedModel();
+    return { asked, handler: agent(asked.model, { store: { ...store, shared } }) };
+  });
+  const path = await newSession(a!.handler);
+  const turns = async ({ handler, asked }: NonNullable<typeof a>, input: string) => {
+    const turn = await handler.fetch(request("POST", `${path}/turns`, { input }));
+    await asked.reply(`to ${input}`);
+    await events(turn);
+  };
+  await turns(a!, "one");
+  const before = looks;
+  await turns(a!, "two");
+  assertEquals(looks, before);
+  await turns(b!, "three");
+  await turns(a!, "four");
+  assertEquals(said(a!.asked.requests.at(-1)!.messages), [
+    "s: Be brief.",
+    ...["one", "two", "three"].flatMap((input) => [`u: ${input}`, `a: to ${input}`]),
+    "u: four",
+  ]);
 });
 
 Deno.test("idle sessions are deleted by any server, and none that another one uses", async () => {
