@@ -10,6 +10,8 @@ export interface Postgres {
   readonly isOurs: boolean;
   /** Makes a database that nobody else has, and gives its URL. One of a server of ours goes with that. */
   makeDatabase(): Promise<string>;
+  /** Gives a folder to the user that the server runs as, if that is ours: for a tablespace. */
+  own(folder: string): Promise<void>;
   /** Removes a database that was made here, whoever is connected. */
   dropDatabase(url: string): Promise<void>;
   /** Kills the main process, and with that all others of the server, at once (`kill -9`). Resolves when it is gone. */
@@ -55,7 +57,7 @@ rm -rf "$folder"`;
  */
 export async function startPostgres({ settings = {}, tls }: PostgresOptions = {}): Promise<Postgres> {
   const named = Deno.env.get("TARE_TEST_POSTGRES");
-  if (named) return databasesAt(named, { isOurs: false, kill: notOurs, start: notOurs });
+  if (named) return databasesAt(named, { isOurs: false, own: notOurs, kill: notOurs, start: notOurs });
   const folder = await Deno.makeTempDir({ prefix: "tare-postgres-" });
   const user = await unprivilegedUser();
   const bin = join(await placeBinaries(folder, user), "bin");
@@ -97,14 +99,14 @@ export async function startPostgres({ settings = {}, tls }: PostgresOptions = {}
     const server = keep(command, { folder, url, user });
     try {
       await server.start();
-      return databasesAt(url, { isOurs: true, ...server });
+      return databasesAt(url, { isOurs: true, own: (folder) => give(folder, user), ...server });
     } catch (error) {
       if (attempt === 5 || !String(error).includes("Address already in use")) throw error;
     }
   }
 }
 
-function databasesAt(url: string, server: Pick<Postgres, "isOurs" | "kill" | "start">): Postgres {
+function databasesAt(url: string, server: Pick<Postgres, "isOurs" | "own" | "kill" | "start">): Postgres {
   const nameOf = (database: string) => new URL(database).pathname.slice(1);
   return {
     url,
