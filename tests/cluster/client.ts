@@ -66,13 +66,16 @@ export async function send(url: string, init: RequestInit = {}, signal?: AbortSi
 }
 
 /** Posts; nothing if nobody knows what became of it, or it is to be tried again. */
-export async function post(
-  url: string,
-  body: unknown,
-  key: string,
-): Promise<Response | undefined> {
+export function post(url: string, body: unknown, key: string): Promise<Response | undefined> {
+  return tell(url, jsonPost(body), key);
+}
+
+/** Sends what has an effect; nothing if nobody knows what became of it, or it is to be tried again. */
+async function tell(url: string, init: RequestInit, key: string): Promise<Response | undefined> {
+  const headers = new Headers(init.headers);
+  headers.set("idempotency-key", key);
   try {
-    const response = await send(url, jsonPost(body, { "idempotency-key": key }));
+    const response = await send(url, { ...init, headers });
     if (response.status < 500 && response.status !== 429) return response;
     await response.body?.cancel();
   } catch (error) {
@@ -82,10 +85,19 @@ export async function post(
 }
 
 /** Posts until there is an answer for sure, however often it has to be sent. A conflict that passes is waited for. */
-export async function postOnce(url: string, body: unknown, passing: readonly string[] = []): Promise<Answer> {
+export function postOnce(url: string, body: unknown, passing?: readonly string[]): Promise<Answer> {
+  return tellOnce(url, jsonPost(body), passing);
+}
+
+/** The same for any request that has an effect. */
+export async function tellOnce(
+  url: string,
+  init: RequestInit,
+  passing: readonly string[] = [],
+): Promise<Answer> {
   const key = crypto.randomUUID();
-  return await until(`POST ${url}`, async () => {
-    const response = await post(url, body, key);
+  return await until(`${init.method} ${url}`, async () => {
+    const response = await tell(url, init, key);
     const answer = response && await json(response);
     return answer?.status === 409 && passing.includes(answer.body.error.code) ? undefined : answer;
   });
@@ -108,7 +120,8 @@ export function get(url: string): Promise<Answer> {
 /** The answer; nothing if it broke off. */
 async function json(response: Response): Promise<Answer | undefined> {
   try {
-    return { status: response.status, body: await response.json() };
+    const text = await response.text();
+    return { status: response.status, body: text === "" ? undefined : JSON.parse(text) };
   } catch (error) {
     if (isBroken(error)) return undefined;
     throw error;

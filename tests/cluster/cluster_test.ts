@@ -9,6 +9,7 @@ import { Cluster, type Member } from "./cluster.ts";
 import { readRuns, tokensIn } from "./cluster_model.ts";
 import { Conversation, type Protocol, PROTOCOLS } from "./conversation.ts";
 import { type Fault, FAULTS } from "./faults.ts";
+import { Importer } from "./importer.ts";
 import { startPostgres } from "./postgres.ts";
 import { Talker } from "./talker.ts";
 
@@ -158,9 +159,10 @@ interface Happening {
 /** Lets clients work while something goes wrong, and afterwards until their turns have ended. */
 async function work(
   cluster: Cluster,
-  { talkers, conversations, faults, random, audit }: {
+  { talkers, conversations, importer, faults, random, audit }: {
     readonly talkers: readonly Talker[];
     readonly conversations: Conversations;
+    readonly importer: Importer;
     readonly faults: readonly Happening[];
     readonly random: () => number;
     readonly audit: Audit;
@@ -170,6 +172,7 @@ async function work(
   const working = awaitedLater(Promise.all([
     ...talkers.map((talker) => talker.work(cluster.balancer.url, () => isOver)),
     conversations.work(() => isOver),
+    importer.work(() => isOver),
   ]));
   await Promise.race([working, pause(500 + random() * 1500)]);
   const sinceMs = Date.now();
@@ -199,6 +202,7 @@ Deno.test(`servers on one database keep all that was acknowledged, in ${ROUNDS} 
   const audit = await Audit.install(cluster);
   await cluster.restart();
   const conversations = await Conversations.start(cluster);
+  const importer = new Importer(cluster, seeded(SEED + 1));
   const queue = faults(random);
   let talkers: Talker[] = [];
   const all: Talker[] = [];
@@ -210,16 +214,19 @@ Deno.test(`servers on one database keep all that was acknowledged, in ${ROUNDS} 
       const faults = queue.next().value.map((fault, index) => ({ fault, member: members[index]! }));
       const names = faults.map(({ fault: { name }, member: { user } }) => `${name} (${user})`);
       told = `round ${round}: ${names.join(", ")}`;
-      await work(cluster, { talkers, conversations, faults, random, audit });
+      await work(cluster, { talkers, conversations, importer, faults, random, audit });
       const received = await Promise.all(talkers.map((talker) => talker.check(cluster.urls)));
       await checkRuns(cluster, { talkers, received, audit });
       await audit.check(talkers.map(({ id }) => id));
       await conversations.check(faults.map(({ fault }) => fault));
+      await importer.check();
     }
     // What servers know that have just been started is what is stored.
     told = "after the last round";
     await cluster.restart();
     await Promise.all(all.map((talker) => talker.check(cluster.urls)));
+    await importer.check();
+    importer.assertWorked();
     for (const end of ["completed", "interrupted", "approval"]) {
       assert(all.some(({ ends }) => ends.has(end)), `no turn ended with ${end}`);
     }

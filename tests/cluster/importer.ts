@@ -1,0 +1,106 @@
+import { assert, assertEquals } from "@std/assert";
+import type { Message } from "@tare/messages";
+import { get, pause, tellOnce } from "./client.ts";
+import type { Cluster } from "./cluster.ts";
+
+/** What stands in the instructions of its sessions, by which the database knows them. */
+const MARK = "Imported and perhaps deleted";
+
+/** So many sessions it keeps at a time. */
+const KEPT = 12;
+
+/** What a request waits for that was sent twice. */
+const PASSING = ["idempotency_key_in_use"];
+
+/** What the server that worked on a request left when it ended: nobody knows, and the same key says no more. */
+const INTERRUPTED = "idempotency_key_interrupted";
+
+/** Somebody who imports sessions and deletes them again, through whatever breaks, and checks what is there. */
+export class Importer {
+  readonly #cluster: Cluster;
+  readonly #random: () => number;
+  /** What was imported and not deleted, by the sessions' ids. */
+  readonly #kept = new Map<string, readonly Message[]>();
+  /** What was deleted since it was last checked. */
+  readonly #deleted: string[] = [];
+  #made = 0;
+
+  /** Nothing was imported yet. */
+  constructor(cluster: Cluster, random: () => number) {
+    this.#cluster = cluster;
+    this.#random = random;
+  }
+
+  /** Imports and deletes until it `isOver`. */
+  async work(isOver: () => boolean): Promise<void> {
+    while (!isOver()) {
+      if (this.#random() < 1 - this.#kept.size / KEPT) await this.#import();
+      else await this.#delete();
+      await pause(50);
+    }
+  }
+
+  /** One to three sessions at once. */
+  async #import(): Promise<void> {
+    const sessions = Array.from({ length: 1 + Math.floor(3 * this.#random()) }, (): Message[] => [
+      { role: "system", content: `${MARK}: ${++this.#made}.` },
+      { role: "user", content: `What is ${this.#made}?` },
+      { role: "assistant", content: "A number. ".repeat(1 + Math.floor(200 * this.#random())) },
+    ]);
+    const { status, body } = await tellOnce(`${this.#cluster.balancer.url}/v1/sessions/import`, {
+      method: "POST",
+      headers: { "content-type": "application/x-ndjson" },
+      body: sessions.map((messages) => `${JSON.stringify({ messages })}\n`).join(""),
+    }, PASSING);
+    if (status === 409) {
+      // It was done if its answer was kept, in one commit; so it was not.
+      return assertEquals(body.error.code, INTERRUPTED);
+    }
+    assertEquals([status, body.sessions?.length], [201, sessions.length], JSON.stringify(body));
+    for (const [index, { id }] of body.sessions.entries()) this.#kept.set(id, sessions[index]!);
+  }
+
+  async #delete(): Promise<void> {
+    const ids = [...this.#kept.keys()];
+    const id = ids[Math.floor(ids.length * this.#random())]!;
+    const at = `${this.#cluster.balancer.url}/v1/sessions/${id}`;
+    for (;;) {
+      const { status, body } = await tellOnce(at, { method: "DELETE" }, PASSING);
+      // What was sent before may have done it.
+      if (status === 204 || status === 404) break;
+      assertEquals([status, body.error.code], [409, INTERRUPTED], JSON.stringify(body));
+    }
+    this.#kept.delete(id);
+    this.#deleted.push(id);
+    assertEquals((await get(at)).status, 404);
+  }
+
+  /** Each server knows what was imported as it was, once, and nothing of what was deleted. */
+  async check(): Promise<void> {
+    const stored = await this.#cluster.query<{ readonly id: string }>(
+      "SELECT id FROM tare.sessions WHERE json LIKE $1 ORDER BY id",
+      [`%${MARK}%`],
+    );
+    assertEquals(
+      stored.map(({ id }) => id),
+      [...this.#kept.keys()].sort(),
+      "not the sessions that there are",
+    );
+    await Promise.all(this.#cluster.urls.map(async (url) => {
+      for (const [id, messages] of this.#kept) {
+        const { status, body } = await get(`${url}/v1/sessions/${id}`);
+        assertEquals([status, body.messages], [200, messages]);
+      }
+      for (const id of this.#deleted) assertEquals((await get(`${url}/v1/sessions/${id}`)).status, 404);
+    }));
+    this.#deleted.splice(0);
+  }
+
+  /** It did both, or it shows nothing. */
+  assertWorked(): void {
+    assert(
+      this.#made > this.#kept.size && this.#kept.size > 0,
+      `${this.#made} made, ${this.#kept.size} kept`,
+    );
+  }
+}
