@@ -99,7 +99,7 @@ export class Sessions {
   }
 
   /**
-   * The session of this id, for who changes it: only what does so finds out what other servers have written.
+   * The session of this id, for who changes it: what other servers have written is found out by the change, not here.
    *
    * @throws {HttpError} 404 if there is none.
    */
