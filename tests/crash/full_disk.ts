@@ -107,7 +107,7 @@ export function talkativeProvider() {
   return recordingProvider(() => ({ content: "more words ".repeat(9_000) }), () => 0);
 }
 
-/** Runs a test on a small disk of its own, if mounting one is permitted; else says that it doesn't. */
+/** Runs a test on a small disk of its own; where mounting one isn't permitted it is skipped, and says so. */
 export async function onSmallDisk(
   t: Deno.TestContext,
   { size, test }: {
