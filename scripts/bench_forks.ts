@@ -11,7 +11,7 @@ import { loadTokenizer } from "@tare/messages/tiktoken";
 import { profileNamed, PROFILES } from "@tare/planner";
 import { agentHandler } from "@tare/server";
 import { type SimulatedModel, simulator, toolCall } from "@tare/simulator";
-import { memoryStore } from "@tare/store";
+import { memoryStore } from "@tare/conversation";
 import { formatTable } from "./bench/format_table.ts";
 import { seeded } from "./bench/seeded.ts";
 import { word } from "./bench/words.ts";

@@ -14,25 +14,12 @@ export const PACKAGE_TABLE: Readonly<Record<string, readonly string[]>> = {
   planner: ["messages", "context", "prune", "schemas"],
   wire: ["messages"],
   adapters: ["messages", "prune", "planner"],
-  loop: ["messages", "wire"],
-  tools: ["messages", "prune"],
-  store: ["messages", "prune"],
-  telemetry: ["messages"],
-  gateway: ["messages", "prune", "planner", "wire", "store", "telemetry"],
+  loop: ["messages", "prune", "wire"],
+  conversation: ["messages", "prune", "planner"],
+  gateway: ["messages", "prune", "planner", "wire", "conversation"],
   simulator: ["messages", "planner", "wire"],
-  server: [
-    "messages",
-    "context",
-    "prune",
-    "schemas",
-    "planner",
-    "wire",
-    "loop",
-    "tools",
-    "store",
-    "telemetry",
-  ],
-  page: ["messages", "loop", "planner"],
+  server: ["messages", "context", "prune", "schemas", "planner", "wire", "loop", "conversation", "gateway"],
+  page: ["messages", "loop", "conversation"],
   app: [
     "messages",
     "context",
@@ -42,9 +29,7 @@ export const PACKAGE_TABLE: Readonly<Record<string, readonly string[]>> = {
     "wire",
     "adapters",
     "loop",
-    "tools",
-    "store",
-    "telemetry",
+    "conversation",
     "gateway",
     "simulator",
     "server",
@@ -63,14 +48,7 @@ export const PURE_PACKAGES: readonly string[] = [
 ];
 
 /** Packages that run on Deno, Node and Bun: what they need of the system they have from `node:` modules. */
-export const PORTABLE_PACKAGES: readonly string[] = [
-  "loop",
-  "tools",
-  "store",
-  "telemetry",
-  "gateway",
-  "simulator",
-];
+export const PORTABLE_PACKAGES: readonly string[] = ["loop", "conversation", "gateway", "simulator"];
 
 const IMPURE_GLOBALS = ["Deno", "process", "Date", "performance", "fetch", "setTimeout", "setInterval"];
 const IMPURE_MEMBERS = ["Math.random", "crypto.randomUUID", "crypto.getRandomValues"];
@@ -154,8 +132,9 @@ function importFault(name: string, path: string, specifier: string): string | un
     return `Package ${name} may not import @tare/${ours}: ARCHITECTURE.md's table allows it ` +
       `${PACKAGE_TABLE[name]?.join(", ") || "none of ours"}.`;
   }
-  if (specifier.startsWith("@opentelemetry/") && name !== "telemetry" && !isTest(path)) {
-    return `Package ${name} may not import ${specifier}: @tare/telemetry alone speaks to it.`;
+  const tells = name === "conversation" && path.startsWith("telemetry/");
+  if (specifier.startsWith("@opentelemetry/") && !tells && !isTest(path)) {
+    return `Package ${name} may not import ${specifier}: @tare/conversation/telemetry alone speaks to it.`;
   }
   if (!specifier.startsWith(".")) return undefined;
   const depth = path.split("/").length - 1;

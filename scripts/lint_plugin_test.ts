@@ -69,7 +69,7 @@ Deno.test("portable-packages refuses what Node lacks where it must run, tests le
     );
     assertEquals(found, expected, name);
   }
-  assertEquals(faults("/repo/packages/store/x_test.ts", lacking.join("\n")), []);
+  assertEquals(faults("/repo/packages/conversation/store/x_test.ts", lacking.join("\n")), []);
 });
 
 Deno.test("protocol-names keeps a protocol's fields in its folder", () => {

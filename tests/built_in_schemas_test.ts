@@ -3,7 +3,7 @@ import { countRequestTokens } from "@tare/messages";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { memoryArchive } from "@tare/prune";
 import { compactTool, shownTools } from "@tare/schemas";
-import { workspaceTools } from "@tare/tools";
+import { workspaceTools } from "@tare/loop/tools";
 
 const tools = workspaceTools({ workspace: ".", archive: memoryArchive() }).map((tool) => tool.definition);
 

@@ -8,8 +8,8 @@ import { loadTokenizer } from "@tare/messages/tiktoken";
 import { profileNamed } from "@tare/planner";
 import { type AgentHandler, agentHandler, type AgentOptions, ALLOW_EVERYTHING } from "@tare/server";
 import { type SimulatedModel, simulator, toolCall } from "@tare/simulator";
-import { memoryStore } from "@tare/store";
-import { workspaceTools } from "@tare/tools";
+import { memoryStore } from "@tare/conversation";
+import { workspaceTools } from "@tare/loop/tools";
 
 const tokenizer = await loadTokenizer();
 

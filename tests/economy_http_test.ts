@@ -7,7 +7,7 @@ import { loadTokenizer } from "@tare/messages/tiktoken";
 import { type LedgerEntry, type Mechanisms, profileNamed } from "@tare/planner";
 import { agentHandler, ALLOW_EVERYTHING } from "@tare/server";
 import { replay as replayModel, simulator } from "@tare/simulator";
-import { memoryStore } from "@tare/store";
+import { memoryStore } from "@tare/conversation";
 import { plannerPolicy } from "../scripts/bench/economy/policies/planner_policy.ts";
 import type { Recording } from "../scripts/bench/economy/recording.ts";
 import { play } from "../scripts/bench/economy/play.ts";

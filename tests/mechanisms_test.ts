@@ -8,8 +8,8 @@ import { loadTokenizer } from "@tare/messages/tiktoken";
 import { type Mechanisms, profileNamed } from "@tare/planner";
 import { agentHandler, ALLOW_EVERYTHING } from "@tare/server";
 import { type SimulatedModel, simulator } from "@tare/simulator";
-import { memoryStore } from "@tare/store";
-import { workspaceTools } from "@tare/tools";
+import { memoryStore } from "@tare/conversation";
+import { workspaceTools } from "@tare/loop/tools";
 
 const OFF: Mechanisms = { context: false, prune: false, schemas: false, truncate: false };
 

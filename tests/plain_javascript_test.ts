@@ -16,8 +16,9 @@ const ENTRIES = [
   "loop/openai",
   "loop/anthropic",
   "gateway",
-  "store",
-  "tools",
+  "conversation",
+  "conversation/sqlite",
+  "loop/tools",
   "simulator",
 ];
 

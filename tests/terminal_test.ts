@@ -5,8 +5,8 @@ import { fromFileUrl } from "@std/path";
 import { contentText, type Model } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { agentHandler, ALLOW_EVERYTHING, type ApprovalOptions } from "@tare/server";
-import { memoryStore } from "@tare/store";
-import { workspaceTools } from "@tare/tools";
+import { memoryStore } from "@tare/conversation";
+import { workspaceTools } from "@tare/loop/tools";
 import { HAS_TERMINAL, openTerminal } from "./pseudo_terminal.ts";
 
 const ROOT = fromFileUrl(new URL("..", import.meta.url));

@@ -2,7 +2,7 @@ import { ServerSentEventParseStream } from "@std/http";
 import type { TurnLedger } from "@tare/loop";
 import { type Content, contentText, type Message } from "@tare/messages";
 import type { Quote, Wish } from "@tare/planner";
-import type { PinReport, PromptReport } from "@tare/planner/report";
+import type { PinReport, PromptReport } from "@tare/conversation/report";
 import type { NumberedEvent } from "@tare/server";
 
 /** Where the server is that a command talks to, and what its requests must carry. */

@@ -10,7 +10,7 @@ import {
   PIN_LIST,
   PIN_REPORT,
   PROMPT_REPORT,
-} from "@tare/planner/report";
+} from "@tare/conversation/report";
 
 /** An operation of an OpenAPI document, as far as it is looked into. */
 export interface Operation {

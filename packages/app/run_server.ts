@@ -1,5 +1,5 @@
 // deno-lint-ignore-file no-console
-import { StoreError } from "@tare/store";
+import { StoreError } from "@tare/conversation";
 import { whenLeft } from "./launchers.ts";
 import { readSettings, VARIABLES } from "./settings/settings.ts";
 import { type Parts, startServer } from "./start_server.ts";

@@ -8,9 +8,9 @@ import type { PolicyOptions } from "@tare/planner/policies";
 import { isPageRequest, page } from "@tare/page";
 import { agentHandler, allowedHosts, guard, isLoopback } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
-import { Telemetry } from "@tare/telemetry";
-import { workspaceTools } from "@tare/tools";
-import { type McpSdk, mcpServers } from "@tare/tools/mcp";
+import { Telemetry } from "@tare/conversation/telemetry";
+import { workspaceTools } from "@tare/loop/tools";
+import { type McpSdk, mcpServers } from "@tare/loop/mcp";
 import {
   type AgentModels,
   chatProfile,

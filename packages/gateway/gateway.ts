@@ -1,5 +1,5 @@
 import { checkGiven } from "@tare/messages";
-import { inTraceOf } from "@tare/telemetry";
+import { inTraceOf } from "@tare/conversation/telemetry";
 import { ApiError, type Protocol, PROTOCOLS } from "@tare/wire";
 import { decodeRequest, readBytes } from "./decode_request.ts";
 import type { LedgerReport } from "./ledger.ts";

@@ -7,7 +7,7 @@ import {
   type Overview,
   type Sums,
   type ToldWarning,
-} from "@tare/planner/report";
+} from "@tare/conversation/report";
 
 /**
  * What calls came to: prompts in token units, of which the price of one uncached input token is 1, and prompts and replies

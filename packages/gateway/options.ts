@@ -1,8 +1,8 @@
 import type { CountTokens } from "@tare/messages";
 import type { Price, Profile } from "@tare/planner";
 import type { PolicyOptions } from "@tare/planner/policies";
-import type { ConversationStore } from "@tare/store";
-import type { Telemetry } from "@tare/telemetry";
+import type { ConversationStore } from "@tare/conversation";
+import type { Telemetry } from "@tare/conversation/telemetry";
 
 /** A provider that requests are sent to. */
 export interface Upstream {

@@ -9,8 +9,8 @@ import {
   SseSplitter,
   type WireReply,
 } from "@tare/wire";
-import { type Overview, ToldWarnings } from "@tare/planner/report";
-import { type FailOpen, Telemetry } from "@tare/telemetry";
+import { type Overview, ToldWarnings } from "@tare/conversation/report";
+import { type FailOpen, Telemetry } from "@tare/conversation/telemetry";
 import type { GatewayLedger } from "./ledger.ts";
 import type { GatewayOptions } from "./options.ts";
 import type { GatewaySession } from "./sessions/session.ts";

@@ -1,6 +1,6 @@
 import type { Message } from "@tare/messages";
 import { providerOf } from "@tare/planner";
-import { type Chat, errorTypeOf, inThisTrace, type Telemetry } from "@tare/telemetry";
+import { type Chat, errorTypeOf, inThisTrace, type Telemetry } from "@tare/conversation/telemetry";
 import type { Protocol, WireReply } from "@tare/wire";
 import type { Upstream } from "./options.ts";
 import type { GatewayTurn, SentCall } from "./turn.ts";

@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
-import type { ConversationStore } from "@tare/store";
-import { Telemetry } from "@tare/telemetry";
+import type { ConversationStore } from "@tare/conversation";
+import { Telemetry } from "@tare/conversation/telemetry";
 import { recordTelemetry } from "../../tests/telemetry/recorder.ts";
 import { call, chunk, completion, type Forwarded, gatewayed, post, READ, sse } from "./fixture_test.ts";
 

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { CountTokens, Usage } from "@tare/messages";
 import { listPrice, profileForTtl, type Rates } from "@tare/planner";
 import { promptSession } from "@tare/planner/policies";
-import { reportCall, sumsOfCall } from "@tare/planner/report";
+import { reportCall, sumsOfCall } from "@tare/conversation/report";
 import { RECALL_TOOL } from "@tare/prune";
 import { jsonExcess, type Protocol, readBody, readingRequest, type WireReply } from "@tare/wire";
 import { callTotals, GatewayLedger } from "./ledger.ts";

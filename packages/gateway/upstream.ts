@@ -1,4 +1,4 @@
-import { withoutTrace } from "@tare/telemetry";
+import { withoutTrace } from "@tare/conversation/telemetry";
 import { BEARER, joinBytes, type Protocol, type WireAuth } from "@tare/wire";
 import type { GatewayOptions, Upstream } from "./options.ts";
 

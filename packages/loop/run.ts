@@ -24,9 +24,9 @@ import {
 import type { LoopEvent, TurnEnd } from "./event.ts";
 import { addLedgers, EMPTY_LEDGER, type TurnLedger } from "./ledger.ts";
 import { ModelError } from "./model_error.ts";
-import { RepeatedCalls } from "./tools/repeated_calls.ts";
+import { RepeatedCalls } from "./calls/repeated_calls.ts";
 import { type ResolvedOptions, resolveOptions, type RunOptions } from "./run_options.ts";
-import { CUT_OFF, refuseCalls, runTools, type ToolAnswers } from "./tools/run_tools.ts";
+import { CUT_OFF, refuseCalls, runTools, type ToolAnswers } from "./calls/run_tools.ts";
 import { Watchdog } from "./watchdog.ts";
 
 /** How a turn ended and what it left. */

@@ -17,6 +17,7 @@ export type {
   ShortenEdit,
   SummariseEdit,
 } from "./edits/edit.ts";
+export { isSummary } from "./edits/make_summary.ts";
 export { fittingPins, makePin, type NewPin, type Pin, type Wish, withoutPin, withPin } from "./edits/pin.ts";
 export { type Conversation, view } from "./edits/view.ts";
 export type { LedgerEntry, PromptShares, UncachedCause } from "./ledger/ledger.ts";

@@ -1,4 +1,4 @@
-import { inTraceOf, Telemetry } from "@tare/telemetry";
+import { inTraceOf, Telemetry } from "@tare/conversation/telemetry";
 import { Type } from "typebox";
 import { approvalRoutes } from "./api/approval_routes.ts";
 import { health } from "./api/health_routes.ts";

@@ -9,7 +9,7 @@ import { type AssistantMessage, estimateTokens, type Model, type Tool, type Usag
 import { profileNamed } from "@tare/planner";
 import { type AgentHandler, agentHandler, type AgentOptions, ALLOW_EVERYTHING } from "@tare/server";
 import { EventLog } from "./sessions/event_log.ts";
-import { memoryStore } from "@tare/store";
+import { memoryStore } from "@tare/conversation";
 import { checkedFetch, type OpenapiDocument } from "./http/openapi_fixture_test.ts";
 
 /** A tool that gives back its text. */

@@ -5,7 +5,7 @@ import { fromFileUrl } from "@std/path";
 import type { Model } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { agentHandler } from "@tare/server";
-import { memoryStore } from "@tare/store";
+import { memoryStore } from "@tare/conversation";
 import { HAS_TERMINAL, openTerminal, type Terminal } from "../pseudo_terminal.ts";
 
 const ROOT = fromFileUrl(new URL("../..", import.meta.url));

@@ -4,7 +4,7 @@ import { gateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { agentHandler } from "@tare/server";
-import { memoryStore } from "@tare/store";
+import { memoryStore } from "@tare/conversation";
 import { agentOrGateway } from "../../packages/app/agent_or_gateway.ts";
 
 const DOCUMENT = new Request("http://localhost/openapi.json");

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
-import { openStore } from "@tare/store";
+import { openStore } from "@tare/conversation/sqlite";
 import { serverCommand, startServerProcess } from "./server_process.ts";
 
 const LONGEST_START_MS = 10_000;

@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { type Gateway, gateway, type GatewayOptions } from "@tare/gateway";
 import { estimateTokens, type Message } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
-import { memoryStore } from "@tare/store";
+import { memoryStore } from "@tare/conversation";
 import {
   type Asked,
   assertSame,

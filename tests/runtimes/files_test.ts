@@ -5,13 +5,13 @@ import { bundleFileSuite, runSuite } from "./suite.ts";
 
 /** Tests that want no more of Deno than files. Those of processes and locks start Deno itself. */
 const SUITES: Readonly<Record<string, readonly string[]>> = {
-  tools: ["tools/files", "tools/search"],
-  store: [
-    "store/memory",
-    "store/file_archive_test.ts",
-    "store/sqlite/migrations_test.ts",
-    "store/sqlite/open_store_test.ts",
-    "store/sqlite/stored_json_test.ts",
+  loop: ["loop/tools/files", "loop/tools/search"],
+  conversation: [
+    "conversation/store/memory",
+    "conversation/store/file_archive_test.ts",
+    "conversation/store/sqlite/migrations_test.ts",
+    "conversation/store/sqlite/open_store_test.ts",
+    "conversation/store/sqlite/stored_json_test.ts",
   ],
 };
 

@@ -5,7 +5,8 @@
  */
 // deno-lint-ignore-file no-console
 import { resolve } from "@std/path";
-import { openFileContents, sumContents } from "@tare/store";
+import { sumContents } from "@tare/conversation";
+import { openFileContents } from "@tare/conversation/sqlite";
 import { parseArgs } from "node:util";
 import { agentClient, serverAddress } from "../agent_client.ts";
 

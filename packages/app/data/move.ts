@@ -5,7 +5,8 @@
  */
 // deno-lint-ignore-file no-console
 import { join, resolve } from "@std/path";
-import { copyContents, openFileContents, type StoreContents, StoreError } from "@tare/store";
+import { copyContents, type StoreContents, StoreError } from "@tare/conversation";
+import { openFileContents } from "@tare/conversation/sqlite";
 import { parseArgs } from "node:util";
 import { isFile } from "../settings/option.ts";
 import { readSettings } from "../settings/settings.ts";
@@ -58,7 +59,7 @@ async function move(
       "Cannot move: TARE_DATABASE must be the address of the database to move to or from.",
     );
   }
-  const { openPostgresContents } = await import("@tare/store/postgres");
+  const { openPostgresContents } = await import("@tare/conversation/postgres");
   if (oldData !== undefined) await moveOldStore(oldData, resolve(data));
   const path = join(resolve(data), STORE_FILE);
   if (!isBack && !isFile(path) && !isFile(`${path}-wal`)) {

@@ -1,5 +1,5 @@
 import { resolve } from "@std/path";
-import { openStore } from "@tare/store";
+import { openStore } from "@tare/conversation/sqlite";
 import { STORE_FILE } from "./data_folder.ts";
 import { isFile } from "../settings/option.ts";
 

@@ -1,6 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { join } from "@std/path";
-import { openStore, StoreError } from "@tare/store";
+import { StoreError } from "@tare/conversation";
+import { openStore } from "@tare/conversation/sqlite";
 import { moveOldStore } from "./move_old_store.ts";
 
 /** Runs a test with an old data folder that holds one session, and the place of the new one. */

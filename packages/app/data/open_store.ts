@@ -1,5 +1,6 @@
 import { join, resolve } from "@std/path";
-import { openStore, type Store } from "@tare/store";
+import type { Store } from "@tare/conversation";
+import { openStore } from "@tare/conversation/sqlite";
 import { STORE_FILE } from "./data_folder.ts";
 import { moveOldStore } from "./move_old_store.ts";
 import { freePlace, onlyPlace, type ServerPlace } from "./server_place.ts";
@@ -28,7 +29,7 @@ export async function openSettingsStore(
   const { database, oldData, maxDataMiB } = settings;
   if (database !== undefined) {
     // Who has no database shall not wait for its client at every start.
-    const { openPostgresStore } = await import("@tare/store/postgres");
+    const { openPostgresStore } = await import("@tare/conversation/postgres");
     if (isFile(join(data, STORE_FILE))) {
       log(`The sessions in ${data} aren't in the database: tare move moves them there.`);
     }

@@ -1,5 +1,5 @@
 import { join, resolve } from "@std/path";
-import { endLeftCommands } from "@tare/tools";
+import { endLeftCommands } from "@tare/loop/tools";
 import { createHash } from "node:crypto";
 
 /** A server's place in a data folder. */

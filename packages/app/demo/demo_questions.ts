@@ -1,4 +1,4 @@
-import { workspaceTools } from "@tare/tools";
+import { workspaceTools } from "@tare/loop/tools";
 
 /** Most folders that are reviewed. */
 const MAX_FOLDERS = 10;

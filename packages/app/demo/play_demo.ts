@@ -7,8 +7,8 @@ import type { Price, Profile } from "@tare/planner";
 import type { Policy } from "@tare/planner/policies";
 import { agentHandler, ALLOW_EVERYTHING } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
-import { memoryStore } from "@tare/store";
-import { workspaceTools } from "@tare/tools";
+import { memoryStore } from "@tare/conversation";
+import { workspaceTools } from "@tare/loop/tools";
 
 /** A way to go about a session's prompts. */
 export interface Way {

@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { EMPTY_LEDGER } from "@tare/loop";
-import type { PromptBlock } from "@tare/planner/report";
+import type { PromptBlock } from "@tare/conversation/report";
 import { HELP, runCommand } from "./commands.ts";
 
 const block: PromptBlock = {

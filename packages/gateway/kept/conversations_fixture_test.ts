@@ -6,7 +6,7 @@
 import { assertEquals } from "@std/assert";
 import { type Gateway, gateway, type GatewayOptions, type Upstream } from "@tare/gateway";
 import { profileNamed } from "@tare/planner";
-import type { Store } from "@tare/store";
+import type { Store } from "@tare/conversation";
 import type { JsonRecord } from "@tare/wire";
 import { type Json, longResult, SUM_UP } from "../agents_fixture_test.ts";
 import { OPTIONS, post } from "../fixture_test.ts";

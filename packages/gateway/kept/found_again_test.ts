@@ -1,7 +1,8 @@
 import { assert, assertEquals, assertLess, assertNotEquals, assertStringIncludes } from "@std/assert";
 import { gateway, type GatewayOptions } from "@tare/gateway";
 import { profileNamed } from "@tare/planner";
-import { type ConversationStore, memoryStore, openStore } from "@tare/store";
+import { type ConversationStore, memoryStore } from "@tare/conversation";
+import { openStore } from "@tare/conversation/sqlite";
 import { longResult } from "../agents_fixture_test.ts";
 import { completion, gatewayed, OPTIONS, post, READ } from "../fixture_test.ts";
 import { functionCall, responsesUpstream, says } from "../responses_fixture_test.ts";

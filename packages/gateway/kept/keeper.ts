@@ -1,4 +1,4 @@
-import type { ConversationStore, FoundConversation } from "@tare/store";
+import type { ConversationStore, FoundConversation } from "@tare/conversation";
 import type { Protocol, RequestReaders } from "@tare/wire";
 import { chainTo } from "../sessions/chain_index.ts";
 import type { Recognised } from "../sessions/recognised.ts";

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { gateway } from "@tare/gateway";
-import { type ConversationStore, memoryStore, StoreError } from "@tare/store";
+import { type ConversationStore, memoryStore, StoreError } from "@tare/conversation";
 import { type Asked, assertSame, conversation, MANNERS, play, whole } from "./conversations_fixture_test.ts";
 import { CHAT } from "./dialects_fixture_test.ts";
 import { OPTIONS, post } from "../fixture_test.ts";

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { hashText } from "@tare/messages";
-import type { ConversationText } from "@tare/store";
+import type { ConversationText } from "@tare/conversation";
 
 /** A list whose JSON is longer than this is cut into pieces of about this length, in UTF-16 code units. */
 const PIECE_CHARS = 2_000;

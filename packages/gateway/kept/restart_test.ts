@@ -1,6 +1,7 @@
 import { assert } from "@std/assert";
 import fc from "fast-check";
-import { memoryStore, openStore, type Store } from "@tare/store";
+import { memoryStore, type Store } from "@tare/conversation";
+import { openStore } from "@tare/conversation/sqlite";
 import { assertSame, conversation, MANNERS, played, whole } from "./conversations_fixture_test.ts";
 import { DIALECTS } from "./dialects_fixture_test.ts";
 

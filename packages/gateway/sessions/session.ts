@@ -1,6 +1,6 @@
 import { firstWords, type Message, type Rewrite } from "@tare/messages";
 import type { ForkableSession, Pin, SessionView } from "@tare/planner";
-import type { CallReport, SeenConversation } from "@tare/planner/report";
+import type { CallReport, SeenConversation } from "@tare/conversation/report";
 import type { ChainNode } from "./chain_index.ts";
 import type { HiddenPlace } from "./hidden_items.ts";
 import type { LayeredArchive } from "./layered_archive.ts";

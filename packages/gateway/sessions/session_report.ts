@@ -1,6 +1,6 @@
 import type { JsonSchema } from "@tare/messages";
 import { ApiError } from "@tare/wire";
-import { closedSchema as closed, listOf as list, REWRITE_REPORT } from "@tare/planner/report";
+import { closedSchema as closed, listOf as list, REWRITE_REPORT } from "@tare/conversation/report";
 import { DOLLAR_TOTALS, TOTALS } from "../ledger.ts";
 import type { Compaction, GatewaySession, SessionRewrite } from "./session.ts";
 

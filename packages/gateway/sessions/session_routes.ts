@@ -10,7 +10,7 @@ import {
   reportPins,
   reportPrompt,
   type SeenConversation,
-} from "@tare/planner/report";
+} from "@tare/conversation/report";
 import { ApiError } from "@tare/wire";
 import { readBytes } from "../decode_request.ts";
 import type { GatewaySession } from "./session.ts";

@@ -9,7 +9,7 @@ import {
   PIN_REPORT,
   PROMPT_REPORT,
   type PromptBlock,
-} from "@tare/planner/report";
+} from "@tare/conversation/report";
 import { BASH, chatStep, longResult, SUM_UP } from "../agents_fixture_test.ts";
 import { completion, gatewayed, post } from "../fixture_test.ts";
 import type { GatewayOptions } from "../options.ts";

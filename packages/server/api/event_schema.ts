@@ -1,6 +1,6 @@
 import type { ModelErrorCode, TurnEndReason } from "@tare/loop";
 import type { FinishReason } from "@tare/messages";
-import { ASKED } from "@tare/planner/report";
+import { ASKED } from "@tare/conversation/report";
 import { type TProperties, Type } from "typebox";
 import { closed, COUNT } from "../http/schema.ts";
 import type { SessionEvent } from "../sessions/event_log.ts";

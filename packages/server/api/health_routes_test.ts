@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { type CountTokens, estimateTokens } from "@tare/messages";
-import { memoryStore } from "@tare/store";
+import { memoryStore } from "@tare/conversation";
 import { agent, call, newSession, scriptedModel, silentModel, turn } from "../fixture_test.ts";
 
 const unready = (...reasons: string[]) => ({ status: "unready", reasons });

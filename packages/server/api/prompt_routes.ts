@@ -14,7 +14,7 @@ import {
   reportPins,
   reportPrompt,
   type SeenConversation,
-} from "@tare/planner/report";
+} from "@tare/conversation/report";
 import { Type } from "typebox";
 import { errorResponses, HttpError } from "../http/http_error.ts";
 import { queryNumber } from "../http/query_number.ts";

@@ -1,9 +1,9 @@
 import { assert, assertAlmostEquals, assertEquals, assertMatch } from "@std/assert";
 import type { TurnLedger } from "@tare/loop";
 import type { Model, Tool } from "@tare/messages";
-import type { BlockReport, CallReport, Overview, PinReport, PromptReport } from "@tare/planner/report";
+import type { BlockReport, CallReport, Overview, PinReport, PromptReport } from "@tare/conversation/report";
 import type { AgentHandler } from "@tare/server";
-import { memoryStore } from "@tare/store";
+import { memoryStore } from "@tare/conversation";
 import {
   agent,
   call,

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import type { Message, Model, Tool } from "@tare/messages";
 import { profileNamed, promptCost, type Quote } from "@tare/planner";
-import { memoryStore } from "@tare/store";
+import { memoryStore } from "@tare/conversation";
 import {
   agent,
   call,

@@ -1,5 +1,5 @@
 import type { Message } from "@tare/messages";
-import { type Store, StoreError } from "@tare/store";
+import { type Store, StoreError } from "@tare/conversation";
 import { Type } from "typebox";
 import { errorResponses, HttpError } from "../http/http_error.ts";
 import { LINES } from "../http/read_request_body.ts";

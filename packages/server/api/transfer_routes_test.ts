@@ -1,7 +1,8 @@
 import { assertEquals } from "@std/assert";
 import type { AgentHandler } from "@tare/server";
 import type { Message } from "@tare/messages";
-import { memoryStore, openStore, StoreError } from "@tare/store";
+import { memoryStore, StoreError } from "@tare/conversation";
+import { openStore } from "@tare/conversation/sqlite";
 import {
   agent,
   call,

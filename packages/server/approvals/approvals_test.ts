@@ -1,5 +1,5 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
-import { memoryStore } from "@tare/store";
+import { memoryStore } from "@tare/conversation";
 import { agent, call, events, newSession, request, scriptedModel, turn } from "../fixture_test.ts";
 import { asking, asksFor, follow, outline, recorder, toolCall } from "./fixture_test.ts";
 

@@ -1,7 +1,7 @@
 import type { LoopEvent } from "@tare/loop";
 import type { Content, ContentPart, Message, ModelSettings, ToolDefinition } from "@tare/messages";
 import { tellsOfTools } from "@tare/schemas";
-import type { Store, StoreRecord } from "@tare/store";
+import type { Store, StoreRecord } from "@tare/conversation";
 import { openCalls } from "../turns/open_calls.ts";
 import type { SessionEvent } from "../sessions/event_log.ts";
 import type { Session } from "../sessions/session.ts";

@@ -6,7 +6,7 @@ import {
   type ModelRequest,
 } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
-import { memoryStore } from "@tare/store";
+import { memoryStore } from "@tare/conversation";
 import { ALLOW_EVERYTHING } from "../approvals/rules.ts";
 import { dispatcher } from "../http/dispatcher.ts";
 import { echo } from "../fixture_test.ts";

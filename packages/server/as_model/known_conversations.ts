@@ -8,7 +8,7 @@ import {
   type ToolMessage,
   type UserMessage,
 } from "@tare/messages";
-import type { Store, StoreRecord } from "@tare/store";
+import type { Store, StoreRecord } from "@tare/conversation";
 
 /**
  * What one side said: the user, the agent with the calls that it left to its client, or the client of what came of

@@ -1,5 +1,5 @@
 import type { ContentPart } from "@tare/messages";
-import type { Store } from "@tare/store";
+import type { Store } from "@tare/conversation";
 import { ApiError, type FunctionCallItem, type ResponseBody, responseHex } from "@tare/wire";
 import type { ChatMessage } from "./chat_completions_schema.ts";
 import { type Dialogue, readChatMessages } from "./chat_messages.ts";

@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { memoryStore } from "@tare/store";
+import { memoryStore } from "@tare/conversation";
 import { ApiError, emptyResponse, type ResponseBody } from "@tare/wire";
 
 import { readResponseInput } from "./response_input.ts";

@@ -1,4 +1,4 @@
-import type { Store, StoreRecord } from "@tare/store";
+import type { Store, StoreRecord } from "@tare/conversation";
 import type { JsonRecord, ResponseBody } from "@tare/wire";
 import type { ConversationPoint } from "./known_conversations.ts";
 import type { InputItem } from "./responses_schema.ts";

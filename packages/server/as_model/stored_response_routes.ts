@@ -1,4 +1,4 @@
-import type { Store } from "@tare/store";
+import type { Store } from "@tare/conversation";
 import { ApiError, type JsonRecord } from "@tare/wire";
 import { Type } from "typebox";
 import { errorResponses } from "../http/http_error.ts";

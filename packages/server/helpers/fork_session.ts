@@ -1,5 +1,5 @@
 import { describeCall, firstWords, type Message, type ToolCall } from "@tare/messages";
-import type { StoreRecord } from "@tare/store";
+import type { StoreRecord } from "@tare/conversation";
 import type { ForkedPrompt } from "../sessions/session_prompt.ts";
 import type { SessionSettings, StoredSettings } from "../sessions/session_settings.ts";
 

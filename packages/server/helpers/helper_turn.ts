@@ -1,5 +1,5 @@
 import { addLedgers, EMPTY_LEDGER, type TurnEnd, type TurnLedger } from "@tare/loop";
-import type { Store } from "@tare/store";
+import type { Store } from "@tare/conversation";
 import { asSessionEvent, type SessionEvent } from "../sessions/event_log.ts";
 import { rebuildHistory } from "../sessions/rebuild_history.ts";
 

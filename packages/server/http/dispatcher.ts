@@ -1,4 +1,4 @@
-import type { Store } from "@tare/store";
+import type { Store } from "@tare/conversation";
 import { Type } from "typebox";
 import { errorResponse, HttpError } from "./http_error.ts";
 import { answerOnce, idempotencyKey, toResponse } from "./idempotency.ts";

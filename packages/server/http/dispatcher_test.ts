@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { errorResponse, HttpError } from "./http_error.ts";
 import { openapiDocument } from "./openapi_document.ts";
 import type { Route } from "./route.ts";
-import { memoryStore } from "@tare/store";
+import { memoryStore } from "@tare/conversation";
 import { dispatcher } from "./dispatcher.ts";
 import { request } from "../fixture_test.ts";
 import { checkedFetch } from "./openapi_fixture_test.ts";

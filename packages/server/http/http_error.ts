@@ -1,5 +1,5 @@
 import { STATUS_TEXT } from "@std/http";
-import { StoreError } from "@tare/store";
+import { StoreError } from "@tare/conversation";
 import { type Static, type TSchema, Type } from "typebox";
 import type { RouteResponse } from "./route.ts";
 import { closed } from "./schema.ts";

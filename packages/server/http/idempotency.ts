@@ -1,4 +1,4 @@
-import { type IdempotencyKey, type Store, StoreError } from "@tare/store";
+import { type IdempotencyKey, type Store, StoreError } from "@tare/conversation";
 import { HttpError } from "./http_error.ts";
 import type { JsonAnswer, Route, RouteCall } from "./route.ts";
 

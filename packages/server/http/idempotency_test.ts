@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import type { AgentHandler } from "@tare/server";
-import { memoryStore, type Store, StoreError } from "@tare/store";
+import { memoryStore, type Store, StoreError } from "@tare/conversation";
 import {
   agent,
   call,

@@ -1,4 +1,4 @@
-import type { StoreRecord } from "@tare/store";
+import type { StoreRecord } from "@tare/conversation";
 import type { Static, TSchema } from "typebox";
 
 /** One way in which a route answers. */

@@ -1,6 +1,13 @@
 import type { Rewrite } from "@tare/messages";
 import type { LedgerEntry, Rates } from "@tare/planner";
-import { addSums, type CallReport, NO_SUMS, reportCall, type Sums, sumsOfCall } from "@tare/planner/report";
+import {
+  addSums,
+  type CallReport,
+  NO_SUMS,
+  reportCall,
+  type Sums,
+  sumsOfCall,
+} from "@tare/conversation/report";
 import type { SessionEvent } from "./event_log.ts";
 import type { SessionTotals } from "./session_options.ts";
 

@@ -1,7 +1,7 @@
 import type { LoopEvent } from "@tare/loop";
 import type { Message } from "@tare/messages";
 import type { Answered } from "../approvals/questions.ts";
-import type { Store, StoredEvent, StoreRecord } from "@tare/store";
+import type { Store, StoredEvent, StoreRecord } from "@tare/conversation";
 import { HttpError } from "../http/http_error.ts";
 
 /** Everything that happens in a session: its turns, and the messages that were said elsewhere before. */

@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import type { LoopEvent } from "@tare/loop";
 import { HttpError } from "../http/http_error.ts";
-import { memoryStore, type Store } from "@tare/store";
+import { memoryStore, type Store } from "@tare/conversation";
 import { EventLog } from "./event_log.ts";
 import { newLog } from "../fixture_test.ts";
 

@@ -1,5 +1,5 @@
 import { assertEquals, assertStrictEquals } from "@std/assert";
-import { memoryStore, type Store } from "@tare/store";
+import { memoryStore, type Store } from "@tare/conversation";
 import fc from "fast-check";
 import { echo } from "../fixture_test.ts";
 import { scriptedSessions, snapshot, unpaired } from "../script_fixture_test.ts";

@@ -1,5 +1,5 @@
 import type { Content } from "@tare/messages";
-import { type Hold, StoreError } from "@tare/store";
+import { type Hold, StoreError } from "@tare/conversation";
 import type { EventLog } from "./event_log.ts";
 import type { Queue } from "./queue.ts";
 import { INTERRUPTED } from "./recover_history.ts";

@@ -1,6 +1,6 @@
 import { firstWords, type Message } from "@tare/messages";
 import { RECALL_TOOL } from "@tare/prune";
-import type { StoreRecord } from "@tare/store";
+import type { StoreRecord } from "@tare/conversation";
 import { DELEGATE_TOOL } from "../helpers/delegate_tool.ts";
 import { HttpError } from "../http/http_error.ts";
 import { checkBudgets } from "../turns/budget.ts";

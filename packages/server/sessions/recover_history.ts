@@ -1,6 +1,6 @@
 import { addLedgers, type LoopEvent, type TurnEnd } from "@tare/loop";
 import { type Content, describeCall, meantCall, type Tool, type ToolCall } from "@tare/messages";
-import type { Store } from "@tare/store";
+import type { Store } from "@tare/conversation";
 import {
   costOf,
   type HelperLink,

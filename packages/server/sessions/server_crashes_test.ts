@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { contentText, type FunctionToolCall, type Message, type Model, type Tool } from "@tare/messages";
-import { sharedMemory, type SharedOpening } from "@tare/store";
+import { sharedMemory, type SharedOpening } from "@tare/conversation";
 import type { AgentHandler } from "@tare/server";
 import fc from "fast-check";
 import { agent, call, events, newSession, request, type SeenEvent } from "../fixture_test.ts";

@@ -1,8 +1,8 @@
 import type { TurnLedger } from "@tare/loop";
 import type { Content, CountTokens, Message, Tool } from "@tare/messages";
 import type { Archive } from "@tare/prune";
-import type { HolderRequest, SessionRecord, StoreRecord } from "@tare/store";
-import { recallTool } from "@tare/tools";
+import type { HolderRequest, SessionRecord, StoreRecord } from "@tare/conversation";
+import { recallTool } from "@tare/loop/tools";
 import { Helpers } from "../helpers/delegate_tool.ts";
 import { toHttpError } from "../http/http_error.ts";
 import { EventLog } from "./event_log.ts";

@@ -2,7 +2,7 @@ import { addLedgers, type LoopEvent, type TurnEnd } from "@tare/loop";
 import { type Content, type CountTokens, firstWords, type Message, type Tool } from "@tare/messages";
 import { withoutPin, withPin } from "@tare/planner";
 import type { Archive } from "@tare/prune";
-import type { StoreRecord } from "@tare/store";
+import type { StoreRecord } from "@tare/conversation";
 import { Approvals, type Opening } from "../approvals/approvals.ts";
 import type { Answered, Questions } from "../approvals/questions.ts";
 import type { Helpers } from "../helpers/delegate_tool.ts";

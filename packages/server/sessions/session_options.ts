@@ -11,9 +11,9 @@ import type {
 } from "@tare/messages";
 import { listPrice, type Price, type Profile, providerOf, type Rates } from "@tare/planner";
 import type { PolicyOptions } from "@tare/planner/policies";
-import type { Sums } from "@tare/planner/report";
-import type { SessionRecord, Store, StoreRecord } from "@tare/store";
-import type { Telemetry } from "@tare/telemetry";
+import type { Sums } from "@tare/conversation/report";
+import type { SessionRecord, Store, StoreRecord } from "@tare/conversation";
+import type { Telemetry } from "@tare/conversation/telemetry";
 import { HttpError } from "../http/http_error.ts";
 import type { ApprovalOptions } from "../approvals/approval_options.ts";
 import type { WaitingTurn } from "../approvals/approvals.ts";

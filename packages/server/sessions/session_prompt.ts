@@ -13,10 +13,10 @@ import {
   withoutPin,
 } from "@tare/planner";
 import { promptSession } from "@tare/planner/policies";
-import type { SeenConversation } from "@tare/planner/report";
+import type { SeenConversation } from "@tare/conversation/report";
 import type { Archive } from "@tare/prune";
 import { HttpError } from "../http/http_error.ts";
-import type { Store } from "@tare/store";
+import type { Store } from "@tare/conversation";
 import { openCalls } from "../turns/open_calls.ts";
 import { type OfferState, offerTools, type ToolOffer } from "../turns/tool_offer.ts";
 import { tracedModel } from "../turns/traced_turn.ts";

@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { contentText, type Model } from "@tare/messages";
-import { memoryStore, StoreError } from "@tare/store";
+import { memoryStore, StoreError } from "@tare/conversation";
 import { HttpError } from "../http/http_error.ts";
 import { scriptedModel, silentModel, UNREPORTED } from "../fixture_test.ts";
 import {

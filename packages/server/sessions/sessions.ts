@@ -1,5 +1,5 @@
-import { addSums, type CallReport, NO_SUMS, type Overview, ToldWarnings } from "@tare/planner/report";
-import type { ListedSession } from "@tare/store";
+import { addSums, type CallReport, NO_SUMS, type Overview, ToldWarnings } from "@tare/conversation/report";
+import type { ListedSession } from "@tare/conversation";
 import { LRUCache } from "lru-cache";
 import type { HelperLink } from "../helpers/helper_turn.ts";
 import { HttpError } from "../http/http_error.ts";

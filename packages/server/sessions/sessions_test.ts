@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertNotStrictEquals, assertRejects, assertStrictEquals } from "@std/assert";
 import { HttpError } from "../http/http_error.ts";
 import type { NumberedEvent } from "./event_log.ts";
-import { memoryStore } from "@tare/store";
+import { memoryStore } from "@tare/conversation";
 import fc from "fast-check";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";

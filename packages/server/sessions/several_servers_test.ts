@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { contentText, type Model, type ModelRequest } from "@tare/messages";
-import { sharedMemory, type SharedOpening } from "@tare/store";
+import { sharedMemory, type SharedOpening } from "@tare/conversation";
 import type { AgentHandler, AgentOptions } from "@tare/server";
 import { agent, call, events, newSession, request, type SeenEvent } from "../fixture_test.ts";
 

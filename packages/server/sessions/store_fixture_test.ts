@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { memoryStore, type Store, StoreError, type StoreRecord } from "@tare/store";
+import { memoryStore, type Store, StoreError, type StoreRecord } from "@tare/conversation";
 
 /** A store that remembers each of its writes. */
 export interface RecordedStore extends Store {

@@ -7,7 +7,7 @@ import {
   type Store,
   StoreError,
   type StoreRecord,
-} from "@tare/store";
+} from "@tare/conversation";
 import { HttpError, toHttpError } from "../http/http_error.ts";
 
 /** What a tenure is of. */

@@ -4,7 +4,7 @@
  * @module
  */
 import type { AssistantMessage, Model, ModelEvent } from "@tare/messages";
-import type { Store, StoreRecord } from "@tare/store";
+import type { Store, StoreRecord } from "@tare/conversation";
 import { echo, FakeClock } from "../fixture_test.ts";
 import { makeSession, scriptedSessions } from "../script_fixture_test.ts";
 import { watchedStore } from "../sessions/store_fixture_test.ts";

@@ -7,7 +7,7 @@ import type {
   Tool,
   ToolDefinition,
 } from "@tare/messages";
-import { memoryStore, type Store } from "@tare/store";
+import { memoryStore, type Store } from "@tare/conversation";
 import { makeSession, scriptedSessions, unpaired } from "../script_fixture_test.ts";
 import { openCalls } from "./open_calls.ts";
 import type { Session } from "../sessions/session.ts";

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import type { Tool } from "@tare/messages";
-import { StoreError } from "@tare/store";
+import { StoreError } from "@tare/conversation";
 import { echo } from "../fixture_test.ts";
 import { FULL } from "../sessions/store_fixture_test.ts";
 import { call, dictatedSession } from "./dictation_fixture_test.ts";

@@ -11,7 +11,7 @@ import {
 import { profileNamed } from "@tare/planner";
 import { tellsOfTools } from "@tare/schemas";
 import type { ToolSource } from "@tare/server";
-import { memoryStore } from "@tare/store";
+import { memoryStore } from "@tare/conversation";
 import fc from "fast-check";
 import { recordedStore } from "../sessions/store_fixture_test.ts";
 import { type OfferOptions, type OfferState, offerTools } from "./tool_offer.ts";

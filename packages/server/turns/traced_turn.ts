@@ -2,7 +2,7 @@ import type { RunOptions } from "@tare/loop";
 import type { Model, ModelEvent, ModelRequest, Tool } from "@tare/messages";
 import type { SessionView } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
-import { type Chat, errorTypeOf, type Operation, type Telemetry } from "@tare/telemetry";
+import { type Chat, errorTypeOf, type Operation, type Telemetry } from "@tare/conversation/telemetry";
 import type { AskedModel } from "../sessions/session_options.ts";
 import type { PlayedTurn, RunTurnOptions } from "./run_turn.ts";
 

@@ -1,8 +1,8 @@
 import { assert, assertEquals } from "@std/assert";
 import { ModelError } from "@tare/loop";
 import type { Model, Tool } from "@tare/messages";
-import { memoryStore } from "@tare/store";
-import { Telemetry } from "@tare/telemetry";
+import { memoryStore } from "@tare/conversation";
+import { Telemetry } from "@tare/conversation/telemetry";
 import fc from "fast-check";
 import { recordTelemetry } from "../../../tests/telemetry/recorder.ts";
 import {

@@ -11,7 +11,7 @@ import { sampledCount } from "@tare/messages";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { profileNamed } from "@tare/planner";
 import { agentHandler, guard } from "@tare/server";
-import { openStore } from "@tare/store";
+import { openStore } from "@tare/conversation/sqlite";
 import { agentOrGateway } from "../../../packages/app/agent_or_gateway.ts";
 
 const [baseURL, keeps] = Deno.args;

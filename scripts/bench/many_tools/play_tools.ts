@@ -19,7 +19,7 @@ import { callCost, EXAMPLE_MODELS, listPrice, PrefixCache, type Profile, promptU
 import type { PolicyOptions } from "@tare/planner/policies";
 import { RECALL_TOOL } from "@tare/prune";
 import { agentHandler } from "@tare/server";
-import { memoryStore } from "@tare/store";
+import { memoryStore } from "@tare/conversation";
 import { seeded } from "../seeded.ts";
 import { word } from "../words.ts";
 

@@ -21,8 +21,9 @@ import type { Tool } from "@tare/messages";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { profileNamed } from "@tare/planner";
 import { agentHandler, ALLOW_EVERYTHING } from "@tare/server";
-import { openStore, type Store } from "@tare/store";
-import { workspaceTools } from "@tare/tools";
+import type { Store } from "@tare/conversation";
+import { openStore } from "@tare/conversation/sqlite";
+import { workspaceTools } from "@tare/loop/tools";
 
 /** What one turn has added in its current step. */
 class Stopwatch {

@@ -2,11 +2,12 @@
 // deno-lint-ignore-file no-console
 import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
-import { copyContents, openFileContents, type Store } from "@tare/store";
-import { openPostgresContents, openPostgresStore } from "@tare/store/postgres";
+import { copyContents, type Store } from "@tare/conversation";
+import { openFileContents } from "@tare/conversation/sqlite";
+import { openPostgresContents, openPostgresStore } from "@tare/conversation/postgres";
 import { Client } from "pg";
-import { askStore, fillStore } from "../../../packages/store/contents_fixture_test.ts";
-import { sessionRecord } from "../../../packages/store/store_suite_fixture_test.ts";
+import { askStore, fillStore } from "../../../packages/conversation/store/contents_fixture_test.ts";
+import { sessionRecord } from "../../../packages/conversation/store/store_suite_fixture_test.ts";
 import { query, startPostgres } from "../postgres.ts";
 
 // A backup of files needs whole pages in the log, and all of that since it began.

@@ -8,8 +8,9 @@
 // deno-lint-ignore-file no-console
 import { join } from "@std/path";
 import process from "node:process";
-import { openStore, type Store } from "@tare/store";
-import { openPostgresStore } from "@tare/store/postgres";
+import type { Store } from "@tare/conversation";
+import { openStore } from "@tare/conversation/sqlite";
+import { openPostgresStore } from "@tare/conversation/postgres";
 import { query, startPostgres } from "../postgres.ts";
 
 const SESSIONS = 200;

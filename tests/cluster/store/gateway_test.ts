@@ -1,5 +1,5 @@
-import { openPostgresStore } from "@tare/store/postgres";
-import type { Store } from "../../../packages/store/mod.ts";
+import { openPostgresStore } from "@tare/conversation/postgres";
+import type { Store } from "../../../packages/conversation/mod.ts";
 import {
   assertSame,
   conversation,

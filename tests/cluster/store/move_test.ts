@@ -1,8 +1,9 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { fromFileUrl, join } from "@std/path";
-import { openStore, type Store } from "@tare/store";
-import { openPostgresStore } from "@tare/store/postgres";
-import { askStore, fillStore } from "../../../packages/store/contents_fixture_test.ts";
+import type { Store } from "@tare/conversation";
+import { openStore } from "@tare/conversation/sqlite";
+import { openPostgresStore } from "@tare/conversation/postgres";
+import { askStore, fillStore } from "../../../packages/conversation/store/contents_fixture_test.ts";
 import { query, startPostgres } from "../postgres.ts";
 
 const postgres = await startPostgres();

@@ -1,7 +1,7 @@
-import { openPostgresStore, type PostgresOptions } from "@tare/store/postgres";
-import type { Opening, SharedPlace } from "../../../packages/store/openings_fixture_test.ts";
-import { holding } from "../../../packages/store/openings_fixture_test.ts";
-import type { Place } from "../../../packages/store/store_suite_fixture_test.ts";
+import { openPostgresStore, type PostgresOptions } from "@tare/conversation/postgres";
+import type { Opening, SharedPlace } from "../../../packages/conversation/store/openings_fixture_test.ts";
+import { holding } from "../../../packages/conversation/store/openings_fixture_test.ts";
+import type { Place } from "../../../packages/conversation/store/store_suite_fixture_test.ts";
 import { type Postgres, query } from "../postgres.ts";
 import { type Tampering, TcpProxy } from "../tcp_proxy.ts";
 

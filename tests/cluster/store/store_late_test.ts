@@ -1,8 +1,8 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { StoreError, type StoreRecord } from "@tare/store";
-import { openPostgresStore } from "@tare/store/postgres";
-import { held } from "../../../packages/store/openings_fixture_test.ts";
-import { sessionRecord } from "../../../packages/store/store_suite_fixture_test.ts";
+import { StoreError, type StoreRecord } from "@tare/conversation";
+import { openPostgresStore } from "@tare/conversation/postgres";
+import { held } from "../../../packages/conversation/store/openings_fixture_test.ts";
+import { sessionRecord } from "../../../packages/conversation/store/store_suite_fixture_test.ts";
 import { query, startPostgres } from "../postgres.ts";
 import { FEW, proxyTo, through, withDatabase } from "./store.ts";
 

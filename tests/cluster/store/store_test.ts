@@ -1,7 +1,7 @@
-import { testLikeMemory } from "../../../packages/store/like_memory_fixture_test.ts";
-import { testSharedStore } from "../../../packages/store/shared_suite_fixture_test.ts";
-import { testConversations } from "../../../packages/store/store_conversations_fixture_test.ts";
-import { testStore } from "../../../packages/store/store_suite_fixture_test.ts";
+import { testLikeMemory } from "../../../packages/conversation/store/like_memory_fixture_test.ts";
+import { testSharedStore } from "../../../packages/conversation/store/shared_suite_fixture_test.ts";
+import { testConversations } from "../../../packages/conversation/store/store_conversations_fixture_test.ts";
+import { testStore } from "../../../packages/conversation/store/store_suite_fixture_test.ts";
 import { startPostgres } from "../postgres.ts";
 import { inOneDatabase, inPostgres, sharedInPostgres } from "./store.ts";
 

@@ -1,12 +1,12 @@
 // What docs/many_servers.md says of connections across a network.
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
-import { StoreError } from "@tare/store";
-import { openPostgresStore } from "@tare/store/postgres";
+import { StoreError } from "@tare/conversation";
+import { openPostgresStore } from "@tare/conversation/postgres";
 import { generate, type GenerateResult } from "selfsigned";
 import { agentClient } from "../../../packages/app/agent_client.ts";
 import { startProcess } from "../../../packages/app/server_process_fixture_test.ts";
-import { sessionRecord } from "../../../packages/store/store_suite_fixture_test.ts";
+import { sessionRecord } from "../../../packages/conversation/store/store_suite_fixture_test.ts";
 import { query, startPostgres } from "../postgres.ts";
 
 const MODERN = { keyType: "ec", algorithm: "sha256" } as const;

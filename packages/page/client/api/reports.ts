@@ -5,7 +5,7 @@ import type {
   PinReport,
   PromptBlock,
   PromptReport,
-} from "@tare/planner/report";
+} from "@tare/conversation/report";
 import { ask, askJson } from "./api.ts";
 import { type Session, titleOf } from "./sessions.ts";
 

@@ -1,4 +1,4 @@
-import type { Overview as Report, Sums as CallSums } from "@tare/planner/report";
+import type { Overview as Report, Sums as CallSums } from "@tare/conversation/report";
 import type { JSX } from "preact";
 import { readOverview, type Subject } from "../api/reports.ts";
 import { count, counted, dollars, share } from "../parts/format.ts";

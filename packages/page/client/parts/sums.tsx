@@ -1,4 +1,4 @@
-import type { Sums as CallSums } from "@tare/planner/report";
+import type { Sums as CallSums } from "@tare/conversation/report";
 import type { JSX } from "preact";
 import { count, dollars, share } from "./format.ts";
 

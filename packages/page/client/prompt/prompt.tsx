@@ -1,4 +1,4 @@
-import type { BlockReport, BlockText, PinReport, PromptBlock } from "@tare/planner/report";
+import type { BlockReport, BlockText, PinReport, PromptBlock } from "@tare/conversation/report";
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { pin, readBlock, readPrompt, readTitle, type Subject } from "../api/reports.ts";

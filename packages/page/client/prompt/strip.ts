@@ -1,4 +1,4 @@
-import type { PromptBlock } from "@tare/planner/report";
+import type { PromptBlock } from "@tare/conversation/report";
 
 /** Height of a row of blocks and of the space under it, in pixels. */
 export const ROW = { height: 30, gap: 6 };

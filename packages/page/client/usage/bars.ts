@@ -1,4 +1,4 @@
-import type { CallReport } from "@tare/planner/report";
+import type { CallReport } from "@tare/conversation/report";
 
 /** What the tokens of a call were, from the base of its bar to its top. */
 export const PARTS = ["cached", "written", "fresh", "output"] as const;

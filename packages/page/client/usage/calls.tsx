@@ -1,4 +1,4 @@
-import type { CallReport } from "@tare/planner/report";
+import type { CallReport } from "@tare/conversation/report";
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { readCalls, readTitle, type Subject } from "../api/reports.ts";

@@ -1,7 +1,7 @@
 import { join } from "@std/path";
 import type { CountTokens, Message, Tool } from "@tare/messages";
 import type { Archive } from "@tare/prune";
-import { workspaceTools } from "@tare/tools";
+import { workspaceTools } from "@tare/loop/tools";
 import { pick } from "../../words.ts";
 import { prose, randomOf } from "../texts.ts";
 

@@ -1,0 +1,23 @@
+/**
+ * Where sessions are kept: events, state, archived texts, documents and idempotency keys, behind one port.
+ *
+ * - {@linkcode Store} is the port. One {@linkcode Store.commit} writes several {@linkcode StoreRecord}s, all or none.
+ * - `openStore()` of `@tare/conversation/sqlite` keeps everything in one file, `openPostgresStore()` of
+ *   `@tare/conversation/postgres` in a database that several processes have open.
+ * - {@linkcode memoryStore} keeps everything in memory, for tests and trials.
+ * - {@linkcode copyContents} copies all that one store holds into another, of another kind too.
+ * - {@linkcode openFileArchive} keeps archived texts alone, each in a file of its own, for those who have a loop and a
+ *   history of theirs.
+ *
+ * README.md shows it in use.
+ *
+ * @module
+ */
+export * from "./store/contents.ts";
+export type * from "./store/conversation_store.ts";
+export * from "./store/file_archive.ts";
+export { memoryStore, type MemoryStoreOptions } from "./store/memory/memory_store.ts";
+export { type SharedMemory, sharedMemory, type SharedOpening } from "./store/memory/shared_memory.ts";
+export type * from "./store/port.ts";
+export type * from "./store/shared_store.ts";
+export { StoreError, type StoreErrorCode } from "./store/store_error.ts";

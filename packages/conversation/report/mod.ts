@@ -1,0 +1,56 @@
+/**
+ * A prompt session as people are shown it: its calls, its prompt block by block, its pins, and what all of them came to.
+ * Functions that make these reports, and the JSON Schema of each. An entry point of its own, so that a loop which shows
+ * nobody anything doesn't carry it.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { estimateTokens } from "@tare/messages";
+ * import { reportPrompt } from "@tare/conversation/report";
+ *
+ * const history = { messages: [{ role: "user", content: "Hello." }], tools: [] } as const;
+ * // As a session's view shows it: nothing has left.
+ * const view = { ...history, places: [0] };
+ * const { blocks } = reportPrompt({ history, view, pins: [], countTokens: estimateTokens });
+ * assertEquals(blocks.map(({ id, state, title }) => [id, state, title]), [["message-0", "alive", "Hello."]]);
+ * ```
+ *
+ * @module
+ */
+export {
+  ASKED,
+  CALL_LIST,
+  CALL_REPORT,
+  type CallReport,
+  CALLS_PAGE,
+  pageOfCalls,
+  reportCall,
+  REWRITE_REPORT,
+  sumsOfCall,
+} from "./call_report.ts";
+export {
+  addSums,
+  NO_SUMS,
+  OVERVIEW,
+  type Overview,
+  type Sums,
+  type ToldWarning,
+  ToldWarnings,
+} from "./overview.ts";
+export { NEW_PIN, PIN_LIST, PIN_REPORT, type PinReport } from "./pin_report.ts";
+export {
+  BLOCK_REPORT,
+  type BlockReport,
+  BLOCKS_PAGE,
+  type BlockState,
+  type BlockText,
+  PROMPT_REPORT,
+  type PromptBlock,
+  type PromptReport,
+  reportBlock,
+  reportPins,
+  reportPrompt,
+  type SeenConversation,
+} from "./prompt_report.ts";
+export { closedSchema, listOf } from "./schemas.ts";

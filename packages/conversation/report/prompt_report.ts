@@ -1,0 +1,280 @@
+import {
+  contentText,
+  countMessageTokens,
+  type CountTokens,
+  countToolTokens,
+  describeCall,
+  firstWords,
+  hashPiece,
+  type JsonSchema,
+  meantCall,
+  type Message,
+  pairCalls,
+  type ToolDefinition,
+  transcribe,
+} from "@tare/messages";
+import { parsePlaceholder } from "@tare/prune";
+import { isSummary } from "@tare/planner";
+import type { Conversation } from "@tare/planner";
+import type { SessionView } from "@tare/planner";
+import { fittingPins, type Pin } from "@tare/planner";
+import { PIN_REPORT, type PinReport } from "./pin_report.ts";
+import { closedSchema, COUNT, FLAG, listOf, orNull, TEXT } from "./schemas.ts";
+
+/**
+ * How much of a block the model sees: all of it (`alive`); a line in its place (`elided`); head and tail
+ * (`truncated`); a summary of it and others (`summarised`); no more than a line that says that it was there (`left`);
+ * of a tool names and types (`compact`).
+ */
+export type BlockState = "alive" | "elided" | "truncated" | "summarised" | "left" | "compact";
+
+/** A tool, a message of the history, or a line that stands for several. */
+export interface PromptBlock {
+  /** Names it within its session: `tool-0`, `message-12`, `line-0`. */
+  readonly id: string;
+  readonly kind: "tool" | "message" | "line";
+  /** Who says it; `tools` of a tool. */
+  readonly role: string;
+  /** The tool that it is, or whose result it is. */
+  readonly tool: string | null;
+  /** Position in the history; null of tools and lines. */
+  readonly place: number | null;
+  /** Tokens that it takes in the prompt. */
+  readonly tokens: number;
+  /** Tokens that it would take as it was said; zero of a line. */
+  readonly originalTokens: number;
+  readonly state: BlockState;
+  readonly pin: PinReport | null;
+  /** What it begins with, at most 120 characters. */
+  readonly title: string;
+}
+
+/** A stretch of a prompt's blocks. */
+export interface PromptReport {
+  /** Tokens of the prompt, counted here. */
+  readonly tokens: number;
+  /** Tokens of everything as it was said. */
+  readonly originalTokens: number;
+  /** How many blocks there are in all. */
+  readonly total: number;
+  readonly blocks: readonly PromptBlock[];
+  readonly hasMore: boolean;
+}
+
+/** A text, or a stretch of one that is long. */
+export interface BlockText {
+  /** At most 100,000 characters. */
+  readonly text: string;
+  /** Where in the whole it begins, in UTF-16 code units. */
+  readonly offset: number;
+  /** Length of the whole. */
+  readonly chars: number;
+}
+
+/** A block with its texts. */
+export interface BlockReport extends PromptBlock {
+  /** What stands in the prompt; null if nothing does. */
+  readonly now: BlockText | null;
+  /** What was said; null of a line. */
+  readonly original: BlockText | null;
+}
+
+const BLOCK = {
+  id: TEXT,
+  kind: { enum: ["tool", "message", "line"] },
+  role: TEXT,
+  tool: orNull(TEXT),
+  place: orNull(COUNT),
+  tokens: COUNT,
+  originalTokens: COUNT,
+  state: { enum: ["alive", "elided", "truncated", "summarised", "left", "compact"] },
+  pin: orNull(PIN_REPORT),
+  title: TEXT,
+};
+
+const BLOCK_TEXT = closedSchema("BlockText", { text: TEXT, offset: COUNT, chars: COUNT });
+
+/** JSON Schema of a {@linkcode PromptReport}. */
+export const PROMPT_REPORT: JsonSchema = closedSchema("Prompt", {
+  tokens: COUNT,
+  originalTokens: COUNT,
+  total: COUNT,
+  blocks: listOf(closedSchema("PromptBlock", BLOCK)),
+  hasMore: FLAG,
+});
+
+/** JSON Schema of a {@linkcode BlockReport}. */
+export const BLOCK_REPORT: JsonSchema = closedSchema("PromptBlockDetails", {
+  ...BLOCK,
+  now: orNull(BLOCK_TEXT),
+  original: orNull(BLOCK_TEXT),
+});
+
+/** Blocks of a list that asks for no number of them, and most in any. */
+export const BLOCKS_PAGE: { readonly usual: number; readonly most: number } = { usual: 2_000, most: 10_000 };
+
+const TEXT_CHARS = 100_000;
+
+/** What a session has said, what of it the model sees, and what was asked for. */
+export interface SeenConversation {
+  readonly history: Conversation;
+  readonly view: Pick<SessionView, "messages" | "tools" | "places">;
+  readonly pins: readonly Pin[];
+  readonly countTokens: CountTokens;
+}
+
+/** What stands in the prompt and what was said, of one block. */
+interface Sides {
+  readonly id: string;
+  readonly now?: Message | ToolDefinition;
+  readonly original?: Message | ToolDefinition;
+  /** Position in the history. */
+  readonly place?: number;
+  /** The line that stands for it, if it left with others. */
+  readonly line?: Message | undefined;
+}
+
+/** The prompt as the model sees it, a block for each tool and message, those that left included. */
+export function reportPrompt(
+  seen: SeenConversation,
+  { from = 0, limit = BLOCKS_PAGE.usual }: { readonly from?: number; readonly limit?: number } = {},
+): PromptReport {
+  const { history, view, countTokens } = seen;
+  const sides = sidesOf(seen);
+  const describe = describer(seen);
+  const tokensOf = ({ messages, tools }: Conversation) =>
+    messages.reduce((sum, message) => sum + countMessageTokens(message, countTokens), 0) +
+    tools.reduce((sum, tool) => sum + countToolTokens(tool, countTokens), 0);
+  return {
+    tokens: tokensOf(view),
+    originalTokens: tokensOf(history),
+    total: sides.length,
+    blocks: sides.slice(from, from + limit).map(describe),
+    hasMore: from + limit < sides.length,
+  };
+}
+
+/** One block with its texts from an offset on; nothing if there is none of this id. */
+export function reportBlock(
+  seen: SeenConversation,
+  id: string,
+  { offset = 0 }: { readonly offset?: number } = {},
+): BlockReport | undefined {
+  const sides = sidesOf(seen).find((one) => one.id === id);
+  if (!sides) return undefined;
+  const text = (piece: Message | ToolDefinition | undefined): BlockText | null => {
+    if (!piece) return null;
+    const whole = textOf(piece);
+    return { text: whole.slice(offset, offset + TEXT_CHARS), offset, chars: whole.length };
+  };
+  return { ...describer(seen)(sides), now: text(sides.now), original: text(sides.original) };
+}
+
+/** The pins of messages that are there, each with whether the prompt is as it says. */
+export function reportPins({ history, view, pins }: Omit<SeenConversation, "countTokens">): PinReport[] {
+  const shown = new Map(view.places.map((place, row) => [place, view.messages[row]!]));
+  return fittingPins(pins, history.messages).map(({ place, wish, by }) => {
+    const now = shown.get(place);
+    const isDone = wish === "keep"
+      ? now !== undefined && isSame(now, history.messages[place]!)
+      : now === undefined || stateOf(now, history.messages[place]!) === "elided";
+    return { place, wish, by, state: isDone ? "done" : "waiting" };
+  });
+}
+
+/** Tools, messages and lines in the order of the prompt. What left stands in front of the line that stands for it. */
+function sidesOf({ history, view }: SeenConversation): Sides[] {
+  const { places } = view;
+  const sides: Sides[] = history.tools.map((original, at) => ({
+    id: `tool-${at}`,
+    original,
+    ...(view.tools[at] && { now: view.tools[at] }),
+  }));
+  let row = 0;
+  let lines = 0;
+  const takeLines = () => {
+    for (; places[row] === -1; row++) sides.push({ id: `line-${lines++}`, now: view.messages[row]! });
+  };
+  let nextLine = places.indexOf(-1);
+  for (const [place, original] of history.messages.entries()) {
+    const id = `message-${place}`;
+    let shown = row;
+    while (places[shown] === -1) shown++;
+    if (places[shown] === place) {
+      takeLines();
+      sides.push({ id, place, original, now: view.messages[row++]! });
+      continue;
+    }
+    while (nextLine >= 0 && nextLine < row) nextLine = places.indexOf(-1, nextLine + 1);
+    sides.push({ id, place, original, line: view.messages[nextLine] });
+  }
+  takeLines();
+  return sides;
+}
+
+function describer({ history, view, pins, countTokens }: SeenConversation): (sides: Sides) => PromptBlock {
+  const answered = new Map(
+    pairCalls(history.messages).flatMap(({ call, answer }) =>
+      answer ? [[answer.at, meantCall(call).name] as const] : []
+    ),
+  );
+  const pinned = new Map(reportPins({ history, view, pins }).map((pin) => [pin.place, pin]));
+  const count = (piece: Message | ToolDefinition | undefined) =>
+    !piece ? 0 : isTool(piece) ? countToolTokens(piece, countTokens) : countMessageTokens(piece, countTokens);
+  return ({ id, now, original, place, line }) => {
+    const piece = original ?? now!;
+    const tool = isTool(piece) ? piece.function.name : place === undefined ? undefined : answered.get(place);
+    return {
+      id,
+      kind: isTool(piece) ? "tool" : original ? "message" : "line",
+      role: isTool(piece) ? "tools" : piece.role,
+      tool: tool ?? null,
+      place: place ?? null,
+      tokens: count(now),
+      originalTokens: count(original),
+      state: original ? stateOf(now, original, line) : "alive",
+      pin: (place === undefined ? undefined : pinned.get(place)) ?? null,
+      title: titleOf(piece),
+    };
+  };
+}
+
+function stateOf(
+  now: Message | ToolDefinition | undefined,
+  original: Message | ToolDefinition,
+  line?: Message,
+): BlockState {
+  if (!now) return line && isSummary(line) ? "summarised" : "left";
+  if (isSame(now, original)) return "alive";
+  if (isTool(now)) return "compact";
+  const [first = ""] = contentText(now.content).split("\n", 1);
+  return parsePlaceholder(first)?.of === "result" ? "elided" : "truncated";
+}
+
+function isSame(now: Message | ToolDefinition, original: Message | ToolDefinition): boolean {
+  return now === original || hashPiece(now) === hashPiece(original);
+}
+
+function isTool(piece: Message | ToolDefinition): piece is ToolDefinition {
+  return "type" in piece && piece.type === "function" && "function" in piece;
+}
+
+/** What is said, as people read it; of a tool its definition as JSON. */
+function textOf(piece: Message | ToolDefinition): string {
+  if (isTool(piece)) return JSON.stringify(piece.function, undefined, 2);
+  if (piece.role !== "assistant") return transcribe(piece).slice(piece.role.length + 2);
+  const reasoning = piece.reasoning_content ? `(reasoning)\n${piece.reasoning_content}\n\n` : "";
+  return reasoning + transcribe(piece).slice(piece.role.length + 2);
+}
+
+/** What a block begins with: what is said, or which calls are made. */
+function titleOf(piece: Message | ToolDefinition): string {
+  if (isTool(piece)) return firstWords(piece.function.description);
+  const calls = piece.role === "assistant" ? piece.tool_calls ?? [] : [];
+  return firstWords(piece.content) || firstWords(
+    calls.map((call) => {
+      const { name, arguments: input } = describeCall(call);
+      return `${name} ${input.slice(0, 200)}`;
+    }).join(", "),
+  );
+}

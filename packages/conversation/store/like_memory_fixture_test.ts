@@ -1,0 +1,153 @@
+/**
+ * Random use of a store, compared with the same use of plain maps. Holds no tests of its own.
+ *
+ * @module
+ */
+import { assertEquals } from "@std/assert";
+import fc from "fast-check";
+import { archiveRef } from "@tare/prune";
+import type { Store, StoreRecord } from "@tare/conversation";
+import { memoryPlace } from "./memory/memory_store.ts";
+import { DAY_MS, type OpenStore, type Place, sessionRecord } from "./store_suite_fixture_test.ts";
+
+/** In memory. */
+export const inMemory: Place = (test) => {
+  const open = memoryPlace();
+  return test((options) => Promise.resolve(open(options)));
+};
+
+type Act = (store: Store) => unknown;
+/** Something that is done with a store, or between two uses of it. */
+type Step = Act | "restart" | "a day passes" | "time passes";
+
+const id = fc.constantFrom("a", "b", "c");
+const few = fc.constantFrom("x", "y");
+const name = fc.constantFrom("x", "totals");
+const json = fc.jsonValue({ maxDepth: 1 }).map((value): unknown => JSON.parse(JSON.stringify(value)));
+const event = fc.record({ type: few, value: json });
+const text = fc.constantFrom("", "one", "two", "\ud83d", "long ".repeat(2000));
+const archived = await Promise.all(
+  ["", "one", "\ud83d"].map(async (content) => ({ content, ref: await archiveRef(content) })),
+);
+
+/** What may be committed. Events stand `off` numbers behind the last. */
+const record: fc.Arbitrary<StoreRecord & { readonly off?: number }> = fc.oneof(
+  fc.record(
+    { type: fc.constant("session" as const), id, createdAtMs: fc.nat(), settings: json, parent: id },
+    { requiredKeys: ["type", "id", "createdAtMs", "settings"] },
+  ),
+  {
+    arbitrary: fc.record({
+      type: fc.constant("events" as const),
+      sessionId: id,
+      after: fc.constant(0),
+      events: fc.array(event, { maxLength: 4 }),
+      off: fc.constantFrom(...Array.from({ length: 15 }, () => 0), 1, -1),
+    }),
+    weight: 4,
+  },
+  fc.record({ type: fc.constant("state" as const), sessionId: id, name, value: json }),
+  fc.record({ type: fc.constant("document" as const), kind: few, id: few, sessionId: id, value: json }),
+  fc.record({ text: fc.constantFrom(...archived), sessionId: id }).map(({ text, sessionId }) => ({
+    type: "archive" as const,
+    sessionId,
+    ...text,
+  })),
+  fc.record({
+    type: fc.constant("response" as const),
+    scope: fc.constant("s"),
+    key: few,
+    response: json,
+    sessionId: id,
+  }, { requiredKeys: ["type", "scope", "key", "response"] }),
+);
+
+/** Commits records, events where they belong but for their `off`. */
+async function commitAll(store: Store, records: readonly (StoreRecord & { readonly off?: number })[]) {
+  const last = new Map<string, number>();
+  for (const id of ["a", "b", "c"]) last.set(id, await store.lastEvent(id).catch(() => 0));
+  await store.commit(records.map(({ off = 0, ...record }) => {
+    if (record.type !== "events") return record;
+    const after = (last.get(record.sessionId) ?? 0) + off;
+    last.set(record.sessionId, after + record.events.length);
+    return { ...record, after };
+  }));
+}
+
+const act: fc.Arbitrary<Act> = fc.oneof(
+  {
+    arbitrary: fc.array(record, { maxLength: 4, size: "max" }).map((records): Act => (store) =>
+      commitAll(store, records)
+    ),
+    weight: 10,
+  },
+  id.map((id): Act => (store) => store.getSession(id)),
+  fc.record({ limit: fc.nat(3), after: id, forks: fc.boolean() }, { requiredKeys: [] }).map(
+    (options): Act => (store) => store.listSessions(options),
+  ),
+  id.map((id): Act => (store) => store.deleteSession(id)),
+  fc.constant((store: Store) => store.countSessions()),
+  fc.tuple(
+    id,
+    fc.record({ after: fc.nat(4), types: fc.subarray(["x", "y"]), limit: fc.nat(3) }, { requiredKeys: [] }),
+  ).map(([id, options]): Act => (store) => store.readEvents(id, options)),
+  id.map((id): Act => (store) => store.lastEvent(id)),
+  fc.tuple(id, name).map(([id, name]): Act => (store) => store.readState(id, name)),
+  fc.tuple(id, text).map(([id, text]): Act => (store) => store.archive(id).put(text)),
+  fc.tuple(id, text).map(([id, text]): Act => async (store) => store.archive(id).get(await archiveRef(text))),
+  fc.tuple(id, text).map(([id, text]): Act => async (store) =>
+    store.archive(id).delete(await archiveRef(text))
+  ),
+  fc.tuple(few, few).map(([key, bodyHash]): Act => (store) => store.claimKey({ scope: "s", key, bodyHash })),
+  few.map((key): Act => (store) => store.releaseKey({ scope: "s", key })),
+  fc.tuple(few, few).map(([kind, id]): Act => (store) => store.getDocument(kind, id)),
+);
+
+const steps: fc.Arbitrary<Step[]> = fc.array(
+  fc.oneof<[fc.WeightedArbitrary<Step>, fc.WeightedArbitrary<Step>]>(
+    { arbitrary: act, weight: 15 },
+    { arbitrary: fc.constantFrom("restart", "a day passes", "time passes"), weight: 1 },
+  ),
+  { maxLength: 80, size: "max" },
+);
+
+/** What a step gave, or how it was refused. */
+async function outcome(act: () => unknown): Promise<unknown> {
+  try {
+    return { gave: await act() };
+  } catch (error) {
+    return { refused: error instanceof Error && error.message };
+  }
+}
+
+/** Tests that the stores which `place` opens do, step by step, what plain maps do. */
+export function testLikeMemory(name: string, place: Place): void {
+  Deno.test(`${name} does what plain maps do, whatever is asked of it, restarts included`, async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        steps,
+        (steps) => inMemory((openModel) => place((open) => compare(steps, open, openModel))),
+      ),
+      { numRuns: 60 },
+    );
+  });
+}
+
+async function compare(steps: readonly Step[], ...opens: readonly OpenStore[]): Promise<void> {
+  let nowMs = 0;
+  const openAll = () => Promise.all(opens.map((open) => open({ now: () => nowMs })));
+  let stores = await openAll();
+  for (const store of stores) await store.commit([sessionRecord("a"), sessionRecord("b")]);
+  for (const step of steps) {
+    if (step === "restart") {
+      for (const store of stores) await store.close();
+      stores = await openAll();
+    } else if (typeof step === "string") {
+      nowMs += step === "a day passes" ? DAY_MS : DAY_MS / 3;
+    } else {
+      const [got, expected] = await Promise.all(stores.map((store) => outcome(() => step(store))));
+      assertEquals(got, expected);
+    }
+  }
+  for (const store of stores) await store.close();
+}

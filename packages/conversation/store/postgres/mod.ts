@@ -1,0 +1,24 @@
+/**
+ * A store in PostgreSQL, behind the same port as the others, that any number of processes have open at once.
+ *
+ * {@linkcode openPostgresStore} opens it, {@linkcode openPostgresContents} all that it holds, to be copied. `@tare/conversation` doesn't load it, so that who keeps sessions in a file has no
+ * client of a database.
+ *
+ * @example
+ * ```ts
+ * import { openPostgresStore } from "@tare/conversation/postgres";
+ *
+ * async function firstWords(url: string) {
+ *   const store = await openPostgresStore(url);
+ *   await store.commit([{ type: "session", id: "s1", createdAtMs: Date.now(), settings: {} }]);
+ *   const hold = await store.shared.hold("s1");
+ *   if (!hold) throw new Error("Somebody else writes to it.");
+ *   await store.commit([{ type: "events", sessionId: "s1", after: 0, events: [{ type: "turn_start" }] }]);
+ *   await store.close();
+ * }
+ * ```
+ *
+ * @module
+ */
+export { openPostgresContents } from "./contents.ts";
+export { openPostgresStore, type PostgresOptions } from "./open_postgres.ts";

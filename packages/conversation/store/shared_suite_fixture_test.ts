@@ -1,0 +1,217 @@
+/**
+ * What every store must do that several have open at once, as tests that run on any of them. Holds no tests of its own.
+ *
+ * @module
+ */
+import { assert, assertEquals, assertRejects, assertStrictEquals } from "@std/assert";
+import { archiveRef } from "@tare/prune";
+import type { Store, StoreRecord } from "@tare/conversation";
+import {
+  assertFenced,
+  delta,
+  events,
+  held,
+  listen,
+  openingsTest,
+  type SharedPlace,
+} from "./openings_fixture_test.ts";
+import { testTalk } from "./shared_talk_fixture_test.ts";
+import { key, request, sessionRecord } from "./store_suite_fixture_test.ts";
+
+/** Tests that the stores which `place` opens do together what the port says. `name` is the function that opens them. */
+export function testSharedStore(name: string, place: SharedPlace): void {
+  const test = openingsTest(name, place);
+  testTalk(test);
+
+  test(
+    "hold() gives a session to one opening at a time, with a greater fence each time",
+    async (one, two) => {
+      const nobody = { fence: 0, holder: "nobody", lastEvent: 0 } as const;
+      assertEquals([await one.shared.look("a"), await two.shared.look("a")], [nobody, nobody]);
+      const first = await held(one, "a");
+      assert(first.fence > 0);
+      assertEquals([first.isSure(), first.signal.aborted], [true, false]);
+      assertStrictEquals(await one.shared.hold("a"), first);
+      assertEquals(await two.shared.hold("a"), undefined);
+      assertEquals(await one.shared.look("a"), { fence: first.fence, holder: "this", lastEvent: 0 });
+      assertEquals(await two.shared.look("a"), { fence: first.fence, holder: "other", lastEvent: 0 });
+      await one.commit([events("a", 0, "1", "2")]);
+      await two.shared.release("a");
+      assertEquals(await two.shared.hold("a"), undefined);
+      await one.shared.release("a");
+      await one.shared.release("a");
+      assertEquals(await two.shared.look("a"), { fence: first.fence, holder: "nobody", lastEvent: 2 });
+      const second = await held(two, "a");
+      assert(second.fence > first.fence);
+      assertEquals([first.isSure(), second.isSure()], [false, true]);
+      assertEquals(await one.shared.hold("a"), undefined);
+      assert(await one.shared.hold("b"));
+    },
+  );
+
+  test("hold() gives a session to one of several that ask at once", async (one, two, { open }) => {
+    const openings = [one, two, await open()];
+    for (let round = 0; round < 5; round++) {
+      const holds = await Promise.all(openings.map(({ shared }) => shared.hold("a")));
+      assertEquals(holds.filter((hold) => hold).length, 1);
+      await openings[holds.findIndex((hold) => hold)]!.shared.release("a");
+    }
+    const [same, again] = await Promise.all([one.shared.hold("a"), one.shared.hold("a")]);
+    assertStrictEquals(same, again);
+  });
+
+  test("hold(), look() and ask() refuse a session that isn't there", async ({ shared }) => {
+    for (const act of [() => shared.hold("c"), () => shared.look("c"), () => shared.ask("c", 1)]) {
+      await assertRejects(act, Error, 'Cannot find session "c": there is no such session');
+    }
+    await shared.release("c");
+  });
+
+  test("listSessions() says which sessions are held", async (one, two, { stop }) => {
+    const isHeld = async ({ listSessions }: Store) =>
+      (await listSessions()).map(({ id, isHeld }) => [id, isHeld]);
+    const { gone } = listen(two);
+    await held(one, "a");
+    await held(two, "b");
+    assertEquals([await isHeld(one), await isHeld(two)], [
+      [["b", true], ["a", true]],
+      [["b", true], ["a", true]],
+    ]);
+    await two.shared.release("b");
+    assertEquals(await isHeld(one), [["b", undefined], ["a", true]]);
+    await stop(one);
+    await gone();
+    assertEquals(await isHeld(two), [["b", undefined], ["a", undefined]]);
+  });
+
+  test("commit() and all else that changes a session is fenced without its hold", async (one, two) => {
+    const ref = await archiveRef("text");
+    await held(one, "a");
+    await held(one, "b");
+    await one.archive("a").put("there");
+    await one.shared.release("b");
+    for (const id of ["a", "b"]) {
+      const records: StoreRecord[] = [
+        events(id, 0, "1"),
+        { type: "state", sessionId: id, name: "x", value: 1 },
+        { type: "archive", sessionId: id, ref, content: "text" },
+      ];
+      for (const record of records) {
+        await assertFenced(() => two.commit([sessionRecord("c"), record]), id);
+      }
+      await assertFenced(() => two.archive(id).put("text"), id);
+      await assertFenced(() => two.archive(id).delete(ref), id);
+      await assertFenced(() => two.deleteSession(id), id);
+    }
+    assertEquals(
+      (await one.listSessions()).map(({ id, lastEvent }) => [id, lastEvent]),
+      [["b", 0], ["a", 0]],
+    );
+    assertEquals(await one.readState("a", "x"), undefined);
+    assertEquals(await one.archive("a").get(ref), undefined);
+    assertEquals(await two.archive("a").get(await archiveRef("there")), "there");
+    assertEquals(await two.deleteSession("c"), false);
+    await assertRejects(() => two.archive("c").put("text"), Error, 'Cannot find session "c"');
+  });
+
+  test("commit() that writes to two sessions needs the hold of both", async (one, two) => {
+    await held(one, "a");
+    await held(two, "b");
+    await assertFenced(() => one.commit([events("a", 0, "1"), events("b", 0, "1")]), "b");
+    assertEquals([await one.lastEvent("a"), await one.lastEvent("b")], [0, 0]);
+    await two.shared.release("b");
+    await held(one, "b");
+    await one.commit([events("a", 0, "1"), events("b", 0, "1")]);
+    assertEquals([await two.lastEvent("a"), await two.lastEvent("b")], [1, 1]);
+  });
+
+  test("commit() needs no hold for a new session, for documents and for responses", async (one, two) => {
+    await held(one, "a");
+    await one.archive("a").put("text");
+    await two.claimKey(request);
+    await two.commit([
+      sessionRecord("c", "a"),
+      events("c", 0, "1"),
+      { type: "state", sessionId: "c", name: "x", value: 1 },
+      { type: "document", kind: "response", id: "r", sessionId: "a", value: 1 },
+      { type: "response", ...key, response: 1, sessionId: "a" },
+    ]);
+    assertEquals(await one.archive("c").get(await archiveRef("text")), "text");
+    assertEquals([await one.lastEvent("c"), await one.readState("c", "x")], [1, 1]);
+    assertEquals((await one.getDocument("response", "r"))?.value, 1);
+    await assertFenced(() => two.commit([events("c", 1, "2")]), "c");
+  });
+
+  test("deleteSession() takes a session from all openings", async (one, two) => {
+    await held(one, "a");
+    assertEquals([await one.deleteSession("a"), await one.deleteSession("a")], [true, false]);
+    assertEquals(await two.getSession("a"), undefined);
+    await assertRejects(() => two.shared.hold("a"), Error, 'Cannot find session "a"');
+    await one.commit([sessionRecord("a")]);
+    await assertFenced(() => one.commit([events("a", 0, "1")]), "a");
+    assert(await two.shared.hold("a"));
+  });
+
+  test(
+    "a session of an opening that stands still can be taken, and that one can't write any more",
+    async (one, two, { stop, goOn }) => {
+      const { gone } = listen(two);
+      const [lost, alsoLost] = [await held(one, "a"), await held(one, "b")];
+      await one.commit([events("a", 0, "1")]);
+      assertEquals(await two.shared.left(), []);
+      await stop(one);
+      assertEquals([lost.isSure(), alsoLost.isSure()], [false, false]);
+      await gone();
+      assertEquals((await two.shared.left()).toSorted(), ["a", "b"]);
+      assertEquals(await two.shared.look("a"), { fence: lost.fence, holder: "left", lastEvent: 1 });
+      const taken = await held(two, "a");
+      assert(taken.fence > lost.fence);
+      assertEquals(await two.shared.left(), ["b"]);
+      await two.commit([events("a", 1, "2")]);
+      goOn(one);
+      await assertFenced(() => one.commit([events("a", 1, "other")]), "a");
+      for (const { signal } of [lost, alsoLost]) {
+        if (!signal.aborted) await new Promise((resolve) => signal.addEventListener("abort", resolve));
+      }
+      await assertFenced(() => one.commit([events("b", 0, "other")]), "b");
+      assertEquals([lost.isSure(), taken.isSure()], [false, true]);
+      assertEquals(await one.shared.look("a"), { fence: taken.fence, holder: "other", lastEvent: 2 });
+      assertEquals((await one.readEvents("a")).map(({ event }) => event), [delta("1"), delta("2")]);
+
+      // It goes on as if it had been opened anew.
+      const own = await held(one, "b");
+      assert(own.fence > alsoLost.fence);
+      await one.commit([events("b", 0, "3")]);
+      assertEquals(await two.shared.look("b"), { fence: own.fence, holder: "other", lastEvent: 1 });
+      assertEquals(await two.shared.left(), []);
+    },
+  );
+
+  test(
+    "left() gives what those held who are gone, until it is taken or deleted",
+    async (one, two, { open, stop }) => {
+      const third = await open();
+      const [heard, heardToo] = [listen(two), listen(third)];
+      await held(one, "a");
+      await held(one, "b");
+      await stop(one);
+      await Promise.all([heard.gone(), heardToo.gone()]);
+      assertEquals((await third.shared.left()).toSorted(), ["a", "b"]);
+      await held(two, "a");
+      await two.shared.release("a");
+      await held(third, "b");
+      assertEquals([await two.shared.left(), await third.shared.left()], [[], []]);
+    },
+  );
+
+  test("close() gives all back at once, which the others are told", async (one, two) => {
+    const { gone } = listen(two);
+    const hold = await held(one, "a");
+    await one.close();
+    await gone();
+    assertEquals(hold.isSure(), false);
+    assertEquals(await two.shared.left(), []);
+    assertEquals(await two.shared.look("a"), { fence: hold.fence, holder: "nobody", lastEvent: 0 });
+    assert((await held(two, "a")).fence > hold.fence);
+  });
+}

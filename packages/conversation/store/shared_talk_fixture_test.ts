@@ -1,0 +1,170 @@
+/**
+ * What openings of one store say to each other, and how they share the keys of requests, as tests that run on any
+ * store. Holds no tests of its own.
+ *
+ * @module
+ */
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { type HolderRequest, StoreError, type StoreRecord } from "@tare/conversation";
+import { delta, events, held, listen, type Opening, type TestOfOpenings } from "./openings_fixture_test.ts";
+import { key, other, request } from "./store_suite_fixture_test.ts";
+
+/** Waits until something is so, asking whenever a session is said to have changed. */
+async function changedUntil(
+  opening: Opening,
+  sessionId: string,
+  isSo: () => Promise<boolean>,
+): Promise<void> {
+  let changed = Promise.withResolvers<void>();
+  const end = opening.shared.watch(sessionId, () => changed.resolve());
+  try {
+    while (!await isSo()) {
+      await changed.promise;
+      changed = Promise.withResolvers();
+    }
+  } finally {
+    end();
+  }
+}
+
+/** Tests that openings reach each other as the port says. */
+export function testTalk(test: TestOfOpenings): void {
+  test("ask() reaches who holds a session, whose commit has effect and answer together", async (one, two) => {
+    const asked = Promise.withResolvers<HolderRequest>();
+    listen(one, asked.resolve);
+    await held(one, "a");
+    const body = { steer: "Über\ud83d" };
+    const answered = two.shared.ask("a", body);
+    const { id: requestId, ...request } = await asked.promise;
+    assertEquals(request, { sessionId: "a", body });
+    const answer: StoreRecord = { type: "answer", requestId, answer: { took: body } };
+    // What is refused has answered nothing.
+    await assertRejects(() => one.commit([answer, events("a", 7, "late")]), StoreError);
+    await one.commit([events("a", 0, "steered"), answer]);
+    assertEquals(await answered, { answer: { took: body } });
+    const twice = `Cannot answer request "${requestId}"`;
+    await assertRejects(() => one.commit([events("a", 1, "twice"), answer]), Error, twice);
+    assertEquals((await two.readEvents("a")).map(({ event }) => event), [delta("steered")]);
+    assertEquals(await two.shared.ask("b", body), undefined);
+  });
+
+  test("ask() tells several requests apart", async (one, two) => {
+    const asked: string[] = [];
+    listen(one, ({ id, body }) => {
+      asked.push(id);
+      one.commit([{ type: "answer", requestId: id, answer: body }]);
+    });
+    await held(one, "a");
+    await held(one, "b");
+    const bodies = Array.from({ length: 8 }, (_, index) => index);
+    assertEquals(
+      await Promise.all(bodies.map((body) => two.shared.ask(body % 2 === 0 ? "a" : "b", body))),
+      bodies.map((answer) => ({ answer })),
+    );
+    assertEquals(new Set(asked).size, asked.length);
+  });
+
+  for (const how of ["release()", "close()"] as const) {
+    test(
+      `ask() gives nothing once ${how} gives the session back, and can't be answered any more`,
+      async (one, two) => {
+        const asked = Promise.withResolvers<HolderRequest>();
+        listen(one, asked.resolve);
+        await held(one, "a");
+        const answer = two.shared.ask("a", 1);
+        const { id } = await asked.promise;
+        if (how === "close()") await one.close();
+        else await one.shared.release("a");
+        assertEquals(await answer, undefined);
+        const answering = how === "close()" ? two : one;
+        await held(answering, "a");
+        await assertRejects(
+          () => answering.commit([events("a", 0, "late"), { type: "answer", requestId: id, answer: 1 }]),
+          Error,
+          `Cannot answer request ${JSON.stringify(id)}: nobody waits for an answer to it`,
+        );
+        assertEquals(await two.lastEvent("a"), 0);
+      },
+    );
+  }
+
+  test("ask() gives nothing once the holder is gone", async (one, two, { stop, goOn }) => {
+    const asked = Promise.withResolvers<HolderRequest>();
+    listen(one, asked.resolve);
+    listen(two);
+    await held(one, "a");
+    const answer = two.shared.ask("a", 1);
+    const { id } = await asked.promise;
+    await stop(one);
+    assertEquals(await answer, undefined);
+    assertEquals(await two.shared.ask("a", 1), undefined);
+    goOn(one);
+    await assertRejects(() => one.commit([{ type: "answer", requestId: id, answer: 1 }]));
+  });
+
+  test("watch() says when something was written, and when the holder is another", async (one, two) => {
+    const hold = await held(one, "a");
+    const seen: unknown[] = [];
+    const all = changedUntil(two, "a", async () => {
+      const after = seen.length;
+      seen.push(...(await two.readEvents("a", { after })).map(({ event }) => event));
+      return seen.length === 3;
+    });
+    await one.commit([events("a", 0, "1")]);
+    await one.commit([events("a", 1, "2", "3")]);
+    await all;
+    assertEquals(seen, ["1", "2", "3"].map(delta));
+    const isFree = changedUntil(two, "a", async () => (await two.shared.look("a")).holder === "nobody");
+    await one.shared.release("a");
+    await isFree;
+    assert((await held(two, "a")).fence > hold.fence);
+    // Nothing is known of it, and nothing fails.
+    two.shared.watch("none", () => {})();
+  });
+
+  test(
+    "claimKey() says running of a key that another opening has, which may complete it too",
+    async (one, two) => {
+      assertEquals(await one.claimKey(request), { state: "new" });
+      assertEquals(await two.claimKey(request), { state: "running" });
+      assertEquals(await two.claimKey(other), { state: "mismatch" });
+      await two.releaseKey(key);
+      assertEquals(await one.claimKey(request), { state: "running" });
+      await two.commit([{ type: "response", ...key, response: 1 }]);
+      assertEquals(await one.claimKey(request), { state: "done", response: 1 });
+      await assertRejects(
+        () => one.commit([{ type: "response", ...key, response: 2 }]),
+        Error,
+        "it isn't claimed",
+      );
+    },
+  );
+
+  test("claimKey() gives a key to one of several that ask at once", async (one, two, { open }) => {
+    const openings = [one, two, await open()];
+    for (let round = 0; round < 5; round++) {
+      const claims = await Promise.all(
+        openings.map((opening) => opening.claimKey({ ...request, key: `${round}` })),
+      );
+      assertEquals(claims.map(({ state }) => state).toSorted(), ["new", "running", "running"]);
+    }
+  });
+
+  test("claimKey() says interrupted, to one, where the opening is gone", async (one, two, { open, stop }) => {
+    const third = await open();
+    const [heard, heardToo] = [listen(two), listen(third)];
+    await one.claimKey(request);
+    await stop(one);
+    await Promise.all([heard.gone(), heardToo.gone()]);
+    await assertRejects(
+      () => two.commit([{ type: "response", ...key, response: 1 }]),
+      Error,
+      "isn't claimed",
+    );
+    assertEquals(await third.claimKey(request), { state: "interrupted" });
+    assertEquals([await third.claimKey(request), await two.claimKey(request)], [
+      { state: "running" },
+      { state: "running" },
+    ]);
+  });
+}

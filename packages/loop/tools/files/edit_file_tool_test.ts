@@ -1,0 +1,93 @@
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { editFileTool } from "@tare/loop/tools";
+import { call, callError, callOk, makeWorkspace } from "../fixture_test.ts";
+
+const text = Array.from({ length: 9 }, (_, at) => `line ${at + 1}\n`).join("");
+
+Deno.test("edit_file replaces text and shows the changed lines", async () => {
+  await using ws = await makeWorkspace({ f: text });
+  const edit = editFileTool(ws.root);
+  assertEquals(
+    await callOk(edit, { path: "f", old_text: "line 5", new_text: "five\nand a half" }),
+    "edited f: lines 3-8 of 10 are now\nline 3\nline 4\nfive\nand a half\nline 6\nline 7",
+  );
+  assertEquals(await Deno.readTextFile(ws.at("f")), text.replace("line 5", "five\nand a half"));
+  assertEquals(
+    await callOk(edit, { path: "f", old_text: "line 1\n", new_text: "" }),
+    "edited f: lines 1-3 of 9 are now\nline 2\nline 3\nline 4",
+  );
+});
+
+Deno.test("edit_file replaces all when told, and names the lines", async () => {
+  await using ws = await makeWorkspace({ f: "a\nb\na\n" });
+  assertEquals(
+    await callOk(editFileTool(ws.root), { path: "f", old_text: "a", new_text: "c\nd", replace_all: true }),
+    "edited f: 2 replacements, in lines 1, 4; lines 1-4 of 5 are now\nc\nd\nb\nc",
+  );
+  assertEquals(await Deno.readTextFile(ws.at("f")), "c\nd\nb\nc\nd\n");
+});
+
+Deno.test("edit_file keeps line ends, byte order mark and mode", async () => {
+  await using ws = await makeWorkspace({ f: "\uFEFFone\r\ntwo\r\n" });
+  await Deno.chmod(ws.at("f"), 0o640);
+  assertEquals(
+    await callOk(editFileTool(ws.root), { path: "f", old_text: "one\ntwo", new_text: "1\n2\n3" }),
+    "edited f: lines 1-3 of 3 are now\n\uFEFF1\n2\n3",
+  );
+  const bytes = await Deno.readFile(ws.at("f"));
+  assertEquals(new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes), "\uFEFF1\r\n2\r\n3\r\n");
+  assertEquals((await Deno.stat(ws.at("f"))).mode! & 0o777, 0o640);
+});
+
+Deno.test("edit_file changes nothing where it is not sure", async () => {
+  await using ws = await makeWorkspace({
+    f: "a b\na  b\n",
+    invalid: new Uint8Array([0x61, 0xE9]),
+    "src/": "",
+  });
+  const edit = editFileTool(ws.root);
+  const error = (path: string, old_text: string, new_text = "new") =>
+    callError(edit, { path, old_text, new_text });
+  assertEquals(
+    await error("f", "b"),
+    'Cannot edit "f": old_text occurs 2 times, in lines 1, 2. Add lines around it until it is unique, or set ' +
+      "replace_all to true.",
+  );
+  assertStringIncludes(await error("f", "a   b\n"), "The nearest lines are");
+  assertEquals(await error("f", "a b", "a b"), 'Cannot edit "f": old_text and new_text are the same.');
+  assertStringIncludes(await error("invalid", "a"), "it is not valid UTF-8, and an edit would damage it.");
+  assertStringIncludes(await error("src", "a"), "it is a folder.");
+  assertStringIncludes(await error("missing", "a"), "it does not exist.");
+  assertStringIncludes(await error("../outside/f", "a"), "it lies outside the workspace.");
+  assertEquals(await Deno.readTextFile(ws.at("f")), "a b\na  b\n");
+});
+
+Deno.test("edit_file refuses files that are too large", async () => {
+  await using ws = await makeWorkspace({ f: "a" });
+  await Deno.truncate(ws.at("f"), 5_000_000);
+  assertEquals(
+    await callError(editFileTool(ws.root), { path: "f", old_text: "a", new_text: "b" }),
+    'Cannot edit "f": it has 5000000 bytes. Edit files of that size with shell.',
+  );
+});
+
+Deno.test("edit_file calls that run in parallel don't undo each other, nor through a link", async () => {
+  await using ws = await makeWorkspace({ f: Array.from({ length: 20 }, (_, at) => `<${at}>\n`).join("") });
+  await Deno.symlink("f", ws.at("link"));
+  const edit = editFileTool(ws.root);
+  await Promise.all(
+    Array.from(
+      { length: 20 },
+      (_, at) => call(edit, { path: at % 2 ? "f" : "link", old_text: `<${at}>`, new_text: `done ${at}` }),
+    ),
+  );
+  assertEquals(
+    await Deno.readTextFile(ws.at("f")),
+    Array.from({ length: 20 }, (_, at) => `done ${at}\n`).join(""),
+  );
+});
+
+Deno.test("editFileTool() declares what it writes", () => {
+  const { stance, writes } = editFileTool("/");
+  assertEquals([stance, writes], ["once", "path"]);
+});
