@@ -30,11 +30,21 @@ export {
   sumsOfCall,
 } from "./call_report.ts";
 export {
+  Accounts,
   addSums,
+  addToDay,
+  dayOf,
+  type Days,
+  type Group,
+  type GroupReport,
+  LEDGER_REPORT,
+  type LedgerReport,
   NO_SUMS,
   OVERVIEW,
   type Overview,
+  SUMS,
   type Sums,
+  sumOfDays,
   type ToldWarning,
   ToldWarnings,
 } from "./overview.ts";
