@@ -42,9 +42,9 @@ export {
   NO_SUMS,
   OVERVIEW,
   type Overview,
+  sumOfDays,
   SUMS,
   type Sums,
-  sumOfDays,
   type ToldWarning,
   ToldWarnings,
 } from "./overview.ts";
