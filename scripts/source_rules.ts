@@ -143,7 +143,7 @@ export interface AssignedField {
   /** The file that declares it. */
   readonly path: string;
   readonly name: string;
-  /** Other files, which import it or what imports it, and assign a field of this name. */
+  /** Other files that import it, by itself or from a package, and assign a field of this name. */
   readonly assignedBy: readonly string[];
 }
 
@@ -160,8 +160,8 @@ const ASSIGNMENT =
 
 /**
  * The public fields of classes and exported interfaces of the packages that other files assign, by the class or
- * interface. What is assigned is known by its name alone: a field that merely shares it is meant to be readonly, and
- * then the compiler knows better.
+ * interface. What is assigned is known by its name alone: a field that merely shares it is best readonly, and then the
+ * compiler says the same.
  */
 export function assignedFields(
   files: readonly SourceFile[],
@@ -176,13 +176,19 @@ export function assignedFields(
       assigners.set(name, (assigners.get(name) ?? new Set()).add(path));
     }
   }
+  const begins = new Set(entryPoints.values());
+  /** Whether a file imports another one, or an entry point that does. */
+  const imports = (other: string, path: string) =>
+    [...graph.get(other) ?? []].some((target) =>
+      target === path || (begins.has(target) && graph.get(target)?.has(path))
+    );
   const owners = new Map<string, AssignedField[]>();
   for (const { path, text } of sources) {
     for (const [body, ofClass, ofInterface] of text.matchAll(BODY)) {
       const owner = ofClass ?? ofInterface ?? "";
       for (const [, name = ""] of body.matchAll(FIELD)) {
         const assignedBy = [...assigners.get(name) ?? []]
-          .filter((other) => other !== path && reached(graph, other).has(path))
+          .filter((other) => imports(other, path))
           .sort();
         if (assignedBy.length > 0) {
           owners.set(owner, [...owners.get(owner) ?? [], { path, name, assignedBy }]);
@@ -191,13 +197,6 @@ export function assignedFields(
     }
   }
   return owners;
-}
-
-/** The files that a file imports, and those that these import, and so on. */
-function reached(graph: ReadonlyMap<string, ReadonlySet<string>>, path: string): ReadonlySet<string> {
-  const found = new Set(graph.get(path));
-  for (const next of found) for (const target of graph.get(next) ?? []) found.add(target);
-  return found;
 }
 
 /** A text without the comments that have lines of their own. */

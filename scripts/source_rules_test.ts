@@ -108,15 +108,17 @@ a.fixed = a.hidden = 3;
 a.total += 1;
 a.length = 1;
 `,
-    "packages/a/through.ts": 'import "./assigns.ts";\nb!.a.open ??= 1;\ndelete shape.text;\n',
+    "packages/a/mod.ts": 'export * from "./a.ts";\n',
+    "packages/b/other.ts": 'import "@tare/a";\nb!.a.open ??= 1;\ndelete shape.text;\n',
+    "packages/a/through.ts": 'import "./assigns.ts";\na.flag = 1;\n',
     "packages/a/alone.ts": "other.flag = 1;\nother.local = 1;\n",
     "packages/a/a_test.ts": `${uses}a.flag = 1;\n`,
   };
   const end = ": make it #private or readonly, and what changes it a method.";
   const found = [
-    `A.open of packages/a/a.ts is assigned in packages/a/assigns.ts, packages/a/through.ts${end}`,
+    `A.open of packages/a/a.ts is assigned in packages/a/assigns.ts, packages/b/other.ts${end}`,
     `A.counted of packages/a/a.ts is assigned in packages/a/assigns.ts${end}`,
-    `Shape.text of packages/a/a.ts is assigned in packages/a/through.ts${end}`,
+    `Shape.text of packages/a/a.ts is assigned in packages/b/other.ts${end}`,
   ];
   assertEquals(faults(files), found);
   assertEquals(faults(files, { fields: { A: 2 } }), found.slice(2));
