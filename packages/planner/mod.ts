@@ -8,19 +8,26 @@
  * @module
  */
 export { PrefixCache, type PromptUnit, promptUnits } from "./cache/prefix_cache.ts";
-export type {
-  CompactEdit,
-  DropEdit,
-  Edit,
-  ElideEdit,
-  KeepEdit,
-  ShortenEdit,
-  SummariseEdit,
-} from "./edits/edit.ts";
 export { fittingPins, makePin, type NewPin, type Pin, type Wish, withoutPin, withPin } from "./edits/pin.ts";
-export { type Conversation, view } from "./edits/view.ts";
-export type { LedgerEntry, PromptShares, UncachedCause } from "./ledger/ledger.ts";
-export { callCost, promptCost, type Rates } from "./ledger/price.ts";
+export {
+  type CompactEdit,
+  type Conversation,
+  type DropEdit,
+  type Edit,
+  type ElideEdit,
+  type KeepEdit,
+  type ShortenEdit,
+  type SummariseEdit,
+  view,
+} from "./edits/view.ts";
+export {
+  callCost,
+  type LedgerEntry,
+  promptCost,
+  type PromptShares,
+  type Rates,
+  type UncachedCause,
+} from "./ledger/ledger.ts";
 export {
   type DeferredTools,
   type ForkableSession,
@@ -32,8 +39,8 @@ export {
   slicer,
   type Triggers,
 } from "./prompt_session.ts";
-export { EXAMPLE_MODELS, isPrice, listPrice, type Price, PRICES, PRICES_DATE } from "./prices.ts";
-export { readProfileFile } from "./profile_file.ts";
+export { EXAMPLE_MODELS, isPrice, listPrice, type Price, PRICES, PRICES_DATE } from "./data/prices.ts";
+export { readProfileFile } from "./data/profile_file.ts";
 export {
   chooseProfile,
   DEFAULT_PROVIDER,
@@ -48,11 +55,10 @@ export {
   providerOf,
   recogniseProfile,
   type Warmth,
-} from "./providers.ts";
-export { BY_AGE, KEEP_WANTED, type Retention, type Standing } from "./retention/retention.ts";
-export { WINDOW_SHARE } from "./rule/make_room.ts";
-export type { Decision, DecisionCause, Summarise, Summary, SummaryRequest } from "./rule/plan.ts";
+} from "./data/providers.ts";
+export { BY_AGE, KEEP_WANTED, type Retention, type Standing } from "./retention/find_removals.ts";
+export { isSummary, type Summarise, type Summary, type SummaryRequest } from "./edits/make_summary.ts";
+export { type Decision, type DecisionCause, WINDOW_SHARE } from "./rule/decide.ts";
 export type { Quote, QuotedPrompt } from "./rule/quote.ts";
-export type { Cut } from "./rule/weigh_cuts.ts";
 export { type DeferrableTools, worthDeferring } from "./rule/worth_deferring.ts";
 export { type PlannerSession, plannerSession } from "./session.ts";

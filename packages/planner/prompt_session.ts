@@ -8,13 +8,13 @@ import {
   type Usage,
 } from "@tare/messages";
 import { type Archive, RECALL_TOOL, type ToolTraits } from "@tare/prune";
-import type { LedgerEntry } from "./ledger/ledger.ts";
-import type { Summarise } from "./rule/plan.ts";
-import type { Profile } from "./providers.ts";
-import type { Quote } from "./rule/quote.ts";
-import type { Retention } from "./retention/retention.ts";
-import type { Conversation } from "./edits/view.ts";
+import type { Profile } from "./data/providers.ts";
+import type { Summarise } from "./edits/make_summary.ts";
 import type { Pin } from "./edits/pin.ts";
+import type { Conversation } from "./edits/view.ts";
+import type { LedgerEntry } from "./ledger/ledger.ts";
+import type { Retention } from "./retention/find_removals.ts";
+import type { Quote } from "./rule/quote.ts";
 
 /** The mechanisms that keep a prompt small, each on or off. */
 export interface Mechanisms {

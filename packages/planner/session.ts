@@ -1,12 +1,11 @@
 import { addUsage, checkGiven, type Message, type Rewrite, type Usage } from "@tare/messages";
 import { applyElisions, type Archive, truncateResults } from "@tare/prune";
-import { type Edit, type ElideEdit, fittingEdits, leadingEdits } from "./edits/edit.ts";
+import { servedTokens } from "./cache/predict.ts";
 import { type FullWindow, NEVER_FULL } from "./edits/full_window.ts";
-import type { Plan } from "./rule/plan.ts";
-import { migrateSessionState } from "./migrate_session_state.ts";
-import type { LookedAt } from "./rule/known_history.ts";
-import { Planner } from "./rule/planner.ts";
-import { NEW_SESSION, type PlannerState } from "./rule/planner_state.ts";
+import { fittingPins, type Pin } from "./edits/pin.ts";
+import { type Plan, rewrite } from "./edits/rewrite.ts";
+import { type Conversation, type Edit, type ElideEdit, fittingEdits, leadingEdits } from "./edits/view.ts";
+import { NEW_SESSION, type PlannerState } from "./ledger/ledger.ts";
 import {
   canRecall,
   checkCall,
@@ -21,9 +20,9 @@ import {
   SESSION,
   type SessionView,
 } from "./prompt_session.ts";
-import { KEEP_WANTED, type Retention } from "./retention/retention.ts";
-import type { Conversation } from "./edits/view.ts";
-import { fittingPins, type Pin } from "./edits/pin.ts";
+import { KEEP_WANTED, type Retention } from "./retention/find_removals.ts";
+import { KnownSession, type LookedAt } from "./rule/look.ts";
+import { quotePrompt } from "./rule/quote.ts";
 
 /** A {@linkcode PromptSession} whose planner decides when the mechanisms act. */
 export interface PlannerSession extends ForkableSession {
@@ -70,25 +69,22 @@ export function plannerSession(options: PromptSessionOptions): PlannerSession {
   return makeSession(options);
 }
 
-/** @param from The planner of the session that is forked. */
-function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSession {
+/** @param from What is known of the session that is forked. */
+function makeSession(options: PromptSessionOptions, from?: KnownSession): PlannerSession {
   const { archive, countTokens, tools, truncateTokens: limitTokens } = options;
   // What was stored is what `state` gave.
-  const stored = migrateSessionState(options.state) as Partial<SessionState> | undefined;
+  const stored = options.state as Partial<SessionState> | undefined;
   let state: SessionState = { ...NEW_STATE, ...stored };
   const mechanisms = { context: true, prune: true, schemas: true, truncate: true, ...options.mechanisms };
-  const makePlanner = (from?: Planner) =>
-    new Planner(
-      {
-        ...options,
-        relievesWindow: mechanisms.context && !state.reverted,
-        retention: retentionOf(state.reverted ? NO_MECHANISMS : mechanisms, options.retention),
-      },
-      state.planner,
-      // It is what `lookedAt` gave.
-      { from, before: options.lookedAt as LookedAt | undefined },
-    );
-  let planner = makePlanner(from);
+  /** What is known once everything is judged by the mechanisms that work now. */
+  const know = (account: PlannerState, from?: KnownSession, before?: LookedAt) =>
+    new KnownSession({
+      ...options,
+      retention: retentionOf(state.reverted ? NO_MECHANISMS : mechanisms, options.retention),
+      lossLimit: options.lossLimit ?? 0.05,
+    }, { account, from, before });
+  // It is what `lookedAt` gave.
+  let known = know(state.planner, from, options.lookedAt as LookedAt | undefined);
   /** What was planned for each view; nothing for a request that isn't a turn. */
   const plans = new WeakMap<SessionView, Plan | undefined>();
   let newest: SessionView | undefined;
@@ -164,11 +160,23 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
 
   /** What a request that isn't a turn is shown. */
   function look(history: Conversation, call: PromptCall): SessionView {
+    const request = requestOf(history, call);
     const edits = fittingEdits(state.edits, history.messages);
-    const { view, promptTokens, cachedTokens, saved } = planner.look({ ...requestOf(history, call), edits });
+    const { view, promptTokens, cachedTokens, saved } = known.lookOnce(
+      { ...request, edits },
+      state.truncated,
+    );
     const { messages, tools, places } = view;
-    const looked = { messages, tools, places, rewrites: [], warnings: [], saved, promptTokens };
-    newest = { ...looked, predictedCachedTokens: cachedTokens };
+    newest = {
+      messages,
+      tools,
+      places,
+      rewrites: [],
+      warnings: [],
+      saved,
+      promptTokens,
+      predictedCachedTokens: cachedTokens,
+    };
     plans.set(newest, undefined);
     return newest;
   }
@@ -176,7 +184,7 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
   async function makeView(history: Conversation, call: PromptCall): Promise<SessionView> {
     checkCall({ history, call });
     if (call.oneShot) return look(history, call);
-    if (!planner.isKnown(history.messages)) {
+    if (!known.isStartOf(history.messages)) {
       const edits = fittingEdits(state.edits, history.messages);
       if (edits.length < state.edits.length) state = { ...state, edits };
     }
@@ -184,8 +192,18 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
     const { rewrites, warnings } = truncates
       ? await truncate(history.messages, canRecall(history, call), call.pins ?? [])
       : { rewrites: [], warnings: [] };
-    const plan = await planner.plan(requestOf(history, call));
-    const { stopped } = planner.state;
+    const request = requestOf(history, call);
+    const relievesWindow = mechanisms.context && !state.reverted;
+    // Who forgets all edits meanwhile has it judged anew for the next call.
+    const asked = known;
+    await options.inSlices?.(asked.take(history.messages));
+    const plan = await rewrite(request, {
+      ...options,
+      look: (request) => asked.look(request),
+      relievesWindow,
+    });
+    asked.notePlan(plan);
+    const { stopped } = known.account;
     const stopsNow = stopped && !state.stopSaid;
     if (plan.fullWindow !== state.fullWindow) state = { ...state, fullWindow: plan.fullWindow };
     if (plan.summary) {
@@ -203,7 +221,7 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
         stopSaid: stopped,
       };
     }
-    if (planner.state !== state.planner) state = { ...state, planner: planner.state };
+    if (known.account !== state.planner) state = { ...state, planner: known.account };
     const { messages, tools, places } = plan.view;
     newest = {
       messages,
@@ -217,7 +235,10 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
       saved: plan.saved,
       promptTokens: plan.promptTokens,
       // What was sent before is forgotten as soon as this call has succeeded.
-      predictedCachedTokens: planner.predictCached(plan),
+      predictedCachedTokens: servedTokens(known.profile, {
+        ...plan.predicted,
+        promptTokens: plan.promptTokens,
+      }),
     };
     plans.set(newest, plan);
     return newest;
@@ -232,27 +253,30 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
       const plan = plans.get(view);
       if (!plan) return undefined;
       const { summary, ...rest } = state;
-      const entry = planner.sent(plan, usage, summary);
-      state = { ...rest, planner: planner.state };
+      const entry = known.book(plan, { usage, summary: summary ?? plan.summary });
+      state = { ...rest, planner: known.account };
       return entry;
     },
     get state() {
       return state;
     },
     get lookedAt() {
-      return planner.lookedAt;
+      return known.lookedAt;
     },
-    quote: (history, call) => planner.quote(requestOf(history, call)),
+    quote(history, call) {
+      const { situation } = known.lookAside(requestOf(history, call));
+      return quotePrompt(situation.removals.filter(({ goes }) => goes), situation);
+    },
     get profile() {
-      return planner.profile;
+      return known.profile;
     },
     cutBack(length) {
       state = { ...state, ...cutBack(state, length) };
     },
     fork(length, archive) {
-      const { seen } = planner.state;
+      const { seen } = known.account;
       const account = {
-        ...planner.state,
+        ...known.account,
         seen: Math.min(seen, length),
         forked: true,
         paid: 0,
@@ -266,14 +290,14 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
         planner: account,
         stopSaid: false,
       };
-      return makeSession({ ...options, archive, state: forked }, planner);
+      return makeSession({ ...options, archive, state: forked }, known);
     },
     get noPins() {
       return isEdited() ? undefined : "nothing leaves this session's prompt, which is sent as it is";
     },
     revert() {
       state = { ...state, edits: [], truncated: [], reverted: true };
-      planner = makePlanner(planner);
+      known = know(state.planner, known);
     },
   };
 }

@@ -8,9 +8,8 @@ import {
   type Usage,
 } from "@tare/messages";
 import { isColdResume, pruneResults, relievePressure, truncateResults } from "@tare/prune";
-import { leadingEdits } from "../edits/edit.ts";
-import type { Conversation, PlacedView } from "../edits/view.ts";
-import { migrateSessionState } from "../migrate_session_state.ts";
+import { currentProfile } from "../data/providers.ts";
+import { type Conversation, leadingEdits, type PlacedView } from "../edits/view.ts";
 import {
   canRecall,
   checkCall,
@@ -23,7 +22,6 @@ import {
   type SessionView,
   stepOf,
 } from "../prompt_session.ts";
-import { currentProfile } from "../providers.ts";
 import { type ClassicEdit, EditedHistory } from "./edited_history.ts";
 import { calledTools, fitRequest, fittingRewrites, type LeftOut, leftOut, LeftTurns } from "./fit_request.ts";
 import { askOnWarmPrefix, describePause } from "./full_window.ts";
@@ -71,7 +69,7 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
   const { historyBudgetTokens, protectTokens, minBytes, pruneAt, summariseAt, coldAfterMs } =
     options.triggers ?? {};
   // What was stored is what `state` gave.
-  const stored = migrateSessionState(options.state) as Partial<ClassicState> | undefined;
+  const stored = options.state as Partial<ClassicState> | undefined;
   let state: ClassicState = { ...NEW_STATE, ...stored };
   const configured = { context: true, prune: true, schemas: true, truncate: true, ...options.mechanisms };
   const leftTurns = new LeftTurns(archive);

@@ -1,8 +1,8 @@
 import { countRequestTokens, type CountTokens, type Usage } from "@tare/messages";
 import type { AskForSummary } from "@tare/prune";
+import type { Summarise } from "../edits/make_summary.ts";
 import type { Conversation } from "../edits/view.ts";
 import { firstOpenCall } from "../retention/find_removals.ts";
-import type { Summarise } from "../rule/plan.ts";
 
 /**
  * Asks for a summary of a view's old turns on the conversation as it was sent last, as far as the cache may know it: up to

@@ -1,10 +1,8 @@
 import { countMessageTokens, type CountTokens, meantCall, type Message, pairCalls } from "@tare/messages";
 import { type ElisionCandidate, resultText } from "@tare/prune";
-import type { Removal } from "../retention/find_removals.ts";
-import type { CachedPrompt } from "../rule/weigh_cuts.ts";
-import type { Pin } from "./pin.ts";
-import type { Edit, KeepEdit } from "./edit.ts";
 import type { Layout } from "./layout.ts";
+import type { Pin } from "./pin.ts";
+import type { Way } from "./view.ts";
 
 /** What pins ask of a prompt. */
 export interface PinnedPlaces {
@@ -25,6 +23,9 @@ export interface Wishes {
   readonly gone: readonly Wish[];
 }
 
+/** Nothing is asked for. */
+export const NO_WISHES: Wishes = { back: [], gone: [] };
+
 /** What one pin asks for. */
 export interface Wish {
   readonly pin: Pin;
@@ -37,7 +38,9 @@ export interface Wish {
 }
 
 /** What leaves, as far as it matters how. */
-type Leaving = Pick<Removal, "how">;
+interface Leaving {
+  readonly how: Way;
+}
 
 /** Tokens of the line that stands for a result. */
 const LINE_TOKENS = 32;
@@ -112,45 +115,6 @@ export function findWishes(
   return { back, gone };
 }
 
-/** The edits after what is kept has come back: whole, and in front of the lines of the stretches in which it stood. */
-export function withKept(edits: readonly Edit[], { kept, steps }: PinnedPlaces): readonly Edit[] {
-  const known = new Set(edits.flatMap((edit) => edit.type === "keep" ? [edit.index] : []));
-  const added = [...steps].filter((at) => !known.has(at) && edits.some(covers(at))).sort((a, b) => a - b);
-  const hides = (edit: Edit) => (edit.type === "elide" || edit.type === "shorten") && kept.has(edit.index);
-  if (added.length === 0 && !edits.some(hides)) return edits;
-  // A line that stands for nothing any more goes, and what was kept of its stretch needs no edit any more.
-  const all = new Set([...known, ...added]);
-  const isEmpty = (edit: Edit) =>
-    edit.type === "drop" &&
-    Array.from({ length: edit.to - edit.from }).every((_, at) => all.has(edit.from + at));
-  const left = edits.filter((edit) => !hides(edit) && !isEmpty(edit));
-  const isOver = (edit: Edit) => edit.type === "keep" && !left.some(covers(edit.index));
-  return [...left, ...added.map((index): KeepEdit => ({ type: "keep", index }))].filter((edit) =>
-    !isOver(edit)
-  );
-}
-
-/** Whether an edit is of a stretch in which a message left. */
-const covers = (at: number) => (edit: Edit) =>
-  (edit.type === "drop" || edit.type === "summarise") && edit.from <= at && at < edit.to;
-
-/** The edits after those that make room: these messages, which are kept, are shown as before. */
-export function withRelief(
-  edits: readonly Edit[],
-  made: readonly Edit[],
-  shown: ReadonlySet<number>,
-): readonly Edit[] {
-  const end = Math.max(0, ...made.flatMap((edit) => edit.type === "summarise" ? [edit.to] : []));
-  const after = withoutKept([...edits, ...made], (at) => at < end && !shown.has(at));
-  return withKept(after, { kept: new Set(), steps: shown });
-}
-
-/** The edits without those that keep what leaves now. */
-export function withoutKept(edits: readonly Edit[], leaves: (at: number) => boolean): readonly Edit[] {
-  const goes = (edit: Edit) => edit.type === "keep" && leaves(edit.index);
-  return edits.some(goes) ? edits.filter((edit) => !goes(edit)) : edits;
-}
-
 /** What wishes let leave beside what leaves anyway. */
 export function removalsOf(
   wishes: readonly Wish[],
@@ -178,7 +142,7 @@ export function rideOf(
   { back, gone }: Wishes,
   leaving: readonly Leaving[],
   { startOf, perToken }: { readonly startOf: (tokens: number) => number; readonly perToken: number },
-): CachedPrompt["ride"] {
+): { readonly start: number; readonly tokens: number } | undefined {
   const all = [...back, ...gone];
   if (all.length === 0) return undefined;
   const more = [...back, ...gone.filter(({ pin }) => !isLeaving(leaving, pin.place))];

@@ -1,7 +1,7 @@
+import { servedTokens } from "../cache/predict.ts";
+import { promptCost } from "../ledger/ledger.ts";
 import type { Removal } from "../retention/find_removals.ts";
-import { servedTokens } from "../cache/prefix_cache.ts";
-import { promptCost } from "../ledger/price.ts";
-import type { CachedPrompt } from "./weigh_cuts.ts";
+import type { CachedPrompt } from "./decide.ts";
 
 /** A prompt and what it would cost. Costs are in token units: the price of one uncached input token is 1. */
 export interface QuotedPrompt {

@@ -1,5 +1,5 @@
 import { checkGiven } from "@tare/messages";
-import type { Profile } from "../providers.ts";
+import type { Profile } from "../data/providers.ts";
 
 /** Definitions of tools, and what could stand for them. All in tokens. */
 export interface DeferrableTools {
