@@ -147,9 +147,10 @@ function makeSession(options: PromptSessionOptions, from?: KnownSession): Planne
   const isEdited = () => !state.reverted && Object.values(mechanisms).includes(true);
 
   function requestOf(history: Conversation, call: PromptCall) {
+    const { pins = [] } = call;
     return {
       ...call,
-      pins: isEdited() ? fittingPins(call.pins ?? [], history.messages) : [],
+      pins: pins.length > 0 && isEdited() ? fittingPins(pins, history.messages) : [],
       ...history,
       recall: canRecall(history, call),
       edits: state.edits,

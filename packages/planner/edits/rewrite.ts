@@ -21,8 +21,7 @@ import type { Removal } from "../retention/find_removals.ts";
 import { decide, type Decided, type Decision, WINDOW_SHARE } from "../rule/decide.ts";
 import { type Look, type LookRequest, type SavedTokens, savedTokens, sharePrompt } from "../rule/look.ts";
 import { type FullWindow, relieveWindow } from "./full_window.ts";
-import type { Pin } from "./pin.ts";
-import { type PinnedPlaces, pinnedPlaces, removalsOf, tellNoRoom, tellOver } from "./pinned.ts";
+import { type Pin, type PinnedPlaces, pinnedPlaces, removalsOf, tellNoRoom, tellOver } from "./pin.ts";
 import { type DropEdit, type Edit, type KeepEdit, type PlacedView, placedView } from "./view.ts";
 
 /** A call whose prompt is to be made. */
@@ -83,7 +82,7 @@ export function rewrite(request: RewriteRequest, options: RewriteOptions): Promi
 /**
  * The prompt of one call on its way to its plan. What pays to leave leaves, a full window is relieved, and what was
  * asked for is done with it. What a step has left is known only once it is made, so that after each the prompt is
- * drafted anew, and may ask for more.
+ * looked at anew, and may ask for more.
  */
 class Rewriting {
   readonly #request: RewriteRequest;

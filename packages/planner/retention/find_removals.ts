@@ -11,7 +11,7 @@ import { compactTool, shownTools } from "@tare/schemas";
 import { scaled, type TokenScale } from "../cache/predict.ts";
 import type { Profile } from "../data/providers.ts";
 import type { Layout } from "../edits/layout.ts";
-import type { PinnedPlaces } from "../edits/pinned.ts";
+import type { PinnedPlaces } from "../edits/pin.ts";
 import type { Way } from "../edits/view.ts";
 import type { Result, Standings, Step } from "./standings.ts";
 

@@ -18,8 +18,15 @@ import {
 } from "../cache/predict.ts";
 import { currentProfile, type Profile, profileNamed } from "../data/providers.ts";
 import { Layout } from "../edits/layout.ts";
-import type { Pin } from "../edits/pin.ts";
-import { findWishes, NO_WISHES, NOTHING_PINNED, pinnedPlaces, rideOf, type Wishes } from "../edits/pinned.ts";
+import {
+  findWishes,
+  NO_WISHES,
+  NOTHING_PINNED,
+  type Pin,
+  pinnedPlaces,
+  rideOf,
+  type Wishes,
+} from "../edits/pin.ts";
 import { compactedTools, type Conversation, type Edit, type PlacedView } from "../edits/view.ts";
 import {
   bookCall,
