@@ -8,38 +8,7 @@
  * @module
  */
 export { PrefixCache, type PromptUnit, promptUnits } from "./cache/prefix_cache.ts";
-export { fittingPins, makePin, type NewPin, type Pin, type Wish, withoutPin, withPin } from "./edits/pin.ts";
-export {
-  type CompactEdit,
-  type Conversation,
-  type DropEdit,
-  type Edit,
-  type ElideEdit,
-  type KeepEdit,
-  type ShortenEdit,
-  type SummariseEdit,
-  view,
-} from "./edits/view.ts";
-export {
-  callCost,
-  type LedgerEntry,
-  promptCost,
-  type PromptShares,
-  type Rates,
-  type UncachedCause,
-} from "./ledger/ledger.ts";
-export {
-  type DeferredTools,
-  type ForkableSession,
-  type Mechanisms,
-  type PromptCall,
-  type PromptSession,
-  type PromptSessionOptions,
-  type SessionView,
-  slicer,
-  type Triggers,
-} from "./prompt_session.ts";
-export { EXAMPLE_MODELS, isPrice, listPrice, type Price, PRICES, PRICES_DATE } from "./data/prices.ts";
+export { EXAMPLE_MODELS, isPrice, listPrice, type Price, PRICES_DATE } from "./data/prices.ts";
 export { readProfileFile } from "./data/profile_file.ts";
 export {
   chooseProfile,
@@ -56,9 +25,30 @@ export {
   recogniseProfile,
   type Warmth,
 } from "./data/providers.ts";
-export { BY_AGE, KEEP_WANTED, type Retention, type Standing } from "./retention/find_removals.ts";
 export { isSummary, type Summarise, type Summary, type SummaryRequest } from "./edits/make_summary.ts";
-export { type Decision, type DecisionCause, WINDOW_SHARE } from "./rule/decide.ts";
+export { fittingPins, makePin, type NewPin, type Pin, type Wish, withoutPin, withPin } from "./edits/pin.ts";
+export type { Conversation } from "./edits/view.ts";
+export {
+  callCost,
+  type LedgerEntry,
+  promptCost,
+  type PromptShares,
+  type Rates,
+  type UncachedCause,
+} from "./ledger/ledger.ts";
+export { BY_AGE, KEEP_WANTED, type Retention, type Standing } from "./retention/find_removals.ts";
+export { type Decision, WINDOW_SHARE } from "./rule/decide.ts";
 export type { Quote, QuotedPrompt } from "./rule/quote.ts";
 export { type DeferrableTools, worthDeferring } from "./rule/worth_deferring.ts";
+export {
+  type DeferredTools,
+  type ForkableSession,
+  type Mechanisms,
+  type PromptCall,
+  type PromptSession,
+  type PromptSessionOptions,
+  type SessionView,
+  slicer,
+  type Triggers,
+} from "./prompt_session.ts";
 export { type PlannerSession, plannerSession } from "./session.ts";

@@ -1,7 +1,6 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { estimateTokens, type Message, type ToolDefinition, type Usage } from "@tare/messages";
 import {
-  type Edit,
   KEEP_WANTED,
   type LedgerEntry,
   type PlannerSession,
@@ -15,6 +14,7 @@ import {
   type SessionView,
 } from "@tare/planner";
 import { memoryArchive } from "@tare/prune";
+import type { Edit } from "./edits/view.ts";
 
 const TOOL: ToolDefinition = {
   type: "function",

@@ -1,6 +1,6 @@
 import { assertEquals, assertNotStrictEquals, assertStrictEquals } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
-import { type Edit, plannerSession, profileNamed } from "@tare/planner";
+import { plannerSession, profileNamed } from "@tare/planner";
 import type { WireItem } from "@tare/wire";
 import type { GatewaySession } from "./session.ts";
 import type { Recognised } from "./recognised.ts";
@@ -27,7 +27,7 @@ function newSessions(options: Partial<SessionsOptions> = {}) {
   return { sessions, find, begun: () => begun };
 }
 
-const elide = (index: number): Edit => ({ type: "elide", index, toolCallId: "c", ref: "r", text: "" });
+const elide = (index: number) => ({ type: "elide", index, toolCallId: "c", ref: "r", text: "" });
 const edited = ({ prompts }: GatewaySession) =>
   (prompts.state as { edits: readonly { index: number }[] }).edits.map(({ index }) => index);
 

@@ -1,4 +1,4 @@
-import { checkGiven, hashPiece, type Message, type ToolDefinition } from "@tare/messages";
+import { hashPiece, type Message, type ToolDefinition } from "@tare/messages";
 import { applyElisions, type Elision, type ElisionCandidate } from "@tare/prune";
 import { compactTool } from "@tare/schemas";
 
@@ -118,43 +118,16 @@ export interface Conversation {
   readonly tools: readonly ToolDefinition[];
 }
 
+/** A view, and where in the history each of its messages stands. */
+export type PlacedView = Conversation & PlacedMessages;
+
 /**
  * What the model sees of a history after these edits. Pure: the same history and edits give the same bytes.
  * Messages that no edit touches keep their identity, and an edited message is the same object in every view, so
  * that what is remembered of it, such as its token count, stays known.
  *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { view } from "@tare/planner";
- * import type { Message } from "@tare/messages";
- *
- * const messages: Message[] = [
- *   { role: "user", content: "Read a." },
- *   { role: "assistant", tool_calls: [{ id: "1", type: "function", function: { name: "read", arguments: "{}" } }] },
- *   { role: "tool", tool_call_id: "1", content: "a long text" },
- * ];
- * const seen = view({ messages, tools: [] }, [
- *   { type: "elide", index: 2, toolCallId: "1", ref: "2cf24dba5fb0a30e", text: "[elided]" },
- * ]);
- * assertEquals(seen.messages[2], { role: "tool", tool_call_id: "1", content: "[elided]" });
- * ```
- *
  * @throws {RangeError} if an edit names messages that are not there, or elides what is no tool result.
  */
-export function view(history: Conversation, edits: readonly Edit[]): Conversation {
-  checkGiven("view()", { history, edits }, {
-    history: { messages: "array", tools: "array" },
-    edits: "array",
-  });
-  const { messages, tools } = placedView(history, edits);
-  return { messages, tools };
-}
-
-/** A view, and where in the history each of its messages stands. */
-export type PlacedView = Conversation & PlacedMessages;
-
-/** Like {@linkcode view}, with the places of the messages. */
 export function placedView(history: Conversation, edits: readonly Edit[]): PlacedView {
   return { ...placeMessages(history.messages, edits), tools: compactedTools(history.tools, edits) };
 }
@@ -169,7 +142,7 @@ export interface PlacedMessages {
   readonly elided: readonly Message[];
 }
 
-/** Like {@linkcode view}, for the messages alone, with their places. */
+/** Like {@linkcode placedView}, for the messages alone. */
 export function placeMessages(history: readonly Message[], edits: readonly Edit[]): PlacedMessages {
   const elided = shortened(
     applyElisions(history, edits.filter((edit) => edit.type === "elide")),
@@ -208,7 +181,7 @@ export function placeMessages(history: readonly Message[], edits: readonly Edit[
   return { messages, places, elided };
 }
 
-/** Like {@linkcode view}, for the tools alone. */
+/** Like {@linkcode placedView}, for the tools alone. */
 export function compactedTools(
   tools: readonly ToolDefinition[],
   edits: readonly Edit[],

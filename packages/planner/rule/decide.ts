@@ -14,17 +14,14 @@ const WORTHWHILE_SHARE = 0.1;
 /** A cache that is there with less than this probability is not reckoned with. */
 const SURELY_COLD = 0.1;
 
-/**
- * Why the prompt was rewritten: `price`, the rent paid for what left equals what its leaving costs; `window`, the
- * prompt would not fit. Or why it was not: `wait`, its price is not paid yet; `loss_limit`, buying now could cost
- * the session more than its limit; `stopped`, earlier rewrites cost the session more than they saved.
- */
-export type DecisionCause = "price" | "window" | "wait" | "loss_limit" | "stopped";
-
 /** A rewrite that was weighed, in numbers. Costs are in the price of one uncached input token. */
 export interface Decision {
-  /** Why it was made, or was not. */
-  readonly cause: DecisionCause;
+  /**
+   * Why the prompt was rewritten: `price`, the rent paid for what left equals what its leaving costs; `window`, the
+   * prompt would not fit. Or why it was not: `wait`, its price is not paid yet; `loss_limit`, buying now could cost
+   * the session more than its limit; `stopped`, earlier rewrites cost the session more than they saved.
+   */
+  readonly cause: "price" | "window" | "wait" | "loss_limit" | "stopped";
   /** Probability that the cached prefix was still there. */
   readonly alive: number;
   /** Tokens by which the prompt shrinks (ΔT). */
@@ -90,7 +87,7 @@ export function decide(situation: Situation): Decided {
   const limit = Math.max(0, allowedPrice);
   // The cuts grow from first to last: the largest takes most along for rent that is paid.
   const cut = stopped ? undefined : paid.findLast(({ wholePrice }) => wholePrice <= limit);
-  const decided = ({ tokens, brokenTokens, rent, price }: Cut, cause: DecisionCause) => ({
+  const decided = ({ tokens, brokenTokens, rent, price }: Cut, cause: Decision["cause"]) => ({
     decision: { cause, alive, tokens, brokenTokens, rent, price },
   });
   if (cut) return { leaving: removable.slice(cut.first), ...decided(cut, "price") };
