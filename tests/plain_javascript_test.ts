@@ -50,6 +50,7 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
   planner: [
     "chooseProfile",
     "fittingPins",
+    "isSummary",
     "makePin",
     "profileForTtl",
     "promptCost",
