@@ -17,7 +17,6 @@ export {
   MESSAGES_PROVIDER,
   type Profile,
   profileForTtl,
-  type ProfileHints,
   profileNamed,
   profileOfModelList,
   PROFILES,
@@ -38,8 +37,8 @@ export {
 } from "./ledger/ledger.ts";
 export { BY_AGE, KEEP_WANTED, type Retention, type Standing } from "./retention/find_removals.ts";
 export { type Decision, WINDOW_SHARE } from "./rule/decide.ts";
-export type { Quote, QuotedPrompt } from "./rule/quote.ts";
-export { type DeferrableTools, worthDeferring } from "./rule/worth_deferring.ts";
+export type { Quote } from "./rule/quote.ts";
+export { worthDeferring } from "./rule/worth_deferring.ts";
 export {
   type DeferredTools,
   type ForkableSession,

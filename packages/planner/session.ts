@@ -71,7 +71,6 @@ export function plannerSession(options: PromptSessionOptions): PlannerSession {
 
 /** @param from What is known of the session that is forked. */
 function makeSession(options: PromptSessionOptions, from?: KnownSession): PlannerSession {
-  const { archive, countTokens, tools, truncateTokens: limitTokens } = options;
   // What was stored is what `state` gave.
   const stored = options.state as Partial<SessionState> | undefined;
   let state: SessionState = { ...NEW_STATE, ...stored };
@@ -88,60 +87,6 @@ function makeSession(options: PromptSessionOptions, from?: KnownSession): Planne
   /** What was planned for each view; nothing for a request that isn't a turn. */
   const plans = new WeakMap<SessionView, Plan | undefined>();
   let newest: SessionView | undefined;
-
-  /** Cuts new results that are too long, before they are first sent. */
-  async function truncate(
-    history: readonly Message[],
-    recall: boolean,
-    pins: readonly Pin[],
-  ): Promise<Pick<SessionView, "rewrites" | "warnings">> {
-    // Behind the newest answer nothing has left.
-    const from = Math.max(0, history.findLastIndex(({ role }) => role === "assistant"));
-    const kept = pins.flatMap(({ wish, place }) => wish === "keep" ? [place] : []);
-    const known = new Set([...state.truncated, ...kept]);
-    if (history.slice(from).every(({ role }, at) => role !== "tool" || known.has(from + at))) {
-      return { rewrites: [], warnings: [] };
-    }
-    const elided = state.edits.flatMap((edit) =>
-      edit.type === "elide" && edit.index >= from ? [{ ...edit, index: edit.index - from }] : []
-    );
-    const messages = applyElisions(history.slice(from), elided);
-    const cut = await truncateResults(messages, {
-      archive,
-      countTokens,
-      recall,
-      ...(tools && { tools }),
-      ...(limitTokens !== undefined && { limitTokens }),
-    });
-    if (cut.failure) return { rewrites: [], warnings: [`${cut.failure.message}. Nothing left the prompt.`] };
-    const elisions = cut.elisions.filter(({ index }) => !known.has(index + from));
-    if (elisions.length === 0) return { rewrites: [], warnings: [] };
-    const edits = elisions.map(({ index, toolCallId, ref, text }): ElideEdit => ({
-      type: "elide",
-      index: index + from,
-      toolCallId,
-      ref,
-      text,
-    }));
-    state = {
-      ...state,
-      edits: [...state.edits, ...edits],
-      truncated: [...state.truncated, ...edits.map(({ index }) => index)],
-    };
-    const names = [...new Set(elisions.map(({ tool }) => tool))].join(", ");
-    const { tokensBefore } = cut;
-    const tokensAfter = elisions.reduce((sum, one) => sum - one.tokensBefore + one.tokensAfter, tokensBefore);
-    return {
-      rewrites: [{
-        mechanism: "truncate",
-        reason: "over the limit on arrival",
-        removed: `the middle of ${counted(edits.length, "result")} of ${names}`,
-        tokensBefore,
-        tokensAfter,
-      }],
-      warnings: [],
-    };
-  }
 
   /** Whether anything may leave at all, so that it can be asked for. */
   const isEdited = () => !state.reverted && Object.values(mechanisms).includes(true);
@@ -189,10 +134,21 @@ function makeSession(options: PromptSessionOptions, from?: KnownSession): Planne
       const edits = fittingEdits(state.edits, history.messages);
       if (edits.length < state.edits.length) state = { ...state, edits };
     }
-    const truncates = mechanisms.truncate && !state.reverted;
-    const { rewrites, warnings } = truncates
-      ? await truncate(history.messages, canRecall(history, call), call.pins ?? [])
-      : { rewrites: [], warnings: [] };
+    const arrived = mechanisms.truncate && !state.reverted
+      ? await truncateArrived(history.messages, {
+        ...options,
+        ...state,
+        recall: canRecall(history, call),
+        pins: call.pins ?? [],
+      })
+      : NOTHING_TRUNCATED;
+    if (arrived.edits.length > 0) {
+      state = {
+        ...state,
+        edits: [...state.edits, ...arrived.edits],
+        truncated: [...state.truncated, ...arrived.edits.map(({ index }) => index)],
+      };
+    }
     const request = requestOf(history, call);
     const relievesWindow = mechanisms.context && !state.reverted;
     // Who forgets all edits meanwhile has it judged anew for the next call.
@@ -229,8 +185,8 @@ function makeSession(options: PromptSessionOptions, from?: KnownSession): Planne
       tools,
       places,
       stable: plan.stable,
-      rewrites: [...rewrites, ...(isRewritten ? [describeRewrite(plan)] : [])],
-      warnings: [...(stopsNow ? [STOPPED] : []), ...warnings, ...plan.warnings],
+      rewrites: [...arrived.rewrites, ...(isRewritten ? [describeRewrite(plan)] : [])],
+      warnings: [...(stopsNow ? [STOPPED] : []), ...arrived.warnings, ...plan.warnings],
       ...(plan.ended.length > 0 && { endedPins: plan.ended }),
       ...(plan.summary && { summary: plan.summary }),
       saved: plan.saved,
@@ -300,6 +256,66 @@ function makeSession(options: PromptSessionOptions, from?: KnownSession): Planne
       state = { ...state, edits: [], truncated: [], reverted: true };
       known = know(state.planner, known);
     },
+  };
+}
+
+/** What was truncated before it was first sent, and what is to be told of it. */
+interface Truncated extends Pick<SessionView, "rewrites" | "warnings"> {
+  readonly edits: readonly ElideEdit[];
+}
+
+const NOTHING_TRUNCATED: Truncated = { edits: [], rewrites: [], warnings: [] };
+
+/** Cuts new results that are too long, before they are first sent. */
+async function truncateArrived(
+  history: readonly Message[],
+  { archive, countTokens, tools, truncateTokens: limitTokens, edits: before, truncated, recall, pins }:
+    & Pick<PromptSessionOptions, "archive" | "countTokens" | "tools" | "truncateTokens">
+    & Pick<SessionState, "edits" | "truncated">
+    & { readonly recall: boolean; readonly pins: readonly Pin[] },
+): Promise<Truncated> {
+  // Behind the newest answer nothing has left.
+  const from = Math.max(0, history.findLastIndex(({ role }) => role === "assistant"));
+  const stays = new Set([
+    ...truncated,
+    ...pins.flatMap(({ wish, place }) => wish === "keep" ? [place] : []),
+  ]);
+  if (history.slice(from).every(({ role }, at) => role !== "tool" || stays.has(from + at))) {
+    return NOTHING_TRUNCATED;
+  }
+  const elided = before.flatMap((edit) =>
+    edit.type === "elide" && edit.index >= from ? [{ ...edit, index: edit.index - from }] : []
+  );
+  const cut = await truncateResults(applyElisions(history.slice(from), elided), {
+    archive,
+    countTokens,
+    recall,
+    ...(tools && { tools }),
+    ...(limitTokens !== undefined && { limitTokens }),
+  });
+  if (cut.failure) {
+    return { ...NOTHING_TRUNCATED, warnings: [`${cut.failure.message}. Nothing left the prompt.`] };
+  }
+  const elisions = cut.elisions.filter(({ index }) => !stays.has(index + from));
+  if (elisions.length === 0) return NOTHING_TRUNCATED;
+  const names = [...new Set(elisions.map(({ tool }) => tool))].join(", ");
+  const { tokensBefore } = cut;
+  return {
+    edits: elisions.map(({ index, toolCallId, ref, text }) => ({
+      type: "elide",
+      index: index + from,
+      toolCallId,
+      ref,
+      text,
+    })),
+    rewrites: [{
+      mechanism: "truncate",
+      reason: "over the limit on arrival",
+      removed: `the middle of ${counted(elisions.length, "result")} of ${names}`,
+      tokensBefore,
+      tokensAfter: elisions.reduce((sum, one) => sum - one.tokensBefore + one.tokensAfter, tokensBefore),
+    }],
+    warnings: [],
   };
 }
 
