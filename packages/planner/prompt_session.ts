@@ -1,7 +1,6 @@
 import {
   checkGiven,
   type CountTokens,
-  type Message,
   type Rewrite,
   type StableMessages,
   type ToolMessage,
@@ -257,12 +256,6 @@ export function slicer(
 /** Whether the model of a call can recall what left. */
 export function canRecall({ tools }: Conversation, { recall }: PromptCall): boolean {
   return recall ?? tools.some((tool) => tool.function.name === RECALL_TOOL.function.name);
-}
-
-/** Number of a call in its turn. */
-export function stepOf(messages: readonly Message[], { step }: PromptCall): number {
-  const turn = messages.slice(messages.findLastIndex(({ role }) => role === "user") + 1);
-  return step ?? 1 + turn.filter(({ role }) => role === "assistant").length;
 }
 
 /** A number of things: `1 result`, `2 results`. */

@@ -28,7 +28,6 @@ import {
   type PromptSessionOptions,
   SESSION,
   type SessionView,
-  stepOf,
 } from "../prompt_session.ts";
 import { firstOpenCall } from "../retention/find_removals.ts";
 import { type ClassicEdit, EditedHistory } from "./edited_history.ts";
@@ -356,6 +355,12 @@ function describePause(
     } of ${windowTokens} tokens, and all that may ` +
       "leave is less than a tenth of it";
   return `${why}. Pruning and summaries pause until there is more to win.`;
+}
+
+/** Number of a call in its turn. */
+function stepOf(messages: readonly Message[], { step }: PromptCall): number {
+  const turn = messages.slice(messages.findLastIndex(({ role }) => role === "user") + 1);
+  return step ?? 1 + turn.filter(({ role }) => role === "assistant").length;
 }
 
 /** Whether a list begins with pieces that are the same as those of another. */
