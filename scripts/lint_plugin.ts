@@ -106,8 +106,7 @@ const PROTOCOL_EXCEPTIONS: readonly string[] = [
 
 /** Where providers may be named: the files of their data, and what speaks one provider's own protocol. */
 export const PROVIDER_PLACES: readonly string[] = [
-  "planner/providers.ts",
-  "planner/prices.ts",
+  "planner/data/",
   "wire/",
   "loop/openai/",
   "loop/anthropic/",

@@ -1,4 +1,14 @@
-import { estimateWarmth, NO_WARMTH, observeWarmth, priorWarmth, type WarmthRecord } from "./warmth.ts";
+import {
+  estimateWarmth,
+  NO_TOKENS,
+  NO_WARMTH,
+  observeTokens,
+  observeWarmth,
+  priorWarmth,
+  scaled,
+  tokenScale,
+  type WarmthRecord,
+} from "./predict.ts";
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import { profileNamed } from "@tare/planner";
 
@@ -54,4 +64,28 @@ Deno.test("estimateWarmth() is 0 for a profile without a cache, whatever was see
 Deno.test("estimateWarmth() starts near a profile that hardly ever loses a prefix", () => {
   const local = profileNamed("local");
   assertAlmostEquals(estimateWarmth(local, 20 * 60 * MINUTE, NO_WARMTH), 0.99, 0.01);
+});
+
+function scaleAfter(...calls: readonly (readonly [ours: number, theirs: number])[]) {
+  return tokenScale(
+    calls.reduce((record, [ours, theirs]) => observeTokens({ ours, theirs }, record), NO_TOKENS),
+  );
+}
+
+Deno.test("tokenScale() takes our count for the provider's until something was seen", () => {
+  assertEquals(tokenScale(NO_TOKENS), { perToken: 1, unseen: 0 });
+  assertEquals(scaleAfter([1_000, 1_000], [90_000, 90_000]), { perToken: 1, unseen: 0 });
+});
+
+Deno.test("tokenScale() takes what a first call shows more for a prefix, and later calls tell a tokenizer from it", () => {
+  assertEquals(scaleAfter([5_000, 45_000]), { perToken: 1, unseen: 40_000 });
+  const other = scaleAfter(...[5, 10, 20, 40, 80].map((k) => [1_000 * k, 1_300 * k] as const));
+  assertAlmostEquals(other.perToken, 1.3, 0.03);
+  assertAlmostEquals(scaled(other, 80_000), 104_000, 1_000);
+  const both = scaleAfter(...[5, 10, 20, 40, 80].map((k) => [1_000 * k, 40_000 + 1_300 * k] as const));
+  assertAlmostEquals(scaled(both, 80_000), 144_000, 1_000);
+});
+
+Deno.test("tokenScale() takes a provider that counts less for one with a coarser tokenizer", () => {
+  assertEquals(scaleAfter([4_000, 1_000]), { perToken: 0.25, unseen: 0 });
 });

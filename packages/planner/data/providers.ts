@@ -256,8 +256,14 @@ export function currentProfile(profile: Profile | (() => Profile)): Profile {
   return typeof profile === "function" ? profile() : profile;
 }
 
-/** What {@linkcode chooseProfile} goes by. */
-export interface ProfileHints {
+/**
+ * Chooses a profile: by its name, otherwise by what the server says of itself, otherwise by the model's name, otherwise
+ * by the provider's address, otherwise `none`. The model comes before the address because gateways and proxies pass many
+ * vendors' models on.
+ *
+ * @throws {RangeError} if `name` names no profile.
+ */
+export function chooseProfile({ name, server, baseUrl, model }: {
   /** Name of a profile; outranks the others. */
   readonly name?: string;
   /** Name of the profile that the server's own list of models points to ({@linkcode profileOfModelList}). */
@@ -266,16 +272,7 @@ export interface ProfileHints {
   readonly baseUrl?: string;
   /** Name of the model, with or without a vendor in front (`anthropic/claude-…`). */
   readonly model?: string;
-}
-
-/**
- * Chooses a profile: by its name, otherwise by what the server says of itself, otherwise by the model's name, otherwise
- * by the provider's address, otherwise `none`. The model comes before the address because gateways and proxies pass many
- * vendors' models on.
- *
- * @throws {RangeError} if `name` names no profile.
- */
-export function chooseProfile({ name, server, baseUrl, model }: ProfileHints): Profile {
+}): Profile {
   if (name) return profileNamed(name);
   return profileNamed(server ?? profileOfModel(model ?? "") ?? profileOfAddress(baseUrl ?? "") ?? "none");
 }

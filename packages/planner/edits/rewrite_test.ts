@@ -1,10 +1,9 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
 import { archiveRef, memoryArchive } from "@tare/prune";
-import type { Removal, Way } from "../retention/find_removals.ts";
-import type { Edit } from "./edit.ts";
-import { makeEdits, type MakeEditsOptions, withEdits } from "./make_edits.ts";
-import { placeMessages } from "./view.ts";
+import type { Removal } from "../retention/find_removals.ts";
+import { makeEdits, type MakeEditsOptions, withEdits } from "./rewrite.ts";
+import { type Edit, placeMessages, type Way } from "./view.ts";
 
 const source = "parseHeader() reads. ".padEnd(4_000, "x ");
 

@@ -1,5 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
-import { chooseProfile, EXAMPLE_MODELS, listPrice, PRICES, PRICES_DATE, profileNamed } from "@tare/planner";
+import { chooseProfile, EXAMPLE_MODELS, listPrice, PRICES_DATE, profileNamed } from "@tare/planner";
+import { PRICES } from "./prices.ts";
 
 Deno.test("listPrice() knows a model by its name, with a vendor in front and a date behind", () => {
   const names = [
