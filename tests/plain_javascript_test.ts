@@ -48,6 +48,7 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
     "traitsOf",
   ],
   schemas: ["tellsOfTools"],
+  conversation: ["pinsAfter"],
   planner: [
     "chooseProfile",
     "fittingPins",

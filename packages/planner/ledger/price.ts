@@ -1,1 +1,0 @@
-export { callCost, promptCost, type Rates } from "./ledger.ts";
