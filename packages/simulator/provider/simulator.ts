@@ -1,6 +1,6 @@
 import { checkGiven, countMessageTokens, MESSAGE_OVERHEAD_TOKENS, type Usage } from "@tare/messages";
 import { DEFAULT_PROVIDER, PrefixCache, type Profile, profileNamed } from "@tare/planner";
-import { ApiError, type CompletionReply, MESSAGES_PROTOCOL, type UsageDialect, writeUsage } from "@tare/wire";
+import { ApiError, type CompletionReply, MESSAGES_PROTOCOL, writeUsage } from "@tare/wire";
 import { LRUCache } from "lru-cache";
 import { MarkedCache } from "./marked_cache.ts";
 import { messagesResponse, readMessagesRequest } from "./messages_format.ts";
@@ -20,7 +20,7 @@ export interface SimulatorOptions {
   /** The cache's rules. Default: `openai`. */
   readonly profile?: Profile;
   /** How the cache is reported. Default: as providers of the profile do. */
-  readonly dialect?: UsageDialect;
+  readonly dialect?: Parameters<typeof writeUsage>[1];
   /** Longest prompt, in tokens. Default: no limit. */
   readonly windowTokens?: number;
   /** The only key that is accepted, as a bearer token or in `x-api-key`. Default: any, or none. */

@@ -1,5 +1,5 @@
 import type { Content, ContentPart, Message, TextPart, ToolCall } from "@tare/messages";
-import { isRecord, type JsonRecord } from "../json_record.ts";
+import { isRecord, type JsonRecord } from "../json.ts";
 import { type ItemPart, UnknownShape } from "../protocol.ts";
 
 /** Longest text of a block that the planner doesn't know, in UTF-16 code units: such are pictures, not prose. */
@@ -81,7 +81,7 @@ function asBlocks(text: string): readonly TextPart[] {
 }
 
 /** The blocks of a content. @throws {UnknownShape} if it holds anything else. */
-export function blocksOf(content: unknown): readonly JsonRecord[] {
+function blocksOf(content: unknown): readonly JsonRecord[] {
   const isList = Array.isArray(content) && content.every((block) => typeof block?.type === "string");
   if (isList) return content;
   throw unknown("a content");

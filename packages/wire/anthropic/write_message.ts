@@ -1,8 +1,7 @@
-import type { AssistantMessage, FunctionToolCall, Usage } from "@tare/messages";
-import { contentText } from "@tare/messages";
+import { type AssistantMessage, contentText, type FunctionToolCall, type Usage } from "@tare/messages";
 import { splitText } from "../chat/write_completion.ts";
-import type { JsonRecord } from "../json_record.ts";
-import { writeMessagesUsage } from "./usage.ts";
+import type { JsonRecord } from "../json.ts";
+import { writeMessagesUsage } from "./message_assembler.ts";
 
 /** A reply that is written in the Messages format. */
 export interface MessagesReply {
@@ -86,4 +85,29 @@ function deltasOf({ type, thinking, signature, text, input }: JsonRecord): JsonR
     ];
   }
   return pieces(JSON.stringify(input)).map((piece) => ({ type: "input_json_delta", partial_json: piece }));
+}
+
+/** Types of errors by status. */
+const TYPES: Readonly<Record<number, string>> = {
+  401: "authentication_error",
+  403: "permission_error",
+  404: "not_found_error",
+  413: "request_too_large",
+  429: "rate_limit_error",
+  529: "overloaded_error",
+};
+
+/** What tells of an error with this status, in an answer and in a stream. */
+export function errorBody(status: number, message: string): {
+  readonly type: "error";
+  readonly error: { readonly type: string; readonly message: string };
+} {
+  const type = TYPES[status] ?? (status < 500 ? "invalid_request_error" : "api_error");
+  return { type: "error", error: { type, message } };
+}
+
+/** The status that an error of this type has; nothing for a type that says no more than that something failed. */
+export function statusOf(type: unknown): number | undefined {
+  const [status] = Object.entries(TYPES).find(([, name]) => name === type) ?? [];
+  return status === undefined ? undefined : Number(status);
 }

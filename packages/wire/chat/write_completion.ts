@@ -1,5 +1,5 @@
 import type { AssistantMessage, FunctionToolCall } from "@tare/messages";
-import type { JsonRecord } from "../json_record.ts";
+import type { JsonRecord } from "../json.ts";
 
 /** What a chat completion and each chunk of a streamed one carry. */
 export interface CompletionHead {
@@ -37,19 +37,16 @@ export function completionBody(
   };
 }
 
-/** Writes the chunks of a streamed reply. */
-export interface ChunkWriter {
-  /** A chunk with this delta. The last of them, which is empty, has the reason why the reply ends. */
-  delta(delta: object, finishReason?: string): object;
-  /** The last chunk of a stream that tells usage. */
-  usage(usage: JsonRecord): object;
-}
-
 /** Writes the chunks of one streamed reply. If it tells usage, all chunks but the last say `null` of it. */
 export function chunkWriter(
   { id, created, model }: CompletionHead,
   { tellsUsage }: { readonly tellsUsage: boolean },
-): ChunkWriter {
+): {
+  /** A chunk with this delta. The last of them, which is empty, has the reason why the reply ends. */
+  delta(delta: object, finishReason?: string): object;
+  /** The last chunk of a stream that tells usage. */
+  usage(usage: JsonRecord): object;
+} {
   const chunk = (choices: readonly object[], usage: JsonRecord | null) => ({
     id,
     object: "chat.completion.chunk",

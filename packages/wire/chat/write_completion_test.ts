@@ -6,9 +6,9 @@ import {
   completionBody,
   completionChunks,
   type CompletionReply,
-  splitText,
   toolCallDeltas,
 } from "@tare/wire";
+import { splitText } from "./write_completion.ts";
 import { assemble } from "./assembler_fixture_test.ts";
 
 const HEAD = { id: "c1", created: 5, model: "m" };
