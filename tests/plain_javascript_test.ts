@@ -62,29 +62,21 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
   ],
   wire: [
     "anchorOf",
-    "arrayItems",
     "chunkWriter",
     "completionBody",
     "completionChunks",
     "emptyResponse",
-    "findField",
     "joinBytes",
     "jsonExcess",
-    "mergeDelta",
     "messageBody",
     "messageEvents",
     "messagesBody",
     "messagesSettings",
-    "objectFields",
     "readCacheMarks",
-    "readCommonHints",
-    "readField",
     "readItem",
     "readJsonAt",
     "splitEvents",
-    "splitText",
     "toolCallDeltas",
-    "withoutNulls",
     "writeUsage",
   ],
   loop: ["addLedgers"],
@@ -108,7 +100,7 @@ for (const entry of ENTRIES) {
     const module: Readonly<Record<string, unknown>> = await import(`@tare/${entry}`);
     let called = 0;
     // A text is a fine path, and would be written there.
-    const texts = entry === "store" ? [] : [["text"], ["text", {}]];
+    const texts = entry === "conversation/sqlite" ? [] : [["text"], ["text", {}]];
     for (const [name, exported] of Object.entries(module)) {
       if (typeof exported !== "function" || /^[A-Z]/.test(name) || PARTS[entry]?.includes(name)) continue;
       called++;
@@ -189,9 +181,9 @@ const TABLE: readonly (readonly [string, readonly unknown[], string])[] = [
     [{ countTokens, upstreams: { chat: {} } }],
     "options.upstreams.chat.baseURL is missing; it must be a string",
   ],
-  ["store openStore", [{}], "path is an object; it must be a string"],
-  ["tools workspaceTools", [{}], "options.workspace is missing; it must be a string"],
-  ["tools shellTool", [], "options is missing; it must be an object with workspace"],
+  ["conversation/sqlite openStore", [{}], "path is an object; it must be a string"],
+  ["loop/tools workspaceTools", [{}], "options.workspace is missing; it must be a string"],
+  ["loop/tools shellTool", [], "options is missing; it must be an object with workspace"],
   [
     "simulator simulator",
     [{ model: () => ({}) }],

@@ -1,4 +1,4 @@
-import type { Content, ContentPart, Message, TextPart, ToolCall } from "@tare/messages";
+import type { Content, ContentPart, Message, ToolCall } from "@tare/messages";
 import { isRecord, type JsonRecord } from "../json.ts";
 import { type ItemPart, UnknownShape } from "../protocol.ts";
 
@@ -76,7 +76,7 @@ export function plain(value: unknown): unknown {
   return { ...rest, content: typeof content === "string" ? asBlocks(content) : plain(content) };
 }
 
-function asBlocks(text: string): readonly TextPart[] {
+function asBlocks(text: string): readonly Extract<ContentPart, { readonly type: "text" }>[] {
   return [{ type: "text", text }];
 }
 
