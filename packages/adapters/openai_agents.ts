@@ -18,7 +18,7 @@ import {
   type Usage,
 } from "@tare/messages";
 import type { SessionView } from "@tare/planner";
-import { RECALL_TOOL, type RecallParameters } from "@tare/prune";
+import { RECALL_TOOL } from "@tare/prune";
 import { AdaptedSession, type AdaptedView, type Adapter, type AdapterOptions } from "./adapted_session.ts";
 
 export type { Adapter, AdapterOptions } from "./adapted_session.ts";
@@ -37,7 +37,9 @@ export interface RecallTool {
   readonly name: string;
   readonly description: string;
   /** JSON Schema of the arguments. */
-  readonly parameters: Omit<RecallParameters, "additionalProperties"> & { additionalProperties: true };
+  readonly parameters: Omit<typeof RECALL_TOOL.function.parameters, "additionalProperties"> & {
+    additionalProperties: true;
+  };
   readonly strict: false;
   readonly execute: (args: unknown) => Promise<string>;
 }

@@ -7,9 +7,8 @@ import {
   pairCalls,
 } from "@tare/messages";
 import { type Archive, archiveMessages, bytesFromText } from "./archive.ts";
-import { ELIDING } from "./elide.ts";
+import { type ArchiveFailure, ELIDING } from "./prune_results.ts";
 import { formatPlaceholder } from "./placeholder.ts";
-import type { ArchiveFailure } from "./prune_results.ts";
 
 /** Old turns that gave way to one message. Plain data: applied again to the same messages it gives the same bytes. */
 export interface TurnsSummary {
@@ -87,8 +86,8 @@ export interface SummariseOptions {
   readonly activeTurnStart?: number | undefined;
 }
 
-/** Messages of which the oldest turns may have been summarised. */
-export interface Summarised<M extends Message = Message> {
+/** What came of it. There are no `messages` before `failure`, the archive's, has been looked at. */
+export type SummariseResult<M extends Message = Message> = ArchiveFailure<M> | {
   readonly failure?: undefined;
   /** The messages; the very array that was handed in if nothing changed. */
   readonly messages: readonly (M | SummaryMessage)[];
@@ -100,10 +99,7 @@ export interface Summarised<M extends Message = Message> {
   readonly tokensAfter: number;
   /** Why there is no summary, though one was asked for: turns were dropped, or, without `summary`, nothing was done. */
   readonly summaryFailure?: Error;
-}
-
-/** What came of it. There are no `messages` before `failure`, the archive's, has been looked at. */
-export type SummariseResult<M extends Message = Message> = Summarised<M> | ArchiveFailure<M>;
+};
 
 /** Recent turns that stay, in tokens, and as a share of the window. */
 export const KEEP_TOKENS = 16_384;
@@ -172,7 +168,10 @@ export async function summariseTurns<M extends Message>(
   const { ref } = archived;
   const bytes = bytesFromText(archived.text).length;
   const line = formatPlaceholder({ of: "messages", messages: old.length, bytes, ref }, { recall });
-  const attempt = (kind: TurnsSummary["kind"], text: string): Summarised<M> | undefined => {
+  const attempt = (
+    kind: TurnsSummary["kind"],
+    text: string,
+  ): Exclude<SummariseResult<M>, ArchiveFailure<M>> | undefined => {
     const after = applySummary(messages, { end, kind, text });
     const tokensAfter = countRequestTokens({ messages: after }, countTokens);
     if (tokensBefore - tokensAfter < minGain) return undefined;

@@ -1,6 +1,6 @@
 import { contentText, hashPiece, type Message } from "@tare/messages";
+import { placeholderRefs } from "@tare/prune";
 import { type Protocol, readItem, type RequestReaders, type WireItem } from "@tare/wire";
-import { REFERENCE } from "../sessions/elide_quotes.ts";
 import type { HiddenPlace } from "../sessions/hidden_items.ts";
 import type { Known } from "../sessions/instruction_keys.ts";
 import { LayeredArchive } from "../sessions/layered_archive.ts";
@@ -142,7 +142,7 @@ function hashOf(shown: Message | number): number {
 function standsForSomething(message: Message): boolean {
   let stands = lineMessages.get(message);
   if (stands === undefined) {
-    stands = contentText(message.content).search(REFERENCE) >= 0;
+    stands = placeholderRefs(contentText(message.content)).length > 0;
     lineMessages.set(message, stands);
   }
   return stands;

@@ -1,11 +1,5 @@
 import { checkGiven, type Tool } from "@tare/messages";
-import {
-  type Archive,
-  RECALL_TOOL,
-  type RecallOptions,
-  recallOriginal,
-  type RecallRequest,
-} from "@tare/prune";
+import { type Archive, RECALL_TOOL, recallOriginal, type RecallRequest } from "@tare/prune";
 import { editFileTool } from "./files/edit_file_tool.ts";
 import { listFilesTool } from "./files/list_files_tool.ts";
 import { readFileTool } from "./files/read_file_tool.ts";
@@ -42,7 +36,7 @@ export function workspaceTools(
 }
 
 /** `recall`: reads the original of an elided result back from the archive; options bound the answer. */
-export function recallTool(archive: Archive, options: RecallOptions = {}): Tool {
+export function recallTool(archive: Archive, options: Parameters<typeof recallOriginal>[2] = {}): Tool {
   checkGiven("recallTool()", { archive }, { archive: { get: "function" } });
   return {
     definition: RECALL_TOOL,
