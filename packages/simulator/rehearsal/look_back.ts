@@ -1,3 +1,4 @@
+import { parsePlaceholder } from "@tare/prune";
 import { counted, pathOf, type RehearsalPlan } from "./plan.ts";
 import { firstDeclaration, NOTE } from "./review.ts";
 import { type MadeCall, RECALL, type RehearsalTurn, type WantedCall } from "./turn.ts";
@@ -116,7 +117,7 @@ function leftMessages(
   { said }: RehearsalTurn,
 ): { readonly ref: string; readonly answer: string | undefined }[] {
   return said.flatMap((text, at) => {
-    const ref = /\[elided: \d+ messages[^\]]*ref ([0-9a-f]+)\]/.exec(text)?.[1];
+    const ref = text.split("\n").map(parsePlaceholder).find((line) => line?.of === "messages")?.ref;
     const next = said[at + 1];
     return ref === undefined ? [] : [{ ref, answer: next?.includes("I reviewed ") ? next : undefined }];
   });
