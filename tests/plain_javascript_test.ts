@@ -43,6 +43,7 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
     "holdsPlaceholder",
     "looksLikeError",
     "parsePlaceholder",
+    "placeholderRefs",
     "resultText",
     "textFromBytes",
     "traitsOf",

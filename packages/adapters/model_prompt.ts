@@ -84,7 +84,7 @@ interface ResultPart extends PromptPart {
 }
 
 /** A chat message, and what of the prompt it was read from: a message, or a part of it. */
-export interface Piece {
+interface Piece {
   readonly message: Message;
   /** Position in the prompt. */
   readonly at: number;

@@ -18,7 +18,7 @@ import {
   type Usage,
 } from "@tare/messages";
 import type { SessionView } from "@tare/planner";
-import { RECALL_TOOL } from "@tare/prune";
+import { RECALL_TOOL, type RecallParameters } from "@tare/prune";
 import { AdaptedSession, type AdaptedView, type Adapter, type AdapterOptions } from "./adapted_session.ts";
 
 export type { Adapter, AdapterOptions } from "./adapted_session.ts";
@@ -31,32 +31,26 @@ export interface AgentsModel {
   getStreamedResponse(request: never): AsyncIterable<unknown>;
 }
 
-/** The recall tool as the SDK's `tool()` takes it. */
-export interface RecallTool {
-  /** Always `recall`. */
-  readonly name: string;
-  readonly description: string;
-  /** JSON Schema of the arguments. */
-  readonly parameters: Omit<typeof RECALL_TOOL.function.parameters, "additionalProperties"> & {
-    additionalProperties: true;
-  };
-  readonly strict: false;
-  readonly execute: (args: unknown) => Promise<string>;
-}
-
-/** An {@linkcode Adapter} for the OpenAI Agents SDK. */
-export interface OpenAiAgentsAdapter extends Adapter {
+/** Gives a conversation of the OpenAI Agents SDK a planner session. */
+export function openAiAgentsAdapter(options: AdapterOptions): Adapter & {
   /**
    * The model, asked for what is still needed. A request whose history the provider keeps (`previousResponseId`,
    * `conversationId`) goes as it is, and isn't booked.
    */
   readonly wrapModel: <Model extends AgentsModel>(model: Model) => Model;
   /** To be put among the tools by `tool()`. Without it what leaves the prompt can't be read back. */
-  readonly recall: RecallTool;
-}
-
-/** Gives a conversation of the OpenAI Agents SDK a planner session. */
-export function openAiAgentsAdapter(options: AdapterOptions): OpenAiAgentsAdapter {
+  readonly recall: {
+    /** Always `recall`. */
+    readonly name: string;
+    readonly description: string;
+    /** JSON Schema of the arguments. */
+    readonly parameters: Omit<RecallParameters, "additionalProperties"> & {
+      additionalProperties: true;
+    };
+    readonly strict: false;
+    readonly execute: (args: unknown) => Promise<string>;
+  };
+} {
   const adapted = new AdaptedSession(options);
 
   async function shown(

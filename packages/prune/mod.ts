@@ -40,7 +40,7 @@ export {
   type ToolTraits,
   traitsOf,
 } from "./prune_results.ts";
-export { RECALL_TOOL, recallOriginal, type RecallRequest } from "./recall.ts";
+export { RECALL_TOOL, recallOriginal, type RecallParameters, type RecallRequest } from "./recall.ts";
 export {
   applySummary,
   type AskForSummary,
