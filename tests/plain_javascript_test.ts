@@ -184,7 +184,6 @@ const TABLE: readonly (readonly [string, readonly unknown[], string])[] = [
   ],
   ["conversation/sqlite openStore", [{}], "path is an object; it must be a string"],
   ["loop/tools workspaceTools", [{}], "options.workspace is missing; it must be a string"],
-  ["loop/tools shellTool", [], "options is missing; it must be an object with workspace"],
   [
     "simulator simulator",
     [{ model: () => ({}) }],

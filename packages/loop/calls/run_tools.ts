@@ -12,7 +12,7 @@ import type { RepeatedCalls } from "./repeated_calls.ts";
 import { type CallOutcome, type OpenCall, runCall, type RunCallOptions } from "./run_call.ts";
 
 /** What the calls of a step are run with. */
-export interface RunToolsOptions extends Omit<RunCallOptions, "output" | "answer"> {
+interface RunToolsOptions extends Omit<RunCallOptions, "output" | "answer"> {
   /** Number of the step, for the events. */
   readonly step: number;
   /** Tools that the caller runs: their calls get no answer here. */

@@ -4,7 +4,7 @@ import { ModelError } from "../model_error.ts";
 import { type FailedRequest, replyError, toModelError, waitOf } from "./to_model_error.ts";
 
 /** Puts a streamed reply together. */
-export interface ReplyReader {
+interface ReplyReader {
   /** True once something of the reply was given to those who watch. */
   readonly begun: boolean;
   /** True once something was a reply in the provider's format. */
@@ -16,7 +16,7 @@ export interface ReplyReader {
 }
 
 /** How a provider is reached, and how its replies are read. */
-export interface StreamModelOptions<Reader extends ReplyReader> extends FailedRequest {
+interface StreamModelOptions<Reader extends ReplyReader> extends FailedRequest {
   /** How often a request is repeated whose stream broke off before anything of it was shown. */
   readonly maxRetries: number;
   /** Says what came, if it was no reply. */

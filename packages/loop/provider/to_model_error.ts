@@ -12,7 +12,7 @@ interface ApiError extends Error {
 }
 
 /** The classes of an SDK's errors. */
-export interface SdkErrors {
+interface SdkErrors {
   readonly APIError: abstract new (...args: never[]) => ApiError;
   readonly APIConnectionError: abstract new (...args: never[]) => Error;
   readonly APIConnectionTimeoutError: abstract new (...args: never[]) => Error;

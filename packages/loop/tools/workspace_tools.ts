@@ -4,23 +4,21 @@ import { editFileTool } from "./files/edit_file_tool.ts";
 import { listFilesTool } from "./files/list_files_tool.ts";
 import { readFileTool } from "./files/read_file_tool.ts";
 import { searchFilesTool } from "./search/search_files_tool.ts";
-import type { WorkspaceLimits } from "./files/resolve_in_workspace.ts";
 import { shellTool, type ShellToolOptions } from "./shell/shell_tool.ts";
 import { writeFileTool } from "./files/write_file_tool.ts";
 
-/** What the tools work on. */
-export interface WorkspaceToolsOptions extends WorkspaceLimits {
-  /** Folder that the file tools are kept in and that commands start in. */
-  readonly workspace: string;
-  /** Where elided results are kept. Without it there is no `recall`. */
-  readonly archive?: Archive;
-  /** Limits and environment of `shell`. */
-  readonly shell?: Omit<ShellToolOptions, "workspace">;
-}
-
 /** All built-in tools: `list_files`, `read_file`, `search_files`, `write_file`, `edit_file`, `shell` and `recall`. */
 export function workspaceTools(
-  options: WorkspaceToolsOptions,
+  options: {
+    /** Folder that the file tools are kept in and that commands start in. */
+    readonly workspace: string;
+    /** A folder that no path leads to or into, and that no listing or search shows. Default: there is none. */
+    readonly hidden?: string | undefined;
+    /** Where elided results are kept. Without it there is no `recall`. */
+    readonly archive?: Archive;
+    /** Limits and environment of `shell`. */
+    readonly shell?: Omit<ShellToolOptions, "workspace">;
+  },
 ): readonly Tool[] {
   checkGiven("workspaceTools()", { options }, { options: { workspace: "string" } });
   const { workspace, archive, shell, ...limits } = options;
