@@ -12,11 +12,11 @@ export function fitTurns(
   messages: readonly Message[],
   turns: ReturnType<typeof groupTurns>,
   options: {
-  /** Counts the tokens of a text. */
-  readonly countTokens: CountTokens;
-  /** Tokens that the turns may take together. */
-  readonly historyBudgetTokens: number;
-},
+    /** Counts the tokens of a text. */
+    readonly countTokens: CountTokens;
+    /** Tokens that the turns may take together. */
+    readonly historyBudgetTokens: number;
+  },
 ): ReturnType<typeof groupTurns> {
   checkGiven("fitTurns()", { messages, turns, options }, {
     messages: "array",

@@ -9,6 +9,5 @@
  *
  * @module
  */
-export { fitTurns } from "./fit_turns.ts";
 export { groupTurns } from "./group_turns.ts";
 export { type ToolLoopContext, toolLoopContext } from "./tool_loop_context.ts";

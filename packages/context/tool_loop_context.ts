@@ -39,16 +39,16 @@ export interface ToolLoopContext<M extends Message> {
 export function toolLoopContext<M extends Message>(
   messages: readonly M[],
   options: {
-  /** Counts the tokens of a text. */
-  readonly countTokens: CountTokens;
-  /** Tokens that turns before the active one may take in follow-up calls. Default: 16,000. */
-  readonly historyBudgetTokens?: number;
-  /**
-   * Index of the first message of the active turn, for callers that know it (what set off a turn need not be
-   * stored). Default: where the last turn starts.
-   */
-  readonly activeTurnStart?: number;
-},
+    /** Counts the tokens of a text. */
+    readonly countTokens: CountTokens;
+    /** Tokens that turns before the active one may take in follow-up calls. Default: 16,000. */
+    readonly historyBudgetTokens?: number;
+    /**
+     * Index of the first message of the active turn, for callers that know it (what set off a turn need not be
+     * stored). Default: where the last turn starts.
+     */
+    readonly activeTurnStart?: number;
+  },
 ): ToolLoopContext<M> {
   checkGiven("toolLoopContext()", { messages, options }, {
     messages: "messages",

@@ -44,11 +44,9 @@ export { RECALL_TOOL, recallOriginal, type RecallParameters, type RecallRequest 
 export {
   applySummary,
   type AskForSummary,
-  type SummariseOptions,
-  type SummariseResult,
   summariseTurns,
   type SummaryMessage,
   type TurnsSummary,
 } from "./summarise_turns.ts";
-export { isColdResume, pressure, type Relief, relievePressure } from "./triggers.ts";
+export { isColdResume, pressure, relievePressure } from "./triggers.ts";
 export { truncateResults, truncateText } from "./truncate_results.ts";

@@ -9,7 +9,6 @@ import {
 import {
   KEEP_SHARE,
   KEEP_TOKENS,
-  type SummariseOptions,
   summariseTurns,
   type SummaryMessage,
   type TurnsSummary,
@@ -45,8 +44,28 @@ export function pressure(options: {
   return promptTokens >= pruneAt * windowTokens ? "prune" : "none";
 }
 
-/** What came of it. There are no `messages` before `failure`, the archive's, has been looked at. */
-export type Relief<M extends Message = Message> =
+/** A summary leaves the prompt at this share of the window if the newest turns are all that keeps it from that. */
+const ROOMY_SHARE = 0.6;
+
+/**
+ * Acts on a full window: prunes from 0.8 of it on, and summarises if pruning didn't bring the prompt below that, or if it
+ * had reached 0.9. Does nothing below, and nothing if the window is unknown. The prompt's size is counted from the
+ * messages, so that neither retries nor sums of usage can mislead it.
+ *
+ * Where user messages and tools fill much of the window, fewer of the newest turns stay than `keepTokens` says by itself,
+ * so that no second summary follows at once.
+ */
+export async function relievePressure<M extends Message>(
+  messages: readonly M[],
+  options:
+    & PruneOptions
+    & Parameters<typeof summariseTurns>[1]
+    & Omit<Parameters<typeof pressure>[0], "promptTokens">
+    & {
+      /** Tokens of the prompt that is sent for these messages, tool definitions included. Default: those of the messages. */
+      readonly countPrompt?: (messages: readonly (Message | SummaryMessage)[]) => number;
+    },
+): Promise<
   | {
     readonly failure?: undefined;
     /** The messages; the very array that was handed in if nothing changed. */
@@ -69,26 +88,8 @@ export type Relief<M extends Message = Message> =
     readonly elisions: readonly Elision[];
     /** True if the window stays so full, even with `elisions`, that only a summary would do. */
     readonly paused: boolean;
-  };
-
-/** A summary leaves the prompt at this share of the window if the newest turns are all that keeps it from that. */
-const ROOMY_SHARE = 0.6;
-
-/**
- * Acts on a full window: prunes from 0.8 of it on, and summarises if pruning didn't bring the prompt below that, or if it
- * had reached 0.9. Does nothing below, and nothing if the window is unknown. The prompt's size is counted from the
- * messages, so that neither retries nor sums of usage can mislead it.
- *
- * Where user messages and tools fill much of the window, fewer of the newest turns stay than `keepTokens` says by itself,
- * so that no second summary follows at once.
- */
-export async function relievePressure<M extends Message>(
-  messages: readonly M[],
-  options: PruneOptions & SummariseOptions & Omit<Parameters<typeof pressure>[0], "promptTokens"> & {
-    /** Tokens of the prompt that is sent for these messages, tool definitions included. Default: those of the messages. */
-    readonly countPrompt?: (messages: readonly (Message | SummaryMessage)[]) => number;
-  },
-): Promise<Relief<M>> {
+  }
+> {
   checkGiven("relievePressure()", { messages, options }, { messages: "messages", options: ELIDING });
   const { countTokens } = options;
   const tokensOf = (messages: readonly (Message | SummaryMessage)[]) =>

@@ -15,14 +15,8 @@ import { RESPONSES_PROTOCOL } from "./responses/responses_protocol.ts";
 /** All protocols. */
 export const PROTOCOLS: readonly Protocol[] = [CHAT_PROTOCOL, RESPONSES_PROTOCOL, MESSAGES_PROTOCOL];
 
-export {
-  errorBody,
-  messageBody,
-  messageEvents,
-  type MessagesReply,
-  statusOf,
-} from "./anthropic/write_message.ts";
-export { type CacheMark, MAX_CACHE_MARKS, readCacheMarks } from "./anthropic/cache_marks.ts";
+export { errorBody, messageBody, messageEvents, statusOf } from "./anthropic/write_message.ts";
+export { MAX_CACHE_MARKS, readCacheMarks } from "./anthropic/cache_marks.ts";
 export { MessageAssembler } from "./anthropic/message_assembler.ts";
 export { messagesBody, messagesSettings } from "./anthropic/write_messages_body.ts";
 export { ApiError, type ApiErrorBody } from "./api_error.ts";
@@ -33,11 +27,9 @@ export {
   completionBody,
   completionChunks,
   type CompletionHead,
-  type CompletionReply,
-  type ToolCallDelta,
   toolCallDeltas,
 } from "./chat/write_completion.ts";
-export { asRecord, isRecord, joinBytes, jsonExcess, type JsonRecord, readJsonAt, type Span } from "./json.ts";
+export { asRecord, joinBytes, jsonExcess, type JsonRecord, readJsonAt, type Span } from "./json.ts";
 export {
   anchorOf,
   BEARER,

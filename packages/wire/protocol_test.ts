@@ -1,8 +1,8 @@
 import { assertEquals, assertNotEquals, assertStrictEquals, assertThrows } from "@std/assert";
 import type { Message } from "@tare/messages";
 import {
+  asRecord,
   CHAT_PROTOCOL,
-  isRecord,
   type ItemPart,
   peekField,
   type Protocol,
@@ -120,7 +120,8 @@ const BLOCKS: Protocol = {
   ...CHAT_PROTOCOL,
   name: "blocks",
   readItem(value) {
-    const blocks = isRecord(value) && Array.isArray(value.blocks) ? value.blocks : [];
+    const { blocks } = asRecord(value) ?? {};
+    if (!Array.isArray(blocks)) return [];
     return blocks.map(({ of, text }, at): ItemPart => ({
       message: of === undefined
         ? { role: "user", content: text }

@@ -1,4 +1,4 @@
-import type { CacheMark } from "@tare/wire";
+import type { readCacheMarks } from "@tare/wire";
 import type { Prompt } from "./prompt_reader.ts";
 import { RunningHash } from "./prompt_units.ts";
 
@@ -42,7 +42,7 @@ export class MarkedCache {
   /** What the cache does for a prompt. `store` remembers it, once the reply has begun. */
   serve(
     prompt: Prompt,
-    { marks, nowMs }: { readonly marks: readonly CacheMark[]; readonly nowMs: number },
+    { marks, nowMs }: { readonly marks: ReturnType<typeof readCacheMarks>; readonly nowMs: number },
   ): MarkedUsage & { readonly store: (nowMs: number) => void } {
     const places = placesOf(prompt);
     const isAlive = ({ name }: Place) => {

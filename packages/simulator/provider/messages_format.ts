@@ -1,12 +1,10 @@
 import {
   ApiError,
-  type CacheMark,
   type JsonReader,
   MAX_CACHE_MARKS,
   messageBody,
   messageEvents,
   MESSAGES_PROTOCOL,
-  type MessagesReply,
   readBody,
   readCacheMarks,
   readJsonAt,
@@ -19,7 +17,7 @@ import { textsResponse } from "./reply_response.ts";
 /** A request in the Messages format, as the simulator's models are asked. */
 export interface MessagesRequest extends Omit<CompletionRequest, "includeUsage"> {
   /** Up to where it asks for the prompt to be cached. */
-  readonly marks: readonly CacheMark[];
+  readonly marks: ReturnType<typeof readCacheMarks>;
 }
 
 const reader: JsonReader<never> = {
@@ -59,7 +57,7 @@ export async function readMessagesRequest(request: Request): Promise<MessagesReq
 
 /** The HTTP response that carries a reply, broken in the way that the fault asks for. */
 export function messagesResponse(
-  reply: MessagesReply,
+  reply: Parameters<typeof messageBody>[0],
   { stream, fault }: { readonly stream: boolean; readonly fault?: Fault | null | undefined },
 ): Response {
   const texts = stream

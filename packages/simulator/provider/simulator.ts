@@ -1,6 +1,6 @@
 import { checkGiven, countMessageTokens, MESSAGE_OVERHEAD_TOKENS, type Usage } from "@tare/messages";
 import { DEFAULT_PROVIDER, PrefixCache, type Profile, profileNamed } from "@tare/planner";
-import { ApiError, type CompletionReply, MESSAGES_PROTOCOL, writeUsage } from "@tare/wire";
+import { ApiError, MESSAGES_PROTOCOL, writeUsage } from "@tare/wire";
 import { LRUCache } from "lru-cache";
 import { MarkedCache } from "./marked_cache.ts";
 import { messagesResponse, readMessagesRequest } from "./messages_format.ts";
@@ -9,7 +9,7 @@ import { type Fault, faultError, promptTooLong } from "../fault.ts";
 import type { SimulatedModel, SimulatedReply, SimulatedRequest } from "../model.ts";
 import { type Prompt, promptReader } from "./prompt_reader.ts";
 import type { Encoder } from "./prompt_units.ts";
-import { malformedArguments, replyMessage, replyResponse } from "./reply_response.ts";
+import { malformedArguments, type Reply, replyMessage, replyResponse } from "./reply_response.ts";
 
 /** What a provider is simulated from. */
 export interface SimulatorOptions {
@@ -66,7 +66,7 @@ interface Served {
 }
 
 /** A reply, to be written in some format. */
-interface FormattedReply extends Pick<CompletionReply, "message" | "finishReason"> {
+interface FormattedReply extends Pick<Reply, "message" | "finishReason"> {
   readonly usage: Usage & { readonly reasoningTokens: number };
   readonly index: number;
   /** Seconds since 1970. */

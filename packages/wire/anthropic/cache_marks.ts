@@ -2,16 +2,6 @@ import { arrayItems, editJson, isRecord, objectFields, readJsonAt } from "../jso
 import { type ItemPart, readField, type WireRequest, type WrittenItem } from "../protocol.ts";
 import type { Message } from "@tare/messages";
 
-/** A place up to which a request asks its provider to cache the prompt. */
-export interface CacheMark {
-  /** Whether it stands with a tool or with a message. */
-  readonly of: "tool" | "message";
-  /** Which of the tools, or of the messages of all items. */
-  readonly at: number;
-  /** For how long, in milliseconds since the last use. */
-  readonly ttlMs: number;
-}
-
 /** Most marks that a request may have. */
 export const MAX_CACHE_MARKS = 4;
 
@@ -20,10 +10,20 @@ export const SHORT_TTL_MS = 300_000;
 
 const HOUR_MS = 3_600_000;
 
-/** The marks of a request, in the order of the prompt. All marks of the system prompt stand with its one message. */
-export function readCacheMarks(request: WireRequest): CacheMark[] {
+/**
+ * The marks of a request, places up to which it asks its provider to cache the prompt, in the order of the prompt. All
+ * marks of the system prompt stand with its one message.
+ */
+export function readCacheMarks(request: WireRequest): {
+  /** Whether it stands with a tool or with a message. */
+  readonly of: "tool" | "message";
+  /** Which of the tools, or of the messages of all items. */
+  readonly at: number;
+  /** For how long, in milliseconds since the last use. */
+  readonly ttlMs: number;
+}[] {
   const { tools = [], items } = request;
-  const marks: CacheMark[] = [];
+  const marks: ReturnType<typeof readCacheMarks> = [];
   for (const [at, { bytes }] of tools.entries()) {
     const tool = readJsonAt(bytes, { start: 0, end: bytes.length });
     marks.push(...ttlsOf([tool]).map((ttlMs) => ({ of: "tool" as const, at, ttlMs })));
@@ -169,7 +169,7 @@ function findUseful(
 }
 
 /** A mark that asks for as long as the last of these. */
-function writeMark(marks: readonly CacheMark[]): string {
+function writeMark(marks: ReturnType<typeof readCacheMarks>): string {
   const hour = (marks.at(-1)?.ttlMs ?? 0) > SHORT_TTL_MS;
   return JSON.stringify({ type: "ephemeral", ...(hour && { ttl: "1h" }) });
 }

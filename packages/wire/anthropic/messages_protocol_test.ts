@@ -2,9 +2,9 @@ import { assertEquals, assertNotEquals, assertStrictEquals, assertThrows } from 
 import type { Message } from "@tare/messages";
 import {
   type JsonRecord,
+  type messageBody,
   messageEvents,
   MESSAGES_PROTOCOL,
-  type MessagesReply,
   readBody,
   UnknownShape,
   writeRequest,
@@ -203,7 +203,7 @@ const call = (name: string, args: object, id: string) => ({
 });
 
 /** A reply that took so many tokens. */
-function replyOf(id: string, message: object, promptTokens: number): MessagesReply {
+function replyOf(id: string, message: object, promptTokens: number): Parameters<typeof messageBody>[0] {
   const calls = "tool_calls" in message;
   return {
     id,

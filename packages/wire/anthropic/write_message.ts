@@ -3,17 +3,6 @@ import { splitText } from "../chat/write_completion.ts";
 import type { JsonRecord } from "../json.ts";
 import { writeMessagesUsage } from "./message_assembler.ts";
 
-/** A reply that is written in the Messages format. */
-export interface MessagesReply {
-  readonly id: string;
-  /** Name of the model. */
-  readonly model: string;
-  readonly message: AssistantMessage;
-  /** Why it ends, in the words of chat completions. */
-  readonly finishReason: string;
-  readonly usage: Usage;
-}
-
 const STOP_REASONS: Readonly<Record<string, string>> = {
   stop: "end_turn",
   tool_calls: "tool_use",
@@ -26,13 +15,21 @@ const STOP_REASONS: Readonly<Record<string, string>> = {
  *
  * @throws {SyntaxError} if the arguments of a call are no JSON: the format has no place for such.
  */
-export function messageBody(reply: MessagesReply): JsonRecord {
+export function messageBody(reply: {
+  readonly id: string;
+  /** Name of the model. */
+  readonly model: string;
+  readonly message: AssistantMessage;
+  /** Why it ends, in the words of chat completions. */
+  readonly finishReason: string;
+  readonly usage: Usage;
+}): JsonRecord {
   const { finishReason, message, usage } = reply;
   return { ...envelope(reply, usage), content: blocksOf(message), stop_reason: STOP_REASONS[finishReason] };
 }
 
 /** The events of a streamed reply, in order, each with its type. @throws {SyntaxError} likewise. */
-export function messageEvents(reply: MessagesReply): JsonRecord[] {
+export function messageEvents(reply: Parameters<typeof messageBody>[0]): JsonRecord[] {
   const { finishReason, message, usage } = reply;
   const begun = { ...envelope(reply, { ...usage, outputTokens: 1 }), content: [], stop_reason: null };
   const delta = { stop_reason: STOP_REASONS[finishReason], stop_sequence: null };
@@ -49,7 +46,10 @@ export function messageEvents(reply: MessagesReply): JsonRecord[] {
   ];
 }
 
-function envelope({ id, model }: MessagesReply, usage: Usage): JsonRecord {
+function envelope(
+  { id, model }: Pick<Parameters<typeof messageBody>[0], "id" | "model">,
+  usage: Usage,
+): JsonRecord {
   const told = { ...writeMessagesUsage(usage), service_tier: "standard" };
   return { id, type: "message", role: "assistant", model, content: [], stop_sequence: null, usage: told };
 }

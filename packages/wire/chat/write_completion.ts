@@ -10,22 +10,19 @@ export interface CompletionHead {
   readonly model: string;
 }
 
-/** A reply that is written. */
-export interface CompletionReply {
-  readonly message: Omit<AssistantMessage, "content" | "tool_calls"> & {
-    readonly content: string | null;
-    readonly tool_calls?: readonly FunctionToolCall[];
-  };
-  /** Why it ends, in the format's words. */
-  readonly finishReason: string;
-  /** What {@linkcode writeUsage} makes; absent if none is told. */
-  readonly usage?: JsonRecord;
-}
-
 /** The body of a reply that isn't streamed. */
 export function completionBody(
   { id, created, model }: CompletionHead,
-  { message, finishReason, usage }: CompletionReply,
+  { message, finishReason, usage }: {
+    readonly message: Omit<AssistantMessage, "content" | "tool_calls"> & {
+      readonly content: string | null;
+      readonly tool_calls?: readonly FunctionToolCall[];
+    };
+    /** Why it ends, in the format's words. */
+    readonly finishReason: string;
+    /** What {@linkcode writeUsage} makes; absent if none is told. */
+    readonly usage?: JsonRecord;
+  },
 ): object {
   return {
     id,
@@ -81,9 +78,9 @@ export function chunkWriter(
  */
 export function completionChunks(
   head: CompletionHead,
-  { message, finishReason, usage }: CompletionReply,
+  { message, finishReason, usage }: Parameters<typeof completionBody>[1],
   { callDeltas = toolCallDeltas }: {
-    readonly callDeltas?: (calls: readonly FunctionToolCall[]) => readonly (readonly ToolCallDelta[])[];
+    readonly callDeltas?: (calls: readonly FunctionToolCall[]) => ReturnType<typeof toolCallDeltas>;
   } = {},
 ): object[] {
   const writer = chunkWriter(head, { tellsUsage: usage !== undefined });
@@ -103,20 +100,17 @@ export function completionChunks(
   ];
 }
 
-/** A piece of one streamed call, as it stands in the `tool_calls` of a delta. */
-export interface ToolCallDelta {
+/** Cuts calls as most providers do: each opens with its id and name, then come its arguments, then the next call. */
+export function toolCallDeltas(
+  calls: readonly FunctionToolCall[],
+  { split = splitText }: { readonly split?: (text: string) => readonly string[] } = {},
+): readonly (readonly {
   /** Which of the reply's calls it belongs to. */
   readonly index?: number;
   readonly id?: string;
   readonly type?: "function";
   readonly function: { readonly name?: string; readonly arguments?: string };
-}
-
-/** Cuts calls as most providers do: each opens with its id and name, then come its arguments, then the next call. */
-export function toolCallDeltas(
-  calls: readonly FunctionToolCall[],
-  { split = splitText }: { readonly split?: (text: string) => readonly string[] } = {},
-): ToolCallDelta[][] {
+}[])[] {
   return calls.flatMap(({ id, type, function: { name, arguments: text } }, index) => [
     [{ index, id, type, function: { name, arguments: "" } }],
     ...split(text).map((piece) => [{ index, function: { arguments: piece } }]),
