@@ -12,9 +12,9 @@ import { AdaptedSession, type Adapter, type AdapterOptions } from "./adapted_ses
 import {
   type PromptMessage,
   type PromptPart,
-  readPrompt,
+  readModelPrompt,
   type RecallTool,
-  recallTool,
+  standardRecallTool,
   writePrompt,
 } from "./model_prompt.ts";
 
@@ -78,7 +78,7 @@ export function aiSdkAdapter(options: AdapterOptions): Adapter & {
     middleware: {
       specificationVersion: "v4",
       async transformParams({ params, model }) {
-        const pieces = readPrompt(params.prompt);
+        const pieces = readModelPrompt(params.prompt);
         const tools = params.tools ?? [];
         const functions = tools.filter((tool): tool is FunctionTool => tool.type === "function");
         const made = await adapted.view(pieces.map(({ message }) => message), {
@@ -111,7 +111,7 @@ export function aiSdkAdapter(options: AdapterOptions): Adapter & {
         return { ...result, stream: result.stream.pipeThrough(booking) };
       },
     },
-    recall: recallTool(adapted),
+    recall: standardRecallTool(adapted),
   };
 }
 

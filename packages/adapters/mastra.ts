@@ -8,7 +8,13 @@
 import type { JsonSchema, ToolDefinition, Usage } from "@tare/messages";
 import type { SessionView } from "@tare/planner";
 import { AdaptedSession, type Adapter, type AdapterOptions } from "./adapted_session.ts";
-import { type PromptMessage, readPrompt, type RecallTool, recallTool, writePrompt } from "./model_prompt.ts";
+import {
+  type PromptMessage,
+  readModelPrompt,
+  type RecallTool,
+  standardRecallTool,
+  writePrompt,
+} from "./model_prompt.ts";
 
 export type { Adapter, AdapterOptions } from "./adapted_session.ts";
 export type { PromptMessage, PromptPart, RecallTool } from "./model_prompt.ts";
@@ -63,7 +69,7 @@ export function mastraAdapter(options: AdapterOptions): Adapter & {
         return undefined;
       },
       async processLLMRequest({ prompt, model, state }) {
-        const pieces = readPrompt(prompt);
+        const pieces = readModelPrompt(prompt);
         const made = await adapted.view(pieces.map(({ message }) => message), {
           tools: (state[TOOLS] ?? []) as readonly ToolDefinition[],
           model: model.modelId,
@@ -78,7 +84,7 @@ export function mastraAdapter(options: AdapterOptions): Adapter & {
         return undefined;
       },
     },
-    recall: { id: "recall", ...recallTool(adapted) },
+    recall: { id: "recall", ...standardRecallTool(adapted) },
   };
 }
 

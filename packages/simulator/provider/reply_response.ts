@@ -4,10 +4,10 @@ import type { Fault, ToolCallPieces } from "../fault.ts";
 import type { SimulatedReply } from "../model.ts";
 
 /** A reply that is written. */
-export type Reply = Parameters<typeof completionBody>[1];
+export type WrittenReply = Parameters<typeof completionBody>[1];
 
 /** Completes a model's reply: calls without an id get one, made of `idSeed` and their position. */
-export function replyMessage(reply: SimulatedReply, idSeed: string): Reply["message"] {
+export function replyMessage(reply: SimulatedReply, idSeed: string): WrittenReply["message"] {
   const { content = null, tool_calls = [], finish_reason: _, fault: __, ...rest } = reply;
   return {
     ...rest,
@@ -36,7 +36,7 @@ const CHUNKS_BEFORE_BREAK = 3;
 
 /** The HTTP response that carries a reply, broken in the way that the fault asks for. */
 export function replyResponse(
-  reply: Reply,
+  reply: WrittenReply,
   { stream, fault, ...head }: CompletionHead & {
     readonly stream: boolean;
     readonly fault?: Fault | null | undefined;

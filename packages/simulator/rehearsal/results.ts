@@ -66,7 +66,7 @@ export function foundLines(text: string): FoundLine[] {
 }
 
 /** A part of a file that was read. */
-export interface FileRange {
+interface FileRange {
   readonly from: number;
   readonly to: number;
   /** Lines of the whole file. */

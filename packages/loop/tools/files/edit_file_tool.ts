@@ -1,7 +1,8 @@
 import { readFile } from "node:fs/promises";
 import { checkGiven, type Tool } from "@tare/messages";
 import { defineTool, Refusal } from "../define_tool.ts";
-import { resolveInWorkspace, similarity, statFile, type WorkspaceLimits } from "./resolve_in_workspace.ts";
+import { resolveInWorkspace, type WorkspaceLimits } from "./resolve_in_workspace.ts";
+import { similarity, statFile } from "./stat_in_workspace.ts";
 import { shortLines } from "../result_text.ts";
 import { inTurn, writeAtomically } from "./write_atomically.ts";
 

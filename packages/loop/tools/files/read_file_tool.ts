@@ -1,6 +1,7 @@
 import { checkGiven, type Tool } from "@tare/messages";
 import { defineTool, Refusal } from "../define_tool.ts";
-import { resolveInWorkspace, statFile, type WorkspaceLimits } from "./resolve_in_workspace.ts";
+import { resolveInWorkspace, type WorkspaceLimits } from "./resolve_in_workspace.ts";
+import { statFile } from "./stat_in_workspace.ts";
 import { byteLength, decodeText, MAX_RESULT_BYTES, sliceText } from "../result_text.ts";
 import { readText, type TextBlock } from "./text_file.ts";
 

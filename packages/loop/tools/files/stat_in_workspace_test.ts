@@ -1,7 +1,8 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { Refusal } from "../define_tool.ts";
 import { context, makeWorkspace } from "../fixture_test.ts";
-import { resolveInWorkspace, statFile, statInWorkspace } from "./resolve_in_workspace.ts";
+import { resolveInWorkspace } from "./resolve_in_workspace.ts";
+import { statFile, statInWorkspace } from "./stat_in_workspace.ts";
 
 const files = { "src/server/handler.ts": "12345", "src/handler_test.ts": "", "docs/": "", "node/x": "" };
 

@@ -99,7 +99,7 @@ const MAX_PAGES = 64;
 const FAREWELL_MS = 500;
 
 /** A connection to one server. */
-export class Connection {
+export class McpConnection {
   readonly #client: McpClient;
   readonly #lost = Promise.withResolvers<string>();
   #reason: string | undefined;
@@ -110,10 +110,10 @@ export class Connection {
   }
 
   /** Starts or reaches a server. @throws {Error} whose message says why that can't be. */
-  static async open(entry: McpServerEntry, options: ConnectOptions): Promise<Connection> {
+  static async open(entry: McpServerEntry, options: ConnectOptions): Promise<McpConnection> {
     const { sdk, onChanged, timeoutMs, signal } = options;
     const client = new sdk.Client({ name: "tare", version: "0.1.0" }, { capabilities: {} });
-    const connection = new Connection(client);
+    const connection = new McpConnection(client);
     let ending = (): string | undefined => undefined;
     let transport: object;
     if (entry.by === "stdio") {

@@ -1,5 +1,5 @@
 import type { Tool, ToolContext, ToolDefinition, ToolOutput } from "@tare/messages";
-import { Connection, type McpSdk, messageOf } from "./connection.ts";
+import { McpConnection, type McpSdk, messageOf } from "./connection.ts";
 import type { McpServerEntry } from "./read_servers.ts";
 import { schemaChecker } from "@tare/messages/arguments";
 import { createHash } from "node:crypto";
@@ -46,7 +46,7 @@ export class McpServer {
   readonly #closing = new AbortController();
   readonly #started = Promise.withResolvers<void>();
   #work: Promise<void> | undefined;
-  #connection: Connection | undefined;
+  #connection: McpConnection | undefined;
   #problem: string | undefined = "is still starting";
   #tools: ReadonlyMap<string, Tool> = new Map();
   /** By what the server said of them: of what hasn't changed the tool stays the same. */
@@ -112,11 +112,11 @@ export class McpServer {
   /** Connects and stays so as long as it lasts. Gives the reason why it has ended; never rejects. */
   async #live(signal: AbortSignal): Promise<string> {
     const { sdk, cwd, env = {}, owner = "", startTimeoutMs = 60_000 } = this.#options;
-    let connection: Connection | undefined;
+    let connection: McpConnection | undefined;
     const onAbort = () => connection?.lose("it was closed");
     signal.addEventListener("abort", onAbort);
     try {
-      connection = await Connection.open(this.#entry, {
+      connection = await McpConnection.open(this.#entry, {
         ...{ sdk: await sdk(), cwd, env, owner, signal },
         timeoutMs: startTimeoutMs,
         onChanged: () => this.#changed(),
@@ -157,7 +157,7 @@ export class McpServer {
       .finally(() => this.#listing = undefined);
   }
 
-  async #list(connection: Connection): Promise<void> {
+  async #list(connection: McpConnection): Promise<void> {
     const { startTimeoutMs = 60_000 } = this.#options;
     this.#isStale = false;
     const listed = await connection.listTools({ timeout: startTimeoutMs, signal: this.#closing.signal });
@@ -244,7 +244,7 @@ export class McpServer {
   }
 
   /** Whether a server still answers that let a call run out: one that doesn't is started again. */
-  #probe(connection: Connection): void {
+  #probe(connection: McpConnection): void {
     const { aliveMs = 30_000 } = this.#options;
     connection.request("ping", {}, { timeout: aliveMs, signal: this.#closing.signal })
       .catch(() => connection.lose("it no longer answers"));

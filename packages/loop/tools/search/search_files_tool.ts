@@ -3,11 +3,10 @@ import { checkGiven, type Tool, type ToolContext } from "@tare/messages";
 import { defineTool, ioReason, Refusal } from "../define_tool.ts";
 import {
   resolveInWorkspace,
-  statFile,
-  statInWorkspace,
   type WorkspaceLimits,
   type WorkspacePath,
 } from "../files/resolve_in_workspace.ts";
+import { statFile, statInWorkspace } from "../files/stat_in_workspace.ts";
 import { byteLength, decodeText, fittingRows, MAX_RESULT_BYTES, sliceText } from "../result_text.ts";
 import { MAX_LINE_BYTES, openText, textBlocks } from "../files/text_file.ts";
 import { walk } from "../files/walk.ts";
