@@ -17,7 +17,7 @@ export const PACKAGE_TABLE: Readonly<Record<string, readonly string[]>> = {
   loop: ["messages", "prune", "wire"],
   conversation: ["messages", "prune", "planner"],
   gateway: ["messages", "prune", "planner", "wire", "conversation"],
-  simulator: ["messages", "planner", "wire"],
+  simulator: ["messages", "prune", "planner", "wire"],
   server: ["messages", "context", "prune", "schemas", "planner", "wire", "loop", "conversation", "gateway"],
   page: ["messages", "loop", "conversation"],
   app: [

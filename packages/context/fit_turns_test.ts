@@ -1,5 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { fitTurns, groupTurns } from "@tare/context";
+import { groupTurns } from "@tare/context";
+import { fitTurns } from "./fit_turns.ts";
 import { type Message, MESSAGE_OVERHEAD_TOKENS } from "@tare/messages";
 
 const countTokens = (text: string) => text.length;

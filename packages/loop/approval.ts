@@ -1,14 +1,12 @@
 import type { ResolvedCall, ToolCall } from "@tare/messages";
 
-/** Whether a call may run: it may, it may not and why, or somebody has to be asked first. */
-export type Judgement =
+/** Says of a call, once its arguments are valid and before anything of it runs, whether it may. Must not throw. */
+export type Judge = (call: ResolvedCall) =>
   | { readonly decision: "allow" }
   /** `reason` is a sentence for the model. */
   | { readonly decision: "deny"; readonly reason: string }
+  /** Somebody has to be asked first. */
   | { readonly decision: "ask" };
-
-/** Says of a call, once its arguments are valid and before anything of it runs, whether it may. Must not throw. */
-export type Judge = (call: ResolvedCall) => Judgement;
 
 /** What somebody is asked to allow: the tool that would run, and the JSON of what it would run with. */
 export interface AskedCall {

@@ -5,13 +5,16 @@ import {
   applyElisions,
   type Archive,
   elide,
-  type ElideOptions,
   type Elision,
   selectElisions,
   truncateResults,
 } from "@tare/prune";
 
-async function elideAll(messages: readonly Message[], archive: Archive, options: Partial<ElideOptions> = {}) {
+async function elideAll(
+  messages: readonly Message[],
+  archive: Archive,
+  options: Partial<Parameters<typeof elide>[2]> = {},
+) {
   const all = { countTokens: estimateTokens, protectTokens: 0, archive, ...options };
   return await elide(messages, selectElisions(messages, all), all);
 }

@@ -14,7 +14,7 @@ import {
   applyElisions,
   bytesFromText,
   parsePlaceholder,
-  type TruncateOptions,
+  type PruneOptions,
   truncateResults,
   truncateText,
 } from "@tare/prune";
@@ -22,7 +22,7 @@ import fc from "fast-check";
 
 const truncated = (
   messages: readonly Message[],
-  options: Pick<TruncateOptions, "archive"> & Partial<TruncateOptions>,
+  options: Pick<PruneOptions, "archive"> & Partial<Parameters<typeof truncateResults>[1]>,
 ) => archived(truncateResults(messages, { countTokens: estimateTokens, ...options }));
 
 Deno.test("truncateResults() archives a long new result whole and shows head, tail and a placeholder", async () => {

@@ -1,21 +1,11 @@
-import {
-  agent,
-  type AgentApp,
-  type AgentConnection,
-  type ListSessionsResponse,
-  methods,
-  type NewSessionRequest,
-  PROTOCOL_VERSION,
-  RequestError,
-  type SessionUpdate,
-} from "@agentclientprotocol/sdk";
+import { agent, type AgentApp, type AgentConnection, type ListSessionsResponse, methods, type NewSessionRequest, PROTOCOL_VERSION, RequestError, type SessionUpdate } from "@agentclientprotocol/sdk";
 import { isAbsolute, relative } from "@std/path";
 import { type AgentClient, RefusedError } from "../agent_client.ts";
 import { type Editor, EditorSession, INTERNAL_ERROR } from "./editor_session.ts";
 import { promptContent } from "./prompt_content.ts";
 
 /** What {@linkcode editorAgent} works with. */
-export interface EditorAgentOptions {
+interface EditorAgentOptions {
   /** The server's. */
   readonly client: AgentClient;
   /** Where the server is. */
@@ -25,7 +15,7 @@ export interface EditorAgentOptions {
 }
 
 /** The server's agent as an agent of the Agent Client Protocol. */
-export interface EditorAgent {
+interface EditorAgent {
   /** To be connected to an editor, once. */
   readonly app: AgentApp;
   /** Cancels the turns that the editor has begun; what was asked stays open for whoever answers. Never rejects. */

@@ -1,7 +1,7 @@
 // What the tests of the adapters share: a provider on the loopback interface that says what a test tells it to.
 import type { ModelError } from "@tare/loop";
 import type { Model, ModelEvent, ModelRequest } from "@tare/messages";
-import { openaiModel, type OpenAIModelOptions } from "@tare/loop/openai";
+import { openaiModel } from "@tare/loop/openai";
 import { assert } from "@std/assert";
 
 /** What came of one question. */
@@ -56,7 +56,7 @@ export function reply(...chunks: readonly unknown[]): Response {
 /** Asks a model once behind a provider that answers its requests one after the other. */
 export async function ask(
   answers: Response | readonly Response[],
-  options: Partial<OpenAIModelOptions> & { readonly request?: Partial<ModelRequest> } = {},
+  options: Partial<Parameters<typeof openaiModel>[0]> & { readonly request?: Partial<ModelRequest> } = {},
 ): Promise<Asked> {
   const { request, ...modelOptions } = options;
   const make = (url: string) =>

@@ -22,7 +22,7 @@ export interface ProviderOptions {
 }
 
 /** How a provider is reached: what a model's requests, and what is told of their failures, go by. */
-export interface ProviderAccess {
+interface ProviderAccess {
   readonly model: string;
   readonly apiKey: string | undefined;
   readonly baseURL: string;

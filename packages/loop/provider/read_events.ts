@@ -11,7 +11,7 @@ import {
 } from "@tare/wire";
 
 /** What a reply consists of. */
-export interface ReplyEvent {
+interface ReplyEvent {
   /** Name of the event; nothing where it has none. */
   readonly name?: string | undefined;
   /** Its data, as JSON. */

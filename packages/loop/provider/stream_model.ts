@@ -1,10 +1,9 @@
 import type { Message, Model, ModelEvent, ModelRequest, ModelSettings } from "@tare/messages";
-import { ReplyTooLong } from "@tare/wire";
-import { ModelError } from "../model_error.ts";
-import { type FailedRequest, replyError, toModelError, waitOf } from "./to_model_error.ts";
+import { asRecord, ReplyTooLong, statusOf } from "@tare/wire";
+import { ModelError, type ModelErrorCode } from "../model_error.ts";
 
 /** Puts a streamed reply together. */
-export interface ReplyReader {
+interface ReplyReader {
   /** True once something of the reply was given to those who watch. */
   readonly begun: boolean;
   /** True once something was a reply in the provider's format. */
@@ -16,7 +15,7 @@ export interface ReplyReader {
 }
 
 /** How a provider is reached, and how its replies are read. */
-export interface StreamModelOptions<Reader extends ReplyReader> extends FailedRequest {
+interface StreamModelOptions<Reader extends ReplyReader> extends FailedRequest {
   /** How often a request is repeated whose stream broke off before anything of it was shown. */
   readonly maxRetries: number;
   /** Says what came, if it was no reply. */
@@ -132,4 +131,163 @@ function callIds(messages: readonly Message[]): ReadonlySet<string> {
     for (const call of message.tool_calls ?? []) ids.add(call.id);
   }
   return ids;
+}
+
+/** What an SDK throws when a provider answers with an error, or in the middle of a stream. */
+interface ApiError extends Error {
+  readonly status?: number | undefined;
+  readonly headers?: Headers | undefined;
+  /** The answer's body, or the error in it. */
+  readonly error?: unknown;
+  readonly code?: unknown;
+  readonly type?: unknown;
+}
+
+/** The classes of an SDK's errors. */
+interface SdkErrors {
+  readonly APIError: abstract new (...args: never[]) => ApiError;
+  readonly APIConnectionError: abstract new (...args: never[]) => Error;
+  readonly APIConnectionTimeoutError: abstract new (...args: never[]) => Error;
+}
+
+/** What the sentence about a failed request names, and how its failures are told apart. */
+interface FailedRequest {
+  readonly errors: SdkErrors;
+  /** Host and port of the provider. */
+  readonly host: string;
+  /** Name of the model. */
+  readonly model: string;
+  /** Removed from whatever the provider says. */
+  readonly apiKey?: string | undefined;
+  /** Longest time that an answer may take to begin, in milliseconds. */
+  readonly timeoutMs: number;
+}
+
+/** How long a provider's own words may be in a message, in UTF-16 code units. */
+const MAX_QUOTE = 500;
+
+/** What providers say when a prompt doesn't fit: collected from OpenAI, Anthropic, Gemini, xAI, DeepSeek, vLLM, llama.cpp, … */
+const TOO_LONG =
+  /context[ _-]?(length|size|window)|maximum (context|prompt) length|prompt[^.]{0,40} too (long|large)|too many (input )?tokens|input token count|token (limit|count)[^.]{0,60}exceed|exceed[^.]{0,60}(token limit|context|number of tokens)|max_prompt_tokens/i;
+
+const NO_SUCH_MODEL =
+  /model_not_found|model.{0,100}(not found|not exist)|not a valid model|(no such|unknown|invalid) model/i;
+
+/**
+ * Tells what went wrong with a request, in one sentence that never holds the API key. What isn't the provider's or the
+ * connection's fault comes back as it is.
+ */
+function toModelError(error: unknown, request: FailedRequest): unknown {
+  const { host, timeoutMs, errors: { APIConnectionError, APIConnectionTimeoutError, APIError } } = request;
+  if (error instanceof APIConnectionTimeoutError) {
+    return replyError("unreachable", host, `no answer began within ${timeoutMs / 1000} s`);
+  }
+  if (error instanceof APIConnectionError) {
+    return replyError("unreachable", host, connectionFault(error), { cause: error.cause });
+  }
+  if (error instanceof APIError) {
+    const { code, state } = judge(error, request);
+    // The provider's answer may quote the key, so the error that holds it is no cause here.
+    return replyError(code, host, state, code === "rate_limited" ? waitOf(error.headers) : {});
+  }
+  if (error instanceof ReplyTooLong) return replyError("bad_response", host, error.message);
+  if (error instanceof SyntaxError) {
+    return replyError("bad_response", host, "its stream holds an event that is no JSON", { cause: error });
+  }
+  // Reading a body fails with a TypeError when the connection breaks.
+  if (error instanceof TypeError) {
+    return replyError("bad_response", host, "its stream broke off before the reply was whole", {
+      cause: error,
+    });
+  }
+  return error;
+}
+
+/** The error of a request to this host that brought no whole reply. */
+function replyError(
+  code: ModelErrorCode,
+  host: string,
+  state: string,
+  options: { readonly retryAfterMs?: number; readonly cause?: unknown } = {},
+): ModelError {
+  return new ModelError(code, `Cannot get a reply from ${host}: ${state}.`, options);
+}
+
+function judge(
+  error: ApiError,
+  { model, apiKey }: FailedRequest,
+): { readonly code: ModelErrorCode; readonly state: string } {
+  // An error in the middle of a stream has no status, but sometimes a number as its code, or a type that stands for one.
+  const status = error.status ?? (typeof error.code === "number" ? error.code : statusOf(error.type));
+  const details = JSON.stringify(error.error ?? error.message);
+  const quote = [status, quoteOf(error, apiKey)].filter(Boolean).join(": ");
+  const told = quote ? ` (${quote})` : "";
+  if (status === 401) {
+    // Providers quote parts of the key here.
+    return {
+      code: "bad_key",
+      state: apiKey ? "the API key was refused (401)" : "it asks for an API key (401)",
+    };
+  }
+  if (status === 403) return { code: "bad_key", state: `the API key doesn't allow this${told}` };
+  if (status === 429) {
+    const { retryAfterMs } = waitOf(error.headers);
+    const wait = retryAfterMs === undefined ? "" : ` and asks to wait ${retryAfterMs / 1000} s`;
+    return { code: "rate_limited", state: `it limits the rate of requests${wait}${told}` };
+  }
+  if (status !== undefined && status >= 300 && status < 400) {
+    const location = error.headers?.get("location");
+    const where = location ? ` to ${JSON.stringify(location.slice(0, MAX_QUOTE))}` : "";
+    return {
+      code: "unreachable",
+      state: `it redirects${where} (${status}); the base URL must be where it answers`,
+    };
+  }
+  if (status === 413 || TOO_LONG.test(details)) {
+    return { code: "prompt_too_long", state: `the prompt is too long for ${model}${told}` };
+  }
+  if (status === 404 || NO_SUCH_MODEL.test(details)) {
+    return { code: "no_such_model", state: `there is no model "${model}", or the base URL is wrong${told}` };
+  }
+  return status !== undefined && status >= 400 && status < 500 && status !== 402 && status !== 408
+    ? { code: "bad_request", state: `it refused the request${told}` }
+    : { code: "provider_error", state: `it failed${told}` };
+}
+
+/** The provider's own words, on one line and without the key. */
+function quoteOf({ error, message, status }: ApiError, apiKey: string | undefined): string {
+  const whole = asRecord(error);
+  const body = asRecord(whole?.error) ?? whole;
+  // OpenRouter hands on what the provider behind it said.
+  const inner = asRecord(body?.metadata)?.raw;
+  const said = typeof error === "string"
+    ? error
+    : body
+    ? [body.message ?? body.detail ?? JSON.stringify(body), inner].filter((part) => typeof part === "string")
+      .join(" ")
+    : message.replace(`${status} `, "");
+  // Before the line is cut, or a part of the key could be left.
+  const line = (apiKey ? said.replaceAll(apiKey, "***") : said).replaceAll(/\s+/g, " ").trim();
+  // An error page of a proxy says nothing that its status doesn't.
+  if (line.startsWith("<") || line === "status code (no body)") return "";
+  return line.length > MAX_QUOTE ? `${line.slice(0, MAX_QUOTE)}…` : line.replace(/\.$/, "");
+}
+
+/** How long a provider asks to wait, in milliseconds. */
+function waitOf(headers: Headers | undefined): { readonly retryAfterMs?: number } {
+  const ms = headers?.get("retry-after-ms");
+  if (ms && Number(ms) >= 0) return { retryAfterMs: Number(ms) };
+  const after = headers?.get("retry-after");
+  if (!after) return {};
+  const wait = Number.isNaN(Number(after)) ? Date.parse(after) - Date.now() : Number(after) * 1000;
+  return Number.isNaN(wait) ? {} : { retryAfterMs: Math.max(0, wait) };
+}
+
+function connectionFault(error: Error): string {
+  const cause = error.cause instanceof Error
+    ? `${error.cause.message} ${error.cause.cause ?? ""}`
+    : error.message;
+  if (/refused/i.test(cause)) return "the connection was refused (is the server running?)";
+  if (/dns|lookup|ENOTFOUND|EAI_AGAIN/i.test(cause)) return "its name can't be resolved";
+  return `the connection failed (${cause.replace(/^error sending request[^:]*: /, "").trim()})`;
 }

@@ -1,9 +1,8 @@
 import type { SimulatedModel, SimulatedReply } from "../model.ts";
 import { KEYWORDS } from "./keywords.ts";
 import { LARGEST_PACKAGE } from "./packages.ts";
-import { LOOK_BACK } from "./look_back.ts";
+import { LOOK_BACK, REVIEW } from "./review.ts";
 import type { RehearsalPlan } from "./plan.ts";
-import { REVIEW } from "./review.ts";
 import { readRehearsalTurn, RECALL, type RehearsalTurn, type WantedCall } from "./turn.ts";
 import { toolCall } from "../scripted.ts";
 

@@ -1,17 +1,17 @@
-import { assertEquals, assertStrictEquals, assertThrows } from "@std/assert";
+import { assertEquals, assertNotEquals, assertStrictEquals, assertThrows } from "@std/assert";
 import type { Message } from "@tare/messages";
 import {
+  asRecord,
   CHAT_PROTOCOL,
-  isRecord,
   type ItemPart,
   peekField,
   type Protocol,
   RESPONSES_PROTOCOL,
   UnknownShape,
-  type WirePrompt,
   writeRequest,
 } from "@tare/wire";
 import { decode, encode, newReaders, requestOf, shown } from "./request_fixture_test.ts";
+import { anchorOf } from "./protocol.ts";
 
 Deno.test("readRequest() reads items and tools, known ones as the same objects", () => {
   const readers = newReaders();
@@ -120,7 +120,8 @@ const BLOCKS: Protocol = {
   ...CHAT_PROTOCOL,
   name: "blocks",
   readItem(value) {
-    const blocks = isRecord(value) && Array.isArray(value.blocks) ? value.blocks : [];
+    const { blocks } = asRecord(value) ?? {};
+    if (!Array.isArray(blocks)) return [];
     return blocks.map(({ of, text }, at): ItemPart => ({
       message: of === undefined
         ? { role: "user", content: text }
@@ -136,7 +137,8 @@ Deno.test("writeRequest() edits the parts of an item one by one", () => {
   const one = '{ "blocks": [{"of":"1","text":"A"}, {"of":"2","text":"B"}, {"text":"Thanks."}], "n":1.0 }';
   const two = '{"blocks":[{"of":"3","text":"C"}]}';
   const request = requestOf(`{"model":"m","messages":[${one},${two}]}`, BLOCKS);
-  const items = (prompt: WirePrompt) => decode(writeRequest(request, prompt)).slice(25, -2);
+  const items = (prompt: Parameters<typeof writeRequest>[1]) =>
+    decode(writeRequest(request, prompt)).slice(25, -2);
   assertEquals(items(shown(request)), `${one},${two}`);
   assertEquals(
     items(shown(request, { 1: { content: "[2]" }, 3: { content: "[3]" } })),
@@ -163,4 +165,18 @@ Deno.test("writeRequest() refuses a change that an item has no place for", () =>
   const request = requestOf({ model: "m", messages: [{ blocks: [{ text: "a" }] }] }, BLOCKS);
   const prompt = shown(request, { 0: { content: "b" } });
   assertThrows(() => writeRequest(request, prompt), UnknownShape, "no place in its item");
+});
+
+Deno.test("anchorOf() names what was said, whatever the spelling", () => {
+  const call = { id: "c1", type: "function", function: { name: "f", arguments: "{}" } } as const;
+  const said = anchorOf({ role: "assistant", content: "Hi ", tool_calls: [call] });
+  const again = {
+    role: "assistant",
+    content: [{ type: "text", text: "Hi" }],
+    tool_calls: [call],
+    refusal: null,
+  } as const;
+  assertEquals(anchorOf(again), said);
+  assertNotEquals(anchorOf({ role: "assistant", content: "Hi" }), said);
+  assertNotEquals(anchorOf({ role: "user", content: "Hi" }), anchorOf({ role: "assistant", content: "Hi" }));
 });

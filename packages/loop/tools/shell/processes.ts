@@ -1,7 +1,54 @@
+import process from "node:process";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import process from "node:process";
-import { GRACE_MS } from "./process_group.ts";
+
+/** How long processes may take to end when asked, and output to arrive once they have. */
+export const GRACE_MS: number = 1000;
+
+const POLL_MS = 20;
+const LOOK_MS = 50;
+
+/**
+ * Whether any process of the group is left. One that has ended counts until its parent has taken note, which for
+ * orphans is the system's first process and may take it a second.
+ */
+export function groupIsAlive(group: number): boolean {
+  return signalGroup(group, 0);
+}
+
+/**
+ * Ends all processes of a group: asks them (SIGTERM), and makes them (SIGKILL) after `graceMs`, or once `enough`
+ * settles. Processes that left the group (`setsid`) are found by their mark.
+ */
+export async function endGroup(
+  group: number,
+  { graceMs, enough }: { readonly graceMs: number; readonly enough: Promise<unknown> },
+): Promise<void> {
+  signalGroup(group, "SIGTERM");
+  for (let waited = 0; waited < graceMs && groupIsAlive(group); waited += POLL_MS) {
+    if (await settlesWithin(enough, POLL_MS)) break;
+  }
+  signalGroup(group, "SIGKILL");
+}
+
+/** Waits for `work` to settle, but no longer than `ms`. Tells whether it did. */
+export async function settlesWithin(work: Promise<unknown>, ms: number): Promise<boolean> {
+  const { promise, resolve } = Promise.withResolvers<boolean>();
+  const timer = setTimeout(() => resolve(false), ms);
+  work.then(() => resolve(true), () => resolve(true));
+  const settled = await promise;
+  clearTimeout(timer);
+  return settled;
+}
+
+function signalGroup(group: number, signal: "SIGTERM" | "SIGKILL" | 0): boolean {
+  try {
+    process.kill(-group, signal);
+    return true;
+  } catch {
+    return false; // Nobody is left, or nobody that this process may signal.
+  }
+}
 
 /** The variable that marks the processes of a command: they keep it when they leave the command's process group. */
 export const MARK = "TARE_COMMAND";
@@ -10,7 +57,7 @@ export const MARK = "TARE_COMMAND";
 export const NOTHING_INHERITED: Readonly<Record<string, undefined>> = { NODE_V8_COVERAGE: undefined };
 
 /** The processes of one command, or of all that were given this owner. */
-export interface Marked {
+interface Marked {
   /** Who ran it. */
   readonly owner: string;
   /** The command. Default: any. */
@@ -30,8 +77,8 @@ export async function endMarked(marked: Marked): Promise<number> {
   const found = await findMarked(marked);
   for (const id of found) signal(id, "SIGTERM");
   let left = found;
-  for (let waited = 0; waited < GRACE_MS && left.length > 0; waited += POLL_MS) {
-    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+  for (let waited = 0; waited < GRACE_MS && left.length > 0; waited += LOOK_MS) {
+    await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
     left = await findMarked(marked);
   }
   // Those that they started meanwhile too; one that even this doesn't end must keep nobody waiting.
@@ -42,7 +89,6 @@ export async function endMarked(marked: Marked): Promise<number> {
   return found.length;
 }
 
-const POLL_MS = 50;
 const MAX_ROUNDS = 20;
 
 /** Deno itself reads `/proc` only with all permissions. */

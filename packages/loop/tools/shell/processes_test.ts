@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { endGroup, groupIsAlive, settlesWithin } from "./process_group.ts";
+import { endGroup, groupIsAlive, settlesWithin } from "./processes.ts";
 
 const never = new Promise(() => {});
 

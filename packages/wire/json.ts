@@ -1,3 +1,18 @@
+import { checkGiven } from "@tare/messages";
+
+/** A JSON object of unknown fields. */
+export type JsonRecord = Readonly<Record<string, unknown>>;
+
+/** Whether a value is a JSON object. */
+export function isRecord(value: unknown): value is JsonRecord {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** The value as a JSON object, or nothing if it is none. */
+export function asRecord(value: unknown): JsonRecord | undefined {
+  return isRecord(value) ? value : undefined;
+}
+
 /** Where a JSON value stands in its text: from its first byte to behind its last. */
 export interface Span {
   readonly start: number;
@@ -6,13 +21,16 @@ export interface Span {
 }
 
 /** Objects with more fields are nobody's. */
-export const MAX_FIELDS = 5_000;
+const MAX_FIELDS = 5_000;
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const COMMA = 0x2c;
 const COLON = 0x3a;
-const [OPEN_ARRAY, CLOSE_ARRAY, OPEN_OBJECT, CLOSE_OBJECT] = [0x5b, 0x5d, 0x7b, 0x7d];
+const OPEN_ARRAY = 0x5b;
+const CLOSE_ARRAY = 0x5d;
+const OPEN_OBJECT = 0x7b;
+const CLOSE_OBJECT = 0x7d;
 
 /**
  * The values of a JSON object's fields, by name, as places in its text; of a name that stands twice the last counts.
@@ -159,14 +177,21 @@ function skipNested(bytes: Uint8Array<ArrayBuffer>, start: number, open = 0): nu
   throw misread("an end", bytes.length);
 }
 
-/** From the opening quote to behind the closing one: the next quote before which the backslashes are even. */
 function skipString(bytes: Uint8Array<ArrayBuffer>, start: number): number {
-  for (let quote = bytes.indexOf(QUOTE, start + 1); quote >= 0; quote = bytes.indexOf(QUOTE, quote + 1)) {
+  const end = textEnd(bytes, start);
+  if (end === 0) throw misread("a closing quote", bytes.length);
+  return end;
+}
+
+/** From the opening quote to behind the closing one: the next quote before which the backslashes are even; 0 if there is none. */
+function textEnd(bytes: Uint8Array<ArrayBuffer>, start: number): number {
+  let quote = bytes.indexOf(QUOTE, start + 1);
+  for (; quote >= 0; quote = bytes.indexOf(QUOTE, quote + 1)) {
     let before = quote;
     while (bytes[before - 1] === BACKSLASH) before--;
-    if ((quote - before) % 2 === 0) return quote + 1;
+    if ((quote - before) % 2 === 0) break;
   }
-  throw misread("a closing quote", bytes.length);
+  return quote + 1;
 }
 
 function skipBlanks(bytes: Uint8Array<ArrayBuffer>, start: number): number {
@@ -185,4 +210,132 @@ function isEnd(byte: number | undefined): boolean {
 
 function misread(wanted: string, at: number): SyntaxError {
   return new SyntaxError(`Cannot read the JSON: ${wanted} is wanted at byte ${at}`);
+}
+
+/** The way from a JSON value to one inside of it: names of fields, and numbers of items. */
+type JsonPath = readonly (string | number)[];
+
+/** A change of a JSON object. */
+export interface JsonEdit {
+  /** The value that changes. */
+  readonly path: JsonPath;
+  /** The JSON that stands there from now on. Absent: the value, an item of an array, leaves. */
+  readonly value?: Uint8Array<ArrayBuffer>;
+}
+
+interface Change extends Span {
+  readonly value?: Uint8Array<ArrayBuffer>;
+}
+
+/**
+ * A JSON object with these changes: all other bytes stay as they are. A field of the outermost object that isn't there
+ * is added in front of all.
+ *
+ * @param fields Where the fields of the outermost object stand. Default: they are looked for.
+ * @throws {SyntaxError} if it can't be read as far as needed.
+ * @throws {RangeError} if there is nothing at a path.
+ */
+export function editJson(
+  bytes: Uint8Array<ArrayBuffer>,
+  edits: readonly JsonEdit[],
+  fields?: ReadonlyMap<string, Span>,
+): Uint8Array<ArrayBuffer> {
+  checkGiven("editJson()", { bytes, edits }, { bytes: "bytes", edits: "array" });
+  const spans = fields ?? objectFields(bytes);
+  const lists = new Map<number, readonly Span[]>();
+  const itemsAt = (start: number) => {
+    const items = lists.get(start) ?? arrayItems(bytes, start);
+    lists.set(start, items);
+    return items;
+  };
+  const find = (path: JsonPath): Span | undefined => {
+    const [first, ...steps] = path;
+    let at = spans.get(String(first));
+    for (const step of steps) {
+      if (!at) return undefined;
+      at = typeof step === "string" ? objectFields(bytes, at.start).get(step) : itemsAt(at.start)[step];
+    }
+    return at;
+  };
+  const leaving = new Set(edits.filter(({ value }) => !value).map(({ path }) => JSON.stringify(path)));
+  const changes = edits.map(({ path, value }): Change => {
+    const span = find(path);
+    const last = path.at(-1);
+    if (span && value) return { ...span, value };
+    if (span && typeof last === "number") {
+      const list = path.slice(0, -1);
+      const items = itemsAt(find(list)?.start ?? 0);
+      // Its comma leaves too: the one behind it as long as nothing before it stays, else the one before it.
+      const isFirst = items.slice(0, last).every((_, at) => leaving.has(JSON.stringify([...list, at])));
+      if (isFirst) return { start: span.start, end: items[last + 1]?.start ?? span.end };
+      return { start: items[last - 1]?.end ?? span.start, end: span.end };
+    }
+    if (span || !value || path.length !== 1) {
+      throw new RangeError(`Cannot change ${JSON.stringify(path)}: there is no such value`);
+    }
+    const start = bytes.indexOf(OPEN_OBJECT) + 1;
+    const comma = spans.size > 0 ? "," : "";
+    const name = encoder.encode(`${JSON.stringify(last)}:`);
+    return { start, end: start, value: joinBytes([name, value, encoder.encode(comma)]) };
+  });
+  changes.sort((a, b) => a.start - b.start);
+  const pieces: Uint8Array<ArrayBuffer>[] = [];
+  let from = 0;
+  for (const { start, end, value } of changes) {
+    pieces.push(bytes.subarray(from, start));
+    if (value) pieces.push(value);
+    from = end;
+  }
+  return joinBytes([...pieces, bytes.subarray(from)]);
+}
+
+const encoder = new TextEncoder();
+
+/** Most lists and objects inside one another, and most members of all of them together. */
+const MAX_DEPTH = 200;
+const MAX_MEMBERS = 100_000;
+
+/**
+ * What of a JSON text is too much for whoever works through it value by value, as a sentence goes on: `it is nested more
+ * than …`. Nothing of one that is within the limits, or is no JSON. Takes a moment for megabytes, whatever they hold.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { jsonExcess } from "@tare/wire";
+ *
+ * const nested = new TextEncoder().encode("[".repeat(201));
+ * assertEquals(jsonExcess(nested), "it is nested more than 200 levels deep");
+ * ```
+ */
+export function jsonExcess(bytes: Uint8Array<ArrayBuffer>): string | undefined {
+  let depth = 0;
+  let members = 0;
+  /** How many fields the object at each level has so far; -1 of a list. */
+  const fields: number[] = [];
+  for (let at = 0; at < bytes.length; at++) {
+    switch (bytes[at]) {
+      case QUOTE:
+        at = textEnd(bytes, at) - 1;
+        if (at < 0) return undefined;
+        break;
+      case OPEN_ARRAY:
+      case OPEN_OBJECT:
+        members++;
+        fields[depth] = bytes[at] === OPEN_OBJECT ? 1 : -1;
+        if (++depth > MAX_DEPTH) return `it is nested more than ${MAX_DEPTH} levels deep`;
+        break;
+      case CLOSE_ARRAY:
+      case CLOSE_OBJECT:
+        depth--;
+        break;
+      case COMMA:
+        members++;
+        if (fields[depth - 1]! > 0 && ++fields[depth - 1]! > MAX_FIELDS) {
+          return `one of its objects has more than ${MAX_FIELDS} fields`;
+        }
+    }
+    if (members > MAX_MEMBERS) return `it holds more than ${MAX_MEMBERS} values`;
+  }
+  return undefined;
 }
