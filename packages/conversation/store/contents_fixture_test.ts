@@ -25,7 +25,7 @@ export async function fillStore(store: Store, events = 700): Promise<void> {
     content: TEXTS[index]!,
   });
   await store.commit([sessionRecord("z"), archive("z", 0), archive("z", 1)]);
-  await store.commit([sessionRecord("fork", "z"), archive("fork", 2)]);
+  await store.commit([{ ...sessionRecord("fork", "z"), kind: "gateway" }, archive("fork", 2)]);
   await store.commit([sessionRecord("gone"), sessionRecord("Ä", "gone"), sessionRecord("a")]);
   // Where several have the store open, only who holds a session writes to it.
   for (const id of ["z", "gone", "a"]) await store.shared?.hold(id);
@@ -40,6 +40,9 @@ export async function fillStore(store: Store, events = 700): Promise<void> {
   }
   await store.commit([
     { type: "events", sessionId: "a", after: 0, events: [{ type: "turn_start" }] },
+    { type: "names", sessionId: "z", names: ["n"] },
+    { type: "names", sessionId: "a", names: ["n", "\0\ud83d"] },
+    { type: "names", sessionId: "z", names: ["n", "m"] },
     { type: "state", sessionId: "z", name: "title", value: 'Say "hi"' },
     { type: "state", sessionId: "z", name: "Totals", value: null },
     { type: "state", sessionId: "z", name: "totals", value: { turns: 1, cost: 0.1 + 0.2 } },
@@ -70,7 +73,8 @@ export async function askStore(store: Store): Promise<unknown> {
   const documents = [await store.getDocument("response", "r"), await store.getDocument("Response", "r")];
   const claims: Claim[] = [];
   for (const request of [DONE, OPEN, FREE]) claims.push(await store.claimKey(request));
-  const idle = await store.idleSessions({ beforeMs: 2 ** 50, limit: 10 });
+  const idle = await store.idleSessions({ kind: "agent", beforeMs: 2 ** 50, limit: 10 });
+  const named = await Promise.all(["n", "m", "\0\ud83d"].map((name) => store.findNamed([name])));
   const { conversations } = store;
   const passed = conversations && await Promise.all([
     conversations.find(["n", "m", "\0"]),
@@ -79,5 +83,15 @@ export async function askStore(store: Store): Promise<unknown> {
       Array.from(await conversations.texts(id, [...refs, await archiveRef("of a conversation")])).sort(),
     ]),
   ]);
-  return [passed, sessions, JSON.stringify(sessions), parts, documents, claims, idle.sort()];
+  return [
+    named,
+    await store.countSessions("gateway"),
+    passed,
+    sessions,
+    JSON.stringify(sessions),
+    parts,
+    documents,
+    claims,
+    idle.sort(),
+  ];
 }

@@ -109,7 +109,7 @@ Deno.test("tare move changes nothing where somebody works, or where something el
     });
     await withStore(openPostgresStore(url), async (store) => {
       assertMatch(await refused(), /^Cannot open .*: 1 servers use it. End them/);
-      await store.commit([{ type: "session", id: "other", createdAtMs: 1, settings: {} }]);
+      await store.commit([{ type: "session", kind: "agent", id: "other", createdAtMs: 1, settings: {} }]);
     });
     for (const args of [[], ["--back"]]) {
       assertMatch(

@@ -3,13 +3,13 @@ import { createHash } from "node:crypto";
 import { zstdDecompressSync } from "node:zlib";
 import { textFromBytes } from "@tare/prune";
 import type { ContentsItem, StoreContents } from "../contents.ts";
-import { jsonText } from "../json_text.ts";
+import { columnText, jsonText, nameIn } from "../json_text.ts";
 import type { SessionRecord, StorableEvent, StoredDocument } from "../port.ts";
 import { StoreError } from "../store_error.ts";
 import { connectionsTo, type OwnConnection, type Value } from "./connections.ts";
 import { placeOf } from "./database_error.ts";
 import { migrate } from "./migrations.ts";
-import { archivedText, columnText, nameIn } from "./records.ts";
+import { archivedText } from "./records.ts";
 
 /** Rows that are read at a time. */
 const PAGE = 256;
@@ -36,7 +36,7 @@ export async function openPostgresContents(
   const connections = connectionsTo({ url, place: name, maxConnections: 1, timeoutMs: TIMEOUT_MS });
   const connection = await connections.open();
   try {
-    await migrate(connection, name);
+    await migrate(connection, { place: name });
     // Everything that follows is one transaction: what isn't kept in the end has never been there.
     await connection.query("BEGIN ISOLATION LEVEL REPEATABLE READ");
     await connection.query("LOCK TABLE tare.servers IN SHARE ROW EXCLUSIVE MODE");
@@ -123,6 +123,16 @@ async function* readAll(connection: OwnConnection, name: string): AsyncGenerator
       [key],
     );
     for (const { ref } of archived) yield { type: "archived", sessionId, ref };
+  }
+
+  const named = pages<{ id: string; named: number; names: string[] }>(
+    connection,
+    `SELECT id, named, array(SELECT name FROM tare.names n WHERE n.session = h.session) AS names
+     FROM tare.heads h JOIN tare.sessions ON key = session WHERE named > $1 ORDER BY named`,
+    "named",
+  );
+  for await (const { id, names } of named(0)) {
+    yield { type: "names", sessionId: nameIn(id), names: names.map(nameIn) };
   }
 
   const documents = pages<{ kind: string; id: string; json: string }>(
@@ -233,10 +243,10 @@ async function writeAll(connection: OwnConnection, items: AsyncIterable<Contents
         break;
       }
       case "session": {
-        const { id, createdAtMs, settings, parent, touchedAtMs } = item;
+        const { id, kind, createdAtMs, settings, parent, touchedAtMs } = item;
         last = 0;
-        const json = jsonText({ id, createdAtMs, settings, parent });
-        add("sessions", columnText(id), json, parent && columnText(parent), String(touchedAtMs));
+        const json = jsonText({ id, kind, createdAtMs, settings, parent });
+        add("sessions", columnText(id), json, parent && columnText(parent), kind, String(touchedAtMs));
         break;
       }
       case "events": {
@@ -252,6 +262,10 @@ async function writeAll(connection: OwnConnection, items: AsyncIterable<Contents
         break;
       case "archived":
         add("archived", columnText(item.sessionId), item.ref);
+        break;
+      case "names":
+        add("namings", columnText(item.sessionId));
+        for (const name of item.names) add("names", columnText(item.sessionId), columnText(name));
         break;
       case "document": {
         const { kind, id, sessionId, value } = item;
@@ -297,13 +311,13 @@ function newBatch() {
   const conversation = "(SELECT key FROM tare.conversations WHERE id = c1)";
   return {
     texts: rows(3, (c) => `INSERT INTO tare.texts SELECT c1, c2::bytea, c3::bytea FROM ${c}`),
-    sessions: rows(4, (c) =>
+    sessions: rows(5, (c) =>
       `WITH made AS (
          INSERT INTO tare.sessions (id, json, parent, commit_id)
            SELECT c1, c2, nullif(c3, U&'\\0001'), gen_random_uuid() FROM ${c} ORDER BY place
            RETURNING key, id
-       ) INSERT INTO tare.heads (session, touched_at_ms)
-         SELECT made.key, c4::bigint FROM ${c} JOIN made ON made.id = c1`),
+       ) INSERT INTO tare.heads (session, kind, touched_at_ms)
+         SELECT made.key, c4, c5::bigint FROM ${c} JOIN made ON made.id = c1`),
     events: rows(5, (c) =>
       `WITH made AS (
          INSERT INTO tare.events SELECT ${key}, c2::bigint, c3::integer, c4::text[], c5 FROM ${c}
@@ -313,6 +327,11 @@ function newBatch() {
          WHERE h.session = ends.session`),
     state: rows(3, (c) => `INSERT INTO tare.state SELECT ${key}, c2, c3 FROM ${c}`),
     archived: rows(2, (c) => `INSERT INTO tare.archived SELECT ${key}, c2 FROM ${c}`),
+    namings: rows(1, (c) =>
+      `UPDATE tare.heads h SET named = sorted.number FROM (
+         SELECT ${key} AS session, nextval('tare.namings') AS number FROM (SELECT * FROM ${c} ORDER BY place) AS c
+       ) AS sorted WHERE h.session = sorted.session`),
+    names: rows(2, (c) => `INSERT INTO tare.names SELECT c2, ${key} FROM ${c}`),
     documents: rows(4, (c) => `INSERT INTO tare.documents SELECT c2, c3, ${key}, c4 FROM ${c}`),
     keys: rows(6, (c) =>
       `INSERT INTO tare.keys

@@ -1,3 +1,5 @@
+import { REFUSAL } from "./refusals.ts";
+
 /**
  * Version 2: conversations that pass through. Their texts stand beside those of sessions, each once. `saved` tells which
  * was saved last, whatever the clocks of the servers say.
@@ -73,7 +75,7 @@ export const CONVERSATIONS: string = `
         SELECT sha256 INTO found_sha256 FROM tare.texts WHERE ref = one.ref FOR KEY SHARE;
         EXIT WHEN FOUND;
       END LOOP;
-      IF found_sha256 <> one.sha256 THEN PERFORM tare.refuse('TA005', one.ref); END IF;
+      IF found_sha256 <> one.sha256 THEN PERFORM tare.refuse(${REFUSAL.otherText}, one.ref); END IF;
       INSERT INTO tare.conversation_texts VALUES (the_key, one.ref) ON CONFLICT DO NOTHING;
       IF FOUND THEN
         UPDATE tare.conversations SET bytes = bytes + length(one.zstd) WHERE key = the_key;

@@ -1,8 +1,8 @@
 import { Buffer } from "node:buffer";
-import { jsonText } from "../json_text.ts";
+import { columnText, jsonText, nameIn } from "../json_text.ts";
 import type { ConversationStore, FoundConversation } from "../conversation_store.ts";
 import type { Value } from "./connections.ts";
-import { archivedText, columnText, nameIn } from "./records.ts";
+import { archivedText } from "./records.ts";
 
 /** Conversations that one statement forgets. */
 const SLICE = 50;

@@ -4,6 +4,7 @@ import { bytesFromText } from "@tare/prune";
 import { zstdCompressSync } from "node:zlib";
 import type { ContentsItem, StoreContents } from "../contents.ts";
 import type { SessionRecord, StorableEvent, StoredDocument } from "../port.ts";
+import { columnText, nameIn } from "../json_text.ts";
 import { promiseOf } from "../promise_of.ts";
 import { type Database, openDatabase } from "./database.ts";
 import { corruptError } from "./file_error.ts";
@@ -120,6 +121,17 @@ async function* readAll(database: Database): AsyncGenerator<ContentsItem, void> 
     for (const { ref } of archived.all(key)) yield { type: "archived", sessionId, ref };
   }
 
+  const named = pages<{ session: number; id: string; named: number }>(
+    database,
+    `SELECT session, id, named FROM activity JOIN sessions ON key = session WHERE named > ?1 AND named > 0
+     ORDER BY named`,
+    "named",
+  );
+  const namesOf = database.prepare<{ name: string }>("SELECT name FROM names WHERE session = ?");
+  for (const { session, id: sessionId } of named(0)) {
+    yield { type: "names", sessionId, names: namesOf.all(session).map(({ name }) => nameIn(name)) };
+  }
+
   const documents = pages<StoredJson & { kind: string; id: string }>(
     database,
     "SELECT kind, id, json, crc FROM documents WHERE (kind, id) > (?1, ?2) ORDER BY kind, id",
@@ -213,7 +225,11 @@ function itemWriter(database: Database): (item: ContentsItem) => void {
   const insertSession = database.prepare<{ key: number }>(
     "INSERT INTO sessions (id, json, crc, parent) VALUES (?, ?, ?, ?) RETURNING key",
   );
-  const insertActivity = database.prepare("INSERT INTO activity VALUES (?, ?)");
+  const insertActivity = database.prepare(
+    "INSERT INTO activity (session, kind, touched_at_ms) VALUES (?, ?, ?)",
+  );
+  const insertNamed = database.prepare("INSERT INTO names VALUES (?, ?)");
+  const countNaming = database.prepare("UPDATE activity SET named = ? WHERE session = ?");
   const insertEvent = database.prepare("INSERT INTO events VALUES (?, ?, ?, ?, ?)");
   const insertState = database.prepare("INSERT INTO state VALUES (?, ?, ?, ?)");
   const insertArchived = database.prepare("INSERT INTO archived VALUES (?, ?)");
@@ -232,6 +248,7 @@ function itemWriter(database: Database): (item: ContentsItem) => void {
      ) WHERE key = ?`,
   );
   let conversations = 0;
+  let namings = 0;
   /** The session in front, and the number of its last event. */
   let session = 0;
   let last = 0;
@@ -241,11 +258,11 @@ function itemWriter(database: Database): (item: ContentsItem) => void {
         insertText.run(item.ref, zstdCompressSync(bytesFromText(item.content)));
         return;
       case "session": {
-        const { id, createdAtMs, settings, parent, touchedAtMs } = item;
-        const { json, crc } = toStoredJson({ id, createdAtMs, settings, parent });
+        const { id, kind, createdAtMs, settings, parent, touchedAtMs } = item;
+        const { json, crc } = toStoredJson({ id, kind, createdAtMs, settings, parent });
         session = insertSession.get(id, json, crc, parent ?? null)!.key;
         last = 0;
-        insertActivity.run(session, touchedAtMs);
+        insertActivity.run(session, kind, touchedAtMs);
         return;
       }
       case "events":
@@ -262,6 +279,12 @@ function itemWriter(database: Database): (item: ContentsItem) => void {
       case "archived":
         insertArchived.run(session, item.ref);
         return;
+      case "names": {
+        const { key } = selectKey.get(item.sessionId)!;
+        for (const name of item.names) insertNamed.run(columnText(name), key);
+        countNaming.run(++namings, key);
+        return;
+      }
       case "document": {
         const { kind, id, sessionId, value } = item;
         const { json, crc } = toStoredJson({ kind, id, sessionId, value });

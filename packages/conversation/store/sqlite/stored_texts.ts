@@ -11,12 +11,12 @@ interface StoredText {
   readonly content: string;
 }
 
-/** Archived texts: each is stored once, and who may read it is kept for each session and conversation. */
+/** Archived texts: each is stored once, and who may read it is kept for each session. */
 export interface StoredTexts {
   /** Keeps a text for a session's row, inside a transaction. */
   put(session: number, text: StoredText): void;
-  /** The text, if this session put it. */
-  get(sessionId: string, ref: string): string | undefined;
+  /** Those of these texts that this session put. */
+  get(sessionId: string, refs: readonly string[]): Map<string, string>;
   /** Takes the text from this session; the last that has it takes it along. */
   delete(sessionId: string, ref: string): void;
   /** Keeps a text for a conversation's row, inside a transaction. */
@@ -30,9 +30,10 @@ export function storedTexts(database: Database): StoredTexts {
   const selectText = database.prepare<{ zstd: Uint8Array<ArrayBuffer> }>(
     "SELECT zstd FROM texts WHERE ref = ?",
   );
-  const selectOwn = database.prepare<{ zstd: Uint8Array<ArrayBuffer> | null }>(
-    `SELECT zstd FROM archived JOIN sessions ON key = session LEFT JOIN texts ON texts.ref = archived.ref
-     WHERE id = ? AND archived.ref = ?`,
+  const selectOwn = database.prepare<{ ref: string; zstd: Uint8Array<ArrayBuffer> | null }>(
+    `SELECT archived.ref, zstd FROM archived JOIN sessions ON key = session
+       LEFT JOIN texts ON texts.ref = archived.ref
+     WHERE id = ? AND archived.ref IN (SELECT value FROM json_each(?))`,
   );
   const upsertText = database.prepare(
     "INSERT INTO texts VALUES (?, ?) ON CONFLICT DO UPDATE SET zstd = excluded.zstd",
@@ -41,6 +42,9 @@ export function storedTexts(database: Database): StoredTexts {
   // The last reference takes the text with it: see the schema's trigger.
   const deleteOwn = database.prepare(
     "DELETE FROM archived WHERE session = (SELECT key FROM sessions WHERE id = ?) AND ref = ?",
+  );
+  const unweigh = database.prepare(
+    "UPDATE activity SET bytes = NULL WHERE session = (SELECT key FROM sessions WHERE id = ?)",
   );
   const selectKept = database.prepare<{ ref: string; zstd: Uint8Array<ArrayBuffer> | null }>(
     `SELECT kept.ref, zstd FROM conversation_texts AS kept LEFT JOIN texts ON texts.ref = kept.ref
@@ -66,13 +70,15 @@ export function storedTexts(database: Database): StoredTexts {
       write(text);
       insertOwn.run(session, text.ref);
     },
-    get(sessionId, ref) {
-      const own = selectOwn.get(sessionId, ref);
-      if (!own) return undefined;
-      return read(own, ref);
-    },
+    get: (sessionId, refs) =>
+      new Map(
+        selectOwn.all(sessionId, JSON.stringify(refs)).map((row) => [row.ref, read(row, row.ref)]),
+      ),
     delete(sessionId, ref) {
-      database.transaction(() => deleteOwn.run(sessionId, ref));
+      database.transaction(() => {
+        deleteOwn.run(sessionId, ref);
+        unweigh.run(sessionId);
+      });
     },
     keep(conversation, text) {
       write(text);
