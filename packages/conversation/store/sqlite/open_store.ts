@@ -173,7 +173,7 @@ async function storeIn(
       return isRemoved;
     },
     expireSessions: async (limits) => {
-      const expired = await removed.expire(limits);
+      const expired = await removed.expire(limits, () => isOpen);
       if (expired > 0) await sweep();
       return expired;
     },

@@ -5,8 +5,8 @@ import type { Database } from "./database.ts";
 export interface RemovedSessions {
   /** Takes a session away at once. False if there is none. */
   remove(id: string): boolean;
-  /** Takes away sessions beyond these limits, one after the other, and tells how many. */
-  expire(limits: SessionLimits): Promise<number>;
+  /** Takes away sessions beyond these limits, one after the other as long as the file is open, and tells how many. */
+  expire(limits: SessionLimits, isOpen: () => boolean): Promise<number>;
   /** Frees what removed sessions took, also those of an earlier process, and gives the room back to the system. */
   sweep(isOpen: () => boolean): Promise<void>;
 }
@@ -68,8 +68,8 @@ export function removedSessions(database: Database): RemovedSessions {
       if (row) { for (const statement of own) statement.run(row.key); }
       return row !== undefined;
     });
-  const weighAll = async ({ kind }: SessionLimits) => {
-    for (let last = 0;; await pause()) {
+  const weighAll = async ({ kind }: SessionLimits, isOpen: () => boolean) => {
+    for (let last = 0; isOpen(); await pause()) {
       const rows = unweighed.all(kind, last);
       if (rows.length === 0) return;
       last = rows.at(-1)!.session;
@@ -95,14 +95,16 @@ export function removedSessions(database: Database): RemovedSessions {
   };
   return {
     remove,
-    async expire(limits) {
+    async expire(limits, isOpen) {
       const { kind, beforeMs, maxBytes } = limits;
-      await weighAll(limits);
+      await weighAll(limits, isOpen);
       let expired = 0;
+      if (!isOpen()) return expired;
       for (const { id, touched } of beyond.all(kind, beforeMs, maxBytes)) {
         // It may have been used while others went.
         if (isTouchedAt.get(id, touched) && remove(id)) expired++;
         await pause();
+        if (!isOpen()) break;
       }
       return expired;
     },
