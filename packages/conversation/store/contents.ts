@@ -1,6 +1,5 @@
 import { checkGiven } from "@tare/messages";
 import { createHash, type Hash } from "node:crypto";
-import type { StoredConversation } from "./conversation_store.ts";
 import type { IdempotencyKey, SessionRecord, StorableEvent, StoredDocument } from "./port.ts";
 import { StoreError } from "./store_error.ts";
 
@@ -26,19 +25,12 @@ export type ContentsItem =
     readonly touchedAtMs: number;
     readonly sessionId?: string;
     readonly answer?: { readonly response: unknown };
-  } & IdempotencyKey)
-  /** A conversation that passed through, saved after those in front, with the texts of its archive. */
-  | ({
-    readonly type: "conversation";
-    readonly names: readonly string[];
-    readonly savedAtMs: number;
-    readonly refs: readonly string[];
-  } & StoredConversation);
+  } & IdempotencyKey);
 
 /**
  * All that a store holds, to be read and written as a whole while nobody else has it open. Texts come first; then
  * sessions, in the order in which they were made, each in front of its events, its state and its archive; then their
- * names, in the order in which they were given; then the rest, conversations as they were saved.
+ * names, in the order in which they were given; then the rest.
  */
 export interface StoreContents {
   /** What people may call it. */
@@ -58,9 +50,7 @@ export interface StoreContents {
 /** What can be compared of contents. */
 export interface ContentsSum {
   /** How many there are of each, by name. */
-  readonly counts: Readonly<
-    Record<"sessions" | "events" | "texts" | "documents" | "keys" | "conversations", number>
-  >;
+  readonly counts: Readonly<Record<"sessions" | "events" | "texts" | "documents" | "keys", number>>;
   /** Of everything: the sum of SHA-256 hashes, in hex. */
   readonly hash: string;
 }
@@ -96,7 +86,7 @@ export async function copyContents(from: StoreContents, to: StoreContents): Prom
 function summing(
   items: AsyncIterable<ContentsItem>,
 ): { readonly items: AsyncIterable<ContentsItem>; readonly sum: () => ContentsSum } {
-  const counts = { sessions: 0, events: 0, texts: 0, documents: 0, keys: 0, conversations: 0 };
+  const counts = { sessions: 0, events: 0, texts: 0, documents: 0, keys: 0 };
   let named = 0;
   let sum = 0n;
   const add = (hash: Hash) => {
@@ -139,11 +129,6 @@ function summing(
         counts.keys++;
         const { scope, key, bodyHash, touchedAtMs, sessionId, answer } = item;
         return addAlone("key", scope, key, bodyHash, touchedAtMs, sessionId, answer);
-      }
-      case "conversation": {
-        const { id, version, value, savedAtMs } = item;
-        const sets = [item.names.toSorted(), item.refs.toSorted()];
-        return addAlone("conversation", counts.conversations++, id, version, value, savedAtMs, ...sets);
       }
     }
   };

@@ -49,11 +49,6 @@ export async function fillStore(store: Store, events = 700): Promise<void> {
     { type: "document", kind: "response", id: "r", sessionId: "a", value: { b: [1], a: "\0" } },
     { type: "document", kind: "Response", id: "r", sessionId: "fork", value: false },
   ]);
-  const texts = TEXTS.slice(1).map((content, index) => ({ ref: refs[index + 1]!, content }));
-  const own = { ref: await archiveRef("of a conversation"), content: "of a conversation" };
-  await store.conversations?.save({ id: "c2", names: ["n", "\0"], value: { b: 1, a: "\0" }, texts });
-  await store.conversations?.save({ id: "c1", names: ["n"], value: null, texts: [own] });
-  await store.conversations?.save({ id: "c2", names: ["n", "m"], value: [2] });
   for (const request of [DONE, OPEN, FREE]) await store.claimKey(request);
   await store.commit([
     { type: "response", ...DONE, response: { status: 201 }, sessionId: "z" },
@@ -75,18 +70,9 @@ export async function askStore(store: Store): Promise<unknown> {
   for (const request of [DONE, OPEN, FREE]) claims.push(await store.claimKey(request));
   const idle = await store.idleSessions({ kind: "agent", beforeMs: 2 ** 50, limit: 10 });
   const named = await Promise.all(["n", "m", "\0\ud83d"].map((name) => store.findNamed([name])));
-  const { conversations } = store;
-  const passed = conversations && await Promise.all([
-    conversations.find(["n", "m", "\0"]),
-    ...["c1", "c2"].map(async (id) => [
-      await conversations.load(id),
-      Array.from(await conversations.texts(id, [...refs, await archiveRef("of a conversation")])).sort(),
-    ]),
-  ]);
   return [
     named,
     await store.countSessions("gateway"),
-    passed,
     sessions,
     JSON.stringify(sessions),
     parts,

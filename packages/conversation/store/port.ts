@@ -1,5 +1,4 @@
 import type { Archive } from "@tare/prune";
-import type { ConversationStore } from "./conversation_store.ts";
 import type { SharedStore } from "./shared_store.ts";
 
 /** Whose loop leads a session: ours, or that of somebody else, whose calls pass through. */
@@ -150,8 +149,6 @@ export interface StoreCopy {
 export interface Store {
   /** How it is shared with others that have it open. Absent: nobody else can have it open. */
   readonly shared?: SharedStore;
-  /** Conversations that pass through, which are no sessions. Absent: none are kept. */
-  readonly conversations?: ConversationStore;
   /** Writes all of these in their order, or none. */
   commit(records: readonly StoreRecord[]): Promise<void>;
   /** The session of this id, if there is one. */

@@ -9,6 +9,7 @@ import {
   daysBeyond,
   figuresOnly,
   keptRecord,
+  type KeptSettings,
   type KeptTotals,
   keptValue,
   type Making,
@@ -137,7 +138,7 @@ export class Keeper {
       const loaded = await Promise.all(
         meant.filter(({ id, fence }) => this.#isNews(id, fence)).map(async ({ id, fence }) => {
           const read = await this.#read(id, fence);
-          const settings = read?.record.settings as { client?: string; protocol: string } | undefined;
+          const settings = read?.record.settings as KeptSettings | undefined;
           // What has another protocol is another conversation, whatever it holds.
           if (!read || settings?.client !== client || settings?.protocol !== protocol.name) return undefined;
           return this.#restore(read, { countTokens, prompts, protocol, readers });
@@ -204,17 +205,26 @@ export class Keeper {
     return { sessions: found.slice(0, limit), hasMore: limit < found.length };
   }
 
-  /** What all sessions came to. @throws {StoreError} */
+  /** What all sessions came to; forks aren't counted as sessions of their own. @throws {StoreError} */
   async accounts(): Promise<Accounts> {
     const { store, sessions } = this.#options;
     const accounts = new Accounts();
-    const add = ({ facts: { control }, conversation: { state } }: SessionSummary) =>
-      accounts.begin(control ? "control" : "planned", state.days);
-    for (const session of sessions.list()) if (session.kept.fence === undefined) add(session);
-    for (let after: string | undefined;;) {
+    const add = (
+      { facts: { control }, conversation: { state: { days } } }: SessionSummary,
+      isFork: boolean,
+    ) => {
+      const group = control ? "control" : "planned";
+      if (!isFork) accounts.begin(group, days);
+      else for (const [day, sums] of Object.entries(days)) accounts.book(group, sums, Date.parse(day));
+    };
+    for (const session of sessions.list()) {
+      if (session.kept.fence === undefined) add(session, session.kept.parent !== undefined);
+    }
+    let after: string | undefined;
+    for (;;) {
       const which = { kind: "gateway", limit: PAGE, ...(after !== undefined && { after }) } as const;
       const rows: readonly ListedSession[] = await store.listSessions(which);
-      for (const row of rows) add(this.#asKnown(row));
+      for (const row of rows) add(this.#asKnown(row), (row.settings as KeptSettings).forkOf !== undefined);
       if (rows.length < PAGE) return accounts;
       after = rows.at(-1)!.id;
     }
@@ -246,7 +256,7 @@ export class Keeper {
     if (fence === undefined || known && !this.#isNews(id, fence)) return known;
     const read = await this.#read(id, fence);
     if (read?.record.kind !== "gateway") return known;
-    const { protocol, client } = read.record.settings as { protocol: string; client?: string };
+    const { protocol, client } = read.record.settings as KeptSettings;
     const making = await makingOf(protocol, client);
     if (!making) return known;
     const restored = this.#restore(read, making);
@@ -388,14 +398,15 @@ export class Keeper {
       if (held === undefined) await this.#catchUp(session);
       else {
         this.#written.set(conversation, after);
-        return session.saved({ fence: held, refs, ends });
+        return session.saved({ ...session.kept, fence: held, refs, ends });
       }
     }
   }
 
   /** Nothing of it is in the store. */
   #begin(session: GatewaySession): void {
-    session.saved({ refs: new Set(), ends: session.kept.ends });
+    const { fence: _, ...kept } = session.kept;
+    session.saved({ ...kept, refs: new Set() });
     this.#written.delete(session.conversation);
   }
 

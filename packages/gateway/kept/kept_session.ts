@@ -23,9 +23,13 @@ import type { StoredSession } from "../sessions/sessions.ts";
 const FORMAT = 2;
 
 /** What of a session never changes: the settings of its record. Without what was said nothing tells whose it is. */
-type KeptSettings =
-  & Pick<SessionFacts, "protocol" | "basis" | "control">
-  & Partial<Pick<SessionFacts, "scope" | "client" | "name">>;
+export interface KeptSettings
+  extends
+    Pick<SessionFacts, "protocol" | "basis" | "control">,
+    Partial<Pick<SessionFacts, "scope" | "client" | "name">> {
+  /** The session that it is a fork of, whether that is kept or not. */
+  readonly forkOf?: string;
+}
 
 /** What a session came to, and what else lists tell of it: its state `totals`. */
 export interface KeptTotals
@@ -61,12 +65,13 @@ interface KeptValue {
 
 /** The record of a session. Nothing in it tells whose it is if that isn't to be kept. */
 export function keptRecord(
-  { id, facts }: GatewaySession,
+  { id, facts, kept: { parent: forkOf } }: GatewaySession,
   { isWhole }: { readonly isWhole: boolean },
 ): SessionRecord {
   const { startedMs, protocol, basis, control, scope, client, name } = facts;
   const whose = { scope, ...(client !== undefined && { client }), ...(name !== undefined && { name }) };
-  const settings: KeptSettings = { protocol, basis, control, ...(isWhole && whose) };
+  const fork = forkOf !== undefined && { forkOf };
+  const settings: KeptSettings = { protocol, basis, control, ...fork, ...(isWhole && whose) };
   return { id, kind: "gateway", createdAtMs: startedMs, settings };
 }
 
@@ -148,7 +153,7 @@ export function restoreSession(
   const value = stored as KeptValue | undefined;
   if (value?.format !== FORMAT) return undefined;
   const { id, createdAtMs: startedMs } = record;
-  const { scope = "", ...settings } = record.settings as KeptSettings;
+  const { scope = "", forkOf, ...settings } = record.settings as KeptSettings;
   const { writes: _, lastMs, isReverted, ...sums } = totals;
   const { keys, instructions, hidden, shown, lines, ends, state, lookedAt } = value;
   const facts: SessionFacts = { ...value.facts, ...settings, scope, startedMs, lastMs, isReverted };
@@ -169,7 +174,7 @@ export function restoreSession(
       facts,
       hidden: hidden.map(({ items, ...place }) => ({ ...place, items: items.map(itemOf) })),
       shown: shown.map((hash) => byHash.get(hash) ?? hash),
-      kept: { fence, refs: new Set(refs), ends },
+      kept: { fence, refs: new Set(refs), ends, ...(forkOf !== undefined && { parent: forkOf }) },
     },
     keys,
     instructions: Object.entries(instructions)
@@ -183,7 +188,7 @@ export function figuresOnly(
   { countTokens, prompts }: Making,
 ): GatewaySession {
   const { id, createdAtMs: startedMs } = record;
-  const { scope = "", ...settings } = record.settings as KeptSettings;
+  const { scope = "", forkOf: _fork, ...settings } = record.settings as KeptSettings;
   const { writes: _, lastMs, isReverted, ...sums } = totals;
   const nothing = { historyBytes: 0, heads: 0, hasTools: false, isAnswered: false, refusals: 0 };
   const facts: SessionFacts = {

@@ -20,7 +20,6 @@ import {
   otherTextError,
   sessionExistsError,
 } from "../store_error.ts";
-import { type MemoryConversations, memoryConversations } from "./memory_conversations.ts";
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 
@@ -83,7 +82,6 @@ export interface Tables {
   readonly keys: Map<string, MemoryKey>;
   /** How many records have named sessions. */
   namings: number;
-  readonly conversations: MemoryConversations;
 }
 
 /** A store, and what writes to it at once. */
@@ -114,7 +112,7 @@ export function memoryPlace(): (options?: MemoryStoreOptions) => Store {
 
 /** Nothing is kept yet. */
 export function noTables(): Tables {
-  return { sessions: new Map(), documents: new Map(), keys: new Map(), namings: 0, conversations: new Map() };
+  return { sessions: new Map(), documents: new Map(), keys: new Map(), namings: 0 };
 }
 
 /** What somebody may do who has the store for himself. */
@@ -283,7 +281,6 @@ export function openTables(
       .sort(([, one], [, other]) => one.touchedAtMs - other.touchedAtMs);
 
   const store: Store = {
-    conversations: memoryConversations(tables.conversations, { now, settle, isShared: true }),
     commit,
     getSession: (id) => settle(() => parsed(sessions.get(id)?.record) as SessionRecord | undefined),
     listSessions: ({ kind: wantedKind, limit = 100, after, search = "", forks = true } = {}) =>

@@ -58,7 +58,7 @@ export async function openPostgresContents(
   return {
     name,
     async isEmpty() {
-      const tables = ["heads", "keys", "conversations"].map((table) => `EXISTS (SELECT FROM tare.${table})`);
+      const tables = ["heads", "keys"].map((table) => `EXISTS (SELECT FROM tare.${table})`);
       const [row] = await connection.query<{ found: boolean }>(`SELECT ${tables.join(" OR ")} AS found`);
       return !row!.found;
     },
@@ -80,7 +80,6 @@ async function* readAll(connection: OwnConnection, name: string): AsyncGenerator
     connection,
     `SELECT ref, zstd FROM tare.texts t WHERE ref > $1 AND EXISTS (
        SELECT FROM tare.archived a JOIN tare.heads h USING (session) WHERE a.ref = t.ref
-       UNION ALL SELECT FROM tare.conversation_texts c WHERE c.ref = t.ref
      ) ORDER BY ref`,
     "ref",
   );
@@ -164,36 +163,6 @@ async function* readAll(connection: OwnConnection, name: string): AsyncGenerator
       touchedAtMs: touched,
       ...(session !== null && { sessionId: nameIn(session) }),
       ...(json !== null && { answer: { response: JSON.parse(json) } }),
-    };
-  }
-
-  const conversations = pages<
-    {
-      id: string;
-      version: number;
-      json: string;
-      savedAtMs: number;
-      saved: number;
-      names: string[];
-      refs: string[];
-    }
-  >(
-    connection,
-    `SELECT id, version, json, saved_at_ms AS "savedAtMs", saved,
-       array(SELECT name FROM tare.conversation_names WHERE conversation = key) AS names,
-       array(SELECT ref FROM tare.conversation_texts WHERE conversation = key) AS refs
-     FROM tare.conversations WHERE saved > $1 ORDER BY saved`,
-    "saved",
-  );
-  for await (const { id, version, json, savedAtMs, names, refs } of conversations(0)) {
-    yield {
-      type: "conversation",
-      id: nameIn(id),
-      version,
-      value: JSON.parse(json),
-      names: names.map(nameIn),
-      savedAtMs,
-      refs,
     };
   }
 }
@@ -280,14 +249,6 @@ async function writeAll(connection: OwnConnection, items: AsyncIterable<Contents
         add("keys", columnText(scope), columnText(key), bodyHash, String(touchedAtMs), session, json);
         break;
       }
-      case "conversation": {
-        const { id, version, value, names, savedAtMs, refs } = item;
-        const place = columnText(id);
-        add("conversations", place, String(version), jsonText(value), String(savedAtMs));
-        for (const name of names) add("conversation_names", place, columnText(name));
-        for (const ref of refs) add("conversation_texts", place, ref);
-        break;
-      }
     }
     if (++count >= BATCH || length >= BATCH_LENGTH) await flush();
   }
@@ -308,7 +269,6 @@ function newBatch() {
     };
   };
   const key = "(SELECT key FROM tare.sessions WHERE id = c1)";
-  const conversation = "(SELECT key FROM tare.conversations WHERE id = c1)";
   return {
     texts: rows(3, (c) => `INSERT INTO tare.texts SELECT c1, c2::bytea, c3::bytea FROM ${c}`),
     sessions: rows(5, (c) =>
@@ -338,23 +298,6 @@ function newBatch() {
          (scope, key, body_hash, owner, claim_id, was_claimed, touched_at_ms, session, json)
        SELECT c1, c2, c3, '', gen_random_uuid(), false, c4::bigint,
          (SELECT key FROM tare.sessions WHERE id = c5), nullif(c6, U&'\\0001') FROM ${c}`),
-    conversations: rows(
-      4,
-      (c) =>
-        `INSERT INTO tare.conversations (id, version, json, bytes, save_id, saved_at_ms, saved)
-       SELECT c1, c2::bigint, c3, octet_length(c3), gen_random_uuid(), c4::bigint, nextval('tare.saves')
-       FROM (SELECT * FROM ${c} ORDER BY place) AS sorted`,
-    ),
-    conversation_names: rows(
-      2,
-      (c) => `INSERT INTO tare.conversation_names SELECT c2, ${conversation} FROM ${c}`,
-    ),
-    conversation_texts: rows(2, (c) =>
-      `WITH made AS (
-         INSERT INTO tare.conversation_texts SELECT ${conversation}, c2 FROM ${c} RETURNING conversation, ref
-       ) UPDATE tare.conversations c SET bytes = c.bytes + added.bytes FROM (
-           SELECT conversation, sum(length(zstd)) AS bytes FROM made JOIN tare.texts USING (ref) GROUP BY conversation
-         ) added WHERE c.key = added.conversation`),
   } satisfies Record<string, { readonly sql: string; readonly columns: Value[] & string[][] }>;
 }
 

@@ -1,6 +1,5 @@
 import { StoreError } from "../store_error.ts";
 import type { Connection } from "./connections.ts";
-import { CONVERSATIONS } from "./conversation_tables.ts";
 import { FUNCTIONS } from "./functions.ts";
 import { LEASE_FUNCTIONS } from "./lease_functions.ts";
 import { TABLES } from "./tables.ts";
@@ -10,7 +9,7 @@ import { TABLES } from "./tables.ts";
  * of every version that was released exist, and servers of the version before may be running, so what was released is
  * never changed, only added to. Nothing was yet.
  */
-const MIGRATIONS: readonly string[] = [TABLES + FUNCTIONS + LEASE_FUNCTIONS + CONVERSATIONS];
+const MIGRATIONS: readonly string[] = [TABLES + FUNCTIONS + LEASE_FUNCTIONS];
 
 /** Oldest server that this was tried with. */
 const LEAST_SERVER = 15;

@@ -16,7 +16,6 @@ import type {
 import type { SharedStore } from "../shared_store.ts";
 import { noSessionError, StoreError } from "../store_error.ts";
 import { type Connections, connectionsTo, type Value } from "./connections.ts";
-import { conversationsIn } from "./conversations.ts";
 import { placeOf } from "./database_error.ts";
 import { type Leases, openLeases } from "./leases.ts";
 import { migrate } from "./migrations.ts";
@@ -188,7 +187,6 @@ function storeOver(
 
   const port: Store & { readonly shared: SharedStore } = {
     shared: { ...leases.shared, commitBriefly },
-    conversations: conversationsIn({ query, unpack: (zstd, ref) => unpack(zstd, { ref, place }), now }),
     commit,
     async getSession(id) {
       const row = await first<{ json: string }>("SELECT json FROM tare.sessions WHERE id = $1", [

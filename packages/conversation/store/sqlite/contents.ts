@@ -68,7 +68,7 @@ export function openFileContents(path: string): StoreContents {
 }
 
 function isEmpty(database: Database): boolean {
-  const tables = ["activity", "idempotency_keys", "conversations"].map((table) => `SELECT 1 FROM ${table}`);
+  const tables = ["activity", "idempotency_keys"].map((table) => `SELECT 1 FROM ${table}`);
   return database.prepare(`${tables.join(" UNION ALL ")} LIMIT 1`).get() === undefined;
 }
 
@@ -79,7 +79,6 @@ async function* readAll(database: Database): AsyncGenerator<ContentsItem, void> 
     database,
     `SELECT ref, zstd FROM texts WHERE ref > ?1 AND EXISTS (
        SELECT 1 FROM archived JOIN activity USING (session) WHERE archived.ref = texts.ref
-       UNION ALL SELECT 1 FROM conversation_texts AS kept WHERE kept.ref = texts.ref
      ) ORDER BY ref`,
     "ref",
   );
@@ -165,30 +164,6 @@ async function* readAll(database: Database): AsyncGenerator<ContentsItem, void> 
       ...(json !== null && { answer: { response: value({ json, crc }) } }),
     };
   }
-
-  const conversations = pages<
-    StoredJson & { key: number; id: string; version: number; savedAtMs: number; saved: number }
-  >(
-    database,
-    `SELECT key, id, version, json, crc, saved_at_ms AS savedAtMs, saved FROM conversations WHERE saved > ?1
-     ORDER BY saved`,
-    "saved",
-  );
-  const names = database.prepare<{ name: string }>(
-    "SELECT name FROM conversation_names WHERE conversation = ?",
-  );
-  const refs = database.prepare<{ ref: string }>("SELECT ref FROM conversation_texts WHERE conversation = ?");
-  for (const { key, id, version, savedAtMs, json, crc } of conversations(0)) {
-    yield {
-      type: "conversation",
-      id,
-      version,
-      value: value({ json, crc }),
-      names: names.all(key).map(({ name }) => name),
-      savedAtMs,
-      refs: refs.all(key).map(({ ref }) => ref),
-    };
-  }
 }
 
 /** Rows of a query page by page, each behind the last of the one before, by the columns of these names. */
@@ -236,18 +211,6 @@ function itemWriter(database: Database): (item: ContentsItem) => void {
   const selectKey = database.prepare<{ key: number }>("SELECT key FROM sessions WHERE id = ?");
   const insertDocument = database.prepare("INSERT INTO documents VALUES (?, ?, ?, ?, ?)");
   const insertKey = database.prepare("INSERT INTO idempotency_keys VALUES (?, ?, ?, '', ?, ?, ?, ?)");
-  const insertConversation = database.prepare<{ key: number }>(
-    `INSERT INTO conversations (id, version, json, crc, bytes, saved_at_ms, saved)
-     VALUES (?, ?, ?, ?, 0, ?, ?) RETURNING key`,
-  );
-  const insertName = database.prepare("INSERT INTO conversation_names VALUES (?, ?)");
-  const insertKept = database.prepare("INSERT INTO conversation_texts VALUES (?, ?)");
-  const weigh = database.prepare(
-    `UPDATE conversations SET bytes = length(json) + coalesce(
-       (SELECT sum(length(zstd)) FROM conversation_texts JOIN texts USING (ref) WHERE conversation = key), 0
-     ) WHERE key = ?`,
-  );
-  let conversations = 0;
   let namings = 0;
   /** The session in front, and the number of its last event. */
   let session = 0;
@@ -296,15 +259,6 @@ function itemWriter(database: Database): (item: ContentsItem) => void {
         const { json, crc } = answer ? toStoredJson(answer.response) : { json: null, crc: null };
         const place = sessionId === undefined ? null : selectKey.get(sessionId)!.key;
         insertKey.run(scope, key, bodyHash, touchedAtMs, place, json, crc);
-        return;
-      }
-      case "conversation": {
-        const { id, version, value, names, savedAtMs, refs } = item;
-        const { json, crc } = toStoredJson(value);
-        const { key } = insertConversation.get(id, version, json, crc, savedAtMs, ++conversations)!;
-        for (const name of names) insertName.run(name, key);
-        for (const ref of refs) insertKept.run(key, ref);
-        weigh.run(key);
         return;
       }
     }

@@ -11,7 +11,7 @@ export type Migration = (connection: DatabaseSync) => void;
  * released exist, so what was released is never changed, only added to. Nothing was yet.
  */
 export const MIGRATIONS: readonly Migration[] = [
-  (connection) => connection.exec(TABLES + CONVERSATIONS),
+  (connection) => connection.exec(TABLES),
 ];
 
 // `crc` is the CRC-32 of the JSON beside it. Events are clustered by session, so that a session is read in one sweep.
@@ -101,44 +101,4 @@ const TABLES = `
     PRIMARY KEY (kind, id)
   ) STRICT, WITHOUT ROWID;
   CREATE INDEX documents_by_session ON documents (session);
-`;
-
-// A text goes with the last that has it, session or conversation. `saved` tells which was saved last, whatever the clock.
-const CONVERSATIONS = `
-  CREATE TABLE conversations (
-    key INTEGER PRIMARY KEY,
-    id TEXT NOT NULL UNIQUE,
-    version INTEGER NOT NULL,
-    json TEXT NOT NULL,
-    crc INTEGER NOT NULL,
-    bytes INTEGER NOT NULL,
-    saved_at_ms INTEGER NOT NULL,
-    saved INTEGER NOT NULL UNIQUE
-  ) STRICT;
-
-  CREATE TABLE conversation_names (
-    name TEXT NOT NULL,
-    conversation INTEGER NOT NULL REFERENCES conversations ON DELETE CASCADE,
-    PRIMARY KEY (name, conversation)
-  ) STRICT, WITHOUT ROWID;
-  CREATE INDEX conversation_names_by_conversation ON conversation_names (conversation);
-
-  CREATE TABLE conversation_texts (
-    conversation INTEGER NOT NULL REFERENCES conversations ON DELETE CASCADE,
-    ref TEXT NOT NULL REFERENCES texts,
-    PRIMARY KEY (conversation, ref)
-  ) STRICT, WITHOUT ROWID;
-  CREATE INDEX conversation_texts_by_ref ON conversation_texts (ref);
-
-  DROP TRIGGER archived_last;
-  CREATE TRIGGER archived_last AFTER DELETE ON archived BEGIN
-    DELETE FROM texts WHERE ref = OLD.ref
-      AND NOT EXISTS (SELECT 1 FROM archived WHERE ref = OLD.ref)
-      AND NOT EXISTS (SELECT 1 FROM conversation_texts WHERE ref = OLD.ref);
-  END;
-  CREATE TRIGGER conversation_text_last AFTER DELETE ON conversation_texts BEGIN
-    DELETE FROM texts WHERE ref = OLD.ref
-      AND NOT EXISTS (SELECT 1 FROM archived WHERE ref = OLD.ref)
-      AND NOT EXISTS (SELECT 1 FROM conversation_texts WHERE ref = OLD.ref);
-  END;
 `;

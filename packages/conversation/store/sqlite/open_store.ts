@@ -5,7 +5,6 @@ import type { ListedSession, SessionRecord, Store, StoreCopy, StoredDocument, St
 import { columnText, searchedJson } from "../json_text.ts";
 import { promiseOf } from "../promise_of.ts";
 import { noSessionError, StoreError } from "../store_error.ts";
-import { conversationsIn } from "./conversations.ts";
 import { type Database, openDatabase } from "./database.ts";
 import { corruptError, toOpenError } from "./file_error.ts";
 import { idempotencyKeys } from "./idempotency_keys.ts";
@@ -144,7 +143,6 @@ async function storeIn(
   // Of what an earlier process removed.
   await sweep();
   return {
-    conversations: conversationsIn(database, { now, texts, sweep }),
     commit,
     getSession: (id) => promiseOf(() => value(selectSession.get(id)) as SessionRecord | undefined),
     listSessions: ({ kind, limit = 100, after, search = "", forks = true } = {}) =>

@@ -4,12 +4,10 @@ import { archiveRef } from "@tare/prune";
 import { type Store, StoreError } from "@tare/conversation";
 import { openStore } from "@tare/conversation/sqlite";
 import { testLikeMemory } from "../like_memory_fixture_test.ts";
-import { testConversations } from "../store_conversations_fixture_test.ts";
 import { testStore } from "../store_suite_fixture_test.ts";
 import { inFile, withStore } from "./fixture_test.ts";
 
 testStore("openStore()", inFile);
-testConversations("openStore()", inFile);
 testLikeMemory("openStore()", inFile);
 
 /** Looks into a store's file, which is closed. */
@@ -55,9 +53,6 @@ Deno.test("deleteSession() removes all that only the session refers to, from eve
     assertEquals(ofA, {
       activity: 2,
       archived: 2,
-      conversation_names: 0,
-      conversation_texts: 0,
-      conversations: 0,
       documents: 1,
       events: 1,
       idempotency_keys: 1,

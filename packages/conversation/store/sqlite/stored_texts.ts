@@ -19,10 +19,6 @@ export interface StoredTexts {
   get(sessionId: string, refs: readonly string[]): Map<string, string>;
   /** Takes the text from this session; the last that has it takes it along. */
   delete(sessionId: string, ref: string): void;
-  /** Keeps a text for a conversation's row, inside a transaction. */
-  keep(conversation: number, text: StoredText): void;
-  /** Texts of a conversation's row. */
-  kept(conversation: number, refs: readonly string[]): Map<string, string>;
 }
 
 /** The texts in a file. */
@@ -45,14 +41,6 @@ export function storedTexts(database: Database): StoredTexts {
   );
   const unweigh = database.prepare(
     "UPDATE activity SET bytes = NULL WHERE session = (SELECT key FROM sessions WHERE id = ?)",
-  );
-  const selectKept = database.prepare<{ ref: string; zstd: Uint8Array<ArrayBuffer> | null }>(
-    `SELECT kept.ref, zstd FROM conversation_texts AS kept LEFT JOIN texts ON texts.ref = kept.ref
-     WHERE conversation = ? AND kept.ref IN (SELECT value FROM json_each(?))`,
-  );
-  const insertKept = database.prepare("INSERT INTO conversation_texts VALUES (?, ?) ON CONFLICT DO NOTHING");
-  const addBytes = database.prepare(
-    "UPDATE conversations SET bytes = bytes + (SELECT length(zstd) FROM texts WHERE ref = ?) WHERE key = ?",
   );
   const write = ({ ref, content }: StoredText) => {
     const row = selectText.get(ref);
@@ -80,14 +68,6 @@ export function storedTexts(database: Database): StoredTexts {
         unweigh.run(sessionId);
       });
     },
-    keep(conversation, text) {
-      write(text);
-      if (insertKept.run(conversation, text.ref) > 0) addBytes.run(text.ref, conversation);
-    },
-    kept: (conversation, refs) =>
-      new Map(
-        selectKept.all(conversation, JSON.stringify(refs)).map((row) => [row.ref, read(row, row.ref)]),
-      ),
   };
 }
 
