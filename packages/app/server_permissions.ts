@@ -26,7 +26,7 @@ const DATABASE_VARIABLES: readonly string[] = ["PG*", "NODE_PG_FORCE_NATIVE", "U
 
 /**
  * The permissions that a server with these settings needs, as flags for `deno run`, and no others: to read and write
- * its workspace and data folder (and the old one, to move it), to read the files of its profile, its rules and its MCP servers, to listen where it is told and to reach its providers, such servers and its database, to
+ * its workspace and data folder, to read the files of its profile, its rules and its MCP servers, to listen where it is told and to reach its providers, such servers and its database, to
  * read the variables that the settings come from. Running programs can't be narrowed: the shell tool and MCP servers may be any, and ending all that a command
  * started takes the whole permission.
  */
@@ -36,7 +36,6 @@ export function serverPermissions(settings: Settings): string[] {
     port,
     workspace,
     data,
-    oldData,
     baseUrl,
     messagesUrl,
     profileFile,
@@ -44,8 +43,7 @@ export function serverPermissions(settings: Settings): string[] {
     approvals,
     database,
   } = settings;
-  const kept = oldData === undefined ? [data] : [data, oldData];
-  const folders = [workspace, ...kept].flatMap((folder) => withRealPath(resolve(folder))).map(escapeCommas);
+  const folders = [workspace, data].flatMap((folder) => withRealPath(resolve(folder))).map(escapeCommas);
   const files = [profileFile?.path, mcp?.path, approvals?.path, ...database?.files ?? []].filter((path) =>
     path !== undefined
   )

@@ -34,6 +34,9 @@ export const REHEARSAL_NOTICE =
 /** Largest request bodies: prompts of others may hold pictures and recordings. */
 const LIMITS: BodyLimits = { agentBytes: 10 * 2 ** 20, gatewayBytes: 128 * 2 ** 20 };
 
+/** What figures of other agents' conversations may take where nothing else of them is kept. */
+const FIGURES_MIB = 256;
+
 const HOUR_MS = 60 * 60_000;
 const DAY_MS = 24 * HOUR_MS;
 
@@ -192,10 +195,11 @@ export async function startServer(
     recall: settings.recall,
     control: settings.control,
     maxBodyBytes: LIMITS.gatewayBytes,
-    conversations: gatewayStoreMiB > 0 ? store.conversations : undefined,
+    store,
+    keepsText: gatewayStoreMiB > 0,
     ...(expireAfterDays !== undefined && { keepMs: expireAfterDays * DAY_MS }),
     // The agent's sessions must have room in the same file.
-    keepBytes: Math.min(gatewayStoreMiB, maxDataMiB / 4) * 2 ** 20,
+    keepBytes: Math.min(gatewayStoreMiB || FIGURES_MIB, maxDataMiB / 4) * 2 ** 20,
     onError,
   });
   const answer = agentOrGateway({ agent, gateway: passing, limits: LIMITS });

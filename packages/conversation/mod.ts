@@ -25,7 +25,6 @@ export {
   type Prompts,
 } from "./conversation.ts";
 export * from "./store/contents.ts";
-export type * from "./store/conversation_store.ts";
 export * from "./store/file_archive.ts";
 export { memoryStore, type MemoryStoreOptions } from "./store/memory/memory_store.ts";
 export { type SharedMemory, sharedMemory, type SharedOpening } from "./store/memory/shared_memory.ts";

@@ -14,7 +14,7 @@ export interface Gateway {
   /** Whether there is an upstream to which a request would be passed on. */
   readonly hasUpstream: (request: Request) => boolean;
   /** What its sessions cost so far. */
-  readonly ledger: () => LedgerReport;
+  readonly ledger: () => Promise<LedgerReport>;
   /** Waits until what is known of its sessions is kept, two seconds at most. Never rejects. */
   readonly close: () => Promise<void>;
 }
@@ -87,14 +87,13 @@ export function gateway(options: GatewayOptions): Gateway {
       }
     }
     if (request.method === "GET" || request.method === "HEAD") {
-      if (path === "/ledger") return Response.json(calls.ledger());
-      if (path === "/gateway/overview") return Response.json(calls.overview());
+      if (path === "/ledger") return Response.json(await calls.ledger());
+      if (path === "/gateway/overview") return Response.json(await calls.overview());
     }
     if (path === SESSIONS || path.startsWith(`${SESSIONS}/`)) {
-      const { sessions } = calls;
       const answer = await answerAboutSessions(request, path.slice(SESSIONS.length), {
         ...options,
-        sessions,
+        sessions: calls.sessions,
         changed: async (session) => await calls.save(session),
       });
       if (answer) return answer;

@@ -1,7 +1,7 @@
 import type { CountTokens } from "@tare/messages";
 import type { Price, Profile } from "@tare/planner";
 import type { PolicyOptions } from "@tare/planner/policies";
-import type { ConversationStore } from "@tare/conversation";
+import type { Store } from "@tare/conversation";
 import type { Telemetry } from "@tare/conversation/telemetry";
 
 /** A provider that requests are sent to. */
@@ -43,7 +43,12 @@ export interface GatewayOptions extends PolicyOptions {
    * Where what is known of sessions is kept, so that it survives the process, and others beside it go on with them.
    * Default: nowhere.
    */
-  readonly conversations?: ConversationStore | undefined;
+  readonly store?: Store | undefined;
+  /**
+   * Whether what was said may be kept there: titles, hashes by which a conversation is found again, what left its prompt.
+   * Otherwise only what sessions and their calls came to is. Default: true.
+   */
+  readonly keepsText?: boolean;
   /** How long a session is kept there after its last turn, in milliseconds. Default: 30 days. */
   readonly keepMs?: number;
   /** Most bytes that sessions take there; those used longest ago go. Default: 1 GiB. */

@@ -82,14 +82,14 @@ export class PlannedCalls {
     this.#turns = new Turns({ ...options, telemetry: this.#telemetry });
   }
 
-  /** What sessions cost. */
-  ledger(): LedgerReport {
-    return this.#turns.accounts.report();
+  /** What sessions cost. @throws {StoreError} */
+  async ledger(): Promise<LedgerReport> {
+    return (await this.#turns.accounts()).report();
   }
 
-  /** What was saved, and what people were told. */
-  overview(): Overview {
-    return this.#turns.accounts.overview(this.#now(), this.#warnings.list);
+  /** What was saved, and what people were told. @throws {StoreError} */
+  async overview(): Promise<Overview> {
+    return (await this.#turns.accounts()).overview(this.#now(), this.#warnings.list);
   }
 
   #book(session: GatewaySession, more: Partial<Sums>): void {
@@ -110,9 +110,9 @@ export class PlannedCalls {
     return (this.#options.now ?? Date.now)();
   }
 
-  /** All sessions that are known, the newest first. */
-  get sessions(): readonly GatewaySession[] {
-    return this.#turns.sessions;
+  /** Its sessions: a page of them, one, and what one has called. */
+  get sessions(): Pick<Turns, "list" | "session" | "calls"> {
+    return this.#turns;
   }
 
   /** Answers a request. @throws what `fetch` throws if the upstream can't be reached. */

@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import type { ConversationStore } from "@tare/conversation";
+import type { Store } from "@tare/conversation";
 import { Telemetry } from "@tare/conversation/telemetry";
 import { recordTelemetry } from "../../tests/telemetry/recorder.ts";
 import { call, chunk, completion, type Forwarded, gatewayed, post, READ, sse } from "./fixture_test.ts";
@@ -105,10 +105,10 @@ Deno.test("calls that a recall leads to stand beside each other in the client's 
 Deno.test("a store of conversations that fails is counted", async () => {
   const { count } = recordTelemetry();
   const broken = () => Promise.reject(new Error("away"));
-  const conversations = new Proxy({} as ConversationStore, { get: () => broken });
+  const store = new Proxy({} as Store, { get: (_, name) => name === "shared" ? undefined : broken });
   const { fetch } = gatewayed(() => completion({ content: "So." }), {
     telemetry: new Telemetry("t"),
-    conversations,
+    store,
   });
   assertEquals((await fetch(post(BODY))).status, 200);
   assert(count("tare.fail_opens", "tare.fail_open.cause").store! > 0);

@@ -11,12 +11,20 @@ import {
   sumsOfCall,
 } from "@tare/conversation/report";
 import { RECALL_TOOL } from "@tare/prune";
-import { jsonExcess, type Protocol, readBody, readingRequest, type WireReply } from "@tare/wire";
+import { jsonExcess, type Protocol, PROTOCOLS, readBody, readingRequest, type WireReply } from "@tare/wire";
 import { Memory } from "./memory.ts";
 import type { GatewayOptions } from "./options.ts";
-import { Keeper } from "./kept/keeper.ts";
+import { Keeper, type Listing } from "./kept/keeper.ts";
+import type { Making } from "./kept/kept_session.ts";
 import { oneShotOf, viewFor } from "./sessions/one_shot.ts";
-import type { Compaction, Followed, GatewaySession, Recognised, SessionFacts } from "./sessions/session.ts";
+import type {
+  Compaction,
+  Followed,
+  GatewaySession,
+  Recognised,
+  SessionFacts,
+  SessionSummary,
+} from "./sessions/session.ts";
 import { GatewaySessions } from "./sessions/sessions.ts";
 import { inSlices } from "./slices.ts";
 import { GatewayTurn, type SentCall } from "./turn.ts";
@@ -36,8 +44,8 @@ const NO_MECHANISMS = { context: false, prune: false, schemas: false, truncate: 
 
 /** Finds out which conversation each request belongs to, and takes note of what becomes of it. */
 export class Turns {
-  /** What its sessions came to. */
-  readonly accounts: Accounts = new Accounts();
+  /** What sessions came to that this process knew. */
+  readonly #accounts = new Accounts();
   readonly #options: GatewayOptions;
   readonly #memory: Memory;
   readonly #sessions: GatewaySessions;
@@ -45,22 +53,24 @@ export class Turns {
 
   /** No request has come yet. */
   constructor(options: GatewayOptions) {
-    const { control, now, maxMemoryBytes = 512 * 2 ** 20, conversations: store } = options;
+    const { control, now, maxMemoryBytes = 512 * 2 ** 20, store } = options;
     this.#options = options;
     this.#memory = new Memory({ maxBytes: maxMemoryBytes });
     this.#sessions = new GatewaySessions({
       control,
-      begun: ({ group, conversation }) => this.accounts.begin(group, conversation.state.days),
+      begun: ({ group, conversation }) => this.#accounts.begin(group, conversation.state.days),
       resumed: (session, { uncounted: [made] }) => made && this.#countCompaction(session, made),
       maxBytes: this.#memory.sessionBytes,
       ...(now && { now }),
     });
     this.#keeper = store && new Keeper({
       store,
+      isWhole: options.keepsText ?? true,
       sessions: this.#sessions,
       keepMs: options.keepMs ?? 30 * DAY_MS,
       keepBytes: options.keepBytes ?? 2 ** 30,
       waitMs: options.keepWaitMs ?? 250,
+      makingOf: (name, client) => this.#makingOf(name, client),
       restored: ({ conversation: { id }, facts }) => this.#remember(id, facts),
       failed: () => options.telemetry?.failedOpen("store"),
       onError: options.onError ?? (() => {}),
@@ -78,9 +88,40 @@ export class Turns {
     await this.#keeper?.close();
   }
 
-  /** All sessions that are known, the newest first. */
-  get sessions(): readonly GatewaySession[] {
-    return this.#sessions.list();
+  /**
+   * A page of sessions, the newest first: those that are kept, or known in memory where none are. Nothing if there is none
+   * `after` which it begins.
+   *
+   * @throws {StoreError}
+   */
+  async list(
+    listing: Listing,
+  ): Promise<{ readonly sessions: readonly SessionSummary[]; readonly hasMore: boolean } | undefined> {
+    if (this.#keeper) return await this.#keeper.list(listing);
+    const { limit, after, search } = listing;
+    const all = this.#sessions.list();
+    const from = after === undefined ? 0 : all.findIndex(({ id }) => id === after) + 1;
+    if (after !== undefined && from === 0) return undefined;
+    const text = search.toLowerCase();
+    const found = all.slice(from).filter(({ conversation: { state } }) =>
+      state.title.toLowerCase().includes(text)
+    );
+    return { sessions: found.slice(0, limit), hasMore: limit < found.length };
+  }
+
+  /** The session of this id, if it is kept or known. @throws {StoreError} */
+  async session(id: string): Promise<GatewaySession | undefined> {
+    return this.#keeper ? await this.#keeper.open(id) : this.#sessions.peek(id);
+  }
+
+  /** The calls of a session, the oldest first; where none are kept the newest of them. @throws {StoreError} */
+  async calls(session: GatewaySession): Promise<readonly CallReport[]> {
+    return await this.#keeper?.calls(session) ?? session.conversation.calls;
+  }
+
+  /** What all sessions came to that are kept, or that were known in this process where none are. @throws {StoreError} */
+  async accounts(): Promise<Accounts> {
+    return await this.#keeper?.accounts() ?? this.#accounts;
   }
 
   /** The id that a response has at the upstream, as it stands in a path. */
@@ -195,7 +236,7 @@ export class Turns {
   book(session: GatewaySession, more: Partial<Sums>): void {
     const atMs = this.#now();
     session.conversation.book(more, atMs);
-    this.accounts.book(session.group, more, atMs);
+    this.#accounts.book(session.group, more, atMs);
   }
 
   /** What belongs to a session beside it. */
@@ -232,6 +273,15 @@ export class Turns {
     const { tokenUnits: compactionTokenUnits, usd: compactionUsd = 0 } = made;
     this.book(session, { compactions: 1, compactionTokenUnits, compactionUsd });
     session.compacted(made);
+  }
+
+  /** What the sessions of a protocol and client are made with. */
+  async #makingOf(name: string, client = ""): Promise<Making | undefined> {
+    const protocol = PROTOCOLS.find((one) => one.name === name);
+    if (!protocol || !this.#options.upstreams[name]) return undefined;
+    const countTokens = await this.#options.countTokens();
+    const prompts = this.#promptsOf(protocol, countTokens);
+    return { protocol, countTokens, prompts, readers: this.#memory.readers(client) };
   }
 
   /** Makes what decides for a session, by what its first request asked for. */

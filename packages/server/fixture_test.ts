@@ -85,7 +85,7 @@ export class FakeClock implements Clock {
 /** An empty log. */
 export async function newLog(): Promise<EventLog> {
   const store = memoryStore();
-  await store.commit([{ type: "session", id: "s", createdAtMs: 0, settings: {} }]);
+  await store.commit([{ type: "session", kind: "agent", id: "s", createdAtMs: 0, settings: {} }]);
   return new EventLog(store, { sessionId: "s", last: 0 });
 }
 

@@ -26,7 +26,7 @@ async function withStoredSessions(
   const store = await openStore(file);
   const settings = { instructions: "Be brief. ".repeat(5000) };
   for (let count = 0; count < 30; count++) {
-    await store.commit([{ type: "session", id: `${count}`, createdAtMs: 0, settings }]);
+    await store.commit([{ type: "session", kind: "agent", id: `${count}`, createdAtMs: 0, settings }]);
   }
   await store.close();
   try {

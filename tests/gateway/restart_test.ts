@@ -114,8 +114,8 @@ Deno.test("gateways that are opened anew send the bytes of maltreated sessions a
     fc.asyncProperty(sessions, async (requests) => {
       let one: Gateway | undefined;
       const expected = await sent(requests, (options) => one ??= gateway(options));
-      const { conversations } = memoryStore();
-      assertEquals(await sent(requests, (options) => gateway({ ...options, conversations })), expected);
+      const store = memoryStore();
+      assertEquals(await sent(requests, (options) => gateway({ ...options, store })), expected);
     }),
     { numRuns: 60 },
   );

@@ -5,9 +5,6 @@ import { realPath } from "../settings/option.ts";
 /** The variables that say where a person's data is kept, on one system or another. */
 export const HOME_VARIABLES: readonly string[] = ["HOME", "XDG_DATA_HOME", "LOCALAPPDATA"];
 
-/** Where sessions were kept before each workspace had a folder of its own, counted from the current folder. */
-export const OLD_DATA = ".tare";
-
 /** The file of a data folder that holds the sessions. */
 export const STORE_FILE = "tare.db";
 
@@ -39,7 +36,7 @@ function defaultDataFolder(
   environment: Readonly<Record<string, string | undefined>>,
 ): string {
   const home = dataDirectory(environment);
-  if (home === undefined) return join(workspace, OLD_DATA);
+  if (home === undefined) return join(workspace, ".tare");
   const path = realPath(workspace);
   const hash = createHash("sha256").update(path).digest("hex").slice(0, 8);
   return join(home, "tare", `${basename(path).slice(0, 60)}-${hash}`);

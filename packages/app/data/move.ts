@@ -11,7 +11,6 @@ import { parseArgs } from "node:util";
 import { isFile } from "../settings/option.ts";
 import { readSettings } from "../settings/settings.ts";
 import { HOME_VARIABLES, STORE_FILE } from "./data_folder.ts";
-import { moveOldStore } from "./move_old_store.ts";
 
 const HELP = `Moves all sessions from the data folder into the PostgreSQL database that TARE_DATABASE names:
 
@@ -51,7 +50,7 @@ try {
 
 /** Moves them, and says in a line what was done. */
 async function move(
-  { database, data, oldData }: ReturnType<typeof readSettings>,
+  { database, data }: ReturnType<typeof readSettings>,
   isBack: boolean,
 ): Promise<string> {
   if (database === undefined) {
@@ -60,7 +59,6 @@ async function move(
     );
   }
   const { openPostgresContents } = await import("@tare/conversation/postgres");
-  if (oldData !== undefined) await moveOldStore(oldData, resolve(data));
   const path = join(resolve(data), STORE_FILE);
   if (!isBack && !isFile(path) && !isFile(`${path}-wal`)) {
     const before = isFile(`${path}.moved`) ? `; those of ${path}.moved were moved before` : "";

@@ -2,7 +2,6 @@ import { join, resolve } from "@std/path";
 import type { Store } from "@tare/conversation";
 import { openStore } from "@tare/conversation/sqlite";
 import { STORE_FILE } from "./data_folder.ts";
-import { moveOldStore } from "./move_old_store.ts";
 import { freePlace, onlyPlace, type ServerPlace } from "./server_place.ts";
 import { isFile } from "../settings/option.ts";
 import type { Settings } from "../settings/settings.ts";
@@ -22,11 +21,11 @@ export interface OpenedStore {
  * @throws {StoreError} if it can't be opened.
  */
 export async function openSettingsStore(
-  settings: Pick<Settings, "data" | "oldData" | "database" | "maxDataMiB">,
+  settings: Pick<Settings, "data" | "database" | "maxDataMiB">,
   log: (line: string) => void,
 ): Promise<OpenedStore> {
   const data = resolve(settings.data);
-  const { database, oldData, maxDataMiB } = settings;
+  const { database, maxDataMiB } = settings;
   if (database !== undefined) {
     // Who has no database shall not wait for its client at every start.
     const { openPostgresStore } = await import("@tare/conversation/postgres");
@@ -35,10 +34,6 @@ export async function openSettingsStore(
     }
     const store = await openPostgresStore(database.url);
     return { store, place: await freePlace(data) };
-  }
-  if (oldData !== undefined) {
-    const told = await moveOldStore(oldData, data);
-    if (told !== undefined) log(told);
   }
   const store = await openStore(join(data, STORE_FILE), {
     reserveBytes: RESERVE_BYTES,

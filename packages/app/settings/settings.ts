@@ -1,6 +1,6 @@
 import { parseArgs } from "node:util";
 import { MESSAGES_PROVIDER } from "@tare/planner";
-import { dataFolder, HOME_VARIABLES, OLD_DATA } from "../data/data_folder.ts";
+import { dataFolder, HOME_VARIABLES } from "../data/data_folder.ts";
 import type { Option } from "./option.ts";
 import { type Mechanism, MECHANISMS, OPTIONS } from "./options.ts";
 
@@ -17,8 +17,6 @@ export type Settings =
   & { readonly [Name in Defaulted]: Value<Name> }
   & { readonly [Name in Exclude<keyof Options, Defaulted>]?: Value<Name> }
   & {
-    /** Where sessions were kept before each workspace had a folder of its own. Default: in none but `data`. */
-    readonly oldData?: string;
     /** Where the shell tool finds programs, from the environment's `PATH`. Default: the system's usual folders. */
     readonly path?: string;
     /** Mechanisms that are switched off. */
@@ -67,7 +65,6 @@ export function readSettings(
   const settings: Settings = {
     ...options,
     data,
-    ...(options.data === undefined && data !== OLD_DATA && { oldData: OLD_DATA }),
     ...(environment.PATH && { path: environment.PATH }),
     off: mechanismNames().filter((name) => flags[`no-${name}`] === true),
   };

@@ -1,12 +1,11 @@
 import { checkGiven } from "@tare/messages";
 import { createHash, type Hash } from "node:crypto";
-import type { StoredConversation } from "./conversation_store.ts";
 import type { IdempotencyKey, SessionRecord, StorableEvent, StoredDocument } from "./port.ts";
 import { StoreError } from "./store_error.ts";
 
 /** One thing that a store holds, as it is carried to another store. */
 export type ContentsItem =
-  /** A text that sessions or conversations have archived. */
+  /** A text that sessions have archived. */
   | { readonly type: "text"; readonly ref: string; readonly content: string }
   /** A session, and when something happened to it last, in milliseconds since the epoch, to a minute. */
   | ({ readonly type: "session"; readonly touchedAtMs: number } & SessionRecord)
@@ -16,6 +15,8 @@ export type ContentsItem =
   | { readonly type: "state"; readonly sessionId: string; readonly name: string; readonly value: unknown }
   /** A text in the archive of the session in front. */
   | { readonly type: "archived"; readonly sessionId: string; readonly ref: string }
+  /** What a session can be found by. */
+  | { readonly type: "names"; readonly sessionId: string; readonly names: readonly string[] }
   | ({ readonly type: "document" } & StoredDocument)
   /** A key that was claimed; without an answer it counts as interrupted wherever it comes to. */
   | ({
@@ -24,18 +25,12 @@ export type ContentsItem =
     readonly touchedAtMs: number;
     readonly sessionId?: string;
     readonly answer?: { readonly response: unknown };
-  } & IdempotencyKey)
-  /** A conversation that passed through, saved after those in front, with the texts of its archive. */
-  | ({
-    readonly type: "conversation";
-    readonly names: readonly string[];
-    readonly savedAtMs: number;
-    readonly refs: readonly string[];
-  } & StoredConversation);
+  } & IdempotencyKey);
 
 /**
  * All that a store holds, to be read and written as a whole while nobody else has it open. Texts come first; then
- * sessions, in the order in which they were made, each in front of its events, its state and its archive; then the rest, conversations as they were saved.
+ * sessions, in the order in which they were made, each in front of its events, its state and its archive; then their
+ * names, in the order in which they were given; then the rest.
  */
 export interface StoreContents {
   /** What people may call it. */
@@ -55,9 +50,7 @@ export interface StoreContents {
 /** What can be compared of contents. */
 export interface ContentsSum {
   /** How many there are of each, by name. */
-  readonly counts: Readonly<
-    Record<"sessions" | "events" | "texts" | "documents" | "keys" | "conversations", number>
-  >;
+  readonly counts: Readonly<Record<"sessions" | "events" | "texts" | "documents" | "keys", number>>;
   /** Of everything: the sum of SHA-256 hashes, in hex. */
   readonly hash: string;
 }
@@ -93,7 +86,8 @@ export async function copyContents(from: StoreContents, to: StoreContents): Prom
 function summing(
   items: AsyncIterable<ContentsItem>,
 ): { readonly items: AsyncIterable<ContentsItem>; readonly sum: () => ContentsSum } {
-  const counts = { sessions: 0, events: 0, texts: 0, documents: 0, keys: 0, conversations: 0 };
+  const counts = { sessions: 0, events: 0, texts: 0, documents: 0, keys: 0 };
+  let named = 0;
   let sum = 0n;
   const add = (hash: Hash) => {
     sum = BigInt.asUintN(256, sum + BigInt(`0x${hash.digest("hex")}`));
@@ -112,8 +106,8 @@ function summing(
         return addAlone("text", item.ref, item.content);
       case "session": {
         endSession();
-        const { id, createdAtMs, settings, parent, touchedAtMs } = item;
-        const fields = [counts.sessions++, id, createdAtMs, settings, parent, touchedAtMs];
+        const { id, kind, createdAtMs, settings, parent, touchedAtMs } = item;
+        const fields = [counts.sessions++, id, kind, createdAtMs, settings, parent, touchedAtMs];
         session = createHash("sha256").update(JSON.stringify(fields));
         return;
       }
@@ -126,6 +120,8 @@ function summing(
         return addAlone("state", item.sessionId, item.name, item.value);
       case "archived":
         return addAlone("archived", item.sessionId, item.ref);
+      case "names":
+        return addAlone("names", named++, item.sessionId, item.names.toSorted());
       case "document":
         counts.documents++;
         return addAlone("document", item.kind, item.id, item.sessionId, item.value);
@@ -133,11 +129,6 @@ function summing(
         counts.keys++;
         const { scope, key, bodyHash, touchedAtMs, sessionId, answer } = item;
         return addAlone("key", scope, key, bodyHash, touchedAtMs, sessionId, answer);
-      }
-      case "conversation": {
-        const { id, version, value, savedAtMs } = item;
-        const sets = [item.names.toSorted(), item.refs.toSorted()];
-        return addAlone("conversation", counts.conversations++, id, version, value, savedAtMs, ...sets);
       }
     }
   };

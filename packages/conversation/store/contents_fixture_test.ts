@@ -25,7 +25,7 @@ export async function fillStore(store: Store, events = 700): Promise<void> {
     content: TEXTS[index]!,
   });
   await store.commit([sessionRecord("z"), archive("z", 0), archive("z", 1)]);
-  await store.commit([sessionRecord("fork", "z"), archive("fork", 2)]);
+  await store.commit([{ ...sessionRecord("fork", "z"), kind: "gateway" }, archive("fork", 2)]);
   await store.commit([sessionRecord("gone"), sessionRecord("Ä", "gone"), sessionRecord("a")]);
   // Where several have the store open, only who holds a session writes to it.
   for (const id of ["z", "gone", "a"]) await store.shared?.hold(id);
@@ -40,17 +40,15 @@ export async function fillStore(store: Store, events = 700): Promise<void> {
   }
   await store.commit([
     { type: "events", sessionId: "a", after: 0, events: [{ type: "turn_start" }] },
+    { type: "names", sessionId: "z", names: ["n"] },
+    { type: "names", sessionId: "a", names: ["n", "\0\ud83d"] },
+    { type: "names", sessionId: "z", names: ["n", "m"] },
     { type: "state", sessionId: "z", name: "title", value: 'Say "hi"' },
     { type: "state", sessionId: "z", name: "Totals", value: null },
     { type: "state", sessionId: "z", name: "totals", value: { turns: 1, cost: 0.1 + 0.2 } },
     { type: "document", kind: "response", id: "r", sessionId: "a", value: { b: [1], a: "\0" } },
     { type: "document", kind: "Response", id: "r", sessionId: "fork", value: false },
   ]);
-  const texts = TEXTS.slice(1).map((content, index) => ({ ref: refs[index + 1]!, content }));
-  const own = { ref: await archiveRef("of a conversation"), content: "of a conversation" };
-  await store.conversations?.save({ id: "c2", names: ["n", "\0"], value: { b: 1, a: "\0" }, texts });
-  await store.conversations?.save({ id: "c1", names: ["n"], value: null, texts: [own] });
-  await store.conversations?.save({ id: "c2", names: ["n", "m"], value: [2] });
   for (const request of [DONE, OPEN, FREE]) await store.claimKey(request);
   await store.commit([
     { type: "response", ...DONE, response: { status: 201 }, sessionId: "z" },
@@ -70,14 +68,16 @@ export async function askStore(store: Store): Promise<unknown> {
   const documents = [await store.getDocument("response", "r"), await store.getDocument("Response", "r")];
   const claims: Claim[] = [];
   for (const request of [DONE, OPEN, FREE]) claims.push(await store.claimKey(request));
-  const idle = await store.idleSessions({ beforeMs: 2 ** 50, limit: 10 });
-  const { conversations } = store;
-  const passed = conversations && await Promise.all([
-    conversations.find(["n", "m", "\0"]),
-    ...["c1", "c2"].map(async (id) => [
-      await conversations.load(id),
-      Array.from(await conversations.texts(id, [...refs, await archiveRef("of a conversation")])).sort(),
-    ]),
-  ]);
-  return [passed, sessions, JSON.stringify(sessions), parts, documents, claims, idle.sort()];
+  const idle = await store.idleSessions({ kind: "agent", beforeMs: 2 ** 50, limit: 10 });
+  const named = await Promise.all(["n", "m", "\0\ud83d"].map((name) => store.findNamed([name])));
+  return [
+    named,
+    await store.countSessions("gateway"),
+    sessions,
+    JSON.stringify(sessions),
+    parts,
+    documents,
+    claims,
+    idle.sort(),
+  ];
 }

@@ -14,3 +14,13 @@ export function searchedJson(text: string): string {
 export function lowerCase(text: string): string {
   return text.replaceAll(/[A-Z]+/g, (letters) => letters.toLowerCase());
 }
+
+/** A name as a column holds it: as JSON writes it, since a database's text has neither U+0000 nor half a character. */
+export function columnText(name: string): string {
+  return jsonText(name).slice(1, -1);
+}
+
+/** The name that a column holds. */
+export function nameIn(column: string): string {
+  return JSON.parse(`"${column}"`);
+}

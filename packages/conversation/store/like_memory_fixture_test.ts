@@ -21,6 +21,7 @@ type Act = (store: Store) => unknown;
 type Step = Act | "restart" | "a day passes" | "time passes";
 
 const id = fc.constantFrom("a", "b", "c");
+const kind = fc.constantFrom("agent" as const, "gateway" as const);
 const few = fc.constantFrom("x", "y");
 const name = fc.constantFrom("x", "totals");
 const json = fc.jsonValue({ maxDepth: 1 }).map((value): unknown => JSON.parse(JSON.stringify(value)));
@@ -33,8 +34,8 @@ const archived = await Promise.all(
 /** What may be committed. Events stand `off` numbers behind the last. */
 const record: fc.Arbitrary<StoreRecord & { readonly off?: number }> = fc.oneof(
   fc.record(
-    { type: fc.constant("session" as const), id, createdAtMs: fc.nat(), settings: json, parent: id },
-    { requiredKeys: ["type", "id", "createdAtMs", "settings"] },
+    { type: fc.constant("session" as const), id, kind, createdAtMs: fc.nat(), settings: json, parent: id },
+    { requiredKeys: ["type", "id", "kind", "createdAtMs", "settings"] },
   ),
   {
     arbitrary: fc.record({
@@ -47,6 +48,7 @@ const record: fc.Arbitrary<StoreRecord & { readonly off?: number }> = fc.oneof(
     weight: 4,
   },
   fc.record({ type: fc.constant("state" as const), sessionId: id, name, value: json }),
+  fc.record({ type: fc.constant("names" as const), sessionId: id, names: fc.subarray(["x", "y", "\ud83d"]) }),
   fc.record({ type: fc.constant("document" as const), kind: few, id: few, sessionId: id, value: json }),
   fc.record({ text: fc.constantFrom(...archived), sessionId: id }).map(({ text, sessionId }) => ({
     type: "archive" as const,
@@ -82,11 +84,23 @@ const act: fc.Arbitrary<Act> = fc.oneof(
     weight: 10,
   },
   id.map((id): Act => (store) => store.getSession(id)),
-  fc.record({ limit: fc.nat(3), after: id, forks: fc.boolean() }, { requiredKeys: [] }).map(
+  fc.record({ kind, limit: fc.nat(3), after: id, forks: fc.boolean() }, { requiredKeys: [] }).map(
     (options): Act => (store) => store.listSessions(options),
   ),
   id.map((id): Act => (store) => store.deleteSession(id)),
-  fc.constant((store: Store) => store.countSessions()),
+  fc.option(kind, { nil: undefined }).map((kind): Act => (store) => store.countSessions(kind)),
+  kind.map((kind): Act => (store) =>
+    store.idleSessions({ kind, beforeMs: Number.MAX_SAFE_INTEGER, limit: 9 })
+  ),
+  fc.shuffledSubarray(["x", "y", "\ud83d", "z"]).map((names): Act => async (store) =>
+    (await store.findNamed(names)).map(({ id }) => id)
+  ),
+  fc.tuple(kind, fc.constantFrom(0, DAY_MS, 3 * DAY_MS)).map(([kind, beforeMs]): Act => (store) =>
+    store.expireSessions({ kind, beforeMs, maxBytes: Number.MAX_SAFE_INTEGER })
+  ),
+  fc.tuple(id, fc.subarray(archived)).map(([id, texts]): Act => async (store) =>
+    Array.from(await store.readTexts(id, texts.map(({ ref }) => ref))).sort()
+  ),
   fc.tuple(
     id,
     fc.record({ after: fc.nat(4), types: fc.subarray(["x", "y"]), limit: fc.nat(3) }, { requiredKeys: [] }),

@@ -110,6 +110,11 @@ export function holding(store: Opening): Opening {
     async listSessions(options) {
       return (await store.listSessions(options)).map(({ isHeld: _, ...session }) => session);
     },
+    async expireSessions(limits) {
+      // What is taken here counts as held.
+      for (const { id } of await store.listSessions({ kind: limits.kind })) await store.shared.release(id);
+      return await store.expireSessions(limits);
+    },
     async deleteSession(id) {
       await take(id);
       return store.deleteSession(id);

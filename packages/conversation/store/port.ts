@@ -1,11 +1,14 @@
 import type { Archive } from "@tare/prune";
-import type { ConversationStore } from "./conversation_store.ts";
 import type { SharedStore } from "./shared_store.ts";
 
-/** What is known of a session without its events. */
+/** Whose loop leads a session: ours, or that of somebody else, whose calls pass through. */
+export type SessionKind = "agent" | "gateway";
+
+/** What is known of a session without its events. None of it ever changes. */
 export interface SessionRecord {
-  /** Name, unique in the store. */
+  /** Name, unique in the store, whatever the kind. */
   readonly id: string;
+  readonly kind: SessionKind;
   /** When it was made, in milliseconds since the epoch. */
   readonly createdAtMs: number;
   /** What it was made with: any JSON value. */
@@ -24,6 +27,25 @@ export interface ListedSession extends SessionRecord {
   readonly title?: unknown;
   /** Whether an opening of the store holds it: see {@linkcode SharedStore}. Default: no. */
   readonly isHeld?: boolean;
+}
+
+/** A session that has a name that was asked for. */
+export interface NamedSession {
+  readonly id: string;
+  /** Fencing number of its newest hold, as of {@linkcode Holding}; 0 where the store isn't shared. */
+  readonly fence: number;
+}
+
+/** How long sessions of a kind are kept, and how much of them. */
+export interface SessionLimits {
+  readonly kind: SessionKind;
+  /** Those to which nothing happened since before that go, in milliseconds since the epoch, to a minute. */
+  readonly beforeMs: number;
+  /**
+   * Those idle longest go until what the rest takes, as it is stored, is no more than this. A text that several have
+   * counts for each of them.
+   */
+  readonly maxBytes: number;
 }
 
 /** An event: any JSON object that says what it is. */
@@ -94,6 +116,11 @@ export type StoreRecord =
   }
   /** A value of a session by name, in place of the one before. */
   | { readonly type: "state"; readonly sessionId: string; readonly name: string; readonly value: unknown }
+  /**
+   * What the session can be found by, each at most 200 characters, in place of the names before. Several sessions may
+   * have the same.
+   */
+  | { readonly type: "names"; readonly sessionId: string; readonly names: readonly string[] }
   /** A text for the session's archive, under its `archiveRef`. */
   | { readonly type: "archive"; readonly sessionId: string; readonly ref: string; readonly content: string }
   /** A document, in place of the one of its kind and id. */
@@ -122,31 +149,46 @@ export interface StoreCopy {
 export interface Store {
   /** How it is shared with others that have it open. Absent: nobody else can have it open. */
   readonly shared?: SharedStore;
-  /** Conversations that pass through, which are no sessions. Absent: none are kept. */
-  readonly conversations?: ConversationStore;
   /** Writes all of these in their order, or none. */
   commit(records: readonly StoreRecord[]): Promise<void>;
   /** The session of this id, if there is one. */
   getSession(id: string): Promise<SessionRecord | undefined>;
   /**
-   * Sessions, the newest first: those made before the session `after`, with a `search` those whose title holds that
-   * text, A to Z in either case, and without `forks` none whose parent is there. Default limit: 100; default: with forks.
+   * Sessions, the newest first: those of a `kind`, made before the session `after`, with a `search` those whose title
+   * holds that text, A to Z in either case, and without `forks` none whose parent is there. Default limit: 100; default:
+   * of every kind, with forks.
    */
   listSessions(options?: {
+    readonly kind?: SessionKind;
     readonly limit?: number;
     readonly after?: string;
     readonly search?: string;
     readonly forks?: boolean;
   }): Promise<ListedSession[]>;
-  /** How many sessions there are. */
-  countSessions(): Promise<number>;
-  /** Ids of sessions to which nothing happened since `beforeMs`, to a minute; the longest idle first. */
-  idleSessions(options: { readonly beforeMs: number; readonly limit: number }): Promise<string[]>;
+  /** How many sessions there are of a kind. Default: of every kind. */
+  countSessions(kind?: SessionKind): Promise<number>;
+  /**
+   * Ids of sessions of a kind to which nothing happened since `beforeMs`, to a minute; the longest idle first. Whatever
+   * is committed to a session happens to it.
+   */
+  idleSessions(
+    options: { readonly kind: SessionKind; readonly beforeMs: number; readonly limit: number },
+  ): Promise<string[]>;
+  /**
+   * The sessions that have one of these names, those with the first of them in front, and of those with the same the one
+   * whose names were written last. Default limit: 16.
+   */
+  findNamed(names: readonly string[], limit?: number): Promise<NamedSession[]>;
   /**
    * Removes a session with all that only it refers to. False if there is none. Nobody finds it any more from the call
    * on; the promise resolves once its room is free.
    */
   deleteSession(id: string): Promise<boolean>;
+  /**
+   * Removes sessions beyond these limits, some at a time, and tells how many. In a store that is shared none that an
+   * opening holds.
+   */
+  expireSessions(limits: SessionLimits): Promise<number>;
   /** Events in order: those behind number `after`, of these types, at most `limit`. Default: all. */
   readEvents(id: string, options?: {
     readonly after?: number;
@@ -164,6 +206,8 @@ export interface Store {
    * nothing, and takes nothing.
    */
   archive(id: string): Archive;
+  /** Texts of a session's archive by their references, as far as it has them, all at once. */
+  readTexts(id: string, refs: readonly string[]): Promise<ReadonlyMap<string, string>>;
   /** Takes a key for a request with this body, or says who has it. It is forgotten a day after it was last touched, or once there are too many newer ones. */
   claimKey(request: IdempotencyKey & { readonly bodyHash: string }): Promise<Claim>;
   /** Forgets a key that was claimed and has no response, because its request failed and may be sent again. */

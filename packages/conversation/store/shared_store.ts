@@ -1,3 +1,5 @@
+import type { StoreRecord } from "./port.ts";
+
 /** A session that this opening holds: nobody else changes it. */
 export interface Hold {
   /** The fencing number: one more than that of the hold of this session before, 1 of the first. */
@@ -26,6 +28,14 @@ export interface Holding {
   readonly lastEvent: number;
 }
 
+/** A commit for which a session is held. */
+export interface BriefHold {
+  readonly sessionId: string;
+  /** Fencing number of the session's newest hold, as far as the caller knows; 0 of one that these records make. */
+  readonly fence: number;
+  readonly records: readonly StoreRecord[];
+}
+
 /** What somebody asks of the opening that holds a session. */
 export interface HolderRequest {
   readonly id: string;
@@ -47,7 +57,7 @@ export interface SharedListener {
 
 /**
  * How several openings of one store, such as several servers on one database, share its sessions. Whoever changes a
- * session that is there (events, state, archive, deletion) holds it. A commit without the hold fails with a
+ * session that is there (events, state, names, archive, deletion) holds it. A commit without the hold fails with a
  * `StoreError` of code `fenced` and writes nothing; so does one whose hold another opening has taken over since. New
  * sessions need no hold in the commit that makes them, and documents and responses never do.
  */
@@ -59,6 +69,15 @@ export interface SharedStore {
    * @throws {Error} if there is no such session.
    */
   hold(sessionId: string): Promise<Hold | undefined>;
+  /**
+   * Holds a session for one commit, in one round trip: takes it, also from an opening that is gone, writes, and gives it
+   * back. Who knows all of it as of its newest hold, and finds that no other one came in between, knows all of it still.
+   *
+   * @returns The fencing number of this hold. Nothing, and nothing is written, if an opening holds the session or its
+   * newest hold is another one than the caller knows: look at it, and try again.
+   * @throws what a commit throws.
+   */
+  commitBriefly(hold: BriefHold): Promise<number | undefined>;
   /** Gives a session back. Nothing happens if this opening doesn't hold it. */
   release(sessionId: string): Promise<void>;
   /** Who holds a session. @throws {Error} if there is no such session. */

@@ -5,13 +5,14 @@
  */
 import { assert, assertEquals, assertRejects, assertStrictEquals } from "@std/assert";
 import { archiveRef } from "@tare/prune";
-import type { Store, StoreRecord } from "@tare/conversation";
+import { type Store, StoreError, type StoreRecord } from "@tare/conversation";
 import {
   assertFenced,
   delta,
   events,
   held,
   listen,
+  type Opening,
   openingsTest,
   type SharedPlace,
 } from "./openings_fixture_test.ts";
@@ -186,6 +187,91 @@ export function testSharedStore(name: string, place: SharedPlace): void {
       assertEquals(await two.shared.left(), []);
     },
   );
+
+  test(
+    "commitBriefly() holds a session for one commit, and knows whether anybody else did in between",
+    async (one, two) => {
+      const write = ({ shared }: Opening, fence: number, ...records: StoreRecord[]) =>
+        shared.commitBriefly({ sessionId: "a", fence, records });
+      const state = (value: number): StoreRecord => ({ type: "state", sessionId: "a", name: "x", value });
+      const seen = async () => [await one.shared.look("a"), await two.readState("a", "x")];
+      const free = (fence: number, lastEvent: number) => ({ fence, holder: "nobody", lastEvent });
+      assertEquals(
+        await write(one, 0, state(1), events("a", 0, "1"), { type: "names", sessionId: "a", names: ["n"] }),
+        1,
+      );
+      assertEquals(await seen(), [free(1, 1), 1]);
+      assertEquals(await two.findNamed(["n"]), [{ id: "a", fence: 1 }]);
+      assertEquals([await write(two, 0, state(2)), await write(two, 1, state(3))], [undefined, 2]);
+      assertEquals(await write(one, 1, state(4)), undefined);
+      assertEquals(await seen(), [free(2, 1), 3]);
+      await assertFenced(() => one.commit([state(5)]), "a");
+      // All or nothing, and the hold with it.
+      await assertRejects(
+        () => write(one, 2, state(6), events("a", 0, "2")),
+        StoreError,
+        "its last event is 1",
+      );
+      await assertFenced(
+        () => write(one, 2, state(6), { type: "state", sessionId: "b", name: "x", value: 1 }),
+        "b",
+      );
+      assertEquals(await seen(), [free(2, 1), 3]);
+      // One that holds it comes in between, whoever that is.
+      const hold = await held(two, "a");
+      assertEquals(await Promise.all([one, two].map((opening) => write(opening, hold.fence, state(7)))), [
+        undefined,
+        undefined,
+      ]);
+      await two.commit([state(8)]);
+      await two.shared.release("a");
+      assertEquals([await write(one, 2, state(9)), await write(one, 3, state(10))], [undefined, 4]);
+      assertEquals(await seen(), [free(4, 1), 10]);
+      const racing = await Promise.all([one, two, one, two].map((opening) => write(opening, 4, state(11))));
+      assertEquals(racing.filter((fence) => fence !== undefined), [5]);
+    },
+  );
+
+  test("commitBriefly() holds a session that it makes, and needs one that is there", async (one, two) => {
+    const records: StoreRecord[] = [
+      { ...sessionRecord("c", "a"), kind: "gateway" },
+      { type: "state", sessionId: "c", name: "x", value: 1 },
+      events("c", 0, "1"),
+    ];
+    const make = ({ shared }: Opening, fence = 0) => shared.commitBriefly({ sessionId: "c", fence, records });
+    assertEquals(await make(one), 1);
+    assertEquals(await two.shared.look("c"), { fence: 1, holder: "nobody", lastEvent: 1 });
+    await assertRejects(() => make(two), Error, 'Cannot create session "c"');
+    await two.shared.commitBriefly({ sessionId: "c", fence: 1, records: records.slice(1, 2) });
+    assertEquals((await one.shared.look("c")).fence, 2);
+    const none = { sessionId: "none", fence: 0, records: [] };
+    await assertRejects(() => one.shared.commitBriefly(none), Error, 'Cannot find session "none"');
+  });
+
+  test("commitBriefly() takes what an opening held that is gone", async (one, two, { stop, goOn }) => {
+    const { gone } = listen(two);
+    const lost = await held(one, "a");
+    const records = [events("a", 0, "1")];
+    const brief = { sessionId: "a", fence: lost.fence, records };
+    assertEquals(await two.shared.commitBriefly(brief), undefined);
+    await stop(one);
+    await gone();
+    assertEquals(await two.shared.commitBriefly(brief), lost.fence + 1);
+    assertEquals(await two.shared.left(), []);
+    goOn(one);
+    await assertFenced(() => one.commit([events("a", 1, "2")]), "a");
+    assertEquals((await one.readEvents("a")).map(({ event }) => event), [delta("1")]);
+  });
+
+  test("expireSessions() leaves what an opening holds", async (one, two) => {
+    await held(one, "a");
+    const all = { kind: "agent", beforeMs: Number.MAX_SAFE_INTEGER, maxBytes: 0 } as const;
+    assertEquals(await two.expireSessions(all), 1);
+    assertEquals((await two.listSessions()).map(({ id }) => id), ["a"]);
+    await one.commit([events("a", 0, "1")]);
+    await one.shared.release("a");
+    assertEquals([await two.expireSessions(all), await one.countSessions()], [1, 0]);
+  });
 
   test(
     "left() gives what those held who are gone, until it is taken or deleted",

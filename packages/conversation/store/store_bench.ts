@@ -17,7 +17,7 @@ const result = {
 };
 
 function newSession(id: string): StoreRecord {
-  return { type: "session", id, createdAtMs: 0, settings: { model: "m" } };
+  return { type: "session", kind: "agent", id, createdAtMs: 0, settings: { model: "m" } };
 }
 
 /** A session of 200,000 tokens: 100 steps, each with 100 text deltas and a tool result of 2,000 tokens. */

@@ -7,6 +7,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
 import { archiveRef } from "@tare/prune";
 import { type Store, StoreError, type StoreRecord } from "@tare/conversation";
+import { testKinds } from "./store_kinds_fixture_test.ts";
 import { testKeys } from "./store_keys_fixture_test.ts";
 
 /** How long a key is kept. */
@@ -29,8 +30,15 @@ export type TestOfStore = (
 ) => void;
 
 /** A record of a new session, or of a fork of one. */
-export function sessionRecord(id: string, parent?: string): StoreRecord {
-  return { type: "session", id, createdAtMs: 1, settings: {}, ...(parent !== undefined && { parent }) };
+export function sessionRecord(id: string, parent?: string): Extract<StoreRecord, { type: "session" }> {
+  return {
+    type: "session",
+    kind: "agent",
+    id,
+    createdAtMs: 1,
+    settings: {},
+    ...(parent !== undefined && { parent }),
+  };
 }
 
 const delta = (text: string) => ({ type: "text_delta", text });
@@ -56,7 +64,8 @@ export function testStore(name: string, place: Place): void {
       }));
 
   test("commit() keeps a session as it was given, once", async (store) => {
-    const session = { id: "c", createdAtMs: 1.5, settings: { metadata: { of: "\ud83d a test" } } };
+    const settings = { metadata: { of: "\ud83d a test" } };
+    const session = { id: "c", kind: "gateway", createdAtMs: 1.5, settings } as const;
     await store.commit([{ type: "session", ...session }]);
     await assertRejects(
       () => store.commit([{ type: "session", ...session, settings: 1 }]),
@@ -82,8 +91,8 @@ export function testStore(name: string, place: Place): void {
       { type: "state", sessionId: "b", name: "other", value: 1 },
     ]);
     assertEquals(await store.listSessions({ after: "s0" }), [
-      { id: "b", createdAtMs: 1, settings: {}, lastEvent: 0 },
-      { id: "a", createdAtMs: 1, settings: {}, lastEvent: 2, totals: { turns: 1 } },
+      { id: "b", kind: "agent", createdAtMs: 1, settings: {}, lastEvent: 0 },
+      { id: "a", kind: "agent", createdAtMs: 1, settings: {}, lastEvent: 2, totals: { turns: 1 } },
     ]);
     assertEquals(await store.countSessions(), 107);
   });
@@ -124,7 +133,13 @@ export function testStore(name: string, place: Place): void {
     await store.deleteSession("a");
     assertEquals(await list({ forks: false }), ["c", "b"]);
     assertEquals(await list({ forks: false, after: "c" }), ["b"]);
-    assertEquals(await store.getSession("c"), { id: "c", createdAtMs: 1, settings: {}, parent: "a" });
+    assertEquals(await store.getSession("c"), {
+      id: "c",
+      kind: "agent",
+      createdAtMs: 1,
+      settings: {},
+      parent: "a",
+    });
     for (const parent of ["none", "f"]) {
       await assertRejects(
         () => store.commit([sessionRecord("f", parent)]),
@@ -211,6 +226,7 @@ export function testStore(name: string, place: Place): void {
       { type: "events", sessionId: "c", after: 0, events: [delta("1")] },
       { type: "state", sessionId: "a", name: "x", value: 1 },
       { type: "state", sessionId: "b", name: "x", value: 2 },
+      { type: "names", sessionId: "b", names: ["n"] },
       { type: "archive", sessionId: "c", ref, content: "text" },
       { type: "document", kind: "response", id: "r", sessionId: "c", value: 1 },
       { type: "response", ...key, response: 1, sessionId: "c" },
@@ -222,6 +238,7 @@ export function testStore(name: string, place: Place): void {
       { type: "events", sessionId: "b", after: 0, events: [delta("1"), circular as { type: string }] },
       { type: "events", sessionId: "none", after: 0, events: [] },
       { type: "state", sessionId: "none", name: "x", value: 1 },
+      { type: "names", sessionId: "none", names: [] },
       { type: "state", sessionId: "a", name: "x", value: undefined },
       { type: "archive", sessionId: "none", ref, content: "text" },
       { type: "archive", sessionId: "c", ref, content: "other content" },
@@ -236,8 +253,9 @@ export function testStore(name: string, place: Place): void {
       await store.readState("b", "x"),
       await store.archive("c").get(ref),
       await store.getDocument("response", "r"),
+      (await store.findNamed(["n"])).map(({ id }) => id),
     ];
-    assertEquals(await found(store), [[["b", 0], ["a", 0]], undefined, 1, undefined, undefined]);
+    assertEquals(await found(store), [[["b", 0], ["a", 0]], undefined, 1, undefined, undefined, []]);
     assertEquals(await store.claimKey(request), { state: "running" });
     await store.commit(good);
     await store.close();
@@ -248,6 +266,7 @@ export function testStore(name: string, place: Place): void {
       2,
       "text",
       { kind: "response", id: "r", sessionId: "c", value: 1 },
+      ["b"],
     ]);
     assertEquals(await later.claimKey(request), { state: "done", response: 1 });
     await later.close();
@@ -328,11 +347,12 @@ export function testStore(name: string, place: Place): void {
     assertEquals(await store.archive("b").get(ref), undefined);
   });
 
+  testKinds(test);
   testKeys(test);
 
   let nowMs = 0;
   test("idleSessions() gives those that nothing happened to, the longest idle first", async (store) => {
-    const idle = (beforeMs: number, limit = 10) => store.idleSessions({ beforeMs, limit });
+    const idle = (beforeMs: number, limit = 10) => store.idleSessions({ kind: "agent", beforeMs, limit });
     const start = nowMs;
     nowMs += DAY_MS;
     await store.commit([sessionRecord("c")]);

@@ -208,10 +208,10 @@ export async function played(
   const open = new Map<number, Gateway>();
   const all = await play(asked, dialect, async (at, options: GatewayOptions) => {
     const { which = 0, isAnew = false } = gatewayAt(at);
-    const { conversations } = await store(at);
+    const kept = await store(at);
     const opened = isAnew ? undefined : open.get(which);
     // However busy the machine is.
-    const now = opened ?? gateway({ ...options, conversations, keepWaitMs: 60_000 });
+    const now = opened ?? gateway({ ...options, store: kept, keepWaitMs: 60_000 });
     open.set(which, now);
     return now;
   });

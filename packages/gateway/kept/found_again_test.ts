@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertLess, assertNotEquals, assertStringIncludes } from "@std/assert";
 import { gateway, type GatewayOptions } from "@tare/gateway";
 import { profileNamed } from "@tare/planner";
-import { type ConversationStore, memoryStore } from "@tare/conversation";
+import { memoryStore, sharedMemory, type Store } from "@tare/conversation";
 import { openStore } from "@tare/conversation/sqlite";
 import { longResult } from "../agents_fixture_test.ts";
 import { completion, gatewayed, OPTIONS, post, READ } from "../fixture_test.ts";
@@ -57,9 +57,10 @@ for (
     ];
     for (const isShared of [true, false]) {
       for (const gatewayAt of isShared ? gatewaysAt : [gatewaysAt[0]!, gatewaysAt[2]!]) {
-        const conversations = { ...memoryStore().conversations!, isShared };
-        const store = { ...memoryStore(), conversations };
-        assertSame(await played(asked, CHAT, { store: () => store, gatewayAt }), expected);
+        const memory = sharedMemory();
+        const stores: readonly Store[] = [0, 1, 2].map(() => isShared ? memory.open().store : memoryStore());
+        const store = (at: number) => stores[(gatewayAt(at) as { readonly which?: number }).which ?? 0]!;
+        assertSame(await played(asked, CHAT, { store, gatewayAt }), expected);
       }
     }
   });
@@ -78,9 +79,9 @@ Deno.test("a response that is followed is known after a restart: what the upstre
     paths.push(`${request.method} ${new URL(request.url).pathname}`);
     return request.method === "GET" ? Response.json({}) : await upstream.fetch(request);
   }) as typeof globalThis.fetch;
-  const { conversations } = memoryStore();
+  const store = memoryStore();
   const ask = async (request: Request) =>
-    await (await gateway({ ...OPTIONS, fetch, conversations }).fetch(request))!.text();
+    await (await gateway({ ...OPTIONS, fetch, store }).fetch(request))!.text();
   const input = [{ role: "user", content: "Go." }];
   await ask(post({ model: "m", input, tools, stream: true }, {}, "/responses"));
   await ask(new Request("http://localhost/v1/responses/resp_1"));
@@ -96,9 +97,9 @@ Deno.test("a response that is followed is known after a restart: what the upstre
 const asked = conversation(CHAT, MANNERS[0]!).slice(0, 10);
 
 Deno.test("what is kept of a conversation is its own client's", async () => {
-  const conversations = memoryStore().conversations!;
+  const store = memoryStore();
   const session = async (key: string) => {
-    const { fetch } = gatewayed(() => completion({ content: "Yes." }), { conversations });
+    const { fetch } = gatewayed(() => completion({ content: "Yes." }), { store });
     const response = await fetch(post(asked[4]!.body, { authorization: `Bearer ${key}` }));
     await response.text();
     return response.headers.get("x-tare-session");
@@ -118,10 +119,9 @@ Deno.test("keys aren't kept, and of what was said only what left the prompt, and
   try {
     const path = `${folder}/tare.db`;
     const store = await openStore(path);
-    const { conversations } = store;
     const headers = { authorization: "Bearer sk-very-secret" };
     const all = asked.map((one) => ({ ...one, headers }));
-    await play(all, CHAT, (_, options) => gateway({ ...options, conversations }));
+    await play(all, CHAT, (_, options) => gateway({ ...options, store }));
     await store.close();
     assertEquals(Deno.statSync(path).mode! & 0o777, 0o600);
     const text = new TextDecoder("latin1").decode(Deno.readFileSync(path));
@@ -138,7 +138,7 @@ Deno.test("what a client left before its end, and what an upstream refused, is k
   const results = Array.from({ length: 6 }, (_, at) => CHAT.step(`f${at}.ts`, longResult(`f${at}.ts`)));
   const history = (steps: number) => [{ role: "user", content: "Go." }, ...results.slice(0, steps).flat()];
   const play = async (anew: boolean) => {
-    const conversations = memoryStore().conversations!;
+    const store = memoryStore();
     let nowMs = 0;
     const upstream = {
       baseURL: "http://u.example/v1",
@@ -148,7 +148,7 @@ Deno.test("what a client left before its end, and what an upstream refused, is k
     const options: Partial<GatewayOptions> = {
       upstreams: { chat: upstream },
       now: () => nowMs,
-      conversations,
+      store,
     };
     const replies = [
       () => completion({ content: "One." }),
@@ -188,34 +188,34 @@ Deno.test("what a client left before its end, and what an upstream refused, is k
 });
 
 Deno.test("pins are kept", async () => {
-  const { conversations } = memoryStore();
+  const store = memoryStore();
   const answer = () => completion({ content: "Yes." });
   const messages = [{ role: "user", content: "Go." }, ...CHAT.step("a.ts", longResult("a.ts"))];
-  const first = gatewayed(answer, { conversations: conversations! });
+  const first = gatewayed(answer, { store });
   const id = (await first.fetch(post({ model: "m", messages, tools: [READ] }))).headers.get("x-tare-session");
   const path = `/gateway/sessions/${id}/pins`;
   assertEquals((await first.fetch(post({ place: 2, wish: "keep" }, {}, path))).status, 200);
-  const later = gatewayed(answer, { conversations: conversations! });
+  const later = gatewayed(answer, { store });
   await (await later.fetch(post({ model: "m", messages, tools: [READ] }))).text();
   const { pins } = await (await later.fetch(new Request(`http://localhost/v1${path}`))).json();
   assertEquals(pins.map(({ place, wish }: { place: number; wish: string }) => [place, wish]), [[2, "keep"]]);
 });
 
 Deno.test("what a turn writes grows by little with its conversation", async () => {
-  const kept = memoryStore().conversations!;
+  const kept = memoryStore();
   let written = 0;
-  const conversations: ConversationStore = {
+  const store: Store = {
     ...kept,
-    save(conversation) {
-      written += JSON.stringify(conversation).length;
-      return kept.save(conversation);
+    commit(records) {
+      written += JSON.stringify(records).length;
+      return kept.commit(records);
     },
   };
   const history: object[] = [{ role: "user", content: "Read all of them." }];
   const upstream = { baseURL: "http://u.example/v1", profile: profileNamed("none"), windowTokens: 400_000 };
   const { fetch } = gatewayed(() => completion({ content: "Yes." }), {
     upstreams: { chat: upstream },
-    conversations,
+    store,
   });
   const writtenFor: number[] = [];
   for (let at = 0; at < 300; at++) {

@@ -1,10 +1,23 @@
-import type { ConversationStore, FoundConversation } from "@tare/conversation";
+import { type ListedSession, type Store, StoreError, type StoreRecord } from "@tare/conversation";
+import { Accounts, type CallReport, type Days } from "@tare/conversation/report";
 import type { Protocol, RequestReaders } from "@tare/wire";
 import { chainTo } from "../sessions/chain_index.ts";
-import type { GatewaySession, Recognised } from "../sessions/session.ts";
+import type { GatewaySession, Recognised, SessionSummary } from "../sessions/session.ts";
 import type { GatewaySessions, StoredSession } from "../sessions/sessions.ts";
 import { namesOf, soughtNames } from "./conversation_names.ts";
-import { keptValue, restoreSession } from "./kept_session.ts";
+import {
+  daysBeyond,
+  figuresOnly,
+  keptRecord,
+  type KeptSettings,
+  type KeptTotals,
+  keptValue,
+  type Making,
+  type ReadSession,
+  restoreSession,
+  summaryOf,
+  totalsOf,
+} from "./kept_session.ts";
 import { JsonPacker, refsIn, unpackJson } from "./packed_json.ts";
 
 /** How long nobody waits after it has failed or taken too long, in milliseconds. */
@@ -21,9 +34,17 @@ const LOADED = { own: 4, alike: 8 };
 /** So many sessions wait at most until the store takes them again; those beyond are kept with their next turn. */
 const MAX_WAITING = 1_000;
 
+/** So many of the times that a session was written are known by their ids. */
+const MAX_WRITES = 8;
+
+/** Sessions that are looked through together. */
+const PAGE = 500;
+
 /** What a {@linkcode Keeper} works with. */
 export interface KeeperOptions {
-  readonly store: ConversationStore;
+  readonly store: Store;
+  /** Whether what a conversation needs to go on is kept too, or figures alone: what sessions and their calls came to. */
+  readonly isWhole: boolean;
   readonly sessions: GatewaySessions;
   /** How long a conversation is kept after its last turn, in milliseconds. */
   readonly keepMs: number;
@@ -31,6 +52,8 @@ export interface KeeperOptions {
   readonly keepBytes: number;
   /** How long a request waits for what is kept, and the end of an answer until it is kept, in milliseconds. */
   readonly waitMs: number;
+  /** What sessions of a protocol and client are made with; nothing if requests of that protocol go nowhere. */
+  readonly makingOf: (protocol: string, client: string | undefined) => Promise<Making | undefined>;
   /** Told of a session that was read. */
   readonly restored: (session: StoredSession["parts"]) => void;
   /** Told of each failure. */
@@ -49,9 +72,35 @@ export interface Looking {
   readonly readers: RequestReaders;
 }
 
+/** What is listed of sessions. */
+export interface Listing {
+  readonly limit: number;
+  /** Behind the one of this id. Default: from the newest. */
+  readonly after?: string | undefined;
+  /** Only those whose title holds this, A to Z in either case. */
+  readonly search: string;
+}
+
+/** What of a session's figures is in the store. */
+interface Written {
+  readonly days: Days;
+  /** As JSON. */
+  readonly totals?: string;
+  readonly title: string;
+  /** Number of its last event, each of which is a call. */
+  readonly lastEvent: number;
+  /** The newest of its calls that is there, of those that were made here. */
+  readonly lastCall?: CallReport | undefined;
+  readonly writes: readonly string[];
+  /** What is there if a time that failed, or was never heard of again, was done nevertheless; the newest first. */
+  readonly attempts?: readonly Written[];
+}
+
+const NOTHING: Written = { days: {}, title: "", lastEvent: 0, writes: [] };
+
 /**
- * Keeps sessions in a store, so that the next process, or another one beside it, sends the same bytes. A store that is
- * slow, full or away costs nobody an answer: requests go on with what is in memory.
+ * Keeps sessions in a store, so that the next process, or another one beside it, sends the same bytes and knows what they
+ * came to. A store that is slow, full or away costs nobody an answer: requests go on with what is in memory.
  */
 export class Keeper {
   readonly #options: KeeperOptions;
@@ -59,7 +108,11 @@ export class Keeper {
   readonly #saving = new Map<GatewaySession, { again: boolean; done: Promise<void> }>();
   /** Not in the store as they are, because it failed. */
   readonly #waiting = new Set<GatewaySession>();
+  /** By their conversations, which they keep when they are taken in. */
+  readonly #written = new WeakMap<GatewaySession["conversation"], Written>();
   readonly #packers = new WeakMap<GatewaySession, JsonPacker>();
+  /** Removed, though turns of them may still be under way. */
+  readonly #forgotten = new WeakSet<GatewaySession>();
   #isTold = false;
   /** By the clock that only goes on. */
   #pausedUntilMs = -Infinity;
@@ -73,37 +126,50 @@ export class Keeper {
 
   /** Reads what is kept of a request's conversation, if it isn't known here, or others may know more. Never rejects. */
   async look(recognised: Recognised, looking: Looking): Promise<void> {
-    const { store, sessions, waitMs } = this.#options;
-    if (!store.isShared && sessions.knows(recognised)) return;
+    const { store, isWhole, sessions, waitMs } = this.#options;
+    if (!isWhole || !store.shared && sessions.knows(recognised)) return;
     if (this.#isPaused) return;
     const { own, alike } = soughtNames(recognised, looking);
+    const { protocol, readers } = looking;
+    const { client, countTokens, prompts } = recognised;
     await this.#within(waitMs, async (isLate) => {
-      const sure = await store.find(own, LOADED.own);
-      const meant = sure.length > 0 ? sure : await store.find(alike, LOADED.alike);
-      const isNews = ({ id, version }: FoundConversation) => {
-        const known = sessions.peek(id);
-        return !known || known.kept.version < version && !this.#saving.has(known);
-      };
+      const sure = await store.findNamed(own, LOADED.own);
+      const meant = sure.length > 0 ? sure : await store.findNamed(alike, LOADED.alike);
       const loaded = await Promise.all(
-        meant.filter(isNews).map(({ id }) => this.#load(id, recognised, looking)),
+        meant.filter(({ id, fence }) => this.#isNews(id, fence)).map(async ({ id, fence }) => {
+          const read = await this.#read(id, fence);
+          const settings = read?.record.settings as KeptSettings | undefined;
+          // What has another protocol is another conversation, whatever it holds.
+          if (!read || settings?.client !== client || settings?.protocol !== protocol.name) return undefined;
+          return this.#restore(read, { countTokens, prompts, protocol, readers });
+        }),
       );
       if (isLate()) return;
       // What is most surely meant comes last, and so does what was saved last.
-      for (const restored of loaded.reverse()) {
-        if (!restored) continue;
-        const { kept: { version } = { version: 0 }, conversation: { id } } = restored.parts;
-        if (!isNews({ id, version })) continue;
-        sessions.adopt(restored);
-        this.#options.restored(restored.parts);
-      }
+      for (const restored of loaded.reverse()) if (restored) this.#takeIn(restored);
     });
   }
 
   /** Keeps a session as it is now. Resolves once it is kept, or after a short while. Never rejects. */
   async save(session: GatewaySession): Promise<void> {
+    if (this.#forgotten.has(session)) return;
     const saved = this.#save(session);
     if (this.#isPaused) return;
     await this.#within(this.#options.waitMs, () => saved);
+  }
+
+  /** Removes what is kept of a session. @throws {StoreError} if the store fails, or another opening of it holds it. */
+  async forget(session: GatewaySession): Promise<void> {
+    const { store } = this.#options;
+    const { id } = session;
+    this.#forgotten.add(session);
+    this.#waiting.delete(session);
+    await this.#saving.get(session)?.done;
+    if (!await store.getSession(id)) return;
+    if (store.shared && !await store.shared.hold(id)) {
+      throw new StoreError("fenced", `Cannot delete session ${id}: another server writes to it. Try again.`);
+    }
+    await store.deleteSession(id);
   }
 
   /** Waits until all is kept, for a while. Never rejects. */
@@ -113,28 +179,167 @@ export class Keeper {
     await this.#within(CLOSE_MS, () => Promise.all([...saved, this.#expiring]));
   }
 
+  /**
+   * A page of sessions, the newest first; those that aren't in the store yet come first. Nothing if there is none `after`
+   * which it begins.
+   *
+   * @throws {StoreError}
+   */
+  async list(
+    { limit, after, search }: Listing,
+  ): Promise<{ readonly sessions: readonly SessionSummary[]; readonly hasMore: boolean } | undefined> {
+    const { store, sessions } = this.#options;
+    const all = sessions.list().filter(({ kept: { fence } }) => fence === undefined);
+    const from = all.findIndex(({ id }) => id === after) + 1;
+    const isStored = after !== undefined && from === 0;
+    if (isStored && (await store.getSession(after))?.kind !== "gateway") return undefined;
+    const text = search.toLowerCase();
+    const unsaved = (isStored ? [] : all.slice(from)).filter(({ conversation: { state } }) =>
+      state.title.toLowerCase().includes(text)
+    );
+    const rows = await store.listSessions({
+      ...{ kind: "gateway", limit: limit + 1, search },
+      ...(isStored && { after }),
+    });
+    const found = [...unsaved, ...rows.map((row) => this.#asKnown(row))];
+    return { sessions: found.slice(0, limit), hasMore: limit < found.length };
+  }
+
+  /** What all sessions came to; forks aren't counted as sessions of their own. @throws {StoreError} */
+  async accounts(): Promise<Accounts> {
+    const { store, sessions } = this.#options;
+    const accounts = new Accounts();
+    const add = (
+      { facts: { control }, conversation: { state: { days } } }: SessionSummary,
+      isFork: boolean,
+    ) => {
+      const group = control ? "control" : "planned";
+      if (!isFork) accounts.begin(group, days);
+      else for (const [day, sums] of Object.entries(days)) accounts.book(group, sums, Date.parse(day));
+    };
+    for (const session of sessions.list()) {
+      if (session.kept.fence === undefined) add(session, session.kept.parent !== undefined);
+    }
+    let after: string | undefined;
+    for (;;) {
+      const which = { kind: "gateway", limit: PAGE, ...(after !== undefined && { after }) } as const;
+      const rows: readonly ListedSession[] = await store.listSessions(which);
+      for (const row of rows) add(this.#asKnown(row), (row.settings as KeptSettings).forkOf !== undefined);
+      if (rows.length < PAGE) return accounts;
+      after = rows.at(-1)!.id;
+    }
+  }
+
+  /** All calls of a session, the oldest first. @throws {StoreError} */
+  async calls(session: GatewaySession): Promise<readonly CallReport[]> {
+    const { store } = this.#options;
+    const { id, conversation } = session;
+    const isThere = await store.getSession(id);
+    const stored = isThere ? await store.readEvents(id, { types: ["call"] }) : [];
+    const calls = stored.map(({ number, event: { type: _, ...call } }) => ({
+      ...call as unknown as CallReport,
+      number,
+    }));
+    const last = stored.at(-1)?.number ?? 0;
+    // While they are written they may be there already.
+    const { lastEvent } = this.#written.get(conversation) ?? NOTHING;
+    const missing = this.#unwritten(conversation).slice(this.#saving.has(session) ? last - lastEvent : 0);
+    return [...calls, ...missing.map((call, at) => ({ ...call, number: last + at + 1 }))];
+  }
+
+  /** The session of this id, taken in if it wasn't known. @throws {StoreError} */
+  async open(id: string): Promise<GatewaySession | undefined> {
+    const { store, sessions, makingOf } = this.#options;
+    const known = sessions.peek(id);
+    if (known && (!store.shared || this.#isChanged(known))) return known;
+    const fence = await this.#ifThere(id, async () => (await store.shared?.look(id))?.fence ?? 0);
+    if (fence === undefined || known && !this.#isNews(id, fence)) return known;
+    const read = await this.#read(id, fence);
+    if (read?.record.kind !== "gateway") return known;
+    const { protocol, client } = read.record.settings as KeptSettings;
+    const making = await makingOf(protocol, client);
+    if (!making) return known;
+    const restored = this.#restore(read, making);
+    if (!restored) return known ?? figuresOnly(read, making);
+    this.#takeIn(restored);
+    return sessions.peek(id);
+  }
+
   get #isPaused(): boolean {
     return performance.now() < this.#pausedUntilMs;
   }
 
-  async #load(
-    id: string,
-    recognised: Recognised,
-    { protocol, readers }: Looking,
-  ): Promise<StoredSession | undefined> {
+  /** A session as it is known best: as it is here if that isn't in the store yet, or if nobody else writes to it. */
+  #asKnown(row: ListedSession): SessionSummary {
+    const { store, sessions } = this.#options;
+    const known = sessions.peek(row.id);
+    return known && (!store.shared || this.#isChanged(known)) ? known : summaryOf(row);
+  }
+
+  /** Whether it has come to something that isn't in the store yet. */
+  #isChanged(session: GatewaySession): boolean {
+    return this.#saving.has(session) || this.#waiting.has(session) || session.kept.fence === undefined ||
+      this.#written.get(session.conversation)?.totals !== JSON.stringify(totalsOf(session));
+  }
+
+  /** Whether the store knows more of a session than is known here, as of this hold. */
+  #isNews(id: string, fence: number): boolean {
+    const known = this.#options.sessions.peek(id);
+    return !known || (known.kept.fence ?? 0) < fence && !this.#saving.has(known);
+  }
+
+  /** Takes in a session that was read, if that is still news. */
+  #takeIn(restored: StoredSession): void {
+    const { conversation: { id }, kept } = restored.parts;
+    if (!this.#isNews(id, kept?.fence ?? 0)) return;
+    this.#options.sessions.adopt(restored);
+    this.#options.restored(restored.parts);
+  }
+
+  /** What an act gives; nothing if there is no such session. */
+  async #ifThere<T>(id: string, act: () => Promise<T>): Promise<T | undefined> {
+    try {
+      return await act();
+    } catch (error) {
+      if (error instanceof StoreError || await this.#options.store.getSession(id)) throw error;
+      return undefined;
+    }
+  }
+
+  /** All that is kept of a session; nothing if nothing is. */
+  async #read(id: string, fence: number): Promise<ReadSession | undefined> {
     const { store } = this.#options;
-    const stored = await store.load(id);
-    if (!stored) return undefined;
-    const needed = refsIn(stored.value);
-    const texts = await store.texts(id, needed);
-    const value = unpackJson(stored.value, texts);
-    return restoreSession(value, {
-      ...{ id, version: stored.version, recognised, protocol, readers, refs: new Set(needed) },
-      text: async (ref) => (await store.texts(id, [ref])).get(ref),
+    return await this.#ifThere(id, async () => {
+      const [record, lastEvent, totals, title, packed] = await Promise.all([
+        store.getSession(id),
+        store.lastEvent(id),
+        store.readState(id, "totals"),
+        store.readState(id, "title"),
+        store.readState(id, "value"),
+      ]);
+      if (!record || totals === undefined) return undefined;
+      const refs = refsIn(packed);
+      const value = unpackJson(packed, refs.length > 0 ? await store.readTexts(id, refs) : new Map());
+      return {
+        ...{ record, fence, lastEvent, totals: totals as KeptTotals, value, refs },
+        title: (title ?? "") as string,
+      };
     });
   }
 
-  /** Writes a session, one version after the other. Resolves once it is written as it is now, or failed. */
+  #restore(read: ReadSession, making: Making): StoredSession | undefined {
+    const { store } = this.#options;
+    const { record: { id }, totals: { writes, ...totals }, title, lastEvent } = read;
+    const text = async (ref: string) => (await store.readTexts(id, [ref])).get(ref);
+    const restored = restoreSession(read, { ...making, text });
+    if (restored) {
+      const written = { days: totals.days, totals: JSON.stringify(totals), title, lastEvent, writes };
+      this.#written.set(restored.parts.conversation, written);
+    }
+    return restored;
+  }
+
+  /** Writes a session, one time after the other. Resolves once it is written as it is now, or failed. */
   #save(session: GatewaySession): Promise<void> {
     const saving = this.#saving.get(session);
     if (saving) {
@@ -162,13 +367,150 @@ export class Keeper {
     return state.done;
   }
 
+  /** Writes a session as it is: again on what others have written in between, as a whole where nothing is left of it. */
   async #write(session: GatewaySession): Promise<void> {
-    const { store, sessions } = this.#options;
-    const { id } = session;
+    const { store } = this.#options;
+    const { id, conversation } = session;
+    for (;;) {
+      const { kept: { fence } } = session;
+      const { records, after, refs, ends } = await this.#recordsOf(session);
+      const before = this.#written.get(conversation) ?? NOTHING;
+      const attempts = [after, ...before.attempts ?? []].slice(0, MAX_WRITES);
+      this.#written.set(conversation, { ...before, attempts });
+      let held: number | undefined;
+      try {
+        if (store.shared) {
+          held = await store.shared.commitBriefly({ sessionId: id, fence: fence ?? 0, records });
+        } else {
+          await store.commit(records);
+          held = 0;
+        }
+      } catch (error) {
+        if (error instanceof StoreError) throw error;
+        const isThere = await store.getSession(id) !== undefined;
+        if (isThere === (fence !== undefined)) throw error;
+        // It had expired, and with it the texts that were there.
+        if (!isThere) this.#begin(session);
+        // A time before that wasn't heard of was done.
+        else await this.#catchUp(session);
+        continue;
+      }
+      if (held === undefined) await this.#catchUp(session);
+      else {
+        this.#written.set(conversation, after);
+        return session.saved({ ...session.kept, fence: held, refs, ends });
+      }
+    }
+  }
+
+  /** Nothing of it is in the store. */
+  #begin(session: GatewaySession): void {
+    const { fence: _, ...kept } = session.kept;
+    session.saved({ ...kept, refs: new Set() });
+    this.#written.delete(session.conversation);
+  }
+
+  /** Others have written to the session: what it came to there is added to what it came to here. */
+  async #catchUp(session: GatewaySession): Promise<void> {
+    const { store } = this.#options;
+    const { id, conversation, kept } = session;
+    const seen = await this.#ifThere(id, async () => {
+      const { fence = 0, holder = "nobody" } = await store.shared?.look(id) ?? {};
+      const totals = await store.readState(id, "totals") as KeptTotals;
+      return { fence, holder, totals, lastEvent: await store.lastEvent(id) };
+    });
+    if (!seen) return this.#begin(session);
+    const { fence, holder, totals: { days, writes }, lastEvent } = seen;
+    if (holder === "this" || holder === "other") throw new Error(`another server holds the session ${id}`);
+    const known = this.#written.get(conversation) ?? NOTHING;
+    const before = known.attempts?.find((attempt) => writes.includes(attempt.writes[0]!)) ?? known;
+    for (const [day, more] of Object.entries(daysBeyond(days, before.days))) {
+      if (Object.values(more).some((sum) => sum !== 0)) conversation.book(more, Date.parse(day));
+    }
+    const { lastCall } = before;
+    this.#written.set(conversation, { days, title: "", lastEvent, lastCall, writes });
+    session.saved({ ...kept, fence });
+  }
+
+  /** Calls that aren't in the store yet. */
+  #unwritten(conversation: GatewaySession["conversation"]): readonly CallReport[] {
+    const { lastCall } = this.#written.get(conversation) ?? NOTHING;
+    return conversation.calls.slice(lastCall ? conversation.calls.lastIndexOf(lastCall) + 1 : 0);
+  }
+
+  /** What is to be written of a session, and what is there then. */
+  async #recordsOf(session: GatewaySession): Promise<{
+    readonly records: readonly StoreRecord[];
+    readonly after: Written;
+    readonly refs: Set<string>;
+    readonly ends: readonly string[];
+  }> {
+    const { store, sessions, isWhole } = this.#options;
+    const { id: sessionId, conversation, kept } = session;
+    const { title } = conversation.state;
+    const before = this.#written.get(conversation) ?? NOTHING;
+    const calls = this.#unwritten(conversation);
+    const totals = totalsOf(session);
+    const writes = [crypto.randomUUID().slice(0, 8), ...before.writes].slice(0, MAX_WRITES);
+    const isNew = kept.fence === undefined;
+    const parent = isNew && isWhole && kept.parent !== undefined && await store.getSession(kept.parent)
+      ? kept.parent
+      : undefined;
+    const refs = isNew && parent === undefined ? new Set<string>() : new Set(kept.refs);
+    const known = sessions.peek(sessionId);
+    // Where others went on with it meanwhile their prompt is the newer one.
+    const value = isWhole && (!known || known === session) ? this.#valueOf(session, refs) : undefined;
+    const state = (name: string, value: unknown): StoreRecord => ({ type: "state", sessionId, name, value });
+    const texts = new Map(value?.texts.map(({ ref, content }) => [ref, content]));
+    const records: StoreRecord[] = [
+      ...isNew
+        ? [
+          {
+            type: "session",
+            ...keptRecord(session, { isWhole }),
+            ...(parent !== undefined && { parent }),
+          } as const,
+        ]
+        : [],
+      // Sorted, so that two that write the same ones don't wait for each other.
+      ...Array.from(texts, ([ref, content]) => ({ type: "archive", sessionId, ref, content }) as const)
+        .sort((a, b) => a.ref < b.ref ? -1 : 1),
+      ...value
+        ? [state("value", value.packed), { type: "names", sessionId, names: value.names } as const]
+        : [],
+      ...value && title !== before.title ? [state("title", title)] : [],
+      state("totals", { ...totals, writes } satisfies KeptTotals),
+      ...calls.length === 0 ? [] : [
+        {
+          type: "events",
+          sessionId,
+          after: before.lastEvent,
+          // What was rewritten is told in words about what was said.
+          events: calls.map(({ number: _, ...call }) => ({
+            type: "call",
+            ...call,
+            ...(!isWhole && { rewrites: [] }),
+          })),
+        } as const,
+      ],
+    ];
+    for (const ref of texts.keys()) refs.add(ref);
+    const after: Written = {
+      days: totals.days,
+      totals: JSON.stringify(totals),
+      title: value ? title : before.title,
+      lastEvent: before.lastEvent + calls.length,
+      lastCall: calls.at(-1) ?? before.lastCall,
+      writes,
+    };
+    return { records, after, refs, ends: value?.ends ?? kept.ends };
+  }
+
+  /** What a session goes on by, its names, and the texts that aren't among these. */
+  #valueOf(session: GatewaySession, refs: ReadonlySet<string>) {
     const keys = chainTo(session.tip).map(({ key }) => key);
     const { names, ends } = namesOf(session, keys);
-    const instructions = sessions.instructionsOf(keys.slice(0, session.facts.heads));
-    const { version: before, refs, parent } = session.kept;
+    const instructions = this.#options.sessions.instructionsOf(keys.slice(0, session.facts.heads));
     const packer = this.#packers.get(session) ?? new JsonPacker();
     this.#packers.set(session, packer);
     const packed = packer.pack(keptValue(session, { keys, instructions, ends }), refs);
@@ -176,17 +518,7 @@ export class Keeper {
       ...packed.texts,
       ...Array.from(session.archive.texts(), ([ref, content]) => ({ ref, content })),
     ];
-    const texts = all.filter(({ ref }) => !refs.has(ref));
-    const version = await store.save({
-      ...{ id, names, value: packed.value, texts },
-      ...(parent !== undefined && { parent }),
-    });
-    const isWhole = version > 1 || before === 0;
-    const now = isWhole ? refs : new Set<string>();
-    if (isWhole) { for (const { ref } of texts) now.add(ref); }
-    session.saved({ version, refs: now, ends });
-    // It had expired, and with it the texts that were there.
-    if (!isWhole) await this.#write(session);
+    return { packed: packed.value, names, ends, texts: all.filter(({ ref }) => !refs.has(ref)) };
   }
 
   #wait(session: GatewaySession): void {
@@ -209,8 +541,8 @@ export class Keeper {
     const { store, keepMs, keepBytes, now } = this.#options;
     if (performance.now() < this.#expireAtMs) return;
     this.#expireAtMs = performance.now() + HOUR_MS;
-    const limits = { beforeMs: now() - keepMs, maxBytes: keepBytes };
-    this.#expiring = store.expire(limits).catch((error) => this.#fails(error));
+    const limits = { kind: "gateway", beforeMs: now() - keepMs, maxBytes: keepBytes } as const;
+    this.#expiring = store.expireSessions(limits).catch((error) => this.#fails(error));
   }
 
   #fails(error: unknown): void {

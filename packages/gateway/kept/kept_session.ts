@@ -1,20 +1,54 @@
-import { Conversation, type ConversationState } from "@tare/conversation";
+import {
+  Conversation,
+  type ConversationState,
+  type ListedSession,
+  type SessionRecord,
+} from "@tare/conversation";
+import { addSums, type Days, type Sums } from "@tare/conversation/report";
 import { contentText, hashPiece, type Message } from "@tare/messages";
 import { placeholderRefs } from "@tare/prune";
 import { type Protocol, readItem, type RequestReaders, type WireItem } from "@tare/wire";
 import type { Known } from "../sessions/instruction_keys.ts";
 import { LayeredArchive } from "../sessions/layered_archive.ts";
-import type { GatewaySession, HiddenPlace, Recognised, SessionFacts } from "../sessions/session.ts";
+import {
+  GatewaySession,
+  type HiddenPlace,
+  type Recognised,
+  type SessionFacts,
+  type SessionSummary,
+} from "../sessions/session.ts";
 import type { StoredSession } from "../sessions/sessions.ts";
 
 /** Another number whenever what is kept has another form: what has another one isn't read. */
-const FORMAT = 1;
+const FORMAT = 2;
 
-/** All that is kept of a session beside the texts of its archive. Plain data. */
+/** What of a session never changes: the settings of its record. Without what was said nothing tells whose it is. */
+export interface KeptSettings
+  extends
+    Pick<SessionFacts, "protocol" | "basis" | "control">,
+    Partial<Pick<SessionFacts, "scope" | "client" | "name">> {
+  /** The session that it is a fork of, whether that is kept or not. */
+  readonly forkOf?: string;
+}
+
+/** What a session came to, and what else lists tell of it: its state `totals`. */
+export interface KeptTotals
+  extends
+    Pick<ConversationState, "model" | "epoch" | "savedTokenUnits" | "days">,
+    Pick<SessionFacts, "lastMs" | "isReverted"> {
+  /** Ids of the newest times that it was written, the newest first: who never heard of one finds out whether it was done. */
+  readonly writes: readonly string[];
+}
+
+/** What else is kept of its facts, and of its conversation. */
+type OtherFacts = Omit<SessionFacts, keyof KeptSettings | "startedMs" | "lastMs" | "isReverted">;
+type OtherState = Omit<ConversationState, keyof KeptTotals | "title">;
+
+/** All that is kept of a session beside its settings, totals, title and texts, of its state `value`. Plain data. */
 interface KeptValue {
   readonly format: number;
-  readonly facts: SessionFacts;
-  readonly conversation: ConversationState;
+  readonly facts: OtherFacts;
+  readonly conversation: OtherState;
   /** Names of the items of its client's history. */
   readonly keys: readonly string[];
   /** Instructions by their names: hashes and lengths of their lines. */
@@ -29,6 +63,36 @@ interface KeptValue {
   readonly lookedAt: unknown;
 }
 
+/** The record of a session. Nothing in it tells whose it is if that isn't to be kept. */
+export function keptRecord(
+  { id, facts, kept: { parent: forkOf } }: GatewaySession,
+  { isWhole }: { readonly isWhole: boolean },
+): SessionRecord {
+  const { startedMs, protocol, basis, control, scope, client, name } = facts;
+  const whose = { scope, ...(client !== undefined && { client }), ...(name !== undefined && { name }) };
+  const fork = forkOf !== undefined && { forkOf };
+  const settings: KeptSettings = { protocol, basis, control, ...fork, ...(isWhole && whose) };
+  return { id, kind: "gateway", createdAtMs: startedMs, settings };
+}
+
+/** What a session came to. */
+export function totalsOf({ facts, conversation }: SessionSummary): Omit<KeptTotals, "writes"> {
+  const { lastMs, isReverted } = facts;
+  const { model, epoch, savedTokenUnits, days } = conversation.state;
+  return { lastMs, isReverted, model, epoch, savedTokenUnits, days };
+}
+
+/** What is told of a session that is kept, without reading more of it than lists hold. */
+export function summaryOf({ id, createdAtMs, settings, totals, title = "" }: ListedSession): SessionSummary {
+  const { protocol, control } = settings as KeptSettings;
+  const { lastMs, isReverted, model, epoch, savedTokenUnits, days } = totals as KeptTotals;
+  return {
+    id,
+    facts: { protocol, control, startedMs: createdAtMs, lastMs, isReverted },
+    conversation: { state: { title: title as string, model, epoch, savedTokenUnits, days } },
+  };
+}
+
 /** What is kept of a session, with the keys of its history, its instructions and the ends that the history had. */
 export function keptValue(
   session: GatewaySession,
@@ -37,10 +101,13 @@ export function keptValue(
   },
 ): unknown {
   const { hidden, shown, facts, conversation } = session;
+  const { historyBytes, heads, opening, hasTools, isAnswered, summary, refusals, responses, compactions } =
+    facts;
+  const { pins, rewrites, unsent, figures } = conversation.state;
   const value: KeptValue = {
     format: FORMAT,
-    facts,
-    conversation: conversation.state,
+    facts: { historyBytes, heads, opening, hasTools, isAnswered, summary, refusals, responses, compactions },
+    conversation: { pins, rewrites, unsent, ...(figures && { figures }) },
     keys,
     instructions: Object.fromEntries(instructions.map(({ key, lines }) => [key, [...lines].flat()])),
     hidden: hidden.map(plainPlace),
@@ -53,51 +120,100 @@ export function keptValue(
   return value;
 }
 
-/** What a session that was kept is made with. */
-export interface RestoreOptions {
-  readonly id: string;
-  readonly version: number;
-  /** References of texts that are in the store. */
-  readonly refs: Set<string>;
-  /** The request that goes on with it, perhaps. */
-  readonly recognised: Recognised;
-  readonly protocol: Protocol;
-  readonly readers: RequestReaders;
-  /** Reads an archived text. */
-  readonly text: (ref: string) => Promise<string | undefined>;
+/** All that is kept of a session, as it was read. */
+export interface ReadSession {
+  readonly record: SessionRecord;
+  /** Fencing number of the newest hold when that was read, or before. */
+  readonly fence: number;
+  /** Number of its last event, each of which is a call. */
+  readonly lastEvent: number;
+  readonly totals: KeptTotals;
+  readonly title: string;
+  /** What `keptValue` gave, perhaps of another format. Absent: only figures are kept. */
+  readonly value: unknown;
+  /** References of the texts of that. */
+  readonly refs: readonly string[];
 }
 
-/** Makes a session of what was kept; nothing of what has another form, or is another client's. */
+/** What a session that was kept is made with. */
+export interface Making extends Pick<Recognised, "countTokens" | "prompts"> {
+  readonly protocol: Protocol;
+  readonly readers: RequestReaders;
+}
+
+/** Makes a session of what was kept; nothing of what has another form. */
 export function restoreSession(
-  stored: unknown,
-  { id, version, refs, recognised, protocol, readers, text }: RestoreOptions,
+  { record, fence, totals, title, value: stored, refs }: ReadSession,
+  { countTokens, prompts, protocol, readers, text }: Making & {
+    /** Reads an archived text. */
+    readonly text: (ref: string) => Promise<string | undefined>;
+  },
 ): StoredSession | undefined {
   // It is what `keptValue` gave, perhaps in another version.
-  const value = stored as KeptValue;
-  if (value.format !== FORMAT) return undefined;
-  const { keys, instructions, hidden, shown, lines, ends, state, lookedAt, facts } = value;
-  if (facts.client !== recognised.client || facts.protocol !== protocol.name) return undefined;
+  const value = stored as KeptValue | undefined;
+  if (value?.format !== FORMAT) return undefined;
+  const { id, createdAtMs: startedMs } = record;
+  const { scope = "", forkOf, ...settings } = record.settings as KeptSettings;
+  const { writes: _, lastMs, isReverted, ...sums } = totals;
+  const { keys, instructions, hidden, shown, lines, ends, state, lookedAt } = value;
+  const facts: SessionFacts = { ...value.facts, ...settings, scope, startedMs, lastMs, isReverted };
   const archive = new LayeredArchive({ elsewhere: text });
   const byHash = new Map(lines.map((line) => [hashPiece(line), line]));
   const itemOf = (json: string): WireItem => {
     const bytes = encoder.encode(json);
     return readItem(bytes, { start: 0, end: bytes.length }, { protocol, readers });
   };
-  const prompts = recognised.prompts({ archive, ...facts }, { state, lookedAt });
-  const { countTokens } = recognised;
   return {
     parts: {
-      conversation: new Conversation({ id, archive, prompts, countTokens, state: value.conversation }),
+      conversation: new Conversation({
+        ...{ id, archive, countTokens },
+        prompts: prompts({ archive, ...facts }, { state, lookedAt }),
+        state: { ...value.conversation, ...sums, title },
+      }),
       archive,
       facts,
       hidden: hidden.map(({ items, ...place }) => ({ ...place, items: items.map(itemOf) })),
       shown: shown.map((hash) => byHash.get(hash) ?? hash),
-      kept: { version, refs, ends },
+      kept: { fence, refs: new Set(refs), ends, ...(forkOf !== undefined && { parent: forkOf }) },
     },
     keys,
     instructions: Object.entries(instructions)
-      .map(([key, lines]): Known => ({ scope: facts.scope, key, lines: pairsOf(lines) })),
+      .map(([key, lines]): Known => ({ scope, key, lines: pairsOf(lines) })),
   };
+}
+
+/** A session of which only figures are kept, to be looked at: no request goes on with it. */
+export function figuresOnly(
+  { record, totals, title, fence }: ReadSession,
+  { countTokens, prompts }: Making,
+): GatewaySession {
+  const { id, createdAtMs: startedMs } = record;
+  const { scope = "", forkOf: _fork, ...settings } = record.settings as KeptSettings;
+  const { writes: _, lastMs, isReverted, ...sums } = totals;
+  const nothing = { historyBytes: 0, heads: 0, hasTools: false, isAnswered: false, refusals: 0 };
+  const facts: SessionFacts = {
+    ...{ ...nothing, responses: [], compactions: [], ...settings, scope, startedMs, lastMs, isReverted },
+  };
+  const archive = new LayeredArchive();
+  return new GatewaySession({
+    conversation: new Conversation({
+      ...{ id, archive, countTokens },
+      prompts: prompts({ archive, ...facts }),
+      state: { ...sums, title },
+    }),
+    ...{ archive, facts, number: 0 },
+    tip: { key: "", depth: 0, children: new Map(), sessionId: undefined },
+    kept: { fence, refs: new Set(), ends: [] },
+  });
+}
+
+/** What days came to beyond what they came to before, by day. */
+export function daysBeyond(days: Days, before: Days): Days {
+  const less = (sums: Partial<Sums> = {}): Partial<Sums> =>
+    Object.fromEntries(Object.entries(sums).map(([name, sum]) => [name, -sum]));
+  return Object.fromEntries(
+    Object.entries(days).map(([day, sums]) => [day, addSums(sums, less(before[day]))]),
+  );
 }
 
 function pairsOf(flat: readonly number[]): Map<number, number> {

@@ -1,26 +1,24 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { gateway } from "@tare/gateway";
-import { type ConversationStore, memoryStore, StoreError } from "@tare/conversation";
+import { memoryStore, sharedMemory, type Store, StoreError } from "@tare/conversation";
 import { type Asked, assertSame, conversation, MANNERS, play, whole } from "./conversations_fixture_test.ts";
 import { CHAT } from "./dialects_fixture_test.ts";
 import { OPTIONS, post } from "../fixture_test.ts";
 
 /** A store whose calls can be made to fail or hang. */
-function faulty(kept: ConversationStore) {
+function faulty() {
   let fault: (<T>(act: () => Promise<T>) => Promise<T>) | undefined;
-  const guard =
-    <Args extends readonly unknown[], Result>(act: (...args: Args) => Promise<Result>) => (...args: Args) =>
-      fault ? fault(() => act(...args)) : act(...args);
-  const conversations: ConversationStore = {
-    isShared: true,
-    find: guard(kept.find),
-    load: guard(kept.load),
-    save: guard(kept.save),
-    texts: guard(kept.texts),
-    expire: guard(kept.expire),
-  };
+  const guarded = <T extends object>(whole: T): T =>
+    new Proxy(whole, {
+      get(_, name) {
+        const member: unknown = Reflect.get(whole, name);
+        if (name === "shared") return guarded(member as object);
+        if (typeof member !== "function") return member;
+        return (...args: readonly unknown[]) => fault ? fault(() => member(...args)) : member(...args);
+      },
+    });
   return {
-    conversations,
+    kept: guarded<Store>(sharedMemory().open().store),
     break: (by: NonNullable<typeof fault>) => fault = by,
     mend: () => fault = undefined,
   };
@@ -39,14 +37,14 @@ for (
   ]] as const
 ) {
   Deno.test(`a store that ${how} costs no answer, is told of once, and again when it has worked in between`, async () => {
-    const { conversations, ...store } = faulty(memoryStore().conversations!);
+    const { kept, ...store } = faulty();
     const errors: string[] = [];
     const onError = (error: unknown) => errors.push((error as Error).message);
     let opened: ReturnType<typeof gateway> | undefined;
     const played = await play(asked, CHAT, (at, options) => {
       if (at === 2 || at === 8) store.break(fault);
       if (at === 6) store.mend();
-      return opened ??= gateway({ ...options, conversations });
+      return opened ??= gateway({ ...options, store: kept });
     }, { onError });
     assertSame(played, await whole(asked, CHAT));
     assertEquals(errors.length, 2);
@@ -58,7 +56,7 @@ for (
     store.mend();
     await opened!.close();
     const again: Asked = { ...asked.at(-1)!, pauseMs: (asked.length + 1) * 10_000 };
-    const restarted = await play([again], CHAT, (_, options) => gateway({ ...options, conversations }));
+    const restarted = await play([again], CHAT, (_, options) => gateway({ ...options, store: kept }));
     const expected = await whole([...asked, asked.at(-1)!], CHAT);
     assertEquals(restarted.sent, expected.sent.slice(-1));
     assertStringIncludes(expected.sent.at(-1)!, "[elided: ");
@@ -66,7 +64,7 @@ for (
 }
 
 Deno.test("a store that is slow holds requests up for a moment, not each of them, and is told of once", async () => {
-  const { conversations, ...store } = faulty(memoryStore().conversations!);
+  const { kept, ...store } = faulty();
   const late: (() => void)[] = [];
   const slow = <T>(act: () => Promise<T>) => new Promise<void>((resolve) => late.push(resolve)).then(act);
   store.break(slow);
@@ -79,7 +77,7 @@ Deno.test("a store that is slow holds requests up for a moment, not each of them
       for (const answer of late.splice(0)) answer();
       await new Promise((resolve) => setTimeout(resolve));
     }
-    return opened ??= gateway({ ...options, conversations });
+    return opened ??= gateway({ ...options, store: kept });
   }, { onError });
   assertSame(played, await whole(asked, CHAT));
   assertEquals(errors, [
@@ -92,16 +90,16 @@ Deno.test("a store that is slow holds requests up for a moment, not each of them
 });
 
 Deno.test("nothing is written before the first byte of an answer is out, and its end waits until it is", async () => {
-  const kept = memoryStore().conversations!;
+  const kept = memoryStore();
   const events: string[] = [];
   let written = () => {};
-  const conversations: ConversationStore = {
+  const store: Store = {
     ...kept,
-    async save(conversation) {
+    async commit(records) {
       events.push("save");
       await new Promise<void>((resolve) => written = resolve);
       events.push("saved");
-      return await kept.save(conversation);
+      await kept.commit(records);
     },
   };
   let end = () => {};
@@ -127,7 +125,7 @@ Deno.test("nothing is written before the first byte of an answer is out, and its
     });
     return Promise.resolve(new Response(body, { headers: { "content-type": "text/event-stream" } }));
   };
-  const { fetch: ask, close } = gateway({ ...OPTIONS, fetch, conversations });
+  const { fetch: ask, close } = gateway({ ...OPTIONS, fetch, store });
   const body = { model: "m", messages: [{ role: "user", content: "Hello?" }], stream: true };
   const response = (await ask(post(body)))!;
   const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
@@ -152,17 +150,17 @@ Deno.test("nothing is written before the first byte of an answer is out, and its
 });
 
 Deno.test("the bytes of an answer that isn't streamed don't wait until it is written", async () => {
-  const kept = memoryStore().conversations!;
+  const kept = memoryStore();
   let written = () => {};
-  const conversations: ConversationStore = {
+  const store: Store = {
     ...kept,
-    async save(conversation) {
+    async commit(records) {
       await new Promise<void>((resolve) => written = resolve);
-      return await kept.save(conversation);
+      await kept.commit(records);
     },
   };
   const fetch = () => CHAT.answer({}, { text: "Hello", id: "m" }, 0);
-  const { fetch: ask, close } = gateway({ ...OPTIONS, fetch, conversations });
+  const { fetch: ask, close } = gateway({ ...OPTIONS, fetch, store });
   const response = (await ask(post({ model: "m", messages: [{ role: "user", content: "Hello?" }] })))!;
   const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
   assertStringIncludes((await reader.read()).value!, "Hello");
@@ -172,19 +170,19 @@ Deno.test("the bytes of an answer that isn't streamed don't wait until it is wri
 });
 
 Deno.test("what is kept expires by the gateway's limits", async () => {
-  const kept = memoryStore().conversations!;
+  const kept = memoryStore();
   const limits: unknown[] = [];
-  const conversations: ConversationStore = {
+  const store: Store = {
     ...kept,
-    expire(given) {
+    expireSessions(given) {
       limits.push(given);
-      return kept.expire(given);
+      return kept.expireSessions(given);
     },
   };
   const nowMs = 90 * 24 * 60 * 60_000;
   for (const more of [{}, { keepMs: 1_000, keepBytes: 5 }]) {
     const fetch = () => CHAT.answer({}, { text: "Hello", id: "m" }, 0);
-    const one = gateway({ ...OPTIONS, fetch, conversations, now: () => nowMs, ...more });
+    const one = gateway({ ...OPTIONS, fetch, store, now: () => nowMs, ...more });
     const ask = async () =>
       await (await one.fetch(post({ model: "m", messages: [{ role: "user", content: "Hello?" }] })))!.text();
     // Once an hour is enough.
@@ -193,8 +191,7 @@ Deno.test("what is kept expires by the gateway's limits", async () => {
     await one.close();
   }
   assertEquals(limits, [
-    { beforeMs: 60 * 24 * 60 * 60_000, maxBytes: 2 ** 30 },
-    { beforeMs: nowMs - 1_000, maxBytes: 5 },
+    { kind: "gateway", beforeMs: 60 * 24 * 60 * 60_000, maxBytes: 2 ** 30 },
+    { kind: "gateway", beforeMs: nowMs - 1_000, maxBytes: 5 },
   ]);
-  assertEquals(await kept.find(["any"]), []);
 });

@@ -1,6 +1,5 @@
 import { createHash } from "node:crypto";
 import { hashText } from "@tare/messages";
-import type { ConversationText } from "@tare/conversation";
 
 /** A list whose JSON is longer than this is cut into pieces of about this length, in UTF-16 code units. */
 const PIECE_CHARS = 2_000;
@@ -13,6 +12,13 @@ const FRONT = 16;
 
 /** Names what stands for a long list. */
 const PACKED = "\u0001packed";
+
+/** A text that stands for a piece of a value. */
+export interface PackedText {
+  /** Its `archiveRef`. */
+  readonly ref: string;
+  readonly content: string;
+}
 
 /** A long list, or an object of many plain values as its names and values by turns. */
 interface Packed {
@@ -44,9 +50,9 @@ export class JsonPacker {
    */
   pack(value: unknown, stored: ReadonlySet<string> = new Set()): {
     readonly value: unknown;
-    readonly texts: readonly ConversationText[];
+    readonly texts: readonly PackedText[];
   } {
-    const texts: ConversationText[] = [];
+    const texts: PackedText[] = [];
     return { value: this.#pack(value, "", { stored, texts }), texts };
   }
 
@@ -96,7 +102,7 @@ export class JsonPacker {
 /** What a value is packed to. */
 interface Packing {
   readonly stored: ReadonlySet<string>;
-  readonly texts: ConversationText[];
+  readonly texts: PackedText[];
 }
 
 /** The references of all texts that a packed value needs. */

@@ -1,6 +1,6 @@
 import { assert } from "@std/assert";
 import fc from "fast-check";
-import { memoryStore, type Store } from "@tare/conversation";
+import { memoryStore, sharedMemory, type Store } from "@tare/conversation";
 import { openStore } from "@tare/conversation/sqlite";
 import { assertSame, conversation, MANNERS, played, whole } from "./conversations_fixture_test.ts";
 import { DIALECTS } from "./dialects_fixture_test.ts";
@@ -28,9 +28,13 @@ for (const dialect of DIALECTS) {
       });
       await fc.assert(
         fc.asyncProperty(turns, async (turns) => {
-          const store = memoryStore();
+          const memory = sharedMemory();
+          const stores = [0, 1, 2].map(() => memory.open().store);
           assertSame(
-            await played(asked, dialect, { store: () => store, gatewayAt: (at) => turns[at]! }),
+            await played(asked, dialect, {
+              store: (at) => stores[turns[at]!.which]!,
+              gatewayAt: (at) => turns[at]!,
+            }),
             expected,
           );
         }),

@@ -1,4 +1,4 @@
-import type { Conversation } from "@tare/conversation";
+import type { Conversation, ConversationState } from "@tare/conversation";
 import type { Group, Sums } from "@tare/conversation/report";
 import { type CountTokens, firstWords, hashPiece, type Message } from "@tare/messages";
 import type { ForkableSession, PromptSessionOptions } from "@tare/planner";
@@ -125,14 +125,26 @@ export interface SessionFacts {
 
 /** What is in the store of a session. */
 export interface Kept {
-  /** How often it was saved when it was last read or saved here; 0: never. */
-  readonly version: number;
+  /**
+   * Fencing number of the session's newest hold when it was last read or saved here, 0 where the store isn't shared.
+   * Absent: it was never saved.
+   */
+  readonly fence?: number;
   /** References of the texts that are there. */
   readonly refs: Set<string>;
-  /** The session of which it is a fork, if it wasn't saved yet. */
+  /** The session of which it is a fork: the last of its forebears that was saved. Absent: it is none. */
   readonly parent?: string;
   /** Names of the ends that its history had when it was saved, the newest first. */
   readonly ends: readonly string[];
+}
+
+/** What is told of a session in a list. */
+export interface SessionSummary {
+  readonly id: string;
+  readonly facts: Pick<SessionFacts, "protocol" | "control" | "startedMs" | "lastMs" | "isReverted">;
+  readonly conversation: {
+    readonly state: Pick<ConversationState, "title" | "model" | "epoch" | "savedTokenUnits" | "days">;
+  };
 }
 
 /** What was sent last: messages, or of a session that was stored hashes of those that aren't lines. */
@@ -199,7 +211,7 @@ export class GatewaySession {
     this.#facts = facts;
     this.#hidden = hidden;
     this.#shown = shown;
-    this.#kept = kept ?? { version: 0, refs: new Set(), ends: [] };
+    this.#kept = kept ?? { refs: new Set(), ends: [] };
   }
 
   /** Its id, which is its conversation's. */
@@ -279,7 +291,7 @@ export class GatewaySession {
     const { scope, ...place } = own;
     const { hidden, length } = this.#upTo(items);
     const archive = this.archive.fork();
-    const { version, refs, parent = this.id } = this.#kept;
+    const { fence, refs, parent = this.id } = this.#kept;
     return new GatewaySession({
       ...place,
       conversation: this.conversation.fork(length, { id, archive }),
@@ -288,7 +300,7 @@ export class GatewaySession {
       hidden,
       shown: this.#shown,
       // The texts are with the last of its forebears that was saved.
-      kept: { version: 0, refs: new Set(refs), parent: version > 0 ? this.id : parent, ends: [] },
+      kept: { refs: new Set(refs), parent: fence === undefined ? parent : this.id, ends: [] },
     });
   }
 

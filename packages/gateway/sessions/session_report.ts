@@ -8,7 +8,8 @@ import {
   SUMS,
 } from "@tare/conversation/report";
 import type { DatedRewrite } from "@tare/conversation";
-import type { Compaction, GatewaySession } from "./session.ts";
+import type { Turns } from "../turns.ts";
+import type { Compaction, GatewaySession, SessionSummary } from "./session.ts";
 
 const NUMBER: JsonSchema = { type: "number" };
 const TEXT: JsonSchema = { type: "string" };
@@ -67,6 +68,9 @@ export const SESSION_DETAILS: JsonSchema = closed("GatewaySessionDetails", {
   compactionCalls: list(COMPACTION),
 });
 
+/** How sessions are read. */
+export type GatewaySessionReads = Pick<Turns, "list" | "session" | "calls">;
+
 /** Sessions in a list that asks for no number of them, and most in any. */
 const PAGE = { usual: 100, most: 1_000 };
 
@@ -76,7 +80,7 @@ const PAGE = { usual: 100, most: 1_000 };
  *
  * @throws {ApiError} if the limit isn't one (400), or there is no session `after` (404).
  */
-export function sessionList(sessions: readonly GatewaySession[], query: URLSearchParams): Response {
+export async function sessionList(sessions: GatewaySessionReads, query: URLSearchParams): Promise<Response> {
   const asked = query.get("limit") ?? String(PAGE.usual);
   const limit = Number(asked);
   if (!/^\d+$/.test(asked) || limit < 1 || limit > PAGE.most) {
@@ -86,18 +90,15 @@ export function sessionList(sessions: readonly GatewaySession[], query: URLSearc
       param: "limit",
     });
   }
-  const after = query.get("after");
-  const search = (query.get("search") ?? "").toLowerCase();
-  const from = after === null ? 0 : 1 + sessions.indexOf(knownSession(sessions, after));
-  const found = sessions.slice(from).filter(({ conversation: { state: { title } } }) =>
-    title.toLowerCase().includes(search)
-  );
-  return Response.json({ sessions: found.slice(0, limit).map(summary), hasMore: limit < found.length });
+  const after = query.get("after") ?? undefined;
+  const page = await sessions.list({ limit, after, search: query.get("search") ?? "" });
+  if (!page) throw unknownSession(after ?? "");
+  return Response.json({ sessions: page.sessions.map(summary), hasMore: page.hasMore });
 }
 
 /** A session with what left its prompt and why. @throws {ApiError} if there is none of this id (404). */
-export function sessionDetails(sessions: readonly GatewaySession[], id: string): Response {
-  const session = knownSession(sessions, id);
+export async function sessionDetails(sessions: GatewaySessionReads, id: string): Promise<Response> {
+  const session = await knownSession(sessions, id);
   const { archive, facts: { compactions }, conversation: { state: { figures, rewrites } } } = session;
   return Response.json({
     ...summary(session),
@@ -108,7 +109,7 @@ export function sessionDetails(sessions: readonly GatewaySession[], id: string):
   });
 }
 
-function summary({ id, facts, conversation: { state } }: GatewaySession) {
+function summary({ id, facts, conversation: { state } }: SessionSummary) {
   const { protocol, startedMs, lastMs, control, isReverted } = facts;
   const { title, model, epoch, days, savedTokenUnits } = state;
   return {
@@ -126,10 +127,14 @@ function time(ms: number): string {
 }
 
 /** The session with this id. @throws {ApiError} if there is none (404). */
-export function knownSession(sessions: readonly GatewaySession[], id: string): GatewaySession {
-  const session = sessions.find((one) => one.id === id);
+export async function knownSession(sessions: GatewaySessionReads, id: string): Promise<GatewaySession> {
+  const session = await sessions.session(id);
   if (session) return session;
-  throw new ApiError(
+  throw unknownSession(id);
+}
+
+function unknownSession(id: string): ApiError {
+  return new ApiError(
     404,
     `Cannot find the session ${JSON.stringify(id)}: the gateway knows none of this id.`,
     {

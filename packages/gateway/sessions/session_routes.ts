@@ -13,12 +13,11 @@ import {
 import { ApiError } from "@tare/wire";
 import { readBytes } from "../decode_request.ts";
 import type { GatewaySession } from "./session.ts";
-import { knownSession, sessionDetails, sessionList } from "./session_report.ts";
+import { type GatewaySessionReads, knownSession, sessionDetails, sessionList } from "./session_report.ts";
 
 /** What the routes about sessions work on. */
 export interface SessionRoutesOptions {
-  /** All that are known, the newest first. */
-  readonly sessions: readonly GatewaySession[];
+  readonly sessions: GatewaySessionReads;
   /** Told of a session in which something was asked for. */
   readonly changed: (session: GatewaySession) => Promise<void>;
 }
@@ -39,18 +38,18 @@ export async function answerAboutSessions(
   const [, id = "", what, which, ...rest] = path.split("/");
   const route = [request.method, [what, which && "…", ...rest].filter((part) => part !== undefined).join("/")]
     .join(" ");
-  if (path === "" && request.method === "GET") return sessionList(sessions, query);
+  if (path === "" && request.method === "GET") return await sessionList(sessions, query);
   const seen = ({ conversation }: GatewaySession) => conversation.see();
   switch (route) {
     case "GET ":
-      return sessionDetails(sessions, id);
+      return await sessionDetails(sessions, id);
     case "GET calls": {
-      const { conversation: { calls } } = knownSession(sessions, id);
+      const calls = await sessions.calls(await knownSession(sessions, id));
       const limit = readNumber(query, "limit", { usual: CALLS_PAGE.usual, least: 1, most: CALLS_PAGE.most });
       return Response.json(pageOfCalls(calls, { limit, after: readNumber(query, "after", {}) }));
     }
     case "GET prompt": {
-      const session = knownSession(sessions, id);
+      const session = await knownSession(sessions, id);
       const limit = readNumber(query, "limit", {
         usual: BLOCKS_PAGE.usual,
         least: 1,
@@ -60,15 +59,15 @@ export async function answerAboutSessions(
       return Response.json(reportPrompt(await seen(session), { limit, from }));
     }
     case "GET prompt/…": {
-      const session = knownSession(sessions, id);
+      const session = await knownSession(sessions, id);
       const block = reportBlock(await seen(session), which!, { offset: readNumber(query, "offset", {}) });
       if (block) return Response.json(block);
       throw notFound(`Cannot find ${which}: the prompt of session ${id} has no such block.`);
     }
     case "GET pins":
-      return Response.json({ pins: reportPins(await seen(knownSession(sessions, id))) });
+      return Response.json({ pins: reportPins(await seen(await knownSession(sessions, id))) });
     case "POST pins": {
-      const session = knownSession(sessions, id);
+      const session = await knownSession(sessions, id);
       const wanted = await readPin(request);
       const now = await seen(session);
       const pin = pinOf(session, now, wanted);
@@ -77,7 +76,7 @@ export async function answerAboutSessions(
       return Response.json(reportPins({ ...now, pins: [pin] })[0]);
     }
     case "DELETE pins/…": {
-      const session = knownSession(sessions, id);
+      const session = await knownSession(sessions, id);
       const { conversation } = session;
       const place = Number(which);
       if (!conversation.state.pins.some((pin) => pin.place === place)) {

@@ -168,17 +168,3 @@ Deno.test("an answer that is one too many for the turns that may run changes not
   assertEquals(outline(await following)[0], "approval_answered a deny time");
   assertEquals(write.ran, []);
 });
-
-Deno.test("a session of a version that knew no rules is read as one that has none", async () => {
-  const store = memoryStore();
-  const settings = { instructions: "", model: "m", tools: ["write"], metadata: {}, budget: {} };
-  await store.commit([{ type: "session", id: "old", createdAtMs: 0, settings }]);
-  const write = recorder("write");
-  const model = scriptedModel([{ tool_calls: [toolCall("a", "write")] }]);
-  const handler = agent(model, asking({ tools: [write.tool], store }));
-  const seen = await turn(handler, "/v1/sessions/old", "Go");
-  assertEquals(outline(seen).at(-1), "turn_end approval");
-  const { body } = await call(handler, "GET", "/v1/sessions");
-  assertEquals((body as { sessions: { approvalRules: unknown }[] }).sessions[0]?.approvalRules, []);
-  await handler.close();
-});

@@ -67,7 +67,7 @@ Deno.test("ConversationHash.add() tells apart who said what to whom", () => {
 async function newStore() {
   const store = memoryStore();
   for (const id of ["one", "two"]) {
-    await store.commit([{ type: "session", id, createdAtMs: 0, settings: {} }]);
+    await store.commit([{ type: "session", kind: "agent", id, createdAtMs: 0, settings: {} }]);
   }
   const remember = (key: string, point: ConversationPoint) => store.commit([knownConversation(key, point)]);
   return {

@@ -22,7 +22,7 @@ const response: ResponseBody = {
   ],
 };
 await store.commit([
-  { type: "session", id: "s", createdAtMs: 0, settings: {} },
+  { type: "session", kind: "agent", id: "s", createdAtMs: 0, settings: {} },
   storedResponse({ response, point: { sessionId: "s", messages: 3 } }),
 ]);
 

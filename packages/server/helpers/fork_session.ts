@@ -35,7 +35,7 @@ export function forkRecords(
     value,
   });
   return [
-    { type: "session", id, createdAtMs, settings: stored, parent },
+    { type: "session", kind: "agent", id, createdAtMs, settings: stored, parent },
     state("title", firstWords(task)),
     ...Object.entries(prompt).map(([name, value]) => state(name, value)),
     {

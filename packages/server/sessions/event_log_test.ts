@@ -40,7 +40,7 @@ Deno.test("EventLog.read() lets several readers follow an open log, each at its 
 
 Deno.test("EventLog.read() holds a page, however far behind its reader is", async () => {
   const store = memoryStore();
-  await store.commit([{ type: "session", id: "s", createdAtMs: 0, settings: {} }]);
+  await store.commit([{ type: "session", kind: "agent", id: "s", createdAtMs: 0, settings: {} }]);
   const reads: Parameters<Store["readEvents"]>[1][] = [];
   const log = new EventLog({
     ...store,
@@ -64,7 +64,7 @@ Deno.test("EventLog.read() holds a page, however far behind its reader is", asyn
 
 Deno.test("EventLog.read() asks the store for nothing that was committed last", async () => {
   const store = memoryStore();
-  await store.commit([{ type: "session", id: "s", createdAtMs: 0, settings: {} }]);
+  await store.commit([{ type: "session", kind: "agent", id: "s", createdAtMs: 0, settings: {} }]);
   let reads = 0;
   const log = new EventLog({
     ...store,
@@ -87,7 +87,7 @@ Deno.test("EventLog.read() asks the store for nothing that was committed last", 
 
 Deno.test("EventLog.append() commits events and state together, or hands out neither", async () => {
   const store = memoryStore();
-  await store.commit([{ type: "session", id: "s", createdAtMs: 0, settings: {} }]);
+  await store.commit([{ type: "session", kind: "agent", id: "s", createdAtMs: 0, settings: {} }]);
   const log = new EventLog(store, { sessionId: "s", last: 0 });
   const totals = (value: number) => [{ type: "state", sessionId: "s", name: "totals", value } as const];
   await log.append([warning("a")], { records: totals(1) });

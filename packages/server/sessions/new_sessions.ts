@@ -75,7 +75,7 @@ export class NewSessions {
     return this.admit(made.length, () =>
       store.commit([
         ...made.flatMap(({ messages, title, ...record }): StoreRecord[] => [
-          { type: "session", ...record },
+          { type: "session", kind: "agent", ...record },
           ...(title === ""
             ? []
             : [{ type: "state", sessionId: record.id, name: "title", value: title } as const]),
@@ -96,7 +96,7 @@ export class NewSessions {
   admit(wanted: number, commit: () => Promise<void>): Promise<void> {
     const { store, maxSessions = 10_000 } = this.#options;
     return this.#queue.run(async () => {
-      const count = await store.countSessions();
+      const count = await store.countSessions("agent");
       if (count + wanted > maxSessions) throw tooManySessions(wanted, { count, maxSessions });
       await commit();
     });

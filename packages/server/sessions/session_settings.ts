@@ -39,10 +39,10 @@ export interface StoredSettings extends SessionSettings {
   };
 }
 
-/** The settings of a session: what was stored is what was created, by an older version perhaps. */
+/** The settings of a session: what was stored is what was created. */
 export function storedSettings(stored: unknown): SessionSettings {
   const { helper: _helper, ...settings } = stored as StoredSettings;
-  return { ...{ approvalRules: [] }, ...settings as Omit<SessionSettings, "approvalRules"> };
+  return settings;
 }
 
 /** What sets a helper's session apart, if it is one. */

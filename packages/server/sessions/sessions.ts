@@ -156,8 +156,10 @@ export class Sessions {
   ): Promise<{ readonly sessions: readonly SessionInfo[]; readonly hasMore: boolean }> {
     const { store } = this.#options;
     const { after } = which;
-    if (after !== undefined && !await store.getSession(after)) throw sessionNotFound(after);
-    const rows = await store.listSessions({ limit: limit + 1, ...which });
+    if (after !== undefined && (await store.getSession(after))?.kind !== "agent") {
+      throw sessionNotFound(after);
+    }
+    const rows = await store.listSessions({ kind: "agent", limit: limit + 1, ...which });
     const sessions = rows.slice(0, limit).map((row) => this.#describe(row));
     return { sessions, hasMore: rows.length > limit };
   }
@@ -195,7 +197,7 @@ export class Sessions {
     const beforeMs = now() - idleMs;
     const kept = new Set<string>();
     for (let expired = 0;;) {
-      const idle = await store.idleSessions({ beforeMs, limit: kept.size + 1 });
+      const idle = await store.idleSessions({ kind: "agent", beforeMs, limit: kept.size + 1 });
       const id = idle.find((id) => !kept.has(id));
       if (id === undefined) return expired;
       // Whoever is about to use it comes first.
@@ -213,7 +215,7 @@ export class Sessions {
     const { store } = this.#options;
     if (!store.shared) return await store.deleteSession(id);
     if (!await store.getSession(id) || !await store.shared.hold(id)) return false;
-    const idle = await store.idleSessions({ beforeMs, limit });
+    const idle = await store.idleSessions({ kind: "agent", beforeMs, limit });
     if (idle.includes(id)) return await store.deleteSession(id);
     await store.shared.release(id);
     return false;
@@ -283,10 +285,10 @@ export class Sessions {
   /** All sessions, without loading them. */
   async *#all(): AsyncGenerator<ListedSession, void> {
     const { store } = this.#options;
-    for (let page = await store.listSessions({ limit: PAGE }); page.length > 0;) {
+    for (let page = await store.listSessions({ kind: "agent", limit: PAGE }); page.length > 0;) {
       yield* page;
       if (page.length < PAGE) return;
-      page = await store.listSessions({ limit: PAGE, after: page.at(-1)!.id });
+      page = await store.listSessions({ kind: "agent", limit: PAGE, after: page.at(-1)!.id });
     }
   }
 
@@ -303,7 +305,7 @@ export class Sessions {
   async #read(id: string): Promise<Session> {
     const { now = Date.now } = this.#options;
     const record = await this.#options.store.getSession(id);
-    if (!record) throw sessionNotFound(id);
+    if (record?.kind !== "agent") throw sessionNotFound(id);
     const session = await Session.load(record, {
       ...this.#options,
       slots: this.slots,

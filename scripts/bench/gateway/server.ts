@@ -39,7 +39,7 @@ const agent = agentHandler({
 const passing = gateway({
   ...settings,
   upstreams: { chat: upstream, responses: upstream },
-  conversations: keeps === "off" ? undefined : store.conversations,
+  ...(keeps !== "off" && { store }),
 });
 const answer = agentOrGateway({
   agent,

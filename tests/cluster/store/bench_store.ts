@@ -48,7 +48,9 @@ async function play(store: Store, from: number): Promise<number> {
 }
 
 async function measure(name: string, store: Store, databaseMs: () => Promise<number>): Promise<number> {
-  await store.commit(ids.map((id) => ({ type: "session", id, createdAtMs: 0, settings: { model: "m" } })));
+  await store.commit(
+    ids.map((id) => ({ type: "session", kind: "agent", id, createdAtMs: 0, settings: { model: "m" } })),
+  );
   await play(store, 0);
   const before = { ...process.cpuUsage(), database: await databaseMs(), ms: performance.now() };
   const slowestMs = await play(store, STEPS);

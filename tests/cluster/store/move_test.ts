@@ -59,7 +59,7 @@ async function withStore<T>(opened: Promise<Store>, use: (store: Store) => Promi
 }
 
 const SHOWN = /\w+ at [^ ]+:\d+/.source;
-const COUNTS = "4 sessions, 701 events, 4 texts, 2 documents, 3 keys, 2 conversations";
+const COUNTS = "4 sessions, 701 events, 3 texts, 2 documents, 3 keys";
 
 Deno.test("tare move brings all that a file holds into a database, and back again", () =>
   withPlace(async ({ url, data, file, move }) => {
@@ -109,7 +109,7 @@ Deno.test("tare move changes nothing where somebody works, or where something el
     });
     await withStore(openPostgresStore(url), async (store) => {
       assertMatch(await refused(), /^Cannot open .*: 1 servers use it. End them/);
-      await store.commit([{ type: "session", id: "other", createdAtMs: 1, settings: {} }]);
+      await store.commit([{ type: "session", kind: "agent", id: "other", createdAtMs: 1, settings: {} }]);
     });
     for (const args of [[], ["--back"]]) {
       assertMatch(

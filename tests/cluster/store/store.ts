@@ -49,7 +49,7 @@ export function inOneDatabase(postgres: Postgres): Place {
   return async (test) => {
     const url = await (made ??= postgres.makeDatabase());
     await test(async (options) => holding(await openPostgresStore(url, { ...FEW, ...options })));
-    const tables = "sessions heads events state texts archived documents keys requests servers conversations"
+    const tables = "sessions heads names events state texts archived documents keys requests servers"
       .split(" ");
     await query(url, tables.map((table) => `DELETE FROM tare.${table}`).join("; "));
   };

@@ -74,3 +74,77 @@ Deno.test("what a hold took of which nobody heard is given back", () =>
     await store.close();
     await other.close();
   }));
+
+const brief = (fence: number, ...records: StoreRecord[]) => ({ sessionId: "a", fence, records });
+const event = (after: number): StoreRecord => ({
+  type: "events",
+  sessionId: "a",
+  after,
+  events: [{ type: "call" }],
+});
+
+Deno.test("commitBriefly() is done once when its answer got lost, also behind others that came in between", () =>
+  withDatabase(postgres, async (url) => {
+    let isMute = false;
+    let lost = Promise.withResolvers<void>();
+    const onAnswer = (piece: Uint8Array) => {
+      if (!isMute) return piece;
+      lost.resolve();
+      return new Uint8Array();
+    };
+    const proxy = proxyTo(url, { onAnswer });
+    const store = await openPostgresStore(through(url, proxy), {
+      ...FEW,
+      maxConnections: 1,
+      timeoutMs: 4000,
+    });
+    const other = await openPostgresStore(url, FEW);
+    const losing = async (fence: number, meanwhile: () => Promise<unknown>, ...records: StoreRecord[]) => {
+      lost = Promise.withResolvers();
+      isMute = true;
+      const done = store.shared.commitBriefly(brief(fence, ...records));
+      await lost.promise;
+      // The next attempt is heard.
+      await meanwhile();
+      isMute = false;
+      return await done;
+    };
+    const made: StoreRecord = { ...sessionRecord("a"), kind: "gateway" };
+    const seen = async () => [await other.lastEvent("a"), (await other.shared.look("a")).fence];
+    assertEquals([await losing(0, () => Promise.resolve(), made, event(0)), await seen()], [1, [1, 1]]);
+    assertEquals([await losing(1, () => Promise.resolve(), event(1)), await seen()], [2, [2, 2]]);
+    const inBetween = async () => {
+      while ((await other.shared.look("a")).fence < 3);
+      assertEquals(await other.shared.commitBriefly(brief(3, event(3))), 4);
+      await held(other, "a");
+    };
+    assertEquals([await losing(2, inBetween, event(2)), await seen()], [3, [4, 5]]);
+    assertEquals(await store.shared.commitBriefly(brief(3, event(4))), undefined);
+    assertEquals(await seen(), [4, 5]);
+    await store.close();
+    await other.close();
+    await proxy[Symbol.asyncDispose]();
+  }));
+
+Deno.test("commitBriefly() that comes to the server late, behind others, writes nothing", () =>
+  withDatabase(postgres, async (url) => {
+    const proxy = proxyTo(url);
+    const store = await openPostgresStore(through(url, proxy), {
+      ...FEW,
+      maxConnections: 1,
+      timeoutMs: 4000,
+    });
+    await store.commit([sessionRecord("a")]);
+    proxy.set({ type: "stuck", newPass: true });
+    assertEquals(await store.shared.commitBriefly(brief(0, state(1))), 1);
+    assertEquals(await store.shared.commitBriefly(brief(1, state(2))), 2);
+    proxy.set({ type: "open" });
+    await store.close();
+    await proxy[Symbol.asyncDispose]();
+    const connected =
+      "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    while ((await query(url, connected)).length > 0);
+    const later = await openPostgresStore(url, FEW);
+    assertEquals([await later.readState("a", "x"), (await later.shared.look("a")).fence], [2, 2]);
+    await later.close();
+  }));

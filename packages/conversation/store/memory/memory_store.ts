@@ -5,6 +5,7 @@ import type {
   Claim,
   IdempotencyKey,
   ListedSession,
+  SessionKind,
   SessionRecord,
   Store,
   StoredDocument,
@@ -19,8 +20,6 @@ import {
   otherTextError,
   sessionExistsError,
 } from "../store_error.ts";
-
-import { type MemoryConversations, memoryConversations } from "./memory_conversations.ts";
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 
@@ -50,10 +49,13 @@ export interface Access {
 /** Values are kept as JSON, so that what a caller does to them later changes nothing. */
 interface MemorySession extends Held {
   readonly record: string;
+  readonly kind: SessionKind;
   readonly parent: string | undefined;
   readonly events: { readonly type: string; readonly json: string }[];
   readonly state: Map<string, string>;
   readonly texts: Map<string, string>;
+  /** What it can be found by, and the number of the record that said so. */
+  named: { readonly names: readonly string[]; readonly number: number };
   touchedAtMs: number;
 }
 
@@ -78,7 +80,15 @@ export interface Tables {
   readonly documents: Map<string, MemoryDocument>;
   /** By scope and key. */
   readonly keys: Map<string, MemoryKey>;
-  readonly conversations: MemoryConversations;
+  /** How many records have named sessions. */
+  namings: number;
+}
+
+/** A store, and what writes to it at once. */
+export interface OpenTables {
+  readonly store: Store;
+  /** Writes all or nothing. Not to be called but within {@linkcode Access.enter}. */
+  readonly write: (records: readonly StoreRecord[]) => void;
 }
 
 /** How a store in memory is opened. */
@@ -97,12 +107,12 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
 /** A place in memory. What it gives opens the store that is kept there, each time as another process would. */
 export function memoryPlace(): (options?: MemoryStoreOptions) => Store {
   const tables = noTables();
-  return (options = {}) => openTables(tables, options, alone());
+  return (options = {}) => openTables(tables, options, alone()).store;
 }
 
 /** Nothing is kept yet. */
 export function noTables(): Tables {
-  return { sessions: new Map(), documents: new Map(), keys: new Map(), conversations: new Map() };
+  return { sessions: new Map(), documents: new Map(), keys: new Map(), namings: 0 };
 }
 
 /** What somebody may do who has the store for himself. */
@@ -122,10 +132,11 @@ function alone(): Access {
 
 /** Opens what is kept in these tables. */
 export function openTables(
-  { sessions, documents, keys, conversations }: Tables,
+  tables: Tables,
   { now = Date.now, maxKeys = 10_000 }: MemoryStoreOptions,
   { owner, isThere, enter, assertHeld, answer, changed }: Access,
-): Store {
+): OpenTables {
+  const { sessions, documents, keys } = tables;
   let isOpen = true;
   const settle = <T>(act: () => T): Promise<T> =>
     enter(() => {
@@ -145,40 +156,51 @@ export function openTables(
     return session;
   };
 
+  /** Something happens to a session that is changed. Gives what undoes that. */
+  const touch = (id: string, made: ReadonlySet<string>): () => void => {
+    const session = own(id, made);
+    const { touchedAtMs } = session;
+    session.touchedAtMs = now();
+    return () => void (session.touchedAtMs = touchedAtMs);
+  };
+
   /** Writes one record and gives what undoes it. */
-  const write = (record: StoreRecord, made: Set<string>): () => void => {
+  const writeOne = (record: StoreRecord, made: Set<string>): () => void => {
     switch (record.type) {
       case "session": {
-        const { id, createdAtMs, settings, parent } = record;
+        const { id, kind, createdAtMs, settings, parent } = record;
         const texts = new Map(parent === undefined ? [] : named(parent).texts);
         if (sessions.has(id)) throw sessionExistsError(id);
-        const json = jsonText({ id, createdAtMs, settings, parent });
+        const json = jsonText({ id, kind, createdAtMs, settings, parent });
         made.add(id);
         return set(sessions, id, {
           fence: 0,
           record: json,
+          kind,
           parent,
           events: [],
           state: new Map(),
           texts,
+          named: { names: [], number: 0 },
           touchedAtMs: now(),
         });
       }
       case "events": {
-        const session = own(record.sessionId, made);
-        const { events, touchedAtMs } = session;
+        const { events } = own(record.sessionId, made);
         const last = events.length;
         if (last !== record.after) throw conflictError(record.sessionId, { after: record.after, last });
         const added = record.events.map((event) => ({ type: event.type, json: jsonText(event) }));
         for (const event of added) events.push(event);
-        session.touchedAtMs = now();
-        return () => {
-          events.length = last;
-          session.touchedAtMs = touchedAtMs;
-        };
+        return () => void (events.length = last);
       }
       case "state":
         return set(own(record.sessionId, made).state, record.name, jsonText(record.value));
+      case "names": {
+        const session = own(record.sessionId, made);
+        const { named } = session;
+        session.named = { names: record.names, number: ++tables.namings };
+        return () => void (session.named = named);
+      }
       case "archive": {
         const { texts } = own(record.sessionId, made);
         if ((texts.get(record.ref) ?? record.content) !== record.content) throw otherTextError(record.ref);
@@ -204,18 +226,21 @@ export function openTables(
       }
     }
   };
-  const commit: Store["commit"] = (records) =>
-    settle(() => {
-      const undo: (() => void)[] = [];
-      const made = new Set<string>();
-      try {
-        for (const record of records) undo.push(write(record, made));
-      } catch (error) {
-        for (const step of undo.reverse()) step();
-        throw error;
+  const write = (records: readonly StoreRecord[]): void => {
+    const undo: (() => void)[] = [];
+    const made = new Set<string>();
+    try {
+      for (const record of records) {
+        undo.push(writeOne(record, made));
+        if (isHeldFor(record)) undo.push(touch(record.sessionId, made));
       }
-      changed(records.flatMap((record) => "sessionId" in record ? record.sessionId ?? [] : []));
-    });
+    } catch (error) {
+      for (const step of undo.reverse()) step();
+      throw error;
+    }
+    changed(records.flatMap((record) => "sessionId" in record ? record.sessionId ?? [] : []));
+  };
+  const commit: Store["commit"] = (records) => settle(() => write(records));
 
   /** The key, if somebody who is there has claimed it and it has no response yet. */
   const claimed = (key: IdempotencyKey): MemoryKey | undefined => {
@@ -244,16 +269,27 @@ export function openTables(
     return { state: kept ? "interrupted" : "new" };
   };
 
-  return {
-    conversations: memoryConversations(conversations, { now, settle, isShared: true }),
+  const remove = (id: string): void => {
+    for (const [name, { sessionId }] of documents) if (sessionId === id) documents.delete(name);
+    for (const [name, { done }] of keys) if (done?.sessionId === id) keys.delete(name);
+    sessions.delete(id);
+    changed([id]);
+  };
+  /** Ids of sessions of a kind, the longest idle first. */
+  const byIdleness = (wanted: SessionKind): [string, MemorySession][] =>
+    [...sessions].filter(([, { kind }]) => kind === wanted)
+      .sort(([, one], [, other]) => one.touchedAtMs - other.touchedAtMs);
+
+  const store: Store = {
     commit,
     getSession: (id) => settle(() => parsed(sessions.get(id)?.record) as SessionRecord | undefined),
-    listSessions: ({ limit = 100, after, search = "", forks = true } = {}) =>
+    listSessions: ({ kind: wantedKind, limit = 100, after, search = "", forks = true } = {}) =>
       settle(() => {
         const newest = [...sessions.values()].reverse();
         const from = after === undefined ? 0 : newest.indexOf(named(after)) + 1;
         const wanted = searchedJson(search);
-        const found = newest.slice(from).filter(({ state, parent }) =>
+        const found = newest.slice(from).filter(({ kind, state, parent }) =>
+          (wantedKind === undefined || kind === wantedKind) &&
           (wanted === "" || lowerCase(state.get("title") ?? "").includes(wanted)) &&
           (forks || parent === undefined || !sessions.has(parent))
         );
@@ -265,22 +301,41 @@ export function openTables(
           ...(holder && isThere(holder) && { isHeld: true }),
         }));
       }),
-    countSessions: () => settle(() => sessions.size),
-    idleSessions: ({ beforeMs, limit }) =>
+    countSessions: (kind) =>
+      settle(() => [...sessions.values()].filter((one) => kind === undefined || one.kind === kind).length),
+    idleSessions: ({ kind, beforeMs, limit }) =>
       settle(() =>
-        [...sessions].filter(([, { touchedAtMs }]) => touchedAtMs <= beforeMs)
-          .sort(([, one], [, other]) => one.touchedAtMs - other.touchedAtMs)
+        byIdleness(kind).filter(([, { touchedAtMs }]) => touchedAtMs <= beforeMs)
           .slice(0, limit).map(([id]) => id)
+      ),
+    findNamed: (names, limit = 16) =>
+      settle(() =>
+        [...sessions].map(([id, { fence, named }]) => ({
+          ...{ id, fence, number: named.number },
+          place: names.findIndex((name) => named.names.includes(name)),
+        })).filter(({ place }) => place >= 0)
+          .sort((a, b) => a.place - b.place || b.number - a.number)
+          .slice(0, limit).map(({ id, fence }) => ({ id, fence }))
       ),
     deleteSession: (id) =>
       settle(() => {
         if (!sessions.has(id)) return false;
         own(id);
-        for (const [name, { sessionId }] of documents) if (sessionId === id) documents.delete(name);
-        for (const [name, { done }] of keys) if (done?.sessionId === id) keys.delete(name);
-        sessions.delete(id);
-        changed([id]);
+        remove(id);
         return true;
+      }),
+    expireSessions: ({ kind, beforeMs, maxBytes }) =>
+      settle(() => {
+        let bytes = 0;
+        let expired = 0;
+        for (const [id, session] of byIdleness(kind).reverse()) {
+          bytes += bytesOf(session);
+          const isKept = session.touchedAtMs >= beforeMs && bytes <= maxBytes;
+          if (isKept || (session.holder && isThere(session.holder))) continue;
+          remove(id);
+          expired++;
+        }
+        return expired;
       }),
     readEvents: (id, { after = 0, types, limit = Infinity } = {}) =>
       settle(() => {
@@ -306,10 +361,33 @@ export function openTables(
       get: (ref) => settle(() => sessions.get(sessionId)?.texts.get(ref)),
       delete: (ref) => settle(() => void (sessions.has(sessionId) && own(sessionId).texts.delete(ref))),
     }),
+    readTexts: (id, refs) =>
+      settle(() => {
+        const texts = sessions.get(id)?.texts;
+        return new Map(refs.flatMap((ref): [string, string][] => {
+          const content = texts?.get(ref);
+          return content === undefined ? [] : [[ref, content]];
+        }));
+      }),
     claimKey: (request) => settle(() => claim(request)),
     releaseKey: (key) => settle(() => void (claimed(key)?.owner === owner() && keys.delete(keyName(key)))),
     close: () => enter(() => void (isOpen = false)),
   };
+  return { store, write };
+}
+
+/** Records that change a session that is there, so that who writes them holds it. */
+const HELD = ["events", "state", "names", "archive"] as const;
+
+/** Whether a record changes a session that is there. */
+function isHeldFor(record: StoreRecord): record is Extract<StoreRecord, { type: (typeof HELD)[number] }> {
+  return (HELD as readonly string[]).includes(record.type);
+}
+
+/** What a session takes. */
+function bytesOf({ events, state, texts }: MemorySession): number {
+  const all = [...events.map(({ json }) => json), ...state.values(), ...texts.values()];
+  return all.reduce((sum, { length }) => sum + length, 0);
 }
 
 function set<K, V>(map: Map<K, V>, key: K, value: V): () => void {

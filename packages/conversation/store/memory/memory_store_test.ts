@@ -1,6 +1,4 @@
 import { inMemory } from "../like_memory_fixture_test.ts";
-import { testConversations } from "../store_conversations_fixture_test.ts";
 import { testStore } from "../store_suite_fixture_test.ts";
 
 testStore("memoryStore()", inMemory);
-testConversations("memoryStore()", inMemory);

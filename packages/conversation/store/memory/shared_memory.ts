@@ -123,12 +123,14 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
       await running(opening);
       return result;
     };
-    const store = openTables(tables, options, {
+    /** The session that is held for the commit that is being written. */
+    let brief: string | undefined;
+    const { store, write } = openTables(tables, options, {
       owner: () => opening.owner,
       isThere,
       enter,
       assertHeld(id, { holder }) {
-        if (holder !== opening.owner) throw fencedError(id);
+        if (holder !== opening.owner && id !== brief) throw fencedError(id);
       },
       answer(requestId, json) {
         const asked = asks.get(requestId);
@@ -170,6 +172,25 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
     };
     const shared: SharedStore = {
       hold: (id) => enter(() => hold(id)),
+      commitBriefly: ({ sessionId, fence, records }) =>
+        enter(() => {
+          if (!openings.has(opening)) throw new Error("Cannot use the store: it is closed");
+          const makes = records.some((record) => record.type === "session" && record.id === sessionId);
+          const before = makes ? undefined : named(sessionId);
+          if ((before?.fence ?? 0) !== fence || (before?.holder && isThere(before.holder))) return undefined;
+          brief = sessionId;
+          try {
+            write(records);
+          } finally {
+            brief = undefined;
+          }
+          const session = named(sessionId);
+          if (session.holder) (session.holder as Owner).isDead = true;
+          session.holder = undefined;
+          const held = ++session.fence;
+          changed([sessionId]);
+          return held;
+        }),
       release: (id) => enter(() => release(id)),
       look: (id) =>
         enter(() => {

@@ -3,13 +3,13 @@ import { createHash } from "node:crypto";
 import { zstdDecompressSync } from "node:zlib";
 import { textFromBytes } from "@tare/prune";
 import type { ContentsItem, StoreContents } from "../contents.ts";
-import { jsonText } from "../json_text.ts";
+import { columnText, jsonText, nameIn } from "../json_text.ts";
 import type { SessionRecord, StorableEvent, StoredDocument } from "../port.ts";
 import { StoreError } from "../store_error.ts";
 import { connectionsTo, type OwnConnection, type Value } from "./connections.ts";
 import { placeOf } from "./database_error.ts";
 import { migrate } from "./migrations.ts";
-import { archivedText, columnText, nameIn } from "./records.ts";
+import { archivedText } from "./records.ts";
 
 /** Rows that are read at a time. */
 const PAGE = 256;
@@ -36,7 +36,7 @@ export async function openPostgresContents(
   const connections = connectionsTo({ url, place: name, maxConnections: 1, timeoutMs: TIMEOUT_MS });
   const connection = await connections.open();
   try {
-    await migrate(connection, name);
+    await migrate(connection, { place: name });
     // Everything that follows is one transaction: what isn't kept in the end has never been there.
     await connection.query("BEGIN ISOLATION LEVEL REPEATABLE READ");
     await connection.query("LOCK TABLE tare.servers IN SHARE ROW EXCLUSIVE MODE");
@@ -58,7 +58,7 @@ export async function openPostgresContents(
   return {
     name,
     async isEmpty() {
-      const tables = ["heads", "keys", "conversations"].map((table) => `EXISTS (SELECT FROM tare.${table})`);
+      const tables = ["heads", "keys"].map((table) => `EXISTS (SELECT FROM tare.${table})`);
       const [row] = await connection.query<{ found: boolean }>(`SELECT ${tables.join(" OR ")} AS found`);
       return !row!.found;
     },
@@ -80,7 +80,6 @@ async function* readAll(connection: OwnConnection, name: string): AsyncGenerator
     connection,
     `SELECT ref, zstd FROM tare.texts t WHERE ref > $1 AND EXISTS (
        SELECT FROM tare.archived a JOIN tare.heads h USING (session) WHERE a.ref = t.ref
-       UNION ALL SELECT FROM tare.conversation_texts c WHERE c.ref = t.ref
      ) ORDER BY ref`,
     "ref",
   );
@@ -125,6 +124,16 @@ async function* readAll(connection: OwnConnection, name: string): AsyncGenerator
     for (const { ref } of archived) yield { type: "archived", sessionId, ref };
   }
 
+  const named = pages<{ id: string; named: number; names: string[] }>(
+    connection,
+    `SELECT id, named, array(SELECT name FROM tare.names n WHERE n.session = h.session) AS names
+     FROM tare.heads h JOIN tare.sessions ON key = session WHERE named > $1 ORDER BY named`,
+    "named",
+  );
+  for await (const { id, names } of named(0)) {
+    yield { type: "names", sessionId: nameIn(id), names: names.map(nameIn) };
+  }
+
   const documents = pages<{ kind: string; id: string; json: string }>(
     connection,
     "SELECT kind, id, json FROM tare.documents WHERE (kind, id) > ($1, $2) ORDER BY kind, id",
@@ -154,36 +163,6 @@ async function* readAll(connection: OwnConnection, name: string): AsyncGenerator
       touchedAtMs: touched,
       ...(session !== null && { sessionId: nameIn(session) }),
       ...(json !== null && { answer: { response: JSON.parse(json) } }),
-    };
-  }
-
-  const conversations = pages<
-    {
-      id: string;
-      version: number;
-      json: string;
-      savedAtMs: number;
-      saved: number;
-      names: string[];
-      refs: string[];
-    }
-  >(
-    connection,
-    `SELECT id, version, json, saved_at_ms AS "savedAtMs", saved,
-       array(SELECT name FROM tare.conversation_names WHERE conversation = key) AS names,
-       array(SELECT ref FROM tare.conversation_texts WHERE conversation = key) AS refs
-     FROM tare.conversations WHERE saved > $1 ORDER BY saved`,
-    "saved",
-  );
-  for await (const { id, version, json, savedAtMs, names, refs } of conversations(0)) {
-    yield {
-      type: "conversation",
-      id: nameIn(id),
-      version,
-      value: JSON.parse(json),
-      names: names.map(nameIn),
-      savedAtMs,
-      refs,
     };
   }
 }
@@ -233,10 +212,10 @@ async function writeAll(connection: OwnConnection, items: AsyncIterable<Contents
         break;
       }
       case "session": {
-        const { id, createdAtMs, settings, parent, touchedAtMs } = item;
+        const { id, kind, createdAtMs, settings, parent, touchedAtMs } = item;
         last = 0;
-        const json = jsonText({ id, createdAtMs, settings, parent });
-        add("sessions", columnText(id), json, parent && columnText(parent), String(touchedAtMs));
+        const json = jsonText({ id, kind, createdAtMs, settings, parent });
+        add("sessions", columnText(id), json, parent && columnText(parent), kind, String(touchedAtMs));
         break;
       }
       case "events": {
@@ -253,6 +232,10 @@ async function writeAll(connection: OwnConnection, items: AsyncIterable<Contents
       case "archived":
         add("archived", columnText(item.sessionId), item.ref);
         break;
+      case "names":
+        add("namings", columnText(item.sessionId));
+        for (const name of item.names) add("names", columnText(item.sessionId), columnText(name));
+        break;
       case "document": {
         const { kind, id, sessionId, value } = item;
         const json = jsonText({ kind, id, sessionId, value });
@@ -264,14 +247,6 @@ async function writeAll(connection: OwnConnection, items: AsyncIterable<Contents
         const session = sessionId === undefined ? undefined : columnText(sessionId);
         const json = answer && jsonText(answer.response);
         add("keys", columnText(scope), columnText(key), bodyHash, String(touchedAtMs), session, json);
-        break;
-      }
-      case "conversation": {
-        const { id, version, value, names, savedAtMs, refs } = item;
-        const place = columnText(id);
-        add("conversations", place, String(version), jsonText(value), String(savedAtMs));
-        for (const name of names) add("conversation_names", place, columnText(name));
-        for (const ref of refs) add("conversation_texts", place, ref);
         break;
       }
     }
@@ -294,16 +269,15 @@ function newBatch() {
     };
   };
   const key = "(SELECT key FROM tare.sessions WHERE id = c1)";
-  const conversation = "(SELECT key FROM tare.conversations WHERE id = c1)";
   return {
     texts: rows(3, (c) => `INSERT INTO tare.texts SELECT c1, c2::bytea, c3::bytea FROM ${c}`),
-    sessions: rows(4, (c) =>
+    sessions: rows(5, (c) =>
       `WITH made AS (
          INSERT INTO tare.sessions (id, json, parent, commit_id)
            SELECT c1, c2, nullif(c3, U&'\\0001'), gen_random_uuid() FROM ${c} ORDER BY place
            RETURNING key, id
-       ) INSERT INTO tare.heads (session, touched_at_ms)
-         SELECT made.key, c4::bigint FROM ${c} JOIN made ON made.id = c1`),
+       ) INSERT INTO tare.heads (session, kind, touched_at_ms)
+         SELECT made.key, c4, c5::bigint FROM ${c} JOIN made ON made.id = c1`),
     events: rows(5, (c) =>
       `WITH made AS (
          INSERT INTO tare.events SELECT ${key}, c2::bigint, c3::integer, c4::text[], c5 FROM ${c}
@@ -313,29 +287,17 @@ function newBatch() {
          WHERE h.session = ends.session`),
     state: rows(3, (c) => `INSERT INTO tare.state SELECT ${key}, c2, c3 FROM ${c}`),
     archived: rows(2, (c) => `INSERT INTO tare.archived SELECT ${key}, c2 FROM ${c}`),
+    namings: rows(1, (c) =>
+      `UPDATE tare.heads h SET named = sorted.number FROM (
+         SELECT ${key} AS session, nextval('tare.namings') AS number FROM (SELECT * FROM ${c} ORDER BY place) AS c
+       ) AS sorted WHERE h.session = sorted.session`),
+    names: rows(2, (c) => `INSERT INTO tare.names SELECT c2, ${key} FROM ${c}`),
     documents: rows(4, (c) => `INSERT INTO tare.documents SELECT c2, c3, ${key}, c4 FROM ${c}`),
     keys: rows(6, (c) =>
       `INSERT INTO tare.keys
          (scope, key, body_hash, owner, claim_id, was_claimed, touched_at_ms, session, json)
        SELECT c1, c2, c3, '', gen_random_uuid(), false, c4::bigint,
          (SELECT key FROM tare.sessions WHERE id = c5), nullif(c6, U&'\\0001') FROM ${c}`),
-    conversations: rows(
-      4,
-      (c) =>
-        `INSERT INTO tare.conversations (id, version, json, bytes, save_id, saved_at_ms, saved)
-       SELECT c1, c2::bigint, c3, octet_length(c3), gen_random_uuid(), c4::bigint, nextval('tare.saves')
-       FROM (SELECT * FROM ${c} ORDER BY place) AS sorted`,
-    ),
-    conversation_names: rows(
-      2,
-      (c) => `INSERT INTO tare.conversation_names SELECT c2, ${conversation} FROM ${c}`,
-    ),
-    conversation_texts: rows(2, (c) =>
-      `WITH made AS (
-         INSERT INTO tare.conversation_texts SELECT ${conversation}, c2 FROM ${c} RETURNING conversation, ref
-       ) UPDATE tare.conversations c SET bytes = c.bytes + added.bytes FROM (
-           SELECT conversation, sum(length(zstd)) AS bytes FROM made JOIN tare.texts USING (ref) GROUP BY conversation
-         ) added WHERE c.key = added.conversation`),
   } satisfies Record<string, { readonly sql: string; readonly columns: Value[] & string[][] }>;
 }
 

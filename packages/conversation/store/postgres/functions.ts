@@ -1,19 +1,18 @@
+import { REFUSAL, REFUSE } from "./refusals.ts";
+
 /**
- * What writes to the tables of version 1, as functions of the database: each takes one record of a commit, so that a
+ * What writes to the tables, as functions of the database: each takes one record of a commit, so that a
  * commit of several is one statement and one round trip.
  *
  * A commit has an id. Whoever isn't sure whether it was done sends it again: the function that finds the id on what it
- * is about to write says so by the error `TA000`, which undoes the rest of the second attempt. And it has a number, one
+ * is about to write says so by the refusal `wasDone`, which undoes the rest of the second attempt. And it has a number, one
  * more than that of the session's commit before: an attempt that was lost on its way and comes after others, from a
  * connection that nobody has any more, writes nothing. `holder` is NULL for a session that an earlier record of the same
- * commit has made or locked.
+ * commit has made or locked. A session that is held for one commit has the fence in place of that number, which every
+ * hold raises, and remembers the ids of the newest such commits.
  */
 export const FUNCTIONS: string = `
-  CREATE FUNCTION tare.refuse(code text, detail text, hint text DEFAULT '') RETURNS void LANGUAGE plpgsql AS $$
-  BEGIN
-    RAISE EXCEPTION 'refused' USING ERRCODE = code, DETAIL = detail, HINT = hint;
-  END $$;
-
+  ${REFUSE}
   -- Of a database that was away all have a lease's time to come back.
   CREATE FUNCTION tare.is_gone(s tare.servers) RETURNS boolean LANGUAGE sql STABLE AS $$
     SELECT s.is_dead OR greatest(s.expires_at, pg_postmaster_start_time() + s.lease) < clock_timestamp()
@@ -31,7 +30,7 @@ export const FUNCTIONS: string = `
   DECLARE found_key bigint;
   BEGIN
     SELECT key INTO found_key FROM tare.sessions WHERE id = session_id;
-    IF found_key IS NULL THEN PERFORM tare.refuse('TA001', session_id); END IF;
+    IF found_key IS NULL THEN PERFORM tare.refuse(${REFUSAL.noSession}, session_id); END IF;
     RETURN found_key;
   END $$;
 
@@ -40,7 +39,7 @@ export const FUNCTIONS: string = `
   DECLARE found_key bigint;
   BEGIN
     SELECT key INTO found_key FROM tare.sessions WHERE id = session_id FOR SHARE;
-    IF found_key IS NULL THEN PERFORM tare.refuse('TA001', session_id); END IF;
+    IF found_key IS NULL THEN PERFORM tare.refuse(${REFUSAL.noSession}, session_id); END IF;
     RETURN found_key;
   END $$;
 
@@ -52,20 +51,20 @@ export const FUNCTIONS: string = `
   DECLARE head tare.heads;
   BEGIN
     SELECT * INTO head FROM tare.heads WHERE session = the_session;
-    IF head.session IS NULL THEN PERFORM tare.refuse('TA001', session_id); END IF;
-    IF the_holder IS NOT NULL AND head.commit_id = the_commit THEN PERFORM tare.refuse('TA000', session_id); END IF;
+    IF head.session IS NULL THEN PERFORM tare.refuse(${REFUSAL.noSession}, session_id); END IF;
+    IF the_holder IS NOT NULL AND head.commit_id = the_commit THEN PERFORM tare.refuse(${REFUSAL.wasDone}, session_id); END IF;
     IF the_holder IS NOT NULL AND (head.holder IS DISTINCT FROM the_holder OR head.fence <> the_fence) THEN
-      PERFORM tare.refuse('TA004', session_id);
+      PERFORM tare.refuse(${REFUSAL.fenced}, session_id);
     END IF;
     IF the_holder IS NOT NULL AND head.commits <> the_number THEN
-      PERFORM tare.refuse('TA008', session_id, head.commits::text);
+      PERFORM tare.refuse(${REFUSAL.otherCommits}, session_id, head.commits::text);
     END IF;
-    PERFORM tare.refuse('TA003', session_id, after || ' ' || head.last);
+    PERFORM tare.refuse(${REFUSAL.conflict}, session_id, after || ' ' || head.last);
   END $$;
 
   -- Locks the head of a session that this holder has, for a record other than events.
   CREATE FUNCTION tare.lock_head(
-    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid
+    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, now_ms bigint
   )
   RETURNS bigint LANGUAGE plpgsql AS $$
   DECLARE
@@ -73,7 +72,8 @@ export const FUNCTIONS: string = `
     is_watched boolean;
   BEGIN
     IF the_holder IS NULL THEN RETURN the_session; END IF;
-    UPDATE tare.heads SET commits = commits + 1, commit_id = the_commit
+    UPDATE tare.heads SET commits = commits + 1, commit_id = the_commit, bytes = NULL,
+        touched_at_ms = CASE WHEN touched_at_ms <= now_ms - 60000 THEN now_ms ELSE touched_at_ms END
       WHERE session = the_session AND holder = the_holder AND fence = the_fence AND commits = the_number
       RETURNING watched_until > clock_timestamp() INTO is_watched;
     IF is_watched IS NULL THEN
@@ -84,7 +84,7 @@ export const FUNCTIONS: string = `
   END $$;
 
   CREATE FUNCTION tare.put_session(
-    session_id text, the_json text, parent_id text, now_ms bigint, the_commit uuid
+    session_id text, the_kind text, the_json text, parent_id text, now_ms bigint, the_commit uuid
   ) RETURNS integer LANGUAGE plpgsql AS $$
   DECLARE
     parent_key bigint;
@@ -100,9 +100,9 @@ export const FUNCTIONS: string = `
       ON CONFLICT DO NOTHING RETURNING key INTO the_session;
     IF the_session IS NULL THEN
       SELECT commit_id INTO found_commit FROM tare.sessions WHERE id = session_id;
-      PERFORM tare.refuse(CASE WHEN found_commit = the_commit THEN 'TA000' ELSE 'TA002' END, session_id);
+      PERFORM tare.refuse(CASE WHEN found_commit = the_commit THEN ${REFUSAL.wasDone} ELSE ${REFUSAL.sessionExists} END, session_id);
     END IF;
-    INSERT INTO tare.heads (session, touched_at_ms) VALUES (the_session, now_ms);
+    INSERT INTO tare.heads (session, kind, touched_at_ms) VALUES (the_session, the_kind, now_ms);
     IF parent_key IS NOT NULL THEN
       INSERT INTO tare.archived SELECT the_session, ref FROM tare.archived WHERE session = parent_key;
     END IF;
@@ -121,6 +121,7 @@ export const FUNCTIONS: string = `
         last = last + the_count,
         commits = CASE WHEN the_holder IS NULL THEN commits ELSE commits + 1 END,
         commit_id = the_commit,
+        bytes = NULL,
         -- It stands in an index: to write it each time would cost more than the rest.
         touched_at_ms = CASE WHEN touched_at_ms <= now_ms - 60000 THEN now_ms ELSE touched_at_ms END
       WHERE session = the_session AND last = after AND (the_holder IS NULL OR (
@@ -138,21 +139,34 @@ export const FUNCTIONS: string = `
   END $$;
 
   CREATE FUNCTION tare.put_state(
-    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, the_name text, the_json text
+    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, now_ms bigint,
+    the_name text, the_json text
   ) RETURNS integer LANGUAGE plpgsql AS $$
-  DECLARE the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_number, the_commit);
+  DECLARE the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_number, the_commit, now_ms);
   BEGIN
     INSERT INTO tare.state VALUES (the_session, the_name, the_json)
       ON CONFLICT (session, name) DO UPDATE SET json = excluded.json;
     RETURN 1;
   END $$;
 
+  CREATE FUNCTION tare.put_names(
+    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, now_ms bigint,
+    the_names text[]
+  ) RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_number, the_commit, now_ms);
+  BEGIN
+    DELETE FROM tare.names WHERE session = the_session AND NOT name = ANY (the_names);
+    INSERT INTO tare.names SELECT unnest(the_names), the_session ON CONFLICT DO NOTHING;
+    UPDATE tare.heads SET named = nextval('tare.namings') WHERE session = the_session;
+    RETURN 1;
+  END $$;
+
   CREATE FUNCTION tare.put_text(
-    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid,
+    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, now_ms bigint,
     the_ref text, the_sha256 bytea, the_zstd bytea
   ) RETURNS integer LANGUAGE plpgsql AS $$
   DECLARE
-    the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_number, the_commit);
+    the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_number, the_commit, now_ms);
     found_sha256 bytea;
   BEGIN
     -- Another transaction may remove the last reference to it in between.
@@ -161,7 +175,7 @@ export const FUNCTIONS: string = `
       SELECT sha256 INTO found_sha256 FROM tare.texts WHERE ref = the_ref FOR KEY SHARE;
       EXIT WHEN FOUND;
     END LOOP;
-    IF found_sha256 <> the_sha256 THEN PERFORM tare.refuse('TA005', the_ref); END IF;
+    IF found_sha256 <> the_sha256 THEN PERFORM tare.refuse(${REFUSAL.otherText}, the_ref); END IF;
     INSERT INTO tare.archived VALUES (the_session, the_ref) ON CONFLICT DO NOTHING;
     RETURN 1;
   END $$;
@@ -185,7 +199,7 @@ export const FUNCTIONS: string = `
       WHERE scope = the_scope AND key = the_key AND json IS NULL AND tare.is_there(owner);
     IF NOT FOUND THEN
       SELECT commit_id INTO found_commit FROM tare.keys WHERE scope = the_scope AND key = the_key;
-      PERFORM tare.refuse(CASE WHEN found_commit = the_commit THEN 'TA000' ELSE 'TA006' END, the_key, the_scope);
+      PERFORM tare.refuse(CASE WHEN found_commit = the_commit THEN ${REFUSAL.wasDone} ELSE ${REFUSAL.notClaimed} END, the_key, the_scope);
     END IF;
     RETURN 1;
   END $$;
@@ -198,7 +212,7 @@ export const FUNCTIONS: string = `
       WHERE id = the_id AND answer IS NULL AND NOT is_withdrawn AND holder = the_server;
     IF NOT FOUND THEN
       SELECT commit_id INTO found_commit FROM tare.requests WHERE id = the_id;
-      PERFORM tare.refuse(CASE WHEN found_commit = the_commit THEN 'TA000' ELSE 'TA007' END, the_id::text);
+      PERFORM tare.refuse(CASE WHEN found_commit = the_commit THEN ${REFUSAL.wasDone} ELSE ${REFUSAL.notAsked} END, the_id::text);
     END IF;
     PERFORM tare.notify('r', the_id::text);
     RETURN 1;
@@ -213,9 +227,10 @@ export const FUNCTIONS: string = `
   END $$;
 
   CREATE FUNCTION tare.drop_text(
-    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, the_ref text
+    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, now_ms bigint,
+    the_ref text
   ) RETURNS integer LANGUAGE plpgsql AS $$
-  DECLARE the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_number, the_commit);
+  DECLARE the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_number, the_commit, now_ms);
   BEGIN
     DELETE FROM tare.archived WHERE session = the_session AND ref = the_ref;
     IF FOUND THEN PERFORM tare.sweep_texts(ARRAY[the_ref]); END IF;
@@ -223,19 +238,61 @@ export const FUNCTIONS: string = `
   END $$;
 
   -- Takes a session away at once; what it has goes by sweep().
-  CREATE FUNCTION tare.remove_session(
-    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid
-  )
-  RETURNS integer LANGUAGE plpgsql AS $$
-  DECLARE the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_number, the_commit);
+  CREATE FUNCTION tare.remove(the_session bigint) RETURNS void LANGUAGE plpgsql AS $$
   BEGIN
-    UPDATE tare.sessions SET id = 'removed:' || the_commit, json = '', is_removed = true WHERE key = the_session;
+    PERFORM tare.notify('w', id) FROM tare.sessions WHERE key = the_session;
+    UPDATE tare.sessions SET id = 'removed:' || gen_random_uuid(), json = '', is_removed = true
+      WHERE key = the_session;
     DELETE FROM tare.heads WHERE session = the_session;
+    DELETE FROM tare.names WHERE session = the_session;
     DELETE FROM tare.documents WHERE session = the_session;
     DELETE FROM tare.keys WHERE session = the_session;
     UPDATE tare.requests SET is_withdrawn = true WHERE session = the_session AND answer IS NULL;
-    PERFORM tare.notify('w', session_id);
+  END $$;
+
+  CREATE FUNCTION tare.remove_session(
+    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, now_ms bigint
+  )
+  RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_number, the_commit, now_ms);
+  BEGIN
+    PERFORM tare.remove(the_session);
     RETURN 1;
+  END $$;
+
+  -- Weighs some sessions of a kind that were written since they were last weighed, behind this one. Gives the last of
+  -- them: NULL if there are no more.
+  CREATE FUNCTION tare.weigh(the_kind text, after bigint, slice integer) RETURNS bigint LANGUAGE plpgsql AS $$
+  DECLARE found bigint[];
+  BEGIN
+    SELECT array_agg(session ORDER BY session) INTO found FROM (
+      SELECT session FROM tare.heads WHERE kind = the_kind AND session > after AND bytes IS NULL
+        ORDER BY session LIMIT slice FOR UPDATE SKIP LOCKED
+    ) AS some_of_them;
+    UPDATE tare.heads h SET bytes =
+        (SELECT coalesce(sum(octet_length(json)), 0) FROM tare.events e WHERE e.session = h.session) +
+        (SELECT coalesce(sum(octet_length(json)), 0) FROM tare.state s WHERE s.session = h.session) +
+        (SELECT coalesce(sum(length(zstd)), 0) FROM tare.archived a JOIN tare.texts USING (ref)
+          WHERE a.session = h.session)
+      WHERE session = ANY (found);
+    RETURN found[cardinality(found)];
+  END $$;
+
+  -- Takes away some sessions beyond these limits that nobody holds, and says how many: 0 if there are no more.
+  CREATE FUNCTION tare.expire(the_kind text, before_ms bigint, max_bytes bigint, slice integer)
+  RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE found bigint[];
+  BEGIN
+    SELECT array_agg(session) INTO found FROM (
+      SELECT session FROM tare.heads WHERE (holder IS NULL OR NOT tare.is_there(holder)) AND session IN (
+        SELECT session FROM (
+          SELECT session, touched_at_ms, sum(bytes) OVER (ORDER BY touched_at_ms DESC, session DESC) AS total
+            FROM tare.heads WHERE kind = the_kind
+        ) AS all_of_them WHERE touched_at_ms < before_ms OR total > max_bytes
+      ) ORDER BY touched_at_ms, session LIMIT slice FOR UPDATE SKIP LOCKED
+    ) AS some_of_them;
+    PERFORM tare.remove(one) FROM unnest(found) AS one;
+    RETURN coalesce(cardinality(found), 0);
   END $$;
 
   -- Frees some of what removed sessions took, and says whether there may be more.

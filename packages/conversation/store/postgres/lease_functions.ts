@@ -1,5 +1,7 @@
+import { REFUSAL } from "./refusals.ts";
+
 /**
- * How openings share the sessions of version 1, as functions of the database. An opening is a row of `servers` that it
+ * How openings share sessions, as functions of the database. An opening is a row of `servers` that it
  * renews; what it holds is good while that row is. The clock is the database's own, the same for all.
  */
 export const LEASE_FUNCTIONS: string = `
@@ -40,7 +42,15 @@ export const LEASE_FUNCTIONS: string = `
     RETURN array(SELECT s.id FROM tare.servers s WHERE NOT tare.is_gone(s));
   END $$;
 
-  -- Takes a session, also from an opening whose lease has run out: that one can't renew it any more then.
+  -- Whether an opening holds it that is there. One that isn't can't renew its lease any more then.
+  CREATE FUNCTION tare.is_held(head tare.heads) RETURNS boolean LANGUAGE plpgsql AS $$
+  BEGIN
+    IF head.holder IS NULL THEN RETURN false; END IF;
+    UPDATE tare.servers s SET is_dead = true WHERE s.id = head.holder AND tare.is_gone(s);
+    RETURN NOT FOUND AND EXISTS (SELECT FROM tare.servers WHERE id = head.holder);
+  END $$;
+
+  -- Takes a session, also from an opening whose lease has run out.
   CREATE FUNCTION tare.hold(
     session_id text, server text, OUT fence bigint, OUT commits bigint, OUT state text
   ) LANGUAGE plpgsql AS $$
@@ -49,19 +59,16 @@ export const LEASE_FUNCTIONS: string = `
     head tare.heads;
   BEGIN
     SELECT * INTO head FROM tare.heads WHERE session = the_session FOR UPDATE;
-    IF head.session IS NULL THEN PERFORM tare.refuse('TA001', session_id); END IF;
+    IF head.session IS NULL THEN PERFORM tare.refuse(${REFUSAL.noSession}, session_id); END IF;
     fence := head.fence;
     commits := head.commits;
     IF head.holder = server THEN
       state := 'this';
       RETURN;
     END IF;
-    IF head.holder IS NOT NULL THEN
-      UPDATE tare.servers s SET is_dead = true WHERE s.id = head.holder AND tare.is_gone(s);
-      IF NOT FOUND AND EXISTS (SELECT FROM tare.servers WHERE id = head.holder) THEN
-        state := 'other';
-        RETURN;
-      END IF;
+    IF tare.is_held(head) THEN
+      state := 'other';
+      RETURN;
     END IF;
     IF NOT EXISTS (SELECT FROM tare.servers WHERE id = server AND NOT is_dead) THEN
       state := 'unknown';
@@ -71,6 +78,28 @@ export const LEASE_FUNCTIONS: string = `
     state := 'this';
     UPDATE tare.heads h SET holder = server, fence = head.fence + 1 WHERE h.session = the_session;
     IF head.watched_until > clock_timestamp() THEN PERFORM tare.notify('w', session_id); END IF;
+  END $$;
+
+  -- Takes a session for the commit that is being written, and gives it back: nobody else gets to it before the end of
+  -- that. Gives the number of this hold.
+  CREATE FUNCTION tare.hold_briefly(session_id text, the_fence bigint, the_commit uuid, now_ms bigint)
+  RETURNS bigint LANGUAGE plpgsql AS $$
+  DECLARE
+    the_session bigint := tare.key_of(session_id);
+    head tare.heads;
+  BEGIN
+    SELECT * INTO head FROM tare.heads WHERE session = the_session FOR UPDATE;
+    IF head.session IS NULL THEN PERFORM tare.refuse(${REFUSAL.noSession}, session_id); END IF;
+    IF the_commit = ANY (head.recent) THEN PERFORM tare.refuse(${REFUSAL.wasDone}, session_id); END IF;
+    IF head.fence <> the_fence OR tare.is_held(head) THEN
+      PERFORM tare.refuse(${REFUSAL.notFree}, session_id);
+    END IF;
+    UPDATE tare.heads SET holder = NULL, fence = head.fence + 1, commits = commits + 1, bytes = NULL,
+        commit_id = the_commit, recent = (the_commit || recent)[1:8],
+        touched_at_ms = CASE WHEN touched_at_ms <= now_ms - 60000 THEN now_ms ELSE touched_at_ms END
+      WHERE session = the_session;
+    IF head.watched_until > clock_timestamp() THEN PERFORM tare.notify('w', session_id); END IF;
+    RETURN head.fence + 1;
   END $$;
 
   CREATE FUNCTION tare.release(session_id text, server text, the_fence bigint) RETURNS integer LANGUAGE plpgsql AS $$
@@ -94,7 +123,7 @@ export const LEASE_FUNCTIONS: string = `
         ELSE 'other'
       END
       INTO fence, last, holder FROM tare.heads h WHERE h.session = the_session;
-    IF fence IS NULL THEN PERFORM tare.refuse('TA001', session_id); END IF;
+    IF fence IS NULL THEN PERFORM tare.refuse(${REFUSAL.noSession}, session_id); END IF;
   END $$;
 
   -- Whoever asks hears from now on when somebody else holds the session.

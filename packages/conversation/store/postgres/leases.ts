@@ -1,6 +1,8 @@
 import type { Hold, Holder, Holding, SharedListener, SharedStore } from "../shared_store.ts";
 import type { Connections } from "./connections.ts";
-import { columnText, nameIn, type Place, refusal, type Writer } from "./records.ts";
+import { columnText, nameIn } from "../json_text.ts";
+import type { Place, Writer } from "./records.ts";
+import { asRefusal } from "./refusals.ts";
 import { openTalk } from "./talk.ts";
 
 /** How a lease is kept. */
@@ -15,7 +17,7 @@ export interface LeaseOptions {
 
 /** What an opening holds of the sessions that several have. */
 export interface Leases {
-  readonly shared: SharedStore;
+  readonly shared: Omit<SharedStore, "commitBriefly">;
   /** Who writes now. It has joined when this resolves. */
   writer(): Promise<Writer>;
   /** Runs what has to do with these sessions, one after the other of each. */
@@ -59,7 +61,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
       const [row] = await connections.query<Row>(sql, values);
       return row!;
     } catch (error) {
-      throw refusal(error);
+      throw asRefusal(error);
     }
   };
   const join = (member: Member): Promise<void> =>
@@ -178,7 +180,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
       return made;
     }
   };
-  const shared: SharedStore = {
+  const shared: Leases["shared"] = {
     hold: (id) => inOrder([id], () => hold(id)),
     release: (id) =>
       inOrder([id], async () => {

@@ -10,7 +10,7 @@
  *
  * async function firstWords(url: string) {
  *   const store = await openPostgresStore(url);
- *   await store.commit([{ type: "session", id: "s1", createdAtMs: Date.now(), settings: {} }]);
+ *   await store.commit([{ type: "session", kind: "agent", id: "s1", createdAtMs: Date.now(), settings: {} }]);
  *   const hold = await store.shared.hold("s1");
  *   if (!hold) throw new Error("Somebody else writes to it.");
  *   await store.commit([{ type: "events", sessionId: "s1", after: 0, events: [{ type: "turn_start" }] }]);

@@ -2,16 +2,25 @@ import { createHash } from "node:crypto";
 import { zstdDecompressSync } from "node:zlib";
 import { checkGiven } from "@tare/messages";
 import { type Archive, archiveRef, textFromBytes } from "@tare/prune";
-import { searchedJson } from "../json_text.ts";
-import type { Claim, ListedSession, StorableEvent, Store, StoredDocument, StoredEvent } from "../port.ts";
+import { columnText, nameIn, searchedJson } from "../json_text.ts";
+import type {
+  Claim,
+  ListedSession,
+  NamedSession,
+  StorableEvent,
+  Store,
+  StoredDocument,
+  StoredEvent,
+  StoreRecord,
+} from "../port.ts";
 import type { SharedStore } from "../shared_store.ts";
 import { noSessionError, StoreError } from "../store_error.ts";
 import { type Connections, connectionsTo, type Value } from "./connections.ts";
-import { conversationsIn } from "./conversations.ts";
 import { placeOf } from "./database_error.ts";
 import { type Leases, openLeases } from "./leases.ts";
 import { migrate } from "./migrations.ts";
-import { addRecord, CallList, columnText, nameIn, otherCommits, refusal, wasDone } from "./records.ts";
+import { addRecord, CallList } from "./records.ts";
+import { asRefusal, refused } from "./refusals.ts";
 
 /** How a store in PostgreSQL is opened. */
 export interface PostgresOptions {
@@ -36,6 +45,9 @@ export interface PostgresOptions {
 
 /** Events and texts of a removed session that one statement frees. */
 const SLICE = 1000;
+
+/** Sessions that one statement weighs, or takes away because their time is over. */
+const EXPIRED = 50;
 
 /**
  * Opens the store in a PostgreSQL database, 15 or newer, which any number of processes have open at the same time:
@@ -66,7 +78,7 @@ export async function openPostgresStore(url: string, options: PostgresOptions = 
   try {
     const connection = await connections.open();
     try {
-      await migrate(connection, place);
+      await migrate(connection, { place });
     } finally {
       await connection.close();
     }
@@ -97,7 +109,7 @@ function storeOver(
     try {
       return await connections.query<Row>(sql, values);
     } catch (error) {
-      throw refusal(error);
+      throw asRefusal(error);
     }
   };
   const first = async <Row>(sql: string, values?: readonly Value[]): Promise<Row | undefined> =>
@@ -109,45 +121,72 @@ function storeOver(
     return row;
   };
   /** Writes to these sessions, when what was written to them before is there. */
-  const write = (sessionIds: Iterable<string>, fill: (calls: CallList) => void) =>
+  const writeRaw = (sessionIds: Iterable<string>, fill: (calls: CallList) => void) =>
     leases.inOrder([...new Set(sessionIds)], async () => {
       if (closing) throw new Error("Cannot use the store: it is closed");
-      const commitId = crypto.randomUUID();
+      const [commitId, nowMs] = [crypto.randomUUID(), now()];
       for (;;) {
         const writer = await leases.writer();
-        const calls = new CallList(writer, commitId);
+        const calls = new CallList(writer, { commitId, nowMs });
         fill(calls);
         const { sql, values } = calls.command();
         try {
           await connections.query(sql, values);
           return calls.wasDone();
         } catch (error) {
-          if (wasDone(error)) return calls.wasDone();
+          if (refused(error, "wasDone")) return calls.wasDone();
           // One before it was done though nobody heard of that in time.
-          const { sessionId, commits } = otherCommits(error) ?? {};
-          const place = sessionId === undefined ? undefined : writer.placeOf(sessionId);
-          if (!place || commits === undefined) throw refusal(error);
-          place.commits = commits;
+          const other = refused(error, "otherCommits");
+          const place = other && writer.placeOf(nameIn(other.about));
+          if (!place) throw error;
+          place.commits = Number(other.more);
         }
       }
     });
+  const write = async (...written: Parameters<typeof writeRaw>) => {
+    try {
+      await writeRaw(...written);
+    } catch (error) {
+      throw asRefusal(error);
+    }
+  };
   const commit: Store["commit"] = async (records) => {
     if (records.length === 0) return;
-    const ids = records.flatMap((record) =>
-      record.type === "session" ? [record.id] : "sessionId" in record ? [record.sessionId ?? ""] : []
-    );
-    await write(ids, (calls) => {
-      const nowMs = now();
-      for (const record of records) addRecord(calls, record, nowMs);
+    await write(sessionsOf(records), (calls) => {
+      for (const record of records) addRecord(calls, record);
     });
+  };
+  const commitBriefly: SharedStore["commitBriefly"] = async ({ sessionId, fence, records }) => {
+    const makes = records.findIndex((record) => record.type === "session" && record.id === sessionId);
+    try {
+      await writeRaw([sessionId, ...sessionsOf(records)], (calls) => {
+        if (makes < 0) calls.holdBriefly(sessionId, fence);
+        for (const [at, record] of records.entries()) {
+          addRecord(calls, record);
+          if (at === makes) calls.holdBriefly(sessionId, fence);
+        }
+      });
+    } catch (error) {
+      if (refused(error, "notFree")) return undefined;
+      throw asRefusal(error);
+    }
+    return fence + 1;
   };
   const sweep = async () => {
     while (!closing && (await first<{ more: boolean }>("SELECT tare.sweep($1) AS more", [SLICE]))?.more);
   };
 
+  const readTexts: Store["readTexts"] = async (id, refs) => {
+    const rows = await query<{ ref: string; zstd: Uint8Array }>(
+      `SELECT t.ref, t.zstd FROM tare.sessions s JOIN tare.archived a ON a.session = s.key
+         JOIN tare.texts t ON t.ref = a.ref WHERE s.id = $1 AND a.ref = ANY ($2)`,
+      [columnText(id), refs.map(columnText)],
+    );
+    return new Map(rows.map(({ ref, zstd }) => [ref, unpack(zstd, { ref, place })]));
+  };
+
   const port: Store & { readonly shared: SharedStore } = {
-    shared: leases.shared,
-    conversations: conversationsIn({ query, unpack: (zstd, ref) => unpack(zstd, { ref, place }), now }),
+    shared: { ...leases.shared, commitBriefly },
     commit,
     async getSession(id) {
       const row = await first<{ json: string }>("SELECT json FROM tare.sessions WHERE id = $1", [
@@ -155,7 +194,7 @@ function storeOver(
       ]);
       return row && JSON.parse(row.json);
     },
-    async listSessions({ limit = 100, after, search = "", forks = true } = {}) {
+    async listSessions({ kind, limit = 100, after, search = "", forks = true } = {}) {
       const { key } = after === undefined
         ? { key: Number.MAX_SAFE_INTEGER }
         : await ofSession<{ key: number }>(after, "SELECT key FROM tare.sessions WHERE id = $1");
@@ -167,11 +206,11 @@ function storeOver(
          FROM tare.sessions s JOIN tare.heads h ON h.session = s.key
            LEFT JOIN tare.state totals ON totals.session = s.key AND totals.name = 'totals'
            LEFT JOIN tare.state titles ON titles.session = s.key AND titles.name = 'title'
-         WHERE s.key < $1::bigint
+         WHERE h.session < $1::bigint ${kind === undefined ? "" : "AND h.kind = $5"}
            AND ($2::text = '' OR strpos(lower(titles.json COLLATE "C"), $2::text COLLATE "C") > 0)
            AND ($3::boolean OR s.parent IS NULL OR s.parent NOT IN (SELECT id FROM tare.sessions))
-         ORDER BY s.key DESC LIMIT $4`,
-        [key, searchedJson(search), forks, limit],
+         ORDER BY h.session DESC LIMIT $4`,
+        [key, searchedJson(search), forks, limit, ...kind === undefined ? [] : [kind]],
       );
       return rows.map(({ json, last, totals, title, is_held }): ListedSession => ({
         ...JSON.parse(json),
@@ -181,16 +220,27 @@ function storeOver(
         ...(is_held && { isHeld: true }),
       }));
     },
-    async countSessions() {
-      return (await first<{ count: number }>("SELECT count(*) AS count FROM tare.heads"))?.count ?? 0;
+    async countSessions(kind) {
+      const [where, values] = kind === undefined ? ["", []] : [" WHERE kind = $1", [kind]];
+      return (await first<{ count: number }>(`SELECT count(*) AS count FROM tare.heads${where}`, values))
+        ?.count ?? 0;
     },
-    async idleSessions({ beforeMs, limit }) {
+    async idleSessions({ kind, beforeMs, limit }) {
       const rows = await query<{ id: string }>(
         `SELECT s.id FROM tare.heads h JOIN tare.sessions s ON s.key = h.session
-         WHERE h.touched_at_ms <= $1::bigint ORDER BY h.touched_at_ms, s.key LIMIT $2`,
-        [Math.floor(beforeMs), limit],
+         WHERE h.kind = $1 AND h.touched_at_ms <= $2::bigint ORDER BY h.touched_at_ms, s.key LIMIT $3`,
+        [kind, Math.floor(beforeMs), limit],
       );
       return rows.map(({ id }) => nameIn(id));
+    },
+    async findNamed(names, limit = 16) {
+      const rows = await query<NamedSession>(
+        `SELECT s.id, h.fence FROM unnest($1::text[]) WITH ORDINALITY AS wanted (name, place)
+           JOIN tare.names n USING (name) JOIN tare.heads h USING (session) JOIN tare.sessions s ON s.key = session
+         GROUP BY s.key, h.session ORDER BY min(wanted.place), h.named DESC LIMIT $2`,
+        [names.map(columnText), limit],
+      );
+      return rows.map(({ id, fence }) => ({ id: nameIn(id), fence }));
     },
     async deleteSession(id) {
       const isThere = await first("SELECT 1 FROM tare.sessions WHERE id = $1", [columnText(id)]);
@@ -206,6 +256,24 @@ function storeOver(
       leases.forget(id);
       await sweep();
       return true;
+    },
+    async expireSessions({ kind, beforeMs, maxBytes }) {
+      for (let last: number | null | undefined = 0; last !== null && last !== undefined;) {
+        last = (await first<{ last: number | null }>(
+          "SELECT tare.weigh($1, $2::bigint, $3::integer) AS last",
+          [kind, last, EXPIRED],
+        ))?.last;
+      }
+      const limits = [kind, Math.floor(beforeMs), Math.min(Number.MAX_SAFE_INTEGER, Math.floor(maxBytes))];
+      for (let expired = 0;;) {
+        const row = await first<{ count: number }>(
+          "SELECT tare.expire($1, $2::bigint, $3::bigint, $4::integer) AS count",
+          [...limits, EXPIRED],
+        );
+        if (!row || row.count === 0) return expired;
+        expired += row.count;
+        await sweep();
+      }
     },
     async readEvents(id, { after = 0, types, limit = Infinity } = {}) {
       const rows = await query<{ first: number | null; json: string }>(
@@ -253,14 +321,7 @@ function storeOver(
         await commit([{ type: "archive", sessionId, ref, content }]);
         return ref;
       },
-      async get(ref) {
-        const row = await first<{ zstd: Uint8Array }>(
-          `SELECT t.zstd FROM tare.sessions s JOIN tare.archived a ON a.session = s.key
-             JOIN tare.texts t ON t.ref = a.ref WHERE s.id = $1 AND a.ref = $2`,
-          [columnText(sessionId), columnText(ref)],
-        );
-        return row && unpack(row.zstd, { ref, place });
-      },
+      get: async (ref) => (await readTexts(sessionId, [ref])).get(ref),
       async delete(ref) {
         const isThere = await first("SELECT 1 FROM tare.sessions WHERE id = $1", [columnText(sessionId)]);
         if (!isThere) return;
@@ -270,6 +331,7 @@ function storeOver(
         );
       },
     }),
+    readTexts,
     async claimKey({ scope, key, bodyHash }) {
       const isCounted = ++made > maxKeys / 10;
       if (isCounted) made = 0;
@@ -300,6 +362,13 @@ function storeOver(
     close: () => closing ??= leases.close().finally(() => connections.close()),
   };
   return { port, sweep };
+}
+
+/** The sessions that these records have to do with. */
+function sessionsOf(records: readonly StoreRecord[]): string[] {
+  return records.flatMap((record) =>
+    record.type === "session" ? [record.id] : "sessionId" in record ? [record.sessionId ?? ""] : []
+  );
 }
 
 const DAY_MS = 24 * 60 * 60 * 1000;

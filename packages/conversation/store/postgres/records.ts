@@ -1,29 +1,10 @@
 import { createHash } from "node:crypto";
 import { zstdCompressSync } from "node:zlib";
 import { bytesFromText } from "@tare/prune";
-import { jsonText } from "../json_text.ts";
+import { columnText, jsonText } from "../json_text.ts";
 import type { StoreRecord } from "../port.ts";
-import {
-  conflictError,
-  fencedError,
-  noSessionError,
-  notAskedError,
-  notClaimedError,
-  otherTextError,
-  sessionExistsError,
-} from "../store_error.ts";
+import { notAskedError } from "../store_error.ts";
 import type { Value } from "./connections.ts";
-import { databaseError } from "./database_error.ts";
-
-/** A name as a column holds it: as JSON writes it, since PostgreSQL's text has neither U+0000 nor half a character. */
-export function columnText(name: string): string {
-  return jsonText(name).slice(1, -1);
-}
-
-/** The name that a column holds. */
-export function nameIn(column: string): string {
-  return JSON.parse(`"${column}"`);
-}
 
 /** A text as the archive holds it. */
 export function archivedText(content: string): { readonly sha256: Uint8Array; readonly zstd: Uint8Array } {
@@ -64,10 +45,12 @@ export class CallList {
   readonly #written: Place[] = [];
   readonly #writer: Writer;
   readonly #commitId: string;
+  readonly #nowMs: number;
 
-  constructor(writer: Writer, commitId: string) {
+  constructor(writer: Writer, { commitId, nowMs }: { readonly commitId: string; readonly nowMs: number }) {
     this.#writer = writer;
     this.#commitId = commitId;
+    this.#nowMs = Math.floor(nowMs);
   }
 
   /** Adds a call. Its arguments are SQL. */
@@ -92,6 +75,11 @@ export class CallList {
     return this.shared("commit", this.#commitId, "uuid");
   }
 
+  /** When it is written. */
+  now(): string {
+    return this.shared("now", this.#nowMs, "bigint");
+  }
+
   /** The id for something that is done once: whoever finds it there a second time hasn't sent it twice. */
   commitIdOnce(name: string): string {
     const isFirst = !this.#once.has(name);
@@ -108,16 +96,24 @@ export class CallList {
     this.#locked.add(sessionId);
   }
 
-  /** The first five arguments of what writes to a session, which is locked by the first of them. */
+  /** Holds a session for this commit, behind what makes it. */
+  holdBriefly(sessionId: string, fence: number): void {
+    const id = this.shared(`session ${sessionId}`, columnText(sessionId));
+    this.call("hold_briefly", id, this.value(fence, "bigint"), this.commitId(), this.now());
+    this.#locked.add(sessionId);
+  }
+
+  /** The first six arguments of what writes to a session, which is locked by the first of them. */
   head(sessionId: string): string[] {
     const isLocked = this.#locked.has(sessionId);
     this.#locked.add(sessionId);
     const id = this.shared(`session ${sessionId}`, columnText(sessionId));
-    if (isLocked) return [id, "NULL", "NULL", "NULL", this.commitId()];
+    if (isLocked) return [id, "NULL", "NULL", "NULL", this.commitId(), this.now()];
     const place = this.#writer.placeOf(sessionId);
     if (place) this.#written.push(place);
     const [fence, commits] = [place?.fence ?? NO_FENCE, place?.commits ?? 0];
-    return [id, this.server(), this.value(fence, "bigint"), this.value(commits, "bigint"), this.commitId()];
+    const numbers = [this.value(fence, "bigint"), this.value(commits, "bigint")];
+    return [id, this.server(), ...numbers, this.commitId(), this.now()];
   }
 
   /** Counts the commit, once it was done. */
@@ -127,20 +123,20 @@ export class CallList {
 
   command(): Command {
     // Not as columns, of which there may be only so many.
-    return { sql: `SELECT ARRAY[${this.#calls.join()}]::integer[]`, values: this.#values };
+    return { sql: `SELECT ARRAY[${this.#calls.join()}]::bigint[]`, values: this.#values };
   }
 }
 
 /** Adds what writes a record. */
-export function addRecord(calls: CallList, record: StoreRecord, nowMs: number): void {
-  const now = () => calls.shared("now", Math.floor(nowMs), "bigint");
+export function addRecord(calls: CallList, record: StoreRecord): void {
   const optional = (name: string | undefined) => name === undefined ? "NULL" : calls.value(columnText(name));
   switch (record.type) {
     case "session": {
-      const { id, createdAtMs, settings, parent } = record;
-      const json = jsonText({ id, createdAtMs, settings, parent });
+      const { id, kind, createdAtMs, settings, parent } = record;
+      const json = calls.value(jsonText({ id, kind, createdAtMs, settings, parent }));
       const place = calls.shared(`session ${id}`, columnText(id));
-      calls.call("put_session", place, calls.value(json), optional(parent), now(), calls.commitIdOnce(place));
+      const once = calls.commitIdOnce(place);
+      calls.call("put_session", place, calls.value(kind), json, optional(parent), calls.now(), once);
       return calls.made(id);
     }
     case "events": {
@@ -151,7 +147,6 @@ export function addRecord(calls: CallList, record: StoreRecord, nowMs: number): 
       calls.call(
         "put_events",
         ...calls.head(sessionId),
-        now(),
         calls.value(after, "bigint"),
         calls.value(events.length, "integer"),
         calls.value(types, "text[]"),
@@ -168,6 +163,10 @@ export function addRecord(calls: CallList, record: StoreRecord, nowMs: number): 
         calls.value(columnText(name)),
         calls.value(json),
       );
+    }
+    case "names": {
+      const names = calls.value(record.names.map(columnText), "text[]");
+      return calls.call("put_names", ...calls.head(record.sessionId), names);
     }
     case "archive": {
       const { sha256, zstd } = archivedText(record.content);
@@ -190,7 +189,7 @@ export function addRecord(calls: CallList, record: StoreRecord, nowMs: number): 
       const name = [calls.value(columnText(scope)), calls.value(columnText(key))];
       const json = calls.value(jsonText(response));
       const once = calls.commitIdOnce(`response ${JSON.stringify([scope, key])}`);
-      return calls.call("put_response", ...name, optional(sessionId), now(), once, json);
+      return calls.call("put_response", ...name, optional(sessionId), calls.now(), once, json);
     }
     case "answer": {
       const id = calls.value(uuidOf(record.requestId), "uuid");
@@ -209,42 +208,4 @@ export function addRecord(calls: CallList, record: StoreRecord, nowMs: number): 
 function uuidOf(id: string): string {
   if (!/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(id)) throw notAskedError(id);
   return id;
-}
-
-/** What a function of the store refused, as every store says it; anything else as it was. */
-export function refusal(error: unknown): unknown {
-  const { code, detail = "", hint = "" } = databaseError(error) ?? {};
-  switch (code) {
-    case "TA001":
-      return noSessionError(nameIn(detail));
-    case "TA002":
-      return sessionExistsError(nameIn(detail));
-    case "TA003": {
-      const [after = "", last = ""] = hint.split(" ");
-      return conflictError(nameIn(detail), { after: Number(after), last: Number(last) });
-    }
-    case "TA004":
-      return fencedError(nameIn(detail));
-    case "TA005":
-      return otherTextError(detail);
-    case "TA006":
-      return notClaimedError({ key: nameIn(detail), scope: nameIn(hint) });
-    case "TA007":
-      return notAskedError(detail);
-    default:
-      return error;
-  }
-}
-
-/** Of which session there are how many commits, where a commit took that for another number. */
-export function otherCommits(
-  error: unknown,
-): { readonly sessionId: string; readonly commits: number } | undefined {
-  const { code, detail = "", hint = "" } = databaseError(error) ?? {};
-  return code === "TA008" ? { sessionId: nameIn(detail), commits: Number(hint) } : undefined;
-}
-
-/** Whether a commit that was sent twice was done the first time. */
-export function wasDone(error: unknown): boolean {
-  return databaseError(error)?.code === "TA000";
 }

@@ -1,5 +1,5 @@
 /**
- * The tables of version 1. Names stand in them as `columnText` writes them, values as JSON in plain text: to take it
+ * The tables. Names stand in them as `columnText` writes them, values as JSON in plain text: to take it
  * apart would cost more than all else that a commit does.
  *
  * A session's row never changes but where it is removed; what changes with each commit is its head, a small row that
@@ -24,18 +24,35 @@ export const TABLES: string = `
   );
   CREATE INDEX ON tare.sessions (key) WHERE is_removed;
 
+  CREATE SEQUENCE tare.namings;
   CREATE TABLE tare.heads (
     session bigint PRIMARY KEY,
+    kind text NOT NULL,
     holder text,
     fence bigint NOT NULL DEFAULT 0,
     last bigint NOT NULL DEFAULT 0,
     commits bigint NOT NULL DEFAULT 0,
     commit_id uuid,
+    -- The newest commits for which it was held alone, the newest first.
+    recent uuid[],
     watched_until timestamptz NOT NULL DEFAULT '-infinity',
-    touched_at_ms bigint NOT NULL
+    touched_at_ms bigint NOT NULL,
+    -- Which of its names were given last, whatever the clocks of the servers say; 0: it has none.
+    named bigint NOT NULL DEFAULT 0,
+    -- What it takes. NULL: nobody has weighed it since it was last written.
+    bytes bigint
   ) WITH (fillfactor = 50);
   CREATE INDEX ON tare.heads (holder) WHERE holder IS NOT NULL;
-  CREATE INDEX ON tare.heads (touched_at_ms);
+  CREATE INDEX ON tare.heads (kind, session);
+  CREATE INDEX ON tare.heads (kind, touched_at_ms);
+
+  -- What sessions can be found by.
+  CREATE TABLE tare.names (
+    name text NOT NULL,
+    session bigint NOT NULL,
+    PRIMARY KEY (name, session)
+  );
+  CREATE INDEX ON tare.names (session);
 
   -- Those of one commit: a JSON array of so many, the first of which has this number.
   CREATE TABLE tare.events (

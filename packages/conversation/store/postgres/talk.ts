@@ -1,7 +1,6 @@
 import type { HolderRequest, SharedStore } from "../shared_store.ts";
 import type { Connections, OwnConnection, Value } from "./connections.ts";
-import { columnText, nameIn } from "./records.ts";
-import { jsonText } from "../json_text.ts";
+import { columnText, jsonText, nameIn } from "../json_text.ts";
 
 /** What openings tell each other, by a connection that nothing else waits on. */
 export interface Talk extends Pick<SharedStore, "watch" | "ask"> {

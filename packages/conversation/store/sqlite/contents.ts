@@ -4,6 +4,7 @@ import { bytesFromText } from "@tare/prune";
 import { zstdCompressSync } from "node:zlib";
 import type { ContentsItem, StoreContents } from "../contents.ts";
 import type { SessionRecord, StorableEvent, StoredDocument } from "../port.ts";
+import { columnText, nameIn } from "../json_text.ts";
 import { promiseOf } from "../promise_of.ts";
 import { type Database, openDatabase } from "./database.ts";
 import { corruptError } from "./file_error.ts";
@@ -67,7 +68,7 @@ export function openFileContents(path: string): StoreContents {
 }
 
 function isEmpty(database: Database): boolean {
-  const tables = ["activity", "idempotency_keys", "conversations"].map((table) => `SELECT 1 FROM ${table}`);
+  const tables = ["activity", "idempotency_keys"].map((table) => `SELECT 1 FROM ${table}`);
   return database.prepare(`${tables.join(" UNION ALL ")} LIMIT 1`).get() === undefined;
 }
 
@@ -78,7 +79,6 @@ async function* readAll(database: Database): AsyncGenerator<ContentsItem, void> 
     database,
     `SELECT ref, zstd FROM texts WHERE ref > ?1 AND EXISTS (
        SELECT 1 FROM archived JOIN activity USING (session) WHERE archived.ref = texts.ref
-       UNION ALL SELECT 1 FROM conversation_texts AS kept WHERE kept.ref = texts.ref
      ) ORDER BY ref`,
     "ref",
   );
@@ -120,6 +120,17 @@ async function* readAll(database: Database): AsyncGenerator<ContentsItem, void> 
     for (const { ref } of archived.all(key)) yield { type: "archived", sessionId, ref };
   }
 
+  const named = pages<{ session: number; id: string; named: number }>(
+    database,
+    `SELECT session, id, named FROM activity JOIN sessions ON key = session WHERE named > ?1 AND named > 0
+     ORDER BY named`,
+    "named",
+  );
+  const namesOf = database.prepare<{ name: string }>("SELECT name FROM names WHERE session = ?");
+  for (const { session, id: sessionId } of named(0)) {
+    yield { type: "names", sessionId, names: namesOf.all(session).map(({ name }) => nameIn(name)) };
+  }
+
   const documents = pages<StoredJson & { kind: string; id: string }>(
     database,
     "SELECT kind, id, json, crc FROM documents WHERE (kind, id) > (?1, ?2) ORDER BY kind, id",
@@ -151,30 +162,6 @@ async function* readAll(database: Database): AsyncGenerator<ContentsItem, void> 
       touchedAtMs: touched,
       ...(sessionId !== null && { sessionId }),
       ...(json !== null && { answer: { response: value({ json, crc }) } }),
-    };
-  }
-
-  const conversations = pages<
-    StoredJson & { key: number; id: string; version: number; savedAtMs: number; saved: number }
-  >(
-    database,
-    `SELECT key, id, version, json, crc, saved_at_ms AS savedAtMs, saved FROM conversations WHERE saved > ?1
-     ORDER BY saved`,
-    "saved",
-  );
-  const names = database.prepare<{ name: string }>(
-    "SELECT name FROM conversation_names WHERE conversation = ?",
-  );
-  const refs = database.prepare<{ ref: string }>("SELECT ref FROM conversation_texts WHERE conversation = ?");
-  for (const { key, id, version, savedAtMs, json, crc } of conversations(0)) {
-    yield {
-      type: "conversation",
-      id,
-      version,
-      value: value({ json, crc }),
-      names: names.all(key).map(({ name }) => name),
-      savedAtMs,
-      refs: refs.all(key).map(({ ref }) => ref),
     };
   }
 }
@@ -213,25 +200,18 @@ function itemWriter(database: Database): (item: ContentsItem) => void {
   const insertSession = database.prepare<{ key: number }>(
     "INSERT INTO sessions (id, json, crc, parent) VALUES (?, ?, ?, ?) RETURNING key",
   );
-  const insertActivity = database.prepare("INSERT INTO activity VALUES (?, ?)");
+  const insertActivity = database.prepare(
+    "INSERT INTO activity (session, kind, touched_at_ms) VALUES (?, ?, ?)",
+  );
+  const insertNamed = database.prepare("INSERT INTO names VALUES (?, ?)");
+  const countNaming = database.prepare("UPDATE activity SET named = ? WHERE session = ?");
   const insertEvent = database.prepare("INSERT INTO events VALUES (?, ?, ?, ?, ?)");
   const insertState = database.prepare("INSERT INTO state VALUES (?, ?, ?, ?)");
   const insertArchived = database.prepare("INSERT INTO archived VALUES (?, ?)");
   const selectKey = database.prepare<{ key: number }>("SELECT key FROM sessions WHERE id = ?");
   const insertDocument = database.prepare("INSERT INTO documents VALUES (?, ?, ?, ?, ?)");
   const insertKey = database.prepare("INSERT INTO idempotency_keys VALUES (?, ?, ?, '', ?, ?, ?, ?)");
-  const insertConversation = database.prepare<{ key: number }>(
-    `INSERT INTO conversations (id, version, json, crc, bytes, saved_at_ms, saved)
-     VALUES (?, ?, ?, ?, 0, ?, ?) RETURNING key`,
-  );
-  const insertName = database.prepare("INSERT INTO conversation_names VALUES (?, ?)");
-  const insertKept = database.prepare("INSERT INTO conversation_texts VALUES (?, ?)");
-  const weigh = database.prepare(
-    `UPDATE conversations SET bytes = length(json) + coalesce(
-       (SELECT sum(length(zstd)) FROM conversation_texts JOIN texts USING (ref) WHERE conversation = key), 0
-     ) WHERE key = ?`,
-  );
-  let conversations = 0;
+  let namings = 0;
   /** The session in front, and the number of its last event. */
   let session = 0;
   let last = 0;
@@ -241,11 +221,11 @@ function itemWriter(database: Database): (item: ContentsItem) => void {
         insertText.run(item.ref, zstdCompressSync(bytesFromText(item.content)));
         return;
       case "session": {
-        const { id, createdAtMs, settings, parent, touchedAtMs } = item;
-        const { json, crc } = toStoredJson({ id, createdAtMs, settings, parent });
+        const { id, kind, createdAtMs, settings, parent, touchedAtMs } = item;
+        const { json, crc } = toStoredJson({ id, kind, createdAtMs, settings, parent });
         session = insertSession.get(id, json, crc, parent ?? null)!.key;
         last = 0;
-        insertActivity.run(session, touchedAtMs);
+        insertActivity.run(session, kind, touchedAtMs);
         return;
       }
       case "events":
@@ -262,6 +242,12 @@ function itemWriter(database: Database): (item: ContentsItem) => void {
       case "archived":
         insertArchived.run(session, item.ref);
         return;
+      case "names": {
+        const { key } = selectKey.get(item.sessionId)!;
+        for (const name of item.names) insertNamed.run(columnText(name), key);
+        countNaming.run(++namings, key);
+        return;
+      }
       case "document": {
         const { kind, id, sessionId, value } = item;
         const { json, crc } = toStoredJson({ kind, id, sessionId, value });
@@ -273,15 +259,6 @@ function itemWriter(database: Database): (item: ContentsItem) => void {
         const { json, crc } = answer ? toStoredJson(answer.response) : { json: null, crc: null };
         const place = sessionId === undefined ? null : selectKey.get(sessionId)!.key;
         insertKey.run(scope, key, bodyHash, touchedAtMs, place, json, crc);
-        return;
-      }
-      case "conversation": {
-        const { id, version, value, names, savedAtMs, refs } = item;
-        const { json, crc } = toStoredJson(value);
-        const { key } = insertConversation.get(id, version, json, crc, savedAtMs, ++conversations)!;
-        for (const name of names) insertName.run(name, key);
-        for (const ref of refs) insertKept.run(key, ref);
-        weigh.run(key);
         return;
       }
     }

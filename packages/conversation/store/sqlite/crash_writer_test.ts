@@ -10,7 +10,7 @@ if (import.meta.main) {
   const say = (line: string) => Deno.stdout.writeSync(encoder.encode(`${line}\n`));
   for (const id of SESSIONS) {
     if (!await store.getSession(id)) {
-      await store.commit([{ type: "session", id, createdAtMs: 0, settings: {} }]);
+      await store.commit([{ type: "session", kind: "agent", id, createdAtMs: 0, settings: {} }]);
     }
   }
   say("open");

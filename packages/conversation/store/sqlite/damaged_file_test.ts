@@ -85,7 +85,13 @@ async function opened(path: string, { damage = () => {} }: { readonly damage?: (
 Deno.test("openStore() tells of a damaged log, keeps it and goes on with what stands before the damage", () =>
   withStore(async (store, path) => {
     for (let made = 0; made < 30; made++) {
-      await store.commit([{ type: "session", id: `${made}`, createdAtMs: 0, settings: "x".repeat(5000) }]);
+      await store.commit([{
+        type: "session",
+        kind: "agent",
+        id: `${made}`,
+        createdAtMs: 0,
+        settings: "x".repeat(5000),
+      }]);
     }
     const whole = await opened(path, {});
     assertEquals([whole.warnings, whole.sessions], [[], 32]);
@@ -181,7 +187,7 @@ Deno.test("openStore() and what it gives never show other content than was writt
 function reads(store: Store, refs: readonly string[]): [() => unknown, unknown][] {
   const archive = store.archive("a");
   return [
-    [() => store.getSession("a"), { id: "a", createdAtMs: 1, settings: {} }],
+    [() => store.getSession("a"), { id: "a", kind: "agent", createdAtMs: 1, settings: {} }],
     [
       async () => await store.getSession("a") && store.readEvents("a"),
       events.map((event, index) => ({ number: index + 1, event })),

@@ -189,7 +189,6 @@ function prepareFile(
     if (found !== "ok") throw corruptError(file, String(found).replaceAll("\n", " "));
   }
   migrate(connection, { version, migrations });
-  letShrink(connection);
   connection.exec("PRAGMA foreign_keys = ON");
 }
 
@@ -216,17 +215,6 @@ function migrate(
     connection.exec("BEGIN IMMEDIATE");
     step(connection);
     connection.exec(`PRAGMA application_id = ${APPLICATION_ID}; PRAGMA user_version = ${index + 1}; COMMIT`);
-  }
-}
-
-/** Writes a file anew that was made when files couldn't shrink yet, unless there is no room for that. */
-function letShrink(connection: DatabaseSync): void {
-  if (firstValue(connection, "PRAGMA auto_vacuum") !== 0) return;
-  try {
-    connection.exec("PRAGMA auto_vacuum = INCREMENTAL; VACUUM");
-  } catch (error) {
-    const known = toStoreError(error, "");
-    if (!(known instanceof StoreError && known.code === "full")) throw error;
   }
 }
 

@@ -2,10 +2,9 @@ import { readSync } from "node:fs";
 import { checkGiven } from "@tare/messages";
 import { type Archive, archiveRef } from "@tare/prune";
 import type { ListedSession, SessionRecord, Store, StoreCopy, StoredDocument, StoredEvent } from "../port.ts";
-import { searchedJson } from "../json_text.ts";
+import { columnText, searchedJson } from "../json_text.ts";
 import { promiseOf } from "../promise_of.ts";
 import { noSessionError, StoreError } from "../store_error.ts";
-import { conversationsIn } from "./conversations.ts";
 import { type Database, openDatabase } from "./database.ts";
 import { corruptError, toOpenError } from "./file_error.ts";
 import { idempotencyKeys } from "./idempotency_keys.ts";
@@ -98,23 +97,35 @@ async function storeIn(
     promiseOf(() => database.transaction(() => records.forEach(write)));
 
   const selectSession = database.prepare<StoredJson>("SELECT json, crc FROM sessions WHERE id = ?");
-  const selectPage = database.prepare<
-    & StoredJson
-    & { last: number; totals: string | null; totalsCrc: number; title: string | null; titleCrc: number }
-  >(
-    `SELECT sessions.json, sessions.crc, totals.json AS totals, totals.crc AS totalsCrc,
+  const pageOf = (kind: string) =>
+    database.prepare<
+      & StoredJson
+      & { last: number; totals: string | null; totalsCrc: number; title: string | null; titleCrc: number }
+    >(
+      `SELECT sessions.json, sessions.crc, totals.json AS totals, totals.crc AS totalsCrc,
        titles.json AS title, titles.crc AS titleCrc,
        coalesce((SELECT max(number) FROM events WHERE session = key), 0) AS last
-     FROM sessions JOIN activity ON activity.session = key
+     FROM activity JOIN sessions ON key = activity.session
        LEFT JOIN state AS totals ON totals.session = key AND totals.name = 'totals'
        LEFT JOIN state AS titles ON titles.session = key AND titles.name = 'title'
-     WHERE key < ?1 AND (?2 = '' OR instr(lower(titles.json), ?2) > 0)
+     WHERE ${kind} activity.session < ?1 AND (?2 = '' OR instr(lower(titles.json), ?2) > 0)
        AND (?3 OR parent IS NULL OR parent NOT IN (SELECT id FROM sessions))
-     ORDER BY key DESC LIMIT ?4`,
-  );
+     ORDER BY activity.session DESC LIMIT ?4`,
+    );
+  const selectPage = pageOf("");
+  const selectPageOfKind = pageOf("activity.kind = ?5 AND");
   const selectCount = database.prepare<{ count: number }>("SELECT count(*) AS count FROM activity");
+  const selectCountOfKind = database.prepare<{ count: number }>(
+    "SELECT count(*) AS count FROM activity WHERE kind = ?",
+  );
   const selectIdle = database.prepare<{ id: string }>(
-    "SELECT id FROM activity JOIN sessions ON key = session WHERE touched_at_ms <= ? ORDER BY touched_at_ms LIMIT ?",
+    `SELECT id FROM activity JOIN sessions ON key = session WHERE kind = ? AND touched_at_ms <= ?
+     ORDER BY touched_at_ms, session LIMIT ?`,
+  );
+  const selectNamed = database.prepare<{ id: string }>(
+    `SELECT sessions.id FROM json_each(?) AS wanted JOIN names ON name = wanted.value
+       JOIN activity USING (session) JOIN sessions ON sessions.key = session
+     GROUP BY session ORDER BY min(wanted.key), named DESC LIMIT ?`,
   );
   const select = "SELECT number, json, crc FROM events WHERE session = ? AND number > ?";
   const selectAll = database.prepare<StoredJson & { number: number }>(`${select} ORDER BY number LIMIT ?`);
@@ -132,30 +143,37 @@ async function storeIn(
   // Of what an earlier process removed.
   await sweep();
   return {
-    conversations: conversationsIn(database, { now, texts, sweep }),
     commit,
     getSession: (id) => promiseOf(() => value(selectSession.get(id)) as SessionRecord | undefined),
-    listSessions: ({ limit = 100, after, search = "", forks = true } = {}) =>
-      promiseOf(() =>
-        selectPage.all(
-          after === undefined ? Number.MAX_SAFE_INTEGER : keyOf(after),
-          searchedJson(search),
-          Number(forks),
-          limit,
-        ).map(({ last, totals, totalsCrc, title, titleCrc, ...stored }): ListedSession => ({
+    listSessions: ({ kind, limit = 100, after, search = "", forks = true } = {}) =>
+      promiseOf(() => {
+        const from = after === undefined ? Number.MAX_SAFE_INTEGER : keyOf(after);
+        const which = [from, searchedJson(search), Number(forks), limit];
+        const rows = kind === undefined ? selectPage.all(...which) : selectPageOfKind.all(...which, kind);
+        return rows.map(({ last, totals, totalsCrc, title, titleCrc, ...stored }): ListedSession => ({
           ...value(stored) as SessionRecord,
           lastEvent: last,
           ...(totals !== null && { totals: value({ json: totals, crc: totalsCrc }) }),
           ...(title !== null && { title: value({ json: title, crc: titleCrc }) }),
-        }))
+        }));
+      }),
+    countSessions: (kind) =>
+      promiseOf(() => (kind === undefined ? selectCount.get() : selectCountOfKind.get(kind))?.count ?? 0),
+    idleSessions: ({ kind, beforeMs, limit }) =>
+      promiseOf(() => selectIdle.all(kind, beforeMs, limit).map(({ id }) => id)),
+    findNamed: (names, limit = 16) =>
+      promiseOf(() =>
+        selectNamed.all(JSON.stringify(names.map(columnText)), limit).map(({ id }) => ({ id, fence: 0 }))
       ),
-    countSessions: () => promiseOf(() => selectCount.get()?.count ?? 0),
-    idleSessions: ({ beforeMs, limit }) =>
-      promiseOf(() => selectIdle.all(beforeMs, limit).map(({ id }) => id)),
     deleteSession: async (id) => {
       const isRemoved = removed.remove(id);
       if (isRemoved) await sweep();
       return isRemoved;
+    },
+    expireSessions: async (limits) => {
+      const expired = await removed.expire(limits, () => isOpen);
+      if (expired > 0) await sweep();
+      return expired;
     },
     readEvents: (id, { after = 0, types, limit = -1 } = {}) =>
       promiseOf(() => {
@@ -180,9 +198,10 @@ async function storeIn(
         await commit([{ type: "archive", sessionId, ref, content }]);
         return ref;
       },
-      get: (ref) => promiseOf(() => texts.get(sessionId, ref)),
+      get: (ref) => promiseOf(() => texts.get(sessionId, [ref]).get(ref)),
       delete: (ref) => promiseOf(() => texts.delete(sessionId, ref)),
     }),
+    readTexts: (id, refs) => promiseOf(() => texts.get(id, refs)),
     claimKey: (request) => promiseOf(() => keys.claim(request)),
     releaseKey: (key) => promiseOf(() => keys.release(key)),
     copy: () => promiseOf(() => copyOf(database)),

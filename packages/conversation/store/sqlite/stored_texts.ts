@@ -11,18 +11,14 @@ interface StoredText {
   readonly content: string;
 }
 
-/** Archived texts: each is stored once, and who may read it is kept for each session and conversation. */
+/** Archived texts: each is stored once, and who may read it is kept for each session. */
 export interface StoredTexts {
   /** Keeps a text for a session's row, inside a transaction. */
   put(session: number, text: StoredText): void;
-  /** The text, if this session put it. */
-  get(sessionId: string, ref: string): string | undefined;
+  /** Those of these texts that this session put. */
+  get(sessionId: string, refs: readonly string[]): Map<string, string>;
   /** Takes the text from this session; the last that has it takes it along. */
   delete(sessionId: string, ref: string): void;
-  /** Keeps a text for a conversation's row, inside a transaction. */
-  keep(conversation: number, text: StoredText): void;
-  /** Texts of a conversation's row. */
-  kept(conversation: number, refs: readonly string[]): Map<string, string>;
 }
 
 /** The texts in a file. */
@@ -30,9 +26,10 @@ export function storedTexts(database: Database): StoredTexts {
   const selectText = database.prepare<{ zstd: Uint8Array<ArrayBuffer> }>(
     "SELECT zstd FROM texts WHERE ref = ?",
   );
-  const selectOwn = database.prepare<{ zstd: Uint8Array<ArrayBuffer> | null }>(
-    `SELECT zstd FROM archived JOIN sessions ON key = session LEFT JOIN texts ON texts.ref = archived.ref
-     WHERE id = ? AND archived.ref = ?`,
+  const selectOwn = database.prepare<{ ref: string; zstd: Uint8Array<ArrayBuffer> | null }>(
+    `SELECT archived.ref, zstd FROM archived JOIN sessions ON key = session
+       LEFT JOIN texts ON texts.ref = archived.ref
+     WHERE id = ? AND archived.ref IN (SELECT value FROM json_each(?))`,
   );
   const upsertText = database.prepare(
     "INSERT INTO texts VALUES (?, ?) ON CONFLICT DO UPDATE SET zstd = excluded.zstd",
@@ -42,13 +39,8 @@ export function storedTexts(database: Database): StoredTexts {
   const deleteOwn = database.prepare(
     "DELETE FROM archived WHERE session = (SELECT key FROM sessions WHERE id = ?) AND ref = ?",
   );
-  const selectKept = database.prepare<{ ref: string; zstd: Uint8Array<ArrayBuffer> | null }>(
-    `SELECT kept.ref, zstd FROM conversation_texts AS kept LEFT JOIN texts ON texts.ref = kept.ref
-     WHERE conversation = ? AND kept.ref IN (SELECT value FROM json_each(?))`,
-  );
-  const insertKept = database.prepare("INSERT INTO conversation_texts VALUES (?, ?) ON CONFLICT DO NOTHING");
-  const addBytes = database.prepare(
-    "UPDATE conversations SET bytes = bytes + (SELECT length(zstd) FROM texts WHERE ref = ?) WHERE key = ?",
+  const unweigh = database.prepare(
+    "UPDATE activity SET bytes = NULL WHERE session = (SELECT key FROM sessions WHERE id = ?)",
   );
   const write = ({ ref, content }: StoredText) => {
     const row = selectText.get(ref);
@@ -66,22 +58,16 @@ export function storedTexts(database: Database): StoredTexts {
       write(text);
       insertOwn.run(session, text.ref);
     },
-    get(sessionId, ref) {
-      const own = selectOwn.get(sessionId, ref);
-      if (!own) return undefined;
-      return read(own, ref);
-    },
-    delete(sessionId, ref) {
-      database.transaction(() => deleteOwn.run(sessionId, ref));
-    },
-    keep(conversation, text) {
-      write(text);
-      if (insertKept.run(conversation, text.ref) > 0) addBytes.run(text.ref, conversation);
-    },
-    kept: (conversation, refs) =>
+    get: (sessionId, refs) =>
       new Map(
-        selectKept.all(conversation, JSON.stringify(refs)).map((row) => [row.ref, read(row, row.ref)]),
+        selectOwn.all(sessionId, JSON.stringify(refs)).map((row) => [row.ref, read(row, row.ref)]),
       ),
+    delete(sessionId, ref) {
+      database.transaction(() => {
+        deleteOwn.run(sessionId, ref);
+        unweigh.run(sessionId);
+      });
+    },
   };
 }
 

@@ -1,0 +1,130 @@
+/**
+ * What every store must do with sessions of several kinds, their names and their limits. Holds no tests of its own.
+ *
+ * @module
+ */
+import { assertEquals, assertRejects } from "@std/assert";
+import { randomBytes } from "node:crypto";
+import { archiveRef } from "@tare/prune";
+import type { SessionKind, Store, StoreRecord } from "@tare/conversation";
+import { DAY_MS, sessionRecord, type TestOfStore } from "./store_suite_fixture_test.ts";
+
+const gatewayRecord = (id: string): StoreRecord => ({ ...sessionRecord(id), kind: "gateway" });
+const names = (sessionId: string, ...names: readonly string[]): StoreRecord => ({
+  type: "names",
+  sessionId,
+  names,
+});
+const found = async (store: Store, wanted: readonly string[], limit?: number) =>
+  (await store.findNamed(wanted, limit)).map(({ id }) => id);
+const MUCH = Number.MAX_SAFE_INTEGER;
+
+/** Tests of the sessions `a` and `b`, which are agents', and others. */
+export function testKinds(test: TestOfStore): void {
+  test("listSessions(), countSessions() and idleSessions() tell kinds apart", async (store) => {
+    await store.commit([gatewayRecord("c"), sessionRecord("d"), gatewayRecord("e")]);
+    const ids = async (kind?: SessionKind, more: { limit?: number; after?: string } = {}) =>
+      (await store.listSessions({ ...(kind && { kind }), ...more })).map(({ id, kind }) => `${id} ${kind}`);
+    assertEquals(await ids(), ["e gateway", "d agent", "c gateway", "b agent", "a agent"]);
+    assertEquals(await ids("agent", { limit: 2 }), ["d agent", "b agent"]);
+    assertEquals(await ids("gateway", { after: "e" }), ["c gateway"]);
+    assertEquals(
+      await Promise.all(
+        [undefined, "agent" as const, "gateway" as const].map((kind) => store.countSessions(kind)),
+      ),
+      [5, 3, 2],
+    );
+    const idle = (kind: SessionKind) => store.idleSessions({ kind, beforeMs: MUCH, limit: 9 });
+    assertEquals([await idle("agent"), await idle("gateway")], [["a", "b", "d"], ["c", "e"]]);
+    await store.deleteSession("c");
+    assertEquals([await store.countSessions("gateway"), await idle("gateway")], [1, ["e"]]);
+  });
+
+  test(
+    "findNamed() gives what has a name, by the order of the names, and of one name what got it last in front",
+    async (store, open) => {
+      await store.commit([sessionRecord("c"), names("a", "x", "y"), names("b", "y", "z"), names("c", "z")]);
+      assertEquals(await found(store, ["y"]), ["b", "a"]);
+      assertEquals(await found(store, ["x", "y", "z"]), ["a", "b", "c"]);
+      assertEquals(await found(store, ["z", "y", "x"]), ["c", "b", "a"]);
+      await store.commit([names("a", "y", "new")]);
+      await store.close();
+      const later = await open();
+      assertEquals([await found(later, ["x"]), await found(later, [])], [[], []]);
+      assertEquals(await found(later, ["y", "x", "new"]), ["a", "b"]);
+      assertEquals(await found(later, ["z", "new"], 2), ["c", "b"]);
+      const many = Array.from({ length: 70 }, (_, at) => `other ${at}`);
+      assertEquals(await found(later, [...many, "z"]), ["c", "b"]);
+      await later.commit([names("b", "z")]);
+      assertEquals(await found(later, ["z"]), ["b", "c"]);
+      await later.deleteSession("b");
+      assertEquals([await found(later, ["z"]), await found(later, ["y"])], [["c"], ["a"]]);
+      await later.close();
+    },
+  );
+
+  test("readTexts() gives those that a session has, and a fork those that its parent had", async (store) => {
+    const contents = ["one".repeat(1_000), "\ud83d other", "own"];
+    const refs = [...await Promise.all(contents.map(archiveRef)), "0".repeat(16)];
+    const put = (sessionId: string, at: number): StoreRecord => ({
+      type: "archive",
+      sessionId,
+      ref: refs[at]!,
+      content: contents[at]!,
+    });
+    await store.commit([put("a", 0), put("a", 1), sessionRecord("fork", "a"), put("fork", 2), put("b", 2)]);
+    const texts = async (id: string) => [...(await store.readTexts(id, refs)).values()].sort();
+    assertEquals(await texts("a"), contents.slice(0, 2).sort());
+    assertEquals(await texts("fork"), contents.toSorted());
+    assertEquals([await texts("b"), await texts("none")], [["own"], []]);
+    assertEquals(await store.readTexts("a", [refs[1]!]), new Map([[refs[1]!, contents[1]!]]));
+    const wrong: StoreRecord = { type: "archive", sessionId: "a", ref: refs[0]!, content: "something else" };
+    await assertRejects(() => store.commit([names("b", "n"), wrong]), Error, "other content");
+    assertEquals(await found(store, ["n"]), []);
+  });
+
+  let nowMs = 10 * DAY_MS;
+  test(
+    "expireSessions() removes those of a kind that were used long ago, and the oldest beyond so many bytes",
+    async (store) => {
+      const start = nowMs;
+      const text = (name: string) => randomBytes(15_000).toString("base64") + name;
+      for (const id of ["c", "d", "e"]) {
+        const content = text(id);
+        await store.commit([
+          gatewayRecord(id),
+          names(id, "n"),
+          { type: "archive", sessionId: id, ref: await archiveRef(content), content },
+          { type: "state", sessionId: id, name: "x", value: id },
+        ]);
+        nowMs += DAY_MS;
+      }
+      const expire = async (beforeMs: number, maxBytes: number) => [
+        await store.expireSessions({ kind: "gateway", beforeMs, maxBytes }),
+        (await store.listSessions({ kind: "gateway" })).map(({ id }) => id),
+      ];
+      assertEquals(await expire(start, MUCH), [0, ["e", "d", "c"]]);
+      assertEquals(await expire(start + 1, MUCH), [1, ["e", "d"]]);
+      // Whatever is written to it, it counts as used.
+      const used: StoreRecord[] = [
+        { type: "state", sessionId: "d", name: "x", value: 2 },
+        names("d", "n"),
+        { type: "events", sessionId: "d", after: 0, events: [{ type: "call" }] },
+      ];
+      for (const record of used) {
+        await store.commit([record]);
+        assertEquals(await store.idleSessions({ kind: "gateway", beforeMs: nowMs, limit: 9 }), ["e", "d"]);
+        assertEquals(await store.idleSessions({ kind: "gateway", beforeMs: nowMs - 1, limit: 9 }), ["e"]);
+        nowMs += DAY_MS;
+      }
+      assertEquals(await expire(0, 25_000), [1, ["d"]]);
+      // What it takes is weighed again when it has become more.
+      const more = text("more");
+      await store.archive("d").put(more);
+      assertEquals(await expire(0, 25_000), [1, []]);
+      assertEquals(await store.readTexts("d", [await archiveRef(more)]), new Map());
+      assertEquals([await store.countSessions("agent"), await found(store, ["n"])], [2, []]);
+    },
+    { now: () => nowMs },
+  );
+}

@@ -1,0 +1,274 @@
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { type Gateway, gateway, type GatewayOptions } from "@tare/gateway";
+import { memoryStore, sharedMemory, type Store } from "@tare/conversation";
+import { openStore } from "@tare/conversation/sqlite";
+import { conversation, MANNERS, play, type Played } from "./conversations_fixture_test.ts";
+import { CHAT, DIALECTS } from "./dialects_fixture_test.ts";
+
+/** A long conversation in which results leave, calls recall, and a client has it summed up. */
+const asked = conversation(CHAT, MANNERS[0]!);
+
+const LATER_MS = 1_000_000 + 24 * 60 * 60_000;
+
+type Json = Record<string, unknown>;
+
+async function get({ fetch }: Gateway, path: string): Promise<Json> {
+  const response = (await fetch(new Request(`http://localhost/v1${path}`)))!;
+  assertEquals(response.status, 200);
+  return await response.json();
+}
+
+/** All that a gateway tells of its sessions: the ledger, the overview, each session and its calls. */
+async function told(opened: Gateway): Promise<Json> {
+  const { warnings: _, ...overview } = await get(opened, "/gateway/overview");
+  const sessions: Json[] = [];
+  for (let after = "", hasMore = true; hasMore;) {
+    const page = await get(opened, `/gateway/sessions?limit=2${after}`);
+    sessions.push(...page.sessions as Json[]);
+    after = `&after=${sessions.at(-1)?.id}`;
+    hasMore = page.hasMore as boolean;
+  }
+  const each = await Promise.all(sessions.map(async ({ id }) => {
+    const { archiveBytes: _, ...details } = await get(opened, `/gateway/sessions/${id}`);
+    return { details, calls: (await get(opened, `/gateway/sessions/${id}/calls`)).calls };
+  }));
+  return { ledger: await get(opened, "/ledger"), overview, sessions, each };
+}
+
+/** Plays it with one gateway, and gives what that tells, and another one, opened on the store of it when it has ended. */
+async function restarted(
+  stores: { readonly first: Store; readonly second: () => Promise<Store> },
+  more: Partial<GatewayOptions> = {},
+): Promise<{ readonly before: Json; readonly after: Json; readonly played: Played }> {
+  let opened: Gateway | undefined;
+  let later: GatewayOptions | undefined;
+  const played = await play(asked, CHAT, (_, options) => {
+    later = { ...options, keepWaitMs: 60_000 };
+    return opened ??= gateway({ ...later, store: stores.first });
+  }, { control: 0, ...more });
+  const before = await told(opened!);
+  await opened!.close();
+  const again = gateway({ ...later!, store: await stores.second() });
+  const after = await told(again);
+  await again.close();
+  return { before, after, played };
+}
+
+/** As sums in another order give it too. */
+const rounded = (of: unknown): unknown =>
+  JSON.parse(JSON.stringify(of, (_, value) => typeof value === "number" ? Number(value.toFixed(6)) : value));
+
+const callsIn = (of: Json) => (of.each as { calls: Json[] }[]).map(({ calls }) => calls.length);
+const titlesIn = (of: Json) => (of.sessions as Json[]).map(({ title }) => title);
+
+Deno.test("a gateway knows after a restart its sessions, their calls, sums, ledger and overview", async () => {
+  const folder = await Deno.makeTempDir();
+  const path = `${folder}/tare.db`;
+  const first = await openStore(path);
+  const second = async () => {
+    await first.close();
+    return kept = await openStore(path);
+  };
+  let kept = first;
+  try {
+    const { before, after } = await restarted({ first, second });
+    assertEquals(after, before);
+    // It isn't nothing.
+    const { planned } = before.ledger as { planned: Record<string, number> };
+    // The others are forks of it.
+    assertEquals([planned.sessions, planned.compactions], [1, 1]);
+    assert((before.sessions as Json[]).length > 2 && planned.recalls! > 5);
+    assertEquals(callsIn(before).reduce((sum, count) => sum + count, 0), planned.calls);
+    const numbers = (before.each as { calls: Json[] }[]).map(({ calls }) =>
+      calls.map(({ number }) => number)
+    );
+    for (const of of numbers) assertEquals(of, of.map((_, at) => at + 1));
+    assert(
+      (before.each as { details: { rewrites: Json[] } }[]).some(({ details }) => details.rewrites.length > 0),
+    );
+  } finally {
+    await kept.close();
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
+Deno.test("a gateway knows what others on its store were asked, also while they go on", async () => {
+  const memory = sharedMemory();
+  const stores = [memory.open().store, memory.open().store];
+  const open = new Map<number, Gateway>();
+  let options: GatewayOptions | undefined;
+  await play(asked, CHAT, (at, given) => {
+    options = { ...given, keepWaitMs: 60_000 };
+    const which = at % 2;
+    const opened = open.get(which) ?? gateway({ ...options, store: stores[which]! });
+    open.set(which, opened);
+    return opened;
+  });
+  let single: Gateway | undefined;
+  const alone = await play(asked, CHAT, (_, given) => single ??= gateway(given));
+  assertEquals(alone.told, []);
+  const [one, two] = await Promise.all([0, 1].map((which) => told(open.get(which)!)));
+  assertEquals(two, one);
+  const whole = await told(single!);
+  assertEquals(
+    rounded([one!.ledger, one!.overview, callsIn(one!), titlesIn(one!)]),
+    rounded([
+      whole.ledger,
+      whole.overview,
+      callsIn(whole),
+      titlesIn(whole),
+    ]),
+  );
+});
+
+Deno.test("without what was said a gateway keeps what sessions and their calls came to, and nothing else", async () => {
+  const folder = await Deno.makeTempDir();
+  const path = `${folder}/tare.db`;
+  let kept = await openStore(path);
+  try {
+    const second = async () => {
+      await kept.close();
+      return kept = await openStore(path);
+    };
+    const { before, after, played } = await restarted({ first: kept, second }, { keepsText: false });
+    assertStringIncludes(played.sent.join(), "[elided: ");
+    const figures = ({ title: _, ...session }: Json) => session;
+    assertEquals((after.sessions as Json[]).map(figures), (before.sessions as Json[]).map(figures));
+    assertEquals([after.ledger, after.overview, callsIn(after)], [
+      before.ledger,
+      before.overview,
+      callsIn(before),
+    ]);
+    assertEquals(new Set(titlesIn(after)), new Set([""]));
+    const rows = await kept.listSessions({ kind: "gateway" });
+    for (const { id, settings } of rows) {
+      const names = Object.keys(settings as Json).filter((name) => name !== "forkOf");
+      assertEquals(names.sort(), ["basis", "control", "protocol"]);
+      for (const name of ["value", "title"]) assertEquals(await kept.readState(id, name), undefined);
+    }
+    await kept.close();
+    const text = new TextDecoder("latin1").decode(Deno.readFileSync(path));
+    for (const said of ["constants", "a0.ts", "elided", "summary of"]) {
+      assertEquals(text.includes(said), false, said);
+    }
+    kept = await openStore(path);
+    const texts = await kept.expireSessions({ kind: "gateway", beforeMs: LATER_MS * 2, maxBytes: 0 });
+    assertEquals(texts, rows.length);
+  } finally {
+    await kept.close();
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
+Deno.test("what two servers were asked of one conversation at the same time is added up, and no call is lost", async () => {
+  const memory = sharedMemory();
+  const stores = [memory.open().store, memory.open().store];
+  let opened: Gateway[] = [];
+  let at = 0;
+  // Each saves behind the other's back: what it knew when its request came is old then.
+  const held: PromiseWithResolvers<void>[] = [];
+  const late = (store: Store): Store => ({
+    ...store,
+    shared: {
+      ...store.shared!,
+      commitBriefly: async (hold) => {
+        await held[at]?.promise;
+        return await store.shared!.commitBriefly(hold);
+      },
+    },
+  });
+  const same = asked.slice(0, 1);
+  await play(same, CHAT, (_, options) => {
+    opened = stores.map((store) => gateway({ ...options, store: late(store), keepWaitMs: 60_000 }));
+    return opened[0]!;
+  });
+  held[0] = Promise.withResolvers();
+  const { path, body } = asked[1]!;
+  const fetchAll = opened.map(async ({ fetch }) => {
+    const request = new Request(`http://localhost/v1${path}`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify(body),
+    });
+    return await (await fetch(request))!.text();
+  });
+  await new Promise((resolve) => setTimeout(resolve, 0));
+  held[0].resolve();
+  at = 1;
+  await Promise.all(fetchAll);
+  const [one, two] = await Promise.all(opened.map(told));
+  assertEquals(two, one);
+  assertEquals([callsIn(one!), (one!.ledger as { planned: { calls: number } }).planned.calls], [[3], 3]);
+});
+
+Deno.test("a session that another server holds waits, and is written once that gives it back", async () => {
+  const memory = sharedMemory();
+  const [mine, other] = [memory.open().store, memory.open().store];
+  const errors: string[] = [];
+  let opened: Gateway | undefined;
+  let id = "";
+  const open = (at: number, options: GatewayOptions) => {
+    opened ??= gateway({ ...options, store: mine, keepWaitMs: 60_000 });
+    return at < 2 ? opened : blocked(opened);
+  };
+  const blocked = async (opened: Gateway) => {
+    const { sessions } = await get(opened, "/gateway/sessions");
+    id = (sessions as { id: string }[])[0]!.id;
+    assert(await other.shared.hold(id));
+    return opened;
+  };
+  await play(asked.slice(0, 3), CHAT, open, {
+    onError: (error) => void errors.push((error as Error).message),
+  });
+  assertEquals([errors.length, await other.lastEvent(id)], [1, 2]);
+  assertStringIncludes(errors[0]!, `another server holds the session ${id}`);
+  await other.shared.release(id);
+  await opened!.close();
+  assertEquals(await other.lastEvent(id), 3);
+  const later = gateway({ ...laterOptions, store: other });
+  assertEquals(callsIn(await told(later)), [3]);
+});
+
+const laterOptions = await (async () => {
+  let given: GatewayOptions | undefined;
+  await play(asked.slice(0, 1), CHAT, (_, options) => gateway(given = options));
+  return given!;
+})();
+
+Deno.test("a session that was removed meanwhile is written as a whole again", async () => {
+  const store = memoryStore();
+  let opened: Gateway | undefined;
+  await play(asked.slice(0, 12), CHAT, async (at, options) => {
+    if (at === 10) {
+      const [{ id } = { id: "" }] = await store.listSessions();
+      assertEquals(await store.deleteSession(id), true);
+    }
+    return opened ??= gateway({ ...options, store });
+  });
+  const before = await told(opened!);
+  await opened!.close();
+  const again = await told(gateway({ ...laterOptions, store }));
+  assertEquals(again, before);
+  // One of them recalled.
+  assertEquals(callsIn(again), [13]);
+});
+
+for (const dialect of DIALECTS) {
+  Deno.test(`sessions of a restarted gateway are opened by their ids: ${dialect.name}`, async () => {
+    const store = memoryStore();
+    let given: GatewayOptions | undefined;
+    const some = conversation(dialect, MANNERS[0]!).slice(0, 9);
+    await play(some, dialect, (_, options) => gateway({ ...(given = options), store, keepWaitMs: 60_000 }));
+    const later = gateway({ ...given!, store });
+    const { sessions } = await get(later, "/gateway/sessions");
+    const [{ id, title }] = sessions as [{ id: string; title: string }];
+    const found = await get(later, `/gateway/sessions?search=${encodeURIComponent(title.toUpperCase())}`);
+    assertEquals([title === "", found], [false, { sessions, hasMore: false }]);
+    const { prompt, protocol } = await get(later, `/gateway/sessions/${id}`);
+    assertEquals([protocol, (prompt as { tokens: number }).tokens > 0], [dialect.name, true]);
+    assertEquals(await get(later, `/gateway/sessions/${id}/pins`), { pins: [] });
+    const none = await later.fetch(new Request("http://localhost/v1/gateway/sessions/none"));
+    assertEquals(none?.status, 404);
+    await none?.text();
+  });
+}
