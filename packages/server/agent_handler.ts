@@ -14,7 +14,8 @@ import { openapiDocument } from "./http/openapi_document.ts";
 import { type Route, route } from "./http/route.ts";
 import { closed } from "./http/schema.ts";
 import type { Heartbeat } from "./http/sse_response.ts";
-import { Sessions, type SessionsOptions } from "./sessions/sessions.ts";
+import { Sessions } from "./sessions/sessions.ts";
+import type { SessionsOptions } from "./sessions/session_types.ts";
 
 /** What an agent server is made of. */
 export interface AgentOptions extends SessionsOptions {

@@ -2,10 +2,9 @@ import type { LoopEvent } from "@tare/loop";
 import type { Content, ContentPart, Message, ModelSettings, ToolDefinition } from "@tare/messages";
 import { tellsOfTools } from "@tare/schemas";
 import type { Store, StoreRecord } from "@tare/conversation";
-import { openCalls } from "../turns/open_calls.ts";
-import type { SessionEvent } from "../sessions/event_log.ts";
+import { openCalls } from "../approvals/approvals.ts";
+import type { SessionEvent, TurnRequest } from "../sessions/session_types.ts";
 import type { Session } from "../sessions/session.ts";
-import type { TurnRequest } from "../sessions/session_options.ts";
 import { DEFAULT_INSTRUCTIONS } from "../sessions/new_sessions.ts";
 import type { Sessions } from "../sessions/sessions.ts";
 import {

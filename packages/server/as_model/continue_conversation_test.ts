@@ -7,7 +7,7 @@ import { ApiError } from "@tare/wire";
 import { silentModel } from "../fixture_test.ts";
 import { echoCall, routeOptions, scriptedModel } from "./fixture_test.ts";
 import { readAnswer } from "./stream_turn.ts";
-import type { SessionsOptions } from "../sessions/sessions.ts";
+import type { SessionsOptions } from "../sessions/session_types.ts";
 
 const user = (content: Content): Said => ({ role: "user", content });
 const agent = (content: string): Said => ({ role: "assistant", content });

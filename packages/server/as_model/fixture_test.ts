@@ -12,7 +12,8 @@ import { dispatcher } from "../http/dispatcher.ts";
 import { echo } from "../fixture_test.ts";
 import { openapiDocument } from "../http/openapi_document.ts";
 import { checkedFetch, type OpenapiDocument } from "../http/openapi_fixture_test.ts";
-import { Sessions, type SessionsOptions } from "../sessions/sessions.ts";
+import { Sessions } from "../sessions/sessions.ts";
+import type { SessionsOptions } from "../sessions/session_types.ts";
 import { respondAt } from "./errors.ts";
 import { type AsModelOptions, asModelRoutes } from "./as_model_routes.ts";
 

@@ -8,8 +8,7 @@ import {
   type Sums,
   sumsOfCall,
 } from "@tare/conversation/report";
-import type { SessionEvent } from "./event_log.ts";
-import type { SessionTotals } from "./session_options.ts";
+import type { SessionEvent, SessionTotals } from "./session_types.ts";
 
 /** The events that say what was called. */
 export const CALL_EVENTS: readonly SessionEvent["type"][] = ["turn_start", "context_rewritten", "step_end"];

@@ -1,31 +1,26 @@
-import { firstWords, type Message } from "@tare/messages";
+import { firstWords } from "@tare/messages";
 import { RECALL_TOOL } from "@tare/prune";
 import type { StoreRecord } from "@tare/conversation";
-import { DELEGATE_TOOL } from "../helpers/delegate_tool.ts";
+import { DELEGATE_TOOL } from "../helpers/helpers.ts";
 import { HttpError } from "../http/http_error.ts";
-import { checkBudgets } from "../turns/budget.ts";
+import { checkBudgets } from "../turns/play_turn.ts";
 import { allToolsOf, includesTool } from "../turns/session_tools.ts";
-import { Queue } from "./queue.ts";
-import { NO_TURNS, ratesOf, type SessionInfo } from "./session_options.ts";
+import { Queue } from "./hold.ts";
 import type { CreateSession, SessionSettings } from "./session_settings.ts";
-import type { SessionsOptions } from "./sessions.ts";
+import {
+  type CreateOptions,
+  type NewSession,
+  NO_TURNS,
+  ratesOf,
+  type SessionInfo,
+  type SessionsOptions,
+} from "./session_types.ts";
 
 /** The system message of sessions that bring none. */
 export const DEFAULT_INSTRUCTIONS: string =
   "You are an agent that works in a folder of files, the workspace, with tools. " +
   "Find out what you need to know with the tools instead of guessing; make independent calls in one step. " +
   "When you are done, answer briefly, and name the files that your answer rests on.";
-
-/** A session that is asked for, and what was said in it elsewhere before. */
-export interface NewSession extends CreateSession {
-  readonly messages?: readonly Message[];
-}
-
-/** How sessions are made. */
-export interface CreateOptions {
-  /** Records that are committed with them. Default: none. */
-  readonly keep?: (made: readonly SessionInfo[]) => readonly StoreRecord[];
-}
 
 /** Makes sessions. */
 export class NewSessions {

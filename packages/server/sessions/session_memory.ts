@@ -3,22 +3,23 @@ import { type Content, type CountTokens, firstWords, type Message, type Tool } f
 import { withoutPin, withPin } from "@tare/planner";
 import type { Archive } from "@tare/prune";
 import type { StoreRecord } from "@tare/conversation";
-import { Approvals, type Opening } from "../approvals/approvals.ts";
-import type { Answered, Questions } from "../approvals/questions.ts";
-import type { Helpers } from "../helpers/delegate_tool.ts";
-import { Steering } from "../turns/steering.ts";
-import type { PlayedTurn } from "../turns/run_turn.ts";
-import type { EventLog, SessionEvent } from "./event_log.ts";
-import { INTERRUPTED, readHistory, type RecoveryOptions } from "./recover_history.ts";
-import {
-  NO_TURNS,
-  type SessionEnvironment,
-  type SessionTotals,
-  type TurnRequest,
-} from "./session_options.ts";
+import { Approvals, type Opening, type Questions } from "../approvals/approvals.ts";
+import type { Helpers } from "../helpers/helpers.ts";
+import { HttpError } from "../http/http_error.ts";
+import type { PlayedTurn } from "../turns/play_turn.ts";
+import type { EventLog } from "./event_log.ts";
+import { INTERRUPTED, readHistory, type RecoveryOptions } from "./history.ts";
 import { type ChangeOptions, readStored, SessionPrompt } from "./session_prompt.ts";
 import type { SessionSettings } from "./session_settings.ts";
-import type { PinChange } from "./tenure.ts";
+import {
+  type Answered,
+  NO_TURNS,
+  type PinChange,
+  type SessionEnvironment,
+  type SessionEvent,
+  type SessionTotals,
+  type TurnRequest,
+} from "./session_types.ts";
 
 /** What the memory of a session is made of. */
 export interface SessionMemoryOptions {
@@ -39,14 +40,16 @@ export interface SessionMemoryOptions {
  * `committed` is called then, before anybody reads of it. Only one change may be under way at a time.
  */
 export class SessionMemory {
-  /** What the user said in the middle of a turn. */
-  readonly steering: Steering = new Steering();
   readonly #options: SessionMemoryOptions;
   readonly #approvals: Approvals;
   #history: readonly Message[] = [];
   #totals: SessionTotals = NO_TURNS;
   #title = "";
   #prompt!: SessionPrompt;
+  /** What the user said in the middle of a turn and no event tells yet. It is stored, so that it is never lost. */
+  #waiting: readonly Content[] = [];
+  /** Of these, how many the loop has taken. */
+  #taken = 0;
 
   /** Nothing was read yet. */
   constructor(options: SessionMemoryOptions) {
@@ -119,11 +122,25 @@ export class SessionMemory {
 
   /** Lets the input wait for the running turn's next model call. @throws {HttpError} 429 if too much waits. */
   async steer(input: Content, keep: () => readonly StoreRecord[]): Promise<void> {
-    const waiting = this.steering.with(this.#options.id, input);
+    const waiting = [...this.#waiting, input];
+    assertMayWait(this.#options.id, waiting);
     await this.#options.events.append([], {
       records: [...this.#states({ steering: waiting }), ...keep()],
-      committed: () => this.steering.grow(waiting),
+      committed: () => this.#waiting = waiting,
     });
+  }
+
+  /** What waits and the loop hasn't taken yet: it has then. */
+  takeWaiting(): readonly Content[] {
+    const fresh = this.#waiting.slice(this.#taken);
+    this.#taken = this.#waiting.length;
+    return fresh;
+  }
+
+  /** Nothing runs any more; what waits enters the next turn. */
+  rest(waiting: readonly Content[]): void {
+    this.#waiting = waiting;
+    this.#taken = 0;
   }
 
   /** What `say` says of what is asked, and whether nothing is left open then. */
@@ -137,14 +154,14 @@ export class SessionMemory {
   }
 
   /** Denies what is asked. */
-  async withdraw(committed: () => void): Promise<void> {
+  async withdraw(committed: (waiting: readonly Content[]) => void): Promise<void> {
     const { events, answers } = this.#approvals.leave(this.#history, { by: "cancel" });
     await this.commit(events, {
       ended: { asks: undefined },
       committed: () => {
         this.#history = [...this.#history, ...answers];
         this.#approvals.committed(events);
-        committed();
+        committed(this.#waiting);
       },
     });
   }
@@ -182,13 +199,14 @@ export class SessionMemory {
   ): Promise<void> {
     const { values, totals, stored } = this.#prompt.changes(events, { totals: this.#totals, ...more });
     const heard = events.filter(({ type }) => type === "user_message").length;
-    const steering = this.steering.waiting.slice(heard);
+    const steering = this.#waiting.slice(heard);
     await this.#options.events.append(events, {
       records: this.#states({ ...values, ...(heard > 0 && { steering }) }),
       committed: () => {
         stored();
         this.#totals = totals;
-        this.steering.told(heard);
+        this.#waiting = this.#waiting.slice(heard);
+        this.#taken -= heard;
         committed?.();
       },
     });
@@ -210,8 +228,7 @@ export class SessionMemory {
     },
   ): Promise<void> {
     const isOpen = end.reason === "tool_calls" || end.reason === "approval";
-    const waiting = isOpen ? this.steering.waiting : [];
-    const unheard = isOpen ? [] : this.steering.waiting;
+    const [waiting, unheard] = isOpen ? [this.#waiting, []] : [[], this.#waiting];
     const { events: put, asks } = this.#approvals.end(asked, { ledger: end.ledger, opening });
     const { turns, ledger } = this.#totals;
     const ended = { turns: turns + 1, ledger: addLedgers(ledger, end.ledger), asks };
@@ -231,4 +248,23 @@ export class SessionMemory {
     const { id: sessionId } = this.#options;
     return Object.entries(values).map(([name, value]) => ({ type: "state", sessionId, name, value }));
   }
+}
+
+/** Most inputs that wait for a running turn's next model call. */
+const MAX_WAITING = 100;
+
+/** Most characters of their JSON. */
+const MAX_WAITING_CHARS = 16 * 2 ** 20;
+
+/** What the user says to a running turn is stored whole each time. @throws {HttpError} 429 if it is too much. */
+function assertMayWait(id: string, waiting: readonly Content[]): void {
+  if (waiting.length <= MAX_WAITING && JSON.stringify(waiting).length <= MAX_WAITING_CHARS) return;
+  throw new HttpError(
+    429,
+    "too_much_steering",
+    `Cannot steer the turn in session ${id}: ${
+      waiting.length - 1
+    } inputs wait for its next model call, and at most ` +
+      `${MAX_WAITING} of ${MAX_WAITING_CHARS} characters may. Wait for a user_message event, or cancel the turn.`,
+  );
 }

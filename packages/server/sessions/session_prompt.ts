@@ -17,12 +17,18 @@ import type { SeenConversation } from "@tare/conversation/report";
 import type { Archive } from "@tare/prune";
 import { HttpError } from "../http/http_error.ts";
 import type { Store } from "@tare/conversation";
-import { openCalls } from "../turns/open_calls.ts";
-import { type OfferState, offerTools, type ToolOffer } from "../turns/tool_offer.ts";
+import { openCalls } from "../approvals/approvals.ts";
+import { type OfferState, offerTools, type ToolOffer } from "../turns/session_tools.ts";
 import { tracedModel } from "../turns/traced_turn.ts";
 import { daysAfter } from "./calls.ts";
-import type { SessionEvent } from "./event_log.ts";
-import { asked, NO_TURNS, ratesOf, type SessionEnvironment, type SessionTotals } from "./session_options.ts";
+import {
+  asked,
+  NO_TURNS,
+  ratesOf,
+  type SessionEnvironment,
+  type SessionEvent,
+  type SessionTotals,
+} from "./session_types.ts";
 import { summariseWith } from "./summarise_with.ts";
 
 /** What is stored of a session beside its events. */

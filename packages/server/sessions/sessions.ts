@@ -1,42 +1,29 @@
 import { addSums, type CallReport, NO_SUMS, type Overview, ToldWarnings } from "@tare/conversation/report";
 import type { ListedSession } from "@tare/conversation";
-import { LRUCache } from "lru-cache";
-import type { HelperLink } from "../helpers/helper_turn.ts";
+import { ApprovalTimers } from "../approvals/approvals.ts";
 import { HttpError } from "../http/http_error.ts";
-import { ApprovalTimers } from "../approvals/approval_timers.ts";
+import { STAND_IN_NAMES } from "../turns/session_tools.ts";
 import { CALL_EVENTS, callsOf, dayOf } from "./calls.ts";
-import { asSessionEvent } from "./event_log.ts";
-import { type CreateOptions, type NewSession, NewSessions } from "./new_sessions.ts";
-import { Queue } from "./queue.ts";
-import { readTranscript } from "./recover_history.ts";
+import { readTranscript } from "./history.ts";
+import { Queue } from "./hold.ts";
+import { NewSessions } from "./new_sessions.ts";
 import { Session } from "./session.ts";
+import { storedSettings } from "./session_settings.ts";
 import {
+  asSessionEvent,
+  type CreateOptions,
+  type HelperLink,
+  type NewSession,
   NO_TURNS,
   parentOf,
   ratesOf,
   type SessionInfo,
   sessionNotFound,
-  type SessionOptions,
+  type SessionsOptions,
   type SessionTotals,
   type Transcript,
-} from "./session_options.ts";
-import { storedSettings } from "./session_settings.ts";
-import { STAND_IN_NAMES } from "../turns/tool_offer.ts";
-import { TurnSlots } from "../turns/turn_slots.ts";
-
-/** What the sessions of a server are made of. */
-export interface SessionsOptions extends SessionOptions {
-  /** Model of sessions that name none. */
-  readonly defaultModel: string;
-  /** System message of sessions that bring none. Default: {@linkcode DEFAULT_INSTRUCTIONS}. */
-  readonly instructions?: string;
-  /** Whether sessions that name no tools have helpers too. Default: no, as each works with the whole prompt. */
-  readonly delegates?: boolean;
-  /** Most sessions kept, those of chats included. Default: 10,000. */
-  readonly maxSessions?: number;
-  /** Most turns that run at the same time. Default: 100. */
-  readonly maxRunningTurns?: number;
-}
+  type WatchedSession,
+} from "./session_types.ts";
 
 /** Sessions that stay in memory though nothing happens in them. */
 const MAX_IDLE = 16;
@@ -47,6 +34,14 @@ const AGAIN_MS = 10_000;
 /** Sessions that are looked at together. */
 const PAGE = 500;
 
+/** A session in memory, or on its way there. */
+interface Loaded {
+  readonly loading?: Promise<Session>;
+  readonly session?: WeakRef<Session>;
+  /** The session, if it stays whoever holds it. */
+  readonly kept?: Session | undefined;
+}
+
 /**
  * The sessions of a server. All are in the store; in memory are those with a running turn, those used last, and those
  * that somebody still holds. A session that an earlier process left in the middle of a turn is mended when it is first
@@ -56,19 +51,13 @@ export class Sessions {
   /** The turns that may run at once. */
   readonly slots: TurnSlots;
   readonly #options: SessionsOptions;
-  readonly #recent = new LRUCache<string, Session>({ max: MAX_IDLE });
-  readonly #running = new Set<Session>();
-  readonly #loading = new Map<string, Promise<Session>>();
-  /** Who holds a session that isn't kept any more may still start a turn in it: it must not be loaded twice. */
-  readonly #held = new Map<string, WeakRef<Session>>();
-  readonly #collected = new FinalizationRegistry<string>((id) => {
-    if (!this.#held.get(id)?.deref()) this.#held.delete(id);
-  });
+  /** What is in memory or on its way there, by id, the one that was used last at the end. */
+  readonly #loaded = new Map<string, Loaded>();
   readonly #new: NewSessions;
   readonly #warnings = new ToldWarnings();
   readonly #approvals: ApprovalTimers;
   /** Sessions that others wait for and that couldn't be given back. */
-  readonly #unsettled = new Set<Session>();
+  readonly #unsettled = new Set<WatchedSession>();
   readonly #settling = new Queue();
   #stopAgain = () => {};
   #isClosed = false;
@@ -105,7 +94,7 @@ export class Sessions {
    */
   async open(id: string): Promise<Session> {
     const session = this.#find(id) ?? await this.#load(id);
-    if (!session.isGone) this.#recent.set(id, session);
+    if (!session.isGone) this.#keep(session);
     return session;
   }
 
@@ -200,7 +189,7 @@ export class Sessions {
       if (id === undefined) return expired;
       // Whoever is about to use it comes first.
       const session = this.#find(id);
-      const isFree = !this.#loading.has(id);
+      const isFree = !this.#loaded.get(id)?.loading;
       const isDeleted = isFree &&
         await (session ? session.deleteIdle() : this.#remove(id, beforeMs, kept.size + 1));
       if (isDeleted) expired += 1;
@@ -269,13 +258,13 @@ export class Sessions {
   async close(): Promise<void> {
     this.#isClosed = true;
     await Promise.all(
-      Array.from(this.#running, async (session) => {
+      this.#inMemory().map(async (session) => {
         // Who has read a turn's end may start the next at once.
         while (await session.cancelHere());
       }),
     );
     // Those who follow a turn that asks would wait for its answer.
-    for (const held of this.#held.values()) held.deref()?.events.close();
+    for (const { events } of this.#inMemory()) events.close();
     this.#approvals.close();
     this.#stopAgain();
   }
@@ -290,14 +279,40 @@ export class Sessions {
     }
   }
 
+  /** Those that are in memory. */
+  #inMemory(): readonly Session[] {
+    return [...this.#loaded.values()].flatMap(({ session }) => session?.deref() ?? []);
+  }
+
   #find(id: string): Session | undefined {
-    return this.#held.get(id)?.deref();
+    return this.#loaded.get(id)?.session?.deref();
   }
 
   #load(id: string): Promise<Session> {
-    const loading = this.#loading.get(id) ?? this.#read(id).finally(() => this.#loading.delete(id));
-    this.#loading.set(id, loading);
+    const loading = this.#loaded.get(id)?.loading ?? this.#read(id).catch((error) => {
+      this.#loaded.delete(id);
+      throw error;
+    });
+    this.#loaded.set(id, { loading });
     return loading;
+  }
+
+  /** Keeps a session that is used now. */
+  #keep(session: Session): void {
+    this.#loaded.delete(session.id);
+    this.#loaded.set(session.id, { session: new WeakRef(session), kept: session });
+    this.#letGo();
+  }
+
+  /** Whoever holds one that isn't kept any more may still start a turn in it: until then it must not be loaded twice. */
+  #letGo(): void {
+    let older = this.#loaded.size - MAX_IDLE;
+    for (const [id, { session, kept }] of this.#loaded) {
+      if (older-- <= 0) return;
+      if (!session || kept?.isPlayed) continue;
+      if (kept) this.#loaded.set(id, { session });
+      else if (!session.deref()) this.#loaded.delete(id);
+    }
   }
 
   async #read(id: string): Promise<Session> {
@@ -306,7 +321,7 @@ export class Sessions {
     if (!record) throw sessionNotFound(id);
     const session = await Session.load(record, {
       ...this.#options,
-      slots: this.slots,
+      takeSlot: () => this.slots.take(),
       open: (id) => this.open(id),
       admit: (count, commit) => this.#new.admit(count, commit),
       changed: (session) => this.#note(session),
@@ -317,18 +332,16 @@ export class Sessions {
       warned: (session, message) =>
         this.#warnings.add({ at: new Date(now()).toISOString(), session, message }),
     });
-    this.#held.set(id, new WeakRef(session));
-    this.#collected.register(session, id);
+    this.#loaded.set(id, { session: new WeakRef(session) });
     return session;
   }
 
-  #note(session: Session): void {
-    if (session.isPlayed) this.#running.add(session);
-    else this.#running.delete(session);
-    this.#approvals.set(session.id, session.isGone ? undefined : session.questions[0]?.expiresAtMs);
-    if (!session.isGone) return;
-    this.#recent.delete(session.id);
-    this.#held.delete(session.id);
+  #note({ id, isPlayed, isGone, questions }: WatchedSession): void {
+    this.#approvals.set(id, isGone ? undefined : questions[0]?.expiresAtMs);
+    if (isGone) this.#loaded.delete(id);
+    const session = this.#loaded.get(id)?.session;
+    if (session && isPlayed) this.#loaded.set(id, { session, kept: session.deref() });
+    this.#letGo();
   }
 
   #describe({ lastEvent, totals, title = "", isHeld = false, ...record }: ListedSession): SessionInfo {
@@ -351,4 +364,40 @@ export class Sessions {
 function later(ms: number, work: () => void): () => void {
   const timer = setTimeout(work, ms);
   return () => clearTimeout(timer);
+}
+
+/** Seconds after which a client that was refused a turn may ask again. */
+const RETRY_AFTER_S = 5;
+
+/** Limits how many turns run at the same time, over all sessions and routes. */
+export class TurnSlots {
+  readonly #limit: number;
+  #taken = 0;
+
+  /** So many turns may run at once. */
+  constructor(limit: number) {
+    this.#limit = limit;
+  }
+
+  /**
+   * Takes a slot. The function that it returns gives the slot back; calling it again does nothing.
+   *
+   * @throws {HttpError} 429 with `retry-after` if all are taken.
+   */
+  take(): () => void {
+    if (this.#taken >= this.#limit) {
+      throw new HttpError(
+        429,
+        "too_many_turns",
+        `Cannot start a turn: ${this.#taken} run at the moment, and no more may. Try again when one has ended.`,
+        { "retry-after": String(RETRY_AFTER_S) },
+      );
+    }
+    this.#taken += 1;
+    let isHeld = true;
+    return () => {
+      if (isHeld) this.#taken -= 1;
+      isHeld = false;
+    };
+  }
 }

@@ -8,7 +8,7 @@ import type { Store, StoreRecord } from "@tare/conversation";
 import { echo, FakeClock } from "../fixture_test.ts";
 import { makeSession, scriptedSessions } from "../script_fixture_test.ts";
 import { watchedStore } from "../sessions/store_fixture_test.ts";
-import type { SessionsOptions } from "../sessions/sessions.ts";
+import type { SessionsOptions } from "../sessions/session_types.ts";
 
 /** What each reply took. */
 export const USAGE = { promptTokens: 10, cachedTokens: 5, outputTokens: 2 };
