@@ -7,7 +7,7 @@
  * @module
  */
 export * from "./agent_handler.ts";
-export { AGENT_MODEL } from "./as_model/unsupported.ts";
+export { AGENT_MODEL } from "./as_model/errors.ts";
 export { guard, type GuardOptions } from "./http/guard.ts";
 export { allowedHosts, isLoopback, LOOPBACK_HOSTS } from "./http/host_rule.ts";
 export type { Heartbeat } from "./http/sse_response.ts";

@@ -1,8 +1,8 @@
 import { contentText, type FunctionToolCall, type ToolCall } from "@tare/messages";
-import type { ChatMessage } from "./chat_completions_schema.ts";
-import type { Said } from "./known_conversations.ts";
 import { ApiError } from "@tare/wire";
-import { unsupported } from "./unsupported.ts";
+import type { ChatMessage } from "./chat_completions_schema.ts";
+import { unsupported } from "./errors.ts";
+import type { Said } from "./known_conversations.ts";
 
 /** A conversation without its instructions. */
 export interface Dialogue {

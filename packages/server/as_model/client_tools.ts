@@ -1,9 +1,9 @@
 import type { ModelSettings, ToolDefinition } from "@tare/messages";
-import { Type } from "typebox";
 import { ApiError } from "@tare/wire";
+import { Type } from "typebox";
 import { nullable } from "../http/schema.ts";
 import { includesTool } from "../turns/session_tools.ts";
-import { unsupported } from "./unsupported.ts";
+import { unsupported } from "./errors.ts";
 
 /** What a request says of the client's tools and of how the model shall write, in the words of chat completions. */
 export interface AskedOfModel {

@@ -1,11 +1,12 @@
+import type { Store } from "@tare/conversation";
 import type { LoopEvent } from "@tare/loop";
 import type { Content, ContentPart, Message, ModelSettings, ToolDefinition } from "@tare/messages";
+import type { Heartbeat } from "../http/sse_response.ts";
 import { tellsOfTools } from "@tare/schemas";
-import type { Store, StoreRecord } from "@tare/conversation";
 import { openCalls } from "../approvals/approvals.ts";
-import type { SessionEvent, TurnRequest } from "../sessions/session_types.ts";
-import type { Session } from "../sessions/session.ts";
 import { DEFAULT_INSTRUCTIONS } from "../sessions/new_sessions.ts";
+import type { Session } from "../sessions/session.ts";
+import type { SessionEvent, TurnRequest } from "../sessions/session_types.ts";
 import type { Sessions } from "../sessions/sessions.ts";
 import {
   ConversationHash,
@@ -16,7 +17,7 @@ import {
   knownConversation,
   type Said,
 } from "./known_conversations.ts";
-import { type TurnAnswer, type TurnPart, turnParts } from "./turn_parts.ts";
+import { type ConversationTurn, turnParts } from "./turn_answer.ts";
 
 /** A request to go on with a conversation. */
 export interface ConversationRequest {
@@ -47,19 +48,14 @@ export interface ConversationOptions {
   readonly instructions?: string;
 }
 
-/** A turn that runs for a client of the OpenAI-compatible routes. */
-export interface ConversationTurn {
-  /** The session that it runs in. */
-  readonly sessionId: string;
-  readonly parts: AsyncGenerator<TurnPart, TurnAnswer>;
-  readonly cancel: () => void;
-  /** Where its session stands, once it has ended; never rejects. */
-  readonly done: Promise<ConversationPoint>;
-  /** Once it has ended: makes the conversation known by its content, this answer included, in one commit with `more`. */
-  readonly remember: (
-    answer: Pick<TurnAnswer, "text" | "calls">,
-    more?: readonly StoreRecord[],
-  ) => Promise<void>;
+/** What the OpenAI-compatible routes need. */
+export interface AsModelOptions extends ConversationOptions {
+  /** How streams show that they are alive. */
+  readonly heartbeat: Heartbeat;
+  /** Told of every error that clients don't get to read. */
+  readonly onError: (error: unknown) => void;
+  /** The time in milliseconds since the epoch. Default: `Date.now`. */
+  readonly now?: () => number;
 }
 
 /**

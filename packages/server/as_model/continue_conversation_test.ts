@@ -1,13 +1,13 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import type { AssistantMessage, Content, FunctionToolCall, ToolDefinition } from "@tare/messages";
-import { continueConversation, type ConversationRequest } from "./continue_conversation.ts";
-import type { Said } from "./known_conversations.ts";
-import { HttpError } from "../http/http_error.ts";
 import { ApiError } from "@tare/wire";
 import { silentModel } from "../fixture_test.ts";
-import { echoCall, routeOptions, scriptedModel } from "./fixture_test.ts";
-import { readAnswer } from "./stream_turn.ts";
+import { HttpError } from "../http/http_error.ts";
 import type { SessionsOptions } from "../sessions/session_types.ts";
+import { continueConversation, type ConversationRequest } from "./continue_conversation.ts";
+import { echoCall, routeOptions, scriptedModel } from "./fixture_test.ts";
+import type { Said } from "./known_conversations.ts";
+import { readAnswer } from "./turn_answer.ts";
 
 const user = (content: Content): Said => ({ role: "user", content });
 const agent = (content: string): Said => ({ role: "assistant", content });

@@ -15,7 +15,8 @@ import { checkedFetch, type OpenapiDocument } from "../http/openapi_fixture_test
 import { Sessions } from "../sessions/sessions.ts";
 import type { SessionsOptions } from "../sessions/session_types.ts";
 import { respondAt } from "./errors.ts";
-import { type AsModelOptions, asModelRoutes } from "./as_model_routes.ts";
+import { asModelRoutes } from "./as_model_routes.ts";
+import type { AsModelOptions } from "./continue_conversation.ts";
 
 /** A call of {@linkcode echo}. */
 export function echoCall(text: string): Partial<AssistantMessage> {
