@@ -51,6 +51,7 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
   planner: [
     "chooseProfile",
     "fittingPins",
+    "isSummary",
     "makePin",
     "profileForTtl",
     "promptCost",
@@ -108,7 +109,7 @@ for (const entry of ENTRIES) {
     const module: Readonly<Record<string, unknown>> = await import(`@tare/${entry}`);
     let called = 0;
     // A text is a fine path, and would be written there.
-    const texts = entry === "store" ? [] : [["text"], ["text", {}]];
+    const texts = entry.startsWith("conversation") ? [] : [["text"], ["text", {}]];
     for (const [name, exported] of Object.entries(module)) {
       if (typeof exported !== "function" || /^[A-Z]/.test(name) || PARTS[entry]?.includes(name)) continue;
       called++;
@@ -189,9 +190,9 @@ const TABLE: readonly (readonly [string, readonly unknown[], string])[] = [
     [{ countTokens, upstreams: { chat: {} } }],
     "options.upstreams.chat.baseURL is missing; it must be a string",
   ],
-  ["store openStore", [{}], "path is an object; it must be a string"],
-  ["tools workspaceTools", [{}], "options.workspace is missing; it must be a string"],
-  ["tools shellTool", [], "options is missing; it must be an object with workspace"],
+  ["conversation/sqlite openStore", [{}], "path is an object; it must be a string"],
+  ["loop/tools workspaceTools", [{}], "options.workspace is missing; it must be a string"],
+  ["loop/tools shellTool", [], "options is missing; it must be an object with workspace"],
   [
     "simulator simulator",
     [{ model: () => ({}) }],

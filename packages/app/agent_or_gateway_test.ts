@@ -165,8 +165,8 @@ Deno.test("agentOrGateway() tells of both in one document", async () => {
   assert("default" in paths["/v1/models"].get.responses);
   assertEquals(paths["/v1/sessions"], alone.paths["/v1/sessions"]);
   const ledger = await (await ask(get("/v1/ledger"))).json();
-  assertEquals(Object.keys(ledger), components.schemas.GatewayLedger.required);
-  assertEquals(Object.keys(ledger.planned), components.schemas.GatewayLedger.properties.planned.required);
+  assertEquals(Object.keys(ledger), components.schemas.Ledger.required);
+  assertEquals(Object.keys(ledger.planned), components.schemas.Ledger.properties.planned.required);
   await (await ask(post(call("unpriced")))).text();
   const { sessions: [session] } = await (await ask(get("/v1/gateway/sessions"))).json();
   const details = await (await ask(get(`/v1/gateway/sessions/${session.id}`))).json();

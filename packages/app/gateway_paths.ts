@@ -1,4 +1,5 @@
-import { LEDGER_REPORT, SESSION_DETAILS, SESSION_LIST } from "@tare/gateway";
+import { LEDGER_REPORT } from "@tare/conversation/report";
+import { SESSION_DETAILS, SESSION_LIST } from "@tare/gateway";
 import type { JsonSchema } from "@tare/messages";
 import {
   BLOCK_REPORT,

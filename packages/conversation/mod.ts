@@ -1,7 +1,10 @@
 /**
- * Where sessions are kept: events, state, archived texts, documents and idempotency keys, behind one port.
+ * What agent server and gateway share around a conversation.
  *
- * - {@linkcode Store} is the port. One {@linkcode Store.commit} writes several {@linkcode StoreRecord}s, all or none.
+ * - {@linkcode Conversation} is one, whoever's loop leads it: what its model sees, what was asked for of single
+ *   messages, and what its calls came to.
+ * - {@linkcode Store} is where conversations are kept: events, state, archived texts, documents and idempotency keys.
+ *   One {@linkcode Store.commit} writes several {@linkcode StoreRecord}s, all or none.
  * - `openStore()` of `@tare/conversation/sqlite` keeps everything in one file, `openPostgresStore()` of
  *   `@tare/conversation/postgres` in a database that several processes have open.
  * - {@linkcode memoryStore} keeps everything in memory, for tests and trials.
@@ -13,6 +16,14 @@
  *
  * @module
  */
+export {
+  Conversation,
+  type ConversationOptions,
+  type ConversationState,
+  type DatedRewrite,
+  pinsAfter,
+  type Prompts,
+} from "./conversation.ts";
 export * from "./store/contents.ts";
 export type * from "./store/conversation_store.ts";
 export * from "./store/file_archive.ts";

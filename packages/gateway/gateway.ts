@@ -2,7 +2,7 @@ import { checkGiven } from "@tare/messages";
 import { inTraceOf } from "@tare/conversation/telemetry";
 import { ApiError, type Protocol, PROTOCOLS } from "@tare/wire";
 import { decodeRequest, readBytes } from "./decode_request.ts";
-import type { LedgerReport } from "./ledger.ts";
+import type { LedgerReport } from "@tare/conversation/report";
 import type { GatewayOptions } from "./options.ts";
 import { PlannedCalls } from "./planned_calls.ts";
 import { answerAboutSessions } from "./sessions/session_routes.ts";
@@ -87,7 +87,7 @@ export function gateway(options: GatewayOptions): Gateway {
       }
     }
     if (request.method === "GET" || request.method === "HEAD") {
-      if (path === "/ledger") return Response.json(calls.ledger.report());
+      if (path === "/ledger") return Response.json(calls.ledger());
       if (path === "/gateway/overview") return Response.json(calls.overview());
     }
     if (path === SESSIONS || path.startsWith(`${SESSIONS}/`)) {
@@ -147,7 +147,7 @@ export function gateway(options: GatewayOptions): Gateway {
       const { protocol } = path === undefined ? {} : protocolOf(path, request);
       return protocol !== undefined && served.includes(protocol);
     },
-    ledger: () => calls.ledger.report(),
+    ledger: () => calls.ledger(),
     close: () => calls.close(),
   };
 }

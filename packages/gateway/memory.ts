@@ -10,7 +10,7 @@ import {
   type RequestReaders,
 } from "@tare/wire";
 import { KnownLists } from "./known_lists.ts";
-import type { Followed } from "./turn.ts";
+import type { Followed } from "./sessions/session.ts";
 
 /** What is remembered takes beside its texts, in bytes. */
 const ENTRY_BYTES = 500;

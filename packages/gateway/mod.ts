@@ -8,13 +8,5 @@
  */
 export { decodeRequest, readBytes } from "./decode_request.ts";
 export { type Gateway, gateway } from "./gateway.ts";
-export {
-  type Group,
-  type GroupReport,
-  type GroupTotals,
-  LEDGER_REPORT,
-  type LedgerReport,
-  type Totals,
-} from "./ledger.ts";
 export type { GatewayOptions, Upstream } from "./options.ts";
 export { SESSION_DETAILS, SESSION_LIST } from "./sessions/session_report.ts";

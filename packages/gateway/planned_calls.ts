@@ -9,9 +9,8 @@ import {
   SseSplitter,
   type WireReply,
 } from "@tare/wire";
-import { type Overview, ToldWarnings } from "@tare/conversation/report";
+import { type LedgerReport, type Overview, type Sums, ToldWarnings } from "@tare/conversation/report";
 import { type FailOpen, Telemetry } from "@tare/conversation/telemetry";
-import type { GatewayLedger } from "./ledger.ts";
 import type { GatewayOptions } from "./options.ts";
 import type { GatewaySession } from "./sessions/session.ts";
 import { TracedCalls } from "./traced_calls.ts";
@@ -40,9 +39,6 @@ const REFUSALS: readonly number[] = [400, 422];
 
 /** With these it says, among other things, that a request is too long. */
 const TOO_LONG: readonly number[] = [400, 413];
-
-/** After so many in a row of what was made of a session's requests, it is left alone: one may be of a mere token too many. */
-const MAX_REFUSALS = 2;
 
 /** What becomes of a request, or its answer, that can't be planned or read. */
 const FAIL_OPEN: Readonly<Record<Exclude<FailOpen, "store">, string>> = {
@@ -87,13 +83,17 @@ export class PlannedCalls {
   }
 
   /** What sessions cost. */
-  get ledger(): GatewayLedger {
-    return this.#turns.ledger;
+  ledger(): LedgerReport {
+    return this.#turns.accounts.report();
   }
 
   /** What was saved, and what people were told. */
   overview(): Overview {
-    return this.ledger.overview(this.#now(), this.#warnings.list);
+    return this.#turns.accounts.overview(this.#now(), this.#warnings.list);
+  }
+
+  #book(session: GatewaySession, more: Partial<Sums>): void {
+    this.#turns.book(session, more);
   }
 
   /** Keeps a session: resolves once that is done, or after a short while; never rejects. Nothing if none are kept. */
@@ -160,8 +160,7 @@ export class PlannedCalls {
       const { status } = response;
       response = await send(call.bytes);
       if (response.ok) {
-        const isLeft = ++turn.session.refusals >= MAX_REFUSALS;
-        if (isLeft) revert(turn);
+        const isLeft = turn.session.refused();
         const cause = new Error(`the upstream answered ${status}: ${refusal}`);
         warning = this.#warn(isLeft ? "session" : "request", cause);
         turn = undefined;
@@ -178,7 +177,7 @@ export class PlannedCalls {
         warning = "the request was refused as it came; what had left the prompt that it quotes was left out";
       }
     }
-    if (turn && !response.ok) this.ledger.book(turn.session, { errors: 1 });
+    if (turn && !response.ok) this.#book(turn.session, { errors: 1 });
     const type = response.headers.get("content-type") ?? "";
     const isStream = type.includes("text/event-stream");
     if (!turn || call.counts || !response.ok || !(isStream || type.includes("json"))) {
@@ -241,7 +240,7 @@ export class PlannedCalls {
         }
         last = await send(next);
         if (last.ok) continue;
-        this.ledger.book(turn.session, { errors: 1 });
+        this.#book(turn.session, { errors: 1 });
         if (isStream) {
           yield turn.writer.fail(`The upstream answered ${last.status}: ${await beginningOf(last)}`);
         }
@@ -328,7 +327,7 @@ export class PlannedCalls {
     if (reply.recalls.length === 0) return undefined;
     try {
       await turn.recall(reply);
-      this.ledger.book(turn.session, { recalls: reply.recalls.length });
+      this.#book(turn.session, { recalls: reply.recalls.length });
       this.#telemetry.recalled(reply.recalls.length);
       if (reply.callsClient || turn.isLast) return undefined;
       const isLast = calls === MAX_RECALL_CALLS || turn.repeatedRecalls === MAX_REPEATED_RECALLS;
@@ -357,11 +356,4 @@ export class PlannedCalls {
     this.#onError(new Error(`Cannot plan: ${reason}; ${what}.`, { cause: error }));
     return `${what}: ${reason}`;
   }
-}
-
-/** From now on the session is sent on as it comes. */
-function revert({ session }: GatewayTurn): void {
-  session.isReverted = true;
-  session.hidden = [];
-  session.prompts.revert();
 }

@@ -2,18 +2,11 @@ import {
   countMessageTokens,
   countRequestTokens,
   type CountTokens,
-  hashPiece,
-  type Message,
   type ToolDefinition,
 } from "@tare/messages";
 import { argumentsParser } from "@tare/messages/arguments";
-import {
-  type Conversation,
-  type ForkableSession,
-  type LedgerEntry,
-  type SessionView,
-  withoutPin,
-} from "@tare/planner";
+import type { Prompts } from "@tare/conversation";
+import type { LedgerEntry, SessionView } from "@tare/planner";
 import { RECALL_TOOL, recallOriginal, type RecallRequest } from "@tare/prune";
 import {
   type Purpose,
@@ -28,16 +21,7 @@ import {
 } from "@tare/wire";
 import { elideQuotes } from "./sessions/elide_quotes.ts";
 import { inSlices } from "./slices.ts";
-import { expandHidden, type HiddenPlace } from "./sessions/hidden_items.ts";
-import type { GatewaySession, SessionRewrite } from "./sessions/session.ts";
-
-/** A response that a client follows, as the upstream knows it. */
-export interface Followed {
-  /** Its id at the upstream. */
-  readonly upstreamId: string;
-  /** Items that the upstream waits for and the client doesn't know of: answers to recalls. */
-  readonly owed: readonly string[];
-}
+import type { Followed, GatewaySession, HiddenPlace } from "./sessions/session.ts";
 
 /** What a turn works with. */
 export interface GatewayTurnOptions {
@@ -53,7 +37,7 @@ export interface GatewayTurnOptions {
   /** The response that the request follows. Default: none that is known. */
   readonly follows?: Followed | undefined;
   /** Decides what leaves the prompt. Default: nobody does, as where the upstream keeps the history itself. */
-  readonly prompts: ForkableSession | undefined;
+  readonly prompts: Prompts | undefined;
   /** What the request is for if it isn't a turn: it gets the view that the model had last. Default: it is one. */
   readonly oneShot?: Purpose | undefined;
   readonly countTokens: CountTokens;
@@ -77,9 +61,6 @@ export interface SentCall {
 
 const readRecall = argumentsParser(RECALL_TOOL);
 const encoder = new TextEncoder();
-
-/** So many changes of a session's prompt are remembered. */
-const MAX_NOTES = 100;
 
 /** One request of a client: a call of the upstream, or several if the model recalls. */
 export class GatewayTurn {
@@ -151,20 +132,20 @@ export class GatewayTurn {
 
   /** What answers to the client say of it. */
   headers(): Readonly<Record<string, string>> {
-    const { session, request, countTokens } = this.#options;
+    const { session: { conversation }, request, countTokens } = this.#options;
+    const { epoch, savedTokenUnits } = conversation.state;
     const messages = messagesOf(request.items);
     const tokens = countRequestTokens({ messages, tools: this.#tools(false) }, countTokens);
     return {
-      "x-tare-session": session.id,
-      "x-tare-epoch": String(session.epoch),
+      "x-tare-session": conversation.id,
+      "x-tare-epoch": String(epoch),
       "x-tare-tokens-received": String(tokens),
       ...(this.#view && {
         "x-tare-tokens-sent": String(this.#view.promptTokens),
         "x-tare-cached-predicted": String(this.#view.predictedCachedTokens),
       }),
       // A policy that knows nothing of costs can't tell.
-      ...(session.prompts.quote &&
-        { "x-tare-saved-token-units": String(Math.round(session.savedTokenUnits)) }),
+      ...(conversation.knowsCosts && { "x-tare-saved-token-units": String(Math.round(savedTokenUnits)) }),
     };
   }
 
@@ -177,8 +158,7 @@ export class GatewayTurn {
     const recall = this.#options.recall && !last;
     this.#isLast = last;
     await inSlices(counting(request, countTokens));
-    const { items: expanded, hidden } = expandHidden(request.items, session.hidden);
-    if (!oneShot) session.hidden = hidden;
+    const expanded = session.expand(request.items, { isTurn: oneShot === undefined });
     const heads = expanded.filter(({ bytes }) => !bytes).length;
     const items = [
       ...expanded.slice(0, heads),
@@ -192,17 +172,15 @@ export class GatewayTurn {
         nowMs: now(),
         model: request.model,
         recall,
-        pins: session.pins,
         signal,
         oneShot: oneShot !== undefined || last,
       };
       this.#view = await prompts.view(history, call);
-      if (!call.oneShot) this.#note(history, this.#view, call.nowMs);
     }
     const bytes = writeRequest(request, {
       items,
       ...(this.#view ?? { ...history, places: history.messages.map((_, at) => at) }),
-      kept: this.#view && keptOf(session.shown, this.#view.messages),
+      kept: this.#view && session.keptOf(this.#view.messages),
       follows: follows?.upstreamId,
     });
     this.#edited ||= bytes !== request.bytes;
@@ -215,27 +193,13 @@ export class GatewayTurn {
     return this.oneShot && !this.#edited ? await elideQuotes(bytes, session) : undefined;
   }
 
-  #note(history: Conversation, view: SessionView, atMs: number): void {
-    const { session } = this.#options;
-    const { rewrites, promptTokens, saved, endedPins = [] } = view;
-    session.figures = { promptTokens, saved };
-    session.seen = { history, view };
-    for (const { place } of endedPins) session.pins = withoutPin(session.pins, place);
-    if (rewrites.length === 0) return;
-    session.epoch++;
-    const noted = rewrites.map((rewrite): SessionRewrite => ({ atMs, ...rewrite }));
-    session.rewrites = [...session.rewrites, ...noted].slice(-MAX_NOTES);
-    session.unsent = [...session.unsent, ...rewrites].slice(-MAX_NOTES);
-  }
-
   /** Takes note of a reply, and gives what it took. */
   sent({ usage }: WireReply): SentCall {
     const { prompts } = this.#options;
     if (!this.#view || !prompts) return { usage, savedTokens: 0 };
     const entry = prompts.sent(usage, this.#view);
-    if (!this.#options.oneShot) this.session.shown = this.#view.messages;
-    if (this.#edited) this.session.refusals = 0;
-    if (entry) this.session.savedTokenUnits = entry.savedTokenUnits;
+    if (!this.#options.oneShot) this.session.showed(this.#view.messages);
+    if (this.#edited) this.session.accepted();
     const savedTokens = Object.values(this.#view.saved).reduce((sum, tokens) => sum + tokens, 0);
     return { usage: entry?.usage ?? usage, savedTokens, ...(entry && { entry }) };
   }
@@ -262,7 +226,7 @@ export class GatewayTurn {
       replaces,
       items: items.map((json) => this.#itemOf(json)),
     }));
-    if (hidden.length > 0) session.hidden = [...session.hidden, ...hidden];
+    session.hide(hidden);
   }
 
   /** The answers that stand behind the last reply. */
@@ -293,16 +257,6 @@ export class GatewayTurn {
     const bytes = encoder.encode(json);
     return readItem(bytes, { start: 0, end: bytes.length }, { protocol, readers });
   }
-}
-
-/** How many messages of the last call, from the first, are shown again, if not all. */
-function keptOf(before: GatewaySession["shown"], now: readonly Message[]): number | undefined {
-  const at = before.findIndex((one, at) => {
-    const other = now[at];
-    if (one === other || other === undefined) return other === undefined;
-    return (typeof one === "number" ? one : hashPiece(one)) !== hashPiece(other);
-  });
-  return at < 0 ? undefined : at;
 }
 
 function messagesOf(items: readonly WireItem[]) {

@@ -4,7 +4,7 @@ import { plannerSession, profileNamed } from "@tare/planner";
 import { CHAT_PROTOCOL, readBody, readRequest } from "@tare/wire";
 import { call } from "./fixture_test.ts";
 import { Memory } from "./memory.ts";
-import { Sessions } from "./sessions/sessions.ts";
+import { GatewaySessions } from "./sessions/sessions.ts";
 import { GatewayTurn } from "./turn.ts";
 
 const encode = (value: unknown) => new TextEncoder().encode(JSON.stringify(value));
@@ -12,18 +12,19 @@ const encode = (value: unknown) => new TextEncoder().encode(JSON.stringify(value
 Deno.test("GatewayTurn answers recalls from the session's archive and goes on behind them", async () => {
   const maxBytes = 100_000;
   const readers = new Memory({ maxBytes }).readers("c");
-  const sessions = new Sessions({ begun() {}, maxBytes });
+  const sessions = new GatewaySessions({ begun() {}, maxBytes });
   const body = { model: "m", messages: [{ role: "user", content: "Go." }] };
   const request = readRequest(readBody(encode(body)), CHAT_PROTOCOL, readers);
   const session = sessions.find({
     basis: { model: "m" },
+    countTokens: estimateTokens,
     scope: "",
     items: request.items,
     prompts: ({ archive }) =>
       plannerSession({ profile: profileNamed("none"), countTokens: estimateTokens, archive }),
   });
   const ref = await session.archive.put("the original");
-  const options = { client: "c", session, request, recall: true, prompts: session.prompts, readers };
+  const options = { client: "c", session, request, recall: true, prompts: session.conversation, readers };
   const turn = new GatewayTurn({ ...options, countTokens: estimateTokens, now: () => 0 });
   const { signal } = new AbortController();
   const sent = async () => JSON.parse(new TextDecoder().decode(await turn.prompt(signal)));

@@ -2,19 +2,24 @@ import { createHash } from "node:crypto";
 import type { CountTokens, Usage } from "@tare/messages";
 import { listPrice, profileForTtl, type Rates } from "@tare/planner";
 import { promptSession } from "@tare/planner/policies";
-import { reportCall, sumsOfCall } from "@tare/conversation/report";
+import {
+  Accounts,
+  type CallReport,
+  reportCall,
+  sumOfDays,
+  type Sums,
+  sumsOfCall,
+} from "@tare/conversation/report";
 import { RECALL_TOOL } from "@tare/prune";
 import { jsonExcess, type Protocol, readBody, readingRequest, type WireReply } from "@tare/wire";
-import { callTotals, GatewayLedger } from "./ledger.ts";
 import { Memory } from "./memory.ts";
 import type { GatewayOptions } from "./options.ts";
 import { Keeper } from "./kept/keeper.ts";
 import { oneShotOf, viewFor } from "./sessions/one_shot.ts";
-import type { Recognised } from "./sessions/recognised.ts";
-import type { Compaction, GatewaySession } from "./sessions/session.ts";
-import { Sessions } from "./sessions/sessions.ts";
+import type { Compaction, Followed, GatewaySession, Recognised, SessionFacts } from "./sessions/session.ts";
+import { GatewaySessions } from "./sessions/sessions.ts";
 import { inSlices } from "./slices.ts";
-import { type Followed, GatewayTurn, type SentCall } from "./turn.ts";
+import { GatewayTurn, type SentCall } from "./turn.ts";
 import { upstreamOf } from "./upstream.ts";
 
 /** A request for the upstream, and its body. */
@@ -25,25 +30,17 @@ export interface Call {
   readonly counts?: boolean;
 }
 
-/** So many compactions of a session are remembered. */
-const MAX_COMPACTIONS = 100;
-
-/** So many calls of a session are remembered. */
-const MAX_CALLS = 2_000;
-
-/** So many responses of a session may be followed after a restart. */
-const MAX_RESPONSES = 8;
-
 const DAY_MS = 24 * 60 * 60_000;
 
 const NO_MECHANISMS = { context: false, prune: false, schemas: false, truncate: false };
 
 /** Finds out which conversation each request belongs to, and takes note of what becomes of it. */
 export class Turns {
-  readonly ledger: GatewayLedger = new GatewayLedger();
+  /** What its sessions came to. */
+  readonly accounts: Accounts = new Accounts();
   readonly #options: GatewayOptions;
   readonly #memory: Memory;
-  readonly #sessions: Sessions;
+  readonly #sessions: GatewaySessions;
   readonly #keeper: Keeper | undefined;
 
   /** No request has come yet. */
@@ -51,9 +48,9 @@ export class Turns {
     const { control, now, maxMemoryBytes = 512 * 2 ** 20, conversations: store } = options;
     this.#options = options;
     this.#memory = new Memory({ maxBytes: maxMemoryBytes });
-    this.#sessions = new Sessions({
+    this.#sessions = new GatewaySessions({
       control,
-      begun: (session) => this.ledger.begin(session),
+      begun: ({ group, conversation }) => this.accounts.begin(group, conversation.state.days),
       resumed: (session, { uncounted: [made] }) => made && this.#countCompaction(session, made),
       maxBytes: this.#memory.sessionBytes,
       ...(now && { now }),
@@ -64,7 +61,7 @@ export class Turns {
       keepMs: options.keepMs ?? 30 * DAY_MS,
       keepBytes: options.keepBytes ?? 2 ** 30,
       waitMs: options.keepWaitMs ?? 250,
-      restored: (session) => this.#remember(session),
+      restored: ({ conversation: { id }, facts }) => this.#remember(id, facts),
       failed: () => options.telemetry?.failedOpen("store"),
       onError: options.onError ?? (() => {}),
       now: now ?? Date.now,
@@ -96,10 +93,11 @@ export class Turns {
   /** Looks for what is kept of a response, whatever session it belongs to. */
   async #lookFor(id: string, protocol: Protocol, client: string): Promise<Followed | undefined> {
     if (!this.#keeper) return undefined;
-    const prompts = this.#promptsOf(protocol, await this.#options.countTokens());
     const nothing = { scope: hashOf([client, null]), items: [], basis: { model: "" } };
+    const countTokens = await this.#options.countTokens();
     const readers = this.#memory.readers(client);
-    await this.#keeper.look({ client, ...nothing, prompts }, { follows: id, protocol, readers });
+    const prompts = this.#promptsOf(protocol, countTokens);
+    await this.#keeper.look({ client, ...nothing, countTokens, prompts }, { follows: id, protocol, readers });
     return this.#memory.followed(client, id);
   }
 
@@ -131,6 +129,7 @@ export class Turns {
       items: wire.items,
       hasTools,
       basis: { model: wire.model, ...(ttlMs !== undefined && { ttlMs }) },
+      countTokens,
       prompts: this.#promptsOf(protocol, countTokens),
     };
     await this.#keeper?.look(recognised, { follows, protocol, readers });
@@ -142,9 +141,9 @@ export class Turns {
       : oneShotOf(wire, { ...(purpose && { purpose }), hasTools, about: () => sessions.about(recognised) });
     if (oneShot && !oneShot.about) return undefined;
     const session = found ?? oneShot?.about?.session ?? sessions.find(recognised);
-    session.lastMs = now();
-    if (!oneShot) session.model = wire.model;
-    const recall = offers && !session.control && !session.isReverted && (wire.tools ?? []).length > 0 &&
+    session.asked({ atMs: now(), ...(!oneShot && { model: wire.model }) });
+    const { control, isReverted } = session.facts;
+    const recall = offers && !control && !isReverted && (wire.tools ?? []).length > 0 &&
       wire.tools?.every(({ definition }) => definition?.function.name !== RECALL_TOOL.function.name);
     return new GatewayTurn({
       client,
@@ -152,7 +151,7 @@ export class Turns {
       request: wire,
       recall: recall === true,
       follows: followed,
-      prompts: isStateful ? undefined : oneShot ? viewFor(oneShot, wire) : session.prompts,
+      prompts: isStateful ? undefined : oneShot ? viewFor(oneShot, wire) : session.conversation,
       oneShot: oneShot?.purpose,
       ...(this.#options.telemetry?.captureContent && { keepsText: true }),
       countTokens,
@@ -168,20 +167,16 @@ export class Turns {
     const { session, oneShot } = turn;
     const { usage } = sent;
     const { price = listPrice } = upstreamOf(turn.request.protocol, this.#options);
-    const rates = { profile: session.prompts.profile, price: price(turn.request.model) };
-    const call = usage && callTotals(usage, rates);
-    if (call) {
-      this.ledger.book(session, call);
-      this.#noteCall(turn, { ...sent, usage }, rates);
-    }
+    const { profile } = session.conversation;
+    const rates = { profile, price: price(turn.request.model) };
+    const call = usage && this.#noteCall(turn, { ...sent, usage }, rates);
     if (!oneShot || !isAnswer(reply)) return sent;
     const isSaid = oneShot === "compaction";
-    const { promptTokens = 0, cachedTokens = 0, outputTokens = 0, tokenUnits = 0, usd } = call ?? {};
-    const atMs = this.#now();
-    const money = usd !== undefined && { usd };
-    const made = { atMs, promptTokens, cachedTokens, outputTokens, tokenUnits, ...money };
+    const { promptTokens = 0, cachedTokens = 0, outputTokens = 0, tokenUnits = 0, usd = null } = call ?? {};
+    const money = usd !== null && { usd };
+    const made = { atMs: this.#now(), promptTokens, cachedTokens, outputTokens, tokenUnits, ...money };
     if (isSaid) this.#countCompaction(session, made);
-    this.#sessions.sumUp(session, { text: reply.text ?? "", isSaid, uncounted: isSaid ? [] : [made] });
+    session.sumUp({ text: reply.text ?? "", isSaid, uncounted: isSaid ? [] : [made] });
     return sent;
   }
 
@@ -193,11 +188,18 @@ export class Turns {
     if (id === undefined || upstreamId === undefined) return;
     const owed = callsClient && recalls.length > 0 ? turn.lastAnswers : [];
     this.#memory.follow(client, id, { sessionId: session.id, upstreamId, owed });
-    session.responses = [...session.responses, { id, upstreamId, owed }].slice(-MAX_RESPONSES);
+    session.answeredBy({ id, upstreamId, owed });
+  }
+
+  /** A session has come to more. */
+  book(session: GatewaySession, more: Partial<Sums>): void {
+    const atMs = this.#now();
+    session.conversation.book(more, atMs);
+    this.accounts.book(session.group, more, atMs);
   }
 
   /** What belongs to a session beside it. */
-  #remember({ id: sessionId, client, responses }: Pick<GatewaySession, "id" | "client" | "responses">): void {
+  #remember(sessionId: string, { client, responses }: SessionFacts): void {
     if (client === undefined) return;
     for (const { id, ...followed } of responses) this.#memory.follow(client, id, { sessionId, ...followed });
   }
@@ -210,28 +212,26 @@ export class Turns {
     { session, oneShot }: GatewayTurn,
     { usage, savedTokens, entry }: SentCall & { readonly usage: Usage },
     rates: Rates,
-  ): void {
-    const atMs = this.#now();
-    const isTurn = oneShot === undefined;
+  ): CallReport {
+    const { conversation } = session;
     const made = reportCall(usage, {
-      number: session.totals.calls,
-      at: new Date(atMs).toISOString(),
+      number: 1 + sumOfDays(conversation.state.days).calls,
+      at: new Date(this.#now()).toISOString(),
       turn: null,
       purpose: oneShot ?? "turn",
       ledger: entry,
       rates,
-      rewrites: isTurn ? session.unsent : [],
+      rewrites: oneShot === undefined ? conversation.state.unsent : [],
     });
-    this.ledger.bookSums(session, { ...sumsOfCall(made), savedTokens }, atMs);
-    session.calls = [...session.calls, made].slice(-MAX_CALLS);
-    if (isTurn) session.unsent = [];
+    this.book(session, { ...sumsOfCall(made), savedTokens });
+    conversation.note(made);
+    return made;
   }
 
   #countCompaction(session: GatewaySession, made: Compaction): void {
-    const { tokenUnits: compactionTokenUnits, usd } = made;
-    const money = usd !== undefined && { compactionUsd: usd };
-    this.ledger.book(session, { compactions: 1, compactionTokenUnits, ...money });
-    session.compactions = [...session.compactions, made].slice(-MAX_COMPACTIONS);
+    const { tokenUnits: compactionTokenUnits, usd: compactionUsd = 0 } = made;
+    this.book(session, { compactions: 1, compactionTokenUnits, compactionUsd });
+    session.compacted(made);
   }
 
   /** Makes what decides for a session, by what its first request asked for. */

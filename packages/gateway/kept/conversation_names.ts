@@ -1,8 +1,7 @@
 import { createHash } from "node:crypto";
 import { countInstructions } from "../sessions/history.ts";
 import { instructionKey } from "../sessions/instruction_keys.ts";
-import type { Recognised } from "../sessions/recognised.ts";
-import type { GatewaySession } from "../sessions/session.ts";
+import type { GatewaySession, Recognised } from "../sessions/session.ts";
 
 /** So far from a history's end is looked for where it stood when it was saved: a turn may add a call and a result for each of many tools. */
 const REACH = 64;
@@ -52,7 +51,7 @@ export function namesOf(
   session: GatewaySession,
   keys: readonly string[],
 ): { readonly names: readonly string[]; readonly ends: readonly string[] } {
-  const { client, scope, name, heads, summary, responses, kept } = session;
+  const { kept, facts: { client, scope, name, heads, summary, responses } } = session;
   const first = keys[heads] ?? NOTHING;
   const newest = [
     ...wholes(keys, { heads, reach: 1 }).map((whole) => nameOf("whole", scope, whole)),

@@ -1,11 +1,10 @@
 import type { ConversationStore, FoundConversation } from "@tare/conversation";
 import type { Protocol, RequestReaders } from "@tare/wire";
 import { chainTo } from "../sessions/chain_index.ts";
-import type { Recognised } from "../sessions/recognised.ts";
-import { type GatewaySession, neverSaved } from "../sessions/session.ts";
-import type { Sessions } from "../sessions/sessions.ts";
+import type { GatewaySession, Recognised } from "../sessions/session.ts";
+import type { GatewaySessions, StoredSession } from "../sessions/sessions.ts";
 import { namesOf, soughtNames } from "./conversation_names.ts";
-import { keptValue, type RestoredSession, restoreSession } from "./kept_session.ts";
+import { keptValue, restoreSession } from "./kept_session.ts";
 import { JsonPacker, refsIn, unpackJson } from "./packed_json.ts";
 
 /** How long nobody waits after it has failed or taken too long, in milliseconds. */
@@ -25,7 +24,7 @@ const MAX_WAITING = 1_000;
 /** What a {@linkcode Keeper} works with. */
 export interface KeeperOptions {
   readonly store: ConversationStore;
-  readonly sessions: Sessions;
+  readonly sessions: GatewaySessions;
   /** How long a conversation is kept after its last turn, in milliseconds. */
   readonly keepMs: number;
   /** Most bytes that all take in the store. */
@@ -33,7 +32,7 @@ export interface KeeperOptions {
   /** How long a request waits for what is kept, and the end of an answer until it is kept, in milliseconds. */
   readonly waitMs: number;
   /** Told of a session that was read. */
-  readonly restored: (session: RestoredSession["session"]) => void;
+  readonly restored: (session: StoredSession["parts"]) => void;
   /** Told of each failure. */
   readonly failed: () => void;
   /** Told once that keeping fails, and again when it fails after it has worked. */
@@ -91,9 +90,11 @@ export class Keeper {
       if (isLate()) return;
       // What is most surely meant comes last, and so does what was saved last.
       for (const restored of loaded.reverse()) {
-        if (!restored || !isNews({ ...restored.session.kept, id: restored.session.id })) continue;
+        if (!restored) continue;
+        const { kept: { version } = { version: 0 }, conversation: { id } } = restored.parts;
+        if (!isNews({ id, version })) continue;
         sessions.adopt(restored);
-        this.#options.restored(restored.session);
+        this.#options.restored(restored.parts);
       }
     });
   }
@@ -120,7 +121,7 @@ export class Keeper {
     id: string,
     recognised: Recognised,
     { protocol, readers }: Looking,
-  ): Promise<RestoredSession | undefined> {
+  ): Promise<StoredSession | undefined> {
     const { store } = this.#options;
     const stored = await store.load(id);
     if (!stored) return undefined;
@@ -166,7 +167,7 @@ export class Keeper {
     const { id } = session;
     const keys = chainTo(session.tip).map(({ key }) => key);
     const { names, ends } = namesOf(session, keys);
-    const instructions = sessions.instructionsOf(keys.slice(0, session.heads));
+    const instructions = sessions.instructionsOf(keys.slice(0, session.facts.heads));
     const { version: before, refs, parent } = session.kept;
     const packer = this.#packers.get(session) ?? new JsonPacker();
     this.#packers.set(session, packer);
@@ -181,9 +182,9 @@ export class Keeper {
       ...(parent !== undefined && { parent }),
     });
     const isWhole = version > 1 || before === 0;
-    const now = isWhole ? refs : neverSaved().refs;
+    const now = isWhole ? refs : new Set<string>();
     if (isWhole) { for (const { ref } of texts) now.add(ref); }
-    session.kept = { version, refs: now, ends };
+    session.saved({ version, refs: now, ends });
     // It had expired, and with it the texts that were there.
     if (!isWhole) await this.#write(session);
   }

@@ -1,30 +1,20 @@
+import { Conversation, type ConversationState } from "@tare/conversation";
 import { contentText, hashPiece, type Message } from "@tare/messages";
 import { type Protocol, readItem, type RequestReaders, type WireItem } from "@tare/wire";
 import { REFERENCE } from "../sessions/elide_quotes.ts";
-import type { HiddenPlace } from "../sessions/hidden_items.ts";
 import type { Known } from "../sessions/instruction_keys.ts";
 import { LayeredArchive } from "../sessions/layered_archive.ts";
-import type { Recognised } from "../sessions/recognised.ts";
-import type { GatewaySession, Kept } from "../sessions/session.ts";
+import type { GatewaySession, HiddenPlace, Recognised, SessionFacts } from "../sessions/session.ts";
+import type { StoredSession } from "../sessions/sessions.ts";
 
 /** Another number whenever what is kept has another form: what has another one isn't read. */
 const FORMAT = 1;
 
-/** What is kept of a session as it is. */
-const PLAIN = [
-  ...["scope", "client", "protocol", "basis", "name", "control", "startedMs", "lastMs", "title", "model"],
-  ...["heads", "opening", "hasTools", "isAnswered", "historyBytes", "epoch", "savedTokenUnits", "refusals"],
-  ...["isReverted", "pins", "summary", "responses", "rewrites", "unsent", "compactions", "totals", "figures"],
-] as readonly PlainField[];
-
-type PlainField = Exclude<
-  keyof GatewaySession,
-  "id" | "number" | "kept" | "archive" | "prompts" | "hidden" | "shown" | "seen" | "tip" | "calls"
->;
-
 /** All that is kept of a session beside the texts of its archive. Plain data. */
-interface KeptValue extends Pick<GatewaySession, PlainField> {
+interface KeptValue {
   readonly format: number;
+  readonly facts: SessionFacts;
+  readonly conversation: ConversationState;
   /** Names of the items of its client's history. */
   readonly keys: readonly string[];
   /** Instructions by their names: hashes and lengths of their lines. */
@@ -46,19 +36,21 @@ export function keptValue(
     readonly instructions: readonly Known[];
   },
 ): unknown {
-  const { hidden, shown, prompts } = session;
-  const value: Omit<KeptValue, PlainField> = {
+  const { hidden, shown, facts, conversation } = session;
+  const value: KeptValue = {
     format: FORMAT,
+    facts,
+    conversation: conversation.state,
     keys,
     instructions: Object.fromEntries(instructions.map(({ key, lines }) => [key, [...lines].flat()])),
     hidden: hidden.map(plainPlace),
     shown: shown.map(hashOf),
     lines: shown.flatMap((one) => typeof one !== "number" && standsForSomething(one) ? [one] : []),
     ends,
-    state: prompts.state,
-    lookedAt: prompts.lookedAt,
+    state: conversation.prompt.state,
+    lookedAt: conversation.prompt.lookedAt,
   };
-  return { ...Object.fromEntries(PLAIN.map((name) => [name, session[name]])), ...value };
+  return value;
 }
 
 /** What a session that was kept is made with. */
@@ -75,47 +67,36 @@ export interface RestoreOptions {
   readonly text: (ref: string) => Promise<string | undefined>;
 }
 
-/** A session that was kept, and by what it is recognised. */
-export interface RestoredSession {
-  readonly session: Omit<GatewaySession, "tip" | "number">;
-  readonly keys: readonly string[];
-  readonly instructions: readonly Known[];
-}
-
 /** Makes a session of what was kept; nothing of what has another form, or is another client's. */
 export function restoreSession(
   stored: unknown,
   { id, version, refs, recognised, protocol, readers, text }: RestoreOptions,
-): RestoredSession | undefined {
+): StoredSession | undefined {
   // It is what `keptValue` gave, perhaps in another version.
   const value = stored as KeptValue;
-  if (value.format !== FORMAT || value.client !== recognised.client || value.protocol !== protocol.name) {
-    return undefined;
-  }
-  const { keys, instructions, hidden, shown, lines, ends, state, lookedAt, format: _, ...plain } = value;
+  if (value.format !== FORMAT) return undefined;
+  const { keys, instructions, hidden, shown, lines, ends, state, lookedAt, facts } = value;
+  if (facts.client !== recognised.client || facts.protocol !== protocol.name) return undefined;
   const archive = new LayeredArchive({ elsewhere: text });
   const byHash = new Map(lines.map((line) => [hashPiece(line), line]));
   const itemOf = (json: string): WireItem => {
     const bytes = encoder.encode(json);
     return readItem(bytes, { start: 0, end: bytes.length }, { protocol, readers });
   };
-  const kept: Kept = { version, refs, ends };
-  const session: RestoredSession["session"] = {
-    ...plain,
-    id,
-    kept,
-    archive,
-    prompts: recognised.prompts({ archive, control: plain.control, basis: plain.basis }, { state, lookedAt }),
-    hidden: hidden.map(({ items, ...place }) => ({ ...place, items: items.map(itemOf) })),
-    shown: shown.map((hash) => byHash.get(hash) ?? hash),
-    seen: undefined,
-    calls: [],
-  };
+  const prompts = recognised.prompts({ archive, ...facts }, { state, lookedAt });
+  const { countTokens } = recognised;
   return {
-    session,
+    parts: {
+      conversation: new Conversation({ id, archive, prompts, countTokens, state: value.conversation }),
+      archive,
+      facts,
+      hidden: hidden.map(({ items, ...place }) => ({ ...place, items: items.map(itemOf) })),
+      shown: shown.map((hash) => byHash.get(hash) ?? hash),
+      kept: { version, refs, ends },
+    },
     keys,
     instructions: Object.entries(instructions)
-      .map(([key, lines]): Known => ({ scope: plain.scope, key, lines: pairsOf(lines) })),
+      .map(([key, lines]): Known => ({ scope: facts.scope, key, lines: pairsOf(lines) })),
   };
 }
 

@@ -1,8 +1,7 @@
 import { contentText } from "@tare/messages";
-import type { ForkableSession } from "@tare/planner";
+import type { Prompts } from "@tare/conversation";
 import type { Purpose, WireItem, WireRequest } from "@tare/wire";
-import { cutBack } from "./fork.ts";
-import type { About } from "./recognised.ts";
+import type { About } from "./sessions.ts";
 
 /** A request that isn't a turn. */
 export interface OneShot {
@@ -47,7 +46,7 @@ export function oneShotOf(
   const asks = asksForSummary(items);
   if (hasTools && !asks) return undefined;
   const about = look();
-  const lacksTools = !hasTools && (about ? about.session.hasTools : hasResults(items));
+  const lacksTools = !hasTools && (about ? about.session.facts.hasTools : hasResults(items));
   if (asks && (lacksTools || (about && about.shared > 0))) return { purpose: "compaction", about };
   return lacksTools ? { purpose: "other", about } : undefined;
 }
@@ -56,10 +55,10 @@ export function oneShotOf(
 export function viewFor(
   { about }: OneShot,
   { items }: Pick<WireRequest, "items">,
-): ForkableSession | undefined {
+): Prompts | undefined {
   if (!about || about.shared === 0) return undefined;
-  const { session: { hidden, prompts, archive }, shared } = about;
-  return prompts.fork(cutBack({ hidden }, items.slice(0, shared)).length, archive);
+  const { session, shared } = about;
+  return session.conversation.glimpse(session.lengthOf(items.slice(0, shared)));
 }
 
 /** Whether people, or programs in their name, ask for a summary behind all that models and tools did. */

@@ -1,33 +1,35 @@
-import { firstWords, type Message, type Rewrite } from "@tare/messages";
-import type { ForkableSession, Pin, SessionView } from "@tare/planner";
-import type { CallReport, SeenConversation } from "@tare/conversation/report";
+import type { Conversation } from "@tare/conversation";
+import type { Group, Sums } from "@tare/conversation/report";
+import { type CountTokens, firstWords, hashPiece, type Message } from "@tare/messages";
+import type { ForkableSession, PromptSessionOptions } from "@tare/planner";
+import { anchorOf, type WireItem } from "@tare/wire";
 import type { ChainNode } from "./chain_index.ts";
-import type { HiddenPlace } from "./hidden_items.ts";
+import { countInstructions, hasAnswers, openingText, QUOTED_CHARS } from "./history.ts";
 import type { LayeredArchive } from "./layered_archive.ts";
-import type { Followed } from "../turn.ts";
-import { type Account, NO_CALLS, type Totals } from "../ledger.ts";
-import type { WireItem } from "@tare/wire";
 
-/** A call by which the client had the conversation summed up. */
-export interface Compaction
-  extends Pick<Totals, "promptTokens" | "cachedTokens" | "outputTokens" | "tokenUnits" | "usd"> {
-  /** When it was answered, in milliseconds since the epoch. */
-  readonly atMs: number;
-}
-
-/** A text from which a client may go on with a new history. */
-export interface Summary {
-  /** The longest pieces of it. */
-  readonly pieces: readonly string[];
-  /** The compactions that made it and aren't counted yet, because nobody said that they were some. */
-  readonly uncounted: readonly Compaction[];
-  /** Whether the client said that it is a summary. */
-  readonly isSaid: boolean;
-}
-
-/** A change of what the model sees, and when it was made in milliseconds since the epoch. */
-export interface SessionRewrite extends Rewrite {
-  readonly atMs: number;
+/** What a session is recognised by. */
+export interface Recognised {
+  /** Keeps apart histories that must never meet: clients, protocols. */
+  readonly scope: string;
+  /** Who asks: its conversations may go on under another scope. Default: they may not. */
+  readonly client?: string;
+  /** Whether the client itself keeps its conversations apart, so that a scope holds one. Default: no. */
+  readonly isKeyed?: boolean;
+  /** The client's name for the session. Default: it is recognised by content. */
+  readonly name?: string | undefined;
+  /** Name of the protocol. Default: none. */
+  readonly protocol?: string;
+  readonly items: readonly WireItem[];
+  /** Whether its model may call tools. Default: no. */
+  readonly hasTools?: boolean;
+  /** What the prompts of a new session are planned by. */
+  readonly basis: SessionBasis;
+  readonly countTokens: CountTokens;
+  /** Decides what leaves the prompts of a session: of a new one, or of one that goes on from what was stored. */
+  readonly prompts: (
+    session: Pick<SessionFacts, "control" | "basis"> & { readonly archive: LayeredArchive },
+    stored?: Pick<PromptSessionOptions, "state" | "lookedAt">,
+  ) => ForkableSession;
 }
 
 /** What a session's prompts are planned by, as its first request says it. */
@@ -38,10 +40,87 @@ export interface SessionBasis {
   readonly ttlMs?: number;
 }
 
+/** A response that a client follows, as the upstream knows it. */
+export interface Followed {
+  /** Its id at the upstream. */
+  readonly upstreamId: string;
+  /** Items that the upstream waits for and the client doesn't know of: answers to recalls. */
+  readonly owed: readonly string[];
+}
+
 /** A response of a session that a client may follow. */
 export interface SessionResponse extends Followed {
   /** The id by which the client knows it. */
   readonly id: string;
+}
+
+/** A call by which the client had the conversation summed up. */
+export interface Compaction
+  extends Pick<Sums, "promptTokens" | "cachedTokens" | "outputTokens" | "tokenUnits"> {
+  /** When it was answered, in milliseconds since the epoch. */
+  readonly atMs: number;
+  /** What it cost; absent where its price isn't known. */
+  readonly usd?: number;
+}
+
+/** A text from which a client may go on with a new history. */
+export interface ClientSummary {
+  /** The longest pieces of it. */
+  readonly pieces: readonly string[];
+  /** The compactions that made it and aren't counted yet, because nobody said that they were some. */
+  readonly uncounted: readonly Compaction[];
+  /** Whether the client said that it is a summary. */
+  readonly isSaid: boolean;
+}
+
+/** What the upstream sees at a place of the client's history that the client doesn't know of: recalls and the like. */
+export interface HiddenPlace {
+  /** Length of the client's history when they came. */
+  readonly after: number;
+  /** Names the item of the client before which they stand. */
+  readonly anchor: string;
+  /** Whether they stand in its place. */
+  readonly replaces: boolean;
+  readonly items: readonly WireItem[];
+}
+
+/** What is known of whose conversation it is, and where it stands. Plain data, which is kept. */
+export interface SessionFacts {
+  /** What keeps it apart from histories that it must never meet. */
+  readonly scope: string;
+  /** Who asks, if its conversations may go on under another scope. */
+  readonly client?: string | undefined;
+  /** The client's name for it, in its scope. */
+  readonly name?: string | undefined;
+  /** Name of its protocol. */
+  readonly protocol: string;
+  readonly basis: SessionBasis;
+  /** Whether it is left as it is, to compare with. */
+  readonly control: boolean;
+  /** When its first request came, in milliseconds since the epoch. */
+  readonly startedMs: number;
+  /** When its newest request came, in milliseconds since the epoch. */
+  readonly lastMs: number;
+  /** Bytes of the client's history: the planner keeps what it was last shown. */
+  readonly historyBytes: number;
+  /** How many items of instructions its history begins with. */
+  readonly heads: number;
+  /** A line of what the user said first; nothing of one too short to tell it from others. */
+  readonly opening?: string | undefined;
+  /** Whether its turns have tools. */
+  readonly hasTools: boolean;
+  /** Whether its history has answers of a model. */
+  readonly isAnswered: boolean;
+  /** What a model said in answer to what was no turn: the client may go on from it with a new history. */
+  readonly summary?: ClientSummary | undefined;
+  /** How many times in a row the upstream refused what was made of a request, and took the client's own. */
+  readonly refusals: number;
+  /** Whether it is left as it is from then on. */
+  readonly isReverted: boolean;
+  /** The newest responses that its client may follow, the oldest first. */
+  readonly responses: readonly SessionResponse[];
+  /** The newest compactions of its client, the oldest first. */
+  readonly compactions: readonly Compaction[];
 }
 
 /** What is in the store of a session. */
@@ -56,83 +135,37 @@ export interface Kept {
   readonly ends: readonly string[];
 }
 
-/** Nothing is there yet. */
-export function neverSaved(): Kept {
-  return { version: 0, refs: new Set(), ends: [] };
-}
+/** What was sent last: messages, or of a session that was stored hashes of those that aren't lines. */
+export type Shown = readonly (Message | number)[];
 
-/** A conversation that passes through the gateway. */
-export interface GatewaySession extends Account {
-  readonly id: string;
+/** What a session is made of. */
+export interface SessionParts {
+  readonly conversation: Conversation;
+  readonly archive: LayeredArchive;
   /** Counts the sessions of a gateway, forks included. */
   readonly number: number;
-  /** What keeps it apart from histories that it must never meet. */
-  readonly scope: string;
-  /** Who asks, if its conversations may go on under another scope. */
-  readonly client: string | undefined;
-  /** Name of its protocol. */
-  readonly protocol: string;
-  readonly basis: SessionBasis;
-  kept: Kept;
-  /** When its first request came, in milliseconds since the epoch. */
-  readonly startedMs: number;
-  /** The client's name for it, in its scope. */
-  readonly name: string | undefined;
-  /** Whether it is left as it is, to compare with. */
-  readonly control: boolean;
-  /** Originals of what left. */
-  readonly archive: LayeredArchive;
-  /** Decides what leaves the upstream's prompt. */
-  readonly prompts: ForkableSession;
-  /** What only the upstream knows of. */
-  hidden: readonly HiddenPlace[];
-  /** How many times its prompt was rewritten. */
-  epoch: number;
-  /** Token units that it has saved so far; zero where the policy keeps no ledger. */
-  savedTokenUnits: number;
-  /** How many times in a row the upstream refused what the gateway made of a request, and took the client's own. */
-  refusals: number;
-  /** Whether it is left as it is from then on. */
-  isReverted: boolean;
-  /** What the last call that succeeded showed; of a session that was stored the hashes of messages that aren't lines. */
-  shown: readonly (Message | number)[];
-  /** The newest responses that its client may follow, the oldest first. */
-  responses: readonly SessionResponse[];
-  /** What the newest turn that was planned shows of what history. */
-  seen: Pick<SeenConversation, "history" | "view"> | undefined;
-  /** What was asked for of single messages. */
-  pins: readonly Pin[];
-  /** What the user said first, in one line. */
-  title: string;
   /** The newest item of the client's history. */
-  tip: ChainNode;
-  /** Bytes of that history: the planner keeps what it was last shown. */
-  historyBytes: number;
-  /** When its newest request came, in milliseconds since the epoch. */
-  lastMs: number;
-  /** The model that was asked last. */
-  model: string;
-  /** How many items of instructions its history begins with. */
-  heads: number;
-  /** A line of what the user said first; nothing of one too short to tell it from others. */
-  opening: string | undefined;
-  /** Whether its turns have tools. */
-  hasTools: boolean;
-  /** Whether its history has answers of a model. */
-  isAnswered: boolean;
-  /** What a model said in answer to what was no turn: the client may go on from it with a new history. */
-  summary: Summary | undefined;
-  /** The newest changes of what its model sees, the oldest first. */
-  rewrites: readonly SessionRewrite[];
-  /** Of these, those for a call that hasn't succeeded yet. */
-  unsent: readonly Rewrite[];
-  /** The newest calls that succeeded, the oldest first. */
-  calls: readonly CallReport[];
-  /** The newest compactions of its client, the oldest first. */
-  compactions: readonly Compaction[];
-  /** The newest view, as far as its figures go. */
-  figures: Pick<SessionView, "promptTokens" | "saved"> | undefined;
+  readonly tip: ChainNode;
+  readonly facts: SessionFacts;
+  /** Default: nothing is hidden. */
+  readonly hidden?: readonly HiddenPlace[];
+  /** Default: nothing was shown. */
+  readonly shown?: Shown;
+  /** Default: nothing is kept of it. */
+  readonly kept?: Kept;
 }
+
+/** So many compactions of a session are remembered. */
+const MAX_COMPACTIONS = 100;
+
+/** So many responses of a session may be followed after a restart. */
+const MAX_RESPONSES = 8;
+
+/** So many pieces of a summary are remembered. */
+const SUMMARY_PIECES = 16;
+
+/** After so many refusals in a row a session is left alone: one may be of a mere token too many. */
+const MAX_REFUSALS = 2;
 
 /** What a session takes beside what grows, in bytes. */
 const SESSION_BYTES = 4_096;
@@ -143,33 +176,252 @@ const ITEM_BYTES = 1_024;
 /** What a call that is remembered takes. */
 const CALL_BYTES = 1_024;
 
-/** Most bytes of memory that a session can take; what it shares with others counts for each of them. */
-export function bytesOfSession({ archive, calls, hidden, tip, historyBytes }: GatewaySession): number {
-  const items = hidden.flatMap(({ items }) => items);
-  // As bytes, and as text of the message that was read of them.
-  const hiddenBytes = items.reduce((sum, { bytes }) => sum + 3 * (bytes?.length ?? 0), 0);
-  const itemBytes = ITEM_BYTES * (tip.depth + items.length);
-  return SESSION_BYTES + CALL_BYTES * calls.length + itemBytes + 2 * historyBytes + hiddenBytes +
-    archive.bytes;
+/** How far behind its place an anchor is looked for: clients may put items of their own in between. */
+const REACH = 48;
+
+/** A conversation that passes through the gateway: whose it is, where it stands, and what only the upstream knows. */
+export class GatewaySession {
+  readonly conversation: Conversation;
+  readonly archive: LayeredArchive;
+  readonly number: number;
+  #tip: ChainNode;
+  #facts: SessionFacts;
+  #hidden: readonly HiddenPlace[];
+  #shown: Shown;
+  #kept: Kept;
+
+  /** A session as it was kept, or a new one. */
+  constructor({ conversation, archive, number, tip, facts, hidden = [], shown = [], kept }: SessionParts) {
+    this.conversation = conversation;
+    this.archive = archive;
+    this.number = number;
+    this.#tip = tip;
+    this.#facts = facts;
+    this.#hidden = hidden;
+    this.#shown = shown;
+    this.#kept = kept ?? { version: 0, refs: new Set(), ends: [] };
+  }
+
+  /** Its id, which is its conversation's. */
+  get id(): string {
+    return this.conversation.id;
+  }
+
+  /** Whose it is, and where it stands. */
+  get facts(): SessionFacts {
+    return this.#facts;
+  }
+
+  /** Its group in the ledger. */
+  get group(): Group {
+    return this.#facts.control ? "control" : "planned";
+  }
+
+  /** The newest item of the client's history. */
+  get tip(): ChainNode {
+    return this.#tip;
+  }
+
+  /** What only the upstream knows of. */
+  get hidden(): readonly HiddenPlace[] {
+    return this.#hidden;
+  }
+
+  /** What the last call that succeeded showed. */
+  get shown(): Shown {
+    return this.#shown;
+  }
+
+  /** What is in the store of it. */
+  get kept(): Kept {
+    return this.#kept;
+  }
+
+  /** Most bytes of memory that it can take; what it shares with others counts for each of them. */
+  get bytes(): number {
+    const items = this.#hidden.flatMap(({ items }) => items);
+    // As bytes, and as text of the message that was read of them.
+    const hiddenBytes = items.reduce((sum, { bytes }) => sum + 3 * (bytes?.length ?? 0), 0);
+    const itemBytes = ITEM_BYTES * (this.#tip.depth + items.length);
+    const { calls } = this.conversation;
+    return SESSION_BYTES + CALL_BYTES * calls.length + itemBytes + 2 * this.#facts.historyBytes +
+      hiddenBytes +
+      this.archive.bytes;
+  }
+
+  /** A request goes on with it, whose history ends there. */
+  goOn({ items, hasTools = false }: Pick<Recognised, "items" | "hasTools">, tip: ChainNode): void {
+    this.#tip = tip;
+    this.#know({
+      historyBytes: items.reduce((sum, { bytes }) => sum + (bytes?.length ?? 0), 0),
+      heads: countInstructions(items),
+      opening: openingText(items),
+      hasTools: this.#facts.hasTools || hasTools,
+      isAnswered: this.#facts.isAnswered || hasAnswers(items),
+      summary: undefined,
+    });
+    this.conversation.named(titleOf(items));
+  }
+
+  /** A request has come, at this time in milliseconds since the epoch; its model is that of a turn. */
+  asked({ atMs, model }: { readonly atMs: number; readonly model?: string | undefined }): void {
+    this.#know({ lastMs: atMs });
+    if (model !== undefined) this.conversation.asked(model);
+  }
+
+  /** A new session with what this one has behind these items. What it archives from then on, this one doesn't see. */
+  fork(
+    items: readonly WireItem[],
+    { id, ...own }: Pick<SessionParts, "number" | "tip"> & Pick<SessionFacts, "scope"> & {
+      readonly id: string;
+    },
+  ): GatewaySession {
+    const { scope, ...place } = own;
+    const { hidden, length } = this.#upTo(items);
+    const archive = this.archive.fork();
+    const { version, refs, parent = this.id } = this.#kept;
+    return new GatewaySession({
+      ...place,
+      conversation: this.conversation.fork(length, { id, archive }),
+      archive,
+      facts: { ...this.#facts, scope, name: undefined, responses: [], compactions: [] },
+      hidden,
+      shown: this.#shown,
+      // The texts are with the last of its forebears that was saved.
+      kept: { version: 0, refs: new Set(refs), parent: version > 0 ? this.id : parent, ends: [] },
+    });
+  }
+
+  /** Its history went back to these items. */
+  rollBack(items: readonly WireItem[]): void {
+    const { hidden, length } = this.#upTo(items);
+    this.conversation.cutBack(length);
+    this.#hidden = hidden;
+  }
+
+  /** How many messages the upstream sees of these first items of its history. */
+  lengthOf(items: readonly WireItem[]): number {
+    return this.#upTo(items).length;
+  }
+
+  #upTo(items: readonly WireItem[]): { readonly hidden: readonly HiddenPlace[]; readonly length: number } {
+    const hidden = this.#hidden.filter(({ after }) => after <= items.length);
+    const expanded = expandHidden(items, hidden).items;
+    return { hidden, length: expanded.reduce((sum, { parts }) => sum + parts.length, 0) };
+  }
+
+  /**
+   * The client's history with what only the upstream knows of. What stands before items that the client has taken out of
+   * its history stands nowhere; if a turn goes on from there, it is forgotten.
+   */
+  expand(items: readonly WireItem[], { isTurn }: { readonly isTurn: boolean }): readonly WireItem[] {
+    const { items: expanded, hidden } = expandHidden(items, this.#hidden);
+    if (isTurn) this.#hidden = hidden;
+    return expanded;
+  }
+
+  /** The client doesn't know of these. */
+  hide(places: readonly HiddenPlace[]): void {
+    if (places.length > 0) this.#hidden = [...this.#hidden, ...places];
+  }
+
+  /** A call of a turn has succeeded that showed this. */
+  showed(messages: readonly Message[]): void {
+    this.#shown = messages;
+  }
+
+  /** How many messages of the last call, from the first, are shown again by these; nothing if all are. */
+  keptOf(messages: readonly Message[]): number | undefined {
+    const at = this.#shown.findIndex((one, at) => {
+      const other = messages[at];
+      if (one === other || other === undefined) return other === undefined;
+      return (typeof one === "number" ? one : hashPiece(one)) !== hashPiece(other);
+    });
+    return at < 0 ? undefined : at;
+  }
+
+  /** The upstream has taken what was made of a request. */
+  accepted(): void {
+    if (this.#facts.refusals > 0) this.#know({ refusals: 0 });
+  }
+
+  /** The upstream has refused what was made of a request, and taken the client's own. Whether it is left as it is now. */
+  refused(): boolean {
+    const refusals = this.#facts.refusals + 1;
+    const isReverted = refusals >= MAX_REFUSALS;
+    this.#know({ refusals, isReverted: this.#facts.isReverted || isReverted });
+    if (!isReverted) return false;
+    this.#hidden = [];
+    this.conversation.revert();
+    return true;
+  }
+
+  /** Its client may follow a response. */
+  answeredBy(response: SessionResponse): void {
+    this.#know({ responses: [...this.#facts.responses, response].slice(-MAX_RESPONSES) });
+  }
+
+  /** Its client had it summed up. */
+  compacted(made: Compaction): void {
+    this.#know({ compactions: [...this.#facts.compactions, made].slice(-MAX_COMPACTIONS) });
+  }
+
+  /** Its client has a text now from which it may go on with a new history. */
+  sumUp({ text, isSaid, uncounted }: Omit<ClientSummary, "pieces"> & { readonly text: string }): void {
+    const { summary: before } = this.#facts;
+    const pieces = text.split(/[\n"]/).map((piece) => piece.trim())
+      .filter(({ length }) => length >= QUOTED_CHARS.least)
+      .sort((a, b) => b.length - a.length)
+      .slice(0, SUMMARY_PIECES).map((piece) => piece.slice(0, QUOTED_CHARS.most));
+    this.#know({
+      summary: {
+        pieces: [...pieces, ...before?.pieces ?? []].slice(0, 2 * SUMMARY_PIECES),
+        uncounted: [...uncounted, ...before?.uncounted ?? []].slice(0, 2),
+        isSaid: isSaid || (before?.isSaid ?? false),
+      },
+    });
+  }
+
+  /** It was saved, or read. */
+  saved(kept: Kept): void {
+    this.#kept = kept;
+  }
+
+  #know(facts: Partial<SessionFacts>): void {
+    this.#facts = { ...this.#facts, ...facts };
+  }
 }
 
-/** What a session has that hasn't made a call yet. */
-export const NOTHING_YET: Pick<
-  GatewaySession,
-  "totals" | "rewrites" | "unsent" | "calls" | "compactions" | "figures" | "seen" | "responses"
-> = {
-  totals: NO_CALLS,
-  rewrites: [],
-  unsent: [],
-  calls: [],
-  compactions: [],
-  figures: undefined,
-  seen: undefined,
-  responses: [],
-};
+/**
+ * The client's history with what only the upstream knows of. `hidden` comes back without those whose anchor the client
+ * has taken out of its history: they would stand nowhere.
+ */
+export function expandHidden(
+  items: readonly WireItem[],
+  hidden: readonly HiddenPlace[],
+): { readonly items: readonly WireItem[]; readonly hidden: readonly HiddenPlace[] } {
+  if (hidden.length === 0) return { items, hidden };
+  const at = new Map<number, HiddenPlace>();
+  const kept = hidden.filter((one) => {
+    if (one.after >= items.length) return true;
+    for (let index = one.after; index < Math.min(items.length, one.after + REACH); index++) {
+      const message = items[index]?.parts[0]?.message;
+      if (!message || at.has(index) || anchorOf(message) !== one.anchor) continue;
+      at.set(index, one);
+      return true;
+    }
+    return false;
+  });
+  const expanded = items.flatMap((item, index) => {
+    const found = at.get(index);
+    if (!found) return [item];
+    return found.replaces ? found.items : [...found.items, item];
+  });
+  return { items: expanded, hidden: kept };
+}
 
 /** What the user said first, in one line, behind what clients put in front of it. */
-export function titleOf(items: readonly WireItem[]): string {
+function titleOf(items: readonly WireItem[]): string {
   const messages = items.flatMap(({ parts }) => parts.map(({ message }) => message));
   const said = messages.find(({ role }) => role === "user")?.content;
   return firstWords(typeof said === "string" ? said : said?.slice(-1));

@@ -1,8 +1,14 @@
 import type { JsonSchema } from "@tare/messages";
 import { ApiError } from "@tare/wire";
-import { closedSchema as closed, listOf as list, REWRITE_REPORT } from "@tare/conversation/report";
-import { DOLLAR_TOTALS, TOTALS } from "../ledger.ts";
-import type { Compaction, GatewaySession, SessionRewrite } from "./session.ts";
+import {
+  closedSchema as closed,
+  listOf as list,
+  REWRITE_REPORT,
+  sumOfDays,
+  SUMS,
+} from "@tare/conversation/report";
+import type { DatedRewrite } from "@tare/conversation";
+import type { Compaction, GatewaySession } from "./session.ts";
 
 const NUMBER: JsonSchema = { type: "number" };
 const TEXT: JsonSchema = { type: "string" };
@@ -19,11 +25,11 @@ const FIELDS = {
   control: FLAG,
   reverted: FLAG,
   epoch: NUMBER,
-  ...TOTALS,
+  ...SUMS.properties as Readonly<Record<string, JsonSchema>>,
   savedTokenUnits: NUMBER,
 };
 
-const SESSION = closed("GatewaySession", FIELDS, DOLLAR_TOTALS);
+const SESSION = closed("GatewaySession", FIELDS);
 const COMPACTION = closed("GatewayCompaction", {
   at: TIME,
   promptTokens: NUMBER,
@@ -59,7 +65,7 @@ export const SESSION_DETAILS: JsonSchema = closed("GatewaySessionDetails", {
   prompt: { anyOf: [PROMPT, { type: "null" }] },
   rewrites: list(REWRITE),
   compactionCalls: list(COMPACTION),
-}, DOLLAR_TOTALS);
+});
 
 /** Sessions in a list that asks for no number of them, and most in any. */
 const PAGE = { usual: 100, most: 1_000 };
@@ -83,14 +89,16 @@ export function sessionList(sessions: readonly GatewaySession[], query: URLSearc
   const after = query.get("after");
   const search = (query.get("search") ?? "").toLowerCase();
   const from = after === null ? 0 : 1 + sessions.indexOf(knownSession(sessions, after));
-  const found = sessions.slice(from).filter(({ title }) => title.toLowerCase().includes(search));
+  const found = sessions.slice(from).filter(({ conversation: { state: { title } } }) =>
+    title.toLowerCase().includes(search)
+  );
   return Response.json({ sessions: found.slice(0, limit).map(summary), hasMore: limit < found.length });
 }
 
 /** A session with what left its prompt and why. @throws {ApiError} if there is none of this id (404). */
 export function sessionDetails(sessions: readonly GatewaySession[], id: string): Response {
   const session = knownSession(sessions, id);
-  const { archive, figures, rewrites, compactions } = session;
+  const { archive, facts: { compactions }, conversation: { state: { figures, rewrites } } } = session;
   return Response.json({
     ...summary(session),
     archiveBytes: archive.bytes,
@@ -100,15 +108,16 @@ export function sessionDetails(sessions: readonly GatewaySession[], id: string):
   });
 }
 
-function summary(session: GatewaySession) {
-  const { id, title, protocol, model, startedMs, lastMs, control, isReverted, epoch, totals } = session;
+function summary({ id, facts, conversation: { state } }: GatewaySession) {
+  const { protocol, startedMs, lastMs, control, isReverted } = facts;
+  const { title, model, epoch, days, savedTokenUnits } = state;
   return {
     ...{ id, title, protocol, model, startedAt: time(startedMs), lastAt: time(lastMs), control },
-    ...{ reverted: isReverted, epoch, ...totals, savedTokenUnits: session.savedTokenUnits },
+    ...{ reverted: isReverted, epoch, ...sumOfDays(days), savedTokenUnits },
   };
 }
 
-function dated({ atMs, ...rest }: SessionRewrite | Compaction) {
+function dated({ atMs, ...rest }: DatedRewrite | Compaction) {
   return { at: time(atMs), ...rest };
 }
 

@@ -26,8 +26,9 @@ Deno.test("gateway lists its sessions, the newest first, page by page", async ()
     ...{ id: ids[2], title: "one", protocol: "chat", model: "m" },
     ...{ startedAt: "2026-01-01T00:00:00.000Z", lastAt: "2026-01-01T00:00:00.000Z" },
     ...{ control: false, reverted: false, epoch: 0, calls: 1, errors: 0, recalls: 0, compactions: 0 },
-    ...{ promptTokens: 1000, cachedTokens: 0, outputTokens: 5, tokenUnits: 1000 },
-    ...{ compactionTokenUnits: 0, unpricedCalls: 1, savedTokenUnits: 0 },
+    ...{ promptTokens: 1000, cachedTokens: 0, outputTokens: 5, savedTokens: 0 },
+    ...{ tokenUnits: 1000, resendTokenUnits: 1000, compactionTokenUnits: 0 },
+    ...{ usd: 0, resendUsd: 0, compactionUsd: 0, unpricedCalls: 1, savedTokenUnits: 0 },
   });
   const first = (await list("?limit=2")).body;
   assertEquals([first.sessions.length, first.hasMore], [2, true]);

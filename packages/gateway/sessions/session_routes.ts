@@ -1,6 +1,5 @@
-import type { CountTokens } from "@tare/messages";
 import { schemaChecker } from "@tare/messages/arguments";
-import { makePin, type NewPin, type Pin, withoutPin, withPin } from "@tare/planner";
+import type { NewPin, Pin } from "@tare/planner";
 import {
   BLOCKS_PAGE,
   CALLS_PAGE,
@@ -20,7 +19,6 @@ import { knownSession, sessionDetails, sessionList } from "./session_report.ts";
 export interface SessionRoutesOptions {
   /** All that are known, the newest first. */
   readonly sessions: readonly GatewaySession[];
-  readonly countTokens: () => Promise<CountTokens>;
   /** Told of a session in which something was asked for. */
   readonly changed: (session: GatewaySession) => Promise<void>;
 }
@@ -35,23 +33,19 @@ const MAX_PIN_BYTES = 10_000;
 export async function answerAboutSessions(
   request: Request,
   path: string,
-  { sessions, countTokens, changed }: SessionRoutesOptions,
+  { sessions, changed }: SessionRoutesOptions,
 ): Promise<Response> {
   const { searchParams: query } = new URL(request.url);
   const [, id = "", what, which, ...rest] = path.split("/");
   const route = [request.method, [what, which && "…", ...rest].filter((part) => part !== undefined).join("/")]
     .join(" ");
   if (path === "" && request.method === "GET") return sessionList(sessions, query);
-  const seen = async (session: GatewaySession): Promise<SeenConversation> => ({
-    ...(session.seen ?? NOTHING_SEEN),
-    pins: session.pins,
-    countTokens: await countTokens(),
-  });
+  const seen = ({ conversation }: GatewaySession) => conversation.see();
   switch (route) {
     case "GET ":
       return sessionDetails(sessions, id);
     case "GET calls": {
-      const { calls } = knownSession(sessions, id);
+      const { conversation: { calls } } = knownSession(sessions, id);
       const limit = readNumber(query, "limit", { usual: CALLS_PAGE.usual, least: 1, most: CALLS_PAGE.most });
       return Response.json(pageOfCalls(calls, { limit, after: readNumber(query, "after", {}) }));
     }
@@ -78,17 +72,18 @@ export async function answerAboutSessions(
       const wanted = await readPin(request);
       const now = await seen(session);
       const pin = pinOf(session, now, wanted);
-      session.pins = withPin(session.pins, pin);
+      session.conversation.pin({ set: pin });
       await changed(session);
       return Response.json(reportPins({ ...now, pins: [pin] })[0]);
     }
     case "DELETE pins/…": {
       const session = knownSession(sessions, id);
-      const rest = withoutPin(session.pins, Number(which));
-      if (rest.length === session.pins.length) {
+      const { conversation } = session;
+      const place = Number(which);
+      if (!conversation.state.pins.some((pin) => pin.place === place)) {
         throw notFound(`Cannot remove the pin of message ${which}: session ${id} has none there.`);
       }
-      session.pins = rest;
+      conversation.pin({ remove: place });
       await changed(session);
       return new Response(null, { status: 204 });
     }
@@ -96,11 +91,6 @@ export async function answerAboutSessions(
       throw notFound(`Cannot ${request.method} /v1/gateway/sessions${path}: there is no such route.`);
   }
 }
-
-const NOTHING_SEEN: Pick<SeenConversation, "history" | "view"> = {
-  history: { messages: [], tools: [] },
-  view: { messages: [], tools: [], places: [] },
-};
 
 const checkPin = schemaChecker(NEW_PIN, "the body");
 
@@ -124,13 +114,14 @@ async function readPin(request: Request): Promise<NewPin> {
   return body as NewPin;
 }
 
-function pinOf({ prompts: { noPins } }: GatewaySession, seen: SeenConversation, wanted: NewPin): Pin {
+function pinOf({ conversation }: GatewaySession, { history }: SeenConversation, wanted: NewPin): Pin {
+  const { noPins } = conversation;
   if (noPins !== undefined) {
     const message = `Cannot pin message ${wanted.place}: ${noPins}.`;
     throw new ApiError(501, message, { code: "not_supported" });
   }
   try {
-    return makePin(seen.history.messages, wanted, seen.countTokens);
+    return conversation.makePin(history.messages, wanted);
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
     throw new ApiError(400, error.message, { code: "invalid_request", param: "place" });

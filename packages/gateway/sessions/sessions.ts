@@ -1,20 +1,26 @@
 import { createHash } from "node:crypto";
+import { Conversation } from "@tare/conversation";
 import { LRUCache } from "lru-cache";
 import type { WireItem } from "@tare/wire";
 import { ChainIndex, type ChainNode, chainTo, lastShared, sharedLength } from "./chain_index.ts";
-import { fork, rollBack } from "./fork.ts";
-import { countInstructions, hasAnswers, openingOf, openingText, QUOTED_CHARS, textOf } from "./history.ts";
+import { countInstructions, hasAnswers, openingOf, textOf } from "./history.ts";
 import { InstructionKeys, type Known } from "./instruction_keys.ts";
 import { LayeredArchive } from "./layered_archive.ts";
-import type { About, Recognised } from "./recognised.ts";
-import {
-  bytesOfSession,
-  type GatewaySession,
-  neverSaved,
-  NOTHING_YET,
-  type Summary,
-  titleOf,
-} from "./session.ts";
+import { type ClientSummary, GatewaySession, type Recognised, type SessionParts } from "./session.ts";
+
+/** A session that a request is about, and how many items at the start of their histories are the same. */
+export interface About {
+  readonly session: GatewaySession;
+  readonly shared: number;
+}
+
+/** A session that was stored: what it is made of beside its place among the others, and by what it is recognised. */
+export interface StoredSession {
+  readonly parts: Omit<SessionParts, "tip" | "number">;
+  /** Names of the items of its history. */
+  readonly keys: readonly string[];
+  readonly instructions: readonly Known[];
+}
 
 /** How sessions are kept. */
 export interface SessionsOptions {
@@ -23,7 +29,7 @@ export interface SessionsOptions {
   /** Told of each session that isn't a fork of another. */
   readonly begun: (session: GatewaySession) => void;
   /** Told of each session that went on from a summary with a new history. */
-  readonly resumed?: (session: GatewaySession, summary: Summary) => void;
+  readonly resumed?: (session: GatewaySession, summary: ClientSummary) => void;
   /** Most bytes of memory that all may take together. */
   readonly maxBytes: number;
   /** The time in milliseconds since the epoch. Default: `Date.now`. */
@@ -33,14 +39,11 @@ export interface SessionsOptions {
 /** So many sessions used last are looked through for one that a request quotes, or goes on from by a summary. */
 const QUOTABLE_SESSIONS = 64;
 
-/** So many pieces of a summary are remembered. */
-const SUMMARY_PIECES = 16;
-
 /**
  * The conversations that pass through the gateway, in memory. Those used longest ago are forgotten first; one that was
  * forgotten is seen as new, and costs what a new one costs.
  */
-export class Sessions {
+export class GatewaySessions {
   readonly #options: SessionsOptions;
   readonly #index = new ChainIndex();
   readonly #instructions = new InstructionKeys();
@@ -56,7 +59,7 @@ export class Sessions {
     this.#options = options;
     this.#sessions = new LRUCache({
       maxSize: options.maxBytes,
-      sizeCalculation: ({ session }) => bytesOfSession(session),
+      sizeCalculation: ({ session }) => session.bytes,
       dispose: ({ session }) => this.#forget(session),
       noDisposeOnSet: true,
     });
@@ -112,25 +115,22 @@ export class Sessions {
    * Takes in a session that was stored, with the keys of its history and its instructions, in place of what is known of it.
    * What others came by later stays theirs.
    */
-  adopt(
-    { session: stored, keys, instructions }: {
-      readonly session: Omit<GatewaySession, "tip" | "number">;
-      readonly keys: readonly string[];
-      readonly instructions: readonly Known[];
-    },
-  ): void {
-    const { id, scope, lastMs } = stored;
+  adopt({ parts, keys, instructions }: StoredSession): void {
+    const { conversation: { id }, facts } = parts;
+    const { scope, lastMs } = facts;
     const before = this.peek(id);
     if (before) this.#forget(before);
     for (const known of instructions) this.#instructions.learn(known);
     const isOlder = (other: string) => {
       const session = this.peek(other);
-      return !session || session.lastMs < lastMs || (session.lastMs === lastMs && this.#adopted.has(session));
+      if (!session) return true;
+      const { lastMs: otherMs } = session.facts;
+      return otherMs < lastMs || (otherMs === lastMs && this.#adopted.has(session));
     };
-    const node = this.#index.find(nameOf(stored) ?? scope, keys);
+    const name = nameOf(facts);
+    const node = this.#index.find(name ?? scope, keys);
     const tip = this.#index.claim(node, keys.slice(node.depth), id, isOlder);
-    const session: GatewaySession = { ...stored, tip, number: before?.number ?? this.#begun++ };
-    const name = nameOf(session);
+    const session = new GatewaySession({ ...parts, tip, number: before?.number ?? this.#begun++ });
     if (name !== undefined) this.#names.set(name, id);
     if (!before || this.#adopted.has(before)) this.#adopted.add(session);
     this.#keep(session);
@@ -157,28 +157,23 @@ export class Sessions {
     const goesOn = known?.tip === node && (!named || named === known);
     let session: GatewaySession;
     if (goesOn) session = known;
-    else if (before) session = rollBack(before, items.slice(0, sharedLength(before, keys)));
-    else {
+    else if (before) {
+      session = before;
+      session.rollBack(items.slice(0, sharedLength(tipOf(before), keys)));
+    } else {
       // Instructions alone don't make a conversation: sub-agents share theirs.
       const isKnown = known && node.depth > countInstructions(items);
       const from = isKnown ? { session: known, shared: node.depth } : this.#elsewhere(recognised, keys);
       const own = () => ({ id: crypto.randomUUID(), number: this.#begun++, tip: node, scope });
-      session = from ? fork(from.session, items.slice(0, from.shared), own()) : this.#begin(recognised, node);
+      session = from ? from.session.fork(items.slice(0, from.shared), own()) : this.#begin(recognised, node);
     }
-    const { tip } = session;
-    session.tip = this.#index.claim(node, keys.slice(node.depth), session.id);
+    const { tip, facts: { summary } } = session;
+    session.goOn(recognised, this.#index.claim(node, keys.slice(node.depth), session.id));
     // What it went back from is nobody's history any more.
     if (before && !goesOn) {
       this.#index.release(tip, session.id, lastShared(tip, session.tip));
-      if (session.summary) this.#options.resumed?.(session, session.summary);
+      if (summary) this.#options.resumed?.(session, summary);
     }
-    session.historyBytes = items.reduce((sum, { bytes }) => sum + (bytes?.length ?? 0), 0);
-    session.heads = countInstructions(items);
-    session.opening = openingText(items);
-    session.title = titleOf(items);
-    session.hasTools ||= recognised.hasTools ?? false;
-    session.isAnswered ||= hasAnswers(items);
-    session.summary = undefined;
     this.#keep(session);
     return session;
   }
@@ -196,49 +191,34 @@ export class Sessions {
     const heads = countInstructions(items);
     if (known && node.depth > heads) return { session: known, shared: node.depth };
     const others = this.#usedLast(scope);
-    const [alike] = others.map((session) => ({ session, shared: sharedLength(session, keys, heads) }))
+    const [alike] = others.map((session) => ({ session, shared: sharedLength(tipOf(session), keys, heads) }))
       .sort((a, b) => b.shared - a.shared);
     const named = this.#named(name);
     if (alike && alike.shared > 0 && (!named || named === alike.session)) return alike;
     const text = textOf(items);
     const session = named ?? (isKeyed && !hasAnswers(items) ? this.#newest(scope) : undefined) ??
-      others.find(({ opening }) => opening !== undefined && text.includes(opening));
+      others.find(({ facts: { opening } }) => opening !== undefined && text.includes(opening));
     return session && { session, shared: 0 };
-  }
-
-  /** The client of a session has a text now from which it may go on with a new history. */
-  sumUp(
-    session: GatewaySession,
-    { text, ...more }: Omit<Summary, "pieces"> & { readonly text: string },
-  ): void {
-    const { summary: before } = session;
-    const pieces = text.split(/[\n"]/).map((piece) => piece.trim())
-      .filter(({ length }) => length >= QUOTED_CHARS.least)
-      .sort((a, b) => b.length - a.length)
-      .slice(0, SUMMARY_PIECES).map((piece) => piece.slice(0, QUOTED_CHARS.most));
-    session.summary = {
-      pieces: [...pieces, ...before?.pieces ?? []].slice(0, 2 * SUMMARY_PIECES),
-      uncounted: [...more.uncounted, ...before?.uncounted ?? []].slice(0, 2),
-      isSaid: more.isSaid || (before?.isSaid ?? false),
-    };
   }
 
   /** The session whose summary this history goes on from. */
   #summedUp({ scope, isKeyed, items }: Recognised, node: ChainNode): GatewaySession | undefined {
-    const candidates = this.#usedLast(scope).filter(({ summary }) => summary);
+    const candidates = this.#usedLast(scope).filter(({ facts: { summary } }) => summary);
     if (candidates.length === 0) return undefined;
     const text = textOf(items);
-    const quoted = candidates.find(({ summary }) => summary?.pieces.some((piece) => text.includes(piece)));
+    const quoted = candidates.find(({ facts: { summary } }) =>
+      summary?.pieces.some((piece) => text.includes(piece))
+    );
     if (quoted) return quoted;
     // A summary that can't be read here; with the same key and instructions it is the same conversation.
     const newest = isKeyed && node.depth > 0 ? this.#newest(scope) : undefined;
-    return newest?.summary?.isSaid ? newest : undefined;
+    return newest?.facts.summary?.isSaid ? newest : undefined;
   }
 
   /** What came before the first turn under its key, such as a request for a title: it is of the same conversation. */
   #titled({ scope, isKeyed, hasTools }: Recognised): GatewaySession | undefined {
     const newest = isKeyed && hasTools ? this.#newest(scope) : undefined;
-    return newest?.hasTools || newest?.isAnswered ? undefined : newest;
+    return newest?.facts.hasTools || newest?.facts.isAnswered ? undefined : newest;
   }
 
   /** The session that a history goes on with whose start is gone: all behind one new text is word for word its end. */
@@ -271,9 +251,9 @@ export class Sessions {
     const heads = countInstructions(items);
     let looked = 0;
     for (const { session } of this.#sessions.values()) {
-      if (session.client !== client || session.scope === scope) continue;
-      const shared = sharedLength(session, keys, heads);
-      if (shared === session.tip.depth && session.isAnswered) return { session, shared };
+      if (session.facts.client !== client || session.facts.scope === scope) continue;
+      const shared = sharedLength(tipOf(session), keys, heads);
+      if (shared === session.tip.depth && session.facts.isAnswered) return { session, shared };
       if (++looked === QUOTABLE_SESSIONS) return undefined;
     }
     return undefined;
@@ -282,7 +262,7 @@ export class Sessions {
   #usedLast(scope: string): GatewaySession[] {
     const used: GatewaySession[] = [];
     for (const { session } of this.#sessions.values()) {
-      if (session.scope === scope && used.push(session) === QUOTABLE_SESSIONS) break;
+      if (session.facts.scope === scope && used.push(session) === QUOTABLE_SESSIONS) break;
     }
     return used;
   }
@@ -298,55 +278,42 @@ export class Sessions {
   }
 
   #begin(recognised: Recognised, tip: ChainNode): GatewaySession {
-    const { client, scope, items, prompts, protocol = "", basis } = recognised;
+    const { client, scope, items, prompts, protocol = "", basis, countTokens } = recognised;
     const name = nameOf(recognised);
     const first = items[openingOf(items)];
     const archive = new LayeredArchive();
     const control = share(name ?? `${scope} ${first?.key ?? ""}`) < (this.#options.control ?? 0);
     const nowMs = (this.#options.now ?? Date.now)();
-    const session: GatewaySession = {
-      id: crypto.randomUUID(),
-      number: this.#begun++,
-      client,
-      scope,
-      name: recognised.name,
-      protocol,
-      basis,
-      kept: neverSaved(),
-      control,
-      heads: 0,
-      opening: undefined,
+    const id = crypto.randomUUID();
+    const session = new GatewaySession({
+      conversation: new Conversation({
+        ...{ id, archive, countTokens },
+        prompts: prompts({ archive, control, basis }),
+      }),
       archive,
-      prompts: prompts({ archive, control, basis }),
-      hidden: [],
-      epoch: 0,
-      savedTokenUnits: 0,
-      refusals: 0,
-      isReverted: false,
-      shown: [],
-      pins: [],
-      title: "",
+      number: this.#begun++,
       tip,
-      historyBytes: 0,
-      startedMs: nowMs,
-      lastMs: nowMs,
-      model: "",
-      hasTools: false,
-      isAnswered: false,
-      summary: undefined,
-      ...NOTHING_YET,
-    };
-    if (name !== undefined) this.#names.set(name, session.id);
+      facts: {
+        ...{ scope, client, name: recognised.name, protocol, basis, control },
+        ...{ startedMs: nowMs, lastMs: nowMs, historyBytes: 0, heads: 0, hasTools: false, isAnswered: false },
+        ...{ refusals: 0, isReverted: false, responses: [], compactions: [] },
+      },
+    });
+    if (name !== undefined) this.#names.set(name, id);
     this.#options.begun(session);
     return session;
   }
 
   #forget(session: GatewaySession): void {
     const { id, tip } = session;
-    const name = nameOf(session);
+    const name = nameOf(session.facts);
     this.#index.release(tip, id);
     if (name !== undefined && this.#names.get(name) === id) this.#names.delete(name);
   }
+}
+
+function tipOf({ tip, facts: { heads } }: GatewaySession) {
+  return { tip, heads };
 }
 
 function nameOf({ scope, name }: Pick<Recognised, "scope" | "name">): string | undefined {

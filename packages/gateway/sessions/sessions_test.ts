@@ -2,13 +2,12 @@ import { assertEquals, assertNotStrictEquals, assertStrictEquals } from "@std/as
 import { estimateTokens, type Message } from "@tare/messages";
 import { type Edit, plannerSession, profileNamed } from "@tare/planner";
 import type { WireItem } from "@tare/wire";
-import type { GatewaySession } from "./session.ts";
-import type { Recognised } from "./recognised.ts";
-import { Sessions, type SessionsOptions } from "./sessions.ts";
+import type { GatewaySession, Recognised } from "./session.ts";
+import { GatewaySessions, type SessionsOptions } from "./sessions.ts";
 
 function newSessions(options: Partial<SessionsOptions> = {}) {
   let begun = 0;
-  const sessions = new Sessions({
+  const sessions = new GatewaySessions({
     begun: () => begun++,
     maxBytes: 1_000_000,
     ...options,
@@ -22,16 +21,23 @@ function newSessions(options: Partial<SessionsOptions> = {}) {
       const state = { edits: [elide(1), elide(3)] };
       return plannerSession({ profile: profileNamed("none"), countTokens: estimateTokens, archive, state });
     };
-    return sessions.find({ scope: "s", items, basis: { model: "m" }, prompts, ...more });
+    return sessions.find({
+      scope: "s",
+      items,
+      basis: { model: "m" },
+      countTokens: estimateTokens,
+      prompts,
+      ...more,
+    });
   };
   return { sessions, find, begun: () => begun };
 }
 
 const elide = (index: number): Edit => ({ type: "elide", index, toolCallId: "c", ref: "r", text: "" });
-const edited = ({ prompts }: GatewaySession) =>
-  (prompts.state as { edits: readonly { index: number }[] }).edits.map(({ index }) => index);
+const edited = ({ conversation }: GatewaySession) =>
+  (conversation.prompt.state as { edits: readonly { index: number }[] }).edits.map(({ index }) => index);
 
-Deno.test("Sessions follows a history, its retries and its forks, which take the edits that hold for them", () => {
+Deno.test("GatewaySessions follows a history, its retries and its forks, which take the edits that hold for them", () => {
   const { find, begun } = newSessions();
   const session = find("Sab");
   assertStrictEquals(find("Sabcd"), session);
@@ -44,7 +50,7 @@ Deno.test("Sessions follows a history, its retries and its forks, which take the
   assertEquals(begun(), 2);
 });
 
-Deno.test("Sessions lets a fork see what was archived before it, and nothing that the other archives then", async () => {
+Deno.test("GatewaySessions lets a fork see what was archived before it, and nothing that the other archives then", async () => {
   const { find } = newSessions();
   const session = find("Sab");
   const before = await session.archive.put("before");
@@ -57,7 +63,7 @@ Deno.test("Sessions lets a fork see what was archived before it, and nothing tha
   assertEquals(await texts(session), ["before", "after", undefined]);
 });
 
-Deno.test("Sessions goes by names where clients give them, also when they roll back", () => {
+Deno.test("GatewaySessions goes by names where clients give them, also when they roll back", () => {
   const { find, begun } = newSessions();
   const session = find("abcd", { name: "n" });
   assertEquals(edited(session), [1, 3]);
@@ -70,18 +76,18 @@ Deno.test("Sessions goes by names where clients give them, also when they roll b
   assertEquals(begun(), 3);
 });
 
-Deno.test("Sessions leaves the same share of sessions as it is, always", () => {
+Deno.test("GatewaySessions leaves the same share of sessions as it is, always", () => {
   const names = Array.from({ length: 200 }, (_, at) => `n${at}`);
   const controlled = () => {
     const { find } = newSessions({ control: 0.25 });
-    return names.filter((name) => find("ab", { name }).control);
+    return names.filter((name) => find("ab", { name }).facts.control);
   };
   const first = controlled();
   assertEquals(controlled(), first);
   assertEquals(first.length > 30 && first.length < 70, true);
 });
 
-Deno.test("Sessions forgets the sessions that were used longest ago, as memory asks for it", () => {
+Deno.test("GatewaySessions forgets the sessions that were used longest ago, as memory asks for it", () => {
   const { sessions, find } = newSessions({ maxBytes: 12_000 });
   const a = find("a");
   const b = find("b", { name: "n" });
@@ -92,7 +98,7 @@ Deno.test("Sessions forgets the sessions that were used longest ago, as memory a
   assertEquals([sessions.size, sessions.get(a.id) === a, sessions.get(b.id)], [2, true, undefined]);
 });
 
-Deno.test("Sessions weighs what sessions archive, hide and remember of histories", async () => {
+Deno.test("GatewaySessions weighs what sessions archive, hide and remember of histories", async () => {
   const archiving = newSessions({ maxBytes: 20_000 });
   const large = archiving.find("a");
   archiving.find("b");
@@ -103,7 +109,7 @@ Deno.test("Sessions weighs what sessions archive, hide and remember of histories
   const hidden = hiding.find("a");
   hiding.find("b");
   const items = [{ key: "", parts: [], bytes: new Uint8Array(3_000) }];
-  hidden.hidden = [{ after: 1, anchor: "", replaces: false, items }];
+  hidden.hide([{ after: 1, anchor: "", replaces: false, items }]);
   hiding.sessions.weigh(hidden);
   assertEquals(hiding.sessions.size, 1);
   const long = newSessions({ maxBytes: 20_000 });

@@ -1,0 +1,265 @@
+import type { CountTokens, Message, Rewrite, Usage } from "@tare/messages";
+import {
+  type Conversation as History,
+  type ForkableSession,
+  type LedgerEntry,
+  makePin,
+  type NewPin,
+  type Pin,
+  type Profile,
+  type PromptCall,
+  type Quote,
+  type SessionView,
+  withoutPin,
+  withPin,
+} from "@tare/planner";
+import type { Archive } from "@tare/prune";
+import type { CallReport } from "./report/call_report.ts";
+import { addToDay, type Days, type Sums } from "./report/overview.ts";
+import type { SeenConversation } from "./report/prompt_report.ts";
+
+/** A change of what the model sees, and when it was made in milliseconds since the epoch. */
+export interface DatedRewrite extends Rewrite {
+  readonly atMs: number;
+}
+
+/** What is known of a conversation beside its messages and what its prompts are made by. Plain data, which is kept. */
+export interface ConversationState {
+  /** What the user said first, in one line; empty before. */
+  readonly title: string;
+  /** The model that was asked last. */
+  readonly model: string;
+  /** What was asked for of single messages. */
+  readonly pins: readonly Pin[];
+  /** How many times its prompt was rewritten. */
+  readonly epoch: number;
+  /** Token units that it has saved so far; zero where the policy keeps no ledger. */
+  readonly savedTokenUnits: number;
+  /** The newest changes of what its model sees, the oldest first. */
+  readonly rewrites: readonly DatedRewrite[];
+  /** Of these, those for a call that hasn't succeeded yet. */
+  readonly unsent: readonly Rewrite[];
+  /** What its calls came to. */
+  readonly days: Days;
+  /** The newest view, as far as its figures go; absent before the first. */
+  readonly figures?: Pick<SessionView, "promptTokens" | "saved">;
+}
+
+/** A conversation in which nothing has happened. */
+const NEW: ConversationState = {
+  title: "",
+  model: "",
+  pins: [],
+  epoch: 0,
+  savedTokenUnits: 0,
+  rewrites: [],
+  unsent: [],
+  days: {},
+};
+
+/** What a conversation is made of. */
+export interface ConversationOptions {
+  readonly id: string;
+  /** Originals of what left its prompt. */
+  readonly archive: Archive;
+  /** Decides what its model sees. */
+  readonly prompts: ForkableSession;
+  readonly countTokens: CountTokens;
+  /** What is known of it. Default: it is new. */
+  readonly state?: Partial<ConversationState> | undefined;
+}
+
+/** What one call of a conversation sees and takes. */
+export interface Prompts {
+  /** What the next call sends of a history. */
+  view(history: History, call: Omit<PromptCall, "pins">): Promise<SessionView>;
+  /** Takes note of a call that succeeded. */
+  sent(usage: Usage | undefined, view: SessionView): LedgerEntry | undefined;
+}
+
+/** So many changes of a prompt are remembered. */
+const MAX_REWRITES = 100;
+
+/** So many calls are remembered. */
+const MAX_CALLS = 2_000;
+
+/**
+ * A conversation, whoever's loop leads it: what its model sees, the originals of what left, what was asked for of single
+ * messages, and what its calls came to. Its messages are with whoever leads it, and handed in.
+ */
+export class Conversation implements Prompts {
+  readonly id: string;
+  /** Originals of what left the prompt. */
+  readonly archive: Archive;
+  readonly #prompts: ForkableSession;
+  readonly #countTokens: CountTokens;
+  #state: ConversationState;
+  #calls: readonly CallReport[] = [];
+  #seen: Pick<SeenConversation, "history" | "view"> | undefined;
+
+  /** A conversation as it was kept, or a new one. */
+  constructor({ id, archive, prompts, countTokens, state }: ConversationOptions) {
+    this.id = id;
+    this.archive = archive;
+    this.#prompts = prompts;
+    this.#countTokens = countTokens;
+    this.#state = { ...NEW, ...state };
+  }
+
+  /** What is known of it: the same object as long as nothing has changed. */
+  get state(): ConversationState {
+    return this.#state;
+  }
+
+  /** What its prompts are made by, to be kept: see `PromptSession.state` and `ForkableSession.lookedAt`. */
+  get prompt(): Pick<ForkableSession, "state" | "lookedAt"> {
+    return this.#prompts;
+  }
+
+  /** The cache rules and prices that it goes by. */
+  get profile(): Profile {
+    return this.#prompts.profile;
+  }
+
+  /** Whether it is known what its calls save. */
+  get knowsCosts(): boolean {
+    return this.#prompts.quote !== undefined;
+  }
+
+  /** The newest calls that succeeded, the oldest first. */
+  get calls(): readonly CallReport[] {
+    return this.#calls;
+  }
+
+  /** What its newest turn saw; nothing before the first. */
+  get newest(): Pick<SeenConversation, "history" | "view"> | undefined {
+    return this.#seen;
+  }
+
+  /** A model was asked. */
+  asked(model: string): void {
+    if (model !== this.#state.model) this.#change({ model });
+  }
+
+  /** What it is about has become known. */
+  named(title: string): void {
+    if (title !== this.#state.title) this.#change({ title });
+  }
+
+  /** Of a call that is no turn nothing is noted: it sees what the model had last, and what is new. */
+  async view(history: History, call: Omit<PromptCall, "pins">): Promise<SessionView> {
+    const view = await this.#prompts.view(history, { ...call, pins: this.#state.pins });
+    if (call.oneShot) return view;
+    const { rewrites, promptTokens, saved, endedPins = [] } = view;
+    this.#seen = { history, view };
+    const { pins, epoch, rewrites: before, unsent } = this.#state;
+    const dated = rewrites.map((rewrite): DatedRewrite => ({ atMs: call.nowMs, ...rewrite }));
+    this.#change({
+      figures: { promptTokens, saved },
+      ...(endedPins.length > 0 &&
+        { pins: endedPins.reduce((left, { place }) => withoutPin(left, place), pins) }),
+      ...(rewrites.length > 0 && {
+        epoch: epoch + 1,
+        rewrites: [...before, ...dated].slice(-MAX_REWRITES),
+        unsent: [...unsent, ...rewrites].slice(-MAX_REWRITES),
+      }),
+    });
+    return view;
+  }
+
+  /** Takes note of what a call took. */
+  sent(usage: Usage | undefined, view: SessionView): LedgerEntry | undefined {
+    const entry = this.#prompts.sent(usage, view);
+    if (entry) this.#change({ savedTokenUnits: entry.savedTokenUnits });
+    return entry;
+  }
+
+  /** What a request sees that is no turn and goes on from the first `length` messages. It changes nothing. */
+  glimpse(length: number): Prompts {
+    const prompts = this.#prompts.fork(length, this.archive);
+    return {
+      view: (history, call) => prompts.view(history, { ...call, pins: this.#state.pins }),
+      sent: (usage, view) => prompts.sent(usage, view),
+    };
+  }
+
+  /** What people are shown of the model's newest prompt: what its newest turn saw, or else what these messages are. */
+  async see(history?: History & { readonly nowMs: number }): Promise<SeenConversation> {
+    const told = { pins: this.#state.pins, countTokens: this.#countTokens };
+    if (!history) return { ...(this.#seen ?? NOTHING_SEEN), ...told };
+    const { nowMs, ...messages } = history;
+    const call = { nowMs, model: this.#state.model, oneShot: true, pins: told.pins };
+    return { history: messages, view: await this.#prompts.view(messages, call), ...told };
+  }
+
+  /** What the next request would cost. Nothing where the policy knows nothing of costs. */
+  quote(history: History, nowMs: number): Quote | undefined {
+    const { model, pins } = this.#state;
+    return this.#prompts.quote?.(history, { nowMs, model, pins });
+  }
+
+  /** Why nothing can be asked of single messages, in words that follow "Cannot pin"; nothing if it can. */
+  get noPins(): string | undefined {
+    return this.#prompts.noPins;
+  }
+
+  /** A pin for a message. @throws {RangeError} if that can't be asked for. */
+  makePin(messages: readonly Message[], wanted: NewPin): Pin {
+    return makePin(messages, wanted, this.#countTokens);
+  }
+
+  /** Asks for something of a message, in place of what was asked for it before, or for nothing more. */
+  pin(change: { readonly set: Pin } | { readonly remove: number }): void {
+    this.#change({ pins: pinsAfter(this.#state.pins, change) });
+  }
+
+  /** Takes note of what calls came to, at a moment in milliseconds since the epoch. */
+  book(more: Partial<Sums>, atMs: number): void {
+    this.#change({ days: addToDay(this.#state.days, more, atMs) });
+  }
+
+  /** Remembers a call. With one of a turn what was rewritten for it is told. */
+  note(call: CallReport): void {
+    this.#calls = [...this.#calls, call].slice(-MAX_CALLS);
+    if (call.purpose === "turn" && this.#state.unsent.length > 0) this.#change({ unsent: [] });
+  }
+
+  /** A conversation that goes on from the first `length` messages, with an archive that holds what this one's does. */
+  fork(length: number, { id, archive }: Pick<ConversationOptions, "id" | "archive">): Conversation {
+    const { title, model, epoch, pins } = this.#state;
+    return new Conversation({
+      id,
+      archive,
+      prompts: this.#prompts.fork(length, archive),
+      countTokens: this.#countTokens,
+      state: { title, model, epoch, pins: pins.filter(({ place }) => place < length) },
+    });
+  }
+
+  /** The history went back to its first `length` messages. */
+  cutBack(length: number): void {
+    this.#prompts.cutBack(length);
+  }
+
+  /** From now on everything is sent as it is. */
+  revert(): void {
+    this.#prompts.revert();
+  }
+
+  #change(change: Partial<ConversationState>): void {
+    this.#state = { ...this.#state, ...change };
+  }
+}
+
+/** What is asked for of single messages after a change. */
+export function pinsAfter(
+  pins: readonly Pin[],
+  change: { readonly set: Pin } | { readonly remove: number },
+): readonly Pin[] {
+  return "set" in change ? withPin(pins, change.set) : withoutPin(pins, change.remove);
+}
+
+const NOTHING_SEEN: Pick<SeenConversation, "history" | "view"> = {
+  history: { messages: [], tools: [] },
+  view: { messages: [], tools: [], places: [] },
+};
