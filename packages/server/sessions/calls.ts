@@ -1,14 +1,8 @@
 import type { Rewrite } from "@tare/messages";
 import type { LedgerEntry, Rates } from "@tare/planner";
-import {
-  addSums,
-  type CallReport,
-  NO_SUMS,
-  reportCall,
-  type Sums,
-  sumsOfCall,
-} from "@tare/conversation/report";
-import type { SessionEvent, SessionTotals } from "./session_types.ts";
+import type { Conversation } from "@tare/conversation";
+import { type CallReport, reportCall, sumsOfCall } from "@tare/conversation/report";
+import type { SessionEvent } from "./session_types.ts";
 
 /** The events that say what was called. */
 export const CALL_EVENTS: readonly SessionEvent["type"][] = ["turn_start", "context_rewritten", "step_end"];
@@ -37,25 +31,18 @@ export function callsOf(events: Iterable<SessionEvent>, rates: Rates): CallRepor
   return calls;
 }
 
-/** What days came to after these events, the last of which happens now; the same if nothing was called. */
-export function daysAfter(
-  days: SessionTotals["days"],
+/** Takes note of what calls came to by these events, the last of which happens now. */
+export function bookCalls(
+  conversation: Pick<Conversation, "book">,
   events: readonly SessionEvent[],
   { rates, nowMs }: { readonly rates: Rates; readonly nowMs: number },
-): SessionTotals["days"] {
-  const today = dayOf(nowMs);
-  let after = days;
-  const add = (day: string, sums: Partial<Sums>) =>
-    after = { ...after, [day]: addSums(after[day] ?? NO_SUMS, sums) };
-  for (const call of callsOf(events, rates)) add(call.at?.slice(0, today.length) ?? today, sumsOfCall(call));
+): void {
+  for (const call of callsOf(events, rates)) {
+    conversation.book(sumsOfCall(call), call.at === null ? nowMs : Date.parse(call.at));
+  }
   for (const event of events) {
     if (event.type !== "turn_end") continue;
-    add(today, { savedTokens: Object.values(event.ledger.saved).reduce((sum, tokens) => sum + tokens, 0) });
+    const savedTokens = Object.values(event.ledger.saved).reduce((sum, tokens) => sum + tokens, 0);
+    conversation.book({ savedTokens }, nowMs);
   }
-  return after;
-}
-
-/** The day of a moment, by UTC. */
-export function dayOf(ms: number): string {
-  return new Date(ms).toISOString().slice(0, 10);
 }

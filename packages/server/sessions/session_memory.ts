@@ -1,15 +1,14 @@
 import { addLedgers, type LoopEvent, type TurnEnd } from "@tare/loop";
 import { type Content, type CountTokens, firstWords, type Message, type Tool } from "@tare/messages";
-import { withoutPin, withPin } from "@tare/planner";
 import type { Archive } from "@tare/prune";
-import type { StoreRecord } from "@tare/conversation";
+import { pinsAfter, type StoreRecord } from "@tare/conversation";
 import { Approvals, type Opening, type Questions } from "../approvals/approvals.ts";
 import type { Helpers } from "../helpers/helpers.ts";
 import { HttpError } from "../http/http_error.ts";
 import type { PlayedTurn } from "../turns/play_turn.ts";
 import type { EventLog } from "./event_log.ts";
 import { INTERRUPTED, readHistory, type RecoveryOptions } from "./history.ts";
-import { type ChangeOptions, readStored, SessionPrompt } from "./session_prompt.ts";
+import { readStored, SessionPrompt } from "./session_prompt.ts";
 import type { SessionSettings } from "./session_settings.ts";
 import {
   type Answered,
@@ -44,7 +43,6 @@ export class SessionMemory {
   readonly #approvals: Approvals;
   #history: readonly Message[] = [];
   #totals: SessionTotals = NO_TURNS;
-  #title = "";
   #prompt!: SessionPrompt;
   /** What the user said in the middle of a turn and no event tells yet. It is stored, so that it is never lost. */
   #waiting: readonly Content[] = [];
@@ -69,7 +67,7 @@ export class SessionMemory {
 
   /** What the user said first. */
   get title(): string {
-    return this.#title;
+    return this.#prompt.title;
   }
 
   /** What is made of what was said. */
@@ -97,14 +95,14 @@ export class SessionMemory {
     const { store } = environment;
     const read = { store, tools: tools(), instructions: settings.instructions, end };
     const { rebuilt, links, recovery, waiting, runningAfter } = await readHistory(id, read);
-    const { days, asks, ...stored } = await readStored(id, store);
+    const stored = await readStored(id, store);
+    const { days, asks } = stored;
     const totals = { ledger: rebuilt.ledger, turns: rebuilt.turns, days, asks };
     const records = this.#states({ totals, steering: [] });
     if (isLate) events.mend(recovery, recovery.length === 0 ? [] : records);
     else if (recovery.length > 0 || end && end !== INTERRUPTED) await events.append(recovery, { records });
     this.#history = rebuilt.messages;
     this.#totals = totals;
-    this.#title = stored.title;
     helpers.adopt(links);
     this.#approvals.adopt(rebuilt.questions, asks);
     const { model } = settings;
@@ -113,11 +111,11 @@ export class SessionMemory {
   }
 
   /** Changes what is asked for of single messages, with these records. */
-  changePins(change: PinChange, records: readonly StoreRecord[]): Promise<void> {
-    return this.#prompt.changePins(
-      (pins) => "set" in change ? withPin(pins, change.set) : withoutPin(pins, change.remove),
-      (pins) => this.#options.events.append([], { records: [...this.#states({ pins }), ...records] }),
-    );
+  async changePins(change: PinChange, records: readonly StoreRecord[]): Promise<void> {
+    const pins = pinsAfter(this.#prompt.pins, change);
+    await this.#options.events.append([], { records: [...this.#states({ pins }), ...records] });
+    // A call may have ended some meanwhile.
+    this.#prompt.pin(change);
   }
 
   /** Lets the input wait for the running turn's next model call. @throws {HttpError} 429 if too much waits. */
@@ -176,32 +174,46 @@ export class SessionMemory {
     opening: Opening,
     { input, keep, committed }: Pick<TurnRequest, "input" | "keep"> & { readonly committed: () => void },
   ): Promise<void> {
-    const title = this.#title || firstWords(input);
+    const title = this.title || firstWords(input);
     const all = [...opening.events, { type: "turn_start", ...(input !== undefined && { input }) }] as const;
     const { asks, ...totals } = this.#totals;
-    const changed = { ...(!this.#title && { title }), ...(asks && { totals }) };
+    const changed = { ...(!this.title && { title }), ...(asks && { totals }) };
     await this.#options.events.append(all, {
       records: [...this.#states(changed), ...keep?.("starts") ?? []],
       committed: () => {
         this.#history = [...this.#history, ...opening.answers];
         this.#approvals.committed(all);
         this.#totals = totals;
-        this.#title = title;
+        this.#prompt.named(title);
         committed();
       },
     });
   }
 
-  /** Commits events of the turn with what has changed beside them. */
+  /**
+   * Commits events of the turn with what has changed beside them. Unless all is settled, the prompt's part waits for what
+   * tells of it.
+   */
   async commit(
     events: readonly SessionEvent[],
-    { committed, ...more }: Omit<ChangeOptions, "totals"> & { readonly committed?: () => void },
+    { committed, ended, settled = true }: {
+      readonly committed?: () => void;
+      /** What else the turns come to now. Default: nothing more. */
+      readonly ended?: Partial<SessionTotals>;
+      /** Whether nothing goes on until they are stored. Default: so it is. */
+      readonly settled?: boolean;
+    },
   ): Promise<void> {
-    const { values, totals, stored } = this.#prompt.changes(events, { totals: this.#totals, ...more });
+    const prompt = this.#prompt;
+    const before = this.#totals;
+    prompt.book(events);
+    const totals = { ...before, ...ended, days: prompt.days };
+    const { values, stored } = settled ? prompt.unstored() : { values: {}, stored: () => {} };
+    const isChanged = ended !== undefined || totals.days !== before.days;
     const heard = events.filter(({ type }) => type === "user_message").length;
     const steering = this.#waiting.slice(heard);
     await this.#options.events.append(events, {
-      records: this.#states({ ...values, ...(heard > 0 && { steering }) }),
+      records: this.#states({ ...values, ...(isChanged && { totals }), ...(heard > 0 && { steering }) }),
       committed: () => {
         stored();
         this.#totals = totals;

@@ -26,7 +26,7 @@ import {
   type Rates,
 } from "@tare/planner";
 import type { PolicyOptions } from "@tare/planner/policies";
-import type { Sums } from "@tare/conversation/report";
+import type { Days } from "@tare/conversation/report";
 import type { SessionRecord, Store, StoredEvent, StoreRecord } from "@tare/conversation";
 import type { Telemetry } from "@tare/conversation/telemetry";
 import type { ApprovalRule } from "../approvals/rules.ts";
@@ -174,7 +174,7 @@ export interface SessionTotals {
   /** How many have ended. */
   readonly turns: number;
   /** What calls came to, by the day of UTC, such as `2026-01-31`. */
-  readonly days: Readonly<Record<string, Sums>>;
+  readonly days: Days;
   /** The turn that goes on once what it asks is answered; absent if nothing is asked. */
   readonly asks?: WaitingTurn | undefined;
 }

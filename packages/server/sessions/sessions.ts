@@ -1,9 +1,9 @@
-import { addSums, type CallReport, NO_SUMS, type Overview, ToldWarnings } from "@tare/conversation/report";
+import { Accounts, type CallReport, type Overview, ToldWarnings } from "@tare/conversation/report";
 import type { ListedSession } from "@tare/conversation";
 import { ApprovalTimers } from "../approvals/approvals.ts";
 import { HttpError } from "../http/http_error.ts";
 import { STAND_IN_NAMES } from "../turns/session_tools.ts";
-import { CALL_EVENTS, callsOf, dayOf } from "./calls.ts";
+import { CALL_EVENTS, callsOf } from "./calls.ts";
 import { readTranscript } from "./history.ts";
 import { Queue } from "./hold.ts";
 import { NewSessions } from "./new_sessions.ts";
@@ -161,17 +161,11 @@ export class Sessions {
   /** What was saved today and in all. None of these sessions is left as it is, to compare with. */
   async overview(): Promise<Overview> {
     const { now = Date.now } = this.#options;
-    const today = dayOf(now());
-    let [ofToday, all] = [NO_SUMS, NO_SUMS];
-    let sessions = 0;
+    const accounts = new Accounts();
     for await (const { totals } of this.#all()) {
-      const { days } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
-      ofToday = addSums(ofToday, days[today] ?? {});
-      for (const sums of Object.values(days)) all = addSums(all, sums);
-      sessions++;
+      accounts.begin("planned", (totals as SessionTotals | undefined)?.days);
     }
-    const groups = { planned: { ...all, sessions }, control: { ...NO_SUMS, sessions: 0 } };
-    return { today: ofToday, all, groups, warnings: this.#warnings.list };
+    return accounts.overview(now(), this.#warnings.list);
   }
 
   /**
