@@ -11,11 +11,14 @@ export { AGENT_MODEL } from "./as_model/errors.ts";
 export { guard, type GuardOptions } from "./http/guard.ts";
 export { allowedHosts, isLoopback, LOOPBACK_HOSTS } from "./http/host_rule.ts";
 export type { Heartbeat } from "./http/sse_response.ts";
-export type { ApprovalOptions } from "./sessions/session_types.ts";
-export type { Answer, Answered } from "./sessions/session_types.ts";
 export { ALLOW_EVERYTHING, type ApprovalRule, faultOfRules } from "./approvals/rules.ts";
-export type { NumberedEvent, SessionEvent } from "./sessions/session_types.ts";
-export type { SessionOptions } from "./sessions/session_types.ts";
-export { DEFAULT_INSTRUCTIONS } from "./sessions/new_sessions.ts";
-export type { SessionsOptions } from "./sessions/session_types.ts";
+export type {
+  Answer,
+  Answered,
+  ApprovalOptions,
+  NumberedEvent,
+  SessionEvent,
+  SessionOptions,
+} from "./sessions/session_types.ts";
+export { DEFAULT_INSTRUCTIONS } from "./sessions/sessions.ts";
 export type { TakenTools, ToolSource } from "./turns/session_tools.ts";

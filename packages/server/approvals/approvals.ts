@@ -22,7 +22,7 @@ export interface Opening extends Pick<WaitingTurn, "budget"> {
   /** What was said to the questions of the turn that goes on. */
   readonly answered: readonly AnsweredCall[];
   /** The calls to which somebody said yes for ever. */
-  readonly always: Questions["always"];
+  readonly always: SessionQuestions["always"];
 }
 
 /** What a turn asks at its end, and what is kept of it until it goes on, if it asks anything. */
@@ -35,7 +35,7 @@ export interface Closing {
 export class Approvals {
   readonly #id: string;
   readonly #options: Pick<SessionOptions, "now" | "approvals">;
-  #questions: Questions = NO_QUESTIONS;
+  #questions: SessionQuestions = NO_QUESTIONS;
   #asks: WaitingTurn | undefined;
 
   /** Nothing is asked yet in the session of this id. */
@@ -50,7 +50,7 @@ export class Approvals {
   }
 
   /** Takes what is stored. */
-  adopt(questions: Questions, asks: WaitingTurn | undefined): void {
+  adopt(questions: SessionQuestions, asks: WaitingTurn | undefined): void {
     this.#questions = questions;
     this.#asks = asks;
   }
@@ -63,7 +63,7 @@ export class Approvals {
 
   /** What `say` says of what is asked, and whether nothing is left open then. */
   hear(
-    say: (questions: Questions) => readonly Answered[],
+    say: (questions: SessionQuestions) => readonly Answered[],
   ): { readonly told: readonly Answered[]; readonly isAll: boolean } {
     const told = say(this.#questions);
     const left = openQuestions(told.reduce(questionsAfter, this.#questions));
@@ -142,7 +142,7 @@ interface PutQuestion extends Question {
 }
 
 /** What is asked in a session, by its events. Open questions are all about calls of the newest reply. */
-export interface Questions {
+export interface SessionQuestions {
   /** The questions that the last turn ended with, until all are answered. */
   readonly asked: readonly PutQuestion[];
   /** Those whose answers the newest turn began with. */
@@ -152,10 +152,10 @@ export interface Questions {
 }
 
 /** Nothing was asked yet. */
-export const NO_QUESTIONS: Questions = { asked: [], settled: [], always: [] };
+export const NO_QUESTIONS: SessionQuestions = { asked: [], settled: [], always: [] };
 
 /** The questions after an event. */
-export function questionsAfter(questions: Questions, event: SessionEvent): Questions {
+export function questionsAfter(questions: SessionQuestions, event: SessionEvent): SessionQuestions {
   const { asked, always } = questions;
   switch (event.type) {
     case "approval_asked": {
@@ -184,7 +184,7 @@ export function questionsAfter(questions: Questions, event: SessionEvent): Quest
 }
 
 /** The questions that nobody has answered. */
-function openQuestions({ asked }: Questions): readonly Question[] {
+function openQuestions({ asked }: SessionQuestions): readonly Question[] {
   return asked.filter(({ answer }) => !answer);
 }
 
@@ -197,7 +197,7 @@ export interface GivenAnswer extends Pick<Answer, "reason"> {
 
 /** The event by which a person answers. @throws {HttpError} 404 if it isn't asked, 409 if somebody has answered. */
 export function answerTo(
-  questions: Questions,
+  questions: SessionQuestions,
   id: string,
   { decision, reason, askedAtMs }: GivenAnswer,
 ): readonly Answered[] {
@@ -224,7 +224,7 @@ export function answerTo(
 
 /** The events that deny what nobody has answered; of questions by time, those whose time was over then. */
 export function denials(
-  questions: Questions,
+  questions: SessionQuestions,
   by: Exclude<Answer["by"], "person">,
   whenMs: number = Infinity,
 ): readonly Answered[] {
@@ -254,7 +254,7 @@ const NOBODY = "Do what can be done without it, and say what is left to do.";
 export const CANNOT_ASK = `somebody would have to allow it, and nobody can be asked here. ${NOBODY}`;
 
 /** What the next turn begins with: the open calls that were asked for, and what was said. */
-function answeredCalls({ asked }: Questions, calls: readonly ToolCall[]): readonly AnsweredCall[] {
+function answeredCalls({ asked }: SessionQuestions, calls: readonly ToolCall[]): readonly AnsweredCall[] {
   return calls.flatMap((call) => {
     const question = asked.find(({ id }) => id === call.id);
     if (!question?.answer) return [];
@@ -264,7 +264,7 @@ function answeredCalls({ asked }: Questions, calls: readonly ToolCall[]): readon
 }
 
 /** The answers to calls that don't run, because somebody said no. */
-function deniedResults({ asked }: Questions, calls: readonly ToolCall[]): readonly ToolMessage[] {
+function deniedResults({ asked }: SessionQuestions, calls: readonly ToolCall[]): readonly ToolMessage[] {
   return calls.flatMap((call): ToolMessage[] => {
     const content = deniedResult(asked, call);
     return content === undefined ? [] : [{ role: "tool", tool_call_id: call.id, content }];
@@ -272,7 +272,7 @@ function deniedResults({ asked }: Questions, calls: readonly ToolCall[]): readon
 }
 
 /** The result of a call to which somebody said no, of these questions; nothing of any other. */
-export function deniedResult(asked: Questions["asked"], call: ToolCall): string | undefined {
+export function deniedResult(asked: SessionQuestions["asked"], call: ToolCall): string | undefined {
   const answer = asked.find(({ id }) => id === call.id)?.answer;
   const denied = answer && denialOf(answer);
   return denied === undefined ? undefined : `Cannot run ${describeCall(call).name}: ${denied}`;
@@ -306,7 +306,7 @@ const ANSWER_WITHIN_MS = 24 * 60 * 60_000;
 /** A session in which questions are answered. */
 interface AskingSession {
   readonly answer: (
-    say: (questions: Questions) => readonly Answered[],
+    say: (questions: SessionQuestions) => readonly Answered[],
     request: Pick<TurnRequest, "unattended">,
   ) => Promise<unknown>;
 }

@@ -1,13 +1,12 @@
 import type { Store } from "@tare/conversation";
 import type { LoopEvent } from "@tare/loop";
 import type { Content, ContentPart, Message, ModelSettings, ToolDefinition } from "@tare/messages";
-import type { Heartbeat } from "../http/sse_response.ts";
 import { tellsOfTools } from "@tare/schemas";
 import { openCalls } from "../approvals/approvals.ts";
-import { DEFAULT_INSTRUCTIONS } from "../sessions/new_sessions.ts";
+import type { Heartbeat } from "../http/sse_response.ts";
 import type { Session } from "../sessions/session.ts";
 import type { SessionEvent, TurnRequest } from "../sessions/session_types.ts";
-import type { Sessions } from "../sessions/sessions.ts";
+import { DEFAULT_INSTRUCTIONS, type Sessions } from "../sessions/sessions.ts";
 import {
   ConversationHash,
   type ConversationPoint,
@@ -39,17 +38,13 @@ export interface ConversationRequest {
   readonly settings?: ModelSettings;
 }
 
-/** Where conversations go on. */
-export interface ConversationOptions {
+/** What the OpenAI-compatible routes need. */
+export interface AsModelOptions {
   readonly sessions: Sessions;
   /** Keeps where known conversations stand. */
   readonly store: Store;
   /** What every agent is told first; the client's instructions follow. Default: `DEFAULT_INSTRUCTIONS`. */
   readonly instructions?: string;
-}
-
-/** What the OpenAI-compatible routes need. */
-export interface AsModelOptions extends ConversationOptions {
   /** How streams show that they are alive. */
   readonly heartbeat: Heartbeat;
   /** Told of every error that clients don't get to read. */
@@ -57,6 +52,9 @@ export interface AsModelOptions extends ConversationOptions {
   /** The time in milliseconds since the epoch. Default: `Date.now`. */
   readonly now?: () => number;
 }
+
+/** Where conversations go on. */
+type GoingOn = Pick<AsModelOptions, "sessions" | "store" | "instructions">;
 
 /**
  * Goes on with a conversation that a client sends as a whole: starts its next turn.
@@ -75,7 +73,7 @@ export interface AsModelOptions extends ConversationOptions {
  */
 export async function continueConversation(
   request: ConversationRequest,
-  options: ConversationOptions,
+  options: GoingOn,
 ): Promise<ConversationTurn> {
   const giveBack = options.sessions.slots.take();
   try {
@@ -88,7 +86,7 @@ export async function continueConversation(
 
 async function findAndStart(
   { dialogue, after, user, metadata, ...request }: ConversationRequest,
-  { sessions, store, giveBack, ...options }: ConversationOptions & { readonly giveBack: () => void },
+  { sessions, store, giveBack, ...options }: GoingOn & { readonly giveBack: () => void },
 ): Promise<ConversationTurn> {
   const instructions = [options.instructions ?? DEFAULT_INSTRUCTIONS, request.instructions]
     .filter((text) => text !== "").join("\n\n");

@@ -3,7 +3,7 @@ import type { AssistantMessage, Content, FunctionToolCall, ToolDefinition } from
 import { ApiError } from "@tare/wire";
 import { silentModel } from "../fixture_test.ts";
 import { HttpError } from "../http/http_error.ts";
-import type { SessionsOptions } from "../sessions/session_types.ts";
+import type { SessionOptions } from "../sessions/session_types.ts";
 import { continueConversation, type ConversationRequest } from "./continue_conversation.ts";
 import { echoCall, routeOptions, scriptedModel } from "./fixture_test.ts";
 import type { Said } from "./known_conversations.ts";
@@ -14,7 +14,7 @@ const agent = (content: string): Said => ({ role: "assistant", content });
 
 function harness(
   replies: readonly (Partial<AssistantMessage> | Error)[],
-  changes: Partial<SessionsOptions> = {},
+  changes: Partial<SessionOptions> = {},
 ) {
   const { model, asked } = scriptedModel(replies);
   let options = routeOptions(model, changes);
@@ -189,7 +189,7 @@ Deno.test("continueConversation() takes a slot for as long as the turn runs", as
 
 Deno.test("continueConversation() ends the turn at the smaller limit of output tokens", async () => {
   const replies = () => [echoCall("x"), echoCall("y"), { content: "a" }];
-  const finish = async (limits: SessionsOptions["limits"], maxOutputTokens?: number) => {
+  const finish = async (limits: SessionOptions["limits"], maxOutputTokens?: number) => {
     const { ask } = harness(replies(), limits && { limits });
     const turn = await ask([user("1")], maxOutputTokens === undefined ? {} : { maxOutputTokens });
     const { finish, ledger } = await readAnswer(turn);

@@ -14,8 +14,8 @@ import {
   deniedResult,
   NO_QUESTIONS,
   openCalls,
-  type Questions,
   questionsAfter,
+  type SessionQuestions,
 } from "../approvals/approvals.ts";
 import { asSessionEvent, type HelperLink, type SessionEvent, type Transcript } from "./session_types.ts";
 
@@ -42,7 +42,7 @@ export interface RebuiltHistory {
   /** Turns that have ended. */
   readonly turns: number;
   /** What is asked before calls run. */
-  readonly questions: Questions;
+  readonly questions: SessionQuestions;
   /** What is missing of a turn that never ended; absent if all did. */
   readonly interrupted?: {
     /** The step that was under way. */

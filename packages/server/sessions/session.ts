@@ -3,7 +3,7 @@ import { recallTool } from "@tare/loop/tools";
 import type { Content, CountTokens, Message, Tool } from "@tare/messages";
 import type { Archive } from "@tare/prune";
 import type { HolderRequest, SessionRecord, StoreRecord } from "@tare/conversation";
-import type { Opening, Questions } from "../approvals/approvals.ts";
+import type { Opening, SessionQuestions } from "../approvals/approvals.ts";
 import { Helpers } from "../helpers/helpers.ts";
 import { toHttpError } from "../http/http_error.ts";
 import { type PlayedTurn, turnPlayer } from "../turns/play_turn.ts";
@@ -208,7 +208,7 @@ export class Session implements SessionInfo {
    * @throws {HttpError} as {@linkcode Session.start} does, and what `say` throws. Then nothing has happened.
    */
   answer(
-    say: (questions: Questions) => readonly Answered[],
+    say: (questions: SessionQuestions) => readonly Answered[],
     request: Pick<TurnRequest, "unattended"> = {},
   ): Promise<RunningTurn | undefined> {
     return this.#hold.alone(async () => {

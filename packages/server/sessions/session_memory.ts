@@ -2,7 +2,7 @@ import { addLedgers, type LoopEvent, type TurnEnd } from "@tare/loop";
 import { type Content, type CountTokens, firstWords, type Message, type Tool } from "@tare/messages";
 import type { Archive } from "@tare/prune";
 import { pinsAfter, type StoreRecord } from "@tare/conversation";
-import { Approvals, type Opening, type Questions } from "../approvals/approvals.ts";
+import { Approvals, type Opening, type SessionQuestions } from "../approvals/approvals.ts";
 import type { Helpers } from "../helpers/helpers.ts";
 import { HttpError } from "../http/http_error.ts";
 import type { PlayedTurn } from "../turns/play_turn.ts";
@@ -142,7 +142,7 @@ export class SessionMemory {
   }
 
   /** What `say` says of what is asked, and whether nothing is left open then. */
-  hear(say: (questions: Questions) => readonly Answered[]): ReturnType<Approvals["hear"]> {
+  hear(say: (questions: SessionQuestions) => readonly Answered[]): ReturnType<Approvals["hear"]> {
     return this.#approvals.hear(say);
   }
 

@@ -34,8 +34,18 @@ import { HttpError } from "../http/http_error.ts";
 import type { ToolOffer, ToolSource } from "../turns/session_tools.ts";
 import { type Budget, type CreateSession, type SessionSettings, storedHelper } from "./session_settings.ts";
 
-/** What sessions share. */
+/** What the sessions of a server share. */
 export interface SessionOptions extends PolicyOptions {
+  /** Model of sessions that name none. */
+  readonly defaultModel: string;
+  /** System message of sessions that bring none. Default: `DEFAULT_INSTRUCTIONS`. */
+  readonly instructions?: string;
+  /** Whether sessions that name no tools have helpers too. Default: no, as each works with the whole prompt. */
+  readonly delegates?: boolean;
+  /** Most sessions kept, those of chats included. Default: 10,000. */
+  readonly maxSessions?: number;
+  /** Most turns that run at the same time. Default: 100. */
+  readonly maxRunningTurns?: number;
   /** The provider's cache rules and prices, if need be by the model's name; asked whenever they count. */
   readonly profile: Profile | ((model: string) => Profile);
   /** What a model costs in money; nothing of one whose price isn't known. Default: the list price, by its name. */
@@ -71,20 +81,6 @@ export interface SessionOptions extends PolicyOptions {
   readonly clock?: Clock;
   /** Told of every error that clients don't get to read. Default: such errors are dropped. */
   readonly onError?: (error: unknown) => void;
-}
-
-/** What the sessions of a server are made of. */
-export interface SessionsOptions extends SessionOptions {
-  /** Model of sessions that name none. */
-  readonly defaultModel: string;
-  /** System message of sessions that bring none. Default: `DEFAULT_INSTRUCTIONS`. */
-  readonly instructions?: string;
-  /** Whether sessions that name no tools have helpers too. Default: no, as each works with the whole prompt. */
-  readonly delegates?: boolean;
-  /** Most sessions kept, those of chats included. Default: 10,000. */
-  readonly maxSessions?: number;
-  /** Most turns that run at the same time. Default: 100. */
-  readonly maxRunningTurns?: number;
 }
 
 /** What has to be asked for before it runs, and what happens then. */

@@ -1,14 +1,17 @@
+import type { ListedSession, StoreRecord } from "@tare/conversation";
 import { Accounts, type CallReport, type Overview, ToldWarnings } from "@tare/conversation/report";
-import type { ListedSession } from "@tare/conversation";
+import { firstWords } from "@tare/messages";
+import { RECALL_TOOL } from "@tare/prune";
 import { ApprovalTimers } from "../approvals/approvals.ts";
+import { DELEGATE_TOOL } from "../helpers/helpers.ts";
 import { HttpError } from "../http/http_error.ts";
-import { STAND_IN_NAMES } from "../turns/session_tools.ts";
-import { CALL_EVENTS, callsOf } from "./calls.ts";
+import { checkBudgets } from "../turns/play_turn.ts";
+import { allToolsOf, includesTool, STAND_IN_NAMES } from "../turns/session_tools.ts";
 import { readTranscript } from "./history.ts";
 import { Queue } from "./hold.ts";
-import { NewSessions } from "./new_sessions.ts";
 import { Session } from "./session.ts";
-import { storedSettings } from "./session_settings.ts";
+import { CALL_EVENTS, callsOf } from "./session_prompt.ts";
+import { type CreateSession, type SessionSettings, storedSettings } from "./session_settings.ts";
 import {
   asSessionEvent,
   type CreateOptions,
@@ -19,11 +22,17 @@ import {
   ratesOf,
   type SessionInfo,
   sessionNotFound,
-  type SessionsOptions,
+  type SessionOptions,
   type SessionTotals,
   type Transcript,
   type WatchedSession,
 } from "./session_types.ts";
+
+/** The system message of sessions that bring none. */
+export const DEFAULT_INSTRUCTIONS: string =
+  "You are an agent that works in a folder of files, the workspace, with tools. " +
+  "Find out what you need to know with the tools instead of guessing; make independent calls in one step. " +
+  "When you are done, answer briefly, and name the files that your answer rests on.";
 
 /** Sessions that stay in memory though nothing happens in them. */
 const MAX_IDLE = 16;
@@ -50,10 +59,10 @@ interface Loaded {
 export class Sessions {
   /** The turns that may run at once. */
   readonly slots: TurnSlots;
-  readonly #options: SessionsOptions;
+  readonly #options: SessionOptions;
   /** What is in memory or on its way there, by id, the one that was used last at the end. */
   readonly #loaded = new Map<string, Loaded>();
-  readonly #new: NewSessions;
+  readonly #admitting = new Queue();
   readonly #warnings = new ToldWarnings();
   readonly #approvals: ApprovalTimers;
   /** Sessions that others wait for and that couldn't be given back. */
@@ -63,9 +72,8 @@ export class Sessions {
   #isClosed = false;
 
   /** The sessions of this store. */
-  constructor(options: SessionsOptions) {
+  constructor(options: SessionOptions) {
     this.#options = options;
-    this.#new = new NewSessions(options);
     this.slots = new TurnSlots(options.maxRunningTurns ?? 100);
     const { now = Date.now, onError = () => {}, approvals: { after = later } = {} } = options;
     this.#approvals = new ApprovalTimers({ sessions: this, now, after, onError });
@@ -75,9 +83,48 @@ export class Sessions {
     });
   }
 
-  /** As {@linkcode NewSessions.create} does. */
-  create(wanted: readonly NewSession[], options?: CreateOptions): Promise<readonly SessionInfo[]> {
-    return this.#new.create(wanted, options);
+  /**
+   * Makes a session of each, all or none.
+   *
+   * @throws {HttpError} 400 if one names a tool that isn't there or has a budget that can't be held,
+   * 507 if no more sessions may be kept.
+   */
+  create(
+    wanted: readonly NewSession[],
+    { keep = () => [] }: CreateOptions = {},
+  ): Promise<readonly SessionInfo[]> {
+    const { store, now = Date.now } = this.#options;
+    const made = wanted.map(({ messages = [], ...settings }) => ({
+      id: crypto.randomUUID(),
+      createdAtMs: now(),
+      settings: this.#fillIn(settings),
+      title: firstWords(messages.find(({ role }) => role === "user")?.content),
+      messages,
+    }));
+    const infos = made.map(({ messages, ...record }) => ({
+      ...record,
+      ...NO_TURNS,
+      lastEvent: messages.length,
+      isRunning: false,
+    }));
+    return this.#admit(made.length, () =>
+      store.commit([
+        ...made.flatMap(({ messages, title, ...record }): StoreRecord[] => [
+          { type: "session", ...record },
+          ...(title === ""
+            ? []
+            : [{ type: "state", sessionId: record.id, name: "title", value: title } as const]),
+          ...(messages.length === 0 ? [] : [
+            {
+              type: "events",
+              sessionId: record.id,
+              after: 0,
+              events: messages.map((message) => ({ type: "message_added", message })),
+            } as const,
+          ]),
+        ]),
+        ...keep(infos),
+      ])).then(() => infos);
   }
 
   /** The session of this id, as it is now. @throws {HttpError} 404 if there is none. */
@@ -121,7 +168,7 @@ export class Sessions {
   get takenNames(): readonly string[] {
     const { tools, toolSource } = this.#options;
     const mayStandFor = toolSource !== undefined || tools.some(({ mayDefer }) => mayDefer);
-    return mayStandFor ? [...this.#new.toolNames, ...STAND_IN_NAMES] : this.#new.toolNames;
+    return mayStandFor ? [...this.#toolNames, ...STAND_IN_NAMES] : this.#toolNames;
   }
 
   /** All that was said in a session, as far as it is committed. @throws {StoreError} */
@@ -273,6 +320,55 @@ export class Sessions {
     }
   }
 
+  /** Names of the tools that sessions may have; of servers whose tools come and go `server__*`, for all of them. */
+  get #toolNames(): readonly string[] {
+    const { tools, toolSource } = this.#options;
+    return [
+      ...[...tools.map(({ definition }) => definition), RECALL_TOOL, DELEGATE_TOOL].map((
+        { function: { name } },
+      ) => name),
+      ...toolSource?.names.map(allToolsOf) ?? [],
+    ];
+  }
+
+  #fillIn(
+    { instructions, model, tools, metadata = {}, budget = {}, approvalRules = [] }: CreateSession,
+  ): SessionSettings {
+    const { defaultModel, instructions: own = DEFAULT_INSTRUCTIONS, delegates = false } = this.#options;
+    const offered = this.#toolNames;
+    const unknown = tools?.find((name) => !includesTool(offered, name));
+    if (unknown !== undefined) {
+      throw new HttpError(
+        400,
+        "invalid_request",
+        `Cannot use tool ${JSON.stringify(unknown)}: there are ${offered.join(", ")}.`,
+      );
+    }
+    const name = model ?? defaultModel;
+    checkBudgets({ session: budget }, { rates: ratesOf(this.#options, name), model: name });
+    return {
+      instructions: instructions ?? own,
+      model: name,
+      // In the order in which they are offered; single tools of servers behind that.
+      tools: tools
+        ? [...new Set([...offered.filter((name) => tools.includes(name)), ...tools])]
+        : offered.filter((name) => delegates || name !== DELEGATE_TOOL.function.name),
+      metadata,
+      budget,
+      approvalRules,
+    };
+  }
+
+  /** Commits so many new sessions. @throws {HttpError} 507 if no more may be kept. */
+  #admit(wanted: number, commit: () => Promise<void>): Promise<void> {
+    const { store, maxSessions = 10_000 } = this.#options;
+    return this.#admitting.run(async () => {
+      const count = await store.countSessions();
+      if (count + wanted > maxSessions) throw tooManySessions(wanted, { count, maxSessions });
+      await commit();
+    });
+  }
+
   /** Those that are in memory. */
   #inMemory(): readonly Session[] {
     return [...this.#loaded.values()].flatMap(({ session }) => session?.deref() ?? []);
@@ -317,7 +413,7 @@ export class Sessions {
       ...this.#options,
       takeSlot: () => this.slots.take(),
       open: (id) => this.open(id),
-      admit: (count, commit) => this.#new.admit(count, commit),
+      admit: (count, commit) => this.#admit(count, commit),
       changed: (session) => this.#note(session),
       unsettled: (session) => {
         this.#unsettled.add(session);
@@ -353,6 +449,18 @@ export class Sessions {
       isRunning: isHeld || (this.#find(id)?.isPlayed ?? false),
     };
   }
+}
+
+function tooManySessions(
+  more: number,
+  { count, maxSessions }: { readonly count: number; readonly maxSessions: number },
+): HttpError {
+  const wanted = more === 1 ? "a session" : `${more} sessions`;
+  return new HttpError(
+    507,
+    "too_many_sessions",
+    `Cannot make ${wanted}: there are ${count}, and at most ${maxSessions} may be kept. Delete some first, or let idle ones expire.`,
+  );
 }
 
 function later(ms: number, work: () => void): () => void {
