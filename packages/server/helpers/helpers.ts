@@ -1,4 +1,3 @@
-import type { StoreRecord } from "@tare/conversation";
 import { addLedgers, EMPTY_LEDGER, type RunOptions, type TurnLedger } from "@tare/loop";
 import {
   describeCall,
@@ -11,7 +10,7 @@ import {
   type ToolOutput,
 } from "@tare/messages";
 import { RECALL_TOOL } from "@tare/prune";
-import { readTranscript, resultOfHelper, type ToldSession } from "../sessions/history.ts";
+import { readTranscript, resultOfHelper, sessionRecords, type ToldSession } from "../sessions/history.ts";
 import type { EventLog } from "../sessions/event_log.ts";
 import type { SessionSettings, StoredSettings } from "../sessions/session_settings.ts";
 import type { HelperLink, SessionEnvironment, SessionEvent } from "../sessions/session_types.ts";
@@ -205,16 +204,11 @@ export class Helpers {
         budget: {},
         helper: { call: callId, tools: mayUse },
       };
-      const states = { title: firstWords(task), ...session.prompt.fork(messages.length) };
       const said = messagesOfFork(messages).slice(settings.instructions === "" ? 0 : 1);
-      const events = said.map((message) => ({ type: "message_added", message }));
-      const records: readonly StoreRecord[] = [
-        { type: "session", id, createdAtMs: now(), settings, parent: session.id },
-        ...Object.entries(states).map(([name, value]) =>
-          ({ type: "state", sessionId: id, name, value }) as const
-        ),
-        { type: "events", sessionId: id, after: 0, events },
-      ];
+      const records = sessionRecords({ id, createdAtMs: now(), settings, parent: session.id }, {
+        states: { title: firstWords(task), ...session.prompt.fork(messages.length) },
+        messages: said,
+      });
       await session.events.append([{ type: "helper_started", id: callId, session: id }], { records });
     };
     await admit(1, () => this.#alone(fork));

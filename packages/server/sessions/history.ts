@@ -1,4 +1,4 @@
-import type { Store } from "@tare/conversation";
+import type { Store, StoreRecord } from "@tare/conversation";
 import { addLedgers, EMPTY_LEDGER, type LoopEvent, type TurnEnd, type TurnLedger } from "@tare/loop";
 import {
   type Content,
@@ -352,4 +352,23 @@ export function interruptedHelper({ session, end }: StoredHelper): HelperResult 
 /** What several helpers cost together. */
 export function costOf(helpers: readonly StoredHelper[]): TurnLedger {
   return helpers.reduce((sum, { ledger }) => addLedgers(sum, ledger), EMPTY_LEDGER);
+}
+
+/** The records that store these states of a session, by name. */
+export function stateRecords(sessionId: string, states: object): readonly StoreRecord[] {
+  return Object.entries(states).map(([name, value]) => ({ type: "state", sessionId, name, value }));
+}
+
+/** The records that make a session with these states, in which this was said, the system message apart. */
+export function sessionRecords(
+  session: Omit<Extract<StoreRecord, { readonly type: "session" }>, "type">,
+  { states, messages }: { readonly states: object; readonly messages: readonly Message[] },
+): readonly StoreRecord[] {
+  const { id: sessionId } = session;
+  const events = messages.map((message) => ({ type: "message_added", message }));
+  return [
+    { type: "session", ...session },
+    ...stateRecords(sessionId, states),
+    ...events.length > 0 ? [{ type: "events", sessionId, after: 0, events } as const] : [],
+  ];
 }

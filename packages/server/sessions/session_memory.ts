@@ -7,7 +7,7 @@ import type { Helpers } from "../helpers/helpers.ts";
 import { HttpError } from "../http/http_error.ts";
 import type { PlayedTurn } from "../turns/play_turn.ts";
 import type { EventLog } from "./event_log.ts";
-import { INTERRUPTED, readHistory, type RecoveryOptions } from "./history.ts";
+import { INTERRUPTED, readHistory, type RecoveryOptions, stateRecords } from "./history.ts";
 import { readStored, SessionPrompt } from "./session_prompt.ts";
 import type { SessionSettings } from "./session_settings.ts";
 import {
@@ -256,9 +256,8 @@ export class SessionMemory {
     });
   }
 
-  #states(values: Readonly<Record<string, unknown>>): StoreRecord[] {
-    const { id: sessionId } = this.#options;
-    return Object.entries(values).map(([name, value]) => ({ type: "state", sessionId, name, value }));
+  #states(values: object): readonly StoreRecord[] {
+    return stateRecords(this.#options.id, values);
   }
 }
 

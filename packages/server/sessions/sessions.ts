@@ -1,4 +1,4 @@
-import type { ListedSession, StoreRecord } from "@tare/conversation";
+import type { ListedSession } from "@tare/conversation";
 import { Accounts, type CallReport, type Overview, ToldWarnings } from "@tare/conversation/report";
 import { firstWords } from "@tare/messages";
 import { RECALL_TOOL } from "@tare/prune";
@@ -7,7 +7,7 @@ import { DELEGATE_TOOL } from "../helpers/helpers.ts";
 import { HttpError } from "../http/http_error.ts";
 import { checkBudgets } from "../turns/play_turn.ts";
 import { allToolsOf, includesTool, STAND_IN_NAMES } from "../turns/session_tools.ts";
-import { readTranscript } from "./history.ts";
+import { readTranscript, sessionRecords } from "./history.ts";
 import { Queue } from "./hold.ts";
 import { Session } from "./session.ts";
 import { CALL_EVENTS, callsOf } from "./session_prompt.ts";
@@ -107,24 +107,10 @@ export class Sessions {
       lastEvent: messages.length,
       isRunning: false,
     }));
-    return this.#admit(made.length, () =>
-      store.commit([
-        ...made.flatMap(({ messages, title, ...record }): StoreRecord[] => [
-          { type: "session", ...record },
-          ...(title === ""
-            ? []
-            : [{ type: "state", sessionId: record.id, name: "title", value: title } as const]),
-          ...(messages.length === 0 ? [] : [
-            {
-              type: "events",
-              sessionId: record.id,
-              after: 0,
-              events: messages.map((message) => ({ type: "message_added", message })),
-            } as const,
-          ]),
-        ]),
-        ...keep(infos),
-      ])).then(() => infos);
+    const records = made.flatMap(({ messages, title, ...record }) =>
+      sessionRecords(record, { states: title === "" ? {} : { title }, messages })
+    );
+    return this.#admit(made.length, () => store.commit([...records, ...keep(infos)])).then(() => infos);
   }
 
   /** The session of this id, as it is now. @throws {HttpError} 404 if there is none. */
