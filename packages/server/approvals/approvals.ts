@@ -31,109 +31,81 @@ export interface Closing {
   readonly asks?: WaitingTurn | undefined;
 }
 
-/** What is asked in a session. Nothing of it changes before it is committed. */
-export class Approvals {
-  readonly #id: string;
-  readonly #options: Pick<SessionOptions, "now" | "approvals">;
-  #questions: SessionQuestions = NO_QUESTIONS;
-  #asks: WaitingTurn | undefined;
+/** What `say` says of what is asked, and whether nothing is left open then. */
+export function hear(
+  questions: SessionQuestions,
+  say: (questions: SessionQuestions) => readonly Answered[],
+): { readonly told: readonly Answered[]; readonly isAll: boolean } {
+  const told = say(questions);
+  const left = openQuestions(told.reduce(questionsAfter, questions));
+  return { told, isAll: told.length > 0 && left.length === 0 };
+}
 
-  /** Nothing is asked yet in the session of this id. */
-  constructor(id: string, options: Pick<SessionOptions, "now" | "approvals">) {
-    this.#id = id;
-    this.#options = options;
-  }
+/** What leaves a turn where it is: each of its open calls gets its result, or is told that there is none. */
+export function leaveTurn(
+  questions: SessionQuestions,
+  history: readonly Message[],
+  { by, results = [] }: {
+    readonly by: Exclude<Answer["by"], "person">;
+    readonly results?: TurnRequest["results"];
+  },
+): Opening {
+  const told = denials(questions, by);
+  const calls = openCalls(history);
+  const denied = deniedResults(told.reduce(questionsAfter, questions), calls);
+  const answers = answersTo(calls, [...results, ...denied]);
+  const added = answers.map((message) => ({ type: "message_added", message }) as const);
+  return { events: [...told, ...added], answers, answered: [], always: questions.always };
+}
 
-  /** The questions that nobody has answered. */
-  get open(): readonly Question[] {
-    return openQuestions(this.#questions);
-  }
-
-  /** Takes what is stored. */
-  adopt(questions: SessionQuestions, asks: WaitingTurn | undefined): void {
-    this.#questions = questions;
-    this.#asks = asks;
-  }
-
-  /** These events are committed, and what is kept of a turn that asks. */
-  committed(events: readonly SessionEvent[], asks?: WaitingTurn): void {
-    this.#asks = asks ?? this.#asks;
-    this.#questions = events.reduce(questionsAfter, this.#questions);
-  }
-
-  /** What `say` says of what is asked, and whether nothing is left open then. */
-  hear(
-    say: (questions: SessionQuestions) => readonly Answered[],
-  ): { readonly told: readonly Answered[]; readonly isAll: boolean } {
-    const told = say(this.#questions);
-    const left = openQuestions(told.reduce(questionsAfter, this.#questions));
-    return { told, isAll: told.length > 0 && left.length === 0 };
-  }
-
-  /** What leaves a turn where it is: each of its open calls gets its result, or is told that there is none. */
-  leave(
-    history: readonly Message[],
-    { by, results = [] }: {
-      readonly by: Exclude<Answer["by"], "person">;
-      readonly results?: TurnRequest["results"];
-    },
-  ): Opening {
-    const told = denials(this.#questions, by);
-    const calls = openCalls(history);
-    const denied = deniedResults(told.reduce(questionsAfter, this.#questions), calls);
-    const answers = answersTo(calls, [...results, ...denied]);
-    const added = answers.map((message) => ({ type: "message_added", message }) as const);
-    return { events: [...told, ...added], answers, answered: [], always: this.#questions.always };
-  }
-
-  /**
-   * What the next turn begins with.
-   *
-   * @throws {HttpError} 409 if there is nothing to continue, or it can't be continued without an answer.
-   */
-  begin(
-    { input, results, told, budget }: Pick<TurnRequest, "input" | "results" | "told" | "budget">,
-    history: readonly Message[],
-  ): Opening {
-    if (told) {
-      const questions = told.reduce(questionsAfter, this.#questions);
-      return {
-        events: told,
-        answers: [],
-        answered: answeredCalls(questions, openCalls(history)),
-        always: questions.always,
-        budget: this.#asks?.budget,
-        spent: this.#asks?.spent,
-      };
-    }
-    if (input === undefined && this.open.length > 0) throw stillAsked(this.#id);
-    const left = this.leave(history, { by: "message", results });
-    // What the server says of the tools is nothing to answer.
-    const last = left.answers.at(-1) ?? history.findLast(({ role }) => role !== "system");
-    if (input === undefined && !["user", "tool"].includes(last?.role ?? "")) {
-      throw nothingToContinue(this.#id);
-    }
-    return { ...left, budget };
-  }
-
-  /** What a turn that began so asks at its end. */
-  end(
-    asked: readonly AskedEvent[],
-    { ledger, opening: { budget, spent = EMPTY_LEDGER } }: {
-      readonly ledger: TurnLedger;
-      readonly opening: Opening;
-    },
-  ): Closing {
-    const { now = Date.now, approvals: { answerWithinMs = ANSWER_WITHIN_MS } = {} } = this.#options;
-    const askedAtMs = now();
-    const expiresAtMs = askedAtMs + answerWithinMs;
+/**
+ * What the next turn begins with.
+ *
+ * @throws {HttpError} 409 if there is nothing to continue, or it can't be continued without an answer.
+ */
+export function openTurn(
+  { input, results, told, budget }: Pick<TurnRequest, "input" | "results" | "told" | "budget">,
+  { id, history, questions, asks }: {
+    /** Id of the session. */
+    readonly id: string;
+    readonly history: readonly Message[];
+    readonly questions: SessionQuestions;
+    /** The turn that goes on with what was told. */
+    readonly asks: WaitingTurn | undefined;
+  },
+): Opening {
+  if (told) {
+    const after = told.reduce(questionsAfter, questions);
+    const answered = answeredCalls(after, openCalls(history));
     return {
-      events: asked.map((event) => ({ ...event, askedAtMs, expiresAtMs })),
-      asks: asked.length === 0
-        ? undefined
-        : { untilMs: expiresAtMs, budget, spent: addLedgers(spent, ledger) },
+      ...{ events: told, answers: [], answered, always: after.always },
+      ...{ budget: asks?.budget, spent: asks?.spent },
     };
   }
+  if (input === undefined && openQuestions(questions).length > 0) throw stillAsked(id);
+  const left = leaveTurn(questions, history, { by: "message", results });
+  // What the server says of the tools is nothing to answer.
+  const last = left.answers.at(-1) ?? history.findLast(({ role }) => role !== "system");
+  if (input === undefined && !["user", "tool"].includes(last?.role ?? "")) throw nothingToContinue(id);
+  return { ...left, budget };
+}
+
+/** What a turn that began so asks at its end. */
+export function closeTurn(
+  asked: readonly AskedEvent[],
+  { ledger, opening: { budget, spent = EMPTY_LEDGER }, options }: {
+    readonly ledger: TurnLedger;
+    readonly opening: Opening;
+    readonly options: Pick<SessionOptions, "now" | "approvals">;
+  },
+): Closing {
+  const { now = Date.now, approvals: { answerWithinMs = ANSWER_WITHIN_MS } = {} } = options;
+  const askedAtMs = now();
+  const expiresAtMs = askedAtMs + answerWithinMs;
+  return {
+    events: asked.map((event) => ({ ...event, askedAtMs, expiresAtMs })),
+    asks: asked.length === 0 ? undefined : { untilMs: expiresAtMs, budget, spent: addLedgers(spent, ledger) },
+  };
 }
 
 interface PutQuestion extends Question {
@@ -184,7 +156,7 @@ export function questionsAfter(questions: SessionQuestions, event: SessionEvent)
 }
 
 /** The questions that nobody has answered. */
-function openQuestions({ asked }: SessionQuestions): readonly Question[] {
+export function openQuestions({ asked }: SessionQuestions): readonly Question[] {
   return asked.filter(({ answer }) => !answer);
 }
 

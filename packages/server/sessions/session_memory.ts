@@ -2,7 +2,17 @@ import { addLedgers, type LoopEvent, type TurnEnd } from "@tare/loop";
 import { type Content, type CountTokens, firstWords, type Message, type Tool } from "@tare/messages";
 import type { Archive } from "@tare/prune";
 import { pinsAfter, type StoreRecord } from "@tare/conversation";
-import { Approvals, type Opening, type SessionQuestions } from "../approvals/approvals.ts";
+import {
+  closeTurn,
+  hear,
+  leaveTurn,
+  NO_QUESTIONS,
+  type Opening,
+  openQuestions,
+  openTurn,
+  questionsAfter,
+  type SessionQuestions,
+} from "../approvals/approvals.ts";
 import type { Helpers } from "../helpers/helpers.ts";
 import { HttpError } from "../http/http_error.ts";
 import type { PlayedTurn } from "../turns/play_turn.ts";
@@ -14,6 +24,7 @@ import {
   type Answered,
   NO_TURNS,
   type PinChange,
+  type Question,
   type SessionEnvironment,
   type SessionEvent,
   type SessionTotals,
@@ -40,9 +51,9 @@ export interface SessionMemoryOptions {
  */
 export class SessionMemory {
   readonly #options: SessionMemoryOptions;
-  readonly #approvals: Approvals;
   #history: readonly Message[] = [];
   #totals: SessionTotals = NO_TURNS;
+  #questions = NO_QUESTIONS;
   #prompt!: SessionPrompt;
   /** What the user said in the middle of a turn and no event tells yet. It is stored, so that it is never lost. */
   #waiting: readonly Content[] = [];
@@ -52,7 +63,6 @@ export class SessionMemory {
   /** Nothing was read yet. */
   constructor(options: SessionMemoryOptions) {
     this.#options = options;
-    this.#approvals = new Approvals(options.id, options.environment);
   }
 
   /** What was said in the turns that have ended, the system message first. */
@@ -76,8 +86,8 @@ export class SessionMemory {
   }
 
   /** The questions that nobody has answered. */
-  get questions(): Approvals["open"] {
-    return this.#approvals.open;
+  get questions(): readonly Question[] {
+    return openQuestions(this.#questions);
   }
 
   /**
@@ -104,7 +114,7 @@ export class SessionMemory {
     this.#history = rebuilt.messages;
     this.#totals = totals;
     helpers.adopt(links);
-    this.#approvals.adopt(rebuilt.questions, asks);
+    this.#questions = rebuilt.questions;
     const { model } = settings;
     this.#prompt = new SessionPrompt({ id, archive, model, tools, stored, environment, countTokens });
     return { waiting, runningAfter };
@@ -113,7 +123,7 @@ export class SessionMemory {
   /** Changes what is asked for of single messages, with these records. */
   async changePins(change: PinChange, records: readonly StoreRecord[]): Promise<void> {
     const pins = pinsAfter(this.#prompt.pins, change);
-    await this.#options.events.append([], { records: [...this.#states({ pins }), ...records] });
+    await this.#append([], { records: [...this.#states({ pins }), ...records] });
     // A call may have ended some meanwhile.
     this.#prompt.pin(change);
   }
@@ -122,7 +132,7 @@ export class SessionMemory {
   async steer(input: Content, keep: () => readonly StoreRecord[]): Promise<void> {
     const waiting = [...this.#waiting, input];
     assertMayWait(this.#options.id, waiting);
-    await this.#options.events.append([], {
+    await this.#append([], {
       records: [...this.#states({ steering: waiting }), ...keep()],
       committed: () => this.#waiting = waiting,
     });
@@ -142,23 +152,22 @@ export class SessionMemory {
   }
 
   /** What `say` says of what is asked, and whether nothing is left open then. */
-  hear(say: (questions: SessionQuestions) => readonly Answered[]): ReturnType<Approvals["hear"]> {
-    return this.#approvals.hear(say);
+  hear(say: (questions: SessionQuestions) => readonly Answered[]): ReturnType<typeof hear> {
+    return hear(this.#questions, say);
   }
 
   /** Commits answers that leave others open. */
-  async tell(told: readonly Answered[]): Promise<void> {
-    await this.#options.events.append(told, { committed: () => this.#approvals.committed(told) });
+  tell(told: readonly Answered[]): Promise<void> {
+    return this.#append(told);
   }
 
   /** Denies what is asked. */
   async withdraw(committed: (waiting: readonly Content[]) => void): Promise<void> {
-    const { events, answers } = this.#approvals.leave(this.#history, { by: "cancel" });
+    const { events, answers } = leaveTurn(this.#questions, this.#history, { by: "cancel" });
     await this.commit(events, {
       ended: { asks: undefined },
       committed: () => {
         this.#history = [...this.#history, ...answers];
-        this.#approvals.committed(events);
         committed(this.#waiting);
       },
     });
@@ -166,7 +175,10 @@ export class SessionMemory {
 
   /** What a turn that is asked for begins with. @throws {HttpError} 409 if it can't be continued. */
   opening(request: Pick<TurnRequest, "input" | "results" | "told" | "budget">): Opening {
-    return this.#approvals.begin(request, this.#history);
+    return openTurn(request, {
+      ...{ id: this.#options.id, history: this.#history },
+      ...{ questions: this.#questions, asks: this.#totals.asks },
+    });
   }
 
   /** Commits a turn's start. */
@@ -178,11 +190,10 @@ export class SessionMemory {
     const all = [...opening.events, { type: "turn_start", ...(input !== undefined && { input }) }] as const;
     const { asks, ...totals } = this.#totals;
     const changed = { ...(!this.title && { title }), ...(asks && { totals }) };
-    await this.#options.events.append(all, {
+    await this.#append(all, {
       records: [...this.#states(changed), ...keep?.("starts") ?? []],
       committed: () => {
         this.#history = [...this.#history, ...opening.answers];
-        this.#approvals.committed(all);
         this.#totals = totals;
         this.#prompt.named(title);
         committed();
@@ -212,7 +223,7 @@ export class SessionMemory {
     const isChanged = ended !== undefined || totals.days !== before.days;
     const heard = events.filter(({ type }) => type === "user_message").length;
     const steering = this.#waiting.slice(heard);
-    await this.#options.events.append(events, {
+    await this.#append(events, {
       records: this.#states({ ...values, ...(isChanged && { totals }), ...(heard > 0 && { steering }) }),
       committed: () => {
         stored();
@@ -241,17 +252,34 @@ export class SessionMemory {
   ): Promise<void> {
     const isOpen = end.reason === "tool_calls" || end.reason === "approval";
     const [waiting, unheard] = isOpen ? [this.#waiting, []] : [[], this.#waiting];
-    const { events: put, asks } = this.#approvals.end(asked, { ledger: end.ledger, opening });
+    const { events: put, asks } = closeTurn(asked, {
+      ...{ ledger: end.ledger, opening, options: this.#options.environment },
+    });
     const { turns, ledger } = this.#totals;
     const ended = { turns: turns + 1, ledger: addLedgers(ledger, end.ledger), asks };
     const told = unheard.map((input): LoopEvent => ({ type: "user_message", step, input }));
     await this.commit([...last, ...told, ...put, { type: "turn_end", ...end }], {
       ended,
       committed: () => {
-        this.#approvals.committed(put, asks);
         const said = unheard.map((content) => ({ role: "user", content }) as const);
         this.#history = [...this.#history, ...messages, ...said];
         committed(waiting);
+      },
+    });
+  }
+
+  #append(
+    events: readonly SessionEvent[],
+    { records = [], committed }: {
+      readonly records?: readonly StoreRecord[];
+      readonly committed?: () => void;
+    } = {},
+  ): Promise<void> {
+    return this.#options.events.append(events, {
+      records,
+      committed: () => {
+        this.#questions = events.reduce(questionsAfter, this.#questions);
+        committed?.();
       },
     });
   }
