@@ -1,7 +1,6 @@
 import { contentText, type FunctionToolCall, type ToolCall } from "@tare/messages";
-import { ApiError } from "@tare/wire";
 import type { ChatMessage } from "./chat_completions_schema.ts";
-import { unsupported } from "./errors.ts";
+import { invalid, unsupported, unusable } from "./errors.ts";
 import type { Said } from "./known_conversations.ts";
 
 /** A conversation without its instructions. */
@@ -34,7 +33,7 @@ export function readChatMessages(
     if (waiting.length === 0) return;
     const ids = waiting.map((id) => JSON.stringify(id)).join(", ");
     const state = `the result of ${ids} is missing; the results of all calls must come right after them`;
-    throw refused(parameter, `Cannot answer: ${state}.`);
+    throw invalid(parameter, `Cannot answer: ${state}.`);
   };
   for (const [index, message] of messages.entries()) {
     const { role, content, tool_call_id: id = "" } = message;
@@ -53,7 +52,7 @@ export function readChatMessages(
       case "tool":
         if (!waiting.includes(id)) {
           const state = `it answers call ${JSON.stringify(id)}, which waits for no result there`;
-          throw refused(place, `Cannot use ${place}: ${state}.`);
+          throw unusable(place, state);
         }
         waiting = waiting.filter((one) => one !== id);
         dialogue.push({ role, tool_call_id: id, content: content ?? "" });
@@ -73,7 +72,7 @@ export function readChatMessages(
   const last = dialogue.at(-1)?.role;
   if (last !== "user" && last !== "tool") {
     const right = "must be the user's or the result of a call";
-    throw refused(parameter, `Cannot answer: the last of the ${parameter} ${right}.`);
+    throw invalid(parameter, `Cannot answer: the last of the ${parameter} ${right}.`);
   }
   return { instructions: instructions.filter((text) => text !== "").join("\n\n"), dialogue };
 }
@@ -83,10 +82,6 @@ function functionCalls(calls: readonly ToolCall[], place: string): readonly Func
     if (call.type === "function") return call;
     throw unsupported(`${place}.tool_calls[${index}]`, "the agent takes calls of functions alone");
   });
-}
-
-function refused(param: string, message: string): ApiError {
-  return new ApiError(400, message, { code: "invalid_request", param });
 }
 
 /** Providers refuse an answer that says nothing, and some clients send one answer in pieces. */

@@ -1,4 +1,4 @@
-import { ModelError, type ModelErrorCode, type TurnEnd } from "@tare/loop";
+import { ModelError, type TurnEnd } from "@tare/loop";
 import { ApiError, errorBody } from "@tare/wire";
 import { Type } from "typebox";
 import { errorResponse, errorResponses, toHttpError } from "../http/http_error.ts";
@@ -87,25 +87,12 @@ export function turnError(end: TurnEnd, error?: unknown): ApiError {
   });
 }
 
-interface ErrorKind {
-  readonly status: number;
-  readonly code: string;
-}
-
-function kindOf({ reason, code }: TurnEnd): ErrorKind {
-  switch (reason) {
-    case "cancelled":
-      return { status: 499, code: "cancelled" };
-    case "stalled":
-      return { status: 504, code: "stalled" };
-    case "model_error":
-      return providerError(code);
-    default:
-      return { status: 500, code: "internal_error" };
-  }
-}
-
-function providerError(code: ModelErrorCode = "provider_error"): ErrorKind {
+function kindOf(
+  { reason, code = "provider_error" }: TurnEnd,
+): { readonly status: number; readonly code: string } {
+  if (reason === "cancelled") return { status: 499, code: reason };
+  if (reason === "stalled") return { status: 504, code: reason };
+  if (reason !== "model_error") return { status: 500, code: "internal_error" };
   if (code === "rate_limited") return { status: 429, code: "rate_limit_exceeded" };
   if (code === "prompt_too_long") return { status: 400, code: "context_length_exceeded" };
   return { status: 502, code };
@@ -168,4 +155,14 @@ export function unsupported(parameter: string, because: string): ApiError {
     code: "unsupported_value",
     param: parameter,
   });
+}
+
+/** The error for a part of a request that can't be used: `state` says what is wrong with it. */
+export function unusable(param: string, state: string): ApiError {
+  return invalid(param, `Cannot use ${param}: ${state}.`);
+}
+
+/** The error for a request of which this parameter is at fault. */
+export function invalid(param: string, message: string): ApiError {
+  return new ApiError(400, message, { code: "invalid_request", param });
 }

@@ -16,7 +16,7 @@ import type { ChatMessage } from "./chat_completions_schema.ts";
 import { type Dialogue, readChatMessages } from "./chat_messages.ts";
 import { type AskedFields, type AskedTool, readAsked } from "./client_tools.ts";
 import { type AsModelOptions, continueConversation } from "./continue_conversation.ts";
-import { API_ERRORS, refuseUnsupported, toApiError, TURN_ERRORS, unsupported } from "./errors.ts";
+import { API_ERRORS, refuseUnsupported, toApiError, TURN_ERRORS, unsupported, unusable } from "./errors.ts";
 import {
   type InputItem,
   type InputPart,
@@ -225,8 +225,8 @@ async function readItem(
 ): Promise<ChatMessage | undefined> {
   switch (type ?? (role ? "message" : "item_reference")) {
     case "message":
-      if (!role) throw invalid(parameter, "a message needs a role");
-      if (role === "user" && content.length === 0) throw invalid(parameter, "the user says nothing");
+      if (!role) throw unusable(parameter, "a message needs a role");
+      if (role === "user" && content.length === 0) throw unusable(parameter, "the user says nothing");
       return { role, content: typeof content === "string" ? content : content.map(partReader(parameter)) };
     case "item_reference":
       return await readReference(id ?? "", store);
@@ -258,12 +258,12 @@ function partReader(parameter: string): (part: InputPart) => ContentPart {
         return { type: "refusal", refusal: part.refusal };
       case "input_image": {
         const { image_url: url, detail } = part;
-        if (!url) throw invalid(parameter, "an image needs an image_url, which may be a data URL");
+        if (!url) throw unusable(parameter, "an image needs an image_url, which may be a data URL");
         return { type: "image_url", image_url: { url, ...(detail && { detail }) } };
       }
       case "input_file": {
         const { file_data, file_id, file_url, filename } = part;
-        if (file_url) throw invalid(parameter, "a file needs file_data or file_id, not a file_url");
+        if (file_url) throw unusable(parameter, "a file needs file_data or file_id, not a file_url");
         return {
           type: "file",
           file: {
@@ -298,11 +298,4 @@ function calling(
     role: "assistant",
     tool_calls: [{ id, type: "function", function: { name, arguments: text } }],
   };
-}
-
-function invalid(parameter: string, state: string): ApiError {
-  return new ApiError(400, `Cannot use ${parameter}: ${state}.`, {
-    code: "invalid_request",
-    param: parameter,
-  });
 }
