@@ -1,7 +1,7 @@
 import { contentText, type FunctionToolCall, type ToolCall } from "@tare/messages";
 import type { ChatMessage } from "./chat_completions_schema.ts";
 import { invalid, unsupported, unusable } from "./errors.ts";
-import type { Said } from "./known_conversations.ts";
+import type { SaidMessage } from "./known_conversations.ts";
 
 /** A conversation without its instructions. */
 export interface Dialogue {
@@ -11,7 +11,7 @@ export interface Dialogue {
    * What the user and the agent said, and what came of the calls that the agent left to its client. Its last message is
    * the user's or such a result; neighbouring messages of the agent are one.
    */
-  readonly dialogue: readonly Said[];
+  readonly dialogue: readonly SaidMessage[];
 }
 
 /**
@@ -27,7 +27,7 @@ export function readChatMessages(
   { parameter, open = [] }: { readonly parameter: string; readonly open?: readonly string[] },
 ): Dialogue {
   const instructions: string[] = [];
-  const dialogue: Said[] = [];
+  const dialogue: SaidMessage[] = [];
   let waiting: readonly string[] = open;
   const checkAnswered = () => {
     if (waiting.length === 0) return;
@@ -85,12 +85,12 @@ function functionCalls(calls: readonly ToolCall[], place: string): readonly Func
 }
 
 /** Providers refuse an answer that says nothing, and some clients send one answer in pieces. */
-function addAnswer(dialogue: Said[], text: string, calls: readonly FunctionToolCall[]): void {
+function addAnswer(dialogue: SaidMessage[], text: string, calls: readonly FunctionToolCall[]): void {
   if (text.trim() === "" && calls.length === 0) return;
   const before = dialogue.at(-1);
   const goesOn = before?.role === "assistant";
   const allCalls = [...(goesOn ? before.tool_calls ?? [] : []), ...calls];
-  const whole: Said = {
+  const whole: SaidMessage = {
     role: "assistant",
     content: goesOn ? contentText(before.content) + text : text,
     ...(allCalls.length > 0 && { tool_calls: allCalls }),

@@ -14,7 +14,7 @@ import {
   findConversation,
   type KnownBeginning,
   knownConversation,
-  type Said,
+  type SaidMessage,
 } from "./known_conversations.ts";
 import { type ConversationTurn, turnParts } from "./turn_answer.ts";
 
@@ -23,7 +23,7 @@ export interface ConversationRequest {
   /** What the client wants the agent to heed; it follows the server's own instructions. May be empty. */
   readonly instructions: string;
   /** What was said, at its end a message of the user or the results of the calls before. */
-  readonly dialogue: readonly Said[];
+  readonly dialogue: readonly SaidMessage[];
   /** Where the conversation stood before `dialogue`. Default: `dialogue` is the whole conversation. */
   readonly after?: ConversationPoint;
   /** Who asks: conversations of different users are never mixed. */

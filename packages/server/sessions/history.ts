@@ -17,7 +17,13 @@ import {
   questionsAfter,
   type SessionQuestions,
 } from "../approvals/approvals.ts";
-import { asSessionEvent, type HelperLink, type SessionEvent, type Transcript } from "./session_types.ts";
+import {
+  asSessionEvent,
+  type HelperLink,
+  type SessionEvent,
+  stateRecords,
+  type Transcript,
+} from "./session_types.ts";
 
 /** The events that say what was said; the others only tell how. */
 export const HISTORY_EVENTS: readonly SessionEvent["type"][] = [
@@ -352,11 +358,6 @@ export function interruptedHelper({ session, end }: StoredHelper): HelperResult 
 /** What several helpers cost together. */
 export function costOf(helpers: readonly StoredHelper[]): TurnLedger {
   return helpers.reduce((sum, { ledger }) => addLedgers(sum, ledger), EMPTY_LEDGER);
-}
-
-/** The records that store these states of a session, by name. */
-export function stateRecords(sessionId: string, states: object): readonly StoreRecord[] {
-  return Object.entries(states).map(([name, value]) => ({ type: "state", sessionId, name, value }));
 }
 
 /** The records that make a session with these states, in which this was said, the system message apart. */

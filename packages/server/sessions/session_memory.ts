@@ -17,7 +17,7 @@ import type { Helpers } from "../helpers/helpers.ts";
 import { HttpError } from "../http/http_error.ts";
 import type { PlayedTurn } from "../turns/play_turn.ts";
 import type { EventLog } from "./event_log.ts";
-import { INTERRUPTED, readHistory, type RecoveryOptions, stateRecords } from "./history.ts";
+import { INTERRUPTED, readHistory, type RecoveryOptions } from "./history.ts";
 import { readStored, SessionPrompt } from "./session_prompt.ts";
 import type { SessionSettings } from "./session_settings.ts";
 import {
@@ -28,6 +28,7 @@ import {
   type SessionEnvironment,
   type SessionEvent,
   type SessionTotals,
+  stateRecords,
   type TurnRequest,
 } from "./session_types.ts";
 

@@ -371,3 +371,8 @@ export function turnRunning(id: string): HttpError {
       "steer.",
   );
 }
+
+/** The records that store these states of a session, by name. */
+export function stateRecords(sessionId: string, states: object): readonly StoreRecord[] {
+  return Object.entries(states).map(([name, value]) => ({ type: "state", sessionId, name, value }));
+}
