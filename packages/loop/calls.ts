@@ -22,7 +22,7 @@ export interface PreparedTool {
 }
 
 /** What the calls of a step are run with. */
-export interface RunToolsOptions extends Omit<RunCallOptions, "output" | "answer"> {
+interface RunToolsOptions extends Omit<RunCallOptions, "output" | "answer"> {
   /** Number of the step, for the events. */
   readonly step: number;
   /** Tools that the caller runs: their calls get no answer here. */

@@ -26,7 +26,7 @@ export interface Opening extends Pick<WaitingTurn, "budget"> {
 }
 
 /** What a turn asks at its end, and what is kept of it until it goes on, if it asks anything. */
-export interface Closing {
+interface Closing {
   readonly events: readonly Required<AskedEvent>[];
   readonly asks?: WaitingTurn | undefined;
 }
@@ -161,7 +161,7 @@ export function openQuestions({ asked }: SessionQuestions): readonly Question[] 
 }
 
 /** What a client says to a question. */
-export interface GivenAnswer extends Pick<Answer, "reason"> {
+interface GivenAnswer extends Pick<Answer, "reason"> {
   readonly decision: "allow" | "deny" | "always";
   /** Which question is meant, where a provider gives its calls the same ids over and over. Default: the open one. */
   readonly askedAtMs?: number | undefined;
@@ -195,7 +195,7 @@ export function answerTo(
 }
 
 /** The events that deny what nobody has answered; of questions by time, those whose time was over then. */
-export function denials(
+function denials(
   questions: SessionQuestions,
   by: Exclude<Answer["by"], "person">,
   whenMs: number = Infinity,
@@ -284,7 +284,7 @@ interface AskingSession {
 }
 
 /** What the timers need of the sessions. */
-export interface TimedSessions {
+interface TimedSessions {
   readonly sessions: { readonly get: (id: string) => Promise<AskingSession> };
   /** The time in milliseconds since the epoch. */
   readonly now: () => number;

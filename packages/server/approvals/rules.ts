@@ -66,7 +66,7 @@ let checkRules: ReturnType<typeof checker> | undefined;
 export const ALLOW_EVERYTHING: readonly ApprovalRule[] = [{ tool: "*", decision: "allow" }];
 
 /** What calls are judged by. */
-export interface JudgeOptions {
+interface JudgeOptions {
   /** Lists of rules; where two have a rule that fits, the stricter wins. */
   readonly lists: readonly (readonly ApprovalRule[])[];
   /** Calls to which somebody said yes for ever. They are a yes to nothing that is denied. */
@@ -82,7 +82,7 @@ type Decision = ApprovalRule["decision"];
 const STRICTEST_FIRST: readonly Decision[] = ["deny", "ask", "allow"];
 
 /** Why a call doesn't run that a rule denies, for the model. */
-export const FORBIDDEN = "a rule forbids it. Find another way, or say that it can't be done.";
+const FORBIDDEN = "a rule forbids it. Find another way, or say that it can't be done.";
 
 /** Makes a judge by rules. Where none fits, what only reads or is harmless may run; all else has to be asked for. */
 export function judgeBy({ lists, always, workspace, harmless = [] }: JudgeOptions): Judge {

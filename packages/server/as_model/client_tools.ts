@@ -5,7 +5,7 @@ import { includesTool } from "../turns/session_tools.ts";
 import { unsupported, unusable } from "./errors.ts";
 
 /** What a request says of the client's tools and of how the model shall write, in the words of chat completions. */
-export interface AskedOfModel {
+interface AskedOfModel {
   /** Tools that the client runs. */
   readonly clientTools: readonly ToolDefinition[];
   readonly settings: ModelSettings;

@@ -214,7 +214,7 @@ export async function readResponseInput(
 }
 
 /** The items of an `input`. */
-export function inputItems(input: ResponsesRequest["input"]): readonly InputItem[] {
+function inputItems(input: ResponsesRequest["input"]): readonly InputItem[] {
   return typeof input === "string" ? [{ type: "message", role: "user", content: input }] : input;
 }
 

@@ -28,7 +28,7 @@ export function storedResponse(
 }
 
 /** The record that forgets a response: its session stays. */
-export function deletedResponse({ response, point: { sessionId } }: StoredResponse): StoreRecord {
+function deletedResponse({ response, point: { sessionId } }: StoredResponse): StoreRecord {
   return { type: "document", kind: KIND, id: response.id, sessionId, value: null };
 }
 

@@ -93,7 +93,7 @@ type Arguments = {
 };
 
 /** The turn that may have helpers now. */
-export interface DelegatingTurn
+interface DelegatingTurn
   extends Required<Pick<RunOptions, "clientTools" | "overBudget">>, Pick<RunOptions, "settings" | "judge"> {
   /** Those that its model has, once they are taken. */
   readonly tools: () => readonly Tool[];

@@ -3,7 +3,7 @@ import { HttpError } from "../http/http_error.ts";
 import { asSessionEvent, type NumberedEvent, type SessionEvent } from "./session_types.ts";
 
 /** How a log learns what others write to it. */
-export interface FollowedLog {
+interface FollowedLog {
   /** Calls back whenever something may have been written. Gives what ends that. */
   readonly watch: (changed: () => void) => () => void;
   /** Finds out what was written, and tells the log of it. Settles in any case. */

@@ -40,7 +40,7 @@ export const HISTORY_EVENTS: readonly SessionEvent["type"][] = [
 ];
 
 /** What a session's events say of it. */
-export interface RebuiltHistory {
+interface RebuiltHistory {
   /** What was said, without the system message. */
   readonly messages: readonly Message[];
   /** What all turns cost, an interrupted one as far as its steps ended. */
@@ -63,7 +63,7 @@ export interface RebuiltHistory {
 }
 
 /** A call without an answer. */
-export interface UnansweredCall {
+interface UnansweredCall {
   readonly call: ToolCall;
   /** What it is answered with, if somebody had said no to it. */
   readonly denied?: string | undefined;
@@ -293,7 +293,7 @@ function interruptedResult({ type }: ToolCall, tool: Tool | undefined): HelperRe
 }
 
 /** The helpers that a session's events tell of, the oldest first. */
-export function helperLinks(events: readonly SessionEvent[]): readonly HelperLink[] {
+function helperLinks(events: readonly SessionEvent[]): readonly HelperLink[] {
   return events.flatMap((event) => {
     if (event.type !== "helper_started") return [];
     const { id, session } = event;
@@ -302,7 +302,7 @@ export function helperLinks(events: readonly SessionEvent[]): readonly HelperLin
 }
 
 /** What a call comes to. */
-export interface HelperResult {
+interface HelperResult {
   readonly content: string;
   readonly error: boolean;
 }
@@ -322,7 +322,7 @@ export function resultOfHelper(
 }
 
 /** What is stored of the turn for which a helper was made. */
-export interface StoredHelper extends HelperLink {
+interface StoredHelper extends HelperLink {
   /** What it cost. */
   readonly ledger: TurnLedger;
   /** How it ended, if it did. */
@@ -333,7 +333,7 @@ export interface StoredHelper extends HelperLink {
 const COST_EVENTS: readonly SessionEvent["type"][] = ["turn_start", "step_end", "turn_end"];
 
 /** Reads what came of a session's helpers. One that was deleted has cost what nobody knows any more. @throws {StoreError} */
-export function readHelpers(links: readonly HelperLink[], store: Store): Promise<readonly StoredHelper[]> {
+function readHelpers(links: readonly HelperLink[], store: Store): Promise<readonly StoredHelper[]> {
   return Promise.all(links.map(async (link) => {
     if (!await store.getSession(link.session)) return { ...link, ledger: EMPTY_LEDGER };
     const stored = await store.readEvents(link.session, { types: COST_EVENTS });
@@ -347,7 +347,7 @@ export function readHelpers(links: readonly HelperLink[], store: Store): Promise
 }
 
 /** What a call for a helper comes to that nobody answered before the server ended. */
-export function interruptedHelper({ session, end }: StoredHelper): HelperResult {
+function interruptedHelper({ session, end }: StoredHelper): HelperResult {
   if (end && end.reason !== "interrupted") return resultOfHelper(end, session);
   const content =
     `Cannot tell the result: interrupted, outcome unknown. What the helper did until then stands in its ` +

@@ -25,14 +25,14 @@ export class Queue {
 }
 
 /** What one server asks of the one that holds a session. The latter does it if a turn runs there; else the former may. */
-export type Wanted =
+type Wanted =
   /** Nothing but to know whether a turn runs. */
   | { readonly do: "know" }
   | { readonly do: "cancel" }
   | WantedChange;
 
 /** What a running turn is asked to take, and what is stored with it. */
-export type WantedChange =
+type WantedChange =
   | { readonly do: "steer"; readonly input: Content; readonly records: readonly StoreRecord[] }
   | { readonly do: "pin"; readonly change: PinChange; readonly records: readonly StoreRecord[] };
 
@@ -42,7 +42,7 @@ interface Told {
 }
 
 /** What a hold has to do with. */
-export interface SessionHoldOptions {
+interface SessionHoldOptions {
   /** Id of the session. */
   readonly id: string;
   readonly environment: SessionEnvironment;

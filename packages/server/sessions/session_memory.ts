@@ -33,7 +33,7 @@ import {
 } from "./session_types.ts";
 
 /** What the memory of a session is made of. */
-export interface SessionMemoryOptions {
+interface SessionMemoryOptions {
   /** Id of the session. */
   readonly id: string;
   readonly settings: SessionSettings;

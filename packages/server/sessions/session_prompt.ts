@@ -31,7 +31,7 @@ import {
 import { summariseWith } from "./summarise_with.ts";
 
 /** What is stored of a session beside its events. */
-export interface StoredPrompt extends Pick<SessionTotals, "days" | "asks">, PromptState {
+interface StoredPrompt extends Pick<SessionTotals, "days" | "asks">, PromptState {
   /** What the user said first. */
   readonly title: string;
 }
@@ -64,7 +64,7 @@ export async function readStored(id: string, store: Store): Promise<StoredPrompt
 }
 
 /** What the prompt of a session is made with. */
-export interface SessionPromptOptions {
+interface SessionPromptOptions {
   /** Id of the session. */
   readonly id: string;
   readonly environment: SessionEnvironment;
@@ -295,7 +295,7 @@ export function callsOf(events: Iterable<SessionEvent>, rates: Rates): CallRepor
 }
 
 /** Takes note of what calls came to by these events, the last of which happens now. */
-export function bookCalls(
+function bookCalls(
   conversation: Pick<Conversation, "book">,
   events: readonly SessionEvent[],
   { rates, nowMs }: { readonly rates: Rates; readonly nowMs: number },

@@ -148,7 +148,7 @@ export interface WatchedSession {
 }
 
 /** A session as who plays a turn in it sees it. */
-export interface PlayedSession {
+interface PlayedSession {
   readonly tools: readonly Tool[];
   readonly start: (request: TurnRequest) => Promise<RunningTurn>;
   readonly events: { readonly read: (after: number) => AsyncIterable<NumberedEvent> };
@@ -179,7 +179,7 @@ export interface SessionTotals {
 export const NO_TURNS: SessionTotals = { turns: 0, ledger: EMPTY_LEDGER, days: {} };
 
 /** Whose helper a session is. */
-export interface HelperParent {
+interface HelperParent {
   /** Id of the session. */
   readonly session: string;
   /** Id of the call. */
@@ -207,7 +207,7 @@ export interface SessionInfo extends Omit<SessionTotals, "days" | "asks"> {
 }
 
 /** The turn that a helper works for. */
-export interface Payer extends Pick<RunOptions, "judge"> {
+interface Payer extends Pick<RunOptions, "judge"> {
   /** Takes note of what the helper cost so far. */
   readonly note: (ledger: TurnLedger) => void;
   /** Says which budget of that turn is used up; nothing while there is room. */
@@ -282,7 +282,7 @@ export interface Transcript {
 }
 
 /** What is known once a turn has ended. */
-export interface TurnOutcome {
+interface TurnOutcome {
   /** How many messages the session's history has then. */
   readonly messages: number;
   /** What was thrown, if the turn ended by an error; for a log, not for clients. */

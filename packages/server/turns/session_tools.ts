@@ -48,7 +48,7 @@ export function includesTool(given: readonly string[], name: string): boolean {
 }
 
 /** What a session's tools are chosen from. */
-export interface SessionToolsOptions {
+interface SessionToolsOptions {
   /** What the session was given: names of tools, or all tools of a server. */
   readonly given: readonly string[];
   /** Tools that are always there. */

@@ -6,7 +6,7 @@ import { type Chat, errorTypeOf, type Operation, type Telemetry } from "@tare/co
 import type { AskedModel, TurnPrompt } from "../sessions/session_types.ts";
 
 /** What telemetry tells of a turn and its calls. */
-export interface TracedTurnOptions extends AskedModel {
+interface TracedTurnOptions extends AskedModel {
   readonly telemetry: Telemetry;
   /** Name of the agent. */
   readonly agent: string;
