@@ -3,13 +3,13 @@ import { recallTool } from "@tare/loop/tools";
 import type { Content, CountTokens, Message, Tool } from "@tare/messages";
 import type { Archive } from "@tare/prune";
 import type { HolderRequest, SessionRecord, StoreRecord } from "@tare/conversation";
-import type { Opening, SessionQuestions } from "../approvals/approvals.ts";
+import type { SessionQuestions } from "../approvals/approvals.ts";
 import { Helpers } from "../helpers/helpers.ts";
 import { toHttpError } from "../http/http_error.ts";
-import { type PlayedTurn, turnPlayer } from "../turns/play_turn.ts";
+import { turnPlayer } from "../turns/play_turn.ts";
 import { SessionTools } from "../turns/session_tools.ts";
 import { EventLog } from "./event_log.ts";
-import { SessionHold, type Tenure } from "./hold.ts";
+import { SessionHold } from "./hold.ts";
 import { SessionMemory } from "./session_memory.ts";
 import type { SessionPrompt } from "./session_prompt.ts";
 import { type SessionSettings, storedHelper, storedSettings } from "./session_settings.ts";
@@ -64,12 +64,11 @@ export class Session implements SessionInfo {
     this.#tools = new SessionTools({ given: this.settings.tools, own, source, mayUse });
     this.#environment = environment;
     this.#countTokens = countTokens;
-    this.#memory = new SessionMemory({
-      ...{ id, settings: this.settings, events: this.events, archive: this.archive, helpers: this.helpers },
-      ...{ tools: () => this.tools, environment, countTokens },
-    });
+    const parts = { id, settings: this.settings, archive: this.archive, environment, countTokens };
+    const { events, helpers } = this;
+    this.#memory = new SessionMemory({ ...parts, tools: () => this.tools, events, helpers });
     this.#hold = new SessionHold({
-      ...{ id, environment, events: this.events, memory: this.#memory },
+      ...{ id, environment, events, memory: this.#memory },
       turn: () => this.#turn,
       take: async (wanted) => {
         if (wanted.do === "steer") await this.#memory.steer(wanted.input, () => wanted.records);
@@ -286,8 +285,21 @@ export class Session implements SessionInfo {
       });
       await this.#memory.begin(opening, { input, keep, committed: () => this.events.open() });
       const done = play()
-        .then((played) => this.#end(played, { onError, opening, tenure }))
-        .catch((error) => this.#fail(error, { onError, tenure }))
+        .then(({ result: { messages, error, ...end }, ...played }) => {
+          if (error !== undefined) onError(error);
+          const committed = (waiting: readonly Content[]) => this.#release({ waiting });
+          return tenure.run(() => this.#memory.end({ ...played, end, messages }, { opening, committed }));
+        })
+        .catch((error) => {
+          // A bug of ours, or the store: the turn ends with what is stored of it.
+          onError(error);
+          const end = { reason: "internal_error", message: toHttpError(error).message } as const;
+          return tenure.fail(end, (storeError, isLost) => {
+            onError(storeError);
+            // Not even the end could be committed, so nobody may see one: readers are told of the failure itself.
+            if (!isLost) this.#release({ failure: toHttpError(storeError) });
+          });
+        })
         .then(() => ({ ...outcome, messages: this.history.length }))
         .finally(release);
       this.#turn = { before, cancel: () => controller.abort(), done };
@@ -297,33 +309,6 @@ export class Session implements SessionInfo {
       release();
       throw error;
     }
-  }
-
-  async #end(
-    { result: { messages, error, ...end }, ...played }: PlayedTurn,
-    { onError, opening, tenure }: {
-      readonly onError: (error: unknown) => void;
-      readonly opening: Opening;
-      readonly tenure: Tenure;
-    },
-  ): Promise<void> {
-    if (error !== undefined) onError(error);
-    const committed = (waiting: readonly Content[]) => this.#release({ waiting });
-    await tenure.run(() => this.#memory.end({ ...played, end, messages }, { opening, committed }));
-  }
-
-  /** Ends a turn that failed by a bug of ours or by the store, with what is stored of it. */
-  async #fail(
-    error: unknown,
-    { onError, tenure }: { readonly onError: (error: unknown) => void; readonly tenure: Tenure },
-  ): Promise<void> {
-    onError(error);
-    const end = { reason: "internal_error", message: toHttpError(error).message } as const;
-    await tenure.fail(end, (storeError, isLost) => {
-      onError(storeError);
-      // Not even the end could be committed, so nobody may see one: readers are told of the failure itself.
-      if (!isLost) this.#release({ failure: toHttpError(storeError) });
-    });
   }
 
   /** Nothing runs any more. What waits enters the next turn. */

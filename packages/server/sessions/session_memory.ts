@@ -1,6 +1,5 @@
 import { addLedgers, type LoopEvent, type TurnEnd } from "@tare/loop";
-import { type Content, type CountTokens, firstWords, type Message, type Tool } from "@tare/messages";
-import type { Archive } from "@tare/prune";
+import { type Content, firstWords, type Message } from "@tare/messages";
 import { pinsAfter, type StoreRecord } from "@tare/conversation";
 import {
   closeTurn,
@@ -19,31 +18,22 @@ import type { PlayedTurn } from "../turns/play_turn.ts";
 import type { EventLog } from "./event_log.ts";
 import { INTERRUPTED, readHistory, type RecoveryOptions } from "./history.ts";
 import { readStored, SessionPrompt } from "./session_prompt.ts";
-import type { SessionSettings } from "./session_settings.ts";
 import {
   type Answered,
   NO_TURNS,
   type PinChange,
   type Question,
-  type SessionEnvironment,
   type SessionEvent,
+  type SessionParts,
   type SessionTotals,
   stateRecords,
   type TurnRequest,
 } from "./session_types.ts";
 
 /** What the memory of a session is made of. */
-interface SessionMemoryOptions {
-  /** Id of the session. */
-  readonly id: string;
-  readonly settings: SessionSettings;
+interface SessionMemoryOptions extends SessionParts {
   readonly events: EventLog;
-  readonly archive: Archive;
   readonly helpers: Pick<Helpers, "adopt">;
-  /** The tools that the session has now. */
-  readonly tools: () => readonly Tool[];
-  readonly environment: SessionEnvironment;
-  readonly countTokens: CountTokens;
 }
 
 /**
@@ -102,8 +92,7 @@ export class SessionMemory {
     readonly end?: RecoveryOptions["end"] | undefined;
     readonly isLate?: boolean;
   }): Promise<{ readonly waiting: readonly Content[]; readonly runningAfter?: number | undefined }> {
-    const { id, archive, events, helpers, tools, environment, countTokens, settings } = this.#options;
-    const { store } = environment;
+    const { id, settings, tools, environment: { store }, events, helpers } = this.#options;
     const read = { store, tools: tools(), instructions: settings.instructions, end };
     const { rebuilt, links, recovery, waiting, runningAfter } = await readHistory(id, read);
     const stored = await readStored(id, store);
@@ -116,8 +105,7 @@ export class SessionMemory {
     this.#totals = totals;
     helpers.adopt(links);
     this.#questions = rebuilt.questions;
-    const { model } = settings;
-    this.#prompt = new SessionPrompt({ id, archive, model, tools, stored, environment, countTokens });
+    this.#prompt = new SessionPrompt({ ...this.#options, stored });
     return { waiting, runningAfter };
   }
 

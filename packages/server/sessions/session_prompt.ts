@@ -1,6 +1,6 @@
 import { Conversation, type Store } from "@tare/conversation";
 import { type CallReport, reportCall, type SeenConversation, sumsOfCall } from "@tare/conversation/report";
-import type { CountTokens, Message, Model, Rewrite, Tool, ToolDefinition, Usage } from "@tare/messages";
+import type { Message, Model, Rewrite, Tool, ToolDefinition, Usage } from "@tare/messages";
 import {
   type Conversation as History,
   type LedgerEntry,
@@ -13,18 +13,17 @@ import {
   slicer,
 } from "@tare/planner";
 import { promptSession } from "@tare/planner/policies";
-import type { Archive } from "@tare/prune";
 import { openCalls } from "../approvals/approvals.ts";
 import { HttpError } from "../http/http_error.ts";
 import { type OfferState, offerTools, type ToolOffer } from "../turns/session_tools.ts";
 import { tracedModel } from "../turns/traced_turn.ts";
 import {
-  asked,
+  askedModel,
   NO_TURNS,
   type PinChange,
   ratesOf,
-  type SessionEnvironment,
   type SessionEvent,
+  type SessionParts,
   type SessionTotals,
   type TurnPrompt,
 } from "./session_types.ts";
@@ -64,16 +63,7 @@ export async function readStored(id: string, store: Store): Promise<StoredPrompt
 }
 
 /** What the prompt of a session is made with. */
-interface SessionPromptOptions {
-  /** Id of the session. */
-  readonly id: string;
-  readonly environment: SessionEnvironment;
-  /** Name of the model. */
-  readonly model: string;
-  /** The tools that the session has now. */
-  readonly tools: () => readonly Tool[];
-  readonly archive: Archive;
-  readonly countTokens: CountTokens;
+interface SessionPromptOptions extends SessionParts {
   readonly stored: StoredPrompt;
 }
 
@@ -84,11 +74,11 @@ const inSlices = slicer({
 });
 
 /** The model that summarises. @throws what the model's port throws for a model that can't be had. */
-function summaryModel({ id: conversation, environment, model }: SessionPromptOptions): Model {
+function summaryModel({ id: conversation, environment, settings: { model } }: SessionParts): Model {
   const { telemetry } = environment;
   const port = environment.model(model);
   if (!telemetry?.isOn) return port;
-  return tracedModel(port, { telemetry, conversation, ...asked(environment, model) });
+  return tracedModel(port, { telemetry, conversation, ...askedModel(environment, model) });
 }
 
 /** A session's conversation: which tools its model is offered, and what of all that is stored when. */
@@ -104,7 +94,7 @@ export class SessionPrompt implements TurnPrompt {
 
   /** The prompt as it was stored. */
   constructor(options: SessionPromptOptions) {
-    const { id, environment, model, archive, countTokens, stored } = options;
+    const { id, environment, settings: { model }, archive, countTokens, stored } = options;
     const { policy, mechanisms, truncateTokens, alwaysFull, triggers, windowTokens } = environment;
     const { context, title, pins, days } = stored;
     this.#options = options;
@@ -179,7 +169,7 @@ export class SessionPrompt implements TurnPrompt {
 
   /** Takes note of what these events, which happen now, came to. */
   book(events: readonly SessionEvent[]): void {
-    const { environment, model } = this.#options;
+    const { environment, settings: { model } } = this.#options;
     bookCalls(this.#conversation, events, { rates: ratesOf(environment, model), nowMs: this.#now() });
   }
 
@@ -255,7 +245,7 @@ export class SessionPrompt implements TurnPrompt {
   }
 
   #offerOf(tools: readonly Tool[], mayTell: boolean): ToolOffer {
-    const { environment, model, countTokens } = this.#options;
+    const { environment, settings: { model }, countTokens } = this.#options;
     const { windowTokens, alwaysFull, mechanisms } = environment;
     // What is said of them is known from now on.
     for (const tool of tools) this.#known[tool.definition.function.name] = tool;

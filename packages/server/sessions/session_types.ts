@@ -29,6 +29,7 @@ import type { PolicyOptions } from "@tare/planner/policies";
 import type { Days } from "@tare/conversation/report";
 import type { SessionRecord, Store, StoredEvent, StoreRecord } from "@tare/conversation";
 import type { Telemetry } from "@tare/conversation/telemetry";
+import type { Archive } from "@tare/prune";
 import type { ApprovalRule } from "../approvals/rules.ts";
 import { HttpError } from "../http/http_error.ts";
 import type { ToolOffer, ToolSource } from "../turns/session_tools.ts";
@@ -114,7 +115,7 @@ export interface AskedModel {
 }
 
 /** What telemetry tells of a model that sessions ask. */
-export function asked(options: SessionOptions, model: string): AskedModel {
+export function askedModel(options: SessionOptions, model: string): AskedModel {
   const address = options.address?.(model);
   const provider = providerOf(ratesOf(options, model).profile);
   return { provider, model, ...(address !== undefined && { address: new URL(address) }) };
@@ -134,6 +135,18 @@ export interface SessionEnvironment extends SessionOptions {
   readonly unsettled?: (session: WatchedSession) => void;
   /** Told of each sentence for people. Default: nobody is. */
   readonly warned?: (sessionId: string, message: string) => void;
+}
+
+/** What a session is made of. */
+export interface SessionParts {
+  readonly id: string;
+  readonly settings: SessionSettings;
+  /** The tools that the session has now. */
+  readonly tools: () => readonly Tool[];
+  /** Originals of what left the prompt. */
+  readonly archive: Archive;
+  readonly environment: SessionEnvironment;
+  readonly countTokens: CountTokens;
 }
 
 /** A session as who keeps track of all sees it. */

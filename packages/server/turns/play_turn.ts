@@ -17,8 +17,8 @@ import { DELEGATE_TOOL, type Helpers, TurnAccount } from "../helpers/helpers.ts"
 import { HttpError } from "../http/http_error.ts";
 import type { Budget, SessionSettings } from "../sessions/session_settings.ts";
 import {
-  asked,
   type AskedEvent,
+  askedModel,
   ratesOf,
   type SessionEnvironment,
   type SessionEvent,
@@ -65,27 +65,59 @@ interface Stage extends Required<Pick<RunTurnOptions, "takeTools" | "countTokens
 }
 
 /** Makes the function that plays a turn: see {@linkcode runTurn}. @throws what the model's port throws for a model that can't be had. */
-export function turnPlayer(request: AskedTurn, stage: Stage): () => Promise<PlayedTurn> {
-  const { session, environment, opening: _opening, assertOwn, ...more } = stage;
+export function turnPlayer(
+  { input, signal, unattended, payer, tools, clientTools = [], settings, ...asked }: AskedTurn,
+  { session, environment, opening, assertOwn, takeTools, ...more }: Stage,
+): () => Promise<PlayedTurn> {
+  const { limits = {}, notice, now = Date.now, clock, approvals = {}, telemetry } = environment;
+  const { settings: own } = session;
+  const { model: modelName } = own;
+  const { answered, always, budget: turn = {}, spent } = opening;
+  const { rules = [], workspace = "/" } = approvals;
+  const usual = judgeBy({ lists: [rules, own.approvalRules], always, workspace, harmless: HARMLESS });
+  const mayAll = unattended === "by_setting" && approvals.unattended === "allow";
+  const judge = payer?.judge ?? (mayAll ? allowingAsked(usual) : usual);
+  const rates = ratesOf(environment, modelName);
+  const measure = { before: session.ledger, spent, model: modelName, rates };
+  const overOwn = overBudget({ turn, session: own.budget }, measure);
+  const most = Math.min(asked.maxOutputTokens ?? Infinity, limits.maxOutputTokens ?? Infinity);
+  const model = environment.model(modelName);
   const account = new TurnAccount();
-  const given = turnOptions(request, { ...stage, account });
-  const options = assertOwn ? { ...given, model: ownModel(given.model, assertOwn) } : given;
   let taken: readonly Tool[] = [];
+  const options:
+    & Omit<RunTurnOptions, "prompt" | "history">
+    & Required<Pick<RunOptions, "clientTools" | "overBudget">> = {
+      ...limits,
+      ...more,
+      ...(most < Infinity && { maxOutputTokens: most }),
+      ...(input !== undefined && { input }),
+      ...(signal && { signal }),
+      ...(settings && { settings }),
+      ...(unattended && { cannotAsk: CANNOT_ASK }),
+      ...(clock && { clock }),
+      ...{ clientTools, answered, judge, modelName, notice, now },
+      model: assertOwn ? ownModel(model, assertOwn) : model,
+      async takeTools(signal) {
+        const found = tools ? { tools, warnings: [] } : await takeTools(signal);
+        taken = assertOwn ? found.tools.map((tool) => ownTool(tool, assertOwn)) : found.tools;
+        return { ...found, tools: taken };
+      },
+      costOf: (usage) => callCost(usage, rates),
+      overBudget: (ledger) => overOwn(ledger) ?? payer?.overBudget(),
+      spent(own) {
+        const sum = account.spent(own);
+        payer?.note(sum);
+        return sum;
+      },
+    };
   session.helpers.begin({ ...options, account, tools: () => taken });
-  const takeTools = async (signal?: AbortSignal): Promise<TakenTools> => {
-    const { tools } = request;
-    const found = tools ? { tools, warnings: [] } : await stage.takeTools(signal);
-    taken = assertOwn ? found.tools.map((tool) => ownTool(tool, assertOwn)) : found.tools;
-    return { ...found, tools: taken };
-  };
   return () => {
-    const { prompt, history } = session;
-    const all = { ...options, ...more, takeTools, prompt, history };
-    const { telemetry } = environment;
+    const { id: conversation, parent, prompt, history } = session;
+    const all = { ...options, prompt, history };
     if (!telemetry?.isOn) return runTurn(all);
-    const { id: conversation, parent, settings: { model } } = session;
     const agent = parent ? "helper" : "tare";
-    return tracedTurn(all, runTurn, { telemetry, agent, conversation, ...asked(environment, model) });
+    const about = { telemetry, agent, conversation, ...askedModel(environment, modelName) };
+    return tracedTurn(all, runTurn, about);
   };
 }
 
@@ -107,54 +139,6 @@ function ownTool(tool: Tool, assertOwn: () => void): Tool {
     run(args, context) {
       assertOwn();
       return tool.run(args, { ...context, confirm: assertOwn });
-    },
-  };
-}
-
-/**
- * What a turn is played with, by what was asked for, the session's settings and what it has cost so far.
- *
- * @throws what the model's port throws for a model that can't be had.
- */
-function turnOptions(
-  { input, signal, unattended, payer, ...asked }: AskedTurn,
-  { environment, session: { settings: own, ledger }, opening, account }: Stage & {
-    readonly account: TurnAccount;
-  },
-):
-  & Omit<RunTurnOptions, keyof Stage | "prompt" | "history">
-  & Required<Pick<RunTurnOptions, "clientTools" | "overBudget">> {
-  const { model, limits = {}, notice, now = Date.now, clock, approvals = {} } = environment;
-  const { maxOutputTokens = Infinity, clientTools = [], settings } = asked;
-  const { model: modelName, budget: session } = own;
-  const { answered, always, budget: turn = {}, spent } = opening;
-  const { rules = [], workspace = "/" } = approvals;
-  const mayAll = unattended === "by_setting" && approvals.unattended === "allow";
-  const judge = judgeBy({ lists: [rules, own.approvalRules], always, workspace, harmless: HARMLESS });
-  const most = Math.min(maxOutputTokens, limits.maxOutputTokens ?? Infinity);
-  const rates = ratesOf(environment, modelName);
-  const overOwn = overBudget({ turn, session }, { before: ledger, spent, model: modelName, rates });
-  return {
-    ...limits,
-    ...(most < Infinity && { maxOutputTokens: most }),
-    ...(input !== undefined && { input }),
-    ...(signal && { signal }),
-    ...(settings && { settings }),
-    clientTools,
-    answered,
-    judge: payer?.judge ?? (mayAll ? allowingAsked(judge) : judge),
-    ...(unattended && { cannotAsk: CANNOT_ASK }),
-    model: model(modelName),
-    modelName,
-    notice,
-    now,
-    ...(clock && { clock }),
-    costOf: (usage) => callCost(usage, rates),
-    overBudget: (ledger) => overOwn(ledger) ?? payer?.overBudget(),
-    spent(own) {
-      const sum = account.spent(own);
-      payer?.note(sum);
-      return sum;
     },
   };
 }

@@ -73,43 +73,39 @@ function refusing({ resolve: _resolve, ...tool }: Tool): Tool {
 
 /** The tools of one session: fixed during a turn, looked up anew for the next. */
 export class SessionTools {
-  readonly #own: readonly Tool[];
-  readonly #given: readonly string[];
-  readonly #source: ToolSource | undefined;
-  readonly #mayUse: readonly string[] | undefined;
+  readonly #options: SessionToolsOptions;
   /** The servers that it uses: no other is waited for. */
   readonly #servers: readonly string[];
   #taken: readonly Tool[] | undefined;
 
   /** No turn was played yet. */
-  constructor({ given, own, source, mayUse }: SessionToolsOptions) {
-    this.#given = given;
-    this.#own = own.filter(({ definition }) => given.includes(definition.function.name));
-    this.#source = source;
-    this.#mayUse = mayUse;
+  constructor(options: SessionToolsOptions) {
+    const { given, source } = this.#options = options;
     this.#servers = source?.names.filter((name) => given.some((one) => one.startsWith(`${name}__`))) ?? [];
   }
 
   /** Those of the last turn; before the first one those that are known. */
   get current(): readonly Tool[] {
-    return this.#taken ?? this.#chosen(this.#source?.known(this.#servers) ?? []);
+    return this.#taken ?? this.#chosen(this.#options.source?.known(this.#servers) ?? []);
   }
 
   /** Those of the turn that starts now. */
   async take(signal?: AbortSignal): Promise<TakenTools> {
     const { tools, warnings } = this.#servers.length === 0
       ? { tools: [], warnings: [] }
-      : await this.#source!.take(this.#servers, signal);
+      : await this.#options.source!.take(this.#servers, signal);
     this.#taken = this.#chosen(tools);
     return { tools: this.#taken, warnings };
   }
 
   #chosen(tools: readonly Tool[]): readonly Tool[] {
+    const { given, own, mayUse } = this.#options;
+    const nameOf = ({ definition }: Tool) => definition.function.name;
     const chosen = [
-      ...this.#own,
-      ...tools.filter(({ definition }) => includesTool(this.#given, definition.function.name)),
+      ...own.filter((tool) => given.includes(nameOf(tool))),
+      ...tools.filter((tool) => includesTool(given, nameOf(tool))),
     ];
-    return this.#mayUse ? withoutUse(chosen, this.#mayUse) : chosen;
+    return mayUse ? withoutUse(chosen, mayUse) : chosen;
   }
 }
 
