@@ -5,11 +5,19 @@
  *
  * @module
  */
-export type { AnsweredCall, AskedCall, Judge } from "./approval.ts";
-export type { LoopEvent, TurnEnd, TurnEndReason } from "./event.ts";
-export { addLedgers, EMPTY_LEDGER, type TurnLedger } from "./ledger.ts";
-export { ModelError, type ModelErrorCode } from "./model_error.ts";
-export type { ProviderOptions } from "./provider/provider_access.ts";
-export { run, type TurnResult } from "./run.ts";
-export type { RunOptions } from "./run_options.ts";
+export {
+  addLedgers,
+  type AnsweredCall,
+  type AskedCall,
+  EMPTY_LEDGER,
+  type Judge,
+  type LoopEvent,
+  ModelError,
+  type ModelErrorCode,
+  type TurnEnd,
+  type TurnEndReason,
+  type TurnLedger,
+} from "./event.ts";
+export type { ProviderOptions } from "./provider.ts";
+export { run, type RunOptions, type TurnResult } from "./run.ts";
 export { type Clock, systemClock } from "./watchdog.ts";

@@ -37,10 +37,8 @@ import {
   ReplyTooLong,
   UnknownShape,
 } from "@tare/wire";
-import { ModelError } from "../model_error.ts";
-import { accessTo, type ProviderOptions } from "../provider/provider_access.ts";
-import { readEvents } from "../provider/read_events.ts";
-import { streamModel } from "../provider/stream_model.ts";
+import { ModelError } from "../event.ts";
+import { accessTo, type ProviderOptions, readEvents, streamModel } from "../provider.ts";
 
 /** How often a reply may pause and be asked to go on. */
 const MAX_PAUSES = 100;

@@ -1,7 +1,7 @@
 // What the tests of the adapter share: events of the Messages API, and a provider on loopback that says them.
 import { anthropicModel } from "@tare/loop/anthropic";
 import type { ModelRequest } from "@tare/messages";
-import { type Asked, askProvider, stream } from "../provider/fixture_test.ts";
+import { type Asked, askProvider, stream } from "../provider_fixture_test.ts";
 
 /** An event of a stream. */
 export type StreamEvent = { readonly type: string } & Readonly<Record<string, unknown>>;

@@ -22,12 +22,10 @@
  *
  * @module
  */
-import { APIConnectionError, APIConnectionTimeoutError, APIError, OpenAI } from "openai";
 import { checkGiven, type Model, type ModelRequest } from "@tare/messages";
 import { asRecord, ReplyAssembler } from "@tare/wire";
-import { accessTo, type ProviderOptions } from "../provider/provider_access.ts";
-import { readEvents } from "../provider/read_events.ts";
-import { streamModel } from "../provider/stream_model.ts";
+import { APIConnectionError, APIConnectionTimeoutError, APIError, OpenAI } from "openai";
+import { accessTo, type ProviderOptions, readEvents, streamModel } from "../provider.ts";
 
 const NO_COMPLETION = "what it sent is no chat completion (is the base URL right?)";
 

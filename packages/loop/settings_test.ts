@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import type { ModelSettings } from "@tare/messages";
-import { ask as askMessages, reply as messagesReply, text } from "../anthropic/fixture_test.ts";
-import { ask, delta, reply } from "./fixture_test.ts";
+import { ask as askMessages, reply as messagesReply, text } from "./anthropic/fixture_test.ts";
+import { ask, delta, reply } from "./provider_fixture_test.ts";
 
 const SETTINGS: ModelSettings = {
   temperature: 0.5,

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { run } from "@tare/loop";
-import { breathe, call, callTools, collect, FakeClock, say, scripted, tool } from "../fixture_test.ts";
+import { breathe, call, callTools, collect, FakeClock, say, scripted, tool } from "./fixture_test.ts";
 
 Deno.test("run() shows what long calls give while they run, now and then, and only so much of it", async () => {
   const clock = new FakeClock();

@@ -1,6 +1,96 @@
 import type { Message, Model, ModelEvent, ModelRequest, ModelSettings } from "@tare/messages";
-import { asRecord, ReplyTooLong, statusOf } from "@tare/wire";
-import { ModelError, type ModelErrorCode } from "../model_error.ts";
+import {
+  asRecord,
+  bodyPieces,
+  GrowingBytes,
+  inMebibytes,
+  MAX_EVENT_BYTES,
+  type RawEvent,
+  ReplyTooLong,
+  splitEvents,
+  SseSplitter,
+  statusOf,
+} from "@tare/wire";
+import { ModelError, type ModelErrorCode } from "./event.ts";
+
+/** Which model of a provider, and how to reach it: what the options of every model have. */
+export interface ProviderOptions {
+  /** Name of the model, as the provider has it. */
+  readonly model: string;
+  /** Sent as a bearer token. Default: none is sent, as local servers like it. */
+  readonly apiKey?: string;
+  /** Address of the API. */
+  readonly baseURL?: string;
+  /** Headers sent with each request, such as `anthropic-beta` or OpenRouter's `HTTP-Referer`. */
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Fields of each request's body beside ours, or instead of them. */
+  readonly extraBody?: Readonly<Record<string, unknown>>;
+  /** Longest time until an answer begins, in milliseconds. Default: 600,000. */
+  readonly timeoutMs?: number;
+  /** How often a request is repeated that failed before anything was streamed. Default: 2. */
+  readonly maxRetries?: number;
+  /** Sends the requests. Default: the global `fetch`. */
+  readonly fetch?: typeof globalThis.fetch;
+}
+
+/** How a provider is reached: what a model's requests, and what is told of their failures, go by. */
+interface ProviderAccess {
+  readonly model: string;
+  /** Removed from whatever the provider says. */
+  readonly apiKey: string | undefined;
+  readonly baseURL: string;
+  /** Host and port of the provider. */
+  readonly host: string;
+  readonly extraBody: Readonly<Record<string, unknown>>;
+  readonly timeoutMs: number;
+  /** How often a request is repeated whose stream broke off before anything of it was shown, too. */
+  readonly maxRetries: number;
+  /** What an SDK's client is made with for a request. */
+  readonly clientOptions: (request: Pick<ModelRequest, "progress" | "confirm">) => {
+    readonly apiKey: string;
+    readonly logLevel: "off";
+    readonly defaultHeaders: Record<string, string | null>;
+    readonly timeout: number;
+    readonly maxRetries: number;
+    readonly fetch: typeof globalThis.fetch;
+  };
+}
+
+/**
+ * How the provider is reached that these options name.
+ *
+ * @param usualURL Its address if they name none.
+ * @throws {TypeError} if `baseURL` is no http(s) URL or `apiKey` can't stand in a header.
+ */
+export function accessTo(options: ProviderOptions, usualURL: string): ProviderAccess {
+  const { model, apiKey, baseURL = usualURL, extraBody = {}, timeoutMs = 600_000, maxRetries = 2 } = options;
+  const { headers = {}, fetch = globalThis.fetch } = options;
+  const url = URL.parse(baseURL);
+  if (url?.protocol !== "http:" && url?.protocol !== "https:") {
+    throw new TypeError(`Cannot use base URL "${baseURL}": it must be like ${usualURL}.`);
+  }
+  if (apiKey && /[^\x21-\x7e]/.test(apiKey)) {
+    throw new TypeError("Cannot use the API key: it holds spaces or other characters that no key has.");
+  }
+  return {
+    model,
+    apiKey,
+    baseURL,
+    host: url.host,
+    extraBody,
+    timeoutMs,
+    maxRetries,
+    clientOptions: (request) => ({
+      // The SDKs insist on a key: without one, no header is sent.
+      apiKey: apiKey || "none",
+      logLevel: "off",
+      defaultHeaders: { ...headers, ...(!apiKey && { Authorization: null }) },
+      timeout: timeoutMs,
+      maxRetries,
+      fetch: watchedFetch(fetch, request),
+    }),
+  };
+}
 
 /** Puts a streamed reply together. */
 interface ReplyReader {
@@ -15,9 +105,8 @@ interface ReplyReader {
 }
 
 /** How a provider is reached, and how its replies are read. */
-interface StreamModelOptions<Reader extends ReplyReader> extends FailedRequest {
-  /** How often a request is repeated whose stream broke off before anything of it was shown. */
-  readonly maxRetries: number;
+interface StreamModelOptions<Reader extends ReplyReader>
+  extends FailedRequest, Pick<ProviderAccess, "maxRetries"> {
   /** Says what came, if it was no reply. */
   readonly noReply: string;
   /** Makes a reader for one reply. */
@@ -92,7 +181,7 @@ function blame(failure: unknown, settings: ModelSettings = {}): unknown {
  * A `fetch` for an SDK: redirects aren't followed, who is told to wait for long isn't told to ask again, and of the body
  * of an error only the beginning is read. Calls `progress` when an answer begins.
  */
-export function watchedFetch(
+function watchedFetch(
   fetch: typeof globalThis.fetch,
   { progress = () => {}, confirm }: Pick<ModelRequest, "progress" | "confirm">,
 ): typeof globalThis.fetch {
@@ -133,6 +222,108 @@ function callIds(messages: readonly Message[]): ReadonlySet<string> {
   return ids;
 }
 
+/** What a reply consists of. */
+interface ReplyEvent {
+  /** Name of the event; nothing where it has none. */
+  readonly name?: string | undefined;
+  /** Its data, as JSON. */
+  readonly json: unknown;
+}
+
+/** What ends a stream of OpenAI's kind, behind which nothing counts. */
+const DONE = "[DONE]";
+
+/** How long a body may take to end behind its reply, in milliseconds. */
+const END_MS = 1000;
+
+/**
+ * The events of a streamed reply as they come; the JSON body of a server that doesn't stream is one. Calls `progress`
+ * whenever bytes arrive, comments and pings included, with which providers keep a connection alive while the model is
+ * busy. An event without its end is none. Once `signal` is aborted nothing more comes. Behind the end mark the body is
+ * read on for a second at most, and what comes there is nobody's.
+ *
+ * @throws {SyntaxError} if an event is no JSON.
+ * @throws {ReplyTooLong} if the body, or an event of it, is too long.
+ * @throws {TypeError} if the connection breaks.
+ */
+export async function* readEvents(
+  { headers, body }: Response,
+  { signal, progress }: Pick<ModelRequest, "signal" | "progress">,
+): AsyncGenerator<ReplyEvent, void> {
+  const isJson = /[/+]json\b/.test(headers.get("content-type") ?? "");
+  const frame = isJson ? oneEvent() : wholeEvents();
+  const late = new AbortController();
+  const pieces = bodyPieces(body, AbortSignal.any([signal, late.signal]));
+  let isDone = false;
+  try {
+    for (let next = await pieces.next(); !next.done; next = await pieces.next()) {
+      progress?.();
+      for (const event of frame.add(next.value)) {
+        isDone = event.data === DONE;
+        if (isDone) return;
+        yield* jsonOf(event);
+      }
+    }
+  } finally {
+    if (isDone) void readToEnd(pieces, late);
+    else await pieces.return();
+  }
+  if (!signal.aborted) yield* frame.end().flatMap(jsonOf);
+}
+
+/** Lets a body end behind its reply: the connection of one that is cancelled can't serve the next request. */
+async function readToEnd(pieces: AsyncIterable<unknown>, late: AbortController): Promise<void> {
+  const timer = setTimeout(() => late.abort(), END_MS);
+  try {
+    for await (const _ of pieces);
+  } catch {
+    // The reply is whole, whatever becomes of the connection.
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function jsonOf({ name, data }: RawEvent): readonly ReplyEvent[] {
+  return data === undefined ? [] : [{ name, json: JSON.parse(data) }];
+}
+
+/** How events are found in the bytes of a body. */
+interface Frame {
+  /** Those that are whole with these bytes. @throws {ReplyTooLong} */
+  readonly add: (bytes: Uint8Array<ArrayBuffer>) => readonly RawEvent[];
+  /** Those that are whole with the body's end. */
+  readonly end: () => readonly RawEvent[];
+}
+
+function wholeEvents(): Frame {
+  const splitter = new SseSplitter();
+  return {
+    add(bytes) {
+      const whole = splitter.cut(bytes);
+      if (splitter.excess !== undefined) throw new ReplyTooLong(splitter.excess);
+      return splitEvents(whole);
+    },
+    end: () => [],
+  };
+}
+
+function oneEvent(): Frame {
+  const whole = new GrowingBytes();
+  return {
+    add(bytes) {
+      whole.add(bytes);
+      if (whole.length > MAX_EVENT_BYTES) {
+        throw new ReplyTooLong(`it has more than ${inMebibytes(MAX_EVENT_BYTES)}`);
+      }
+      return [];
+    },
+    end() {
+      const bytes = whole.take();
+      return [{ bytes, data: new TextDecoder().decode(bytes) }];
+    },
+  };
+}
+
 /** What an SDK throws when a provider answers with an error, or in the middle of a stream. */
 interface ApiError extends Error {
   readonly status?: number | undefined;
@@ -151,16 +342,8 @@ interface SdkErrors {
 }
 
 /** What the sentence about a failed request names, and how its failures are told apart. */
-interface FailedRequest {
+interface FailedRequest extends Pick<ProviderAccess, "host" | "model" | "apiKey" | "timeoutMs"> {
   readonly errors: SdkErrors;
-  /** Host and port of the provider. */
-  readonly host: string;
-  /** Name of the model. */
-  readonly model: string;
-  /** Removed from whatever the provider says. */
-  readonly apiKey?: string | undefined;
-  /** Longest time that an answer may take to begin, in milliseconds. */
-  readonly timeoutMs: number;
 }
 
 /** How long a provider's own words may be in a message, in UTF-16 code units. */

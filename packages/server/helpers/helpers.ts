@@ -1,14 +1,47 @@
-import type { RunOptions } from "@tare/loop";
-import type { Tool, ToolContext, ToolDefinition, ToolOutput } from "@tare/messages";
+import { addLedgers, EMPTY_LEDGER, type RunOptions, type TurnLedger } from "@tare/loop";
+import {
+  describeCall,
+  firstWords,
+  type Message,
+  type Tool,
+  type ToolCall,
+  type ToolContext,
+  type ToolDefinition,
+  type ToolOutput,
+} from "@tare/messages";
 import { RECALL_TOOL } from "@tare/prune";
-import type { Queue } from "../sessions/queue.ts";
-import { readTranscript } from "../sessions/recover_history.ts";
-import type { Session } from "../sessions/session.ts";
-import type { SessionEnvironment } from "../sessions/session_options.ts";
+import { readTranscript, resultOfHelper, sessionRecords, type ToldSession } from "../sessions/history.ts";
+import type { EventLog } from "../sessions/event_log.ts";
+import type { SessionSettings, StoredSettings } from "../sessions/session_settings.ts";
+import type { HelperLink, SessionEnvironment, SessionEvent } from "../sessions/session_types.ts";
 import { withoutUse } from "../turns/session_tools.ts";
-import { forkRecords, messagesOfFork, taskFor } from "./fork_session.ts";
-import { type HelperLink, lineOf, resultOfHelper } from "./helper_turn.ts";
-import { TurnAccount } from "./turn_account.ts";
+
+/** What a turn has cost so far: its own calls, and those of its helpers while they run. */
+export class TurnAccount {
+  #own: TurnLedger = EMPTY_LEDGER;
+  readonly #helpers = new Map<string, TurnLedger>();
+
+  /** Takes note of what the turn's own calls cost so far, and gives the sum. */
+  readonly spent = (own: TurnLedger): TurnLedger => {
+    this.#own = own;
+    return this.sum;
+  };
+
+  /** Takes note of what a helper cost so far. What it kept out of prompts is told by its own session alone. */
+  note(helper: string, ledger: TurnLedger): void {
+    this.#helpers.set(helper, { ...ledger, saved: {} });
+  }
+
+  /** What the helpers cost so far. */
+  get helpers(): TurnLedger {
+    return [...this.#helpers.values()].reduce(addLedgers, EMPTY_LEDGER);
+  }
+
+  /** What all cost so far. */
+  get sum(): TurnLedger {
+    return addLedgers(this.#own, this.helpers);
+  }
+}
 
 /** Most model calls of a helper, unless the call says otherwise. */
 const STEPS = 20;
@@ -60,28 +93,42 @@ type Arguments = {
 };
 
 /** The turn that may have helpers now. */
-export interface DelegatingTurn
+interface DelegatingTurn
   extends Required<Pick<RunOptions, "clientTools" | "overBudget">>, Pick<RunOptions, "settings" | "judge"> {
   /** Those that its model has, once they are taken. */
   readonly tools: () => readonly Tool[];
   readonly account: TurnAccount;
 }
 
+/** A session that may have helpers. */
+interface DelegatingSession extends ToldSession {
+  readonly settings: SessionSettings;
+  readonly events: Pick<EventLog, "append">;
+  /** Gives the states of a session that goes on from the first `length` messages, by name. */
+  readonly prompt: { readonly fork: (length: number) => object };
+}
+
 /** The helpers of a session: copies of it, each for one task, with sessions of their own. */
 export class Helpers {
   /** The tool by which the model gets helpers. */
   readonly tool: Tool;
-  readonly #session: Session;
-  readonly #queue: Queue;
+  readonly #session: DelegatingSession;
   readonly #environment: SessionEnvironment;
+  readonly #alone: <T>(work: () => Promise<T>) => Promise<T>;
   #links: readonly HelperLink[] = [];
   #turn: DelegatingTurn | undefined;
 
-  /** The helpers of this session, all of whose changes wait in this queue. */
-  constructor(session: Session, environment: SessionEnvironment, queue: Queue) {
+  /** The helpers of this session; `alone` does some work while nothing else changes it. */
+  constructor(
+    session: DelegatingSession,
+    { environment, alone }: {
+      readonly environment: SessionEnvironment;
+      readonly alone: <T>(work: () => Promise<T>) => Promise<T>;
+    },
+  ) {
     this.#session = session;
-    this.#queue = queue;
     this.#environment = environment;
+    this.#alone = alone;
     this.tool = {
       definition: DELEGATE_TOOL,
       timeoutMs: NO_LIMIT_MS,
@@ -124,8 +171,7 @@ export class Helpers {
       }.`;
       return { content, error: true };
     }
-    const { slots } = this.#environment;
-    const giveBack = slots.take();
+    const giveBack = this.#environment.takeSlot();
     try {
       const mayUse = names.filter((name) =>
         name !== DELEGATE_TOOL.function.name &&
@@ -139,7 +185,10 @@ export class Helpers {
     }
   }
 
-  /** Makes the helper's session, and tells of it in this one, in one commit. */
+  /**
+   * Makes the helper's session, and tells of it in this one, in one commit. It begins with the same messages, edits and
+   * archive, so that its requests begin with the bytes of its parent's newest one.
+   */
   async #fork(
     { task, mayUse }: { readonly task: string; readonly mayUse: readonly string[] },
     { signal, callId = "" }: ToolContext,
@@ -150,16 +199,19 @@ export class Helpers {
     const fork = async () => {
       signal.throwIfAborted();
       const { messages } = await readTranscript(session, store);
-      const records = forkRecords({
-        ...{ id, parent: session.id, createdAtMs: now(), task },
-        settings: session.settings,
+      const settings: StoredSettings = {
+        ...session.settings,
+        budget: {},
         helper: { call: callId, tools: mayUse },
-        messages: messagesOfFork(messages),
-        prompt: session.prompt.fork(messages.length),
+      };
+      const said = messagesOfFork(messages).slice(settings.instructions === "" ? 0 : 1);
+      const records = sessionRecords({ id, createdAtMs: now(), settings, parent: session.id }, {
+        states: { title: firstWords(task), ...session.prompt.fork(messages.length) },
+        messages: said,
       });
       await session.events.append([{ type: "helper_started", id: callId, session: id }], { records });
     };
-    await admit(1, () => this.#queue.run(fork));
+    await admit(1, () => this.#alone(fork));
     this.#links = [...this.#links, { id: callId, session: id }];
     return id;
   }
@@ -225,4 +277,53 @@ function toolsOfHelper(
 
 function nameOf({ definition }: Tool): string {
   return definition.function.name;
+}
+
+/** What was said up to the newest reply, and an answer to each of its calls, for none may stay open. */
+function messagesOfFork(messages: readonly Message[]): readonly Message[] {
+  const at = messages.findLastIndex(({ role }) => role === "assistant");
+  const reply = messages[at];
+  const calls = reply?.role === "assistant" ? reply.tool_calls ?? [] : [];
+  return [...messages.slice(0, at + 1), ...calls.map(answerInFork)];
+}
+
+/** The same for every fork of a reply, so that forks share their beginning with one another too. */
+function answerInFork(call: ToolCall): Message {
+  const { name } = describeCall(call);
+  const content = name === "delegate"
+    ? "A helper works on this task, with this conversation up to here."
+    : `The result of ${name} isn't known here: the call is made once, elsewhere. Make another one if you need it.`;
+  return { role: "tool", tool_call_id: call.id, content };
+}
+
+/** What a helper is told. */
+function taskFor(task: string, mayUse: readonly string[] | undefined): string {
+  return [
+    "You are a helper now: a copy of the agent above, made for one task, while the agent waits for what you find.",
+    ...(mayUse ? [`You may use these tools alone: ${mayUse.join(", ")}.`] : []),
+    `Nobody can be asked, and you have no helpers. Do this and no more:\n\n${task}\n\n` +
+    "The agent gets your last message and nothing else: say all that it needs there, and no more.",
+  ].join(" ");
+}
+
+const SHOWN_CHARS = 200;
+
+/** What those who watch a helper are shown of what happens there, a line each; of most events nothing. */
+export function lineOf(event: SessionEvent): string | undefined {
+  switch (event.type) {
+    case "tool_call":
+      return `${event.name} ${event.arguments.slice(0, SHOWN_CHARS)}\n`;
+    case "assistant_message": {
+      const { content } = event.message;
+      return typeof content === "string" && content.trim() !== ""
+        ? `${content.trim().slice(0, SHOWN_CHARS).replaceAll(/\s+/g, " ")}\n`
+        : undefined;
+    }
+    case "tool_result":
+      return event.error
+        ? `${event.name} failed: ${event.content.slice(0, SHOWN_CHARS).split("\n")[0]}\n`
+        : undefined;
+    default:
+      return undefined;
+  }
 }

@@ -1,7 +1,10 @@
-import { contentText, type FinishReason, type FunctionToolCall, type ToolDefinition } from "@tare/messages";
 import type { LoopEvent, TurnEnd, TurnLedger } from "@tare/loop";
-import type { ResponsePart } from "@tare/wire";
-import { turnError } from "./errors.ts";
+import { contentText, type FinishReason, type FunctionToolCall, type ToolDefinition } from "@tare/messages";
+import { ApiError, type ApiErrorBody, type ResponsePart } from "@tare/wire";
+import { type Heartbeat, type SseMessage, sseResponse } from "../http/sse_response.ts";
+import type { StoreRecord } from "@tare/conversation";
+import type { ConversationPoint } from "./known_conversations.ts";
+import { toApiError, turnError } from "./errors.ts";
 
 /** A piece of what a turn says: of its answer, or as reasoning of what it does to get there. */
 export type TurnPart = ResponsePart;
@@ -18,6 +21,21 @@ export interface TurnAnswer {
   readonly finish: FinishReason;
   /** What the turn cost. */
   readonly ledger: TurnLedger;
+}
+
+/** A turn that runs for a client of the OpenAI-compatible routes. */
+export interface ConversationTurn {
+  /** The session that it runs in. */
+  readonly sessionId: string;
+  readonly parts: AsyncGenerator<TurnPart, TurnAnswer>;
+  readonly cancel: () => void;
+  /** Where its session stands, once it has ended; never rejects. */
+  readonly done: Promise<ConversationPoint>;
+  /** Once it has ended: makes the conversation known by its content, this answer included, in one commit with `more`. */
+  readonly remember: (
+    answer: Pick<TurnAnswer, "text" | "calls">,
+    more?: readonly StoreRecord[],
+  ) => Promise<void>;
 }
 
 /** Most UTF-16 code units of a call's arguments in a progress line. */
@@ -127,4 +145,58 @@ function unsaid(whole: string, said: string): string {
 function shorten(text: string): string {
   const line = text.replaceAll(/\s+/g, " ").trim();
   return line.length > MAX_ARGUMENTS ? `${line.slice(0, MAX_ARGUMENTS)}…` : line;
+}
+
+/** The header that names the session in which a turn ran. */
+export const SESSION_HEADER = "tare-session";
+
+/** Cancels a turn when the client of this request goes away. */
+export function cancelWithClient(turn: ConversationTurn, { signal }: Request): void {
+  if (signal.aborted) turn.cancel();
+  else signal.addEventListener("abort", () => turn.cancel(), { once: true });
+}
+
+/**
+ * Answers with the messages of a turn as server-sent events, once the first is there. A client that disconnects
+ * cancels the turn.
+ *
+ * @throws What `messages` throws before its first message.
+ */
+export async function streamTurn(
+  turn: ConversationTurn,
+  { messages, heartbeat }: {
+    readonly messages: AsyncGenerator<SseMessage, void>;
+    readonly heartbeat: Heartbeat;
+  },
+): Promise<Response> {
+  let first: IteratorResult<SseMessage, void> | undefined = await messages.next();
+  const iterator: AsyncIterator<SseMessage, void> = {
+    next() {
+      if (!first) return messages.next();
+      const result = Promise.resolve(first);
+      first = undefined;
+      return result;
+    },
+    return() {
+      turn.cancel();
+      return messages.return();
+    },
+  };
+  const response = sseResponse({ [Symbol.asyncIterator]: () => iterator }, heartbeat);
+  response.headers.set(SESSION_HEADER, turn.sessionId);
+  return response;
+}
+
+/** Waits for a turn's end. @throws {ApiError} if it ends without an answer. */
+export async function readAnswer({ parts }: ConversationTurn): Promise<TurnAnswer> {
+  for (;;) {
+    const { done, value } = await parts.next();
+    if (done) return value;
+  }
+}
+
+/** What a stream that has begun says of an error; `onError` is told what clients don't get to read. */
+export function tellError(error: unknown, onError: (error: unknown) => void): ApiErrorBody {
+  if (!(error instanceof ApiError)) onError(error);
+  return toApiError(error).body();
 }

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { run, type RunOptions } from "@tare/loop";
 import type { Tool, ToolCall } from "@tare/messages";
-import { breathe, call, callTools, collect, FakeClock, say, scripted, tool } from "../fixture_test.ts";
+import { breathe, call, callTools, collect, FakeClock, say, scripted, tool } from "./fixture_test.ts";
 
 /** What one call of a turn comes to. */
 async function resultOf(toolCall: ToolCall, tools: readonly Tool[], options: Partial<RunOptions> = {}) {

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { run } from "@tare/loop";
-import { call, callTools, collect, FakeClock, outline, say, scripted, tool } from "../fixture_test.ts";
+import { call, callTools, collect, FakeClock, outline, say, scripted, tool } from "./fixture_test.ts";
 
 Deno.test("runTools() runs calls in parallel up to the limit and answers in their order", async () => {
   const gates = new Map<string, () => void>();

@@ -9,9 +9,9 @@ import type {
 } from "@tare/messages";
 import { memoryStore, type Store } from "@tare/conversation";
 import { makeSession, scriptedSessions, unpaired } from "../script_fixture_test.ts";
-import { openCalls } from "./open_calls.ts";
+import { openCalls } from "./approvals.ts";
 import type { Session } from "../sessions/session.ts";
-import type { TurnRequest } from "../sessions/session_options.ts";
+import type { TurnRequest } from "../sessions/session_types.ts";
 import { recordedStore } from "../sessions/store_fixture_test.ts";
 
 const PICK: ToolDefinition = { type: "function", function: { name: "pick" } };

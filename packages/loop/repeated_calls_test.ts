@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { run } from "@tare/loop";
 import type { ContextHook, FunctionToolCall, Tool } from "@tare/messages";
-import { call, callTools, collect, say, scripted, tool } from "../fixture_test.ts";
+import { call, callTools, collect, say, scripted, tool } from "./fixture_test.ts";
 
 const ADVICE = "Use that result, call with other arguments, or answer.";
 const note = (n: number) => `\n\n[Same call and same result as before (repetition ${n}). ${ADVICE}]`;
