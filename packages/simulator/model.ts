@@ -6,8 +6,8 @@ import {
   type Message,
   type ToolDefinition,
 } from "@tare/messages";
-import type { Fault } from "./fault.ts";
 import { ApiError } from "@tare/wire";
+import type { Fault } from "./fault.ts";
 
 /** What a simulated model is asked. */
 export interface SimulatedRequest {

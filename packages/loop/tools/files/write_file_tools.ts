@@ -1,11 +1,11 @@
 import { constants, type Stats } from "node:fs";
 import { chmod, lstat, mkdir, open, readFile, rename, rm } from "node:fs/promises";
 import { checkGiven, type Tool } from "@tare/messages";
+import { dirname, join } from "node:path";
 import { defineTool, Refusal, systemCode } from "../define_tool.ts";
 import { resolveInWorkspace, type WorkspaceLimits } from "./resolve_in_workspace.ts";
 import { similarity, statFile } from "./stat_in_workspace.ts";
 import { shortLines } from "../result_text.ts";
-import { dirname, join } from "node:path";
 
 type WriteFileArguments = { readonly path: string; readonly content: string };
 
