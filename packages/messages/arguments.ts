@@ -21,11 +21,11 @@
  *
  * @module
  */
-import { checkGiven } from "./check_given.ts";
-import type { JsonSchema, ToolDefinition } from "./tool.ts";
 import { Check, ErrorContext, ErrorSchema, NextStack, Resolve, Stack } from "typebox/schema";
 import { Hashing, Settings } from "typebox/system";
 import type { TValidationError } from "typebox/error";
+import { checkGiven } from "./check_given.ts";
+import type { JsonSchema, ToolDefinition } from "./tool.ts";
 
 /** Arguments that are valid, or a text that tells the model how to mend its call. */
 export type ParsedArguments =

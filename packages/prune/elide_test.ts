@@ -1,4 +1,3 @@
-import { archived, failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
 import { assertEquals, assertRejects, assertStrictEquals, assertThrows } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
 import {
@@ -9,6 +8,7 @@ import {
   selectElisions,
   truncateResults,
 } from "@tare/prune";
+import { archived, failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
 
 async function elideAll(
   messages: readonly Message[],

@@ -1,8 +1,8 @@
-import { callPairs } from "../../tests/call_pairs.ts";
-import { archived, failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
 import { assert, assertEquals, assertLess, assertStrictEquals } from "@std/assert";
 import { countRequestTokens, estimateTokens, type Message } from "@tare/messages";
 import { isColdResume, pressure, relievePressure, type TurnsSummary } from "@tare/prune";
+import { callPairs } from "../../tests/call_pairs.ts";
+import { archived, failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
 
 Deno.test("pressure() asks for pruning from 0.8 of the window on, and for a summary from 0.9", () => {
   const at = (promptTokens: number) => pressure({ promptTokens, windowTokens: 1000 });

@@ -1,4 +1,3 @@
-import { archived, failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
 import {
   assert,
   assertEquals,
@@ -19,6 +18,7 @@ import {
   truncateText,
 } from "@tare/prune";
 import fc from "fast-check";
+import { archived, failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
 
 const truncated = (
   messages: readonly Message[],

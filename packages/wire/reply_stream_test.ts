@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
+import { bodyPieces, GrowingBytes } from "@tare/wire";
 import { joinBytes } from "./json.ts";
 import { MAX_EVENT_BYTES, splitEvents, SseSplitter } from "./reply_stream.ts";
-import { bodyPieces, GrowingBytes } from "@tare/wire";
 
 const encode = (text: string) => new TextEncoder().encode(text);
 const decode = (bytes: Uint8Array) => new TextDecoder().decode(bytes);

@@ -1,4 +1,14 @@
-import { agent, type AgentApp, type AgentConnection, type ListSessionsResponse, methods, type NewSessionRequest, PROTOCOL_VERSION, RequestError, type SessionUpdate } from "@agentclientprotocol/sdk";
+import {
+  agent,
+  type AgentApp,
+  type AgentConnection,
+  type ListSessionsResponse,
+  methods,
+  type NewSessionRequest,
+  PROTOCOL_VERSION,
+  RequestError,
+  type SessionUpdate,
+} from "@agentclientprotocol/sdk";
 import { isAbsolute, relative } from "@std/path";
 import { type AgentClient, RefusedError } from "../agent_client.ts";
 import { type Editor, EditorSession, INTERNAL_ERROR } from "./editor_session.ts";

@@ -1,8 +1,21 @@
-import { type PermissionOption, RequestError, type RequestPermissionRequest, type RequestPermissionResponse, type SessionUpdate, type StopReason } from "@agentclientprotocol/sdk";
+import {
+  type PermissionOption,
+  RequestError,
+  type RequestPermissionRequest,
+  type RequestPermissionResponse,
+  type SessionUpdate,
+  type StopReason,
+} from "@agentclientprotocol/sdk";
 import type { TurnEnd } from "@tare/loop";
 import type { Content } from "@tare/messages";
 import type { NumberedEvent } from "@tare/server";
-import { type AgentClient, type AgentInfo, type Approval, type ApprovalAnswer, RefusedError } from "../agent_client.ts";
+import {
+  type AgentClient,
+  type AgentInfo,
+  type Approval,
+  type ApprovalAnswer,
+  RefusedError,
+} from "../agent_client.ts";
 import { joinPieces, SessionUpdates } from "./session_updates.ts";
 import { describeToolCall } from "./tool_calls.ts";
 

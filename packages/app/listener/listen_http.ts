@@ -1,8 +1,8 @@
 import { type IncomingMessage, Server, type ServerResponse, STATUS_CODES } from "node:http";
-import type { ConnectionLimits } from "./limits.ts";
 import { once } from "node:events";
 import { Buffer } from "node:buffer";
 import { Duplex } from "node:stream";
+import type { ConnectionLimits } from "./limits.ts";
 
 /** Where and how to listen. */
 interface ListenOptions {

@@ -1,5 +1,6 @@
 import { DEFAULT_PROVIDER, MESSAGES_PROVIDER, PRICES_DATE, PROFILES } from "@tare/planner";
 import { POLICIES, type Policy } from "@tare/planner/policies";
+import { isAbsolute } from "@std/path";
 import { LIMIT_OPTIONS } from "../listener/limits.ts";
 import {
   address,
@@ -17,7 +18,6 @@ import {
   text,
   wholeNumber,
 } from "./option.ts";
-import { isAbsolute } from "@std/path";
 
 /** Each mechanism has a flag that switches it off. */
 export const MECHANISMS = {

@@ -1,6 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { editFileTool } from "./files/edit_file_tool.ts";
-import { writeFileTool } from "./files/write_file_tool.ts";
+import { editFileTool, writeFileTool } from "./files/write_file_tools.ts";
 import { shellTool } from "./shell/shell_tool.ts";
 import { context, makeWorkspace } from "./fixture_test.ts";
 

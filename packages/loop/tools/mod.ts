@@ -13,12 +13,11 @@
  */
 import { checkGiven, type Tool } from "@tare/messages";
 import { type Archive, RECALL_TOOL, recallOriginal, type RecallRequest } from "@tare/prune";
-import { editFileTool } from "./files/edit_file_tool.ts";
+import { editFileTool, writeFileTool } from "./files/write_file_tools.ts";
 import { listFilesTool } from "./files/list_files_tool.ts";
 import { readFileTool } from "./files/read_file_tool.ts";
 import { searchFilesTool } from "./search/search_files_tool.ts";
 import { shellTool, type ShellToolOptions } from "./shell/shell_tool.ts";
-import { writeFileTool } from "./files/write_file_tool.ts";
 
 export { endLeftCommands, type ShellToolOptions } from "./shell/shell_tool.ts";
 

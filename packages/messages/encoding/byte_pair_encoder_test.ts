@@ -1,10 +1,10 @@
 import { assertEquals } from "@std/assert";
 import cl100k_base from "js-tiktoken/ranks/cl100k_base";
 import o200k_base from "js-tiktoken/ranks/o200k_base";
-import { bytePairEncoder, BytePairMerger } from "./byte_pair_encoder.ts";
 import fc from "fast-check";
 import gpt2 from "js-tiktoken/ranks/gpt2";
 import p50k_base from "js-tiktoken/ranks/p50k_base";
+import { bytePairEncoder, BytePairMerger } from "./byte_pair_encoder.ts";
 import { RankTable } from "./rank_table.ts";
 
 const WINDOW_LENGTH = 2 ** 20;

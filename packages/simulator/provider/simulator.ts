@@ -325,7 +325,7 @@ function refuse(fault: Fault | null | undefined): void {
 }
 
 /** A request in the Messages format, as the simulator's models are asked. */
-export interface MessagesRequest extends Omit<CompletionRequest, "includeUsage"> {
+interface MessagesRequest extends Omit<CompletionRequest, "includeUsage"> {
   /** Up to where it asks for the prompt to be cached. */
   readonly marks: ReturnType<typeof readCacheMarks>;
 }
@@ -339,7 +339,7 @@ const reader: JsonReader<never> = {
  *
  * @throws {ApiError} with status 400 if a provider would refuse it.
  */
-export async function readMessagesRequest(request: Request): Promise<MessagesRequest> {
+async function readMessagesRequest(request: Request): Promise<MessagesRequest> {
   const bytes = await request.bytes();
   try {
     const wire = readRequest(readBody(bytes), MESSAGES_PROTOCOL, { items: reader, tools: reader });
@@ -366,7 +366,7 @@ export async function readMessagesRequest(request: Request): Promise<MessagesReq
 }
 
 /** The HTTP response that carries a reply, broken in the way that the fault asks for. */
-export function messagesResponse(
+function messagesResponse(
   reply: Parameters<typeof messageBody>[0],
   { stream, fault }: { readonly stream: boolean; readonly fault?: Fault | null | undefined },
 ): Response {

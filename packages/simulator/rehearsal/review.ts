@@ -1,8 +1,8 @@
+import { parsePlaceholder } from "@tare/prune";
 import { countCall, inside, isCount, isSource } from "./packages.ts";
 import { cleanPath, counted, pathOf, type RehearsalPlan } from "./plan.ts";
 import { countedPaths, readRange } from "./results.ts";
 import { type MadeCall, RECALL, type RehearsalTurn, type WantedCall } from "./turn.ts";
-import { parsePlaceholder } from "@tare/prune";
 
 /** Files that are read in one review. */
 const MAX_FILES = 6;

@@ -1,6 +1,6 @@
+import type { Message } from "@tare/messages";
 import { arrayItems, editJson, isRecord, objectFields, readJsonAt } from "../json.ts";
 import { type ItemPart, readField, type WireRequest, type WrittenItem } from "../protocol.ts";
-import type { Message } from "@tare/messages";
 
 /** Most marks that a request may have. */
 export const MAX_CACHE_MARKS = 4;

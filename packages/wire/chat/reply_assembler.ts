@@ -1,5 +1,5 @@
-import { asRecord, type JsonRecord } from "../json.ts";
 import type { FinishReason, FunctionToolCall, ModelEvent, Usage } from "@tare/messages";
+import { asRecord, type JsonRecord } from "../json.ts";
 import { readUsage } from "./usage.ts";
 import { MAX_CALLS, ReplyTooLong } from "../reply_stream.ts";
 

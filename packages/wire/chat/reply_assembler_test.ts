@@ -1,8 +1,8 @@
 import { assertEquals } from "@std/assert";
 import type { FinishReason, ModelEvent } from "@tare/messages";
-import { assemble, delta } from "./assembler_fixture_test.ts";
 import fc from "fast-check";
 import type { JsonRecord } from "@tare/wire";
+import { assemble, delta } from "./assembler_fixture_test.ts";
 import { mergeDelta } from "./reply_assembler.ts";
 
 Deno.test("ReplyAssembler shows reasoning once, and keeps each field that it came in", () => {

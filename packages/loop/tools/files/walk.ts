@@ -2,8 +2,8 @@ import { lstat, readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { ToolContext } from "@tare/messages";
 import { RE2JS } from "re2js";
-import { isHidden, type WorkspacePath } from "./resolve_in_workspace.ts";
 import ignore, { type Ignore } from "ignore";
+import { isHidden, type WorkspacePath } from "./resolve_in_workspace.ts";
 
 /** What a walk comes across. */
 export interface WalkEntry {

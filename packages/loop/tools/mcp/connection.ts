@@ -1,3 +1,6 @@
+import { asRecord } from "@tare/wire";
+import { type ChildProcessByStdio, spawn } from "node:child_process";
+import type { Readable, Writable } from "node:stream";
 import { systemCode } from "../define_tool.ts";
 import {
   endGroup,
@@ -9,10 +12,7 @@ import {
   NOTHING_INHERITED,
   settlesWithin,
 } from "../shell/processes.ts";
-import { asRecord } from "@tare/wire";
 import type { McpServerEntry } from "./read_servers.ts";
-import { type ChildProcessByStdio, spawn } from "node:child_process";
-import type { Readable, Writable } from "node:stream";
 
 /**
  * What is used of the protocol's own client, `@modelcontextprotocol/client`: the module itself fits. It is handed in, so

@@ -1,10 +1,10 @@
 import type { Tool, ToolContext, ToolDefinition, ToolOutput } from "@tare/messages";
-import { McpConnection, type McpSdk, messageOf } from "./connection.ts";
-import type { McpServerEntry } from "./read_servers.ts";
 import { schemaChecker } from "@tare/messages/arguments";
 import { createHash } from "node:crypto";
 import { asRecord } from "@tare/wire";
 import { isDeepStrictEqual } from "node:util";
+import { McpConnection, type McpSdk, messageOf } from "./connection.ts";
+import type { McpServerEntry } from "./read_servers.ts";
 import { sliceText } from "../result_text.ts";
 
 /** What servers are run with. */

@@ -1,5 +1,6 @@
 import type { FileHandle } from "node:fs/promises";
 import { checkGiven, type Tool, type ToolContext } from "@tare/messages";
+import { RE2JS, RE2JSException } from "re2js";
 import { defineTool, ioReason, Refusal } from "../define_tool.ts";
 import {
   resolveInWorkspace,
@@ -10,7 +11,6 @@ import { statFile, statInWorkspace } from "../files/stat_in_workspace.ts";
 import { byteLength, decodeText, fittingRows, MAX_RESULT_BYTES, sliceText } from "../result_text.ts";
 import { MAX_LINE_BYTES, openText, textBlocks } from "../files/text_file.ts";
 import { walk } from "../files/walk.ts";
-import { RE2JS, RE2JSException } from "re2js";
 
 type SearchFilesArguments = {
   readonly pattern: string;

@@ -1,4 +1,5 @@
 import { checkGiven, type Tool, type ToolContext } from "@tare/messages";
+import { spawn } from "node:child_process";
 import { defineTool, Refusal } from "../define_tool.ts";
 import { resolveInWorkspace } from "../files/resolve_in_workspace.ts";
 import {
@@ -11,7 +12,6 @@ import {
   NOTHING_INHERITED,
   settlesWithin,
 } from "./processes.ts";
-import { spawn } from "node:child_process";
 import { decodeText } from "../result_text.ts";
 
 /** Where and how {@linkcode shellTool} runs commands. */

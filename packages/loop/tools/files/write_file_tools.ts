@@ -1,10 +1,58 @@
-import { readFile } from "node:fs/promises";
+import { constants, type Stats } from "node:fs";
+import { chmod, lstat, mkdir, open, readFile, rename, rm } from "node:fs/promises";
 import { checkGiven, type Tool } from "@tare/messages";
-import { defineTool, Refusal } from "../define_tool.ts";
+import { dirname, join } from "node:path";
+import { defineTool, Refusal, systemCode } from "../define_tool.ts";
 import { resolveInWorkspace, type WorkspaceLimits } from "./resolve_in_workspace.ts";
 import { similarity, statFile } from "./stat_in_workspace.ts";
 import { shortLines } from "../result_text.ts";
-import { inTurn, writeAtomically } from "./write_atomically.ts";
+
+type WriteFileArguments = { readonly path: string; readonly content: string };
+
+/** `write_file`: creates a text file or replaces the whole of one. */
+export function writeFileTool(workspace: string, limits: WorkspaceLimits = {}): Tool {
+  checkGiven("writeFileTool()", { workspace }, { workspace: "string" });
+  return defineTool<WriteFileArguments>({
+    name: "write_file",
+    description:
+      "Writes a whole text file of the workspace, as UTF-8, exactly as given: creates it and the folders it needs, or replaces " +
+      "all of its content and keeps its permissions. The result says which, with bytes and lines. To change a part of a file, " +
+      "use edit_file.",
+    properties: {
+      path: { type: "string", minLength: 1, description: "File, relative to the workspace." },
+      content: { type: "string", description: "The whole new content, with a newline at its end." },
+    },
+    required: ["path", "content"],
+    stance: "once",
+    writes: "path",
+    attempt: ({ path }) => `write ${JSON.stringify(path)}`,
+    async run({ path, content }, { signal, confirm }) {
+      const { absolute, relative } = await resolveInWorkspace(workspace, path, limits);
+      return await inTurn(absolute, async () => {
+        signal.throwIfAborted();
+        const old = await existingFile(absolute);
+        const bytes = new TextEncoder().encode(content);
+        await writeAtomically(absolute, bytes, { mode: old?.mode, confirm });
+        const lines = content === "" ? 0 : content.split("\n").length - (content.endsWith("\n") ? 1 : 0);
+        const before = old ? ` (before: bytes ${old.size})` : "";
+        return `${old ? "replaced" : "created"} ${relative}: bytes ${bytes.length}, lines ${lines}${before}`;
+      });
+    },
+  });
+}
+
+async function existingFile(absolute: string): Promise<Stats | undefined> {
+  let info: Stats;
+  try {
+    info = await lstat(absolute);
+  } catch (error) {
+    if (systemCode(error) === "ENOENT") return undefined;
+    throw error;
+  }
+  if (info.isDirectory()) throw new Refusal("it is a folder. Name a file in it.");
+  if (!info.isFile()) throw new Refusal("it is a pipe, a socket or a device, not a regular file.");
+  return info;
+}
 
 type EditFileArguments = {
   readonly path: string;
@@ -213,4 +261,60 @@ function head(line: string): string {
 /** Texts of too different lengths can't reach the least similarity, which spares comparing them. */
 function mayBeAlike(length: number, other: number): boolean {
   return Math.min(length, other) >= MIN_SIMILARITY * Math.max(length, other);
+}
+
+/**
+ * Writes a whole file so that whoever reads it sees either the old bytes or the new ones, also after a crash: the
+ * bytes go to a new file beside it, to disk, and then take its name. Folders that are missing are made.
+ *
+ * @param mode permission bits of the file that is replaced, which the new one gets too. Default: there is none, and
+ *   the new file gets what the system gives new files.
+ * @param confirm called right before the file takes its name, which it doesn't if this throws.
+ */
+export async function writeAtomically(
+  absolute: string,
+  bytes: Uint8Array,
+  { mode, confirm }: { readonly mode?: number | undefined; readonly confirm?: (() => void) | undefined } = {},
+): Promise<void> {
+  // Taking a file's place takes no permission to write to it; whoever withheld that meant it.
+  if (mode !== undefined) await (await open(absolute, constants.O_WRONLY)).close();
+  const folder = dirname(absolute);
+  await mkdir(folder, { recursive: true });
+  const temporary = join(folder, `.tare-${crypto.randomUUID()}.tmp`);
+  try {
+    await writeNew(temporary, bytes);
+    if (mode !== undefined) await chmod(temporary, mode & 0o7777);
+    confirm?.();
+    await rename(temporary, absolute);
+  } catch (error) {
+    await rm(temporary).catch(() => {}); // It may not have been made; the first error is the one to tell.
+    throw error;
+  }
+}
+
+async function writeNew(path: string, bytes: Uint8Array): Promise<void> {
+  const file = await open(path, "wx");
+  try {
+    await file.writeFile(bytes);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
+
+const last = new Map<string, Promise<unknown>>();
+
+/**
+ * Runs actions with the same key one after the other, in the order in which they were handed in. Calls of one step
+ * run in parallel, and two edits of one file must not both start from the same text.
+ */
+export async function inTurn<T>(key: string, action: () => Promise<T>): Promise<T> {
+  const before = last.get(key) ?? Promise.resolve();
+  const run = before.then(action, action);
+  last.set(key, run);
+  try {
+    return await run;
+  } finally {
+    if (last.get(key) === run) last.delete(key);
+  }
 }
