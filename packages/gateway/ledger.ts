@@ -1,13 +1,6 @@
-import type { Cost, JsonSchema, Usage } from "@tare/messages";
+import type { Cost, Usage } from "@tare/messages";
 import { callCost, type Rates } from "@tare/planner";
-import {
-  addSums,
-  closedSchema as closed,
-  NO_SUMS,
-  type Overview,
-  type Sums,
-  type ToldWarning,
-} from "@tare/conversation/report";
+import { addSums, NO_SUMS, type Overview, type Sums, type ToldWarning } from "@tare/conversation/report";
 
 /**
  * What calls came to: prompts in token units, of which the price of one uncached input token is 1, and prompts and replies
@@ -74,21 +67,6 @@ export interface GroupReport extends GroupTotals {
 
 /** What isn't known of every model. */
 const DOLLARS = ["usd", "compactionUsd"] as const;
-
-/** JSON Schemas of the fields of {@linkcode Totals}. */
-export const TOTALS: Readonly<Record<string, JsonSchema>> = numbers(Object.keys(NO_CALLS));
-
-/** JSON Schemas of those that may be absent. */
-export const DOLLAR_TOTALS: Readonly<Record<string, JsonSchema>> = numbers(DOLLARS);
-
-const GROUP: JsonSchema = closed(
-  "GatewayLedgerGroup",
-  numbers(["sessions", ...Object.keys(NO_CALLS), "tokenUnitsPerSession", "callsPerSession"]),
-  numbers([...DOLLARS, "usdPerSession"]),
-);
-
-/** JSON Schema of a {@linkcode LedgerReport}. */
-export const LEDGER_REPORT: JsonSchema = closed("GatewayLedger", { planned: GROUP, control: GROUP });
 
 /** Who calls are booked for. */
 export interface Account {
@@ -161,10 +139,6 @@ export function callTotals(usage: Usage, rates: Rates): CallTotals {
 export type CallTotals =
   & Pick<Totals, "calls" | "promptTokens" | "cachedTokens" | "outputTokens" | "tokenUnits" | "unpricedCalls">
   & Cost;
-
-function numbers(names: readonly string[]): Record<string, JsonSchema> {
-  return Object.fromEntries(names.map((name) => [name, { type: "number" }]));
-}
 
 /** The day of a moment, by UTC. */
 function dayOf(ms: number): string {

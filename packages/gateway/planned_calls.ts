@@ -101,6 +101,11 @@ export class PlannedCalls {
     return this.#turns.save(session);
   }
 
+  /** Forgets a session, and what is kept of it. @throws {StoreError} */
+  forget(session: GatewaySession): Promise<void> {
+    return this.#turns.forget(session);
+  }
+
   /** Waits until all sessions are kept, for a while. Never rejects. */
   close(): Promise<void> {
     return this.#turns.close();

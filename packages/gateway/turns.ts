@@ -86,6 +86,12 @@ export class Turns {
     return this.#sessions.list();
   }
 
+  /** Forgets a session, and what is kept of it. @throws {StoreError} */
+  async forget(session: GatewaySession): Promise<void> {
+    this.#sessions.delete(session);
+    await this.#keeper?.forget(session);
+  }
+
   /** The id that a response has at the upstream, as it stands in a path. */
   async upstreamId(protocol: Protocol, id: string, request: Request): Promise<string> {
     const client = clientOf(protocol, request);

@@ -1,6 +1,3 @@
-import type { JsonSchema } from "@tare/messages";
-import { closedSchema, COUNT, listOf, NUMBER, TEXT, TIME } from "./schemas.ts";
-
 /** What calls came to, beside resending everything. */
 export interface Sums {
   readonly calls: number;
@@ -53,17 +50,20 @@ export interface Overview {
   readonly warnings: readonly ToldWarning[];
 }
 
-const NUMBERS = Object.fromEntries(Object.keys(NO_SUMS).map((name) => [name, NUMBER]));
-const SUMS = closedSchema("Sums", NUMBERS);
-const GROUP = closedSchema("GroupSums", { ...NUMBERS, sessions: COUNT });
-
-/** JSON Schema of an {@linkcode Overview}. */
-export const OVERVIEW: JsonSchema = closedSchema("Overview", {
-  today: SUMS,
-  all: SUMS,
-  groups: closedSchema("Groups", { planned: GROUP, control: GROUP }),
-  warnings: listOf(closedSchema("ToldWarning", { at: TIME, session: TEXT, message: TEXT })),
-});
+/** What two parts saved, as one. Warnings stand newest first. */
+export function addOverviews(a: Overview, b: Overview): Overview {
+  const group = (name: keyof Overview["groups"]) => ({
+    ...addSums(a.groups[name], b.groups[name]),
+    sessions: a.groups[name].sessions + b.groups[name].sessions,
+  });
+  return {
+    today: addSums(a.today, b.today),
+    all: addSums(a.all, b.all),
+    groups: { planned: group("planned"), control: group("control") },
+    warnings: [...a.warnings, ...b.warnings].sort((one, other) => one.at < other.at ? 1 : -1)
+      .slice(0, MAX_WARNINGS),
+  };
+}
 
 /** Both together. */
 export function addSums(a: Sums, b: Partial<Sums>): Sums {

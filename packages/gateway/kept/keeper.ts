@@ -61,6 +61,8 @@ export class Keeper {
   /** Not in the store as they are, because it failed. */
   readonly #waiting = new Set<GatewaySession>();
   readonly #packers = new WeakMap<GatewaySession, JsonPacker>();
+  /** Whose turns may still be under way. */
+  readonly #forgotten = new WeakSet<GatewaySession>();
   #isTold = false;
   /** By the clock that only goes on. */
   #pausedUntilMs = -Infinity;
@@ -100,9 +102,22 @@ export class Keeper {
 
   /** Keeps a session as it is now. Resolves once it is kept, or after a short while. Never rejects. */
   async save(session: GatewaySession): Promise<void> {
+    if (this.#forgotten.has(session)) return;
     const saved = this.#save(session);
     if (this.#isPaused) return;
     await this.#within(this.#options.waitMs, () => saved);
+  }
+
+  /**
+   * Lets nobody find again what is kept of a session: without names it is nobody's, and goes with the next that expires.
+   *
+   * @throws {StoreError}
+   */
+  async forget(session: GatewaySession): Promise<void> {
+    this.#forgotten.add(session);
+    this.#waiting.delete(session);
+    await this.#saving.get(session)?.done;
+    if (session.kept.version > 0) await this.#options.store.save({ id: session.id, names: [], value: null });
   }
 
   /** Waits until all is kept, for a while. Never rejects. */

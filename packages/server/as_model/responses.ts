@@ -6,7 +6,7 @@ import {
   ResponseEventWriter,
   responseHex,
 } from "@tare/wire";
-import { type Route, route } from "../http/route.ts";
+import { route } from "../http/route.ts";
 import type { SseMessage } from "../http/sse_response.ts";
 import type { AsModelOptions } from "./as_model_routes.ts";
 import { type AskedFields, type AskedTool, readAsked } from "./client_tools.ts";
@@ -44,7 +44,7 @@ import { refuseUnsupported } from "./unsupported.ts";
  * - A turn that fails before its model has shown a sign is an HTTP error, also of a request to stream; later,
  *   `response.failed` ends the stream.
  */
-export function createResponseRoute(options: AsModelOptions): Route {
+export function createResponseRoute(options: AsModelOptions) {
   const { onError, heartbeat, now = Date.now } = options;
   return route({
     method: "POST",

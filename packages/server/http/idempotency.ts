@@ -25,10 +25,15 @@ const MAX_KEPT_CHARS = 64 * 1024;
 const KEPT_HEADERS = ["content-type", "location"];
 
 /** The key of a request that acts; reading again has no effect anyway. @throws {HttpError} 400 if it can't be one. */
-export function idempotencyKey({ method }: Route, { url, headers }: Request): IdempotencyKey | undefined {
-  const key = method === "GET" ? null : headers.get("idempotency-key");
+export function idempotencyKey(
+  { method, path: template }: Route,
+  { path, request }: Pick<RouteCall, "path" | "request">,
+): IdempotencyKey | undefined {
+  const key = method === "GET" ? null : request.headers.get("idempotency-key");
   if (key === null) return undefined;
-  if (/^[\x20-\x7e]{1,255}$/.test(key)) return { scope: `${method} ${new URL(url).pathname}`, key };
+  // However its client has encoded the path.
+  const place = template.replaceAll(/\{(\w+)\}/g, (_, name) => encodeURIComponent(path[name] ?? ""));
+  if (/^[\x20-\x7e]{1,255}$/.test(key)) return { scope: `${method} ${place}`, key };
   throw new HttpError(
     400,
     "invalid_request",
