@@ -39,7 +39,7 @@ function unmarked(value: unknown): any {
 
 /** Asks a gateway as Claude Code does. */
 function claude() {
-  const { fetch, seen } = gatewayed(({ url, body }) => {
+  const { fetch, seen, ledger: report } = gatewayed(({ url, body }) => {
     if (new URL(url).pathname.endsWith("/count_tokens")) return Response.json({ input_tokens: 7 });
     const asked = JSON.stringify(body.messages.at(-1));
     const text = asked.includes("TEXT ONLY")
@@ -73,7 +73,7 @@ function claude() {
     }
     return { messages, last };
   };
-  const ledger = async () => (await (await fetch(new Request("http://localhost/v1/ledger"))).json()).planned;
+  const ledger = () => report().planned;
   return { ask, work, ledger };
 }
 
@@ -89,7 +89,7 @@ Deno.test("gateway recognises Claude Code's compaction behind the last result, a
   const system = [{ type: "text", text: "x-billing: 1.0; cch=ffffff" }, SYSTEM[1]];
   const fresh = [opening(`This session is being continued.\n\n${SUMMARY}\n\nContinue.`)];
   const next = await ask(fresh, { system });
-  const { sessions, compactions } = await ledger();
+  const { sessions, compactions } = ledger();
   assertEquals([next.session, next.body.messages, sessions, compactions], [last.session, fresh, 1, 1]);
 });
 
@@ -106,7 +106,7 @@ Deno.test("gateway lets Claude Code's titles and counts move nothing, and keeps 
   }]]);
   const counted = await ask(messages, {}, "/messages/count_tokens");
   assertEquals([counted.said, counted.body.messages], [{ input_tokens: 7 }, last.body.messages]);
-  assertEquals((await ledger()).sessions, 1);
+  assertEquals((ledger()).sessions, 1);
   const helper = await ask([{ role: "user", content: "Explore src/." }], {
     system: [{ type: "text", text: "You are a file search specialist." }],
   });

@@ -24,7 +24,7 @@ const NAMES = Array.from({ length: 8 }, (_, at) => `file${at}.ts`);
 function chatGateway(
   answer: (body: { readonly messages: readonly Json[]; readonly tools?: readonly Json[] }) => string,
 ) {
-  const { fetch, seen } = gatewayed(({ body }) => completion({ content: answer(body) }, 0));
+  const { fetch, seen, ledger: report } = gatewayed(({ body }) => completion({ content: answer(body) }, 0));
   const ask = async (messages: readonly object[], more: object = { tools: [BASH] }, headers = {}) => {
     const response = await fetch(post({ model: "m", messages, ...more }, headers));
     await response.body?.cancel();
@@ -34,7 +34,7 @@ function chatGateway(
       body: seen.at(-1)?.body,
     };
   };
-  const ledger = async () => (await (await fetch(new Request("http://localhost/v1/ledger"))).json()).planned;
+  const ledger = () => report().planned;
   /** Plays a turn of some steps, step by step, after what was said before. */
   const work = async (before: readonly Json[], headers = {}) => {
     let messages = [...before];
@@ -51,7 +51,7 @@ function chatGateway(
 /** Asks a gateway before an upstream of responses, as Codex does. */
 function codexGateway(replies: readonly ScriptedItems[]) {
   const upstream = responsesUpstream(replies);
-  const { fetch } = gateway({ ...OPTIONS, fetch: upstream.fetch });
+  const { fetch, ledger: report } = gateway({ ...OPTIONS, fetch: upstream.fetch });
   const ask = async (request: Request) => {
     const response = await fetch(request);
     const text = await response?.text();
@@ -71,7 +71,7 @@ function codexGateway(replies: readonly ScriptedItems[]) {
     }
     return { input, last };
   };
-  const ledger = async () => (await (await fetch(new Request("http://localhost/v1/ledger")))?.json()).planned;
+  const ledger = () => report().planned;
   return { ask, work, ledger };
 }
 
@@ -97,7 +97,7 @@ Deno.test("gateway has Codex' own compaction made from the view that the model h
   assertEquals([next.asked?.input, next.session], [fresh, last.session]);
   const grown = [...fresh, ...codexStep("file0.ts", "one line")];
   assertEquals((await ask(codexRequest(grown))).session, last.session);
-  const { sessions, compactions, compactionTokenUnits, tokenUnits } = await ledger();
+  const { sessions, compactions, compactionTokenUnits, tokenUnits } = ledger();
   assertEquals([sessions, compactions], [1, 1]);
   assert(compactionTokenUnits > 0 && compactionTokenUnits < tokenUnits);
 });
@@ -165,7 +165,7 @@ Deno.test("gateway recognises a compaction that the provider makes, and the opaq
   const opaque = { type: "compaction", encrypted_content: "gAAAA-opaque", id: "cmp_1" };
   const fresh = [...codexOpening(TASK, 1).slice(0, 1), opaque, said("user", "Go on.", "msg_go")];
   const next = await ask(codexRequest(fresh));
-  assertEquals([next.asked?.input, next.session, (await ledger()).compactions], [fresh, last.session, 1]);
+  assertEquals([next.asked?.input, next.session, (ledger()).compactions], [fresh, last.session, 1]);
 });
 
 Deno.test("gateway recognises an instruction to sum up that is appended behind a history, tools and all", async () => {
@@ -186,7 +186,7 @@ Deno.test("gateway recognises an instruction to sum up that is appended behind a
     content: `${TASK}\n\nThis session is being continued.\n${SUMMARY}`,
   }];
   const next = await ask(fresh);
-  const { sessions, compactions } = await ledger();
+  const { sessions, compactions } = ledger();
   assertEquals([next.session, sessions, compactions], [last.session, 1, 1]);
   // What the client did before the summary isn't the session's history any more.
   assertNotEquals((await ask([...messages, { role: "user", content: "Back." }])).session, last.session);
@@ -207,9 +207,9 @@ Deno.test("gateway gives a summary with other instructions and no tools the view
   assertEquals(summary.body.messages, [compressor, ...last.body.messages.slice(1), instruction]);
   assertEquals([summary.session, summary.epoch, summary.body.tools], [last.session, last.epoch, undefined]);
   // Nothing said that it is a compaction, until the client goes on from it.
-  assertEquals((await ledger()).compactions, 0);
+  assertEquals((ledger()).compactions, 0);
   const next = await ask([SYSTEM, { role: "user", content: SUMMARY }, { role: "user", content: "Go on." }]);
-  const { sessions, compactions } = await ledger();
+  const { sessions, compactions } = ledger();
   assertEquals([next.session, sessions, compactions], [last.session, 1, 1]);
 });
 
@@ -227,7 +227,7 @@ Deno.test("gateway recognises a summary of a transcript by what it quotes, witho
   assertEquals([summary.body.messages, summary.session], [transcript, last.session]);
   const text = `The conversation history before this point was compacted:\n<summary>\n${SUMMARY}\n</summary>`;
   const next = await ask([SYSTEM, { role: "user", content: text }, ...messages.slice(-4)]);
-  const { sessions, compactions } = await ledger();
+  const { sessions, compactions } = ledger();
   assertEquals([next.session, sessions, compactions], [last.session, 1, 1]);
 });
 
@@ -235,10 +235,10 @@ Deno.test("gateway goes on with a session whose client cuts off the start of its
   const { ask, work, ledger } = chatGateway(({ tools }) => tools ? "Go on." : SUMMARY);
   const { messages, last } = await work([SYSTEM, { role: "user", content: TASK }]);
   const next = await ask([SYSTEM, { role: "user", content: "What came before: …" }, ...messages.slice(-4)]);
-  assertEquals([next.session, (await ledger()).sessions], [last.session, 1]);
+  assertEquals([next.session, (ledger()).sessions], [last.session, 1]);
   // What isn't its end isn't where it went on.
   const other = await ask([SYSTEM, { role: "user", content: "Another task." }, ...messages.slice(-4, -2)]);
-  assertEquals([other.session === last.session, (await ledger()).sessions], [false, 2]);
+  assertEquals([other.session === last.session, (ledger()).sessions], [false, 2]);
 });
 
 Deno.test("gateway lets no title or summary move a session, whether content, key or name tells whose it is", async () => {
@@ -254,7 +254,7 @@ Deno.test("gateway lets no title or summary move a session, whether content, key
     assertEquals([titled.body.messages, titled.session, titled.epoch], [title, last.session, last.epoch]);
     const again = await ask(messages, undefined, headers);
     assertEquals([again.session, again.body], [last.session, last.body]);
-    assertEquals((await ledger()).sessions, 1);
+    assertEquals((ledger()).sessions, 1);
   }
 });
 
@@ -263,7 +263,7 @@ Deno.test("gateway knows a title that comes before the first turn by its key for
   const headers = { "x-session-id": "ses_1" };
   const titled = await ask([{ role: "system", content: "You are a title generator." }, USER], {}, headers);
   const { last } = await work([SYSTEM, USER], headers);
-  assertEquals([titled.session, (await ledger()).sessions], [last.session, 1]);
+  assertEquals([titled.session, (ledger()).sessions], [last.session, 1]);
   // A sub-agent of that key has tools and is answered: it is a conversation of its own.
   const helper = await ask([{ role: "system", content: "You explore." }, USER], undefined, headers);
   assertNotEquals(helper.session, last.session);
@@ -299,7 +299,7 @@ Deno.test("gateway passes a summary of a conversation that it doesn't know on as
   for (const name of NAMES) messages.push(...chatStep(name, longResult(name)) as typeof messages);
   const request = [...messages, { role: "user", content: SUM_UP }];
   const { body, session } = await ask(request, {});
-  assertEquals([body, session, (await ledger()).sessions], [{ model: "m", messages: request }, null, 0]);
+  assertEquals([body, session, (ledger()).sessions], [{ model: "m", messages: request }, null, 0]);
 });
 
 Deno.test("gateway takes nothing for a summary that is a turn", async () => {
@@ -309,6 +309,6 @@ Deno.test("gateway takes nothing for a summary that is a turn", async () => {
   const more = [{ role: "assistant", content: "Hi" }, { role: "user", content: SUM_UP }];
   const next = await ask([{ role: "user", content: "Hello, who are you and what can you do?" }, ...more], {});
   const task = await ask([SYSTEM, { role: "user", content: `Build this. ${SUM_UP}` }]);
-  assertEquals([next.session, (await ledger()).sessions], [chat.session, 2]);
+  assertEquals([next.session, (ledger()).sessions], [chat.session, 2]);
   assertNotEquals(task.session, chat.session);
 });
