@@ -3,8 +3,7 @@ import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
 import { gateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
-import { agentHandler, type AgentOptions } from "@tare/server";
-import { memoryStore } from "@tare/conversation";
+import { agent, scriptedModel } from "./fixture_test.ts";
 
 const MIB = 2 ** 20;
 
@@ -25,19 +24,8 @@ function both(
     baseURL: "http://upstream.example/v1",
     ...(apiKey !== undefined && { apiKey }),
   };
-  const options: AgentOptions = {
-    ...rules,
-    countTokens,
-    model: () =>
-      async function* () {
-        yield { type: "completed", message: { role: "assistant", content: "Hello." }, finishReason: "stop" };
-      },
-    defaultModel: "greeter",
-    tools: [],
-    store: memoryStore(),
-    mechanisms: { context: true, prune: true, schemas: true, truncate: true },
-    maxBodyBytes: 10 * MIB,
-  };
+  const model = scriptedModel(Array(9).fill({ content: "Hello." }));
+  const options = { maxBodyBytes: 10 * MIB };
   const upstream = gateway({
     upstreams: isAlone ? {} : { chat: provider, responses: provider },
     countTokens,
@@ -48,8 +36,8 @@ function both(
       return Promise.resolve(answer(String(url)));
     },
   });
-  const { unguarded: ask } = agentHandler({ ...options, gateway: upstream });
-  return { agent: agentHandler(options), seen, ask };
+  const { fetch: ask } = agent(model, { ...options, gateway: upstream });
+  return { alone: agent(model, options), seen, ask };
 }
 
 function get(path: string): Request {
@@ -90,7 +78,7 @@ Deno.test("agentHandler() with a gateway lets the agent say what is wrong with a
 });
 
 Deno.test("agentHandler() with a gateway keeps to the agent's limit, wherever the body names its model", async () => {
-  const { ask, agent, seen } = both();
+  const { ask, alone, seen } = both();
   const pad = (bytes: number) => `"pad":"${"x".repeat(bytes)}"`;
   const status = async (body: BodyInit, answer = ask) => {
     const response = await answer(post(body));
@@ -99,7 +87,7 @@ Deno.test("agentHandler() with a gateway keeps to the agent's limit, wherever th
   };
   const first = (model: string, bytes: number) => `{"model":"${model}",${pad(bytes)}}`;
   const last = (model: string, bytes: number) => `{${pad(bytes)},"model":"${model}"}`;
-  assertEquals(await status(first("agent", 11 * MIB), agent.unguarded), 413);
+  assertEquals(await status(first("agent", 11 * MIB), alone.fetch), 413);
   assertEquals(await status(first("agent", 11 * MIB)), 413);
   assertEquals(await status(last("agent", 11 * MIB)), 413);
   assertEquals(seen, []);
@@ -159,9 +147,9 @@ Deno.test("agentHandler() with a gateway asks the upstream for responses that th
 });
 
 Deno.test("agentHandler() with a gateway tells of both in one document", async () => {
-  const { ask, agent } = both();
+  const { ask, alone: single } = both();
   const { paths, components } = await (await ask(get("/openapi.json"))).json();
-  const alone = await (await agent.unguarded(get("/openapi.json"))).json();
+  const alone = await (await single.fetch(get("/openapi.json"))).json();
   assertEquals(
     Object.keys(paths).sort(),
     [
@@ -174,7 +162,7 @@ Deno.test("agentHandler() with a gateway tells of both in one document", async (
   assertEquals(paths["/v1/sessions"], alone.paths["/v1/sessions"]);
   const ledger = await (await ask(get("/v1/ledger"))).json();
   assertEquals(Object.keys(ledger), components.schemas.GatewayLedger.required);
-  assertEquals(Object.keys(ledger.planned), components.schemas.GatewayLedger.properties.planned.required);
+  assertEquals(Object.keys(ledger.planned), components.schemas.GatewayLedgerGroup.required);
   await (await ask(post(call("unpriced")))).text();
   const { sessions: [session] } = await (await ask(get("/v1/sessions"))).json();
   const details = await (await ask(get(`/v1/sessions/${session.id}`))).json();
