@@ -259,3 +259,166 @@ Deno.test("agentHandler() with a gateway reads compressed bodies of the agent's 
   assertEquals((await told(await send(bomb, "snappy")))[0], 415);
   assertEquals(seen, []);
 });
+
+/** What a request is answered, and which paths the provider was asked for. */
+async function answered(
+  { ask, seen }: Pick<ReturnType<typeof both>, "ask" | "seen">,
+  [method, path]: readonly [string, string],
+  headers: Record<string, string> = {},
+) {
+  const before = seen.length;
+  const response = await ask(new Request(`http://localhost${path}`, { method, headers }));
+  const text = await response.text();
+  return {
+    status: response.status,
+    allow: response.headers.get("allow"),
+    message: text.startsWith("{") ? String(JSON.parse(text).error?.message) : "",
+    passed: seen.slice(before).map((url) => url.replace("http://upstream.example", "")),
+  };
+}
+
+const KEY = { apiKey: "sk-server" };
+
+Deno.test("agentHandler() with a gateway passes on with the server's key by what models are used, and nothing else", async () => {
+  const server = both(undefined, KEY);
+  for (
+    const asked of [
+      ["GET", "/v1/chat/completions"],
+      ["POST", "/v1/completions"],
+      ["POST", "/v1/responses/resp_1/cancel"],
+      ["GET", "/v1/responses/resp_1/input_items?order=asc"],
+      ["POST", "/v1/responses/compact"],
+      ["GET", "/v1/models/org%2Fgpt-5"],
+      ["HEAD", "/v1/models/gpt-5"],
+      ["POST", "/v1/embeddings"],
+      ["POST", "/v1/files"],
+      ["GET", "/v1/files/file-1/content"],
+      ["POST", "/v1/images/generations"],
+      ["POST", "/v1/audio/speech"],
+      ["POST", "/v1/moderations"],
+      ["POST", "/v1/batches"],
+      ["POST", "/v1/batches/batch_1/cancel"],
+    ] as const
+  ) {
+    const { status, passed } = await answered(server, asked);
+    assertEquals([asked[1], status, passed], [asked[1], 200, [asked[1]]]);
+  }
+  for (
+    const [method, path] of [
+      ["GET", "/v1/organization/admin_api_keys"],
+      ["POST", "/v1/organization/projects"],
+      ["GET", "/v1/gateway/session"],
+      ["GET", "/v1/gateway/sessions"],
+      ["POST", "/v1/fine_tuning/jobs"],
+      ["POST", "/v1/realtime/sessions"],
+      ["GET", "/v1/assistants"],
+      ["GET", "/v1/Models"],
+      ["GET", "/v1/chat/completions/chatcmpl-1"],
+      ["POST", "/v1/embeddings/x"],
+    ] as const
+  ) {
+    const { status, passed, message } = await answered(server, [method, path]);
+    assertEquals([path, status, passed], [path, 404, []]);
+    assertStringIncludes(message, `--forward ${path} (TARE_FORWARD) lets it pass`);
+  }
+  assertEquals(await answered(server, ["DELETE", "/v1/models/ft:gpt-5"]), {
+    status: 405,
+    allow: "GET, HEAD",
+    message: "Cannot DELETE /v1/models/ft:gpt-5: it takes GET, HEAD.",
+    passed: [],
+  });
+  const upgrade = await answered(server, ["GET", "/v1/realtime"], { upgrade: "websocket" });
+  assertEquals([upgrade.status, upgrade.passed], [426, []]);
+});
+
+Deno.test("agentHandler() with a gateway passes on what is named to it, and with the client's own key what isn't ours", async () => {
+  const named = both(undefined, { ...KEY, forward: ["/v1/vector_stores", "/v1/fine_tuning/jobs"] });
+  for (const path of ["/v1/vector_stores", "/v1/vector_stores/vs_1/files", "/v1/fine_tuning/jobs/ftjob-1"]) {
+    assertEquals((await answered(named, ["POST", path])).passed, [path]);
+  }
+  for (const path of ["/v1/vector_storesx", "/v1/fine_tuning", "/v1/sessions/x"]) {
+    assertEquals((await answered(named, ["GET", path])).status, 404);
+  }
+  const open = both();
+  for (const path of ["/v1/organization/usage", "/v1/gateway/session", "/v1/assistants/asst_1"]) {
+    assertEquals((await answered(open, ["POST", path])).passed, [path]);
+  }
+  assertEquals((await answered(open, ["DELETE", "/v1/models/ft:gpt-5"])).passed, ["/v1/models/ft:gpt-5"]);
+});
+
+Deno.test("agentHandler() with a gateway lets nothing of ours reach a provider, whoever's key it is", async () => {
+  for (const server of [both(), both(undefined, KEY)]) {
+    for (
+      const [method, path, allow] of [
+        ["POST", "/v1/ledger", "GET, HEAD"],
+        ["PUT", "/v1/overview", "GET, HEAD"],
+        ["PUT", "/v1/sessions", "POST, GET, HEAD"],
+        ["DELETE", "/v1/sessions", "POST, GET, HEAD"],
+        ["PATCH", "/v1/sessions/x", "GET, HEAD, DELETE"],
+        ["POST", "/v1/backup", "GET, HEAD"],
+        ["POST", "/v1/agent", "GET, HEAD"],
+        ["DELETE", "/health", "GET, HEAD"],
+      ] as const
+    ) {
+      const { status, allow: told, passed } = await answered(server, [method, path]);
+      assertEquals([path, status, told, passed], [path, 405, allow, []]);
+    }
+    for (
+      const path of [
+        "/v1/ledger/",
+        "/v1//ledger",
+        "//v1/ledger",
+        "/v1/ledger/x",
+        "/v1/sessions/x/y",
+        "/v1/sessions%2Fx",
+        "/v1%2Fledger",
+        "/v1/..%2fadmin",
+        "/v1/%2e%2e%2fadmin",
+        "/v1/%2e%2e/admin",
+        "/v1/../admin",
+        "/v1/models/..%2f..%2forganization",
+        "/v1/models/%252e%252e%252forganization",
+        "/v1/models/..%5corganization",
+        "/v1//models",
+        "/v1/files//x",
+        "/v1/files/",
+        "/v1/",
+      ]
+    ) {
+      const { status, passed } = await answered(server, ["GET", path]);
+      assertEquals([path, status, passed], [path, 404, []]);
+    }
+    const { status, passed } = await answered(server, ["GET", "/v1/models/%E0%A4"]);
+    assertEquals([status, passed], [400, []]);
+  }
+});
+
+Deno.test("agentHandler() with a gateway answers HEAD like GET, and a path that is spelled otherwise like itself", async () => {
+  const server = both(undefined, KEY);
+  for (const path of ["/v1/sessions", "/v1/ledger", "/v1/overview", "/v1/agent", "/health", "/v1/%6cedger"]) {
+    assertEquals((await answered(server, ["HEAD", path])).status, 200);
+    assertEquals((await answered(server, ["GET", path])).status, 200);
+  }
+});
+
+Deno.test("agentHandler() with a gateway tells its own errors in one shape", async () => {
+  const { ask } = both(undefined, KEY);
+  for (
+    const [method, path, status, code] of [
+      ["GET", "/v1/sessions/nobody", 404, "not_found"],
+      ["GET", "/v1/ledger/x", 404, "not_found"],
+      ["POST", "/v1/ledger", 405, "method_not_allowed"],
+      ["POST", "/v1/overview", 405, "method_not_allowed"],
+      ["GET", "/v1/overview?kind=other", 400, "invalid_request"],
+      ["GET", "/v1/sessions?limit=0", 400, "invalid_request"],
+      ["GET", "/v1/sessions?limit=ten", 400, "invalid_request"],
+      ["GET", "/v1/sessions?helpers=maybe", 400, "invalid_request"],
+      ["GET", "/v1/sessions?after=nobody", 404, "not_found"],
+    ] as const
+  ) {
+    const response = await ask(new Request(`http://localhost${path}`, { method }));
+    const { error: { message, ...error }, ...rest } = await response.json();
+    assertEquals([path, response.status, error, rest], [path, status, { status, code }, {}]);
+    assertEquals(typeof message, "string");
+  }
+});

@@ -10,7 +10,7 @@ import {
 import type { Gateway, ShownConversation } from "@tare/gateway";
 import type { NewPin } from "@tare/planner";
 import type { Static } from "typebox";
-import { HttpError } from "../http/http_error.ts";
+import { errorResponses, HttpError } from "../http/http_error.ts";
 import type { Reads, Route, RouteCall } from "../http/route.ts";
 import type { Session } from "../sessions/session.ts";
 import { type SessionInfo, sessionNotFound } from "../sessions/session_options.ts";
@@ -120,8 +120,13 @@ export class SessionKinds {
 
   /** A route that only the agent's sessions have: told of another one, it says what to do instead. */
   agentOnly<R extends Route>(route: R): R {
+    if (!this.#gateway || !route.path.includes("{id}")) return route;
     return {
       ...route,
+      responses: {
+        ...errorResponses({ 501: "The session is another agent's, whose calls pass through." }),
+        ...route.responses,
+      },
       answer: (call: RouteCall) => {
         const { id = "" } = call.path;
         if (!this.#gateway?.conversations.get(id)) return route.answer(call);

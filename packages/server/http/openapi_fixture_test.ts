@@ -45,7 +45,7 @@ export function checkedFetch(
     const checker = (schema: JsonSchema) => checkerOf({ ...schema, components });
     const path = paths[new URL(request.url).pathname] ??
       Object.entries(paths).find(([template]) => matches(template, request))?.[1];
-    const operation = path?.[request.method.toLowerCase()];
+    const operation = path?.[request.method === "HEAD" ? "get" : request.method.toLowerCase()];
     if (!operation) {
       if (passesOn && isAnothers(request)) return response;
       if (request.method === "OPTIONS" && status === 204) return response;
