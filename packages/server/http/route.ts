@@ -189,7 +189,7 @@ export function route<
 ): Route<
   M,
   P,
-  Asks<PathOf<P>, Partial<Static<TObject<Query>>>, Static<Body>>,
+  Asks<PathOf<P>, Partial<Reads<Static<TObject<Query>>>>, Reads<Static<Body>>>,
   Tells<JsonOf<Responses>, ContentOf<Responses, "text/event-stream">>
 > {
   // Only what is valid against the schemas reaches answer().
