@@ -13,8 +13,12 @@ function orNull<S extends TSchema>(schema: S) {
 }
 
 /** These fields, a number each. */
-function numbers<Name extends string>(names: readonly Name[]): Record<Name, ReturnType<typeof Type.Number>> {
-  return Object.fromEntries(names.map((name) => [name, NUMBER])) as Record<Name, typeof NUMBER>;
+function numbers<const Names extends readonly string[]>(
+  names: Names,
+): { readonly [Name in Names[number]]: typeof NUMBER } {
+  return Object.fromEntries(names.map((name) => [name, NUMBER])) as {
+    readonly [Name in Names[number]]: typeof NUMBER;
+  };
 }
 
 const WISH = Type.Enum(["keep", "let_go"]);
