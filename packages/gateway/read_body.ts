@@ -18,7 +18,10 @@ const DECODERS: Readonly<Record<string, Decode | undefined>> = {
 export interface BodyLimits {
   /** Most bytes that it may have, compressed or not. */
   readonly maxBytes: number;
-  /** Told once what has come when that is more than `bytes`: gives a limit in place of `maxBytes`, if it should be another. */
+  /**
+   * Told what has come once that is more than `bytes`, a first piece of it before all: gives a limit in place of
+   * `maxBytes`, or nothing if it can't tell.
+   */
   readonly early?: {
     readonly bytes: number;
     readonly limit: (begin: Uint8Array<ArrayBuffer>) => number | undefined;
@@ -82,7 +85,8 @@ async function read(
     chunks.push(chunk);
     if (!isTold && early && length > early.bytes) {
       isTold = true;
-      most = early.limit(joinBytes(chunks)) ?? maxBytes;
+      // What is asked for stands in front mostly: the rest isn't joined twice.
+      most = early.limit(chunks[0]!) ?? early.limit(joinBytes(chunks)) ?? maxBytes;
     }
     if (length > most) throw tooLarge(most);
   }

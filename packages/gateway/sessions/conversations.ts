@@ -1,4 +1,4 @@
-import type { CountTokens } from "@tare/messages";
+import type { CountTokens, Rewrite } from "@tare/messages";
 import { makePin, type NewPin, withoutPin, withPin } from "@tare/planner";
 import {
   type CallReport,
@@ -7,7 +7,7 @@ import {
   type SeenConversation,
 } from "@tare/conversation/report";
 import type { Totals } from "../ledger.ts";
-import type { Compaction, GatewaySession, SessionRewrite } from "./session.ts";
+import type { GatewaySession } from "./session.ts";
 
 /** What is told of a conversation in a list: what it is, and what it cost. */
 export interface ConversationSummary extends Totals {
@@ -37,12 +37,15 @@ export interface ConversationDetails extends ConversationSummary {
   /** Tokens of the newest view, and what left it by each mechanism; null before there is one. */
   readonly prompt: {
     readonly tokens: number;
-    readonly left: NonNullable<GatewaySession["figures"]>["saved"];
+    readonly left: Readonly<Record<"context" | "prune" | "schemas" | "truncate", number>>;
   } | null;
   /** The newest changes of what its model sees, the oldest first. */
-  readonly rewrites: readonly (Omit<SessionRewrite, "atMs"> & { readonly at: string })[];
+  readonly rewrites: readonly (Rewrite & { readonly at: string })[];
   /** The newest calls by which its client had it summed up, the oldest first. */
-  readonly compactionCalls: readonly (Omit<Compaction, "atMs"> & { readonly at: string })[];
+  readonly compactionCalls: readonly (
+    & Pick<Totals, "promptTokens" | "cachedTokens" | "outputTokens" | "tokenUnits" | "usd">
+    & { readonly at: string }
+  )[];
 }
 
 /** A conversation that passes through the gateway, as it is shown to people, and what they may ask of it. */

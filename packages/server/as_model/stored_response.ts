@@ -1,7 +1,9 @@
 import type { Store, StoreRecord } from "@tare/conversation";
 import type { JsonRecord, ResponseBody } from "@tare/wire";
 import type { ConversationPoint } from "./known_conversations.ts";
-import type { InputItem } from "./responses_schema.ts";
+import { Type } from "typebox";
+import { COUNT, storedReader } from "../http/schema.ts";
+import { type InputItem, RESPONSE } from "./responses_schema.ts";
 
 /** A response that can be read later and be followed. */
 export interface StoredResponse {
@@ -13,6 +15,15 @@ export interface StoredResponse {
 }
 
 const KIND = "response";
+
+const readStored = storedReader(
+  Type.Object({
+    response: Type.Unsafe<ResponseBody>(RESPONSE),
+    messages: COUNT,
+    input: Type.Optional(Type.Array(Type.Unsafe<JsonRecord>(Type.Object({})))),
+  }),
+  "a response",
+);
 
 /** The record that keeps a response. */
 export function storedResponse(
@@ -30,11 +41,7 @@ export function deletedResponse({ response, point: { sessionId } }: StoredRespon
 export async function findResponse(store: Store, id: string): Promise<StoredResponse | undefined> {
   const document = await store.getDocument(KIND, id);
   if (!document?.value) return undefined;
-  const { response, messages, input } = document.value as {
-    readonly response: ResponseBody;
-    readonly messages: number;
-    readonly input?: readonly JsonRecord[];
-  };
+  const { response, messages, input } = readStored(document.value);
   return { response, point: { sessionId: document.sessionId, messages }, input };
 }
 

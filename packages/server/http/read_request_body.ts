@@ -21,7 +21,13 @@ export async function readRequestBytes(
     if (!other) return await readBody(request, { maxBytes });
     return await readBody(request, {
       maxBytes: other.maxBodyBytes,
-      early: { bytes: maxBytes, limit: (begin) => other.isIts(begin) === false ? maxBytes : undefined },
+      early: {
+        bytes: maxBytes,
+        limit(begin) {
+          const isIts = other.isIts(begin);
+          return isIts === undefined ? undefined : isIts ? other.maxBodyBytes : maxBytes;
+        },
+      },
     });
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
