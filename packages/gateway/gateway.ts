@@ -167,6 +167,7 @@ export function gateway(options: GatewayOptions): Gateway {
     maxBodyBytes: maxBytes,
     conversations: conversationsOf({
       sessions: () => calls.sessions,
+      session: (id) => calls.session(id),
       countTokens: options.countTokens,
       changed: async (session) => await calls.save(session),
       forget: (session) => calls.forget(session),

@@ -120,6 +120,11 @@ export class PlannedCalls {
     return this.#turns.sessions;
   }
 
+  /** The session of this id, if it is known. */
+  session(id: string): GatewaySession | undefined {
+    return this.#turns.session(id);
+  }
+
   /** Answers a request. @throws what `fetch` throws if the upstream can't be reached. */
   async answer(protocol: Protocol, call: Call): Promise<Response> {
     const { request } = call;

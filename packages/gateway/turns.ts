@@ -86,6 +86,11 @@ export class Turns {
     return this.#sessions.list();
   }
 
+  /** The session of this id, if it is known; it doesn't count as used. */
+  session(id: string): GatewaySession | undefined {
+    return this.#sessions.peek(id);
+  }
+
   /** Forgets a session, and what is kept of it. @throws {StoreError} */
   async forget(session: GatewaySession): Promise<void> {
     this.#sessions.delete(session);

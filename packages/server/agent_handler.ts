@@ -129,17 +129,18 @@ export function agentHandler(options: AgentOptions): AgentHandler {
 
 /**
  * Makes a function that tells whether a path, by its decoded parts, is one of ours or below one, however it is written:
- * `/v1/ledger/`, `/v1//ledger` and `/v1/sessions%2Fx` are. Those that are shared with a provider aren't.
+ * `/v1/ledger/`, `/v1//ledger` and `/v1/sessions%2Fx` are. Those of the agent as a model, which a provider has too, aren't.
  */
 function ownPaths(routes: readonly Route[]): (parts: readonly string[]) => boolean {
   const firstOf = (path: readonly string[]) => {
     const [first, second] = path.join("/").split("/").filter((part) => part !== "");
     return first === "v1" ? second : undefined;
   };
-  const shared = ["chat", "responses", "models"];
-  const names = new Set(routes.map(({ path }) => firstOf(path.split("/"))));
+  // Those that tell their errors in another shape are for clients of a provider.
+  const own = routes.filter(({ errors }) => errors === undefined);
+  const names = new Set(own.map(({ path }) => firstOf(path.split("/"))));
   return (parts) => {
     const name = firstOf(parts);
-    return name !== undefined && !shared.includes(name) && names.has(name);
+    return name !== undefined && names.has(name);
   };
 }

@@ -84,6 +84,8 @@ export interface Conversations {
 export interface ShownSessions {
   /** All that are known, the newest first. */
   readonly sessions: () => readonly GatewaySession[];
+  /** The one of this id, if it is known. */
+  readonly session: (id: string) => GatewaySession | undefined;
   readonly countTokens: () => Promise<CountTokens>;
   /** Told of a session in which something was asked for. */
   readonly changed: (session: GatewaySession) => Promise<void>;
@@ -93,12 +95,12 @@ export interface ShownSessions {
 
 /** The sessions of a gateway, as they are shown. */
 export function conversationsOf(options: ShownSessions): Conversations {
-  const { sessions } = options;
+  const { sessions, session: find } = options;
   return {
     list: () =>
       sessions().toSorted((a, b) => b.startedMs - a.startedMs).map((session) => shown(session, options)),
     get(id) {
-      const session = sessions().find((one) => one.id === id);
+      const session = find(id);
       return session && shown(session, options);
     },
   };

@@ -133,7 +133,8 @@ export function promptRoutes(kinds: SessionKinds) {
       },
       async answer({ path: { id, place }, keep }) {
         const session = await kinds.get(id);
-        if (await session.removePin(Number(place), () => keep({ sessionId: id }))) {
+        const isPlace = /^\d{1,15}$/.test(place);
+        if (isPlace && await session.removePin(Number(place), () => keep({ sessionId: id }))) {
           return new Response(null, { status: 204 });
         }
         throw new HttpError(
