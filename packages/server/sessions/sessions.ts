@@ -182,7 +182,7 @@ export class Sessions {
       throw sessionNotFound(after);
     }
     const rows = await store.listSessions({ kind: "agent", limit: limit + 1, ...which });
-    const sessions = rows.slice(0, limit).map((row) => this.#describe(row));
+    const sessions = rows.slice(0, limit).map((row) => this.describe(row));
     return { sessions, hasMore: rows.length > limit };
   }
 
@@ -422,7 +422,8 @@ export class Sessions {
     this.#letGo();
   }
 
-  #describe({ lastEvent, totals, title = "", isHeld = false, ...record }: ListedSession): SessionInfo {
+  /** A session of the agent in a list of the store, as its clients see it. */
+  describe({ lastEvent, totals, title = "", isHeld = false, ...record }: ListedSession): SessionInfo {
     const { id, createdAtMs } = record;
     const { turns, ledger } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
     return {
