@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { memoryStore } from "@tare/conversation";
 import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
 import { gateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
@@ -25,10 +26,12 @@ function both(
     ...(apiKey !== undefined && { apiKey }),
   };
   const model = scriptedModel(Array(9).fill({ content: "Hello." }));
-  const options = { maxBodyBytes: 10 * MIB };
+  const store = memoryStore();
+  const options = { maxBodyBytes: 10 * MIB, store };
   const upstream = gateway({
     upstreams: isAlone ? {} : { chat: provider, responses: provider },
     countTokens,
+    store,
     forward,
     maxBodyBytes: 20 * MIB,
     fetch: (url) => {
@@ -161,8 +164,8 @@ Deno.test("agentHandler() with a gateway tells of both in one document", async (
   assert("default" in paths["/v1/models"].get.responses);
   assertEquals(paths["/v1/sessions"], alone.paths["/v1/sessions"]);
   const ledger = await (await ask(get("/v1/ledger"))).json();
-  assertEquals(Object.keys(ledger), components.schemas.Ledger.required);
-  assertEquals(Object.keys(ledger.planned), components.schemas.LedgerGroup.required);
+  assertEquals(Object.keys(ledger), components.schemas.GatewayLedger.required);
+  assertEquals(Object.keys(ledger.planned), components.schemas.GatewayLedgerGroup.required);
   await (await ask(post(call("unpriced")))).text();
   const { sessions: [session] } = await (await ask(get("/v1/sessions"))).json();
   const details = await (await ask(get(`/v1/sessions/${session.id}`))).json();

@@ -176,10 +176,10 @@ const LEDGER_GROUP = closed({
   tokenUnitsPerSession: NUMBER,
   callsPerSession: NUMBER,
   usdPerSession: orNull(NUMBER),
-}, "LedgerGroup");
+}, "GatewayLedgerGroup");
 
 /** What sessions cost that pass through, planned and left as they are. */
-export const LEDGER_REPORT = closed({ planned: LEDGER_GROUP, control: LEDGER_GROUP }, "Ledger");
+export const LEDGER_REPORT = closed({ planned: LEDGER_GROUP, control: LEDGER_GROUP }, "GatewayLedger");
 
 const PASSING = {
   kind: Type.Literal("gateway"),
