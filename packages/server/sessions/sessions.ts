@@ -62,6 +62,10 @@ export class Sessions {
   readonly #options: SessionOptions;
   /** What is in memory or on its way there, by id, the one that was used last at the end. */
   readonly #loaded = new Map<string, Loaded>();
+  readonly #collected = new FinalizationRegistry<string>((id) => {
+    const { session, loading } = this.#loaded.get(id) ?? {};
+    if (!loading && !session?.deref()) this.#loaded.delete(id);
+  });
   readonly #admitting = new Queue();
   readonly #warnings = new ToldWarnings();
   readonly #approvals: ApprovalTimers;
@@ -387,9 +391,8 @@ export class Sessions {
     let older = this.#loaded.size - MAX_IDLE;
     for (const [id, { session, kept }] of this.#loaded) {
       if (older-- <= 0) return;
-      if (!session || kept?.isPlayed) continue;
-      if (kept) this.#loaded.set(id, { session });
-      else if (!session.deref()) this.#loaded.delete(id);
+      // Nothing is asked of the reference: that would keep all of them for as long as this takes.
+      if (session && kept && !kept.isPlayed) this.#loaded.set(id, { session });
     }
   }
 
@@ -411,6 +414,7 @@ export class Sessions {
         this.#warnings.add({ at: new Date(now()).toISOString(), session, message }),
     });
     this.#loaded.set(id, { session: new WeakRef(session) });
+    this.#collected.register(session, id);
     return session;
   }
 
