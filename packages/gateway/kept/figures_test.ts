@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { type Gateway, gateway, type GatewayOptions } from "@tare/gateway";
+import { type ConversationSummary, type Gateway, gateway, type GatewayOptions } from "@tare/gateway";
 import { memoryStore, sharedMemory, type Store } from "@tare/conversation";
 import { openStore } from "@tare/conversation/sqlite";
 import { conversation, MANNERS, play, type Played } from "./conversations_fixture_test.ts";
@@ -12,34 +12,30 @@ const LATER_MS = 1_000_000 + 24 * 60 * 60_000;
 
 type Json = Record<string, unknown>;
 
-async function get({ fetch }: Gateway, path: string): Promise<Json> {
-  const response = (await fetch(new Request(`http://localhost/v1${path}`)))!;
-  assertEquals(response.status, 200);
-  return await response.json();
-}
-
 /** All that a gateway tells of its sessions: the ledger, the overview, each session and its calls. */
-async function told(opened: Gateway): Promise<Json> {
-  const { warnings: _, ...overview } = await get(opened, "/gateway/overview");
-  const sessions: Json[] = [];
-  for (let after = "", hasMore = true; hasMore;) {
-    const page = await get(opened, `/gateway/sessions?limit=2${after}`);
-    sessions.push(...page.sessions as Json[]);
-    after = `&after=${sessions.at(-1)?.id}`;
-    hasMore = page.hasMore as boolean;
+async function told({ conversations, ledger, overview: saved }: Gateway) {
+  const { warnings: _, ...overview } = await saved();
+  const sessions: ConversationSummary[] = [];
+  for (let hasMore = true; hasMore;) {
+    const page = (await conversations.list({ limit: 2, after: sessions.at(-1)?.id }))!;
+    sessions.push(...page.conversations);
+    hasMore = page.hasMore;
   }
   const each = await Promise.all(sessions.map(async ({ id }) => {
-    const { archiveBytes: _, ...details } = await get(opened, `/gateway/sessions/${id}`);
-    return { details, calls: (await get(opened, `/gateway/sessions/${id}/calls`)).calls };
+    const shown = (await conversations.get(id))!;
+    const { archiveBytes: _, ...details } = shown.details();
+    return { details, calls: await shown.calls() };
   }));
-  return { ledger: await get(opened, "/ledger"), overview, sessions, each };
+  return { ledger: await ledger(), overview, sessions, each };
 }
+
+type Told = Awaited<ReturnType<typeof told>>;
 
 /** Plays it with one gateway, and gives what that tells, and another one, opened on the store of it when it has ended. */
 async function restarted(
   stores: { readonly first: Store; readonly second: () => Promise<Store> },
   more: Partial<GatewayOptions> = {},
-): Promise<{ readonly before: Json; readonly after: Json; readonly played: Played }> {
+): Promise<{ readonly before: Told; readonly after: Told; readonly played: Played }> {
   let opened: Gateway | undefined;
   let later: GatewayOptions | undefined;
   const played = await play(asked, CHAT, (_, options) => {
@@ -58,8 +54,8 @@ async function restarted(
 const rounded = (of: unknown): unknown =>
   JSON.parse(JSON.stringify(of, (_, value) => typeof value === "number" ? Number(value.toFixed(6)) : value));
 
-const callsIn = (of: Json) => (of.each as { calls: Json[] }[]).map(({ calls }) => calls.length);
-const titlesIn = (of: Json) => (of.sessions as Json[]).map(({ title }) => title);
+const callsIn = ({ each }: Told) => each.map(({ calls }) => calls.length);
+const titlesIn = ({ sessions }: Told) => sessions.map(({ title }) => title);
 
 Deno.test("a gateway knows after a restart its sessions, their calls, sums, ledger and overview", async () => {
   const folder = await Deno.makeTempDir();
@@ -74,17 +70,15 @@ Deno.test("a gateway knows after a restart its sessions, their calls, sums, ledg
     const { before, after } = await restarted({ first, second });
     assertEquals(after, before);
     // It isn't nothing.
-    const { planned } = before.ledger as { planned: Record<string, number> };
+    const { planned } = before.ledger;
     // The others are forks of it.
     assertEquals([planned.sessions, planned.compactions], [1, 1]);
-    assert((before.sessions as Json[]).length > 2 && planned.recalls! > 5);
+    assert(before.sessions.length > 2 && planned.recalls > 5);
     assertEquals(callsIn(before).reduce((sum, count) => sum + count, 0), planned.calls);
-    const numbers = (before.each as { calls: Json[] }[]).map(({ calls }) =>
-      calls.map(({ number }) => number)
-    );
+    const numbers = before.each.map(({ calls }) => calls.map(({ number }) => number));
     for (const of of numbers) assertEquals(of, of.map((_, at) => at + 1));
     assert(
-      (before.each as { details: { rewrites: Json[] } }[]).some(({ details }) => details.rewrites.length > 0),
+      before.each.some(({ details }) => details.rewrites.length > 0),
     );
   } finally {
     await kept.close();
@@ -132,8 +126,8 @@ Deno.test("without what was said a gateway keeps what sessions and their calls c
     };
     const { before, after, played } = await restarted({ first: kept, second }, { keepsText: false });
     assertStringIncludes(played.sent.join(), "[elided: ");
-    const figures = ({ title: _, ...session }: Json) => session;
-    assertEquals((after.sessions as Json[]).map(figures), (before.sessions as Json[]).map(figures));
+    const figures = ({ title: _, ...session }: ConversationSummary) => session;
+    assertEquals(after.sessions.map(figures), before.sessions.map(figures));
     assertEquals([after.ledger, after.overview, callsIn(after)], [
       before.ledger,
       before.overview,
@@ -212,8 +206,7 @@ Deno.test("a session that another server holds waits, and is written once that g
     return at < 2 ? opened : blocked(opened);
   };
   const blocked = async (opened: Gateway) => {
-    const { sessions } = await get(opened, "/gateway/sessions");
-    id = (sessions as { id: string }[])[0]!.id;
+    id = (await opened.conversations.list({ limit: 1 }))!.conversations[0]!.id;
     assert(await other.shared.hold(id));
     return opened;
   };
@@ -260,15 +253,14 @@ for (const dialect of DIALECTS) {
     const some = conversation(dialect, MANNERS[0]!).slice(0, 9);
     await play(some, dialect, (_, options) => gateway({ ...(given = options), store, keepWaitMs: 60_000 }));
     const later = gateway({ ...given!, store });
-    const { sessions } = await get(later, "/gateway/sessions");
-    const [{ id, title }] = sessions as [{ id: string; title: string }];
-    const found = await get(later, `/gateway/sessions?search=${encodeURIComponent(title.toUpperCase())}`);
-    assertEquals([title === "", found], [false, { sessions, hasMore: false }]);
-    const { prompt, protocol } = await get(later, `/gateway/sessions/${id}`);
-    assertEquals([protocol, (prompt as { tokens: number }).tokens > 0], [dialect.name, true]);
-    assertEquals(await get(later, `/gateway/sessions/${id}/pins`), { pins: [] });
-    const none = await later.fetch(new Request("http://localhost/v1/gateway/sessions/none"));
-    assertEquals(none?.status, 404);
-    await none?.text();
+    const { conversations: sessions } = (await later.conversations.list({ limit: 9 }))!;
+    const [{ id, title }] = sessions as [ConversationSummary];
+    const found = await later.conversations.list({ limit: 9, search: title.toUpperCase() });
+    assertEquals([title === "", found], [false, { conversations: sessions, hasMore: false }]);
+    const shown = (await later.conversations.get(id))!;
+    const { prompt, protocol } = shown.details();
+    assertEquals([protocol, prompt!.tokens > 0], [dialect.name, true]);
+    assertEquals((await shown.seen()).pins, []);
+    assertEquals(await later.conversations.get("none"), undefined);
   });
 }
