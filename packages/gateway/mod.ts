@@ -14,5 +14,6 @@ export type {
   ConversationDetails,
   Conversations,
   ConversationSummary,
+  Listing,
   ShownConversation,
 } from "./sessions/conversations.ts";
