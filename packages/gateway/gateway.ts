@@ -31,7 +31,7 @@ export interface Gateway {
  * | `GET /v1/gateway/overview` | what was saved today and since the start, the control group beside it, and the newest warnings |
  * | `GET /v1/gateway/sessions?limit=N&after=ID&search=TEXT` | its sessions, the newest first, page by page |
  * | `GET /v1/gateway/sessions/{id}` | one, with what left its prompt and why |
- * | `GET /v1/gateway/sessions/{id}/calls` | what its newest 2,000 model calls took, and what was rewritten before each and why |
+ * | `GET /v1/gateway/sessions/{id}/calls` | what its model calls took (where none are kept, the newest 2,000), and what was rewritten before each and why |
  * | `GET /v1/gateway/sessions/{id}/prompt` | what its model sees, a block for each tool and message |
  * | `GET /v1/gateway/sessions/{id}/prompt/{block}` | a block: what stands there now, and what was said |
  * | `GET`, `POST /v1/gateway/sessions/{id}/pins`, `DELETE …/pins/{place}` | what is asked of single messages |
