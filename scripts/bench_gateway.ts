@@ -1,7 +1,7 @@
 /**
  * Measures what the gateway adds to the first byte of a reply and to its end, and what memory, processor time and disk
  * it takes, beside a bare proxy, Portkey's gateway from npm, one that keeps nothing of conversations, and the same calls
- * made directly.
+ * made directly. A second process of the same gateway says what differs by chance.
  *
  *     deno task bench:gateway [--whole] [--streams N]… [--tokens N]… [--rounds N]
  *
@@ -9,7 +9,7 @@
  * sends all of it again with one more call and result. Clients, provider and systems are processes of their own.
  * Within a cell the systems take turns, round by round, so that what else the machine does meets them all; what a
  * system adds is the difference of its percentile to that of the direct calls over all rounds. Requests that open a
- * session stand apart: nothing is known of their conversation.
+ * session stand apart: nothing is known of their conversation. Of the others each system gets 2,000 at least.
  *
  * @module
  */
@@ -27,19 +27,20 @@ import type { FirstBytes, StreamOptions } from "./bench/gateway/streams.ts";
 import { formatTable } from "./bench/format_table.ts";
 import { percentile } from "./bench/percentile.ts";
 
-/** By streams: sessions of each in a round, events of a reply and their distance, the longest pause between requests. */
-const LOADS: Readonly<
-  Record<string, { sessions: number; chunks: number; intervalMs: number; pauseMs: number }>
-> = {
-  1: { sessions: 3, chunks: 5, intervalMs: 2, pauseMs: 20 },
-  20: { sessions: 1, chunks: 20, intervalMs: 20, pauseMs: 1_000 },
-  100: { sessions: 1, chunks: 20, intervalMs: 50, pauseMs: 5_000 },
+/** By streams: events of a reply and their distance, the longest pause between requests. */
+const LOADS: Readonly<Record<string, { chunks: number; intervalMs: number; pauseMs: number }>> = {
+  1: { chunks: 5, intervalMs: 2, pauseMs: 20 },
+  20: { chunks: 20, intervalMs: 20, pauseMs: 1_000 },
+  100: { chunks: 20, intervalMs: 50, pauseMs: 5_000 },
 };
 
 const TOKENS = [10_000, 100_000, 200_000];
 
 /** Requests of a session. */
 const REQUESTS = 8;
+
+/** So many requests that go on with a session each system gets at least: a p99 of fewer is chance. */
+const LEAST_FOLLOWING = 2_000;
 
 /** After so long without a request memory is read once more. */
 const REST_MS = 5_000;
@@ -124,7 +125,8 @@ async function measure(
   load: Process,
   { streams, rounds }: { readonly streams: number; readonly rounds: number },
 ): Promise<ReadonlyMap<string, Shown>> {
-  const { chunks, intervalMs, sessions, pauseMs } = LOADS[streams] ?? missing(streams);
+  const { chunks, intervalMs, pauseMs } = LOADS[streams] ?? missing(streams);
+  const sessions = Math.ceil(LEAST_FOLLOWING / (rounds * streams * (REQUESTS - 1)));
   await using upstream = startScript("upstream.ts");
   const origin = `http://127.0.0.1:${Number(await upstream.line())}`;
   const systems = await startSystems(`${origin}/paced/${chunks}/${intervalMs}/v1`);

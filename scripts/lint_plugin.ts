@@ -17,7 +17,7 @@ export const PACKAGE_TABLE: Readonly<Record<string, readonly string[]>> = {
   loop: ["messages", "prune", "wire"],
   conversation: ["messages", "prune", "planner"],
   gateway: ["messages", "prune", "planner", "wire", "conversation"],
-  simulator: ["messages", "planner", "wire"],
+  simulator: ["messages", "prune", "planner", "wire"],
   server: ["messages", "context", "prune", "schemas", "planner", "wire", "loop", "conversation", "gateway"],
   page: ["messages", "loop", "conversation"],
   app: [
@@ -106,8 +106,7 @@ const PROTOCOL_EXCEPTIONS: readonly string[] = [
 
 /** Where providers may be named: the files of their data, and what speaks one provider's own protocol. */
 export const PROVIDER_PLACES: readonly string[] = [
-  "planner/providers.ts",
-  "planner/prices.ts",
+  "planner/data/",
   "wire/",
   "loop/openai/",
   "loop/anthropic/",

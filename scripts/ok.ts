@@ -9,28 +9,15 @@ import { fromFileUrl } from "@std/path";
 import { consumerFault, runDeno } from "./consumer.ts";
 import { coverageFaults } from "./tested/coverage_faults.ts";
 import { readCoverage } from "./tested/read_coverage.ts";
-import { sourceFaults, type SourceFile } from "./source_rules.ts";
-
-interface Member {
-  readonly folder: string;
-  readonly name: string;
-  readonly publish?: false;
-  readonly exports: string | Readonly<Record<string, string>>;
-}
+import { measureWalks, walkFaults } from "./figures/walks.ts";
+import written from "./figures/written_down.json" with { type: "json" };
+import { entryPoints, members, programs, published, root, sourceFiles } from "./repository.ts";
+import { sourceFaults } from "./source_rules.ts";
 
 interface Outcome {
   readonly passed: number;
   readonly failed: number;
 }
-
-const root = new URL("../", import.meta.url);
-const config = JSON.parse(Deno.readTextFileSync(new URL("deno.json", root)));
-const members: readonly Member[] = config.workspace
-  .map((folder: string) => ({
-    folder,
-    ...JSON.parse(Deno.readTextFileSync(new URL(`${folder}/deno.json`, root))),
-  }));
-const published = members.filter((member) => member.publish !== false);
 
 function run(
   args: readonly string[],
@@ -99,37 +86,14 @@ async function tests(): Promise<Outcome> {
   }
 }
 
-function entryPoints(member: Member): string[] {
-  const paths = typeof member.exports === "string" ? [member.exports] : Object.values(member.exports);
-  return paths.map((path) => `${member.folder}/${path}`);
-}
-
-async function sourceFiles(): Promise<SourceFile[]> {
-  const { stdout } = await new Deno.Command("git", {
-    args: ["ls-files", "--cached", "--others", "--exclude-standard", "*.ts", "*.tsx", "*.md"],
-    cwd: root,
-  }).output();
-  const files: SourceFile[] = [];
-  for (const path of new TextDecoder().decode(stdout).split("\n").filter(Boolean)) {
-    files.push({ path, text: await Deno.readTextFile(new URL(path, root)) });
-  }
-  return files;
-}
-
-/** The files that tasks run. */
-function programs(): ReadonlySet<string> {
-  const tasks = Object.values<{ readonly command: string }>(config.tasks);
-  return new Set(tasks.flatMap(({ command }) => command.match(/\S+\.ts\b/g) ?? []));
-}
-
+/** The rules of sources, and how many files each kind of request enters, by what is written down of both. */
 async function sources(): Promise<Outcome> {
   const files = await sourceFiles();
-  const entries = new Set([
-    ...members.flatMap(entryPoints).map((path) => path.replace(/^\.\//, "").replace("/./", "/")),
-    ...programs(),
-    ...config.lint.plugins.map((path: string) => path.replace(/^\.\//, "")),
-  ]);
-  const faults = sourceFaults(files, { entries });
+  const entries = new Map(members.flatMap((member) => [...entryPoints(member)]));
+  const faults = [
+    ...sourceFaults(files, { entryPoints: entries, written }),
+    ...walkFaults(await measureWalks(), written.walks),
+  ];
   for (const fault of faults) console.log(fault);
   return { passed: Number(faults.length === 0 && files.length > 0), failed: faults.length };
 }
@@ -140,7 +104,11 @@ async function sources(): Promise<Outcome> {
  */
 async function doc(): Promise<Outcome> {
   // All at once: a type of one package that another one's signature names must be known as public.
-  const { ok, output } = await run(["doc", "--lint", ...published.flatMap(entryPoints)]);
+  const { ok, output } = await run([
+    "doc",
+    "--lint",
+    ...published.flatMap((member) => [...entryPoints(member).values()]),
+  ]);
   const told = output.split(/^(?=error)/m).filter((fault) => /^error\[/.test(fault));
   const faults = told.filter((fault) =>
     !fault.startsWith("error[missing-jsdoc]") || /^ *\d+ \| export\b/m.test(fault)

@@ -1,54 +1,126 @@
 import { assertEquals } from "@std/assert";
-import { sourceFaults } from "./source_rules.ts";
+import { importGraph, sourceFaults, type WrittenSources } from "./source_rules.ts";
 
-function faults(files: Readonly<Record<string, string>>): string[] {
-  const list = Object.entries(files).map(([path, text]) => ({ path, text }));
-  return sourceFaults(list, { entries: new Set(["packages/a/main.ts"]) });
+const NONE: WrittenSources = { circles: [], names: {}, fields: {} };
+const ENTRIES = new Map([["@tare/a", "packages/a/mod.ts"], ["@tare/b/deep", "packages/b/deep.ts"]]);
+
+function filesOf(texts: Readonly<Record<string, string>>) {
+  return Object.entries(texts).map(([path, text]) => ({ path, text }));
 }
 
-const LONG = "const x = 1;\n".repeat(40);
+function faults(texts: Readonly<Record<string, string>>, written: Partial<WrittenSources> = {}): string[] {
+  return sourceFaults(filesOf(texts), { entryPoints: ENTRIES, written: { ...NONE, ...written } });
+}
 
-Deno.test("sourceFaults() names files that are too long, wherever they are", () => {
-  const at = (lines: number) => "const x = 1;\n".repeat(lines);
-  assertEquals(faults({ "scripts/ok.ts": at(400), "tests/long_test.ts": at(401) }), [
-    "tests/long_test.ts has 401 lines: split it, 400 are the limit.",
+Deno.test("importGraph() sees imports, re-exports and dynamic imports of source files, examples left aside", () => {
+  const graph = importGraph(
+    filesOf({
+      "packages/a/mod.ts": 'export * from "./x/one.ts";\nexport {\n  two,\n} from "./two.ts";\n',
+      "packages/a/x/one.ts": '/**\n * import "./three.ts";\n */\nimport type { Two } from "../two.ts";\n',
+      "packages/a/x/three.ts": 'import * as deep from "@tare/b/deep";\n// import "@tare/a";\n',
+      "packages/a/two.ts": 'const three = await import("./x/three.ts");\nimport "npm:other";\n',
+      "packages/a/two_test.ts": 'import "./x/one.ts";\n',
+      "packages/b/deep.ts": 'import { two } from "@tare/a";\nimport "./missing.ts";\n',
+      "scripts/ok.ts": 'import "../packages/a/two.ts";\n',
+    }),
+    ENTRIES,
+  );
+  assertEquals([...graph].map(([path, imported]) => [path, ...imported]), [
+    ["packages/a/mod.ts", "packages/a/x/one.ts", "packages/a/two.ts"],
+    ["packages/a/x/one.ts", "packages/a/two.ts"],
+    ["packages/a/x/three.ts", "packages/b/deep.ts"],
+    ["packages/a/two.ts", "packages/a/x/three.ts"],
+    ["packages/b/deep.ts", "packages/a/mod.ts"],
   ]);
 });
 
-Deno.test("sourceFaults() wants two importers of a small file, tests apart", () => {
-  assertEquals(
-    faults({
-      "packages/a/mod.ts": 'export * from "./public.ts";\n',
-      "packages/a/main.ts": 'import "./one.ts";\nimport { type A } from "./deep/two.ts";\n',
-      "packages/a/public.ts": 'import "./deep/two.ts";\nawait import("./three.ts");\n',
-      "packages/a/public_test.ts": 'import "./public.ts";\nimport "./one.ts";\n',
-      "packages/a/one.ts": 'new URL("program.ts", import.meta.url);\n',
-      "packages/a/program.ts": "",
-      "packages/a/one_bench.ts": "",
-      "packages/a/deep/two.ts": "export type A = 1;\n",
-      "packages/a/three.ts": 'import {\n  a,\n} from "./long.ts";\n',
-      "packages/a/long.ts": LONG,
-      "tests/help.ts": "",
-      "tests/a_test.ts": 'import "./help.ts";\nimport "./lone.ts";\n',
-      "tests/b_test.ts": 'import "./help.ts";\n',
-      "tests/lone.ts": "",
-    }),
-    [
-      "packages/a/public.ts has 2 lines and only packages/a/mod.ts imports it: a file wants 40 lines or two importers.",
-      "packages/a/one.ts has 1 lines and only packages/a/main.ts imports it: a file wants 40 lines or two importers.",
-      "packages/a/three.ts has 3 lines and only packages/a/public.ts imports it: a file wants 40 lines or two importers.",
-      "tests/lone.ts has 0 lines and only tests/a_test.ts imports it: a file wants 40 lines or two importers.",
-    ],
-  );
+Deno.test("sourceFaults() names type circles of over three files that aren't written down", () => {
+  const circle = (name: string, size: number) =>
+    Object.fromEntries(Array.from({ length: size }, (_, at) => [
+      `packages/a/${name}${at}.ts`,
+      `import type { T } from "./${name}${(at + 1) % size}.ts";\n`,
+    ]));
+  // What leads into a circle, or out of it, is no part of it.
+  const more = { "packages/a/mod.ts": 'export * from "./x0.ts";\n' };
+  assertEquals(faults({ ...more, ...circle("x", 3), ...circle("y", 3) }), []);
+  const files = { ...more, ...circle("x", 4), ...circle("y", 5) };
+  const five = "5 files import each other in a circle, more than 3: " +
+    "packages/a/y0.ts, packages/a/y1.ts, packages/a/y2.ts, packages/a/y3.ts, packages/a/y4.ts.";
+  const four = "4 files import each other in a circle, more than 3: " +
+    "packages/a/x0.ts, packages/a/x1.ts, packages/a/x2.ts, packages/a/x3.ts.";
+  assertEquals(faults(files), [five, four]);
+  assertEquals(faults(files, { circles: [5] }), [four]);
+  assertEquals(faults(files, { circles: [4, 4] }), [five.replace("than 3", "than 4")]);
+  assertEquals(faults(files, { circles: [5, 4] }), []);
 });
 
-Deno.test("sourceFaults() names folders of too many source files", () => {
-  const files = (count: number) =>
-    Object.fromEntries([
-      ...Array.from({ length: count }, (_, at) => [`packages/a/x/f${at}.ts`, LONG]),
-      ["packages/a/x/f0_test.ts", ""],
-      ["packages/a/x/y/f.ts", LONG],
-    ]);
-  assertEquals(faults(files(16)), []);
-  assertEquals(faults(files(17)), ["packages/a/x has 17 source files: give it folders, 16 are the limit."]);
+Deno.test("sourceFaults() names what several files define and export under one name, overloads and tests left aside", () => {
+  const files = {
+    "packages/a/mod.ts": 'export { Keeper } from "./keeper.ts";\nexport type { Place } from "./place.ts";\n',
+    "packages/a/keeper.ts": "export abstract class Keeper {}\nexport const place = 1;\n",
+    "packages/a/place.ts": "/**\n * export class Keeper {}\n */\nexport interface Place {}\n",
+    "packages/b/keeper.ts": "export interface Keeper {}\nexport async function* place() {}\nclass Place {}\n",
+    "packages/b/over.ts": "export function over(a: 1): void;\nexport function over(a: 2): void;\n",
+    "packages/b/keeper_test.ts": "export const Place = 1;\n",
+    "scripts/place.ts": "export const place = 1;\n",
+  };
+  const keeper = "Keeper is exported with a meaning of its own by each of " +
+    "packages/a/keeper.ts, packages/b/keeper.ts: give each its name.";
+  assertEquals(faults(files), [keeper, keeper.replace("Keeper", "place")]);
+  assertEquals(faults(files, { names: { place: 2 } }), [keeper]);
+  assertEquals(faults(files, { names: { place: 1, Keeper: 3 } }), [keeper.replace("Keeper", "place")]);
+});
+
+Deno.test("sourceFaults() names public fields that files assign which import their class or interface", () => {
+  const uses = 'import { A } from "./a.ts";\n';
+  const files = {
+    "packages/a/a.ts": `export class A {
+  open = 1;
+  counted?: number;
+  override flag: boolean;
+  read: number;
+  readonly fixed: number;
+  private hidden: number;
+  static total = 0;
+  #own = 1;
+  get length(): number {
+    return this.#own;
+  }
+  method(): void {
+    this.#own = 2;
+    this.open = 3;
+  }
+}
+export interface Shape {
+  text: string;
+  readonly other: string;
+  call(name: string): void;
+}
+interface Local {
+  local: string;
+}
+`,
+    "packages/a/assigns.ts": `${uses}a.open = 2;
+a.counted++;
+this.flag = true;
+(a.read === 1) || a.read >= 2 && ((x) => a.read)();
+a.fixed = a.hidden = 3;
+a.total += 1;
+a.length = 1;
+`,
+    "packages/a/mod.ts": 'export * from "./a.ts";\n',
+    "packages/b/other.ts": 'import "@tare/a";\nb!.a.open ??= 1;\ndelete shape.text;\n',
+    "packages/a/through.ts": 'import "./assigns.ts";\na.flag = 1;\n',
+    "packages/a/alone.ts": "other.flag = 1;\nother.local = 1;\n",
+    "packages/a/a_test.ts": `${uses}a.flag = 1;\n`,
+  };
+  const end = ": make it #private or readonly, and what changes it a method.";
+  const found = [
+    `A.open of packages/a/a.ts is assigned in packages/a/assigns.ts, packages/b/other.ts${end}`,
+    `A.counted of packages/a/a.ts is assigned in packages/a/assigns.ts${end}`,
+    `Shape.text of packages/a/a.ts is assigned in packages/b/other.ts${end}`,
+  ];
+  assertEquals(faults(files), found);
+  assertEquals(faults(files, { fields: { A: 2 } }), found.slice(2));
+  assertEquals(faults(files, { fields: { A: 1, Shape: 1 } }), found.slice(0, 2));
 });

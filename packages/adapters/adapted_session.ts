@@ -36,7 +36,7 @@ export interface ReadResult {
 }
 
 /** What a framework tells of a call that it is about to make, beside its messages. */
-export interface AdaptedCall {
+interface AdaptedCall {
   readonly tools: readonly ToolDefinition[];
   /** Whether the model can recall what left. Default: whether the recall tool is among the tools. */
   readonly recall?: boolean;

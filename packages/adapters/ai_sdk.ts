@@ -12,9 +12,9 @@ import { AdaptedSession, type Adapter, type AdapterOptions } from "./adapted_ses
 import {
   type PromptMessage,
   type PromptPart,
-  readPrompt,
+  readModelPrompt,
   type RecallTool,
-  recallTool,
+  standardRecallTool,
   writePrompt,
 } from "./model_prompt.ts";
 
@@ -38,38 +38,32 @@ export interface ReportedUsage {
   readonly outputTokens: { readonly total: number | undefined };
 }
 
-/** A middleware of specification `v4`, for `wrapLanguageModel()`. */
-export interface TareMiddleware {
-  /** Always `v4`. */
-  readonly specificationVersion: "v4";
-  /** Puts what the model still needs in place of the prompt. */
-  transformParams<Params extends CallParams>(
-    call: { readonly params: Params; readonly model: { readonly modelId: string } },
-  ): Promise<Params>;
-  /** Books what a call took. */
-  wrapGenerate<Result extends { readonly usage: ReportedUsage }>(
-    call: { readonly doGenerate: () => PromiseLike<Result>; readonly params: CallParams },
-  ): Promise<Result>;
-  /** Books what a streamed call took, once it has finished. */
-  wrapStream<Result extends { readonly stream: ReadableStream<PromptPart> }>(
-    call: { readonly doStream: () => PromiseLike<Result>; readonly params: CallParams },
-  ): Promise<Result>;
-}
-
-/** An {@linkcode Adapter} for the AI SDK. */
-export interface AiSdkAdapter extends Adapter {
-  /** To be put around the model of one conversation. */
-  readonly middleware: TareMiddleware;
-  /** To be put among the tools, as `recall`. Without it what leaves the prompt can't be read back. */
-  readonly recall: RecallTool;
-}
-
 /**
  * Gives a conversation of the AI SDK a planner session.
  *
  * @throws {TypeError} by the middleware, if a prompt has a message of a role that the AI SDK doesn't have.
  */
-export function aiSdkAdapter(options: AdapterOptions): AiSdkAdapter {
+export function aiSdkAdapter(options: AdapterOptions): Adapter & {
+  /** A middleware of specification `v4`, for `wrapLanguageModel()`, to be put around the model of one conversation. */
+  readonly middleware: {
+    /** Always `v4`. */
+    readonly specificationVersion: "v4";
+    /** Puts what the model still needs in place of the prompt. */
+    transformParams<Params extends CallParams>(
+      call: { readonly params: Params; readonly model: { readonly modelId: string } },
+    ): Promise<Params>;
+    /** Books what a call took. */
+    wrapGenerate<Result extends { readonly usage: ReportedUsage }>(
+      call: { readonly doGenerate: () => PromiseLike<Result>; readonly params: CallParams },
+    ): Promise<Result>;
+    /** Books what a streamed call took, once it has finished. */
+    wrapStream<Result extends { readonly stream: ReadableStream<PromptPart> }>(
+      call: { readonly doStream: () => PromiseLike<Result>; readonly params: CallParams },
+    ): Promise<Result>;
+  };
+  /** To be put among the tools, as `recall`. Without it what leaves the prompt can't be read back. */
+  readonly recall: RecallTool;
+} {
   const adapted = new AdaptedSession(options);
   const views = new WeakMap<readonly PromptMessage[], SessionView>();
 
@@ -84,7 +78,7 @@ export function aiSdkAdapter(options: AdapterOptions): AiSdkAdapter {
     middleware: {
       specificationVersion: "v4",
       async transformParams({ params, model }) {
-        const pieces = readPrompt(params.prompt);
+        const pieces = readModelPrompt(params.prompt);
         const tools = params.tools ?? [];
         const functions = tools.filter((tool): tool is FunctionTool => tool.type === "function");
         const made = await adapted.view(pieces.map(({ message }) => message), {
@@ -117,7 +111,7 @@ export function aiSdkAdapter(options: AdapterOptions): AiSdkAdapter {
         return { ...result, stream: result.stream.pipeThrough(booking) };
       },
     },
-    recall: recallTool(adapted),
+    recall: standardRecallTool(adapted),
   };
 }
 

@@ -34,44 +34,38 @@ export interface LangChainMessage {
   readonly content: string | readonly unknown[];
 }
 
-/** What a middleware is handed of a model call, as far as it is read here. */
-export interface ModelCall {
-  readonly model: unknown;
-  /** Each is handed on as it came, or as a copy of its own class. */
-  readonly messages: readonly LangChainMessage[];
-  readonly systemMessage: LangChainMessage;
-  readonly tools: readonly unknown[];
-  readonly runtime: { readonly signal?: AbortSignal | undefined };
-}
-
-/** The recall tool as LangChain's `tool()` takes it: `tool(recall.run, recall)`. */
-export interface RecallTool {
-  /** Always `recall`. */
-  readonly name: string;
-  readonly description: string;
-  /** JSON Schema of the arguments. */
-  readonly schema: RecallParameters;
-  readonly run: (args: unknown) => Promise<string>;
-}
-
-/** An {@linkcode Adapter} for LangChain. */
-export interface LangChainAdapter extends Adapter {
-  /** For `createMiddleware()` of one conversation. It must be the last of those that change messages. */
-  readonly wrapModelCall: <Call extends ModelCall, Reply>(
-    call: Call,
-    handler: (call: Call) => Reply | PromiseLike<Reply>,
-  ) => Promise<Reply>;
-  /** To be put among the tools. Without it what leaves the prompt can't be read back. */
-  readonly recall: RecallTool;
-}
-
 /**
  * Gives a conversation of a LangChain agent a planner session. Tools are always shown in full: LangChain lets no
  * middleware show them otherwise.
  *
  * @throws {TypeError} by `wrapModelCall`, if a message is of a type that isn't known here.
  */
-export function langchainAdapter(options: AdapterOptions): LangChainAdapter {
+export function langchainAdapter(options: AdapterOptions): Adapter & {
+  /** For `createMiddleware()` of one conversation. It must be the last of those that change messages. */
+  readonly wrapModelCall: <
+    Call extends {
+      readonly model: unknown;
+      /** Each is handed on as it came, or as a copy of its own class. */
+      readonly messages: readonly LangChainMessage[];
+      readonly systemMessage: LangChainMessage;
+      readonly tools: readonly unknown[];
+      readonly runtime: { readonly signal?: AbortSignal | undefined };
+    },
+    Reply,
+  >(
+    call: Call,
+    handler: (call: Call) => Reply | PromiseLike<Reply>,
+  ) => Promise<Reply>;
+  /** The recall tool as LangChain's `tool()` takes it, `tool(recall.run, recall)`, to be put among the tools. Without it what leaves the prompt can't be read back. */
+  readonly recall: {
+    /** Always `recall`. */
+    readonly name: string;
+    readonly description: string;
+    /** JSON Schema of the arguments. */
+    readonly schema: RecallParameters;
+    readonly run: (args: unknown) => Promise<string>;
+  };
+} {
   const adapted = new AdaptedSession({
     ...options,
     mechanisms: { ...options.mechanisms, schemas: false },

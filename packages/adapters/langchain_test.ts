@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects, assertStrictEquals } from "@std/assert";
 import { memoryArchive } from "@tare/prune";
 import { LONG, optionsWith, SUMMARISING } from "./fixture_test.ts";
-import { type AdapterOptions, langchainAdapter, type LangChainMessage, type ModelCall } from "./langchain.ts";
+import { type AdapterOptions, langchainAdapter, type LangChainMessage } from "./langchain.ts";
 
 /** A message as LangChain's classes make them. */
 class Said implements LangChainMessage {
@@ -67,7 +67,7 @@ function adapterWith(options: Partial<AdapterOptions> = {}) {
     } = {},
   ) => {
     const seen: (readonly LangChainMessage[])[] = [];
-    const call: ModelCall = {
+    const call = {
       model: { model: "m" },
       messages: [...messages],
       systemMessage: new System({ content: system }),

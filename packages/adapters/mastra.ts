@@ -8,60 +8,16 @@
 import type { JsonSchema, ToolDefinition, Usage } from "@tare/messages";
 import type { SessionView } from "@tare/planner";
 import { AdaptedSession, type Adapter, type AdapterOptions } from "./adapted_session.ts";
-import { type PromptMessage, readPrompt, type RecallTool, recallTool, writePrompt } from "./model_prompt.ts";
+import {
+  type PromptMessage,
+  readModelPrompt,
+  type RecallTool,
+  standardRecallTool,
+  writePrompt,
+} from "./model_prompt.ts";
 
 export type { Adapter, AdapterOptions } from "./adapted_session.ts";
 export type { PromptMessage, PromptPart, RecallTool } from "./model_prompt.ts";
-
-/** What a processor is handed before a step, as far as it is read here. */
-export interface InputStep {
-  readonly tools?: Readonly<Record<string, unknown>> | undefined;
-  /** Is the same object in all calls of one processor for one step. */
-  readonly state: Record<string, unknown>;
-}
-
-/** What a processor is handed before a request, as far as it is read here. */
-export interface LlmRequest<PromptItem extends PromptMessage = PromptMessage> {
-  readonly prompt: readonly PromptItem[];
-  readonly model: { readonly modelId: string };
-  readonly state: Record<string, unknown>;
-}
-
-/** What a processor is handed after a reply, as far as it is read here. */
-export interface LlmResponse {
-  readonly chunks: readonly { readonly type: string; readonly payload: unknown }[];
-  readonly state: Record<string, unknown>;
-  /** Whether nobody was asked. */
-  readonly fromCache: boolean;
-}
-
-/** A processor, for `inputProcessors` of an agent. It must be the last of those that change the prompt. */
-export interface TareProcessor {
-  /** Always `tare`. */
-  readonly id: "tare";
-  /** Takes note of the tools; changes nothing. */
-  processInputStep(step: InputStep): undefined;
-  /** Puts what the model still needs in place of the prompt. */
-  processLLMRequest<PromptItem extends PromptMessage>(
-    request: LlmRequest<PromptItem>,
-  ): Promise<{ prompt: PromptItem[] }>;
-  /** Books what a call took. */
-  processLLMResponse(response: LlmResponse): Promise<undefined>;
-}
-
-/** The recall tool as Mastra's `createTool()` takes it. */
-export interface MastraRecallTool extends RecallTool {
-  /** Always `recall`. */
-  readonly id: "recall";
-}
-
-/** An {@linkcode Adapter} for Mastra. */
-export interface MastraAdapter extends Adapter {
-  /** To be put among an agent's `inputProcessors`, for one conversation. */
-  readonly processor: TareProcessor;
-  /** To be put among the tools, by `createTool()`. Without it what leaves the prompt can't be read back. */
-  readonly recall: MastraRecallTool;
-}
 
 const TOOLS = "tools";
 const VIEW = "view";
@@ -72,7 +28,36 @@ const VIEW = "view";
  *
  * @throws {TypeError} by the processor, if a prompt has a message of a role that a prompt doesn't have.
  */
-export function mastraAdapter(options: AdapterOptions): MastraAdapter {
+export function mastraAdapter(options: AdapterOptions): Adapter & {
+  /** To be put among an agent's `inputProcessors`, for one conversation. */
+  readonly processor: {
+    /** Always `tare`. */
+    readonly id: "tare";
+    /** Takes note of the tools; changes nothing. */
+    processInputStep(step: {
+      readonly tools?: Readonly<Record<string, unknown>> | undefined;
+      /** Is the same object in all calls of one processor for one step. */
+      readonly state: Record<string, unknown>;
+    }): undefined;
+    /** Puts what the model still needs in place of the prompt. */
+    processLLMRequest<PromptItem extends PromptMessage>(
+      request: {
+        readonly prompt: readonly PromptItem[];
+        readonly model: { readonly modelId: string };
+        readonly state: Record<string, unknown>;
+      },
+    ): Promise<{ prompt: PromptItem[] }>;
+    /** Books what a call took. */
+    processLLMResponse(response: {
+      readonly chunks: readonly { readonly type: string; readonly payload: unknown }[];
+      readonly state: Record<string, unknown>;
+      /** Whether nobody was asked. */
+      readonly fromCache: boolean;
+    }): Promise<undefined>;
+  };
+  /** To be put among the tools, by `createTool()`. Without it what leaves the prompt can't be read back. */
+  readonly recall: RecallTool & { readonly id: "recall" };
+} {
   const adapted = new AdaptedSession({ ...options, mechanisms: { ...options.mechanisms, schemas: false } });
   return {
     session: adapted.session,
@@ -83,17 +68,15 @@ export function mastraAdapter(options: AdapterOptions): MastraAdapter {
         state[TOOLS] = Object.entries(tools).map(readTool);
         return undefined;
       },
-      async processLLMRequest<PromptItem extends PromptMessage>(
-        { prompt, model, state }: LlmRequest<PromptItem>,
-      ) {
-        const pieces = readPrompt(prompt);
+      async processLLMRequest({ prompt, model, state }) {
+        const pieces = readModelPrompt(prompt);
         const made = await adapted.view(pieces.map(({ message }) => message), {
           tools: (state[TOOLS] ?? []) as readonly ToolDefinition[],
           model: model.modelId,
         });
         state[VIEW] = made.view;
         // What it holds is what came, or made of it.
-        return { prompt: [...writePrompt(prompt, pieces, made)] as PromptItem[] };
+        return { prompt: [...writePrompt(prompt, pieces, made)] as (typeof prompt)[number][] };
       },
       async processLLMResponse({ chunks, state, fromCache }) {
         const { [VIEW]: view } = state as { readonly [VIEW]?: SessionView };
@@ -101,7 +84,7 @@ export function mastraAdapter(options: AdapterOptions): MastraAdapter {
         return undefined;
       },
     },
-    recall: { id: "recall", ...recallTool(adapted) },
+    recall: { id: "recall", ...standardRecallTool(adapted) },
   };
 }
 
@@ -130,7 +113,9 @@ interface StepFinish {
   };
 }
 
-function readUsage(chunks: LlmResponse["chunks"]): Usage | undefined {
+function readUsage(
+  chunks: readonly { readonly type: string; readonly payload: unknown }[],
+): Usage | undefined {
   const finish = chunks.findLast(({ type }) => type === "finish" || type === "step-finish");
   const { inputTokens, cachedInputTokens = 0, outputTokens = 0 } = (finish?.payload as StepFinish | undefined)
     ?.output?.usage ?? {};

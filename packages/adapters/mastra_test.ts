@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertStrictEquals } from "@std/assert";
 import { memoryArchive } from "@tare/prune";
 import { LONG, optionsWith } from "./fixture_test.ts";
-import { type AdapterOptions, type LlmResponse, mastraAdapter } from "./mastra.ts";
+import { type AdapterOptions, mastraAdapter } from "./mastra.ts";
 
 function adapterWith(options: Partial<AdapterOptions> = {}) {
   return mastraAdapter(optionsWith(options));
@@ -56,8 +56,10 @@ Deno.test("mastraAdapter() books what is reported, and nothing where nobody was 
   const state = {};
   processor.processInputStep({ state });
   await processor.processLLMRequest({ prompt: promptWith("short"), model: MODEL, state });
-  const respond = (chunks: LlmResponse["chunks"], fromCache = false) =>
-    processor.processLLMResponse({ chunks, state, fromCache });
+  const respond = (
+    chunks: readonly { readonly type: string; readonly payload: unknown }[],
+    fromCache = false,
+  ) => processor.processLLMResponse({ chunks, state, fromCache });
   const usage = { inputTokens: 20, cachedInputTokens: 5, outputTokens: 2 };
   const finish = { type: "finish", payload: { output: { usage } } };
   await respond([finish], true);

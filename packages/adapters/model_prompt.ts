@@ -44,7 +44,7 @@ export interface RecallTool {
 }
 
 /** The recall tool of a session. */
-export function recallTool(adapted: AdaptedSession): RecallTool {
+export function standardRecallTool(adapted: AdaptedSession): RecallTool {
   const { description, parameters } = RECALL_TOOL.function;
   const schema = () => ({ ...parameters });
   return {
@@ -84,7 +84,7 @@ interface ResultPart extends PromptPart {
 }
 
 /** A chat message, and what of the prompt it was read from: a message, or a part of it. */
-export interface Piece {
+interface Piece {
   readonly message: Message;
   /** Position in the prompt. */
   readonly at: number;
@@ -96,7 +96,7 @@ export interface Piece {
  *
  * @throws {TypeError} if a message has a role that a prompt doesn't have.
  */
-export function readPrompt(prompt: readonly PromptMessage[]): Piece[] {
+export function readModelPrompt(prompt: readonly PromptMessage[]): Piece[] {
   return prompt.flatMap(readMessage);
 }
 

@@ -31,30 +31,26 @@ export interface AgentsModel {
   getStreamedResponse(request: never): AsyncIterable<unknown>;
 }
 
-/** The recall tool as the SDK's `tool()` takes it. */
-export interface RecallTool {
-  /** Always `recall`. */
-  readonly name: string;
-  readonly description: string;
-  /** JSON Schema of the arguments. */
-  readonly parameters: Omit<RecallParameters, "additionalProperties"> & { additionalProperties: true };
-  readonly strict: false;
-  readonly execute: (args: unknown) => Promise<string>;
-}
-
-/** An {@linkcode Adapter} for the OpenAI Agents SDK. */
-export interface OpenAiAgentsAdapter extends Adapter {
+/** Gives a conversation of the OpenAI Agents SDK a planner session. */
+export function openAiAgentsAdapter(options: AdapterOptions): Adapter & {
   /**
    * The model, asked for what is still needed. A request whose history the provider keeps (`previousResponseId`,
    * `conversationId`) goes as it is, and isn't booked.
    */
   readonly wrapModel: <Model extends AgentsModel>(model: Model) => Model;
   /** To be put among the tools by `tool()`. Without it what leaves the prompt can't be read back. */
-  readonly recall: RecallTool;
-}
-
-/** Gives a conversation of the OpenAI Agents SDK a planner session. */
-export function openAiAgentsAdapter(options: AdapterOptions): OpenAiAgentsAdapter {
+  readonly recall: {
+    /** Always `recall`. */
+    readonly name: string;
+    readonly description: string;
+    /** JSON Schema of the arguments. */
+    readonly parameters: Omit<RecallParameters, "additionalProperties"> & {
+      additionalProperties: true;
+    };
+    readonly strict: false;
+    readonly execute: (args: unknown) => Promise<string>;
+  };
+} {
   const adapted = new AdaptedSession(options);
 
   async function shown(

@@ -14,7 +14,7 @@ import {
 import type { Settings } from "./settings/settings.ts";
 
 /** The settings that say whom the agent asks. */
-export type ModelSettings = Pick<
+export type ProviderSettings = Pick<
   Settings,
   "apiKey" | "baseUrl" | "messagesKey" | "messagesUrl" | "model" | "price" | "profile" | "profileFile"
 >;
@@ -32,12 +32,12 @@ export interface AgentModels {
 }
 
 /** Whether there is a provider of chat completions and responses. */
-export function hasChatProvider({ apiKey, baseUrl }: ModelSettings): boolean {
+export function hasChatProvider({ apiKey, baseUrl }: ProviderSettings): boolean {
   return apiKey !== undefined || baseUrl !== undefined;
 }
 
 /** Whether no provider is configured for the agent, so that it answers by rehearsal. */
-export function isRehearsed(settings: ModelSettings): boolean {
+export function isRehearsed(settings: ProviderSettings): boolean {
   return !hasChatProvider(settings) && settings.messagesKey === undefined && settings.model === undefined;
 }
 
@@ -45,7 +45,7 @@ export function isRehearsed(settings: ModelSettings): boolean {
  * The models behind the configured providers. With a key, or an address of its own, for Messages as well as a provider of
  * chat completions each model name goes to its own; with one of them all go there.
  */
-export function configuredModels(settings: ModelSettings, server?: () => string | undefined): AgentModels {
+export function configuredModels(settings: ProviderSettings, server?: () => string | undefined): AgentModels {
   const { apiKey, baseUrl: baseURL = DEFAULT_PROVIDER.baseURL, messagesKey, messagesUrl, model } = settings;
   const profile = (model: string) => agentProfile(settings, model, server);
   return {
@@ -65,7 +65,7 @@ export function configuredModels(settings: ModelSettings, server?: () => string 
 
 /** The cache rules and prices of a model at the provider of chat completions; `server` tells what that says of itself. */
 export function chatProfile(
-  { baseUrl = DEFAULT_PROVIDER.baseURL, profile: name, profileFile }: ModelSettings,
+  { baseUrl = DEFAULT_PROVIDER.baseURL, profile: name, profileFile }: ProviderSettings,
   model: string,
   server?: () => string | undefined,
 ): Profile {
@@ -75,21 +75,21 @@ export function chatProfile(
 
 /** What a model costs in money: one's own price, else the list price; nothing on one's own machine. */
 export function priceOf(
-  { price, profileFile }: Pick<ModelSettings, "price" | "profileFile">,
+  { price, profileFile }: Pick<ProviderSettings, "price" | "profileFile">,
   profile: (model: string) => Profile,
 ): (model: string) => Price | undefined {
   const own = price ?? profileFile?.profile.price;
   return (model) => own ?? (profile(model).name === LOCAL_PROFILE ? undefined : listPrice(model));
 }
 
-function agentProfile(settings: ModelSettings, model: string, server?: () => string | undefined): Profile {
+function agentProfile(settings: ProviderSettings, model: string, server?: () => string | undefined): Profile {
   if (!speaksMessages(settings, model)) return chatProfile(settings, model, server);
   const { profileFile, profile: name = MESSAGES_PROVIDER.profile } = settings;
   return profileFile?.profile ?? chooseProfile({ name });
 }
 
 /** Whether a model is asked in the Messages format. */
-function speaksMessages(settings: ModelSettings, model: string): boolean {
+function speaksMessages(settings: ProviderSettings, model: string): boolean {
   const { messagesKey, messagesUrl } = settings;
   const isThere = messagesKey !== undefined || messagesUrl !== MESSAGES_PROVIDER.baseURL;
   return !hasChatProvider(settings) || (isThere && MESSAGES_PROVIDER.models.test(model));

@@ -1,12 +1,12 @@
 import { assertEquals } from "@std/assert";
 import { listPrice, profileNamed } from "@tare/planner";
-import { configuredModels, isRehearsed, type ModelSettings, priceOf } from "./agent_models.ts";
+import { configuredModels, isRehearsed, priceOf, type ProviderSettings } from "./agent_models.ts";
 import { readSettings } from "./settings/settings.ts";
 
 const OPENAI = "https://api.openai.com/v1";
 const ANTHROPIC = "https://api.anthropic.com";
 
-const settings = (environment: Record<string, string>): ModelSettings => readSettings([], environment);
+const settings = (environment: Record<string, string>): ProviderSettings => readSettings([], environment);
 
 /** Where the requests for these models go, and by which cache rules they are planned. */
 function routes(environment: Record<string, string>, models: readonly string[]): string[][] {

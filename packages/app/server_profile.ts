@@ -11,7 +11,7 @@ const TIMEOUT_MS = 1_000;
 const PAUSE_MS = 30_000;
 
 /** Whom to ask, and how. */
-export interface AskedServer {
+interface AskedServer {
   readonly baseURL: string;
   readonly apiKey?: string | undefined;
   /** Default: the global `fetch`. */
@@ -21,7 +21,7 @@ export interface AskedServer {
 }
 
 /** What a server says of itself. */
-export interface ServerProfile {
+interface ServerProfile {
   /** Name of the profile that it points to, as far as is known by now; asks the server, without waiting, if it isn't. */
   readonly name: () => string | undefined;
   /** Settles when the server has been asked for the first time; never rejects. */

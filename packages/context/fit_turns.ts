@@ -1,13 +1,5 @@
 import { checkGiven, countMessageTokens, type CountTokens, type Message } from "@tare/messages";
-import { isInstruction, type TurnRange } from "./group_turns.ts";
-
-/** How much history fits. */
-export interface FitTurnsOptions {
-  /** Counts the tokens of a text. */
-  readonly countTokens: CountTokens;
-  /** Tokens that the turns may take together. */
-  readonly historyBudgetTokens: number;
-}
+import { type groupTurns, isInstruction } from "./group_turns.ts";
 
 /**
  * The most recent turns that fit into a budget, oldest first. Walks from the newest turn to the oldest and stops at
@@ -18,9 +10,14 @@ export interface FitTurnsOptions {
  */
 export function fitTurns(
   messages: readonly Message[],
-  turns: readonly TurnRange[],
-  options: FitTurnsOptions,
-): readonly TurnRange[] {
+  turns: ReturnType<typeof groupTurns>,
+  options: {
+    /** Counts the tokens of a text. */
+    readonly countTokens: CountTokens;
+    /** Tokens that the turns may take together. */
+    readonly historyBudgetTokens: number;
+  },
+): ReturnType<typeof groupTurns> {
   checkGiven("fitTurns()", { messages, turns, options }, {
     messages: "array",
     turns: "array",

@@ -1,6 +1,7 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { fitTurns, groupTurns } from "@tare/context";
+import { groupTurns } from "@tare/context";
 import { type Message, MESSAGE_OVERHEAD_TOKENS } from "@tare/messages";
+import { fitTurns } from "./fit_turns.ts";
 
 const countTokens = (text: string) => text.length;
 

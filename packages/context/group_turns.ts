@@ -1,13 +1,5 @@
 import { checkGiven, type Message, pairCalls } from "@tare/messages";
 
-/** A turn, as a range of message indexes. */
-export interface TurnRange {
-  /** Index of its first message. */
-  readonly start: number;
-  /** Index of the first message after it. */
-  readonly end: number;
-}
-
 /**
  * Groups a conversation into turns, oldest first. The last one is the active turn.
  *
@@ -22,7 +14,12 @@ export interface TurnRange {
  * behind it, the active turn begins with the turn of that call.
  * @throws {RangeError} if `activeTurnStart` is no index of `messages`, nor their number.
  */
-export function groupTurns(messages: readonly Message[], activeTurnStart?: number): readonly TurnRange[] {
+export function groupTurns(messages: readonly Message[], activeTurnStart?: number): readonly {
+  /** Index of its first message. */
+  readonly start: number;
+  /** Index of the first message after it. */
+  readonly end: number;
+}[] {
   checkGiven("groupTurns()", { messages }, { messages: "messages" });
   const { length } = messages;
   const before = activeTurnStart ?? length;

@@ -9,6 +9,5 @@
  *
  * @module
  */
-export { fitTurns, type FitTurnsOptions } from "./fit_turns.ts";
-export { groupTurns, type TurnRange } from "./group_turns.ts";
-export { type ToolLoopContext, toolLoopContext, type ToolLoopContextOptions } from "./tool_loop_context.ts";
+export { groupTurns } from "./group_turns.ts";
+export { type ToolLoopContext, toolLoopContext } from "./tool_loop_context.ts";

@@ -2,19 +2,6 @@ import { checkGiven, countRequestTokens, type CountTokens, type Message } from "
 import { fitTurns } from "./fit_turns.ts";
 import { groupTurns, isInstruction } from "./group_turns.ts";
 
-/** Settings of {@linkcode toolLoopContext}. */
-export interface ToolLoopContextOptions {
-  /** Counts the tokens of a text. */
-  readonly countTokens: CountTokens;
-  /** Tokens that turns before the active one may take in follow-up calls. Default: 16,000. */
-  readonly historyBudgetTokens?: number;
-  /**
-   * Index of the first message of the active turn, for callers that know it (what set off a turn need not be
-   * stored). Default: where the last turn starts.
-   */
-  readonly activeTurnStart?: number;
-}
-
 /** What a model call shall be sent, and what was left out for that. */
 export interface ToolLoopContext<M extends Message> {
   /** The messages to send: the very objects that were handed in, in their order. */
@@ -51,7 +38,17 @@ export interface ToolLoopContext<M extends Message> {
  */
 export function toolLoopContext<M extends Message>(
   messages: readonly M[],
-  options: ToolLoopContextOptions,
+  options: {
+    /** Counts the tokens of a text. */
+    readonly countTokens: CountTokens;
+    /** Tokens that turns before the active one may take in follow-up calls. Default: 16,000. */
+    readonly historyBudgetTokens?: number;
+    /**
+     * Index of the first message of the active turn, for callers that know it (what set off a turn need not be
+     * stored). Default: where the last turn starts.
+     */
+    readonly activeTurnStart?: number;
+  },
 ): ToolLoopContext<M> {
   checkGiven("toolLoopContext()", { messages, options }, {
     messages: "messages",

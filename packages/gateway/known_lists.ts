@@ -1,4 +1,4 @@
-import { createHash, type Hash } from "node:crypto";
+import { Buffer } from "node:buffer";
 import { LRUCache } from "lru-cache";
 import type { KnownList, ListedItem, ListReader } from "@tare/wire";
 
@@ -11,54 +11,45 @@ const TAIL_BYTES = 64;
 /** A list that was read. */
 interface Entry {
   readonly kind: string;
-  /** From the first byte to behind the last item. */
-  readonly length: number;
-  readonly tail: Uint8Array<ArrayBuffer>;
-  /** SHA-256 of these bytes. */
-  readonly digest: string;
+  /** From the first byte to behind the last item; of a list that another goes on from, those of that one. */
+  readonly bytes: Uint8Array<ArrayBuffer>;
   readonly items: readonly ListedItem[];
   /** The list that this one goes on from. */
-  readonly before?: string | undefined;
+  readonly before?: number | undefined;
 }
 
 /**
  * Remembers the lists of requests by their bytes, at most `maxBytes` bytes with the texts in them; those that were used
  * last. Each conversation has two, its newest and the one before: behind that another request may have gone on that
- * was no turn. One hash over the whole list takes a fifth of the time that looking for each of its items takes.
+ * was no turn. To compare the bytes takes a fortieth of the time that hashing them takes.
  */
 export class KnownLists implements ListReader {
-  /** By kind and digest. */
-  readonly #lists: LRUCache<string, Entry>;
-  /** Of what was found: its entry, and the hash of its bytes so far. */
-  readonly #found = new WeakMap<KnownList, { readonly entry: Entry; readonly hash: Hash }>();
+  /** By a number of their own. */
+  readonly #lists: LRUCache<number, Entry>;
+  /** The numbers of what was found. */
+  readonly #found = new WeakMap<KnownList, number>();
+  #kept = 0;
 
   /** Nothing is known yet. */
   constructor({ maxBytes }: { readonly maxBytes: number }) {
     this.#lists = new LRUCache({
       maxSize: maxBytes,
-      sizeCalculation: ({ length, items }) => length + ITEM_BYTES * items.length,
+      sizeCalculation: ({ bytes, items }) => bytes.length + ITEM_BYTES * items.length,
     });
   }
 
-  /** What is known of the list that starts at this byte. */
+  /** What is known of the list that starts at this byte: the longest that it begins with. */
   find(bytes: Uint8Array<ArrayBuffer>, start: number, kind: string): KnownList | undefined {
-    // Lists that end alike at the same place, as of sub-agents at the same work, are told apart by one hash.
-    const lengths = new Set<number>();
-    for (const entry of this.#lists.values()) {
-      if (entry.kind === kind && endsIn(bytes, start + entry.length, entry.tail)) lengths.add(entry.length);
+    let found: { readonly number: number; readonly entry: Entry } | undefined;
+    for (const [number, entry] of this.#lists.entries()) {
+      if (entry.kind !== kind || entry.bytes.length <= (found?.entry.bytes.length ?? 0)) continue;
+      if (beginsWith(bytes, start, entry.bytes)) found = { number, entry };
     }
-    const hash = createHash("sha256");
-    let known: KnownList | undefined;
-    let from = start;
-    for (const length of [...lengths].sort((a, b) => a - b)) {
-      const end = start + length;
-      hash.update(bytes.subarray(from, end));
-      from = end;
-      const entry = this.#lists.get(keyOf({ kind, digest: hash.copy().digest("base64") }));
-      if (!entry) continue;
-      known = { items: entry.items, end };
-      this.#found.set(known, { entry, hash: hash.copy() });
-    }
+    if (!found) return undefined;
+    const { number, entry } = found;
+    const known: KnownList = { items: entry.items, end: start + entry.bytes.length };
+    this.#lists.get(number);
+    this.#found.set(known, number);
     return known;
   }
 
@@ -70,30 +61,31 @@ export class KnownLists implements ListReader {
     const { end: length = 0 } = items.at(-1) ?? {};
     const end = start + length;
     // A number could go on.
-    if (bytes[end - 1] !== CLOSE_OBJECT) return;
-    const found = known && this.#found.get(known);
-    if (known && found?.entry.length === length) {
-      this.#lists.get(keyOf(found.entry));
-      return;
+    if (bytes[end - 1] !== CLOSE_OBJECT || known?.end === end) return;
+    const before = known && this.#found.get(known);
+    const entry = before === undefined ? undefined : this.#lists.get(before);
+    if (before !== undefined && entry) {
+      if (entry.before !== undefined) this.#lists.delete(entry.before);
+      // What both begin with is held once.
+      const { bytes: { length }, before: _, ...rest } = entry;
+      this.#lists.set(before, { ...rest, bytes: bytes.subarray(start, start + length) });
     }
-    const hash = found?.hash ?? createHash("sha256");
-    const digest = hash.update(bytes.subarray(known && found ? known.end : start, end)).digest("base64");
-    const tail = bytes.slice(Math.max(start, end - TAIL_BYTES), end);
-    const before = found && keyOf(found.entry);
-    const entry: Entry = { kind, length, tail, digest, items, before };
-    if (found?.entry.before !== undefined) this.#lists.delete(found.entry.before);
-    this.#lists.set(keyOf(entry), entry);
+    this.#lists.set(++this.#kept, { kind, bytes: bytes.subarray(start, end), items, before });
   }
 }
 
 const CLOSE_OBJECT = 0x7d;
 
-function keyOf({ kind, digest }: Pick<Entry, "kind" | "digest">): string {
-  return `${kind} ${digest}`;
-}
-
-function endsIn(bytes: Uint8Array<ArrayBuffer>, end: number, tail: Uint8Array<ArrayBuffer>): boolean {
+/** Whether this list stands there. */
+function beginsWith(
+  bytes: Uint8Array<ArrayBuffer>,
+  start: number,
+  list: Uint8Array<ArrayBuffer>,
+): boolean {
+  const end = start + list.length;
   if (end > bytes.length) return false;
-  for (let at = 1; at <= tail.length; at++) if (bytes[end - at] !== tail[tail.length - at]) return false;
-  return true;
+  for (let at = 1; at <= Math.min(TAIL_BYTES, list.length); at++) {
+    if (bytes[end - at] !== list[list.length - at]) return false;
+  }
+  return Buffer.compare(bytes.subarray(start, end), list) === 0;
 }

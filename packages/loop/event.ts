@@ -1,7 +1,13 @@
-import type { AssistantMessage, Content, Cost, FinishReason, Rewrite, Usage } from "@tare/messages";
-import type { AskedCall } from "./approval.ts";
-import type { TurnLedger } from "./ledger.ts";
-import type { ModelErrorCode } from "./model_error.ts";
+import type {
+  AssistantMessage,
+  Content,
+  Cost,
+  FinishReason,
+  ResolvedCall,
+  Rewrite,
+  ToolCall,
+  Usage,
+} from "@tare/messages";
 
 /**
  * Why a turn ended: the model answered; it called tools that the caller runs; somebody has to be asked before a call runs; the
@@ -90,3 +96,134 @@ export type LoopEvent =
     readonly ledger?: object;
   }
   | ({ readonly type: "turn_end" } & TurnEnd);
+
+/** Says of a call, once its arguments are valid and before anything of it runs, whether it may. Must not throw. */
+export type Judge = (call: ResolvedCall) =>
+  | { readonly decision: "allow" }
+  /** `reason` is a sentence for the model. */
+  | { readonly decision: "deny"; readonly reason: string }
+  /** Somebody has to be asked first. */
+  | { readonly decision: "ask" };
+
+/** What somebody is asked to allow: the tool that would run, and the JSON of what it would run with. */
+export interface AskedCall {
+  /** The call's. */
+  readonly id: string;
+  readonly name: string;
+  readonly arguments: string;
+}
+
+/** A call that an earlier turn left open to ask for it, and the answer. */
+export interface AnsweredCall {
+  /** As it stands at the history's end. */
+  readonly call: ToolCall;
+  /** What was asked: if the call has come to mean anything else since, it doesn't run. */
+  readonly asked: AskedCall;
+  /** Why it may not run, in a sentence for the model. Absent: it may. */
+  readonly denied?: string;
+}
+
+/**
+ * What a turn cost, what its context hook paid included. A figure is in tokens unless it says otherwise. A call that
+ * failed or was cancelled is not in it. What the calls cost in token units and in dollars is absent where it isn't known
+ * of all of them.
+ */
+export interface TurnLedger extends Partial<Cost> {
+  /** Model calls that were answered, those of the context hook apart. */
+  readonly calls: number;
+  /** Sum of the prompts, cached tokens included. */
+  readonly promptTokens: number;
+  /** Of these, served from the provider's cache. */
+  readonly cachedTokens: number;
+  /** Tokens that the model wrote, reasoning included. */
+  readonly outputTokens: number;
+  /** Prompt tokens that each mechanism kept out, summed over the calls. */
+  readonly saved: Readonly<Record<string, number>>;
+  /** True if the provider sent no usage for some call and it was counted here. */
+  readonly estimated: boolean;
+}
+
+/** The ledger before the first model call. */
+export const EMPTY_LEDGER: TurnLedger = {
+  calls: 0,
+  promptTokens: 0,
+  cachedTokens: 0,
+  outputTokens: 0,
+  saved: {},
+  estimated: false,
+};
+
+/**
+ * The ledger of two stretches of a conversation: of a turn and its next call, of a session and its next turn.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { addLedgers, EMPTY_LEDGER } from "@tare/loop";
+ *
+ * const turn = { ...EMPTY_LEDGER, calls: 2, saved: { prune: 500 } };
+ * assertEquals(addLedgers(turn, turn), { ...EMPTY_LEDGER, calls: 4, saved: { prune: 1000 } });
+ * ```
+ */
+export function addLedgers(a: TurnLedger, b: TurnLedger): TurnLedger {
+  const saved = { ...a.saved };
+  for (const [mechanism, tokens] of Object.entries(b.saved)) {
+    saved[mechanism] = (saved[mechanism] ?? 0) + tokens;
+  }
+  return {
+    calls: a.calls + b.calls,
+    promptTokens: a.promptTokens + b.promptTokens,
+    cachedTokens: a.cachedTokens + b.cachedTokens,
+    outputTokens: a.outputTokens + b.outputTokens,
+    saved,
+    estimated: a.estimated || b.estimated,
+    ...sumKnown("tokenUnits", a, b),
+    ...sumKnown("usd", a, b),
+  };
+}
+
+/** What both cost; nothing if one took tokens and it isn't known what they cost. */
+function sumKnown(unit: keyof Cost, a: TurnLedger, b: TurnLedger): Partial<Cost> {
+  let sum: number | undefined;
+  for (const ledger of [a, b]) {
+    if (ledger.promptTokens + ledger.outputTokens === 0) continue;
+    const cost = ledger[unit];
+    if (cost === undefined) return {};
+    sum = (sum ?? 0) + cost;
+  }
+  return sum === undefined ? {} : { [unit]: sum };
+}
+
+/** What went wrong between us and the provider. */
+export type ModelErrorCode =
+  | "bad_key"
+  | "no_such_model"
+  | "prompt_too_long"
+  | "rate_limited"
+  | "unreachable"
+  | "bad_request"
+  | "bad_response"
+  | "provider_error";
+
+/** A failed model request, told apart by {@linkcode ModelError.code}. */
+export class ModelError extends Error {
+  /** Always `ModelError`. */
+  override readonly name = "ModelError";
+  readonly code: ModelErrorCode;
+  /** How long the provider asks us to wait, in milliseconds. */
+  readonly retryAfterMs?: number;
+  /** The setting of the request that is at fault, if it is one. */
+  readonly param?: string;
+
+  /** Makes an error whose message is one sentence for people. */
+  constructor(
+    code: ModelErrorCode,
+    message: string,
+    options: { readonly retryAfterMs?: number; readonly param?: string; readonly cause?: unknown } = {},
+  ) {
+    super(message, "cause" in options ? { cause: options.cause } : undefined);
+    this.code = code;
+    if (options.retryAfterMs !== undefined) this.retryAfterMs = options.retryAfterMs;
+    if (options.param !== undefined) this.param = options.param;
+  }
+}

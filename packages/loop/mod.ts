@@ -5,11 +5,19 @@
  *
  * @module
  */
-export * from "./approval.ts";
-export * from "./event.ts";
-export * from "./ledger.ts";
-export * from "./model_error.ts";
-export type { ProviderOptions } from "./provider/provider_access.ts";
-export * from "./run.ts";
-export type { RunOptions } from "./run_options.ts";
+export {
+  addLedgers,
+  type AnsweredCall,
+  type AskedCall,
+  EMPTY_LEDGER,
+  type Judge,
+  type LoopEvent,
+  ModelError,
+  type ModelErrorCode,
+  type TurnEnd,
+  type TurnEndReason,
+  type TurnLedger,
+} from "./event.ts";
+export type { ProviderOptions } from "./provider.ts";
+export { run, type RunOptions, type TurnResult } from "./run.ts";
 export { type Clock, systemClock } from "./watchdog.ts";

@@ -1,33 +1,134 @@
 import {
   type AssistantMessage,
+  checkGiven,
   type Content,
   contentText,
+  type ContextHook,
   type ContextView,
+  type Cost,
   countMessageTokens,
   countRequestTokens,
   type CountTokens,
   describeCall,
+  estimateTokens,
+  type FinishReason,
   type Message,
   MESSAGE_OVERHEAD_TOKENS,
-  type ModelRequest,
+  type Model,
+  type ModelSettings,
+  type Tool,
+  type ToolDefinition,
   type Usage,
 } from "@tare/messages";
+import { argumentsParser } from "@tare/messages/arguments";
 import {
-  EMPTY_REPLY,
-  type Ending,
-  endingByError,
-  endingByLimit,
-  endingByReply,
-  isEmptyReply,
-  type Reply,
-} from "./ending.ts";
-import type { LoopEvent, TurnEnd } from "./event.ts";
-import { addLedgers, EMPTY_LEDGER, type TurnLedger } from "./ledger.ts";
-import { ModelError } from "./model_error.ts";
-import { RepeatedCalls } from "./calls/repeated_calls.ts";
-import { type ResolvedOptions, resolveOptions, type RunOptions } from "./run_options.ts";
-import { CUT_OFF, refuseCalls, runTools, type ToolAnswers } from "./calls/run_tools.ts";
-import { Watchdog } from "./watchdog.ts";
+  CUT_OFF,
+  type PreparedTool,
+  refuseCalls,
+  RepeatedCalls,
+  runTools,
+  type ToolAnswers,
+} from "./calls.ts";
+import {
+  addLedgers,
+  type AnsweredCall,
+  EMPTY_LEDGER,
+  type Judge,
+  type LoopEvent,
+  ModelError,
+  type TurnEnd,
+  type TurnLedger,
+} from "./event.ts";
+import { type Clock, systemClock, Watchdog } from "./watchdog.ts";
+
+/** What a turn needs. */
+export interface RunOptions {
+  readonly model: Model;
+  /** The conversation so far; instructions are system messages at its start. Not changed. */
+  readonly history: readonly Message[];
+  /** What the user says now. Absent: the turn goes on where the history stops. */
+  readonly input?: Content;
+  /**
+   * What the user has said since it was last called. Called before each model call, and once the model has answered:
+   * then the turn goes on if there is something. Default: nothing.
+   */
+  readonly steering?: () => readonly Content[];
+  /**
+   * Called before each model call with what the turn cost so far: a sentence ends the turn by reason `budget`.
+   * Default: no budget.
+   */
+  readonly overBudget?: (ledger: TurnLedger) => string | undefined;
+  /** What a call cost, by its usage. Default: nobody knows, and the ledger counts tokens alone. */
+  readonly costOf?: (usage: Usage) => Cost;
+  /**
+   * Told what the turn's own calls cost so far whenever that changes; gives what the turn cost with what others spent for
+   * it: that is what budgets and the turn's end count. Default: nobody did.
+   */
+  readonly spent?: (own: TurnLedger) => TurnLedger;
+  /** The tools that the model may call. Default: none. */
+  readonly tools?: readonly Tool[];
+  /**
+   * Tools that the model may call too, though its requests don't hold their definitions: it knows them from elsewhere.
+   * Whether their parameters are a JSON Schema is seen when they are called. Default: none.
+   */
+  readonly unlisted?: readonly Tool[];
+  /**
+   * Tools that the caller runs. A step that calls some of them runs its other calls and ends the turn by reason
+   * `tool_calls`: the caller adds their results to the history and lets it go on. Default: none.
+   */
+  readonly clientTools?: readonly ToolDefinition[];
+  /**
+   * Says before each call whether it may run. Calls that have to be asked for are left open, and once the others of the
+   * step have run the turn ends by reason `approval`: the next turn gets them as `answered`. Default: all may.
+   */
+  readonly judge?: Judge;
+  /**
+   * Why nobody can be asked, in a sentence for the model: what would have to be asked for gets it as an error. Default:
+   * somebody can.
+   */
+  readonly cannotAsk?: string;
+  /**
+   * The calls at the history's end that the last turn left open to ask for them, with the answers: those that may run do
+   * so before the model is called. Default: none.
+   */
+  readonly answered?: readonly AnsweredCall[];
+  /** How the model shall write. Default: as the provider likes. */
+  readonly settings?: ModelSettings;
+  /** Decides before each model call what the model sees. Default: everything. */
+  readonly context?: ContextHook;
+  /** Aborting it ends the turn: the model's request and running tools are stopped. */
+  readonly signal?: AbortSignal;
+  /** Most model calls in the turn. Default: 50. */
+  readonly maxSteps?: number;
+  /**
+   * Once the model has written that many tokens in the turn, reasoning included, it isn't called again. A guard
+   * against runaways rather than a budget. Default: 500,000.
+   */
+  readonly maxOutputTokens?: number;
+  /** Most calls of one reply that run at the same time. Default: 8. */
+  readonly maxParallelTools?: number;
+  /** Longest time that one tool call may take, in milliseconds, where the tool doesn't say. Default: 120,000. */
+  readonly toolTimeoutMs?: number;
+  /**
+   * Longest time without any sign from the model, the running tools or the context hook, in milliseconds; then the
+   * turn ends as `stalled`. There is no limit on the turn as a whole. Default: 300,000.
+   */
+  readonly idleTimeoutMs?: number;
+  /** Counts usage that the provider doesn't report. Default: `estimateTokens`. */
+  readonly countTokens?: CountTokens;
+  /** Tells the time. Default: the real time. */
+  readonly clock?: Clock;
+}
+
+/** What has no default. */
+type Optional = "input" | "settings" | "costOf" | "signal" | "cannotAsk";
+
+/** {@linkcode RunOptions} checked and with their defaults. */
+interface ResolvedOptions
+  extends Omit<Required<RunOptions>, "tools" | "unlisted" | Optional>, Pick<RunOptions, Optional> {
+  /** The tools by name. */
+  readonly tools: ReadonlyMap<string, PreparedTool>;
+}
 
 /** How a turn ended and what it left. */
 export interface TurnResult extends TurnEnd {
@@ -39,9 +140,6 @@ export interface TurnResult extends TurnEnd {
   /** What was thrown, if the turn ended by an error; for a log, not for clients. */
   readonly error?: unknown;
 }
-
-/** What a model call sends. */
-type View = Pick<ModelRequest, "messages" | "tools" | "stable">;
 
 /** What each step of a turn is made with. */
 interface StepOptions extends ResolvedOptions {
@@ -233,7 +331,7 @@ function activeTurnStart(history: readonly Message[], startsNow: boolean): numbe
  * @throws {ModelError} if the model fails or its stream ends without a reply.
  */
 async function* callModel(
-  view: View,
+  view: ContextView,
   { model, settings, countTokens, step, watchdog }: StepOptions,
 ): AsyncGenerator<LoopEvent, Reply> {
   const { messages, tools, stable } = view;
@@ -263,11 +361,172 @@ async function* callModel(
   }
 }
 
-function countUsage(view: View, message: AssistantMessage, countTokens: CountTokens): Usage {
+function countUsage(view: ContextView, message: AssistantMessage, countTokens: CountTokens): Usage {
   return {
     promptTokens: countRequestTokens(view, countTokens),
     cachedTokens: 0,
     outputTokens: countMessageTokens(message, countTokens) - MESSAGE_OVERHEAD_TOKENS,
     estimated: true,
   };
+}
+
+/** A model's whole reply. */
+interface Reply {
+  readonly message: AssistantMessage;
+  readonly finishReason: FinishReason;
+  /** What it cost: as the provider says, or else counted. */
+  readonly usage: Usage;
+}
+
+/** Why a turn ends, and the error if one was thrown. */
+interface Ending extends Pick<TurnEnd, "reason" | "message" | "code"> {
+  readonly error?: unknown;
+}
+
+/** What people are told of a reply that says nothing. */
+const EMPTY_REPLY = "The model's reply was empty.";
+
+/** Whether a reply says nothing and calls nothing. Providers refuse a history that holds one. */
+function isEmptyReply({ content, refusal, tool_calls: calls }: AssistantMessage): boolean {
+  const said = typeof content === "string" ? content.trim() : content ?? "";
+  return said.length === 0 && !refusal && !calls?.length;
+}
+
+/** The ending that a reply brings about, or nothing if the turn goes on. */
+function endingByReply({ message, finishReason }: Reply): Ending | undefined {
+  if (finishReason === "length") {
+    return {
+      reason: "output_limit",
+      message: "The reply was cut off: it reached the provider's limit on output tokens.",
+    };
+  }
+  if (finishReason === "content_filter") {
+    return { reason: "model_error", message: "The provider's content filter stopped the reply." };
+  }
+  if (isEmptyReply(message)) return { reason: "completed", message: EMPTY_REPLY };
+  return message.tool_calls?.length ? undefined : { reason: "completed" };
+}
+
+/** The ending by the turn's budget or its own limits after a step, or nothing if none is reached. */
+function endingByLimit(
+  ledger: TurnLedger,
+  { step, maxSteps, maxOutputTokens, overBudget }:
+    & Pick<ResolvedOptions, "maxSteps" | "maxOutputTokens" | "overBudget">
+    & { readonly step: number },
+): Ending | undefined {
+  const { outputTokens } = ledger;
+  const spent = overBudget(ledger);
+  if (spent !== undefined) return { reason: "budget", message: spent };
+  if (outputTokens >= maxOutputTokens) {
+    return {
+      reason: "output_limit",
+      message: `The turn reached its limit of ${maxOutputTokens} output tokens (it has ${outputTokens}).`,
+    };
+  }
+  if (step >= maxSteps) {
+    return { reason: "step_limit", message: `The turn reached its limit of ${maxSteps} model calls.` };
+  }
+  return undefined;
+}
+
+/** The ending when something was thrown: the turn was stopped, the model failed, or there is a bug. */
+function endingByError(
+  error: unknown,
+  { watchdog, idleTimeoutMs }: { readonly watchdog: Watchdog; readonly idleTimeoutMs: number },
+): Ending {
+  if (watchdog.stalled) {
+    return { reason: "stalled", message: `Nothing moved for ${idleTimeoutMs / 1000} s.` };
+  }
+  if (watchdog.signal.aborted) return { reason: "cancelled", message: "The turn was cancelled." };
+  if (error instanceof ModelError) {
+    return { reason: "model_error", code: error.code, message: error.message, error };
+  }
+  return { reason: "internal_error", message: error instanceof Error ? error.message : String(error), error };
+}
+
+/** Longest delay of a timer, in milliseconds: more fires at once. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+/**
+ * Checks what the caller hands in and fills in the defaults.
+ *
+ * @throws {TypeError} if two tools have one name, or a tool's parameters are no JSON Schema.
+ * @throws {RangeError} if a limit is out of its range, or there is neither input nor history.
+ */
+function resolveOptions(options: RunOptions): ResolvedOptions {
+  checkGiven("run()", { options }, { options: { model: "function", history: "messages" } });
+  const {
+    tools = [],
+    unlisted = [],
+    clientTools = [],
+    judge = () => ({ decision: "allow" }),
+    answered = [],
+    context = ({ messages, tools }) => ({ messages, tools }),
+    steering = () => [],
+    overBudget = () => undefined,
+    spent = (own) => own,
+    maxSteps = 50,
+    maxOutputTokens = 500_000,
+    maxParallelTools = 8,
+    toolTimeoutMs = 120_000,
+    idleTimeoutMs = 300_000,
+    countTokens = estimateTokens,
+    clock = systemClock,
+    ...given
+  } = options;
+  if (given.input === undefined && given.history.length === 0) {
+    throw new RangeError("Cannot start a turn: there is neither an input nor a history to go on with.");
+  }
+  checkLimit("maxSteps", maxSteps);
+  checkLimit("maxOutputTokens", maxOutputTokens);
+  checkLimit("maxParallelTools", maxParallelTools);
+  checkLimit("toolTimeoutMs", toolTimeoutMs, MAX_TIMER_MS);
+  checkLimit("idleTimeoutMs", idleTimeoutMs, MAX_TIMER_MS);
+  return {
+    ...given,
+    tools: prepareTools({ tools, unlisted, clientTools }),
+    ...{ clientTools, judge, answered, context, steering, overBudget, spent, countTokens, clock },
+    ...{ maxSteps, maxOutputTokens, maxParallelTools, toolTimeoutMs, idleTimeoutMs },
+  };
+}
+
+function prepareTools(
+  { tools, unlisted, clientTools }: Required<Pick<RunOptions, "tools" | "unlisted" | "clientTools">>,
+): ReadonlyMap<string, PreparedTool> {
+  const prepared = new Map<string, PreparedTool>();
+  const names = new Set<string>();
+  const own = [...tools, ...unlisted];
+  for (const { function: { name } } of [...own.map(({ definition }) => definition), ...clientTools]) {
+    if (names.has(name)) {
+      throw new TypeError(
+        `Cannot start a turn: two tools are named "${name}", and each name must be unique.`,
+      );
+    }
+    names.add(name);
+  }
+  for (const [at, tool] of own.entries()) {
+    const { definition } = tool;
+    const { name } = definition.function;
+    if (tool.timeoutMs !== undefined) checkLimit(`timeoutMs of tool ${name}`, tool.timeoutMs, MAX_TIMER_MS);
+    const isListed = at < tools.length;
+    // Of many tools a turn calls few.
+    const parse = isListed ? parserOf(definition) : (text: string) => parserOf(definition)(text);
+    prepared.set(name, { tool, isListed, parse });
+  }
+  return prepared;
+}
+
+// Compiling a schema takes milliseconds, and a session has the same tools in every turn.
+const parsers = new WeakMap<ToolDefinition, PreparedTool["parse"]>();
+
+function parserOf(definition: ToolDefinition): PreparedTool["parse"] {
+  let parse = parsers.get(definition);
+  if (!parse) parsers.set(definition, parse = argumentsParser(definition));
+  return parse;
+}
+
+function checkLimit(name: string, value: number, max: number = Infinity): void {
+  if (value >= 1 && value <= max) return;
+  const range = max === Infinity ? "at least 1" : `from 1 to ${max}`;
+  throw new RangeError(`Cannot start a turn: ${name} is ${value}, but must be ${range}.`);
 }

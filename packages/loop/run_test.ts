@@ -1,12 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { EMPTY_LEDGER, ModelError, run } from "@tare/loop";
-import {
-  type ContextHook,
-  type ContextRequest,
-  type Message,
-  MESSAGE_OVERHEAD_TOKENS,
-  type Model,
-} from "@tare/messages";
+import { type ContextHook, type Message, MESSAGE_OVERHEAD_TOKENS, type Model } from "@tare/messages";
 import {
   assertWhole,
   call,
@@ -317,7 +311,7 @@ Deno.test("run() counts what the context hook paid, also if the call behind it f
     model,
     history: [],
     input: "Go.",
-    context: ({ messages, tools }: ContextRequest) => ({ messages, tools, usage: paid }),
+    context: ({ messages, tools }: Parameters<ContextHook>[0]) => ({ messages, tools, usage: paid }),
   });
   const { result } = await collect(run(options(model)));
   assertEquals(result.ledger, {

@@ -19,7 +19,7 @@ export const systemClock: Clock = {
 const STOP_GRACE_MS = 2_000;
 
 /** What a watchdog goes by. */
-export interface WatchdogOptions {
+interface WatchdogOptions {
   /** Aborting it stops the turn. */
   readonly signal?: AbortSignal;
   /** Longest time without a sign of life, in milliseconds. */

@@ -21,11 +21,11 @@
  *
  * @module
  */
+import { Check, ErrorContext, ErrorSchema, NextStack, Resolve, Stack } from "typebox/schema";
+import { Hashing, Settings } from "typebox/system";
+import type { TValidationError } from "typebox/error";
 import { checkGiven } from "./check_given.ts";
-import { schemaChecker } from "./schema_checker.ts";
-import type { ToolDefinition } from "./tool.ts";
-
-export { schemaChecker };
+import type { JsonSchema, ToolDefinition } from "./tool.ts";
 
 /** Arguments that are valid, or a text that tells the model how to mend its call. */
 export type ParsedArguments =
@@ -74,4 +74,457 @@ function checkerOf(tool: ToolDefinition): (value: unknown) => string | undefined
       { cause },
     );
   }
+}
+
+/** So many faults of a value are collected: each wrong one of a large list would fill the memory. */
+const MAX_COLLECTED = 1000;
+
+/**
+ * Makes of a JSON Schema (draft 2020-12, with the lists of `items` that earlier ones had; `format` isn't checked) a
+ * function that names every fault of a value in one line, or gives `undefined` for a valid one. No code is made of the
+ * schema, so that it may come from anywhere and is checked wherever modules run.
+ *
+ * That takes some microseconds for each object of a value. For large ones a compiler of the same library is forty times
+ * as fast: `Compile` of `typebox/schema`, for schemas that are trusted.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { schemaChecker } from "@tare/messages/arguments";
+ *
+ * const faults = schemaChecker({ properties: { lines: { type: "integer", minimum: 1 } } });
+ * assertEquals(faults({ lines: 3 }), undefined);
+ * assertEquals(faults({ lines: 0 }), "lines must be >= 1");
+ * assertEquals(faults({ lines: 0 }, "calls.2"), "calls.2.lines must be >= 1");
+ * ```
+ *
+ * @param schema The schema. Its `$schema` is ignored, and what refers to a schema of schemas takes any.
+ * @param what How the whole value is called in a fault. Default: `the value`.
+ * @returns A function of the value, and of the place where that stands, if it is a part of a larger one.
+ * @throws {Error} if the schema itself is invalid, or refers to what isn't there.
+ */
+export function schemaChecker(
+  schema: JsonSchema,
+  what = "the value",
+): (value: unknown, place?: string) => string | undefined {
+  checkGiven("schemaChecker()", { schema }, { schema: "object" });
+  const linked = linkSchema(schema, (inner, place) => {
+    if (Check(KEYWORDS, inner)) return;
+    throw new Error(`Cannot use the schema: ${describeFaults(faultsOf(KEYWORDS, inner, place), "it")}`);
+  });
+  const text = JSON.stringify(schema);
+  const namesInherited = INHERITED.some((name) => text.includes(`"${name}"`));
+  return (given, place = "") => {
+    const value = namesInherited ? bare(given) : given;
+    if (Check(linked, value)) return undefined;
+    const instancePath = place === "" ? "" : `/${place.replaceAll(".", "/")}`;
+    return describeFaults(faultsOf(linked, value, instancePath), what);
+  };
+}
+
+/** What every object has by its prototype, which the validator takes for its own. */
+const INHERITED = Object.getOwnPropertyNames(Object.prototype);
+
+/** A copy of a value whose objects have no prototypes. */
+function bare(value: unknown): unknown {
+  if (typeof value !== "object" || value === null) return value;
+  if (Array.isArray(value)) return value.map(bare);
+  const entries = Object.entries(value).map((
+    [key, inner],
+  ) => [key, { value: bare(inner), enumerable: true }]);
+  return Object.create(null, Object.fromEntries(entries));
+}
+
+function faultsOf(schema: JsonSchema, value: unknown, instancePath: string): readonly FaultAt[] {
+  const { maxErrors } = Settings.Get();
+  Settings.Set({ maxErrors: MAX_COLLECTED });
+  try {
+    return collect(schema, value, { root: schema, schemaPath: "#", instancePath });
+  } finally {
+    Settings.Set({ maxErrors });
+  }
+}
+
+/** Where a schema and a value stand in the whole ones. */
+interface Place {
+  readonly root: JsonSchema;
+  readonly schemaPath: string;
+  readonly instancePath: string;
+}
+
+function collect(schema: unknown, value: unknown, { root, schemaPath, instancePath }: Place): FaultAt[] {
+  const context = new ErrorContext();
+  ErrorSchema(Stack({}, root), context, schemaPath, instancePath, schema as JsonSchema, value);
+  return context.GetErrors().flatMap((error): FaultAt[] => {
+    const holder = Object(at(root, error.schemaPath));
+    if (error.keyword !== "if") return [{ ...error, holder: originalOf(holder) }];
+    // An `else` has told its faults, a `then` hasn't.
+    if (error.params.failingKeyword === "else") return [];
+    return collect(holder.then, at(value, error.instancePath.slice(instancePath.length)), {
+      root,
+      schemaPath: `${error.schemaPath}/then`,
+      instancePath: error.instancePath,
+    });
+  });
+}
+
+/** What stands at a JSON pointer, `undefined` where nothing does. */
+function at(value: unknown, pointer: string): unknown {
+  return pointer.split("/").slice(1).reduce(
+    (inner: unknown, key) => Object(inner)[key.replaceAll("~1", "/").replaceAll("~0", "~")],
+    value,
+  );
+}
+
+/** The keywords whose value is a schema or a list of some, and what else their value may be. */
+const SCHEMAS: Readonly<Record<string, readonly string[]>> = {
+  additionalItems: ["object", "boolean"],
+  additionalProperties: ["object", "boolean"],
+  allOf: ["array"],
+  anyOf: ["array"],
+  contains: ["object", "boolean"],
+  else: ["object", "boolean"],
+  if: ["object", "boolean"],
+  items: ["object", "boolean", "array"],
+  not: ["object", "boolean"],
+  oneOf: ["array"],
+  prefixItems: ["array"],
+  propertyNames: ["object", "boolean"],
+  then: ["object", "boolean"],
+  unevaluatedItems: ["object", "boolean"],
+  unevaluatedProperties: ["object", "boolean"],
+};
+
+/** The keywords whose value has schemas by names. */
+const NAMED_SCHEMAS = [
+  "$defs",
+  "definitions",
+  "dependencies",
+  "dependentSchemas",
+  "patternProperties",
+  "properties",
+];
+
+const TYPES = { enum: ["array", "boolean", "integer", "null", "number", "object", "string"] };
+const COUNT = { type: "integer", minimum: 0 };
+
+/** What a schema's own keywords must be; a schema of schemas would take its time for each. */
+const KEYWORDS: JsonSchema = {
+  type: ["object", "boolean"],
+  properties: {
+    ...Object.fromEntries(Object.entries(SCHEMAS).map(([key, type]) => [key, { type }])),
+    ...Object.fromEntries(NAMED_SCHEMAS.map((key) => [key, { type: "object" }])),
+    ...Object.fromEntries(
+      ["Contains", "Items", "Length", "Properties"].flatMap((
+        of,
+      ) => [[`min${of}`, COUNT], [`max${of}`, COUNT]]),
+    ),
+    $id: { type: "string" },
+    $ref: { type: "string" },
+    enum: { type: "array" },
+    exclusiveMaximum: { type: ["number", "boolean"] },
+    exclusiveMinimum: { type: ["number", "boolean"] },
+    maximum: { type: "number" },
+    minimum: { type: "number" },
+    multipleOf: { type: "number", exclusiveMinimum: 0 },
+    pattern: { type: "string", format: "regex" },
+    patternProperties: { type: "object", propertyNames: { format: "regex" } },
+    required: { type: "array", items: { type: "string" } },
+    type: { anyOf: [TYPES, { type: "array", items: TYPES }] },
+    uniqueItems: { type: "boolean" },
+  },
+};
+
+/** What isn't checked, what is checked in another way, and what would be no member of the copy. */
+const LEFT_OUT: ReadonlySet<string> = new Set(["format", "uniqueItems", "__proto__"]);
+
+/** What a schema is called, which nothing asks for once all references are links. */
+const NAMES: ReadonlySet<string> = new Set(["$schema", "$id", "$anchor"]);
+
+/** References that depend on where a value comes from. */
+const DYNAMIC = /"\$(dynamic|recursive)Ref":/;
+
+/** Where schemas of schemas stand, and what is checked of a value that is a schema. */
+const SCHEMA_OF_SCHEMAS = /^https?:\/\/json-schema\.org\//;
+const ANY_SCHEMA = { type: ["object", "boolean"] };
+
+/** In place of `uniqueItems`, whose faults the validator collects in quadratic time. */
+const UNIQUE_ITEMS = {
+  "~refine": [{ check: (value: unknown): boolean => !sameItems(value), error: saysSameItems }],
+};
+
+function saysSameItems(value: unknown): string {
+  return `must not have the same item twice (items ${sameItems(value)?.join(" and ")} are the same)`;
+}
+
+function sameItems(value: unknown): readonly [number, number] | undefined {
+  if (!Array.isArray(value)) return undefined;
+  const seen = new Map<string, number>();
+  for (const [index, item] of value.entries()) {
+    const hash = Hashing.Hash(item);
+    const first = seen.get(hash);
+    if (first !== undefined) return [first, index];
+    seen.set(hash, index);
+  }
+  return undefined;
+}
+
+/** What a linked schema was made of: that can be told, while a circle can't. */
+const ORIGINALS = new WeakMap<object, JsonSchema>();
+
+/** The schema as its author wrote it. */
+function originalOf(linked: JsonSchema): JsonSchema {
+  return ORIGINALS.get(linked) ?? linked;
+}
+
+/**
+ * A schema of what is checked, in which what a `$ref` refers to stands in its place, in a circle if need be: to
+ * resolve it takes longer than to check a value, and would have to be done for each.
+ *
+ * @param verify Is called with each schema inside and its place, and throws if it is none.
+ * @throws {Error} if a reference leads nowhere.
+ */
+function linkSchema(schema: JsonSchema, verify: (schema: unknown, place: string) => void): JsonSchema {
+  const isDynamic = DYNAMIC.test(JSON.stringify(schema));
+  const copies = new Map<unknown, Record<string, unknown>>();
+  return Object(copy(schema, Stack({}, schema), ""));
+
+  function copy(value: unknown, outer: ReturnType<typeof Stack>, place: string): unknown {
+    if (Array.isArray(value)) return value.map((one, index) => copy(one, outer, `${place}/${index}`));
+    const known = copies.get(value);
+    if (known) return known;
+    verify(value, place);
+    if (typeof value !== "object" || value === null) return value;
+    const made: Record<string, unknown> = {};
+    copies.set(value, made);
+    ORIGINALS.set(made, Object(value));
+    const here = NextStack(outer, value);
+    for (const [key, inner] of Object.entries(value)) {
+      if (LEFT_OUT.has(key) || !isDynamic && NAMES.has(key)) continue;
+      made[key] = Object.hasOwn(SCHEMAS, key)
+        ? copy(inner, here, `${place}/${key}`)
+        : NAMED_SCHEMAS.includes(key)
+        ? Object.fromEntries(
+          Object.entries(inner).map(([name, one]) => [
+            name,
+            // What a property depends on may be names.
+            key === "dependencies" && Array.isArray(one) ? one : copy(one, here, `${place}/${key}/${name}`),
+          ]),
+        )
+        : inner;
+    }
+    const add = (schema: unknown) => made.allOf = [...[made.allOf ?? []].flat(), schema];
+    if ("uniqueItems" in value && value.uniqueItems === true) add(UNIQUE_ITEMS);
+    const { $ref } = made;
+    if (typeof $ref !== "string") return made;
+    const isOfSchemas = SCHEMA_OF_SCHEMAS.test($ref);
+    const target = isOfSchemas ? { schema: ANY_SCHEMA, stack: here } : Resolve.Ref(here, { $ref });
+    if (target.schema === undefined) {
+      throw new Error(`Cannot use the schema: it refers to ${$ref}, which isn't there`);
+    }
+    if (isDynamic && !isOfSchemas) return made;
+    delete made.$ref;
+    add(copy(target.schema, target.stack, `${place}/$ref`));
+    return made;
+  }
+}
+
+/** So many faults are told. */
+const MAX_FAULTS = 20;
+
+/** So many names or values that would be right are told. */
+const MAX_NAMES = 20;
+
+/** What the validator found wrong, with the schema that holds the keyword. */
+type FaultAt = TValidationError & { readonly holder: Readonly<Record<string, unknown>> };
+
+/** One thing that is wrong, in words for people. */
+interface Fault {
+  readonly error: FaultAt;
+  readonly says: string;
+}
+
+/**
+ * Says in one line what is wrong with a value: where, and what would be right there. Of a choice of schemas none of
+ * which fits, it says what is wrong with the one that fits best.
+ *
+ * @param what How the whole value is called.
+ */
+function describeFaults(errors: readonly FaultAt[], what: string): string {
+  const faults: Fault[] = [];
+  for (const error of errors) {
+    if (error.keyword === "additionalProperties" || error.keyword === "propertyNames") {
+      // What a single name has wrong stands right before it, and goes where this says all of it.
+      const told = back(faults, error);
+      if (error.keyword === "additionalProperties" && error.holder.additionalProperties !== false) {
+        faults.push(...told);
+        continue;
+      }
+    }
+    if (error.keyword === "anyOf" || error.keyword === "oneOf") {
+      // What is wrong with each of a choice's schemas stands right before it.
+      faults.push(...choose(back(faults, error), error));
+      continue;
+    }
+    faults.push(...says(error).map((says) => ({ error, says })));
+  }
+  const told = [...new Set(faults.map(({ error, says }) => `${placeOf(error, what)} ${says}`))];
+  const more = told.length > MAX_FAULTS ? `; and ${told.length - MAX_FAULTS} more` : "";
+  return `${told.slice(0, MAX_FAULTS).join("; ")}${more}`;
+}
+
+function placeOf({ instancePath }: FaultAt, what: string): string {
+  return instancePath === "" ? what : instancePath.slice(1).replaceAll("/", ".");
+}
+
+/** Takes the last faults that are inside a keyword's own schemas. */
+function back(faults: Fault[], outer: FaultAt): readonly Fault[] {
+  const inside = `${outer.schemaPath}/${outer.keyword}`;
+  let start = faults.length;
+  while (start > 0 && isInside(faults[start - 1]?.error)) start--;
+  return faults.splice(start);
+
+  function isInside(error: FaultAt | undefined): boolean {
+    return error !== undefined && `${error.schemaPath}/`.startsWith(`${inside}/`) &&
+      `${error.instancePath}/`.startsWith(`${outer.instancePath}/`);
+  }
+}
+
+/** The faults of that schema of a choice that fits best; where only the kind of value is wrong, all kinds in one. */
+function choose(faults: readonly Fault[], choice: FaultAt): readonly Fault[] {
+  const inside = `${choice.schemaPath}/${choice.keyword}/`.length;
+  const branches = Object.values(
+    Object.groupBy(faults, ({ error }) => error.schemaPath.slice(inside).split("/")[0] ?? ""),
+  ).filter((branch) => branch !== undefined);
+  if (branches.length === 0) return [{ error: choice, says: overlap(choice) }];
+  const only = branches.map(([fault, ...rest]) =>
+    rest.length === 0 && isAt(fault, choice, 0) ? fault?.error : undefined
+  );
+  const names = only.flatMap((error) => error?.keyword === "required" ? error.params.requiredProperties : []);
+  if (names.length > 0 && only.every((error) => error?.keyword === "required")) {
+    return [{ error: choice, says: `must have ${either(names.map((name) => `'${name}'`))}` }];
+  }
+  if (only.every((error) => error?.keyword === "type")) {
+    const types = only.flatMap((error) => error?.keyword === "type" ? error.params.type : []);
+    return [{ error: choice, says: `must be ${either(types)}` }];
+  }
+  return branches.toSorted((a, b) => misfit(a, choice) - misfit(b, choice) || a.length - b.length)[0] ?? [];
+}
+
+/** What is wrong with a value that several schemas of a choice fit, though only one may. */
+function overlap({ holder, keyword }: FaultAt): string {
+  const names = [holder[keyword]].flat().flatMap((one) => Object(one).required ?? []);
+  return names.length === 0
+    ? "must fit exactly one of its kinds"
+    : `must not have ${names.map((name) => `'${name}'`).join(" and ")} together`;
+}
+
+/** How many of the faults say that another of the schemas was meant: the kind of value, or the name of its kind. */
+function misfit(branch: readonly Fault[], choice: FaultAt): number {
+  return branch.filter((fault) => {
+    const { keyword } = fault.error;
+    return keyword === "type"
+      ? isAt(fault, choice, 0)
+      : keyword === "const" || keyword === "enum"
+      ? isAt(fault, choice, 1)
+      : false;
+  }).length;
+}
+
+/** Whether a fault is at the choice's own place, or at most so many steps inside. */
+function isAt(fault: Fault | undefined, { instancePath }: FaultAt, steps: number): boolean {
+  const inside = fault?.error.instancePath.slice(instancePath.length) ?? "";
+  return inside.split("/").length - 1 <= steps;
+}
+
+function says(error: FaultAt): readonly string[] {
+  const { holder } = error;
+  switch (error.keyword) {
+    case "required":
+      return error.params.requiredProperties.map((name) => `must have required property '${name}'`);
+    case "additionalProperties":
+    case "unevaluatedProperties": {
+      const known = Object.keys(Object(holder.properties));
+      const right = known.length === 0 ? "" : ` (it takes ${shorten(known).join(", ")})`;
+      const names = error.keyword === "additionalProperties"
+        ? error.params.additionalProperties
+        : error.params.unevaluatedProperties;
+      return names.map((name) => `must not have '${String(name)}'${right}`);
+    }
+    case "propertyNames":
+      return error.params.propertyNames.map((name) =>
+        `must not have a property named '${name}' (names must fit ${JSON.stringify(holder.propertyNames)})`
+      );
+    case "dependencies":
+    case "dependentRequired":
+      return [
+        `must have ${error.params.dependencies.map((name) => `'${name}'`).join(" and ")} ` +
+        `where it has '${error.params.property}'`,
+      ];
+    default:
+      return [saysOnce(error)];
+  }
+}
+
+function saysOnce(error: FaultAt): string {
+  const { keyword, params, holder } = error;
+  switch (keyword) {
+    case "type":
+      return `must be ${either([params.type].flat())}`;
+    case "enum":
+      return `must be ${either(shorten(params.allowedValues.map((value) => JSON.stringify(value))))}`;
+    case "const":
+      return `must be ${JSON.stringify(params.allowedValue)}`;
+    case "minimum":
+    case "maximum":
+    case "exclusiveMinimum":
+    case "exclusiveMaximum":
+      return `must be ${params.comparison} ${params.limit}`;
+    case "multipleOf":
+      return `must be multiple of ${params.multipleOf}`;
+    case "minLength":
+    case "minItems":
+    case "minProperties":
+      return params.limit === 1
+        ? "must not be empty"
+        : `must have at least ${params.limit} ${unitOf(keyword)}`;
+    case "maxLength":
+    case "maxItems":
+    case "maxProperties":
+      return `must have at most ${params.limit} ${unitOf(keyword)}`;
+    case "pattern":
+      return `must match pattern "${params.pattern}"`;
+    case "format":
+      return `must be a valid ${params.format}`;
+    case "contains": {
+      const { minContains = 1, maxContains } = holder;
+      const most = maxContains === undefined ? "" : ` and at most ${maxContains}`;
+      return `must have at least ${minContains}${most} items that fit ${JSON.stringify(holder.contains)}`;
+    }
+    case "~refine":
+      return params.message;
+    case "unevaluatedItems":
+      return `must not have item ${params.unevaluatedItems[0]}`;
+    case "not": {
+      const { required } = Object(holder.not) as { readonly required?: readonly string[] };
+      if (required) return `must not have ${required.map((name) => `'${name}'`).join(" and ")} together`;
+      return `must not fit ${JSON.stringify(holder.not)}`;
+    }
+    case "boolean":
+      return "must not be there";
+    default:
+      return `must fit ${keyword}`;
+  }
+}
+
+function unitOf(keyword: string): string {
+  return keyword.endsWith("Length") ? "characters" : keyword.endsWith("Items") ? "items" : "properties";
+}
+
+function shorten(names: readonly string[]): readonly string[] {
+  return names.length > MAX_NAMES ? [...names.slice(0, MAX_NAMES), "…"] : names;
+}
+
+function either(names: readonly string[]): string {
+  return [names.slice(0, -1).join(", "), names.at(-1)].filter(Boolean).join(" or ");
 }

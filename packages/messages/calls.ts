@@ -1,12 +1,5 @@
 import { checkGiven } from "./check_given.ts";
-import type { Message, ToolCall, ToolMessage } from "./message.ts";
-
-/** Name and arguments of a call, of either kind: JSON of a function's, the plain input of a custom tool's. */
-export function describeCall(call: ToolCall): { readonly name: string; readonly arguments: string } {
-  return call.type === "custom"
-    ? { name: call.custom.name, arguments: call.custom.input }
-    : { name: call.function.name, arguments: call.function.arguments };
-}
+import { describeCall, type Message, type ToolCall, type ToolMessage } from "./message.ts";
 
 /** Name of the tool that stands for others: a call of it names the tool that is meant, and holds that one's arguments. */
 export const CALL_TOOL_NAME = "call_tool";
@@ -37,16 +30,6 @@ export function meantCall(call: ToolCall): { readonly name: string; readonly arg
   return made;
 }
 
-/** A call, and what answers it. Positions are those of the messages. */
-export interface PairedCall {
-  /** The call as the model made it. */
-  readonly call: ToolCall;
-  /** Position of the assistant message that made it. */
-  readonly at: number;
-  /** Absent as long as nothing answers it. */
-  readonly answer?: { readonly at: number; readonly message: ToolMessage };
-}
-
 /**
  * All calls of a conversation, in order, each with its answer. Ids may repeat, within a message and over messages, and
  * may be empty: an answer takes, of the newest message that has an unanswered call of its id, the first unanswered
@@ -63,7 +46,7 @@ export interface PairedCall {
  * assertEquals(pairCalls(messages), [{ call, at: 0, answer: { at: 1, message } }]);
  * ```
  */
-export function pairCalls(messages: readonly Message[]): PairedCall[] {
+export function pairCalls(messages: readonly Message[]): CallPairing["pairs"] {
   checkGiven("pairCalls()", { messages }, { messages: "array" });
   const pairing = new CallPairing();
   for (const message of messages) pairing.add(message);
@@ -72,14 +55,21 @@ export function pairCalls(messages: readonly Message[]): PairedCall[] {
 
 /** Pairs the calls of a growing conversation (see {@linkcode pairCalls}), message by message. */
 export class CallPairing {
-  /** All calls so far. */
-  readonly pairs: PairedCall[] = [];
+  /** All calls so far. Positions are those of the messages. */
+  readonly pairs: {
+    /** The call as the model made it. */
+    readonly call: ToolCall;
+    /** Position of the assistant message that made it. */
+    readonly at: number;
+    /** Absent as long as nothing answers it. */
+    readonly answer?: { readonly at: number; readonly message: ToolMessage };
+  }[] = [];
   /** Places in `pairs` of the open calls of each id: a list for each message that made some. */
   readonly #open = new Map<string, number[][]>();
   #length = 0;
 
   /** Takes the next message, and gives the call that it answers. */
-  add(message: Message): PairedCall | undefined {
+  add(message: Message): CallPairing["pairs"][number] | undefined {
     const at = this.#length++;
     if (message.role === "assistant") {
       for (const call of message.tool_calls ?? []) {

@@ -1,8 +1,8 @@
-/** What must be given: a value of this kind, or an object that has what is named. */
-export type Needed = NeededKind | { readonly [name: string]: Needed };
-
-/** Kinds of values; `value` is anything but undefined and null, and `messages` are checked by their roles. */
-export type NeededKind =
+/**
+ * What must be given: a value of this kind, or an object that has what is named. `value` is anything but undefined and
+ * null, and `messages` are checked by their roles.
+ */
+export type Needed =
   | "function"
   | "string"
   | "number"
@@ -11,7 +11,10 @@ export type NeededKind =
   | "bytes"
   | "message"
   | "messages"
-  | "value";
+  | "value"
+  | { readonly [name: string]: Needed };
+
+type NeededKind = Extract<Needed, string>;
 
 const KINDS: Readonly<Record<NeededKind, string>> = {
   function: "a function",

@@ -1,6 +1,5 @@
 import { checkGiven } from "./check_given.ts";
-import { describeCall } from "./calls.ts";
-import type { Content, ContentPart, Message, ToolCall } from "./message.ts";
+import { type Content, type ContentPart, describeCall, type Message, type ToolCall } from "./message.ts";
 import type { ToolDefinition } from "./tool.ts";
 
 /** Counts the tokens of a text. Must be pure: the same text always gives the same number. */

@@ -1,10 +1,11 @@
-import { assertEquals, assertLess } from "@std/assert";
+import { assertAlmostEquals, assertEquals, assertLess, assertStrictEquals } from "@std/assert";
 import {
   countMessageTokens,
   countRequestTokens,
   countToolTokens,
   estimateTokens,
   type Message,
+  sampledCount,
   type ToolDefinition,
 } from "@tare/messages";
 import { loadTokenizer } from "@tare/messages/tiktoken";
@@ -79,5 +80,54 @@ Deno.test("estimateTokens() is within a third of the exact count for English and
   const code = String(countRequestTokens) + String(countMessageTokens);
   for (const text of [english.repeat(20), code]) {
     assertLess(Math.abs(estimateTokens(text) / count(text) - 1), 1 / 3);
+  }
+});
+
+Deno.test("sampledCount() counts up to 1,024 code units whole, and of longer texts an eighth", () => {
+  const counted: string[] = [];
+  const count = sampledCount((text) => (counted.push(text), text.length));
+  const texts = ["", "a".repeat(1_024), "b".repeat(1_025), "c".repeat(40_960), "d".repeat(50_000_000)];
+  assertEquals(texts.map(count), texts.map(({ length }) => length));
+  const lengthOf = (letter: string) => counted.filter((text) => text[0] === letter).join("").length;
+  assertEquals(["a", "b", "c", "d"].map(lengthOf), [1_024, 2 * 256, 20 * 256, 64 * 256]);
+});
+
+Deno.test("sampledCount() cuts no word that white space lets it keep whole", () => {
+  const counted: string[] = [];
+  const count = sampledCount((text) => (counted.push(text), text.length));
+  count("some words of seven\nand one line ".repeat(300));
+  assertEquals(counted.length, 5);
+  for (const text of counted) {
+    assertEquals(/^\s.*(some|words|of|seven|and|one|line)$/s.test(text), true, text);
+  }
+});
+
+Deno.test("sampledCount() is the same function for the same counter", () => {
+  const count = (text: string) => text.length;
+  assertStrictEquals(sampledCount(count), sampledCount(count));
+});
+
+Deno.test({
+  name: "sampledCount() is within a fiftieth of the exact count of a long conversation",
+  // Where there are no files there is nothing so long.
+  ignore: !("readDir" in Deno),
+  async fn() {
+    const { count } = await loadTokenizer();
+    const messages: Message[] = [];
+    for await (const { name } of Deno.readDir(new URL(".", import.meta.url))) {
+      if (!/\.(ts|md)$/.test(name)) continue;
+      messages.push({ role: "user", content: await Deno.readTextFile(new URL(name, import.meta.url)) });
+    }
+    const exact = countRequestTokens({ messages }, count);
+    assertAlmostEquals(countRequestTokens({ messages }, sampledCount(count)) / exact, 1, 0.02);
+  },
+});
+
+Deno.test("sampledCount() meets the parts of a text that differ", async () => {
+  const { count } = await loadTokenizer();
+  const words = "The same few words, again and again, take a token each. ".repeat(400);
+  const digits = Array.from({ length: 4_000 }, (_, at) => (at * 7919) % 104_729).join(";");
+  for (const text of [words + digits, digits + words, "漢字仮名交じり文".repeat(2_000) + words]) {
+    assertLess(Math.abs(sampledCount(count)(text) / count(text) - 1), 0.1);
   }
 });

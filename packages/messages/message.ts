@@ -1,44 +1,36 @@
-/** Text of a message. */
-export interface TextPart {
-  /** Always `text`. */
-  readonly type: "text";
-  readonly text: string;
-}
-
-/** A picture, by URL or as a `data:` URL. */
-export interface ImagePart {
-  /** Always `image_url`. */
-  readonly type: "image_url";
-  /** Where the picture is, and how closely the model shall look at it. */
-  readonly image_url: { readonly url: string; readonly detail?: string };
-}
-
-/** A recording, as base64. */
-export interface AudioPart {
-  /** Always `input_audio`. */
-  readonly type: "input_audio";
-  /** The recording as base64, and its format (`wav`, `mp3`). */
-  readonly input_audio: { readonly data: string; readonly format: string };
-}
-
-/** A file, by id of an upload or as base64. */
-export interface FilePart {
-  /** Always `file`. */
-  readonly type: "file";
-  /** The id of an upload, or name and base64 data. */
-  readonly file: { readonly file_data?: string; readonly file_id?: string; readonly filename?: string };
-}
-
-/** What the model said instead of an answer it would not give. */
-export interface RefusalPart {
-  /** Always `refusal`. */
-  readonly type: "refusal";
-  /** What the model said instead. */
-  readonly refusal: string;
-}
+import type { ToolDefinition } from "./tool.ts";
 
 /** One part of a message's content. */
-export type ContentPart = TextPart | ImagePart | AudioPart | FilePart | RefusalPart;
+export type ContentPart =
+  /** Text of a message. */
+  | {
+    readonly type: "text";
+    readonly text: string;
+  }
+  /** A picture, by URL or as a `data:` URL. */
+  | {
+    readonly type: "image_url";
+    /** Where the picture is, and how closely the model shall look at it. */
+    readonly image_url: { readonly url: string; readonly detail?: string };
+  }
+  /** A recording, as base64. */
+  | {
+    readonly type: "input_audio";
+    /** The recording as base64, and its format (`wav`, `mp3`). */
+    readonly input_audio: { readonly data: string; readonly format: string };
+  }
+  /** A file, by id of an upload or as base64. */
+  | {
+    readonly type: "file";
+    /** The id of an upload, or name and base64 data. */
+    readonly file: { readonly file_data?: string; readonly file_id?: string; readonly filename?: string };
+  }
+  /** What the model said instead of an answer it would not give. */
+  | {
+    readonly type: "refusal";
+    /** What the model said instead. */
+    readonly refusal: string;
+  };
 
 /** Content of a message: text, or parts in order. */
 export type Content = string | readonly ContentPart[];
@@ -53,36 +45,17 @@ export interface FunctionToolCall {
   readonly function: { readonly name: string; readonly arguments: string };
 }
 
-/** A free-text call that the model asks for (OpenAI's custom tools). */
-export interface CustomToolCall {
-  /** Names the call; its result carries the same id. */
-  readonly id: string;
-  /** Always `custom`. */
-  readonly type: "custom";
-  /** Which tool, with which input. */
-  readonly custom: { readonly name: string; readonly input: string };
-}
-
 /** A call in an assistant message. */
-export type ToolCall = FunctionToolCall | CustomToolCall;
-
-/** Instructions of the operator, for models that call them `system`. */
-export interface SystemMessage {
-  /** Always `system`. */
-  readonly role: "system";
-  readonly content: Content;
-  /** Tells apart several who write under one role. */
-  readonly name?: string;
-}
-
-/** Instructions of the operator, for models that call them `developer`. */
-export interface DeveloperMessage {
-  /** Always `developer`. */
-  readonly role: "developer";
-  readonly content: Content;
-  /** Tells apart several who write under one role. */
-  readonly name?: string;
-}
+export type ToolCall =
+  | FunctionToolCall
+  /** A free-text call that the model asks for (OpenAI's custom tools). */
+  | {
+    /** Names the call; its result carries the same id. */
+    readonly id: string;
+    readonly type: "custom";
+    /** Which tool, with which input. */
+    readonly custom: { readonly name: string; readonly input: string };
+  };
 
 /** What the user said. */
 export interface UserMessage {
@@ -123,26 +96,42 @@ export interface ToolMessage {
   readonly keep?: boolean;
 }
 
-/** The result of a call in the wire format that came before tools. Passed through, never edited. */
-export interface FunctionMessage {
-  /** Always `function`. */
-  readonly role: "function";
-  readonly name: string;
-  readonly content: string | null;
-}
-
 /**
  * A message of the OpenAI chat-completions wire format, as far as Tare reads it. The type is structural: fields
  * that it doesn't name (signatures, provider extensions) are legal on any message and pass through every
  * function of Tare untouched. Messages are treated as immutable.
  */
 export type Message =
-  | SystemMessage
-  | DeveloperMessage
+  /** Instructions of the operator, for models that call them `system`. */
+  | {
+    readonly role: "system";
+    readonly content: Content;
+    /** Tells apart several who write under one role. */
+    readonly name?: string;
+  }
+  /** Instructions of the operator, for models that call them `developer`. */
+  | {
+    readonly role: "developer";
+    readonly content: Content;
+    /** Tells apart several who write under one role. */
+    readonly name?: string;
+  }
   | UserMessage
   | AssistantMessage
   | ToolMessage
-  | FunctionMessage;
+  /** The result of a call in the wire format that came before tools. Passed through, never edited. */
+  | {
+    readonly role: "function";
+    readonly name: string;
+    readonly content: string | null;
+  };
+
+/** Name and arguments of a call, of either kind: JSON of a function's, the plain input of a custom tool's. */
+export function describeCall(call: ToolCall): { readonly name: string; readonly arguments: string } {
+  return call.type === "custom"
+    ? { name: call.custom.name, arguments: call.custom.input }
+    : { name: call.function.name, arguments: call.function.arguments };
+}
 
 /**
  * The text of a message's content: the string itself, or its text and refusal parts joined by newlines. Pictures,
@@ -166,3 +155,108 @@ export function contentText(content: Content | null | undefined): string {
   }
   return texts.join("\n");
 }
+
+/**
+ * A message as text that reads well and can be searched line by line: who says it, its text, its calls with their
+ * arguments. Line breaks stand as they are, not escaped as in JSON. Of pictures and the like only the kind is named.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { transcribe } from "@tare/messages";
+ *
+ * const call = { name: "edit_file", arguments: '{"path":"a.ts","new_text":"one\\ntwo"}' };
+ * assertEquals(
+ *   transcribe({ role: "assistant", tool_calls: [{ id: "1", type: "function", function: call }] }),
+ *   "assistant:\ncalls edit_file\npath: a.ts\nnew_text: one\ntwo",
+ * );
+ * ```
+ */
+export function transcribe(message: Message): string {
+  const { role, content } = message;
+  const others = Array.isArray(content)
+    ? content.flatMap(({ type }) => isText(type) ? [] : [`(${type})`])
+    : [];
+  const calls = message.role === "assistant" ? message.tool_calls ?? [] : [];
+  return [`${role}:`, contentText(content), ...others, ...calls.map(transcribeCall)].filter(Boolean).join(
+    "\n",
+  );
+}
+
+function isText(type: string): boolean {
+  return type === "text" || type === "refusal";
+}
+
+function transcribeCall(call: ToolCall): string {
+  const { name, arguments: input } = describeCall(call);
+  return [`calls ${name}`, ...argumentLines(input)].join("\n");
+}
+
+function argumentLines(input: string): string[] {
+  try {
+    const values: unknown = JSON.parse(input);
+    if (typeof values !== "object" || values === null || Array.isArray(values)) return [input];
+    return Object.entries(values).map(([name, value]) =>
+      `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`
+    );
+  } catch {
+    // Free text, or JSON that a model has spoilt.
+    return [input];
+  }
+}
+
+/**
+ * What a message begins with, in one line: at most 120 UTF-16 code units, no character cut in two.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { firstWords } from "@tare/messages";
+ *
+ * assertEquals(firstWords("Find it,\n  please."), "Find it, please.");
+ * ```
+ */
+export function firstWords(content: Content | null | undefined): string {
+  const line = contentText(content).slice(0, 10 * MAX_CHARS).replaceAll(/\s+/g, " ").trim();
+  return line.slice(0, MAX_CHARS).toWellFormed().replace(/\ufffd$/, "");
+}
+
+const MAX_CHARS = 120;
+
+/**
+ * A number of 53 bits that tells texts apart: two 32-bit FNV-1a hashes (Fowler, Noll, Vo) that start from
+ * different offsets and step by different primes, joined. For caches and comparisons, not for security.
+ */
+export function hashText(text: string): number {
+  let low = 0x811c9dc5;
+  let high = 0x9e3779b9;
+  for (let i = 0; i < text.length; i++) {
+    const unit = text.charCodeAt(i);
+    low = Math.imul(low ^ unit, 0x01000193);
+    high = Math.imul(high ^ unit, 0x85ebca6b);
+    high ^= high >>> 15;
+  }
+  return (high & 0x1fffff) * 0x1_0000_0000 + (low >>> 0);
+}
+
+/**
+ * Tells a message or a tool's definition from any other; the same for the same bytes, on any machine. It is
+ * remembered for each object.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals, assertNotEquals } from "@std/assert";
+ * import { hashPiece } from "@tare/messages";
+ *
+ * const read = { type: "function", function: { name: "read", description: "Reads a file." } } as const;
+ * assertEquals(hashPiece(structuredClone(read)), hashPiece(read));
+ * assertNotEquals(hashPiece({ type: "function", function: { name: "read" } }), hashPiece(read));
+ * ```
+ */
+export function hashPiece(piece: Message | ToolDefinition): number {
+  let hash = hashes.get(piece);
+  if (hash === undefined) hashes.set(piece, hash = hashText(JSON.stringify(piece)));
+  return hash;
+}
+
+const hashes = new WeakMap<Message | ToolDefinition, number>();

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { contentText } from "@tare/messages";
+import { contentText, firstWords, hashPiece, hashText, type Message, transcribe } from "@tare/messages";
 
 Deno.test("contentText() joins the texts of parts and skips what has none", () => {
   assertEquals(contentText("plain"), "plain");
@@ -12,4 +12,71 @@ Deno.test("contentText() joins the texts of parts and skips what has none", () =
     ]),
     "a\nb",
   );
+});
+
+function calling(input: string): Message {
+  return {
+    role: "assistant",
+    content: "I look.",
+    tool_calls: [{ id: "1", type: "function", function: { name: "run", arguments: input } }],
+  };
+}
+
+Deno.test("transcribe() shows who says what, line breaks as they are", () => {
+  assertEquals(transcribe({ role: "tool", tool_call_id: "1", content: "one\ntwo" }), "tool:\none\ntwo");
+  assertEquals(transcribe({ role: "assistant", content: null, refusal: "No." }), "assistant:");
+});
+
+Deno.test("transcribe() names what isn't text", () => {
+  const picture = { type: "image_url", image_url: { url: "data:image/png;base64,AA" } } as const;
+  assertEquals(
+    transcribe({ role: "user", content: [{ type: "text", text: "Look:" }, picture] }),
+    "user:\nLook:\n(image_url)",
+  );
+});
+
+Deno.test("transcribe() shows a call's arguments one by one, and what is no JSON object as it is", () => {
+  const inputs = ['{"path":"a.ts","limit":[1,2],"text":"x\\ny"}', "[1]", "free\ntext", "", "null"];
+  assertEquals(inputs.map((input) => transcribe(calling(input)).replace("assistant:\nI look.\n", "")), [
+    "calls run\npath: a.ts\nlimit: [1,2]\ntext: x\ny",
+    "calls run\n[1]",
+    "calls run\nfree\ntext",
+    "calls run\n",
+    "calls run\nnull",
+  ]);
+});
+
+Deno.test("firstWords() gives one line of at most 120 code units, no character cut in two", () => {
+  assertEquals([firstWords(undefined), firstWords(null), firstWords("  \n")], ["", "", ""]);
+  assertEquals(firstWords([{ type: "text", text: "a\tb" }, { type: "text", text: "c" }]), "a b c");
+  assertEquals(firstWords("x".repeat(500)), "x".repeat(120));
+  assertEquals(firstWords(`${"x".repeat(119)}\u{1f600}`), "x".repeat(119));
+  assertEquals(firstWords(`${"x".repeat(118)}\u{1f600}`), `${"x".repeat(118)}\u{1f600}`);
+});
+
+Deno.test("hashText() gives whole numbers below 2^53 that tell texts apart, always the same", () => {
+  const texts = [
+    "",
+    "a",
+    "b",
+    "ab",
+    "ba",
+    "aa",
+    "\u0000",
+    "ä",
+    "😀",
+    ...Array.from({ length: 20_000 }, (_, n) => `${n}`),
+  ];
+  const hashes = texts.map(hashText);
+  assertEquals(hashes.filter((hash) => !Number.isSafeInteger(hash) || hash < 0), []);
+  assertEquals(new Set(hashes).size, texts.length);
+  // Its low half alone tells names apart.
+  assertEquals(new Set(hashes.map((hash) => hash >>> 0)).size, texts.length);
+  assertEquals(hashText("tare"), hashText(["ta", "re"].join("")));
+});
+
+Deno.test("hashPiece() knows an equal definition again, and another under the same name", () => {
+  const read = { type: "function", function: { name: "read", description: "Reads a file." } } as const;
+  assertEquals(hashPiece({ ...read }), hashPiece(read));
+  assertEquals(hashPiece({ ...read, function: { name: "read" } }) === hashPiece(read), false);
 });

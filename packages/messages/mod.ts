@@ -8,13 +8,53 @@
  *
  * @module
  */
-export * from "./calls.ts";
-export { checkGiven, type Needed, type NeededKind } from "./check_given.ts";
-export * from "./context_hook.ts";
-export * from "./count_tokens.ts";
-export * from "./hash_piece.ts";
-export * from "./message.ts";
-export * from "./model.ts";
-export * from "./tool.ts";
-export * from "./transcribe.ts";
-export * from "./usage.ts";
+export { CALL_TOOL_NAME, CallPairing, meantCall, pairCalls } from "./calls.ts";
+export { checkGiven, type Needed } from "./check_given.ts";
+export {
+  countMessageTokens,
+  countRequestTokens,
+  type CountTokens,
+  countToolTokens,
+  estimateTokens,
+  MESSAGE_OVERHEAD_TOKENS,
+  sampledCount,
+} from "./count_tokens.ts";
+export {
+  type AssistantMessage,
+  type Content,
+  type ContentPart,
+  contentText,
+  describeCall,
+  firstWords,
+  type FunctionToolCall,
+  hashPiece,
+  hashText,
+  type Message,
+  type ToolCall,
+  type ToolMessage,
+  transcribe,
+  type UserMessage,
+} from "./message.ts";
+export {
+  addUsage,
+  type ContextHook,
+  type ContextView,
+  type Cost,
+  type FinishReason,
+  type Model,
+  type ModelEvent,
+  type ModelRequest,
+  type ModelSettings,
+  type Rewrite,
+  type StableMessages,
+  type Usage,
+} from "./model.ts";
+export {
+  type JsonSchema,
+  type ResolvedCall,
+  type Stance,
+  type Tool,
+  type ToolContext,
+  type ToolDefinition,
+  type ToolOutput,
+} from "./tool.ts";

@@ -2,7 +2,6 @@ import { assert, assertEquals, assertGreater, assertLess, assertStrictEquals } f
 import { contentText, countRequestTokens, type Message, type Usage } from "@tare/messages";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import {
-  type Edit,
   KEEP_WANTED,
   type LedgerEntry,
   plannerSession,
@@ -17,6 +16,7 @@ import {
   type SummaryRequest,
 } from "@tare/planner";
 import { type Archive, memoryArchive, RECALL_TOOL } from "@tare/prune";
+import type { Edit } from "./edits/view.ts";
 
 const WINDOW = 16_000;
 const { count: countTokens } = await loadTokenizer();

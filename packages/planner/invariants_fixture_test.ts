@@ -8,7 +8,6 @@ import fc from "fast-check";
 import { estimateTokens, type Message, type ToolDefinition, type Usage } from "@tare/messages";
 import {
   type Conversation,
-  type Edit,
   KEEP_WANTED,
   type LedgerEntry,
   makePin,
@@ -31,6 +30,7 @@ import {
 import { type Archive, memoryArchive } from "@tare/prune";
 import {} from "../../tests/call_pairs.ts";
 import {} from "../../tests/conversations.ts";
+import type { Edit } from "./edits/view.ts";
 
 /** Limits so small that generated sessions meet them. */
 const RETENTION: Retention = { ...KEEP_WANTED, stepTailTokens: 300 };

@@ -1,14 +1,7 @@
 import { assert, assertEquals, assertStrictEquals } from "@std/assert";
 import fc from "fast-check";
 import { contentText, type Message } from "@tare/messages";
-import {
-  type Edit,
-  type Pin,
-  plannerSession,
-  promptCost,
-  type SessionView,
-  view as viewOf,
-} from "@tare/planner";
+import { type Pin, plannerSession, promptCost, type SessionView } from "@tare/planner";
 import { classicSession } from "@tare/planner/policies";
 import { type Archive, archiveRef, memoryArchive } from "@tare/prune";
 import { callPairs } from "../../tests/call_pairs.ts";
@@ -24,6 +17,7 @@ import {
   sessions,
   withoutEnded,
 } from "./invariants_fixture_test.ts";
+import { type Edit, placedView } from "./edits/view.ts";
 
 const any = () => fc.oneof(conversations(), messyConversations());
 
@@ -103,8 +97,12 @@ Deno.test("invariant 3: within an epoch each request is a prefix of the next, to
 Deno.test("invariant 4: the same history and edits give the same bytes, whoever computes them", async () => {
   await fc.assert(fc.asyncProperty(sessions(any()), async (session) => {
     for (const { history, view: { messages, tools }, edits } of await run(session)) {
-      const again = viewOf(JSON.parse(JSON.stringify(history)), JSON.parse(JSON.stringify(edits)));
-      assertEquals(JSON.stringify(again), JSON.stringify({ messages, tools }));
+      const read = JSON.parse(JSON.stringify({ history, edits }));
+      const again = placedView(read.history, read.edits);
+      assertEquals(
+        JSON.stringify([again.messages, again.tools]),
+        JSON.stringify([messages, tools]),
+      );
     }
     const crashing = (crash: Crash) =>
       run({ ...session, calls: session.calls.map((call) => ({ ...call, crash })) });

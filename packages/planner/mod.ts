@@ -8,20 +8,37 @@
  * @module
  */
 export { PrefixCache, type PromptUnit, promptUnits } from "./cache/prefix_cache.ts";
-export type {
-  CompactEdit,
-  DropEdit,
-  Edit,
-  ElideEdit,
-  KeepEdit,
-  ShortenEdit,
-  SummariseEdit,
-} from "./edits/edit.ts";
-export { isSummary } from "./edits/make_summary.ts";
+export { EXAMPLE_MODELS, isPrice, listPrice, type Price, PRICES_DATE } from "./data/prices.ts";
+export { readProfileFile } from "./data/profile_file.ts";
+export {
+  chooseProfile,
+  DEFAULT_PROVIDER,
+  LOCAL_PROFILE,
+  MESSAGES_PROVIDER,
+  type Profile,
+  profileForTtl,
+  profileNamed,
+  profileOfModelList,
+  PROFILES,
+  providerOf,
+  recogniseProfile,
+  type Warmth,
+} from "./data/providers.ts";
+export { isSummary, type Summarise, type Summary, type SummaryRequest } from "./edits/make_summary.ts";
 export { fittingPins, makePin, type NewPin, type Pin, type Wish, withoutPin, withPin } from "./edits/pin.ts";
-export { type Conversation, view } from "./edits/view.ts";
-export type { LedgerEntry, PromptShares, UncachedCause } from "./ledger/ledger.ts";
-export { callCost, promptCost, type Rates } from "./ledger/price.ts";
+export type { Conversation } from "./edits/view.ts";
+export {
+  callCost,
+  type LedgerEntry,
+  promptCost,
+  type PromptShares,
+  type Rates,
+  type UncachedCause,
+} from "./ledger/ledger.ts";
+export { BY_AGE, KEEP_WANTED, type Retention, type Standing } from "./retention/find_removals.ts";
+export { type Decision, WINDOW_SHARE } from "./rule/decide.ts";
+export type { Quote } from "./rule/quote.ts";
+export { worthDeferring } from "./rule/worth_deferring.ts";
 export {
   type DeferredTools,
   type ForkableSession,
@@ -33,27 +50,4 @@ export {
   slicer,
   type Triggers,
 } from "./prompt_session.ts";
-export { EXAMPLE_MODELS, isPrice, listPrice, type Price, PRICES, PRICES_DATE } from "./prices.ts";
-export { readProfileFile } from "./profile_file.ts";
-export {
-  chooseProfile,
-  DEFAULT_PROVIDER,
-  LOCAL_PROFILE,
-  MESSAGES_PROVIDER,
-  type Profile,
-  profileForTtl,
-  type ProfileHints,
-  profileNamed,
-  profileOfModelList,
-  PROFILES,
-  providerOf,
-  recogniseProfile,
-  type Warmth,
-} from "./providers.ts";
-export { BY_AGE, KEEP_WANTED, type Retention, type Standing } from "./retention/retention.ts";
-export { WINDOW_SHARE } from "./rule/make_room.ts";
-export type { Decision, DecisionCause, Summarise, Summary, SummaryRequest } from "./rule/plan.ts";
-export type { Quote, QuotedPrompt } from "./rule/quote.ts";
-export type { Cut } from "./rule/weigh_cuts.ts";
-export { type DeferrableTools, worthDeferring } from "./rule/worth_deferring.ts";
 export { type PlannerSession, plannerSession } from "./session.ts";

@@ -1,20 +1,19 @@
 import {
   checkGiven,
   type CountTokens,
-  type Message,
   type Rewrite,
   type StableMessages,
   type ToolMessage,
   type Usage,
 } from "@tare/messages";
 import { type Archive, RECALL_TOOL, type ToolTraits } from "@tare/prune";
-import type { LedgerEntry } from "./ledger/ledger.ts";
-import type { Summarise } from "./rule/plan.ts";
-import type { Profile } from "./providers.ts";
-import type { Quote } from "./rule/quote.ts";
-import type { Retention } from "./retention/retention.ts";
-import type { Conversation } from "./edits/view.ts";
+import type { Profile } from "./data/providers.ts";
+import type { Summarise } from "./edits/make_summary.ts";
 import type { Pin } from "./edits/pin.ts";
+import type { Conversation } from "./edits/view.ts";
+import type { LedgerEntry } from "./ledger/ledger.ts";
+import type { Retention } from "./retention/find_removals.ts";
+import type { Quote } from "./rule/quote.ts";
 
 /** The mechanisms that keep a prompt small, each on or off. */
 export interface Mechanisms {
@@ -257,12 +256,6 @@ export function slicer(
 /** Whether the model of a call can recall what left. */
 export function canRecall({ tools }: Conversation, { recall }: PromptCall): boolean {
   return recall ?? tools.some((tool) => tool.function.name === RECALL_TOOL.function.name);
-}
-
-/** Number of a call in its turn. */
-export function stepOf(messages: readonly Message[], { step }: PromptCall): number {
-  const turn = messages.slice(messages.findLastIndex(({ role }) => role === "user") + 1);
-  return step ?? 1 + turn.filter(({ role }) => role === "assistant").length;
 }
 
 /** A number of things: `1 result`, `2 results`. */

@@ -1,12 +1,11 @@
 import { addUsage, checkGiven, type Message, type Rewrite, type Usage } from "@tare/messages";
 import { applyElisions, type Archive, truncateResults } from "@tare/prune";
-import { type Edit, type ElideEdit, fittingEdits, leadingEdits } from "./edits/edit.ts";
+import { servedTokens } from "./cache/predict.ts";
 import { type FullWindow, NEVER_FULL } from "./edits/full_window.ts";
-import type { Plan } from "./rule/plan.ts";
-import { migrateSessionState } from "./migrate_session_state.ts";
-import type { LookedAt } from "./rule/known_history.ts";
-import { Planner } from "./rule/planner.ts";
-import { NEW_SESSION, type PlannerState } from "./rule/planner_state.ts";
+import { fittingPins, type Pin } from "./edits/pin.ts";
+import { type Plan, rewrite } from "./edits/rewrite.ts";
+import { type Conversation, type Edit, type ElideEdit, fittingEdits, leadingEdits } from "./edits/view.ts";
+import { NEW_SESSION, type PlannerState } from "./ledger/ledger.ts";
 import {
   canRecall,
   checkCall,
@@ -21,9 +20,9 @@ import {
   SESSION,
   type SessionView,
 } from "./prompt_session.ts";
-import { KEEP_WANTED, type Retention } from "./retention/retention.ts";
-import type { Conversation } from "./edits/view.ts";
-import { fittingPins, type Pin } from "./edits/pin.ts";
+import { KEEP_WANTED, type Retention } from "./retention/find_removals.ts";
+import { KnownSession, type LookedAt } from "./rule/look.ts";
+import { quotePrompt } from "./rule/quote.ts";
 
 /** A {@linkcode PromptSession} whose planner decides when the mechanisms act. */
 export interface PlannerSession extends ForkableSession {
@@ -70,90 +69,33 @@ export function plannerSession(options: PromptSessionOptions): PlannerSession {
   return makeSession(options);
 }
 
-/** @param from The planner of the session that is forked. */
-function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSession {
-  const { archive, countTokens, tools, truncateTokens: limitTokens } = options;
+/** @param from What is known of the session that is forked. */
+function makeSession(options: PromptSessionOptions, from?: KnownSession): PlannerSession {
   // What was stored is what `state` gave.
-  const stored = migrateSessionState(options.state) as Partial<SessionState> | undefined;
+  const stored = options.state as Partial<SessionState> | undefined;
   let state: SessionState = { ...NEW_STATE, ...stored };
   const mechanisms = { context: true, prune: true, schemas: true, truncate: true, ...options.mechanisms };
-  const makePlanner = (from?: Planner) =>
-    new Planner(
-      {
-        ...options,
-        relievesWindow: mechanisms.context && !state.reverted,
-        retention: retentionOf(state.reverted ? NO_MECHANISMS : mechanisms, options.retention),
-      },
-      state.planner,
-      // It is what `lookedAt` gave.
-      { from, before: options.lookedAt as LookedAt | undefined },
-    );
-  let planner = makePlanner(from);
+  /** What is known once everything is judged by the mechanisms that work now. */
+  const know = (account: PlannerState, from?: KnownSession, before?: LookedAt) =>
+    new KnownSession({
+      ...options,
+      retention: retentionOf(state.reverted ? NO_MECHANISMS : mechanisms, options.retention),
+      lossLimit: options.lossLimit ?? 0.05,
+    }, { account, from, before });
+  // It is what `lookedAt` gave.
+  let known = know(state.planner, from, options.lookedAt as LookedAt | undefined);
   /** What was planned for each view; nothing for a request that isn't a turn. */
   const plans = new WeakMap<SessionView, Plan | undefined>();
   let newest: SessionView | undefined;
-
-  /** Cuts new results that are too long, before they are first sent. */
-  async function truncate(
-    history: readonly Message[],
-    recall: boolean,
-    pins: readonly Pin[],
-  ): Promise<Pick<SessionView, "rewrites" | "warnings">> {
-    // Behind the newest answer nothing has left.
-    const from = Math.max(0, history.findLastIndex(({ role }) => role === "assistant"));
-    const kept = pins.flatMap(({ wish, place }) => wish === "keep" ? [place] : []);
-    const known = new Set([...state.truncated, ...kept]);
-    if (history.slice(from).every(({ role }, at) => role !== "tool" || known.has(from + at))) {
-      return { rewrites: [], warnings: [] };
-    }
-    const elided = state.edits.flatMap((edit) =>
-      edit.type === "elide" && edit.index >= from ? [{ ...edit, index: edit.index - from }] : []
-    );
-    const messages = applyElisions(history.slice(from), elided);
-    const cut = await truncateResults(messages, {
-      archive,
-      countTokens,
-      recall,
-      ...(tools && { tools }),
-      ...(limitTokens !== undefined && { limitTokens }),
-    });
-    if (cut.failure) return { rewrites: [], warnings: [`${cut.failure.message}. Nothing left the prompt.`] };
-    const elisions = cut.elisions.filter(({ index }) => !known.has(index + from));
-    if (elisions.length === 0) return { rewrites: [], warnings: [] };
-    const edits = elisions.map(({ index, toolCallId, ref, text }): ElideEdit => ({
-      type: "elide",
-      index: index + from,
-      toolCallId,
-      ref,
-      text,
-    }));
-    state = {
-      ...state,
-      edits: [...state.edits, ...edits],
-      truncated: [...state.truncated, ...edits.map(({ index }) => index)],
-    };
-    const names = [...new Set(elisions.map(({ tool }) => tool))].join(", ");
-    const { tokensBefore } = cut;
-    const tokensAfter = elisions.reduce((sum, one) => sum - one.tokensBefore + one.tokensAfter, tokensBefore);
-    return {
-      rewrites: [{
-        mechanism: "truncate",
-        reason: "over the limit on arrival",
-        removed: `the middle of ${counted(edits.length, "result")} of ${names}`,
-        tokensBefore,
-        tokensAfter,
-      }],
-      warnings: [],
-    };
-  }
 
   /** Whether anything may leave at all, so that it can be asked for. */
   const isEdited = () => !state.reverted && Object.values(mechanisms).includes(true);
 
   function requestOf(history: Conversation, call: PromptCall) {
+    const { pins = [] } = call;
     return {
       ...call,
-      pins: isEdited() ? fittingPins(call.pins ?? [], history.messages) : [],
+      pins: pins.length > 0 && isEdited() ? fittingPins(pins, history.messages) : [],
       ...history,
       recall: canRecall(history, call),
       edits: state.edits,
@@ -164,11 +106,23 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
 
   /** What a request that isn't a turn is shown. */
   function look(history: Conversation, call: PromptCall): SessionView {
+    const request = requestOf(history, call);
     const edits = fittingEdits(state.edits, history.messages);
-    const { view, promptTokens, cachedTokens, saved } = planner.look({ ...requestOf(history, call), edits });
+    const { view, promptTokens, cachedTokens, saved } = known.lookOnce(
+      { ...request, edits },
+      state.truncated,
+    );
     const { messages, tools, places } = view;
-    const looked = { messages, tools, places, rewrites: [], warnings: [], saved, promptTokens };
-    newest = { ...looked, predictedCachedTokens: cachedTokens };
+    newest = {
+      messages,
+      tools,
+      places,
+      rewrites: [],
+      warnings: [],
+      saved,
+      promptTokens,
+      predictedCachedTokens: cachedTokens,
+    };
     plans.set(newest, undefined);
     return newest;
   }
@@ -176,16 +130,37 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
   async function makeView(history: Conversation, call: PromptCall): Promise<SessionView> {
     checkCall({ history, call });
     if (call.oneShot) return look(history, call);
-    if (!planner.isKnown(history.messages)) {
+    if (!known.isStartOf(history.messages)) {
       const edits = fittingEdits(state.edits, history.messages);
       if (edits.length < state.edits.length) state = { ...state, edits };
     }
-    const truncates = mechanisms.truncate && !state.reverted;
-    const { rewrites, warnings } = truncates
-      ? await truncate(history.messages, canRecall(history, call), call.pins ?? [])
-      : { rewrites: [], warnings: [] };
-    const plan = await planner.plan(requestOf(history, call));
-    const { stopped } = planner.state;
+    const arrived = mechanisms.truncate && !state.reverted
+      ? await truncateArrived(history.messages, {
+        ...options,
+        ...state,
+        recall: canRecall(history, call),
+        pins: call.pins ?? [],
+      })
+      : NOTHING_TRUNCATED;
+    if (arrived.edits.length > 0) {
+      state = {
+        ...state,
+        edits: [...state.edits, ...arrived.edits],
+        truncated: [...state.truncated, ...arrived.edits.map(({ index }) => index)],
+      };
+    }
+    const request = requestOf(history, call);
+    const relievesWindow = mechanisms.context && !state.reverted;
+    // Who forgets all edits meanwhile has it judged anew for the next call.
+    const asked = known;
+    await options.inSlices?.(asked.take(history.messages));
+    const plan = await rewrite(request, {
+      ...options,
+      look: (request) => asked.look(request),
+      relievesWindow,
+    });
+    asked.notePlan(plan);
+    const { stopped } = known.account;
     const stopsNow = stopped && !state.stopSaid;
     if (plan.fullWindow !== state.fullWindow) state = { ...state, fullWindow: plan.fullWindow };
     if (plan.summary) {
@@ -203,21 +178,24 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
         stopSaid: stopped,
       };
     }
-    if (planner.state !== state.planner) state = { ...state, planner: planner.state };
+    if (known.account !== state.planner) state = { ...state, planner: known.account };
     const { messages, tools, places } = plan.view;
     newest = {
       messages,
       tools,
       places,
       stable: plan.stable,
-      rewrites: [...rewrites, ...(isRewritten ? [describeRewrite(plan)] : [])],
-      warnings: [...(stopsNow ? [STOPPED] : []), ...warnings, ...plan.warnings],
+      rewrites: [...arrived.rewrites, ...(isRewritten ? [describeRewrite(plan)] : [])],
+      warnings: [...(stopsNow ? [STOPPED] : []), ...arrived.warnings, ...plan.warnings],
       ...(plan.ended.length > 0 && { endedPins: plan.ended }),
       ...(plan.summary && { summary: plan.summary }),
       saved: plan.saved,
       promptTokens: plan.promptTokens,
       // What was sent before is forgotten as soon as this call has succeeded.
-      predictedCachedTokens: planner.predictCached(plan),
+      predictedCachedTokens: servedTokens(known.profile, {
+        ...plan.predicted,
+        promptTokens: plan.promptTokens,
+      }),
     };
     plans.set(newest, plan);
     return newest;
@@ -232,27 +210,30 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
       const plan = plans.get(view);
       if (!plan) return undefined;
       const { summary, ...rest } = state;
-      const entry = planner.sent(plan, usage, summary);
-      state = { ...rest, planner: planner.state };
+      const entry = known.book(plan, { usage, summary: summary ?? plan.summary });
+      state = { ...rest, planner: known.account };
       return entry;
     },
     get state() {
       return state;
     },
     get lookedAt() {
-      return planner.lookedAt;
+      return known.lookedAt;
     },
-    quote: (history, call) => planner.quote(requestOf(history, call)),
+    quote(history, call) {
+      const { situation } = known.lookAside(requestOf(history, call));
+      return quotePrompt(situation.removals.filter(({ goes }) => goes), situation);
+    },
     get profile() {
-      return planner.profile;
+      return known.profile;
     },
     cutBack(length) {
       state = { ...state, ...cutBack(state, length) };
     },
     fork(length, archive) {
-      const { seen } = planner.state;
+      const { seen } = known.account;
       const account = {
-        ...planner.state,
+        ...known.account,
         seen: Math.min(seen, length),
         forked: true,
         paid: 0,
@@ -266,15 +247,75 @@ function makeSession(options: PromptSessionOptions, from?: Planner): PlannerSess
         planner: account,
         stopSaid: false,
       };
-      return makeSession({ ...options, archive, state: forked }, planner);
+      return makeSession({ ...options, archive, state: forked }, known);
     },
     get noPins() {
       return isEdited() ? undefined : "nothing leaves this session's prompt, which is sent as it is";
     },
     revert() {
       state = { ...state, edits: [], truncated: [], reverted: true };
-      planner = makePlanner(planner);
+      known = know(state.planner, known);
     },
+  };
+}
+
+/** What was truncated before it was first sent, and what is to be told of it. */
+interface Truncated extends Pick<SessionView, "rewrites" | "warnings"> {
+  readonly edits: readonly ElideEdit[];
+}
+
+const NOTHING_TRUNCATED: Truncated = { edits: [], rewrites: [], warnings: [] };
+
+/** Cuts new results that are too long, before they are first sent. */
+async function truncateArrived(
+  history: readonly Message[],
+  { archive, countTokens, tools, truncateTokens: limitTokens, edits: before, truncated, recall, pins }:
+    & Pick<PromptSessionOptions, "archive" | "countTokens" | "tools" | "truncateTokens">
+    & Pick<SessionState, "edits" | "truncated">
+    & { readonly recall: boolean; readonly pins: readonly Pin[] },
+): Promise<Truncated> {
+  // Behind the newest answer nothing has left.
+  const from = Math.max(0, history.findLastIndex(({ role }) => role === "assistant"));
+  const stays = new Set([
+    ...truncated,
+    ...pins.flatMap(({ wish, place }) => wish === "keep" ? [place] : []),
+  ]);
+  if (history.slice(from).every(({ role }, at) => role !== "tool" || stays.has(from + at))) {
+    return NOTHING_TRUNCATED;
+  }
+  const elided = before.flatMap((edit) =>
+    edit.type === "elide" && edit.index >= from ? [{ ...edit, index: edit.index - from }] : []
+  );
+  const cut = await truncateResults(applyElisions(history.slice(from), elided), {
+    archive,
+    countTokens,
+    recall,
+    ...(tools && { tools }),
+    ...(limitTokens !== undefined && { limitTokens }),
+  });
+  if (cut.failure) {
+    return { ...NOTHING_TRUNCATED, warnings: [`${cut.failure.message}. Nothing left the prompt.`] };
+  }
+  const elisions = cut.elisions.filter(({ index }) => !stays.has(index + from));
+  if (elisions.length === 0) return NOTHING_TRUNCATED;
+  const names = [...new Set(elisions.map(({ tool }) => tool))].join(", ");
+  const { tokensBefore } = cut;
+  return {
+    edits: elisions.map(({ index, toolCallId, ref, text }) => ({
+      type: "elide",
+      index: index + from,
+      toolCallId,
+      ref,
+      text,
+    })),
+    rewrites: [{
+      mechanism: "truncate",
+      reason: "over the limit on arrival",
+      removed: `the middle of ${counted(elisions.length, "result")} of ${names}`,
+      tokensBefore,
+      tokensAfter: elisions.reduce((sum, one) => sum - one.tokensBefore + one.tokensAfter, tokensBefore),
+    }],
+    warnings: [],
   };
 }
 

@@ -214,19 +214,6 @@ Deno.test("plannerSession() restored from its state shows the same bytes and dec
   assertEquals(restored.session.state, session.state);
 });
 
-Deno.test("plannerSession() goes on from a state of an earlier version", async () => {
-  const messages = turn("a", 10_000).slice(0, 3);
-  const mechanisms = { ...OFF, truncate: true };
-  const { session, view, archive } = make({ mechanisms });
-  const before = await view(messages);
-  session.sent(usage(20_000));
-  const { truncated, ...rest } = session.state as { readonly truncated: readonly number[] };
-  assertEquals(truncated, [2]);
-  const { view: viewOld } = make({ archive, mechanisms, state: { ...rest, bounded: truncated } });
-  const after = await viewOld(messages);
-  assertEquals([after.messages, after.saved], [before.messages, before.saved]);
-});
-
 Deno.test("plannerSession() points to recall where the call's tools offer it, or the call says so", async () => {
   const messages = turn("a", 10_000).slice(0, 3);
   const seen = async (tools: readonly ToolDefinition[], recall?: boolean) => {

@@ -1,17 +1,20 @@
-import { archived, failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
 import { assertEquals, assertRejects, assertStrictEquals, assertThrows } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
 import {
   applyElisions,
   type Archive,
   elide,
-  type ElideOptions,
   type Elision,
   selectElisions,
   truncateResults,
 } from "@tare/prune";
+import { archived, failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
 
-async function elideAll(messages: readonly Message[], archive: Archive, options: Partial<ElideOptions> = {}) {
+async function elideAll(
+  messages: readonly Message[],
+  archive: Archive,
+  options: Partial<Parameters<typeof elide>[2]> = {},
+) {
   const all = { countTokens: estimateTokens, protectTokens: 0, archive, ...options };
   return await elide(messages, selectElisions(messages, all), all);
 }

@@ -1,7 +1,7 @@
 import type { CountTokens } from "@tare/messages";
 
 /** How much of a text to take. */
-export interface FitOptions {
+interface FitOptions {
   readonly maxTokens: number;
   readonly countTokens: CountTokens;
 }

@@ -9,35 +9,44 @@
  *
  * @module
  */
-export * from "./archive.ts";
-export { applyElisions, elide, type ElideOptions, type Elision, type ElisionReason } from "./elide.ts";
-export * from "./placeholder.ts";
-export { resultText } from "./pair_results.ts";
 export {
+  type Archive,
+  archiveMessages,
+  archiveRef,
+  bytesFromText,
+  isArchiveRef,
+  memoryArchive,
+  textFromBytes,
+} from "./archive.ts";
+export {
+  formatPlaceholder,
+  holdsPlaceholder,
+  parsePlaceholder,
+  type Placeholder,
+  placeholderRefs,
+} from "./placeholder.ts";
+export {
+  applyElisions,
   type ArchiveFailure,
-  type Pruned,
+  elide,
+  type Elision,
+  type ElisionCandidate,
+  looksLikeError,
   type PruneOptions,
   type PruneResult,
   pruneResults,
-} from "./prune_results.ts";
-export * from "./recall.ts";
-export {
-  type ElisionCandidate,
-  looksLikeError,
+  resultText,
   selectElisions,
-  type SelectOptions,
   type ToolTraits,
   traitsOf,
-} from "./select_elisions.ts";
+} from "./prune_results.ts";
+export { RECALL_TOOL, recallOriginal, type RecallParameters, type RecallRequest } from "./recall.ts";
 export {
   applySummary,
   type AskForSummary,
-  type Summarised,
-  type SummariseOptions,
-  type SummariseResult,
   summariseTurns,
   type SummaryMessage,
   type TurnsSummary,
 } from "./summarise_turns.ts";
-export * from "./triggers.ts";
-export * from "./truncate_results.ts";
+export { isColdResume, pressure, relievePressure } from "./triggers.ts";
+export { truncateResults, truncateText } from "./truncate_results.ts";

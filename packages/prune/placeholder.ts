@@ -1,49 +1,36 @@
 import type { Stance } from "@tare/messages";
 
-/** What stands for a tool result, or for the middle of one between its head and its tail. */
-export interface ResultPlaceholder {
-  /** How much of the result it stands for. */
-  readonly of: "result" | "middle";
-  /** Name of the tool that gave the result. */
-  readonly tool: string;
-  /** UTF-8 bytes of the original. */
-  readonly bytes: number;
-  /** Archive reference of the original. */
-  readonly ref: string;
-}
-
-/** What stands for a stretch of messages. */
-export interface MessagesPlaceholder {
-  /** Tells it from {@linkcode ResultPlaceholder}. */
-  readonly of: "messages";
-  /** How many there were. */
-  readonly messages: number;
-  /** UTF-8 bytes of the original, where the line says so. */
-  readonly bytes?: number;
-  /** Archive reference of the messages. */
-  readonly ref: string;
-}
-
-/** What stands for the middle of a text that somebody said, between its head and its tail. */
-export interface TextPlaceholder {
-  /** Tells it from {@linkcode ResultPlaceholder}. */
-  readonly of: "text";
-  /** UTF-8 bytes of the whole text. */
-  readonly bytes: number;
-  /** Archive reference of the whole text. */
-  readonly ref: string;
-}
-
 /** What a line says that stands in a prompt for what left it. */
-export type Placeholder = ResultPlaceholder | MessagesPlaceholder | TextPlaceholder;
-
-/** How the model gets the original back. */
-export interface PlaceholderOptions {
-  /** Whether the recall tool is offered to the model. Default false. */
-  readonly recall?: boolean;
-  /** The tool's stance: without recall, a `rederivable` result can be had by running the tool again. Default `once`. */
-  readonly stance?: Stance;
-}
+export type Placeholder =
+  /** What stands for a tool result, or for the middle of one between its head and its tail. */
+  | {
+    /** How much of the result it stands for. */
+    readonly of: "result" | "middle";
+    /** Name of the tool that gave the result. */
+    readonly tool: string;
+    /** UTF-8 bytes of the original. */
+    readonly bytes: number;
+    /** Archive reference of the original. */
+    readonly ref: string;
+  }
+  /** What stands for a stretch of messages. */
+  | {
+    readonly of: "messages";
+    /** How many there were. */
+    readonly messages: number;
+    /** UTF-8 bytes of the original, where the line says so. */
+    readonly bytes?: number;
+    /** Archive reference of the messages. */
+    readonly ref: string;
+  }
+  /** What stands for the middle of a text that somebody said, between its head and its tail. */
+  | {
+    readonly of: "text";
+    /** UTF-8 bytes of the whole text. */
+    readonly bytes: number;
+    /** Archive reference of the whole text. */
+    readonly ref: string;
+  };
 
 /** How people and models are told of placeholders in general. */
 export const ANY_PLACEHOLDER = "[elided: …]";
@@ -68,7 +55,12 @@ const LINE = new RegExp(`^\\[elided: ${WHAT}; [\\w ,;]*ref ([0-9a-f]{16})\\]$`);
  * );
  * ```
  */
-export function formatPlaceholder(placeholder: Placeholder, options: PlaceholderOptions = {}): string {
+export function formatPlaceholder(placeholder: Placeholder, options: {
+  /** Whether the recall tool is offered to the model. Default false. */
+  readonly recall?: boolean;
+  /** The tool's stance: without recall, a `rederivable` result can be had by running the tool again. Default `once`. */
+  readonly stance?: Stance;
+} = {}): string {
   const { bytes, ref } = placeholder;
   const way = options.recall
     ? "recall with ref"
@@ -115,6 +107,11 @@ export function* splitTruncated(
     const head = text.slice(0, Math.max(0, index - 1));
     yield { ref, bytes, head, tail: text.slice(index + line.length + 1) };
   }
+}
+
+/** The references of all placeholders in a text, in order. */
+export function placeholderRefs(text: string): string[] {
+  return Array.from(text.matchAll(/\bref ([0-9a-f]{16})\]/g), ([, ref]) => ref!);
 }
 
 /** Whether a text holds a placeholder with this reference. */

@@ -1,13 +1,19 @@
-import { checkGiven, countRequestTokens, type CountTokens, type Message } from "@tare/messages";
-import type { Archive } from "./archive.ts";
-import { applyElisions, elide, ELIDING, type Elision } from "./elide.ts";
-import { selectElisions, type SelectOptions } from "./select_elisions.ts";
-
-/** What may be pruned, and where the originals go. */
-export interface PruneOptions extends SelectOptions {
-  /** Where the originals go. */
-  readonly archive: Archive;
-}
+import {
+  checkGiven,
+  contentText,
+  countMessageTokens,
+  countRequestTokens,
+  type CountTokens,
+  meantCall,
+  type Message,
+  pairCalls,
+  type Tool,
+  type ToolCall,
+  type ToolMessage,
+} from "@tare/messages";
+import { type Archive, bytesFromText } from "./archive.ts";
+import { formatPlaceholder, holdsPlaceholder, parsePlaceholder, splitTruncated } from "./placeholder.ts";
+import { RECALL_TOOL } from "./recall.ts";
 
 /** Originals could not be archived, and so nothing left the messages. */
 export interface ArchiveFailure<M extends Message = Message> {
@@ -17,8 +23,8 @@ export interface ArchiveFailure<M extends Message = Message> {
   readonly unchanged: readonly M[];
 }
 
-/** Messages of which some results were elided. */
-export interface Pruned<M extends Message = Message> {
+/** What came of it. There are no `messages` before `failure` has been looked at. */
+export type PruneResult<M extends Message = Message> = ArchiveFailure<M> | {
   readonly failure?: undefined;
   /** The messages; the very array that was handed in if nothing changed. */
   readonly messages: readonly M[];
@@ -28,10 +34,7 @@ export interface Pruned<M extends Message = Message> {
   readonly tokensBefore: number;
   /** Tokens of all the messages after. */
   readonly tokensAfter: number;
-}
-
-/** What came of it. There are no `messages` before `failure` has been looked at. */
-export type PruneResult<M extends Message = Message> = Pruned<M> | ArchiveFailure<M>;
+};
 
 /**
  * Replaces every old tool result that may go (see {@linkcode selectElisions}) with a one-line placeholder, after
@@ -82,4 +85,395 @@ export async function settleElisions<M extends Message>(
     if (!(failure instanceof Error)) throw failure;
     return { failure, unchanged: messages };
   }
+}
+
+/** What pruning wants to know of a tool. */
+export type ToolTraits = Pick<Tool, "stance" | "reads" | "writes">;
+
+/** What may be elided, how its placeholder reads, and where the originals go. */
+export interface PruneOptions {
+  /** Counts tokens; the count of each message object is remembered. */
+  readonly countTokens: CountTokens;
+  /** The tools by name. A tool that isn't there (any longer) counts as `once`. Default: none. */
+  readonly tools?: Readonly<Record<string, ToolTraits>>;
+  /** Whether the recall tool is offered to the model, so that placeholders may point to it. Default false. */
+  readonly recall?: boolean;
+  /** The model's context window, in tokens. At most half of it is protected. Default: unknown, no such limit. */
+  readonly windowTokens?: number | undefined;
+  /** Tokens at the end of the messages in which nothing is elided. Default 16,384. */
+  readonly protectTokens?: number;
+  /** Results with fewer UTF-8 bytes stay. Default 1,024. */
+  readonly minBytes?: number;
+  /** Whether a result reports an error; such results stay. Default {@linkcode looksLikeError}. */
+  readonly isError?: (message: ToolMessage, index: number) => boolean;
+  /** Where the originals go. */
+  readonly archive: Archive;
+}
+
+type SelectOptions = Omit<PruneOptions, "archive">;
+
+/** A result that may go now; `tokensAfter` is what it is expected to leave, within a few tokens. */
+export type ElisionCandidate = Omit<Elision, "ref" | "text">;
+
+/**
+ * Chooses the tool results that may leave the prompt now: superseded ones first, then the old ones, each oldest
+ * first. A caller that needs only some room takes as many as it wants from the front.
+ *
+ * A result may go if it stands before the protected tail, holds nothing but text, is long enough, at least
+ * halves its tokens by going, and the model has seen it (an assistant message follows). It stays if its tool's
+ * stance is `keep`, if it reports an error, and if it shows an original that was recalled twice. It is *superseded*
+ * if the same tool was called with the same arguments again later, or what it read was written later, unless
+ * that later call failed.
+ *
+ * Takes time proportional to the number of messages, once their tokens are counted.
+ */
+export function selectElisions(
+  messages: readonly Message[],
+  options: Omit<PruneOptions, "archive">,
+): ElisionCandidate[] {
+  checkGiven("selectElisions()", { messages, options }, {
+    messages: "messages",
+    options: { countTokens: "function" },
+  });
+  const { countTokens, minBytes = 1024 } = options;
+  const results = pairResults(messages);
+  const superseded = findSuperseded(results, options);
+  const wanted = recalledTwice(results);
+  const end = Math.min(
+    protectedFrom(messages, options),
+    messages.findLastIndex((message) => message.role === "assistant"),
+  );
+  const placeholderTokens = new Map<string, number>();
+  const first: ElisionCandidate[] = [];
+  const rest: ElisionCandidate[] = [];
+  for (const { index, message, call } of results) {
+    if (index >= end) break;
+    const traits = traitsOf(call.tool, options);
+    if (traits.stance === "keep") continue;
+    const text = resultText(message);
+    if (text === undefined || !hasBytes(text, minBytes)) continue;
+    if (parsePlaceholder(text)) continue;
+    if (isErrorResult(message, index, options)) continue;
+    const isSuperseded = superseded.has(index);
+    if (!isSuperseded && wanted.some((ref) => recalledRef(call) === ref || holdsPlaceholder(text, ref))) {
+      continue;
+    }
+    const tokensBefore = countMessageTokens(message, countTokens);
+    let tokensAfter = placeholderTokens.get(call.tool);
+    if (tokensAfter === undefined) {
+      const standIn = { of: "result", tool: call.tool, bytes: text.length, ref: "0123456789abcdef" } as const;
+      const content = formatPlaceholder(standIn, { ...options, ...traits });
+      tokensAfter = countMessageTokens({ ...message, content }, countTokens);
+      placeholderTokens.set(call.tool, tokensAfter);
+    }
+    if (tokensBefore < 2 * tokensAfter) continue;
+    const reason = isSuperseded ? "superseded" : "old";
+    const toolCallId = message.tool_call_id;
+    (isSuperseded ? first : rest).push({
+      index,
+      toolCallId,
+      tool: call.tool,
+      tokensBefore,
+      tokensAfter,
+      reason,
+    });
+  }
+  return [...first, ...rest];
+}
+
+/** What the options say of a tool. */
+export function traitsOf(tool: string, { tools = {} }: Pick<PruneOptions, "tools">): ToolTraits {
+  // A model may call a tool by any name, `constructor` included.
+  return (Object.hasOwn(tools, tool) ? tools[tool] : undefined) ?? {};
+}
+
+/** Whether a result's text begins like an error message: with the word `Error` or `Cannot`. */
+export function looksLikeError(message: ToolMessage): boolean {
+  const text = resultText(message);
+  return text !== undefined && /^(Error|Cannot)\b/.test(text);
+}
+
+function isErrorResult(
+  message: ToolMessage,
+  index: number,
+  { isError = looksLikeError }: SelectOptions,
+): boolean {
+  return isError(message, index);
+}
+
+/** Index of the first message of the protected tail. */
+function protectedFrom(messages: readonly Message[], options: SelectOptions): number {
+  const { countTokens, windowTokens = Infinity, protectTokens = 16_384 } = options;
+  let left = Math.min(protectTokens, windowTokens / 2);
+  let from = messages.length;
+  for (const message of messages.toReversed()) {
+    left -= countMessageTokens(message, countTokens);
+    if (left < 0) break;
+    from -= 1;
+  }
+  return from;
+}
+
+function findSuperseded(results: readonly PairedResult[], options: SelectOptions): Set<number> {
+  const superseded = new Set<number>();
+  const keysByTool = new Map<string, Set<string>>();
+  const written = new Set<string>();
+  for (const { index, message, call } of results.toReversed()) {
+    const { reads, writes } = traitsOf(call.tool, options);
+    let keys = keysByTool.get(call.tool);
+    if (keys === undefined) keysByTool.set(call.tool, keys = new Set());
+    const read = resource(call, reads);
+    if (keys.has(call.key) || (read !== undefined && written.has(read))) superseded.add(index);
+    if (isErrorResult(message, index, options)) continue;
+    keys.add(call.key);
+    const target = resource(call, writes);
+    if (target !== undefined) written.add(target);
+  }
+  return superseded;
+}
+
+function resource(call: ParsedCall, argument: string | undefined): string | undefined {
+  return argument === undefined ? undefined : call.args.get(argument)?.replace(/^(\.\/+)+/, "");
+}
+
+/** References that the visible calls recalled at least twice. */
+function recalledTwice(results: readonly PairedResult[]): string[] {
+  const counts = new Map<string, number>();
+  for (const { call } of results) {
+    const ref = recalledRef(call);
+    if (ref !== undefined) counts.set(ref, (counts.get(ref) ?? 0) + 1);
+  }
+  return [...counts].filter(([, count]) => count >= 2).map(([ref]) => ref);
+}
+
+function recalledRef(call: ParsedCall): string | undefined {
+  return call.tool === RECALL_TOOL.function.name ? call.args.get("ref") : undefined;
+}
+
+function hasBytes(text: string, bytes: number): boolean {
+  // A UTF-16 code unit takes one to three bytes, so most texts need not be encoded to know.
+  if (text.length >= bytes) return true;
+  return text.length * 3 >= bytes && bytesFromText(text).length >= bytes;
+}
+
+/**
+ * One tool result whose text gives way to a shorter one. Plain data: it can be stored, and applied again to the
+ * same history gives the same bytes. Its original stands in the archive.
+ */
+export interface Elision {
+  /** Position of the result in the messages. */
+  readonly index: number;
+  /** Its `tool_call_id`, as a check that the index still means the same message. */
+  readonly toolCallId: string;
+  /** Name of the tool that gave it. */
+  readonly tool: string;
+  /** Archive reference of the original. */
+  readonly ref: string;
+  /** What stands in the message instead. */
+  readonly text: string;
+  /** Tokens of the message before. */
+  readonly tokensBefore: number;
+  /** Tokens of the message after. */
+  readonly tokensAfter: number;
+  /**
+   * Why it left the prompt: `superseded` by a later result, `old` (behind the protected tail), or `truncated`, cut to
+   * head and tail because it was too long when it arrived.
+   */
+  readonly reason: "superseded" | "old" | "truncated";
+}
+
+/**
+ * The messages with each elision's text in place of the result's content; everything else is the same object. Meant
+ * to be applied to a growing history again and again: an elided message is made once and then reused. Of several
+ * elisions of the same message the last counts.
+ *
+ * @throws {RangeError} if an elision points to anything but the tool result that it was made for.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { applyElisions } from "@tare/prune";
+ *
+ * const messages = applyElisions(
+ *   [{ role: "tool", tool_call_id: "a", content: "long" }],
+ *   [{ index: 0, toolCallId: "a", text: "short" }],
+ * );
+ * assertEquals(messages[0]?.content, "short");
+ * ```
+ */
+export function applyElisions<M extends Message>(
+  messages: readonly M[],
+  elisions: readonly Pick<Elision, "index" | "toolCallId" | "text">[],
+): M[] {
+  checkGiven("applyElisions()", { messages, elisions }, { messages: "array", elisions: "array" });
+  const view = [...messages];
+  for (const { index, toolCallId, text } of elisions) {
+    const message = messages[index];
+    if (message?.role !== "tool" || message.tool_call_id !== toolCallId) {
+      throw new RangeError(`Cannot elide message ${index}: it is no tool result with the id '${toolCallId}'`);
+    }
+    view[index] = withText(message, text);
+  }
+  return view;
+}
+
+const elided = new WeakMap<Message, Message>();
+
+function withText<M extends Message>(message: M, text: string): M {
+  if (message.content === text) return message;
+  let result = elided.get(message);
+  if (result?.content !== text) elided.set(message, result = { ...message, content: text });
+  return result as M;
+}
+
+/** What the options of whatever elides must hold, as `checkGiven` takes it. */
+export const ELIDING = { archive: { put: "function", get: "function" }, countTokens: "function" } as const;
+
+/** Originals that are archived at the same time: each may be an open file. */
+const PARALLEL_PUTS = 16;
+
+/**
+ * Archives the originals of the chosen results, then makes the elisions that replace them. A result that was
+ * truncated on arrival keeps the reference of its whole original.
+ *
+ * @throws {Error} if a single one can't be archived. Then none is elided, and what was archived does no harm.
+ */
+export async function elide(
+  messages: readonly Message[],
+  candidates: readonly ElisionCandidate[],
+  options: Pick<PruneOptions, "archive" | "countTokens" | "tools" | "recall">,
+): Promise<Elision[]> {
+  checkGiven("elide()", { messages, candidates, options }, {
+    messages: "array",
+    candidates: "array",
+    options: ELIDING,
+  });
+  const elisions: Elision[] = [];
+  for (let from = 0; from < candidates.length; from += PARALLEL_PUTS) {
+    const batch = candidates.slice(from, from + PARALLEL_PUTS);
+    const settled = await Promise.allSettled(
+      batch.map((candidate) => elideOne(messages, candidate, options)),
+    );
+    for (const outcome of settled) {
+      if (outcome.status === "rejected") throw outcome.reason;
+      elisions.push(outcome.value);
+    }
+  }
+  return elisions;
+}
+
+async function elideOne(
+  messages: readonly Message[],
+  candidate: ElisionCandidate,
+  options: Pick<PruneOptions, "archive" | "countTokens" | "tools" | "recall">,
+): Promise<Elision> {
+  const { archive, countTokens, recall = false } = options;
+  const { index, tool } = candidate;
+  const message = messages[index];
+  const original = message?.role === "tool" ? resultText(message) : undefined;
+  if (message === undefined || original === undefined) {
+    throw new RangeError(`Cannot elide message ${index}: it is no tool result of text alone`);
+  }
+  const { ref, bytes } = await findWhole(original, archive) ??
+    { ref: await archiveResult(original, { archive, tool }), bytes: bytesFromText(original).length };
+  const text = formatPlaceholder({ of: "result", tool, bytes, ref }, { ...traitsOf(tool, options), recall });
+  const tokensAfter = countMessageTokens({ ...message, content: text }, countTokens);
+  return { ...candidate, ref, text, tokensAfter };
+}
+
+/**
+ * Puts the text of a result into the archive.
+ *
+ * @throws {Error} naming the tool, if it can't be archived.
+ */
+export async function archiveResult(
+  text: string,
+  { archive, tool }: { readonly archive: Archive; readonly tool: string },
+): Promise<string> {
+  try {
+    return await archive.put(text);
+  } catch (cause) {
+    throw new Error(`Cannot archive a result of ${tool}: ${(cause as Error).message}`, { cause });
+  }
+}
+
+/** The whole original of a text that was truncated on arrival, if the archive confirms that it is one. */
+async function findWhole(
+  text: string,
+  archive: Archive,
+): Promise<{ readonly ref: string; readonly bytes: number } | undefined> {
+  for (const { ref, bytes, head, tail } of splitTruncated(text)) {
+    // An original that can't be read is no reason to stop: then the text at hand is archived.
+    const whole = await archive.get(ref).catch(() => undefined);
+    if (whole !== undefined && whole.startsWith(head) && whole.endsWith(tail)) return { ref, bytes };
+  }
+  return undefined;
+}
+
+/** A tool call as pruning sees it. */
+interface ParsedCall {
+  /** Name of the tool. */
+  readonly tool: string;
+  /** The same for calls with the same arguments, whatever the order of keys and the spacing. */
+  readonly key: string;
+  /** The arguments that are short texts: paths, references. */
+  readonly args: ReadonlyMap<string, string>;
+}
+
+/** A tool message and the call that it answers. */
+export interface PairedResult {
+  readonly index: number;
+  readonly message: ToolMessage;
+  readonly call: ParsedCall;
+}
+
+/** The results whose calls are known, in order, each with its call (see `pairCalls`). */
+export function pairResults(messages: readonly Message[]): PairedResult[] {
+  return pairCalls(messages)
+    .flatMap(({ call, answer }) =>
+      answer ? [{ index: answer.at, message: answer.message, call: readCall(call) }] : []
+    )
+    .sort((a, b) => a.index - b.index);
+}
+
+/** The text of a result; `undefined` if it has to stay, or holds anything but text, which pruning leaves alone. */
+export function resultText({ content, keep }: ToolMessage): string | undefined {
+  if (keep) return undefined;
+  if (typeof content === "string") return content;
+  return content.every((part) => part.type === "text") ? contentText(content) : undefined;
+}
+
+/** Arguments longer than this are kept and compared as the model wrote them: nobody reads them as a path. */
+const SHORT_CHARS = 1024;
+
+const known = new WeakMap<ToolCall, ParsedCall>();
+
+function readCall(call: ToolCall): ParsedCall {
+  let read = known.get(call);
+  if (!read) known.set(call, read = parseCall(call));
+  return read;
+}
+
+function parseCall(call: ToolCall): ParsedCall {
+  const { name: tool, arguments: text } = meantCall(call);
+  if (call.type === "custom") return { tool, key: text, args: new Map() };
+  try {
+    const value: unknown = JSON.parse(text);
+    const args = new Map(Object.entries(value ?? {}).filter(isShortText));
+    return { tool, key: text.length > SHORT_CHARS ? text : canonicalJson(value), args };
+  } catch {
+    // Arguments that are no JSON, or nested too deep to walk, are equal only to the same text.
+    return { tool, key: text, args: new Map() };
+  }
+}
+
+function isShortText(entry: [string, unknown]): entry is [string, string] {
+  return typeof entry[1] === "string" && entry[1].length <= SHORT_CHARS;
+}
+
+function canonicalJson(value: unknown): string {
+  return JSON.stringify(value, (_, inner) => {
+    if (typeof inner !== "object" || inner === null || Array.isArray(inner)) return inner;
+    return Object.fromEntries(Object.entries(inner).sort(([a], [b]) => a < b ? -1 : 1));
+  });
 }

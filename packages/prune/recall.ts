@@ -10,7 +10,6 @@ import {
 import { type Archive, isArchiveRef } from "./archive.ts";
 import { fitHead } from "./fit_text.ts";
 import { ANY_PLACEHOLDER } from "./placeholder.ts";
-import { lineNumber, searchLines } from "./search_lines.ts";
 
 /** JSON Schema of a {@linkcode RecallRequest}, as exact as frameworks want it that take tools with their types. */
 export type RecallParameters = {
@@ -25,7 +24,10 @@ export type RecallParameters = {
 
 /** The definition of the tool by which a model reads an archived original back; {@linkcode recallOriginal} answers it. */
 export const RECALL_TOOL: ToolDefinition & {
-  readonly function: { readonly description: string; readonly parameters: RecallParameters };
+  readonly function: {
+    readonly description: string;
+    readonly parameters: RecallParameters;
+  };
 } = {
   type: "function",
   function: {
@@ -61,25 +63,6 @@ export interface RecallRequest {
   readonly offset?: number;
 }
 
-/** How long an answer may be. */
-export interface RecallOptions {
-  /** Default {@linkcode estimateTokens}. */
-  readonly countTokens?: CountTokens;
-  /**
-   * Longest answer, in tokens; at least 200. Default 7,000: below the bound on arrival (8,000), so that an answer
-   * isn't cut a second time by those who count in the same way.
-   */
-  readonly limitTokens?: number;
-}
-
-/** The answer for the model. */
-export interface RecallAnswer {
-  /** Text of the tool result. */
-  readonly content: string;
-  /** True if the request could not be answered; `content` says what would be right. */
-  readonly error: boolean;
-}
-
 /**
  * Answers a call of the recall tool: the archived original, a range of its lines, or its lines that match a
  * pattern, with their numbers. An answer that would be too long ends with a line that says how to go on.
@@ -100,8 +83,21 @@ export interface RecallAnswer {
 export async function recallOriginal(
   archive: Archive,
   request: RecallRequest,
-  options: RecallOptions = {},
-): Promise<RecallAnswer> {
+  options: {
+    /** Default {@linkcode estimateTokens}. */
+    readonly countTokens?: CountTokens;
+    /**
+     * Longest answer, in tokens; at least 200. Default 7,000: below the bound on arrival (8,000), so that an answer
+     * isn't cut a second time by those who count in the same way.
+     */
+    readonly limitTokens?: number;
+  } = {},
+): Promise<{
+  /** Text of the tool result. */
+  readonly content: string;
+  /** True if the request could not be answered; `content` says what would be right. */
+  readonly error: boolean;
+}> {
   checkGiven("recallOriginal()", { archive, request }, {
     archive: { get: "function" },
     request: { ref: "string" },
@@ -149,7 +145,7 @@ function parseMessage(line: string): Message {
   throw new TypeError("Cannot read a message: the line holds something else");
 }
 
-function refuse(content: string): RecallAnswer {
+function refuse(content: string): Awaited<ReturnType<typeof recallOriginal>> {
   return { content, error: true };
 }
 
@@ -159,7 +155,7 @@ interface Range {
   readonly end: number;
 }
 
-type Region = Range & Required<RecallOptions>;
+type Region = Range & Required<NonNullable<Parameters<typeof recallOriginal>[2]>>;
 
 /** Where these lines stand, or why that can't be said. */
 function findLines(original: string, requested: string): Range | string {
@@ -185,7 +181,10 @@ function findLines(original: string, requested: string): Range | string {
 /** Tokens kept free for the line that says how to go on. */
 const NOTICE_TOKENS = 80;
 
-function read(original: string, { start, end, countTokens, limitTokens }: Region): RecallAnswer {
+function read(
+  original: string,
+  { start, end, countTokens, limitTokens }: Region,
+): Awaited<ReturnType<typeof recallOriginal>> {
   const text = original.slice(start, end);
   if (fitHead(text, { maxTokens: limitTokens, countTokens }) === text) return { content: text, error: false };
   const shown = fitHead(text, { maxTokens: limitTokens - NOTICE_TOKENS, countTokens });
@@ -203,7 +202,7 @@ const MAX_EXCERPTS = 20;
 async function search(
   original: string,
   region: Region & { readonly pattern: string },
-): Promise<RecallAnswer> {
+): Promise<Awaited<ReturnType<typeof recallOriginal>>> {
   const { start, end, pattern, countTokens, limitTokens } = region;
   // Most of what this package weighs, and few need it.
   const { RE2JS } = await import("re2js");
@@ -229,4 +228,69 @@ async function search(
   }
   const content = found.length > 0 ? found.join("\n") : `No match for '${pattern}'.`;
   return { content, error: false };
+}
+
+/** One thing found: a line, or what surrounds a match in a long line. */
+interface LineMatch {
+  /** The line's number, and the line or the excerpt. */
+  readonly text: string;
+  readonly excerpt: boolean;
+  /** Position in the text from which the same search finds this and what comes after it. */
+  readonly start: number;
+}
+
+/** A longer line is shown only around its matches. */
+const LONG_LINE_CHARS = 500;
+/** How much of a long line is shown around a match. */
+const EXCERPT_CHARS = 300;
+/** How much of that before the match; and how much of its end is searched again, for a match that it cut. */
+const MARGIN_CHARS = 100;
+
+/** Finds the lines that match, from the position `start` on to the end of the line that `end` ends. */
+function* searchLines(
+  text: string,
+  options: { readonly start: number; readonly end: number; readonly expression: RE2JS },
+): Generator<LineMatch> {
+  const { start, end, expression } = options;
+  let lineStart = start === 0 ? 0 : text.lastIndexOf("\n", start - 1) + 1;
+  for (let number = lineNumber(text, lineStart); lineStart <= end; number += 1) {
+    const newline = text.indexOf("\n", lineStart);
+    const lineEnd = newline < 0 ? text.length : newline;
+    const line = text.slice(lineStart, lineEnd);
+    if (line.length > LONG_LINE_CHARS) {
+      yield* excerpts(line, { number, lineStart, start, expression });
+    } else if (expression.test(line)) {
+      yield { text: `${number}:${line}`, excerpt: false, start: lineStart };
+    }
+    lineStart = lineEnd + 1;
+  }
+}
+
+function* excerpts(
+  line: string,
+  options: {
+    readonly number: number;
+    readonly lineStart: number;
+    readonly start: number;
+    readonly expression: RE2JS;
+  },
+): Generator<LineMatch> {
+  const { number, lineStart, start, expression } = options;
+  if (!expression.test(line)) return;
+  const matcher = expression.matcher(line);
+  let from = Math.max(0, start - lineStart);
+  while (from < line.length && matcher.find(from)) {
+    const shownFrom = Math.max(from, matcher.start() - MARGIN_CHARS);
+    const shown = line.slice(shownFrom, shownFrom + EXCERPT_CHARS).toWellFormed();
+    const at = lineStart + shownFrom;
+    yield { text: `${number}, offset ${at}: … ${shown} …`, excerpt: true, start: lineStart + from };
+    from = Math.max(shownFrom + EXCERPT_CHARS - MARGIN_CHARS, matcher.end());
+  }
+}
+
+/** Number of the line in which a position stands, from 1. */
+function lineNumber(text: string, position: number): number {
+  let number = 1;
+  for (let at = text.indexOf("\n"); at >= 0 && at < position; at = text.indexOf("\n", at + 1)) number += 1;
+  return number;
 }

@@ -1,9 +1,9 @@
 import { assertEquals } from "@std/assert";
 import { estimateTokens, type Message, type ToolMessage } from "@tare/messages";
-import { type ElisionCandidate, looksLikeError, selectElisions, type SelectOptions } from "@tare/prune";
+import { type ElisionCandidate, looksLikeError, type PruneOptions, selectElisions } from "@tare/prune";
 import { say, step, text, user } from "./fixture_test.ts";
 
-const select = (messages: readonly Message[], options: Partial<SelectOptions> = {}) =>
+const select = (messages: readonly Message[], options: Partial<PruneOptions> = {}) =>
   selectElisions(messages, { countTokens: estimateTokens, protectTokens: 0, ...options });
 
 const reasons = (candidates: readonly ElisionCandidate[]) =>
@@ -97,7 +97,7 @@ Deno.test("selectElisions() keeps the protected tail, 16,384 tokens and at most 
   const messages = Array.from({ length: 40 }, (_, n) => step("shell", { n }, text(996))).flat().concat(
     say(""),
   );
-  const kept = (options: Partial<SelectOptions>) =>
+  const kept = (options: Partial<PruneOptions>) =>
     40 - selectElisions(messages, { countTokens: estimateTokens, ...options }).length;
   // A step is 1,000 tokens of result and 9 of call.
   assertEquals([{}, { windowTokens: 20_000 }, { windowTokens: 200_000 }, { protectTokens: 5000 }].map(kept), [

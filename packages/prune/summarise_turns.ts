@@ -7,9 +7,8 @@ import {
   pairCalls,
 } from "@tare/messages";
 import { type Archive, archiveMessages, bytesFromText } from "./archive.ts";
-import { ELIDING } from "./elide.ts";
+import { type ArchiveFailure, ELIDING } from "./prune_results.ts";
 import { formatPlaceholder } from "./placeholder.ts";
-import type { ArchiveFailure } from "./prune_results.ts";
 
 /** Old turns that gave way to one message. Plain data: applied again to the same messages it gives the same bytes. */
 export interface TurnsSummary {
@@ -57,54 +56,6 @@ export type AskForSummary = (
   options: { readonly end: number; readonly signal: AbortSignal | undefined },
 ) => Promise<string>;
 
-/** What to summarise, and who summarises it. */
-export interface SummariseOptions {
-  /** Where the messages go. */
-  readonly archive: Archive;
-  /** Counts tokens. */
-  readonly countTokens: CountTokens;
-  /**
-   * Asks a model for a summary of old messages, user messages included. One call of it is one paid model call. A
-   * rejection, an empty text, a text that is too long, and a timeout count as failure. Default: nobody is asked, and old
-   * turns are dropped.
-   */
-  readonly summarise?: AskForSummary | undefined;
-  /**
-   * Ends the wait for the summary. Aborted by a timeout (`AbortSignal.timeout`), the summary has failed; aborted
-   * for any other reason, {@linkcode summariseTurns} throws that reason and nothing changes.
-   */
-  readonly signal?: AbortSignal | undefined;
-  /** Whether the recall tool is offered to the model. Default false. */
-  readonly recall?: boolean;
-  /** Tokens of the model's context window. Default: unknown. */
-  readonly windowTokens?: number | undefined;
-  /**
-   * Recent whole turns that stay, in tokens; the last turn stays in any case, and all do if it is infinite. Default 16,384,
-   * at most a quarter of the window, so that the next summary is far away.
-   */
-  readonly keepTokens?: number;
-  /** Index of the first message of the active turn, which stays whole. Default: that of the last turn. */
-  readonly activeTurnStart?: number | undefined;
-}
-
-/** Messages of which the oldest turns may have been summarised. */
-export interface Summarised<M extends Message = Message> {
-  readonly failure?: undefined;
-  /** The messages; the very array that was handed in if nothing changed. */
-  readonly messages: readonly (M | SummaryMessage)[];
-  /** What changed; absent if nothing did: too little would have been gained. */
-  readonly summary?: TurnsSummary;
-  /** Tokens of all the messages before. */
-  readonly tokensBefore: number;
-  /** Tokens of all the messages after. */
-  readonly tokensAfter: number;
-  /** Why there is no summary, though one was asked for: turns were dropped, or, without `summary`, nothing was done. */
-  readonly summaryFailure?: Error;
-}
-
-/** What came of it. There are no `messages` before `failure`, the archive's, has been looked at. */
-export type SummariseResult<M extends Message = Message> = Summarised<M> | ArchiveFailure<M>;
-
 /** Recent turns that stay, in tokens, and as a share of the window. */
 export const KEEP_TOKENS = 16_384;
 /** See {@linkcode KEEP_TOKENS}. */
@@ -149,8 +100,49 @@ const LINE_TOKENS = 60;
  */
 export async function summariseTurns<M extends Message>(
   messages: readonly M[],
-  options: SummariseOptions,
-): Promise<SummariseResult<M>> {
+  options: {
+    /** Where the messages go. */
+    readonly archive: Archive;
+    /** Counts tokens. */
+    readonly countTokens: CountTokens;
+    /**
+     * Asks a model for a summary of old messages, user messages included. One call of it is one paid model call. A
+     * rejection, an empty text, a text that is too long, and a timeout count as failure. Default: nobody is asked, and old
+     * turns are dropped.
+     */
+    readonly summarise?: AskForSummary | undefined;
+    /**
+     * Ends the wait for the summary. Aborted by a timeout (`AbortSignal.timeout`), the summary has failed; aborted
+     * for any other reason, {@linkcode summariseTurns} throws that reason and nothing changes.
+     */
+    readonly signal?: AbortSignal | undefined;
+    /** Whether the recall tool is offered to the model. Default false. */
+    readonly recall?: boolean;
+    /** Tokens of the model's context window. Default: unknown. */
+    readonly windowTokens?: number | undefined;
+    /**
+     * Recent whole turns that stay, in tokens; the last turn stays in any case, and all do if it is infinite. Default 16,384,
+     * at most a quarter of the window, so that the next summary is far away.
+     */
+    readonly keepTokens?: number;
+    /** Index of the first message of the active turn, which stays whole. Default: that of the last turn. */
+    readonly activeTurnStart?: number | undefined;
+  },
+): Promise<
+  ArchiveFailure<M> | {
+    readonly failure?: undefined;
+    /** The messages; the very array that was handed in if nothing changed. */
+    readonly messages: readonly (M | SummaryMessage)[];
+    /** What changed; absent if nothing did: too little would have been gained. */
+    readonly summary?: TurnsSummary;
+    /** Tokens of all the messages before. */
+    readonly tokensBefore: number;
+    /** Tokens of all the messages after. */
+    readonly tokensAfter: number;
+    /** Why there is no summary, though one was asked for: turns were dropped, or, without `summary`, nothing was done. */
+    readonly summaryFailure?: Error;
+  }
+> {
   checkGiven("summariseTurns()", { messages, options }, { messages: "messages", options: ELIDING });
   const { archive, countTokens, recall = false } = options;
   const tokensBefore = countRequestTokens({ messages }, countTokens);
@@ -172,7 +164,10 @@ export async function summariseTurns<M extends Message>(
   const { ref } = archived;
   const bytes = bytesFromText(archived.text).length;
   const line = formatPlaceholder({ of: "messages", messages: old.length, bytes, ref }, { recall });
-  const attempt = (kind: TurnsSummary["kind"], text: string): Summarised<M> | undefined => {
+  const attempt = (
+    kind: TurnsSummary["kind"],
+    text: string,
+  ): Exclude<Awaited<ReturnType<typeof summariseTurns<M>>>, ArchiveFailure> | undefined => {
     const after = applySummary(messages, { end, kind, text });
     const tokensAfter = countRequestTokens({ messages: after }, countTokens);
     if (tokensBefore - tokensAfter < minGain) return undefined;
@@ -207,7 +202,7 @@ export async function summariseTurns<M extends Message>(
  * Index of the first message of the turns that stay. What the user says between a call and its answer begins none, nor does
  * what follows a user message with only instructions between.
  */
-function summaryEnd(messages: readonly Message[], options: SummariseOptions): number {
+function summaryEnd(messages: readonly Message[], options: Parameters<typeof summariseTurns>[1]): number {
   const { countTokens, windowTokens = Infinity, activeTurnStart = messages.length } = options;
   const { keepTokens = Math.min(KEEP_TOKENS, KEEP_SHARE * windowTokens) } = options;
   const pairs = pairCalls(messages);

@@ -1,7 +1,7 @@
-import { archived, failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
 import { assert, assertEquals, assertLess, assertRejects, assertStrictEquals } from "@std/assert";
 import { countRequestTokens, estimateTokens, type Message } from "@tare/messages";
-import { applySummary, recallOriginal, type SummariseOptions, summariseTurns } from "@tare/prune";
+import { applySummary, recallOriginal, summariseTurns } from "@tare/prune";
+import { archived, failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
 
 const turn = (name: string, tokens = 500) => [user(`question ${name}`), say(text(tokens, name))];
 const session: Message[] = [
@@ -12,8 +12,8 @@ const session: Message[] = [
 const summariseWith = (...given: Parameters<typeof tryToSummarise>) => archived(tryToSummarise(...given));
 
 function tryToSummarise(
-  summarise: SummariseOptions["summarise"],
-  options: Partial<SummariseOptions> = {},
+  summarise: Parameters<typeof summariseTurns>[1]["summarise"],
+  options: Partial<Parameters<typeof summariseTurns>[1]> = {},
   messages = session,
 ) {
   return summariseTurns(messages, {
@@ -79,7 +79,7 @@ Deno.test("summariseTurns() says how to recall what it summarised, where recall 
 
 Deno.test("summariseTurns() keeps the last turn, however long, and recent ones up to a quarter of the window", async () => {
   const summarise = () => Promise.resolve("S");
-  const kept = async (options: Partial<SummariseOptions>) => {
+  const kept = async (options: Partial<Parameters<typeof summariseTurns>[1]>) => {
     const { messages } = await archived(summariseTurns(session, {
       archive: spyArchive(),
       countTokens: estimateTokens,

@@ -1,31 +1,18 @@
 import { checkGiven, countRequestTokens, type Message } from "@tare/messages";
-import { ELIDING, type Elision } from "./elide.ts";
-import { type ArchiveFailure, type PruneOptions, pruneResults } from "./prune_results.ts";
+import {
+  type ArchiveFailure,
+  ELIDING,
+  type Elision,
+  type PruneOptions,
+  pruneResults,
+} from "./prune_results.ts";
 import {
   KEEP_SHARE,
   KEEP_TOKENS,
-  type SummariseOptions,
   summariseTurns,
   type SummaryMessage,
   type TurnsSummary,
 } from "./summarise_turns.ts";
-
-/** How full a model's window is. */
-export interface PressureOptions {
-  /**
-   * Tokens of one prompt. Usage summed over retries or over the steps of a turn is not the size of a prompt.
-   */
-  readonly promptTokens: number;
-  /** Tokens of the model's context window. Unknown means that there is no pressure. */
-  readonly windowTokens?: number | undefined;
-  /** Share of the window from which on results are pruned. Default 0.8. */
-  readonly pruneAt?: number;
-  /** Share of the window from which on old turns are summarised as well. Default 0.9. */
-  readonly summariseAt?: number;
-}
-
-/** What a full window asks for. */
-export type Pressure = "none" | "prune" | "summarise";
 
 /**
  * What the window's fullness asks for: nothing, pruning (with a summary only if that wasn't enough), or both.
@@ -39,48 +26,23 @@ export type Pressure = "none" | "prune" | "summarise";
  * assertEquals(pressure({ promptTokens: 850 }), "none");
  * ```
  */
-export function pressure(options: PressureOptions): Pressure {
+export function pressure(options: {
+  /**
+   * Tokens of one prompt. Usage summed over retries or over the steps of a turn is not the size of a prompt.
+   */
+  readonly promptTokens: number;
+  /** Tokens of the model's context window. Unknown means that there is no pressure. */
+  readonly windowTokens?: number | undefined;
+  /** Share of the window from which on results are pruned. Default 0.8. */
+  readonly pruneAt?: number;
+  /** Share of the window from which on old turns are summarised as well. Default 0.9. */
+  readonly summariseAt?: number;
+}): "none" | "prune" | "summarise" {
   checkGiven("pressure()", { options }, { options: { promptTokens: "number" } });
   const { promptTokens, windowTokens = Infinity, pruneAt = 0.8, summariseAt = 0.9 } = options;
   if (promptTokens >= summariseAt * windowTokens) return "summarise";
   return promptTokens >= pruneAt * windowTokens ? "prune" : "none";
 }
-
-/** What {@linkcode relievePressure} may do. */
-export interface ReliefOptions extends PruneOptions, SummariseOptions, Omit<PressureOptions, "promptTokens"> {
-  /** Tokens of the prompt that is sent for these messages, tool definitions included. Default: those of the messages. */
-  readonly countPrompt?: (messages: readonly (Message | SummaryMessage)[]) => number;
-}
-
-/** What was done about a full window. */
-export interface Relieved<M extends Message = Message> {
-  readonly failure?: undefined;
-  /** The messages; the very array that was handed in if nothing changed. */
-  readonly messages: readonly (M | SummaryMessage)[];
-  /** Results that were pruned, by their place in the messages that were handed in. */
-  readonly elisions: readonly Elision[];
-  /** What was summarised after pruning. */
-  readonly summary?: TurnsSummary;
-  /** True if the window is still so full that only a summary would do: stop calling the model. */
-  readonly paused: boolean;
-  /** Tokens of all the messages before. */
-  readonly tokensBefore: number;
-  /** Tokens of all the messages after. */
-  readonly tokensAfter: number;
-  /** Why there is no summary, though one was asked for; see {@linkcode summariseTurns}. */
-  readonly summaryFailure?: Error;
-}
-
-/** Originals could not be archived, and so nothing left the messages but what `elisions` can take out of them. */
-export interface FailedRelief<M extends Message = Message> extends ArchiveFailure<M> {
-  /** Results that were archived before that; {@linkcode applyElisions} makes room by them. */
-  readonly elisions: readonly Elision[];
-  /** True if the window stays so full, even with `elisions`, that only a summary would do. */
-  readonly paused: boolean;
-}
-
-/** What came of it. There are no `messages` before `failure`, the archive's, has been looked at. */
-export type Relief<M extends Message = Message> = Relieved<M> | FailedRelief<M>;
 
 /** A summary leaves the prompt at this share of the window if the newest turns are all that keeps it from that. */
 const ROOMY_SHARE = 0.6;
@@ -95,8 +57,39 @@ const ROOMY_SHARE = 0.6;
  */
 export async function relievePressure<M extends Message>(
   messages: readonly M[],
-  options: ReliefOptions,
-): Promise<Relief<M>> {
+  options:
+    & PruneOptions
+    & Parameters<typeof summariseTurns>[1]
+    & Omit<Parameters<typeof pressure>[0], "promptTokens">
+    & {
+      /** Tokens of the prompt that is sent for these messages, tool definitions included. Default: those of the messages. */
+      readonly countPrompt?: (messages: readonly (Message | SummaryMessage)[]) => number;
+    },
+): Promise<
+  | {
+    readonly failure?: undefined;
+    /** The messages; the very array that was handed in if nothing changed. */
+    readonly messages: readonly (M | SummaryMessage)[];
+    /** Results that were pruned, by their place in the messages that were handed in. */
+    readonly elisions: readonly Elision[];
+    /** What was summarised after pruning. */
+    readonly summary?: TurnsSummary;
+    /** True if the window is still so full that only a summary would do: stop calling the model. */
+    readonly paused: boolean;
+    /** Tokens of all the messages before. */
+    readonly tokensBefore: number;
+    /** Tokens of all the messages after. */
+    readonly tokensAfter: number;
+    /** Why there is no summary, though one was asked for; see {@linkcode summariseTurns}. */
+    readonly summaryFailure?: Error;
+  }
+  | ArchiveFailure<M> & {
+    /** Results that were archived before that; {@linkcode applyElisions} makes room by them. */
+    readonly elisions: readonly Elision[];
+    /** True if the window stays so full, even with `elisions`, that only a summary would do. */
+    readonly paused: boolean;
+  }
+> {
   checkGiven("relievePressure()", { messages, options }, { messages: "messages", options: ELIDING });
   const { countTokens } = options;
   const tokensOf = (messages: readonly (Message | SummaryMessage)[]) =>
@@ -128,20 +121,17 @@ export async function relievePressure<M extends Message>(
   return { ...summarised, elisions, paused: pressureOf(summarised.messages) === "summarise", tokensBefore };
 }
 
-/** When a conversation was last alive. Times are milliseconds since the epoch. */
-export interface ColdResumeOptions {
+/**
+ * Whether a conversation is resumed so late that its cached prefix is gone: then its next request is read anew
+ * anyway, and pruning it first costs nothing.
+ */
+export function isColdResume(options: {
   /** When its last successful request was made; not when it was last saved. Unknown counts as warm. */
   readonly lastUsedAtMs: number | undefined;
   readonly nowMs: number;
   /** Idle time after which the provider's cache is surely gone. Default 24 hours. */
   readonly cacheColdAfterMs?: number;
-}
-
-/**
- * Whether a conversation is resumed so late that its cached prefix is gone: then its next request is read anew
- * anyway, and pruning it first costs nothing.
- */
-export function isColdResume(options: ColdResumeOptions): boolean {
+}): boolean {
   checkGiven("isColdResume()", { options }, { options: { nowMs: "number" } });
   const { lastUsedAtMs, nowMs, cacheColdAfterMs = 24 * 60 * 60 * 1000 } = options;
   return lastUsedAtMs !== undefined && nowMs - lastUsedAtMs >= cacheColdAfterMs;

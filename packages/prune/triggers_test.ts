@@ -1,8 +1,8 @@
-import { callPairs } from "../../tests/call_pairs.ts";
-import { archived, failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
 import { assert, assertEquals, assertLess, assertStrictEquals } from "@std/assert";
 import { countRequestTokens, estimateTokens, type Message } from "@tare/messages";
-import { isColdResume, pressure, type ReliefOptions, relievePressure, type TurnsSummary } from "@tare/prune";
+import { isColdResume, pressure, relievePressure, type TurnsSummary } from "@tare/prune";
+import { callPairs } from "../../tests/call_pairs.ts";
+import { archived, failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
 
 Deno.test("pressure() asks for pruning from 0.8 of the window on, and for a summary from 0.9", () => {
   const at = (promptTokens: number) => pressure({ promptTokens, windowTokens: 1000 });
@@ -34,10 +34,12 @@ Deno.test("pressure() takes other shares", () => {
 
 const count = (messages: readonly Message[]) => countRequestTokens({ messages }, estimateTokens);
 
-const relieve = (messages: readonly Message[], options: Partial<ReliefOptions> = {}) =>
-  archived(tryToRelieve(messages, options));
+const relieve = (
+  messages: readonly Message[],
+  options: Partial<Parameters<typeof relievePressure>[1]> = {},
+) => archived(tryToRelieve(messages, options));
 
-function tryToRelieve(messages: readonly Message[], options: Partial<ReliefOptions>) {
+function tryToRelieve(messages: readonly Message[], options: Partial<Parameters<typeof relievePressure>[1]>) {
   return relievePressure(messages, {
     archive: spyArchive(),
     countTokens: estimateTokens,
@@ -135,7 +137,7 @@ Deno.test("relievePressure() hands over what it had pruned when archiving the ol
 });
 
 /** Runs 20 turns; gives the summaries, by turn, and the prompt of each request. */
-async function run(turn: (n: number) => Message[], options: Partial<ReliefOptions>) {
+async function run(turn: (n: number) => Message[], options: Partial<Parameters<typeof relievePressure>[1]>) {
   const summaries: (TurnsSummary | undefined)[] = [];
   const prompts: number[] = [];
   let messages: readonly Message[] = [{ role: "system", content: "Be brief." }];

@@ -6,18 +6,20 @@ import {
   MESSAGE_OVERHEAD_TOKENS,
 } from "@tare/messages";
 import { bytesFromText } from "./archive.ts";
-import { archiveResult, type ElideOptions, ELIDING, type Elision } from "./elide.ts";
+import {
+  archiveResult,
+  ELIDING,
+  type Elision,
+  type PairedResult,
+  pairResults,
+  type PruneOptions,
+  type PruneResult,
+  resultText,
+  settleElisions,
+  traitsOf,
+} from "./prune_results.ts";
 import { fitHead, fitTail } from "./fit_text.ts";
-import { type PairedResult, pairResults, resultText } from "./pair_results.ts";
-import { formatPlaceholder, type Placeholder, type PlaceholderOptions } from "./placeholder.ts";
-import { type PruneResult, settleElisions } from "./prune_results.ts";
-import { traitsOf } from "./select_elisions.ts";
-
-/** How long a new result may be, and where the originals go. */
-export interface TruncateOptions extends ElideOptions {
-  /** Longest text of a result, in tokens. Default 8,000. */
-  readonly limitTokens?: number;
-}
+import { formatPlaceholder, type Placeholder } from "./placeholder.ts";
 
 /**
  * Truncates the tool results that were not sent yet (those behind the last assistant message): one that is over the
@@ -44,14 +46,20 @@ export interface TruncateOptions extends ElideOptions {
  */
 export async function truncateResults<M extends Message>(
   messages: readonly M[],
-  options: TruncateOptions,
+  options: Pick<PruneOptions, "archive" | "countTokens" | "tools" | "recall"> & {
+    /** Longest text of a result, in tokens. Default 8,000. */
+    readonly limitTokens?: number;
+  },
 ): Promise<PruneResult<M>> {
   checkGiven("truncateResults()", { messages, options }, { messages: "messages", options: ELIDING });
   const { countTokens } = options;
   return await settleElisions(messages, { elisions: truncate(messages, options), countTokens });
 }
 
-async function truncate(messages: readonly Message[], options: TruncateOptions): Promise<Elision[]> {
+async function truncate(
+  messages: readonly Message[],
+  options: Parameters<typeof truncateResults>[1],
+): Promise<Elision[]> {
   const { archive, countTokens, limitTokens = TRUNCATE_TOKENS, recall = false } = options;
   const elisions: Elision[] = [];
   for (const { index, message, call } of newResults(messages)) {
@@ -84,18 +92,6 @@ function newResults(messages: readonly Message[]): PairedResult[] {
   return pairResults(messages.slice(from)).map((one) => ({ ...one, index: from + one.index }));
 }
 
-/** How a long text is cut. */
-export interface TruncateTextOptions extends PlaceholderOptions {
-  /** Counts tokens. */
-  readonly countTokens: CountTokens;
-  /** Longest text that stays whole, and longest text that comes out, in tokens. Default 8,000. */
-  readonly limitTokens?: number;
-  /** Name of the tool that gave the text. Default: none did, it is what somebody said. */
-  readonly tool?: string;
-  /** Archive reference of the whole text. */
-  readonly ref: string;
-}
-
 /** Longest result that enters the prompt whole, in tokens. */
 const TRUNCATE_TOKENS = 8_000;
 
@@ -104,7 +100,19 @@ const TRUNCATE_TOKENS = 8_000;
  * and never within a character. A text within the limit comes back as it is. A limit that has no room for more
  * gives the placeholder alone.
  */
-export function truncateText(text: string, options: TruncateTextOptions): string {
+export function truncateText(
+  text: string,
+  options: Parameters<typeof formatPlaceholder>[1] & {
+    /** Counts tokens. */
+    readonly countTokens: CountTokens;
+    /** Longest text that stays whole, and longest text that comes out, in tokens. Default 8,000. */
+    readonly limitTokens?: number;
+    /** Name of the tool that gave the text. Default: none did, it is what somebody said. */
+    readonly tool?: string;
+    /** Archive reference of the whole text. */
+    readonly ref: string;
+  },
+): string {
   checkGiven("truncateText()", { text, options }, {
     text: "string",
     options: { countTokens: "function", ref: "string" },

@@ -1,4 +1,3 @@
-import { archived, failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
 import {
   assert,
   assertEquals,
@@ -14,15 +13,16 @@ import {
   applyElisions,
   bytesFromText,
   parsePlaceholder,
-  type TruncateOptions,
+  type PruneOptions,
   truncateResults,
   truncateText,
 } from "@tare/prune";
 import fc from "fast-check";
+import { archived, failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
 
 const truncated = (
   messages: readonly Message[],
-  options: Pick<TruncateOptions, "archive"> & Partial<TruncateOptions>,
+  options: Pick<PruneOptions, "archive"> & Partial<Parameters<typeof truncateResults>[1]>,
 ) => archived(truncateResults(messages, { countTokens: estimateTokens, ...options }));
 
 Deno.test("truncateResults() archives a long new result whole and shows head, tail and a placeholder", async () => {

@@ -1,14 +1,7 @@
 import { checkGiven, type CountTokens, hashPiece, type Message, type ToolDefinition } from "@tare/messages";
 
-/** How much a list of tools may say. */
-export interface CatalogueOptions {
-  /** Counts the tokens of a text. */
-  readonly countTokens: CountTokens;
-  /** Most tokens that the list may take; the longer it is, the less it says of each tool. Default: 2,400. */
-  readonly maxTokens?: number;
-}
-
-const DEFAULT_MAX_TOKENS = 2_400;
+/** Most tokens that a list may take; the longer it is, the less it says of each tool. */
+const MAX_TOKENS = 2_400;
 
 /** Most characters of a tool's line behind its name, where there is room for that, and where there is less. */
 const LINE_CHARS = [100, 50, 0];
@@ -24,9 +17,13 @@ export function tellsOfTools({ role, content }: Message): boolean {
 
 /**
  * What a model is told of tools that its requests don't hold: their names and one line each, and how to get at the
- * rest. The same tools give the same text. Names are all there as long as there is room for them.
+ * rest. The same tools give the same text. The longer the list, the less
+ * it says of each tool; names are all there as long as there is room for them in 2,400 tokens.
  */
-export function catalogue(tools: readonly ToolDefinition[], options: CatalogueOptions): string {
+export function catalogue(
+  tools: readonly ToolDefinition[],
+  options: { readonly countTokens: CountTokens },
+): string {
   checkGiven("catalogue()", { tools, options }, {
     tools: "array",
     options: { countTokens: "function" },
@@ -54,7 +51,7 @@ export function toldTools(tools: readonly ToolDefinition[]): ToldTools {
 export function catalogueChanges(
   told: ToldTools,
   tools: readonly ToolDefinition[],
-  options: CatalogueOptions,
+  options: { readonly countTokens: CountTokens },
 ): string | undefined {
   checkGiven("catalogueChanges()", { told, tools, options }, {
     told: "value",
@@ -82,13 +79,13 @@ export function catalogueChanges(
 /** A line for each tool, as long as there is room for it; else all names; else as many as there is room for. */
 function listed(
   tools: readonly ToolDefinition[],
-  { countTokens, maxTokens = DEFAULT_MAX_TOKENS }: CatalogueOptions,
+  { countTokens }: { readonly countTokens: CountTokens },
 ): string[] {
   for (const chars of LINE_CHARS) {
     const lines = chars > 0 ? tools.map((tool) => toolLine(tool, chars)) : [names(tools)];
-    if (countTokens(lines.join("\n")) <= maxTokens) return lines;
+    if (countTokens(lines.join("\n")) <= MAX_TOKENS) return lines;
   }
-  const share = maxTokens / countTokens(names(tools));
+  const share = MAX_TOKENS / countTokens(names(tools));
   const shown = Math.max(1, Math.floor(share * tools.length));
   return [
     `${names(tools.slice(0, shown))}, and ${tools.length - shown} more: search for them with find_tools`,

@@ -1,9 +1,10 @@
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { estimateTokens, type Tool, type ToolDefinition } from "@tare/messages";
 import { argumentsParser } from "@tare/messages/arguments";
-import { catalogue, catalogueChanges, findTools, standIns, tellsOfTools, toldTools } from "@tare/schemas";
+import { catalogue, catalogueChanges, standIns, tellsOfTools, toldTools } from "@tare/schemas";
 
 const countTokens = estimateTokens;
+const context = { signal: new AbortController().signal, progress: () => {} };
 
 function define(name: string, description?: string, ...args: readonly string[]): ToolDefinition {
   const properties = Object.fromEntries(args.map((name) => [name, { type: "string" }]));
@@ -45,16 +46,17 @@ Deno.test("catalogue() gives nobody a line of his own, and cuts what is long", (
 });
 
 Deno.test("catalogue() says less of each tool the more there are, and never more than it may", () => {
+  const large = (text: string) => 4 * countTokens(text);
   const many = (count: number) =>
     Array.from({ length: count }, (_, at) => define(`tool_${at}`, "Does what it does. ".repeat(at % 3)));
   for (const count of [1, 20, 60, 100, 300, 1_000, 10_000]) {
-    const text = catalogue(many(count), { countTokens, maxTokens: 600 });
-    assert(countTokens(text) < 700, `${count} tools take ${countTokens(text)} tokens`);
+    const text = catalogue(many(count), { countTokens: large });
+    assert(large(text) < 2_800, `${count} tools take ${large(text)} tokens`);
     assertStringIncludes(text, `there are ${count} more`);
     assertStringIncludes(text, "tool_0");
   }
-  assertStringIncludes(catalogue(many(150), { countTokens, maxTokens: 600 }), "tool_148, tool_149");
-  const cut = catalogue(many(10_000), { countTokens, maxTokens: 600 });
+  assertStringIncludes(catalogue(many(150), { countTokens: large }), "tool_148, tool_149");
+  const cut = catalogue(many(10_000), { countTokens: large });
   assertStringIncludes(cut, "more: search for them with find_tools");
 });
 
@@ -81,26 +83,35 @@ Deno.test("catalogueChanges() tells what is new, other and gone, and nothing of 
   assertEquals([said("user", text), said("system", "Be brief.")], [false, false]);
 });
 
-Deno.test("findTools() shows what the query names, else what fits its words best", () => {
-  const shown = (query: string, limit?: number) =>
-    findTools(ISSUES, query, { countTokens, ...(limit && { limit }) }).split("\n")
+/** What `find_tools` answers. */
+async function find(
+  definitions: readonly ToolDefinition[],
+  args: { readonly query: string; readonly limit?: number },
+) {
+  const tools = definitions.map((definition): Tool => ({ definition, run: () => "" }));
+  return String(await standIns(tools, { countTokens, parser: argumentsParser }).find.run(args, context));
+}
+
+Deno.test("standIns() show what the query names, else what fits its words best", async () => {
+  const shown = async (query: string, limit?: number) =>
+    (await find(ISSUES, { query, ...(limit && { limit }) })).split("\n")
       .flatMap((line) => line.startsWith("{") ? [JSON.parse(line).name] : []);
-  assertEquals(shown("list_issues, getWeather"), ["getWeather", "list_issues"]);
-  assertEquals(shown("open an issue with this title"), ["create_issue", "list_issues"]);
-  assertEquals(shown("issues", 1), ["create_issue"]);
-  assertEquals(shown("weather"), ["getWeather"]);
-  assertEquals(shown("what is the weather in a city"), ["getWeather"]);
-  assertEquals(shown("MERGE requests"), ["merge_pull_request"]);
-  assertEquals(shown("zebra"), []);
+  assertEquals(await shown("list_issues, getWeather"), ["getWeather", "list_issues"]);
+  assertEquals(await shown("open an issue with this title"), ["create_issue", "list_issues"]);
+  assertEquals(await shown("issues", 1), ["create_issue"]);
+  assertEquals(await shown("weather"), ["getWeather"]);
+  assertEquals(await shown("what is the weather in a city"), ["getWeather"]);
+  assertEquals(await shown("MERGE requests"), ["merge_pull_request"]);
+  assertEquals(await shown("zebra"), []);
   assertEquals(
-    findTools(ISSUES, "zebra", { countTokens }),
+    await find(ISSUES, { query: "zebra" }),
     'None of the 5 tools fits "zebra". Ask by other words, or by name.',
   );
 });
 
-Deno.test("findTools() shows definitions whole, as many as there is room for", () => {
-  const large = ["a", "b", "c"].map((name) => define(`large_${name}`, "It is large. ".repeat(400)));
-  const text = findTools(large, "large_a large_b large_c", { countTokens, maxTokens: 3_000 });
+Deno.test("standIns() show definitions whole, as many as there is room for", async () => {
+  const large = ["a", "b", "c"].map((name) => define(`large_${name}`, "It is large. ".repeat(800)));
+  const text = await find(large, { query: "large_a large_b large_c" });
   assertEquals(text.split("\n").slice(1, 3), large.slice(0, 2).map((tool) => JSON.stringify(tool.function)));
   assertStringIncludes(text, "Not shown for want of room: large_c");
 });
@@ -110,7 +121,6 @@ const tools = ISSUES.map((definition): Tool => ({
   stance: "rederivable",
   run: (args) => `${definition.function.name} ${JSON.stringify(args)}`,
 }));
-const context = { signal: new AbortController().signal, progress: () => {} };
 
 Deno.test("standIns() find tools, call them, and teach by the full definition", async () => {
   const { find, call } = standIns(tools, { countTokens, parser: argumentsParser });
@@ -158,7 +168,6 @@ Deno.test("standIns() tell of a definition that is no schema, and call the other
 Deno.test("whoever finds, lists or calls is told what is missing", () => {
   const untyped = JSON.parse("{}");
   assertThrows(() => catalogue(untyped, { countTokens }), TypeError, "Cannot run catalogue(): tools is");
-  assertThrows(() => findTools([], "x", untyped), TypeError, "options.countTokens is missing");
   assertThrows(() => standIns([], untyped), TypeError, "options.countTokens is missing");
   assertThrows(() => catalogueChanges({}, untyped, { countTokens }), TypeError, "tools is");
 });

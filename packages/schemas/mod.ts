@@ -14,15 +14,7 @@
  *
  * @module
  */
-export {
-  catalogue,
-  catalogueChanges,
-  type CatalogueOptions,
-  tellsOfTools,
-  type ToldTools,
-  toldTools,
-} from "./catalogue.ts";
+export { catalogue, catalogueChanges, tellsOfTools, type ToldTools, toldTools } from "./catalogue.ts";
 export { compactTool } from "./compact_tool.ts";
-export { FIND_TOOLS, findTools, type FindToolsOptions } from "./find_tools.ts";
-export { type ShownTools, shownTools, type ShownToolsOptions } from "./shown_tools.ts";
-export { CALL_TOOL, type StandInOptions, standIns } from "./stand_ins.ts";
+export { shownTools } from "./shown_tools.ts";
+export { CALL_TOOL, FIND_TOOLS, standIns } from "./stand_ins.ts";

@@ -7,35 +7,6 @@ import {
 } from "@tare/messages";
 import { compactTool } from "./compact_tool.ts";
 
-/** Settings of {@linkcode shownTools}. */
-export interface ShownToolsOptions {
-  /** The full definitions that the model has been shown in earlier requests, by their `hashPiece`. */
-  readonly exposed: ReadonlySet<number>;
-  /** Counts the tokens of a text. */
-  readonly countTokens: CountTokens;
-  /** Names of tools that are never compacted. Default: none. */
-  readonly alwaysFull?: readonly string[];
-  /**
-   * Names of the tools that the model has called: no other is compact. Meant for the first request of a turn, where a
-   * new task may need a tool whose prose lies far back. Default: any may be compact.
-   */
-  readonly called?: ReadonlySet<string>;
-  /** Sets of tools whose full definitions take fewer tokens than this are left alone. Default: 500. */
-  readonly minTokens?: number;
-}
-
-/** The tools of one request. */
-export interface ShownTools {
-  /** The definitions to send, in the order in which they were handed in. */
-  readonly tools: readonly ToolDefinition[];
-  /** The full definitions that the model has been shown once this request is sent. */
-  readonly exposed: ReadonlySet<number>;
-  /** Tokens of all full definitions. */
-  readonly tokensBefore: number;
-  /** Tokens of the definitions to send. */
-  readonly tokensAfter: number;
-}
-
 /**
  * Decides in which form each tool is shown: in full in the first request that offers it, compact from then on.
  * A tool that is added later is shown in full once as well, and so is one whose definition has changed under its old
@@ -47,8 +18,31 @@ export interface ShownTools {
  */
 export function shownTools(
   tools: readonly ToolDefinition[],
-  options: ShownToolsOptions,
-): ShownTools {
+  options: {
+    /** The full definitions that the model has been shown in earlier requests, by their `hashPiece`. */
+    readonly exposed: ReadonlySet<number>;
+    /** Counts the tokens of a text. */
+    readonly countTokens: CountTokens;
+    /** Names of tools that are never compacted. Default: none. */
+    readonly alwaysFull?: readonly string[];
+    /**
+     * Names of the tools that the model has called: no other is compact. Meant for the first request of a turn, where a
+     * new task may need a tool whose prose lies far back. Default: any may be compact.
+     */
+    readonly called?: ReadonlySet<string>;
+    /** Sets of tools whose full definitions take fewer tokens than this are left alone. Default: 500. */
+    readonly minTokens?: number;
+  },
+): {
+  /** The definitions to send, in the order in which they were handed in. */
+  readonly tools: readonly ToolDefinition[];
+  /** The full definitions that the model has been shown once this request is sent. */
+  readonly exposed: ReadonlySet<number>;
+  /** Tokens of all full definitions. */
+  readonly tokensBefore: number;
+  /** Tokens of the definitions to send. */
+  readonly tokensAfter: number;
+} {
   checkGiven("shownTools()", { tools, options }, {
     tools: "array",
     options: { exposed: { has: "function" }, countTokens: "function" },

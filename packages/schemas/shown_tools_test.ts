@@ -1,6 +1,6 @@
 import { assertEquals, assertStrictEquals, assertThrows } from "@std/assert";
 import { countToolTokens, hashPiece, type ToolDefinition } from "@tare/messages";
-import { compactTool, shownTools, type ShownToolsOptions } from "@tare/schemas";
+import { compactTool, shownTools } from "@tare/schemas";
 
 const countTokens = (text: string) => text.length;
 
@@ -19,7 +19,10 @@ function tool(name: string): ToolDefinition {
 const [a, b, c] = [tool("a"), tool("b"), tool("c")];
 
 /** Which forms a row of requests shows, each carrying on from the one before. */
-function forms(requests: readonly (readonly ToolDefinition[])[], options: Partial<ShownToolsOptions> = {}) {
+function forms(
+  requests: readonly (readonly ToolDefinition[])[],
+  options: Partial<Parameters<typeof shownTools>[1]> = {},
+) {
   let exposed: ReadonlySet<number> = new Set();
   return requests.map((tools) => {
     const shown = shownTools(tools, { countTokens, minTokens: 0, ...options, exposed });

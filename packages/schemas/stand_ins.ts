@@ -7,7 +7,7 @@ import {
   type ToolDefinition,
 } from "@tare/messages";
 import type { ParsedArguments } from "@tare/messages/arguments";
-import { FIND_TOOLS, findTools, rankTools } from "./find_tools.ts";
+import { toolLine } from "./catalogue.ts";
 
 /** The tool by which a model calls those whose definitions its requests don't hold. */
 export const CALL_TOOL: ToolDefinition = {
@@ -29,16 +29,6 @@ export const CALL_TOOL: ToolDefinition = {
   },
 };
 
-/** What the tools that stand for others are made of. */
-export interface StandInOptions {
-  /** Counts the tokens of a text. */
-  readonly countTokens: CountTokens;
-  /** Makes the function that validates a tool's arguments: `argumentsParser` of `@tare/messages/arguments`. */
-  readonly parser: (tool: ToolDefinition) => (argumentsText: string) => ParsedArguments;
-  /** Tools that the model is given in full, and may call this way too. Default: none. */
-  readonly listed?: readonly Tool[];
-}
-
 /**
  * `find_tools` and `call_tool` for these tools: a request that holds them needs no other definition. A call's arguments
  * are validated against the full definition of the tool that is meant; the model is told what is wrong with them, and
@@ -46,7 +36,14 @@ export interface StandInOptions {
  */
 export function standIns(
   tools: readonly Tool[],
-  options: StandInOptions,
+  options: {
+    /** Counts the tokens of a text. */
+    readonly countTokens: CountTokens;
+    /** Makes the function that validates a tool's arguments: `argumentsParser` of `@tare/messages/arguments`. */
+    readonly parser: (tool: ToolDefinition) => (argumentsText: string) => ParsedArguments;
+    /** Tools that the model is given in full, and may call this way too. Default: none. */
+    readonly listed?: readonly Tool[];
+  },
 ): { readonly find: Tool; readonly call: Tool } {
   checkGiven("standIns()", { tools, options }, {
     tools: "array",
@@ -99,4 +96,137 @@ function unknownTool(name: string, tools: readonly ToolDefinition[]): string {
   const close = rankTools(tools, shown).slice(0, 3).map(({ tool }) => tool.function.name);
   return `Cannot call ${JSON.stringify(shown)}: there is no such tool. ` +
     (close.length > 0 ? `Did you mean ${close.join(", ")}?` : "Look for it with find_tools.");
+}
+
+/** The tool by which a model sees definitions that its requests don't hold. */
+export const FIND_TOOLS: ToolDefinition = {
+  type: "function",
+  function: {
+    name: "find_tools",
+    description:
+      "Shows the full definitions of tools that you know by name and one line alone, and finds more by what " +
+      "they do. Ask once for all that you will need.",
+    parameters: {
+      type: "object",
+      properties: {
+        query: {
+          type: "string",
+          description: "Names of tools, which are all shown, or words for what is to be done.",
+        },
+        limit: {
+          type: "integer",
+          minimum: 1,
+          maximum: 10,
+          description: "Most tools that words find; 3 if absent.",
+        },
+      },
+      required: ["query"],
+      additionalProperties: false,
+    },
+  },
+};
+
+/** Most tokens of the definitions shown, but for the first. */
+const MAX_SHOWN_TOKENS = 6_000;
+
+/** Tools that are named beside those that are shown in full. */
+const ALSO = 5;
+
+/** Least share of the best match's score that is worth showing in full. */
+const WORTHY = 1 / 3;
+
+/**
+ * The tools that fit a query best, in full: a text for the prompt's end, so that nothing in front of it changes. Tools
+ * whose names the query holds are all shown; the others are ranked by its words, rare ones counting more than common
+ * ones, and those in names more than those in descriptions.
+ */
+function findTools(
+  tools: readonly ToolDefinition[],
+  query: string,
+  { countTokens, limit = 3 }: { readonly countTokens: CountTokens; readonly limit?: number },
+): string {
+  const ranked = rankTools(tools, query);
+  const best = ranked.find(({ isNamed }) => !isNamed)?.score ?? 0;
+  const named = ranked.filter(({ isNamed }) => isNamed);
+  const more = ranked.filter(({ isNamed, score }) => !isNamed && score >= WORTHY * best);
+  const fitting = named.length > 0 ? named : more.slice(0, limit);
+  if (fitting.length === 0) {
+    return `None of the ${tools.length} tools fits ${JSON.stringify(query)}. Ask by other words, or by name.`;
+  }
+  const shown: string[] = [];
+  let tokens = 0;
+  for (const { tool } of fitting) {
+    const text = JSON.stringify(tool.function);
+    tokens += countTokens(text);
+    if (shown.length > 0 && tokens > MAX_SHOWN_TOKENS) break;
+    shown.push(text);
+  }
+  const also = ranked.slice(shown.length, shown.length + ALSO).map(({ tool }) => toolLine(tool, 50));
+  return [
+    `${shown.length} of ${tools.length} tools. Call one by call_tool, with its name and arguments that fit its parameters:`,
+    ...shown,
+    ...(also.length > 0 && named.length === 0 ? ["Perhaps also:", ...also] : []),
+    ...(shown.length < named.length
+      ? [
+        `Not shown for want of room: ${
+          named.slice(shown.length).map(({ tool }) => tool.function.name).join(", ")
+        }`,
+      ]
+      : []),
+  ].join("\n");
+}
+
+/** A tool that fits a query, and how well. */
+interface Ranked {
+  readonly tool: ToolDefinition;
+  readonly score: number;
+  readonly isNamed: boolean;
+}
+
+/** What a word counts for in a tool's name, in its description, and in the names of its arguments. */
+const WEIGHTS = { name: 4, description: 1, argument: 1 };
+
+/** The tools that fit a query, the best first. Of equals the one that comes first. */
+function rankTools(tools: readonly ToolDefinition[], query: string): readonly Ranked[] {
+  const asked = new Set(wordsOf(query));
+  const given = new Set(query.split(/[\s,;"'`]+/));
+  const weighed = tools.map((tool) => ({ tool, weights: weightsOf(tool) }));
+  const rarity = new Map<string, number>();
+  for (const word of asked) {
+    const having = weighed.filter(({ weights }) => weights.has(word)).length;
+    if (having > 0) rarity.set(word, Math.log(1 + tools.length / having));
+  }
+  return weighed.map(({ tool, weights }): Ranked => ({
+    tool,
+    isNamed: given.has(tool.function.name),
+    score: [...rarity].reduce((sum, [word, rare]) => sum + rare * (weights.get(word) ?? 0), 0),
+  }))
+    .filter(({ score, isNamed }) => isNamed || score > 0)
+    .sort((a, b) => Number(b.isNamed) - Number(a.isNamed) || b.score - a.score);
+}
+
+const known = new WeakMap<ToolDefinition, ReadonlyMap<string, number>>();
+
+/** What each word of a tool counts for. */
+function weightsOf(tool: ToolDefinition): ReadonlyMap<string, number> {
+  let weights = known.get(tool);
+  if (!weights) known.set(tool, weights = weigh(tool));
+  return weights;
+}
+
+function weigh({ function: { name, description = "", parameters } }: ToolDefinition): Map<string, number> {
+  const weights = new Map<string, number>();
+  const add = (text: string, weight: number) => {
+    for (const word of new Set(wordsOf(text))) weights.set(word, (weights.get(word) ?? 0) + weight);
+  };
+  add(name, WEIGHTS.name);
+  add(description, WEIGHTS.description);
+  add(Object.keys(parameters?.properties ?? {}).join(" "), WEIGHTS.argument);
+  return weights;
+}
+
+/** The words of a text, those of a name too, without the endings that say one or many. */
+function wordsOf(text: string): string[] {
+  const words = text.replaceAll(/(\p{Ll})(\p{Lu})/gu, "$1 $2").toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [];
+  return words.map((word) => word.length > 3 ? word.replace(/(?<!s)s$/, "") : word);
 }

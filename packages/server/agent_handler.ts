@@ -14,10 +14,11 @@ import { openapiDocument } from "./http/openapi_document.ts";
 import { type Route, route } from "./http/route.ts";
 import { closed } from "./http/schema.ts";
 import type { Heartbeat } from "./http/sse_response.ts";
-import { Sessions, type SessionsOptions } from "./sessions/sessions.ts";
+import { Sessions } from "./sessions/sessions.ts";
+import type { SessionOptions } from "./sessions/session_types.ts";
 
 /** What an agent server is made of. */
-export interface AgentOptions extends SessionsOptions {
+export interface AgentOptions extends SessionOptions {
   /** Who may use it. Default: whoever reaches it under a name of loopback, without a token. */
   readonly guard?: GuardOptions;
   /** How event streams show that they are alive. Default: a comment after each 15 s of silence. */

@@ -7,15 +7,18 @@
  * @module
  */
 export * from "./agent_handler.ts";
-export { AGENT_MODEL } from "./as_model/unsupported.ts";
+export { AGENT_MODEL } from "./as_model/errors.ts";
 export { guard, type GuardOptions } from "./http/guard.ts";
 export { allowedHosts, isLoopback, LOOPBACK_HOSTS } from "./http/host_rule.ts";
 export type { Heartbeat } from "./http/sse_response.ts";
-export type { ApprovalOptions } from "./approvals/approval_options.ts";
-export type { Answer, Answered } from "./approvals/questions.ts";
 export { ALLOW_EVERYTHING, type ApprovalRule, faultOfRules } from "./approvals/rules.ts";
-export type { NumberedEvent, SessionEvent } from "./sessions/event_log.ts";
-export type { SessionOptions } from "./sessions/session_options.ts";
-export { DEFAULT_INSTRUCTIONS } from "./sessions/new_sessions.ts";
-export type { SessionsOptions } from "./sessions/sessions.ts";
+export type {
+  Answer,
+  Answered,
+  ApprovalOptions,
+  NumberedEvent,
+  SessionEvent,
+  SessionOptions,
+} from "./sessions/session_types.ts";
+export { DEFAULT_INSTRUCTIONS } from "./sessions/sessions.ts";
 export type { TakenTools, ToolSource } from "./turns/session_tools.ts";

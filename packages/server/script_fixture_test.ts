@@ -8,10 +8,10 @@ import { estimateTokens, type FunctionToolCall, type Message, type Model, type T
 import { profileNamed } from "@tare/planner";
 import fc from "fast-check";
 import type { Session } from "./sessions/session.ts";
-import type { RunningTurn } from "./sessions/session_options.ts";
+import type { RunningTurn, SessionOptions } from "./sessions/session_types.ts";
 import type { CreateSession } from "./sessions/session_settings.ts";
 import { ALLOW_EVERYTHING } from "./approvals/rules.ts";
-import { Sessions, type SessionsOptions } from "./sessions/sessions.ts";
+import { Sessions } from "./sessions/sessions.ts";
 
 /** A tool call, and how it comes out. */
 export interface ScriptCall {
@@ -162,7 +162,7 @@ const playersModel: Model = (request) => {
 
 /** Sessions over a store, in a window so small that prompts are rewritten. */
 export function scriptedSessions(
-  options: Pick<SessionsOptions, "store"> & Partial<SessionsOptions>,
+  options: Pick<SessionOptions, "store"> & Partial<SessionOptions>,
 ): Sessions {
   return new Sessions({
     model: () => playersModel,

@@ -9,9 +9,22 @@
  * @module
  */
 export type { Fault, ToolCallPieces } from "./fault.ts";
-export * from "./model.ts";
+export {
+  replay,
+  type ReplayCursor,
+  scripted,
+  type SimulatedModel,
+  type SimulatedReply,
+  type SimulatedRequest,
+  type SimulatedToolCall,
+  toolCall,
+} from "./model.ts";
 export type { Encoder } from "./provider/prompt_units.ts";
-export * from "./rehearsal/rehearsal.ts";
-export * from "./replay.ts";
-export * from "./scripted.ts";
-export * from "./provider/simulator.ts";
+export {
+  type FaultRequest,
+  type SimulatedCall,
+  type Simulator,
+  simulator,
+  type SimulatorOptions,
+} from "./provider/simulator.ts";
+export { rehearsal } from "./rehearsal/rehearsal.ts";

@@ -1,4 +1,12 @@
-import type { AssistantMessage, FunctionToolCall, Message, ToolDefinition } from "@tare/messages";
+import {
+  type AssistantMessage,
+  checkGiven,
+  contentText,
+  type FunctionToolCall,
+  type Message,
+  type ToolDefinition,
+} from "@tare/messages";
+import { ApiError } from "@tare/wire";
 import type { Fault } from "./fault.ts";
 
 /** What a simulated model is asked. */
@@ -31,3 +39,103 @@ export interface SimulatedReply extends Omit<AssistantMessage, "role" | "content
 
 /** The model behind a simulated provider: one call of it is one request. */
 export type SimulatedModel = (request: SimulatedRequest) => SimulatedReply | Promise<SimulatedReply>;
+
+/**
+ * A model that gives these replies in turn, one for each request that reaches it, whatever the request says. A
+ * reply that is only a `fault` stands for a request that fails.
+ *
+ * When they are used up, the provider answers with status 400, which no client tries again.
+ *
+ * @example
+ * ```ts
+ * import { scripted, simulator, toolCall } from "@tare/simulator";
+ *
+ * const provider = simulator({
+ *   model: scripted([
+ *     { fault: { type: "rate_limit", retryAfterMs: 10 } },
+ *     { tool_calls: [toolCall("read_file", { path: "a.txt" })] },
+ *     { content: "It says hello." },
+ *   ]),
+ *   tokenizer: { encode: (text) => text.split(" ").map((word) => word.length) },
+ * });
+ * ```
+ */
+export function scripted(replies: readonly SimulatedReply[]): SimulatedModel {
+  checkGiven("scripted()", { replies }, { replies: "array" });
+  let given = 0;
+  return () => {
+    const reply = replies[given];
+    if (!reply) {
+      throw new ApiError(400, `Cannot reply: all ${replies.length} replies of the script have been given.`, {
+        code: "script_exhausted",
+      });
+    }
+    given++;
+    return reply;
+  };
+}
+
+/** A call for a scripted reply. `args` is written as JSON unless it is a text, which is sent as it is. */
+export function toolCall(
+  name: string,
+  args: Readonly<Record<string, unknown>> | string = {},
+  options: { readonly id?: string } = {},
+): SimulatedToolCall {
+  checkGiven("toolCall()", { name }, { name: "string" });
+  const text = typeof args === "string" ? args : JSON.stringify(args);
+  return { ...options, type: "function", function: { name, arguments: text } };
+}
+
+/** Where a replayed conversation stands. */
+export interface ReplayCursor {
+  /** How many of the recorded assistant messages have been given. */
+  given: number;
+}
+
+/**
+ * A model that gives the assistant messages of one recorded conversation in their order, with every field that
+ * they carry. Strip what a recorder added to them first.
+ *
+ * Which one is next is told by a cursor, not by the request: what stands between the agent and the provider may
+ * have elided, dropped or summarised any of the earlier messages. So each conversation needs a replay of its own,
+ * for instance under its own model name. A request with the same messages as the one before is a repetition
+ * after a failure and gets the same reply again.
+ *
+ * After the last one the provider answers with status 400, which no client tries again.
+ *
+ * @throws {TypeError} if a recorded call isn't a function call.
+ * @param options.cursor Where to start; it moves on with each reply and can be read and set. Default: the start.
+ */
+export function replay(
+  messages: readonly Message[],
+  options: { readonly cursor?: ReplayCursor } = {},
+): SimulatedModel {
+  checkGiven("replay()", { messages }, { messages: "messages" });
+  const replies = messages.filter((message) => message.role === "assistant").map(toReply);
+  const { cursor = { given: 0 } } = options;
+  let previous = { asked: "", given: -1 };
+  return (request) => {
+    const asked = JSON.stringify(request.messages);
+    if (asked === previous.asked && cursor.given === previous.given) cursor.given--;
+    const reply = replies[cursor.given];
+    if (!reply) {
+      throw new ApiError(400, `Cannot reply: all ${replies.length} recorded replies have been given.`, {
+        code: "replay_exhausted",
+      });
+    }
+    cursor.given++;
+    previous = { asked, given: cursor.given };
+    return reply;
+  };
+}
+
+function toReply({ role: _, content, tool_calls, ...rest }: AssistantMessage): SimulatedReply {
+  return {
+    ...rest,
+    content: content ? contentText(content) : null,
+    tool_calls: (tool_calls ?? []).map((call) => {
+      if (call.type === "function") return call;
+      throw new TypeError(`Cannot replay a ${call.type} tool call: only function calls are simulated`);
+    }),
+  };
+}

@@ -1,12 +1,3 @@
-/** What an error says beside its status and sentence. */
-export interface ApiErrorDetails {
-  /** Name of the error for programs. Default: none. */
-  readonly code?: string;
-  /** The parameter of the request that is at fault. Default: none. */
-  readonly param?: string;
-  readonly headers?: Readonly<Record<string, string>>;
-}
-
 /** The body of an error, in OpenAI's shape. */
 export interface ApiErrorBody {
   readonly error: {
@@ -44,10 +35,16 @@ export class ApiError extends Error {
   override readonly name = "ApiError";
   readonly status: number;
   /** Code, parameter and headers. */
-  readonly details: ApiErrorDetails;
+  readonly details: {
+    /** Name of the error for programs. Default: none. */
+    readonly code?: string;
+    /** The parameter of the request that is at fault. Default: none. */
+    readonly param?: string;
+    readonly headers?: Readonly<Record<string, string>>;
+  };
 
   /** An error with this status and sentence. */
-  constructor(status: number, message: string, details: ApiErrorDetails = {}) {
+  constructor(status: number, message: string, details: ApiError["details"] = {}) {
     super(message);
     this.status = status;
     this.details = details;

@@ -15,30 +15,66 @@ import { RESPONSES_PROTOCOL } from "./responses/responses_protocol.ts";
 /** All protocols. */
 export const PROTOCOLS: readonly Protocol[] = [CHAT_PROTOCOL, RESPONSES_PROTOCOL, MESSAGES_PROTOCOL];
 
-export * from "./anchor_of.ts";
-export * from "./anthropic/cache_marks.ts";
-export * from "./anthropic/error_body.ts";
-export * from "./anthropic/message_assembler.ts";
-export * from "./anthropic/messages_protocol.ts";
-export * from "./anthropic/messages_settings.ts";
-export * from "./anthropic/write_message.ts";
-export { messagesBody } from "./anthropic/write_messages_body.ts";
-export * from "./api_error.ts";
-export * from "./body_pieces.ts";
-export * from "./chat/chat_protocol.ts";
-export * from "./chat/merge_delta.ts";
-export * from "./chat/usage.ts";
-export * from "./chat/reply_assembler.ts";
-export * from "./chat/write_completion.ts";
-export * from "./edit_json.ts";
-export * from "./growing_bytes.ts";
-export * from "./json_record.ts";
-export * from "./json_shape.ts";
-export * from "./json_spans.ts";
-export * from "./protocol.ts";
-export * from "./read_request.ts";
-export * from "./reply_limits.ts";
-export * from "./responses/responses_protocol.ts";
-export * from "./responses/write_response.ts";
-export * from "./sse_splitter.ts";
-export * from "./write_request.ts";
+export { errorBody, messageBody, messageEvents, statusOf } from "./anthropic/write_message.ts";
+export { MAX_CACHE_MARKS, readCacheMarks } from "./anthropic/cache_marks.ts";
+export { MessageAssembler } from "./anthropic/message_assembler.ts";
+export { messagesBody, messagesSettings } from "./anthropic/write_messages_body.ts";
+export { ApiError, type ApiErrorBody } from "./api_error.ts";
+export { ReplyAssembler } from "./chat/reply_assembler.ts";
+export { writeUsage } from "./chat/usage.ts";
+export {
+  chunkWriter,
+  completionBody,
+  completionChunks,
+  type CompletionHead,
+  toolCallDeltas,
+} from "./chat/write_completion.ts";
+export { asRecord, joinBytes, jsonExcess, type JsonRecord, readJsonAt, type Span } from "./json.ts";
+export {
+  anchorOf,
+  BEARER,
+  type ItemPart,
+  type JsonReader,
+  type KnownList,
+  type KnownPiece,
+  type ListedItem,
+  type ListReader,
+  peekField,
+  type PieceToRead,
+  type Protocol,
+  type Purpose,
+  readBody,
+  readingRequest,
+  readItem,
+  readRequest,
+  type RecallCall,
+  type RequestReaders,
+  type TurnWriter,
+  UnknownShape,
+  type WireAuth,
+  type WireBody,
+  type WireItem,
+  type WireReply,
+  type WireRequest,
+  writeRequest,
+} from "./protocol.ts";
+export {
+  bodyPieces,
+  GrowingBytes,
+  inMebibytes,
+  MAX_EVENT_BYTES,
+  type RawEvent,
+  ReplyTooLong,
+  splitEvents,
+  SseSplitter,
+} from "./reply_stream.ts";
+export {
+  emptyResponse,
+  type FunctionCallItem,
+  type ResponseBody,
+  type ResponseEvent,
+  ResponseEventWriter,
+  responseHex,
+  type ResponsePart,
+} from "./responses/write_response.ts";
+export { CHAT_PROTOCOL, MESSAGES_PROTOCOL, RESPONSES_PROTOCOL };

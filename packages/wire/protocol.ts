@@ -1,15 +1,23 @@
-import type { Message, ToolDefinition, Usage } from "@tare/messages";
-import type { JsonPath } from "./edit_json.ts";
-import type { WireBody, WireRequest } from "./read_request.ts";
-import type { WrittenItem } from "./write_request.ts";
+import { checkGiven, contentText, type Message, type ToolDefinition, type Usage } from "@tare/messages";
+import {
+  arrayItems,
+  editJson,
+  findField,
+  isRecord,
+  joinBytes,
+  type JsonEdit,
+  objectFields,
+  readJsonAt,
+  type Span,
+} from "./json.ts";
 
 /** A message of an item, as the planner knows it, and where in the item it stands. */
 export interface ItemPart {
   readonly message: Message;
   /** Where the item holds the text that may give way to another. Default: none may. */
-  readonly text?: JsonPath;
+  readonly text?: readonly (string | number)[];
   /** Where the part stands in an item that has others. Default: it is the whole item. */
-  readonly at?: JsonPath;
+  readonly at?: readonly (string | number)[];
   /** A mark of the provider's cache that stands with it, as JSON. Default: none does. */
   readonly mark?: string;
   /** Whether the mark leaves with the text that may give way to another. Default: it stands beside it. */
@@ -22,24 +30,6 @@ export interface ItemPart {
 
 /** What a request is for: the next step of a conversation, a summary that shall stand in its place, or something else. */
 export type Purpose = "turn" | "compaction" | "other";
-
-/** What a client says of the session that its request belongs to. */
-export interface SessionHints {
-  /** Keeps apart histories that begin alike. Default: only their content does. */
-  readonly key?: string;
-  /** Its own name for the session, whatever the history. Default: it has none. */
-  readonly name?: string;
-  /** Id of the response that the request goes on from. */
-  readonly follows?: string;
-  /** What the request is for. Default: the client doesn't say. */
-  readonly purpose?: Purpose;
-  /** Whether the model may call no tool, whatever tools there are. Default: it may. */
-  readonly forbidsTools?: boolean;
-  /** Whether the upstream keeps the history itself. */
-  readonly isStateful: boolean;
-  /** Whether a reply can't be gone on with, or isn't there to be read: there is nothing to plan for. */
-  readonly isDetached: boolean;
-}
 
 /** How requests carry a key. */
 export interface WireAuth {
@@ -55,22 +45,6 @@ export interface RecallCall {
   readonly id: string;
   /** JSON text of the arguments, as the model wrote it. */
   readonly arguments: string;
-}
-
-/** The answer to a {@linkcode RecallCall}. */
-export interface RecallAnswer {
-  readonly id: string;
-  readonly text: string;
-}
-
-/** What stands in the upstream's prompt beside, or in place of, what the client knows of a reply. */
-export interface HiddenItems {
-  /** The item of the client's history, as {@linkcode anchorOf} names it, before which these items stand. */
-  readonly anchor: string;
-  /** Whether they stand in its place. */
-  readonly replaces: boolean;
-  /** The items, each as JSON. */
-  readonly items: readonly string[];
 }
 
 /** A reply of the upstream, as far as the gateway has to know it. */
@@ -105,18 +79,15 @@ export interface TurnWriter {
   finish(): Uint8Array<ArrayBuffer>;
   /** The turn's next reply failed after something was streamed: what tells the client. */
   fail(message: string): Uint8Array<ArrayBuffer>;
-  /** What the upstream has to see next time that the client doesn't know of; `answers` are those to recalls, by reply. */
-  hidden(answers: readonly (readonly string[])[]): HiddenItems[];
-}
-
-/** How the replies of a turn are passed on. */
-export interface TurnWriterOptions {
-  /** Name of the tool whose calls aren't the client's business. Default: all are. */
-  readonly recall?: string | undefined;
-  /** Whether replies tell what the model said. Default: no. */
-  readonly keepsText?: boolean;
-  /** Told of each item of a reply that may be referred to by an id. */
-  readonly seen?: ((id: string, parts: readonly ItemPart[]) => void) | undefined;
+  /** What the upstream has to see next time beside, or in place of, what the client knows of a reply; `answers` are those to recalls, by reply. */
+  hidden(answers: readonly (readonly string[])[]): {
+    /** The item of the client's history, as {@linkcode anchorOf} names it, before which these items stand. */
+    readonly anchor: string;
+    /** Whether they stand in its place. */
+    readonly replaces: boolean;
+    /** The items, each as JSON. */
+    readonly items: readonly string[];
+  }[];
 }
 
 /**
@@ -146,7 +117,22 @@ export interface Protocol {
   /** Name of the field that names the response which a request goes on from. Default: there is none. */
   readonly followsField?: string;
   /** What the client says of its session. */
-  readHints(body: WireBody, headers: Headers): SessionHints;
+  readHints(body: WireBody, headers: Headers): {
+    /** Keeps apart histories that begin alike. Default: only their content does. */
+    readonly key?: string;
+    /** Its own name for the session, whatever the history. Default: it has none. */
+    readonly name?: string;
+    /** Id of the response that the request goes on from. */
+    readonly follows?: string;
+    /** What the request is for. Default: the client doesn't say. */
+    readonly purpose?: Purpose;
+    /** Whether the model may call no tool, whatever tools there are. Default: it may. */
+    readonly forbidsTools?: boolean;
+    /** Whether the upstream keeps the history itself. */
+    readonly isStateful: boolean;
+    /** Whether a reply can't be gone on with, or isn't there to be read: there is nothing to plan for. */
+    readonly isDetached: boolean;
+  };
   /**
    * How long the request asks its prompt to be cached, in milliseconds since the last use: zero if not at all.
    * Default: that isn't asked for.
@@ -161,7 +147,7 @@ export interface Protocol {
   /** The item, as JSON, of a message that isn't the client's: a line for what left. */
   writeMessage(message: Message): string;
   /** The items, each as JSON, that answer these calls. */
-  writeAnswers(answers: readonly RecallAnswer[]): readonly string[];
+  writeAnswers(answers: readonly { readonly id: string; readonly text: string }[]): readonly string[];
   /** The JSON of a tool that shows this definition, in place of `original`. */
   writeTool(tool: ToolDefinition, original?: unknown): string;
   /** Fields that a request must have beside the client's own, as JSON by name. */
@@ -172,14 +158,39 @@ export interface Protocol {
    */
   readonly arrange?: (
     request: WireRequest,
-    written: readonly WrittenItem[],
+    written: readonly {
+      /** The item. Default: it is none. */
+      readonly item?: WireItem;
+      /** What is seen of its parts. */
+      readonly seen: ReadonlyMap<ItemPart, Message>;
+      /** What goes upstream; nothing of an item that left, or that stands before the list. */
+      readonly bytes?: Uint8Array<ArrayBuffer> | undefined;
+      /** How many messages are seen up to its end. */
+      readonly end: number;
+    }[],
     kept: number | undefined,
   ) => readonly Uint8Array<ArrayBuffer>[];
   /** Passes on the replies of a turn. */
-  writer(request: WireRequest, options: TurnWriterOptions): TurnWriter;
+  writer(request: WireRequest, options: {
+    /** Name of the tool whose calls aren't the client's business. Default: all are. */
+    readonly recall?: string | undefined;
+    /** Whether replies tell what the model said. Default: no. */
+    readonly keepsText?: boolean;
+    /** Told of each item of a reply that may be referred to by an id. */
+    readonly seen?: ((id: string, parts: readonly ItemPart[]) => void) | undefined;
+  }): TurnWriter;
   /** The answer to a request that isn't passed on. `code` names the error for programs. */
   refuse(status: number, message: string, code: string): Response;
 }
+
+/** How the replies of a turn are passed on. */
+export type TurnWriterOptions = Parameters<Protocol["writer"]>[1];
+
+/** What stands in the upstream's prompt for what the client knows of a reply. */
+export type HiddenItems = ReturnType<TurnWriter["hidden"]>[number];
+
+/** What becomes of an item, or of a message that is none of theirs. */
+export type WrittenItem = Parameters<NonNullable<Protocol["arrange"]>>[1][number];
 
 /** A request has a shape that the protocol doesn't have. It is passed on as it is. */
 export class UnknownShape extends Error {
@@ -200,3 +211,419 @@ export const BEARER: WireAuth = {
   headers: ["authorization"],
   header: (key) => ["authorization", `Bearer ${key}`],
 };
+
+/** A body of JSON with the places of its fields. */
+export interface WireBody {
+  /** As it was sent. */
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  /** Places of the values of its fields, by name. */
+  readonly fields: ReadonlyMap<string, Span>;
+  /** What is known of its list of items. */
+  readonly known?: KnownList | undefined;
+}
+
+/** An item of a request's list, or of what shall stand in it. */
+export interface WireItem {
+  /** Names its bytes: those of two items differ if the items do. */
+  readonly key: string;
+  /** What it is to the planner. */
+  readonly parts: readonly ItemPart[];
+  /** Its JSON; nothing for what stands before the list. */
+  readonly bytes?: Uint8Array<ArrayBuffer>;
+}
+
+/** A request, read as far as the gateway has to know it. */
+export interface WireRequest extends WireBody {
+  readonly protocol: Protocol;
+  /** The model that it asks for. */
+  readonly model: string;
+  /** Whether the answer shall be streamed. */
+  readonly stream: boolean;
+  /** What stands before the list, then the list's items. */
+  readonly items: readonly WireItem[];
+  /** The tools; nothing if the request has none. */
+  readonly tools:
+    | readonly {
+      /** Its JSON, as it was sent. */
+      readonly bytes: Uint8Array<ArrayBuffer>;
+      /** What it is to the planner; nothing of a tool that is no function. */
+      readonly definition: ToolDefinition | undefined;
+    }[]
+    | undefined;
+}
+
+/** A piece of JSON that was read. */
+export interface KnownPiece<T> {
+  /** Names it: the names of two pieces differ if the pieces do. */
+  readonly key: string;
+  /** What was made of it: the same object whenever the same bytes come again, as long as they are remembered. */
+  readonly value: T;
+}
+
+/** Where a piece of JSON stands, and what is to be made of it. */
+export interface PieceToRead<T> extends Span {
+  /** Keeps apart what is read in different ways. */
+  readonly kind: string;
+  /** Makes of the JSON what is remembered of it. */
+  readonly read: (value: unknown) => T;
+  /** Of pieces in several spellings: what all of them share. Default: bytes that differ are different pieces. */
+  readonly spelling?: {
+    /** The piece without what doesn't tell it from another. */
+    plain(value: unknown): unknown;
+    /** What was made of one spelling, with all that it shares with what was made of another. */
+    adopt(made: T, known: T): T;
+  };
+}
+
+/** Reads pieces of JSON, and may remember those that come again and again. */
+export interface JsonReader<T> {
+  /** The piece at this place. @throws {SyntaxError} if it is no JSON. @throws whatever `read` throws. */
+  read(bytes: Uint8Array<ArrayBuffer>, place: PieceToRead<T>): KnownPiece<T>;
+}
+
+/** An item of a list, where it stands counted from the list's first byte. */
+export interface ListedItem extends Span {
+  readonly piece: KnownPiece<readonly ItemPart[]>;
+}
+
+/** Items with which a list starts like one that was read before. */
+export interface KnownList {
+  readonly items: readonly ListedItem[];
+  /** The byte behind the last of them. */
+  readonly end: number;
+}
+
+/** Remembers lists of items: a client that sends its whole history again starts with the list that it sent before. */
+export interface ListReader {
+  /** What is known of the list that starts at this byte, byte for byte. */
+  find(bytes: Uint8Array<ArrayBuffer>, start: number, kind: string): KnownList | undefined;
+  /** These are all items of a list; with those that were known of it. */
+  keep(bytes: Uint8Array<ArrayBuffer>, list: {
+    readonly start: number;
+    readonly kind: string;
+    readonly items: readonly ListedItem[];
+    readonly known: KnownList | undefined;
+  }): void;
+}
+
+/** What the parts of requests are read with. */
+export interface RequestReaders {
+  /** Default: no list is remembered. */
+  readonly lists?: ListReader | undefined;
+  readonly items: JsonReader<readonly ItemPart[]>;
+  readonly tools: JsonReader<ToolDefinition | undefined>;
+  /** The item of an earlier reply with this id. Default: none is known. */
+  readonly referred?: (id: string) => readonly ItemPart[] | undefined;
+}
+
+/**
+ * The places of a body's fields, and what is known of its list of items.
+ *
+ * @throws {SyntaxError} if it is no object.
+ */
+export function readBody(
+  bytes: Uint8Array<ArrayBuffer>,
+  { protocol, lists }: { readonly protocol?: Protocol } & Pick<RequestReaders, "lists"> = {},
+): WireBody {
+  checkGiven("readBody()", { bytes }, { bytes: "bytes" });
+  let known: KnownList | undefined;
+  const fields = objectFields(bytes, 0, (name, start) => {
+    if (!protocol || name !== protocol.listField) return undefined;
+    known = bytes[start] === OPEN_ARRAY ? lists?.find(bytes, start, protocol.name) : undefined;
+    return known?.end;
+  });
+  return { bytes, fields, known };
+}
+
+/** A field's value; nothing if there is no such field. @throws {SyntaxError} if it is no JSON. */
+export function readField({ bytes, fields }: WireBody, name: string): unknown {
+  const span = fields.get(name);
+  return span && readJsonAt(bytes, span);
+}
+
+/** A field of a body that may be cut off, or no JSON at all; nothing if the field isn't there. The first of its name. */
+export function peekField(bytes: Uint8Array<ArrayBuffer>, name: string): unknown {
+  try {
+    const span = findField(bytes, name);
+    return span && readJsonAt(bytes, span);
+  } catch {
+    return undefined;
+  }
+}
+
+/** What any protocol's client may say of a request, in body or headers: which session it belongs to, and what it is for. */
+export function readCommonHints(
+  body: WireBody,
+  headers: Headers,
+): Pick<ReturnType<Protocol["readHints"]>, "key" | "purpose" | "forbidsTools"> {
+  const key = readField(body, "prompt_cache_key") ?? headers.get("x-session-id");
+  const kind = readRequestKind(body, headers);
+  const choice = readField(body, "tool_choice");
+  const purpose = /compact|summar/i.test(kind ?? "") ? "compaction" : "other";
+  return {
+    ...(typeof key === "string" && { key }),
+    ...(kind !== undefined && { purpose: kind === "turn" ? "turn" : purpose }),
+    ...((isRecord(choice) ? choice.type : choice) === "none" && { forbidsTools: true }),
+  };
+}
+
+/** The kind of request that a client names in its metadata of the turn. */
+function readRequestKind(body: WireBody, headers: Headers): string | undefined {
+  const metadata = readField(body, "client_metadata");
+  for (const [name, value] of [...headers, ...Object.entries(isRecord(metadata) ? metadata : {})]) {
+    if (!name.endsWith("-turn-metadata") || typeof value !== "string") continue;
+    try {
+      const said: unknown = JSON.parse(value);
+      if (isRecord(said) && typeof said.request_kind === "string") return said.request_kind;
+    } catch {
+      // Whatever it is, it names no kind.
+    }
+  }
+  return undefined;
+}
+
+/**
+ * Reads a request.
+ *
+ * @throws {UnknownShape} if an item or a tool isn't as the protocol says.
+ * @throws {SyntaxError} if there is no list of items.
+ */
+export function readRequest(body: WireBody, protocol: Protocol, readers: RequestReaders): WireRequest {
+  checkGiven("readRequest()", { body, protocol, readers }, {
+    body: { bytes: "bytes", fields: "object" },
+    protocol: { name: "string", listField: "string" },
+    readers: "object",
+  });
+  const steps = readingRequest(body, protocol, readers);
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done) return value;
+  }
+}
+
+/** Like {@linkcode readRequest}, an item at each step: a long list takes a while, and others may be let in between. */
+export function* readingRequest(
+  body: WireBody,
+  protocol: Protocol,
+  readers: RequestReaders,
+): Generator<void, WireRequest> {
+  const { bytes, fields, known } = body;
+  const { head, listField, name: kind } = protocol;
+  const items: WireItem[] = [];
+  if (head) {
+    const json = encoder.encode(JSON.stringify(head.fields.map((name) => readField(body, name) ?? null)));
+    const read = (values: unknown) => head.read(values as readonly unknown[]);
+    const { key, value } = readers.items.read(json, {
+      start: 0,
+      end: json.length,
+      kind: `${kind} head`,
+      read,
+      ...spellingOf(protocol),
+    });
+    items.push({ key, parts: value });
+  }
+  const list = fields.get(listField);
+  if (list && bytes[list.start] === QUOTE) {
+    const item = readItem(bytes, list, { protocol, readers });
+    const [part] = item.parts;
+    items.push(part ? { ...item, bytes: encoder.encode(protocol.writeMessage(part.message)) } : item);
+  } else if (list) {
+    const { start } = list;
+    const listed = [...known?.items ?? []];
+    for (const span of arrayItems(bytes, start, known?.end)) {
+      const piece = readPiece(bytes, span, { protocol, readers });
+      listed.push({ start: span.start - start, end: span.end - start, piece });
+      yield;
+    }
+    for (const { piece, ...place } of listed) {
+      items.push(itemOf(piece, bytes.subarray(start + place.start, start + place.end), readers));
+    }
+    readers.lists?.keep(bytes, { start, kind, items: listed, known });
+  }
+  const tools = fields.get("tools");
+  const isList = tools !== undefined && bytes[tools.start] === OPEN_ARRAY;
+  return {
+    ...body,
+    protocol,
+    model: String(readField(body, "model")),
+    stream: readField(body, "stream") === true,
+    items,
+    tools: isList
+      ? arrayItems(bytes, tools.start).map((span) => ({
+        bytes: bytes.subarray(span.start, span.end),
+        definition: readers.tools.read(bytes, { ...span, kind, read: protocol.readTool }).value,
+      }))
+      : undefined,
+  };
+}
+
+/** The item that stands at a place. @throws what {@linkcode readRequest} throws. */
+export function readItem(
+  bytes: Uint8Array<ArrayBuffer>,
+  span: Span,
+  reading: { readonly protocol: Protocol; readonly readers: RequestReaders },
+): WireItem {
+  return itemOf(readPiece(bytes, span, reading), bytes.subarray(span.start, span.end), reading.readers);
+}
+
+function readPiece(
+  bytes: Uint8Array<ArrayBuffer>,
+  { start, end }: Span,
+  { protocol, readers }: { readonly protocol: Protocol; readonly readers: RequestReaders },
+): KnownPiece<readonly ItemPart[]> {
+  const place = { start, end, kind: protocol.name, read: protocol.readItem, ...spellingOf(protocol) };
+  return readers.items.read(bytes, place);
+}
+
+function itemOf(
+  { key, value }: KnownPiece<readonly ItemPart[]>,
+  bytes: Uint8Array<ArrayBuffer>,
+  { referred }: RequestReaders,
+): WireItem {
+  const [{ refersTo } = {}] = value;
+  return { key, parts: (refersTo === undefined ? undefined : referred?.(refersTo)) ?? value, bytes };
+}
+
+function spellingOf({ plain }: Protocol): Pick<PieceToRead<readonly ItemPart[]>, "spelling"> {
+  return plain ? { spelling: { plain, adopt: withMessages } } : {};
+}
+
+/** The parts of an item with the messages that another spelling of it has: what is known of them stays known. */
+function withMessages(made: readonly ItemPart[], known: readonly ItemPart[]): readonly ItemPart[] {
+  return made.map((part, at) => ({ ...part, message: known[at]?.message ?? part.message }));
+}
+
+const encoder = new TextEncoder();
+const QUOTE = 0x22;
+const OPEN_ARRAY = 0x5b;
+
+/**
+ * The body for the upstream: the client's own bytes wherever nothing is changed.
+ *
+ * @throws {UnknownShape} if a message was changed that can't be written in another way.
+ */
+export function writeRequest(request: WireRequest, prompt: {
+  /** All items that could stand in the list. */
+  readonly items: readonly WireItem[];
+  /** What is seen of the messages of these items. */
+  readonly messages: readonly Message[];
+  /** Which of them each is, counted over all items; −1 for a message that is none of theirs. */
+  readonly places: readonly number[];
+  /** What is seen of the request's functions, in their order; then such as aren't the client's. */
+  readonly tools: readonly ToolDefinition[];
+  /** How many of them, from the first, the request before showed too, if it showed others behind them. */
+  readonly kept?: number | undefined;
+  /** The response that the request goes on from, if the upstream has another name for it than the client. */
+  readonly follows?: string | undefined;
+}): Uint8Array<ArrayBuffer> {
+  checkGiven("writeRequest()", { request, prompt }, {
+    request: { bytes: "bytes", protocol: "object", items: "array" },
+    prompt: "object",
+  });
+  const { bytes, fields, protocol, items } = request;
+  const values = new Map(protocol.addedFields(request));
+  const entries = writeItems(prompt, protocol);
+  const written = entries.flatMap(({ bytes }) => bytes ?? []);
+  const whole = items.flatMap(({ bytes }) => bytes ?? []);
+  if (written.length !== whole.length || written.some((item, at) => item !== whole[at])) {
+    const arranged = protocol.arrange?.(request, entries, prompt.kept) ?? written;
+    values.set(protocol.listField, joinArray(arranged));
+  }
+  const tools = writeTools(request, prompt.tools);
+  if (tools) values.set("tools", tools);
+  const { followsField: field } = protocol;
+  if (field !== undefined && prompt.follows !== undefined && prompt.follows !== readField(request, field)) {
+    values.set(field, encoder.encode(JSON.stringify(prompt.follows)));
+  }
+  if (values.size === 0) return bytes;
+  return editJson(bytes, [...values].map(([name, value]) => ({ path: [name], value })), fields);
+}
+
+/** The list's items. Messages that are none of theirs stand beside the items, never inside of one. */
+function writeItems(
+  { items, messages, places }: Parameters<typeof writeRequest>[1],
+  protocol: Protocol,
+): WrittenItem[] {
+  const written: WrittenItem[] = [];
+  const write = (message: Message, end: number): WrittenItem => ({
+    seen: new Map(),
+    bytes: encoder.encode(protocol.writeMessage(message)),
+    end,
+  });
+  let at = 0;
+  let start = 0;
+  for (const item of items) {
+    const end = start + item.parts.length;
+    const seen = new Map<ItemPart, Message>();
+    const behind: WrittenItem[] = [];
+    for (; at < messages.length; at++) {
+      const [message, place] = [messages[at], places[at]];
+      if (!message || place === undefined || place >= end) break;
+      const part = item.parts[place - start];
+      if (part) seen.set(part, message);
+      else (seen.size > 0 ? behind : written).push(write(message, at + 1));
+    }
+    written.push({ item, seen, bytes: seen.size > 0 ? writeItem(item, seen) : undefined, end: at });
+    written.push(...behind);
+    start = end;
+  }
+  return [...written, ...messages.slice(at).map((message, more) => write(message, at + more + 1))];
+}
+
+/** An item of which only these parts are seen, perhaps with other texts; nothing of what stands before the list. */
+function writeItem(
+  { bytes, parts }: WireItem,
+  seen: ReadonlyMap<ItemPart, Message>,
+): Uint8Array<ArrayBuffer> | undefined {
+  const edits = parts.flatMap((part): JsonEdit[] => {
+    const message = seen.get(part);
+    if (message === part.message) return [];
+    if (message && part.text) {
+      return [{ path: part.text, value: encoder.encode(JSON.stringify(message.content)) }];
+    }
+    if (message || !part.at) throw new UnknownShape("a message that was changed has no place in its item");
+    return [{ path: part.at }];
+  });
+  return edits.length === 0 || !bytes ? bytes : editJson(bytes, edits);
+}
+
+/** The list of tools; nothing if it is the client's own. */
+function writeTools(
+  { tools = [], protocol }: WireRequest,
+  shown: readonly ToolDefinition[],
+): Uint8Array<ArrayBuffer> | undefined {
+  const full = tools.flatMap(({ definition }) => definition ?? []);
+  if (shown.length === full.length && shown.every((tool, at) => tool === full[at])) return undefined;
+  let at = 0;
+  const written = tools.map(({ definition, bytes }) => {
+    const now = definition && shown[at++];
+    if (!now || now === definition) return bytes;
+    return encoder.encode(protocol.writeTool(now, readJsonAt(bytes, { start: 0, end: bytes.length })));
+  });
+  const more = shown.slice(full.length).map((tool) => encoder.encode(protocol.writeTool(tool)));
+  return joinArray([...written, ...more]);
+}
+
+/** A JSON array of these items. */
+function joinArray(items: readonly Uint8Array<ArrayBuffer>[]): Uint8Array<ArrayBuffer> {
+  return joinBytes([OPEN, ...items.flatMap((item, at) => at === 0 ? [item] : [COMMA, item]), CLOSE]);
+}
+
+const OPEN = encoder.encode("[");
+const CLOSE = encoder.encode("]");
+const COMMA = encoder.encode(",");
+
+/**
+ * Names what the model said by its content: the text, the ids of its calls, and the id of the item if it has one.
+ * Clients send back what they got in their own spelling; these they keep.
+ */
+export function anchorOf(message: Message): string {
+  const calls = message.role === "assistant" ? message.tool_calls ?? [] : [];
+  const { id } = message as { readonly id?: unknown };
+  return JSON.stringify([
+    message.role,
+    contentText(message.content).trim(),
+    calls.map(({ id }) => id),
+    id ?? null,
+  ]);
+}

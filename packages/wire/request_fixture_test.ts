@@ -12,8 +12,8 @@ import {
   readJsonAt,
   readRequest,
   type RequestReaders,
-  type WirePrompt,
   type WireRequest,
+  type writeRequest,
 } from "@tare/wire";
 
 /** The bytes of a text, or of a value's JSON. */
@@ -60,7 +60,7 @@ export function requestOf(
 export function shown(
   { items, tools = [] }: WireRequest,
   changed: Readonly<Record<number, Partial<Message> | null>> = {},
-): WirePrompt {
+): Parameters<typeof writeRequest>[1] {
   const all = items.flatMap(({ parts }) => parts.map(({ message }) => message));
   const seen = all.flatMap((message, place) => {
     const change = changed[place];

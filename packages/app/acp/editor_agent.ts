@@ -15,7 +15,7 @@ import { type Editor, EditorSession, INTERNAL_ERROR } from "./editor_session.ts"
 import { promptContent } from "./prompt_content.ts";
 
 /** What {@linkcode editorAgent} works with. */
-export interface EditorAgentOptions {
+interface EditorAgentOptions {
   /** The server's. */
   readonly client: AgentClient;
   /** Where the server is. */
@@ -25,7 +25,7 @@ export interface EditorAgentOptions {
 }
 
 /** The server's agent as an agent of the Agent Client Protocol. */
-export interface EditorAgent {
+interface EditorAgent {
   /** To be connected to an editor, once. */
   readonly app: AgentApp;
   /** Cancels the turns that the editor has begun; what was asked stays open for whoever answers. Never rejects. */

@@ -2,7 +2,7 @@ import type { ToolCallContent, ToolCallLocation, ToolKind } from "@agentclientpr
 import { isAbsolute, join } from "@std/path";
 
 /** A tool call as editors show it. */
-export interface ShownCall {
+interface ShownCall {
   readonly title: string;
   readonly kind: ToolKind;
   /** The files that it is about, by absolute path; none where the workspace isn't known. */

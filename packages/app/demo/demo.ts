@@ -16,10 +16,10 @@ import {
 } from "@tare/planner";
 import { parseArgs } from "node:util";
 import { isDirectory } from "../settings/option.ts";
-import { demoQuestions } from "./demo_questions.ts";
-import { demoTable } from "./demo_table.ts";
+import { demoQuestions } from "./play_demo.ts";
+import { demoTable } from "./play_demo.ts";
 import { playDemo, WAYS } from "./play_demo.ts";
-import { progressBars } from "./progress_bars.ts";
+import { progressBars } from "./play_demo.ts";
 
 const HELP =
   `Plays one long session three times side by side, to see what Tare saves; it needs no key and costs nothing:

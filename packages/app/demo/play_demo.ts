@@ -9,9 +9,10 @@ import { agentHandler, ALLOW_EVERYTHING } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
 import { memoryStore } from "@tare/conversation";
 import { workspaceTools } from "@tare/loop/tools";
+import { dollars } from "../event_printer.ts";
 
 /** A way to go about a session's prompts. */
-export interface Way {
+interface Way {
   readonly name: string;
   readonly policy: Policy;
   /** Whether anything may leave the prompts at all. */
@@ -26,7 +27,7 @@ export const WAYS: readonly Way[] = [
 ];
 
 /** What came of a session. */
-export interface Played {
+interface Played {
   /** The ledger of all its turns. */
   readonly ledger: TurnLedger;
   /** How often its prompt was rewritten. */
@@ -40,7 +41,7 @@ export interface Played {
 }
 
 /** What a session is played with. */
-export interface PlayOptions {
+interface PlayOptions {
   readonly workspace: string;
   readonly questions: readonly string[];
   /** The cache rules of the simulated provider. */
@@ -131,4 +132,166 @@ export async function playDemo(
   }
   await agent.close();
   return { ledger, rewrites, recalls, answers, ...(stopped !== undefined && { stopped }) };
+}
+
+/** Most folders that are reviewed. */
+const MAX_FOLDERS = 10;
+const SOURCES = "*.{c,cc,cpp,cs,go,h,hpp,java,js,jsx,kt,mjs,php,py,rb,rs,scala,sh,swift,ts,tsx,vue,zig}";
+
+/**
+ * The questions of a long session about a workspace: reviews of its largest folders, and at the end one that looks back
+ * to what was said and read in the first of them.
+ *
+ * @throws {RangeError} if there is too little source code to ask about.
+ */
+export async function demoQuestions(workspace: string): Promise<readonly string[]> {
+  const search = workspaceTools({ workspace }).find(({ definition }) =>
+    definition.function.name === "search_files"
+  );
+  const { signal } = new AbortController();
+  const args = { pattern: "^", output: "count", glob: SOURCES, max_results: 2000 };
+  const output = await search!.run(args, { signal, progress() {} });
+  const folders = new Map<string, { path: string; lines: number }[]>();
+  for (const [, path = "", lines] of (typeof output === "string" ? output : "").matchAll(/^(\S+):(\d+)$/gm)) {
+    const folder = path.split("/").slice(0, -1).slice(0, 2).join("/") || ".";
+    folders.set(folder, [...folders.get(folder) ?? [], { path, lines: Number(lines) }]);
+  }
+  const largest = [...folders].map(([folder, files]) => ({
+    folder,
+    files: files.sort((a, b) => b.lines - a.lines),
+    lines: files.reduce((sum, { lines }) => sum + lines, 0),
+  })).sort((a, b) => b.lines - a.lines).slice(0, MAX_FOLDERS);
+  const [first, second = first] = largest;
+  if (!first || !second) {
+    throw new RangeError(
+      `Cannot play the demonstration: ${workspace} holds no source code that the model could read; --workspace names another folder.`,
+    );
+  }
+  return [
+    ...largest.map(({ folder }, at) =>
+      `${at === 0 ? "Remember the word persimmon: I will ask for it. " : ""}Review ${folder} file by file.`
+    ),
+    `Look back: which word did I ask you to keep, and what do \`${first.files[0]!.path}\` and ` +
+    `\`${second.files[0]!.path}\` declare first? And how much have you reviewed?`,
+  ];
+}
+
+/** What the mechanisms take out of prompts, in the table's words. */
+const MECHANISMS: Readonly<Record<string, string>> = {
+  context: "old turns",
+  prune: "old results",
+  truncate: "huge results",
+  schemas: "prose of tools",
+};
+
+/**
+ * The table that the demonstration ends with: a column a way. What a session answered is compared with the first one that
+ * came to its end.
+ */
+export function demoTable(
+  played: readonly (Played & Pick<Way, "name">)[],
+  { model }: { readonly model?: string | undefined },
+): string {
+  const reference = played.find(({ stopped }) => stopped === undefined)?.answers;
+  const row = (label: string, cell: (played: Played) => string) => [label, ...played.map(cell)];
+  const left = Object.entries(MECHANISMS).filter(([name]) =>
+    played.some(({ ledger }) => (ledger.saved[name] ?? 0) > 0)
+  );
+  const rows = [
+    ["", ...played.map(({ name }) => name)],
+    row("model calls", ({ ledger }) => number(ledger.calls)),
+    row("prompt tokens", ({ ledger }) => number(ledger.promptTokens)),
+    row("  read from the cache", ({ ledger }) => number(ledger.cachedTokens)),
+    ...left.map(([name, what]) =>
+      row(`  left out: ${what}`, ({ ledger }) => number(ledger.saved[name] ?? 0))
+    ),
+    row("rewrites of the prompt", ({ rewrites }) => number(rewrites)),
+    row("recalls", ({ recalls }) => number(recalls)),
+    row(
+      "prompts, in token units",
+      ({ ledger: { tokenUnits } }) => tokenUnits === undefined ? "–" : number(tokenUnits),
+    ),
+    ...(model === undefined
+      ? []
+      : [row("money, prompts and replies", ({ ledger: { usd } }) => usd === undefined ? "–" : dollars(usd))]),
+    row(
+      "questions answered",
+      ({ answers, stopped }) =>
+        stopped === undefined ? number(answers.length) : `${answers.length}: window full`,
+    ),
+    row(
+      "  in the same words",
+      ({ answers }) => number(answers.filter((text, at) => text === reference?.[at]).length),
+    ),
+  ];
+  const widths = rows[0]!.map((_, column) => Math.max(...rows.map((row) => [...row[column]!].length)));
+  return rows.map((row) =>
+    row.map((cell, column) => column === 0 ? cell.padEnd(widths[0]!) : cell.padStart(widths[column]!)).join(
+      "   ",
+    )
+  ).join("\n");
+}
+
+function number(value: number): string {
+  return Math.round(value).toLocaleString("en");
+}
+
+/** Progress bars, one a line. */
+interface ProgressBars {
+  /** Moves a bar by what happens in its session. */
+  readonly follow: (bar: number, event: LoopEvent) => void;
+  /** Draws them a last time. */
+  readonly close: () => void;
+}
+
+const WIDTH = 40;
+/** Steps that a turn may take, roughly: its bar never quite reaches the next turn before it ends. */
+const STEPS = 12;
+const EVERY_MS = 80;
+
+/**
+ * Shows how far sessions are and what their prompts came to, one bar a session.
+ *
+ * @param options.total Turns of each session.
+ * @param options.write Writes to the terminal. Default: nothing is shown.
+ */
+export function progressBars(
+  names: readonly string[],
+  { total, write = () => {}, now = Date.now }: {
+    readonly total: number;
+    readonly write?: (text: string) => void;
+    readonly now?: () => number;
+  },
+): ProgressBars {
+  const bars = names.map((name) => ({ name, turns: 0, step: 0, calls: 0, promptTokens: 0 }));
+  const longest = Math.max(...names.map(({ length }) => length));
+  let drawnAt: number | undefined;
+  const draw = () => {
+    const lines = bars.map(({ name, turns, step, calls, promptTokens }) => {
+      const done = Math.floor(WIDTH * Math.min(1, (turns + Math.min(step / STEPS, 0.9)) / total));
+      const bar = "█".repeat(done) + "░".repeat(WIDTH - done);
+      const told = `${calls} calls, ${promptTokens.toLocaleString("en")} tokens`;
+      return `\x1b[K${name.padEnd(longest)}  ${bar}  ${told}\n`;
+    });
+    write((drawnAt === undefined ? "" : `\x1b[${bars.length}A`) + lines.join(""));
+    drawnAt = now();
+  };
+  return {
+    follow(at, event) {
+      const bar = bars[at]!;
+      if (event.type === "step_start") bar.step = event.step;
+      else if (event.type === "step_end") {
+        bar.calls += 1;
+        bar.promptTokens += event.usage.promptTokens;
+      } else if (event.type === "turn_end") {
+        bar.turns += 1;
+        bar.step = 0;
+      } else return;
+      if (drawnAt === undefined || now() - drawnAt >= EVERY_MS) draw();
+    },
+    close() {
+      draw();
+      write("\n");
+    },
+  };
 }

@@ -3,10 +3,7 @@ import { join } from "@std/path";
 import type { LoopEvent } from "@tare/loop";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { listPrice, profileNamed } from "@tare/planner";
-import { demoQuestions } from "./demo_questions.ts";
-import { demoTable } from "./demo_table.ts";
-import { playDemo, WAYS } from "./play_demo.ts";
-import { progressBars } from "./progress_bars.ts";
+import { demoQuestions, demoTable, playDemo, progressBars, WAYS } from "./play_demo.ts";
 
 const tokenizer = await loadTokenizer();
 

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { once } from "node:events";
-import { Connection } from "./connection.ts";
+import { HttpConnection } from "./listen_http.ts";
 
 Deno.test("a connection waits for a head, for a body, and for each piece of an answer to be taken", async () => {
   /** How much the client takes of each piece that is written. */
@@ -16,7 +16,7 @@ Deno.test("a connection waits for a head, for a body, and for each piece of an a
       return taken[written++]!.promise;
     },
   } as unknown as Deno.TcpConn;
-  const connection = new Connection(conn, { idleMs: 60_000 });
+  const connection = new HttpConnection(conn, { idleMs: 60_000 });
   assertEquals(connection.wait?.limitMs, 60_000);
   connection.requestBegins({ limitMs: 5, late: () => {} });
   assertEquals(connection.wait?.limitMs, 5);

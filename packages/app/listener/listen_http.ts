@@ -1,10 +1,11 @@
-import { type IncomingMessage, Server, type ServerResponse } from "node:http";
-import { answerRequest, type Fetch, hasBody, lastWords } from "./answer_request.ts";
-import { Connection } from "./connection.ts";
+import { type IncomingMessage, Server, type ServerResponse, STATUS_CODES } from "node:http";
+import { once } from "node:events";
+import { Buffer } from "node:buffer";
+import { Duplex } from "node:stream";
 import type { ConnectionLimits } from "./limits.ts";
 
 /** Where and how to listen. */
-export interface ListenOptions {
+interface ListenOptions {
   readonly hostname: string;
   /** 0 takes a free one. */
   readonly port: number;
@@ -52,13 +53,13 @@ let toldAt = -Infinity;
 export function listenHttp(fetch: Fetch, { hostname, port, limits, onError }: ListenOptions): HttpListener {
   const { maxConnections, idleMs, requestMs } = limits;
   const listener = Deno.listen({ hostname, port });
-  const connections = new Set<Connection>();
+  const connections = new Set<HttpConnection>();
   const ended = Promise.withResolvers<void>();
   let isClosing = false;
 
   const serve = async (incoming: IncomingMessage, outgoing: ServerResponse) => {
     // What was handed in comes back.
-    const connection = incoming.socket as unknown as Connection;
+    const connection = incoming.socket as unknown as HttpConnection;
     const late = () => {
       if (outgoing.headersSent) connection.destroy();
       else connection.end(LATE, () => connection.destroy());
@@ -80,7 +81,7 @@ export function listenHttp(fetch: Fetch, { hostname, port, limits, onError }: Li
   http.on("request", serve);
 
   const add = (conn: Deno.TcpConn) => {
-    const connection = new Connection(conn, { idleMs });
+    const connection = new HttpConnection(conn, { idleMs });
     connections.add(connection);
     connection.once("close", () => {
       connections.delete(connection);
@@ -91,7 +92,7 @@ export function listenHttp(fetch: Fetch, { hostname, port, limits, onError }: Li
 
   /** Closes the connection that waits longest. Says whether there is one. */
   const makeRoom = (): boolean => {
-    let longest: Connection | undefined;
+    let longest: HttpConnection | undefined;
     for (const one of connections) {
       if ((one.wait?.since ?? Infinity) < (longest?.wait?.since ?? Infinity)) longest = one;
     }
@@ -143,4 +144,257 @@ export function listenHttp(fetch: Fetch, { hostname, port, limits, onError }: Li
       clearInterval(patrol);
     },
   };
+}
+
+const UNREADABLE = lastWords(
+  400,
+  "invalid_request",
+  "Cannot read the request: its method, target and host make none.",
+);
+
+/** Answers a request. */
+type Fetch = (request: Request) => Promise<Response>;
+
+/**
+ * Answers a request of `node:http` by a function over web requests. The request's signal is aborted when its client leaves
+ * before it has the whole answer. Never rejects; an answer that breaks off breaks the connection.
+ */
+async function answerRequest(
+  { incoming, outgoing }: { readonly incoming: IncomingMessage; readonly outgoing: ServerResponse },
+  { fetch, onError }: { readonly fetch: Fetch; readonly onError: (error: unknown) => void },
+): Promise<void> {
+  const left = new AbortController();
+  outgoing.once("close", () => {
+    if (!outgoing.writableFinished) left.abort();
+  });
+  try {
+    const request = webRequest(incoming, left.signal);
+    // A body that the web knows of no use for, such as that of a GET, keeps nobody waiting.
+    if (!request?.body) incoming.resume();
+    if (request) await send(await fetch(request), { incoming, outgoing, signal: left.signal });
+    else incoming.socket.end(UNREADABLE, () => incoming.socket.destroy());
+  } catch (error) {
+    if (left.signal.aborted) return;
+    onError(error);
+    outgoing.destroy();
+  }
+}
+
+/** Bytes of an answer that says why the server closes a connection. */
+function lastWords(status: number, code: string, message: string): Uint8Array<ArrayBuffer> {
+  const body = JSON.stringify({ error: { status, code, message } });
+  const fields = `content-type: application/json\r\ncontent-length: ${body.length}\r\nconnection: close\r\n`;
+  return new TextEncoder().encode(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${fields}\r\n${body}`);
+}
+
+/** Whether a request has a body. */
+function hasBody({ headers }: IncomingMessage): boolean {
+  return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
+}
+
+/** The request as the web has it; nothing if it can't be one. */
+function webRequest(incoming: IncomingMessage, signal: AbortSignal): Request | undefined {
+  const { method = "GET", url = "/", rawHeaders } = incoming;
+  const headers: [string, string][] = [];
+  for (let index = 0; index < rawHeaders.length; index += 2) {
+    headers.push([rawHeaders[index]!, rawHeaders[index + 1]!]);
+  }
+  const target = /^https?:\/\//i.test(url)
+    ? url
+    : `http://${incoming.headers.host ?? "localhost"}/${url.replace(/^\//, "")}`;
+  const body = method !== "GET" && method !== "HEAD" && hasBody(incoming) ? bodyOf(incoming) : null;
+  try {
+    return new Request(target, { method, headers, body, signal });
+  } catch (error) {
+    if (error instanceof TypeError) return undefined;
+    throw error;
+  }
+}
+
+function bodyOf(incoming: IncomingMessage): ReadableStream<Uint8Array<ArrayBuffer>> {
+  // Else the connection would end with the first reader that has enough.
+  const parts = incoming.iterator({ destroyOnReturn: false });
+  return new ReadableStream({
+    async pull(controller) {
+      const { done, value } = await parts.next();
+      if (done) controller.close();
+      else controller.enqueue(new Uint8Array(value.buffer, value.byteOffset, value.byteLength));
+    },
+  }, { highWaterMark: 0 });
+}
+
+/** Sends a response, as fast as its client reads. */
+async function send(
+  { status, statusText, headers, body }: Response,
+  { incoming, outgoing, signal }: {
+    readonly incoming: IncomingMessage;
+    readonly outgoing: ServerResponse;
+    readonly signal: AbortSignal;
+  },
+): Promise<void> {
+  const begin = (...more: readonly string[]) => {
+    const fields = [...headers].flat().concat(more);
+    // Nobody will read the rest, so the connection can't be used for another request.
+    if (!incoming.complete) fields.push("connection", "close");
+    if (statusText === "") outgoing.writeHead(status, fields);
+    else outgoing.writeHead(status, statusText, fields);
+  };
+  const end = (last?: Uint8Array) => {
+    outgoing.end(last);
+    incoming.resume();
+  };
+  if (!body || incoming.method === "HEAD") {
+    await body?.cancel();
+    begin();
+    return end();
+  }
+  const reader = body.getReader();
+  const leave = () => reader.cancel(signal.reason).catch(() => {});
+  if (signal.aborted) return await leave();
+  signal.addEventListener("abort", leave, { once: true });
+  const write = async (part: Uint8Array) => {
+    if (!outgoing.write(part)) await once(outgoing, "drain", { signal });
+  };
+  const isStream = headers.get("content-type")?.startsWith("text/event-stream");
+  if (isStream) {
+    begin();
+    // A client may wait for the head of a stream whose first event is far.
+    outgoing.flushHeaders();
+  }
+  let part = await reader.read();
+  if (!isStream && !part.done) {
+    const next = reader.read();
+    if (await isEnd(next)) {
+      begin("content-length", String(part.value.length));
+      return end(part.value);
+    }
+    begin();
+    await write(part.value);
+    part = await next;
+  } else if (!isStream) begin();
+  for (; !part.done; part = await reader.read()) await write(part.value);
+  end();
+}
+
+/** Whether a body is known to end here, as one does that was made whole. */
+async function isEnd(next: Promise<{ readonly done: boolean }>): Promise<boolean> {
+  let isEnd = false;
+  // What goes wrong is told to who awaits it.
+  next.then(({ done }) => isEnd = done, () => {});
+  await null;
+  return isEnd;
+}
+
+/** Room for what a client sends first; a connection that sends more gets more. */
+const LEAST_ROOM = 1024;
+const MOST_ROOM = 64 * 1024;
+
+/** A time that a client keeps the server waiting. */
+interface Wait {
+  /** When it began, in milliseconds of `performance.now()`. */
+  readonly since: number;
+  /** How long it may last, in milliseconds. */
+  readonly limitMs: number;
+  /** Called when it lasted longer. */
+  readonly late: () => void;
+}
+
+/**
+ * A TCP connection as the stream on which `node:http` speaks HTTP. It knows since when it waits for its client.
+ *
+ * `node:net` isn't used since its listener in Deno 2.9.6 never accepts again once descriptors ran out, and tells nobody.
+ */
+export class HttpConnection extends Duplex {
+  readonly #conn: Deno.TcpConn;
+  readonly #idleMs: number;
+  #room = LEAST_ROOM;
+  /** Requests that have no whole answer yet. */
+  #open = 0;
+  #request: Wait | undefined;
+  #answer: Wait | undefined;
+
+  /** Takes the connection over; its client has `idleMs` for the head of each request, and to take some of an answer. */
+  constructor(conn: Deno.TcpConn, { idleMs }: { readonly idleMs: number }) {
+    super();
+    this.#conn = conn;
+    this.#idleMs = idleMs;
+    this.#request = this.#begin();
+    try {
+      conn.setNoDelay(true);
+    } catch {
+      // The client has left already, as the first read will find.
+    }
+    // What goes wrong on a connection concerns who uses it, and HTTP looks after that itself.
+    this.on("error", () => {});
+  }
+
+  /** The wait that began first of those for a request and for somebody to take an answer; none if the server works. */
+  get wait(): Wait | undefined {
+    if (!this.#request || !this.#answer) return this.#request ?? this.#answer;
+    return this.#request.since < this.#answer.since ? this.#request : this.#answer;
+  }
+
+  /** The head of a request has come; `body` says how long the rest may take, if there is more. */
+  requestBegins(body?: Pick<Wait, "limitMs" | "late">): void {
+    this.#open++;
+    this.#request = body && { since: performance.now(), ...body };
+  }
+
+  /** The whole request has come. */
+  requestCame(): void {
+    this.#request = undefined;
+  }
+
+  /** A request has its answer. */
+  requestEnds(): void {
+    this.#open--;
+    if (this.#open === 0) this.#request = this.#begin();
+  }
+
+  /** Called by the stream: reads once. */
+  override _read(): void {
+    const bytes = new Uint8Array(this.#room);
+    this.#conn.read(bytes).then((length) => {
+      if (length === bytes.length) this.#room = Math.min(MOST_ROOM, length * 8);
+      this.push(length === null ? null : bytes.subarray(0, length));
+    }).catch((error) => this.destroy(error));
+  }
+
+  /** Called by the stream: writes all of it. */
+  override _write(chunk: Uint8Array, _encoding: string, done: (error?: Error | null) => void): void {
+    this.#writeAll([chunk]).then(() => done(), done);
+  }
+
+  /** Called by the stream: writes all of them, small ones at once. */
+  override _writev(chunks: { readonly chunk: Uint8Array }[], done: (error?: Error | null) => void): void {
+    const all = chunks.map(({ chunk }) => chunk);
+    const length = all.reduce((sum, chunk) => sum + chunk.length, 0);
+    this.#writeAll(length <= MOST_ROOM ? [Buffer.concat(all, length)] : all).then(() => done(), done);
+  }
+
+  /** Called by the stream: says that nothing more will come. */
+  override _final(done: (error?: Error | null) => void): void {
+    this.#conn.closeWrite().then(() => done(), done);
+  }
+
+  /** Called by the stream: closes the connection. */
+  override _destroy(error: Error | null, done: (error: Error | null) => void): void {
+    this.#conn.close();
+    done(error);
+  }
+
+  async #writeAll(all: readonly Uint8Array[]): Promise<void> {
+    for (const bytes of all) {
+      for (let written = 0; written < bytes.length;) {
+        // Begins anew with each piece that is taken: a slow reader is alive.
+        this.#answer = this.#begin();
+        written += await this.#conn.write(bytes.subarray(written));
+      }
+    }
+    this.#answer = undefined;
+  }
+
+  #begin(): Wait {
+    return { since: performance.now(), limitMs: this.#idleMs, late: () => this.destroy() };
+  }
 }

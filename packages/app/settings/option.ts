@@ -151,7 +151,7 @@ function readFile<T>(path: string, read: (text: string) => T): T | undefined {
 }
 
 /** Rules of what tools may do, and the file that holds them. */
-export interface ApprovalFile {
+interface ApprovalFile {
   /** Absent where it is no file. */
   readonly path?: string;
   readonly rules: readonly ApprovalRule[];

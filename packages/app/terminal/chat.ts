@@ -10,7 +10,7 @@ import { Writable } from "node:stream";
 import { parseArgs } from "node:util";
 import { agentClient, serverAddress } from "../agent_client.ts";
 import { eventPrinter } from "../event_printer.ts";
-import { HELP as COMMANDS, runCommand } from "./commands.ts";
+import { chatCommand, HELP as COMMANDS } from "./commands.ts";
 import { askPerson } from "./ask_person.ts";
 import { waitingLine } from "./waiting_line.ts";
 import { STOPPING, type WatchedTurn, watchTurn } from "./watch_turn.ts";
@@ -88,7 +88,7 @@ async function chat(): Promise<void> {
         await talk(line);
         return true;
       }
-      const { says, session: other = session, quits = false } = await runCommand(line, { client, session });
+      const { says, session: other = session, quits = false } = await chatCommand(line, { client, session });
       session = other;
       if (says !== "") console.log(says);
       return !quits;

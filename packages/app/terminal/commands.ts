@@ -12,7 +12,7 @@ export const HELP = `/new               begin another session
 /quit              leave (or Ctrl-D); the session stays. Ctrl-C stops the turn`;
 
 /** What a command does to the chat. */
-export interface CommandOutcome {
+interface CommandOutcome {
   /** What to tell the person. */
   readonly says: string;
   /** The session that the chat goes on with; null for a new one. Default: the same. */
@@ -27,7 +27,7 @@ type CommandClient = Pick<AgentClient, "listSessions" | "questions" | "quote" | 
  *
  * @throws {Error} with a sentence for people if the server refuses.
  */
-export async function runCommand(
+export async function chatCommand(
   line: string,
   { client, session }: { readonly client: CommandClient; readonly session: string | null },
 ): Promise<CommandOutcome> {

@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { EMPTY_LEDGER } from "@tare/loop";
 import type { PromptBlock } from "@tare/conversation/report";
-import { HELP, runCommand } from "./commands.ts";
+import { chatCommand, HELP } from "./commands.ts";
 
 const block: PromptBlock = {
   ...{ id: "message-3", kind: "message", role: "tool", tool: "read_file", place: 3, title: "…" },
@@ -37,9 +37,9 @@ const client = {
     Promise.resolve({ place, wish, by: "user", state: place === 3 ? "waiting" as const : "done" as const }),
 };
 
-const run = (line: string, session: string | null = "ab1") => runCommand(line, { client, session });
+const run = (line: string, session: string | null = "ab1") => chatCommand(line, { client, session });
 
-Deno.test("runCommand() begins, finds and changes sessions", async () => {
+Deno.test("chatCommand() begins, finds and changes sessions", async () => {
   assertEquals(await run("/help"), { says: HELP });
   assertEquals(await run("/quit"), { says: "", quits: true });
   assertEquals((await run("/new")).session, null);
@@ -59,7 +59,7 @@ Deno.test("runCommand() begins, finds and changes sessions", async () => {
   assertEquals((await run("/nonsense")).says, `Cannot do /nonsense: there is no such command.\n${HELP}`);
 });
 
-Deno.test("runCommand() tells what the next request would cost and what the model sees, and pins", async () => {
+Deno.test("chatCommand() tells what the next request would cost and what the model sees, and pins", async () => {
   assertEquals(
     (await run("/quote")).says,
     "as it is:            1,000 tokens; costs 190 token units from a warm cache, 1,000 from a cold one\n" +

@@ -1,7 +1,7 @@
 import type { SessionEvent } from "@tare/server";
 
 /** The last line of a terminal while a turn runs: what is waited for, and for how long. */
-export interface WaitingLine {
+interface WaitingLine {
   /** Writes what is there to stay, in place of the line, which comes back below. */
   readonly write: (text: string) => void;
   /** Follows the turn. */

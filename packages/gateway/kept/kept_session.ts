@@ -6,8 +6,8 @@ import {
 } from "@tare/conversation";
 import { addSums, type Days, type Sums } from "@tare/conversation/report";
 import { contentText, hashPiece, type Message } from "@tare/messages";
+import { placeholderRefs } from "@tare/prune";
 import { type Protocol, readItem, type RequestReaders, type WireItem } from "@tare/wire";
-import { REFERENCE } from "../sessions/elide_quotes.ts";
 import type { Known } from "../sessions/instruction_keys.ts";
 import { LayeredArchive } from "../sessions/layered_archive.ts";
 import {
@@ -239,7 +239,7 @@ function hashOf(shown: Message | number): number {
 function standsForSomething(message: Message): boolean {
   let stands = lineMessages.get(message);
   if (stands === undefined) {
-    stands = contentText(message.content).search(REFERENCE) >= 0;
+    stands = placeholderRefs(contentText(message.content)).length > 0;
     lineMessages.set(message, stands);
   }
   return stands;

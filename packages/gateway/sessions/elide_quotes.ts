@@ -1,11 +1,9 @@
 import { contentText } from "@tare/messages";
+import { placeholderRefs } from "@tare/prune";
 import type { GatewaySession } from "./session.ts";
 
 /** The shortest quote that is looked for, in UTF-16 code units of JSON: clients may cut what they quote. */
 const LEAST_CHARS = 400;
-
-/** An archive reference at the end of a line that stands for something. */
-export const REFERENCE: RegExp = /\bref ([0-9a-f]{16})\]/g;
 
 /**
  * A request that quotes a conversation, as one for a summary may, with what left the view that the model had last given
@@ -48,7 +46,7 @@ async function goneOf(
     // Of what doesn't stand for anything, only the hash may be known.
     if (typeof message === "number") continue;
     const line = contentText(message.content);
-    for (const [, ref = ""] of line.matchAll(REFERENCE)) {
+    for (const ref of placeholderRefs(line)) {
       const archived = await archive.get(ref);
       if (archived === undefined) continue;
       const originals = message.role === "tool" ? [archived] : resultsIn(archived);

@@ -1,6 +1,6 @@
 import { assertEquals, assertNotStrictEquals, assertStrictEquals } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
-import { type Edit, plannerSession, profileNamed } from "@tare/planner";
+import { plannerSession, profileNamed } from "@tare/planner";
 import type { WireItem } from "@tare/wire";
 import type { GatewaySession, Recognised } from "./session.ts";
 import { GatewaySessions, type SessionsOptions } from "./sessions.ts";
@@ -33,7 +33,7 @@ function newSessions(options: Partial<SessionsOptions> = {}) {
   return { sessions, find, begun: () => begun };
 }
 
-const elide = (index: number): Edit => ({ type: "elide", index, toolCallId: "c", ref: "r", text: "" });
+const elide = (index: number) => ({ type: "elide", index, toolCallId: "c", ref: "r", text: "" });
 const edited = ({ conversation }: GatewaySession) =>
   (conversation.prompt.state as { edits: readonly { index: number }[] }).edits.map(({ index }) => index);
 

@@ -37,25 +37,8 @@ import {
   ReplyTooLong,
   UnknownShape,
 } from "@tare/wire";
-import { ModelError } from "../model_error.ts";
-import { accessTo, type ProviderOptions } from "../provider/provider_access.ts";
-import { readEvents } from "../provider/read_events.ts";
-import { streamModel } from "../provider/stream_model.ts";
-
-/** Which model, and how to reach it. */
-export interface AnthropicModelOptions extends ProviderOptions {
-  /** Address of the server, without `/v1`. Default: `https://api.anthropic.com`. */
-  readonly baseURL?: string;
-  /** Fields of each request's body beside ours, or instead of them: `thinking`, `temperature`, `metadata`. */
-  readonly extraBody?: Readonly<Record<string, unknown>>;
-  /** Longest reply in tokens, thinking included; the API wants to be told. Default: 32,000. */
-  readonly maxTokens?: number;
-  /**
-   * How long the prompt shall stay cached, in milliseconds since its last use: an hour or more asks for the hour, less
-   * for five minutes, 0 for nothing. Default: five minutes.
-   */
-  readonly cacheTtlMs?: number;
-}
+import { ModelError } from "../event.ts";
+import { accessTo, type ProviderOptions, readEvents, streamModel } from "../provider.ts";
 
 /** How often a reply may pause and be asked to go on. */
 const MAX_PAUSES = 100;
@@ -77,7 +60,21 @@ const NO_MESSAGE = "what it sent is no message (is the base URL right? It is wit
  *
  * @throws {TypeError} if `baseURL` is no http(s) URL or `apiKey` can't stand in a header.
  */
-export function anthropicModel(options: AnthropicModelOptions): Model {
+export function anthropicModel(
+  options: ProviderOptions & {
+    /** Address of the server, without `/v1`. Default: `https://api.anthropic.com`. */
+    readonly baseURL?: string;
+    /** Fields of each request's body beside ours, or instead of them: `thinking`, `temperature`, `metadata`. */
+    readonly extraBody?: Readonly<Record<string, unknown>>;
+    /** Longest reply in tokens, thinking included; the API wants to be told. Default: 32,000. */
+    readonly maxTokens?: number;
+    /**
+     * How long the prompt shall stay cached, in milliseconds since its last use: an hour or more asks for the hour, less
+     * for five minutes, 0 for nothing. Default: five minutes.
+     */
+    readonly cacheTtlMs?: number;
+  },
+): Model {
   checkGiven("anthropicModel()", { options }, { options: { model: "string" } });
   const { extraBody, baseURL, clientOptions, ...access } = accessTo(options, "https://api.anthropic.com");
   const { model } = access;

@@ -3,7 +3,7 @@ import { ModelError, run } from "@tare/loop";
 import { anthropicModel } from "@tare/loop/anthropic";
 import type { AssistantMessage, Message, Model } from "@tare/messages";
 import { collect, outline, tool } from "../fixture_test.ts";
-import { completed, stream } from "../provider/fixture_test.ts";
+import { completed, stream } from "../provider_fixture_test.ts";
 import { ask, block, call, end, reply, sse, START, text, thinking } from "./fixture_test.ts";
 
 const MARK = { cache_control: { type: "ephemeral" } };

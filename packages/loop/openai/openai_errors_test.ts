@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { ModelError, type ModelErrorCode } from "@tare/loop";
 import { openaiModel } from "@tare/loop/openai";
-import { ask, delta, reply, REQUEST, sse, stream } from "../provider/fixture_test.ts";
+import { ask, delta, reply, REQUEST, sse, stream } from "../provider_fixture_test.ts";
 
 const KEY = "sk-very-secret";
 

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { ask, delta, reply, sse, stream } from "../provider/fixture_test.ts";
+import { ask, delta, reply, sse, stream } from "../provider_fixture_test.ts";
 
 const MIB = 2 ** 20;
 const END = delta({}, "stop");

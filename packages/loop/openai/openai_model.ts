@@ -22,24 +22,10 @@
  *
  * @module
  */
-import { APIConnectionError, APIConnectionTimeoutError, APIError, OpenAI } from "openai";
 import { checkGiven, type Model, type ModelRequest } from "@tare/messages";
 import { asRecord, ReplyAssembler } from "@tare/wire";
-import { accessTo, type ProviderOptions } from "../provider/provider_access.ts";
-import { readEvents } from "../provider/read_events.ts";
-import { streamModel } from "../provider/stream_model.ts";
-
-/** Which model, and how to reach it. */
-export interface OpenAIModelOptions extends ProviderOptions {
-  /** Address of the API. Default: `https://api.openai.com/v1`. */
-  readonly baseURL?: string;
-  /**
-   * Fields of each request's body beside ours, or instead of them: `temperature`, `reasoning_effort`,
-   * `prompt_cache_key`. `undefined` leaves one of ours out: `{ stream_options: undefined }` is for servers that don't
-   * know it.
-   */
-  readonly extraBody?: Readonly<Record<string, unknown>>;
-}
+import { APIConnectionError, APIConnectionTimeoutError, APIError, OpenAI } from "openai";
+import { accessTo, type ProviderOptions, readEvents, streamModel } from "../provider.ts";
 
 const NO_COMPLETION = "what it sent is no chat completion (is the base URL right?)";
 
@@ -56,7 +42,18 @@ const NO_COMPLETION = "what it sent is no chat completion (is the base URL right
  *
  * @throws {TypeError} if `baseURL` is no http(s) URL or `apiKey` can't stand in a header.
  */
-export function openaiModel(options: OpenAIModelOptions): Model {
+export function openaiModel(
+  options: ProviderOptions & {
+    /** Address of the API. Default: `https://api.openai.com/v1`. */
+    readonly baseURL?: string;
+    /**
+     * Fields of each request's body beside ours, or instead of them: `temperature`, `reasoning_effort`,
+     * `prompt_cache_key`. `undefined` leaves one of ours out: `{ stream_options: undefined }` is for servers that don't
+     * know it.
+     */
+    readonly extraBody?: Readonly<Record<string, unknown>>;
+  },
+): Model {
   checkGiven("openaiModel()", { options }, { options: { model: "string" } });
   const { extraBody, baseURL, clientOptions, ...access } = accessTo(options, "https://api.openai.com/v1");
   const { model } = access;

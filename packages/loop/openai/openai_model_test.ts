@@ -3,7 +3,7 @@ import { ModelError, run } from "@tare/loop";
 import { openaiModel } from "@tare/loop/openai";
 import type { Message } from "@tare/messages";
 import { collect, outline, tool } from "../fixture_test.ts";
-import { ask, completed, delta, endless, reply, REQUEST, sse, stream } from "../provider/fixture_test.ts";
+import { ask, completed, delta, endless, reply, REQUEST, sse, stream } from "../provider_fixture_test.ts";
 
 const END = delta({}, "stop");
 

@@ -1,5 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { editFileTool, shellTool, writeFileTool } from "@tare/loop/tools";
+import { editFileTool, writeFileTool } from "./files/write_file_tools.ts";
+import { shellTool } from "./shell/shell_tool.ts";
 import { context, makeWorkspace } from "./fixture_test.ts";
 
 Deno.test("tools that change something don't if they are told so right before", async () => {

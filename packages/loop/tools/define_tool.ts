@@ -9,7 +9,7 @@ export class Refusal extends Error {
 }
 
 /** What makes up a tool. */
-export interface ToolSpec<Args extends Readonly<Record<string, unknown>>> {
+interface ToolSpec<Args extends Readonly<Record<string, unknown>>> {
   readonly name: string;
   readonly description: string;
   /** JSON Schema of each argument. Others are not allowed. */

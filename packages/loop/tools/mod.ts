@@ -4,18 +4,56 @@
  * Every tool is a plain {@linkcode Tool} of `@tare/messages`: a definition for the model, and a function that takes
  * arguments valid for it. What the model got wrong, and what the system refused, is an error result that says what
  * to do; a tool throws only when its call is aborted, or on a bug. The file tools stay inside the workspace whatever
- * the path, symbolic links included. `shell` runs with the rights of this process: leave it out, or run the process
- * in a sandbox, where that is too much.
+ * the path, symbolic links included. `shell` runs with the rights of this process: take it out of the list, or run the
+ * process in a sandbox, where that is too much.
  *
  * README.md shows it in use.
  *
  * @module
  */
-export * from "./files/edit_file_tool.ts";
-export * from "./files/list_files_tool.ts";
-export * from "./files/read_file_tool.ts";
-export type { WorkspaceLimits } from "./files/resolve_in_workspace.ts";
-export * from "./workspace_tools.ts";
-export * from "./search/search_files_tool.ts";
-export * from "./shell/shell_tool.ts";
-export * from "./files/write_file_tool.ts";
+import { checkGiven, type Tool } from "@tare/messages";
+import { type Archive, RECALL_TOOL, recallOriginal, type RecallRequest } from "@tare/prune";
+import { editFileTool, writeFileTool } from "./files/write_file_tools.ts";
+import { listFilesTool } from "./files/list_files_tool.ts";
+import { readFileTool } from "./files/read_file_tool.ts";
+import { searchFilesTool } from "./search/search_files_tool.ts";
+import { shellTool, type ShellToolOptions } from "./shell/shell_tool.ts";
+
+export { endLeftCommands, type ShellToolOptions } from "./shell/shell_tool.ts";
+
+/** All built-in tools: `list_files`, `read_file`, `search_files`, `write_file`, `edit_file`, `shell` and `recall`. */
+export function workspaceTools(
+  options: {
+    /** Folder that the file tools are kept in and that commands start in. */
+    readonly workspace: string;
+    /** A folder that no path leads to or into, and that no listing or search shows. Default: there is none. */
+    readonly hidden?: string | undefined;
+    /** Where elided results are kept. Without it there is no `recall`. */
+    readonly archive?: Archive;
+    /** Limits and environment of `shell`. */
+    readonly shell?: Omit<ShellToolOptions, "workspace">;
+  },
+): readonly Tool[] {
+  checkGiven("workspaceTools()", { options }, { options: { workspace: "string" } });
+  const { workspace, archive, shell, ...limits } = options;
+  return [
+    listFilesTool(workspace, limits),
+    readFileTool(workspace, limits),
+    searchFilesTool(workspace, limits),
+    writeFileTool(workspace, limits),
+    editFileTool(workspace, limits),
+    shellTool({ ...shell, workspace }),
+    ...(archive ? [recallTool(archive)] : []),
+  ];
+}
+
+/** `recall`: reads the original of an elided result back from the archive; options bound the answer. */
+export function recallTool(archive: Archive, options: Parameters<typeof recallOriginal>[2] = {}): Tool {
+  checkGiven("recallTool()", { archive }, { archive: { get: "function" } });
+  return {
+    definition: RECALL_TOOL,
+    stance: "rederivable",
+    // Whoever runs a tool has validated the arguments against its definition.
+    run: (args) => recallOriginal(archive, args as Pick<RecallRequest, keyof RecallRequest>, options),
+  };
+}

@@ -51,7 +51,7 @@ export function shortLines(lines: readonly string[]): string {
 }
 
 /** Text of bytes that need not be valid. */
-export interface DecodedText {
+interface DecodedText {
   readonly text: string;
   /** True if bytes that are no UTF-8, or NUL, were replaced by U+FFFD. */
   readonly replaced: boolean;

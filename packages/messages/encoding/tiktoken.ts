@@ -23,27 +23,19 @@ import { bytePairEncoder, type EncodingData } from "./byte_pair_encoder.ts";
 import type { CountTokens } from "../count_tokens.ts";
 import { loadOnce } from "./rank_table.ts";
 
-/** Name of an encoding. Current models of OpenAI use `o200k_base`, those from GPT-3.5 to GPT-4 `cl100k_base`. */
-export type Encoding = "o200k_base" | "cl100k_base" | "p50k_base" | "p50k_edit" | "r50k_base" | "gpt2";
-
 /** Encodes text as a model does. Strings such as `<|endoftext|>` are ordinary text. */
 export interface Tokenizer {
-  /** The encoding that it was loaded for. */
-  readonly encoding: Encoding;
+  /**
+   * The encoding that it was loaded for. Current models of OpenAI use `o200k_base`, those from GPT-3.5 to GPT-4
+   * `cl100k_base`.
+   */
+  readonly encoding: "o200k_base" | "cl100k_base" | "p50k_base" | "p50k_edit" | "r50k_base" | "gpt2";
   /** Whether the model's own encoding isn't known, so that the counts of this one stand for them. */
   readonly estimated: boolean;
   /** Number of tokens. The same function for every tokenizer of an encoding. */
   readonly count: CountTokens;
   /** The tokens themselves. */
   readonly encode: (text: string) => readonly number[];
-}
-
-/** Which encoding to load. */
-export interface LoadTokenizerOptions {
-  /** The encoding by name; outranks `model`. Default: that of the model. */
-  readonly encoding?: Encoding;
-  /** A model of OpenAI by name. One that isn't known is counted as `o200k_base`, and told: `estimated`. */
-  readonly model?: string;
 }
 
 /**
@@ -55,11 +47,18 @@ export interface LoadTokenizerOptions {
  *
  * @throws {RangeError} (as a rejection) if there is no such encoding.
  */
-export async function loadTokenizer(options: LoadTokenizerOptions = {}): Promise<Tokenizer> {
+export async function loadTokenizer(options: {
+  /** The encoding by name; outranks `model`. Default: that of the model. */
+  readonly encoding?: Tokenizer["encoding"];
+  /** A model of OpenAI by name. One that isn't known is counted as `o200k_base`, and told: `estimated`. */
+  readonly model?: string;
+} = {}): Promise<Tokenizer> {
   const { model } = options;
   const encoding = options.encoding ?? (model === undefined ? UNKNOWN : encodingOfModel(model));
   return { ...await load(encoding ?? UNKNOWN), estimated: encoding === undefined };
 }
+
+type Encoding = Tokenizer["encoding"];
 
 /** What models are counted by whose own encoding isn't known. */
 const UNKNOWN: Encoding = "o200k_base";
@@ -75,7 +74,7 @@ const UNKNOWN: Encoding = "o200k_base";
  * assertEquals(["gpt-4", "qwen3:8b"].map(encodingOfModel), ["cl100k_base", undefined]);
  * ```
  */
-export function encodingOfModel(model: string): Encoding | undefined {
+export function encodingOfModel(model: string): Tokenizer["encoding"] | undefined {
   try {
     return getEncodingNameForModel(model as Parameters<typeof getEncodingNameForModel>[0]);
   } catch {

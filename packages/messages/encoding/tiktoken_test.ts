@@ -5,7 +5,7 @@ import cl100k_base from "js-tiktoken/ranks/cl100k_base";
 import gpt2 from "js-tiktoken/ranks/gpt2";
 import o200k_base from "js-tiktoken/ranks/o200k_base";
 import p50k_edit from "js-tiktoken/ranks/p50k_edit";
-import { type Encoding, loadTokenizer } from "@tare/messages/tiktoken";
+import { loadTokenizer, type Tokenizer } from "@tare/messages/tiktoken";
 
 const o200k = new Tiktoken(o200k_base);
 
@@ -31,7 +31,7 @@ Deno.test("loadTokenizer() encodes samples exactly as js-tiktoken does, in each 
   const encodings = { o200k_base, cl100k_base, gpt2, p50k_edit };
   for (const [encoding, data] of Object.entries(encodings)) {
     const exact = new Tiktoken(data);
-    const tokenizer = await loadTokenizer({ encoding: encoding as Encoding });
+    const tokenizer = await loadTokenizer({ encoding: encoding as Tokenizer["encoding"] });
     for (const sample of samples) {
       const expected = exact.encode(sample, [], []);
       assertEquals([tokenizer.encode(sample), tokenizer.count(sample)], [expected, expected.length], sample);
@@ -95,7 +95,7 @@ Deno.test("loadTokenizer() hands out one tokenizer for each encoding, whoever as
 });
 
 Deno.test("loadTokenizer() picks the encoding by model, and says where it stands for one that it doesn't know", async () => {
-  const picked: [Encoding, boolean][] = [];
+  const picked: [Tokenizer["encoding"], boolean][] = [];
   for (
     const model of ["gpt-4", "gpt-5-mini", "text-davinci-003", "davinci", "gpt2", "some-other-model", ""]
   ) {
@@ -119,7 +119,7 @@ Deno.test("loadTokenizer() picks the encoding by model, and says where it stands
 Deno.test("loadTokenizer() refuses an encoding that there is not, and names those that there are", async () => {
   for (const encoding of ["o300k_base", "toString", ""]) {
     await assertRejects(
-      () => loadTokenizer({ encoding: encoding as Encoding }),
+      () => loadTokenizer({ encoding: encoding as Tokenizer["encoding"] }),
       RangeError,
       `Cannot load encoding "${encoding}": it is none of o200k_base, cl100k_base, p50k_base`,
     );

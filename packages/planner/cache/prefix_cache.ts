@@ -6,7 +6,8 @@ import {
   type Message,
   type ToolDefinition,
 } from "@tare/messages";
-import type { Profile } from "../providers.ts";
+import type { Profile } from "../data/providers.ts";
+import { servedTokens } from "./predict.ts";
 
 /**
  * One piece of a prompt as the provider's cache sees it: a tool definition, a message, or a run of token ids.
@@ -41,18 +42,6 @@ interface Node {
   /** Tokens from the start of the prompt to the end of this unit. */
   readonly endTokens: number;
   usedMs: number;
-}
-
-/**
- * How much of a prompt a warm cache serves if the prompt shares so many tokens with one that it holds: whole blocks
- * of at least the smallest size, and never the last token.
- */
-export function servedTokens(
-  { minTokens, blockTokens }: Pick<Profile, "minTokens" | "blockTokens">,
-  { promptTokens, sharedTokens }: { readonly promptTokens: number; readonly sharedTokens: number },
-): number {
-  const tokens = Math.floor(Math.min(sharedTokens, promptTokens - 1) / blockTokens) * blockTokens;
-  return tokens >= minTokens ? tokens : 0;
 }
 
 /** Prefix ends that a cache remembers unless told otherwise: some hundred long sessions. */

@@ -2,15 +2,22 @@ import { groupTurns } from "@tare/context";
 import {
   checkGiven,
   countRequestTokens,
+  type CountTokens,
   hashPiece,
   type Message,
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
-import { isColdResume, pruneResults, relievePressure, truncateResults } from "@tare/prune";
-import { leadingEdits } from "../edits/edit.ts";
-import type { Conversation, PlacedView } from "../edits/view.ts";
-import { migrateSessionState } from "../migrate_session_state.ts";
+import {
+  type AskForSummary,
+  isColdResume,
+  pruneResults,
+  relievePressure,
+  truncateResults,
+} from "@tare/prune";
+import { currentProfile } from "../data/providers.ts";
+import type { Summarise } from "../edits/make_summary.ts";
+import { type Conversation, leadingEdits, type PlacedView } from "../edits/view.ts";
 import {
   canRecall,
   checkCall,
@@ -21,12 +28,10 @@ import {
   type PromptSessionOptions,
   SESSION,
   type SessionView,
-  stepOf,
 } from "../prompt_session.ts";
-import { currentProfile } from "../providers.ts";
+import { firstOpenCall } from "../retention/find_removals.ts";
 import { type ClassicEdit, EditedHistory } from "./edited_history.ts";
 import { calledTools, fitRequest, fittingRewrites, type LeftOut, leftOut, LeftTurns } from "./fit_request.ts";
-import { askOnWarmPrefix, describePause } from "./full_window.ts";
 
 /** What a restart needs to go on as if nothing had happened. */
 interface ClassicState {
@@ -71,7 +76,7 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
   const { historyBudgetTokens, protectTokens, minBytes, pruneAt, summariseAt, coldAfterMs } =
     options.triggers ?? {};
   // What was stored is what `state` gave.
-  const stored = migrateSessionState(options.state) as Partial<ClassicState> | undefined;
+  const stored = options.state as Partial<ClassicState> | undefined;
   let state: ClassicState = { ...NEW_STATE, ...stored };
   const configured = { context: true, prune: true, schemas: true, truncate: true, ...options.mechanisms };
   const leftTurns = new LeftTurns(archive);
@@ -291,6 +296,71 @@ function checkTriggers({ truncateTokens, triggers = {} }: PromptSessionOptions):
     `Cannot make a session: pruneAt is ${pruneAt} and summariseAt is ${summariseAt}, ` +
       "they must be shares of the window, from 0 to 1, the first not larger than the second",
   );
+}
+
+/**
+ * Asks for a summary of a view's old turns on the conversation as it was sent last, as far as the cache may know it: up to
+ * the model's last message.
+ */
+function askOnWarmPrefix(
+  summarise: Summarise,
+  { messages: seen, tools, windowTokens, progress, told }: Conversation & {
+    readonly windowTokens: number;
+    readonly progress: (() => void) | undefined;
+    /** Is told what it took. */
+    readonly told: (usage: Usage) => void;
+  },
+): AskForSummary {
+  return async (messages, { end, signal }) => {
+    const answered = seen.findLastIndex(({ role }) => role === "assistant");
+    const sent = seen.slice(0, Math.max(end, answered));
+    const next = seen[end];
+    const { text, usage } = await summarise({
+      sent: { messages: sent.slice(0, firstOpenCall(sent)), tools },
+      messages,
+      users: [],
+      ...(next && { next }),
+      windowTokens,
+      ...(signal && { signal }),
+      ...(progress && { progress }),
+    });
+    told(usage);
+    return text;
+  };
+}
+
+/** Why a full window can't be relieved, for people. */
+function describePause(
+  request: Conversation,
+  { activeMessages, fullTokens, windowTokens, scale, countTokens }: {
+    /** How many of the messages are the active turn's. */
+    readonly activeMessages: number;
+    /** Tokens from which on the window is full. Like the window's, they are the provider's. */
+    readonly fullTokens: number;
+    readonly windowTokens: number;
+    /** What the provider counts for each token that we count. */
+    readonly scale: number;
+    readonly countTokens: CountTokens;
+  },
+): string {
+  const { messages, tools } = request;
+  const tokensOf = (those: Conversation) => Math.ceil(countRequestTokens(those, countTokens) * scale);
+  const active = messages.length - activeMessages;
+  const fixed = messages.filter(({ role }, at) => at >= active || role === "system" || role === "developer");
+  const needed = tokensOf({ messages: fixed, tools });
+  const why = needed >= fullTokens
+    ? `The window is too small for this turn: with instructions and tools it takes ${needed} of ${windowTokens} tokens`
+    : `The window stays full: the prompt takes ${
+      tokensOf(request)
+    } of ${windowTokens} tokens, and all that may ` +
+      "leave is less than a tenth of it";
+  return `${why}. Pruning and summaries pause until there is more to win.`;
+}
+
+/** Number of a call in its turn. */
+function stepOf(messages: readonly Message[], { step }: PromptCall): number {
+  const turn = messages.slice(messages.findLastIndex(({ role }) => role === "user") + 1);
+  return step ?? 1 + turn.filter(({ role }) => role === "assistant").length;
 }
 
 /** Whether a list begins with pieces that are the same as those of another. */

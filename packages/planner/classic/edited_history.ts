@@ -6,8 +6,15 @@ import {
   type Rewrite,
 } from "@tare/messages";
 import type { Elision, TurnsSummary } from "@tare/prune";
-import { type DropEdit, type ElideEdit, fittingEdits, type SummariseEdit } from "../edits/edit.ts";
-import { type Conversation, type PlacedView, placedView } from "../edits/view.ts";
+import {
+  type Conversation,
+  type DropEdit,
+  type ElideEdit,
+  fittingEdits,
+  type PlacedView,
+  placedView,
+  type SummariseEdit,
+} from "../edits/view.ts";
 import { counted, type Mechanisms } from "../prompt_session.ts";
 
 /** What stays as it is until the session ends, or a later summary takes it in. */

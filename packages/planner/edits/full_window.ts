@@ -7,12 +7,18 @@ import {
   type Usage,
 } from "@tare/messages";
 import { type Archive, truncateText } from "@tare/prune";
-import { type Edit, type ShortenEdit, textAt } from "./edit.ts";
-import { findStretch, isSummary, makeSummary, type Stretch } from "./make_summary.ts";
-import { type Conversation, type PlacedMessages, type PlacedView, placedView } from "./view.ts";
 import { firstOpenCall } from "../retention/find_removals.ts";
-import { WINDOW_SHARE } from "../rule/make_room.ts";
-import type { Summarise } from "../rule/plan.ts";
+import { WINDOW_SHARE } from "../rule/decide.ts";
+import { findStretch, isSummary, makeSummary, type Stretch, type Summarise } from "./make_summary.ts";
+import {
+  type Conversation,
+  type Edit,
+  type PlacedMessages,
+  type PlacedView,
+  placedView,
+  type ShortenEdit,
+  textAt,
+} from "./view.ts";
 
 /** What a session remembers of its full window. Plain data. */
 export interface FullWindow {
@@ -157,18 +163,6 @@ export async function relieveWindow(
     }
   }
   return { edits: made, fullWindow: after, warnings, ...(usage && { usage }) };
-}
-
-/** Tells people once of a window that stays full, and again only after it wasn't. */
-export function tellFull(
-  fullWindow: FullWindow,
-  isFull: boolean,
-): { readonly fullWindow: FullWindow; readonly warnings: readonly string[] } {
-  if (fullWindow.fullSaid === isFull) return { fullWindow, warnings: [] };
-  return {
-    fullWindow: { ...fullWindow, fullSaid: isFull },
-    warnings: isFull ? [`${FULL}, and nothing more can leave the prompt that would free a tenth of it.`] : [],
-  };
 }
 
 const FULL = "The window is full";

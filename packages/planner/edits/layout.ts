@@ -6,8 +6,7 @@ import {
   type StableMessages,
 } from "@tare/messages";
 import { applyElisions, parsePlaceholder } from "@tare/prune";
-import type { Edit } from "./edit.ts";
-import { type PlacedMessages, placeMessages } from "./view.ts";
+import { type Edit, type PlacedMessages, placeMessages } from "./view.ts";
 
 /** Tokens of what the model sees of a history, or of the first part of it. */
 export interface LayoutSums {

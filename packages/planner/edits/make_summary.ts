@@ -6,9 +6,39 @@ import {
   formatPlaceholder,
   parsePlaceholder,
 } from "@tare/prune";
-import type { SummariseEdit } from "./edit.ts";
-import type { Conversation, PlacedMessages } from "./view.ts";
-import type { Summarise, SummaryRequest } from "../rule/plan.ts";
+import type { Conversation, PlacedMessages, SummariseEdit } from "./view.ts";
+
+/** Of what a model is asked for a summary, and how. */
+export interface SummaryRequest {
+  /**
+   * The conversation as the provider's cache knows it, with all that is to be summarised in it: a request that goes on
+   * from it is read from the cache.
+   */
+  readonly sent: Conversation;
+  /** What is to be summarised, in order, as the model sees it; the user's messages too, whether they stay or leave. */
+  readonly messages: readonly Message[];
+  /** Of these, the user's messages that leave. The others of them stay in the prompt. */
+  readonly users: readonly Message[];
+  /** The first message behind, which stays. */
+  readonly next?: Message;
+  /** The model's context window, in tokens as they are counted here. Default: unknown. */
+  readonly windowTokens?: number;
+  /** Ends the wait. */
+  readonly signal?: AbortSignal;
+  /** To be told that the model is at work. */
+  readonly progress?: () => void;
+}
+
+/** A summary of old messages, and what the call for it took. */
+export interface Summary {
+  /** The summary; empty if the model gave none. */
+  readonly text: string;
+  /** What the provider reported. */
+  readonly usage: Usage;
+}
+
+/** Asks a model for a summary of old messages. A rejection is a failure, and so is an empty text, which is paid. */
+export type Summarise = (request: SummaryRequest) => Promise<Summary>;
 
 /** The start of a conversation that gives way to one message. */
 export interface Stretch {

@@ -1,5 +1,14 @@
-import { countMessageTokens, type CountTokens, hashPiece, type Message } from "@tare/messages";
-import { resultText } from "@tare/prune";
+import {
+  countMessageTokens,
+  type CountTokens,
+  hashPiece,
+  meantCall,
+  type Message,
+  pairCalls,
+} from "@tare/messages";
+import { type ElisionCandidate, resultText } from "@tare/prune";
+import type { Layout } from "./layout.ts";
+import type { Way } from "./view.ts";
 
 /** What a pin asks for: that a message comes back and stays, or that a result leaves. */
 export type Wish = "keep" | "let_go";
@@ -21,7 +30,7 @@ export interface NewPin extends Pick<Pin, "place" | "wish"> {
   readonly by?: string;
 }
 
-/** Tokens of the line that stands for a result. */
+/** Most tokens of the line that stands for a result. */
 const LINE_TOKENS = 40;
 
 /**
@@ -72,3 +81,181 @@ export function fittingPins(pins: readonly Pin[], history: readonly Message[]): 
     return message !== undefined && hashPiece(message) === hash;
   });
 }
+
+/** What pins ask of a prompt. */
+export interface PinnedPlaces {
+  /** Positions of the messages that are kept. */
+  readonly kept: ReadonlySet<number>;
+  /** The same with all calls and results of their steps, without which they can't stand. */
+  readonly steps: ReadonlySet<number>;
+}
+
+/** Nothing is pinned. */
+export const NOTHING_PINNED: PinnedPlaces = { kept: new Set(), steps: new Set() };
+
+/** What pins ask for that isn't so yet and can be done now. Tokens are counted here. */
+export interface Wishes {
+  /** Messages that come back. */
+  readonly back: readonly OpenWish[];
+  /** Results that leave. */
+  readonly gone: readonly OpenWish[];
+}
+
+/** Nothing is asked for. */
+export const NO_WISHES: Wishes = { back: [], gone: [] };
+
+/** What one pin asks for. */
+export interface OpenWish {
+  readonly pin: Pin;
+  /** Where in the prompt it changes something first, in tokens of messages. */
+  readonly start: number;
+  /** Tokens by which the prompt shrinks; negative if it grows. */
+  readonly tokens: number;
+  /** Results that leave: that of the pin, or those beside the one that comes back with its step. */
+  readonly candidates: readonly ElisionCandidate[];
+}
+
+/** What leaves, as far as it matters how. */
+interface Leaving {
+  readonly how: Way;
+}
+
+/** Tokens that the line is expected to take that will stand for a result. */
+const EXPECTED_LINE_TOKENS = 32;
+
+/** Results beside one that comes back stay out of the prompt, if they have so many tokens. */
+const BESIDE_TOKENS = 100;
+
+/** The places that pins keep. */
+export function pinnedPlaces(pins: readonly Pin[], history: readonly Message[]): PinnedPlaces {
+  const kept = new Set(pins.flatMap(({ wish, place }) => wish === "keep" ? [place] : []));
+  if (kept.size === 0) return NOTHING_PINNED;
+  const steps = new Set(kept);
+  for (const step of stepsOf(history)) {
+    if (step.some((at) => kept.has(at))) { for (const at of step) steps.add(at); }
+  }
+  return { kept, steps };
+}
+
+/** What pins ask for that isn't so yet. Results that the model hasn't seen yet stay. */
+export function findWishes(
+  pins: readonly Pin[],
+  { history, layout, seenMessages, countTokens }: {
+    readonly history: readonly Message[];
+    readonly layout: Layout;
+    readonly seenMessages: number;
+    readonly countTokens: CountTokens;
+  },
+): Wishes {
+  const back: OpenWish[] = [];
+  const gone: OpenWish[] = [];
+  const newest = Math.min(seenMessages, history.findLastIndex(({ role }) => role === "assistant"));
+  const isAlive = (at: number) => layout.find(at)?.message === history[at];
+  const candidate = (at: number): ElisionCandidate | undefined => {
+    const message = history[at];
+    if (message?.role !== "tool" || resultText(message) === undefined) return undefined;
+    const call = pairCalls(history).find(({ answer }) => answer?.at === at)?.call;
+    return {
+      index: at,
+      toolCallId: message.tool_call_id,
+      tool: call ? meantCall(call).name : "tool",
+      tokensBefore: countMessageTokens(message, countTokens),
+      tokensAfter: EXPECTED_LINE_TOKENS,
+      reason: "old",
+    };
+  };
+  for (const pin of pins) {
+    const { place } = pin;
+    const start = layout.startAt(place);
+    if (pin.wish === "let_go") {
+      const one = layout.shows(place) && place < newest ? candidate(place) : undefined;
+      if (!one) continue;
+      gone.push({ pin, start, tokens: layout.tokensAt(place) - EXPECTED_LINE_TOKENS, candidates: [one] });
+      continue;
+    }
+    if (isAlive(place)) continue;
+    const step = stepsOf(history).find((step) => step.includes(place)) ?? [place];
+    const beside = layout.hasLeft(place) ? step.filter((at) => at !== place && layout.hasLeft(at)) : [];
+    const candidates = beside.flatMap((at) => layout.isElided(at) ? [] : candidate(at) ?? [])
+      .filter(({ tokensBefore, index }) =>
+        tokensBefore > BESIDE_TOKENS && !pins.some((other) => other.place === index && other.wish === "keep")
+      );
+    const out = new Set([
+      ...candidates.map(({ index }) => index),
+      ...beside.filter((at) => layout.isElided(at)),
+    ]);
+    let tokens = layout.tokensAt(place);
+    for (const at of [place, ...beside]) {
+      tokens -= out.has(at) ? EXPECTED_LINE_TOKENS : countMessageTokens(history[at]!, countTokens);
+    }
+    back.push({ pin, start: Math.min(start, ...beside.map((at) => layout.startAt(at))), tokens, candidates });
+  }
+  return { back, gone };
+}
+
+/** What wishes let leave beside what leaves anyway. */
+export function removalsOf(
+  wishes: readonly OpenWish[],
+  leaving: readonly Leaving[],
+): Leaving[] {
+  return wishes.flatMap(({ candidates }) =>
+    candidates.filter(({ index }) => !isLeaving(leaving, index)).map((candidate) => ({
+      how: { type: "elide", candidate } as const,
+    }))
+  );
+}
+
+/** Whether a message is among what leaves. */
+function isLeaving(leaving: readonly Leaving[], at: number): boolean {
+  return leaving.some(({ how }) =>
+    how.type === "elide" ? how.candidate.index === at : how.type === "drop" && how.from <= at && at < how.to
+  );
+}
+
+/**
+ * From where on wishes change a prompt, and by how many tokens it shrinks, as the provider counts, beside what may leave
+ * anyway; nothing if there are none.
+ */
+export function rideOf(
+  { back, gone }: Wishes,
+  leaving: readonly Leaving[],
+  { startOf, perToken }: { readonly startOf: (tokens: number) => number; readonly perToken: number },
+): { readonly start: number; readonly tokens: number } | undefined {
+  const all = [...back, ...gone];
+  if (all.length === 0) return undefined;
+  const more = [...back, ...gone.filter(({ pin }) => !isLeaving(leaving, pin.place))];
+  return {
+    start: startOf(Math.min(...all.map(({ start }) => start))),
+    tokens: more.reduce((sum, { tokens }) => sum + perToken * tokens, 0),
+  };
+}
+
+/** Tells people of what has no room to come back. */
+export function tellNoRoom({ place, by }: Pin): string {
+  return `Cannot bring back message ${place}, which ${by} asked for: with it the window would be full. The pin is over.`;
+}
+
+/** Tells people of what left though it was kept. */
+export function tellOver({ place, by }: Pin): string {
+  return `The window is full: message ${place} left it, which ${by} asked to keep. The pin is over.`;
+}
+
+/** Positions of each message that calls and of the answers to its calls. */
+function stepsOf(history: readonly Message[]): readonly (readonly number[])[] {
+  const known = steps.get(history);
+  if (known?.length === history.length) return known.steps;
+  const byCall = new Map<number, number[]>();
+  for (const { at, answer } of pairCalls(history)) {
+    const step = byCall.get(at) ?? [at];
+    if (answer) step.push(answer.at);
+    byCall.set(at, step);
+  }
+  const found = [...byCall.values()];
+  steps.set(history, { length: history.length, steps: found });
+  return found;
+}
+
+const steps = new WeakMap<
+  readonly Message[],
+  { readonly length: number; readonly steps: readonly (readonly number[])[] }
+>();

@@ -1,7 +1,114 @@
-import { checkGiven, hashPiece, type Message, type ToolDefinition } from "@tare/messages";
-import { applyElisions } from "@tare/prune";
+import { hashPiece, type Message, type ToolDefinition } from "@tare/messages";
+import { applyElisions, type Elision, type ElisionCandidate } from "@tare/prune";
 import { compactTool } from "@tare/schemas";
-import { type DropEdit, type Edit, type ShortenEdit, type SummariseEdit, textAt } from "./edit.ts";
+
+/** Shows a placeholder instead of a tool result. */
+export interface ElideEdit extends Pick<Elision, "index" | "toolCallId" | "ref" | "text"> {
+  /** Which kind of edit it is. */
+  readonly type: "elide";
+}
+
+/** Leaves out a stretch of old messages; one line stands for them. System and developer messages stay. */
+export interface DropEdit {
+  /** Which kind of edit it is. */
+  readonly type: "drop";
+  /** Position in the history of the first message of the stretch. */
+  readonly from: number;
+  /** Position behind its last message. */
+  readonly to: number;
+  /** Archive reference of the messages: the JSON of each on a line of its own. */
+  readonly ref: string;
+  /** The line that the model sees instead, behind what stays of the stretch. */
+  readonly text: string;
+}
+
+/**
+ * Like {@linkcode DropEdit}, but the text is a summary, or where none could be had the line that stands for what left.
+ * The user's messages stay as they are, but for those that it names.
+ */
+export interface SummariseEdit extends Omit<DropEdit, "type"> {
+  /** Which kind of edit it is. */
+  readonly type: "summarise";
+  /** Positions of the user's messages that left with the others. Default: none. */
+  readonly users?: readonly number[];
+  /** Who says the text. Default: the model. */
+  readonly role?: "user";
+}
+
+/** Shows head and tail of a long text that the user said. */
+export interface ShortenEdit {
+  /** Which kind of edit it is. */
+  readonly type: "shorten";
+  /** Position of the message in the history. */
+  readonly index: number;
+  /** Position of the text among the parts of the message. Default: the message is one text. */
+  readonly part?: number;
+  /** Archive reference of the whole text. */
+  readonly ref: string;
+  /** What the model sees instead. */
+  readonly text: string;
+}
+
+/** Shows a tool by names and types alone, as long as its definition stays the same. */
+export interface CompactEdit {
+  /** Which kind of edit it is. */
+  readonly type: "compact";
+  /** Name of the tool. */
+  readonly tool: string;
+  /** Tells the full definition that the model has seen from any other of that name. */
+  readonly definition: number;
+}
+
+/** Shows a message itself though the stretch has left in which it stands: somebody asked for it. */
+export interface KeepEdit {
+  /** Which kind of edit it is. */
+  readonly type: "keep";
+  /** Position of the message in the history. */
+  readonly index: number;
+}
+
+/**
+ * A small record that changes what the model sees of an append-only history. Edits are sticky: once applied they
+ * stay until a later edit of the same place replaces them. All positions count in the history, not in the view.
+ */
+export type Edit = ElideEdit | DropEdit | SummariseEdit | ShortenEdit | CompactEdit | KeepEdit;
+
+/** How something would leave: by an elision, by dropping a stretch of messages, or by an edit that is ready. */
+export type Way =
+  | { readonly type: "elide"; readonly candidate: ElisionCandidate }
+  | { readonly type: "drop"; readonly from: number; readonly to: number }
+  | CompactEdit;
+
+/** The edits of messages that are there: a history that went back, or another one, has others. */
+export function fittingEdits<E extends Edit>(
+  edits: readonly E[],
+  messages: readonly Message[],
+): readonly E[] {
+  return edits.filter((edit: Edit) => {
+    if (edit.type === "compact") return true;
+    if (edit.type === "keep") return edit.index < messages.length;
+    if (edit.type === "shorten") return textAt(messages[edit.index], edit.part) !== undefined;
+    if (edit.type !== "elide") return edit.to <= messages.length;
+    const message = messages[edit.index];
+    return message?.role === "tool" && message.tool_call_id === edit.toolCallId;
+  });
+}
+
+/** The edits of the first `length` messages alone, and those of tools. */
+export function leadingEdits<E extends Edit>(edits: readonly E[], length: number): readonly E[] {
+  return edits.filter((edit: Edit) =>
+    edit.type === "compact" || ("index" in edit ? edit.index < length : edit.to <= length)
+  );
+}
+
+/** A text of a user's message: the only one, or that of one of its parts. */
+export function textAt(message: Message | undefined, part?: number): string | undefined {
+  if (message?.role !== "user") return undefined;
+  const { content } = message;
+  if (part === undefined) return typeof content === "string" ? content : undefined;
+  const found = typeof content === "string" ? undefined : content?.[part];
+  return found?.type === "text" ? found.text : undefined;
+}
 
 /** What a session has said, or what of it a model sees. */
 export interface Conversation {
@@ -11,43 +118,16 @@ export interface Conversation {
   readonly tools: readonly ToolDefinition[];
 }
 
+/** A view, and where in the history each of its messages stands. */
+export type PlacedView = Conversation & PlacedMessages;
+
 /**
  * What the model sees of a history after these edits. Pure: the same history and edits give the same bytes.
  * Messages that no edit touches keep their identity, and an edited message is the same object in every view, so
  * that what is remembered of it, such as its token count, stays known.
  *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { view } from "@tare/planner";
- * import type { Message } from "@tare/messages";
- *
- * const messages: Message[] = [
- *   { role: "user", content: "Read a." },
- *   { role: "assistant", tool_calls: [{ id: "1", type: "function", function: { name: "read", arguments: "{}" } }] },
- *   { role: "tool", tool_call_id: "1", content: "a long text" },
- * ];
- * const seen = view({ messages, tools: [] }, [
- *   { type: "elide", index: 2, toolCallId: "1", ref: "2cf24dba5fb0a30e", text: "[elided]" },
- * ]);
- * assertEquals(seen.messages[2], { role: "tool", tool_call_id: "1", content: "[elided]" });
- * ```
- *
  * @throws {RangeError} if an edit names messages that are not there, or elides what is no tool result.
  */
-export function view(history: Conversation, edits: readonly Edit[]): Conversation {
-  checkGiven("view()", { history, edits }, {
-    history: { messages: "array", tools: "array" },
-    edits: "array",
-  });
-  const { messages, tools } = placedView(history, edits);
-  return { messages, tools };
-}
-
-/** A view, and where in the history each of its messages stands. */
-export type PlacedView = Conversation & PlacedMessages;
-
-/** Like {@linkcode view}, with the places of the messages. */
 export function placedView(history: Conversation, edits: readonly Edit[]): PlacedView {
   return { ...placeMessages(history.messages, edits), tools: compactedTools(history.tools, edits) };
 }
@@ -62,7 +142,7 @@ export interface PlacedMessages {
   readonly elided: readonly Message[];
 }
 
-/** Like {@linkcode view}, for the messages alone, with their places. */
+/** Like {@linkcode placedView}, for the messages alone. */
 export function placeMessages(history: readonly Message[], edits: readonly Edit[]): PlacedMessages {
   const elided = shortened(
     applyElisions(history, edits.filter((edit) => edit.type === "elide")),
@@ -101,7 +181,7 @@ export function placeMessages(history: readonly Message[], edits: readonly Edit[
   return { messages, places, elided };
 }
 
-/** Like {@linkcode view}, for the tools alone. */
+/** Like {@linkcode placedView}, for the tools alone. */
 export function compactedTools(
   tools: readonly ToolDefinition[],
   edits: readonly Edit[],

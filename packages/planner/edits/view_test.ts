@@ -1,6 +1,6 @@
 import { assertEquals, assertStrictEquals, assertThrows } from "@std/assert";
 import { hashPiece, type Message, type ToolDefinition } from "@tare/messages";
-import { type Edit, view } from "@tare/planner";
+import { type Edit, placedView } from "./view.ts";
 
 const messages: readonly Message[] = [
   { role: "system", content: "Be brief." },
@@ -21,9 +21,9 @@ const elide = (index: number, text: string): Edit => ({
   ref: "r",
   text,
 });
-const see = (...edits: readonly Edit[]) => view({ messages, tools: [] }, edits).messages;
+const see = (...edits: readonly Edit[]) => placedView({ messages, tools: [] }, edits).messages;
 
-Deno.test("view() replaces the content of an elided result, the later edit winning, and nothing else", () => {
+Deno.test("placedView() replaces the content of an elided result, the later edit winning, and nothing else", () => {
   const seen = see(elide(3, "[a]"), elide(3, "[b]"));
   assertEquals(
     seen,
@@ -33,19 +33,19 @@ Deno.test("view() replaces the content of an elided result, the later edit winni
   assertEquals(messages[3]?.content, "long");
 });
 
-Deno.test("view() gives the same objects for the same edits each time", () => {
+Deno.test("placedView() gives the same objects for the same edits each time", () => {
   const drop: Edit = { type: "drop", from: 1, to: 3, ref: "r", text: "[gone]" };
   const [first, second] = [see(elide(3, "[a]"), drop), see(elide(3, "[a]"), drop)];
   for (const [at, message] of (first ?? []).entries()) assertStrictEquals(second?.[at], message);
 });
 
-Deno.test("view() refuses to elide what is no tool result", () => {
+Deno.test("placedView() refuses to elide what is no tool result", () => {
   for (const index of [0, 9]) {
     assertThrows(() => see(elide(index, "x")), RangeError, `Cannot elide message ${index}`);
   }
 });
 
-Deno.test("view() shows one line for dropped messages, behind the system and developer messages that stay", () => {
+Deno.test("placedView() shows one line for dropped messages, behind the system and developer messages that stay", () => {
   assertEquals(see({ type: "drop", from: 1, to: 6, ref: "r", text: "[gone]" }), [
     messages[0],
     messages[4],
@@ -54,7 +54,7 @@ Deno.test("view() shows one line for dropped messages, behind the system and dev
   ] as Message[]);
 });
 
-Deno.test("view() keeps the user messages of summarised turns and puts the summary behind them", () => {
+Deno.test("placedView() keeps the user messages of summarised turns and puts the summary behind them", () => {
   assertEquals(see({ type: "summarise", from: 1, to: 6, ref: "r", text: "I read it." }), [
     messages[0],
     messages[1],
@@ -64,7 +64,7 @@ Deno.test("view() keeps the user messages of summarised turns and puts the summa
   ] as Message[]);
 });
 
-Deno.test("view() lets a later stretch swallow the line of an earlier one that it covers, and leaves others", () => {
+Deno.test("placedView() lets a later stretch swallow the line of an earlier one that it covers, and leaves others", () => {
   const first: Edit = { type: "drop", from: 1, to: 3, ref: "r", text: "[one]" };
   const covering: Edit = { type: "drop", from: 1, to: 6, ref: "r", text: "[two]" };
   const behind: Edit = { type: "drop", from: 3, to: 6, ref: "r", text: "[three]" };
@@ -73,7 +73,7 @@ Deno.test("view() lets a later stretch swallow the line of an earlier one that i
   assertEquals(texts(first, behind), ["Be brief.", "[one]", "Note.", "[three]", "Thanks."]);
 });
 
-Deno.test("view() refuses a stretch that is not in the history", () => {
+Deno.test("placedView() refuses a stretch that is not in the history", () => {
   for (const [from, to] of [[-1, 2], [3, 3], [5, 8]] as const) {
     assertThrows(
       () => see({ type: "drop", from, to, ref: "r", text: "x" }),
@@ -83,13 +83,13 @@ Deno.test("view() refuses a stretch that is not in the history", () => {
   }
 });
 
-Deno.test("view() shows a tool compact as long as its definition is the one that was seen", () => {
+Deno.test("placedView() shows a tool compact as long as its definition is the one that was seen", () => {
   const tool = (description: string): ToolDefinition => ({
     type: "function",
     function: { name: "f", description },
   });
   const edit: Edit = { type: "compact", tool: "f", definition: hashPiece(tool("Does f.")) };
-  const shown = (tools: readonly ToolDefinition[]) => view({ messages: [], tools }, [edit]).tools;
+  const shown = (tools: readonly ToolDefinition[]) => placedView({ messages: [], tools }, [edit]).tools;
   assertEquals(shown([tool("Does f."), tool("Does g.")]), [
     { type: "function", function: { name: "f" } },
     tool("Does g."),

@@ -1,6 +1,33 @@
-import type { Usage } from "@tare/messages";
-import type { Layout } from "../edits/layout.ts";
-import type { Decision } from "../rule/plan.ts";
+import {
+  checkGiven,
+  type Cost,
+  type CountTokens,
+  type Message,
+  type ToolDefinition,
+  type Usage,
+} from "@tare/messages";
+import {
+  type CacheChange,
+  findChange,
+  hashEach,
+  hashTools,
+  NO_TOKENS,
+  NO_WARMTH,
+  observeTokens,
+  observeWarmth,
+  type Prediction,
+  resendOf,
+  scaled,
+  type SentRequest,
+  servedOf,
+  sharedTokens,
+  type TokenRecord,
+  tokenScale,
+  type WarmthRecord,
+} from "../cache/predict.ts";
+import type { Price } from "../data/prices.ts";
+import { type Profile, recogniseProfile } from "../data/providers.ts";
+import type { Decision } from "../rule/decide.ts";
 
 /** Tokens of a prompt by what they are. */
 export interface PromptShares {
@@ -57,36 +84,192 @@ export interface LedgerEntry {
   readonly decision?: Decision;
 }
 
-/** A prompt by what it consists of, if the turn that is being worked on starts at a position. */
-export function sharePrompt(
-  layout: Layout,
-  { activeStart, toolTokens }: { readonly activeStart: number; readonly toolTokens: number },
-): PromptShares {
-  const { core, said, results, placeholders } = layout.sums;
-  const oldTurns = layout.saidBefore(activeStart);
-  return { tools: toolTokens, core, oldTurns, activeTurn: said - oldTurns, results, placeholders };
+/** What a planner remembers of a session. Plain data, a few numbers for each thing that could leave. */
+export interface PlannerState {
+  /** The last requests that succeeded, newest first: one for each model and set of tools, as each has its own prefix. */
+  readonly sent: readonly SentRequest[];
+  /** So many messages of the history were in a request that succeeded: the model has seen them, or lines in their place. */
+  readonly seen: number;
+  /** What carrying one token that the provider counts has cost so far, in the price of one uncached token. */
+  readonly carried: number;
+  /** {@linkcode PlannerState.carried} when each part that could leave first could: its rent is what was added since, for each of its tokens. */
+  readonly idleSince: Readonly<Record<string, number>>;
+  /** What the session showed of its provider's cache. */
+  readonly warmth: WarmthRecord;
+  /** What the session showed of how its provider counts. */
+  readonly counted: TokenRecord;
+  /** Cost of the session so far. */
+  readonly paid: number;
+  /** What it would have cost to resend everything. */
+  readonly resend: number;
+  /** Whether rewriting has cost more than it saved, so that it stopped. */
+  readonly stopped: boolean;
+  /** Whether it was forked from a session and has sent nothing since. Absent: no. */
+  readonly forked?: boolean;
+  /** Name of the profile that usage made it recognise, where none was known. */
+  readonly recognised?: string;
 }
 
-/** What each mechanism keeps out of a prompt. */
-export function savedTokens(
-  layout: Layout,
-  { truncated, all, schemas }: {
-    readonly truncated: readonly number[];
-    readonly all: number;
-    readonly schemas: number;
-  },
-): Readonly<Record<"context" | "prune" | "schemas" | "truncate", number>> {
-  const truncate = truncated.reduce((sum, at) => sum + layout.savedAt(at), 0);
-  const prune = layout.sums.elided - truncate;
-  return { context: all - schemas - prune - truncate, prune, schemas, truncate };
+/** A session that has sent nothing yet. */
+export const NEW_SESSION: PlannerState = {
+  sent: [],
+  seen: 0,
+  carried: 0,
+  idleSince: {},
+  warmth: NO_WARMTH,
+  counted: NO_TOKENS,
+  paid: 0,
+  resend: 0,
+  stopped: false,
+};
+
+/** Share of the cached tokens that were expected which must be served for the prefix to count as still there. */
+const WARM_SHARE = 0.8;
+
+/** So many models and sets of tools of a session are remembered with what they were sent last. */
+const REMEMBERED_REQUESTS = 4;
+
+const NOTHING = { promptTokens: 0, cachedTokens: 0 };
+
+/** What was planned of a request that succeeded, as far as it is booked. Tokens are counted here. */
+export interface BookedPlan {
+  readonly request: {
+    readonly messages: readonly Message[];
+    /** In full. */
+    readonly tools: readonly ToolDefinition[];
+    readonly nowMs: number;
+    readonly model?: string | undefined;
+    readonly deferred?: { readonly isDetour: boolean };
+  };
+  /** What was sent. */
+  readonly view: { readonly tools: readonly ToolDefinition[] };
+  readonly promptTokens: number;
+  /** Tokens of the whole conversation, as it was said. */
+  readonly fullTokens: number;
+  /** The prompt by what it consists of. */
+  readonly shares: PromptShares;
+  /** What the cache was expected to do for it. */
+  readonly predicted: Prediction;
+  /** What carrying costs more than its absence, and stayed. */
+  readonly pending: readonly { readonly parts: readonly { readonly name: string }[] }[];
+  readonly decision?: Decision;
+}
+
+/** What {@linkcode bookCall} goes by. */
+export interface BookCallOptions {
+  readonly plan: BookedPlan;
+  /** What the provider reported of this very request; absent or `estimated` if it reported nothing. */
+  readonly usage: Usage | undefined;
+  /** What was paid for summaries since the last request. */
+  readonly summary: Usage | undefined;
+  /** Tokens of its messages with which what the model sees now still starts. */
+  readonly messageTokens: number;
+  readonly profile: Profile;
+  readonly countTokens: CountTokens;
+  readonly lossLimit: number;
+}
+
+/** What is known of a session after a request that succeeded, and what that cost. */
+export function bookCall(
+  before: PlannerState,
+  { plan, usage, summary, messageTokens, profile, countTokens, lossLimit }: BookCallOptions,
+): { readonly state: PlannerState; readonly entry: LedgerEntry } {
+  const { request, predicted, promptTokens, fullTokens } = plan;
+  const { nowMs, model, tools } = request;
+  const last = before.sent[0];
+  const late = last && nowMs - last.atMs > profile.ttlMs;
+  const reported = usage && !usage.estimated ? usage : undefined;
+  const counted = reported
+    ? observeTokens({ ours: promptTokens, theirs: reported.promptTokens }, before.counted)
+    : before.counted;
+  const scale = tokenScale(counted);
+  const prompt = reported?.promptTokens ?? Math.round(scaled(scale, promptTokens));
+  const expected = Math.round(servedOf(profile, scale, { promptTokens: prompt, ...predicted }));
+  const actual: Usage = reported ?? {
+    promptTokens: prompt,
+    cachedTokens: predicted.alive < 0.5 ? 0 : expected,
+    outputTokens: usage?.outputTokens ?? 0,
+    estimated: true,
+  };
+  // A rewrite at the very front leaves nothing to go by but the estimate.
+  const served = expected > 0 ? actual.cachedTokens / expected : predicted.alive;
+  const cost = promptCost(profile, actual) + (summary ? promptCost(profile, summary) : 0);
+  const resendTokens = prompt + scale.perToken * (fullTokens - promptTokens);
+  const resend = request.deferred?.isDetour ? NOTHING : resendOf(before.sent, request, {
+    profile,
+    scale,
+    promptTokens: resendTokens,
+    alive: served >= WARM_SHARE ? 1 : served,
+  });
+  const resendCost = promptCost(profile, resend);
+  const paid = before.paid + cost;
+  const resent = before.resend + resendCost;
+  const recognised = recogniseProfile(actual, profile) ?? before.recognised;
+  const idleSince: Record<string, number> = {};
+  for (const { parts } of plan.pending) {
+    for (const { name } of parts) idleSince[name] = before.idleSince[name] ?? before.carried;
+  }
+  const shown = plan.view.tools;
+  const toolsHash = hashTools(tools);
+  const now: SentRequest = {
+    tools: hashEach(shown),
+    messageTokens,
+    promptTokens,
+    fullTokens,
+    toolsHash,
+    atMs: nowMs,
+    model,
+  };
+  const state: PlannerState = {
+    seen: request.messages.length,
+    sent: [now, ...before.sent.filter((other) => other.model !== model || other.toolsHash !== toolsHash)]
+      .slice(0, REMEMBERED_REQUESTS),
+    // What waits stands in front of what breaks, so that it is served if anything is.
+    carried: before.carried + (actual.cachedTokens > 0 ? profile.read : profile.write),
+    idleSince,
+    warmth: reported && expected > 0
+      ? observeWarmth(profile, { idleMs: predicted.idleMs, warm: served >= WARM_SHARE }, before.warmth)
+      : before.warmth,
+    counted,
+    paid,
+    resend: resent,
+    stopped: before.stopped || paid > (1 + 2 * lossLimit) * resent,
+    ...(recognised && { recognised }),
+  };
+  const lastShared = last ? sharedTokens(last, { tools: shown, countTokens }) : 0;
+  const entry: LedgerEntry = {
+    usage: actual,
+    predictedCachedTokens: expected,
+    shares: plan.shares,
+    uncached: explainUncached({
+      uncachedTokens: actual.promptTokens - actual.cachedTokens,
+      change: findChange(last, request),
+      brokenTokens: last ? scale.perToken * (last.promptTokens - lastShared) : 0,
+      // What a rewrite moved in a cold cache was gone before.
+      missingTokens: late && actual.cachedTokens === 0
+        ? scaled(scale, last.promptTokens)
+        : expected - actual.cachedTokens,
+      late: late ?? false,
+    }),
+    ...(summary && { summary }),
+    tokenUnits: cost,
+    resend: {
+      promptTokens: Math.round(resend.promptTokens),
+      cachedTokens: Math.round(resend.cachedTokens),
+    },
+    resendTokenUnits: resendCost,
+    savedTokenUnits: resent - paid,
+    stopped: state.stopped,
+    ...(plan.decision && { decision: plan.decision }),
+  };
+  return { state, entry };
 }
 
 /** What {@linkcode explainUncached} goes by. All tokens are the provider's. */
-export interface CacheStory {
+interface CacheStory {
   /** Tokens of the prompt that were not served. */
   readonly uncachedTokens: number;
-  /** Whether nothing was sent before; or another model, or other tools, than now. */
-  readonly change: "first_call" | "model_changed" | "tools_changed" | "none";
+  readonly change: CacheChange;
   /** Tokens at the end of the request before with which this one no longer goes on. */
   readonly brokenTokens: number;
   /** Tokens of the request before that a warm cache would have served and this one didn't. */
@@ -113,4 +296,75 @@ export function explainUncached(
   explain(change === "tools_changed" ? change : "own_rewrite", brokenTokens);
   explain("new", left);
   return causes;
+}
+
+/**
+ * What a prompt costs, in the price of one uncached input token: what the cache serves at the profile's reading
+ * price, the rest at its writing price; where the provider tells what it wrote for how long, that at the price of each,
+ * and what was neither served nor written at 1.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { profileNamed, promptCost } from "@tare/planner";
+ *
+ * assertEquals(promptCost(profileNamed("anthropic-5m"), { promptTokens: 1000, cachedTokens: 800 }), 330);
+ * ```
+ */
+export function promptCost(
+  { write, read, writes }: Pick<Profile, "write" | "read" | "writes">,
+  usage: Pick<Usage, "promptTokens" | "cachedTokens" | "cacheWriteTokens" | "hourWriteTokens">,
+): number {
+  const { promptTokens, cachedTokens, cacheWriteTokens = 0, hourWriteTokens } = usage;
+  const uncached = promptTokens - cachedTokens;
+  if (!writes || hourWriteTokens === undefined) return cachedTokens * read + uncached * write;
+  const shortTokens = cacheWriteTokens - hourWriteTokens;
+  return cachedTokens * read + (uncached - cacheWriteTokens) + shortTokens * writes.short +
+    hourWriteTokens * writes.hour;
+}
+
+/**
+ * What a call costs: its prompt in token units, and in US dollars prompt and reply, if the model's price is known. Where
+ * the provider doesn't tell what it wrote to its cache, all that wasn't served is taken for written.
+ *
+ * @example
+ * ```ts
+ * import { assertAlmostEquals, assertEquals } from "@std/assert";
+ * import { callCost, profileNamed } from "@tare/planner";
+ *
+ * const usage = { promptTokens: 1_000_000, cachedTokens: 800_000, outputTokens: 10_000 };
+ * const { tokenUnits, usd } = callCost(usage, {
+ *   profile: profileNamed("openai"),
+ *   price: { input: 2.5, output: 15, cacheRead: 0.25 },
+ * });
+ * assertEquals(tokenUnits, 280_000);
+ * assertAlmostEquals(usd!, 0.5 + 0.2 + 0.15);
+ * ```
+ */
+export function callCost(usage: Usage, rates: Rates): Cost {
+  checkGiven("callCost()", { usage, rates }, {
+    usage: { promptTokens: "number", cachedTokens: "number", outputTokens: "number" },
+    rates: { profile: { write: "number", read: "number" } },
+  });
+  const { profile, price } = rates;
+  const tokenUnits = promptCost(profile, usage);
+  return price ? { tokenUnits, usd: usdOf(usage, price) } : { tokenUnits };
+}
+
+/** What a model's calls cost. */
+export interface Rates {
+  readonly profile: Pick<Profile, "write" | "read" | "writes">;
+  /** Default: not known. */
+  readonly price?: Price | undefined;
+}
+
+function usdOf(usage: Usage, price: Price): number {
+  const { promptTokens, cachedTokens, outputTokens, hourWriteTokens = 0 } = usage;
+  const { input, output, cacheRead = input, cacheWrite = input, cacheWriteHour = cacheWrite, long } = price;
+  const uncached = promptTokens - cachedTokens;
+  const { cacheWriteTokens: written = uncached } = usage;
+  const prompt = cachedTokens * cacheRead + (uncached - written) * input +
+    (written - hourWriteTokens) * cacheWrite + hourWriteTokens * cacheWriteHour;
+  const times = long && promptTokens > long.aboveTokens ? long : { input: 1, output: 1 };
+  return (prompt * times.input + outputTokens * output * times.output) / 1e6;
 }

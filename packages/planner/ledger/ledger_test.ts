@@ -1,40 +1,6 @@
-import { Layout } from "../edits/layout.ts";
-import { explainUncached, sharePrompt } from "./ledger.ts";
-import { assertEquals } from "@std/assert";
-import { estimateTokens, type Message } from "@tare/messages";
-
-const textOf = (tokens: number) => "x".repeat(4 * (tokens - 4));
-
-Deno.test("sharePrompt() puts every token of a prompt into one class", () => {
-  const call = (id: string): Message => ({
-    role: "assistant",
-    tool_calls: [{ id, type: "function", function: { name: "read", arguments: "{}" } }],
-  });
-  const messages: Message[] = [
-    { role: "system", content: textOf(100) },
-    { role: "user", content: textOf(20) },
-    call("1"),
-    { role: "tool", tool_call_id: "1", content: textOf(5_000) },
-    { role: "assistant", content: textOf(30) },
-    { role: "user", content: textOf(40) },
-    call("2"),
-    { role: "tool", tool_call_id: "2", content: textOf(17_000) },
-  ];
-  const layout = new Layout(estimateTokens);
-  const text = "[elided: read result, 19984 bytes; ref 0123456789abcdef]";
-  layout.update(messages, [{ type: "elide", index: 3, toolCallId: "1", ref: "0123456789abcdef", text }]);
-  const shares = sharePrompt(layout, { activeStart: 5, toolTokens: 7 });
-  const sum = Object.values(shares).reduce((all, tokens) => all + tokens, 0);
-  assertEquals(sum, 7 + layout.tokens);
-  assertEquals(shares, {
-    tools: 7,
-    core: 100,
-    oldTurns: 20 + 6 + 30,
-    activeTurn: 40 + 6,
-    results: 17_000,
-    placeholders: sum - 7 - 100 - 56 - 46 - 17_000,
-  });
-});
+import { assertAlmostEquals, assertEquals } from "@std/assert";
+import { callCost, type Price, profileNamed, PROFILES, promptCost } from "@tare/planner";
+import { explainUncached } from "./ledger.ts";
 
 const story = {
   uncachedTokens: 1_000,
@@ -65,4 +31,48 @@ Deno.test("explainUncached() blames each uncached token on one cause", () => {
   assertEquals(explainUncached({ ...story, missingTokens: 300, uncachedTokens: 200 }), [
     { cause: "provider_lost", tokens: 200 },
   ]);
+});
+
+Deno.test("promptCost() takes cached tokens at the reading price and the rest at the writing price", () => {
+  const prompt = { promptTokens: 10_000, cachedTokens: 9_000 };
+  const cost = (name: string) => promptCost(profileNamed(name), prompt);
+  assertAlmostEquals(cost("anthropic-5m"), 900 + 1_250);
+  assertAlmostEquals(cost("openai"), 900 + 1_000);
+  assertEquals([cost("none"), cost("local")], [10_000, 1_000]);
+  for (const profile of Object.values(PROFILES)) {
+    assertEquals(promptCost(profile, { promptTokens: 0, cachedTokens: 0 }), 0);
+  }
+});
+
+Deno.test("promptCost() tells apart what was written for five minutes, for an hour, and not at all", () => {
+  const usage = { promptTokens: 1000, cachedTokens: 500, cacheWriteTokens: 300, hourWriteTokens: 100 };
+  assertEquals(promptCost(profileNamed("anthropic-5m"), usage), 50 + 200 + 200 * 1.25 + 100 * 2);
+  assertEquals(promptCost(profileNamed("openai"), usage), 50 + 500);
+});
+
+const USAGE = { promptTokens: 1_000_000, cachedTokens: 500_000, outputTokens: 100_000 };
+
+Deno.test("callCost() knows no money without a price, and counts prompts alone in token units", () => {
+  assertEquals(callCost(USAGE, { profile: profileNamed("openai") }), { tokenUnits: 550_000 });
+});
+
+Deno.test("callCost() takes what was served, written for minutes, for an hour and neither at the price of each", () => {
+  const price = { input: 3, output: 15, cacheRead: 0.3, cacheWrite: 3.75, cacheWriteHour: 6 };
+  const usd = (more: object, own: Price = price) =>
+    callCost({ ...USAGE, ...more }, { profile: profileNamed("anthropic-5m"), price: own }).usd!;
+  assertAlmostEquals(
+    usd({ cacheWriteTokens: 300_000, hourWriteTokens: 100_000 }),
+    0.15 + 0.6 + 0.75 + 0.6 + 1.5,
+  );
+  assertAlmostEquals(usd({ cacheWriteTokens: 300_000 }), 0.15 + 0.6 + 1.125 + 1.5);
+  assertAlmostEquals(usd({}), 0.15 + 1.875 + 1.5);
+  assertAlmostEquals(usd({}, { input: 3, output: 15 }), 3 + 1.5);
+  assertAlmostEquals(
+    usd({}, { input: 3, output: 15, long: { aboveTokens: 999_999, input: 2, output: 3 } }),
+    6 + 4.5,
+  );
+  assertAlmostEquals(
+    usd({}, { input: 3, output: 15, long: { aboveTokens: 1e6, input: 2, output: 3 } }),
+    3 + 1.5,
+  );
 });

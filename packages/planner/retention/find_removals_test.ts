@@ -1,9 +1,9 @@
 import { assertEquals } from "@std/assert";
 import { estimateTokens, hashPiece, type Message, type ToolDefinition } from "@tare/messages";
-import { BY_AGE, type Edit, KEEP_WANTED, profileNamed } from "@tare/planner";
+import { BY_AGE, KEEP_WANTED, profileNamed } from "@tare/planner";
 import { Layout } from "../edits/layout.ts";
-import { NOTHING_PINNED } from "../edits/pinned.ts";
-import { compactedTools } from "../edits/view.ts";
+import { NOTHING_PINNED } from "../edits/pin.ts";
+import { compactedTools, type Edit } from "../edits/view.ts";
 import { findRemovals, type RemovalOptions } from "./find_removals.ts";
 import { Standings, type StandingsOptions } from "./standings.ts";
 

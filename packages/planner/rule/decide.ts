@@ -1,10 +1,171 @@
+import { servedTokens } from "../cache/predict.ts";
+import type { Profile } from "../data/providers.ts";
 import type { Removal } from "../retention/find_removals.ts";
-import type { PlannerState } from "./planner_state.ts";
-import type { Decision, DecisionCause } from "./plan.ts";
-import { type CachedPrompt, type Cut, type Removable, weighCuts } from "./weigh_cuts.ts";
+
+/** Share of the window from which on price no longer decides. The rest is room for the answer. */
+export const WINDOW_SHARE = 0.9;
+
+/** A full window is emptied down to this share, so that it isn't full again at once. */
+const ROOMY_SHARE = 0.6;
+
+/** Share of the prompt that must leave if that can't be: a rewrite for less would come again at the next call. */
+const WORTHWHILE_SHARE = 0.1;
 
 /** A cache that is there with less than this probability is not reckoned with. */
 const SURELY_COLD = 0.1;
+
+/** A rewrite that was weighed, in numbers. Costs are in the price of one uncached input token. */
+export interface Decision {
+  /**
+   * Why the prompt was rewritten: `price`, the rent paid for what left equals what its leaving costs; `window`, the
+   * prompt would not fit. Or why it was not: `wait`, its price is not paid yet; `loss_limit`, buying now could cost
+   * the session more than its limit; `stopped`, earlier rewrites cost the session more than they saved.
+   */
+  readonly cause: "price" | "window" | "wait" | "loss_limit" | "stopped";
+  /** Probability that the cached prefix was still there. */
+  readonly alive: number;
+  /** Tokens by which the prompt shrinks (ΔT). */
+  readonly tokens: number;
+  /** Tokens that the cache would have served and that it no longer can: those behind the cut (S, and what was cached of ΔT). */
+  readonly brokenTokens: number;
+  /** What carrying the tokens has cost so far. */
+  readonly rent: number;
+  /** What this call costs more than without the rewrite; negative if it costs less. */
+  readonly price: number;
+}
+
+/** A prompt that is about to be sent. Tokens are the provider's. */
+export interface CachedPrompt {
+  /** The provider's cache rules and prices. */
+  readonly profile: Profile;
+  /** Tokens of the prompt as it stands. */
+  readonly promptTokens: number;
+  /** Of these, tokens that the cache serves if it is still warm. */
+  readonly cachedTokens: number;
+  /** Probability that it is. */
+  readonly alive: number;
+}
+
+/** A prompt that is about to be sent, what could leave it, and what bounds the decision. */
+export interface Situation extends CachedPrompt {
+  /** What could leave, in the order of the prompt. */
+  readonly removals: readonly Removal[];
+  /** What carrying one token has cost so far. */
+  readonly carried: number;
+  /** What that was when each part, by its name, could first have left. Default: what it is now. */
+  readonly idleSince: Readonly<Record<string, number>>;
+  /** What rides along with any rewrite, from where on, and by how many tokens the prompt shrinks for it. Default: nothing. */
+  readonly ride?: { readonly start: number; readonly tokens: number } | undefined;
+  /** Most that a rewrite may cost this call more than without it, should the cache still be warm. */
+  readonly allowedPrice: number;
+  /** Whether nothing is bought for now. Default: no. */
+  readonly isHeld?: boolean | undefined;
+  /** Whether rewriting has stopped. */
+  readonly stopped: boolean;
+  /** The model's context window. Infinite if it isn't known. */
+  readonly windowTokens: number;
+}
+
+/** What leaves the prompt now. */
+export interface Decided {
+  /** In the order of the prompt; empty if nothing leaves. */
+  readonly leaving: readonly Removal[];
+  /** The best rewrite, made or not; absent if nothing could leave. */
+  readonly decision?: Decision;
+}
+
+/**
+ * The best rewrite, and whether to make it. Nothing is bought on the chance alone that the cache is cold: either rent
+ * was paid for what leaves, or its leaving costs nothing even if the cache is there. In a full window something leaves
+ * whatever it costs.
+ */
+export function decide(situation: Situation): Decided {
+  const { alive, allowedPrice, stopped, isHeld = false } = situation;
+  const removable = situation.removals.filter(({ goes }) => goes);
+  const cuts = isHeld ? [] : weighCuts(removable, situation);
+  const paid = cuts.filter(({ rent, price, warmPrice }) => rent >= price && (rent > 0 || warmPrice <= 0));
+  const limit = Math.max(0, allowedPrice);
+  // The cuts grow from first to last: the largest takes most along for rent that is paid.
+  const cut = stopped ? undefined : paid.findLast(({ wholePrice }) => wholePrice <= limit);
+  const decided = ({ tokens, brokenTokens, rent, price }: Cut, cause: Decision["cause"]) => ({
+    decision: { cause, alive, tokens, brokenTokens, rent, price },
+  });
+  if (cut) return { leaving: removable.slice(cut.first), ...decided(cut, "price") };
+  const room = makeRoom(situation);
+  if (room.length > 0) return { leaving: room, decision: forced(room, situation) };
+  const [nearestPaid] = paid.slice(-1);
+  if (nearestPaid) return { leaving: [], ...decided(nearestPaid, stopped ? "stopped" : "loss_limit") };
+  if (cuts.length === 0) return { leaving: [] };
+  const nearest = cuts.reduce((a, b) => b.rent - b.price >= a.rent - a.price ? b : a);
+  return { leaving: [], ...decided(nearest, "wait") };
+}
+
+/** A rewrite that starts at one thing that could leave and takes everything behind it along. */
+interface Cut extends Omit<Decision, "cause" | "alive"> {
+  /** Position, among what could leave, of the first that goes. */
+  readonly first: number;
+  /** What the price is if the cache is there; if that is as good as gone, the price. */
+  readonly warmPrice: number;
+  /** That of the whole rewrite: with what rides along, which is nobody's to weigh, but is paid. */
+  readonly wholePrice: number;
+}
+
+/**
+ * All rewrites of a prompt, from the newest removal backwards, because a cut nearer to the end keeps a longer
+ * prefix. A cut that leaves c′ of c cached tokens and takes ΔT tokens out of the prompt has the price
+ *
+ *     alive · (write − read) · (c − c′) − write · ΔT
+ *
+ * A rewrite is worth its price as soon as the rent paid equals it: the ski-rental rule (Karlin, Manasse, Rudolph,
+ * Sleator 1988). Where tokens become removable at a steady pace this is also the interval of the economic order
+ * quantity (Harris 1913): the rent of one interval equals the price of ending it.
+ */
+function weighCuts(
+  removable: readonly Removal[],
+  { carried, idleSince, ride, ...prompt }: Situation,
+): readonly Cut[] {
+  const { profile: { write, read }, alive } = prompt;
+  const warm = reckonedAlive(alive);
+  const priceOf = (alive: number, brokenTokens: number, tokens: number) =>
+    alive * (write - read) * brokenTokens - write * tokens;
+  const cuts: Cut[] = [];
+  let [tokens, rent, wholeTokens] = [0, 0, ride?.tokens ?? 0];
+  for (let first = removable.length - 1; first >= 0; first--) {
+    const removal = removable[first]!;
+    const { start, parts } = removal;
+    tokens += removal.tokens;
+    wholeTokens += removal.tokens;
+    // What isn't idle only goes along: it has cost nothing that it wasn't worth, and no cut starts there.
+    if (!removal.idle) continue;
+    rent += parts.reduce(
+      (sum, { name, tokens }) => sum + tokens * (carried - (idleSince[name] ?? carried)),
+      0,
+    );
+    const brokenTokens = brokenBy(start, prompt);
+    const warmPrice = priceOf(warm, brokenTokens, tokens);
+    cuts.push({
+      first,
+      tokens,
+      brokenTokens,
+      rent,
+      price: priceOf(alive, brokenTokens, tokens),
+      warmPrice,
+      wholePrice: ride
+        ? priceOf(warm, brokenBy(Math.min(start, ride.start), prompt), wholeTokens)
+        : warmPrice,
+    });
+  }
+  return cuts;
+}
+
+/** Tokens that the cache would have served and that it can't if the prompt changes from here on. */
+function brokenBy(
+  start: number,
+  { profile, promptTokens, cachedTokens }: Omit<CachedPrompt, "alive">,
+): number {
+  const kept = servedTokens(profile, { promptTokens, sharedTokens: start });
+  return Math.max(0, cachedTokens - kept);
+}
 
 /** Whether a cache that is there with this probability is not reckoned with. */
 export function isSurelyCold(alive: number): boolean {
@@ -16,58 +177,51 @@ export function reckonedAlive(alive: number): number {
   return isSurelyCold(alive) ? alive : 1;
 }
 
-/** What could leave, with what carrying it has cost since it could have. */
-export function withRents(
-  removals: readonly Removal[],
-  { carried, idleSince }: Pick<PlannerState, "carried" | "idleSince">,
-): Removable[] {
-  return removals.map(({ start, tokens, idle, parts }) => ({
-    start,
-    tokens,
-    idle,
-    rent: idle
-      ? parts.reduce((sum, { name, tokens }) => sum + tokens * (carried - (idleSince[name] ?? carried)), 0)
-      : 0,
-  }));
-}
-
-/** A prompt that is about to be sent, and what bounds the decision. */
-export interface Situation extends CachedPrompt {
-  /** Most that a rewrite may cost this call more than without it, should the cache still be warm. */
-  readonly allowedPrice: number;
-  /** Whether rewriting has stopped. */
-  readonly stopped: boolean;
-}
-
 /**
- * The best rewrite, and whether to make it. Nothing is bought on the chance alone that the cache is cold: either rent
- * was paid for what leaves, or its leaving costs nothing even if the cache is there.
+ * What leaves a full window: what costs least for each token of room, counting what is read again behind the first and
+ * what the model will miss. Nothing if the window isn't full, or if nothing that can leave would help.
  */
-export function decide(
-  removables: readonly Removable[],
-  situation: Situation,
-): { readonly cut?: Cut; readonly decision?: Decision } {
-  const { alive, allowedPrice, stopped, ride, ...prompt } = situation;
-  const cuts = weighCuts(removables, { ...prompt, alive });
-  const sure = weighCuts(removables, { ...prompt, alive: reckonedAlive(alive) });
-  // What rides along is nobody's to weigh, but it is paid.
-  const whole = ride ? weighCuts(removables, { ...prompt, alive: reckonedAlive(alive), ride }) : sure;
-  const largest = cuts.at(-1);
-  if (!largest) return {};
-  const decided = ({ first: _, ...figures }: Cut, cause: DecisionCause): Decision => ({
-    cause,
-    alive,
-    ...figures,
-  });
-  const paid = cuts.filter(({ rent, price }, at) => rent >= price && (rent > 0 || sure[at]!.price <= 0));
-  const limit = Math.max(0, allowedPrice);
-  const affordable = cuts.filter((cut, at) => paid.includes(cut) && whole[at]!.price <= limit);
-  // The cuts grow from first to last: the largest takes most along for rent that is paid.
-  const cut = stopped ? undefined : affordable.at(-1);
-  if (cut) return { cut, decision: decided(cut, "price") };
-  if (paid.length > 0) {
-    return { decision: decided(paid.at(-1) ?? largest, stopped ? "stopped" : "loss_limit") };
+function makeRoom(situation: Situation): readonly Removal[] {
+  const { promptTokens, windowTokens } = situation;
+  if (promptTokens <= WINDOW_SHARE * windowTokens) return [];
+  const those = situation.removals.filter(({ tokens }) => tokens > 0);
+  const all = those.reduce((sum, { tokens }) => sum + tokens, 0);
+  const fits = (share: number) => promptTokens - all <= share * windowTokens;
+  for (const share of [ROOMY_SHARE, WINDOW_SHARE]) {
+    if (fits(share)) return cheapestRoom(those, promptTokens - share * windowTokens, situation);
   }
-  const nearest = cuts.reduce((a, b) => b.rent - b.price >= a.rent - a.price ? b : a);
-  return { decision: decided(nearest, "wait") };
+  return all >= WORTHWHILE_SHARE * promptTokens ? those : [];
+}
+
+function cheapestRoom(
+  removals: readonly Removal[],
+  neededTokens: number,
+  { profile, cachedTokens, alive }: CachedPrompt,
+): readonly Removal[] {
+  const broken = alive * (profile.write - profile.read);
+  let best: { readonly cost: number; readonly removals: readonly Removal[] } | undefined;
+  for (let back = 1; back < 2 * removals.length; back *= 2) {
+    const behind = removals.slice(-back);
+    const start = behind[0]?.start ?? 0;
+    const byWorth = behind.toSorted((a, b) => a.loss / a.tokens - b.loss / b.tokens);
+    let freed = 0;
+    let loss = 0;
+    for (const [at, removal] of byWorth.entries()) {
+      freed += removal.tokens;
+      loss += removal.loss;
+      if (freed < neededTokens) continue;
+      const cost = (broken * Math.max(0, cachedTokens - start - freed) + loss) / freed;
+      if (cost < (best?.cost ?? Infinity)) best = { cost, removals: byWorth.slice(0, at + 1) };
+    }
+  }
+  return best?.removals.toSorted((a, b) => a.start - b.start) ?? removals;
+}
+
+/** The decision to make room, in numbers. */
+function forced(room: readonly Removal[], prompt: CachedPrompt): Decision {
+  const { profile: { write, read }, alive } = prompt;
+  const tokens = room.reduce((sum, removal) => sum + removal.tokens, 0);
+  const brokenTokens = brokenBy(room[0]?.start ?? 0, prompt);
+  const price = alive * (write - read) * brokenTokens - write * tokens;
+  return { cause: "window", alive, tokens, brokenTokens, rent: 0, price };
 }

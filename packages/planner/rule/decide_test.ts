@@ -1,69 +1,165 @@
 import { assertEquals } from "@std/assert";
+import { profileNamed } from "@tare/planner";
+import type { Removal } from "../retention/find_removals.ts";
 import { decide, type Situation } from "./decide.ts";
-import { profileNamed } from "../providers.ts";
 
+/** What could leave so many tokens behind the start, and what carrying it has cost. */
+function removal(start: number, tokens: number, rent = 0): Removal {
+  return {
+    start,
+    tokens,
+    // Each of its tokens has cost 1.
+    parts: [{ name: "idle", tokens: rent }],
+    idle: true,
+    goes: true,
+    loss: tokens,
+    how: { type: "drop", from: start, to: start + 1 },
+  };
+}
+
+const profile = { ...profileNamed("openai"), minTokens: 0, blockTokens: 1 };
 const warm: Situation = {
-  profile: { ...profileNamed("openai"), minTokens: 0, blockTokens: 1 },
+  removals: [],
+  carried: 1,
+  idleSince: { idle: 0 },
+  profile,
   promptTokens: 10_000,
   cachedTokens: 8_000,
   alive: 1,
   allowedPrice: Infinity,
   stopped: false,
+  windowTokens: Infinity,
 };
-// Prices: 2,500 for the newest, 6,100 for both.
-const removables = (...rents: readonly number[]) => [
-  { start: 1_000, tokens: 0, rent: rents[0] ?? 0, idle: true },
-  { start: 5_000, tokens: 200, rent: rents[1] ?? 0, idle: true },
+/** Prices: 2,500 for the newest, 6,100 for both. */
+const withRents = (...rents: readonly number[]) => [
+  removal(1_000, 0, rents[0]),
+  removal(5_000, 200, rents[1]),
 ];
-const outcome = (...args: Parameters<typeof decide>) => {
-  const { cut, decision } = decide(...args);
-  return [cut?.first, decision?.cause];
+/** Where what leaves starts, and why. */
+const outcome = (removals: readonly Removal[], situation: Situation) => {
+  const { leaving, decision } = decide({ ...situation, removals });
+  return [leaving[0]?.start, decision?.cause];
 };
 
 Deno.test("decide() waits until the rent has paid the price, then takes the largest cut that is paid", () => {
   assertEquals(outcome([], warm), [undefined, undefined]);
-  assertEquals(outcome(removables(0, 2_499), warm), [undefined, "wait"]);
-  assertEquals(outcome(removables(0, 2_500), warm), [1, "price"]);
-  assertEquals(outcome(removables(3_599, 2_500), warm), [1, "price"]);
-  assertEquals(outcome(removables(3_600, 2_500), warm), [0, "price"]);
+  assertEquals(outcome(withRents(0, 2_499), warm), [undefined, "wait"]);
+  assertEquals(outcome(withRents(0, 2_500), warm), [5_000, "price"]);
+  assertEquals(outcome(withRents(3_599, 2_500), warm), [5_000, "price"]);
+  assertEquals(outcome(withRents(3_600, 2_500), warm), [1_000, "price"]);
 });
 
 Deno.test("decide() reports the cut that comes nearest to being paid, with its numbers", () => {
-  assertEquals(decide(removables(0, 2_000), warm).decision, {
+  assertEquals(decide({ ...warm, removals: withRents(0, 2_000) }), {
+    leaving: [],
+    decision: { cause: "wait", alive: 1, tokens: 200, brokenTokens: 3_000, rent: 2_000, price: 2_500 },
+  });
+});
+
+Deno.test("decide() prices each cut by what the cache no longer serves and what leaves", () => {
+  const [first, second] = [removal(1_000, 500, 7_000), removal(5_000, 200, 10)];
+  assertEquals(decide({ ...warm, removals: [second] }).decision, {
     cause: "wait",
     alive: 1,
     tokens: 200,
     brokenTokens: 3_000,
-    rent: 2_000,
-    price: 2_500,
+    rent: 10,
+    price: 0.9 * 3_000 - 200,
+  });
+  assertEquals(decide({ ...warm, removals: [first, second] }), {
+    leaving: [first, second],
+    decision: {
+      cause: "price",
+      alive: 1,
+      tokens: 700,
+      brokenTokens: 7_000,
+      rent: 7_010,
+      price: 0.9 * 7_000 - 700,
+    },
   });
 });
 
+Deno.test("decide() takes every cut without a cache, or with a cold one", () => {
+  const removals = [removal(1_000, 500), removal(5_000, 200)];
+  for (const [name, alive] of [["none", 1], ["anthropic-5m", 0]] as const) {
+    const profile = profileNamed(name);
+    const decided = [removals, removals.slice(1)].map((removals) =>
+      decide({ ...warm, removals, profile, alive })
+    );
+    assertEquals(decided.map(({ leaving }) => leaving), [removals, removals.slice(1)]);
+    assertEquals(decided.map(({ decision }) => decision?.price), [
+      -700 * profile.write,
+      -200 * profile.write,
+    ]);
+  }
+});
+
+Deno.test("decide() counts a prefix as gone that a cut leaves too short to be cached", () => {
+  const { decision } = decide({
+    ...warm,
+    profile: { ...profile, minTokens: 2_000 },
+    removals: [removal(1_000, 500)],
+  });
+  assertEquals(decision?.brokenTokens, 8_000);
+});
+
+Deno.test("decide() starts no cut at what is still wanted, but takes it along", () => {
+  const [first, second] = [removal(1_000, 500, 9_000), removal(5_000, 200, 9_000)];
+  const wanted = (one: Removal) => ({ ...one, idle: false });
+  const leaving = (...removals: readonly Removal[]) => decide({ ...warm, removals }).leaving;
+  assertEquals(leaving(first, wanted(second)), [first, wanted(second)]);
+  assertEquals(leaving(wanted(first), second), [second]);
+  assertEquals(leaving({ ...first, goes: false }, second), [second]);
+});
+
 Deno.test("decide() doesn't wait on a cold cache", () => {
-  assertEquals(outcome(removables(), { ...warm, alive: 0 }), [0, "price"]);
+  assertEquals(outcome(withRents(), { ...warm, alive: 0 }), [1_000, "price"]);
 });
 
 Deno.test("decide() buys nothing beyond the loss limit, reckoning with a warm cache, but takes what is free", () => {
-  assertEquals(outcome(removables(9_000, 9_000), { ...warm, allowedPrice: 2_400 }), [
+  assertEquals(outcome(withRents(9_000, 9_000), { ...warm, allowedPrice: 2_400 }), [undefined, "loss_limit"]);
+  assertEquals(outcome(withRents(9_000, 9_000), { ...warm, allowedPrice: 2_600 }), [5_000, "price"]);
+  assertEquals(outcome(withRents(0, 1_000), { ...warm, alive: 0.3, allowedPrice: 2_400 }), [
     undefined,
     "loss_limit",
   ]);
-  assertEquals(outcome(removables(9_000, 9_000), { ...warm, allowedPrice: 2_600 }), [1, "price"]);
-  assertEquals(outcome(removables(0, 1_000), { ...warm, alive: 0.3, allowedPrice: 2_400 }), [
-    undefined,
-    "loss_limit",
-  ]);
-  assertEquals(outcome(removables(), { ...warm, alive: 0.05, allowedPrice: -100 }), [1, "price"]);
+  assertEquals(outcome(withRents(), { ...warm, alive: 0.05, allowedPrice: -100 }), [5_000, "price"]);
+});
+
+Deno.test("decide() pays for what rides along, but doesn't weigh it", () => {
+  const ride = { start: 2_000, tokens: -100 };
+  // With the ride 6,000 cached tokens are read again and 100 more are written than leave: 5,300 instead of 2,500.
+  const buys = (allowedPrice: number) => outcome(withRents(0, 2_500), { ...warm, ride, allowedPrice });
+  assertEquals([buys(5_299), buys(5_300)], [[undefined, "loss_limit"], [5_000, "price"]]);
+  assertEquals(decide({ ...warm, ride, removals: withRents(0, 2_500) }).decision?.price, 2_500);
 });
 
 Deno.test("decide() buys nothing on the chance alone that the cache is cold", () => {
   const likely = { ...warm, alive: 0.2 };
-  const big = (rent: number) => [{ start: 5_000, tokens: 1_000, rent, idle: true }];
   // Warm it would cost 1,700; at this chance it would pay.
-  assertEquals(outcome(big(0), likely), [undefined, "wait"]);
-  assertEquals(outcome(big(1), likely), [0, "price"]);
+  assertEquals(outcome([removal(5_000, 1_000)], likely), [undefined, "wait"]);
+  assertEquals(outcome([removal(5_000, 1_000, 1)], likely), [5_000, "price"]);
 });
 
 Deno.test("decide() buys nothing any more once it has stopped", () => {
-  assertEquals(outcome(removables(9_000, 9_000), { ...warm, stopped: true }), [undefined, "stopped"]);
+  assertEquals(outcome(withRents(9_000, 9_000), { ...warm, stopped: true }), [undefined, "stopped"]);
+});
+
+Deno.test("decide() empties a full window of what is missed least, whatever it costs", () => {
+  const removals = [removal(1_000, 2_000), { ...removal(5_000, 3_500), loss: 100, goes: false }];
+  const full = { ...warm, removals, isHeld: true };
+  assertEquals(decide({ ...full, windowTokens: 12_000 }), { leaving: [] });
+  assertEquals(decide({ ...full, windowTokens: 11_000 }), {
+    leaving: removals.slice(1),
+    decision: {
+      cause: "window",
+      alive: 1,
+      tokens: 3_500,
+      brokenTokens: 3_000,
+      rent: 0,
+      price: 0.9 * 3_000 - 3_500,
+    },
+  });
+  assertEquals(decide({ ...full, windowTokens: 5_000 }).leaving, removals);
+  assertEquals(decide({ ...full, removals: [removal(1_000, 999)], windowTokens: 5_000 }), { leaving: [] });
 });

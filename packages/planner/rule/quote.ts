@@ -1,26 +1,26 @@
+import { servedTokens } from "../cache/predict.ts";
+import { promptCost } from "../ledger/ledger.ts";
 import type { Removal } from "../retention/find_removals.ts";
-import { servedTokens } from "../cache/prefix_cache.ts";
-import { promptCost } from "../ledger/price.ts";
-import type { CachedPrompt } from "./weigh_cuts.ts";
+import type { CachedPrompt } from "./decide.ts";
 
-/** A prompt and what it would cost. Costs are in token units: the price of one uncached input token is 1. */
-export interface QuotedPrompt {
-  /** Tokens of the prompt, as the provider counts them. */
-  readonly promptTokens: number;
-  /** Of these, tokens that the cache serves if it is still warm. */
-  readonly cachedTokens: number;
-  /** Cost if the cache is warm. */
-  readonly warmTokenUnits: number;
-  /** Cost if it is cold. */
-  readonly coldTokenUnits: number;
-}
-
-/** What a request would cost, told before anything is sent. */
+/**
+ * What a request would cost, told before anything is sent. Costs are in token units: the price of one uncached input
+ * token is 1.
+ */
 export interface Quote {
   /** The prompt as it stands. */
-  readonly asIs: QuotedPrompt;
+  readonly asIs: {
+    /** Tokens of the prompt, as the provider counts them. */
+    readonly promptTokens: number;
+    /** Of these, tokens that the cache serves if it is still warm. */
+    readonly cachedTokens: number;
+    /** Cost if the cache is warm. */
+    readonly warmTokenUnits: number;
+    /** Cost if it is cold. */
+    readonly coldTokenUnits: number;
+  };
   /** The prompt without everything that could leave it now; its size is an estimate. */
-  readonly rewritten: QuotedPrompt;
+  readonly rewritten: Quote["asIs"];
   /** Probability that the cached prefix is still there. */
   readonly alive: number;
 }
@@ -30,7 +30,7 @@ export function quotePrompt(
   removals: readonly Removal[],
   { profile, promptTokens, cachedTokens, alive }: CachedPrompt,
 ): Quote {
-  const quoted = (promptTokens: number, cachedTokens: number): QuotedPrompt => ({
+  const quoted = (promptTokens: number, cachedTokens: number): Quote["asIs"] => ({
     promptTokens,
     cachedTokens,
     warmTokenUnits: promptCost(profile, { promptTokens, cachedTokens }),

@@ -1,11 +1,9 @@
 import type { Removal } from "../retention/find_removals.ts";
-import type { PlanRequest } from "./plan.ts";
-import { Planner } from "./planner.ts";
+import { decide } from "./decide.ts";
 import { quotePrompt } from "./quote.ts";
-import { weighCuts } from "./weigh_cuts.ts";
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
-import { profileNamed, promptCost } from "@tare/planner";
+import { plannerSession, profileNamed, promptCost } from "@tare/planner";
 import { memoryArchive } from "@tare/prune";
 import fc from "fast-check";
 
@@ -36,16 +34,23 @@ Deno.test("quotePrompt() tells rewritten and standing prompts apart by the price
     }),
     fc.nat(20_000),
     (found, cachedTokens) => {
-      const removals = found.toSorted((a, b) => a.start - b.start).map(({ start, tokens }) =>
-        removal(start, tokens)
-      );
+      // All of them leave, or none.
+      const removals = found.toSorted((a, b) => a.start - b.start).map(({ start, tokens }, at) => ({
+        ...removal(start, tokens),
+        idle: at === 0,
+      }));
       const prompt = { profile, promptTokens: 20_000, cachedTokens, alive: 1 };
       const { asIs, rewritten } = quotePrompt(removals, prompt);
-      const whole = weighCuts(
-        found.toSorted((a, b) => a.start - b.start).map((at) => ({ ...at, rent: 0, idle: true })),
-        prompt,
-      );
-      assertAlmostEquals(rewritten.warmTokenUnits - asIs.warmTokenUnits, whole.at(-1)?.price ?? 0);
+      const { decision } = decide({
+        ...prompt,
+        removals,
+        carried: 0,
+        idleSince: {},
+        allowedPrice: Infinity,
+        stopped: false,
+        windowTokens: Infinity,
+      });
+      assertAlmostEquals(rewritten.warmTokenUnits - asIs.warmTokenUnits, decision?.price ?? 0);
     },
   ));
 });
@@ -57,13 +62,14 @@ function call(id: string, name = "run"): Message {
   };
 }
 
-Deno.test("Planner.quote() tells what plan() and sent() would make of the call, and changes nothing", async () => {
+Deno.test("quote() tells what view() and sent() would make of the call, and changes nothing", async () => {
   const archived: string[] = [];
   const archive = memoryArchive();
-  const planner = new Planner({
+  const session = plannerSession({
     profile,
     countTokens: estimateTokens,
     archive: { ...archive, put: (text) => (archived.push(text), archive.put(text)) },
+    mechanisms: { truncate: false },
   });
   const messages: Message[] = [{ role: "user", content: "Read." }];
   for (let id = 1; id <= 4; id++) {
@@ -73,28 +79,27 @@ Deno.test("Planner.quote() tells what plan() and sent() would make of the call, 
       content: `${id} `.repeat(20_000),
     });
   }
-  const request: PlanRequest = { messages, tools: [], edits: [], nowMs: 0 };
-  const first = planner.quote(request);
+  const now = { nowMs: 0 };
+  const first = session.quote({ messages, tools: [] }, now);
   assertEquals([first.alive, first.asIs.cachedTokens, archived], [0, 0, []]);
-  const plan = await planner.plan(request);
-  assertEquals(plan.edits.length > 0, true);
-  assertEquals(first.asIs.promptTokens, plan.tokensBefore);
-  assert(Math.abs(first.rewritten.promptTokens - plan.promptTokens) < 0.1 * plan.tokensBefore);
-  const entry = planner.sent(plan, { promptTokens: plan.promptTokens, cachedTokens: 0, outputTokens: 1 });
-  assertEquals(entry.tokenUnits, promptCost(profile, { promptTokens: plan.promptTokens, cachedTokens: 0 }));
+  const { rewrites: [rewrite], promptTokens } = await session.view({ messages, tools: [] }, now);
+  assert(rewrite);
+  assertEquals(first.asIs.promptTokens, rewrite.tokensBefore);
+  assert(Math.abs(first.rewritten.promptTokens - promptTokens) < 0.1 * rewrite.tokensBefore);
+  const entry = session.sent({ promptTokens, cachedTokens: 0, outputTokens: 1 });
+  assertEquals(entry?.tokenUnits, promptCost(profile, { promptTokens, cachedTokens: 0 }));
 
-  const { state } = planner;
-  const next: PlanRequest = {
-    ...request,
-    messages: [...messages, { role: "assistant", content: "ok" }],
-    edits: plan.edits,
-  };
-  const { asIs, alive } = planner.quote(next);
-  assertEquals(planner.state, state);
-  const planned = await planner.plan(next);
-  const usage = { promptTokens: asIs.promptTokens, cachedTokens: asIs.cachedTokens, outputTokens: 1 };
-  const sent = planner.sent(planned, usage);
-  assertEquals([alive > 0.9, sent.predictedCachedTokens, sent.tokenUnits], [
+  const { state } = session;
+  messages.push({ role: "assistant", content: "ok" });
+  const { asIs, alive } = session.quote({ messages, tools: [] }, now);
+  assertEquals(session.state, state);
+  await session.view({ messages, tools: [] }, now);
+  const sent = session.sent({
+    promptTokens: asIs.promptTokens,
+    cachedTokens: asIs.cachedTokens,
+    outputTokens: 1,
+  });
+  assertEquals([alive > 0.9, sent?.predictedCachedTokens, sent?.tokenUnits], [
     true,
     asIs.cachedTokens,
     asIs.warmTokenUnits,

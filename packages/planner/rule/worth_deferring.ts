@@ -1,15 +1,5 @@
 import { checkGiven } from "@tare/messages";
-import type { Profile } from "../providers.ts";
-
-/** Definitions of tools, and what could stand for them. All in tokens. */
-export interface DeferrableTools {
-  /** What the definitions take. */
-  readonly fullTokens: number;
-  /** What stands in their place: a list of names, and the tools by which a model sees and calls the rest. */
-  readonly shortTokens: number;
-  /** How many they are. */
-  readonly count: number;
-}
+import type { Profile } from "../data/providers.ts";
 
 /** A session whose length nobody knows yet: so many model calls, with a prompt of so many tokens. */
 const CALLS = 30;
@@ -28,7 +18,14 @@ const MOST_SHARE = 0.1;
  * the definitions found, written and then carried. Where they take over a tenth of the window, in any case.
  */
 export function worthDeferring(
-  tools: DeferrableTools,
+  tools: {
+    /** Tokens that the definitions take. */
+    readonly fullTokens: number;
+    /** Tokens of what stands in their place: a list of names, and the tools by which a model sees and calls the rest. */
+    readonly shortTokens: number;
+    /** How many they are. */
+    readonly count: number;
+  },
   options: { readonly profile: Pick<Profile, "write" | "read">; readonly windowTokens?: number },
 ): boolean {
   checkGiven("worthDeferring()", { tools, options }, {

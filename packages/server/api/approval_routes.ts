@@ -1,5 +1,6 @@
 import { Type } from "typebox";
-import { answerTo, type Question } from "../approvals/questions.ts";
+import { answerTo } from "../approvals/approvals.ts";
+import type { Question } from "../sessions/session_types.ts";
 import { errorResponses } from "../http/http_error.ts";
 import { type Route, route } from "../http/route.ts";
 import { closed, COUNT } from "../http/schema.ts";

@@ -3,7 +3,7 @@ import type { FinishReason } from "@tare/messages";
 import { ASKED } from "@tare/conversation/report";
 import { type TProperties, Type } from "typebox";
 import { closed, COUNT } from "../http/schema.ts";
-import type { SessionEvent } from "../sessions/event_log.ts";
+import type { SessionEvent } from "../sessions/session_types.ts";
 import { ASSISTANT_MESSAGE, CONTENT, MESSAGE } from "./message_schemas.ts";
 
 const STRING = Type.String();

@@ -1,7 +1,7 @@
 import { Type } from "typebox";
 import { type Route, route } from "../http/route.ts";
 import { closed } from "../http/schema.ts";
-import type { SessionOptions } from "../sessions/session_options.ts";
+import type { SessionOptions } from "../sessions/session_types.ts";
 
 /** Longest time that the store may take to answer, in milliseconds: probes ask again, and take none for an answer too. */
 const STORE_MS = 1_000;

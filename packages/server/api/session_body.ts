@@ -2,7 +2,7 @@ import { EMPTY_LEDGER } from "@tare/loop";
 import { type Static, Type } from "typebox";
 import { closed, COUNT } from "../http/schema.ts";
 import { SESSION_SETTINGS } from "../sessions/session_settings.ts";
-import type { SessionInfo } from "../sessions/session_options.ts";
+import type { SessionInfo } from "../sessions/session_types.ts";
 import { LEDGER } from "./event_schema.ts";
 
 const FIELDS = {

@@ -3,7 +3,7 @@ import { errorResponses, HttpError } from "../http/http_error.ts";
 import { queryNumber } from "../http/query_number.ts";
 import { type Route, route } from "../http/route.ts";
 import { closed, COUNT } from "../http/schema.ts";
-import type { SessionInfo } from "../sessions/session_options.ts";
+import type { SessionInfo } from "../sessions/session_types.ts";
 import { CREATE_SESSION } from "../sessions/session_settings.ts";
 import type { Sessions } from "../sessions/sessions.ts";
 import { approvalBodies, APPROVALS } from "./approval_routes.ts";

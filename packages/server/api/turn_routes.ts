@@ -3,8 +3,9 @@ import { ERROR, errorBody, errorResponses, HttpError } from "../http/http_error.
 import { type Route, route, type RouteResponse } from "../http/route.ts";
 import { closed } from "../http/schema.ts";
 import { type Heartbeat, type SseMessage, sseResponse } from "../http/sse_response.ts";
-import type { EventLog, NumberedEvent } from "../sessions/event_log.ts";
-import { BUDGET } from "../turns/budget.ts";
+import type { EventLog } from "../sessions/event_log.ts";
+import type { NumberedEvent } from "../sessions/session_types.ts";
+import { BUDGET } from "../sessions/session_settings.ts";
 import type { Sessions } from "../sessions/sessions.ts";
 import { EVENT } from "./event_schema.ts";
 import { USER_CONTENT } from "./message_schemas.ts";

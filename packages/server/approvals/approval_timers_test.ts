@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { HttpError } from "../http/http_error.ts";
 import type { Session } from "../sessions/session.ts";
-import { ApprovalTimers } from "./approval_timers.ts";
+import { ApprovalTimers } from "./approvals.ts";
 
 /** Timers that a test lets fire, over sessions that give these errors when they are asked for. */
 function made(...errors: unknown[]) {

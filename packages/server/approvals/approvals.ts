@@ -1,38 +1,16 @@
-import { addLedgers, type AnsweredCall, EMPTY_LEDGER, type TurnLedger } from "@tare/loop";
-import type { Message, ToolMessage } from "@tare/messages";
-import type { SessionEvent } from "../sessions/event_log.ts";
-import {
-  nothingToContinue,
-  type SessionOptions,
-  stillAsked,
-  type TurnRequest,
-} from "../sessions/session_options.ts";
-import type { Budget } from "../turns/budget.ts";
-import { answersTo, openCalls } from "../turns/open_calls.ts";
-import type { AskedEvent } from "../turns/run_turn.ts";
-import { ANSWER_WITHIN_MS } from "./approval_options.ts";
-import {
-  type Answer,
-  type Answered,
-  answeredCalls,
-  denials,
-  deniedResults,
-  NO_QUESTIONS,
-  openQuestions,
-  type Question,
-  type Questions,
-  questionsAfter,
-} from "./questions.ts";
-
-/** A turn that goes on once what it asks is answered. */
-export interface WaitingTurn {
-  /** When the time for an answer is over, in milliseconds since the epoch. */
-  readonly untilMs: number;
-  /** What the turn may cost. */
-  readonly budget?: Budget | undefined;
-  /** What it cost so far. */
-  readonly spent: TurnLedger;
-}
+import { addLedgers, type AnsweredCall, type AskedCall, EMPTY_LEDGER, type TurnLedger } from "@tare/loop";
+import { describeCall, type Message, pairCalls, type ToolCall, type ToolMessage } from "@tare/messages";
+import { HttpError } from "../http/http_error.ts";
+import type {
+  Answer,
+  Answered,
+  AskedEvent,
+  Question,
+  SessionEvent,
+  SessionOptions,
+  TurnRequest,
+  WaitingTurn,
+} from "../sessions/session_types.ts";
 
 /** What is committed before a turn starts, and what the turn is played with. */
 export interface Opening extends Pick<WaitingTurn, "budget"> {
@@ -44,116 +22,354 @@ export interface Opening extends Pick<WaitingTurn, "budget"> {
   /** What was said to the questions of the turn that goes on. */
   readonly answered: readonly AnsweredCall[];
   /** The calls to which somebody said yes for ever. */
-  readonly always: Questions["always"];
+  readonly always: SessionQuestions["always"];
 }
 
 /** What a turn asks at its end, and what is kept of it until it goes on, if it asks anything. */
-export interface Closing {
+interface Closing {
   readonly events: readonly Required<AskedEvent>[];
   readonly asks?: WaitingTurn | undefined;
 }
 
-/** What is asked in a session. Nothing of it changes before it is committed. */
-export class Approvals {
-  readonly #id: string;
-  readonly #options: Pick<SessionOptions, "now" | "approvals">;
-  #questions: Questions = NO_QUESTIONS;
-  #asks: WaitingTurn | undefined;
+/** What `say` says of what is asked, and whether nothing is left open then. */
+export function hear(
+  questions: SessionQuestions,
+  say: (questions: SessionQuestions) => readonly Answered[],
+): { readonly told: readonly Answered[]; readonly isAll: boolean } {
+  const told = say(questions);
+  const left = openQuestions(told.reduce(questionsAfter, questions));
+  return { told, isAll: told.length > 0 && left.length === 0 };
+}
 
-  /** Nothing is asked yet in the session of this id. */
-  constructor(id: string, options: Pick<SessionOptions, "now" | "approvals">) {
-    this.#id = id;
+/** What leaves a turn where it is: each of its open calls gets its result, or is told that there is none. */
+export function leaveTurn(
+  questions: SessionQuestions,
+  history: readonly Message[],
+  { by, results = [] }: {
+    readonly by: Exclude<Answer["by"], "person">;
+    readonly results?: TurnRequest["results"];
+  },
+): Opening {
+  const told = denials(questions, by);
+  const calls = openCalls(history);
+  const denied = deniedResults(told.reduce(questionsAfter, questions), calls);
+  const answers = answersTo(calls, [...results, ...denied]);
+  const added = answers.map((message) => ({ type: "message_added", message }) as const);
+  return { events: [...told, ...added], answers, answered: [], always: questions.always };
+}
+
+/**
+ * What the next turn begins with.
+ *
+ * @throws {HttpError} 409 if there is nothing to continue, or it can't be continued without an answer.
+ */
+export function openTurn(
+  { input, results, told, budget }: Pick<TurnRequest, "input" | "results" | "told" | "budget">,
+  { id, history, questions, asks }: {
+    /** Id of the session. */
+    readonly id: string;
+    readonly history: readonly Message[];
+    readonly questions: SessionQuestions;
+    /** The turn that goes on with what was told. */
+    readonly asks: WaitingTurn | undefined;
+  },
+): Opening {
+  if (told) {
+    const after = told.reduce(questionsAfter, questions);
+    const answered = answeredCalls(after, openCalls(history));
+    return {
+      ...{ events: told, answers: [], answered, always: after.always },
+      ...{ budget: asks?.budget, spent: asks?.spent },
+    };
+  }
+  if (input === undefined && openQuestions(questions).length > 0) throw stillAsked(id);
+  const left = leaveTurn(questions, history, { by: "message", results });
+  // What the server says of the tools is nothing to answer.
+  const last = left.answers.at(-1) ?? history.findLast(({ role }) => role !== "system");
+  if (input === undefined && !["user", "tool"].includes(last?.role ?? "")) throw nothingToContinue(id);
+  return { ...left, budget };
+}
+
+/** What a turn that began so asks at its end. */
+export function closeTurn(
+  asked: readonly AskedEvent[],
+  { ledger, opening: { budget, spent = EMPTY_LEDGER }, options }: {
+    readonly ledger: TurnLedger;
+    readonly opening: Opening;
+    readonly options: Pick<SessionOptions, "now" | "approvals">;
+  },
+): Closing {
+  const { now = Date.now, approvals: { answerWithinMs = ANSWER_WITHIN_MS } = {} } = options;
+  const askedAtMs = now();
+  const expiresAtMs = askedAtMs + answerWithinMs;
+  return {
+    events: asked.map((event) => ({ ...event, askedAtMs, expiresAtMs })),
+    asks: asked.length === 0 ? undefined : { untilMs: expiresAtMs, budget, spent: addLedgers(spent, ledger) },
+  };
+}
+
+interface PutQuestion extends Question {
+  /** Absent as long as nobody has said anything. */
+  readonly answer?: Answer;
+}
+
+/** What is asked in a session, by its events. Open questions are all about calls of the newest reply. */
+export interface SessionQuestions {
+  /** The questions that the last turn ended with, until all are answered. */
+  readonly asked: readonly PutQuestion[];
+  /** Those whose answers the newest turn began with. */
+  readonly settled: readonly PutQuestion[];
+  /** The calls to which somebody said yes for ever. */
+  readonly always: readonly AskedCall[];
+}
+
+/** Nothing was asked yet. */
+export const NO_QUESTIONS: SessionQuestions = { asked: [], settled: [], always: [] };
+
+/** The questions after an event. */
+export function questionsAfter(questions: SessionQuestions, event: SessionEvent): SessionQuestions {
+  const { asked, always } = questions;
+  switch (event.type) {
+    case "approval_asked": {
+      const { type: _type, step: _step, askedAtMs = 0, expiresAtMs = Infinity, ...call } = event;
+      return { ...questions, asked: [...asked, { ...call, askedAtMs, expiresAtMs }] };
+    }
+    case "approval_answered": {
+      const { type: _type, id, ...answer } = event;
+      const question = asked.find((one) => one.id === id);
+      return {
+        ...questions,
+        asked: asked.map((one) => one === question ? { ...one, answer } : one),
+        always: question && answer.always ? [...always, question] : always,
+      };
+    }
+    case "message_added": {
+      const { message } = event;
+      const left = asked.filter(({ id }) => message.role !== "tool" || message.tool_call_id !== id);
+      return left.length === asked.length ? questions : { ...questions, asked: left };
+    }
+    case "turn_start":
+      return { ...questions, asked: [], settled: asked };
+    default:
+      return questions;
+  }
+}
+
+/** The questions that nobody has answered. */
+export function openQuestions({ asked }: SessionQuestions): readonly Question[] {
+  return asked.filter(({ answer }) => !answer);
+}
+
+/** What a client says to a question. */
+interface GivenAnswer extends Pick<Answer, "reason"> {
+  readonly decision: "allow" | "deny" | "always";
+  /** Which question is meant, where a provider gives its calls the same ids over and over. Default: the open one. */
+  readonly askedAtMs?: number | undefined;
+}
+
+/** The event by which a person answers. @throws {HttpError} 404 if it isn't asked, 409 if somebody has answered. */
+export function answerTo(
+  questions: SessionQuestions,
+  id: string,
+  { decision, reason, askedAtMs }: GivenAnswer,
+): readonly Answered[] {
+  const question = questions.asked.find((one) => one.id === id);
+  if (!question) {
+    const state = "nothing is asked about it, or not any more";
+    throw new HttpError(404, "not_found", `Cannot answer for call ${id}: ${state}.`);
+  }
+  if (question.answer || (askedAtMs ?? question.askedAtMs) !== question.askedAtMs) {
+    const state = question.answer
+      ? `somebody has said ${question.answer.decision}`
+      : `what was asked at ${askedAtMs} is settled, and this was asked at ${question.askedAtMs}`;
+    throw new HttpError(409, "already_answered", `Cannot answer for call ${id}: ${state}.`);
+  }
+  return [{
+    type: "approval_answered",
+    id,
+    decision: decision === "deny" ? decision : "allow",
+    ...(reason !== undefined && reason.trim() !== "" && { reason }),
+    ...(decision === "always" && { always: true }),
+    by: "person",
+  }];
+}
+
+/** The events that deny what nobody has answered; of questions by time, those whose time was over then. */
+function denials(
+  questions: SessionQuestions,
+  by: Exclude<Answer["by"], "person">,
+  whenMs: number = Infinity,
+): readonly Answered[] {
+  return openQuestions(questions).filter(({ expiresAtMs }) => by !== "time" || expiresAtMs <= whenMs)
+    .map(({ id }) => ({ type: "approval_answered", id, decision: "deny", by }));
+}
+
+/** Why a call didn't run, for the model; nothing if it may. */
+function denialOf({ decision, reason, by }: Answer): string | undefined {
+  if (decision === "allow") return undefined;
+  switch (by) {
+    case "person":
+      return reason === undefined ? "the user said no." : `the user said no: ${reason}`;
+    case "time":
+      return `nobody said in time whether it may run. ${NOBODY}`;
+    case "message":
+      return "the user went on without saying whether it may run.";
+    case "cancel":
+      return "the user was asked whether it may run, and cancelled.";
+  }
+}
+
+/** What the model is told to do where nobody can be asked. */
+const NOBODY = "Do what can be done without it, and say what is left to do.";
+
+/** Why a call doesn't run where nobody can be asked, for the model. */
+export const CANNOT_ASK = `somebody would have to allow it, and nobody can be asked here. ${NOBODY}`;
+
+/** What the next turn begins with: the open calls that were asked for, and what was said. */
+function answeredCalls({ asked }: SessionQuestions, calls: readonly ToolCall[]): readonly AnsweredCall[] {
+  return calls.flatMap((call) => {
+    const question = asked.find(({ id }) => id === call.id);
+    if (!question?.answer) return [];
+    const denied = denialOf(question.answer);
+    return [{ call, asked: question, ...(denied !== undefined && { denied }) }];
+  });
+}
+
+/** The answers to calls that don't run, because somebody said no. */
+function deniedResults({ asked }: SessionQuestions, calls: readonly ToolCall[]): readonly ToolMessage[] {
+  return calls.flatMap((call): ToolMessage[] => {
+    const content = deniedResult(asked, call);
+    return content === undefined ? [] : [{ role: "tool", tool_call_id: call.id, content }];
+  });
+}
+
+/** The result of a call to which somebody said no, of these questions; nothing of any other. */
+export function deniedResult(asked: SessionQuestions["asked"], call: ToolCall): string | undefined {
+  const answer = asked.find(({ id }) => id === call.id)?.answer;
+  const denied = answer && denialOf(answer);
+  return denied === undefined ? undefined : `Cannot run ${describeCall(call).name}: ${denied}`;
+}
+
+/** The calls at a history's end that nobody has answered: the last turn left them to its client. */
+export function openCalls(history: readonly Message[]): readonly ToolCall[] {
+  const last = history.findLastIndex(({ role }) => role === "assistant");
+  if (last < 0) return [];
+  return pairCalls(history.slice(last)).filter(({ answer }) => !answer).map(({ call }) => call);
+}
+
+/** An answer to each call, in their order: its result, or an error where there is none, for no call may stay open. */
+function answersTo(
+  calls: readonly ToolCall[],
+  results: readonly ToolMessage[],
+): readonly ToolMessage[] {
+  return calls.map((call) => {
+    const { name } = describeCall(call);
+    return results.find(({ tool_call_id: id }) => id === call.id) ?? {
+      role: "tool",
+      tool_call_id: call.id,
+      content: `Cannot tell the result of ${name}: whoever was asked to run it went on without telling.`,
+    };
+  });
+}
+
+/** The time for an answer where nothing is said of it, in milliseconds. */
+const ANSWER_WITHIN_MS = 24 * 60 * 60_000;
+
+/** A session in which questions are answered. */
+interface AskingSession {
+  readonly answer: (
+    say: (questions: SessionQuestions) => readonly Answered[],
+    request: Pick<TurnRequest, "unattended">,
+  ) => Promise<unknown>;
+}
+
+/** What the timers need of the sessions. */
+interface TimedSessions {
+  readonly sessions: { readonly get: (id: string) => Promise<AskingSession> };
+  /** The time in milliseconds since the epoch. */
+  readonly now: () => number;
+  /** Calls back after so many milliseconds, until the function that it returns is called. */
+  readonly after: (ms: number, work: () => void) => () => void;
+  /** Told when a session can't be told that its time is over; it is tried again. */
+  readonly onError: (error: unknown) => void;
+}
+
+/** After which time an answer that couldn't be given is tried again, in milliseconds. */
+const AGAIN_MS = 10_000;
+
+/** Longest delay of a timer, in milliseconds: more fires at once. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+/** Says no for those who haven't answered in time: each session that asks has a timer. */
+export class ApprovalTimers {
+  readonly #options: TimedSessions;
+  readonly #timers = new Map<string, { readonly untilMs: number; readonly stop: () => void }>();
+
+  /** No session asks. */
+  constructor(options: TimedSessions) {
     this.#options = options;
   }
 
-  /** The questions that nobody has answered. */
-  get open(): readonly Question[] {
-    return openQuestions(this.#questions);
+  /** Until when the session of this id waits for an answer; nothing if it doesn't ask. */
+  set(id: string, untilMs: number | undefined): void {
+    if (this.#timers.get(id)?.untilMs === untilMs) return;
+    this.#timers.get(id)?.stop();
+    this.#timers.delete(id);
+    if (untilMs === undefined) return;
+    const { now, after } = this.#options;
+    this.#arm(id, { untilMs, ms: Math.max(0, untilMs - now()), after });
   }
 
-  /** Takes what is stored. */
-  adopt(questions: Questions, asks: WaitingTurn | undefined): void {
-    this.#questions = questions;
-    this.#asks = asks;
+  /** Waits for nothing any more. */
+  close(): void {
+    for (const { stop } of this.#timers.values()) stop();
+    this.#timers.clear();
   }
 
-  /** These events are committed, and what is kept of a turn that asks. */
-  committed(events: readonly SessionEvent[], asks?: WaitingTurn): void {
-    this.#asks = asks ?? this.#asks;
-    this.#questions = events.reduce(questionsAfter, this.#questions);
-  }
-
-  /** What `say` says of what is asked, and whether nothing is left open then. */
-  hear(
-    say: (questions: Questions) => readonly Answered[],
-  ): { readonly told: readonly Answered[]; readonly isAll: boolean } {
-    const told = say(this.#questions);
-    const left = openQuestions(told.reduce(questionsAfter, this.#questions));
-    return { told, isAll: told.length > 0 && left.length === 0 };
-  }
-
-  /** What leaves a turn where it is: each of its open calls gets its result, or is told that there is none. */
-  leave(
-    history: readonly Message[],
-    { by, results = [] }: {
-      readonly by: Exclude<Answer["by"], "person">;
-      readonly results?: TurnRequest["results"];
-    },
-  ): Opening {
-    const told = denials(this.#questions, by);
-    const calls = openCalls(history);
-    const denied = deniedResults(told.reduce(questionsAfter, this.#questions), calls);
-    const answers = answersTo(calls, [...results, ...denied]);
-    const added = answers.map((message) => ({ type: "message_added", message }) as const);
-    return { events: [...told, ...added], answers, answered: [], always: this.#questions.always };
-  }
-
-  /**
-   * What the next turn begins with.
-   *
-   * @throws {HttpError} 409 if there is nothing to continue, or it can't be continued without an answer.
-   */
-  begin(
-    { input, results, told, budget }: Pick<TurnRequest, "input" | "results" | "told" | "budget">,
-    history: readonly Message[],
-  ): Opening {
-    if (told) {
-      const questions = told.reduce(questionsAfter, this.#questions);
-      return {
-        events: told,
-        answers: [],
-        answered: answeredCalls(questions, openCalls(history)),
-        always: questions.always,
-        budget: this.#asks?.budget,
-        spent: this.#asks?.spent,
-      };
-    }
-    if (input === undefined && this.open.length > 0) throw stillAsked(this.#id);
-    const left = this.leave(history, { by: "message", results });
-    // What the server says of the tools is nothing to answer.
-    const last = left.answers.at(-1) ?? history.findLast(({ role }) => role !== "system");
-    if (input === undefined && !["user", "tool"].includes(last?.role ?? "")) {
-      throw nothingToContinue(this.#id);
-    }
-    return { ...left, budget };
-  }
-
-  /** What a turn that began so asks at its end. */
-  end(
-    asked: readonly AskedEvent[],
-    { ledger, opening: { budget, spent = EMPTY_LEDGER } }: {
-      readonly ledger: TurnLedger;
-      readonly opening: Opening;
-    },
-  ): Closing {
-    const { now = Date.now, approvals: { answerWithinMs = ANSWER_WITHIN_MS } = {} } = this.#options;
-    const askedAtMs = now();
-    const expiresAtMs = askedAtMs + answerWithinMs;
-    return {
-      events: asked.map((event) => ({ ...event, askedAtMs, expiresAtMs })),
-      asks: asked.length === 0
-        ? undefined
-        : { untilMs: expiresAtMs, budget, spent: addLedgers(spent, ledger) },
+  #arm(
+    id: string,
+    { untilMs, ms, after }: Pick<TimedSessions, "after"> & { readonly untilMs: number; readonly ms: number },
+  ): void {
+    const { sessions, onError } = this.#options;
+    const end = async () => {
+      const session = await sessions.get(id);
+      // A turn that goes on asks nobody again: it would come to an end never, and cost each time.
+      await session.answer((questions) => denials(questions, "time", untilMs), { unattended: "deny" });
     };
+    const again = (ms: number) => this.#arm(id, { untilMs, ms, after });
+    const timer = {
+      untilMs,
+      stop: after(Math.min(ms, MAX_TIMER_MS), () => {
+        if (ms > MAX_TIMER_MS) return again(ms - MAX_TIMER_MS);
+        end().catch((error) => {
+          if (this.#timers.get(id) !== timer) return;
+          this.#timers.delete(id);
+          // Of one that was deleted meanwhile nobody waits for an answer.
+          if (error instanceof HttpError && error.status === 404) return;
+          onError(error);
+          again(AGAIN_MS);
+        });
+      }),
+    };
+    this.#timers.set(id, timer);
   }
+}
+
+/** The error for a turn that shall go on while its questions are open. */
+function stillAsked(id: string): HttpError {
+  return new HttpError(
+    409,
+    "approval_open",
+    `Cannot continue session ${id}: calls wait for an answer. Answer with POST /v1/sessions/${id}/approvals/{call}, ` +
+      "or send an input, which denies them.",
+  );
+}
+
+/** The error for a turn without an input where there is nothing to go on with. */
+function nothingToContinue(id: string): HttpError {
+  return new HttpError(
+    409,
+    "nothing_to_continue",
+    `Cannot continue session ${id}: the model has answered last. Send an input.`,
+  );
 }

@@ -1,7 +1,7 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { memoryStore } from "@tare/conversation";
-import { agent, call, events, newSession, request, scriptedModel, turn } from "../fixture_test.ts";
-import { asking, asksFor, follow, outline, recorder, toolCall } from "./fixture_test.ts";
+import { agent, call, newSession, scriptedModel, turn } from "../fixture_test.ts";
+import { asking, asksFor, follow, outline, readTurn, recorder, toolCall } from "./fixture_test.ts";
 
 const DAY_MS = 24 * 60 * 60_000;
 
@@ -173,12 +173,10 @@ Deno.test("always allows calls like this one for the rest of the session, after 
   await first.close();
   const second = agent(model, options);
   const { body } = await call(second, "POST", `${session}/approvals/a`, { decision: "always" });
-  const response = await second.fetch(
-    request("GET", `${session}/events?after=${(body as { after: number }).after}`),
-  );
-  const following = events(response);
+  const { after } = body as { readonly after: number };
+  const following = follow(second, session, after);
   // Two run, and the third is asked for.
-  for (let times = 0; times < 10_000 && (await asksFor(second, session)).length === 0; times++);
+  await readTurn(second, session, after);
   assertEquals(await asksFor(second, session), ['{"command":"ls src -l"}']);
   assertEquals(shell.ran, [{ command: "ls src" }, { command: "ls src" }]);
   await second.close();

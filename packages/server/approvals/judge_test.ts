@@ -1,8 +1,7 @@
 import { assertEquals } from "@std/assert";
 import type { Stance, Tool } from "@tare/messages";
 import fc from "fast-check";
-import { judgeBy } from "./judge.ts";
-import { ALLOW_EVERYTHING, type ApprovalRule, faultOfRules } from "./rules.ts";
+import { ALLOW_EVERYTHING, type ApprovalRule, faultOfRules, judgeBy } from "./rules.ts";
 
 function tool(name: string, stance: Stance = "once"): Tool {
   return { definition: { type: "function", function: { name } }, stance, run: () => "" };

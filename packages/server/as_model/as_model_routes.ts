@@ -2,23 +2,11 @@ import { Type } from "typebox";
 import { errorResponses } from "../http/http_error.ts";
 import { type Route, route } from "../http/route.ts";
 import { closed, COUNT } from "../http/schema.ts";
-import type { Heartbeat } from "../http/sse_response.ts";
 import { chatCompletionsRoute } from "./chat_completions.ts";
-import type { ConversationOptions } from "./continue_conversation.ts";
-import { API_ERROR, API_ERRORS } from "./errors.ts";
+import type { AsModelOptions } from "./continue_conversation.ts";
+import { AGENT_MODEL, API_ERROR, API_ERRORS, noSuchModel } from "./errors.ts";
 import { createResponseRoute } from "./responses.ts";
-import { storedResponseRoutes } from "./stored_response_routes.ts";
-import { AGENT_MODEL, noSuchModel } from "./unsupported.ts";
-
-/** What the OpenAI-compatible routes need. */
-export interface AsModelOptions extends ConversationOptions {
-  /** How streams show that they are alive. */
-  readonly heartbeat: Heartbeat;
-  /** Told of every error that clients don't get to read. */
-  readonly onError: (error: unknown) => void;
-  /** The time in milliseconds since the epoch. Default: `Date.now`. */
-  readonly now?: () => number;
-}
+import { storedResponseRoutes } from "./stored_responses.ts";
 
 const MODEL = closed(
   {

@@ -1,7 +1,6 @@
 import { chunkWriter, completionBody, type CompletionHead, toolCallDeltas, writeUsage } from "@tare/wire";
 import { type Route, route } from "../http/route.ts";
 import type { SseMessage } from "../http/sse_response.ts";
-import type { AsModelOptions } from "./as_model_routes.ts";
 import {
   CHAT_COMPLETION,
   CHAT_COMPLETION_EVENT,
@@ -11,10 +10,16 @@ import {
 } from "./chat_completions_schema.ts";
 import { readChatMessages } from "./chat_messages.ts";
 import { type AskedFields, type AskedTool, readAsked } from "./client_tools.ts";
-import { continueConversation, type ConversationTurn } from "./continue_conversation.ts";
-import { API_ERRORS, TURN_ERRORS } from "./errors.ts";
-import { cancelWithClient, readAnswer, SESSION_HEADER, streamTurn, tellError } from "./stream_turn.ts";
-import { AGENT_MODEL, refuseUnsupported } from "./unsupported.ts";
+import { type AsModelOptions, continueConversation } from "./continue_conversation.ts";
+import { AGENT_MODEL, API_ERRORS, refuseUnsupported, TURN_ERRORS } from "./errors.ts";
+import {
+  cancelWithClient,
+  type ConversationTurn,
+  readAnswer,
+  SESSION_HEADER,
+  streamTurn,
+  tellError,
+} from "./turn_answer.ts";
 
 /**
  * `POST /v1/chat/completions`: the model `agent` is the server's own loop with its own tools.

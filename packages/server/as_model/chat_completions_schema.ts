@@ -2,9 +2,8 @@ import type { Content, ToolCall } from "@tare/messages";
 import { type Static, Type } from "typebox";
 import { USER_CONTENT } from "../api/message_schemas.ts";
 import { closed, COUNT, METADATA, nullable, tagged, textOr } from "../http/schema.ts";
-import { API_ERROR } from "./errors.ts";
 import { SAMPLING, TOOL_CHOICE, TOOL_FIELDS, TOOL_NAME } from "./client_tools.ts";
-import { REFUSED_SAMPLING, type UnsupportedParameter } from "./unsupported.ts";
+import { API_ERROR, REFUSED_SAMPLING, type UnsupportedParameter } from "./errors.ts";
 
 /** A message of a chat-completions request, as far as the agent reads it. */
 export interface ChatMessage {

@@ -1,8 +1,8 @@
 import { assertEquals, assertThrows } from "@std/assert";
+import { ApiError } from "@tare/wire";
 import { checker } from "../http/schema.ts";
 import { CHAT_REQUEST, UNSUPPORTED_IN_CHAT } from "./chat_completions_schema.ts";
-import { ApiError } from "@tare/wire";
-import { refuseUnsupported } from "./unsupported.ts";
+import { refuseUnsupported } from "./errors.ts";
 
 const messages = [{ role: "user", content: "q" }];
 

@@ -3,9 +3,9 @@ import { ServerSentEventParseStream } from "@std/http";
 import { ModelError } from "@tare/loop";
 import { estimateTokens, type Model } from "@tare/messages";
 import { silentModel } from "../fixture_test.ts";
-import { echoCall, post, routeOptions, scriptedModel, serve } from "./fixture_test.ts";
-import { readAnswer } from "./stream_turn.ts";
 import { continueConversation } from "./continue_conversation.ts";
+import { echoCall, post, routeOptions, scriptedModel, serve } from "./fixture_test.ts";
+import { readAnswer } from "./turn_answer.ts";
 
 const PATH = "/v1/chat/completions";
 const BODY = { model: "agent", messages: [{ role: "user", content: "Hi." }] };

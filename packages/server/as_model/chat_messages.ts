@@ -1,8 +1,7 @@
 import { contentText, type FunctionToolCall, type ToolCall } from "@tare/messages";
 import type { ChatMessage } from "./chat_completions_schema.ts";
-import type { Said } from "./known_conversations.ts";
-import { ApiError } from "@tare/wire";
-import { unsupported } from "./unsupported.ts";
+import { invalid, unsupported, unusable } from "./errors.ts";
+import type { SaidMessage } from "./known_conversations.ts";
 
 /** A conversation without its instructions. */
 export interface Dialogue {
@@ -12,7 +11,7 @@ export interface Dialogue {
    * What the user and the agent said, and what came of the calls that the agent left to its client. Its last message is
    * the user's or such a result; neighbouring messages of the agent are one.
    */
-  readonly dialogue: readonly Said[];
+  readonly dialogue: readonly SaidMessage[];
 }
 
 /**
@@ -28,13 +27,13 @@ export function readChatMessages(
   { parameter, open = [] }: { readonly parameter: string; readonly open?: readonly string[] },
 ): Dialogue {
   const instructions: string[] = [];
-  const dialogue: Said[] = [];
+  const dialogue: SaidMessage[] = [];
   let waiting: readonly string[] = open;
   const checkAnswered = () => {
     if (waiting.length === 0) return;
     const ids = waiting.map((id) => JSON.stringify(id)).join(", ");
     const state = `the result of ${ids} is missing; the results of all calls must come right after them`;
-    throw refused(parameter, `Cannot answer: ${state}.`);
+    throw invalid(parameter, `Cannot answer: ${state}.`);
   };
   for (const [index, message] of messages.entries()) {
     const { role, content, tool_call_id: id = "" } = message;
@@ -53,7 +52,7 @@ export function readChatMessages(
       case "tool":
         if (!waiting.includes(id)) {
           const state = `it answers call ${JSON.stringify(id)}, which waits for no result there`;
-          throw refused(place, `Cannot use ${place}: ${state}.`);
+          throw unusable(place, state);
         }
         waiting = waiting.filter((one) => one !== id);
         dialogue.push({ role, tool_call_id: id, content: content ?? "" });
@@ -73,7 +72,7 @@ export function readChatMessages(
   const last = dialogue.at(-1)?.role;
   if (last !== "user" && last !== "tool") {
     const right = "must be the user's or the result of a call";
-    throw refused(parameter, `Cannot answer: the last of the ${parameter} ${right}.`);
+    throw invalid(parameter, `Cannot answer: the last of the ${parameter} ${right}.`);
   }
   return { instructions: instructions.filter((text) => text !== "").join("\n\n"), dialogue };
 }
@@ -85,17 +84,13 @@ function functionCalls(calls: readonly ToolCall[], place: string): readonly Func
   });
 }
 
-function refused(param: string, message: string): ApiError {
-  return new ApiError(400, message, { code: "invalid_request", param });
-}
-
 /** Providers refuse an answer that says nothing, and some clients send one answer in pieces. */
-function addAnswer(dialogue: Said[], text: string, calls: readonly FunctionToolCall[]): void {
+function addAnswer(dialogue: SaidMessage[], text: string, calls: readonly FunctionToolCall[]): void {
   if (text.trim() === "" && calls.length === 0) return;
   const before = dialogue.at(-1);
   const goesOn = before?.role === "assistant";
   const allCalls = [...(goesOn ? before.tool_calls ?? [] : []), ...calls];
-  const whole: Said = {
+  const whole: SaidMessage = {
     role: "assistant",
     content: goesOn ? contentText(before.content) + text : text,
     ...(allCalls.length > 0 && { tool_calls: allCalls }),

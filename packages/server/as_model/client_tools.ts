@@ -1,12 +1,11 @@
 import type { ModelSettings, ToolDefinition } from "@tare/messages";
 import { Type } from "typebox";
-import { ApiError } from "@tare/wire";
 import { nullable } from "../http/schema.ts";
 import { includesTool } from "../turns/session_tools.ts";
-import { unsupported } from "./unsupported.ts";
+import { unsupported, unusable } from "./errors.ts";
 
 /** What a request says of the client's tools and of how the model shall write, in the words of chat completions. */
-export interface AskedOfModel {
+interface AskedOfModel {
   /** Tools that the client runs. */
   readonly clientTools: readonly ToolDefinition[];
   readonly settings: ModelSettings;
@@ -65,7 +64,7 @@ export function readAsked(
   const clientTools = tools.map((tool, index) => readTool(tool, { place: `tools[${index}]`, ownNames }));
   const names = clientTools.map((tool) => tool.function.name);
   const twice = names.findIndex((name, index) => names.indexOf(name) < index);
-  if (twice >= 0) throw refused(`tools[${twice}]`, `there are two named ${JSON.stringify(names[twice])}`);
+  if (twice >= 0) throw unusable(`tools[${twice}]`, `there are two named ${JSON.stringify(names[twice])}`);
   const given = Object.fromEntries(Object.entries(settings).filter(([, value]) => value != null));
   switch (toolChoice) {
     case undefined:
@@ -74,14 +73,14 @@ export function readAsked(
     case "none":
       return { clientTools: [], settings: given };
     case "required":
-      if (names.length === 0) throw refused("tool_choice", "there are no tools that could be called");
+      if (names.length === 0) throw unusable("tool_choice", "there are no tools that could be called");
       return { clientTools, settings: { ...given, tool_choice: toolChoice } };
   }
   const name = typeof toolChoice === "string" ? undefined : toolChoice.name;
   if (name === undefined) {
     throw unsupported("tool_choice", "it is auto, none, required or one function of tools");
   }
-  if (!names.includes(name)) throw refused("tool_choice", `tools has no function ${JSON.stringify(name)}`);
+  if (!names.includes(name)) throw unusable("tool_choice", `tools has no function ${JSON.stringify(name)}`);
   return { clientTools, settings: { ...given, tool_choice: { type: "function", function: { name } } } };
 }
 
@@ -92,10 +91,10 @@ function readTool(
   if (type !== "function") {
     throw unsupported(place, `it is of type ${type}, and the agent calls functions of its clients alone`);
   }
-  if (!shown) throw refused(place, "its function is missing");
+  if (!shown) throw unusable(place, "its function is missing");
   const { name, description, parameters, strict } = shown;
   if (includesTool(ownNames, name)) {
-    throw refused(place, `the agent has a tool ${name} of its own; give yours another name`);
+    throw unusable(place, `the agent has a tool ${name} of its own; give yours another name`);
   }
   return {
     type,
@@ -106,8 +105,4 @@ function readTool(
       ...(strict != null && { strict }),
     },
   };
-}
-
-function refused(param: string, state: string): ApiError {
-  return new ApiError(400, `Cannot use ${param}: ${state}.`, { code: "invalid_request", param });
 }

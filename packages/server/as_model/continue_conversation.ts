@@ -1,13 +1,12 @@
+import type { Store } from "@tare/conversation";
 import type { LoopEvent } from "@tare/loop";
 import type { Content, ContentPart, Message, ModelSettings, ToolDefinition } from "@tare/messages";
 import { tellsOfTools } from "@tare/schemas";
-import type { Store, StoreRecord } from "@tare/conversation";
-import { openCalls } from "../turns/open_calls.ts";
-import type { SessionEvent } from "../sessions/event_log.ts";
+import { openCalls } from "../approvals/approvals.ts";
+import type { Heartbeat } from "../http/sse_response.ts";
 import type { Session } from "../sessions/session.ts";
-import type { TurnRequest } from "../sessions/session_options.ts";
-import { DEFAULT_INSTRUCTIONS } from "../sessions/new_sessions.ts";
-import type { Sessions } from "../sessions/sessions.ts";
+import type { SessionEvent, TurnRequest } from "../sessions/session_types.ts";
+import { DEFAULT_INSTRUCTIONS, type Sessions } from "../sessions/sessions.ts";
 import {
   ConversationHash,
   type ConversationPoint,
@@ -15,16 +14,16 @@ import {
   findConversation,
   type KnownBeginning,
   knownConversation,
-  type Said,
+  type SaidMessage,
 } from "./known_conversations.ts";
-import { type TurnAnswer, type TurnPart, turnParts } from "./turn_parts.ts";
+import { type ConversationTurn, turnParts } from "./turn_answer.ts";
 
 /** A request to go on with a conversation. */
 export interface ConversationRequest {
   /** What the client wants the agent to heed; it follows the server's own instructions. May be empty. */
   readonly instructions: string;
   /** What was said, at its end a message of the user or the results of the calls before. */
-  readonly dialogue: readonly Said[];
+  readonly dialogue: readonly SaidMessage[];
   /** Where the conversation stood before `dialogue`. Default: `dialogue` is the whole conversation. */
   readonly after?: ConversationPoint;
   /** Who asks: conversations of different users are never mixed. */
@@ -39,29 +38,23 @@ export interface ConversationRequest {
   readonly settings?: ModelSettings;
 }
 
-/** Where conversations go on. */
-export interface ConversationOptions {
+/** What the OpenAI-compatible routes need. */
+export interface AsModelOptions {
   readonly sessions: Sessions;
   /** Keeps where known conversations stand. */
   readonly store: Store;
   /** What every agent is told first; the client's instructions follow. Default: `DEFAULT_INSTRUCTIONS`. */
   readonly instructions?: string;
+  /** How streams show that they are alive. */
+  readonly heartbeat: Heartbeat;
+  /** Told of every error that clients don't get to read. */
+  readonly onError: (error: unknown) => void;
+  /** The time in milliseconds since the epoch. Default: `Date.now`. */
+  readonly now?: () => number;
 }
 
-/** A turn that runs for a client of the OpenAI-compatible routes. */
-export interface ConversationTurn {
-  /** The session that it runs in. */
-  readonly sessionId: string;
-  readonly parts: AsyncGenerator<TurnPart, TurnAnswer>;
-  readonly cancel: () => void;
-  /** Where its session stands, once it has ended; never rejects. */
-  readonly done: Promise<ConversationPoint>;
-  /** Once it has ended: makes the conversation known by its content, this answer included, in one commit with `more`. */
-  readonly remember: (
-    answer: Pick<TurnAnswer, "text" | "calls">,
-    more?: readonly StoreRecord[],
-  ) => Promise<void>;
-}
+/** Where conversations go on. */
+type GoingOn = Pick<AsModelOptions, "sessions" | "store" | "instructions">;
 
 /**
  * Goes on with a conversation that a client sends as a whole: starts its next turn.
@@ -80,7 +73,7 @@ export interface ConversationTurn {
  */
 export async function continueConversation(
   request: ConversationRequest,
-  options: ConversationOptions,
+  options: GoingOn,
 ): Promise<ConversationTurn> {
   const giveBack = options.sessions.slots.take();
   try {
@@ -93,7 +86,7 @@ export async function continueConversation(
 
 async function findAndStart(
   { dialogue, after, user, metadata, ...request }: ConversationRequest,
-  { sessions, store, giveBack, ...options }: ConversationOptions & { readonly giveBack: () => void },
+  { sessions, store, giveBack, ...options }: GoingOn & { readonly giveBack: () => void },
 ): Promise<ConversationTurn> {
   const instructions = [options.instructions ?? DEFAULT_INSTRUCTIONS, request.instructions]
     .filter((text) => text !== "").join("\n\n");

@@ -1,24 +1,24 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import type { AssistantMessage, Content, FunctionToolCall, ToolDefinition } from "@tare/messages";
-import { continueConversation, type ConversationRequest } from "./continue_conversation.ts";
-import type { Said } from "./known_conversations.ts";
-import { HttpError } from "../http/http_error.ts";
 import { ApiError } from "@tare/wire";
 import { silentModel } from "../fixture_test.ts";
+import { HttpError } from "../http/http_error.ts";
+import type { SessionOptions } from "../sessions/session_types.ts";
+import { continueConversation, type ConversationRequest } from "./continue_conversation.ts";
 import { echoCall, routeOptions, scriptedModel } from "./fixture_test.ts";
-import { readAnswer } from "./stream_turn.ts";
-import type { SessionsOptions } from "../sessions/sessions.ts";
+import type { SaidMessage } from "./known_conversations.ts";
+import { readAnswer } from "./turn_answer.ts";
 
-const user = (content: Content): Said => ({ role: "user", content });
-const agent = (content: string): Said => ({ role: "assistant", content });
+const user = (content: Content): SaidMessage => ({ role: "user", content });
+const agent = (content: string): SaidMessage => ({ role: "assistant", content });
 
 function harness(
   replies: readonly (Partial<AssistantMessage> | Error)[],
-  changes: Partial<SessionsOptions> = {},
+  changes: Partial<SessionOptions> = {},
 ) {
   const { model, asked } = scriptedModel(replies);
   let options = routeOptions(model, changes);
-  const ask = (dialogue: readonly Said[], request: Partial<ConversationRequest> = {}) =>
+  const ask = (dialogue: readonly SaidMessage[], request: Partial<ConversationRequest> = {}) =>
     continueConversation({ dialogue, instructions: "", user: "", metadata: {}, ...request }, options);
   return {
     options,
@@ -29,7 +29,7 @@ function harness(
       options = { ...routeOptions(model, { ...changes, store }), store };
     },
     /** Plays a turn to its end and gives its session, and what the model was asked. */
-    async play(dialogue: readonly Said[], request: Partial<ConversationRequest> = {}) {
+    async play(dialogue: readonly SaidMessage[], request: Partial<ConversationRequest> = {}) {
       const turn = await ask(dialogue, request);
       const { text, calls } = await readAnswer(turn);
       await turn.remember({ text, calls });
@@ -145,7 +145,7 @@ Deno.test("continueConversation() starts over when the known session was deleted
 Deno.test("continueConversation() deletes a new session in which the model never answered", async () => {
   const failing = new Error("No.");
   const { ask, play, options } = harness([failing, { content: "a" }, failing, echoCall("x"), failing]);
-  const fail = async (dialogue: readonly Said[]) => {
+  const fail = async (dialogue: readonly SaidMessage[]) => {
     const turn = await ask(dialogue);
     await assertRejects(() => readAnswer(turn), ApiError);
     return await options.sessions.get(turn.sessionId).then(({ turns }) => turns, () => "deleted");
@@ -189,7 +189,7 @@ Deno.test("continueConversation() takes a slot for as long as the turn runs", as
 
 Deno.test("continueConversation() ends the turn at the smaller limit of output tokens", async () => {
   const replies = () => [echoCall("x"), echoCall("y"), { content: "a" }];
-  const finish = async (limits: SessionsOptions["limits"], maxOutputTokens?: number) => {
+  const finish = async (limits: SessionOptions["limits"], maxOutputTokens?: number) => {
     const { ask } = harness(replies(), limits && { limits });
     const turn = await ask([user("1")], maxOutputTokens === undefined ? {} : { maxOutputTokens });
     const { finish, ledger } = await readAnswer(turn);
@@ -272,12 +272,12 @@ const PICK: ToolDefinition = { type: "function", function: { name: "pick" } };
 const PICKS = { clientTools: [PICK] };
 const call = (id: string, name: string) =>
   ({ id, type: "function", function: { name, arguments: '{"text":"x"}' } }) as const;
-const called = (...calls: readonly FunctionToolCall[]): Said => ({
+const called = (...calls: readonly FunctionToolCall[]): SaidMessage => ({
   role: "assistant",
   content: null,
   tool_calls: calls,
 });
-const result = (id: string, content: string): Said => ({ role: "tool", tool_call_id: id, content });
+const result = (id: string, content: string): SaidMessage => ({ role: "tool", tool_call_id: id, content });
 
 Deno.test("continueConversation() goes on with the results of the client's calls after a restart, in the same session", async () => {
   const { play, restart } = harness([

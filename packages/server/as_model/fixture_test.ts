@@ -12,9 +12,11 @@ import { dispatcher } from "../http/dispatcher.ts";
 import { echo } from "../fixture_test.ts";
 import { openapiDocument } from "../http/openapi_document.ts";
 import { checkedFetch, type OpenapiDocument } from "../http/openapi_fixture_test.ts";
-import { Sessions, type SessionsOptions } from "../sessions/sessions.ts";
+import { Sessions } from "../sessions/sessions.ts";
+import type { SessionOptions } from "../sessions/session_types.ts";
 import { respondAt } from "./errors.ts";
-import { type AsModelOptions, asModelRoutes } from "./as_model_routes.ts";
+import { asModelRoutes } from "./as_model_routes.ts";
+import type { AsModelOptions } from "./continue_conversation.ts";
 
 /** A call of {@linkcode echo}. */
 export function echoCall(text: string): Partial<AssistantMessage> {
@@ -51,7 +53,7 @@ export function scriptedModel(replies: readonly (Partial<AssistantMessage> | Err
 }
 
 /** What the routes need, with everything in memory. */
-export function routeOptions(model: Model, changes: Partial<SessionsOptions> = {}): AsModelOptions {
+export function routeOptions(model: Model, changes: Partial<SessionOptions> = {}): AsModelOptions {
   const store = memoryStore();
   const sessions = new Sessions({
     model: () => model,

@@ -14,7 +14,7 @@ import type { Store, StoreRecord } from "@tare/conversation";
  * What one side said: the user, the agent with the calls that it left to its client, or the client of what came of
  * one. The agent's own calls aren't among it.
  */
-export type Said = UserMessage | AssistantMessage | ToolMessage;
+export type SaidMessage = UserMessage | AssistantMessage | ToolMessage;
 
 /** A place in a session's history: after its first `messages` messages, the system message included. */
 export interface ConversationPoint {
@@ -48,7 +48,7 @@ export async function findConversation(store: Store, key: string): Promise<Conve
 /** The longest beginning of a conversation that ends with an answer and is known; `keys` names it up to each message. */
 export async function findBeginning(
   store: Store,
-  { dialogue, keys }: { readonly dialogue: readonly Said[]; readonly keys: readonly string[] },
+  { dialogue, keys }: { readonly dialogue: readonly SaidMessage[]; readonly keys: readonly string[] },
 ): Promise<KnownBeginning | undefined> {
   for (let length = dialogue.length; length > 0; length--) {
     // What stands for a question is where it was asked, before it.
@@ -73,7 +73,7 @@ export class ConversationHash {
   }
 
   /** Adds a message and gives the name of the conversation up to it, as 64 hexadecimal digits. */
-  add(said: Said): string {
+  add(said: SaidMessage): string {
     const { role, content } = said;
     const text = isText(content) ? contentText(content) : content;
     this.#add([

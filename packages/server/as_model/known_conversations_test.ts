@@ -7,19 +7,19 @@ import {
   findBeginning,
   findConversation,
   knownConversation,
-  type Said,
+  type SaidMessage,
 } from "./known_conversations.ts";
 
-const user = (content: Content): Said => ({ role: "user", content });
-const agent = (content: Content): Said => ({ role: "assistant", content });
-const calling = (id: string, args: string): Said => ({
+const user = (content: Content): SaidMessage => ({ role: "user", content });
+const agent = (content: Content): SaidMessage => ({ role: "assistant", content });
+const calling = (id: string, args: string): SaidMessage => ({
   role: "assistant",
   content: null,
   tool_calls: [{ id, type: "function", function: { name: "f", arguments: args } }],
 });
-const result = (id: string, content: Content): Said => ({ role: "tool", tool_call_id: id, content });
+const result = (id: string, content: Content): SaidMessage => ({ role: "tool", tool_call_id: id, content });
 
-function nameOf(dialogue: readonly Said[], scope: readonly string[] = []): string {
+function nameOf(dialogue: readonly SaidMessage[], scope: readonly string[] = []): string {
   const hash = new ConversationHash(scope);
   return dialogue.map((said) => hash.add(said)).at(-1)!;
 }

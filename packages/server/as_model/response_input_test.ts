@@ -1,10 +1,9 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { memoryStore } from "@tare/conversation";
 import { ApiError, emptyResponse, type ResponseBody } from "@tare/wire";
-
-import { readResponseInput } from "./response_input.ts";
+import { readResponseInput } from "./responses.ts";
 import type { InputItem } from "./responses_schema.ts";
-import { storedResponse } from "./stored_response.ts";
+import { storedResponse } from "./stored_responses.ts";
 
 const HEX = "0123456789abcdef0123456789abcdef";
 const store = memoryStore();

@@ -1,7 +1,7 @@
 import { type Static, type TProperties, Type } from "typebox";
 import { closed, COUNT, METADATA, nullable, tagged, textOr } from "../http/schema.ts";
 import { SAMPLING, TOOL_CHOICE, TOOL_FIELDS, TOOL_NAME } from "./client_tools.ts";
-import { REFUSED_SAMPLING, type UnsupportedParameter } from "./unsupported.ts";
+import { REFUSED_SAMPLING, type UnsupportedParameter } from "./errors.ts";
 
 const TEXT = Type.String();
 

@@ -1,7 +1,7 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { checker } from "../http/schema.ts";
 import { ApiError } from "@tare/wire";
-import { refuseUnsupported } from "./unsupported.ts";
+import { checker } from "../http/schema.ts";
+import { refuseUnsupported } from "./errors.ts";
 import { RESPONSES_REQUEST, UNSUPPORTED_IN_RESPONSES } from "./responses_schema.ts";
 
 Deno.test("RESPONSES_REQUEST takes what clients send and names what is wrong", () => {

@@ -1,9 +1,8 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { EMPTY_LEDGER } from "@tare/loop";
-import type { ConversationTurn } from "./continue_conversation.ts";
 import { ApiError } from "@tare/wire";
 import type { SseMessage } from "../http/sse_response.ts";
-import { cancelWithClient, readAnswer, streamTurn, tellError } from "./stream_turn.ts";
+import { cancelWithClient, type ConversationTurn, readAnswer, streamTurn, tellError } from "./turn_answer.ts";
 
 function turn(cancelled: string[] = []): ConversationTurn {
   return {

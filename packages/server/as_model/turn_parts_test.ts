@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { EMPTY_LEDGER, type LoopEvent, type TurnEndReason } from "@tare/loop";
 import { ApiError } from "@tare/wire";
-import { type TurnAnswer, type TurnPart, turnParts } from "./turn_parts.ts";
+import { type TurnAnswer, type TurnPart, turnParts } from "./turn_answer.ts";
 
 const USAGE = { promptTokens: 1, cachedTokens: 0, outputTokens: 1 };
 const text = (text: string): LoopEvent => ({ type: "text_delta", step: 1, text });

@@ -1,6 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { ApiError } from "@tare/wire";
-import { refuseUnsupported, type UnsupportedParameter } from "./unsupported.ts";
+import { refuseUnsupported, type UnsupportedParameter } from "./errors.ts";
 
 const UNSUPPORTED: readonly UnsupportedParameter[] = [{
   parameter: "n",

@@ -9,7 +9,7 @@ import {
   type Tool,
 } from "@tare/messages";
 import type { ToolSource } from "@tare/server";
-import { CANNOT_ASK } from "../approvals/questions.ts";
+import { CANNOT_ASK } from "../approvals/approvals.ts";
 import { agent, call, events, newSession, request, turn } from "../fixture_test.ts";
 import { unpaired } from "../script_fixture_test.ts";
 

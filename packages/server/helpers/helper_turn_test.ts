@@ -2,7 +2,8 @@ import { assertEquals } from "@std/assert";
 import { type AssistantMessage, contentText, type Model } from "@tare/messages";
 import { makeSession, scriptedSessions, unpaired } from "../script_fixture_test.ts";
 import { recordedStore } from "../sessions/store_fixture_test.ts";
-import { lineOf, resultOfHelper } from "./helper_turn.ts";
+import { lineOf } from "./helpers.ts";
+import { resultOfHelper } from "../sessions/history.ts";
 
 const toolCall = (id: string, name: string, args: unknown) =>
   ({ id, type: "function", function: { name, arguments: JSON.stringify(args) } }) as const;

@@ -1,30 +1,9 @@
-import type { LoopEvent } from "@tare/loop";
-import type { Message } from "@tare/messages";
-import type { Answered } from "../approvals/questions.ts";
-import type { Store, StoredEvent, StoreRecord } from "@tare/conversation";
+import type { Store, StoreRecord } from "@tare/conversation";
 import { HttpError } from "../http/http_error.ts";
-
-/** Everything that happens in a session: its turns, and the messages that were said elsewhere before. */
-export type SessionEvent =
-  | LoopEvent
-  /**
-   * The session goes on with this message, exactly as it is. One behind a turn's start, which tells of the tools, stands
-   * in front of what opened the turn.
-   */
-  | { readonly type: "message_added"; readonly message: Message }
-  /** For the call of this id a helper works, in a session of its own. */
-  | { readonly type: "helper_started"; readonly id: string; readonly session: string }
-  /** Somebody has said whether a call may run that the last turn asked for. */
-  | Answered;
-
-/** An event with its number in the session, from 1. */
-export interface NumberedEvent {
-  readonly number: number;
-  readonly event: SessionEvent;
-}
+import { asSessionEvent, type NumberedEvent, type SessionEvent } from "./session_types.ts";
 
 /** How a log learns what others write to it. */
-export interface FollowedLog {
+interface FollowedLog {
   /** Calls back whenever something may have been written. Gives what ends that. */
   readonly watch: (changed: () => void) => () => void;
   /** Finds out what was written, and tells the log of it. Settles in any case. */
@@ -222,9 +201,4 @@ export class EventLog {
     this.#changed.resolve();
     this.#changed = Promise.withResolvers<void>();
   }
-}
-
-/** An event as it was appended: nothing else is in a session's log. */
-export function asSessionEvent(event: StoredEvent["event"]): SessionEvent {
-  return event as SessionEvent;
 }

@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { echo } from "../fixture_test.ts";
 import { scriptedSessions, snapshot, unpaired } from "../script_fixture_test.ts";
 import { HttpError } from "../http/http_error.ts";
-import type { RunningTurn } from "./session_options.ts";
+import type { RunningTurn } from "./session_types.ts";
 import type { Sessions } from "./sessions.ts";
 
 /** A store whose calls take effect, and answer, in whatever order the scheduler chooses. */

@@ -1,9 +1,9 @@
 import { assertEquals } from "@std/assert";
 import { EMPTY_LEDGER } from "@tare/loop";
 import type { Message, Usage } from "@tare/messages";
-import { NO_QUESTIONS } from "../approvals/questions.ts";
-import { HISTORY_EVENTS, rebuildHistory } from "./rebuild_history.ts";
-import type { SessionEvent } from "./event_log.ts";
+import { NO_QUESTIONS } from "../approvals/approvals.ts";
+import { HISTORY_EVENTS, rebuildHistory } from "./history.ts";
+import type { SessionEvent } from "./session_types.ts";
 
 const call = (id: string) => ({ id, type: "function", function: { name: "read", arguments: "{}" } }) as const;
 const usage: Usage = { promptTokens: 10, cachedTokens: 5, outputTokens: 2 };

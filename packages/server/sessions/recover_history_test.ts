@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { EMPTY_LEDGER } from "@tare/loop";
 import type { Tool, ToolCall } from "@tare/messages";
-import { recoveryEvents } from "./recover_history.ts";
+import { recoveryEvents } from "./history.ts";
 
 function tool(name: string, stance?: Tool["stance"]): Tool {
   return {

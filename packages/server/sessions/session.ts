@@ -1,31 +1,29 @@
 import type { TurnLedger } from "@tare/loop";
+import { recallTool } from "@tare/loop/tools";
 import type { Content, CountTokens, Message, Tool } from "@tare/messages";
 import type { Archive } from "@tare/prune";
 import type { HolderRequest, SessionRecord, StoreRecord } from "@tare/conversation";
-import { recallTool } from "@tare/loop/tools";
-import { Helpers } from "../helpers/delegate_tool.ts";
+import type { SessionQuestions } from "../approvals/approvals.ts";
+import { Helpers } from "../helpers/helpers.ts";
 import { toHttpError } from "../http/http_error.ts";
+import { turnPlayer } from "../turns/play_turn.ts";
+import { SessionTools } from "../turns/session_tools.ts";
 import { EventLog } from "./event_log.ts";
-import type { Opening } from "../approvals/approvals.ts";
-import type { Answered, Question, Questions } from "../approvals/questions.ts";
-import { Queue } from "./queue.ts";
-import type { PlayedTurn } from "../turns/run_turn.ts";
+import { SessionHold } from "./hold.ts";
 import { SessionMemory } from "./session_memory.ts";
+import type { SessionPrompt } from "./session_prompt.ts";
+import { type SessionSettings, storedHelper, storedSettings } from "./session_settings.ts";
 import {
-  type LoadedWith,
+  type Answered,
   parentOf,
+  type PinChange,
+  type Question,
   type RunningTurn,
   type SessionEnvironment,
   type SessionInfo,
   type TurnRequest,
   turnRunning,
-} from "./session_options.ts";
-import { type SessionSettings, storedHelper, storedSettings } from "./session_settings.ts";
-import type { SessionPrompt } from "./session_prompt.ts";
-import { Keeper } from "./keeper.ts";
-import { isFenced, lostError, type PinChange, toldError, type Wanted } from "./tenure.ts";
-import { SessionTools } from "../turns/session_tools.ts";
-import { turnPlayer } from "../turns/turn_player.ts";
+} from "./session_types.ts";
 
 /**
  * A conversation with the agent, in memory while it is used. All that changes it waits in one queue, so that nothing
@@ -43,33 +41,39 @@ export class Session implements SessionInfo {
   readonly archive: Archive;
   readonly #environment: SessionEnvironment;
   readonly #countTokens: CountTokens;
-  readonly #queue = new Queue();
   readonly #memory: SessionMemory;
   readonly #tools: SessionTools;
+  readonly #hold: SessionHold;
   #turn: RunningTurn | undefined;
-  readonly #keeper: Keeper;
 
-  private constructor(record: SessionRecord, { environment, countTokens, lastEvent }: LoadedWith) {
-    const { tools, toolSource: source } = environment;
+  private constructor(
+    record: SessionRecord,
+    environment: SessionEnvironment,
+    { countTokens, lastEvent }: { readonly countTokens: CountTokens; readonly lastEvent: number },
+  ) {
+    const { tools, toolSource: source, store } = environment;
     const id = this.id = record.id;
     this.createdAtMs = record.createdAtMs;
     this.settings = storedSettings(record.settings);
     this.parent = parentOf(record);
-    this.helpers = new Helpers(this, environment, this.#queue);
-    this.archive = environment.store.archive(id);
-    this.events = new EventLog(environment.store, { sessionId: id, last: lastEvent });
+    this.archive = store.archive(id);
+    this.events = new EventLog(store, { sessionId: id, last: lastEvent });
+    this.helpers = new Helpers(this, { environment, alone: (work) => this.#hold.queued(work) });
     const own = [...tools, recallTool(this.archive, { countTokens }), this.helpers.tool];
     const mayUse = storedHelper(record.settings)?.tools;
     this.#tools = new SessionTools({ given: this.settings.tools, own, source, mayUse });
     this.#environment = environment;
     this.#countTokens = countTokens;
-    this.#memory = new SessionMemory({
-      ...{ id, settings: this.settings, events: this.events, archive: this.archive, helpers: this.helpers },
-      ...{ tools: () => this.tools, environment, countTokens },
-    });
-    this.#keeper = new Keeper({
-      ...{ id, environment, events: this.events, memory: this.#memory, queue: this.#queue },
+    const parts = { id, settings: this.settings, archive: this.archive, environment, countTokens };
+    const { events, helpers } = this;
+    this.#memory = new SessionMemory({ ...parts, tools: () => this.tools, events, helpers });
+    this.#hold = new SessionHold({
+      ...{ id, environment, events, memory: this.#memory },
       turn: () => this.#turn,
+      take: async (wanted) => {
+        if (wanted.do === "steer") await this.#memory.steer(wanted.input, () => wanted.records);
+        else await this.#memory.changePins(wanted.change, wanted.records);
+      },
       ended: (how) => this.#release(how),
       changed: () => environment.changed(this),
       unsettled: () => environment.unsettled?.(this),
@@ -80,8 +84,8 @@ export class Session implements SessionInfo {
   static async load(record: SessionRecord, environment: SessionEnvironment): Promise<Session> {
     const lastEvent = await environment.store.lastEvent(record.id);
     const countTokens = await environment.countTokens();
-    const session = new Session(record, { environment, countTokens, lastEvent });
-    await session.#keeper.load();
+    const session = new Session(record, environment, { countTokens, lastEvent });
+    await session.#hold.load();
     return session;
   }
 
@@ -97,7 +101,7 @@ export class Session implements SessionInfo {
 
   /** Number of the last event before the running turn; nothing if none runs. */
   get runningAfter(): number | undefined {
-    return this.#turn?.before ?? this.#keeper.elsewhere?.after;
+    return this.#turn?.before ?? this.#hold.elsewhereAfter;
   }
 
   get ledger(): TurnLedger {
@@ -123,7 +127,11 @@ export class Session implements SessionInfo {
 
   /** Whether this server holds it, if others could. */
   get isHeld(): boolean {
-    return this.#keeper.hold !== undefined;
+    return this.#hold.isHeld;
+  }
+
+  get isGone(): boolean {
+    return this.#hold.isGone;
   }
 
   get title(): string {
@@ -135,11 +143,9 @@ export class Session implements SessionInfo {
     return this.#memory.prompt;
   }
 
-  /** Changes what is asked for of single messages, and stores it with these records. @throws {HttpError} 404 if it is gone. */
-  async changePins(change: PinChange, records: readonly StoreRecord[]): Promise<void> {
-    const wanted = () => ({ do: "pin", change, records }) as const;
-    await this.#keeper.alone(() => this.#memory.changePins(change, records), { wanted, told: () => {} });
-    if (!this.isHeld) await this.ready();
+  /** What is asked before calls run, and has no answer. */
+  get questions(): readonly Question[] {
+    return this.#memory.questions;
   }
 
   /**
@@ -147,7 +153,14 @@ export class Session implements SessionInfo {
    * one of them left that is gone is taken, and its turn ended. @throws {StoreError}
    */
   ready(): Promise<void> {
-    return this.#keeper.ready();
+    return this.#hold.ready();
+  }
+
+  /** Changes what is asked for of single messages, and stores it with these records. @throws {HttpError} 404 if it is gone. */
+  async changePins(change: PinChange, records: readonly StoreRecord[]): Promise<void> {
+    const wanted = () => ({ do: "pin", change, records }) as const;
+    await this.#hold.alone(() => this.#memory.changePins(change, records), { wanted, told: () => {} });
+    if (!this.isHeld) await this.ready();
   }
 
   /**
@@ -163,7 +176,7 @@ export class Session implements SessionInfo {
   start(request: TurnRequest): Promise<RunningTurn>;
   start(request: TurnRequest, when: () => boolean): Promise<RunningTurn | undefined>;
   start(request: TurnRequest, when: () => boolean = () => true): Promise<RunningTurn | undefined> {
-    return this.#keeper.alone(async () => when() ? await this.#start(request) : undefined, {
+    return this.#hold.alone(async () => when() ? await this.#start(request) : undefined, {
       told: () => {
         if (when()) throw turnRunning(this.id);
         return undefined;
@@ -181,16 +194,11 @@ export class Session implements SessionInfo {
   steerOrStart(request: TurnRequest & { readonly input: Content }): Promise<RunningTurn | undefined> {
     const { input } = request;
     const keep = () => request.keep?.("steers") ?? [];
-    return this.#keeper.alone(async () => {
+    return this.#hold.alone(async () => {
       if (!this.#turn) return await this.#start(request);
       await this.#memory.steer(input, keep);
       return undefined;
     }, { wanted: () => ({ do: "steer", input, records: keep() }), told: () => undefined });
-  }
-
-  /** What is asked before calls run, and has no answer. */
-  get questions(): readonly Question[] {
-    return this.#memory.questions;
   }
 
   /**
@@ -199,10 +207,10 @@ export class Session implements SessionInfo {
    * @throws {HttpError} as {@linkcode Session.start} does, and what `say` throws. Then nothing has happened.
    */
   answer(
-    say: (questions: Questions) => readonly Answered[],
+    say: (questions: SessionQuestions) => readonly Answered[],
     request: Pick<TurnRequest, "unattended"> = {},
   ): Promise<RunningTurn | undefined> {
-    return this.#keeper.alone(async () => {
+    return this.#hold.alone(async () => {
       const { told, isAll } = this.#memory.hear(say);
       if (isAll) return await this.#start({ ...request, told });
       await this.#memory.tell(told);
@@ -217,9 +225,9 @@ export class Session implements SessionInfo {
 
   /** Denies what is asked, and nothing goes on. False if nothing is. */
   withdraw(): Promise<boolean> {
-    return this.#keeper.alone(async () => {
+    return this.#hold.alone(async () => {
       if (this.questions.length === 0) return false;
-      await this.#memory.withdraw(() => this.#release({ waiting: this.#memory.steering.waiting }));
+      await this.#memory.withdraw((waiting) => this.#release({ waiting }));
       return true;
     }, { told: () => false });
   }
@@ -227,7 +235,7 @@ export class Session implements SessionInfo {
   /** Cancels the running turn, on whichever server, and waits for its end. False if none runs. */
   async cancel(): Promise<boolean> {
     if (await this.cancelHere()) return true;
-    return this.isRunning && await this.#keeper.ask({ do: "cancel" });
+    return this.isRunning && await this.#hold.ask({ do: "cancel" });
   }
 
   /** Cancels the turn that runs on this server and waits for its end. False if none does. */
@@ -238,54 +246,19 @@ export class Session implements SessionInfo {
     return turn !== undefined;
   }
 
-  /** Does what another server asks, if a turn runs: that one does it itself once the session is given back. */
-  async asked({ id: requestId, body }: HolderRequest): Promise<void> {
-    const wanted = body as Wanted;
-    const told = (answer: unknown): StoreRecord[] => [{ type: "answer", requestId, answer }];
-    const { store, onError } = this.#environment;
-    await this.#queue.run(async () => {
-      if (!this.#turn) return await this.#keeper.giveBack();
-      try {
-        switch (wanted.do) {
-          case "know":
-            return await store.commit(told({}));
-          case "cancel":
-            this.#keeper.owe(requestId);
-            return this.#turn.cancel();
-          case "steer":
-            return await this.#memory.steer(wanted.input, () => [...wanted.records, ...told({})]);
-          case "pin":
-            return await this.#memory.changePins(wanted.change, [...wanted.records, ...told({})]);
-        }
-      } catch (error) {
-        if (isFenced(error)) return this.#keeper.lost();
-        await store.commit(told(toldError(error)));
-      }
-    }).catch((error) => onError?.(error));
+  /** Does what another server asks, if a turn runs. */
+  asked(request: HolderRequest): Promise<void> {
+    return this.#hold.asked(request);
   }
 
   /** Removes the session if nothing runs in it then, and `when` says so. Tells whether it did. */
   deleteIdle(when: () => boolean = () => true): Promise<boolean> {
-    return this.#keeper.alone(async () => {
+    return this.#hold.alone(async () => {
       if (this.#turn || !when()) return false;
       await this.events.remove();
-      this.#keeper.goAway();
+      this.#hold.goAway();
       return true;
     }, { told: () => false });
-  }
-
-  get isGone(): boolean {
-    return this.#keeper.isGone;
-  }
-
-  /** Nothing runs any more. What waits enters the next turn. */
-  #release({ failure, waiting = [] }: { failure?: unknown; waiting?: readonly Content[] }): void {
-    this.#turn = undefined;
-    this.#memory.steering.reset(waiting);
-    // Whoever follows a turn that asks sees it go on.
-    if (failure === undefined && this.questions.length > 0) this.events.open();
-    else this.events.close(failure);
-    this.#environment.changed(this);
   }
 
   async #start(
@@ -300,35 +273,33 @@ export class Session implements SessionInfo {
       outcome.error = error;
       this.#environment.onError?.(error);
     };
-    const release = giveBack ?? this.#environment.slots.take();
-    const hold = this.#keeper.hold;
-    const isOwn = () => this.#keeper.hold === hold;
-    const own = (work: () => Promise<void>) =>
-      this.#queue.run(async () => {
-        if (!isOwn()) throw lostError(this.id);
-        await work().catch((error) => {
-          if (hold && isFenced(error)) this.#keeper.lost();
-          throw error;
-        });
-        await this.#keeper.giveBack();
-      });
-    const assertOwn = hold && (() => {
-      if (isOwn() && hold.isSure()) return;
-      if (isOwn()) this.#keeper.lost();
-      throw lostError(this.id);
-    });
+    const release = giveBack ?? this.#environment.takeSlot();
+    const tenure = this.#hold.tenure();
     try {
       const play = turnPlayer({ input, signal: controller.signal, ...given }, {
         ...{ session: this, environment: this.#environment, countTokens: this.#countTokens, opening },
         takeTools: (signal) => this.#tools.take(signal),
-        steering: () => isOwn() ? this.#memory.steering.take() : [],
-        commit: (events, options) => own(() => this.#memory.commit(events, options)),
-        assertOwn,
+        steering: () => tenure.isOwn() ? this.#memory.takeWaiting() : [],
+        commit: (events, options) => tenure.run(() => this.#memory.commit(events, options)),
+        assertOwn: tenure.assertOwn,
       });
       await this.#memory.begin(opening, { input, keep, committed: () => this.events.open() });
       const done = play()
-        .then((played) => this.#end(played, { onError, opening, own }))
-        .catch((error) => this.#fail(error, { onError, isOwn }))
+        .then(({ result: { messages, error, ...end }, ...played }) => {
+          if (error !== undefined) onError(error);
+          const committed = (waiting: readonly Content[]) => this.#release({ waiting });
+          return tenure.run(() => this.#memory.end({ ...played, end, messages }, { opening, committed }));
+        })
+        .catch((error) => {
+          // A bug of ours, or the store: the turn ends with what is stored of it.
+          onError(error);
+          const end = { reason: "internal_error", message: toHttpError(error).message } as const;
+          return tenure.fail(end, (storeError, isLost) => {
+            onError(storeError);
+            // Not even the end could be committed, so nobody may see one: readers are told of the failure itself.
+            if (!isLost) this.#release({ failure: toHttpError(storeError) });
+          });
+        })
         .then(() => ({ ...outcome, messages: this.history.length }))
         .finally(release);
       this.#turn = { before, cancel: () => controller.abort(), done };
@@ -340,39 +311,13 @@ export class Session implements SessionInfo {
     }
   }
 
-  async #end(
-    { result: { messages, error, ...end }, ...played }: PlayedTurn,
-    { onError, opening, own }: {
-      readonly onError: (error: unknown) => void;
-      readonly opening: Opening;
-      readonly own: (work: () => Promise<void>) => Promise<void>;
-    },
-  ): Promise<void> {
-    if (error !== undefined) onError(error);
-    const committed = (waiting: readonly Content[]) => this.#release({ waiting });
-    await own(() => this.#memory.end({ ...played, end, messages }, { opening, committed }));
-  }
-
-  /** Ends a turn that failed by a bug of ours or by the store, with what is stored of it. */
-  async #fail(
-    error: unknown,
-    { onError, isOwn }: { readonly onError: (error: unknown) => void; readonly isOwn: () => boolean },
-  ): Promise<void> {
-    onError(error);
-    await this.#queue.run(async () => {
-      // What was lost is ended by whoever has it now.
-      if (!isOwn()) return;
-      try {
-        await this.#keeper.restore({
-          end: { reason: "internal_error", message: toHttpError(error).message },
-        });
-      } catch (storeError) {
-        onError(storeError);
-        if (isFenced(storeError)) return this.#keeper.lost();
-        // Not even the end could be committed, so nobody may see one: readers are told of the failure itself.
-        this.#release({ failure: toHttpError(storeError) });
-      }
-      await this.#keeper.giveBack();
-    });
+  /** Nothing runs any more. What waits enters the next turn. */
+  #release({ failure, waiting = [] }: { failure?: unknown; waiting?: readonly Content[] }): void {
+    this.#turn = undefined;
+    this.#memory.rest(waiting);
+    // Whoever follows a turn that asks sees it go on.
+    if (failure === undefined && this.questions.length > 0) this.events.open();
+    else this.events.close(failure);
+    this.#environment.changed(this);
   }
 }

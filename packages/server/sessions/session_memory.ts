@@ -1,37 +1,39 @@
 import { addLedgers, type LoopEvent, type TurnEnd } from "@tare/loop";
-import { type Content, type CountTokens, firstWords, type Message, type Tool } from "@tare/messages";
-import { withoutPin, withPin } from "@tare/planner";
-import type { Archive } from "@tare/prune";
-import type { StoreRecord } from "@tare/conversation";
-import { Approvals, type Opening } from "../approvals/approvals.ts";
-import type { Answered, Questions } from "../approvals/questions.ts";
-import type { Helpers } from "../helpers/delegate_tool.ts";
-import { Steering } from "../turns/steering.ts";
-import type { PlayedTurn } from "../turns/run_turn.ts";
-import type { EventLog, SessionEvent } from "./event_log.ts";
-import { INTERRUPTED, readHistory, type RecoveryOptions } from "./recover_history.ts";
+import { type Content, firstWords, type Message } from "@tare/messages";
+import { pinsAfter, type StoreRecord } from "@tare/conversation";
 import {
+  closeTurn,
+  hear,
+  leaveTurn,
+  NO_QUESTIONS,
+  type Opening,
+  openQuestions,
+  openTurn,
+  questionsAfter,
+  type SessionQuestions,
+} from "../approvals/approvals.ts";
+import type { Helpers } from "../helpers/helpers.ts";
+import { HttpError } from "../http/http_error.ts";
+import type { PlayedTurn } from "../turns/play_turn.ts";
+import type { EventLog } from "./event_log.ts";
+import { INTERRUPTED, readHistory, type RecoveryOptions } from "./history.ts";
+import { readStored, SessionPrompt } from "./session_prompt.ts";
+import {
+  type Answered,
   NO_TURNS,
-  type SessionEnvironment,
+  type PinChange,
+  type Question,
+  type SessionEvent,
+  type SessionParts,
   type SessionTotals,
+  stateRecords,
   type TurnRequest,
-} from "./session_options.ts";
-import { type ChangeOptions, readStored, SessionPrompt } from "./session_prompt.ts";
-import type { SessionSettings } from "./session_settings.ts";
-import type { PinChange } from "./tenure.ts";
+} from "./session_types.ts";
 
 /** What the memory of a session is made of. */
-export interface SessionMemoryOptions {
-  /** Id of the session. */
-  readonly id: string;
-  readonly settings: SessionSettings;
+interface SessionMemoryOptions extends SessionParts {
   readonly events: EventLog;
-  readonly archive: Archive;
   readonly helpers: Pick<Helpers, "adopt">;
-  /** The tools that the session has now. */
-  readonly tools: () => readonly Tool[];
-  readonly environment: SessionEnvironment;
-  readonly countTokens: CountTokens;
 }
 
 /**
@@ -39,19 +41,19 @@ export interface SessionMemoryOptions {
  * `committed` is called then, before anybody reads of it. Only one change may be under way at a time.
  */
 export class SessionMemory {
-  /** What the user said in the middle of a turn. */
-  readonly steering: Steering = new Steering();
   readonly #options: SessionMemoryOptions;
-  readonly #approvals: Approvals;
   #history: readonly Message[] = [];
   #totals: SessionTotals = NO_TURNS;
-  #title = "";
+  #questions = NO_QUESTIONS;
   #prompt!: SessionPrompt;
+  /** What the user said in the middle of a turn and no event tells yet. It is stored, so that it is never lost. */
+  #waiting: readonly Content[] = [];
+  /** Of these, how many the loop has taken. */
+  #taken = 0;
 
   /** Nothing was read yet. */
   constructor(options: SessionMemoryOptions) {
     this.#options = options;
-    this.#approvals = new Approvals(options.id, options.environment);
   }
 
   /** What was said in the turns that have ended, the system message first. */
@@ -66,7 +68,7 @@ export class SessionMemory {
 
   /** What the user said first. */
   get title(): string {
-    return this.#title;
+    return this.#prompt.title;
   }
 
   /** What is made of what was said. */
@@ -75,8 +77,8 @@ export class SessionMemory {
   }
 
   /** The questions that nobody has answered. */
-  get questions(): Approvals["open"] {
-    return this.#approvals.open;
+  get questions(): readonly Question[] {
+    return openQuestions(this.#questions);
   }
 
   /**
@@ -90,68 +92,82 @@ export class SessionMemory {
     readonly end?: RecoveryOptions["end"] | undefined;
     readonly isLate?: boolean;
   }): Promise<{ readonly waiting: readonly Content[]; readonly runningAfter?: number | undefined }> {
-    const { id, archive, events, helpers, tools, environment, countTokens, settings } = this.#options;
-    const { store } = environment;
+    const { id, settings, tools, environment: { store }, events, helpers } = this.#options;
     const read = { store, tools: tools(), instructions: settings.instructions, end };
     const { rebuilt, links, recovery, waiting, runningAfter } = await readHistory(id, read);
-    const { days, asks, ...stored } = await readStored(id, store);
+    const stored = await readStored(id, store);
+    const { days, asks } = stored;
     const totals = { ledger: rebuilt.ledger, turns: rebuilt.turns, days, asks };
     const records = this.#states({ totals, steering: [] });
     if (isLate) events.mend(recovery, recovery.length === 0 ? [] : records);
     else if (recovery.length > 0 || end && end !== INTERRUPTED) await events.append(recovery, { records });
     this.#history = rebuilt.messages;
     this.#totals = totals;
-    this.#title = stored.title;
     helpers.adopt(links);
-    this.#approvals.adopt(rebuilt.questions, asks);
-    const { model } = settings;
-    this.#prompt = new SessionPrompt({ id, archive, model, tools, stored, environment, countTokens });
+    this.#questions = rebuilt.questions;
+    this.#prompt = new SessionPrompt({ ...this.#options, stored });
     return { waiting, runningAfter };
   }
 
   /** Changes what is asked for of single messages, with these records. */
-  changePins(change: PinChange, records: readonly StoreRecord[]): Promise<void> {
-    return this.#prompt.changePins(
-      (pins) => "set" in change ? withPin(pins, change.set) : withoutPin(pins, change.remove),
-      (pins) => this.#options.events.append([], { records: [...this.#states({ pins }), ...records] }),
-    );
+  async changePins(change: PinChange, records: readonly StoreRecord[]): Promise<void> {
+    const pins = pinsAfter(this.#prompt.pins, change);
+    await this.#append([], { records: [...this.#states({ pins }), ...records] });
+    // A call may have ended some meanwhile.
+    this.#prompt.pin(change);
   }
 
   /** Lets the input wait for the running turn's next model call. @throws {HttpError} 429 if too much waits. */
   async steer(input: Content, keep: () => readonly StoreRecord[]): Promise<void> {
-    const waiting = this.steering.with(this.#options.id, input);
-    await this.#options.events.append([], {
+    const waiting = [...this.#waiting, input];
+    assertMayWait(this.#options.id, waiting);
+    await this.#append([], {
       records: [...this.#states({ steering: waiting }), ...keep()],
-      committed: () => this.steering.grow(waiting),
+      committed: () => this.#waiting = waiting,
     });
   }
 
+  /** What waits and the loop hasn't taken yet: it has then. */
+  takeWaiting(): readonly Content[] {
+    const fresh = this.#waiting.slice(this.#taken);
+    this.#taken = this.#waiting.length;
+    return fresh;
+  }
+
+  /** Nothing runs any more; what waits enters the next turn. */
+  rest(waiting: readonly Content[]): void {
+    this.#waiting = waiting;
+    this.#taken = 0;
+  }
+
   /** What `say` says of what is asked, and whether nothing is left open then. */
-  hear(say: (questions: Questions) => readonly Answered[]): ReturnType<Approvals["hear"]> {
-    return this.#approvals.hear(say);
+  hear(say: (questions: SessionQuestions) => readonly Answered[]): ReturnType<typeof hear> {
+    return hear(this.#questions, say);
   }
 
   /** Commits answers that leave others open. */
-  async tell(told: readonly Answered[]): Promise<void> {
-    await this.#options.events.append(told, { committed: () => this.#approvals.committed(told) });
+  tell(told: readonly Answered[]): Promise<void> {
+    return this.#append(told);
   }
 
   /** Denies what is asked. */
-  async withdraw(committed: () => void): Promise<void> {
-    const { events, answers } = this.#approvals.leave(this.#history, { by: "cancel" });
+  async withdraw(committed: (waiting: readonly Content[]) => void): Promise<void> {
+    const { events, answers } = leaveTurn(this.#questions, this.#history, { by: "cancel" });
     await this.commit(events, {
       ended: { asks: undefined },
       committed: () => {
         this.#history = [...this.#history, ...answers];
-        this.#approvals.committed(events);
-        committed();
+        committed(this.#waiting);
       },
     });
   }
 
   /** What a turn that is asked for begins with. @throws {HttpError} 409 if it can't be continued. */
   opening(request: Pick<TurnRequest, "input" | "results" | "told" | "budget">): Opening {
-    return this.#approvals.begin(request, this.#history);
+    return openTurn(request, {
+      ...{ id: this.#options.id, history: this.#history },
+      ...{ questions: this.#questions, asks: this.#totals.asks },
+    });
   }
 
   /** Commits a turn's start. */
@@ -159,36 +175,50 @@ export class SessionMemory {
     opening: Opening,
     { input, keep, committed }: Pick<TurnRequest, "input" | "keep"> & { readonly committed: () => void },
   ): Promise<void> {
-    const title = this.#title || firstWords(input);
+    const title = this.title || firstWords(input);
     const all = [...opening.events, { type: "turn_start", ...(input !== undefined && { input }) }] as const;
     const { asks, ...totals } = this.#totals;
-    const changed = { ...(!this.#title && { title }), ...(asks && { totals }) };
-    await this.#options.events.append(all, {
+    const changed = { ...(!this.title && { title }), ...(asks && { totals }) };
+    await this.#append(all, {
       records: [...this.#states(changed), ...keep?.("starts") ?? []],
       committed: () => {
         this.#history = [...this.#history, ...opening.answers];
-        this.#approvals.committed(all);
         this.#totals = totals;
-        this.#title = title;
+        this.#prompt.named(title);
         committed();
       },
     });
   }
 
-  /** Commits events of the turn with what has changed beside them. */
+  /**
+   * Commits events of the turn with what has changed beside them. Unless all is settled, the prompt's part waits for what
+   * tells of it.
+   */
   async commit(
     events: readonly SessionEvent[],
-    { committed, ...more }: Omit<ChangeOptions, "totals"> & { readonly committed?: () => void },
+    { committed, ended, settled = true }: {
+      readonly committed?: () => void;
+      /** What else the turns come to now. Default: nothing more. */
+      readonly ended?: Partial<SessionTotals>;
+      /** Whether nothing goes on until they are stored. Default: so it is. */
+      readonly settled?: boolean;
+    },
   ): Promise<void> {
-    const { values, totals, stored } = this.#prompt.changes(events, { totals: this.#totals, ...more });
+    const prompt = this.#prompt;
+    const before = this.#totals;
+    prompt.book(events);
+    const totals = { ...before, ...ended, days: prompt.days };
+    const { values, stored } = settled ? prompt.unstored() : { values: {}, stored: () => {} };
+    const isChanged = ended !== undefined || totals.days !== before.days;
     const heard = events.filter(({ type }) => type === "user_message").length;
-    const steering = this.steering.waiting.slice(heard);
-    await this.#options.events.append(events, {
-      records: this.#states({ ...values, ...(heard > 0 && { steering }) }),
+    const steering = this.#waiting.slice(heard);
+    await this.#append(events, {
+      records: this.#states({ ...values, ...(isChanged && { totals }), ...(heard > 0 && { steering }) }),
       committed: () => {
         stored();
         this.#totals = totals;
-        this.steering.told(heard);
+        this.#waiting = this.#waiting.slice(heard);
+        this.#taken -= heard;
         committed?.();
       },
     });
@@ -210,16 +240,16 @@ export class SessionMemory {
     },
   ): Promise<void> {
     const isOpen = end.reason === "tool_calls" || end.reason === "approval";
-    const waiting = isOpen ? this.steering.waiting : [];
-    const unheard = isOpen ? [] : this.steering.waiting;
-    const { events: put, asks } = this.#approvals.end(asked, { ledger: end.ledger, opening });
+    const [waiting, unheard] = isOpen ? [this.#waiting, []] : [[], this.#waiting];
+    const { events: put, asks } = closeTurn(asked, {
+      ...{ ledger: end.ledger, opening, options: this.#options.environment },
+    });
     const { turns, ledger } = this.#totals;
     const ended = { turns: turns + 1, ledger: addLedgers(ledger, end.ledger), asks };
     const told = unheard.map((input): LoopEvent => ({ type: "user_message", step, input }));
     await this.commit([...last, ...told, ...put, { type: "turn_end", ...end }], {
       ended,
       committed: () => {
-        this.#approvals.committed(put, asks);
         const said = unheard.map((content) => ({ role: "user", content }) as const);
         this.#history = [...this.#history, ...messages, ...said];
         committed(waiting);
@@ -227,8 +257,42 @@ export class SessionMemory {
     });
   }
 
-  #states(values: Readonly<Record<string, unknown>>): StoreRecord[] {
-    const { id: sessionId } = this.#options;
-    return Object.entries(values).map(([name, value]) => ({ type: "state", sessionId, name, value }));
+  #append(
+    events: readonly SessionEvent[],
+    { records = [], committed }: {
+      readonly records?: readonly StoreRecord[];
+      readonly committed?: () => void;
+    } = {},
+  ): Promise<void> {
+    return this.#options.events.append(events, {
+      records,
+      committed: () => {
+        this.#questions = events.reduce(questionsAfter, this.#questions);
+        committed?.();
+      },
+    });
   }
+
+  #states(values: object): readonly StoreRecord[] {
+    return stateRecords(this.#options.id, values);
+  }
+}
+
+/** Most inputs that wait for a running turn's next model call. */
+const MAX_WAITING = 100;
+
+/** Most characters of their JSON. */
+const MAX_WAITING_CHARS = 16 * 2 ** 20;
+
+/** What the user says to a running turn is stored whole each time. @throws {HttpError} 429 if it is too much. */
+function assertMayWait(id: string, waiting: readonly Content[]): void {
+  if (waiting.length <= MAX_WAITING && JSON.stringify(waiting).length <= MAX_WAITING_CHARS) return;
+  throw new HttpError(
+    429,
+    "too_much_steering",
+    `Cannot steer the turn in session ${id}: ${
+      waiting.length - 1
+    } inputs wait for its next model call, and at most ` +
+      `${MAX_WAITING} of ${MAX_WAITING_CHARS} characters may. Wait for a user_message event, or cancel the turn.`,
+  );
 }

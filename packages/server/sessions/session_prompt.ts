@@ -1,44 +1,49 @@
-import type { CountTokens, Message, Model, Tool, ToolDefinition } from "@tare/messages";
+import { Conversation, type Store } from "@tare/conversation";
+import { type CallReport, reportCall, type SeenConversation, sumsOfCall } from "@tare/conversation/report";
+import type { Message, Model, Rewrite, Tool, ToolDefinition, Usage } from "@tare/messages";
 import {
-  type Conversation,
-  type ForkableSession,
-  makePin,
+  type Conversation as History,
+  type LedgerEntry,
   type NewPin,
   type Pin,
   type PromptCall,
-  type PromptSession,
   type Quote,
+  type Rates,
   type SessionView,
   slicer,
-  withoutPin,
 } from "@tare/planner";
 import { promptSession } from "@tare/planner/policies";
-import type { SeenConversation } from "@tare/conversation/report";
-import type { Archive } from "@tare/prune";
+import { openCalls } from "../approvals/approvals.ts";
 import { HttpError } from "../http/http_error.ts";
-import type { Store } from "@tare/conversation";
-import { openCalls } from "../turns/open_calls.ts";
-import { type OfferState, offerTools, type ToolOffer } from "../turns/tool_offer.ts";
+import { type OfferState, offerTools, type ToolOffer } from "../turns/session_tools.ts";
 import { tracedModel } from "../turns/traced_turn.ts";
-import { daysAfter } from "./calls.ts";
-import type { SessionEvent } from "./event_log.ts";
-import { asked, NO_TURNS, ratesOf, type SessionEnvironment, type SessionTotals } from "./session_options.ts";
+import {
+  askedModel,
+  NO_TURNS,
+  type PinChange,
+  ratesOf,
+  type SessionEvent,
+  type SessionParts,
+  type SessionTotals,
+  type TurnPrompt,
+} from "./session_types.ts";
 import { summariseWith } from "./summarise_with.ts";
 
 /** What is stored of a session beside its events. */
-export interface StoredPrompt extends Pick<SessionTotals, "days" | "asks"> {
+interface StoredPrompt extends Pick<SessionTotals, "days" | "asks">, PromptState {
+  /** What the user said first. */
+  readonly title: string;
+}
+
+/** What of it changes with the prompt. */
+interface PromptState {
   /** What a restart needs to know of the prompt. */
   readonly context: unknown;
   /** What was asked for of single messages. */
   readonly pins: readonly Pin[];
   /** What the model was told of its tools; nothing if there was nothing to tell. */
   readonly tools: OfferState | undefined;
-  /** What the user said first. */
-  readonly title: string;
 }
-
-/** What a fork of a session knows of its prompt, as it is stored. */
-export type ForkedPrompt = Pick<StoredPrompt, "context" | "pins"> & Partial<Pick<StoredPrompt, "tools">>;
 
 /** Reads what is stored of a session beside its events. @throws {StoreError} */
 export async function readStored(id: string, store: Store): Promise<StoredPrompt> {
@@ -57,31 +62,9 @@ export async function readStored(id: string, store: Store): Promise<StoredPrompt
   };
 }
 
-/** What of it changes with the prompt. */
-type PromptState = Pick<StoredPrompt, "context" | "pins" | "tools">;
-
 /** What the prompt of a session is made with. */
-export interface SessionPromptOptions {
-  /** Id of the session. */
-  readonly id: string;
-  readonly environment: SessionEnvironment;
-  /** Name of the model. */
-  readonly model: string;
-  /** The tools that the session has now. */
-  readonly tools: () => readonly Tool[];
-  readonly archive: Archive;
-  readonly countTokens: CountTokens;
-  readonly stored: PromptState;
-}
-
-/** What else changes with events. */
-export interface ChangeOptions {
-  /** What all turns came to before. */
-  readonly totals: SessionTotals;
-  /** What else has changed of that. Default: nothing. */
-  readonly ended?: Partial<SessionTotals>;
-  /** Whether nothing goes on until they are stored. Default: so it is. */
-  readonly settled?: boolean;
+interface SessionPromptOptions extends SessionParts {
+  readonly stored: StoredPrompt;
 }
 
 /** Other requests are let in while a long history is looked at. */
@@ -91,58 +74,69 @@ const inSlices = slicer({
 });
 
 /** The model that summarises. @throws what the model's port throws for a model that can't be had. */
-function summaryModel({ id: conversation, environment, model }: SessionPromptOptions): Model {
+function summaryModel({ id: conversation, environment, settings: { model } }: SessionParts): Model {
   const { telemetry } = environment;
   const port = environment.model(model);
   if (!telemetry?.isOn) return port;
-  return tracedModel(port, { telemetry, conversation, ...asked(environment, model) });
+  return tracedModel(port, { telemetry, conversation, ...askedModel(environment, model) });
 }
 
-/** What the model sees of a session, and what was asked for of single messages. */
-export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
+/** A session's conversation: which tools its model is offered, and what of all that is stored when. */
+export class SessionPrompt implements TurnPrompt {
   readonly #options: SessionPromptOptions;
-  readonly #prompt: ForkableSession;
-  #pins: readonly Pin[];
+  readonly #conversation: Conversation;
   #stored: PromptState;
   #told: OfferState | undefined;
   /** How the last turn offered its tools. */
   #offer: ToolOffer | undefined;
   /** Every tool that was offered once, by name: its results may still be there when it has gone. */
   readonly #known: Record<string, Tool> = {};
-  #newest: { readonly history: Conversation; readonly view: SessionView } | undefined;
 
   /** The prompt as it was stored. */
   constructor(options: SessionPromptOptions) {
-    const { environment, model, archive, countTokens, stored } = options;
+    const { id, environment, settings: { model }, archive, countTokens, stored } = options;
     const { policy, mechanisms, truncateTokens, alwaysFull, triggers, windowTokens } = environment;
+    const { context, title, pins, days } = stored;
     this.#options = options;
-    this.#prompt = promptSession({
+    const prompts = promptSession({
       ...{ windowTokens, policy, mechanisms, truncateTokens, alwaysFull, triggers },
-      ...{ archive, countTokens, inSlices, state: stored.context },
+      ...{ archive, countTokens, inSlices, state: context },
       profile: () => ratesOf(environment, model).profile,
       tools: this.#known,
       // A model that can't be had must not keep anybody from the session.
       summarise: async (request) => await summariseWith(summaryModel(options), countTokens)(request),
     });
-    this.#pins = stored.pins;
+    this.#conversation = new Conversation({
+      ...{ id, archive, prompts, countTokens },
+      state: { title, model, pins, days },
+    });
     this.#told = stored.tools;
     this.#stored = this.#state;
   }
 
-  /** What of the prompt a restart needs to know. */
-  get state(): unknown {
-    return this.#prompt.state;
-  }
-
-  /** Whether all that a restart needs to know of it is stored. */
-  get isStored(): boolean {
-    const { context, pins, tools } = this.#state;
-    return context === this.#stored.context && pins === this.#stored.pins && tools === this.#stored.tools;
+  /** What the user said first, in one line; empty before. */
+  get title(): string {
+    return this.#conversation.state.title;
   }
 
   /** What was asked for of single messages. */
   get pins(): readonly Pin[] {
-    return this.#pins;
+    return this.#conversation.state.pins;
+  }
+
+  /** What calls came to, by the day. */
+  get days(): SessionTotals["days"] {
+    return this.#conversation.state.days;
+  }
+
+  /** What of the prompt a restart needs to know. */
+  get state(): unknown {
+    return this.#conversation.prompt.state;
+  }
+
+  /** Whether all that a restart needs to know of it is stored. */
+  get isStored(): boolean {
+    return Object.keys(this.#changed).length === 0;
   }
 
   /** Offers the model these tools from now on, which go on from this history; what it is to be told stands with it. */
@@ -152,53 +146,49 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
     return this.#offer;
   }
 
-  async view(history: Conversation, call: PromptCall): Promise<SessionView> {
-    const view = await this.#prompt.view(history, { ...call, pins: this.#pins });
-    for (const { place } of view.endedPins ?? []) this.#pins = withoutPin(this.#pins, place);
-    this.#newest = { history, view };
+  async view(history: History, call: PromptCall): Promise<SessionView> {
+    const view = await this.#conversation.view(history, call);
     const { id, environment } = this.#options;
     for (const warning of view.warnings) environment.warned?.(id, warning);
     return view;
   }
 
-  /** What a session knows that goes on from the first `length` messages, with an archive that holds what this one's does. */
-  fork(length: number): ForkedPrompt {
-    const { state } = this.#prompt.fork(length, this.#options.archive);
-    const pins = this.#pins.filter(({ place }) => place < length);
-    return { context: state, pins, ...(this.#told && { tools: this.#told }) };
+  sent(usage: Usage | undefined, view: SessionView): LedgerEntry | undefined {
+    return this.#conversation.sent(usage, view);
   }
 
-  sent: PromptSession["sent"] = (usage, view) => this.#prompt.sent(usage, view);
+  /** What the user said first has become known. */
+  named(title: string): void {
+    this.#conversation.named(title);
+  }
+
+  /** Changes what was asked for of single messages. */
+  pin(change: PinChange): void {
+    this.#conversation.pin(change);
+  }
+
+  /** Takes note of what these events, which happen now, came to. */
+  book(events: readonly SessionEvent[]): void {
+    const { environment, settings: { model } } = this.#options;
+    bookCalls(this.#conversation, events, { rates: ratesOf(environment, model), nowMs: this.#now() });
+  }
+
+  /** What isn't stored yet, by name, to be stored together, and what to call once it is. */
+  unstored(): { readonly values: Partial<PromptState>; readonly stored: () => void } {
+    const [values, now] = [this.#changed, this.#state];
+    return { values, stored: () => this.#stored = now };
+  }
+
+  /** What a session knows that goes on from the first `length` messages, with an archive that holds what this one's does. */
+  fork(length: number): Partial<PromptState> {
+    const { id, archive } = this.#options;
+    const { prompt, state } = this.#conversation.fork(length, { id, archive });
+    return { context: prompt.state, pins: state.pins, ...(this.#told && { tools: this.#told }) };
+  }
 
   /** What the next request would cost. Nothing where the policy knows nothing of costs. */
   quote(messages: readonly Message[]): Quote | undefined {
-    const call = { nowMs: this.#now(), model: this.#options.model, pins: this.#pins };
-    return this.#prompt.quote?.({ messages, tools: this.#tools() }, call);
-  }
-
-  /**
-   * What has changed with these events, which happen now, by name, to be stored together; what all turns come to then;
-   * and what to call once it is stored. Unless all is settled, the prompt's part waits for what tells of it.
-   */
-  changes(
-    events: readonly SessionEvent[],
-    { totals: before, ended, settled = true }: ChangeOptions,
-  ): {
-    readonly values: Partial<PromptState & { readonly totals: SessionTotals }>;
-    readonly totals: SessionTotals;
-    readonly stored: () => void;
-  } {
-    const { environment, model } = this.#options;
-    const days = daysAfter(before.days, events, { rates: ratesOf(environment, model), nowMs: this.#now() });
-    const totals = { ...before, ...ended, days };
-    const now = settled ? this.#state : this.#stored;
-    const values = {
-      ...(now.context !== this.#stored.context && { context: now.context }),
-      ...(now.pins !== this.#stored.pins && { pins: now.pins }),
-      ...(now.tools !== this.#stored.tools && { tools: now.tools }),
-      ...((days !== before.days || ended) && { totals }),
-    };
-    return { values, totals, stored: () => this.#stored = now };
+    return this.#conversation.quote({ messages, tools: this.#tools() }, this.#now());
   }
 
   /**
@@ -207,26 +197,16 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
    * @throws {HttpError} 400 if that can't be asked for, 501 if the policy takes no pins.
    */
   makePin(messages: readonly Message[], wanted: NewPin): Pin {
-    const { noPins } = this.#prompt;
+    const { noPins } = this.#conversation;
     if (noPins !== undefined) {
       throw new HttpError(501, "not_supported", `Cannot pin message ${wanted.place}: ${noPins}.`);
     }
     try {
-      return makePin(messages, wanted, this.#options.countTokens);
+      return this.#conversation.makePin(messages, wanted);
     } catch (error) {
       if (!(error instanceof RangeError)) throw error;
       throw new HttpError(400, "invalid_request", error.message);
     }
-  }
-
-  /** Changes what was asked for, once `store` has stored it. */
-  async changePins(
-    change: (pins: readonly Pin[]) => readonly Pin[],
-    store: (pins: readonly Pin[]) => Promise<void>,
-  ): Promise<void> {
-    await store(change(this.#pins));
-    // A call may have ended some meanwhile.
-    this.#pins = change(this.#pins);
   }
 
   /** What the model saw last of a session, and what is new of that; of a running turn what it saw last. */
@@ -237,11 +217,8 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
       readonly isRunning: boolean;
     },
   ): Promise<SeenConversation> {
-    const told = { pins: this.#pins, countTokens: this.#options.countTokens };
-    if (isRunning && this.#newest) return { ...this.#newest, ...told };
-    const history = { messages, tools: this.#tools() };
-    const call = { nowMs: this.#now(), model: this.#options.model, oneShot: true };
-    return { history, view: await this.#prompt.view(history, call), ...told };
+    if (isRunning && this.#conversation.newest) return await this.#conversation.see();
+    return await this.#conversation.see({ messages, tools: this.#tools(), nowMs: this.#now() });
   }
 
   #now(): number {
@@ -249,7 +226,16 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
   }
 
   get #state(): PromptState {
-    return { context: this.#prompt.state, pins: this.#pins, tools: this.#told };
+    return { context: this.state, pins: this.pins, tools: this.#told };
+  }
+
+  get #changed(): Partial<PromptState> {
+    const { context, pins, tools } = this.#state;
+    return {
+      ...(context !== this.#stored.context && { context }),
+      ...(pins !== this.#stored.pins && { pins }),
+      ...(tools !== this.#stored.tools && { tools }),
+    };
   }
 
   /** The definitions that requests hold. */
@@ -259,7 +245,7 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
   }
 
   #offerOf(tools: readonly Tool[], mayTell: boolean): ToolOffer {
-    const { environment, model, countTokens } = this.#options;
+    const { environment, settings: { model }, countTokens } = this.#options;
     const { windowTokens, alwaysFull, mechanisms } = environment;
     // What is said of them is known from now on.
     for (const tool of tools) this.#known[tool.definition.function.name] = tool;
@@ -268,5 +254,48 @@ export class SessionPrompt implements Pick<PromptSession, "view" | "sent"> {
       mayDefer: mechanisms?.schemas,
       profile: ratesOf(environment, model).profile,
     });
+  }
+}
+
+/** The events that say what was called. */
+export const CALL_EVENTS: readonly SessionEvent["type"][] = ["turn_start", "context_rewritten", "step_end"];
+
+/** The model calls of a session, the oldest first, by its events. What was rewritten for a call that failed stands at the next. */
+export function callsOf(events: Iterable<SessionEvent>, rates: Rates): CallReport[] {
+  const calls: CallReport[] = [];
+  let turn = 0;
+  let rewrites: Rewrite[] = [];
+  for (const event of events) {
+    if (event.type === "turn_start") turn++;
+    if (event.type === "context_rewritten") {
+      const { type: _type, step: _step, ...rewrite } = event;
+      rewrites.push(rewrite);
+    }
+    if (event.type !== "step_end") continue;
+    const { usage, cost, atMs } = event;
+    // The loop alone doesn't tell.
+    const at = atMs === undefined ? null : new Date(atMs).toISOString();
+    const number = calls.length + 1;
+    // What the context hook says of a call is what its prompt session keeps.
+    const ledger = event.ledger as LedgerEntry | undefined;
+    calls.push(reportCall(usage, { number, at, turn, purpose: "turn", ledger, rates, cost, rewrites }));
+    rewrites = [];
+  }
+  return calls;
+}
+
+/** Takes note of what calls came to by these events, the last of which happens now. */
+function bookCalls(
+  conversation: Pick<Conversation, "book">,
+  events: readonly SessionEvent[],
+  { rates, nowMs }: { readonly rates: Rates; readonly nowMs: number },
+): void {
+  for (const call of callsOf(events, rates)) {
+    conversation.book(sumsOfCall(call), call.at === null ? nowMs : Date.parse(call.at));
+  }
+  for (const event of events) {
+    if (event.type !== "turn_end") continue;
+    const savedTokens = Object.values(event.ledger.saved).reduce((sum, tokens) => sum + tokens, 0);
+    conversation.book({ savedTokens }, nowMs);
   }
 }

@@ -1,7 +1,30 @@
+import { PRICES_DATE } from "@tare/planner";
 import { type Static, Type } from "typebox";
 import { closed, METADATA } from "../http/schema.ts";
 import { APPROVAL_RULES } from "../approvals/rules.ts";
-import { BUDGET } from "../turns/budget.ts";
+
+/** What a turn or a session may cost. Default of each: no limit. */
+export const BUDGET = closed({
+  maxSteps: Type.Optional(Type.Integer({ minimum: 1, description: "Most model calls." })),
+  maxTokens: Type.Optional(
+    Type.Integer({ minimum: 1, description: "Most tokens, of prompts and replies together." }),
+  ),
+  maxUsd: Type.Optional(
+    Type.Number({
+      exclusiveMinimum: 0,
+      description:
+        `Most US dollars, of prompts and replies together, by the list prices of ${PRICES_DATE} or one's own.`,
+    }),
+  ),
+  maxTokenUnits: Type.Optional(
+    Type.Number({
+      exclusiveMinimum: 0,
+      description: "Highest cost of the prompts in token units: the price of one uncached input token is 1.",
+    }),
+  ),
+});
+/** What a turn or a session may cost. */
+export type Budget = Readonly<Static<typeof BUDGET>>;
 
 /** What a session is made with, defaults filled in. */
 export const SESSION_SETTINGS = closed({

@@ -11,7 +11,7 @@ import {
   snapshot,
   unpaired,
 } from "../script_fixture_test.ts";
-import type { SessionEvent } from "./event_log.ts";
+import type { SessionEvent } from "./session_types.ts";
 import type { Session } from "./session.ts";
 import { failingStore, FULL, watchedStore } from "./store_fixture_test.ts";
 

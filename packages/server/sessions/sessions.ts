@@ -1,16 +1,22 @@
-import { addSums, type CallReport, NO_SUMS, type Overview, ToldWarnings } from "@tare/conversation/report";
 import type { ListedSession } from "@tare/conversation";
-import { LRUCache } from "lru-cache";
-import type { HelperLink } from "../helpers/helper_turn.ts";
+import { Accounts, type CallReport, type Overview, ToldWarnings } from "@tare/conversation/report";
+import { firstWords } from "@tare/messages";
+import { RECALL_TOOL } from "@tare/prune";
+import { ApprovalTimers } from "../approvals/approvals.ts";
+import { DELEGATE_TOOL } from "../helpers/helpers.ts";
 import { HttpError } from "../http/http_error.ts";
-import { ApprovalTimers } from "../approvals/approval_timers.ts";
-import { CALL_EVENTS, callsOf, dayOf } from "./calls.ts";
-import { asSessionEvent } from "./event_log.ts";
-import { type CreateOptions, type NewSession, NewSessions } from "./new_sessions.ts";
-import { Queue } from "./queue.ts";
-import { readTranscript } from "./recover_history.ts";
+import { checkBudgets } from "../turns/play_turn.ts";
+import { allToolsOf, includesTool, STAND_IN_NAMES } from "../turns/session_tools.ts";
+import { readTranscript, sessionRecords } from "./history.ts";
+import { Queue } from "./hold.ts";
 import { Session } from "./session.ts";
+import { CALL_EVENTS, callsOf } from "./session_prompt.ts";
+import { type CreateSession, type SessionSettings, storedSettings } from "./session_settings.ts";
 import {
+  asSessionEvent,
+  type CreateOptions,
+  type HelperLink,
+  type NewSession,
   NO_TURNS,
   parentOf,
   ratesOf,
@@ -19,24 +25,14 @@ import {
   type SessionOptions,
   type SessionTotals,
   type Transcript,
-} from "./session_options.ts";
-import { storedSettings } from "./session_settings.ts";
-import { STAND_IN_NAMES } from "../turns/tool_offer.ts";
-import { TurnSlots } from "../turns/turn_slots.ts";
+  type WatchedSession,
+} from "./session_types.ts";
 
-/** What the sessions of a server are made of. */
-export interface SessionsOptions extends SessionOptions {
-  /** Model of sessions that name none. */
-  readonly defaultModel: string;
-  /** System message of sessions that bring none. Default: {@linkcode DEFAULT_INSTRUCTIONS}. */
-  readonly instructions?: string;
-  /** Whether sessions that name no tools have helpers too. Default: no, as each works with the whole prompt. */
-  readonly delegates?: boolean;
-  /** Most sessions kept, those of chats included. Default: 10,000. */
-  readonly maxSessions?: number;
-  /** Most turns that run at the same time. Default: 100. */
-  readonly maxRunningTurns?: number;
-}
+/** The system message of sessions that bring none. */
+export const DEFAULT_INSTRUCTIONS: string =
+  "You are an agent that works in a folder of files, the workspace, with tools. " +
+  "Find out what you need to know with the tools instead of guessing; make independent calls in one step. " +
+  "When you are done, answer briefly, and name the files that your answer rests on.";
 
 /** Sessions that stay in memory though nothing happens in them. */
 const MAX_IDLE = 16;
@@ -47,6 +43,14 @@ const AGAIN_MS = 10_000;
 /** Sessions that are looked at together. */
 const PAGE = 500;
 
+/** A session in memory, or on its way there. */
+interface Loaded {
+  readonly loading?: Promise<Session>;
+  readonly session?: WeakRef<Session>;
+  /** The session, if it stays whoever holds it. */
+  readonly kept?: Session | undefined;
+}
+
 /**
  * The sessions of a server. All are in the store; in memory are those with a running turn, those used last, and those
  * that somebody still holds. A session that an earlier process left in the middle of a turn is mended when it is first
@@ -55,28 +59,21 @@ const PAGE = 500;
 export class Sessions {
   /** The turns that may run at once. */
   readonly slots: TurnSlots;
-  readonly #options: SessionsOptions;
-  readonly #recent = new LRUCache<string, Session>({ max: MAX_IDLE });
-  readonly #running = new Set<Session>();
-  readonly #loading = new Map<string, Promise<Session>>();
-  /** Who holds a session that isn't kept any more may still start a turn in it: it must not be loaded twice. */
-  readonly #held = new Map<string, WeakRef<Session>>();
-  readonly #collected = new FinalizationRegistry<string>((id) => {
-    if (!this.#held.get(id)?.deref()) this.#held.delete(id);
-  });
-  readonly #new: NewSessions;
+  readonly #options: SessionOptions;
+  /** What is in memory or on its way there, by id, the one that was used last at the end. */
+  readonly #loaded = new Map<string, Loaded>();
+  readonly #admitting = new Queue();
   readonly #warnings = new ToldWarnings();
   readonly #approvals: ApprovalTimers;
   /** Sessions that others wait for and that couldn't be given back. */
-  readonly #unsettled = new Set<Session>();
+  readonly #unsettled = new Set<WatchedSession>();
   readonly #settling = new Queue();
   #stopAgain = () => {};
   #isClosed = false;
 
   /** The sessions of this store. */
-  constructor(options: SessionsOptions) {
+  constructor(options: SessionOptions) {
     this.#options = options;
-    this.#new = new NewSessions(options);
     this.slots = new TurnSlots(options.maxRunningTurns ?? 100);
     const { now = Date.now, onError = () => {}, approvals: { after = later } = {} } = options;
     this.#approvals = new ApprovalTimers({ sessions: this, now, after, onError });
@@ -86,9 +83,34 @@ export class Sessions {
     });
   }
 
-  /** As {@linkcode NewSessions.create} does. */
-  create(wanted: readonly NewSession[], options?: CreateOptions): Promise<readonly SessionInfo[]> {
-    return this.#new.create(wanted, options);
+  /**
+   * Makes a session of each, all or none.
+   *
+   * @throws {HttpError} 400 if one names a tool that isn't there or has a budget that can't be held,
+   * 507 if no more sessions may be kept.
+   */
+  create(
+    wanted: readonly NewSession[],
+    { keep = () => [] }: CreateOptions = {},
+  ): Promise<readonly SessionInfo[]> {
+    const { store, now = Date.now } = this.#options;
+    const made = wanted.map(({ messages = [], ...settings }) => ({
+      id: crypto.randomUUID(),
+      createdAtMs: now(),
+      settings: this.#fillIn(settings),
+      title: firstWords(messages.find(({ role }) => role === "user")?.content),
+      messages,
+    }));
+    const infos = made.map(({ messages, ...record }) => ({
+      ...record,
+      ...NO_TURNS,
+      lastEvent: messages.length,
+      isRunning: false,
+    }));
+    const records = made.flatMap(({ messages, title, ...record }) =>
+      sessionRecords(record, { states: title === "" ? {} : { title }, messages })
+    );
+    return this.#admit(made.length, () => store.commit([...records, ...keep(infos)])).then(() => infos);
   }
 
   /** The session of this id, as it is now. @throws {HttpError} 404 if there is none. */
@@ -105,7 +127,7 @@ export class Sessions {
    */
   async open(id: string): Promise<Session> {
     const session = this.#find(id) ?? await this.#load(id);
-    if (!session.isGone) this.#recent.set(id, session);
+    if (!session.isGone) this.#keep(session);
     return session;
   }
 
@@ -132,7 +154,7 @@ export class Sessions {
   get takenNames(): readonly string[] {
     const { tools, toolSource } = this.#options;
     const mayStandFor = toolSource !== undefined || tools.some(({ mayDefer }) => mayDefer);
-    return mayStandFor ? [...this.#new.toolNames, ...STAND_IN_NAMES] : this.#new.toolNames;
+    return mayStandFor ? [...this.#toolNames, ...STAND_IN_NAMES] : this.#toolNames;
   }
 
   /** All that was said in a session, as far as it is committed. @throws {StoreError} */
@@ -174,17 +196,11 @@ export class Sessions {
   /** What was saved today and in all. None of these sessions is left as it is, to compare with. */
   async overview(): Promise<Overview> {
     const { now = Date.now } = this.#options;
-    const today = dayOf(now());
-    let [ofToday, all] = [NO_SUMS, NO_SUMS];
-    let sessions = 0;
+    const accounts = new Accounts();
     for await (const { totals } of this.#all()) {
-      const { days } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
-      ofToday = addSums(ofToday, days[today] ?? {});
-      for (const sums of Object.values(days)) all = addSums(all, sums);
-      sessions++;
+      accounts.begin("planned", (totals as SessionTotals | undefined)?.days);
     }
-    const groups = { planned: { ...all, sessions }, control: { ...NO_SUMS, sessions: 0 } };
-    return { today: ofToday, all, groups, warnings: this.#warnings.list };
+    return accounts.overview(now(), this.#warnings.list);
   }
 
   /**
@@ -202,7 +218,7 @@ export class Sessions {
       if (id === undefined) return expired;
       // Whoever is about to use it comes first.
       const session = this.#find(id);
-      const isFree = !this.#loading.has(id);
+      const isFree = !this.#loaded.get(id)?.loading;
       const isDeleted = isFree &&
         await (session ? session.deleteIdle() : this.#remove(id, beforeMs, kept.size + 1));
       if (isDeleted) expired += 1;
@@ -271,13 +287,13 @@ export class Sessions {
   async close(): Promise<void> {
     this.#isClosed = true;
     await Promise.all(
-      Array.from(this.#running, async (session) => {
+      this.#inMemory().map(async (session) => {
         // Who has read a turn's end may start the next at once.
         while (await session.cancelHere());
       }),
     );
     // Those who follow a turn that asks would wait for its answer.
-    for (const held of this.#held.values()) held.deref()?.events.close();
+    for (const { events } of this.#inMemory()) events.close();
     this.#approvals.close();
     this.#stopAgain();
   }
@@ -292,14 +308,89 @@ export class Sessions {
     }
   }
 
+  /** Names of the tools that sessions may have; of servers whose tools come and go `server__*`, for all of them. */
+  get #toolNames(): readonly string[] {
+    const { tools, toolSource } = this.#options;
+    return [
+      ...[...tools.map(({ definition }) => definition), RECALL_TOOL, DELEGATE_TOOL].map((
+        { function: { name } },
+      ) => name),
+      ...toolSource?.names.map(allToolsOf) ?? [],
+    ];
+  }
+
+  #fillIn(
+    { instructions, model, tools, metadata = {}, budget = {}, approvalRules = [] }: CreateSession,
+  ): SessionSettings {
+    const { defaultModel, instructions: own = DEFAULT_INSTRUCTIONS, delegates = false } = this.#options;
+    const offered = this.#toolNames;
+    const unknown = tools?.find((name) => !includesTool(offered, name));
+    if (unknown !== undefined) {
+      throw new HttpError(
+        400,
+        "invalid_request",
+        `Cannot use tool ${JSON.stringify(unknown)}: there are ${offered.join(", ")}.`,
+      );
+    }
+    const name = model ?? defaultModel;
+    checkBudgets({ session: budget }, { rates: ratesOf(this.#options, name), model: name });
+    return {
+      instructions: instructions ?? own,
+      model: name,
+      // In the order in which they are offered; single tools of servers behind that.
+      tools: tools
+        ? [...new Set([...offered.filter((name) => tools.includes(name)), ...tools])]
+        : offered.filter((name) => delegates || name !== DELEGATE_TOOL.function.name),
+      metadata,
+      budget,
+      approvalRules,
+    };
+  }
+
+  /** Commits so many new sessions. @throws {HttpError} 507 if no more may be kept. */
+  #admit(wanted: number, commit: () => Promise<void>): Promise<void> {
+    const { store, maxSessions = 10_000 } = this.#options;
+    return this.#admitting.run(async () => {
+      const count = await store.countSessions("agent");
+      if (count + wanted > maxSessions) throw tooManySessions(wanted, { count, maxSessions });
+      await commit();
+    });
+  }
+
+  /** Those that are in memory. */
+  #inMemory(): readonly Session[] {
+    return [...this.#loaded.values()].flatMap(({ session }) => session?.deref() ?? []);
+  }
+
   #find(id: string): Session | undefined {
-    return this.#held.get(id)?.deref();
+    return this.#loaded.get(id)?.session?.deref();
   }
 
   #load(id: string): Promise<Session> {
-    const loading = this.#loading.get(id) ?? this.#read(id).finally(() => this.#loading.delete(id));
-    this.#loading.set(id, loading);
+    const loading = this.#loaded.get(id)?.loading ?? this.#read(id).catch((error) => {
+      this.#loaded.delete(id);
+      throw error;
+    });
+    this.#loaded.set(id, { loading });
     return loading;
+  }
+
+  /** Keeps a session that is used now. */
+  #keep(session: Session): void {
+    this.#loaded.delete(session.id);
+    this.#loaded.set(session.id, { session: new WeakRef(session), kept: session });
+    this.#letGo();
+  }
+
+  /** Whoever holds one that isn't kept any more may still start a turn in it: until then it must not be loaded twice. */
+  #letGo(): void {
+    let older = this.#loaded.size - MAX_IDLE;
+    for (const [id, { session, kept }] of this.#loaded) {
+      if (older-- <= 0) return;
+      if (!session || kept?.isPlayed) continue;
+      if (kept) this.#loaded.set(id, { session });
+      else if (!session.deref()) this.#loaded.delete(id);
+    }
   }
 
   async #read(id: string): Promise<Session> {
@@ -308,9 +399,9 @@ export class Sessions {
     if (record?.kind !== "agent") throw sessionNotFound(id);
     const session = await Session.load(record, {
       ...this.#options,
-      slots: this.slots,
+      takeSlot: () => this.slots.take(),
       open: (id) => this.open(id),
-      admit: (count, commit) => this.#new.admit(count, commit),
+      admit: (count, commit) => this.#admit(count, commit),
       changed: (session) => this.#note(session),
       unsettled: (session) => {
         this.#unsettled.add(session);
@@ -319,18 +410,16 @@ export class Sessions {
       warned: (session, message) =>
         this.#warnings.add({ at: new Date(now()).toISOString(), session, message }),
     });
-    this.#held.set(id, new WeakRef(session));
-    this.#collected.register(session, id);
+    this.#loaded.set(id, { session: new WeakRef(session) });
     return session;
   }
 
-  #note(session: Session): void {
-    if (session.isPlayed) this.#running.add(session);
-    else this.#running.delete(session);
-    this.#approvals.set(session.id, session.isGone ? undefined : session.questions[0]?.expiresAtMs);
-    if (!session.isGone) return;
-    this.#recent.delete(session.id);
-    this.#held.delete(session.id);
+  #note({ id, isPlayed, isGone, questions }: WatchedSession): void {
+    this.#approvals.set(id, isGone ? undefined : questions[0]?.expiresAtMs);
+    if (isGone) this.#loaded.delete(id);
+    const session = this.#loaded.get(id)?.session;
+    if (session && isPlayed) this.#loaded.set(id, { session, kept: session.deref() });
+    this.#letGo();
   }
 
   #describe({ lastEvent, totals, title = "", isHeld = false, ...record }: ListedSession): SessionInfo {
@@ -350,7 +439,55 @@ export class Sessions {
   }
 }
 
+function tooManySessions(
+  more: number,
+  { count, maxSessions }: { readonly count: number; readonly maxSessions: number },
+): HttpError {
+  const wanted = more === 1 ? "a session" : `${more} sessions`;
+  return new HttpError(
+    507,
+    "too_many_sessions",
+    `Cannot make ${wanted}: there are ${count}, and at most ${maxSessions} may be kept. Delete some first, or let idle ones expire.`,
+  );
+}
+
 function later(ms: number, work: () => void): () => void {
   const timer = setTimeout(work, ms);
   return () => clearTimeout(timer);
+}
+
+/** Seconds after which a client that was refused a turn may ask again. */
+const RETRY_AFTER_S = 5;
+
+/** Limits how many turns run at the same time, over all sessions and routes. */
+export class TurnSlots {
+  readonly #limit: number;
+  #taken = 0;
+
+  /** So many turns may run at once. */
+  constructor(limit: number) {
+    this.#limit = limit;
+  }
+
+  /**
+   * Takes a slot. The function that it returns gives the slot back; calling it again does nothing.
+   *
+   * @throws {HttpError} 429 with `retry-after` if all are taken.
+   */
+  take(): () => void {
+    if (this.#taken >= this.#limit) {
+      throw new HttpError(
+        429,
+        "too_many_turns",
+        `Cannot start a turn: ${this.#taken} run at the moment, and no more may. Try again when one has ended.`,
+        { "retry-after": String(RETRY_AFTER_S) },
+      );
+    }
+    this.#taken += 1;
+    let isHeld = true;
+    return () => {
+      if (isHeld) this.#taken -= 1;
+      isHeld = false;
+    };
+  }
 }

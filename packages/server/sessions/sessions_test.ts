@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertNotStrictEquals, assertRejects, assertStrictEquals } from "@std/assert";
 import { HttpError } from "../http/http_error.ts";
-import type { NumberedEvent } from "./event_log.ts";
+import type { NumberedEvent } from "./session_types.ts";
 import { memoryStore } from "@tare/conversation";
 import fc from "fast-check";
 import { setFlagsFromString } from "node:v8";

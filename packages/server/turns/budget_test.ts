@@ -2,7 +2,7 @@ import { assertEquals, assertThrows } from "@std/assert";
 import { EMPTY_LEDGER } from "@tare/loop";
 import { profileNamed } from "@tare/planner";
 import { HttpError } from "../http/http_error.ts";
-import { overBudget } from "./budget.ts";
+import { overBudget } from "./play_turn.ts";
 
 const rates = { profile: profileNamed("deepseek"), price: { input: 1000, output: 5000 } };
 const model = "m";

@@ -5,7 +5,7 @@ import { StoreError } from "@tare/conversation";
 import { echo, FakeClock } from "../fixture_test.ts";
 import { FULL } from "../sessions/store_fixture_test.ts";
 import { call, dictatedSession, USAGE } from "./dictation_fixture_test.ts";
-import { EventBatch } from "./event_batch.ts";
+import { EventBatch } from "./play_turn.ts";
 
 Deno.test("a turn commits the first delta at once, those behind it together every 100 ms, the last ones with the reply", async () => {
   const { session, clock, dictation, commits, shown } = await dictatedSession();

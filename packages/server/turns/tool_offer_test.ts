@@ -14,7 +14,7 @@ import type { ToolSource } from "@tare/server";
 import { memoryStore } from "@tare/conversation";
 import fc from "fast-check";
 import { recordedStore } from "../sessions/store_fixture_test.ts";
-import { type OfferOptions, type OfferState, offerTools } from "./tool_offer.ts";
+import { type OfferOptions, type OfferState, offerTools } from "./session_tools.ts";
 import { agent, call, echo, events, newSession, request, turn } from "../fixture_test.ts";
 
 const PROSE = "It says at length what nobody needs to know who does not call it. ".repeat(10);

@@ -1,13 +1,12 @@
-import type { RunOptions } from "@tare/loop";
+import type { RunOptions, TurnEnd } from "@tare/loop";
 import type { Model, ModelEvent, ModelRequest, Tool } from "@tare/messages";
 import type { SessionView } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
 import { type Chat, errorTypeOf, type Operation, type Telemetry } from "@tare/conversation/telemetry";
-import type { AskedModel } from "../sessions/session_options.ts";
-import type { PlayedTurn, RunTurnOptions } from "./run_turn.ts";
+import type { AskedModel, TurnPrompt } from "../sessions/session_types.ts";
 
 /** What telemetry tells of a turn and its calls. */
-export interface TracedTurnOptions extends AskedModel {
+interface TracedTurnOptions extends AskedModel {
   readonly telemetry: Telemetry;
   /** Name of the agent. */
   readonly agent: string;
@@ -16,17 +15,20 @@ export interface TracedTurnOptions extends AskedModel {
 }
 
 /** What a turn is played with, as far as it is told of. */
-type Played = Pick<RunTurnOptions, "model" | "prompt"> & Pick<RunOptions, "settings">;
+type Traced = Pick<RunOptions, "model" | "settings"> & { readonly prompt: TurnPrompt };
 
 /** Ends of a turn that are no answer. */
 const FAILED: readonly string[] = ["cancelled", "stalled", "model_error", "internal_error"];
 
 /** Plays a turn of which telemetry tells: a span for the turn, in it one for each model call and each tool that runs. */
-export async function tracedTurn<Options extends Played>(
+export async function tracedTurn<
+  Options extends Traced,
+  Played extends { readonly result: Pick<TurnEnd, "reason" | "code"> },
+>(
   options: Options,
-  play: (options: Options) => Promise<PlayedTurn>,
+  play: (options: Options) => Promise<Played>,
   about: TracedTurnOptions,
-): Promise<PlayedTurn> {
+): Promise<Played> {
   const turn = about.telemetry.agent(about);
   const calls = new TracedCalls(turn, about);
   const { model, prompt } = options;
@@ -73,7 +75,7 @@ class TracedCalls {
     };
   }
 
-  prompt(prompt: RunTurnOptions["prompt"]): RunTurnOptions["prompt"] {
+  prompt(prompt: TurnPrompt): TurnPrompt {
     return {
       get isStored() {
         return prompt.isStored;

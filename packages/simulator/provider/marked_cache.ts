@@ -1,9 +1,9 @@
-import type { CacheMark } from "@tare/wire";
-import type { Prompt } from "./prompt_reader.ts";
+import type { readCacheMarks } from "@tare/wire";
+import type { ReadPrompt } from "./prompt_reader.ts";
 import { RunningHash } from "./prompt_units.ts";
 
 /** What a cache does for one prompt, in tokens. */
-export interface MarkedUsage {
+interface MarkedUsage {
   readonly cachedTokens: number;
   readonly cacheWriteTokens: number;
   /** Of these, for an hour. */
@@ -41,8 +41,8 @@ export class MarkedCache {
 
   /** What the cache does for a prompt. `store` remembers it, once the reply has begun. */
   serve(
-    prompt: Prompt,
-    { marks, nowMs }: { readonly marks: readonly CacheMark[]; readonly nowMs: number },
+    prompt: ReadPrompt,
+    { marks, nowMs }: { readonly marks: ReturnType<typeof readCacheMarks>; readonly nowMs: number },
   ): MarkedUsage & { readonly store: (nowMs: number) => void } {
     const places = placesOf(prompt);
     const isAlive = ({ name }: Place) => {
@@ -87,7 +87,7 @@ export class MarkedCache {
 }
 
 /** Where the tools and messages of a prompt end. */
-function placesOf({ units, ends, tools, messages }: Prompt): Place[] {
+function placesOf({ units, ends, tools, messages }: ReadPrompt): Place[] {
   const hash = new RunningHash();
   const pieces = [...tools, ...messages];
   let [at, tokens, blocks] = [0, 0, 0];

@@ -3,7 +3,7 @@ import { LRUCache } from "lru-cache";
 import { type Encoder, messageUnits, RunningHash, type RunUnit, toolUnits } from "./prompt_units.ts";
 
 /** A request's prompt as the provider's cache sees it. */
-export interface Prompt {
+export interface ReadPrompt {
   readonly messages: readonly Message[];
   readonly tools: readonly ToolDefinition[];
   /**
@@ -30,7 +30,7 @@ const MAX_REMEMBERED_CHARS = 8_000_000;
  */
 export function promptReader(
   tokenizer: Encoder,
-): (request: Pick<Prompt, "messages" | "tools">) => Prompt {
+): (request: Pick<ReadPrompt, "messages" | "tools">) => ReadPrompt {
   const readTool = remembering((tool: ToolDefinition) => toolUnits(tool, tokenizer));
   const readMessage = remembering((message: Message) => messageUnits(message, tokenizer));
   return (request) => {

@@ -1,17 +1,13 @@
 import type { FunctionToolCall } from "@tare/messages";
-import {
-  completionBody,
-  completionChunks,
-  type CompletionHead,
-  type CompletionReply,
-  type ToolCallDelta,
-  toolCallDeltas,
-} from "@tare/wire";
+import { completionBody, completionChunks, type CompletionHead, toolCallDeltas } from "@tare/wire";
 import type { Fault, ToolCallPieces } from "../fault.ts";
 import type { SimulatedReply } from "../model.ts";
 
+/** A reply that is written. */
+export type WrittenReply = Parameters<typeof completionBody>[1];
+
 /** Completes a model's reply: calls without an id get one, made of `idSeed` and their position. */
-export function replyMessage(reply: SimulatedReply, idSeed: string): CompletionReply["message"] {
+export function replyMessage(reply: SimulatedReply, idSeed: string): WrittenReply["message"] {
   const { content = null, tool_calls = [], finish_reason: _, fault: __, ...rest } = reply;
   return {
     ...rest,
@@ -40,7 +36,7 @@ const CHUNKS_BEFORE_BREAK = 3;
 
 /** The HTTP response that carries a reply, broken in the way that the fault asks for. */
 export function replyResponse(
-  reply: CompletionReply,
+  reply: WrittenReply,
   { stream, fault, ...head }: CompletionHead & {
     readonly stream: boolean;
     readonly fault?: Fault | null | undefined;
@@ -71,7 +67,7 @@ export function textsResponse(
 function oddCallDeltas(
   calls: readonly FunctionToolCall[],
   pieces: ToolCallPieces,
-): readonly (readonly ToolCallDelta[])[] {
+): ReturnType<typeof toolCallDeltas> {
   switch (pieces) {
     case "whole":
       return calls.length > 0 ? [calls.map((call, index) => ({ index, ...call }))] : [];
@@ -98,7 +94,7 @@ function oddCallDeltas(
   }
 }
 
-function callDeltas(call: FunctionToolCall, index: number): ToolCallDelta[][] {
+function callDeltas(call: FunctionToolCall, index: number): ReturnType<typeof toolCallDeltas> {
   return toolCallDeltas([call]).map((deltas) => deltas.map((delta) => ({ ...delta, index })));
 }
 

@@ -1,15 +1,32 @@
 import { checkGiven, countMessageTokens, MESSAGE_OVERHEAD_TOKENS, type Usage } from "@tare/messages";
 import { DEFAULT_PROVIDER, PrefixCache, type Profile, profileNamed } from "@tare/planner";
-import { ApiError, type CompletionReply, MESSAGES_PROTOCOL, type UsageDialect, writeUsage } from "@tare/wire";
+import {
+  ApiError,
+  type JsonReader,
+  MAX_CACHE_MARKS,
+  messageBody,
+  messageEvents,
+  MESSAGES_PROTOCOL,
+  readBody,
+  readCacheMarks,
+  readJsonAt,
+  readRequest,
+  writeUsage,
+} from "@tare/wire";
 import { LRUCache } from "lru-cache";
 import { MarkedCache } from "./marked_cache.ts";
-import { messagesResponse, readMessagesRequest } from "./messages_format.ts";
-import { type CompletionRequest, readCompletionRequest } from "./read_completion_request.ts";
+import { checkPairs, type CompletionRequest, readCompletionRequest } from "./read_completion_request.ts";
 import { type Fault, faultError, promptTooLong } from "../fault.ts";
 import type { SimulatedModel, SimulatedReply, SimulatedRequest } from "../model.ts";
-import { type Prompt, promptReader } from "./prompt_reader.ts";
+import { promptReader, type ReadPrompt } from "./prompt_reader.ts";
 import type { Encoder } from "./prompt_units.ts";
-import { malformedArguments, replyMessage, replyResponse } from "./reply_response.ts";
+import {
+  malformedArguments,
+  replyMessage,
+  replyResponse,
+  textsResponse,
+  type WrittenReply,
+} from "./reply_response.ts";
 
 /** What a provider is simulated from. */
 export interface SimulatorOptions {
@@ -20,7 +37,7 @@ export interface SimulatorOptions {
   /** The cache's rules. Default: `openai`. */
   readonly profile?: Profile;
   /** How the cache is reported. Default: as providers of the profile do. */
-  readonly dialect?: UsageDialect;
+  readonly dialect?: Parameters<typeof writeUsage>[1];
   /** Longest prompt, in tokens. Default: no limit. */
   readonly windowTokens?: number;
   /** The only key that is accepted, as a bearer token or in `x-api-key`. Default: any, or none. */
@@ -66,7 +83,7 @@ interface Served {
 }
 
 /** A reply, to be written in some format. */
-interface FormattedReply extends Pick<CompletionReply, "message" | "finishReason"> {
+interface FormattedReply extends Pick<WrittenReply, "message" | "finishReason"> {
   readonly usage: Usage & { readonly reasoningTokens: number };
   readonly index: number;
   /** Seconds since 1970. */
@@ -190,7 +207,7 @@ export function simulator(options: SimulatorOptions): Simulator {
 
   async function answer(
     chat: Pick<CompletionRequest, "model" | "messages" | "tools">,
-    serve: (prompt: Prompt, nowMs: number) => Served,
+    serve: (prompt: ReadPrompt, nowMs: number) => Served,
     respond: (reply: FormattedReply) => Response,
   ): Promise<Response> {
     const chosen = namedModel(model, chat.model);
@@ -305,4 +322,56 @@ function modelList(model: SimulatorOptions["model"]): Response {
 function refuse(fault: Fault | null | undefined): void {
   const error = faultError(fault);
   if (error) throw error;
+}
+
+/** A request in the Messages format, as the simulator's models are asked. */
+interface MessagesRequest extends Omit<CompletionRequest, "includeUsage"> {
+  /** Up to where it asks for the prompt to be cached. */
+  readonly marks: ReturnType<typeof readCacheMarks>;
+}
+
+const reader: JsonReader<never> = {
+  read: (bytes, { read, ...span }) => ({ key: "", value: read(readJsonAt(bytes, span)) as never }),
+};
+
+/**
+ * Reads and checks a request in the Messages format: calls and their results, and how many marks of the cache it has.
+ *
+ * @throws {ApiError} with status 400 if a provider would refuse it.
+ */
+async function readMessagesRequest(request: Request): Promise<MessagesRequest> {
+  const bytes = await request.bytes();
+  try {
+    const wire = readRequest(readBody(bytes), MESSAGES_PROTOCOL, { items: reader, tools: reader });
+    const marks = readCacheMarks(wire);
+    if (marks.length > MAX_CACHE_MARKS) {
+      throw new ApiError(
+        400,
+        `A maximum of ${MAX_CACHE_MARKS} blocks with cache_control may be provided. Found ${marks.length}.`,
+      );
+    }
+    const messages = wire.items.flatMap(({ parts }) => parts.map(({ message }) => message));
+    checkPairs(messages);
+    return {
+      model: wire.model,
+      messages,
+      tools: (wire.tools ?? []).flatMap(({ definition }) => definition ?? []),
+      stream: wire.stream,
+      marks,
+    };
+  } catch (error) {
+    if (error instanceof ApiError) throw error;
+    throw new ApiError(400, `Cannot read the request: ${(error as Error).message}.`);
+  }
+}
+
+/** The HTTP response that carries a reply, broken in the way that the fault asks for. */
+function messagesResponse(
+  reply: Parameters<typeof messageBody>[0],
+  { stream, fault }: { readonly stream: boolean; readonly fault?: Fault | null | undefined },
+): Response {
+  const texts = stream
+    ? messageEvents(reply).map((event) => `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`)
+    : [JSON.stringify(messageBody(reply))];
+  return textsResponse(texts, { stream, fault });
 }

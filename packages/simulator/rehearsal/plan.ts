@@ -5,7 +5,7 @@ import type { MadeCall, RehearsalTurn, WantedCall } from "./turn.ts";
  * calls, for their results may have left the prompt. One that never knows its calls speaks as long as it wants anything,
  * and must not want what it has had.
  */
-export interface RehearsalRule {
+interface RehearsalRule {
   /** What the model writes in front of its calls. */
   readonly says: string | ((turn: RehearsalTurn) => string);
   /** The calls that the rule wants; none if it has nothing to go by. Those to tools that aren't offered are left out. */

@@ -1,11 +1,9 @@
-import type { SimulatedModel, SimulatedReply } from "../model.ts";
+import { type SimulatedModel, type SimulatedReply, toolCall } from "../model.ts";
 import { KEYWORDS } from "./keywords.ts";
 import { LARGEST_PACKAGE } from "./packages.ts";
-import { LOOK_BACK } from "./look_back.ts";
+import { LOOK_BACK, REVIEW } from "./review.ts";
 import type { RehearsalPlan } from "./plan.ts";
-import { REVIEW } from "./review.ts";
 import { readRehearsalTurn, RECALL, type RehearsalTurn, type WantedCall } from "./turn.ts";
-import { toolCall } from "../scripted.ts";
 
 /** The first plan that suits a question is followed. */
 const PLANS: readonly RehearsalPlan[] = [REVIEW, LOOK_BACK, LARGEST_PACKAGE, KEYWORDS];

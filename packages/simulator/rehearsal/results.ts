@@ -1,3 +1,5 @@
+import { parsePlaceholder } from "@tare/prune";
+
 /** How much of a result a prompt shows. */
 export interface SeenResult {
   readonly text: string;
@@ -14,8 +16,8 @@ const CUT = /\bfollow, |\bcut to fit\b|\bgo on with\b|\btruncated\b|\bomitted\b/
 export function readResult(text: string): SeenResult {
   const [first = "", ...others] = text.split("\n");
   const brackets = others.filter((line) => /^\[.*\]$/.test(line));
-  const elided = [first, ...brackets].find((line) => line.startsWith("[elided:"));
-  const ref = /\bref ([0-9a-f]+)\]$/.exec(elided ?? "")?.[1];
+  const elided = [first, ...brackets].find(parsePlaceholder);
+  const ref = elided && parsePlaceholder(elided)?.ref;
   const seen = text === "" || first === elided || /^(Cannot|Error)\b/.test(text)
     ? "none"
     : elided !== undefined || CUT.test(first) || brackets.some((line) => CUT.test(line))
@@ -64,7 +66,7 @@ export function foundLines(text: string): FoundLine[] {
 }
 
 /** A part of a file that was read. */
-export interface FileRange {
+interface FileRange {
   readonly from: number;
   readonly to: number;
   /** Lines of the whole file. */

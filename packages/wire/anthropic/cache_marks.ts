@@ -1,16 +1,6 @@
-import { isRecord } from "../json_record.ts";
-import { readJsonAt } from "../json_spans.ts";
-import { readField, type WireRequest } from "../read_request.ts";
-
-/** A place up to which a request asks its provider to cache the prompt. */
-export interface CacheMark {
-  /** Whether it stands with a tool or with a message. */
-  readonly of: "tool" | "message";
-  /** Which of the tools, or of the messages of all items. */
-  readonly at: number;
-  /** For how long, in milliseconds since the last use. */
-  readonly ttlMs: number;
-}
+import type { Message } from "@tare/messages";
+import { arrayItems, editJson, isRecord, objectFields, readJsonAt } from "../json.ts";
+import { type ItemPart, readField, type WireRequest, type WrittenItem } from "../protocol.ts";
 
 /** Most marks that a request may have. */
 export const MAX_CACHE_MARKS = 4;
@@ -20,10 +10,20 @@ export const SHORT_TTL_MS = 300_000;
 
 const HOUR_MS = 3_600_000;
 
-/** The marks of a request, in the order of the prompt. All marks of the system prompt stand with its one message. */
-export function readCacheMarks(request: WireRequest): CacheMark[] {
+/**
+ * The marks of a request, places up to which it asks its provider to cache the prompt, in the order of the prompt. All
+ * marks of the system prompt stand with its one message.
+ */
+export function readCacheMarks(request: WireRequest): {
+  /** Whether it stands with a tool or with a message. */
+  readonly of: "tool" | "message";
+  /** Which of the tools, or of the messages of all items. */
+  readonly at: number;
+  /** For how long, in milliseconds since the last use. */
+  readonly ttlMs: number;
+}[] {
   const { tools = [], items } = request;
-  const marks: CacheMark[] = [];
+  const marks: ReturnType<typeof readCacheMarks> = [];
   for (const [at, { bytes }] of tools.entries()) {
     const tool = readJsonAt(bytes, { start: 0, end: bytes.length });
     marks.push(...ttlsOf([tool]).map((ttlMs) => ({ of: "tool" as const, at, ttlMs })));
@@ -54,3 +54,160 @@ function ttlsOf(values: unknown): number[] {
 function ttlOf(mark: unknown): number {
   return isRecord(mark) && mark.ttl === "1h" ? HOUR_MS : SHORT_TTL_MS;
 }
+
+/**
+ * The items of a changed list with the marks of the provider's cache in their places: one whose block left stands with
+ * the nearest block in front. If the client marks its prompts and has a mark left, one more stands where it saves most:
+ * behind what was added to the client's list; in front of what this request changes, so that it is read from the cache
+ * up to there; else behind the last change, which is what the next one leaves as it is.
+ *
+ * Answers to recalls join the results behind them: apart, a model learns not to call several tools at once.
+ */
+export function arrangeItems(
+  request: WireRequest,
+  written: readonly WrittenItem[],
+  kept: number | undefined,
+): Uint8Array<ArrayBuffer>[] {
+  const list = written.map(({ bytes }) => bytes);
+  /** Gives a mark to the nearest block that can have one, and says whether it had none. */
+  const put = ({ mark, at, blocks }: Placed): boolean => {
+    for (let place = at; place >= 0; place--) {
+      const bytes = list[place];
+      const marked = bytes && withMark(bytes, mark, place === at ? blocks : undefined);
+      if (!marked) continue;
+      list[place] = marked;
+      return marked !== bytes;
+    }
+    return false;
+  };
+  findLost(request, written).forEach(put);
+  const marks = readCacheMarks(request);
+  let free = marks.length === 0 ? 0 : MAX_CACHE_MARKS - marks.length;
+  for (const { at, blocks } of findUseful(request, written, kept)) {
+    const mark = written.slice(at).flatMap(({ item }) => marksOf(item?.parts ?? []))[0] ?? writeMark(marks);
+    if (free > 0 && put({ mark, at, blocks })) free--;
+  }
+  const known = new Set(request.items);
+  for (const [at, one] of written.entries()) {
+    const [bytes, next] = [list[at], list[at + 1]];
+    const isAnswers = one.item && !known.has(one.item) && beginsWithResult(one);
+    if (!bytes || !next || !isAnswers || !beginsWithResult(written[at + 1])) continue;
+    list[at + 1] = joined(bytes, next);
+    list[at] = undefined;
+  }
+  return list.flatMap((bytes) => bytes ?? []);
+}
+
+function beginsWithResult(written: WrittenItem | undefined): boolean {
+  const first: Message | undefined = written?.seen.values().next().value;
+  return first?.role === "tool";
+}
+
+/** A message with the blocks of both. */
+function joined(answers: Uint8Array<ArrayBuffer>, results: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
+  const [ours, theirs] = [answers, results].map((bytes) => {
+    const at = objectFields(bytes).get("content")?.start ?? 0;
+    return arrayItems(bytes, at).map(({ start, end }) => decoder.decode(bytes.subarray(start, end)));
+  });
+  const value = encoder.encode(`[${[...ours ?? [], ...theirs ?? []].join(",")}]`);
+  return editJson(results, [{ path: ["content"], value }]);
+}
+
+/** A place for a mark: the item, and how many of its blocks stand in front. Default: all. */
+interface Place {
+  readonly at: number;
+  readonly blocks?: number | undefined;
+}
+
+interface Placed extends Place {
+  readonly mark: string;
+}
+
+/** The marks that left, and where they stood. */
+function findLost(request: WireRequest, written: readonly WrittenItem[]): Placed[] {
+  const places = new Map(written.map(({ item }, at) => [item, at]));
+  const lost: Placed[] = [];
+  let waiting: string[] = [];
+  for (const item of request.items) {
+    const at = places.get(item);
+    if (at === undefined) {
+      // Others stand in its place.
+      waiting.push(...marksOf(item.parts));
+      continue;
+    }
+    lost.push(...waiting.map((mark) => ({ mark, at: at - 1 })));
+    waiting = [];
+    const { seen } = written[at]!;
+    for (const [index, part] of item.parts.entries()) {
+      const shown = seen.get(part);
+      if (part.mark === undefined || shown === part.message || (shown && !part.holdsMark)) continue;
+      const before = item.parts.slice(0, index).filter((one) => seen.has(one)).length;
+      lost.push({ mark: part.mark, at, blocks: shown ? before + 1 : before });
+    }
+  }
+  return [...lost, ...waiting.map((mark) => ({ mark, at: written.length - 1 }))];
+}
+
+/** Where one more mark saves something, most first. */
+function findUseful(
+  { items }: WireRequest,
+  written: readonly WrittenItem[],
+  kept: number | undefined,
+): Place[] {
+  const known = new Set(items);
+  const isOurs = ({ item }: WrittenItem) => item !== undefined && !known.has(item);
+  const isChanged = (one: WrittenItem) =>
+    !one.item || isOurs(one) || one.item.parts.some((part) => one.seen.get(part) !== part.message);
+  const end = written.length - 1;
+  const useful: Place[] = written[end] && isOurs(written[end]) ? [{ at: end }] : [];
+  const at = kept === undefined ? -1 : written.findIndex((one) => one.end >= kept);
+  if (kept !== undefined && at >= 0) {
+    const isWhole = written[at]!.end === kept;
+    useful.push({ at, blocks: isWhole ? undefined : kept - (written[at - 1]?.end ?? 0) });
+  }
+  return [...useful, { at: written.findLastIndex((one) => one.bytes !== undefined && isChanged(one)) }];
+}
+
+/** A mark that asks for as long as the last of these. */
+function writeMark(marks: ReturnType<typeof readCacheMarks>): string {
+  const hour = (marks.at(-1)?.ttlMs ?? 0) > SHORT_TTL_MS;
+  return JSON.stringify({ type: "ephemeral", ...(hour && { ttl: "1h" }) });
+}
+
+function marksOf(parts: readonly ItemPart[]): string[] {
+  return parts.flatMap(({ mark }) => mark ?? []);
+}
+
+/** A message whose last block, of the first `blocks`, that can have a mark has one; nothing if none can. */
+function withMark(
+  bytes: Uint8Array<ArrayBuffer>,
+  mark: string,
+  blocks = Infinity,
+): Uint8Array<ArrayBuffer> | undefined {
+  const span = objectFields(bytes).get("content");
+  if (!span) return undefined;
+  const content = readJsonAt(bytes, span);
+  if (typeof content === "string") {
+    if (content.trim() === "" || blocks < 1) return undefined;
+    const text = decoder.decode(bytes.subarray(span.start, span.end));
+    const value = encoder.encode(`[{"type":"text","text":${text},"cache_control":${mark}}]`);
+    return editJson(bytes, [{ path: ["content"], value }]);
+  }
+  const list: readonly unknown[] = Array.isArray(content) ? content : [];
+  const at = list.findLastIndex((block, at) => at < blocks && canHaveMark(block));
+  const block = list[at];
+  const place = arrayItems(bytes, span.start)[at];
+  if (!isRecord(block) || !place) return undefined;
+  if (isRecord(block.cache_control)) return bytes;
+  const edit = { path: ["cache_control"], value: encoder.encode(mark) };
+  const value = editJson(bytes.subarray(place.start, place.end), [edit]);
+  return editJson(bytes, [{ path: ["content", at], value }]);
+}
+
+function canHaveMark(block: unknown): boolean {
+  if (!isRecord(block) || block.type === "thinking" || block.type === "redacted_thinking") return false;
+  return block.type !== "text" || (typeof block.text === "string" && block.text.trim() !== "");
+}
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();

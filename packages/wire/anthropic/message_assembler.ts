@@ -1,8 +1,6 @@
 import type { AssistantMessage, FinishReason, FunctionToolCall, ModelEvent, Usage } from "@tare/messages";
-import { asRecord, isRecord, type JsonRecord } from "../json_record.ts";
-import { MAX_CALLS, ReplyTooLong } from "../reply_limits.ts";
-import { StreamedBlocks } from "./streamed_blocks.ts";
-import { readMessagesUsage } from "./usage.ts";
+import { asRecord, isRecord, type JsonRecord } from "../json.ts";
+import { MAX_CALLS, type RawEvent, ReplyTooLong } from "../reply_stream.ts";
 import { readInput, writeReply } from "./write_messages_body.ts";
 
 /** Words for why a reply ended. Any other word is taken for `stop`. */
@@ -143,4 +141,106 @@ function freeId(id: string, used: ReadonlySet<string>): string {
   let number = used.size + 1;
   while (used.has(`call_${number}`)) number++;
   return `call_${number}`;
+}
+
+/** Puts the blocks of a streamed reply together, as they go back to the upstream: signatures and all. */
+class StreamedBlocks {
+  readonly #blocks = new Map<unknown, Record<string, unknown>>();
+  readonly #inputs = new Map<unknown, string>();
+
+  /** Takes an event of the stream. */
+  add({ type: event, index, content_block: begun, delta: more }: JsonRecord): void {
+    if (event === "content_block_start" && isRecord(begun)) this.#blocks.set(index, { ...begun });
+    const block = this.#blocks.get(index);
+    const delta = asRecord(more);
+    if (event !== "content_block_delta" || !block || !delta) return;
+    const { type, partial_json: json, citation, ...fields } = delta;
+    if (type === "input_json_delta") this.#inputs.set(index, this.inputOf(index) + String(json ?? ""));
+    else if (citation !== undefined) block.citations = [...listOf(block.citations), citation];
+    // Of a text, of thoughts: more of it. A signature comes whole.
+    else for (const [name, value] of Object.entries(fields)) block[name] = added(block[name], value);
+  }
+
+  /** The input of a call as far as it was streamed, as the model wrote it; empty if none was. */
+  inputOf(index: unknown): string {
+    return this.#inputs.get(index) ?? "";
+  }
+
+  /** All blocks in order, each with its index. */
+  get blocks(): readonly (readonly [index: number, block: JsonRecord])[] {
+    return [...this.#blocks].map(([index, block]) => [Number(index), block] as const).sort(([a], [b]) =>
+      a - b
+    );
+  }
+}
+
+/** The blocks of a reply whose stream had these events. */
+export function readStreamedBlocks(events: readonly RawEvent[]): JsonRecord[] {
+  const streamed = new StreamedBlocks();
+  for (const { data } of events) {
+    const event = asRecord(readJson(data));
+    if (event) streamed.add(event);
+  }
+  return streamed.blocks.map(([index, block]) => {
+    const input = streamed.inputOf(index);
+    return input === "" ? block : { ...block, input: readJson(input) ?? {} };
+  });
+}
+
+function added(before: unknown, more: unknown): unknown {
+  return typeof before === "string" && typeof more === "string" ? before + more : more;
+}
+
+function listOf(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+function readJson(text: string | undefined): unknown {
+  try {
+    return text === undefined || text === "" ? undefined : JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * Reads the usage of a reply: what was neither served nor taken by the cache, what was written to it, for five minutes
+ * and for an hour, and what was read from it make up the prompt. Nothing if it tells no prompt tokens.
+ */
+export function readMessagesUsage(value: unknown): Usage | undefined {
+  const usage = asRecord(value);
+  if (!usage) return undefined;
+  const cachedTokens = countOf(usage.cache_read_input_tokens);
+  const written = countOf(usage.cache_creation_input_tokens);
+  const { ephemeral_5m_input_tokens: short, ephemeral_1h_input_tokens: long } =
+    asRecord(usage.cache_creation) ?? {};
+  const cacheWriteTokens = Math.max(written, countOf(short) + countOf(long));
+  const promptTokens = countOf(usage.input_tokens) + cacheWriteTokens + cachedTokens;
+  if (promptTokens === 0) return undefined;
+  return {
+    promptTokens,
+    cachedTokens,
+    cacheWriteTokens,
+    ...(typeof long === "number" && { hourWriteTokens: countOf(long) }),
+    outputTokens: countOf(usage.output_tokens),
+  };
+}
+
+/** Writes the usage of a reply. */
+export function writeMessagesUsage(usage: Usage): JsonRecord {
+  const { promptTokens, cachedTokens, cacheWriteTokens = 0, hourWriteTokens = 0, outputTokens } = usage;
+  return {
+    input_tokens: promptTokens - cachedTokens - cacheWriteTokens,
+    cache_creation_input_tokens: cacheWriteTokens,
+    cache_read_input_tokens: cachedTokens,
+    cache_creation: {
+      ephemeral_5m_input_tokens: cacheWriteTokens - hourWriteTokens,
+      ephemeral_1h_input_tokens: hourWriteTokens,
+    },
+    output_tokens: outputTokens,
+  };
+}
+
+function countOf(value: unknown): number {
+  return typeof value === "number" && value > 0 ? value : 0;
 }

@@ -1,13 +1,24 @@
-import type { ToolDefinition } from "@tare/messages";
-import { isRecord } from "../json_record.ts";
-import { type Protocol, UnknownShape, type WireAuth } from "../protocol.ts";
-import { readCommonHints, readField } from "../read_request.ts";
-import { readCacheMarks } from "./cache_marks.ts";
-import { errorBody } from "./error_body.ts";
-import { MessagesTurnWriter } from "./messages_turn_writer.ts";
-import { arrangeItems } from "./arrange_items.ts";
-import { plain, readMessage, readSystem } from "./read_message.ts";
+import type { Content, ContentPart, Message, ToolCall, ToolDefinition } from "@tare/messages";
+import { asRecord, isRecord, joinBytes, type JsonRecord } from "../json.ts";
+import {
+  anchorOf,
+  type HiddenItems,
+  type ItemPart,
+  type Protocol,
+  readCommonHints,
+  readField,
+  type RecallCall,
+  type TurnWriter,
+  type TurnWriterOptions,
+  UnknownShape,
+  type WireAuth,
+  type WireReply,
+} from "../protocol.ts";
+import { arrangeItems, readCacheMarks } from "./cache_marks.ts";
+import { errorBody } from "./write_message.ts";
 import { toolOf } from "./write_messages_body.ts";
+import { type RawEvent, splitEvents, SseSplitter } from "../reply_stream.ts";
+import { readMessagesUsage, readStreamedBlocks } from "./message_assembler.ts";
 
 /** A key as clients of the Messages API send it; those who have signed in send a bearer token. */
 const API_KEY: WireAuth = {
@@ -80,4 +91,356 @@ function writeTool(tool: ToolDefinition, original?: unknown): string {
 
 function unknownTool(): UnknownShape {
   return new UnknownShape("a tool is not as the Messages format says");
+}
+
+/** Passes on the replies of one turn as one. What isn't ours to change keeps its bytes. */
+class MessagesTurnWriter implements TurnWriter {
+  readonly #recall: string | undefined;
+  readonly #keepsText: boolean;
+  readonly #replies: { readonly blocks: readonly JsonRecord[]; readonly reply: WireReply }[] = [];
+  #splitter = new SseSplitter();
+  /** What was read of the reply that is being streamed, if it may have to be known. */
+  #read: Uint8Array<ArrayBuffer>[] = [];
+  /** Indexes of its recalls. */
+  #recalls = new Set<number>();
+  #callsClient = false;
+  /** What it told of its tokens, in the upstream's own fields. */
+  #usage: JsonRecord = {};
+  #stop: unknown;
+  /** Its last events: clients leave when they see them, and what the call cost must be known by then. */
+  #held: RawEvent[] = [];
+  #ended = false;
+  #whole: Uint8Array<ArrayBuffer> = new Uint8Array();
+
+  /** A writer for one turn. */
+  constructor({ recall, keepsText = false }: Pick<TurnWriterOptions, "recall" | "keepsText">) {
+    this.#recall = recall;
+    this.#keepsText = keepsText;
+  }
+
+  /** Takes bytes of a stream and gives those for the client. */
+  push(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>[] {
+    this.#begin();
+    const whole = this.#splitter.cut(bytes);
+    if (this.#recall !== undefined || this.#keepsText) this.#read.push(whole);
+    if (this.#passesWhole(whole)) return whole.length > 0 ? [whole] : [];
+    return splitEvents(whole).flatMap((event) => this.#pass(event));
+  }
+
+  /** Whether a piece of a stream holds only what a client may see as it is. */
+  #passesWhole(bytes: Uint8Array<ArrayBuffer>): boolean {
+    if (this.#replies.length > 0 || this.#recalls.size > 0 || this.#held.length > 0) return false;
+    const text = decoder.decode(bytes);
+    return !WATCHED.some((word) => text.includes(word));
+  }
+
+  /** The stream has ended. */
+  end(): WireReply {
+    this.#begin();
+    const rest = this.#splitter.end();
+    if (rest) this.#held.push(...this.#pass(rest).map((bytes) => ({ bytes })));
+    const isKnown = this.#recalls.size > 0 || this.#replies.length > 0 || this.#keepsText;
+    return this.#take(isKnown ? readStreamedBlocks(splitEvents(joinBytes(this.#read))) : []);
+  }
+
+  /** Takes a whole answer. */
+  read(bytes: Uint8Array<ArrayBuffer>): WireReply {
+    this.#begin();
+    const body = asRecord(JSON.parse(decoder.decode(bytes)));
+    this.#whole = bytes;
+    this.#usage = asRecord(body?.usage) ?? {};
+    this.#stop = body?.stop_reason;
+    const blocks = Array.isArray(body?.content) ? body.content.filter(isRecord) : [];
+    this.#callsClient = blocks.some((block) => isCall(block) && !this.#isRecall(block));
+    return this.#take(blocks);
+  }
+
+  /** The rest of the stream, or the answer. */
+  finish(): Uint8Array<ArrayBuffer> {
+    const changed = this.#replies.some(({ reply }) => reply.recalls.length > 0);
+    if (this.#whole.length > 0) {
+      if (!changed) return this.#whole;
+      const body = JSON.parse(decoder.decode(this.#whole));
+      return encoder.encode(JSON.stringify({ ...this.#ending(body), content: this.#visible() }));
+    }
+    return joinBytes(this.#held.map((event) => {
+      const data = readData(event);
+      if (!changed || data?.type !== "message_delta") return event.bytes;
+      const usage = { ...this.#usage, ...asRecord(data.usage) };
+      return write({ ...data, delta: this.#ending(asRecord(data.delta) ?? {}), usage });
+    }));
+  }
+
+  /** An error in the stream. */
+  fail(message: string): Uint8Array<ArrayBuffer> {
+    return write({ ...errorBody(502, message) });
+  }
+
+  /** The replies and answers that stand in place of the one message that the client knows. */
+  hidden(answers: readonly (readonly string[])[]): HiddenItems[] {
+    if (!this.#replies.some(({ reply }) => reply.recalls.length > 0)) return [];
+    const [part] = readMessage({ role: "assistant", content: this.#visible() });
+    if (!part) return [];
+    const items = this.#replies.flatMap(({ reply }, at) => [...reply.items, ...answers[at] ?? []]);
+    return [{ anchor: anchorOf(part.message), replaces: true, items }];
+  }
+
+  /** What says why a message ended: if its only calls aren't the client's, it called nothing. */
+  #ending(fields: JsonRecord): JsonRecord {
+    const stops = fields.stop_reason === "tool_use" && !this.#callsClient;
+    return stops ? { ...fields, stop_reason: "end_turn" } : fields;
+  }
+
+  #visible(): JsonRecord[] {
+    return this.#replies.flatMap(({ blocks }) => blocks.filter((block) => !this.#isRecall(block)));
+  }
+
+  #isRecall(block: unknown): boolean {
+    return this.#recall !== undefined && isCall(block) && block.name === this.#recall;
+  }
+
+  #take(blocks: readonly JsonRecord[]): WireReply {
+    const recalls = blocks.filter((block) => this.#isRecall(block)).map((block): RecallCall => ({
+      id: String(block.id ?? ""),
+      arguments: JSON.stringify(block.input ?? {}),
+    }));
+    const usage = readMessagesUsage(this.#usage);
+    const reply: WireReply = {
+      ...(usage && { usage }),
+      ...(typeof this.#stop === "string" && { finish: this.#stop }),
+      recalls,
+      callsClient: this.#callsClient,
+      items: blocks.length > 0 ? [JSON.stringify({ role: "assistant", content: blocks })] : [],
+      ...(this.#keepsText &&
+        { text: blocks.map(({ text }) => typeof text === "string" ? text : "").join("\n") }),
+    };
+    this.#replies.push({ blocks, reply });
+    this.#ended = true;
+    return reply;
+  }
+
+  /** The bytes of an event that the client may see now. */
+  #pass(event: RawEvent): Uint8Array<ArrayBuffer>[] {
+    const data = readData(event);
+    const later = this.#replies.length > 0;
+    switch (data?.type) {
+      case "message_start":
+        this.#usage = asRecord(asRecord(data.message)?.usage) ?? {};
+        // A reply that goes on with a turn begins nothing for the client.
+        return later ? [] : [event.bytes];
+      case "message_delta":
+        this.#usage = { ...this.#usage, ...withoutNulls(asRecord(data.usage) ?? {}) };
+        this.#stop = asRecord(data.delta)?.stop_reason ?? this.#stop;
+        this.#held.push(event);
+        return [];
+      case "content_block_start":
+      case "content_block_delta":
+      case "content_block_stop":
+        return this.#passBlock(data, event);
+      default:
+        if (this.#held.length === 0 && data?.type !== "message_stop") return [event.bytes];
+        this.#held.push(event);
+        return [];
+    }
+  }
+
+  #passBlock(data: JsonRecord, { bytes }: RawEvent): Uint8Array<ArrayBuffer>[] {
+    const { index, content_block: block } = data;
+    if (typeof index !== "number") return [bytes];
+    if (block !== undefined) {
+      if (this.#isRecall(block)) this.#recalls.add(index);
+      else this.#callsClient ||= isCall(block);
+    }
+    if (this.#recalls.has(index)) return [];
+    const hidden = [...this.#recalls].filter((recall) => recall < index).length;
+    const shift = this.#visible().length - hidden;
+    return [shift === 0 ? bytes : write({ ...data, index: index + shift })];
+  }
+
+  #begin(): void {
+    if (!this.#ended) return;
+    this.#ended = false;
+    this.#callsClient = false;
+    this.#recalls = new Set();
+    this.#read = [];
+    this.#held = [];
+    this.#usage = {};
+    this.#stop = undefined;
+    this.#splitter = new SseSplitter();
+  }
+}
+
+/** What marks an event that says more than a piece of a block. */
+const WATCHED: readonly string[] = ['"content_block_start"', '"message_'];
+
+const decoder = new TextDecoder();
+const encoder = new TextEncoder();
+
+function isCall(block: unknown): block is JsonRecord {
+  return isRecord(block) && block.type === "tool_use";
+}
+
+function withoutNulls(fields: JsonRecord): JsonRecord {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
+}
+
+function readData({ data }: RawEvent): JsonRecord | undefined {
+  try {
+    return data === undefined ? undefined : asRecord(JSON.parse(data));
+  } catch {
+    // Whatever it is, the client gets it as it came.
+    return undefined;
+  }
+}
+
+function write(data: JsonRecord): Uint8Array<ArrayBuffer> {
+  return encoder.encode(`event: ${String(data.type)}\ndata: ${JSON.stringify(data)}\n\n`);
+}
+
+/** Longest text of a block that the planner doesn't know, in UTF-16 code units: such are pictures, not prose. */
+const OPAQUE_CHARS = 1_000;
+
+/**
+ * The messages of an item: a reply is one message, of anything else each block is one, so that results that stand
+ * together with texts beside them can be edited, and can leave, one by one.
+ *
+ * @throws {UnknownShape} if it isn't as the format says.
+ */
+function readMessage(value: unknown): readonly ItemPart[] {
+  if (!isRecord(value)) throw unknown("a message");
+  const { role, content } = value;
+  if (role !== "user" && role !== "assistant" && role !== "system") throw unknown("the role of a message");
+  if (typeof content === "string") return [{ message: { role, content }, text: ["content"] }];
+  const blocks = blocksOf(content);
+  if (role === "assistant") {
+    const mark = blocks.findLast(({ cache_control: mark }) => isRecord(mark))?.cache_control;
+    return [{ message: readReply(blocks), ...(mark !== undefined && { mark: JSON.stringify(mark) }) }];
+  }
+  // A message of nothing is still one.
+  if (blocks.length === 0) return [{ message: { role, content: [] } }];
+  return blocks.map((block, at): ItemPart => {
+    const path = ["content", at];
+    const mark = markOf(block);
+    const marked = mark === undefined ? {} : { mark: JSON.stringify(mark) };
+    if (block.type === "tool_result") {
+      const id = textOf(block.tool_use_id);
+      const content = block.content ?? "";
+      // What makes a tool known to the model, or is cited from, is no text of which a line could tell.
+      const keeps = Array.isArray(content) && content.some((block) => !LEAVING.includes(block?.type));
+      const message: Message = {
+        role: "tool",
+        tool_call_id: id,
+        content: readContent(content),
+        ...(keeps && { keep: true }),
+      };
+      const text = "content" in block ? { text: [...path, "content"] } : {};
+      const holdsMark = mark !== undefined && !isRecord(block.cache_control);
+      return { message, at: path, ...text, ...marked, ...(holdsMark && { holdsMark }) };
+    }
+    const isText = block.type === "text";
+    const read = isText ? textOf(block.text) : [readPart(block)];
+    return {
+      message: { role, content: read },
+      at: path,
+      ...(isText && { text: [...path, "text"] }),
+      ...marked,
+    };
+  });
+}
+
+/** Blocks of a result that may leave with it. */
+const LEAVING: readonly unknown[] = ["text", "image"];
+
+/** The message that the system prompt is, if there is one. @throws {UnknownShape} if it isn't as the format says. */
+function readSystem(system: unknown): readonly ItemPart[] {
+  const content = typeof system === "string" ? system : blocksOf(system ?? []).map(readPart);
+  return content.length === 0 ? [] : [{ message: { role: "system", content } }];
+}
+
+/**
+ * A message or a system prompt without what clients change from request to request: without the marks of the cache,
+ * and a text always as a block.
+ */
+function plain(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map((one) => typeof one === "string" ? asBlocks(one) : plain(one));
+  if (!isRecord(value)) return value;
+  const { cache_control: _, ...rest } = value;
+  const holds = "role" in rest || rest.type === "tool_result";
+  if (!holds || !("content" in rest)) return rest;
+  const { content } = rest;
+  return { ...rest, content: typeof content === "string" ? asBlocks(content) : plain(content) };
+}
+
+function asBlocks(text: string): readonly Extract<ContentPart, { readonly type: "text" }>[] {
+  return [{ type: "text", text }];
+}
+
+/** The blocks of a content. @throws {UnknownShape} if it holds anything else. */
+function blocksOf(content: unknown): readonly JsonRecord[] {
+  const isList = Array.isArray(content) && content.every((block) => typeof block?.type === "string");
+  if (isList) return content;
+  throw unknown("a content");
+}
+
+/** The mark of a block; of a result also one of a block inside it. */
+function markOf({ cache_control: own, type, content }: JsonRecord): unknown {
+  if (isRecord(own)) return own;
+  if (type !== "tool_result" || !Array.isArray(content)) return undefined;
+  return content.findLast((block) => isRecord(block?.cache_control))?.cache_control;
+}
+
+function readReply(blocks: readonly JsonRecord[]): Message {
+  const said: ContentPart[] = [];
+  const thoughts: string[] = [];
+  const calls: ToolCall[] = [];
+  for (const block of blocks) {
+    if (block.type === "thinking") thoughts.push(textOf(block.thinking));
+    else if (block.type === "tool_use") calls.push(readCall(block));
+    else said.push(readPart(block));
+  }
+  const [first] = said;
+  const content = said.length === 1 && first?.type === "text" ? first.text : said;
+  return {
+    role: "assistant",
+    content: said.length === 0 ? null : content,
+    ...(thoughts.length > 0 && { reasoning_content: thoughts.join("\n") }),
+    ...(calls.length > 0 && { tool_calls: calls }),
+  };
+}
+
+function readCall({ id, name, input }: JsonRecord): ToolCall {
+  const called = { name: textOf(name), arguments: JSON.stringify(input ?? {}) };
+  return { id: textOf(id), type: "function", function: called };
+}
+
+function readContent(content: unknown): Content {
+  if (typeof content === "string") return content;
+  const parts = blocksOf(content).map(readPart);
+  const [first] = parts;
+  return parts.length === 1 && first?.type === "text" ? first.text : parts;
+}
+
+function readPart(block: JsonRecord): ContentPart {
+  const { type, text, source } = block;
+  if (type === "text") return { type, text: textOf(text) };
+  if (type === "image") return { type: "image_url", image_url: { url: "" } };
+  const data = isRecord(source) && typeof source.data === "string" ? source.data : undefined;
+  if (type === "document" && isRecord(source)) {
+    return source.type === "text" && data !== undefined
+      ? { type: "text", text: data }
+      : { type: "file", file: { file_data: data ?? "" } };
+  }
+  const { cache_control: _, ...rest } = block;
+  const shorten = (_: string, value: unknown) =>
+    typeof value === "string" ? value.slice(0, OPAQUE_CHARS) : value;
+  return { type: "text", text: JSON.stringify(rest, shorten) };
+}
+
+function textOf(value: unknown): string {
+  if (typeof value === "string") return value;
+  throw unknown("a text");
+}
+
+function unknown(what: string): UnknownShape {
+  return new UnknownShape(`${what} is not as the Messages format says`);
 }

@@ -1,19 +1,7 @@
-import type { AssistantMessage, FunctionToolCall, Usage } from "@tare/messages";
-import { contentText } from "@tare/messages";
+import { type AssistantMessage, contentText, type FunctionToolCall, type Usage } from "@tare/messages";
 import { splitText } from "../chat/write_completion.ts";
-import type { JsonRecord } from "../json_record.ts";
-import { writeMessagesUsage } from "./usage.ts";
-
-/** A reply that is written in the Messages format. */
-export interface MessagesReply {
-  readonly id: string;
-  /** Name of the model. */
-  readonly model: string;
-  readonly message: AssistantMessage;
-  /** Why it ends, in the words of chat completions. */
-  readonly finishReason: string;
-  readonly usage: Usage;
-}
+import type { JsonRecord } from "../json.ts";
+import { writeMessagesUsage } from "./message_assembler.ts";
 
 const STOP_REASONS: Readonly<Record<string, string>> = {
   stop: "end_turn",
@@ -27,13 +15,21 @@ const STOP_REASONS: Readonly<Record<string, string>> = {
  *
  * @throws {SyntaxError} if the arguments of a call are no JSON: the format has no place for such.
  */
-export function messageBody(reply: MessagesReply): JsonRecord {
+export function messageBody(reply: {
+  readonly id: string;
+  /** Name of the model. */
+  readonly model: string;
+  readonly message: AssistantMessage;
+  /** Why it ends, in the words of chat completions. */
+  readonly finishReason: string;
+  readonly usage: Usage;
+}): JsonRecord {
   const { finishReason, message, usage } = reply;
   return { ...envelope(reply, usage), content: blocksOf(message), stop_reason: STOP_REASONS[finishReason] };
 }
 
 /** The events of a streamed reply, in order, each with its type. @throws {SyntaxError} likewise. */
-export function messageEvents(reply: MessagesReply): JsonRecord[] {
+export function messageEvents(reply: Parameters<typeof messageBody>[0]): JsonRecord[] {
   const { finishReason, message, usage } = reply;
   const begun = { ...envelope(reply, { ...usage, outputTokens: 1 }), content: [], stop_reason: null };
   const delta = { stop_reason: STOP_REASONS[finishReason], stop_sequence: null };
@@ -50,7 +46,10 @@ export function messageEvents(reply: MessagesReply): JsonRecord[] {
   ];
 }
 
-function envelope({ id, model }: MessagesReply, usage: Usage): JsonRecord {
+function envelope(
+  { id, model }: Pick<Parameters<typeof messageBody>[0], "id" | "model">,
+  usage: Usage,
+): JsonRecord {
   const told = { ...writeMessagesUsage(usage), service_tier: "standard" };
   return { id, type: "message", role: "assistant", model, content: [], stop_sequence: null, usage: told };
 }
@@ -86,4 +85,29 @@ function deltasOf({ type, thinking, signature, text, input }: JsonRecord): JsonR
     ];
   }
   return pieces(JSON.stringify(input)).map((piece) => ({ type: "input_json_delta", partial_json: piece }));
+}
+
+/** Types of errors by status. */
+const TYPES: Readonly<Record<number, string>> = {
+  401: "authentication_error",
+  403: "permission_error",
+  404: "not_found_error",
+  413: "request_too_large",
+  429: "rate_limit_error",
+  529: "overloaded_error",
+};
+
+/** What tells of an error with this status, in an answer and in a stream. */
+export function errorBody(status: number, message: string): {
+  readonly type: "error";
+  readonly error: { readonly type: string; readonly message: string };
+} {
+  const type = TYPES[status] ?? (status < 500 ? "invalid_request_error" : "api_error");
+  return { type: "error", error: { type, message } };
+}
+
+/** The status that an error of this type has; nothing for a type that says no more than that something failed. */
+export function statusOf(type: unknown): number | undefined {
+  const [status] = Object.entries(TYPES).find(([, name]) => name === type) ?? [];
+  return status === undefined ? undefined : Number(status);
 }

@@ -5,11 +5,12 @@ import {
   describeCall,
   type Message,
   type ModelRequest,
+  type ModelSettings,
   type StableMessages,
   type ToolCall,
   type ToolDefinition,
 } from "@tare/messages";
-import { asRecord, isRecord, type JsonRecord } from "../json_record.ts";
+import { asRecord, isRecord, type JsonRecord } from "../json.ts";
 import { UnknownShape } from "../protocol.ts";
 import { MAX_CACHE_MARKS, SHORT_TTL_MS } from "./cache_marks.ts";
 
@@ -176,4 +177,65 @@ function sourceOf(url: string, what: string): JsonRecord {
   if (/^https?:\/\//.test(url)) return { type: "url", url };
   const shown = JSON.stringify(url.slice(0, 40));
   throw new UnknownShape(`${what} is at ${shown}, but it must be an http(s) URL or "data:type;base64,…"`);
+}
+
+/** The format's highest temperature; chat completions know higher ones. */
+const MAX_TEMPERATURE = 1;
+
+const EFFORTS: readonly string[] = ["low", "medium", "high", "xhigh", "max"];
+
+/**
+ * The fields of a request in the Messages format that say how the model shall write.
+ *
+ * @throws {UnknownShape} that names the setting, if the format has no place for it or for its value.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { messagesSettings } from "@tare/wire";
+ *
+ * assertEquals(messagesSettings({ temperature: 0.2, reasoning_effort: "low", parallel_tool_calls: false }), {
+ *   temperature: 0.2,
+ *   output_config: { effort: "low" },
+ *   tool_choice: { type: "auto", disable_parallel_tool_use: true },
+ * });
+ * ```
+ */
+export function messagesSettings(
+  {
+    temperature,
+    top_p,
+    reasoning_effort: effort,
+    tool_choice: choice,
+    parallel_tool_calls: parallel,
+    ...rest
+  }: ModelSettings,
+): JsonRecord {
+  const [unknown] = Object.entries(rest).find(([, value]) => value !== undefined) ?? [];
+  if (unknown !== undefined) throw refused(unknown, "has no place for it");
+  if (temperature !== undefined && temperature > MAX_TEMPERATURE) {
+    throw refused("temperature", `takes at most ${MAX_TEMPERATURE}, and it is ${temperature}`);
+  }
+  if (effort !== undefined && !EFFORTS.includes(effort)) {
+    throw refused("reasoning_effort", `takes ${EFFORTS.join(", ")}, and it is ${JSON.stringify(effort)}`);
+  }
+  return {
+    ...(temperature !== undefined && { temperature }),
+    ...(top_p !== undefined && { top_p }),
+    ...(effort !== undefined && { output_config: { effort } }),
+    ...((choice !== undefined || parallel === false) && {
+      tool_choice: {
+        ...(choice === undefined
+          ? { type: "auto" }
+          : choice === "required"
+          ? { type: "any" }
+          : { type: "tool", name: choice.function.name }),
+        ...(parallel === false && { disable_parallel_tool_use: true }),
+      },
+    }),
+  };
+}
+
+function refused(param: string, state: string): UnknownShape {
+  return new UnknownShape(`${param} can't be sent: the Messages format ${state}`, { param });
 }

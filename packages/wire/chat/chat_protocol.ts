@@ -1,10 +1,23 @@
 import type { Message, ToolDefinition } from "@tare/messages";
 import { ApiError } from "../api_error.ts";
-import { editJson } from "../edit_json.ts";
-import { isRecord } from "../json_record.ts";
-import { BEARER, type Protocol, UnknownShape } from "../protocol.ts";
-import { readCommonHints, readField, type WireRequest } from "../read_request.ts";
-import { ChatTurnWriter } from "./chat_turn_writer.ts";
+import { asRecord, editJson, isRecord, joinBytes, type JsonRecord } from "../json.ts";
+import {
+  anchorOf,
+  BEARER,
+  type HiddenItems,
+  type Protocol,
+  readCommonHints,
+  readField,
+  type RecallCall,
+  type TurnWriter,
+  type TurnWriterOptions,
+  UnknownShape,
+  type WireReply,
+  type WireRequest,
+} from "../protocol.ts";
+import { type RawEvent, splitEvents, SseSplitter } from "../reply_stream.ts";
+import { CallAssembler, mergeDelta } from "./reply_assembler.ts";
+import { readUsage } from "./usage.ts";
 
 /** OpenAI's chat completions: their messages are the planner's own. */
 export const CHAT_PROTOCOL: Protocol = {
@@ -111,4 +124,294 @@ function isTool(value: unknown): value is ToolDefinition {
 
 function isOptional(value: unknown, type: "string"): boolean {
   return value === undefined || value === null || typeof value === type;
+}
+
+/** How chat completions are passed on. */
+interface ChatTurnWriterOptions extends TurnWriterOptions {
+  /** Whether the client didn't ask for the usage that its stream was asked for. */
+  readonly hidesUsage: boolean;
+}
+
+/** Passes on the chat completions of one turn. What isn't ours to change keeps its bytes. */
+class ChatTurnWriter implements TurnWriter {
+  readonly #options: ChatTurnWriterOptions;
+  readonly #replies: { readonly message: JsonRecord; readonly reply: WireReply }[] = [];
+  #splitter = new SseSplitter();
+  /** What the reply that is being read has said, as fields or as events that nobody has read yet. */
+  #said: (JsonRecord | Uint8Array<ArrayBuffer>)[] = [];
+  /** Its calls, and which of them are recalls. */
+  #calls = new CallAssembler();
+  #recalls = new Set<number>();
+  #callsClient = false;
+  #usage: unknown;
+  #finish: unknown;
+  /** What a stream's first chunk says of all. */
+  #envelope: JsonRecord = {};
+  #held: Uint8Array<ArrayBuffer>[] = [];
+  #holds = false;
+  #ended = false;
+  #whole: Uint8Array<ArrayBuffer> = new Uint8Array();
+
+  /** A writer for one turn. */
+  constructor(options: ChatTurnWriterOptions) {
+    this.#options = options;
+  }
+
+  /** Takes bytes of a stream and gives those for the client. */
+  push(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>[] {
+    this.#begin();
+    const whole = this.#splitter.cut(bytes);
+    if (this.#passesWhole(whole)) {
+      if (this.#keeps) this.#said.push(whole);
+      return whole.length > 0 ? [whole] : [];
+    }
+    return splitEvents(whole).flatMap((event) => this.#pass(event));
+  }
+
+  /** Whether a piece of a stream holds nothing that must be known, or hidden, as soon as it comes. */
+  #passesWhole(bytes: Uint8Array<ArrayBuffer>): boolean {
+    if (
+      this.#replies.length > 0 || this.#holds || this.#calls.nameOf(0) !== undefined ||
+      this.#envelope.id === undefined
+    ) {
+      return false;
+    }
+    const text = decoder.decode(bytes);
+    return !WATCHED.some((word) => text.includes(word)) &&
+      !(this.#options.hidesUsage && text.includes('"usage"'));
+  }
+
+  /** Whether what a reply says may have to be known. */
+  get #keeps(): boolean {
+    return this.#options.recall !== undefined || this.#options.keepsText === true;
+  }
+
+  /** The message of a reply that turned out to be worth knowing. */
+  #readMessage(): JsonRecord {
+    const deltas = this.#said.flatMap((said) => {
+      if (!(said instanceof Uint8Array)) return [said];
+      return splitEvents(said).map(({ data }) => {
+        const { choices } = readChunk(data) ?? {};
+        const { delta } = asRecord(Array.isArray(choices) ? choices[0] : undefined) ?? {};
+        return asRecord(delta) ?? {};
+      });
+    });
+    return deltas.reduce(mergeDelta, {});
+  }
+
+  /** The stream has ended. */
+  end(): WireReply {
+    this.#begin();
+    const rest = this.#splitter.end();
+    if (rest) this.#held.push(...this.#pass(rest));
+    const calls = this.#calls.finish(new Set()).map(({ function: called, ...call }) =>
+      "custom" in call ? { ...call, type: "custom" } : { ...call, function: called }
+    );
+    const isKnown = this.#recalls.size > 0 || this.#replies.length > 0 || this.#options.keepsText;
+    const message = isKnown ? this.#readMessage() : {};
+    return this.#take({ ...message, ...(calls.length > 0 && { tool_calls: calls }) });
+  }
+
+  /** Takes a whole answer. */
+  read(bytes: Uint8Array<ArrayBuffer>): WireReply {
+    const body: unknown = JSON.parse(decoder.decode(bytes));
+    this.#whole = bytes;
+    this.#usage = isRecord(body) ? body.usage : undefined;
+    const choice = isRecord(body) && Array.isArray(body.choices) ? body.choices[0] : undefined;
+    const message = isRecord(choice) && isRecord(choice.message) ? choice.message : {};
+    this.#finish = isRecord(choice) ? choice.finish_reason : undefined;
+    return this.#take(message);
+  }
+
+  /** The rest of the stream, or the answer. */
+  finish(): Uint8Array<ArrayBuffer> {
+    if (this.#whole.length === 0) return joinBytes(this.#held);
+    const last = this.#replies.at(-1);
+    if (!last || (this.#replies.length === 1 && last.reply.recalls.length === 0)) return this.#whole;
+    const body = JSON.parse(decoder.decode(this.#whole));
+    const calls = this.#clientCalls(last.message);
+    const { tool_calls: _, ...message } = last.message;
+    const [choice] = body.choices;
+    body.choices[0] = {
+      ...choice,
+      message: { ...message, content: this.#text(), ...(calls.length > 0 && { tool_calls: calls }) },
+      ...(calls.length === 0 && choice.finish_reason === "tool_calls" && { finish_reason: "stop" }),
+    };
+    return encoder.encode(JSON.stringify(body));
+  }
+
+  /** An error in the stream. */
+  fail(message: string): Uint8Array<ArrayBuffer> {
+    const body = new ApiError(502, message, { code: "upstream_failed" }).body();
+    return encoder.encode(`data: ${JSON.stringify(body)}\n\n`);
+  }
+
+  /** The replies and answers that stand in place of the one message that the client knows. */
+  hidden(answers: readonly (readonly string[])[]): HiddenItems[] {
+    const last = this.#replies.at(-1);
+    if (!last || !this.#replies.some(({ reply }) => reply.recalls.length > 0)) return [];
+    const calls = this.#clientCalls(last.message);
+    const known = {
+      role: "assistant",
+      content: this.#text(),
+      ...(calls.length > 0 && { tool_calls: calls }),
+    };
+    const items = this.#replies.flatMap(({ reply }, at) => [...reply.items, ...answers[at] ?? []]);
+    return [{ anchor: anchorOf(known as Parameters<typeof anchorOf>[0]), replaces: true, items }];
+  }
+
+  /** All that the client was told. */
+  #text(): string | null {
+    const texts = this.#replies.map(({ message }) => message.content).filter((text) =>
+      typeof text === "string"
+    );
+    return texts.length > 0 ? texts.join("") : null;
+  }
+
+  #isRecall(call: unknown): boolean {
+    const { recall } = this.#options;
+    return recall !== undefined && isRecord(call) && isRecord(call.function) && call.function.name === recall;
+  }
+
+  #clientCalls({ tool_calls: calls }: JsonRecord): unknown[] {
+    return Array.isArray(calls) ? calls.filter((call) => !this.#isRecall(call)) : [];
+  }
+
+  #take(message: JsonRecord): WireReply {
+    const calls = Array.isArray(message.tool_calls) ? message.tool_calls.filter(isRecord) : [];
+    const recalls = calls.filter((call) => this.#isRecall(call)).map((call): RecallCall => ({
+      id: String(call.id ?? ""),
+      arguments: String(asRecord(call.function)?.arguments ?? ""),
+    }));
+    const usage = readUsage(this.#usage);
+    const reply: WireReply = {
+      ...(usage && { usage }),
+      recalls,
+      ...(typeof this.#finish === "string" && { finish: this.#finish }),
+      callsClient: calls.length > recalls.length,
+      items: recalls.length > 0 || this.#replies.length > 0 || this.#options.keepsText
+        ? [JSON.stringify({ role: "assistant", ...message })]
+        : [],
+      ...(this.#options.keepsText && typeof message.content === "string" && { text: message.content }),
+    };
+    this.#replies.push({ message, reply });
+    this.#ended = true;
+    return reply;
+  }
+
+  /** How a reply that goes on ended is nobody's business. */
+  #begin(): void {
+    if (!this.#ended) return;
+    this.#ended = false;
+    this.#held = [];
+    this.#holds = false;
+    this.#said = [];
+    this.#calls = new CallAssembler();
+    this.#recalls = new Set();
+    this.#callsClient = false;
+    this.#usage = undefined;
+    this.#finish = undefined;
+    this.#splitter = new SseSplitter();
+  }
+
+  /** The bytes of an event that the client may see now. */
+  #pass(event: RawEvent): Uint8Array<ArrayBuffer>[] {
+    const { bytes, data } = event;
+    // Clients leave when they see it; what the call cost must be known by then.
+    if (data === "[DONE]") this.#holds = true;
+    const chunk = readChunk(data);
+    const seen = chunk ? this.#passChunk(chunk, bytes) : [bytes];
+    if (!this.#holds) return seen;
+    this.#held.push(...seen);
+    return [];
+  }
+
+  #passChunk(chunk: JsonRecord, bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>[] {
+    const { hidesUsage } = this.#options;
+    const choices = Array.isArray(chunk.choices) ? chunk.choices : [];
+    const choice: unknown = choices[0];
+    const later = this.#replies.length > 0;
+    const first = this.#envelope;
+    if (!later && chunk.id !== undefined && first.id === undefined) this.#envelope = { id: chunk.id };
+    let changed: JsonRecord | undefined = later ? { ...chunk, ...this.#envelope } : undefined;
+    if (isRecord(chunk.usage)) {
+      this.#usage = chunk.usage;
+      if (hidesUsage && choices.length === 0) return [];
+    } else if (hidesUsage && chunk.usage === null) {
+      // Upstreams that are asked for usage say null in all chunks but the last.
+      const { usage: _, ...rest } = changed ?? chunk;
+      changed = rest;
+    }
+    if (isRecord(choice)) {
+      const delta = isRecord(choice.delta) ? choice.delta : {};
+      const shown = this.#takeDelta(delta, later);
+      const ends = typeof choice.finish_reason === "string";
+      if (ends) this.#finish = choice.finish_reason;
+      const recalled = this.#recalls.size > 0;
+      if (shown === undefined && !ends) return [];
+      if (shown !== delta || (ends && recalled)) {
+        const { tool_calls: _, ...rest } = delta;
+        const finish = ends && recalled && !this.#callsClient ? "stop" : choice.finish_reason;
+        const seen = { ...choice, delta: shown ?? rest, finish_reason: finish };
+        changed = { ...(changed ?? chunk), choices: [seen, ...choices.slice(1)] };
+      }
+      if (ends && recalled) this.#holds = true;
+    }
+    return [changed ? encoder.encode(`data: ${JSON.stringify(changed)}\n\n`) : bytes];
+  }
+
+  /** Reads a delta and gives what the client may see of it; nothing if it may see nothing. */
+  #takeDelta(delta: JsonRecord, later: boolean): JsonRecord | undefined {
+    const { tool_calls: calls, role, ...fields } = delta;
+    if (this.#keeps) this.#said.push(fields);
+    const withoutRole = later ? fields : { ...(role !== undefined && { role }), ...fields };
+    if (!Array.isArray(calls)) {
+      return later && role !== undefined ? (isEmpty(fields) ? undefined : fields) : delta;
+    }
+    const pieces = calls.filter(isRecord);
+    const seen: unknown[] = [];
+    let moved = false;
+    for (const [at, { index }] of this.#calls.read(pieces).entries()) {
+      const piece = pieces[at];
+      if (this.#isRecall({ function: { name: this.#calls.nameOf(index) } })) {
+        this.#recalls.add(index);
+        moved = true;
+        continue;
+      }
+      this.#callsClient = true;
+      const shift = [...this.#recalls].filter((recall) => recall < index).length;
+      const told = typeof piece?.index === "number" ? piece.index : index;
+      if (shift > 0) moved = true;
+      seen.push(shift > 0 ? { ...piece, index: told - shift } : piece);
+    }
+    if (!moved) return later && role !== undefined ? { ...fields, tool_calls: calls } : delta;
+    if (seen.length > 0) return { ...withoutRole, tool_calls: seen };
+    return isEmpty(withoutRole) ? undefined : withoutRole;
+  }
+}
+
+/** What marks a chunk that says more than text: calls, an end, usage. */
+const WATCHED: readonly string[] = [
+  '"tool_calls"',
+  '"finish_reason":"',
+  '"finish_reason": "',
+  '"usage":{',
+  '"usage": {',
+  "[DONE]",
+];
+
+const decoder = new TextDecoder();
+
+function readChunk(data: string | undefined): JsonRecord | undefined {
+  if (data === undefined || data === "[DONE]") return undefined;
+  try {
+    return asRecord(JSON.parse(data));
+  } catch {
+    // Whatever it is, the client gets it as it came.
+    return undefined;
+  }
+}
+
+function isEmpty(fields: JsonRecord): boolean {
+  return Object.values(fields).every((value) => value === null || value === undefined || value === "");
 }

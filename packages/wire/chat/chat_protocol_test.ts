@@ -1,6 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { CHAT_PROTOCOL, readBody, UnknownShape } from "@tare/wire";
-import { encode } from "../request_fixture_test.ts";
+import { decode, encode, requestOf } from "../request_fixture_test.ts";
 
 Deno.test("CHAT_PROTOCOL takes messages as they are, unknown fields and parts included", () => {
   const messages = [
@@ -50,4 +50,99 @@ Deno.test("CHAT_PROTOCOL answers recalls and refuses requests in its own way", a
   const refused = CHAT_PROTOCOL.refuse(413, "Too large.", "body_too_large");
   assertEquals([refused.status, (await refused.json()).error.code], [413, "body_too_large"]);
   assertEquals(CHAT_PROTOCOL.auth.header("k"), ["authorization", "Bearer k"]);
+});
+
+const chunk = (delta: object, finish_reason: string | null = null, more: object = {}): object => (
+  { id: "c", object: "chat.completion.chunk", choices: [{ index: 0, delta, finish_reason }], ...more }
+);
+const call = (name: string, args: object, id: string): object => (
+  { id, type: "function", function: { name, arguments: JSON.stringify(args) } }
+);
+const event = (data: object | string) =>
+  encode(`data: ${typeof data === "string" ? data : JSON.stringify(data)}\n\n`);
+const streamed = (more: object = {}) =>
+  CHAT_PROTOCOL.writer(requestOf({ model: "m", messages: [], stream: true, ...more }, CHAT_PROTOCOL), {
+    recall: "recall",
+  });
+const ASKED = { stream_options: { include_usage: true } };
+
+Deno.test("CHAT_PROTOCOL.writer() keeps the bytes of a stream without recalls, and knows its calls and usage", () => {
+  const writer = streamed(ASKED);
+  const events = [
+    chunk({ role: "assistant", content: "Hi" }),
+    chunk({ content: " there" }),
+    chunk({ tool_calls: [{ index: 0, ...call("read", { path: "a" }, "c1") }] }),
+    chunk({}, "tool_calls", { usage: { prompt_tokens: 5, completion_tokens: 2 } }),
+    "[DONE]",
+  ].map(event);
+  const seen = decode(...events.flatMap((bytes) => writer.push(bytes)));
+  const reply = writer.end();
+  assertEquals(seen + decode(writer.finish()), decode(...events));
+  assertEquals([reply.callsClient, reply.recalls, reply.usage?.promptTokens], [true, [], 5]);
+  assertEquals(writer.hidden([]), []);
+});
+
+Deno.test("CHAT_PROTOCOL.writer() joins a streamed recall and what follows it", () => {
+  const writer = streamed();
+  const first = [
+    chunk({ role: "assistant", content: "O" }),
+    chunk({ content: "ne " }),
+    chunk({ tool_calls: [{ index: 0, ...call("recall", { ref: "r" }, "r1") }] }),
+    chunk({}, "tool_calls"),
+    "[DONE]",
+  ].flatMap((data) => writer.push(event(data)));
+  const { recalls, items } = writer.end();
+  assertEquals(JSON.parse(items[0] ?? ""), {
+    role: "assistant",
+    content: "One ",
+    tool_calls: [call("recall", { ref: "r" }, "r1")],
+  });
+  assertEquals(recalls, [{ id: "r1", arguments: '{"ref":"r"}' }]);
+  const second = [
+    { ...chunk({ role: "assistant", content: "" }), id: "other" },
+    { ...chunk({ content: "two." }), id: "other" },
+    { ...chunk({}, "stop"), id: "other" },
+    "[DONE]",
+  ].flatMap((data) => writer.push(event(data)));
+  writer.end();
+  const text = decode(...first, ...second, writer.finish());
+  const chunks = [...text.matchAll(/^data: (\{.*)$/gm)].map(([, data]) => JSON.parse(data ?? ""));
+  assertEquals(chunks.map(({ id }) => id), ["c", "c", "c", "c"]);
+  assertEquals(chunks.map(({ choices: [{ delta, finish_reason }] }) => delta.content ?? finish_reason), [
+    "O",
+    "ne ",
+    "two.",
+    "stop",
+  ]);
+});
+
+Deno.test("CHAT_PROTOCOL.writer() hides a recall beside calls of the client, which keep their order", () => {
+  const writer = streamed();
+  const custom = { id: "x1", type: "custom", custom: { name: "patch", input: "*" } };
+  const seen = [
+    chunk({ role: "assistant", content: null, tool_calls: [{ index: 0, ...call("recall", {}, "r1") }] }),
+    chunk({ tool_calls: [{ index: 1, ...call("read", {}, "c1") }] }),
+    chunk({ tool_calls: [{ index: 2, ...custom }] }),
+    chunk({}, "tool_calls"),
+  ].flatMap((data) => writer.push(event(data)));
+  const reply = writer.end();
+  const chunks = [...decode(...seen, writer.finish()).matchAll(/^data: (\{.*)$/gm)].map(([, data]) =>
+    JSON.parse(data ?? "").choices[0]
+  );
+  assertEquals(chunks.map(({ delta, finish_reason }) => delta.tool_calls?.[0].index ?? finish_reason), [
+    null,
+    0,
+    1,
+    "tool_calls",
+  ]);
+  assertEquals([reply.recalls, reply.callsClient], [[{ id: "r1", arguments: "{}" }], true]);
+  const calls = [call("recall", {}, "r1"), call("read", {}, "c1"), custom];
+  const whole = { role: "assistant", content: null, tool_calls: calls };
+  assertEquals(JSON.parse(reply.items[0] ?? ""), whole);
+  const [hidden] = writer.hidden([["answer"]]);
+  assertEquals([hidden?.replaces, hidden?.items], [true, [reply.items[0] ?? "", "answer"]]);
+});
+
+Deno.test("CHAT_PROTOCOL.writer() tells of a failure in the stream", () => {
+  assertEquals(JSON.parse(decode(streamed().fail("It broke.")).slice(6)).error.message, "It broke.");
 });

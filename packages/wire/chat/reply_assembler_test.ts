@@ -1,6 +1,9 @@
 import { assertEquals } from "@std/assert";
 import type { FinishReason, ModelEvent } from "@tare/messages";
+import fc from "fast-check";
+import type { JsonRecord } from "@tare/wire";
 import { assemble, delta } from "./assembler_fixture_test.ts";
+import { mergeDelta } from "./reply_assembler.ts";
 
 Deno.test("ReplyAssembler shows reasoning once, and keeps each field that it came in", () => {
   const details = [{ type: "reasoning.text", text: "Hm.", index: 0 }];
@@ -96,5 +99,281 @@ Deno.test("ReplyAssembler keeps no null in a reply or its calls", () => {
     role: "assistant",
     content: null,
     tool_calls: [{ id: "1", type: "function", function: { name: "f", arguments: "{}" } }],
+  });
+});
+
+type Piece = Readonly<Record<string, unknown>>;
+
+/** The calls that come of these chunks, each a list of pieces. */
+function callsOf(chunks: readonly (readonly Piece[])[], takenIds?: readonly string[]) {
+  const deltas = chunks.map((pieces) => delta({ tool_calls: pieces }));
+  return assemble([...deltas, delta({}, "tool_calls")], takenIds).completed?.message.tool_calls ?? [];
+}
+
+/** The same in short: id, name and arguments of each. */
+function inShort(chunks: readonly (readonly Piece[])[], takenIds?: readonly string[]) {
+  return callsOf(chunks, takenIds).map((call) =>
+    call.type === "function" ? [call.id, call.function.name, call.function.arguments] : []
+  );
+}
+
+const ARGUMENTS = '{"path":"a"}';
+
+/** One call to f with these fields, and its arguments in three pieces. */
+function split(first: Piece, rest: Piece, [firstFunction, restFunction]: readonly [Piece, Piece]): Piece[][] {
+  return [
+    [{ ...first, function: { ...firstFunction, arguments: "" } }],
+    [{ ...rest, function: { ...restFunction, arguments: ARGUMENTS.slice(0, 5) } }],
+    [{ ...rest, function: { ...restFunction, arguments: ARGUMENTS.slice(5) } }],
+  ];
+}
+
+Deno.test("CallAssembler joins the pieces of a call, whatever they carry", () => {
+  const named = { name: "f" };
+  const whole = [["1", "f", ARGUMENTS]];
+  const shapes: Readonly<Record<string, Piece[][]>> = {
+    "by the book": split({ index: 0, id: "1", type: "function" }, { index: 0 }, [named, {}]),
+    "id in each piece": split({ index: 0, id: "1" }, { index: 0, id: "1" }, [named, {}]),
+    "id and name in each piece": split({ index: 0, id: "1" }, { index: 0, id: "1" }, [named, named]),
+    "name in each piece": split({ index: 0, id: "1" }, { index: 0 }, [named, named]),
+    "empty id and name after the first": split({ index: 0, id: "1" }, { index: 0, id: "" }, [named, {
+      name: "",
+    }]),
+    "null id and name after the first": split({ index: 0, id: "1" }, { index: 0, id: null }, [named, {
+      name: null,
+    }]),
+    "another id in each piece": split({ index: 0, id: "1" }, { index: 0, id: "2" }, [named, {}]),
+    "no index": split({ id: "1" }, {}, [named, {}]),
+    "no index, id in each piece": split({ id: "1" }, { id: "1" }, [named, {}]),
+    "no index, id and name in each piece": split({ id: "1" }, { id: "1" }, [named, named]),
+    "a new index for each piece": split({ index: 0, id: "1" }, { index: 1, id: "1" }, [named, {}]),
+    "arguments as an object": [[{ index: 0, id: "1", function: { name: "f", arguments: { path: "a" } } }]],
+    "empty arguments that are filled": [
+      [{ index: 0, id: "1", function: { name: "f", arguments: "{}" } }],
+      [{ index: 0, function: { arguments: ARGUMENTS } }],
+    ],
+    "the whole call once more": [
+      [{ index: 0, id: "1", function: { name: "f", arguments: ARGUMENTS } }],
+      [{ index: 0, id: "1", function: { name: "f", arguments: ARGUMENTS } }],
+    ],
+    "an empty piece around it": [
+      [{}],
+      [{ index: 0, id: "1", function: { name: "f", arguments: ARGUMENTS } }],
+      [{ index: 0, function: { arguments: "" } }],
+    ],
+    "all pieces in one chunk": [split({ index: 0, id: "1" }, { index: 0, id: "1" }, [named, named]).flat()],
+  };
+  for (const [name, chunks] of Object.entries(shapes)) {
+    assertEquals([name, inShort(chunks)], [name, whole]);
+  }
+});
+
+Deno.test("CallAssembler joins split and grown names", () => {
+  const named = (...names: readonly string[]) =>
+    names.map((name, i) => [{ index: 0, ...(i === 0 && { id: "1" }), function: { name } }]);
+  assertEquals(inShort(named("read", "_file")), [["1", "read_file", "{}"]]);
+  assertEquals(inShort(named("read", "read_file")), [["1", "read_file", "{}"]]);
+  assertEquals(
+    inShort([
+      [{ index: 0, id: "1", function: { name: "read" } }],
+      [{ index: 0, function: { name: "_file", arguments: ARGUMENTS } }],
+    ]),
+    [["1", "read_file", ARGUMENTS]],
+  );
+});
+
+Deno.test("CallAssembler tells the calls of a reply apart, whatever they share", () => {
+  const f = { name: "f", arguments: ARGUMENTS };
+  const g = { name: "g", arguments: "{}" };
+  const both = [["1", "f", ARGUMENTS], ["2", "g", "{}"]];
+  const shapes: Readonly<Record<string, readonly [Piece[][], unknown]>> = {
+    "one chunk": [[[{ index: 0, id: "1", function: f }, { index: 1, id: "2", function: g }]], both],
+    "two chunks": [[[{ index: 0, id: "1", function: f }], [{ index: 1, id: "2", function: g }]], both],
+    "in turns": [
+      [
+        [{ index: 0, id: "1", function: { name: "f" } }, { index: 1, id: "2", function: { name: "g" } }],
+        [{ index: 0, function: { arguments: '{"path"' } }, { index: 1, function: { arguments: "{" } }],
+        [{ index: 1, function: { arguments: "}" } }, { index: 0, function: { arguments: ':"a"}' } }],
+      ],
+      both,
+    ],
+    "one chunk, same index": [
+      [[{ index: 0, id: "1", function: f }, { index: 0, id: "2", function: g }]],
+      both,
+    ],
+    "two chunks, same index": [
+      [[{ index: 0, id: "1", function: f }], [{ index: 0, id: "2", function: g }]],
+      both,
+    ],
+    "one chunk, no index": [[[{ id: "1", function: f }, { id: "2", function: g }]], both],
+    "two chunks, no index": [[[{ id: "1", function: f }], [{ id: "2", function: g }]], both],
+    "one chunk, same id": [
+      [[{ index: 0, id: "1", function: f }, { index: 1, id: "1", function: g }]],
+      [["1", "f", ARGUMENTS], ["call_2", "g", "{}"]],
+    ],
+    "one chunk, same id, no index": [
+      [[{ id: "1", function: f }, { id: "1", function: f }]],
+      [["1", "f", ARGUMENTS], ["call_2", "f", ARGUMENTS]],
+    ],
+    "one chunk, nothing but functions": [
+      [[{ function: f }, { function: g }, { function: g }]],
+      [["call_1", "f", ARGUMENTS], ["call_2", "g", "{}"], ["call_3", "g", "{}"]],
+    ],
+    "a chunk each, nothing but functions": [
+      [[{ function: f }], [{ function: g }], [{ function: f }]],
+      [["call_1", "f", ARGUMENTS], ["call_2", "g", "{}"], ["call_3", "f", ARGUMENTS]],
+    ],
+    "same index, empty ids": [
+      [[{ index: 0, id: "", function: f }], [{ index: 0, id: "", function: f }]],
+      [["call_1", "f", ARGUMENTS], ["call_2", "f", ARGUMENTS]],
+    ],
+  };
+  for (const [name, [chunks, expected]] of Object.entries(shapes)) {
+    assertEquals([name, inShort(chunks)], [name, expected]);
+  }
+});
+
+Deno.test("CallAssembler gives ids that the conversation doesn't have yet", () => {
+  assertEquals(
+    inShort([[{ id: "1", function: { name: "f" } }, { id: "2", function: { name: "f" } }, {
+      function: { name: "g" },
+    }]], ["call_2", "1"]),
+    [["call_3", "f", "{}"], ["2", "f", "{}"], ["call_5", "g", "{}"]],
+  );
+});
+
+Deno.test("CallAssembler keeps arguments that are no JSON as they came", () => {
+  assertEquals(inShort([[{ index: 0, id: "1", function: { name: "f", arguments: '{"a":' } }]]), [[
+    "1",
+    "f",
+    '{"a":',
+  ]]);
+});
+
+Deno.test("CallAssembler keeps fields that only the provider knows", () => {
+  assertEquals(
+    callsOf([
+      [{
+        index: 0,
+        id: "1",
+        extra_content: { google: { thought_signature: "s" } },
+        function: { name: "f", x: 1 },
+      }],
+      [{ index: 0, function: { arguments: "{}" } }],
+    ]),
+    [{
+      id: "1",
+      type: "function",
+      function: { name: "f", arguments: "{}", x: 1 },
+      extra_content: { google: { thought_signature: "s" } },
+    }] as never,
+  );
+});
+
+Deno.test("CallAssembler tells of each piece as it comes", () => {
+  const { events } = assemble([
+    delta({ tool_calls: [{ index: 7, id: "1", function: { name: "f", arguments: "" } }] }),
+    delta({ tool_calls: [{ index: 7, function: { arguments: "{}" } }] }),
+    delta({}, "tool_calls"),
+  ]);
+  assertEquals(events.slice(0, 2), [
+    { type: "tool_call_delta", index: 0, id: "1", name: "f" },
+    { type: "tool_call_delta", index: 0, arguments: "{}" },
+  ]);
+});
+
+Deno.test("CallAssembler joins calls however their pieces are cut, mixed and labelled", () => {
+  const someCall = fc.record({
+    name: fc.stringMatching(/^[a-z]{1,8}$/),
+    args: fc.dictionary(fc.string(), fc.string(), { minKeys: 1, maxKeys: 3 }).map((args) =>
+      JSON.stringify(args)
+    ),
+    cuts: fc.array(fc.nat(20), { maxLength: 4 }),
+  });
+  fc.assert(
+    fc.property(
+      fc.array(someCall, { minLength: 1, maxLength: 4 }),
+      fc.record({
+        repeatId: fc.boolean(),
+        repeatName: fc.boolean(),
+        mixed: fc.boolean(),
+        perChunk: fc.constantFrom(1, 3),
+      }),
+      (calls, { repeatId, repeatName, mixed, perChunk }) => {
+        const pieces = calls.map(({ name, args, cuts }, index) => {
+          const ends = [...new Set([...cuts.map((cut) => Math.min(cut, args.length)), args.length])].sort((
+            a,
+            b,
+          ) => a - b);
+          return [0, ...ends].slice(0, -1).map((start, i) => ({
+            index,
+            ...((i === 0 || repeatId) && { id: `id${index}` }),
+            function: { ...((i === 0 || repeatName) && { name }), arguments: args.slice(start, ends[i]) },
+          }));
+        });
+        // Mixed: the first piece of each call, then the second of each, and so on.
+        const longest = Math.max(...pieces.map((list) => list.length));
+        const inOrder = mixed
+          ? Array.from({ length: longest }, (_, i) => pieces.flatMap((list) => list[i] ?? [])).flat()
+          : pieces.flat();
+        // Only a piece that repeats no name, or id and name, may share a chunk with others of its call.
+        const size = repeatName && !repeatId ? 1 : perChunk;
+        const chunks = Array.from(
+          { length: Math.ceil(inOrder.length / size) },
+          (_, i) => inOrder.slice(i * size, (i + 1) * size),
+        );
+        assertEquals(inShort(chunks), calls.map(({ name, args }, i) => [`id${i}`, name, args]));
+      },
+    ),
+    { numRuns: 100 },
+  );
+});
+
+function merged(...deltas: readonly JsonRecord[]): JsonRecord {
+  return deltas.reduce(mergeDelta, {});
+}
+
+Deno.test("mergeDelta() joins texts, appends lists, merges objects, replaces the rest, and null adds nothing", () => {
+  assertEquals(
+    merged(
+      { custom: "a", list: [1], object: { text: "x", n: 1 }, flag: false, set: null, none: null },
+      { custom: "b", list: [2, 3], object: { text: "y", n: 2 }, flag: true, set: "c" },
+      { custom: null, none: null },
+    ),
+    { custom: "ab", list: [1, 2, 3], object: { text: "xy", n: 2 }, flag: true, set: "c", none: null },
+  );
+});
+
+Deno.test("mergeDelta() puts the parts of reasoning together, signatures included", () => {
+  const text = (fields: JsonRecord) => ({
+    reasoning_details: [{ type: "reasoning.text", index: 0, format: "v1", ...fields }],
+  });
+  assertEquals(
+    merged(
+      text({ text: "Let " }),
+      text({ text: "me", id: "r1" }),
+      text({ text: null, signature: "sig" }),
+      { reasoning_details: [{ type: "reasoning.encrypted", index: 1, data: "AA" }] },
+      { reasoning_details: [{ type: "reasoning.encrypted", index: 2, data: "BB" }] },
+      { reasoning_details: [{ type: "reasoning.summary", index: 3, summary: "I " }] },
+      { reasoning_details: [{ type: "reasoning.summary", index: 3, summary: "saw." }] },
+      { reasoning_details: [{ type: "reasoning.summary", index: 4, summary: "And" }] },
+    ),
+    {
+      reasoning_details: [
+        { type: "reasoning.text", index: 0, format: "v1", text: "Let me", id: "r1", signature: "sig" },
+        { type: "reasoning.encrypted", index: 1, data: "AA" },
+        { type: "reasoning.encrypted", index: 2, data: "BB" },
+        { type: "reasoning.summary", index: 3, summary: "I saw." },
+        { type: "reasoning.summary", index: 4, summary: "And" },
+      ],
+    },
+  );
+});
+
+Deno.test("mergeDelta() keeps whole parts apart", () => {
+  const citation = (url: string) => ({ annotations: [{ type: "url_citation", url_citation: { url } }] });
+  assertEquals(merged(citation("a"), citation("b")), {
+    annotations: [...citation("a").annotations, ...citation("b").annotations],
   });
 });

@@ -1,8 +1,10 @@
 import type { Usage } from "@tare/messages";
-import { asRecord, type JsonRecord } from "../json_record.ts";
+import { asRecord, type JsonRecord } from "../json.ts";
 
 /**
- * How a provider reports its cache:
+ * Writes the `usage` of a reply. `reasoningTokens` are those of `outputTokens` that nobody reads, where that is known.
+ *
+ * @param dialect How the provider reports its cache:
  *
  * - `openai`: `prompt_tokens_details.cached_tokens`
  * - `deepseek`: `prompt_cache_hit_tokens` and `prompt_cache_miss_tokens` beside it
@@ -11,12 +13,9 @@ import { asRecord, type JsonRecord } from "../json_record.ts";
  *
  * In all of them `prompt_tokens` is the whole prompt, cached tokens included.
  */
-export type UsageDialect = "openai" | "deepseek" | "anthropic";
-
-/** Writes the `usage` of a reply. `reasoningTokens` are those of `outputTokens` that nobody reads, where that is known. */
 export function writeUsage(
   usage: Usage & { readonly reasoningTokens?: number },
-  dialect: UsageDialect = "openai",
+  dialect: "openai" | "deepseek" | "anthropic" = "openai",
 ): JsonRecord {
   const { promptTokens, cachedTokens, cacheWriteTokens = 0, outputTokens, reasoningTokens } = usage;
   const common = {
@@ -47,7 +46,7 @@ export function writeUsage(
 }
 
 /**
- * Reads a provider's `usage` in any {@linkcode UsageDialect}, or in one of these:
+ * Reads a provider's `usage` in any dialect of {@linkcode writeUsage}, or in one of these:
  *
  * - Moonshot: `cached_tokens`
  * - OpenRouter: `prompt_tokens_details.cache_write_tokens`

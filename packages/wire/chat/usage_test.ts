@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import type { Usage } from "@tare/messages";
-import { readUsage, writeUsage } from "@tare/wire";
+import { readUsage, writeUsage } from "./usage.ts";
 import { assemble, delta } from "./assembler_fixture_test.ts";
 
 function usageOf(...last: readonly unknown[]): Usage | undefined {

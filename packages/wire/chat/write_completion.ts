@@ -1,5 +1,5 @@
 import type { AssistantMessage, FunctionToolCall } from "@tare/messages";
-import type { JsonRecord } from "../json_record.ts";
+import type { JsonRecord } from "../json.ts";
 
 /** What a chat completion and each chunk of a streamed one carry. */
 export interface CompletionHead {
@@ -10,22 +10,19 @@ export interface CompletionHead {
   readonly model: string;
 }
 
-/** A reply that is written. */
-export interface CompletionReply {
-  readonly message: Omit<AssistantMessage, "content" | "tool_calls"> & {
-    readonly content: string | null;
-    readonly tool_calls?: readonly FunctionToolCall[];
-  };
-  /** Why it ends, in the format's words. */
-  readonly finishReason: string;
-  /** What {@linkcode writeUsage} makes; absent if none is told. */
-  readonly usage?: JsonRecord;
-}
-
 /** The body of a reply that isn't streamed. */
 export function completionBody(
   { id, created, model }: CompletionHead,
-  { message, finishReason, usage }: CompletionReply,
+  { message, finishReason, usage }: {
+    readonly message: Omit<AssistantMessage, "content" | "tool_calls"> & {
+      readonly content: string | null;
+      readonly tool_calls?: readonly FunctionToolCall[];
+    };
+    /** Why it ends, in the format's words. */
+    readonly finishReason: string;
+    /** What {@linkcode writeUsage} makes; absent if none is told. */
+    readonly usage?: JsonRecord;
+  },
 ): object {
   return {
     id,
@@ -37,19 +34,16 @@ export function completionBody(
   };
 }
 
-/** Writes the chunks of a streamed reply. */
-export interface ChunkWriter {
-  /** A chunk with this delta. The last of them, which is empty, has the reason why the reply ends. */
-  delta(delta: object, finishReason?: string): object;
-  /** The last chunk of a stream that tells usage. */
-  usage(usage: JsonRecord): object;
-}
-
 /** Writes the chunks of one streamed reply. If it tells usage, all chunks but the last say `null` of it. */
 export function chunkWriter(
   { id, created, model }: CompletionHead,
   { tellsUsage }: { readonly tellsUsage: boolean },
-): ChunkWriter {
+): {
+  /** A chunk with this delta. The last of them, which is empty, has the reason why the reply ends. */
+  delta(delta: object, finishReason?: string): object;
+  /** The last chunk of a stream that tells usage. */
+  usage(usage: JsonRecord): object;
+} {
   const chunk = (choices: readonly object[], usage: JsonRecord | null) => ({
     id,
     object: "chat.completion.chunk",
@@ -84,9 +78,9 @@ export function chunkWriter(
  */
 export function completionChunks(
   head: CompletionHead,
-  { message, finishReason, usage }: CompletionReply,
+  { message, finishReason, usage }: Parameters<typeof completionBody>[1],
   { callDeltas = toolCallDeltas }: {
-    readonly callDeltas?: (calls: readonly FunctionToolCall[]) => readonly (readonly ToolCallDelta[])[];
+    readonly callDeltas?: (calls: readonly FunctionToolCall[]) => ReturnType<typeof toolCallDeltas>;
   } = {},
 ): object[] {
   const writer = chunkWriter(head, { tellsUsage: usage !== undefined });
@@ -106,20 +100,17 @@ export function completionChunks(
   ];
 }
 
-/** A piece of one streamed call, as it stands in the `tool_calls` of a delta. */
-export interface ToolCallDelta {
+/** Cuts calls as most providers do: each opens with its id and name, then come its arguments, then the next call. */
+export function toolCallDeltas(
+  calls: readonly FunctionToolCall[],
+  { split = splitText }: { readonly split?: (text: string) => readonly string[] } = {},
+): readonly (readonly {
   /** Which of the reply's calls it belongs to. */
   readonly index?: number;
   readonly id?: string;
   readonly type?: "function";
   readonly function: { readonly name?: string; readonly arguments?: string };
-}
-
-/** Cuts calls as most providers do: each opens with its id and name, then come its arguments, then the next call. */
-export function toolCallDeltas(
-  calls: readonly FunctionToolCall[],
-  { split = splitText }: { readonly split?: (text: string) => readonly string[] } = {},
-): ToolCallDelta[][] {
+}[])[] {
   return calls.flatMap(({ id, type, function: { name, arguments: text } }, index) => [
     [{ index, id, type, function: { name, arguments: "" } }],
     ...split(text).map((piece) => [{ index, function: { arguments: piece } }]),

@@ -1,19 +1,13 @@
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
 import type { FunctionToolCall } from "@tare/messages";
-import {
-  chunkWriter,
-  completionBody,
-  completionChunks,
-  type CompletionReply,
-  splitText,
-  toolCallDeltas,
-} from "@tare/wire";
+import { chunkWriter, completionBody, completionChunks, toolCallDeltas } from "@tare/wire";
+import { splitText } from "./write_completion.ts";
 import { assemble } from "./assembler_fixture_test.ts";
 
 const HEAD = { id: "c1", created: 5, model: "m" };
 const CALL: FunctionToolCall = { id: "a", type: "function", function: { name: "f", arguments: "{}" } };
-const REPLY: CompletionReply = {
+const REPLY: Parameters<typeof completionBody>[1] = {
   message: {
     role: "assistant",
     reasoning_content: "Why not.",

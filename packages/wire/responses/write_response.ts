@@ -1,61 +1,16 @@
 import type { FunctionToolCall, Usage } from "@tare/messages";
-import type { JsonRecord } from "../json_record.ts";
-
-/** How far an item is, or how it ended. */
-export type ItemStatus = "in_progress" | "completed" | "incomplete";
-
-/** A message of a response: one part of text, or none at first. */
-export interface MessageItem {
-  readonly id: string;
-  readonly type: "message";
-  readonly role: "assistant";
-  readonly status: ItemStatus;
-  readonly content: readonly {
-    readonly type: "output_text";
-    readonly text: string;
-    readonly annotations: readonly never[];
-    readonly logprobs: readonly never[];
-  }[];
-}
-
-/** Reasoning of a response, as a summary: one part of text, or none at first. */
-export interface ReasoningItem {
-  readonly id: string;
-  readonly type: "reasoning";
-  readonly status: ItemStatus;
-  readonly summary: readonly { readonly type: "summary_text"; readonly text: string }[];
-}
+import type { JsonRecord } from "../json.ts";
 
 /** A call that the client runs. */
 export interface FunctionCallItem {
   readonly id: string;
   readonly type: "function_call";
-  readonly status: ItemStatus;
+  readonly status: "in_progress" | "completed" | "incomplete";
   /** Names the call; its result carries the same. */
   readonly call_id: string;
   readonly name: string;
   /** JSON as the model wrote it. */
   readonly arguments: string;
-}
-
-/** One item of a response. */
-export type OutputItem = MessageItem | ReasoningItem | FunctionCallItem;
-
-/** What a request asks for that its response repeats. */
-export interface ResponseAsked {
-  readonly model: string;
-  readonly instructions?: string | null;
-  readonly max_output_tokens?: number | null;
-  readonly metadata?: Readonly<Record<string, string>> | null;
-  readonly previous_response_id?: string | null;
-  /** Whether it can be read later and be followed. Default: yes. */
-  readonly store?: boolean | null;
-  readonly user?: string | null;
-  readonly temperature?: number | null;
-  readonly top_p?: number | null;
-  readonly tools?: readonly JsonRecord[] | null;
-  readonly tool_choice?: string | JsonRecord | null;
-  readonly parallel_tool_calls?: boolean | null;
 }
 
 /** A response. */
@@ -67,7 +22,7 @@ export interface ResponseBody {
   readonly created_at: number;
   /** Seconds since 1970. */
   readonly completed_at: number | null;
-  readonly status: ItemStatus | "failed";
+  readonly status: FunctionCallItem["status"] | "failed";
   readonly background: false;
   readonly error: { readonly code: string; readonly message: string } | null;
   readonly incomplete_details: { readonly reason: "max_output_tokens" | "content_filter" } | null;
@@ -75,7 +30,24 @@ export interface ResponseBody {
   readonly max_output_tokens: number | null;
   readonly metadata: Readonly<Record<string, string>>;
   readonly model: string;
-  readonly output: readonly OutputItem[];
+  /** Messages of one part of text, or none at first; reasoning as a summary, likewise; and calls. */
+  readonly output: readonly ({
+    readonly id: string;
+    readonly type: "message";
+    readonly role: "assistant";
+    readonly status: FunctionCallItem["status"];
+    readonly content: readonly {
+      readonly type: "output_text";
+      readonly text: string;
+      readonly annotations: readonly never[];
+      readonly logprobs: readonly never[];
+    }[];
+  } | {
+    readonly id: string;
+    readonly type: "reasoning";
+    readonly status: FunctionCallItem["status"];
+    readonly summary: readonly { readonly type: "summary_text"; readonly text: string }[];
+  } | FunctionCallItem)[];
   readonly parallel_tool_calls: boolean;
   readonly previous_response_id: string | null;
   readonly store: boolean;
@@ -95,9 +67,26 @@ export interface ResponseBody {
   readonly user: string | null;
 }
 
+type ItemStatus = FunctionCallItem["status"];
+type OutputItem = ResponseBody["output"][number];
+
 /** The response to a request before anything is said. */
 export function emptyResponse(
-  asked: ResponseAsked,
+  asked: {
+    readonly model: string;
+    readonly instructions?: string | null;
+    readonly max_output_tokens?: number | null;
+    readonly metadata?: Readonly<Record<string, string>> | null;
+    readonly previous_response_id?: string | null;
+    /** Whether it can be read later and be followed. Default: yes. */
+    readonly store?: boolean | null;
+    readonly user?: string | null;
+    readonly temperature?: number | null;
+    readonly top_p?: number | null;
+    readonly tools?: readonly JsonRecord[] | null;
+    readonly tool_choice?: string | JsonRecord | null;
+    readonly parallel_tool_calls?: boolean | null;
+  },
   { id, createdAtMs }: { readonly id: string; readonly createdAtMs: number },
 ): ResponseBody {
   return {
@@ -146,18 +135,6 @@ export interface ResponseEvent {
 export interface ResponsePart {
   readonly type: "text" | "reasoning";
   readonly text: string;
-}
-
-/** How a response ends that hasn't failed. */
-export interface ResponseEnd {
-  /** Whether it is whole, waits for results of its calls, or what cut it off. */
-  readonly finish: "stop" | "tool_calls" | "length" | "content_filter";
-  /** Calls that the client runs. Default: none. */
-  readonly calls?: readonly FunctionToolCall[];
-  /** What it cost. Reasoning isn't told apart. */
-  readonly usage: Pick<Usage, "promptTokens" | "cachedTokens" | "outputTokens">;
-  /** Milliseconds since 1970. */
-  readonly endedAtMs: number;
 }
 
 /**
@@ -213,7 +190,16 @@ export class ResponseEventWriter {
     return [...events, this.#place(kind, `${kind.text}.delta`, id, { delta: text, ...kind.textFields })];
   }
 
-  end({ finish, calls = [], usage, endedAtMs }: ResponseEnd): ResponseEvent[] {
+  end({ finish, calls = [], usage, endedAtMs }: {
+    /** Whether it is whole, waits for results of its calls, or what cut it off. */
+    readonly finish: "stop" | "tool_calls" | "length" | "content_filter";
+    /** Calls that the client runs. Default: none. */
+    readonly calls?: readonly FunctionToolCall[];
+    /** What it cost. Reasoning isn't told apart. */
+    readonly usage: Pick<Usage, "promptTokens" | "cachedTokens" | "outputTokens">;
+    /** Milliseconds since 1970. */
+    readonly endedAtMs: number;
+  }): ResponseEvent[] {
     const isWhole = finish === "stop" || finish === "tool_calls";
     const status = isWhole ? "completed" : "incomplete";
     const events = [...this.#finish(status), ...calls.flatMap((call) => this.#call(call))];

@@ -1,17 +1,14 @@
 import { assertEquals } from "@std/assert";
-import {
-  emptyResponse,
-  type ResponseEnd,
-  ResponseEventWriter,
-  responseHex,
-  type ResponsePart,
-} from "@tare/wire";
+import { emptyResponse, ResponseEventWriter, responseHex, type ResponsePart } from "@tare/wire";
 
 const HEX = "0123456789abcdef0123456789abcdef";
 const USAGE = { promptTokens: 3, cachedTokens: 1, outputTokens: 2 };
 
 /** Writes parts, then an end or a failure. */
-function write(parts: readonly ResponsePart[], end: ResponseEnd["finish"] | { status: number }) {
+function write(
+  parts: readonly ResponsePart[],
+  end: Parameters<ResponseEventWriter["end"]>[0]["finish"] | { status: number },
+) {
   const draft = emptyResponse({ model: "m" }, { id: `resp_${HEX}`, createdAtMs: 1_000 });
   const writer = new ResponseEventWriter(draft);
   const events = [

@@ -30,15 +30,18 @@ export function startScript(name: string, ...args: readonly string[]): Process {
 /** Another company's gateway from npm, installed in its own folder if it isn't yet, on Node. */
 const PORTKEY = fromFileUrl(new URL("portkey/", import.meta.url));
 
-/** Starts every system in front of this provider: none, a bare proxy, Portkey's gateway, and ours with and without keeping. */
+/**
+ * Starts every system in front of this provider: none, a bare proxy, Portkey's gateway, ours, ours once more, and ours
+ * that keeps nothing.
+ */
 export async function startSystems(upstream: string): Promise<System[]> {
   const none: System = { name: "direct", baseURL: upstream, headers: {}, async [Symbol.asyncDispose]() {} };
   return [
     none,
     await listening("bare proxy", startScript("upstream.ts", upstream)),
-
     await portkey(upstream),
     await listening("gateway", startScript("server.ts", upstream)),
+    await listening("gateway again", startScript("server.ts", upstream)),
     await listening("keeping nothing", startScript("server.ts", upstream, "off")),
   ];
 }

@@ -7,12 +7,12 @@ import {
 } from "@langchain/core/messages";
 import { ChatOpenAI } from "@langchain/openai";
 import { createAgent, createMiddleware, tool } from "langchain";
-import { type LangChainAdapter, langchainAdapter } from "@tare/adapters/langchain";
+import { langchainAdapter } from "@tare/adapters/langchain";
 import type { Client } from "../../gateway/compare.ts";
 import { parametersOf, QUESTION, SYSTEM, TOOLS } from "../../gateway/long_session.ts";
 import { compareAdapted, type Player, recallAdapted, restartAdapted } from "./adapted_play.ts";
 
-function agentOf({ baseURL, fetch, run }: Client, useResponsesApi: boolean, adapter?: LangChainAdapter) {
+function agentOf({ baseURL, fetch, run }: Client, useResponsesApi: boolean, adapter?: ReturnType<typeof langchainAdapter>) {
   const configuration = { baseURL, fetch };
   const model = new ChatOpenAI({
     model: "gpt-5",

@@ -4,12 +4,12 @@ import { Agent } from "@mastra/core/agent";
 import type { MastraModelConfig } from "@mastra/core/llm";
 import { createTool } from "@mastra/core/tools";
 import { jsonSchema } from "ai";
-import { type MastraAdapter, mastraAdapter } from "@tare/adapters/mastra";
+import { mastraAdapter } from "@tare/adapters/mastra";
 import type { Client } from "../../gateway/compare.ts";
 import { parametersOf, QUESTION, SYSTEM, TOOLS } from "../../gateway/long_session.ts";
 import { compareAdapted, type Player, recallAdapted } from "./adapted_play.ts";
 
-function agentOf({ run, ...options }: Client, adapter?: MastraAdapter) {
+function agentOf({ run, ...options }: Client, adapter?: ReturnType<typeof mastraAdapter>) {
   const provider = createOpenAICompatible({ name: "test", apiKey: "key", includeUsage: true, ...options });
   const tools = Object.fromEntries(TOOLS.map((sessionTool) => [
     sessionTool.name,

@@ -11,7 +11,7 @@ import {
   tool,
 } from "@openai/agents";
 import OpenAI from "openai";
-import { type OpenAiAgentsAdapter, openAiAgentsAdapter } from "@tare/adapters/openai-agents";
+import { openAiAgentsAdapter } from "@tare/adapters/openai-agents";
 import type { Client } from "../../gateway/compare.ts";
 import { parametersOf, QUESTION, SYSTEM, TOOLS } from "../../gateway/long_session.ts";
 import { compareAdapted, type Player, recallAdapted, restartAdapted } from "./adapted_play.ts";
@@ -20,7 +20,7 @@ const KINDS = { "chat completions": OpenAIChatCompletionsModel, responses: OpenA
 
 const runner = new Runner({ tracingDisabled: true });
 
-function agentOf({ run, ...options }: Client, kind: keyof typeof KINDS, adapter?: OpenAiAgentsAdapter) {
+function agentOf({ run, ...options }: Client, kind: keyof typeof KINDS, adapter?: ReturnType<typeof openAiAgentsAdapter>) {
   const own = new KINDS[kind](new OpenAI({ ...options, apiKey: "key" }), "gpt-5");
   const model: Model = adapter ? adapter.wrapModel(own) : own;
   const tools = TOOLS.map((sessionTool) =>

@@ -1,5 +1,5 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
-import { editFileTool } from "@tare/loop/tools";
+import { editFileTool } from "./write_file_tools.ts";
 import { call, callError, callOk, makeWorkspace } from "../fixture_test.ts";
 
 const text = Array.from({ length: 9 }, (_, at) => `line ${at + 1}\n`).join("");

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { globToRegExp } from "@std/path";
 import fc from "fast-check";
 import { RE2JS } from "re2js";
-import { globPattern } from "./glob_pattern.ts";
+import { globPattern } from "./walk.ts";
 
 const parts = ["a", "b", ".", "-", "*", "**", "?", "[ab]", "[!a]", "[a-c]", "[[:alpha:]]", "[^b]", "{a,b*}"];
 const open = ["[", "]", "{", "}", ",", "\\*", "\\", "/", "/", "(", "|", "+", "$", "^"];

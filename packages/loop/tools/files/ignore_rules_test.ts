@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { makeWorkspace } from "../fixture_test.ts";
-import { IgnoreRules } from "./ignore_rules.ts";
+import { IgnoreRules } from "./walk.ts";
 
 Deno.test("IgnoreRules: the file nearest to the path decides", async () => {
   await using ws = await makeWorkspace({

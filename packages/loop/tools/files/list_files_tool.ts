@@ -2,8 +2,8 @@ import { lstat } from "node:fs/promises";
 import { checkGiven, type Tool } from "@tare/messages";
 import { defineTool, Refusal } from "../define_tool.ts";
 import { resolveInWorkspace, type WorkspaceLimits } from "./resolve_in_workspace.ts";
-import { fittingRows, MAX_RESULT_BYTES } from "../result_text.ts";
 import { statInWorkspace } from "./stat_in_workspace.ts";
+import { fittingRows, MAX_RESULT_BYTES } from "../result_text.ts";
 import { walk, type WalkEntry } from "./walk.ts";
 
 type ListFilesArguments = {

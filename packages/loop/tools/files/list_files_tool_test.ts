@@ -1,5 +1,5 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
-import { listFilesTool } from "@tare/loop/tools";
+import { listFilesTool } from "./list_files_tool.ts";
 import { callError, callOk, makeWorkspace } from "../fixture_test.ts";
 
 const files = {

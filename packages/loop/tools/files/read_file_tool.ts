@@ -1,8 +1,8 @@
 import { checkGiven, type Tool } from "@tare/messages";
 import { defineTool, Refusal } from "../define_tool.ts";
 import { resolveInWorkspace, type WorkspaceLimits } from "./resolve_in_workspace.ts";
-import { byteLength, decodeText, MAX_RESULT_BYTES, sliceText } from "../result_text.ts";
 import { statFile } from "./stat_in_workspace.ts";
+import { byteLength, decodeText, MAX_RESULT_BYTES, sliceText } from "../result_text.ts";
 import { readText, type TextBlock } from "./text_file.ts";
 
 type ReadFileArguments = { readonly path: string; readonly start_line?: number; readonly end_line?: number };

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
-import { readFileTool } from "@tare/loop/tools";
+import { readFileTool } from "./read_file_tool.ts";
 import { abortOnProgress, call, callError, callOk, makeWorkspace } from "../fixture_test.ts";
 
 const numbered = (from: number, to: number) =>

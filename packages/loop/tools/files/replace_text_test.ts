@@ -1,6 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { Refusal } from "../define_tool.ts";
-import { lineNumberAt, lineNumbers, nearestLines, replaceText } from "./replace_text.ts";
+import { lineNumberAt, lineNumbers, nearestLines, replaceText } from "./write_file_tools.ts";
 
 Deno.test("replaceText() replaces the one occurrence, literally", () => {
   assertEquals(replaceText("a $b c", { oldText: "$b", newText: "$& $1 \\n" }), {

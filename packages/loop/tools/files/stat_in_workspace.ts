@@ -2,9 +2,9 @@ import type { Stats } from "node:fs";
 import { lstat } from "node:fs/promises";
 import { basename, dirname } from "node:path";
 import type { ToolContext } from "@tare/messages";
+import { distance } from "fastest-levenshtein";
 import { Refusal, systemCode } from "../define_tool.ts";
 import type { WorkspacePath } from "./resolve_in_workspace.ts";
-import { similarity } from "./similarity.ts";
 import { walk } from "./walk.ts";
 
 /** Entries looked at for a path like the one that is missing. */
@@ -54,4 +54,10 @@ async function similarPaths(place: WorkspacePath, context: ToolContext): Promise
     found.push({ path: relative, score: likeness + 0.1 * similarity(dirname(relative), folder) });
   }
   return found.sort((a, b) => b.score - a.score).slice(0, MAX_SUGGESTIONS).map(({ path }) => path);
+}
+
+/** How alike two texts are, from 0 to 1: the share of the longer one that stays when one becomes the other. */
+export function similarity(a: string, b: string): number {
+  const length = Math.max(a.length, b.length);
+  return length === 0 ? 1 : 1 - distance(a, b) / length;
 }

@@ -1,9 +1,8 @@
-import { readdir } from "node:fs/promises";
+import { lstat, readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { ToolContext } from "@tare/messages";
 import { RE2JS } from "re2js";
-import { globPattern } from "./glob_pattern.ts";
-import { IgnoreRules } from "./ignore_rules.ts";
+import ignore, { type Ignore } from "ignore";
 import { isHidden, type WorkspacePath } from "./resolve_in_workspace.ts";
 
 /** What a walk comes across. */
@@ -107,4 +106,127 @@ export function globMatcher(glob: string): (path: string) => boolean {
   const regExp = RE2JS.compile(globPattern(pattern));
   if (pattern.includes("/")) return (path) => regExp.matches(path);
   return (path) => regExp.matches(path.slice(path.lastIndexOf("/") + 1));
+}
+
+/**
+ * The regular expression (as RE2 and others write it) of a whole relative path that a glob of `*`, `?`, `[…]`, `{…,…}`
+ * and `**` stands for. A part between slashes that leaves a bracket, a brace or a backslash open is taken as it stands.
+ */
+export function globPattern(glob: string): string {
+  const parts = glob.replace(/\/+$/, "").split(/\/+/);
+  const last = parts.length - 1;
+  const patterns = parts.map((part, at) => {
+    if (part === "**") return at < last ? "(?:[^/]*/)*" : "(?:[^/]*/)*[^/]*";
+    return (partPattern(part) ?? literal(part)) + (at < last ? "/" : "");
+  });
+  return `^${patterns.join("")}$`;
+}
+
+/** A set of characters, and what stands in it. A bracket that stands first belongs to it. */
+const SET = /\[([!^]?)((?:\]|\[:\w+:\]|\\[^]|[^\\\]])(?:\[:\w+:\]|\\[^]|[^\\\]])*)\]/y;
+
+/** `undefined` if something is left open. */
+function partPattern(part: string): string | undefined {
+  let pattern = "";
+  let braces = 0;
+  for (let at = 0; at < part.length; at++) {
+    const char = part[at]!;
+    if (char === "\\") {
+      if (++at === part.length) return undefined;
+      pattern += literal(part[at]!);
+    } else if (char === "[") {
+      SET.lastIndex = at;
+      const [whole, first, characters = ""] = SET.exec(part) ?? [];
+      if (whole === undefined) return undefined;
+      const sign = first === "!" ? "^" : first === "^" ? "\\^" : "";
+      pattern += `[${sign}${characters.replaceAll(/\[:\w+:\]|\\([^])|[\][^]/g, inSet)}]`;
+      at += whole.length - 1;
+    } else if (char === "*") {
+      while (part[at + 1] === "*") at++;
+      pattern += "[^/]*";
+    } else if (char === "?") {
+      pattern += ".";
+    } else if (char === "{") {
+      braces++;
+      pattern += "(?:";
+    } else if (char === "}" && braces > 0) {
+      braces--;
+      pattern += ")";
+    } else {
+      pattern += char === "," && braces > 0 ? "|" : literal(char);
+    }
+  }
+  return braces === 0 ? pattern : undefined;
+}
+
+/** A class such as `[:digit:]` as it is, else the character itself. */
+function inSet(found: string, escaped: string = found): string {
+  return found.startsWith("[:") || /\w/.test(escaped) ? escaped : `\\${escaped}`;
+}
+
+function literal(text: string): string {
+  return text.replaceAll(/[\\^$.|?*+()[\]{}\/-]/g, "\\$&");
+}
+
+/** A larger `.gitignore` is no list that somebody keeps, and is not read. */
+const MAX_BYTES = 1024 * 1024;
+
+interface RuleFile {
+  /** Folder that the rules count from, relative to the workspace, ending in a slash; empty for the workspace itself. */
+  readonly base: string;
+  readonly rules: Ignore;
+}
+
+/**
+ * The `.gitignore` rules that hold in one folder: its own and those of the folders above, up to the workspace. Paths
+ * are relative to the workspace; those of folders end in a slash.
+ */
+export class IgnoreRules {
+  readonly #files: readonly RuleFile[];
+
+  private constructor(files: readonly RuleFile[]) {
+    this.#files = files;
+  }
+
+  /** Rules for `folder` (`.` or a relative path), read from its `.gitignore` and those above it. */
+  static async of(root: string, folder: string): Promise<IgnoreRules> {
+    let rules = await new IgnoreRules([]).enter(root, "");
+    if (folder === ".") return rules;
+    let path = "";
+    for (const name of folder.split("/")) {
+      path += `${name}/`;
+      rules = await rules.enter(root, path);
+    }
+    return rules;
+  }
+
+  /**
+   * Rules for a folder one level down. Whoever enters a folder that is ignored named it on purpose: the rules that
+   * ignore it don't hold inside.
+   */
+  async enter(root: string, folder: string): Promise<IgnoreRules> {
+    const files = this.#files.filter(({ base, rules }) => !rules.ignores(folder.slice(base.length)));
+    const text = await readRules(join(root, folder, ".gitignore"));
+    if (text) files.push({ base: folder, rules: ignore().add(text) });
+    return new IgnoreRules(files);
+  }
+
+  /** Whether git would ignore `path`, which lies in this folder. The file nearest to it that says something decides. */
+  ignores(path: string): boolean {
+    for (const { base, rules } of this.#files.toReversed()) {
+      const { ignored, unignored } = rules.test(path.slice(base.length));
+      if (ignored || unignored) return ignored;
+    }
+    return false;
+  }
+}
+
+async function readRules(path: string): Promise<string | undefined> {
+  try {
+    const info = await lstat(path);
+    return info.isFile() && info.size <= MAX_BYTES ? await readFile(path, "utf8") : undefined;
+  } catch {
+    // No rules, or none that can be read: either way none hold.
+    return undefined;
+  }
 }

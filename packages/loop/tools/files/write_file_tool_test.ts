@@ -1,5 +1,5 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
-import { writeFileTool } from "@tare/loop/tools";
+import { writeFileTool } from "./write_file_tools.ts";
 import { callError, callOk, makeWorkspace } from "../fixture_test.ts";
 
 Deno.test("write_file creates a file and its folders", async () => {

@@ -1,9 +1,11 @@
-import type { Tool, ToolContext, ToolOutput } from "@tare/messages";
-import { callResult } from "./call_result.ts";
-import { Connection, messageOf } from "./connection.ts";
-import { type OfferedTool, readOffer } from "./offered_tool.ts";
+import type { Tool, ToolContext, ToolDefinition, ToolOutput } from "@tare/messages";
+import { schemaChecker } from "@tare/messages/arguments";
+import { createHash } from "node:crypto";
+import { asRecord } from "@tare/wire";
+import { isDeepStrictEqual } from "node:util";
+import { McpConnection, type McpSdk, messageOf } from "./connection.ts";
 import type { McpServerEntry } from "./read_servers.ts";
-import type { McpProgress, McpSdk } from "./sdk.ts";
+import { sliceText } from "../result_text.ts";
 
 /** What servers are run with. */
 export interface McpOptions {
@@ -44,7 +46,7 @@ export class McpServer {
   readonly #closing = new AbortController();
   readonly #started = Promise.withResolvers<void>();
   #work: Promise<void> | undefined;
-  #connection: Connection | undefined;
+  #connection: McpConnection | undefined;
   #problem: string | undefined = "is still starting";
   #tools: ReadonlyMap<string, Tool> = new Map();
   /** By what the server said of them: of what hasn't changed the tool stays the same. */
@@ -110,11 +112,11 @@ export class McpServer {
   /** Connects and stays so as long as it lasts. Gives the reason why it has ended; never rejects. */
   async #live(signal: AbortSignal): Promise<string> {
     const { sdk, cwd, env = {}, owner = "", startTimeoutMs = 60_000 } = this.#options;
-    let connection: Connection | undefined;
+    let connection: McpConnection | undefined;
     const onAbort = () => connection?.lose("it was closed");
     signal.addEventListener("abort", onAbort);
     try {
-      connection = await Connection.open(this.#entry, {
+      connection = await McpConnection.open(this.#entry, {
         ...{ sdk: await sdk(), cwd, env, owner, signal },
         timeoutMs: startTimeoutMs,
         onChanged: () => this.#changed(),
@@ -155,7 +157,7 @@ export class McpServer {
       .finally(() => this.#listing = undefined);
   }
 
-  async #list(connection: Connection): Promise<void> {
+  async #list(connection: McpConnection): Promise<void> {
     const { startTimeoutMs = 60_000 } = this.#options;
     this.#isStale = false;
     const listed = await connection.listTools({ timeout: startTimeoutMs, signal: this.#closing.signal });
@@ -206,7 +208,11 @@ export class McpServer {
     if (!this.#tools.has(name)) {
       return refuse(`MCP server ${server} no longer has it. What it has now is shown from the next turn on.`);
     }
-    const onprogress = ({ progress, total, message }: McpProgress) => {
+    const onprogress = ({ progress, total, message }: {
+      readonly progress: number;
+      readonly total?: number | undefined;
+      readonly message?: string | undefined;
+    }) => {
       context.progress();
       const so = total === undefined ? `${progress}` : `${progress} of ${total}`;
       context.output?.(`${message === undefined ? so : `${so}: ${message}`}\n`);
@@ -238,7 +244,7 @@ export class McpServer {
   }
 
   /** Whether a server still answers that let a call run out: one that doesn't is started again. */
-  #probe(connection: Connection): void {
+  #probe(connection: McpConnection): void {
     const { aliveMs = 30_000 } = this.#options;
     connection.request("ping", {}, { timeout: aliveMs, signal: this.#closing.signal })
       .catch(() => connection.lose("it no longer answers"));
@@ -254,4 +260,190 @@ async function pause(ms: number, signal: AbortSignal): Promise<void> {
   await promise;
   clearTimeout(timer);
   signal.removeEventListener("abort", stop);
+}
+
+/** Longest name of a tool that providers take. */
+const MAX_NAME = 64;
+
+/** Largest definition of one tool, in characters of its JSON: it stands in every prompt. */
+const MAX_DEFINITION_CHARS = 65_536;
+
+/** Most tools of one server. */
+const MAX_TOOLS = 1_000;
+
+/** A tool as a server offers it. */
+interface OfferedTool extends Pick<Tool, "definition" | "stance"> {
+  /** What the server itself calls it. */
+  readonly ownName: string;
+}
+
+/** What a server offers, by name, and what of it can't be used, a sentence for each. */
+interface Offer {
+  readonly tools: readonly OfferedTool[];
+  readonly faults: readonly string[];
+}
+
+/**
+ * Reads a server's list of tools. Names get the server's in front, `server__tool`; what providers don't take in one
+ * becomes `_`, and of one too long a hash stands for the end. A tool whose name another has, or whose definition is
+ * none, is left out. A tool that says it only reads may be called again; all others happened once.
+ */
+function readOffer(server: string, listed: unknown): Offer {
+  const tools = new Map<string, OfferedTool>();
+  const faults: string[] = [];
+  const all = Array.isArray(listed) ? listed : [];
+  for (const one of all.slice(0, MAX_TOOLS)) {
+    const read = readTool(server, one);
+    if (typeof read === "string") {
+      faults.push(read);
+      continue;
+    }
+    const { name } = read.definition.function;
+    const other = tools.get(name);
+    if (other) {
+      faults.push(
+        `Cannot use tool ${
+          quote(read.ownName)
+        } of MCP server ${server}: its name becomes ${name}, and so does that ` +
+          `of ${quote(other.ownName)}.`,
+      );
+    } else tools.set(name, read);
+  }
+  if (all.length > MAX_TOOLS) {
+    faults.push(
+      `Cannot use all tools of MCP server ${server}: it has ${all.length}, and the first ${MAX_TOOLS} are taken.`,
+    );
+  }
+  // In the same order after every start: the prompt begins with them.
+  const sorted = [...tools.entries()].sort(([a], [b]) => a < b ? -1 : 1).map(([, tool]) => tool);
+  return { tools: sorted, faults };
+}
+
+function readTool(server: string, listed: unknown): OfferedTool | string {
+  const { name: ownName, description, title, inputSchema, annotations } = asRecord(listed) ?? {};
+  const hints = asRecord(annotations) ?? {};
+  const refuse = (what: string) => `Cannot use tool ${quote(ownName)} of MCP server ${server}: ${what}.`;
+  if (typeof ownName !== "string" || ownName === "") return refuse("its name must be a text");
+  const schema = asRecord(inputSchema);
+  if (!schema) return refuse("its inputSchema must be an object");
+  if (schema.type !== undefined && schema.type !== "object") {
+    return refuse(`the type of its inputSchema must be object, but it is ${quote(schema.type)}`);
+  }
+  const says = [description, title, hints.title].find((text) => typeof text === "string" && text !== "");
+  const definition: ToolDefinition = {
+    type: "function",
+    function: {
+      name: toolName(server, ownName),
+      ...(says !== undefined && { description: String(says).replaceAll("\0", "").toWellFormed() }),
+      parameters: { ...schema, type: "object" },
+    },
+  };
+  const { length } = JSON.stringify(definition);
+  if (length > MAX_DEFINITION_CHARS) {
+    return refuse(`its definition has ${length} characters, and at most ${MAX_DEFINITION_CHARS} may be`);
+  }
+  try {
+    schemaChecker(schema);
+  } catch (error) {
+    return refuse(`its inputSchema is no JSON Schema: ${(error as Error).message}`);
+  }
+  return { ownName, definition, stance: hints.readOnlyHint === true ? "rederivable" : "once" };
+}
+
+function toolName(server: string, own: string): string {
+  const name = `${server}__${own.replaceAll(/[^A-Za-z0-9_-]/g, "_")}`;
+  if (name.length <= MAX_NAME) return name;
+  const hash = createHash("sha256").update(own).digest("hex").slice(0, 8);
+  return `${name.slice(0, MAX_NAME - hash.length - 1)}_${hash}`;
+}
+
+/** What a server says may be anything. */
+function quote(value: unknown): string {
+  const text = JSON.stringify(value) ?? "without a name";
+  return text.length > 100 ? `${text.slice(0, 100)}…` : text;
+}
+
+/** Longest text of a result, in UTF-16 code units. What is longer than a prompt should hold is shortened there. */
+const MAX_CHARS = 2 ** 20;
+
+/**
+ * What a model reads of a call's result. A tool's message holds text alone: of all else a line says what it was and how
+ * large, and of what was too long a line says how much is missing. Structured content that a text repeats is left out.
+ */
+function callResult(result: unknown): ToolOutput {
+  const { content, structuredContent, isError } = asRecord(result) ?? {};
+  const blocks = Array.isArray(content) ? content.map((block) => describe(asRecord(block) ?? {})) : [];
+  if (structuredContent !== undefined && !repeats(content, structuredContent)) {
+    blocks.push(`[structured content]\n${JSON.stringify(structuredContent)}`);
+  }
+  if (blocks.length === 0) blocks.push("[the tool gave an empty result]");
+  const text = cut(clean(blocks.join("\n")));
+  return isError === true ? { content: text, error: true } : text;
+}
+
+function describe(block: Readonly<Record<string, unknown>>): string {
+  const { type, text, data, resource, uri, name, title, description, mimeType, size } = block;
+  switch (type) {
+    case "text":
+      return typeof text === "string" ? text : "[a text that is none]";
+    case "image":
+    case "audio":
+      return `[${type}, ${sizeOf(data, mimeType)}: left out, because a tool's result holds text alone]`;
+    case "resource_link": {
+      const about = [
+        title ?? name,
+        mimeType,
+        typeof size === "number" ? `${size} bytes` : undefined,
+        description,
+      ];
+      return `[link to resource ${uri}: ${about.filter((part) => part !== undefined).join(", ")}]`;
+    }
+    case "resource": {
+      const { uri, text, blob, mimeType } = asRecord(resource) ?? {};
+      if (typeof text === "string") return `[resource ${uri}]\n${text}`;
+      return `[resource ${uri}, ${
+        sizeOf(blob, mimeType)
+      }: left out, because a tool's result holds text alone]`;
+    }
+    default:
+      return `[${
+        typeof type === "string" ? type : "content without a type"
+      }: left out, because it isn't known here]`;
+  }
+}
+
+function sizeOf(base64: unknown, mimeType: unknown): string {
+  const bytes = typeof base64 === "string" ? Math.floor(base64.replace(/=+$/, "").length * 3 / 4) : 0;
+  return `${typeof mimeType === "string" ? mimeType : "of no type"}, ${bytes.toLocaleString("en")} bytes`;
+}
+
+/** Whether one of the texts says the same: as JSON, or as the only value. */
+function repeats(content: unknown, structured: unknown): boolean {
+  if (!Array.isArray(content)) return false;
+  const values = Object.values(asRecord(structured) ?? {});
+  return content.some((block) => {
+    const { text } = asRecord(block) ?? {};
+    if (typeof text !== "string") return false;
+    if (values.length === 1 && values[0] === text) return true;
+    try {
+      return isDeepStrictEqual(JSON.parse(text), structured);
+    } catch {
+      return false;
+    }
+  });
+}
+
+/** Providers refuse NUL and halves of surrogate pairs. */
+function clean(text: string): string {
+  return text.replaceAll("\0", "\uFFFD").toWellFormed();
+}
+
+function cut(text: string): string {
+  if (text.length <= MAX_CHARS) return text;
+  const left = text.length - MAX_CHARS;
+  const head = sliceText(text, 0, MAX_CHARS / 2);
+  const tail = sliceText(text, text.length - MAX_CHARS / 2, text.length);
+  return `${head}\n[… ${left.toLocaleString("en")} characters left out: a result holds at most ${
+    MAX_CHARS.toLocaleString("en")
+  } …]\n${tail}`;
 }

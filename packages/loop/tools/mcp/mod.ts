@@ -17,13 +17,13 @@
  * @module
  */
 import type { Tool } from "@tare/messages";
-import { settlesWithin } from "../shell/process_group.ts";
+import { settlesWithin } from "../shell/processes.ts";
 import { type McpOptions, McpServer } from "./mcp_server.ts";
 import type { McpServerEntry } from "./read_servers.ts";
 
+export type { McpSdk } from "./connection.ts";
 export type { McpOptions } from "./mcp_server.ts";
-export * from "./read_servers.ts";
-export type * from "./sdk.ts";
+export { type McpServerEntry, readMcpServers } from "./read_servers.ts";
 
 /** How long servers that start may keep somebody waiting for their tools, in milliseconds. */
 const WAIT_MS = 30_000;
@@ -31,15 +31,19 @@ const WAIT_MS = 30_000;
 /** How long the start of one server may keep back the next, in milliseconds: each takes a processor for a while. */
 const STAGGER_MS = 2_000;
 
-/** Servers, from their start on until they are closed. */
-export interface McpServers {
+/** Servers by their entries; none runs before it is started. */
+export function mcpServers(entries: readonly McpServerEntry[], options: McpOptions): {
   /** Their names; `name__` is what a server's tools begin with. */
   readonly names: readonly string[];
   /**
    * The tools of these servers as they are now; of one that starts for the first time they are waited for, at most 30
    * seconds. Of each that can't be asked a sentence says why. Names that aren't there are ignored.
    */
-  take(names: readonly string[], signal?: AbortSignal): Promise<TakenTools>;
+  take(names: readonly string[], signal?: AbortSignal): Promise<{
+    readonly tools: readonly Tool[];
+    /** What of them isn't there, a sentence for each. */
+    readonly warnings: readonly string[];
+  }>;
   /** The tools of these servers, as far as they are known without waiting. */
   known(names: readonly string[]): readonly Tool[];
   /**
@@ -49,17 +53,7 @@ export interface McpServers {
   start(): void;
   /** Ends them all. */
   close(): Promise<void>;
-}
-
-/** The tools of some servers at one time. */
-export interface TakenTools {
-  readonly tools: readonly Tool[];
-  /** What of them isn't there, a sentence for each. */
-  readonly warnings: readonly string[];
-}
-
-/** Servers by their entries; none runs before it is started. */
-export function mcpServers(entries: readonly McpServerEntry[], options: McpOptions): McpServers {
+} {
   const servers = new Map(entries.map((entry) => [entry.name, new McpServer(entry, options)]));
   const these = (names: readonly string[]) => names.flatMap((name) => servers.get(name) ?? []);
   const known = (names: readonly string[]) => these(names).flatMap(({ tools }) => tools);

@@ -1,37 +1,35 @@
 import { resolve } from "node:path";
-import { asRecord } from "./as_record.ts";
+import { asRecord } from "@tare/wire";
 
 /** An MCP server, as a file names it. */
-export type McpServerEntry = StdioEntry | HttpEntry;
-
-/** What every server's entry may say. */
-export interface CommonEntry {
-  /** What its tools' names begin with. */
-  readonly name: string;
-  /** Longest time of a call, in milliseconds. Default: the loop's. */
-  readonly timeoutMs?: number;
-}
-
-/** A server that is a program of this machine. */
-export interface StdioEntry extends CommonEntry {
-  /** How it is reached: by its standard input and output. */
-  readonly by: "stdio";
-  readonly command: string;
-  readonly args: readonly string[];
-  /** Its whole environment, but for `PATH` where that isn't among it. */
-  readonly env: Readonly<Record<string, string>>;
-  /** Absolute path of the folder that it starts in. Default: whoever starts it says. */
-  readonly cwd?: string;
-}
-
-/** A server at an address. */
-export interface HttpEntry extends CommonEntry {
-  /** How it is reached: by streamable HTTP. */
-  readonly by: "http";
-  readonly url: string;
-  /** Sent with every request, such as `authorization`. */
-  readonly headers: Readonly<Record<string, string>>;
-}
+export type McpServerEntry =
+  & {
+    /** What its tools' names begin with. */
+    readonly name: string;
+    /** Longest time of a call, in milliseconds. Default: the loop's. */
+    readonly timeoutMs?: number;
+  }
+  & (
+    /** A program of this machine. */
+    | {
+      /** How it is reached: by its standard input and output. */
+      readonly by: "stdio";
+      readonly command: string;
+      readonly args: readonly string[];
+      /** Its whole environment, but for `PATH` where that isn't among it. */
+      readonly env: Readonly<Record<string, string>>;
+      /** Absolute path of the folder that it starts in. Default: whoever starts it says. */
+      readonly cwd?: string;
+    }
+    /** A server at an address. */
+    | {
+      /** How it is reached: by streamable HTTP. */
+      readonly by: "http";
+      readonly url: string;
+      /** Sent with every request, such as `authorization`. */
+      readonly headers: Readonly<Record<string, string>>;
+    }
+  );
 
 const COMMON = ["type", "timeout", "disabled"];
 const FIELDS = {

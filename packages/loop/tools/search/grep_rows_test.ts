@@ -1,6 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { GrepRows } from "./grep_rows.ts";
-import { searchPattern } from "./search_pattern.ts";
+import { GrepRows, searchPattern } from "./search_files_tool.ts";
 
 /** Adds files of lines, of which those with an `x` match. */
 function rowsOf(

@@ -1,17 +1,15 @@
 import type { FileHandle } from "node:fs/promises";
 import { checkGiven, type Tool, type ToolContext } from "@tare/messages";
+import { RE2JS, RE2JSException } from "re2js";
 import { defineTool, ioReason, Refusal } from "../define_tool.ts";
-import { GrepRows } from "./grep_rows.ts";
 import {
   resolveInWorkspace,
   type WorkspaceLimits,
   type WorkspacePath,
 } from "../files/resolve_in_workspace.ts";
-import { fittingRows, MAX_RESULT_BYTES } from "../result_text.ts";
-import { searchPattern } from "./search_pattern.ts";
-import { searchText } from "./search_text.ts";
 import { statFile, statInWorkspace } from "../files/stat_in_workspace.ts";
-import { MAX_LINE_BYTES, openText } from "../files/text_file.ts";
+import { byteLength, decodeText, fittingRows, MAX_RESULT_BYTES, sliceText } from "../result_text.ts";
+import { MAX_LINE_BYTES, openText, textBlocks } from "../files/text_file.ts";
 import { walk } from "../files/walk.ts";
 
 type SearchFilesArguments = {
@@ -176,4 +174,168 @@ function header(found: readonly FileMatches[], { output, complete, shown, tally 
     notes.push(`lines searched only in their first ${MAX_LINE_BYTES / 1024} KiB: ${tally.cutLines}`);
   }
   return notes.join("; ");
+}
+
+/** How one file is searched. */
+export interface SearchTextOptions {
+  /** Names the file in the rows. */
+  readonly path: string;
+  readonly pattern: SearchPattern;
+  /** Takes the rows to show; the search ends once it is full. */
+  readonly rows?: GrepRows | undefined;
+  /** Stop at the first match. Default: false. */
+  readonly firstOnly?: boolean;
+}
+
+/** What a search found in one file. */
+interface TextMatches {
+  readonly matches: number;
+  /** Lines so long that only their start was searched. */
+  readonly cutLines: number;
+}
+
+/** Searches an open text file line by line, in constant memory. Line ends are no part of a line, CRLF included. */
+export async function searchText(
+  file: FileHandle,
+  options: SearchTextOptions & { readonly context: ToolContext },
+): Promise<TextMatches> {
+  const { path, pattern, rows, firstOnly = false, context } = options;
+  let number = 0;
+  let matches = 0;
+  let cutLines = 0;
+  for await (const { bytes, droppedBytes } of textBlocks(file, context)) {
+    if (droppedBytes > 0) cutLines++;
+    const lines = decodeText(bytes).text.split("\n");
+    if (lines.at(-1) === "") lines.pop();
+    for (const line of lines) {
+      number++;
+      const text = line.endsWith("\r") ? line.slice(0, -1) : line;
+      const matched = pattern.matches(text);
+      if (matched) matches++;
+      rows?.add({ path, number, text, matched });
+      if (rows?.full || (matched && firstOnly)) return { matches, cutLines };
+    }
+  }
+  return { matches, cutLines };
+}
+
+/** A line of a file that is being searched. */
+interface SearchedLine {
+  readonly path: string;
+  /** From 1. */
+  readonly number: number;
+  readonly text: string;
+  readonly matched: boolean;
+}
+
+/** How much is shown. */
+interface GrepRowsOptions {
+  readonly pattern: SearchPattern;
+  readonly maxMatches: number;
+  /** Lines shown before and after each match. */
+  readonly contextLines: number;
+}
+
+const MAX_ROW_CHARS = 300;
+/** What is shown of a long line in front of the match. */
+const LEAD_CHARS = 100;
+
+/**
+ * Collects what a search shows, in the manner of grep: `path:line: text` for a match, `path-line- text` for the lines
+ * around it, `--` between groups that are apart.
+ */
+export class GrepRows {
+  readonly rows: string[] = [];
+  matches = 0;
+  /** True once a matching line was left out for lack of room. */
+  full = false;
+  readonly #options: GrepRowsOptions;
+  #bytes = 0;
+  /** The last lines that were not shown, for the context of the next match. */
+  #before: SearchedLine[] = [];
+  #after = 0;
+  #last: SearchedLine | undefined;
+
+  constructor(options: GrepRowsOptions) {
+    this.#options = options;
+  }
+
+  /** Takes the next line. Lines that neither match nor can be context need not be given. */
+  add(line: SearchedLine): void {
+    const { maxMatches, contextLines } = this.#options;
+    if (line.path !== this.#last?.path) this.#after = 0;
+    if (line.path !== this.#before[0]?.path) this.#before = [];
+    if (line.matched) {
+      if (this.matches === maxMatches) this.full = true;
+      for (const earlier of this.#before) this.#show(earlier);
+      this.#before = [];
+      this.#show(line);
+      if (!this.full) this.matches++;
+      this.#after = contextLines;
+    } else if (this.#after > 0) {
+      this.#after--;
+      this.#show(line);
+    } else if (contextLines > 0) {
+      this.#before.push(line);
+      if (this.#before.length > contextLines) this.#before.shift();
+    }
+  }
+
+  #show(line: SearchedLine): void {
+    const { path, number, matched } = line;
+    const mark = matched ? ":" : "-";
+    const apart = this.#options.contextLines > 0 && this.#last !== undefined &&
+      (this.#last.path !== path || this.#last.number !== number - 1);
+    const row = `${apart ? "--\n" : ""}${path}${mark}${number}${mark} ${this.#shorten(line)}`;
+    this.#bytes += byteLength(row) + 1;
+    if (this.#bytes > MAX_RESULT_BYTES) this.full = true;
+    if (this.full) return;
+    this.rows.push(row);
+    this.#last = line;
+  }
+
+  #shorten({ text, matched }: SearchedLine): string {
+    if (text.length <= MAX_ROW_CHARS) return text;
+    const match = matched ? this.#options.pattern.matchStart(text) : 0;
+    const start = Math.max(0, Math.min(match - LEAD_CHARS, text.length - MAX_ROW_CHARS));
+    const shown = sliceText(text, start, start + MAX_ROW_CHARS);
+    return `${start > 0 ? "…" : ""}${shown}${start + MAX_ROW_CHARS < text.length ? "…" : ""}`;
+  }
+}
+
+/** A regular expression held against one line at a time. */
+interface SearchPattern {
+  /** Whether it matches anywhere in the line. */
+  matches(line: string): boolean;
+  /** Index in the line where its first match starts; 0 if there is none. */
+  matchStart(line: string): number;
+}
+
+/**
+ * Compiles an RE2 regular expression. Matching takes time linear in the line, whatever the pattern, so that no
+ * pattern of a model can stall the server.
+ *
+ * @throws {Refusal} if it is no RE2 pattern.
+ */
+export function searchPattern(
+  source: string,
+  { ignoreCase = false }: { readonly ignoreCase?: boolean | undefined } = {},
+): SearchPattern {
+  let expression: RE2JS;
+  try {
+    expression = RE2JS.compile(source, ignoreCase ? RE2JS.CASE_INSENSITIVE : 0);
+  } catch (error) {
+    if (!(error instanceof RE2JSException)) throw error;
+    throw new Refusal(
+      `the pattern is not valid: ${error.message}. Patterns are RE2 regular expressions: no lookahead, no ` +
+        "lookbehind, no backreferences; characters such as ( ) [ ] { } . * + ? need a backslash to stand for themselves.",
+    );
+  }
+  return {
+    matches: (line) => expression.test(line),
+    matchStart(line) {
+      const matcher = expression.matcher(line);
+      return matcher.find() ? matcher.start() : 0;
+    },
+  };
 }

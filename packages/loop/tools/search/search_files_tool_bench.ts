@@ -1,5 +1,5 @@
 import { dirname } from "node:path";
-import { searchFilesTool } from "@tare/loop/tools";
+import { searchFilesTool } from "./search_files_tool.ts";
 import { callOk, makeWorkspace } from "../fixture_test.ts";
 
 const line = (at: number) =>

@@ -1,5 +1,5 @@
 import { assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
-import { searchFilesTool } from "@tare/loop/tools";
+import { searchFilesTool } from "./search_files_tool.ts";
 import { abortOnProgress, call, callError, callOk, context, makeWorkspace } from "../fixture_test.ts";
 
 const files = {

@@ -1,6 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { Refusal } from "../define_tool.ts";
-import { searchPattern } from "./search_pattern.ts";
+import { searchPattern } from "./search_files_tool.ts";
 
 Deno.test("searchPattern() matches anywhere in a line and tells where", () => {
   const pattern = searchPattern("b+c$");

@@ -1,9 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { open } from "node:fs/promises";
 import { context, makeWorkspace } from "../fixture_test.ts";
-import { GrepRows } from "./grep_rows.ts";
-import { searchPattern } from "./search_pattern.ts";
-import { searchText, type SearchTextOptions } from "./search_text.ts";
+import { GrepRows, searchPattern, searchText, type SearchTextOptions } from "./search_files_tool.ts";
 import { MAX_LINE_BYTES } from "../files/text_file.ts";
 
 async function search(content: string, source: string, options: Partial<SearchTextOptions> = {}) {

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import fc from "fast-check";
-import { BoundedOutput } from "./bounded_output.ts";
+import { BoundedOutput } from "./shell_tool.ts";
 
 function outputOf(maxBytes: number, pieces: readonly string[]) {
   const output = new BoundedOutput(maxBytes);

@@ -1,7 +1,6 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { endLeftCommands } from "@tare/loop/tools";
 import { context, makeWorkspace } from "../fixture_test.ts";
-import { type CommandOptions, runCommand } from "./run_command.ts";
+import { type CommandOptions, endLeftCommands, runCommand } from "./shell_tool.ts";
 
 const PATH = "/usr/local/bin:/usr/bin:/bin";
 

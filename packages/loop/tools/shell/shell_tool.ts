@@ -1,9 +1,18 @@
-import { checkGiven, type Tool } from "@tare/messages";
+import { checkGiven, type Tool, type ToolContext } from "@tare/messages";
+import { spawn } from "node:child_process";
 import { defineTool, Refusal } from "../define_tool.ts";
 import { resolveInWorkspace } from "../files/resolve_in_workspace.ts";
-import { endMarked } from "./marked_processes.ts";
-import { GRACE_MS } from "./process_group.ts";
-import { type CommandOutcome, runCommand } from "./run_command.ts";
+import {
+  endGroup,
+  endMarked,
+  GRACE_MS,
+  groupIsAlive,
+  MARK,
+  markOf,
+  NOTHING_INHERITED,
+  settlesWithin,
+} from "./processes.ts";
+import { decodeText } from "../result_text.ts";
 
 /** Where and how {@linkcode shellTool} runs commands. */
 export interface ShellToolOptions {
@@ -117,4 +126,176 @@ function describeOutput({ output }: CommandOutcome): string {
   const { text, replaced, totalBytes } = output.text();
   if (totalBytes === 0) return "no output";
   return `${totalBytes} bytes of output${replaced ? ", invalid UTF-8 or NUL shown as \uFFFD" : ""}\n${text}`;
+}
+
+/** How a command is run. */
+export interface CommandOptions {
+  /** Folder to run in. */
+  readonly cwd: string;
+  readonly env: Readonly<Record<string, string>>;
+  readonly timeoutMs: number;
+  readonly maxOutputBytes: number;
+  readonly context: ToolContext;
+  /** Who is to be found in what the command's processes leave behind. Default: nobody. */
+  readonly owner?: string | undefined;
+}
+
+/** What the system says of a process that has ended: one of the two. */
+interface CommandStatus {
+  readonly code: number | null;
+  readonly signal: string | null;
+}
+
+/** How a command ended. */
+interface CommandOutcome {
+  readonly ending: "exited" | "timed_out" | "cancelled";
+  readonly status: CommandStatus;
+  /** What it wrote to standard output and standard error, in the order in which it did. */
+  readonly output: BoundedOutput;
+  /** True if it left processes in the background, which were then ended. */
+  readonly leftProcesses: boolean;
+}
+
+/** Runs the shell of the command with both outputs in one pipe, so that they stay in order. */
+const MERGE_OUTPUTS = 'exec /bin/sh -c "$1" 2>&1';
+
+/**
+ * Runs a command with `sh` in a process group of its own and waits until it exits, its time is up or the caller
+ * cancels. Then everything that it started and left is ended, in the group and, on Linux, out of it. Output is read all the time, so that
+ * a full pipe never blocks the command.
+ */
+export async function runCommand(command: string, options: CommandOptions): Promise<CommandOutcome> {
+  const { cwd, env, timeoutMs, maxOutputBytes, context, owner = "" } = options;
+  const marked = { owner, id: crypto.randomUUID() };
+  context.confirm?.();
+  const child = spawn("/bin/sh", ["-c", MERGE_OUTPUTS, "sh", command], {
+    cwd,
+    env: { ...NOTHING_INHERITED, ...env, [MARK]: markOf(marked) },
+    // A session of its own: no terminal to ask for passwords, and one signal reaches all its processes.
+    detached: true,
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+  const { pid: group } = child;
+  // It couldn't be started.
+  if (group === undefined) throw await new Promise((resolve) => child.once("error", resolve));
+  const exited = new Promise<CommandStatus>((resolve) => {
+    child.once("exit", (code, signal) => resolve({ code, signal }));
+  });
+  const output = new BoundedOutput(maxOutputBytes);
+  const decoder = new TextDecoder();
+  const read = readAll(child.stdout, (piece) => {
+    output.push(piece);
+    context.output?.(decoder.decode(piece, { stream: true }));
+    context.progress();
+  });
+
+  const ending = await waitFor(exited, timeoutMs, context.signal);
+  const leftGroup = groupIsAlive(group);
+  if (leftGroup) {
+    // A command that exited by itself must not wait for the whole grace on account of processes that hold nothing.
+    const enough = ending === "exited" ? read : new Promise(() => {});
+    await endGroup(group, { graceMs: GRACE_MS, enough });
+  }
+  const status = await exited;
+  const strays = await endMarked(marked);
+  // Whoever couldn't be ended may keep the pipe open for ever.
+  await settlesWithin(read, GRACE_MS);
+  child.stdout.destroy();
+  return { ending, status, output, leftProcesses: (leftGroup || strays > 0) && ending === "exited" };
+}
+
+async function readAll(
+  pieces: AsyncIterable<Uint8Array>,
+  onPiece: (piece: Uint8Array) => void,
+): Promise<void> {
+  for await (const piece of pieces) onPiece(piece);
+}
+
+async function waitFor(
+  exited: Promise<unknown>,
+  timeoutMs: number,
+  signal: AbortSignal,
+): Promise<CommandOutcome["ending"]> {
+  const { promise, resolve } = Promise.withResolvers<CommandOutcome["ending"]>();
+  const onAbort = () => resolve("cancelled");
+  signal.addEventListener("abort", onAbort);
+  const timer = setTimeout(() => resolve("timed_out"), timeoutMs);
+  exited.then(() => resolve("exited"));
+  const ending = await promise;
+  clearTimeout(timer);
+  signal.removeEventListener("abort", onAbort);
+  return ending;
+}
+
+/**
+ * Takes output of any length and keeps its beginning and its end, each in a buffer of half of `maxBytes`. Pieces are
+ * copied: one that holds a single byte may come in a buffer of many.
+ */
+export class BoundedOutput {
+  readonly #head: Uint8Array;
+  #headBytes = 0;
+  /** A ring: byte n of what follows the head is at n modulo its length. */
+  readonly #tail: Uint8Array;
+  #tailBytes = 0;
+
+  constructor(maxBytes: number) {
+    const half = Math.ceil(maxBytes / 2);
+    this.#head = new Uint8Array(half);
+    this.#tail = new Uint8Array(half);
+  }
+
+  /** Takes the next piece. */
+  push(piece: Uint8Array): void {
+    const forHead = piece.subarray(0, this.#head.length - this.#headBytes);
+    this.#head.set(forHead, this.#headBytes);
+    this.#headBytes += forHead.length;
+
+    const size = this.#tail.length;
+    const rest = piece.subarray(forHead.length);
+    const kept = rest.subarray(Math.max(0, rest.length - size));
+    const at = (this.#tailBytes + rest.length - kept.length) % size;
+    const upToEnd = kept.subarray(0, size - at);
+    this.#tail.set(upToEnd, at);
+    this.#tail.set(kept.subarray(upToEnd.length), 0);
+    this.#tailBytes += rest.length;
+  }
+
+  /** What was kept, with a line that says how much is left out in the middle, and how many bytes came in all. */
+  text(): { readonly text: string; readonly replaced: boolean; readonly totalBytes: number } {
+    const totalBytes = this.#headBytes + this.#tailBytes;
+    const head = this.#head.subarray(0, this.#headBytes);
+    const size = this.#tail.length;
+    if (this.#tailBytes <= size) {
+      return { ...decodeText(join(head, this.#tail.subarray(0, this.#tailBytes))), totalBytes };
+    }
+    const at = this.#tailBytes % size;
+    const begin = wholeCharacters(head);
+    const end = wholeCharacters(join(this.#tail.subarray(at), this.#tail.subarray(0, at)));
+    const note = `\n[… ${totalBytes - begin.length - end.length} bytes left out here …]\n`;
+    const [first, last] = [decodeText(begin), decodeText(end)];
+    return { text: first.text + note + last.text, replaced: first.replaced || last.replaced, totalBytes };
+  }
+}
+
+function join(a: Uint8Array, b: Uint8Array): Uint8Array {
+  const joined = new Uint8Array(a.length + b.length);
+  joined.set(a);
+  joined.set(b, a.length);
+  return joined;
+}
+
+/** The bytes without the parts of UTF-8 characters that a cut left at either end. */
+function wholeCharacters(bytes: Uint8Array): Uint8Array {
+  let start = 0;
+  while (start < 3 && isContinuation(bytes[start])) start++;
+  let last = bytes.length - 1;
+  while (last > bytes.length - 4 && isContinuation(bytes[last])) last--;
+  const lead = bytes[last] ?? 0;
+  const expected = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 1;
+  const end = last + expected > bytes.length ? last : bytes.length;
+  return bytes.subarray(start, Math.max(start, end));
+}
+
+function isContinuation(byte: number | undefined): boolean {
+  return byte !== undefined && (byte & 0xC0) === 0x80;
 }

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
-import { shellTool } from "@tare/loop/tools";
+import { shellTool } from "./shell_tool.ts";
 import {
   abortOnProgress,
   call,

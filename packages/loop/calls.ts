@@ -1,0 +1,433 @@
+import {
+  describeCall,
+  type Message,
+  type ResolvedCall,
+  type Tool,
+  type ToolCall,
+  type ToolDefinition,
+  type ToolMessage,
+} from "@tare/messages";
+import { distance } from "fastest-levenshtein";
+import type { AnsweredCall, AskedCall, Judge, LoopEvent } from "./event.ts";
+import type { argumentsParser } from "@tare/messages/arguments";
+import type { Clock, Watchdog } from "./watchdog.ts";
+
+/** A tool with what has been worked out of it before the turn. */
+export interface PreparedTool {
+  readonly tool: Tool;
+  /** Whether requests hold its definition. */
+  readonly isListed: boolean;
+  /** Parses and validates its arguments. */
+  readonly parse: ReturnType<typeof argumentsParser>;
+}
+
+/** What the calls of a step are run with. */
+interface RunToolsOptions extends Omit<RunCallOptions, "output" | "answer"> {
+  /** Number of the step, for the events. */
+  readonly step: number;
+  /** Tools that the caller runs: their calls get no answer here. */
+  readonly clientTools: readonly ToolDefinition[];
+  /** Most calls that run at the same time. */
+  readonly maxParallelTools: number;
+  /** What somebody said of these calls who was asked before. */
+  readonly answered: readonly AnsweredCall[];
+  /** Knows the calls of the turn so far. */
+  readonly repeated: RepeatedCalls;
+  /** What the model sees in this step. */
+  readonly visible: readonly Message[];
+}
+
+/** What came of the calls of a step. */
+export interface ToolAnswers {
+  /** In the order of the calls. */
+  readonly answers: readonly ToolMessage[];
+  /** The calls that somebody has to be asked for, and that have no answer yet. */
+  readonly asked: readonly AskedCall[];
+}
+
+interface Finished {
+  readonly index: number;
+  readonly call: ToolCall;
+  readonly outcome: CallOutcome | OpenCall;
+  readonly durationMs: number;
+}
+
+/**
+ * Runs the calls of one reply, several at a time: yields each result as its call ends and returns the answers in the
+ * order of the calls. Every call is answered, also when the turn is stopped in between; calls of `clientTools`, and those
+ * that somebody has to be asked for, only then, because nobody else answers them any more.
+ */
+export async function* runTools(
+  calls: readonly ToolCall[],
+  options: RunToolsOptions,
+): AsyncGenerator<LoopEvent, ToolAnswers> {
+  const { step, clientTools, answered, maxParallelTools, repeated, visible, watchdog, clock } = options;
+  const running = new Map<number, Promise<Finished>>();
+  const outcomes: [ToolCall, CallOutcome][] = [];
+  const answers = new Map<ToolCall, ToolMessage>();
+  const open = new Map<ToolCall, AskedCall>();
+  const isClients = (call: ToolCall) =>
+    clientTools.some((tool) => tool.function.name === describeCall(call).name);
+
+  const live = new LiveOutput(clock);
+  const start = async (index: number, call: ToolCall): Promise<Finished> => {
+    const startedAt = clock.now();
+    const outcome = await runCall(call, {
+      ...options,
+      answer: answered.find((one) => one.call === call),
+      output: (text) => live.push(call.id, text),
+    });
+    return { index, call, outcome, durationMs: clock.now() - startedAt };
+  };
+
+  const own = calls.filter((call) => !isClients(call));
+  const waiting = own.entries();
+  try {
+    for (;;) {
+      while (running.size < maxParallelTools) {
+        const { done, value } = waiting.next();
+        if (done) break;
+        running.set(value[0], start(...value));
+      }
+      if (running.size === 0) break;
+      const next = Promise.race(running.values());
+      const either = Promise.race([next, live.due]);
+      // Once the turn is stopped, each call answers so by itself.
+      const finished = await watchdog.wait(() => either).catch(() => next);
+      for (const [id, text] of live.take(finished?.call.id)) yield { type: "tool_output", step, id, text };
+      if (!finished) continue;
+      const { index, call, durationMs } = finished;
+      running.delete(index);
+      const outcome = "asked" in finished.outcome && isAmbiguous(call, calls)
+        ? { content: AMBIGUOUS, error: true, changedState: false }
+        : finished.outcome;
+      if ("asked" in outcome) {
+        open.set(call, outcome.asked);
+        continue;
+      }
+      const content = repeated.contentFor(call, outcome, visible);
+      outcomes[index] = [call, outcome];
+      answers.set(call, { role: "tool", tool_call_id: call.id, content });
+      yield resultEvent(step, call, { content, error: outcome.error, durationMs });
+    }
+  } finally {
+    live.close();
+  }
+  // Without the places of calls that stay open.
+  repeated.record(Object.values(outcomes));
+  if (watchdog.signal.aborted) {
+    const left = calls.filter((call) => isClients(call) || open.has(call));
+    for (const [index, answer] of (yield* refuseCalls(left, step, STOPPED)).entries()) {
+      answers.set(left[index]!, answer);
+    }
+  }
+  return {
+    answers: calls.flatMap((call) => answers.get(call) ?? []),
+    asked: watchdog.signal.aborted ? [] : calls.flatMap((call) => open.get(call) ?? []),
+  };
+}
+
+/** Whether an answer that names this call's id could be meant for another one, or for none. */
+function isAmbiguous({ id }: ToolCall, calls: readonly ToolCall[]): boolean {
+  return id === "" || calls.filter((call) => call.id === id).length > 1;
+}
+
+const AMBIGUOUS =
+  "Cannot run it: somebody has to be asked first, and its id is empty or that of another call too. Call it alone.";
+
+/** Why no call of a reply that was cut off is run. */
+export const CUT_OFF =
+  "the reply was cut off, so that its calls may be incomplete and none was run. Call again, with shorter arguments.";
+
+const STOPPED = "the turn was stopped before it was run. Call again if you need it.";
+
+/** Answers calls without running any. */
+export function* refuseCalls(
+  calls: readonly ToolCall[],
+  step: number,
+  because: string,
+): Generator<LoopEvent, readonly ToolMessage[]> {
+  const answers: ToolMessage[] = [];
+  for (const call of calls) {
+    const content = `Cannot run ${describeCall(call).name}: ${because}`;
+    answers.push({ role: "tool", tool_call_id: call.id, content });
+    yield resultEvent(step, call, { content, error: true, durationMs: 0 });
+  }
+  return answers;
+}
+
+function resultEvent(
+  step: number,
+  call: ToolCall,
+  result: { readonly content: string; readonly error: boolean; readonly durationMs: number },
+): LoopEvent {
+  const bytes = new TextEncoder().encode(result.content).length;
+  return { type: "tool_result", step, id: call.id, name: describeCall(call).name, ...result, bytes };
+}
+
+/** How a call came out. */
+interface CallOutcome {
+  /** The text for the model. */
+  readonly content: string;
+  /** True if the call failed. */
+  readonly error: boolean;
+  /** True if the call ran and may have changed what other calls will find. */
+  readonly changedState: boolean;
+}
+
+/** What a call is run with. */
+interface RunCallOptions {
+  /** The tools by name. */
+  readonly tools: ReadonlyMap<string, PreparedTool>;
+  /** Longest time of a call of a tool that doesn't say, in milliseconds. */
+  readonly toolTimeoutMs: number;
+  /** Stops the call with the turn, and is told of the tool's progress. */
+  readonly watchdog: Watchdog;
+  readonly clock: Clock;
+  /** Says whether the call may run. */
+  readonly judge: Judge;
+  /** Why nobody can be asked, in a sentence for the model. Default: somebody can. */
+  readonly cannotAsk?: string;
+  /** What somebody said of it who was asked. Default: nobody was. */
+  readonly answer?: AnsweredCall | undefined;
+  /** Takes what the call gives while it runs. */
+  readonly output: (text: string) => void;
+}
+
+/** A call that didn't run, because somebody has to be asked first. */
+interface OpenCall {
+  readonly asked: AskedCall;
+}
+
+/**
+ * Runs one call, if it may. Whatever goes wrong is an outcome that helps the model to mend the call: it never rejects, and
+ * once the turn is stopped or the call's time is up it doesn't wait for the tool.
+ */
+async function runCall(call: ToolCall, options: RunCallOptions): Promise<CallOutcome | OpenCall> {
+  const { tools, toolTimeoutMs, watchdog, clock, judge, cannotAsk, answer, output: show } = options;
+  const { name, arguments: text } = describeCall(call);
+  if (answer?.denied !== undefined) return refused(`Cannot run ${name}: ${answer.denied}`);
+  const prepared = tools.get(name);
+  if (!prepared) return refused(unknownTool(name, tools));
+  const parsed = parse(prepared, text);
+  if (!parsed.ok) return refused(parsed.problem);
+  if (watchdog.signal.aborted) return refused(`Cannot run ${name}: the turn was stopped before it started.`);
+  const resolved = prepared.tool.resolve?.(parsed.value) ?? { tool: prepared.tool, args: parsed.value };
+  if ("problem" in resolved) return refused(resolved.problem);
+
+  // A yes to what was asked is no yes to what has been forbidden since, nor to anything else.
+  const judgement = judge(resolved);
+  if (judgement.decision === "deny") return refused(`Cannot run ${name}: ${judgement.reason}`);
+  const asked = askedFor(call, resolved);
+  if (answer && !isSame(asked, answer.asked)) return refused(`Cannot run ${name}: ${HAS_CHANGED}`);
+  if (judgement.decision === "ask" && !answer) {
+    return cannotAsk === undefined ? { asked } : refused(`Cannot run ${name}: ${cannotAsk}`);
+  }
+
+  const { tool, args } = resolved;
+  const timeoutMs = tool.timeoutMs ?? toolTimeoutMs;
+  const limit = new AbortController();
+  const disarm = clock.after(timeoutMs, () => limit.abort(new DOMException("Time is up.", "TimeoutError")));
+  const signal = AbortSignal.any([watchdog.signal, limit.signal]);
+  const changedState = tool.stance !== "rederivable";
+  try {
+    const { progress } = watchdog;
+    const output = await untilAborted(
+      signal,
+      watchdog,
+      () => tool.run(args, { signal, progress, output: show, callId: call.id }),
+    );
+    return typeof output === "string"
+      ? { content: output, error: false, changedState }
+      : { content: output.content, error: output.error, changedState };
+  } catch (error) {
+    const content = limit.signal.aborted
+      ? `Cannot finish ${name}: it ran into its limit of ${
+        timeoutMs / 1000
+      } s and was stopped. Ask for less in one call.`
+      : signal.aborted
+      ? `Cannot finish ${name}: the turn was stopped before it ended.`
+      : messageOf(error, name);
+    return { content, error: true, changedState };
+  } finally {
+    disarm();
+  }
+}
+
+/** Of a tool that isn't listed nobody has looked at the schema yet. */
+function parse({ parse }: PreparedTool, text: string): ReturnType<PreparedTool["parse"]> {
+  try {
+    return parse(text);
+  } catch (error) {
+    return { ok: false, problem: (error as Error).message };
+  }
+}
+
+const HAS_CHANGED =
+  "its tools have changed, and it isn't what was asked for and allowed any more. Call again if you need it.";
+
+function askedFor({ id }: ToolCall, { tool, args }: ResolvedCall): AskedCall {
+  return { id, name: tool.definition.function.name, arguments: JSON.stringify(args) };
+}
+
+function isSame(one: AskedCall, other: AskedCall): boolean {
+  return one.name === other.name && one.arguments === other.arguments;
+}
+
+function refused(content: string): CallOutcome {
+  return { content, error: true, changedState: false };
+}
+
+/** Longest name that is repeated and compared with those of the tools; providers allow 64 characters. */
+const MAX_NAME = 200;
+
+function unknownTool(name: string, tools: RunCallOptions["tools"]): string {
+  const closest = name.length > MAX_NAME ? undefined : closestName(name, [...tools.keys()]);
+  const names = [...tools].flatMap(([name, { isListed }]) => isListed ? [name] : []);
+  const shown = name.length > MAX_NAME ? `${name.slice(0, MAX_NAME)}…` : name;
+  return `Cannot run "${shown}": there is no such tool. ` + (closest ? `Did you mean ${closest}? ` : "") +
+    (names.length > 0 ? `The tools are: ${names.join(", ")}.` : "There are no tools: answer without.");
+}
+
+/**
+ * The name that was probably meant: the one with the smallest edit distance (Levenshtein), case, `-` and `_` apart,
+ * if it differs in no more than a third of its characters.
+ */
+function closestName(given: string, names: readonly string[]): string | undefined {
+  const plain = (name: string) => name.toLowerCase().replaceAll(/[-_]/g, "");
+  return names.map((name) => ({ name, edits: distance(plain(given), plain(name)) }))
+    .filter(({ name, edits }) => edits <= name.length / 3)
+    .sort((a, b) => a.edits - b.edits)[0]?.name;
+}
+
+function messageOf(error: unknown, name: string): string {
+  const message = error instanceof Error ? error.message || error.name : String(error);
+  return message || `Cannot finish ${name}: it failed without saying why.`;
+}
+
+async function untilAborted<T>(
+  signal: AbortSignal,
+  watchdog: Watchdog,
+  run: () => Promise<T> | T,
+): Promise<T> {
+  const aborted = Promise.withResolvers<never>();
+  const onAbort = () => aborted.reject(signal.reason);
+  signal.addEventListener("abort", onAbort);
+  try {
+    // Not Promise.try(): Node has it from 24 on.
+    const work = new Promise<T>((resolve) => resolve(run()));
+    watchdog.track(work);
+    return await Promise.race([work, aborted.promise]);
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+  }
+}
+
+/** From this repetition on, the model gets the note alone. */
+const SILENT_FROM = 3;
+
+interface Seen {
+  /** Id of the first call, whose answer is whole. */
+  readonly id: string;
+  readonly content: string;
+  /** How often it was repeated without new information. */
+  readonly repetitions: number;
+}
+
+/**
+ * Tells the model that a call brought nothing new: the same tool, arguments and result as earlier in the turn, with
+ * no call between that may have changed something. The first two repetitions get the whole result and a note; from
+ * the third on, the note replaces the result, unless the model can't see the first one any more because it left the
+ * prompt. Calls of one step are compared with earlier steps alone, so that it doesn't matter which ends first.
+ */
+export class RepeatedCalls {
+  readonly #seen = new Map<string, Seen>();
+
+  /** The text that the model gets for this outcome, while it sees these messages. */
+  contentFor(call: ToolCall, outcome: CallOutcome, visible: readonly Message[]): string {
+    const seen = this.#seen.get(keyOf(call));
+    if (seen?.content !== outcome.content) return outcome.content;
+    const repetition = seen.repetitions + 1;
+    const same = `Same call and same result as before (repetition ${repetition})`;
+    const advice = "Use that result, call with other arguments, or answer.";
+    return repetition >= SILENT_FROM && isVisible(seen, visible)
+      ? `[${same}; it is not shown again. ${advice}]`
+      : `${seen.content}\n\n[${same}. ${advice}]`;
+  }
+
+  /** Takes note of a step's outcomes, in the order of the calls. */
+  record(outcomes: Iterable<readonly [ToolCall, CallOutcome]>): void {
+    for (const [call, outcome] of outcomes) {
+      const key = keyOf(call);
+      const seen = this.#seen.get(key);
+      if (outcome.changedState) this.#seen.clear();
+      this.#seen.set(
+        key,
+        seen?.content === outcome.content
+          ? { ...seen, repetitions: seen.repetitions + 1 }
+          : { id: call.id, content: outcome.content, repetitions: 0 },
+      );
+    }
+  }
+}
+
+function keyOf(call: ToolCall): string {
+  const { name, arguments: text } = describeCall(call);
+  return JSON.stringify([name, text]);
+}
+
+function isVisible({ id, content }: Seen, messages: readonly Message[]): boolean {
+  return messages.some((message) =>
+    message.role === "tool" && message.tool_call_id === id && message.content === content
+  );
+}
+
+/** How long output is gathered before it is shown, in milliseconds: what is there sooner is seen in the result. */
+const EVERY_MS = 500;
+/** Most that is shown of a call, in UTF-16 code units. */
+const MAX_CHARS = 65_536;
+
+/** Gathers what calls give while they run, so that those who watch are told now and then and not of every byte. */
+class LiveOutput {
+  readonly #clock: Clock;
+  readonly #pieces = new Map<string, string>();
+  readonly #shown = new Map<string, number>();
+  #due = Promise.withResolvers<undefined>();
+  #disarm: (() => void) | undefined;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Resolves once there is something to show. */
+  get due(): Promise<undefined> {
+    return this.#due.promise;
+  }
+
+  /** Takes the next piece of a call's output. */
+  push(id: string, text: string): void {
+    const room = MAX_CHARS - (this.#shown.get(id) ?? 0);
+    const piece = text.slice(0, room);
+    if (piece === "") return;
+    this.#shown.set(id, MAX_CHARS - room + piece.length);
+    this.#pieces.set(id, (this.#pieces.get(id) ?? "") + piece);
+    this.#disarm ??= this.#clock.after(EVERY_MS, () => this.#due.resolve(undefined));
+  }
+
+  /** What has gathered, by call, if its time has come; nothing of the call that has `ended`, as its result says it all. */
+  take(ended: string | undefined): readonly (readonly [id: string, text: string])[] {
+    if (ended !== undefined) this.#pieces.delete(ended);
+    if (ended !== undefined && this.#pieces.size > 0) return [];
+    const gathered = [...this.#pieces];
+    this.close();
+    this.#pieces.clear();
+    this.#due = Promise.withResolvers();
+    return gathered;
+  }
+
+  /** Forgets what has gathered. */
+  close(): void {
+    this.#disarm?.();
+    this.#disarm = undefined;
+  }
+}

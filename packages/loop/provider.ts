@@ -1,0 +1,476 @@
+import type { Message, Model, ModelEvent, ModelRequest, ModelSettings } from "@tare/messages";
+import {
+  asRecord,
+  bodyPieces,
+  GrowingBytes,
+  inMebibytes,
+  MAX_EVENT_BYTES,
+  type RawEvent,
+  ReplyTooLong,
+  splitEvents,
+  SseSplitter,
+  statusOf,
+} from "@tare/wire";
+import { ModelError, type ModelErrorCode } from "./event.ts";
+
+/** Which model of a provider, and how to reach it: what the options of every model have. */
+export interface ProviderOptions {
+  /** Name of the model, as the provider has it. */
+  readonly model: string;
+  /** Sent as a bearer token. Default: none is sent, as local servers like it. */
+  readonly apiKey?: string;
+  /** Address of the API. */
+  readonly baseURL?: string;
+  /** Headers sent with each request, such as `anthropic-beta` or OpenRouter's `HTTP-Referer`. */
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Fields of each request's body beside ours, or instead of them. */
+  readonly extraBody?: Readonly<Record<string, unknown>>;
+  /** Longest time until an answer begins, in milliseconds. Default: 600,000. */
+  readonly timeoutMs?: number;
+  /** How often a request is repeated that failed before anything was streamed. Default: 2. */
+  readonly maxRetries?: number;
+  /** Sends the requests. Default: the global `fetch`. */
+  readonly fetch?: typeof globalThis.fetch;
+}
+
+/** How a provider is reached: what a model's requests, and what is told of their failures, go by. */
+interface ProviderAccess {
+  readonly model: string;
+  /** Removed from whatever the provider says. */
+  readonly apiKey: string | undefined;
+  readonly baseURL: string;
+  /** Host and port of the provider. */
+  readonly host: string;
+  readonly extraBody: Readonly<Record<string, unknown>>;
+  readonly timeoutMs: number;
+  /** How often a request is repeated whose stream broke off before anything of it was shown, too. */
+  readonly maxRetries: number;
+  /** What an SDK's client is made with for a request. */
+  readonly clientOptions: (request: Pick<ModelRequest, "progress" | "confirm">) => {
+    readonly apiKey: string;
+    readonly logLevel: "off";
+    readonly defaultHeaders: Record<string, string | null>;
+    readonly timeout: number;
+    readonly maxRetries: number;
+    readonly fetch: typeof globalThis.fetch;
+  };
+}
+
+/**
+ * How the provider is reached that these options name.
+ *
+ * @param usualURL Its address if they name none.
+ * @throws {TypeError} if `baseURL` is no http(s) URL or `apiKey` can't stand in a header.
+ */
+export function accessTo(options: ProviderOptions, usualURL: string): ProviderAccess {
+  const { model, apiKey, baseURL = usualURL, extraBody = {}, timeoutMs = 600_000, maxRetries = 2 } = options;
+  const { headers = {}, fetch = globalThis.fetch } = options;
+  const url = URL.parse(baseURL);
+  if (url?.protocol !== "http:" && url?.protocol !== "https:") {
+    throw new TypeError(`Cannot use base URL "${baseURL}": it must be like ${usualURL}.`);
+  }
+  if (apiKey && /[^\x21-\x7e]/.test(apiKey)) {
+    throw new TypeError("Cannot use the API key: it holds spaces or other characters that no key has.");
+  }
+  return {
+    model,
+    apiKey,
+    baseURL,
+    host: url.host,
+    extraBody,
+    timeoutMs,
+    maxRetries,
+    clientOptions: (request) => ({
+      // The SDKs insist on a key: without one, no header is sent.
+      apiKey: apiKey || "none",
+      logLevel: "off",
+      defaultHeaders: { ...headers, ...(!apiKey && { Authorization: null }) },
+      timeout: timeoutMs,
+      maxRetries,
+      fetch: watchedFetch(fetch, request),
+    }),
+  };
+}
+
+/** Puts a streamed reply together. */
+interface ReplyReader {
+  /** True once something of the reply was given to those who watch. */
+  readonly begun: boolean;
+  /** True once something was a reply in the provider's format. */
+  readonly isReply: boolean;
+  /** Takes a piece of the stream and gives what it tells those who watch. */
+  read(piece: unknown): ModelEvent[];
+  /** The whole reply, or nothing if the stream ended before it was whole. */
+  finish(takenIds: ReadonlySet<string>): Extract<ModelEvent, { type: "completed" }> | undefined;
+}
+
+/** How a provider is reached, and how its replies are read. */
+interface StreamModelOptions<Reader extends ReplyReader>
+  extends FailedRequest, Pick<ProviderAccess, "maxRetries"> {
+  /** Says what came, if it was no reply. */
+  readonly noReply: string;
+  /** Makes a reader for one reply. */
+  readonly reader: () => Reader;
+  /** Sends a request and gives the pieces of the reply. */
+  readonly open: (request: ModelRequest, reader: Reader) => AsyncIterable<unknown>;
+}
+
+/** Longest reply in characters, reasoning and arguments of calls included: models write 1.5 million at most. */
+const MAX_CHARS = 2_000_000;
+
+/** Longest body of an error that is read, in bytes. */
+const MAX_ERROR_BYTES = 65_536;
+
+/** Longest time to wait that a provider may ask for, in milliseconds; with more the turn ends. */
+const MAX_WAIT_MS = 60_000;
+
+const CUT_OFF = "its stream ended before the reply was whole";
+
+/** A model whose replies are streamed by a provider's SDK. What fails is a `ModelError` that doesn't hold the API key. */
+export function streamModel<Reader extends ReplyReader>(options: StreamModelOptions<Reader>): Model {
+  const { host, maxRetries, noReply, reader, open } = options;
+  return async function* (request) {
+    const takenIds = callIds(request.messages);
+    for (let attempt = 0;; attempt++) {
+      const reply = reader();
+      let failure: unknown;
+      try {
+        let chars = 0;
+        for await (const piece of open(request, reply)) {
+          for (const event of reply.read(piece)) {
+            chars += charsOf(event);
+            if (chars > MAX_CHARS) throw new ReplyTooLong(`it says more than ${MAX_CHARS} characters`);
+            yield event;
+          }
+        }
+        // A stream that was aborted ends as if it were whole.
+        request.signal.throwIfAborted();
+        const completed = reply.finish(takenIds);
+        if (completed) {
+          yield completed;
+          return;
+        }
+        failure = replyError("bad_response", host, reply.isReply ? CUT_OFF : noReply);
+      } catch (error) {
+        request.signal.throwIfAborted();
+        failure = blame(toModelError(error, options), request.settings);
+        // It would be as long again.
+        if (error instanceof ReplyTooLong) throw failure;
+      }
+      const isBroken = failure instanceof ModelError && failure.code === "bad_response";
+      if (!isBroken || reply.begun || attempt >= maxRetries) throw failure;
+    }
+  };
+}
+
+function charsOf(event: ModelEvent): number {
+  if (event.type === "tool_call_delta") return (event.name ?? "").length + (event.arguments ?? "").length;
+  return event.type === "completed" ? 0 : event.text.length;
+}
+
+/** A provider that refuses a request over one of its settings names it: then whoever chose it is at fault. */
+function blame(failure: unknown, settings: ModelSettings = {}): unknown {
+  if (!(failure instanceof ModelError) || failure.code !== "bad_request" || failure.param) return failure;
+  const param = Object.keys(settings).find((name) => new RegExp(`\\b${name}\\b`).test(failure.message));
+  return param === undefined
+    ? failure
+    : new ModelError(failure.code, failure.message, { param, cause: failure });
+}
+
+/**
+ * A `fetch` for an SDK: redirects aren't followed, who is told to wait for long isn't told to ask again, and of the body
+ * of an error only the beginning is read. Calls `progress` when an answer begins.
+ */
+function watchedFetch(
+  fetch: typeof globalThis.fetch,
+  { progress = () => {}, confirm }: Pick<ModelRequest, "progress" | "confirm">,
+): typeof globalThis.fetch {
+  return async (input, init) => {
+    // Here, because the SDK repeats requests by itself.
+    confirm?.();
+    const response = await fetch(input, { ...init, redirect: "manual" });
+    progress();
+    const { ok, status, body } = response;
+    if (ok) return response;
+    const headers = new Headers(response.headers);
+    if ((waitOf(headers).retryAfterMs ?? 0) > MAX_WAIT_MS) headers.set("x-should-retry", "false");
+    return new Response(body && body.pipeThrough(firstBytes(progress)), { status, headers });
+  };
+}
+
+type Bytes = Uint8Array<ArrayBuffer>;
+
+function firstBytes(progress: () => void): TransformStream<Bytes, Bytes> {
+  let left = MAX_ERROR_BYTES;
+  return new TransformStream({
+    transform(bytes, controller) {
+      progress();
+      const seen = bytes.subarray(0, left);
+      left -= seen.length;
+      if (seen.length > 0) controller.enqueue(seen);
+      else controller.terminate();
+    },
+  });
+}
+
+function callIds(messages: readonly Message[]): ReadonlySet<string> {
+  const ids = new Set<string>();
+  for (const message of messages) {
+    if (message.role !== "assistant") continue;
+    for (const call of message.tool_calls ?? []) ids.add(call.id);
+  }
+  return ids;
+}
+
+/** What a reply consists of. */
+interface ReplyEvent {
+  /** Name of the event; nothing where it has none. */
+  readonly name?: string | undefined;
+  /** Its data, as JSON. */
+  readonly json: unknown;
+}
+
+/** What ends a stream of OpenAI's kind, behind which nothing counts. */
+const DONE = "[DONE]";
+
+/** How long a body may take to end behind its reply, in milliseconds. */
+const END_MS = 1000;
+
+/**
+ * The events of a streamed reply as they come; the JSON body of a server that doesn't stream is one. Calls `progress`
+ * whenever bytes arrive, comments and pings included, with which providers keep a connection alive while the model is
+ * busy. An event without its end is none. Once `signal` is aborted nothing more comes. Behind the end mark the body is
+ * read on for a second at most, and what comes there is nobody's.
+ *
+ * @throws {SyntaxError} if an event is no JSON.
+ * @throws {ReplyTooLong} if the body, or an event of it, is too long.
+ * @throws {TypeError} if the connection breaks.
+ */
+export async function* readEvents(
+  { headers, body }: Response,
+  { signal, progress }: Pick<ModelRequest, "signal" | "progress">,
+): AsyncGenerator<ReplyEvent, void> {
+  const isJson = /[/+]json\b/.test(headers.get("content-type") ?? "");
+  const frame = isJson ? oneEvent() : wholeEvents();
+  const late = new AbortController();
+  const pieces = bodyPieces(body, AbortSignal.any([signal, late.signal]));
+  let isDone = false;
+  try {
+    for (let next = await pieces.next(); !next.done; next = await pieces.next()) {
+      progress?.();
+      for (const event of frame.add(next.value)) {
+        isDone = event.data === DONE;
+        if (isDone) return;
+        yield* jsonOf(event);
+      }
+    }
+  } finally {
+    if (isDone) void readToEnd(pieces, late);
+    else await pieces.return();
+  }
+  if (!signal.aborted) yield* frame.end().flatMap(jsonOf);
+}
+
+/** Lets a body end behind its reply: the connection of one that is cancelled can't serve the next request. */
+async function readToEnd(pieces: AsyncIterable<unknown>, late: AbortController): Promise<void> {
+  const timer = setTimeout(() => late.abort(), END_MS);
+  try {
+    for await (const _ of pieces);
+  } catch {
+    // The reply is whole, whatever becomes of the connection.
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function jsonOf({ name, data }: RawEvent): readonly ReplyEvent[] {
+  return data === undefined ? [] : [{ name, json: JSON.parse(data) }];
+}
+
+/** How events are found in the bytes of a body. */
+interface Frame {
+  /** Those that are whole with these bytes. @throws {ReplyTooLong} */
+  readonly add: (bytes: Uint8Array<ArrayBuffer>) => readonly RawEvent[];
+  /** Those that are whole with the body's end. */
+  readonly end: () => readonly RawEvent[];
+}
+
+function wholeEvents(): Frame {
+  const splitter = new SseSplitter();
+  return {
+    add(bytes) {
+      const whole = splitter.cut(bytes);
+      if (splitter.excess !== undefined) throw new ReplyTooLong(splitter.excess);
+      return splitEvents(whole);
+    },
+    end: () => [],
+  };
+}
+
+function oneEvent(): Frame {
+  const whole = new GrowingBytes();
+  return {
+    add(bytes) {
+      whole.add(bytes);
+      if (whole.length > MAX_EVENT_BYTES) {
+        throw new ReplyTooLong(`it has more than ${inMebibytes(MAX_EVENT_BYTES)}`);
+      }
+      return [];
+    },
+    end() {
+      const bytes = whole.take();
+      return [{ bytes, data: new TextDecoder().decode(bytes) }];
+    },
+  };
+}
+
+/** What an SDK throws when a provider answers with an error, or in the middle of a stream. */
+interface ApiError extends Error {
+  readonly status?: number | undefined;
+  readonly headers?: Headers | undefined;
+  /** The answer's body, or the error in it. */
+  readonly error?: unknown;
+  readonly code?: unknown;
+  readonly type?: unknown;
+}
+
+/** The classes of an SDK's errors. */
+interface SdkErrors {
+  readonly APIError: abstract new (...args: never[]) => ApiError;
+  readonly APIConnectionError: abstract new (...args: never[]) => Error;
+  readonly APIConnectionTimeoutError: abstract new (...args: never[]) => Error;
+}
+
+/** What the sentence about a failed request names, and how its failures are told apart. */
+interface FailedRequest extends Pick<ProviderAccess, "host" | "model" | "apiKey" | "timeoutMs"> {
+  readonly errors: SdkErrors;
+}
+
+/** How long a provider's own words may be in a message, in UTF-16 code units. */
+const MAX_QUOTE = 500;
+
+/** What providers say when a prompt doesn't fit: collected from OpenAI, Anthropic, Gemini, xAI, DeepSeek, vLLM, llama.cpp, … */
+const TOO_LONG =
+  /context[ _-]?(length|size|window)|maximum (context|prompt) length|prompt[^.]{0,40} too (long|large)|too many (input )?tokens|input token count|token (limit|count)[^.]{0,60}exceed|exceed[^.]{0,60}(token limit|context|number of tokens)|max_prompt_tokens/i;
+
+const NO_SUCH_MODEL =
+  /model_not_found|model.{0,100}(not found|not exist)|not a valid model|(no such|unknown|invalid) model/i;
+
+/**
+ * Tells what went wrong with a request, in one sentence that never holds the API key. What isn't the provider's or the
+ * connection's fault comes back as it is.
+ */
+function toModelError(error: unknown, request: FailedRequest): unknown {
+  const { host, timeoutMs, errors: { APIConnectionError, APIConnectionTimeoutError, APIError } } = request;
+  if (error instanceof APIConnectionTimeoutError) {
+    return replyError("unreachable", host, `no answer began within ${timeoutMs / 1000} s`);
+  }
+  if (error instanceof APIConnectionError) {
+    return replyError("unreachable", host, connectionFault(error), { cause: error.cause });
+  }
+  if (error instanceof APIError) {
+    const { code, state } = judge(error, request);
+    // The provider's answer may quote the key, so the error that holds it is no cause here.
+    return replyError(code, host, state, code === "rate_limited" ? waitOf(error.headers) : {});
+  }
+  if (error instanceof ReplyTooLong) return replyError("bad_response", host, error.message);
+  if (error instanceof SyntaxError) {
+    return replyError("bad_response", host, "its stream holds an event that is no JSON", { cause: error });
+  }
+  // Reading a body fails with a TypeError when the connection breaks.
+  if (error instanceof TypeError) {
+    return replyError("bad_response", host, "its stream broke off before the reply was whole", {
+      cause: error,
+    });
+  }
+  return error;
+}
+
+/** The error of a request to this host that brought no whole reply. */
+function replyError(
+  code: ModelErrorCode,
+  host: string,
+  state: string,
+  options: { readonly retryAfterMs?: number; readonly cause?: unknown } = {},
+): ModelError {
+  return new ModelError(code, `Cannot get a reply from ${host}: ${state}.`, options);
+}
+
+function judge(
+  error: ApiError,
+  { model, apiKey }: FailedRequest,
+): { readonly code: ModelErrorCode; readonly state: string } {
+  // An error in the middle of a stream has no status, but sometimes a number as its code, or a type that stands for one.
+  const status = error.status ?? (typeof error.code === "number" ? error.code : statusOf(error.type));
+  const details = JSON.stringify(error.error ?? error.message);
+  const quote = [status, quoteOf(error, apiKey)].filter(Boolean).join(": ");
+  const told = quote ? ` (${quote})` : "";
+  if (status === 401) {
+    // Providers quote parts of the key here.
+    return {
+      code: "bad_key",
+      state: apiKey ? "the API key was refused (401)" : "it asks for an API key (401)",
+    };
+  }
+  if (status === 403) return { code: "bad_key", state: `the API key doesn't allow this${told}` };
+  if (status === 429) {
+    const { retryAfterMs } = waitOf(error.headers);
+    const wait = retryAfterMs === undefined ? "" : ` and asks to wait ${retryAfterMs / 1000} s`;
+    return { code: "rate_limited", state: `it limits the rate of requests${wait}${told}` };
+  }
+  if (status !== undefined && status >= 300 && status < 400) {
+    const location = error.headers?.get("location");
+    const where = location ? ` to ${JSON.stringify(location.slice(0, MAX_QUOTE))}` : "";
+    return {
+      code: "unreachable",
+      state: `it redirects${where} (${status}); the base URL must be where it answers`,
+    };
+  }
+  if (status === 413 || TOO_LONG.test(details)) {
+    return { code: "prompt_too_long", state: `the prompt is too long for ${model}${told}` };
+  }
+  if (status === 404 || NO_SUCH_MODEL.test(details)) {
+    return { code: "no_such_model", state: `there is no model "${model}", or the base URL is wrong${told}` };
+  }
+  return status !== undefined && status >= 400 && status < 500 && status !== 402 && status !== 408
+    ? { code: "bad_request", state: `it refused the request${told}` }
+    : { code: "provider_error", state: `it failed${told}` };
+}
+
+/** The provider's own words, on one line and without the key. */
+function quoteOf({ error, message, status }: ApiError, apiKey: string | undefined): string {
+  const whole = asRecord(error);
+  const body = asRecord(whole?.error) ?? whole;
+  // OpenRouter hands on what the provider behind it said.
+  const inner = asRecord(body?.metadata)?.raw;
+  const said = typeof error === "string"
+    ? error
+    : body
+    ? [body.message ?? body.detail ?? JSON.stringify(body), inner].filter((part) => typeof part === "string")
+      .join(" ")
+    : message.replace(`${status} `, "");
+  // Before the line is cut, or a part of the key could be left.
+  const line = (apiKey ? said.replaceAll(apiKey, "***") : said).replaceAll(/\s+/g, " ").trim();
+  // An error page of a proxy says nothing that its status doesn't.
+  if (line.startsWith("<") || line === "status code (no body)") return "";
+  return line.length > MAX_QUOTE ? `${line.slice(0, MAX_QUOTE)}…` : line.replace(/\.$/, "");
+}
+
+/** How long a provider asks to wait, in milliseconds. */
+function waitOf(headers: Headers | undefined): { readonly retryAfterMs?: number } {
+  const ms = headers?.get("retry-after-ms");
+  if (ms && Number(ms) >= 0) return { retryAfterMs: Number(ms) };
+  const after = headers?.get("retry-after");
+  if (!after) return {};
+  const wait = Number.isNaN(Number(after)) ? Date.parse(after) - Date.now() : Number(after) * 1000;
+  return Number.isNaN(wait) ? {} : { retryAfterMs: Math.max(0, wait) };
+}
+
+function connectionFault(error: Error): string {
+  const cause = error.cause instanceof Error
+    ? `${error.cause.message} ${error.cause.cause ?? ""}`
+    : error.message;
+  if (/refused/i.test(cause)) return "the connection was refused (is the server running?)";
+  if (/dns|lookup|ENOTFOUND|EAI_AGAIN/i.test(cause)) return "its name can't be resolved";
+  return `the connection failed (${cause.replace(/^error sending request[^:]*: /, "").trim()})`;
+}

@@ -1,0 +1,117 @@
+// What the tests of the adapters share: a provider on the loopback interface that says what a test tells it to.
+import type { ModelError } from "@tare/loop";
+import type { Model, ModelEvent, ModelRequest } from "@tare/messages";
+import { openaiModel } from "@tare/loop/openai";
+import { assert } from "@std/assert";
+
+/** What came of one question. */
+export interface Asked {
+  readonly events: ModelEvent[];
+  /** The bodies that the provider got. */
+  readonly bodies: Record<string, unknown>[];
+  /** The headers of its last request. */
+  readonly headers: Headers;
+  readonly error?: ModelError;
+}
+
+/** A request with nothing special. */
+export const REQUEST: ModelRequest = {
+  messages: [{ role: "user", content: "Hi" }],
+  tools: [],
+  signal: new AbortController().signal,
+};
+
+/** One server-sent event. */
+export function sse(data: unknown): string {
+  return `data: ${typeof data === "string" ? data : JSON.stringify(data)}\n\n`;
+}
+
+/** A chunk of a stream that holds this delta. */
+export function delta(fields: Record<string, unknown>, finish_reason: string | null = null): unknown {
+  return { object: "chat.completion.chunk", choices: [{ index: 0, delta: fields, finish_reason }] };
+}
+
+/** A stream of these texts, each in a packet of its own; a function stands for what happens in between. */
+export function stream(...parts: readonly (string | (() => void | Promise<void>))[]): Response {
+  const encoder = new TextEncoder();
+  let next = 0;
+  const body = new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      for (;;) {
+        const part = parts[next++];
+        if (part === undefined) return controller.close();
+        if (typeof part === "string") return controller.enqueue(encoder.encode(part));
+        await part();
+      }
+    },
+  });
+  return new Response(body, { headers: { "content-type": "text/event-stream" } });
+}
+
+/** A whole reply: these chunks, and the end mark. */
+export function reply(...chunks: readonly unknown[]): Response {
+  return stream(...chunks.map(sse), sse("[DONE]"));
+}
+
+/** Asks a model once behind a provider that answers its requests one after the other. */
+export async function ask(
+  answers: Response | readonly Response[],
+  options: Partial<Parameters<typeof openaiModel>[0]> & { readonly request?: Partial<ModelRequest> } = {},
+): Promise<Asked> {
+  const { request, ...modelOptions } = options;
+  const make = (url: string) =>
+    openaiModel({ model: "m", baseURL: `${url}/v1`, maxRetries: 0, ...modelOptions });
+  return await askProvider(answers, { make, request });
+}
+
+/** Starts a provider that answers its requests one after the other, asks a model behind it once, and stops it. */
+export async function askProvider(
+  answers: Response | readonly Response[],
+  { make, request }: {
+    /** Makes the model for the provider's address. */
+    readonly make: (url: string) => Model;
+    readonly request?: Partial<ModelRequest> | undefined;
+  },
+): Promise<Asked> {
+  const waiting = Array.isArray(answers) ? [...answers] : [answers];
+  const bodies: Record<string, unknown>[] = [];
+  let headers = new Headers();
+  const serveOptions = { port: 0, onListen() {}, onError: () => new Response(null, { status: 500 }) };
+  const server = Deno.serve(serveOptions, async (request) => {
+    headers = request.headers;
+    bodies.push({ path: new URL(request.url).pathname, ...await request.json() });
+    return waiting.shift() ?? new Response("No answer is left.", { status: 400 });
+  });
+  const events: ModelEvent[] = [];
+  try {
+    const model = make(`http://127.0.0.1:${server.addr.port}`);
+    for await (const event of model({ ...REQUEST, ...request })) events.push(event);
+    return { events, bodies, headers };
+  } catch (error) {
+    return { events, bodies, headers, error: error as ModelError };
+  } finally {
+    await server.shutdown();
+  }
+}
+
+/** The last event of a question that was answered. */
+export function completed({ events, error }: Asked): Extract<ModelEvent, { type: "completed" }> {
+  if (error) throw error;
+  const last = events.at(-1);
+  assert(last?.type === "completed");
+  return last;
+}
+
+/** A model behind a provider that says this and then nothing. `gone` resolves when its client has left. */
+export function endless(
+  says: string = sse(delta({ content: "Hi" })),
+): { readonly model: Model; readonly gone: Promise<void> } {
+  const left = Promise.withResolvers<void>();
+  const first = new TextEncoder().encode(says);
+  const server = Deno.serve({ port: 0, onListen() {} }, () =>
+    new Response(
+      new ReadableStream({ start: (stream) => stream.enqueue(first), cancel: () => left.resolve() }),
+    ));
+  const model = openaiModel({ model: "m", baseURL: `http://127.0.0.1:${server.addr.port}` });
+  return { model, gone: left.promise.then(() => server.shutdown()) };
+}

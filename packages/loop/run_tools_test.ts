@@ -1,0 +1,76 @@
+import { assertEquals } from "@std/assert";
+import { run } from "@tare/loop";
+import { call, callTools, collect, FakeClock, outline, say, scripted, tool } from "./fixture_test.ts";
+
+Deno.test("runTools() runs calls in parallel up to the limit and answers in their order", async () => {
+  const gates = new Map<string, () => void>();
+  let running = 0;
+  let most = 0;
+  const gated = tool("gated", async ({ id }) => {
+    most = Math.max(most, ++running);
+    await new Promise<void>((resolve) => gates.set(`${id}`, resolve));
+    running--;
+    return `result ${id}`;
+  });
+  const calls = ["1", "2", "3", "4", "5"].map((id) => call(id, "gated", { id }));
+  const { model } = scripted(callTools(...calls), say("Done."));
+  const turn = run({ model, tools: [gated], history: [], input: "Go", maxParallelTools: 2 });
+
+  // The second of the two that run ends first, each time one may end.
+  const ended = collect(turn);
+  for (const id of ["2", "3", "4", "5", "1"]) {
+    while (!gates.has(id)) await Promise.resolve();
+    gates.get(id)?.();
+  }
+  const { events, result } = await ended;
+  assertEquals(most, 2);
+  assertEquals(outline(events).filter((line) => line.startsWith("tool_")), [
+    "tool_call 1",
+    "tool_call 2",
+    "tool_call 3",
+    "tool_call 4",
+    "tool_call 5",
+    "tool_result 2",
+    "tool_result 3",
+    "tool_result 4",
+    "tool_result 5",
+    "tool_result 1",
+  ]);
+  assertEquals(
+    result.messages.filter((message) => message.role === "tool").map((message) => message.content),
+    ["result 1", "result 2", "result 3", "result 4", "result 5"],
+  );
+});
+
+Deno.test("runTools() tells each result's size in bytes and its time", async () => {
+  const clock = new FakeClock();
+  const slow = tool("slow", () => {
+    clock.advance(7);
+    return "größer";
+  });
+  const { model } = scripted(callTools(call("1", "slow")), say("Done."));
+  const { events } = await collect(run({ model, tools: [slow], history: [], input: "Go", clock }));
+  assertEquals(events.find((event) => event.type === "tool_result"), {
+    type: "tool_result",
+    step: 1,
+    id: "1",
+    name: "slow",
+    content: "größer",
+    error: false,
+    bytes: 8,
+    durationMs: 7,
+  });
+});
+
+Deno.test("runTools() answers calls that share an id each for itself", async () => {
+  const echo = tool("echo", ({ n }) => `${n}`);
+  const { model } = scripted(
+    callTools(call("x", "echo", { n: 1 }), call("x", "echo", { n: 2 })),
+    say("Done."),
+  );
+  const { result } = await collect(run({ model, tools: [echo], history: [], input: "Go" }));
+  assertEquals(result.messages.slice(2, 4), [
+    { role: "tool", tool_call_id: "x", content: "1" },
+    { role: "tool", tool_call_id: "x", content: "2" },
+  ]);
+});

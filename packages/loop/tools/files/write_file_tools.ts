@@ -1,0 +1,320 @@
+import { constants, type Stats } from "node:fs";
+import { chmod, lstat, mkdir, open, readFile, rename, rm } from "node:fs/promises";
+import { checkGiven, type Tool } from "@tare/messages";
+import { dirname, join } from "node:path";
+import { defineTool, Refusal, systemCode } from "../define_tool.ts";
+import { resolveInWorkspace, type WorkspaceLimits } from "./resolve_in_workspace.ts";
+import { similarity, statFile } from "./stat_in_workspace.ts";
+import { shortLines } from "../result_text.ts";
+
+type WriteFileArguments = { readonly path: string; readonly content: string };
+
+/** `write_file`: creates a text file or replaces the whole of one. */
+export function writeFileTool(workspace: string, limits: WorkspaceLimits = {}): Tool {
+  checkGiven("writeFileTool()", { workspace }, { workspace: "string" });
+  return defineTool<WriteFileArguments>({
+    name: "write_file",
+    description:
+      "Writes a whole text file of the workspace, as UTF-8, exactly as given: creates it and the folders it needs, or replaces " +
+      "all of its content and keeps its permissions. The result says which, with bytes and lines. To change a part of a file, " +
+      "use edit_file.",
+    properties: {
+      path: { type: "string", minLength: 1, description: "File, relative to the workspace." },
+      content: { type: "string", description: "The whole new content, with a newline at its end." },
+    },
+    required: ["path", "content"],
+    stance: "once",
+    writes: "path",
+    attempt: ({ path }) => `write ${JSON.stringify(path)}`,
+    async run({ path, content }, { signal, confirm }) {
+      const { absolute, relative } = await resolveInWorkspace(workspace, path, limits);
+      return await inTurn(absolute, async () => {
+        signal.throwIfAborted();
+        const old = await existingFile(absolute);
+        const bytes = new TextEncoder().encode(content);
+        await writeAtomically(absolute, bytes, { mode: old?.mode, confirm });
+        const lines = content === "" ? 0 : content.split("\n").length - (content.endsWith("\n") ? 1 : 0);
+        const before = old ? ` (before: bytes ${old.size})` : "";
+        return `${old ? "replaced" : "created"} ${relative}: bytes ${bytes.length}, lines ${lines}${before}`;
+      });
+    },
+  });
+}
+
+async function existingFile(absolute: string): Promise<Stats | undefined> {
+  let info: Stats;
+  try {
+    info = await lstat(absolute);
+  } catch (error) {
+    if (systemCode(error) === "ENOENT") return undefined;
+    throw error;
+  }
+  if (info.isDirectory()) throw new Refusal("it is a folder. Name a file in it.");
+  if (!info.isFile()) throw new Refusal("it is a pipe, a socket or a device, not a regular file.");
+  return info;
+}
+
+type EditFileArguments = {
+  readonly path: string;
+  readonly old_text: string;
+  readonly new_text: string;
+  readonly replace_all?: boolean;
+};
+
+const MAX_BYTES = 4 * 1024 * 1024;
+/** Lines shown before and after what changed. */
+const CONTEXT_LINES = 2;
+
+/** `edit_file`: replaces exact text in a text file. */
+export function editFileTool(workspace: string, limits: WorkspaceLimits = {}): Tool {
+  checkGiven("editFileTool()", { workspace }, { workspace: "string" });
+  return defineTool<EditFileArguments>({
+    name: "edit_file",
+    description:
+      "Replaces old_text by new_text in a text file of the workspace. old_text must be in the file exactly as given, white " +
+      "space included, and only once unless replace_all is true; copy it from read_file. Files with CRLF line ends keep them. The " +
+      `result shows the changed lines. Only UTF-8 files of at most ${
+        MAX_BYTES / 1024 / 1024
+      } MiB; to create a file, use ` +
+      "write_file.",
+    properties: {
+      path: { type: "string", minLength: 1, description: "File, relative to the workspace." },
+      old_text: {
+        type: "string",
+        minLength: 1,
+        description: "Text to replace, with enough around it to be unique.",
+      },
+      new_text: { type: "string", description: "Text to put in its place; empty to delete it." },
+      replace_all: { type: "boolean", description: "Replace every occurrence. Default: false." },
+    },
+    required: ["path", "old_text", "new_text"],
+    stance: "once",
+    writes: "path",
+    attempt: ({ path }) => `edit ${JSON.stringify(path)}`,
+    async run({ path, old_text: oldText, new_text: newText, replace_all: all = false }, context) {
+      if (oldText === "") throw new Refusal("old_text is empty. To write a whole file, use write_file.");
+      if (oldText === newText) throw new Refusal("old_text and new_text are the same.");
+      const place = await resolveInWorkspace(workspace, path, limits);
+      return await inTurn(place.absolute, async () => {
+        context.signal.throwIfAborted();
+        const { size, mode } = await statFile(place, context);
+        if (size > MAX_BYTES) throw new Refusal(`it has ${size} bytes. Edit files of that size with shell.`);
+        const replaced = replaceText(await readUtf8(place.absolute), { oldText, newText, all });
+        await writeAtomically(place.absolute, new TextEncoder().encode(replaced.text), {
+          mode,
+          confirm: context.confirm,
+        });
+        return report(place.relative, replaced);
+      });
+    },
+  });
+}
+
+/** Reads a file such that writing the text back gives the same bytes, a byte order mark included. */
+async function readUtf8(absolute: string): Promise<string> {
+  const bytes = await readFile(absolute);
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    throw new Refusal("it is not valid UTF-8, and an edit would damage it. Edit it with shell.");
+  }
+}
+
+function report(path: string, { text, starts, length }: ReplacedText): string {
+  const [first = 0, ...others] = starts;
+  const lines = text.split(/\r?\n/);
+  if (lines.at(-1) === "") lines.pop();
+  const from = Math.max(1, lineNumberAt(text, first) - CONTEXT_LINES);
+  const to = Math.min(lines.length, lineNumberAt(text, first + length) + CONTEXT_LINES);
+  const more = others.length > 0
+    ? `${starts.length} replacements, in lines ${lineNumbers(text, starts)}; `
+    : "";
+  return `edited ${path}: ${more}lines ${from}-${to} of ${lines.length} are now\n` +
+    shortLines(lines.slice(from - 1, to));
+}
+
+/** Places named in a message. */
+const MAX_NAMED = 20;
+
+/** What to replace. */
+interface Replacement {
+  readonly oldText: string;
+  readonly newText: string;
+  /** Replace every occurrence. Default: there must be exactly one. */
+  readonly all?: boolean;
+}
+
+/** A text in which something was replaced. */
+interface ReplacedText {
+  readonly text: string;
+  /** Where the new pieces start in `text`, in order. */
+  readonly starts: readonly number[];
+  /** Length of each new piece. */
+  readonly length: number;
+}
+
+/**
+ * Replaces exact text. If all lines of the file end alike, LF or CRLF, the replacement's line ends count as those.
+ *
+ * @throws {Refusal} if the old text is not found, or found more than once and `all` is not set.
+ */
+export function replaceText(text: string, { oldText, newText, all = false }: Replacement): ReplacedText {
+  const lineEnd = uniformLineEnd(text);
+  const adapt = (part: string) => lineEnd === undefined ? part : part.replaceAll(/\r?\n/g, lineEnd);
+  const [wanted, replacement] = [adapt(oldText), adapt(newText)];
+  const found = occurrences(text, wanted);
+  if (found.length === 0) throw new Refusal(notFound(text, oldText, lineEnd));
+  if (found.length > 1 && !all) throw new Refusal(ambiguous(text, found));
+  const growth = replacement.length - wanted.length;
+  return {
+    text: text.replaceAll(wanted, () => replacement),
+    starts: found.map((at, earlier) => at + earlier * growth),
+    length: replacement.length,
+  };
+}
+
+/** Number, from 1, of the line that holds the character at `index`. */
+export function lineNumberAt(text: string, index: number): number {
+  let line = 1;
+  for (let at = text.indexOf("\n"); at >= 0 && at < index; at = text.indexOf("\n", at + 1)) line++;
+  return line;
+}
+
+/** Numbers of the lines at these indices, of at most the first twenty, for a message. */
+export function lineNumbers(text: string, indices: readonly number[]): string {
+  const numbers = indices.slice(0, MAX_NAMED).map((at) => lineNumberAt(text, at));
+  return numbers.join(", ") + (indices.length > MAX_NAMED ? ", …" : "");
+}
+
+/** How all lines end; `undefined` if they differ or there is but one. */
+function uniformLineEnd(text: string): "\n" | "\r\n" | undefined {
+  const ends = text.split("\n").length - 1;
+  const crlf = text.split("\r\n").length - 1;
+  if (ends === 0) return undefined;
+  return crlf === 0 ? "\n" : crlf === ends ? "\r\n" : undefined;
+}
+
+function occurrences(text: string, wanted: string): number[] {
+  const found: number[] = [];
+  for (let at = text.indexOf(wanted); at >= 0; at = text.indexOf(wanted, at + wanted.length)) found.push(at);
+  return found;
+}
+
+function ambiguous(text: string, found: readonly number[]): string {
+  return `old_text occurs ${found.length} times, in lines ${
+    lineNumbers(text, found)
+  }. Add lines around it until it ` +
+    "is unique, or set replace_all to true.";
+}
+
+function notFound(text: string, oldText: string, lineEnd: string | undefined): string {
+  const lines = text.split(/\r?\n/);
+  const nearest = nearestLines(lines, oldText.split(/\r?\n/));
+  const mixed = lineEnd === undefined && text.includes("\r\n")
+    ? " Some lines of the file end in CRLF and some in LF; edit such lines one by one."
+    : "";
+  if (!nearest) {
+    return `old_text is not in it, nor anything like it. Look for the place with search_files.${mixed}`;
+  }
+  return `old_text is not in it. Copy it exactly, white space included.${mixed} The nearest lines are ` +
+    `${nearest.start + 1}-${nearest.end}:\n${shortLines(lines.slice(nearest.start, nearest.end))}`;
+}
+
+/** A run of lines, counted from 0; `end` is not included. */
+interface LineRange {
+  readonly start: number;
+  readonly end: number;
+}
+
+const MIN_SIMILARITY = 0.5;
+/** Places compared line by line once the longest line has singled them out. */
+const MAX_PLACES = 10;
+
+/** How much of a line is compared. */
+const MAX_LINE_CHARS = 500;
+
+/** The run of as many `lines` as are `wanted` that is most like them; `undefined` if none is much like them. */
+export function nearestLines(lines: readonly string[], wanted: readonly string[]): LineRange | undefined {
+  const [heads, wantedHeads] = [lines.map(head), wanted.map(head)];
+  const anchor = wantedHeads.reduce(
+    (longest, line, at) => line.length > (wantedHeads[longest]?.length ?? 0) ? at : longest,
+    0,
+  );
+  const anchorLength = wantedHeads[anchor]?.length ?? 0;
+  const likeness = (at: number, wantedAt: number) => similarity(heads[at] ?? "", wantedHeads[wantedAt] ?? "");
+  const starts = heads
+    .map((line, at) => ({ at, score: mayBeAlike(line.length, anchorLength) ? likeness(at, anchor) : 0 }))
+    .filter(({ score }) => score >= MIN_SIMILARITY)
+    .sort((a, b) => b.score - a.score)
+    .slice(0, MAX_PLACES)
+    .map(({ at }) => at - anchor);
+  const scores = starts.map((start) => wanted.reduce((sum, _, at) => sum + likeness(start + at, at), 0));
+  const start = starts[scores.indexOf(Math.max(...scores))];
+  if (start === undefined) return undefined;
+  return { start: Math.max(0, start), end: Math.min(lines.length, start + wanted.length) };
+}
+
+function head(line: string): string {
+  return line.trim().slice(0, MAX_LINE_CHARS);
+}
+
+/** Texts of too different lengths can't reach the least similarity, which spares comparing them. */
+function mayBeAlike(length: number, other: number): boolean {
+  return Math.min(length, other) >= MIN_SIMILARITY * Math.max(length, other);
+}
+
+/**
+ * Writes a whole file so that whoever reads it sees either the old bytes or the new ones, also after a crash: the
+ * bytes go to a new file beside it, to disk, and then take its name. Folders that are missing are made.
+ *
+ * @param mode permission bits of the file that is replaced, which the new one gets too. Default: there is none, and
+ *   the new file gets what the system gives new files.
+ * @param confirm called right before the file takes its name, which it doesn't if this throws.
+ */
+export async function writeAtomically(
+  absolute: string,
+  bytes: Uint8Array,
+  { mode, confirm }: { readonly mode?: number | undefined; readonly confirm?: (() => void) | undefined } = {},
+): Promise<void> {
+  // Taking a file's place takes no permission to write to it; whoever withheld that meant it.
+  if (mode !== undefined) await (await open(absolute, constants.O_WRONLY)).close();
+  const folder = dirname(absolute);
+  await mkdir(folder, { recursive: true });
+  const temporary = join(folder, `.tare-${crypto.randomUUID()}.tmp`);
+  try {
+    await writeNew(temporary, bytes);
+    if (mode !== undefined) await chmod(temporary, mode & 0o7777);
+    confirm?.();
+    await rename(temporary, absolute);
+  } catch (error) {
+    await rm(temporary).catch(() => {}); // It may not have been made; the first error is the one to tell.
+    throw error;
+  }
+}
+
+async function writeNew(path: string, bytes: Uint8Array): Promise<void> {
+  const file = await open(path, "wx");
+  try {
+    await file.writeFile(bytes);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
+
+const last = new Map<string, Promise<unknown>>();
+
+/**
+ * Runs actions with the same key one after the other, in the order in which they were handed in. Calls of one step
+ * run in parallel, and two edits of one file must not both start from the same text.
+ */
+export async function inTurn<T>(key: string, action: () => Promise<T>): Promise<T> {
+  const before = last.get(key) ?? Promise.resolve();
+  const run = before.then(action, action);
+  last.set(key, run);
+  try {
+    return await run;
+  } finally {
+    if (last.get(key) === run) last.delete(key);
+  }
+}

@@ -1,0 +1,91 @@
+import {
+  estimateWarmth,
+  NO_TOKENS,
+  NO_WARMTH,
+  observeTokens,
+  observeWarmth,
+  priorWarmth,
+  scaled,
+  tokenScale,
+  type WarmthRecord,
+} from "./predict.ts";
+import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
+import { profileNamed } from "@tare/planner";
+
+const profile = profileNamed("anthropic-5m");
+const MINUTE = 60_000;
+
+function after(...calls: readonly (readonly [minutes: number, warm: boolean])[]): WarmthRecord {
+  return calls.reduce(
+    (record, [minutes, warm]) => observeWarmth(profile, { idleMs: minutes * MINUTE, warm }, record),
+    NO_WARMTH,
+  );
+}
+const estimate = (minutes: number, record: WarmthRecord) => estimateWarmth(profile, minutes * MINUTE, record);
+
+Deno.test("priorWarmth() reads the profile's table, and is 0 behind its end", () => {
+  assertEquals([0, 1, 2, 45, 500].map((minutes) => priorWarmth(profile, minutes * MINUTE)), [
+    0.994,
+    0.994,
+    0.913,
+    0.404,
+    0,
+  ]);
+});
+
+Deno.test("estimateWarmth() starts near the prior", () => {
+  for (const minutes of [0.5, 4, 8, 20, 50]) {
+    assertAlmostEquals(estimate(minutes, NO_WARMTH), priorWarmth(profile, minutes * MINUTE), 0.15);
+  }
+});
+
+Deno.test("estimateWarmth() learns a session's time to live from a few calls", () => {
+  const hour = after([20, true], [8, true]);
+  const minutes = after([8, false], [12, false]);
+  assert(estimate(30, hour) > 0.7);
+  assert(estimate(8, minutes) < 0.2);
+  assert(estimate(4, minutes) > 0.6);
+});
+
+Deno.test("estimateWarmth() doubts a provider that loses prefixes before their time", () => {
+  assert(
+    estimate(3, after([3, false], [3, true], [3, false])) <
+      estimate(3, after([3, true], [3, true], [3, true])),
+  );
+  const losing = after(...Array.from({ length: 50 }, () => [0.1, false] as const));
+  assertAlmostEquals(estimate(0.1, losing), 0.497, 0.001);
+});
+
+Deno.test("estimateWarmth() is 0 for a profile without a cache, whatever was seen", () => {
+  const none = profileNamed("none");
+  assertEquals(estimateWarmth(none, 0, observeWarmth(none, { idleMs: 0, warm: true }, NO_WARMTH)), 0);
+});
+
+Deno.test("estimateWarmth() starts near a profile that hardly ever loses a prefix", () => {
+  const local = profileNamed("local");
+  assertAlmostEquals(estimateWarmth(local, 20 * 60 * MINUTE, NO_WARMTH), 0.99, 0.01);
+});
+
+function scaleAfter(...calls: readonly (readonly [ours: number, theirs: number])[]) {
+  return tokenScale(
+    calls.reduce((record, [ours, theirs]) => observeTokens({ ours, theirs }, record), NO_TOKENS),
+  );
+}
+
+Deno.test("tokenScale() takes our count for the provider's until something was seen", () => {
+  assertEquals(tokenScale(NO_TOKENS), { perToken: 1, unseen: 0 });
+  assertEquals(scaleAfter([1_000, 1_000], [90_000, 90_000]), { perToken: 1, unseen: 0 });
+});
+
+Deno.test("tokenScale() takes what a first call shows more for a prefix, and later calls tell a tokenizer from it", () => {
+  assertEquals(scaleAfter([5_000, 45_000]), { perToken: 1, unseen: 40_000 });
+  const other = scaleAfter(...[5, 10, 20, 40, 80].map((k) => [1_000 * k, 1_300 * k] as const));
+  assertAlmostEquals(other.perToken, 1.3, 0.03);
+  assertAlmostEquals(scaled(other, 80_000), 104_000, 1_000);
+  const both = scaleAfter(...[5, 10, 20, 40, 80].map((k) => [1_000 * k, 40_000 + 1_300 * k] as const));
+  assertAlmostEquals(scaled(both, 80_000), 144_000, 1_000);
+});
+
+Deno.test("tokenScale() takes a provider that counts less for one with a coarser tokenizer", () => {
+  assertEquals(scaleAfter([4_000, 1_000]), { perToken: 0.25, unseen: 0 });
+});

@@ -1,0 +1,463 @@
+import {
+  addUsage,
+  countRequestTokens,
+  type CountTokens,
+  type Message,
+  type StableMessages,
+  type Usage,
+} from "@tare/messages";
+import {
+  type Archive,
+  archiveMessages,
+  elide,
+  type ElisionCandidate,
+  formatPlaceholder,
+  type ToolTraits,
+} from "@tare/prune";
+import { unscaled } from "../cache/predict.ts";
+import type { BookedPlan } from "../ledger/ledger.ts";
+import type { PromptSessionOptions } from "../prompt_session.ts";
+import type { Removal } from "../retention/find_removals.ts";
+import { decide, type Decided, type Decision, WINDOW_SHARE } from "../rule/decide.ts";
+import { type Look, type LookRequest, type SavedTokens, savedTokens, sharePrompt } from "../rule/look.ts";
+import { type FullWindow, relieveWindow } from "./full_window.ts";
+import { type Pin, type PinnedPlaces, pinnedPlaces, removalsOf, tellNoRoom, tellOver } from "./pin.ts";
+import { type DropEdit, type Edit, type KeepEdit, type PlacedView, placedView } from "./view.ts";
+
+/** A call whose prompt is to be made. */
+export interface RewriteRequest extends LookRequest {
+  /** Positions of results that show head and tail. */
+  readonly truncated: readonly number[];
+  /** Whether the model is offered the recall tool, so that lines may point to it. */
+  readonly recall: boolean;
+  /** Ends the wait for a summary. */
+  readonly signal?: AbortSignal;
+  /** Told that a summary which takes long is alive. */
+  readonly progress?: () => void;
+  /** What the session remembers of its full window. */
+  readonly fullWindow: FullWindow;
+}
+
+/** What {@linkcode rewrite} goes by. */
+export interface RewriteOptions
+  extends Pick<PromptSessionOptions, "archive" | "countTokens" | "tools" | "windowTokens" | "summarise"> {
+  /** The prompt of a request after its edits. */
+  readonly look: (request: LookRequest) => Look;
+  /** Whether a full window may go further than price does. */
+  readonly relievesWindow: boolean;
+}
+
+/** What one call shall send. */
+export interface Plan extends BookedPlan {
+  /** New edits, to be stored before the request is made. */
+  readonly edits: readonly Edit[];
+  /** What was asked for and is done with this call. */
+  readonly asked: readonly Pin[];
+  /** What was asked for and can't be had, or no longer. */
+  readonly ended: readonly Pin[];
+  /** Whether the planner has changed the prompt by itself, or the window was full. */
+  readonly isBought: boolean;
+  /** All edits that hold from now on. */
+  readonly allEdits: readonly Edit[];
+  /** What the model sees. */
+  readonly view: PlacedView;
+  /** Tokens that the view would have without the new edits. */
+  readonly tokensBefore: number;
+  readonly warnings: readonly string[];
+  /** What a model was paid for summarising. */
+  readonly summary?: Usage;
+  /** What the session shall remember of its full window. */
+  readonly fullWindow: FullWindow;
+  /** Tokens that each mechanism keeps out of it. */
+  readonly saved: SavedTokens;
+  /** What of the view stays as it is. */
+  readonly stable: StableMessages;
+}
+
+/** Makes the prompt of a call: what leaves is archived, then the edits are made. */
+export function rewrite(request: RewriteRequest, options: RewriteOptions): Promise<Plan> {
+  return new Rewriting(request, options).finish();
+}
+
+/**
+ * The prompt of one call on its way to its plan. What pays to leave leaves, a full window is relieved, and what was
+ * asked for is done with it. What a step has left is known only once it is made, so that after each the prompt is
+ * looked at anew, and may ask for more.
+ */
+class Rewriting {
+  readonly #request: RewriteRequest;
+  readonly #options: RewriteOptions;
+  readonly #first: Look & Decided;
+  #prompt: Look & Decided;
+  #edits: readonly Edit[];
+  /** Those that hold still. */
+  #pins: readonly Pin[];
+  readonly #made: Edit[] = [];
+  readonly #asked: Pin[] = [];
+  readonly #ended: Pin[] = [];
+  readonly #warnings: string[] = [];
+  #isBought = false;
+  #decision: Decision | undefined;
+  #summary: Usage | undefined;
+  #fullWindow: FullWindow;
+  /** Whether nothing could be archived that would have relieved the window. */
+  #failed = false;
+
+  /** Begins with the prompt as it stands. */
+  constructor(request: RewriteRequest, options: RewriteOptions) {
+    this.#request = request;
+    this.#options = options;
+    this.#edits = request.edits;
+    this.#pins = request.pins ?? [];
+    this.#fullWindow = request.fullWindow;
+    this.#first = this.#prompt = this.#look();
+    this.#decision = this.#first.decision;
+  }
+
+  /** Does all that there is to do, once. */
+  async finish(): Promise<Plan> {
+    await this.#settle();
+    const held = this.#pins.filter(({ wish }) => wish === "keep");
+    if (held.length > 0 && this.#isFull()) await this.#letGo(held);
+    this.#tellFull(!this.#failed && this.#overflows());
+    return this.#plan();
+  }
+
+  async #settle(): Promise<void> {
+    let before: number;
+    do {
+      before = this.#ended.length;
+      await this.#rewrite();
+      await this.#makeSpace();
+      await this.#bringBack();
+      // What a pin held may leave once it is over.
+    } while (this.#ended.length > before);
+  }
+
+  /** What is kept leaves a full window last, and what had to leave is kept no longer. */
+  async #letGo(held: readonly Pin[]): Promise<void> {
+    const { messages: history } = this.#request;
+    this.#pins = this.#pins.filter((pin) => !held.includes(pin));
+    this.#lookAgain();
+    await this.#settle();
+    const { layout } = this.#prompt;
+    const over = held.filter(({ place }) => layout.find(place)?.message !== history[place]);
+    this.#ended.push(...over);
+    this.#warnings.push(...over.map(tellOver));
+    this.#pins = [...this.#pins, ...held.filter((pin) => !over.includes(pin))];
+    this.#lookAgain();
+    await this.#settle();
+  }
+
+  /** Lets leave what pays, and with it results that were asked to, until nothing more does. */
+  async #rewrite(): Promise<void> {
+    for (;;) {
+      const { leaving, wishes, isFree, decision, promptTokens } = this.#prompt;
+      const rides = this.#isBought || isFree || leaving.length > 0;
+      const gone = rides ? wishes.gone.filter(({ pin }) => !this.#asked.includes(pin)) : [];
+      if (leaving.length + gone.length === 0) return;
+      if (!await this.#leave(gone.length > 0 ? [...leaving, ...removalsOf(gone, leaving)] : leaving)) return;
+      this.#asked.push(...gone.map(({ pin }) => pin));
+      if (leaving.length > 0) {
+        this.#isBought = true;
+        this.#decision = decision;
+      }
+      this.#lookAgain();
+      // What was brought back as asked may stay whatever leaves: then nothing more is won.
+      if (this.#prompt.promptTokens >= promptTokens) return;
+    }
+  }
+
+  /** Makes room in a window that price alone left full. */
+  async #makeSpace(): Promise<void> {
+    const { countTokens, archive, windowTokens = Infinity, summarise } = this.#options;
+    const { messages: history, edits, recall, signal, progress } = this.#request;
+    while (this.#overflows()) {
+      const { promptTokens, scale } = this.#prompt;
+      const stays = pinnedPlaces(this.#pins, history).steps;
+      const relief = await relieveWindow(this.#request, this.#edits, {
+        countTokens,
+        archive,
+        kept: stays,
+        recall,
+        windowTokens: unscaled(scale, WINDOW_SHARE * windowTokens) / WINDOW_SHARE,
+        summarise,
+        signal,
+        progress,
+        fullWindow: this.#fullWindow,
+        warm: {
+          view: placedView(this.#request, edits),
+          sharedTokens: this.#first.predicted.sharedTokens,
+        },
+      });
+      this.#made.push(...relief.edits);
+      this.#warnings.push(...relief.warnings);
+      this.#fullWindow = relief.fullWindow;
+      this.#failed = relief.failed ?? false;
+      if (relief.usage) this.#summary = this.#summary ? addUsage(this.#summary, relief.usage) : relief.usage;
+      if (relief.edits.length === 0) return;
+      this.#isBought = true;
+      const { layout } = this.#prompt;
+      const shown = [...stays].filter((at) => !layout.hasLeft(at));
+      this.#edits = withRelief(this.#edits, relief.edits, new Set(shown));
+      this.#lookAgain();
+      // What waited for a rewrite rides along.
+      await this.#rewrite();
+      if (this.#prompt.promptTokens >= promptTokens) return;
+    }
+  }
+
+  /** Brings back what is kept, as far as the window has room for it. */
+  async #bringBack(): Promise<void> {
+    const { wishes, isFree, situation, scale: { perToken } } = this.#prompt;
+    const back = wishes.back.filter(({ pin }) => !this.#asked.includes(pin));
+    if (back.length === 0 || !this.#isBought && !isFree) return;
+    const { windowTokens = Infinity } = this.#options;
+    let room = WINDOW_SHARE * windowTokens - situation.promptTokens;
+    const fitting = back.filter(({ pin, tokens }) => {
+      const fits = -perToken * tokens <= room;
+      if (fits) room += perToken * tokens;
+      else {
+        this.#ended.push(pin);
+        this.#warnings.push(tellNoRoom(pin));
+      }
+      return fits;
+    });
+    this.#pins = this.#pins.filter((pin) => !this.#ended.includes(pin));
+    if (fitting.length > 0 && await this.#leave(removalsOf(fitting, []))) {
+      const pins = fitting.map(({ pin }) => pin);
+      const before = this.#edits;
+      this.#edits = withKept(before, pinnedPlaces(pins, this.#request.messages));
+      this.#made.push(...this.#edits.filter((edit) => edit.type === "keep" && !before.includes(edit)));
+      this.#asked.push(...pins);
+    }
+    this.#lookAgain();
+    await this.#rewrite();
+  }
+
+  /** Archives what leaves, then edits; false if it can't be archived. */
+  async #leave(leaving: readonly Pick<Removal, "how">[]): Promise<boolean> {
+    const { messages: history, recall } = this.#request;
+    try {
+      const { elided } = this.#prompt.layout.placed;
+      const seen = { history, elided, edits: this.#edits };
+      const more = await makeEdits(seen, leaving, { ...this.#options, recall });
+      this.#made.push(...more);
+      const goes = (at: number) =>
+        leaving.some(({ how }) => how.type === "drop" && how.from <= at && at < how.to);
+      this.#edits = withEdits(withoutKept(this.#edits, goes), more);
+      return true;
+    } catch (error) {
+      const { message } = error as Error;
+      this.#warnings.push(`${message}. Nothing${this.#made.length > 0 ? " more" : ""} left the prompt.`);
+      return false;
+    }
+  }
+
+  /** The prompt as it is now, and what pays to leave. */
+  #look(): Look & Decided {
+    const look = this.#options.look({ ...this.#request, pins: this.#pins, edits: this.#edits });
+    return { ...look, ...decide(look.situation) };
+  }
+
+  #lookAgain(): void {
+    this.#prompt = this.#look();
+  }
+
+  /** Tells people once of a window that stays full, and again only after it wasn't. */
+  #tellFull(isFull: boolean): void {
+    if (this.#fullWindow.fullSaid === isFull) return;
+    this.#fullWindow = { ...this.#fullWindow, fullSaid: isFull };
+    if (!isFull) return;
+    this.#warnings.push(
+      "The window is full, and nothing more can leave the prompt that would free a tenth of it.",
+    );
+  }
+
+  /** Whether the prompt leaves no room for the answer. */
+  #isFull(): boolean {
+    const { promptTokens, windowTokens } = this.#prompt.situation;
+    return promptTokens > WINDOW_SHARE * windowTokens;
+  }
+
+  /** Whether more may leave for that than price lets go. */
+  #overflows(): boolean {
+    return this.#options.relievesWindow && this.#isFull();
+  }
+
+  #plan(): Plan {
+    const request = this.#request;
+    const { predicted, promptTokens, situation, layout, activeStart, shownTools, toolTokens } = this.#prompt;
+    const { messages, places, elided } = layout.placed;
+    const { countTokens } = this.#options;
+    const toolsBefore = countRequestTokens({ messages: [], tools: request.tools }, countTokens);
+    const saidTokens = toolsBefore + layout.fullTokens;
+    const elidedNow = new Set(this.#made.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));
+    return {
+      edits: this.#made,
+      allEdits: this.#edits,
+      asked: this.#asked,
+      ended: this.#ended,
+      isBought: this.#isBought,
+      view: { messages: [...messages], places: [...places], elided, tools: shownTools },
+      promptTokens,
+      tokensBefore: this.#first.promptTokens,
+      ...(this.#decision && { decision: this.#decision }),
+      warnings: this.#warnings,
+      ...(this.#summary && { summary: this.#summary }),
+      fullWindow: this.#fullWindow,
+      request,
+      pending: situation.removals.filter(({ idle }) => idle),
+      shares: sharePrompt(layout, { activeStart, toolTokens }),
+      saved: savedTokens(layout, {
+        truncated: request.truncated.filter((at) => !elidedNow.has(at)),
+        all: saidTokens - promptTokens,
+        schemas: toolsBefore - toolTokens,
+      }),
+      fullTokens: saidTokens + (request.deferred?.tokens ?? 0),
+      predicted,
+      stable: layout.stableWithin(predicted.sharedTokens - toolTokens, request.truncated),
+    };
+  }
+}
+
+/** What {@linkcode makeEdits} goes by. */
+export interface MakeEditsOptions {
+  readonly countTokens: CountTokens;
+  readonly archive: Archive;
+  readonly tools?: Readonly<Record<string, ToolTraits>>;
+  readonly recall?: boolean;
+}
+
+/** A history, with its results as the model sees them, and the edits made so far. */
+export interface Edited {
+  readonly history: readonly Message[];
+  readonly elided: readonly Message[];
+  readonly edits: readonly Edit[];
+}
+
+/**
+ * Archives what leaves, then makes the edits by which it leaves. Steps side by side share a line, also with those that
+ * left before, if their line stands behind the first thing that leaves now: otherwise it would move, and what stands
+ * behind it with it.
+ *
+ * @throws {Error} if something can't be archived. Then nothing may leave.
+ */
+export async function makeEdits(
+  { history, elided, edits }: Edited,
+  removals: readonly Pick<Removal, "how">[],
+  options: MakeEditsOptions,
+): Promise<Edit[]> {
+  const { countTokens, archive, tools, recall = false } = options;
+  const candidates: ElisionCandidate[] = [];
+  const made: Edit[] = [];
+  const stretches: Stretch[] = [];
+  let first = Infinity;
+  for (const { how } of removals) {
+    if (how.type === "elide") candidates.push(how.candidate);
+    else if (how.type === "compact") made.push(how);
+    if (how.type === "drop") stretches.push(how);
+    first = Math.min(
+      first,
+      how.type === "compact" ? -1 : how.type === "elide" ? how.candidate.index : how.from,
+    );
+  }
+  const before = edits.filter((edit): edit is DropEdit => edit.type === "drop");
+  for (const stretch of joined(stretches, before.filter(({ to }) => to > first))) {
+    made.push(await drop(history, stretch, { archive, recall }));
+  }
+  // As the model sees them: of a result that was truncated on arrival the whole original is in the archive.
+  const elisions = await elide(elided, candidates, { countTokens, archive, recall, ...(tools && { tools }) });
+  for (const { index, toolCallId, ref, text } of elisions) {
+    made.push({ type: "elide", index, toolCallId, ref, text });
+  }
+  return made;
+}
+
+/** Messages from one position up to another. */
+type Stretch = Pick<DropEdit, "from" | "to">;
+
+/** Stretches with those beside them as one; of those from `before` alone none. */
+function joined(stretches: readonly Stretch[], before: readonly Stretch[]): Stretch[] {
+  const all: { from: number; to: number; isNew: boolean }[] = [];
+  const sorted = [
+    ...stretches.map(({ from, to }) => ({ from, to, isNew: true })),
+    ...before.map(({ from, to }) => ({ from, to, isNew: false })),
+  ].sort((a, b) => a.from - b.from);
+  for (const stretch of sorted) {
+    const last = all.at(-1);
+    if (!last || stretch.from > last.to) {
+      all.push({ ...stretch });
+      continue;
+    }
+    last.to = Math.max(last.to, stretch.to);
+    last.isNew ||= stretch.isNew;
+  }
+  return all.filter(({ isNew }) => isNew);
+}
+
+async function drop(
+  history: readonly Message[],
+  { from, to }: Stretch,
+  { archive, recall }: { readonly archive: Archive; readonly recall: boolean },
+): Promise<DropEdit> {
+  const messages = history.slice(from, to);
+  const { ref } = await archiveMessages(messages, { archive, purpose: "drop" });
+  const text = formatPlaceholder({ of: "messages", messages: messages.length, ref }, { recall });
+  return { type: "drop", from, to, ref, text };
+}
+
+/** The edits after new ones: those of messages that left since have nothing to say any more. */
+export function withEdits(edits: readonly Edit[], made: readonly Edit[]): readonly Edit[] {
+  if (made.length === 0) return edits;
+  const stretches = made.filter((edit) => edit.type === "drop");
+  const left = (from: number, to: number) =>
+    stretches.some((stretch) => stretch.from <= from && to <= stretch.to);
+  const elided = new Set(made.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));
+  const stays = new Set(edits.flatMap((edit) => edit.type === "keep" ? [edit.index] : []));
+  const kept = edits.filter((edit) => {
+    if (edit.type === "compact" || edit.type === "summarise" || edit.type === "keep") return true;
+    if (edit.type === "drop") return !left(edit.from, edit.to);
+    return !elided.has(edit.index) && (stays.has(edit.index) || !left(edit.index, edit.index + 1));
+  });
+  return [...kept, ...made];
+}
+
+/** The edits after what is kept has come back: whole, and in front of the lines of the stretches in which it stood. */
+export function withKept(edits: readonly Edit[], { kept, steps }: PinnedPlaces): readonly Edit[] {
+  const known = new Set(edits.flatMap((edit) => edit.type === "keep" ? [edit.index] : []));
+  const added = [...steps].filter((at) => !known.has(at) && edits.some(covers(at))).sort((a, b) => a - b);
+  const hides = (edit: Edit) => (edit.type === "elide" || edit.type === "shorten") && kept.has(edit.index);
+  if (added.length === 0 && !edits.some(hides)) return edits;
+  // A line that stands for nothing any more goes, and what was kept of its stretch needs no edit any more.
+  const all = new Set([...known, ...added]);
+  const isEmpty = (edit: Edit) =>
+    edit.type === "drop" &&
+    Array.from({ length: edit.to - edit.from }).every((_, at) => all.has(edit.from + at));
+  const left = edits.filter((edit) => !hides(edit) && !isEmpty(edit));
+  const isOver = (edit: Edit) => edit.type === "keep" && !left.some(covers(edit.index));
+  return [...left, ...added.map((index): KeepEdit => ({ type: "keep", index }))].filter((edit) =>
+    !isOver(edit)
+  );
+}
+
+/** Whether an edit is of a stretch in which a message left. */
+const covers = (at: number) => (edit: Edit) =>
+  (edit.type === "drop" || edit.type === "summarise") && edit.from <= at && at < edit.to;
+
+/** The edits after those that make room: these messages, which are kept, are shown as before. */
+export function withRelief(
+  edits: readonly Edit[],
+  made: readonly Edit[],
+  shown: ReadonlySet<number>,
+): readonly Edit[] {
+  const end = Math.max(0, ...made.flatMap((edit) => edit.type === "summarise" ? [edit.to] : []));
+  const after = withoutKept([...edits, ...made], (at) => at < end && !shown.has(at));
+  return withKept(after, { kept: new Set(), steps: shown });
+}
+
+/** The edits without those that keep what leaves now. */
+export function withoutKept(edits: readonly Edit[], leaves: (at: number) => boolean): readonly Edit[] {
+  const goes = (edit: Edit) => edit.type === "keep" && leaves(edit.index);
+  return edits.some(goes) ? edits.filter((edit) => !goes(edit)) : edits;
+}

@@ -1,0 +1,298 @@
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { estimateTokens, type Message, type ToolDefinition, type Usage } from "@tare/messages";
+import {
+  KEEP_WANTED,
+  type LedgerEntry,
+  type PlannerSession,
+  plannerSession,
+  PrefixCache,
+  type Profile,
+  profileNamed,
+  type PromptCall,
+  type PromptSessionOptions,
+  promptUnits,
+  type SessionView,
+} from "@tare/planner";
+import { memoryArchive } from "@tare/prune";
+import type { Edit } from "./edits/view.ts";
+
+const TOOL: ToolDefinition = {
+  type: "function",
+  function: { name: "read", description: "Reads. ".repeat(400), parameters: { type: "object" } },
+};
+
+/** A tool round whose result has so many tokens. */
+function round(id: number, tokens: number): Message[] {
+  const call = {
+    id: `${id}`,
+    type: "function" as const,
+    function: { name: "read", arguments: `{"n":${id}}` },
+  };
+  return [
+    { role: "assistant", tool_calls: [call] },
+    { role: "tool", tool_call_id: `${id}`, content: `result ${id} `.padEnd(4 * tokens, "x") },
+  ];
+}
+
+const ask = (content: string): Message => ({ role: "user", content });
+const answer = (content: string): Message => ({ role: "assistant", content });
+
+/** What a session remembers, as far as it is looked at. */
+interface State {
+  readonly edits: readonly Edit[];
+  readonly planner: { readonly resend: number; readonly stopped: boolean };
+}
+
+/** What one call sent, which edits were made for it, and what it cost. */
+interface Made {
+  readonly view: SessionView;
+  readonly edits: readonly Edit[];
+  readonly entry: LedgerEntry;
+}
+
+const OPTIONS = { countTokens: estimateTokens, mechanisms: { truncate: false } } as const;
+
+/** A session, and calls of it to its provider. */
+function session(
+  { profile = profileNamed("anthropic-5m"), ...options }: Partial<PromptSessionOptions> & {
+    readonly profile?: Profile;
+  } = {},
+) {
+  const session = plannerSession({ ...OPTIONS, profile, archive: memoryArchive(), ...options });
+  const cache = new PrefixCache(profile);
+  return {
+    session,
+    call(
+      messages: readonly Message[],
+      { usage, tools = [TOOL], nowMs = 0, ...rest }: Partial<PromptCall> & {
+        readonly tools?: readonly ToolDefinition[];
+        readonly usage?: Usage;
+      } = {},
+    ): Promise<Made> {
+      return play(session, { messages, tools, nowMs, ...rest }, (view) => {
+        const units = promptUnits(view, estimateTokens);
+        const cachedTokens = cache.lookup(units, nowMs);
+        cache.store(units, nowMs);
+        return usage ?? { promptTokens: view.promptTokens, cachedTokens, outputTokens: 7 };
+      });
+    },
+  };
+}
+
+/** Makes a call, which takes what is told. */
+async function play(
+  session: PlannerSession,
+  { messages, tools, ...call }: PromptCall & {
+    readonly messages: readonly Message[];
+    readonly tools: readonly ToolDefinition[];
+  },
+  use: (view: SessionView) => Usage,
+): Promise<Made> {
+  const before = stateOf(session).edits;
+  const view = await session.view({ messages, tools }, call);
+  const edits = stateOf(session).edits.filter((edit) => !before.includes(edit));
+  return { view, edits, entry: session.sent(use(view))! };
+}
+
+/** What storing makes of a state. */
+const stored = ({ state }: PlannerSession) => JSON.parse(JSON.stringify(state));
+const stateOf = (session: PlannerSession) => session.state as State;
+
+const causes = ({ uncached }: LedgerEntry) => uncached.map(({ cause }) => cause);
+
+Deno.test("plannerSession() books what each call cost, what it consists of and why it was not cached", async () => {
+  const { call } = session({ retention: { ...KEEP_WANTED, compactTools: false } });
+  const start = [{ role: "system", content: "Be brief." } as const, ask("Read."), ...round(1, 3_000)];
+  const first = (await call(start)).entry;
+  assertEquals(causes(first), ["first_call"]);
+  assertEquals(first.shares, {
+    tools: first.usage.promptTokens - 3_000 - first.shares.core - first.shares.activeTurn - 4,
+    core: 7,
+    oldTurns: 0,
+    activeTurn: 6 + 4 + 1 + 2,
+    results: 3_004,
+    placeholders: 0,
+  });
+  assertEquals(first.tokenUnits, 1.25 * first.usage.promptTokens);
+  assertEquals([first.resendTokenUnits, first.savedTokenUnits], [first.tokenUnits, 0]);
+
+  const next = (await call([...start, answer("Done."), ask("More.")], { nowMs: 1_000 })).entry;
+  assertEquals([next.predictedCachedTokens, causes(next)], [first.usage.promptTokens, ["new"]]);
+  assertEquals([next.shares.oldTurns, next.shares.activeTurn], [13 + 6, 6]);
+});
+
+Deno.test("plannerSession() tells an expired prefix from a lost one, and a changed model from changed tools", async () => {
+  const start = [ask("Read."), ...round(1, 3_000)];
+  const second = [...start, ...round(2, 100)];
+  const after = async (options: Parameters<ReturnType<typeof session>["call"]>[1]) => {
+    const { call } = session({ retention: { ...KEEP_WANTED, compactTools: false } });
+    await call(start);
+    return causes((await call(second, options)).entry);
+  };
+  assertEquals(await after({ nowMs: 400_000 }), ["expired", "new"]);
+  const lost = { promptTokens: 4_000, cachedTokens: 0, outputTokens: 1 };
+  assertEquals(await after({ nowMs: 1_000, usage: lost }), ["provider_lost", "new"]);
+  assertEquals(await after({ nowMs: 1_000, model: "other" }), ["model_changed"]);
+  assertEquals((await after({ nowMs: 1_000, tools: [] }))[0], "tools_changed");
+});
+
+const HOUR = 3_600_000;
+
+/** Rounds of a tool whose results nothing refers to. */
+function commands(count: number, tokens: number): Message[] {
+  return Array.from({ length: count }, (_, id) =>
+    [
+      {
+        role: "assistant",
+        tool_calls: [{ id: `${id}`, type: "function", function: { name: "run", arguments: "{}" } }],
+      },
+      { role: "tool", tool_call_id: `${id}`, content: "x ".repeat(2 * tokens) },
+    ] as const).flat();
+}
+
+Deno.test("plannerSession() elides at once without a cache, and names its own rewrite", async () => {
+  const none = session({ profile: profileNamed("none") });
+  const messages = [ask("Run."), ...commands(3, 3_000)];
+  const { edits, entry } = await none.call(messages);
+  assertEquals(edits.map((edit) => edit.type === "elide" && edit.index), [2, 4]);
+  assertEquals(entry.decision?.cause, "price");
+  assert(entry.savedTokenUnits > 5_900);
+
+  const warm = session();
+  const rounds = [ask("Run. ".repeat(2_000)), ...round(1, 6_000), ...round(2, 6_000)];
+  await warm.call(rounds.slice(0, 1));
+  await warm.call(rounds.slice(0, 3), { nowMs: 1_000 });
+  const waits = await warm.call(rounds, { nowMs: 2_000 });
+  assertEquals([waits.edits, waits.entry.decision?.cause], [[], "wait"]);
+  const run = [...rounds, ...commands(2, 1_000)];
+  assertEquals((await warm.call(run, { nowMs: 3_000 })).edits, []);
+  const later = [...run, answer("Done."), ask("More.")];
+  const resumed = await warm.call(later, { nowMs: 30 * 24 * HOUR });
+  assertEquals(resumed.edits.map(({ type }) => type), [
+    "compact",
+    "elide",
+    "elide",
+    "elide",
+    "elide",
+  ]);
+  assertEquals(causes(resumed.entry), ["expired"]);
+});
+
+Deno.test("plannerSession() lets the steps of old turns leave, and keeps what was said", async () => {
+  const archive = memoryArchive();
+  const { call } = session({ profile: profileNamed("none"), archive });
+  const old = [ask("Run."), ...commands(2, 9_000), answer("It ran."), ask("Thanks."), answer("Welcome.")];
+  const { view, edits: [edit] } = await call([...old, ask("Again."), ...commands(1, 9_000)], {
+    recall: true,
+  });
+  assert(edit?.type === "drop");
+  assertEquals([edit.from, edit.to], [1, 5]);
+  assertEquals(edit.text, `[elided: 4 messages; recall with ref ${edit.ref}]`);
+  assertEquals(
+    await archive.get(edit.ref),
+    old.slice(1, 5).map((message) => JSON.stringify(message)).join("\n"),
+  );
+  assertEquals(view.places, [0, -1, 5, 6, 7, 8, 9, 10]);
+});
+
+Deno.test("plannerSession() shows a tool in short only once it has been called", async () => {
+  const { call } = session({ profile: profileNamed("none") });
+  assertEquals((await call([ask("Read."), answer("What?"), ask("All.")])).edits, []);
+  const { edits } = await call([ask("Read."), answer("What?"), ask("All."), ...round(1, 100)]);
+  assertEquals(edits.map(({ type }) => type), ["compact"]);
+});
+
+Deno.test("plannerSession() counts what the provider counts, a prefix that isn't to be seen here included", async () => {
+  const { session: one, call } = session({ profile: profileNamed("openai"), windowTokens: 70_000 });
+  const messages = [ask("Read."), ...[1, 2, 3, 4, 5, 6, 7].flatMap((id) => round(id, 2_000))];
+  let last: Made | undefined;
+  for (const [at, length] of [3, 5, 7, 9, 11].entries()) {
+    const request = { messages: messages.slice(0, length), tools: [], nowMs: 1_000 * at };
+    last = await play(one, request, ({ promptTokens }) => ({
+      promptTokens: 40_000 + 2 * promptTokens,
+      cachedTokens: 40_064,
+      outputTokens: 1,
+    }));
+    assertEquals(last.edits, []);
+  }
+  const next = await call(messages, { tools: [], nowMs: 5_000 });
+  assertEquals([last?.entry.decision?.cause, next.entry.decision?.cause], [undefined, "window"]);
+});
+
+Deno.test("plannerSession() changes nothing and says so if what would leave can't be archived", async () => {
+  const archive = { ...memoryArchive(), put: () => Promise.reject(new Error("the disk is full")) };
+  const { call } = session({ profile: profileNamed("none"), archive });
+  const { edits, view } = await call([ask("Run."), ...commands(3, 3_000)]);
+  assertEquals(edits, []);
+  assertEquals(view.warnings.length, 1);
+  assertStringIncludes(view.warnings[0] ?? "", "the disk is full. Nothing left the prompt.");
+});
+
+Deno.test("plannerSession() summarises old turns when dropping can't make room, and books its price", async () => {
+  const usage = { promptTokens: 9_000, cachedTokens: 0, outputTokens: 20 };
+  const { call } = session({
+    profile: profileNamed("none"),
+    windowTokens: 10_000,
+    summarise: () => Promise.resolve({ text: "I told a story.", usage }),
+  });
+  const messages = [
+    ask("Tell."),
+    answer("y".repeat(4 * 2_400)),
+    ask("Again."),
+    answer("w".repeat(4 * 7_000)),
+    ask("On."),
+  ];
+  const first = await call(messages.slice(0, 3), { tools: [] });
+  assertEquals(first.edits, []);
+  const { view, edits, entry } = await call([...messages.slice(0, 3), ...round(1, 7_000)], { tools: [] });
+  assertEquals(edits.map(({ type }) => type), ["summarise"]);
+  assertEquals(view.messages.slice(0, 3).map(({ role }) => role), ["user", "assistant", "user"]);
+  assertStringIncludes(String(view.messages[1]?.content), "I told a story.");
+  assertEquals(entry.tokenUnits, view.promptTokens + usage.promptTokens);
+});
+
+Deno.test("plannerSession() stops rewriting a session that lost by it, and says so", async () => {
+  const { session: one, call } = session();
+  const messages = [ask("Read."), ...round(1, 3_000), ...round(2, 17_000)];
+  await call(messages.slice(0, 3));
+  const { planner, ...rest } = stateOf(one);
+  const { session: stopped, call: callStopped } = session({
+    state: { ...rest, planner: { ...planner, paid: 2 * planner.resend } },
+  });
+  // The provider bills far more than was expected of a rewritten prompt.
+  const usage = { promptTokens: 20_000, cachedTokens: 0, outputTokens: 1 };
+  await callStopped(messages, { nowMs: 1_000, usage });
+  assertEquals(stateOf(stopped).planner.stopped, true);
+  const all = [...messages, ...round(3, 100)];
+  const { edits, entry, view } = await callStopped(all, { nowMs: 30 * 24 * HOUR });
+  assertEquals([edits, entry.decision?.cause], [[], "stopped"]);
+  assertStringIncludes(view.warnings[0] ?? "", "Rewriting has cost this session more than it saved");
+});
+
+Deno.test("plannerSession() recognises a cache that nothing was known of by the usage that shows it", async () => {
+  const { session: one, call } = session({ profile: profileNamed("none") });
+  await call([ask("Hi.")]);
+  assertEquals(one.profile.name, "none");
+  await call([ask("Hi."), answer("Hello."), ask("Go on.")], {
+    usage: { promptTokens: 3_000, cachedTokens: 1_280, outputTokens: 1 },
+  });
+  assertEquals(one.profile.name, "openai");
+});
+
+Deno.test("plannerSession() goes on from a stored state as if it had never stopped", async () => {
+  const archive = memoryArchive();
+  const { session: one, call } = session({ archive });
+  const messages = [ask("Read."), ...round(1, 3_000), ...round(2, 17_000), ...round(3, 100)];
+  for (const length of [1, 3, 5]) await call(messages.slice(0, length), { nowMs: length * 1_000 });
+  const { profile } = one;
+  const restored = plannerSession({
+    ...OPTIONS,
+    profile,
+    archive,
+    state: stored(one),
+  });
+  const sight = { messages, tools: [TOOL] };
+  const call9 = { nowMs: 9_000 };
+  assertEquals(await restored.view(sight, call9), await one.view(sight, call9));
+  assertEquals(stored(restored), stored(one));
+});

@@ -1,0 +1,445 @@
+import {
+  countMessageTokens,
+  countRequestTokens,
+  hashPiece,
+  type Message,
+  type ToolDefinition,
+  type Usage,
+} from "@tare/messages";
+import {
+  predict,
+  type Prediction,
+  resendOf,
+  scaled,
+  servedOf,
+  servedTokens,
+  type TokenScale,
+  tokenScale,
+} from "../cache/predict.ts";
+import { currentProfile, type Profile, profileNamed } from "../data/providers.ts";
+import { Layout } from "../edits/layout.ts";
+import {
+  findWishes,
+  NO_WISHES,
+  NOTHING_PINNED,
+  type Pin,
+  pinnedPlaces,
+  rideOf,
+  type Wishes,
+} from "../edits/pin.ts";
+import { compactedTools, type Conversation, type Edit, type PlacedView } from "../edits/view.ts";
+import {
+  bookCall,
+  type BookedPlan,
+  type LedgerEntry,
+  type PlannerState,
+  promptCost,
+  type PromptShares,
+} from "../ledger/ledger.ts";
+import type { DeferredTools, Mechanisms, PromptSessionOptions } from "../prompt_session.ts";
+import { findRemovals, type Retention } from "../retention/find_removals.ts";
+import { Standings } from "../retention/standings.ts";
+import { isSurelyCold, reckonedAlive, type Situation, WINDOW_SHARE } from "./decide.ts";
+
+/** A call that is about to be made, as far as it is planned. */
+export interface LookRequest extends Conversation {
+  /** The edits made so far, in order. */
+  readonly edits: readonly Edit[];
+  /** The time of the request, in milliseconds since any fixed moment. */
+  readonly nowMs: number;
+  /** Name of the model: another model has another cache. Default: always the same. */
+  readonly model?: string;
+  /** Tools whose definitions the request goes without. Default: none. */
+  readonly deferred?: DeferredTools;
+  /** What was asked for of single messages of this history. Default: nothing. */
+  readonly pins?: readonly Pin[];
+}
+
+/** A prompt as it would be sent, and what could leave it. */
+export interface Look {
+  readonly layout: Layout;
+  /** Position of the first message of the turn that is being worked on. */
+  readonly activeStart: number;
+  /** Tools as the model sees them, and their tokens, counted here. */
+  readonly shownTools: readonly ToolDefinition[];
+  readonly toolTokens: number;
+  /** Counted here. */
+  readonly promptTokens: number;
+  /** What the cache is expected to do for it. */
+  readonly predicted: Prediction;
+  /** How the provider's count follows from ours. */
+  readonly scale: TokenScale;
+  /** What is to be decided. Tokens are the provider's. */
+  readonly situation: Situation;
+  /** What was asked for and isn't so yet. */
+  readonly wishes: Wishes;
+  /** Whether doing it breaks nothing that the cache holds. */
+  readonly isFree: boolean;
+}
+
+/** What a request sends that isn't a turn. Tokens are counted here. */
+export interface OneShotLook {
+  readonly view: PlacedView;
+  readonly promptTokens: number;
+  /** Of these, what a warm cache serves. */
+  readonly cachedTokens: number;
+  /** Tokens that each mechanism keeps out. */
+  readonly saved: SavedTokens;
+}
+
+/** Tokens that each mechanism keeps out of a prompt. */
+export type SavedTokens = Readonly<Record<keyof Mechanisms, number>>;
+
+/** What was looked at last of a history, as far as the next look may need it. Plain data. */
+export interface LookedAt {
+  /** Hashes of its messages. */
+  readonly history: readonly number[];
+  /** Tokens of all of them. */
+  readonly fullTokens: number;
+  /** Hashes of what the model saw of them. */
+  readonly shown: readonly number[];
+  /** Tokens of each of these. */
+  readonly tokens: readonly number[];
+}
+
+/** What a {@linkcode KnownSession} goes by. */
+export interface KnownSessionOptions extends
+  Pick<
+    PromptSessionOptions,
+    "profile" | "countTokens" | "windowTokens" | "tools" | "isError" | "alwaysFull"
+  > {
+  readonly retention: Retention;
+  readonly lossLimit: number;
+}
+
+/**
+ * What is known of a session: what was worked out of its history, which stays in memory and is worked out again after a
+ * restart, and what its calls have shown. A new message costs what it says; nothing is done for those before it.
+ */
+export class KnownSession {
+  readonly #options: KnownSessionOptions;
+  readonly #layout: Layout;
+  #standings: Standings;
+  /** The messages that the standings are of. */
+  #taken: Message[] = [];
+  /** Of each rewrite, the tokens of messages in front of it. */
+  readonly #kept: number[] = [];
+  #isNew: boolean;
+  /** What was looked at before the restart; nothing once something was looked at here. */
+  #before: LookedAt | undefined;
+  #judgedBy = "";
+  #account: PlannerState;
+  /** How often the prompt had been rewritten when each call was planned: it may be sent after others were. */
+  readonly #plannedAt = new WeakMap<BookedPlan, number>();
+
+  /**
+   * @param account What its calls have shown.
+   * @param from What is known of the session that goes on here.
+   * @param before What was looked at last before a restart.
+   */
+  constructor(
+    options: KnownSessionOptions,
+    { account, from, before }: {
+      readonly account: PlannerState;
+      readonly from?: KnownSession | undefined;
+      readonly before?: LookedAt | undefined;
+    },
+  ) {
+    this.#options = options;
+    this.#account = account;
+    this.#layout = new Layout(options.countTokens, from && from.#layout);
+    this.#standings = new Standings(options);
+    this.#isNew = from ? from.#isNew : true;
+    this.#before = from ? from.#before : before;
+  }
+
+  /** What its calls have shown, to be stored after each look and each call. */
+  get account(): PlannerState {
+    return this.#account;
+  }
+
+  /** The cache rules that count: those that were told, unless usage has shown others. */
+  get profile(): Profile {
+    const told = currentProfile(this.#options.profile);
+    const { recognised } = this.account;
+    return recognised !== undefined && (told.name === "none" || told.writes)
+      ? profileNamed(recognised)
+      : told;
+  }
+
+  /** What was looked at last; nothing if nothing was. */
+  get lookedAt(): LookedAt | undefined {
+    if (this.#isNew) return this.#before;
+    const layout = this.#layout;
+    const { messages } = layout.placed;
+    return {
+      history: layout.history.map(hashPiece),
+      fullTokens: layout.fullTokens,
+      shown: messages.map(hashPiece),
+      tokens: messages.map((message) => countMessageTokens(message, this.#options.countTokens)),
+    };
+  }
+
+  /** Whether a history goes on from the one that was looked at last. */
+  isStartOf(history: readonly Message[]): boolean {
+    if (this.#isNew) return this.#before !== undefined && this.#sharedLength(history) === Infinity;
+    return this.#layout.isStartOf(history);
+  }
+
+  /** Reads what is new of a history, a message at each step: most of the work of looking at it. */
+  *take(history: readonly Message[]): Generator<void, void> {
+    if (this.#taken.some((message, at) => message !== history[at])) {
+      this.#standings = new Standings(this.#options);
+      this.#taken = [];
+    }
+    const taken = this.#taken;
+    // Somebody else may look at another history meanwhile.
+    while (taken === this.#taken && taken.length < history.length) {
+      const message = history[taken.length]!;
+      taken.push(message);
+      this.#standings.add(message);
+      // It is remembered, for who asks next.
+      countMessageTokens(message, this.#options.countTokens);
+      yield;
+    }
+  }
+
+  /**
+   * The prompt after these edits, and what could leave it.
+   *
+   * @param all Whether to look for all that could leave, not only for what was shown and costs more than it is worth.
+   */
+  look(request: LookRequest, { all = false }: { readonly all?: boolean } = {}): Look {
+    const { messages: history, tools, edits, pins = [] } = request;
+    this.#update(history, edits);
+    const { countTokens, windowTokens = Infinity, lossLimit } = this.#options;
+    const { profile } = this;
+    const account = this.#account;
+    const layout = this.#layout;
+    const standings = this.#standings;
+    const scale = tokenScale(account.counted);
+    const shownTools = compactedTools(tools, edits);
+    const toolTokens = countRequestTokens({ messages: [], tools: shownTools }, countTokens);
+    const promptTokens = toolTokens + layout.tokens;
+
+    const predicted = this.#predict(shownTools, request);
+    const { alive } = predicted;
+    const theirs = scaled(scale, promptTokens);
+    const cachedTokens = servedOf(profile, scale, { promptTokens: theirs, ...predicted });
+    const full = theirs > WINDOW_SHARE * windowTokens;
+
+    const pinnedAs = pins.map(({ place, wish }) => `${place} ${wish}`).join();
+    this.#judgeBy(`${profile.name} ${scale.perToken} ${Math.round(scale.unseen / 1_000)} ${pinnedAs}`);
+    const seenMessages = account.seen || Infinity;
+    const removals = findRemovals({ layout, standings, tools, shownTools, toolTokens }, {
+      ...this.#options,
+      profile,
+      pinned: pins.length > 0 ? pinnedPlaces(pins, history) : NOTHING_PINNED,
+      scale,
+      all: all || full,
+      // In a full window something must leave: rather what can be recalled than what was said.
+      seenMessages: full ? Infinity : seenMessages,
+      seenTools: new Set(account.sent.flatMap(({ tools }) => tools)),
+    });
+    const wishes = pins.length > 0
+      ? findWishes(pins, { history, layout, seenMessages, countTokens })
+      : NO_WISHES;
+    const ride = pins.length > 0
+      ? rideOf(wishes, removals.filter(({ goes }) => goes), {
+        startOf: (tokens) => scaled(scale, toolTokens + tokens),
+        perToken: scale.perToken,
+      })
+      : undefined;
+
+    const reckoned = reckonedAlive(alive);
+    const cost = promptCost(profile, { promptTokens: theirs, cachedTokens: reckoned * cachedTokens });
+    const fullTokens = countRequestTokens({ messages: [], tools }, countTokens) + layout.fullTokens +
+      (request.deferred?.tokens ?? 0);
+    const resendTokens = theirs + scale.perToken * (fullTokens - promptTokens);
+    const resend = resendOf(account.sent, request, {
+      profile,
+      scale,
+      promptTokens: resendTokens,
+      alive: reckoned,
+    });
+    return {
+      layout,
+      activeStart: standings.activeStart,
+      shownTools,
+      toolTokens,
+      promptTokens,
+      predicted,
+      scale,
+      situation: {
+        profile,
+        promptTokens: theirs,
+        cachedTokens,
+        alive,
+        windowTokens,
+        removals,
+        carried: account.carried,
+        idleSince: account.idleSince,
+        ride,
+        allowedPrice: (1 + lossLimit) * (account.resend + promptCost(profile, resend)) - account.paid - cost,
+        stopped: account.stopped,
+        // What a fork's first request shares with its parent's last is paid for: rewriting waits until that has been read.
+        isHeld: account.forked && !isSurelyCold(alive),
+      },
+      wishes,
+      isFree: ride !== undefined && (isSurelyCold(alive) || cachedTokens <= ride.start),
+    };
+  }
+
+  /** Like {@linkcode look}, with all that could leave, at any history; changes nothing at all. */
+  lookAside(request: LookRequest): Look {
+    // A history that went back would be forgotten by being looked at.
+    const account = this.#account;
+    const known = this.isStartOf(request.messages) ? this : new KnownSession(this.#options, { account });
+    return known.look(request, { all: true });
+  }
+
+  /**
+   * The view that the model had last and what is new of the history. Changes nothing.
+   *
+   * @param truncated Positions of results that show head and tail.
+   */
+  lookOnce(
+    { messages: history, tools: full, edits, ...call }: LookRequest,
+    truncated: readonly number[],
+  ): OneShotLook {
+    const { countTokens } = this.#options;
+    const layout = new Layout(countTokens, this.#layout);
+    const kept = layout.update(history, edits);
+    const tools = compactedTools(full, edits);
+    const toolTokens = countRequestTokens({ messages: [], tools }, countTokens);
+    const promptTokens = toolTokens + layout.tokens;
+    const toolsBefore = countRequestTokens({ messages: [], tools: full }, countTokens);
+    const all = toolsBefore + layout.fullTokens - promptTokens;
+    const sharedTokens = Math.min(this.#predict(tools, call).sharedTokens, toolTokens + kept);
+    return {
+      view: { ...layout.placed, tools },
+      promptTokens,
+      saved: savedTokens(layout, { truncated, all, schemas: toolsBefore - toolTokens }),
+      cachedTokens: servedTokens(this.profile, { promptTokens, sharedTokens }),
+    };
+  }
+
+  /** Notes that a call was planned by what is known now. */
+  notePlan(plan: BookedPlan): void {
+    this.#plannedAt.set(plan, this.#kept.length);
+  }
+
+  /**
+   * Takes note of a planned call that succeeded.
+   *
+   * @param usage What the provider reported of this very call; absent or `estimated` if it reported nothing.
+   * @param summary What was paid for summaries since the call before.
+   */
+  book(
+    plan: BookedPlan,
+    { usage, summary }: { readonly usage: Usage | undefined; readonly summary: Usage | undefined },
+  ): LedgerEntry {
+    const { countTokens, lossLimit } = this.#options;
+    const toolTokens = countRequestTokens({ messages: [], tools: plan.view.tools }, countTokens);
+    // Rewrites since may have left less as it was.
+    const kept = this.#kept.slice(this.#plannedAt.get(plan) ?? 0);
+    const { state, entry } = bookCall(this.#account, {
+      plan,
+      usage,
+      summary,
+      messageTokens: Math.min(plan.promptTokens - toolTokens, ...kept),
+      profile: this.profile,
+      countTokens,
+      lossLimit,
+    });
+    this.#account = state;
+    return entry;
+  }
+
+  #predict(
+    tools: readonly ToolDefinition[],
+    { nowMs, model }: Pick<LookRequest, "nowMs" | "model">,
+  ): Prediction {
+    const { profile } = this;
+    const { sent, warmth } = this.#account;
+    const { countTokens } = this.#options;
+    return predict(sent, { profile, warmth, nowMs, model, tools, countTokens });
+  }
+
+  /** Takes in what is new of a history. */
+  #update(history: readonly Message[], edits: readonly Edit[]): void {
+    const shared = this.#sharedLength(history);
+    const before = this.#isNew ? this.#before?.fullTokens ?? 0 : this.#layout.fullTokens;
+    for (const _ of this.take(history)) { /* Each step at once. */ }
+    let kept = this.#layout.update(history, edits);
+    if (this.#isNew) kept = this.#keptOf(this.#before);
+    this.#isNew = false;
+    this.#before = undefined;
+    if (kept === Infinity) return;
+    this.#kept.push(kept);
+    // Of what is shared the count is the same.
+    const gone = shared === Infinity ? 0 : before - this.#layout.fullTokensOf(shared);
+    const account = this.#account;
+    this.#account = {
+      ...account,
+      seen: Math.min(account.seen, shared),
+      sent: account.sent.map((one) => ({
+        ...one,
+        messageTokens: Math.min(one.messageTokens, kept),
+        fullTokens: Math.max(0, one.fullTokens - gone),
+      })),
+    };
+  }
+
+  /** How many messages of a history are those that were looked at last; infinite if it goes on from them, or none were. */
+  #sharedLength(history: readonly Message[]): number {
+    if (!this.#isNew) return this.#layout.isStartOf(history) ? Infinity : this.#layout.sharedLength(history);
+    const { history: before = [] } = this.#before ?? {};
+    const shared = commonLength(before, history);
+    return shared === before.length ? Infinity : shared;
+  }
+
+  /** Tokens at the start of what the model saw before the restart that are as they were; infinite if all are. */
+  #keptOf(before: LookedAt | undefined): number {
+    if (!before) return Infinity;
+    const rows = commonLength(before.shown, this.#layout.placed.messages);
+    return rows === before.shown.length ? Infinity : before.tokens.slice(0, rows).reduce((a, b) => a + b, 0);
+  }
+
+  /** What is known to be worth carrying was judged by this: where it has changed, everything is looked at again. */
+  #judgeBy(basis: string): void {
+    const judgedBy = `${basis} ${this.#layout.version}`;
+    if (judgedBy !== this.#judgedBy) this.#standings.wakeAll();
+    for (const at of this.#layout.changed) this.#standings.wake(at);
+    this.#judgedBy = judgedBy;
+  }
+}
+
+/** A prompt by what it consists of, if the turn that is being worked on starts at a position. */
+export function sharePrompt(
+  layout: Layout,
+  { activeStart, toolTokens }: { readonly activeStart: number; readonly toolTokens: number },
+): PromptShares {
+  const { core, said, results, placeholders } = layout.sums;
+  const oldTurns = layout.saidBefore(activeStart);
+  return { tools: toolTokens, core, oldTurns, activeTurn: said - oldTurns, results, placeholders };
+}
+
+/** What each mechanism keeps out of a prompt. */
+export function savedTokens(
+  layout: Layout,
+  { truncated, all, schemas }: {
+    readonly truncated: readonly number[];
+    readonly all: number;
+    readonly schemas: number;
+  },
+): SavedTokens {
+  const truncate = truncated.reduce((sum, at) => sum + layout.savedAt(at), 0);
+  const prune = layout.sums.elided - truncate;
+  return { context: all - schemas - prune - truncate, prune, schemas, truncate };
+}
+
+function commonLength(hashes: readonly number[], messages: readonly Message[]): number {
+  const at = hashes.findIndex((hash, at) => !messages[at] || hashPiece(messages[at]) !== hash);
+  return at < 0 ? hashes.length : at;
+}

@@ -1,0 +1,202 @@
+import type { LoopEvent, TurnEnd, TurnLedger } from "@tare/loop";
+import { contentText, type FinishReason, type FunctionToolCall, type ToolDefinition } from "@tare/messages";
+import { ApiError, type ApiErrorBody, type ResponsePart } from "@tare/wire";
+import { type Heartbeat, type SseMessage, sseResponse } from "../http/sse_response.ts";
+import type { StoreRecord } from "@tare/conversation";
+import type { ConversationPoint } from "./known_conversations.ts";
+import { toApiError, turnError } from "./errors.ts";
+
+/** A piece of what a turn says: of its answer, or as reasoning of what it does to get there. */
+export type TurnPart = ResponsePart;
+
+/** What a turn that ended well said. */
+export interface TurnAnswer {
+  /** All that the model said, over all steps, with a blank line between steps. */
+  readonly text: string;
+  /** The model's reasoning, and a line for each tool call, each rewrite of the prompt, and each warning. */
+  readonly progress: string;
+  /** Calls that wait for the client's results. */
+  readonly calls: readonly FunctionToolCall[];
+  /** Whether the answer is whole, waits for results, or was cut off by a limit or the provider's filter. */
+  readonly finish: FinishReason;
+  /** What the turn cost. */
+  readonly ledger: TurnLedger;
+}
+
+/** A turn that runs for a client of the OpenAI-compatible routes. */
+export interface ConversationTurn {
+  /** The session that it runs in. */
+  readonly sessionId: string;
+  readonly parts: AsyncGenerator<TurnPart, TurnAnswer>;
+  readonly cancel: () => void;
+  /** Where its session stands, once it has ended; never rejects. */
+  readonly done: Promise<ConversationPoint>;
+  /** Once it has ended: makes the conversation known by its content, this answer included, in one commit with `more`. */
+  readonly remember: (
+    answer: Pick<TurnAnswer, "text" | "calls">,
+    more?: readonly StoreRecord[],
+  ) => Promise<void>;
+}
+
+/** Most UTF-16 code units of a call's arguments in a progress line. */
+const MAX_ARGUMENTS = 200;
+
+/**
+ * Reads a turn's events up to its end as what a chat client shows: text of the answer, and progress (reasoning, a line
+ * for each tool call and for each rewrite of the prompt, warnings). Nothing is given before the model has shown a sign, so that a turn that fails at once
+ * can still be told as an HTTP error.
+ *
+ * @param options.clientTools Tools that the client runs: their calls are told by the answer alone.
+ * @param options.failure What was thrown, if the turn ended by an error.
+ * @throws {ApiError} if the turn ends without an answer.
+ */
+export async function* turnParts(
+  events: AsyncIterable<LoopEvent>,
+  { clientTools, failure }: {
+    readonly clientTools: readonly ToolDefinition[];
+    readonly failure: () => Promise<unknown>;
+  },
+): AsyncGenerator<TurnPart, TurnAnswer> {
+  let text = "";
+  let progress = "";
+  /** Lines that wait until the model shows a sign. */
+  let waiting = "";
+  let stepText = "";
+  let stopped: FinishReason | undefined;
+  let open: readonly FunctionToolCall[] = [];
+
+  const say = (piece: string): TurnPart[] => {
+    const parting = stepText === "" && text !== "" ? "\n\n" : "";
+    stepText += piece;
+    text += parting + piece;
+    return [...tell(""), { type: "text", text: parting + piece }];
+  };
+  const tell = (piece: string): TurnPart[] => {
+    const told = `${waiting === "" ? "" : newLine()}${waiting}${piece}`;
+    waiting = "";
+    progress += told;
+    return told === "" ? [] : [{ type: "reasoning", text: told }];
+  };
+  const newLine = () => progress === "" || progress.endsWith("\n") ? "" : "\n";
+
+  for await (const event of events) {
+    switch (event.type) {
+      case "step_start":
+        stepText = "";
+        break;
+      case "warning":
+        waiting += `${event.message}\n`;
+        break;
+      case "context_rewritten": {
+        const { mechanism, removed, reason, tokensBefore, tokensAfter } = event;
+        waiting += `${mechanism}: ${removed} (${reason}); ${tokensBefore} → ${tokensAfter} tokens\n`;
+        break;
+      }
+      case "text_delta":
+        if (event.text !== "") yield* say(event.text);
+        break;
+      case "reasoning_delta":
+        yield* tell(event.text);
+        break;
+      case "assistant_message": {
+        // Not every model streams what it says.
+        const { content, refusal } = event.message;
+        const rest = unsaid(contentText(content) || (refusal ?? ""), stepText);
+        if (rest !== "") yield* say(rest);
+        open = (event.message.tool_calls ?? []).filter((call) => call.type === "function");
+        break;
+      }
+      case "tool_call":
+        yield* tell("");
+        if (clientTools.some((tool) => tool.function.name === event.name)) break;
+        yield* tell(`${newLine()}${event.name} ${shorten(event.arguments)}\n`);
+        break;
+      case "tool_result":
+        open = open.filter(({ id }) => id !== event.id);
+        break;
+      case "step_end":
+        stopped = event.finishReason;
+        break;
+      case "turn_end": {
+        const finish = finishOf(event, stopped);
+        if (!finish) throw turnError(event, await failure());
+        yield* tell("");
+        return { text, progress, calls: open, finish, ledger: event.ledger };
+      }
+    }
+  }
+  throw new Error("Cannot answer: the turn's events broke off before its end.");
+}
+
+function finishOf(
+  { reason }: TurnEnd,
+  stopped: FinishReason | undefined,
+): TurnAnswer["finish"] | undefined {
+  if (reason === "completed") return "stop";
+  if (reason === "tool_calls") return reason;
+  if (reason === "output_limit" || reason === "step_limit" || reason === "budget") return "length";
+  return reason === "model_error" && stopped === "content_filter" ? "content_filter" : undefined;
+}
+
+function unsaid(whole: string, said: string): string {
+  return whole.startsWith(said) ? whole.slice(said.length) : "";
+}
+
+function shorten(text: string): string {
+  const line = text.replaceAll(/\s+/g, " ").trim();
+  return line.length > MAX_ARGUMENTS ? `${line.slice(0, MAX_ARGUMENTS)}…` : line;
+}
+
+/** The header that names the session in which a turn ran. */
+export const SESSION_HEADER = "tare-session";
+
+/** Cancels a turn when the client of this request goes away. */
+export function cancelWithClient(turn: ConversationTurn, { signal }: Request): void {
+  if (signal.aborted) turn.cancel();
+  else signal.addEventListener("abort", () => turn.cancel(), { once: true });
+}
+
+/**
+ * Answers with the messages of a turn as server-sent events, once the first is there. A client that disconnects
+ * cancels the turn.
+ *
+ * @throws What `messages` throws before its first message.
+ */
+export async function streamTurn(
+  turn: ConversationTurn,
+  { messages, heartbeat }: {
+    readonly messages: AsyncGenerator<SseMessage, void>;
+    readonly heartbeat: Heartbeat;
+  },
+): Promise<Response> {
+  let first: IteratorResult<SseMessage, void> | undefined = await messages.next();
+  const iterator: AsyncIterator<SseMessage, void> = {
+    next() {
+      if (!first) return messages.next();
+      const result = Promise.resolve(first);
+      first = undefined;
+      return result;
+    },
+    return() {
+      turn.cancel();
+      return messages.return();
+    },
+  };
+  const response = sseResponse({ [Symbol.asyncIterator]: () => iterator }, heartbeat);
+  response.headers.set(SESSION_HEADER, turn.sessionId);
+  return response;
+}
+
+/** Waits for a turn's end. @throws {ApiError} if it ends without an answer. */
+export async function readAnswer({ parts }: ConversationTurn): Promise<TurnAnswer> {
+  for (;;) {
+    const { done, value } = await parts.next();
+    if (done) return value;
+  }
+}
+
+/** What a stream that has begun says of an error; `onError` is told what clients don't get to read. */
+export function tellError(error: unknown, onError: (error: unknown) => void): ApiErrorBody {
+  if (!(error instanceof ApiError)) onError(error);
+  return toApiError(error).body();
+}

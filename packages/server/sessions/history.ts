@@ -1,0 +1,375 @@
+import type { Store, StoreRecord } from "@tare/conversation";
+import { addLedgers, EMPTY_LEDGER, type LoopEvent, type TurnEnd, type TurnLedger } from "@tare/loop";
+import {
+  type Content,
+  contentText,
+  describeCall,
+  meantCall,
+  type Message,
+  type Tool,
+  type ToolCall,
+  type ToolMessage,
+} from "@tare/messages";
+import {
+  deniedResult,
+  NO_QUESTIONS,
+  openCalls,
+  questionsAfter,
+  type SessionQuestions,
+} from "../approvals/approvals.ts";
+import {
+  asSessionEvent,
+  type HelperLink,
+  type SessionEvent,
+  stateRecords,
+  type Transcript,
+} from "./session_types.ts";
+
+/** The events that say what was said; the others only tell how. */
+export const HISTORY_EVENTS: readonly SessionEvent["type"][] = [
+  "message_added",
+  "turn_start",
+  "user_message",
+  "assistant_message",
+  "tool_result",
+  "approval_asked",
+  "approval_answered",
+  "step_end",
+  "turn_end",
+  "helper_started",
+];
+
+/** What a session's events say of it. */
+interface RebuiltHistory {
+  /** What was said, without the system message. */
+  readonly messages: readonly Message[];
+  /** What all turns cost, an interrupted one as far as its steps ended. */
+  readonly ledger: TurnLedger;
+  /** Turns that have ended. */
+  readonly turns: number;
+  /** What is asked before calls run. */
+  readonly questions: SessionQuestions;
+  /** What is missing of a turn that never ended; absent if all did. */
+  readonly interrupted?: {
+    /** The step that was under way. */
+    readonly step: number;
+    /** Its calls that have no answer. */
+    readonly unanswered: readonly UnansweredCall[];
+    /** The text of the model's answer, if only the turn's end is missing. */
+    readonly answer?: string;
+    /** What the turn cost until then. */
+    readonly ledger: TurnLedger;
+  };
+}
+
+/** A call without an answer. */
+interface UnansweredCall {
+  readonly call: ToolCall;
+  /** What it is answered with, if somebody had said no to it. */
+  readonly denied?: string | undefined;
+}
+
+/**
+ * Rebuilds a session's history from its events, exactly as the loop made it: each reply is followed by the answers
+ * to its calls, in the order of the calls. Other events than {@linkcode HISTORY_EVENTS} change nothing.
+ * `before` is what was said before the events. Default: nothing was.
+ */
+export function rebuildHistory(
+  events: Iterable<SessionEvent>,
+  before: readonly Message[] = [],
+): RebuiltHistory {
+  const messages: Message[] = [];
+  let turn: { step: number; ledger: TurnLedger } | undefined;
+  let ledger: TurnLedger = EMPTY_LEDGER;
+  let turns = 0;
+  let questions = NO_QUESTIONS;
+  let calls: readonly ToolCall[] = [];
+  let answers = new Map<string, ToolMessage>();
+  /** Where the turn begins, until it has a reply. */
+  let opening: number | undefined;
+
+  const settle = () => {
+    for (const { id } of calls) {
+      const answer = answers.get(id);
+      if (answer) messages.push(answer);
+    }
+    calls = [];
+    answers = new Map();
+  };
+
+  for (const event of events) {
+    questions = questionsAfter(questions, event);
+    switch (event.type) {
+      case "message_added":
+        // What is added once a turn has begun stands in front of what opened it.
+        messages.splice(opening ?? messages.length, 0, event.message);
+        break;
+      case "turn_start":
+        turn = { step: 1, ledger: EMPTY_LEDGER };
+        opening = messages.length;
+        // Those that somebody was asked for are answered in this turn.
+        calls = openCalls(messages.length > 0 ? messages : before);
+        if (event.input !== undefined) messages.push({ role: "user", content: event.input });
+        break;
+      case "user_message":
+        settle();
+        messages.push({ role: "user", content: event.input });
+        break;
+      case "assistant_message":
+        opening = undefined;
+        settle();
+        messages.push(event.message);
+        calls = event.message.tool_calls ?? [];
+        if (turn) turn.step = event.step;
+        break;
+      case "tool_result":
+        answers.set(event.id, { role: "tool", tool_call_id: event.id, content: event.content });
+        break;
+      case "step_end":
+        settle();
+        if (turn) {
+          const { promptTokens, cachedTokens, outputTokens, estimated = false } = event.usage;
+          const step = {
+            calls: 1,
+            promptTokens,
+            cachedTokens,
+            outputTokens,
+            saved: {},
+            estimated,
+            ...event.cost,
+          };
+          turn = { step: event.step + 1, ledger: addLedgers(turn.ledger, step) };
+        }
+        break;
+      case "turn_end":
+        settle();
+        ledger = addLedgers(ledger, event.ledger);
+        turns += 1;
+        turn = undefined;
+        opening = undefined;
+        break;
+    }
+  }
+  if (!turn) return { messages, ledger, turns, questions };
+  const { settled } = questions;
+  const unanswered = calls.filter(({ id }) => !answers.has(id))
+    .map((call) => ({ call, denied: deniedResult(settled, call) }));
+  settle();
+  const last = messages.at(-1);
+  const answer = last?.role === "assistant" && unanswered.length === 0
+    ? contentText(last.content) || last.refusal || ""
+    : undefined;
+  const interrupted = { ...turn, unanswered, ...(answer !== undefined && { answer }) };
+  return { messages, ledger: addLedgers(ledger, turn.ledger), turns, questions, interrupted };
+}
+
+/** What {@linkcode recoveryEvents} go by. */
+export interface RecoveryOptions {
+  readonly tools: readonly Tool[];
+  /** What the user said in the middle of the turn and no event tells yet. */
+  readonly waiting: readonly Content[];
+  /** What came of the turn's helpers. Default: it had none. */
+  readonly helpers?: readonly StoredHelper[];
+  /** How the turn ended. */
+  readonly end: Pick<TurnEnd, "reason" | "message">;
+}
+
+/** How a turn ended that an earlier process left unfinished. */
+export const INTERRUPTED: RecoveryOptions["end"] = {
+  reason: "interrupted",
+  message: "The server ended in the middle of this turn. It can be continued.",
+};
+
+/**
+ * The history of a stored session, the system message first, the events that its last turn lacks, and what the user
+ * said that still waits; `rebuilt` is with the events.
+ */
+export async function readHistory(
+  id: string,
+  { store, instructions, end, ...options }: Omit<RecoveryOptions, "waiting" | "end"> & {
+    /** How a turn ended that has no end. Without it such a turn runs: what is given stood before it. */
+    readonly end?: RecoveryOptions["end"] | undefined;
+    readonly store: Store;
+    /** The system message; none if empty. */
+    readonly instructions: string;
+  },
+): Promise<{
+  readonly rebuilt: RebuiltHistory;
+  /** The helpers that ever worked for the session. */
+  readonly links: readonly HelperLink[];
+  readonly recovery: readonly LoopEvent[];
+  readonly waiting: readonly Content[];
+  /** Number of the last event before the turn that runs; absent if none does. */
+  readonly runningAfter?: number;
+}> {
+  const stored = await store.readEvents(id, { types: HISTORY_EVENTS });
+  const system: readonly SessionEvent[] = instructions === ""
+    ? []
+    : [{ type: "message_added", message: { role: "system", content: instructions } }];
+  const events = [...system, ...stored.map(({ event }) => asSessionEvent(event))];
+  const rebuilt = rebuildHistory(events);
+  const waiting = (await store.readState(id, "steering") ?? []) as readonly Content[];
+  const links = helperLinks(events);
+  if (!rebuilt.interrupted) return { rebuilt, links, recovery: [], waiting };
+  const start = events.findLastIndex(({ type }) => type === "turn_start");
+  if (!end) {
+    const { messages, ledger, turns } = rebuildHistory(events.slice(0, start));
+    const runningAfter = stored[start - system.length]!.number - 1;
+    const before = { messages, ledger, turns, questions: rebuilt.questions };
+    return { rebuilt: before, links, recovery: [], waiting: [], runningAfter };
+  }
+  const helpers = await readHelpers(helperLinks(events.slice(start)), store);
+  const ledger = addLedgers(rebuilt.interrupted.ledger, costOf(helpers));
+  const recovery = recoveryEvents({ ...rebuilt.interrupted, ledger }, { ...options, end, helpers, waiting });
+  return { rebuilt: rebuildHistory([...events, ...recovery]), links, recovery, waiting: [] };
+}
+
+/** A session of which all can be told that was said. */
+export interface ToldSession {
+  readonly id: string;
+  /** What was said in the turns that have ended. */
+  readonly history: readonly Message[];
+  /** Number of the last event before the running turn; nothing if none runs. */
+  readonly runningAfter: number | undefined;
+  /** What the helpers of the newest turn cost. */
+  readonly helpers: { readonly ledger: TurnLedger };
+}
+
+/** All that was said in a session, in the running turn too, as far as it is committed. @throws {StoreError} */
+export async function readTranscript(
+  { id, history, runningAfter: after, helpers }: ToldSession,
+  store: Store,
+): Promise<Transcript> {
+  if (after === undefined) return { messages: history };
+  const stored = await store.readEvents(id, { after, types: HISTORY_EVENTS });
+  const { messages, interrupted } = rebuildHistory(stored.map(({ event }) => asSessionEvent(event)), history);
+  return {
+    messages: [...history, ...messages],
+    ...(interrupted && {
+      turn: {
+        after,
+        firstMessage: history.length,
+        step: interrupted.step,
+        ledger: addLedgers(interrupted.ledger, helpers.ledger),
+      },
+    }),
+  };
+}
+
+/**
+ * The events that end a turn which was cut off: an error result for each call that has none, what the user said to it
+ * and it never heard, and the turn's end. Nothing is run again; the model is told what it may safely repeat. A turn
+ * whose answer is there was cut off only from its end: nothing is left to continue, so it is completed.
+ */
+export function recoveryEvents(
+  { step, unanswered, answer, ledger }: NonNullable<RebuiltHistory["interrupted"]>,
+  { tools, waiting, end, helpers = [] }: RecoveryOptions,
+): LoopEvent[] {
+  const results = unanswered.map(({ call, denied }): LoopEvent => {
+    const { name } = describeCall(call);
+    const tool = tools.find(({ definition }) => definition.function.name === meantCall(call).name);
+    const helper = helpers.find(({ id }) => id === call.id);
+    const { content, error } = denied !== undefined
+      ? { content: denied, error: true }
+      : helper
+      ? interruptedHelper(helper)
+      : interruptedResult(call, tool);
+    const bytes = new TextEncoder().encode(content).length;
+    return { type: "tool_result", step, id: call.id, name, content, error, bytes, durationMs: 0 };
+  });
+  const isComplete = answer !== undefined && waiting.length === 0 && end.reason === "interrupted";
+  return [
+    ...results,
+    ...waiting.map((input): LoopEvent => ({ type: "user_message", step, input })),
+    { type: "turn_end", text: answer ?? "", ledger, ...(isComplete ? { reason: "completed" } : end) },
+  ];
+}
+
+function interruptedResult({ type }: ToolCall, tool: Tool | undefined): HelperResult {
+  const advice = type === "function" && tool?.stance === "rederivable"
+    ? "It only reads: call it again if you need it."
+    : "It may have taken effect: find out before you call it again.";
+  return { content: `Cannot tell the result: interrupted, outcome unknown. ${advice}`, error: true };
+}
+
+/** The helpers that a session's events tell of, the oldest first. */
+function helperLinks(events: readonly SessionEvent[]): readonly HelperLink[] {
+  return events.flatMap((event) => {
+    if (event.type !== "helper_started") return [];
+    const { id, session } = event;
+    return [{ id, session }];
+  });
+}
+
+/** What a call comes to. */
+interface HelperResult {
+  readonly content: string;
+  readonly error: boolean;
+}
+
+/** What a helper brings back: its answer, or what it said until its turn ended without one. */
+export function resultOfHelper(
+  { reason, text, message }: Pick<TurnEnd, "reason" | "text" | "message">,
+  session: string,
+): HelperResult {
+  if (reason === "completed" && text !== "") return { content: text, error: false };
+  const why = message ?? `Its turn ended (${reason}).`;
+  const said = text === "" ? "It had said nothing." : `What it had said last:\n\n${text}`;
+  return {
+    content: `The helper ended without an answer. ${why} Its session is ${session}. ${said}`,
+    error: true,
+  };
+}
+
+/** What is stored of the turn for which a helper was made. */
+interface StoredHelper extends HelperLink {
+  /** What it cost. */
+  readonly ledger: TurnLedger;
+  /** How it ended, if it did. */
+  readonly end?: TurnEnd;
+}
+
+/** The events that say what a turn cost and how it ended. */
+const COST_EVENTS: readonly SessionEvent["type"][] = ["turn_start", "step_end", "turn_end"];
+
+/** Reads what came of a session's helpers. One that was deleted has cost what nobody knows any more. @throws {StoreError} */
+function readHelpers(links: readonly HelperLink[], store: Store): Promise<readonly StoredHelper[]> {
+  return Promise.all(links.map(async (link) => {
+    if (!await store.getSession(link.session)) return { ...link, ledger: EMPTY_LEDGER };
+    const stored = await store.readEvents(link.session, { types: COST_EVENTS });
+    const events = stored.map(({ event }) => asSessionEvent(event));
+    const at = events.findIndex(({ type }) => type === "turn_end");
+    // Whatever somebody asks of the helper's session later is paid for there.
+    const { ledger } = rebuildHistory(at < 0 ? events : events.slice(0, at + 1));
+    const end = events[at];
+    return { ...link, ledger: { ...ledger, saved: {} }, ...(end?.type === "turn_end" && { end }) };
+  }));
+}
+
+/** What a call for a helper comes to that nobody answered before the server ended. */
+function interruptedHelper({ session, end }: StoredHelper): HelperResult {
+  if (end && end.reason !== "interrupted") return resultOfHelper(end, session);
+  const content =
+    `Cannot tell the result: interrupted, outcome unknown. What the helper did until then stands in its ` +
+    `session, ${session}. It may have taken effect: find out before you call it again.`;
+  return { content, error: true };
+}
+
+/** What several helpers cost together. */
+export function costOf(helpers: readonly StoredHelper[]): TurnLedger {
+  return helpers.reduce((sum, { ledger }) => addLedgers(sum, ledger), EMPTY_LEDGER);
+}
+
+/** The records that make a session with these states, in which this was said, the system message apart. */
+export function sessionRecords(
+  session: Omit<Extract<StoreRecord, { readonly type: "session" }>, "type" | "kind">,
+  { states, messages }: { readonly states: object; readonly messages: readonly Message[] },
+): readonly StoreRecord[] {
+  const { id: sessionId } = session;
+  const events = messages.map((message) => ({ type: "message_added", message }));
+  return [
+    { type: "session", kind: "agent", ...session },
+    ...stateRecords(sessionId, states),
+    ...events.length > 0 ? [{ type: "events", sessionId, after: 0, events } as const] : [],
+  ];
+}

@@ -1,0 +1,393 @@
+import type { Content } from "@tare/messages";
+import { type Hold, type HolderRequest, StoreError, type StoreRecord } from "@tare/conversation";
+import { HttpError, toHttpError } from "../http/http_error.ts";
+import type { EventLog } from "./event_log.ts";
+import { INTERRUPTED } from "./history.ts";
+import type { SessionMemory } from "./session_memory.ts";
+import {
+  type PinChange,
+  type RunningTurn,
+  type SessionEnvironment,
+  sessionNotFound,
+  turnRunning,
+} from "./session_types.ts";
+
+/** Does one piece of work after the other, each once those before it have settled. */
+export class Queue {
+  #last: Promise<unknown> = Promise.resolve();
+
+  /** Settles as the work does, when its time has come. Work must not wait for work that is queued behind it. */
+  run<T>(work: () => Promise<T>): Promise<T> {
+    const result = this.#last.then(work);
+    this.#last = result.catch(() => {});
+    return result;
+  }
+}
+
+/** What one server asks of the one that holds a session. The latter does it if a turn runs there; else the former may. */
+type Wanted =
+  /** Nothing but to know whether a turn runs. */
+  | { readonly do: "know" }
+  | { readonly do: "cancel" }
+  | WantedChange;
+
+/** What a running turn is asked to take, and what is stored with it. */
+type WantedChange =
+  | { readonly do: "steer"; readonly input: Content; readonly records: readonly StoreRecord[] }
+  | { readonly do: "pin"; readonly change: PinChange; readonly records: readonly StoreRecord[] };
+
+/** How the holder answers: with what went wrong, if anything did. */
+interface Told {
+  readonly error?: Pick<HttpError, "status" | "code" | "message">;
+}
+
+/** What a hold has to do with. */
+interface SessionHoldOptions {
+  /** Id of the session. */
+  readonly id: string;
+  readonly environment: SessionEnvironment;
+  readonly events: EventLog;
+  readonly memory: Pick<SessionMemory, "restore">;
+  /** The turn that runs on this server. */
+  readonly turn: () => RunningTurn | undefined;
+  /** Lets the running turn take what another server was asked for. */
+  readonly take: (wanted: WantedChange) => Promise<void>;
+  /** Told that no turn runs here any more, and what still waits to be said. */
+  readonly ended: (how: { readonly waiting: readonly Content[] }) => void;
+  /** Told when the session begins or ceases to do something, and when it is gone. */
+  readonly changed: () => void;
+  /** Told that others wait for the session, and it couldn't be given back: it is to be tried again. */
+  readonly unsettled: () => void;
+}
+
+/** What a turn may do with its session: nothing any more once another server may have taken it. */
+export interface Tenure {
+  /** Whether the session is this turn's. */
+  readonly isOwn: () => boolean;
+  /** Throws if it may be somebody else's. Absent where no other server can have the store open. */
+  readonly assertOwn: (() => void) | undefined;
+  /** Does some work when nothing else happens in the session, and gives that back if nothing runs then. */
+  readonly run: (work: () => Promise<void>) => Promise<void>;
+  /** Ends the turn by what is stored of it; `failed` is told if that can't be, and whether because the session was lost. */
+  readonly fail: (
+    end: NonNullable<Parameters<SessionMemory["restore"]>[0]["end"]>,
+    failed: (error: unknown, isLost: boolean) => void,
+  ) => Promise<void>;
+}
+
+/**
+ * Who has a session, and whether memory is right: whenever the session is changed, memory holds what is stored, and, where
+ * other servers can have the store open, none of them changes it meanwhile.
+ */
+export class SessionHold {
+  readonly #options: SessionHoldOptions;
+  /** All that changes the session waits in it. */
+  readonly #queue = new Queue();
+  /** Absent if this server doesn't hold the session, or where no other one can have the store open. */
+  #hold: Hold | undefined;
+  #unhear = () => {};
+  /** Number of the newest hold, if memory knows all that was written up to its end. */
+  #known: number | undefined;
+  /** Who waits for the end of what runs: ids of requests. */
+  #owed: readonly string[] = [];
+  /** What another server does: the number of the last event before the turn that it runs, and its hold. */
+  #elsewhere: { readonly after?: number | undefined; readonly fence: number } | undefined;
+  #isGone = false;
+
+  /** Nothing is held yet. */
+  constructor(options: SessionHoldOptions) {
+    this.#options = options;
+    this.#follow();
+  }
+
+  /** Whether this server holds the session, if others could. */
+  get isHeld(): boolean {
+    return this.#hold !== undefined;
+  }
+
+  /** Whether the session was deleted. */
+  get isGone(): boolean {
+    return this.#isGone;
+  }
+
+  /** Number of the last event before the turn that another server runs; nothing if none does. */
+  get elsewhereAfter(): number | undefined {
+    return this.#elsewhere?.after;
+  }
+
+  /** Reads the session for the first time. @throws {StoreError} */
+  load(): Promise<void> {
+    return this.#shared ? this.ready() : this.#restore({ end: INTERRUPTED, isLate: true });
+  }
+
+  /** Settles when memory holds what is stored. @throws {HttpError} 404 if the session is gone. @throws {StoreError} */
+  async ready(): Promise<void> {
+    if (this.#shared && !this.#hold) await this.#queue.run(() => this.#refresh());
+    else if (this.#options.events.failed) await this.alone(async () => {});
+  }
+
+  /** Does some work when nothing else happens in the session, whoever has it. */
+  queued<T>(work: () => Promise<T>): Promise<T> {
+    return this.#queue.run(work);
+  }
+
+  /** Asks something of the server that holds the session, and reads what came of it. False if none holds it. */
+  async ask(wanted: Wanted): Promise<boolean> {
+    const isDone = await this.#ask(wanted);
+    await this.ready();
+    return isDone;
+  }
+
+  /**
+   * Does some work when nothing else happens in the session, and memory holds what is stored. If a turn runs on another
+   * server, that one is asked for what is wanted; `told` gives what comes of it. Default: to know that it runs.
+   */
+  async alone<T>(
+    work: () => Promise<T>,
+    {
+      wanted = () => ({ do: "know" }),
+      told = () => {
+        throw turnRunning(this.#options.id);
+      },
+    }: { readonly wanted?: () => Wanted; readonly told?: () => T } = {},
+  ): Promise<T> {
+    for (;;) {
+      const done = await this.#queue.run(() => this.#here(work));
+      if (done) return done.value;
+      if (!await this.#ask(wanted())) continue;
+      await this.ready();
+      return told();
+    }
+  }
+
+  /** What a turn that starts now may do. */
+  tenure(): Tenure {
+    const hold = this.#hold;
+    const isOwn = () => this.#hold === hold;
+    const lost = () =>
+      new StoreError(
+        "fenced",
+        `Cannot go on in session ${this.#options.id}: another server may have taken it. What it wrote counts.`,
+      );
+    return {
+      isOwn,
+      assertOwn: hold && (() => {
+        if (isOwn() && hold.isSure()) return;
+        if (isOwn()) this.#lost();
+        throw lost();
+      }),
+      run: (work) =>
+        this.#queue.run(async () => {
+          if (!isOwn()) throw lost();
+          await work().catch((error) => {
+            if (hold && isFenced(error)) this.#lost();
+            throw error;
+          });
+          await this.#giveBack();
+        }),
+      fail: (end, failed) =>
+        this.#queue.run(async () => {
+          // What was lost is ended by whoever has it now.
+          if (!isOwn()) return;
+          try {
+            await this.#restore({ end });
+          } catch (error) {
+            failed(error, isFenced(error));
+            if (isFenced(error)) return this.#lost();
+          }
+          await this.#giveBack();
+        }),
+    };
+  }
+
+  /** Does what another server asks, if a turn runs: that one does it itself once the session is given back. Never rejects. */
+  async asked({ id: requestId, body }: HolderRequest): Promise<void> {
+    const wanted = body as Wanted;
+    const { environment: { store, onError }, turn, take } = this.#options;
+    const answer = (told: Told): StoreRecord[] => [{ type: "answer", requestId, answer: told }];
+    await this.#queue.run(async () => {
+      const running = turn();
+      if (!running) return await this.#giveBack();
+      try {
+        if (wanted.do === "know") return await store.commit(answer({}));
+        if (wanted.do !== "cancel") {
+          return await take({ ...wanted, records: [...wanted.records, ...answer({})] });
+        }
+        this.#owed = [...this.#owed, requestId];
+        running.cancel();
+      } catch (error) {
+        if (isFenced(error)) return this.#lost();
+        const { status, code, message } = toHttpError(error);
+        await store.commit(answer({ error: { status, code, message } }));
+      }
+    }).catch((error) => onError?.(error));
+  }
+
+  /** The session was deleted. */
+  goAway(): void {
+    this.#isGone = true;
+    this.#drop();
+    this.#options.changed();
+  }
+
+  get #shared() {
+    return this.#options.environment.store.shared;
+  }
+
+  /** @throws {HttpError} what the holder answers. */
+  async #ask(wanted: Wanted): Promise<boolean> {
+    const asked = await this.#shared?.ask(this.#options.id, wanted);
+    const { error } = (asked?.answer ?? {}) as Told;
+    if (error) throw new HttpError(error.status, error.code, error.message);
+    return asked !== undefined;
+  }
+
+  /** Does the work if the session can be held. */
+  async #here<T>(work: () => Promise<T>): Promise<{ readonly value: T } | undefined> {
+    const { id, environment: { store }, events } = this.#options;
+    if (this.#isGone) throw sessionNotFound(id);
+    const taken = await this.#take();
+    if (!taken) return undefined;
+    try {
+      if (taken === "stale" || events.failed) {
+        if (this.#shared) events.reach(await store.lastEvent(id));
+        await this.#restore({ end: INTERRUPTED, isLate: !this.#shared });
+      }
+      if (this.#shared) events.follow(undefined);
+      return { value: await work() };
+    } catch (error) {
+      if (!this.#shared || !isFenced(error)) throw error;
+      // Nothing was written; whoever has it now is asked.
+      this.#lost();
+      return undefined;
+    } finally {
+      await this.#giveBack();
+    }
+  }
+
+  /** Takes the session; says whether memory knows all of it, or nothing if another server has it. @throws {StoreError} */
+  async #take(): Promise<"known" | "stale" | undefined> {
+    const shared = this.#shared;
+    if (!shared || this.#hold) return "known";
+    const hold = await this.#orGone(shared.hold(this.#options.id));
+    if (!hold || hold.signal.aborted) return undefined;
+    const lost = () => this.#lost();
+    hold.signal.addEventListener("abort", lost, { once: true });
+    this.#unhear = () => hold.signal.removeEventListener("abort", lost);
+    this.#hold = hold;
+    return this.#known === hold.fence - 1 ? "known" : "stale";
+  }
+
+  /** Lets other servers have the session, unless a turn runs, and answers what is owed. Never rejects. */
+  async #giveBack(): Promise<void> {
+    const { id, environment: { store, onError = () => {} }, events, turn, unsettled } = this.#options;
+    const hold = this.#hold;
+    if (!hold || turn()) return;
+    const isKnown = !events.failed;
+    const owed = this.#owed;
+    this.#owed = [];
+    try {
+      for (const requestId of owed) {
+        await store.commit([{ type: "answer", requestId, answer: {} }]).catch(onError);
+      }
+      await this.#shared?.release(id);
+      if (this.#hold === hold) this.#drop(isKnown ? hold.fence : undefined);
+      this.#follow();
+    } catch (error) {
+      onError(error);
+      unsettled();
+    }
+  }
+
+  /** The session isn't held any more. What is known of it stands as of the hold of this number. */
+  #drop(known?: number): void {
+    this.#unhear();
+    this.#hold = undefined;
+    this.#known = known;
+    this.#owed = [];
+  }
+
+  /** Another server may have the session: what runs here is stopped, and nothing of it is written or told any more. */
+  #lost(): void {
+    const turn = this.#options.turn();
+    const isHeld = this.isHeld;
+    this.#drop();
+    turn?.cancel();
+    if (turn) this.#ended({ waiting: [] });
+    if (turn && isHeld) this.#elsewhere = { after: turn.before, fence: 0 };
+    if (turn) this.#options.events.open();
+    this.#follow();
+    this.#look();
+  }
+
+  #ended(how: { readonly waiting: readonly Content[] }): void {
+    this.#elsewhere = undefined;
+    this.#options.ended(how);
+  }
+
+  #follow(): void {
+    const shared = this.#shared;
+    if (!shared) return;
+    this.#options.events.follow({
+      watch: (changed) => shared.watch(this.#options.id, changed),
+      look: () => this.#look(),
+    });
+  }
+
+  /** Finds out what other servers do, for those who follow. Never rejects. */
+  #look(): Promise<void> {
+    return this.#queue.run(() => this.#refresh(this.#elsewhere?.fence)).catch((error) => {
+      if (this.#isGone) return;
+      this.#options.environment.onError?.(error);
+      this.#options.unsettled();
+    });
+  }
+
+  /** Takes from the store what others have written. What is known of the hold of number `known` isn't read again. */
+  async #refresh(known?: number): Promise<void> {
+    const { id, events, memory } = this.#options;
+    if (this.#isGone) throw sessionNotFound(id);
+    if (!this.#shared || this.#hold) return;
+    const { holder, fence, lastEvent } = await this.#orGone(this.#shared.look(id));
+    if (holder === "nobody" && fence === this.#known && !events.failed) return;
+    const read = async (isOther: boolean) => {
+      const { waiting, runningAfter: after } = await this.#orGone(memory.restore({}));
+      this.#known = isOther || after !== undefined ? undefined : fence;
+      events.reach(lastEvent);
+      this.#ended({ waiting });
+      this.#elsewhere = isOther ? { after, fence } : undefined;
+      if (isOther) events.open();
+      return after;
+    };
+    if (holder === "other") {
+      if (known === fence) events.reach(lastEvent);
+      else await read(true);
+    } else if (holder !== "nobody" || await read(false) !== undefined) {
+      this.#known = undefined;
+      if (!await this.#here(async () => {})) await read(true);
+    }
+  }
+
+  /** A session that isn't in the store any more was deleted by another server. */
+  async #orGone<T>(work: Promise<T>): Promise<T> {
+    const { id, environment: { store }, events } = this.#options;
+    try {
+      return await work;
+    } catch (error) {
+      if (error instanceof StoreError || await store.getSession(id)) throw error;
+      events.removed();
+      this.goAway();
+      throw sessionNotFound(id);
+    }
+  }
+
+  /** Takes from the store what is there. Nothing runs then. @throws {StoreError} */
+  async #restore(how: Parameters<SessionMemory["restore"]>[0]): Promise<void> {
+    this.#ended(await this.#options.memory.restore(how));
+  }
+}
+
+/** Whether this is what a store says to those who don't hold the session any more. */
+function isFenced(error: unknown): boolean {
+  return error instanceof StoreError && error.code === "fenced";
+}

@@ -1,0 +1,391 @@
+import {
+  type AskedCall,
+  type Clock,
+  EMPTY_LEDGER,
+  type LoopEvent,
+  type RunOptions,
+  type TurnLedger,
+} from "@tare/loop";
+import type {
+  Content,
+  CountTokens,
+  Message,
+  Model,
+  ModelSettings,
+  Tool,
+  ToolDefinition,
+  ToolMessage,
+} from "@tare/messages";
+import {
+  listPrice,
+  type Pin,
+  type Price,
+  type Profile,
+  type PromptSession,
+  providerOf,
+  type Rates,
+} from "@tare/planner";
+import type { PolicyOptions } from "@tare/planner/policies";
+import type { Days } from "@tare/conversation/report";
+import type { SessionRecord, Store, StoredEvent, StoreRecord } from "@tare/conversation";
+import type { Telemetry } from "@tare/conversation/telemetry";
+import type { Archive } from "@tare/prune";
+import type { ApprovalRule } from "../approvals/rules.ts";
+import { HttpError } from "../http/http_error.ts";
+import type { ToolOffer, ToolSource } from "../turns/session_tools.ts";
+import { type Budget, type CreateSession, type SessionSettings, storedHelper } from "./session_settings.ts";
+
+/** What the sessions of a server share. */
+export interface SessionOptions extends PolicyOptions {
+  /** Model of sessions that name none. */
+  readonly defaultModel: string;
+  /** System message of sessions that bring none. Default: `DEFAULT_INSTRUCTIONS`. */
+  readonly instructions?: string;
+  /** Whether sessions that name no tools have helpers too. Default: no, as each works with the whole prompt. */
+  readonly delegates?: boolean;
+  /** Most sessions kept, those of chats included. Default: 10,000. */
+  readonly maxSessions?: number;
+  /** Most turns that run at the same time. Default: 100. */
+  readonly maxRunningTurns?: number;
+  /** The provider's cache rules and prices, if need be by the model's name; asked whenever they count. */
+  readonly profile: Profile | ((model: string) => Profile);
+  /** What a model costs in money; nothing of one whose price isn't known. Default: the list price, by its name. */
+  readonly price?: (model: string) => Price | undefined;
+  /** The model's context window in tokens. */
+  readonly windowTokens: number;
+  /** The model port for a model's name. It also summarises old turns when the window is full of what isn't tool results. */
+  readonly model: (name: string) => Model;
+  /** Tools that sessions may use, beside `recall`, which each session gets for its own archive. */
+  readonly tools: readonly Tool[];
+  /** Where more tools come from, looked up anew for each turn. Default: nowhere. */
+  readonly toolSource?: ToolSource;
+  /** Gives the token counter, once it is loaded. */
+  readonly countTokens: () => Promise<CountTokens>;
+  /** Where sessions are kept. */
+  readonly store: Store;
+  /** Limits of the loop. Default: the loop's own. */
+  readonly limits?: Pick<
+    RunOptions,
+    "maxSteps" | "maxOutputTokens" | "maxParallelTools" | "toolTimeoutMs" | "idleTimeoutMs"
+  >;
+  /** What has to be asked for before it runs. Default: all that doesn't only read. */
+  readonly approvals?: ApprovalOptions;
+  /** A sentence that every turn starts with, as a warning. Default: none. */
+  readonly notice?: string;
+  /** Tells of turns, model calls and tools. Default: nobody does. */
+  readonly telemetry?: Telemetry;
+  /** Where a model is asked, which is told as well. Default: it isn't known. */
+  readonly address?: (model: string) => string;
+  /** The time in milliseconds since the epoch. Default: `Date.now`. */
+  readonly now?: () => number;
+  /** Tells turns how much time goes by. Default: the real time. */
+  readonly clock?: Clock;
+  /** Told of every error that clients don't get to read. Default: such errors are dropped. */
+  readonly onError?: (error: unknown) => void;
+}
+
+/** What has to be asked for before it runs, and what happens then. */
+export interface ApprovalOptions {
+  /** Rules for all sessions; each may have its own besides, and the stricter wins. Default: none. */
+  readonly rules?: readonly ApprovalRule[];
+  /** The folder from which the rules' paths count. Default: the root. */
+  readonly workspace?: string;
+  /** What happens to calls that have to be asked for where nobody can be. Default: `deny`. */
+  readonly unattended?: "deny" | "allow";
+  /** After which time without an answer it is no, in milliseconds. Default: a day. */
+  readonly answerWithinMs?: number;
+  /** Calls back after so many milliseconds, until the function that it returns is called. Default: the real time. */
+  readonly after?: (ms: number, work: () => void) => () => void;
+}
+
+/** The cache rules of a model, and what its calls cost. */
+export function ratesOf(
+  { profile, price = listPrice }: Pick<SessionOptions, "profile" | "price">,
+  model: string,
+): Rates & { readonly profile: Profile } {
+  return { profile: typeof profile === "function" ? profile(model) : profile, price: price(model) };
+}
+
+/** A model, and who is asked for it. */
+export interface AskedModel {
+  /** The provider, as the conventions of telemetry name it. */
+  readonly provider: string;
+  readonly model: string;
+  readonly address?: URL;
+}
+
+/** What telemetry tells of a model that sessions ask. */
+export function askedModel(options: SessionOptions, model: string): AskedModel {
+  const address = options.address?.(model);
+  const provider = providerOf(ratesOf(options, model).profile);
+  return { provider, model, ...(address !== undefined && { address: new URL(address) }) };
+}
+
+/** What a session works in. */
+export interface SessionEnvironment extends SessionOptions {
+  /** Takes one of the turns that may run at once, over all sessions; gives what gives it back. @throws {HttpError} 429 */
+  readonly takeSlot: () => () => void;
+  /** Gives the session of this id, to play a turn in it. */
+  readonly open: (id: string) => Promise<PlayedSession>;
+  /** Commits so many new sessions, if that many more may be kept. */
+  readonly admit: (count: number, commit: () => Promise<void>) => Promise<void>;
+  /** Told when a session begins or ceases to do something, and when it is gone. */
+  readonly changed: (session: WatchedSession) => void;
+  /** Told of a session that others wait for and that couldn't be given back: it is to be tried again. Default: nobody is. */
+  readonly unsettled?: (session: WatchedSession) => void;
+  /** Told of each sentence for people. Default: nobody is. */
+  readonly warned?: (sessionId: string, message: string) => void;
+}
+
+/** What a session is made of. */
+export interface SessionParts {
+  readonly id: string;
+  readonly settings: SessionSettings;
+  /** The tools that the session has now. */
+  readonly tools: () => readonly Tool[];
+  /** Originals of what left the prompt. */
+  readonly archive: Archive;
+  readonly environment: SessionEnvironment;
+  readonly countTokens: CountTokens;
+}
+
+/** A session as who keeps track of all sees it. */
+export interface WatchedSession {
+  readonly id: string;
+  /** Whether a turn runs on this server. */
+  readonly isPlayed: boolean;
+  readonly isGone: boolean;
+  /** What is asked before calls run, and has no answer. */
+  readonly questions: readonly Question[];
+  readonly ready: () => Promise<void>;
+}
+
+/** A session as who plays a turn in it sees it. */
+interface PlayedSession {
+  readonly tools: readonly Tool[];
+  readonly start: (request: TurnRequest) => Promise<RunningTurn>;
+  readonly events: { readonly read: (after: number) => AsyncIterable<NumberedEvent> };
+}
+
+/** A turn that goes on once what it asks is answered. */
+export interface WaitingTurn {
+  /** When the time for an answer is over, in milliseconds since the epoch. */
+  readonly untilMs: number;
+  /** What the turn may cost. */
+  readonly budget?: Budget | undefined;
+  /** What it cost so far. */
+  readonly spent: TurnLedger;
+}
+
+/** What all turns of a session come to. */
+export interface SessionTotals {
+  readonly ledger: TurnLedger;
+  /** How many have ended. */
+  readonly turns: number;
+  /** What calls came to, by the day of UTC, such as `2026-01-31`. */
+  readonly days: Days;
+  /** The turn that goes on once what it asks is answered; absent if nothing is asked. */
+  readonly asks?: WaitingTurn | undefined;
+}
+
+/** A session in which nothing has happened. */
+export const NO_TURNS: SessionTotals = { turns: 0, ledger: EMPTY_LEDGER, days: {} };
+
+/** Whose helper a session is. */
+interface HelperParent {
+  /** Id of the session. */
+  readonly session: string;
+  /** Id of the call. */
+  readonly call: string;
+}
+
+/** Whose helper a stored session is. */
+export function parentOf({ parent, settings }: SessionRecord): HelperParent | undefined {
+  return parent === undefined ? undefined : { session: parent, call: storedHelper(settings)?.call ?? "" };
+}
+
+/** What clients are told of a session. */
+export interface SessionInfo extends Omit<SessionTotals, "days" | "asks"> {
+  readonly id: string;
+  /** When it was made, in milliseconds since the epoch. */
+  readonly createdAtMs: number;
+  readonly settings: SessionSettings;
+  /** The session whose helper it is, and the call that it was made for. Absent: it is nobody's helper. */
+  readonly parent?: HelperParent | undefined;
+  /** What the user said first, in one line; empty before. */
+  readonly title: string;
+  /** Number of the newest event. */
+  readonly lastEvent: number;
+  readonly isRunning: boolean;
+}
+
+/** The turn that a helper works for. */
+interface Payer extends Pick<RunOptions, "judge"> {
+  /** Takes note of what the helper cost so far. */
+  readonly note: (ledger: TurnLedger) => void;
+  /** Says which budget of that turn is used up; nothing while there is room. */
+  readonly overBudget: () => string | undefined;
+}
+
+/** A session that is asked for, and what was said in it elsewhere before. */
+export interface NewSession extends CreateSession {
+  readonly messages?: readonly Message[];
+}
+
+/** How sessions are made. */
+export interface CreateOptions {
+  /** Records that are committed with them. Default: none. */
+  readonly keep?: (made: readonly SessionInfo[]) => readonly StoreRecord[];
+}
+
+/** A turn that is asked for. Without an input it goes on where the last one stopped. */
+export interface TurnRequest {
+  readonly input?: Content | undefined;
+  /** What came of the calls that the last turn left to its client. A call that isn't among them gets an error. */
+  readonly results?: readonly ToolMessage[] | undefined;
+  /** Tools that the client runs: a call of one ends the turn. Default: none. */
+  readonly clientTools?: readonly ToolDefinition[] | undefined;
+  /** The tools of this turn, in place of the session's own. */
+  readonly tools?: readonly Tool[] | undefined;
+  /** The turn that pays for this one. Default: none. */
+  readonly payer?: Payer | undefined;
+  /** How the model shall write. Default: as the provider likes. */
+  readonly settings?: ModelSettings | undefined;
+  /** What this turn may cost. Default: no limit of its own. */
+  readonly budget?: Budget | undefined;
+  /** Output tokens after which the model isn't called again. Default: the server's. */
+  readonly maxOutputTokens?: number | undefined;
+  /**
+   * Says that nobody can be asked before a call runs: what happens then is the server's setting, or it is no in any case.
+   * Default: somebody can.
+   */
+  readonly unattended?: "by_setting" | "deny" | undefined;
+  /** What was said to the questions of the last turn, which goes on. Default: none were asked. */
+  readonly told?: readonly Answered[] | undefined;
+  /** Gives back a slot that was taken for this turn. Default: one is taken. */
+  readonly giveBack?: (() => void) | undefined;
+  /** Records that are committed with the turn's start, or with the input if it steers. */
+  readonly keep?: ((effect: "starts" | "steers") => readonly StoreRecord[]) | undefined;
+}
+
+/** A turn that runs. */
+export interface RunningTurn {
+  /** Number of the last event before it. */
+  readonly before: number;
+  readonly cancel: () => void;
+  /** Settles when it has ended; never rejects. */
+  readonly done: Promise<TurnOutcome>;
+}
+
+/** All that was said in a session. */
+export interface Transcript {
+  /** The system message first. What a running turn has said so far is with it. */
+  readonly messages: readonly Message[];
+  /** The turn that runs; absent if none does. */
+  readonly turn?: {
+    /** Number of the last event before it. */
+    readonly after: number;
+    /** Index of its first message. */
+    readonly firstMessage: number;
+    /** The model call that it is at, from 1. */
+    readonly step: number;
+    /** What its steps cost that have ended. */
+    readonly ledger: TurnLedger;
+  };
+}
+
+/** What is known once a turn has ended. */
+interface TurnOutcome {
+  /** How many messages the session's history has then. */
+  readonly messages: number;
+  /** What was thrown, if the turn ended by an error; for a log, not for clients. */
+  readonly error?: unknown;
+}
+
+/** Everything that happens in a session: its turns, and the messages that were said elsewhere before. */
+export type SessionEvent =
+  | LoopEvent
+  /**
+   * The session goes on with this message, exactly as it is. One behind a turn's start, which tells of the tools, stands
+   * in front of what opened the turn.
+   */
+  | { readonly type: "message_added"; readonly message: Message }
+  /** For the call of this id a helper works, in a session of its own. */
+  | { readonly type: "helper_started"; readonly id: string; readonly session: string }
+  /** Somebody has said whether a call may run that the last turn asked for. */
+  | Answered;
+
+/** An event with its number in the session, from 1. */
+export interface NumberedEvent {
+  readonly number: number;
+  readonly event: SessionEvent;
+}
+
+/** An event as it was appended: nothing else is in a session's log. */
+export function asSessionEvent(event: StoredEvent["event"]): SessionEvent {
+  return event as SessionEvent;
+}
+
+/** What somebody is asked: whether a call may run. */
+export interface Question extends AskedCall {
+  /** In milliseconds since the epoch. */
+  readonly askedAtMs: number;
+  /** When the time for an answer is over, likewise. */
+  readonly expiresAtMs: number;
+}
+
+/** What somebody said to a question. */
+export interface Answer {
+  readonly decision: "allow" | "deny";
+  /** Why, for the model. */
+  readonly reason?: string;
+  /** True if calls like this one need not be asked for in this session any more. */
+  readonly always?: true;
+  /** Who said so: a person; or the time was over, or the user went on with a message, or cancelled. */
+  readonly by: "person" | "time" | "message" | "cancel";
+}
+
+/** An answer to a question, as an event. */
+export type Answered = { readonly type: "approval_answered"; readonly id: string } & Answer;
+
+/** A question, before it is put. */
+export type AskedEvent = Extract<LoopEvent, { readonly type: "approval_asked" }>;
+
+/** What is asked for of a message, or that nothing is any more. */
+export type PinChange = { readonly set: Pin } | { readonly remove: number };
+
+/** What decides what the model sees of a turn. */
+export interface TurnPrompt extends Pick<PromptSession, "view" | "sent"> {
+  /** Says how the turn offers its tools. */
+  readonly offerTools: (tools: readonly Tool[], history: readonly Message[]) => ToolOffer;
+  /** Whether all that a restart needs to know of it is stored. */
+  readonly isStored: boolean;
+}
+
+/** A helper of a session: which call it was made for, and the session that it works in. */
+export interface HelperLink {
+  /** Id of the call. */
+  readonly id: string;
+  /** Id of the helper's session. */
+  readonly session: string;
+}
+
+/** The error for a session that isn't there. */
+export function sessionNotFound(id: string): HttpError {
+  return new HttpError(404, "not_found", `Cannot find session ${id}: there is no such session.`);
+}
+
+/** The error for a turn that is asked for while another one runs. */
+export function turnRunning(id: string): HttpError {
+  return new HttpError(
+    409,
+    "turn_running",
+    `Cannot start a turn in session ${id}: one is running. Wait for its turn_end, cancel it, or send the input with ` +
+      "steer.",
+  );
+}
+
+/** The records that store these states of a session, by name. */
+export function stateRecords(sessionId: string, states: object): readonly StoreRecord[] {
+  return Object.entries(states).map(([name, value]) => ({ type: "state", sessionId, name, value }));
+}

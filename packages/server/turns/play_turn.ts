@@ -1,0 +1,464 @@
+import {
+  addLedgers,
+  type Clock,
+  EMPTY_LEDGER,
+  type LoopEvent,
+  run,
+  type RunOptions,
+  systemClock,
+  type TurnLedger,
+  type TurnResult,
+} from "@tare/loop";
+import type { Model, Tool, ToolDefinition } from "@tare/messages";
+import { callCost, type DeferredTools, type Rates } from "@tare/planner";
+import { CANNOT_ASK, type Opening } from "../approvals/approvals.ts";
+import { allowingAsked, judgeBy } from "../approvals/rules.ts";
+import { DELEGATE_TOOL, type Helpers, TurnAccount } from "../helpers/helpers.ts";
+import { HttpError } from "../http/http_error.ts";
+import type { Budget, SessionSettings } from "../sessions/session_settings.ts";
+import {
+  type AskedEvent,
+  askedModel,
+  ratesOf,
+  type SessionEnvironment,
+  type SessionEvent,
+  type SessionInfo,
+  type TurnPrompt,
+  type TurnRequest,
+} from "../sessions/session_types.ts";
+import type { TakenTools } from "./session_tools.ts";
+import { tracedTurn } from "./traced_turn.ts";
+
+/** How a turn ended, and in which step. */
+export interface PlayedTurn {
+  readonly step: number;
+  readonly result: TurnResult;
+  /** What somebody has to be asked before the turn goes on: told with its end, so that no crash comes between. */
+  readonly asked: readonly AskedEvent[];
+  /** What has happened last and isn't committed: it is with the turn's end. */
+  readonly last: readonly SessionEvent[];
+}
+
+/** A turn that is asked for, as far as it matters for how it is played. */
+type AskedTurn =
+  & Omit<TurnRequest, "results" | "budget" | "keep" | "giveBack" | "told">
+  & Pick<RunOptions, "signal">;
+
+/** What a turn is played in. */
+interface Stage extends Required<Pick<RunTurnOptions, "takeTools" | "countTokens" | "steering" | "commit">> {
+  readonly environment: SessionEnvironment;
+  /** Its history is read when the turn is played. */
+  readonly session: Required<Pick<RunTurnOptions, "prompt" | "history">> & {
+    readonly id: string;
+    readonly parent: SessionInfo["parent"];
+    readonly settings: SessionSettings;
+    /** What it has cost so far. */
+    readonly ledger: TurnLedger;
+    readonly helpers: Pick<Helpers, "begin">;
+  };
+  /** What the turn begins with. */
+  readonly opening: Opening;
+  /**
+   * Called before each model call and each tool: throws if the turn may be somebody else's by now. Default: it can't be.
+   */
+  readonly assertOwn?: (() => void) | undefined;
+}
+
+/** Makes the function that plays a turn: see {@linkcode runTurn}. @throws what the model's port throws for a model that can't be had. */
+export function turnPlayer(
+  { input, signal, unattended, payer, tools, clientTools = [], settings, ...asked }: AskedTurn,
+  { session, environment, opening, assertOwn, takeTools, ...more }: Stage,
+): () => Promise<PlayedTurn> {
+  const { limits = {}, notice, now = Date.now, clock, approvals = {}, telemetry } = environment;
+  const { settings: own } = session;
+  const { model: modelName } = own;
+  const { answered, always, budget: turn = {}, spent } = opening;
+  const { rules = [], workspace = "/" } = approvals;
+  const usual = judgeBy({ lists: [rules, own.approvalRules], always, workspace, harmless: HARMLESS });
+  const mayAll = unattended === "by_setting" && approvals.unattended === "allow";
+  const judge = payer?.judge ?? (mayAll ? allowingAsked(usual) : usual);
+  const rates = ratesOf(environment, modelName);
+  const measure = { before: session.ledger, spent, model: modelName, rates };
+  const overOwn = overBudget({ turn, session: own.budget }, measure);
+  const most = Math.min(asked.maxOutputTokens ?? Infinity, limits.maxOutputTokens ?? Infinity);
+  const model = environment.model(modelName);
+  const account = new TurnAccount();
+  let taken: readonly Tool[] = [];
+  const options:
+    & Omit<RunTurnOptions, "prompt" | "history">
+    & Required<Pick<RunOptions, "clientTools" | "overBudget">> = {
+      ...limits,
+      ...more,
+      ...(most < Infinity && { maxOutputTokens: most }),
+      ...(input !== undefined && { input }),
+      ...(signal && { signal }),
+      ...(settings && { settings }),
+      ...(unattended && { cannotAsk: CANNOT_ASK }),
+      ...(clock && { clock }),
+      ...{ clientTools, answered, judge, modelName, notice, now },
+      model: assertOwn ? ownModel(model, assertOwn) : model,
+      async takeTools(signal) {
+        const found = tools ? { tools, warnings: [] } : await takeTools(signal);
+        taken = assertOwn ? found.tools.map((tool) => ownTool(tool, assertOwn)) : found.tools;
+        return { ...found, tools: taken };
+      },
+      costOf: (usage) => callCost(usage, rates),
+      overBudget: (ledger) => overOwn(ledger) ?? payer?.overBudget(),
+      spent(own) {
+        const sum = account.spent(own);
+        payer?.note(sum);
+        return sum;
+      },
+    };
+  session.helpers.begin({ ...options, account, tools: () => taken });
+  return () => {
+    const { id: conversation, parent, prompt, history } = session;
+    const all = { ...options, prompt, history };
+    if (!telemetry?.isOn) return runTurn(all);
+    const agent = parent ? "helper" : "tare";
+    const about = { telemetry, agent, conversation, ...askedModel(environment, modelName) };
+    return tracedTurn(all, runTurn, about);
+  };
+}
+
+/** What a helper does is judged call by call. */
+const HARMLESS = [DELEGATE_TOOL.function.name];
+
+/** A model that is asked only as long as this doesn't throw. */
+function ownModel(model: Model, assertOwn: () => void): Model {
+  return (request) => {
+    assertOwn();
+    return model({ ...request, confirm: assertOwn });
+  };
+}
+
+/** A tool that runs only as long as this doesn't throw. */
+function ownTool(tool: Tool, assertOwn: () => void): Tool {
+  return {
+    ...tool,
+    run(args, context) {
+      assertOwn();
+      return tool.run(args, { ...context, confirm: assertOwn });
+    },
+  };
+}
+
+/** What a turn is played with. */
+interface RunTurnOptions extends Omit<RunOptions, "context" | "tools" | "unlisted"> {
+  /** Gives the turn's tools. */
+  readonly takeTools: (signal?: AbortSignal) => Promise<TakenTools>;
+  /** Decides what the model sees. */
+  readonly prompt: TurnPrompt;
+  /** Name of the model. */
+  readonly modelName: string;
+  /** A sentence with which the turn starts, as a warning. */
+  readonly notice?: string | undefined;
+  /** The time in milliseconds since the epoch. */
+  readonly now: () => number;
+  /** Commits what has happened; with what is settled also what has changed of the prompt session's state. */
+  readonly commit: CommitEvents;
+}
+
+/**
+ * Plays a turn, and commits all that happens between its start and its end. Events are gathered: see
+ * {@linkcode EventBatch}. The turn waits for the commit of
+ *
+ * - what a view archives, before its edits;
+ * - edits and all before them, results of calls too, before the request that relies on them;
+ * - a reply, before its calls run; of calls that only read, before the next view;
+ * - what the user said in its middle, which ceases to wait then.
+ *
+ * @throws what `commit` throws, and bugs.
+ */
+async function runTurn(
+  { prompt, modelName, notice, now, commit, takeTools, clock = systemClock, ...options }: RunTurnOptions,
+): Promise<PlayedTurn> {
+  const { tools, warnings: missing } = await takeTools(options.signal);
+  const { listed, unlisted, notice: told, deferred } = prompt.offerTools(tools, options.history);
+  const news = told ? [told] : [];
+  const failed = new AbortController();
+  const batch = new EventBatch({ commit, clock, failed: () => failed.abort() });
+  if (told) batch.add({ type: "message_added", message: told });
+  // With it is stored what it tells, so that no crash tells it twice.
+  if (told) await batch.settle();
+  const warnings = notice === undefined ? missing : [notice, ...missing];
+  let step = 1;
+  let answeredAtMs = now();
+  const asked: AskedEvent[] = [];
+  let result: TurnResult | undefined;
+  /** The reply whose calls run while it is being committed. */
+  let reply: Promise<void> | undefined;
+  // Leaving the loop over these events, by an error too, stops the turn.
+  const played = (async function* () {
+    result = yield* run({
+      ...options,
+      clock,
+      signal: AbortSignal.any([...options.signal ? [options.signal] : [], failed.signal]),
+      history: [...options.history, ...news],
+      tools: listed,
+      unlisted,
+      async context({ messages, tools, turnStart, step, signal, progress }) {
+        // What the view changes is to be stored with what tells of it, and not before.
+        await reply;
+        const out = deferred(messages);
+        const about = { nowMs: now(), model: modelName, turnStart, step, signal, progress };
+        const call = { ...about, ...(out && { deferred: out }) };
+        const view = await prompt.view({ messages, tools }, call);
+        // In one commit, so that no crash leaves a rewrite that nobody was told of.
+        for (const rewrite of view.rewrites) batch.add({ type: "context_rewritten", step, ...rewrite });
+        if (!prompt.isStored || step > 1 || options.answered?.length) await batch.settle();
+        return {
+          messages: view.messages,
+          tools: view.tools,
+          ...(view.stable && { stable: view.stable }),
+          ...(view.summary && { usage: view.summary }),
+          saved: { ...view.saved, ...(out && { deferred: keptOut(out, view.promptTokens) }) },
+          warnings: step === 1 ? [...warnings, ...view.warnings] : view.warnings,
+          succeeded(usage) {
+            answeredAtMs = now();
+            return prompt.sent(usage, view);
+          },
+        };
+      },
+    });
+  })();
+  const readers = [...listed, ...unlisted].filter(({ stance, resolve }) =>
+    stance === "rederivable" && !resolve
+  );
+  const needed = replies({ clientTools: options.clientTools, readers });
+  try {
+    for await (const event of played) {
+      if (event.type === "turn_start" || event.type === "turn_end") continue;
+      if ("step" in event) step = event.step;
+      if (event.type === "approval_asked") {
+        asked.push(event);
+        continue;
+      }
+      batch.add(event.type === "step_end" ? { ...event, atMs: answeredAtMs } : event);
+      const need = event.type === "user_message" ? "now" : needed(event);
+      if (need === "now") await batch.settle();
+      // Nothing that a crash could make unsure is done by them.
+      if (need === "soon") (reply = batch.settle()).catch(() => failed.abort());
+    }
+    if (!result) throw new Error("Cannot end the turn: the loop gave no result.");
+    if (result.reason === "internal_error") {
+      await batch.settle();
+      throw result.error;
+    }
+    const last = batch.take();
+    await batch.committed;
+    return { step, result: { ...result, messages: [...news, ...result.messages] }, asked, last };
+  } finally {
+    batch.take();
+  }
+}
+
+/**
+ * Tells of each event whether a reply is complete with it that has calls which run now, and when it is to be stored: now,
+ * or soon, if all of these are of tools that only read.
+ */
+function replies(
+  { clientTools = [], readers }: {
+    readonly clientTools?: readonly ToolDefinition[] | undefined;
+    readonly readers: readonly Tool[];
+  },
+): (event: LoopEvent) => "now" | "soon" | undefined {
+  const clients = new Set(clientTools.map(({ function: { name } }) => name));
+  const reading = new Set(readers.map(({ definition }) => definition.function.name));
+  let expected = 0;
+  let need: "now" | "soon" | undefined;
+  return (event) => {
+    if (event.type === "assistant_message") {
+      expected = event.message.tool_calls?.length ?? 0;
+      need = undefined;
+    }
+    if (event.type !== "tool_call") return undefined;
+    if (!clients.has(event.name) && need !== "now") need = reading.has(event.name) ? "soon" : "now";
+    return --expected === 0 ? need : undefined;
+  };
+}
+
+/** Tokens that a request goes without because tools are deferred; one that wouldn't have been made costs all of its own. */
+function keptOut({ tokens, isDetour }: DeferredTools, promptTokens: number): number {
+  return isDetour ? -promptTokens : tokens;
+}
+
+/** How long what has happened waits for more, so that it is committed together, in milliseconds. */
+const GATHER_MS = 100;
+
+/**
+ * Commits events. `settled` says that nothing goes on until it is done: with them goes all that has changed beside them.
+ * Otherwise the turn goes on, and what changes meanwhile belongs to events that are yet to come.
+ */
+type CommitEvents = (
+  events: readonly SessionEvent[],
+  options: { readonly settled: boolean },
+) => Promise<void>;
+
+/** What events are gathered with. */
+interface EventBatchOptions {
+  readonly commit: CommitEvents;
+  readonly clock: Clock;
+  /** Told that a commit failed which nobody waits for: nothing can be added any more. */
+  readonly failed: () => void;
+}
+
+/**
+ * Gathers the events of a turn, so that a step takes few commits. The first delta of a step is committed at once, those
+ * behind it at most every 100 ms, those in a row as one; whatever else happens waits as long, unless who adds it waits for
+ * the commit. Events are committed in the order in which they were added.
+ */
+export class EventBatch {
+  readonly #options: EventBatchOptions;
+  #gathered: SessionEvent[] = [];
+  /** Settles once all is committed that was to be. */
+  #committed: Promise<void> = Promise.resolve();
+  #failure: { readonly error: unknown } | undefined;
+  #deltasFromMs = -Infinity;
+  /** How often all was taken that had gathered. */
+  #taken = 0;
+  #disarm: (() => void) | undefined;
+
+  /** Nothing has happened. */
+  constructor(options: EventBatchOptions) {
+    this.#options = options;
+  }
+
+  /** Commits an event soon. @throws what a commit failed with. */
+  add(event: SessionEvent): void {
+    if (this.#failure) throw this.#failure.error;
+    this.#gather(event);
+    if (event.type === "step_start") this.#deltasFromMs = -Infinity;
+    const waitMs = isDelta(event) ? this.#deltasFromMs - this.#options.clock.now() : GATHER_MS;
+    if (waitMs <= 0) this.#commitSoon();
+    else this.#disarm ??= this.#options.clock.after(waitMs, () => this.#commitSoon());
+  }
+
+  /** Commits all that was added, and what has changed beside it. @throws what a commit failed with. */
+  settle(): Promise<void> {
+    // Taken now: no commit that is under way for others may take an event without what belongs to it.
+    const events = this.take();
+    return this.#next(() => this.#options.commit(events, { settled: true }));
+  }
+
+  /** Takes what isn't being committed, for somebody else to commit. */
+  take(): readonly SessionEvent[] {
+    this.#rest();
+    this.#taken++;
+    return this.#gathered.splice(0);
+  }
+
+  /** A reply that is complete has changed the prompt's state: it waits for who commits that with it. */
+  #takeUnsettled(): readonly SessionEvent[] {
+    this.#rest();
+    const reply = this.#gathered.findIndex(({ type }) => type === "assistant_message");
+    return this.#gathered.splice(0, reply < 0 ? this.#gathered.length : reply);
+  }
+
+  /** Settles once nothing is being committed. @throws what a commit failed with. */
+  get committed(): Promise<void> {
+    return this.#committed;
+  }
+
+  #gather(event: SessionEvent): void {
+    const last = this.#gathered.at(-1);
+    if (last && isDelta(event) && last.type === event.type && last.step === event.step) {
+      this.#gathered[this.#gathered.length - 1] = { ...last, text: last.text + event.text };
+    } else this.#gathered.push(event);
+  }
+
+  #commitSoon(): void {
+    this.#rest();
+    if (this.#gathered.some(isDelta)) this.#deltasFromMs = this.#options.clock.now() + GATHER_MS;
+    const taken = this.#taken;
+    // While the store is slow it takes all that has gathered meanwhile, but nothing that stands behind what was taken.
+    const commit = async () => {
+      const events = taken === this.#taken ? this.#takeUnsettled() : [];
+      if (events.length > 0) await this.#options.commit(events, { settled: false });
+    };
+    this.#next(commit).catch(() => this.#options.failed());
+  }
+
+  #next(commit: () => Promise<void>): Promise<void> {
+    this.#committed = this.#committed.then(commit);
+    this.#committed.catch((error) => this.#failure ??= { error });
+    return this.#committed;
+  }
+
+  #rest(): void {
+    this.#disarm?.();
+    this.#disarm = undefined;
+  }
+}
+
+function isDelta(event: SessionEvent): event is Extract<SessionEvent, { readonly type: `${string}_delta` }> {
+  return event.type === "text_delta" || event.type === "reasoning_delta";
+}
+
+/** The budgets that hold for a turn. */
+interface Budgets {
+  /** What this turn may cost. */
+  readonly turn?: Budget;
+  /** What the session's turns may cost together. */
+  readonly session?: Budget;
+}
+
+/** What budgets are measured by. */
+interface Measure {
+  readonly rates: Rates;
+  /** Name of the model. */
+  readonly model: string;
+}
+
+/** @throws {HttpError} 400 for a budget in dollars where the model's price isn't known. */
+export function checkBudgets({ turn, session }: Budgets, { rates, model }: Measure): void {
+  if (rates.price || (turn?.maxUsd ?? session?.maxUsd) === undefined) return;
+  throw new HttpError(
+    400,
+    "invalid_request",
+    `Cannot hold the budget maxUsd: the price of model ${
+      JSON.stringify(model)
+    } isn't known; start the server with ` +
+      "TARE_PRICE=input=3,output=15 (US dollars for a million tokens) or a price in TARE_PROFILE_FILE, or use " +
+      "maxTokens or maxTokenUnits.",
+  );
+}
+
+/**
+ * Makes a function that says, from what a turn cost so far, which budget is used up; nothing while there is room. `before`
+ * is what the session's earlier turns cost, `spent` what this one did before it went on. Default: nothing.
+ *
+ * @throws {HttpError} as {@linkcode checkBudgets} does.
+ */
+export function overBudget(
+  budgets: Budgets,
+  { before, spent = EMPTY_LEDGER, ...measure }: Measure & {
+    readonly before: TurnLedger;
+    readonly spent?: TurnLedger | undefined;
+  },
+): (ledger: TurnLedger) => string | undefined {
+  checkBudgets(budgets, measure);
+  const { turn = {}, session = {} } = budgets;
+  const { rates } = measure;
+  return (ledger) =>
+    usedUp("turn", turn, addLedgers(spent, ledger), rates) ??
+      usedUp("session", session, addLedgers(before, ledger), rates);
+}
+
+function usedUp(what: string, budget: Budget, ledger: TurnLedger, rates: Rates): string | undefined {
+  // What the calls cost isn't known of turns from before it was noted.
+  const all = callCost(ledger, rates);
+  const spent = {
+    maxSteps: ledger.calls,
+    maxTokens: ledger.promptTokens + ledger.outputTokens,
+    maxUsd: ledger.usd ?? all.usd ?? 0,
+    maxTokenUnits: ledger.tokenUnits ?? all.tokenUnits,
+  };
+  for (const name of ["maxSteps", "maxTokens", "maxUsd", "maxTokenUnits"] as const) {
+    const limit = budget[name];
+    if (limit === undefined || spent[name] < limit) continue;
+    const used = name === "maxUsd" ? Number(spent.maxUsd.toPrecision(4)) : Math.round(spent[name]);
+    return `The ${what} has used up its budget: ${name} is ${limit}, and it has used ${used}.`;
+  }
+  return undefined;
+}

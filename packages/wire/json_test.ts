@@ -1,0 +1,173 @@
+import { assertEquals, assertThrows } from "@std/assert";
+import fc from "fast-check";
+import {
+  arrayItems,
+  asRecord,
+  editJson,
+  findField,
+  isRecord,
+  joinBytes,
+  jsonExcess,
+  objectFields,
+  readJsonAt,
+} from "./json.ts";
+import { decode } from "./request_fixture_test.ts";
+
+const encode = (text: string) => new TextEncoder().encode(text);
+
+Deno.test("objectFields() and arrayItems() find the same values as JSON.parse(), in any spelling", () => {
+  fc.assert(fc.property(
+    fc.dictionary(fc.string({ unit: "grapheme" }), fc.jsonValue()),
+    fc.constantFrom(undefined, 1, "\t"),
+    (value, space) => {
+      const bytes = encode(` ${JSON.stringify(value, null, space)}\n`);
+      const fields = [...objectFields(bytes)].map(([name, span]) => [name, readJsonAt(bytes, span)]);
+      assertEquals(fields, Object.entries(JSON.parse(JSON.stringify(value))));
+      const list = encode(JSON.stringify(Object.values(value), null, space));
+      assertEquals(
+        arrayItems(list).map((span) => readJsonAt(list, span)),
+        JSON.parse(JSON.stringify(Object.values(value))),
+      );
+    },
+  ));
+});
+
+Deno.test("objectFields() reads escaped names, and of a name that stands twice the last", () => {
+  const bytes = encode(String.raw`{"mod\u0065l":"a\\","model":"b\"}"}`);
+  assertEquals([...objectFields(bytes)].map(([name, span]) => [name, readJsonAt(bytes, span)]), [[
+    "model",
+    'b"}',
+  ]]);
+});
+
+Deno.test("objectFields() and arrayItems() refuse what doesn't end or isn't one", () => {
+  for (const text of ["", "[", "{", '{"a"', '{"a":', '{"a":1', '{"a":1 "b"', "{a:1}", '{"a":"x\\"}']) {
+    assertThrows(() => objectFields(encode(text)), SyntaxError, "Cannot read the JSON");
+  }
+  for (const text of ["", "{}", "[1", '["a', "[[1]", "[1 2]", "[,]"]) {
+    assertThrows(() => arrayItems(encode(text)), SyntaxError, "Cannot read the JSON");
+  }
+});
+
+Deno.test("objectFields() and findField() look at 5,000 fields, and no further", () => {
+  const fields = (count: number) => Array.from({ length: count }, () => '"a":1');
+  const most = encode(`{${fields(4_999)},"b":1}`);
+  assertEquals([objectFields(most).size, findField(most, "b") !== undefined], [2, true]);
+  const more = encode(`{${fields(5_000)},"b":1}`);
+  const told = "one of its objects has more than 5000 fields";
+  assertThrows(() => objectFields(more), RangeError, told);
+  assertEquals(findField(more, "b"), undefined);
+  assertEquals(arrayItems(encode(`[${"1,".repeat(5_000)}1]`)).length, 5_001);
+});
+
+Deno.test("joinBytes() puts pieces one behind the other", () => {
+  assertEquals(joinBytes([encode("a"), encode(""), encode("bc")]), encode("abc"));
+});
+
+Deno.test("findField() finds what stands before the place where the text ends or is wrong", () => {
+  const find = (text: string) => {
+    const bytes = encode(text);
+    const span = findField(bytes, "a");
+    return span && readJsonAt(bytes, span);
+  };
+  assertEquals(['{"b":[1],"a":"x"}', '{"a":1,"a":2', '{"a":"x" y'].map(find), ["x", 1, "x"]);
+  assertEquals(['{"a":"x', '{"b" 1,"a":"x"}', "[1]", '{"b":1}'].map(find), Array(4).fill(undefined));
+});
+
+Deno.test("objectFields() and arrayItems() go on behind an item that is known", () => {
+  fc.assert(fc.property(
+    fc.array(fc.jsonValue(), { minLength: 1 }),
+    fc.constantFrom(undefined, 1, "\t"),
+    fc.nat(),
+    (values, space, number) => {
+      const bytes = encode(JSON.stringify({ a: [1], list: values, z: {} }, null, space));
+      const fields = objectFields(bytes);
+      const start = fields.get("list")!.start;
+      const items = arrayItems(bytes, start);
+      const at = number % items.length;
+      const behind = items[at]!.end;
+      assertEquals(objectFields(bytes, 0, (name) => name === "list" ? behind : undefined), fields);
+      assertEquals(arrayItems(bytes, start, behind), items.slice(at + 1));
+    },
+  ));
+});
+
+Deno.test("editJson() changes fields, adds others in front, and nothing else", () => {
+  const edited = editJson(encode('{ "a":1.0, "b" : [2],"c":3}'), [
+    { path: ["b"], value: encode("[1,2]") },
+    { path: ["new"], value: encode("0") },
+  ]);
+  assertEquals(decode(edited), '{"new":0, "a":1.0, "b" : [1,2],"c":3}');
+  assertEquals(decode(editJson(encode("{}"), [{ path: ["a"], value: encode("1") }])), '{"a":1}');
+});
+
+Deno.test("editJson() takes items out of a list, whichever they are", () => {
+  fc.assert(
+    fc.property(
+      fc.array(fc.tuple(fc.jsonValue(), fc.constantFrom("stays", "leaves", "changes"))),
+      (items) => {
+        const body = { before: 1, list: items.map(([value]) => ({ value })), behind: [1] };
+        const edits = items.flatMap(([, fate], at) => {
+          if (fate === "leaves") return [{ path: ["list", at] }];
+          return fate === "changes" ? [{ path: ["list", at, "value"], value: encode("0") }] : [];
+        });
+        const list = items.flatMap(([value, fate]) =>
+          fate === "leaves" ? [] : [{ value: fate === "changes" ? 0 : value }]
+        );
+        const expected = JSON.parse(JSON.stringify({ ...body, list }));
+        assertEquals(JSON.parse(decode(editJson(encode(JSON.stringify(body, null, 1)), edits))), expected);
+      },
+    ),
+  );
+});
+
+Deno.test("editJson() refuses paths that lead nowhere", () => {
+  const body = encode('{"a":{"b":[1]}}');
+  for (const path of [["x"], ["a", "b", 1], ["a", "c", 0]]) {
+    assertThrows(() => editJson(body, [{ path }]), RangeError, "there is no such value");
+  }
+  assertThrows(() => editJson(body, [{ path: ["a", "x"], value: body }]), RangeError);
+  assertThrows(() => editJson(body, [{ path: ["a"] }]), RangeError);
+});
+
+const excess = (text: string) => jsonExcess(new TextEncoder().encode(text));
+
+Deno.test("jsonExcess() counts levels, members and fields, and nothing in texts", () => {
+  const deep = "it is nested more than 200 levels deep";
+  const fields = "one of its objects has more than 5000 fields";
+  const wide = "it holds more than 100000 values";
+  const nested = (levels: number, inner = "") => "[".repeat(levels) + inner + "]".repeat(levels);
+  const list = (items: number) => `[${Array(items).fill("1").join()}]`;
+  const object = (count: number) => `{${Array.from({ length: count }, (_, n) => `"${n}":{}`).join()}}`;
+  const text = "[".repeat(201) + ",".repeat(100_001);
+  const cases: [string, string | undefined][] = [
+    [nested(200), undefined],
+    [nested(201), deep],
+    [nested(199, '{"a": {}}'), deep],
+    [list(100_000), undefined],
+    [list(100_001), wide],
+    [`{"a":${list(100_000)}}`, wide],
+    [object(5_000), undefined],
+    [object(5_001), fields],
+    [`[{"a":${object(5_000)},"b":2},${object(5_001)}]`, fields],
+    [`[${object(5_000)},${object(5_000)}]`, undefined],
+    [`{"a": "${text}"}`, undefined],
+    [`["\\"${text}", "\\\\", "${text}"]`, undefined],
+    [`["\\\\\\"${text}"]`, undefined],
+    ["[]".repeat(1_000), undefined],
+    [`["no end ${text}`, undefined],
+    ["", undefined],
+  ];
+  assertEquals(cases.map(([text]) => excess(text)), cases.map(([, told]) => told));
+});
+
+Deno.test("jsonExcess() lets pass what is small", () => {
+  fc.assert(fc.property(fc.json({ maxDepth: 6 }), (text) => excess(text) === undefined));
+});
+
+Deno.test("isRecord() and asRecord() know a JSON object from everything else", () => {
+  const object = { a: 1 };
+  const values = [object, [], null, undefined, "a", 1];
+  assertEquals(values.map(isRecord), [true, false, false, false, false, false]);
+  assertEquals(values.map(asRecord), [object, ...Array(5).fill(undefined)]);
+});

@@ -1,0 +1,184 @@
+/**
+ * Prints how much of the code one has to know: what a request enters, type circles, names, packages, lines, and the
+ * files that a change touches. `--list` prints what is counted; `--since COMMIT` counts the changes behind that commit;
+ * `--lower` writes what the gate `sources` holds the tree to anew where less is measured.
+ *
+ * @module
+ */
+// deno-lint-ignore-file no-console
+import { parseArgs } from "node:util";
+import { entryPoints, members, programs, published, root, sourceFiles } from "../repository.ts";
+import {
+  assignedFields,
+  importGraph,
+  lineCount,
+  MAX_CIRCLE,
+  packageSources,
+  type SourceFile,
+  twofoldNames,
+  typeCircles,
+} from "../source_rules.ts";
+import { measureWalks, walkSize, type WrittenWalks } from "./walks.ts";
+import written from "./written_down.json" with { type: "json" };
+
+const { list, since, lower } = parseArgs({
+  options: { list: { type: "boolean" }, since: { type: "string" }, lower: { type: "boolean" } },
+}).values;
+
+/** Changed lines of source of the commits that count, from and to. */
+const COMMIT_LINES = [60, 200] as const;
+
+const files = await sourceFiles();
+const sources = packageSources(files);
+const entries = new Map(members.flatMap((member) => [...entryPoints(member)]));
+const walks = await measureWalks();
+const circles = typeCircles(files, entries);
+const names = twofoldNames(files);
+const fields = assignedFields(files, entries);
+
+console.log("What a request enters: files, of them the planner's, and functions");
+for (const walk of walks) {
+  const { files, planner, functions } = walkSize(walk);
+  console.log(`  ${walk.kind.padEnd(26)} ${row(files, planner, functions)}`);
+  const entered = Map.groupBy(walk.functions, ({ path }) => path);
+  detail(
+    [...entered].sort().map(([path, inside]) =>
+      `${path}: ${inside.map(({ name }) => name).filter(Boolean).join(", ")}`
+    ),
+  );
+}
+
+const lines = new Map(sources.map(({ path, text }) => [path, lineCount(text)]));
+const linesOf = (circle: readonly string[]) => circle.reduce((sum, path) => sum + (lines.get(path) ?? 0), 0);
+say("Type circles; files and lines of the largest", [
+  circles.length,
+  circles[0]?.length ?? 0,
+  linesOf(circles[0] ?? []),
+]);
+detail(circles.map((circle) => `${circle.length} files, ${linesOf(circle)} lines: ${circle.join(", ")}`));
+
+const ofPackages = await publicNames();
+say("Public names of published packages", [ofPackages.flatMap(([, own]) => own).length]);
+detail(ofPackages.map(([name, own]) => `${name} ${own.length}: ${own.join(", ")}`));
+
+say("Names exported with several meanings", [names.size]);
+detail([...names].map(([name, paths]) => `${name}: ${paths.join(", ")}`));
+
+say("Public fields that others assign", [[...fields.values()].flat().length]);
+detail([...fields].map(([owner, own]) => `${owner}: ${own.map(({ name }) => name).join(", ")}`));
+
+// Stand-ins for what JSR holds are no packages of ours.
+const unpublished = members.filter((member) => member.publish === false && member.name.startsWith("@tare/"));
+say("Packages that people import, and that nobody does", [published.length, unpublished.length]);
+detail([published, unpublished].map((some) => some.map(({ name }) => name).join(", ")));
+
+say("Source files of packages/ and their lines", [sources.length, linesOf([...lines.keys()])]);
+
+const lone = filesOfOneImporter(files);
+say("Files with one importer, in percent", [Math.round(100 * lone.length / sources.length)]);
+detail(lone);
+
+const touched = await filesOfCommits();
+say(`Files that a commit of ${COMMIT_LINES.join(" to ")} lines touches, median; such commits`, [
+  touched[touched.length >> 1] ?? 0,
+  touched.length,
+]);
+
+if (lower) await writeLower();
+
+function say(what: string, figures: readonly number[]): void {
+  console.log(`${what.padEnd(72)} ${row(...figures)}`);
+}
+
+function row(...figures: readonly number[]): string {
+  return figures.map((figure) => String(figure).padStart(6)).join("");
+}
+
+function detail(what: readonly string[]): void {
+  if (list) { for (const one of what) console.log(`    ${one}`); }
+}
+
+/** The names that each published package exports, each once, whichever of its entry points have it. */
+async function publicNames(): Promise<[string, string[]][]> {
+  const paths = (member: typeof published[number]) => [...entryPoints(member).values()];
+  const { stdout } = await new Deno.Command(Deno.execPath(), {
+    args: ["doc", "--json", ...published.flatMap(paths)],
+    cwd: root,
+  }).output();
+  const { nodes }: {
+    readonly nodes: Readonly<Record<string, { readonly symbols: readonly { readonly name: string }[] }>>;
+  } = JSON.parse(new TextDecoder().decode(stdout));
+  return published.map((member) => {
+    const own = paths(member).flatMap((path) => nodes[new URL(path, root).href]?.symbols ?? []);
+    return [member.name, [...new Set(own.map(({ name }) => name))].sort()];
+  });
+}
+
+/** Source files that one other imports, and that are neither an entry point nor a program. */
+function filesOfOneImporter(files: readonly SourceFile[]): string[] {
+  const importers = new Map<string, number>();
+  for (const imported of importGraph(files, entries).values()) {
+    for (const path of imported) importers.set(path, (importers.get(path) ?? 0) + 1);
+  }
+  const begins = new Set([...entries.values(), ...programs()]);
+  for (const { path, text } of files) {
+    for (const [, program = ""] of text.matchAll(/\bURL\(\s*"([^":]+\.tsx?)"/g)) {
+      begins.add(new URL(program, `file:///${path}`).pathname.slice(1));
+    }
+  }
+  return [...importers].filter(([path, count]) => count === 1 && !begins.has(path)).map(([path]) => path)
+    .sort();
+}
+
+/** How many source files of the packages each commit changes that changes so many lines of them, in ascending order. */
+async function filesOfCommits(): Promise<number[]> {
+  const { stdout } = await new Deno.Command("git", {
+    args: [
+      "log",
+      "--no-merges",
+      "--numstat",
+      "--format=%x00",
+      ...(since ? [`${since}..HEAD`] : []),
+      "packages",
+    ],
+    cwd: root,
+  }).output();
+  const [least, most] = COMMIT_LINES;
+  return new TextDecoder().decode(stdout).split("\0").flatMap((commit) => {
+    const changes = [...commit.matchAll(/^(\d+)\t(\d+)\t(.+)$/gm)].filter(([, , , path = ""]) =>
+      packageSources([{ path, text: "" }]).length > 0
+    );
+    const changed = changes.reduce((sum, [, added, removed]) => sum + Number(added) + Number(removed), 0);
+    return changed >= least && changed <= most ? [changes.length] : [];
+  }).sort((a, b) => a - b);
+}
+
+/** Writes down what is measured where it is less than what stands there. */
+async function writeLower(): Promise<void> {
+  const less = (before: Readonly<Record<string, number>>, now: ReadonlyMap<string, readonly unknown[]>) =>
+    Object.fromEntries(
+      Object.entries(before).flatMap(([name, count]) => {
+        const found = now.get(name);
+        return found ? [[name, Math.min(count, found.length)]] : [];
+      }),
+    );
+  const writtenWalks: WrittenWalks = written.walks;
+  const large = circles.filter((circle) => circle.length > MAX_CIRCLE);
+  const lowered = {
+    circles: written.circles.slice(0, large.length).map((count, at) =>
+      Math.min(count, large[at]?.length ?? 0)
+    ),
+    names: less(written.names, names),
+    fields: less(written.fields, fields),
+    walks: Object.fromEntries(walks.map((walk) => {
+      const { files, planner } = walkSize(walk);
+      const before = writtenWalks[walk.kind];
+      return [walk.kind, {
+        files: Math.min(files, before?.files ?? files),
+        planner: Math.min(planner, before?.planner ?? planner),
+      }];
+    })),
+  };
+  const path = new URL("written_down.json", import.meta.url);
+  await Deno.writeTextFile(path, `${JSON.stringify(lowered, null, 2)}\n`);
+}

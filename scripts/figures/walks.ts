@@ -1,0 +1,245 @@
+import { fromFileUrl } from "@std/path";
+import { simulator, toolCall } from "@tare/simulator";
+import { type EnteredFunction, type MarkedProgram, startMarked } from "./marked_program.ts";
+
+/** What one kind of request enters of the packages. */
+export interface Walk {
+  /** What is asked. */
+  readonly kind: string;
+  /** The functions that ran for it, by their files' paths inside `packages/`. */
+  readonly functions: readonly EnteredFunction[];
+}
+
+/** How much a kind of request enters. */
+export interface WalkSize {
+  readonly files: number;
+  /** Those with a name; others are part of what they stand in. */
+  readonly functions: number;
+  /** Files of the planner, counted among the others. */
+  readonly planner: number;
+}
+
+/** The most files that each kind of request may enter, as `written_down.json` holds it. */
+export type WrittenWalks = Readonly<Record<string, Omit<WalkSize, "functions">>>;
+
+const root = new URL("../../", import.meta.url);
+
+/** How often each request is made. */
+const ROUNDS = 3;
+
+/** A server that has run nothing but what it runs anyway for so long is done with a request, in milliseconds. */
+const QUIET_MS = 200;
+
+/** It may take so many times as long. */
+const MAX_WAITS = 100;
+
+/** How long a server is watched that nobody asks anything, in milliseconds: its timers go off every second or so. */
+const IDLE_MS = 2500;
+
+/** How much a request entered. */
+export function walkSize({ functions }: Walk): WalkSize {
+  const files = new Set(functions.map(({ path }) => path));
+  const planner = [...files].filter((path) => path.startsWith("planner/"));
+  const named = functions.filter(({ name }) => name !== "" && !name.startsWith("<"));
+  return { files: files.size, functions: named.length, planner: planner.length };
+}
+
+/**
+ * A sentence for each kind of request that enters more files than are written down of it, or of which nothing is.
+ */
+export function walkFaults(walks: readonly Walk[], written: WrittenWalks): string[] {
+  return walks.flatMap((walk) => {
+    const { files, planner } = walkSize(walk);
+    const most = written[walk.kind];
+    if (!most) return [`${walk.kind} enters ${files} files, and nothing is written down of it.`];
+    return [
+      ...(files > most.files ? [`${walk.kind} enters ${files} files, more than ${most.files}.`] : []),
+      ...(planner > most.planner
+        ? [`${walk.kind} enters ${planner} files of the planner, more than ${most.planner}.`]
+        : []),
+    ];
+  });
+}
+
+/**
+ * Makes each kind of request of a server as it ships, a process of its own with a data folder and a simulated provider
+ * on loopback, and tells what of the packages ran from the request to the end of all that came of it. Loading files
+ * doesn't count, nor what the server runs by itself every now and then.
+ */
+export async function measureWalks(): Promise<Walk[]> {
+  const folder = await Deno.makeTempDir();
+  try {
+    const workspace = `${folder}/workspace`;
+    await Deno.mkdir(workspace);
+    await Deno.writeTextFile(`${workspace}/notes.txt`, "A line of notes.\n".repeat(50));
+    await using provider = startProvider();
+    await using server = await startMarked(
+      [
+        "--frozen",
+        fromFileUrl(new URL("packages/app/main.ts", root)),
+        ...["--port=0", "--profile=openai", `--data=${folder}/data`, `--workspace=${workspace}`],
+      ],
+      {
+        folder: new URL("packages/", root),
+        env: {
+          OPENAI_BASE_URL: `${provider.url}/v1`,
+          OPENAI_API_KEY: "none",
+          ANTHROPIC_BASE_URL: provider.url,
+          ANTHROPIC_API_KEY: "none",
+          TARE_MODEL: "simulated",
+        },
+      },
+    );
+    return await walkAll(server);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+/** A provider whose model calls the tool that the newest message asks for, or else answers. */
+function startProvider(): { readonly url: string } & AsyncDisposable {
+  const provider = simulator({
+    model({ messages }) {
+      const last = messages.at(-1);
+      const asked = last?.role === "user" ? JSON.stringify(last.content) : "";
+      if (asked.includes("Read")) return { tool_calls: [toolCall("read_file", { path: "notes.txt" })] };
+      if (asked.includes("Write")) {
+        return { tool_calls: [toolCall("write_file", { path: "made.txt", content: asked })] };
+      }
+      return { content: ANSWER };
+    },
+    tokenizer: { encode: (text) => text.split(" ").map((word) => word.length) },
+  });
+  const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, provider.fetch);
+  return { url: `http://127.0.0.1:${server.addr.port}`, [Symbol.asyncDispose]: () => server.shutdown() };
+}
+
+/** What the model says. */
+const ANSWER = "The notes say what was expected of them.";
+
+/** Makes all requests some times. What a request enters is what it enters each time but the first, which warms up. */
+async function walkAll(server: MarkedProgram): Promise<Walk[]> {
+  const walks = new Map<string, Map<string, EnteredFunction>>();
+  await server.entered();
+  await new Promise((resolve) => setTimeout(resolve, IDLE_MS));
+  const idle = new Set((await server.entered()).map(idOf));
+  for (let round = 0; round < ROUNDS; round++) {
+    for (const { kind, ask } of requests(server.url, round)) {
+      await ask();
+      const entered = await enteredUntilQuiet(server, idle);
+      if (kind === undefined) continue;
+      const before = round > 1 ? walks.get(kind) : undefined;
+      walks.set(kind, new Map([...entered].filter(([id]) => before?.has(id) ?? true)));
+    }
+  }
+  return [...walks].map(([kind, functions]) => ({ kind, functions: [...functions.values()] }));
+}
+
+/** What a server runs until it runs nothing any more but what it runs when nobody asks anything. */
+async function enteredUntilQuiet(
+  server: MarkedProgram,
+  idle: ReadonlySet<string>,
+): Promise<Map<string, EnteredFunction>> {
+  const all = new Map<string, EnteredFunction>();
+  for (let waits = 0; waits < MAX_WAITS; waits++) {
+    await new Promise((resolve) => setTimeout(resolve, QUIET_MS));
+    const entered = (await server.entered()).filter((one) => !idle.has(idOf(one)));
+    if (entered.length === 0) return all;
+    for (const one of entered) all.set(idOf(one), one);
+  }
+  throw new Error(`Cannot measure a walk: the server isn't done ${MAX_WAITS * QUIET_MS} ms after a request.`);
+}
+
+function idOf({ path, offset }: EnteredFunction): string {
+  return `${path} ${offset}`;
+}
+
+/** A request, which is measured if it has a kind. */
+interface AskedRequest {
+  readonly kind?: string;
+  readonly ask: () => Promise<unknown>;
+}
+
+/** All requests in their order; their texts are new in each round. */
+function requests(url: string, round: number): AskedRequest[] {
+  const post = async (path: string, body: unknown): Promise<string> => {
+    const headers = { "content-type": "application/json" };
+    const response = await fetch(`${url}${path}`, { method: "POST", headers, body: JSON.stringify(body) });
+    return await textOf(response);
+  };
+  const parameters = { type: "object", properties: { path: { type: "string" } }, required: ["path"] };
+  const tool = { name: "read_file", description: "Reads a file." };
+  const result = `A line of the file in round ${round}.\n`.repeat(500);
+  const call = { id: "call_1", name: tool.name, arguments: { path: "notes.txt" } };
+  const opening = `Look at the notes in round ${round}.`;
+
+  const chatBody = (more: readonly unknown[]) => ({
+    model: "simulated",
+    stream: true,
+    tools: [{ type: "function", function: { ...tool, parameters } }],
+    messages: [
+      { role: "system", content: "You look things up." },
+      { role: "user", content: opening },
+      {
+        role: "assistant",
+        content: null,
+        tool_calls: [{
+          id: call.id,
+          type: "function",
+          function: { name: call.name, arguments: JSON.stringify(call.arguments) },
+        }],
+      },
+      { role: "tool", tool_call_id: call.id, content: result },
+      ...more,
+    ],
+  });
+  const messagesBody = (more: readonly unknown[]) => ({
+    model: "simulated",
+    stream: true,
+    max_tokens: 1000,
+    system: "You look things up.",
+    tools: [{ ...tool, input_schema: parameters }],
+    messages: [
+      { role: "user", content: opening },
+      {
+        role: "assistant",
+        content: [{ type: "tool_use", id: call.id, name: call.name, input: call.arguments }],
+      },
+      { role: "user", content: [{ type: "tool_result", tool_use_id: call.id, content: result }] },
+      ...more,
+    ],
+  });
+  const following = [{ role: "assistant", content: ANSWER }, { role: "user", content: "And now?" }];
+
+  let session = "";
+  let events = "";
+  const turn = (input: string) => post(`/v1/sessions/${session}/turns`, { input });
+  return [
+    { ask: () => post("/v1/chat/completions", chatBody([])) },
+    { kind: "gateway chat", ask: () => post("/v1/chat/completions", chatBody(following)) },
+    { ask: () => post("/v1/messages", messagesBody([])) },
+    { kind: "gateway Messages", ask: () => post("/v1/messages", messagesBody(following)) },
+    {
+      ask: async () => {
+        session = JSON.parse(await post("/v1/sessions", {})).id;
+        await turn(`Read the notes in round ${round}.`);
+      },
+    },
+    { kind: "agent's second message", ask: () => turn("And now?") },
+    { kind: "agent's approval", ask: async () => events = await turn("Write them down.") },
+    {
+      kind: "agent's approval, answered",
+      ask: () => {
+        const call = /"approval_asked".*?"id":"([^"]+)"/.exec(events)?.[1];
+        return post(`/v1/sessions/${session}/approvals/${call}`, { decision: "allow" });
+      },
+    },
+    { kind: "ledger", ask: async () => textOf(await fetch(`${url}/v1/ledger`)) },
+  ];
+}
+
+async function textOf(response: Response): Promise<string> {
+  const text = await response.text();
+  if (response.ok) return text;
+  throw new Error(`Cannot measure a walk: ${response.url} answered ${response.status} ${text}`);
+}
