@@ -19,7 +19,7 @@ export const PACKAGE_TABLE: Readonly<Record<string, readonly string[]>> = {
   gateway: ["messages", "prune", "planner", "wire", "conversation"],
   simulator: ["messages", "prune", "planner", "wire"],
   server: ["messages", "context", "prune", "schemas", "planner", "wire", "loop", "conversation", "gateway"],
-  page: ["messages", "loop", "conversation"],
+  page: ["messages", "loop", "conversation", "server"],
   app: [
     "messages",
     "context",

@@ -1,9 +1,9 @@
-import { ServerSentEventParseStream } from "@std/http";
-import type { TurnLedger } from "@tare/loop";
-import { type Content, contentText, type Message } from "@tare/messages";
-import type { Quote, Wish } from "@tare/planner";
-import type { PinReport, PromptReport } from "@tare/conversation/report";
+import { type Content, contentText } from "@tare/messages";
+import type { Wish } from "@tare/planner";
 import type { NumberedEvent } from "@tare/server";
+import { type Body, type Client, client, type Numbered, type Told } from "@tare/server/client";
+
+export { RefusedError } from "@tare/server/client";
 
 /** Where the server is that a command talks to, and what its requests must carry. */
 export interface ServerAddress {
@@ -23,46 +23,16 @@ export function serverAddress(read: (variable: string) => string | undefined, ur
   };
 }
 
-/** What the server refused, with the status that it answered with. */
-export class RefusedError extends Error {
-  /** The HTTP status. */
-  readonly status: number;
+type Whole = Extract<Told<"GET /v1/sessions/{id}">, { readonly kind: "agent" }>;
+type Listed = Extract<Told<"GET /v1/sessions">["sessions"][number], { readonly kind: "agent" }>;
 
-  /** An error of this status with a sentence for people. */
-  constructor(status: number, message: string) {
-    super(message);
-    this.status = status;
-  }
-}
+/** How far a session is, and what waits for an answer. */
+export type SessionState = Pick<Whole, "status" | "lastEvent" | "approvals"> & {
+  readonly ledger: Pick<Whole["ledger"], "usd">;
+};
 
 /** A session in a list, as far as people are shown it. */
-export interface ListedSession {
-  readonly id: string;
-  /** What the user said first. */
-  readonly title: string;
-  readonly turns: number;
-  readonly ledger: TurnLedger;
-}
-
-/** A call that waits for somebody to say whether it may run. */
-export interface Approval {
-  readonly callId: string;
-  /** The tool that would run. */
-  readonly name: string;
-  /** What it would run with, as JSON. */
-  readonly arguments: string;
-  /** In milliseconds since the epoch. */
-  readonly askedAtMs: number;
-  /** When it is denied if nobody answers, likewise. */
-  readonly expiresAtMs: number;
-}
-
-/** What somebody says to that. */
-export interface ApprovalAnswer {
-  readonly decision: "allow" | "deny" | "always";
-  /** Why, for the model. */
-  readonly reason?: string;
-}
+export type ListedSession = Pick<Listed, "id" | "title" | "turns" | "ledger">;
 
 /** A page of the list of sessions. */
 export interface SessionPage {
@@ -70,170 +40,119 @@ export interface SessionPage {
   readonly hasMore: boolean;
 }
 
+/** A call that waits for somebody to say whether it may run. */
+export type Approval = Told<"GET /v1/sessions/{id}/approvals">["approvals"][number];
+
+/** What somebody says to that. */
+export type ApprovalAnswer = Omit<Body<"POST /v1/sessions/{id}/approvals/{call}">, "askedAtMs">;
+
 /** What the agent is. */
-export interface AgentInfo {
-  /** The folder that its tools work in, where the server tells. */
-  readonly workspace?: string;
-  /** How much a prompt may hold. */
-  readonly windowTokens: number;
-}
+export type AgentInfo = Pick<Told<"GET /v1/agent">, "workspace" | "windowTokens">;
 
-/** How far a session is. */
-export interface SessionState {
-  readonly status: "idle" | "running";
-  /** Number of its newest event; 0 if there is none. */
-  readonly lastEvent: number;
-  readonly ledger: Pick<TurnLedger, "usd">;
-  /** What waits for an answer. */
-  readonly approvals: readonly Approval[];
-}
-
-/** A client of the agent server's own routes. */
-export interface AgentClient {
-  /** Makes a session and resolves to its id. */
-  readonly createSession: () => Promise<string>;
-  /** Starts a turn. Resolves once it runs, to its events as they happen. Default: somebody will answer what it asks. */
-  readonly startTurn: (
-    session: string,
-    input: Content,
-    options?: { readonly unattended: boolean },
-  ) => Promise<AsyncIterable<NumberedEvent>>;
-  /** The events behind this number, for as long as something runs or is asked. */
-  readonly follow: (session: string, after: number) => Promise<AsyncIterable<NumberedEvent>>;
-  /** Number of the newest event. */
-  readonly lastEvent: (session: string) => Promise<number>;
-  /** The calls that wait for somebody to say whether they may run. */
-  readonly approvals: (session: string) => Promise<readonly Approval[]>;
-  /** Says whether one may. */
-  readonly answer: (session: string, approval: Approval, answer: ApprovalAnswer) => Promise<void>;
-  /** How far a session is, and whether a turn runs in it. */
-  readonly session: (session: string) => Promise<SessionState>;
-  /** Cancels what runs in a session and forgets it. */
-  readonly deleteSession: (session: string) => Promise<void>;
-  /** What the agent is. */
-  readonly agent: () => Promise<AgentInfo>;
-  /** Cancels the running turn. */
-  readonly cancel: (session: string) => Promise<void>;
-  /** The newest sessions whose texts hold `search`, at most 20. */
-  readonly listSessions: (search: string) => Promise<readonly ListedSession[]>;
-  /** All sessions page by page, the newest first: those behind the one with the id `after`, or the first. */
-  readonly pageOfSessions: (after?: string) => Promise<SessionPage>;
-  /** What the user said in a session, the oldest first. */
-  readonly questions: (session: string) => Promise<readonly string[]>;
-  /** What the next request would cost. */
-  readonly quote: (session: string) => Promise<Quote>;
-  /** What the model sees. */
-  readonly prompt: (session: string) => Promise<PromptReport>;
-  /** Asks that the message at this place comes back and stays, or leaves. */
-  readonly pin: (session: string, place: number, wish: Wish) => Promise<PinReport>;
-  /** Gives a session's messages, one a line of JSON. */
-  readonly exportSession: (session: string) => Promise<ReadableStream<Uint8Array>>;
-  /** Makes sessions of such lines, or of lines that each hold one, and resolves to their ids. */
-  readonly importSessions: (lines: Uint8Array<ArrayBuffer>) => Promise<readonly string[]>;
-  /** All that the server keeps, as a file. It isn't whole if the stream fails. */
-  readonly backUp: () => Promise<ReadableStream<Uint8Array<ArrayBuffer>>>;
-}
+/** What commands and editors ask of the agent server. */
+export type AgentClient = ReturnType<typeof agentClient>;
 
 /**
- * Makes a client of the agent server at this address, which sends `token` along if there is one. Its functions throw
- * an `Error` with a sentence for people when the server can't be reached, and a {@linkcode RefusedError} when it refuses.
+ * What commands and editors ask of the agent server at this address, with `token` if there is one. All throw a
+ * `RefusedError` with a sentence for people when the server refuses, or with the status 0 when it can't be reached.
  */
-export function agentClient(url: string, token?: string): AgentClient {
-  const send = async (path: string, init: RequestInit = {}): Promise<Response> => {
-    const headers = new Headers(init.headers);
-    if (token !== undefined) headers.set("authorization", `Bearer ${token}`);
-    let response: Response;
-    try {
-      response = await fetch(new URL(path, url), { ...init, headers });
-    } catch (cause) {
-      throw new Error(`Cannot reach the server at ${url}: start it with tare start, or deno task start.`, {
-        cause,
-      });
-    }
-    if (response.ok) return response;
-    throw new RefusedError(response.status, await toldError(response));
+export function agentClient(url: string, token?: string) {
+  const api = client({
+    url: url.replace(/\/+$/, ""),
+    token: () => token,
+    unreachable: `Cannot reach the server at ${url}: start it with tare start, or deno task start.`,
+  });
+  const list = async (
+    query: { readonly limit?: number; readonly search?: string; readonly after?: string },
+  ) => {
+    const { sessions, hasMore } = await api.json("GET /v1/sessions", { query: { ...query, kind: "agent" } });
+    return { sessions: sessions.filter((session) => session.kind === "agent"), hasMore };
   };
-  const post = (path: string, body: unknown = {}) =>
-    send(path, {
-      method: "POST",
-      headers: { "content-type": "application/json" },
-      body: JSON.stringify(body),
-    });
-  const at = (session: string, rest = "") => `/v1/sessions/${encodeURIComponent(session)}${rest}`;
-  const get = async (path: string) => await (await send(path)).json();
+  /** A session of the agent. */
+  const session = async (id: string): Promise<Whole> => {
+    const told = await api.json("GET /v1/sessions/{id}", { path: { id } });
+    if (told.kind === "agent") return told;
+    throw new Error(`Cannot use session ${id}: it is another agent's. Go on in that agent.`);
+  };
   return {
-    async createSession() {
-      return (await (await post("/v1/sessions")).json()).id;
+    /** Makes a session and resolves to its id. */
+    createSession: async () => (await api.json("POST /v1/sessions", { body: {} })).id,
+    /** Starts a turn. Resolves once it runs, to its events as they happen. Default: somebody will answer what it asks. */
+    startTurn: (
+      id: string,
+      input: Content,
+      { unattended }: { readonly unattended: boolean } = { unattended: false },
+    ) => readTurn(api, id, { input, unattended }),
+    /** The events behind this number, for as long as something runs or is asked. */
+    follow: async (id: string, after: number): Promise<AsyncIterable<NumberedEvent>> =>
+      oneByOne(await api.events("GET /v1/sessions/{id}/events", { path: { id }, query: { after } })),
+    /** Number of the newest event. */
+    lastEvent: async (id: string) => (await session(id)).lastEvent,
+    /** The calls that wait for somebody to say whether they may run. */
+    approvals: async (id: string) =>
+      (await api.json("GET /v1/sessions/{id}/approvals", { path: { id } })).approvals,
+    /** Says whether one may. */
+    async answer(id: string, { callId, askedAtMs }: Approval, answer: ApprovalAnswer): Promise<void> {
+      const path = { id, call: callId };
+      await api.json("POST /v1/sessions/{id}/approvals/{call}", { path, body: { ...answer, askedAtMs } });
     },
-    async listSessions(search) {
-      return (await get(`/v1/sessions?${new URLSearchParams({ limit: "20", search })}`)).sessions;
+    /** How far a session is, and whether a turn runs in it. */
+    session: (id: string): Promise<SessionState> => session(id),
+    /** Cancels what runs in a session and forgets it. */
+    async deleteSession(id: string): Promise<void> {
+      await (await api.send("DELETE /v1/sessions/{id}", { path: { id } })).body?.cancel();
     },
-    pageOfSessions: (after) =>
-      get(`/v1/sessions?${new URLSearchParams(after === undefined ? {} : { after })}`),
-    async questions(session) {
-      const { messages }: { messages: readonly Message[] } = await get(at(session));
-      return messages.filter(({ role }) => role === "user").map(({ content }) => contentText(content));
+    /** What the agent is. */
+    agent: (): Promise<AgentInfo> => api.json("GET /v1/agent"),
+    /** Cancels the running turn. */
+    async cancel(id: string): Promise<void> {
+      await api.json("POST /v1/sessions/{id}/cancel", { path: { id } });
     },
-    quote: (session) => get(at(session, "/quote")),
-    prompt: (session) => get(at(session, "/prompt")),
-    async pin(session, place, wish) {
-      return await (await post(at(session, "/pins"), { place, wish })).json();
+    /** The newest sessions whose texts hold `search`, at most 20. */
+    listSessions: async (search: string): Promise<readonly ListedSession[]> =>
+      (await list({ limit: 20, search })).sessions,
+    /** All sessions page by page, the newest first: those behind the one with the id `after`, or the first. */
+    pageOfSessions: (after?: string): Promise<SessionPage> => list(after === undefined ? {} : { after }),
+    /** What the user said in a session, the oldest first. */
+    async questions(id: string): Promise<readonly string[]> {
+      const { messages } = await session(id);
+      return messages.filter(({ role }) => role === "user")
+        .map(({ content }) => contentText(content));
     },
-    async startTurn(session, input, { unattended } = { unattended: false }) {
-      return readEvents(await post(at(session, "/turns"), { input, unattended }));
-    },
-    async follow(session, after) {
-      return readEvents(await send(at(session, `/events?after=${after}`)));
-    },
-    async lastEvent(session) {
-      return (await get(at(session))).lastEvent;
-    },
-    async approvals(session) {
-      return (await get(at(session, "/approvals"))).approvals;
-    },
-    async answer(session, { callId, askedAtMs }, answer) {
-      const path = at(session, `/approvals/${encodeURIComponent(callId)}`);
-      await (await post(path, { ...answer, askedAtMs })).body?.cancel();
-    },
-    session: (session) => get(at(session)),
-    async deleteSession(session) {
-      await (await send(at(session), { method: "DELETE" })).body?.cancel();
-    },
-    agent: () => get("/v1/agent"),
-    async cancel(session) {
-      await (await post(at(session, "/cancel"))).body?.cancel();
-    },
-    async exportSession(session) {
-      const { body } = await send(at(session, "/export"));
-      return body ?? new Blob().stream();
-    },
-    async importSessions(lines) {
-      const headers = { "content-type": "application/x-ndjson" };
-      const response = await send("/v1/sessions/import", { method: "POST", headers, body: lines });
-      const { sessions }: { sessions: readonly { readonly id: string }[] } = await response.json();
+    /** What the next request would cost. */
+    quote: (id: string) => api.json("GET /v1/sessions/{id}/quote", { path: { id } }),
+    /** What the model sees. */
+    prompt: (id: string) => api.json("GET /v1/sessions/{id}/prompt", { path: { id } }),
+    /** Asks that the message at this place comes back and stays, or leaves. */
+    pin: (id: string, place: number, wish: Wish) =>
+      api.json("POST /v1/sessions/{id}/pins", { path: { id }, body: { place, wish } }),
+    /** Gives a session's messages, one a line of JSON. */
+    exportSession: async (id: string) =>
+      bodyOf(await api.send("GET /v1/sessions/{id}/export", { path: { id } })),
+    /** Makes sessions of such lines, or of lines that each hold one, and resolves to their ids. */
+    async importSessions(lines: Uint8Array<ArrayBuffer>): Promise<readonly string[]> {
+      const { sessions } = await api.json("POST /v1/sessions/import", { lines });
       return sessions.map(({ id }) => id);
     },
-    async backUp() {
-      const { body } = await send("/v1/backup");
-      return body ?? new Blob().stream();
-    },
+    /** All that the server keeps, as a file. It isn't whole if the stream fails. */
+    backUp: async () => bodyOf(await api.send("GET /v1/backup")),
   };
 }
 
-async function* readEvents({ body }: Response): AsyncGenerator<NumberedEvent, void> {
-  for await (const { id, data, event } of body?.pipeThrough(new ServerSentEventParseStream()) ?? []) {
-    if (data === undefined) continue;
-    // What failed when it was too late for a status.
-    if (event === "error") throw new Error(JSON.parse(data).error.message);
-    yield { number: Number(id), event: JSON.parse(data) };
-  }
+async function readTurn(
+  api: Client,
+  id: string,
+  body: Body<"POST /v1/sessions/{id}/turns">,
+): Promise<AsyncIterable<NumberedEvent>> {
+  return oneByOne(await api.events("POST /v1/sessions/{id}/turns", { path: { id }, body }));
 }
 
-async function toldError(response: Response): Promise<string> {
-  const text = await response.text();
-  try {
-    return JSON.parse(text).error.message;
-  } catch {
-    return `The server answered ${response.status}: ${text.slice(0, 200)}`;
-  }
+async function* oneByOne<Event>(
+  batches: AsyncIterable<readonly Numbered<Event>[]>,
+): AsyncGenerator<Numbered<Event>, void> {
+  for await (const batch of batches) yield* batch;
+}
+
+function bodyOf({ body }: Response): ReadableStream<Uint8Array<ArrayBuffer>> {
+  return body ?? new Blob().stream();
 }

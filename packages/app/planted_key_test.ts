@@ -147,7 +147,7 @@ Deno.test("the provider's key and the server's token appear nowhere: answers, ev
   const { id } = JSON.parse((await look("/v1/sessions", asked)).body);
   for await (const { event } of await client.startTurn(id, "hello")) events.push(event);
   await look(`/v1/sessions/${id}/events`);
-  assertEquals((await look("/v1/gateway/sessions")).status, 200);
+  assertEquals((await look("/v1/sessions?kind=gateway")).status, 200);
   assertEquals((await look("/v1/sessions/none")).status, 404);
   assertEquals((await look("/none")).status, 404);
   assertEquals((await look("/v1/sessions")).status, 200);

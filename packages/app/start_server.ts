@@ -19,7 +19,6 @@ import {
   isRehearsed,
   priceOf,
 } from "./agent_models.ts";
-import { agentOrGateway, type BodyLimits } from "./agent_or_gateway.ts";
 import { type ConnectionLimits, connectionLimits } from "./listener/limits.ts";
 import { listenHttp } from "./listener/listen_http.ts";
 import { openSettingsStore } from "./data/open_store.ts";
@@ -32,7 +31,7 @@ export const REHEARSAL_NOTICE =
   "no language model is configured; a rehearsal model that only follows fixed rules answers";
 
 /** Largest request bodies: prompts of others may hold pictures and recordings. */
-const LIMITS: BodyLimits = { agentBytes: 10 * 2 ** 20, gatewayBytes: 128 * 2 ** 20 };
+const LIMITS = { agentBytes: 10 * 2 ** 20, gatewayBytes: 128 * 2 ** 20 };
 
 /** What figures of other agents' conversations may take where nothing else of them is kept. */
 const FIGURES_MIB = 256;
@@ -137,6 +136,41 @@ export async function startServer(
   const mcp = mcpSdk && settings.mcp &&
     mcpServers(settings.mcp.servers, { sdk: mcpSdk, cwd: workspace, env: path, owner, onWarning: log });
   const { captureContent = false } = settings;
+  // Other agents ask for other models, and others speak Messages too and cache in their own way.
+  const chatRules = (model: string) => chatProfile(settings, model, asked?.name);
+  const messagesRules = (model: string) => chooseProfile({ model, baseUrl: settings.messagesUrl });
+  const chat = {
+    baseURL,
+    ...(apiKey !== undefined && { apiKey }),
+    profile: chatRules,
+    price: priceOf(settings, chatRules),
+    windowTokens,
+  };
+  const messages = {
+    // This address names the server, the other one the API.
+    baseURL: `${settings.messagesUrl.replace(/\/+$/, "")}/v1`,
+    ...(settings.messagesKey !== undefined && { apiKey: settings.messagesKey }),
+    profile: messagesRules,
+    price: priceOf(settings, messagesRules),
+  };
+  const passing = gateway({
+    telemetry: new Telemetry("@tare/gateway", { captureContent }),
+    // The rehearsal provider is nobody's upstream.
+    upstreams: { ...(hasChatProvider(settings) && { chat, responses: chat }), messages },
+    clientKeys: token === undefined,
+    forward: settings.forward,
+    ...prompts,
+    countTokens,
+    recall: settings.recall,
+    control: settings.control,
+    maxBodyBytes: LIMITS.gatewayBytes,
+    store,
+    keepsContent: gatewayStoreMiB > 0,
+    ...(expireAfterDays !== undefined && { keepMs: expireAfterDays * DAY_MS }),
+    // The agent's sessions must have room in the same file.
+    keepBytes: Math.min(gatewayStoreMiB || FIGURES_MIB, maxDataMiB / 4) * 2 ** 20,
+    onError,
+  });
   const agent = agentHandler({
     telemetry: new Telemetry("@tare/server", { captureContent }),
     address: provider.address,
@@ -165,45 +199,11 @@ export async function startServer(
     maxRunningTurns,
     countTokens,
     maxBodyBytes: LIMITS.agentBytes,
+    gateway: passing,
     onError,
     ...(provider.notice !== undefined && { notice: provider.notice }),
   });
-  // Other agents ask for other models, and others speak Messages too and cache in their own way.
-  const chatRules = (model: string) => chatProfile(settings, model, asked?.name);
-  const messagesRules = (model: string) => chooseProfile({ model, baseUrl: settings.messagesUrl });
-  const chat = {
-    baseURL,
-    ...(apiKey !== undefined && { apiKey }),
-    profile: chatRules,
-    price: priceOf(settings, chatRules),
-    windowTokens,
-  };
-  const messages = {
-    // This address names the server, the other one the API.
-    baseURL: `${settings.messagesUrl.replace(/\/+$/, "")}/v1`,
-    ...(settings.messagesKey !== undefined && { apiKey: settings.messagesKey }),
-    profile: messagesRules,
-    price: priceOf(settings, messagesRules),
-  };
-  const passing = gateway({
-    telemetry: new Telemetry("@tare/gateway", { captureContent }),
-    // The rehearsal provider is nobody's upstream.
-    upstreams: { ...(hasChatProvider(settings) && { chat, responses: chat }), messages },
-    clientKeys: token === undefined,
-    ...prompts,
-    countTokens,
-    recall: settings.recall,
-    control: settings.control,
-    maxBodyBytes: LIMITS.gatewayBytes,
-    store,
-    keepsContent: gatewayStoreMiB > 0,
-    ...(expireAfterDays !== undefined && { keepMs: expireAfterDays * DAY_MS }),
-    // The agent's sessions must have room in the same file.
-    keepBytes: Math.min(gatewayStoreMiB || FIGURES_MIB, maxDataMiB / 4) * 2 ** 20,
-    onError,
-  });
-  const answer = agentOrGateway({ agent, gateway: passing, limits: LIMITS });
-  const fetch = guard(async (request) => page(request) ?? await answer(request), {
+  const fetch = guard(async (request) => page(request) ?? await agent.unguarded(request), {
     hosts: allowedHosts(host, settings.allowedHosts),
     origins: corsOrigins,
     ...(token !== undefined && { token }),

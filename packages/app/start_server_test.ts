@@ -218,7 +218,7 @@ Deno.test("startServer() with a provider and no model is a gateway without an ag
       assertEquals(asked, ["/v1/chat/completions", "/v1/embeddings"]);
       const refused = await (await post("/v1/chat/completions", { model: "agent", messages })).json();
       assertStringIncludes(refused.error.message, "TARE_MODEL isn't set");
-      const { sessions } = await (await fetch(`${server.url}/v1/gateway/sessions`)).json();
+      const { sessions } = await (await fetch(`${server.url}/v1/sessions?kind=gateway`)).json();
       assertEquals(sessions.length, 1);
     } finally {
       await server.close();
@@ -288,7 +288,7 @@ Deno.test("startServer() answers a request for a websocket at once, and HEAD /",
       assertStringIncludes(await ask("GET /v1/responses", `${upgrade}\r\n${authorization}`), "HTTP/1.1 426 ");
       assertStringIncludes(await ask("GET /v1/responses", upgrade), "HTTP/1.1 401 ");
       assertStringIncludes(await ask("HEAD /", authorization), "HTTP/1.1 200 ");
-      assertStringIncludes(await ask("GET /v1/gateway/sessions", "connection: close"), "HTTP/1.1 401 ");
+      assertStringIncludes(await ask("GET /v1/sessions?kind=gateway", "connection: close"), "HTTP/1.1 401 ");
     } finally {
       await server.close();
     }

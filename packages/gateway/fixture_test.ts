@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { gateway, type GatewayOptions, type Upstream } from "@tare/gateway";
+import { type Gateway, gateway, type GatewayOptions, type Upstream } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 
@@ -35,7 +35,10 @@ export const OPTIONS: GatewayOptions = {
 export function gatewayed(
   answer: (forwarded: Forwarded, index: number) => Response | Promise<Response>,
   options: Partial<GatewayOptions> = {},
-): { readonly fetch: (request: Request) => Promise<Response>; readonly seen: Forwarded[] } {
+): Pick<Gateway, "conversations" | "ledger" | "overview"> & {
+  readonly fetch: (request: Request) => Promise<Response>;
+  readonly seen: Forwarded[];
+} {
   const seen: Forwarded[] = [];
   const upstream = async (...args: Parameters<typeof globalThis.fetch>) => {
     const request = new Request(...args);
@@ -46,8 +49,9 @@ export function gatewayed(
     seen.push(forwarded);
     return await answer(forwarded, seen.length - 1);
   };
-  const { fetch } = gateway({ ...OPTIONS, fetch: upstream, ...options });
-  return { fetch: (request) => fetch(request) ?? Promise.reject(new Error("not the gateway's")), seen };
+  const made = gateway({ ...OPTIONS, fetch: upstream, ...options });
+  const fetch = (request: Request) => made.fetch(request) ?? Promise.reject(new Error("not the gateway's"));
+  return { ...made, fetch, seen };
 }
 
 /** A chat completion that says or calls so. */

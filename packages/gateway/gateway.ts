@@ -1,20 +1,30 @@
 import { checkGiven } from "@tare/messages";
+import type { LedgerReport, Overview } from "@tare/conversation/report";
 import { inTraceOf } from "@tare/conversation/telemetry";
 import { ApiError, type Protocol, PROTOCOLS } from "@tare/wire";
-import { decodeRequest, readBytes } from "./decode_request.ts";
-import type { LedgerReport } from "@tare/conversation/report";
 import type { GatewayOptions } from "./options.ts";
+import { isCrooked, isModelPath, methodsOf, readPath } from "./paths.ts";
 import { PlannedCalls } from "./planned_calls.ts";
-import { answerAboutSessions } from "./sessions/session_routes.ts";
+import { readBody } from "./read_body.ts";
+import type { Conversations } from "./sessions/conversations.ts";
 
 /** A gateway as a function from request to response, with no port of its own. */
 export interface Gateway {
-  /** Answers a request; gives nothing for one that is neither under `/v1` nor `HEAD /`. Never rejects. */
-  readonly fetch: (request: Request) => Promise<Response> | undefined;
-  /** Whether there is an upstream to which a request would be passed on. */
-  readonly hasUpstream: (request: Request) => boolean;
-  /** What its sessions cost so far. */
+  /**
+   * Answers a request; gives nothing for one that is neither under `/v1` nor `HEAD /`. Never rejects. A `body` that was
+   * read before is that of the request as it was before its client compressed it.
+   */
+  readonly fetch: (request: Request, body?: Uint8Array<ArrayBuffer>) => Promise<Response> | undefined;
+  /** Whether it has more for a request than a refusal: it goes to an upstream, or on over HTTP. */
+  readonly takes: (request: Request) => boolean;
+  /** Most bytes of a request's body that it reads. */
+  readonly maxBodyBytes: number;
+  /** What passes through, for those who show it to people. */
+  readonly conversations: Conversations;
+  /** What they cost so far, planned and left as they are. @throws {StoreError} */
   readonly ledger: () => Promise<LedgerReport>;
+  /** What was saved today and in all, how those do that are left as they are, and the newest warnings. @throws {StoreError} */
+  readonly overview: () => Promise<Overview>;
   /** Waits until what is known of its sessions is kept, two seconds at most. Never rejects. */
   readonly close: () => Promise<void>;
 }
@@ -27,15 +37,9 @@ export interface Gateway {
  * |---|---|
  * | `POST /v1/chat/completions`, `POST /v1/responses`, `POST /v1/messages` | planned, then passed on |
  * | `POST /v1/responses/input_tokens`, `POST /v1/messages/count_tokens` | passed on with the view that the model had last |
- * | `GET /v1/ledger` | what its sessions cost, planned and left as they are |
- * | `GET /v1/gateway/overview` | what was saved today and since the start, the control group beside it, and the newest warnings |
- * | `GET /v1/gateway/sessions?limit=N&after=ID&search=TEXT` | its sessions, the newest first, page by page |
- * | `GET /v1/gateway/sessions/{id}` | one, with what left its prompt and why |
- * | `GET /v1/gateway/sessions/{id}/calls` | what its model calls took (where none are kept, the newest 2,000), and what was rewritten before each and why |
- * | `GET /v1/gateway/sessions/{id}/prompt` | what its model sees, a block for each tool and message |
- * | `GET /v1/gateway/sessions/{id}/prompt/{block}` | a block: what stands there now, and what was said |
- * | `GET`, `POST /v1/gateway/sessions/{id}/pins`, `DELETE …/pins/{place}` | what is asked of single messages |
- * | anything else under `/v1` | passed on as it comes, streamed both ways; a websocket gets 426 |
+ * | what else is below `/v1/responses`, `/v1/files`, `/v1/images`, `/v1/audio`, `/v1/batches`, `/v1/messages/batches`, and `/v1/completions`, `/v1/embeddings`, `/v1/moderations`, `GET /v1/models` | passed on as it comes, streamed both ways |
+ * | anything else under `/v1` | the same with the client's own key, or if `forward` names it; with the server's key it is 404 |
+ * | a websocket | 426: clients go on over HTTP |
  * | `HEAD /` | says that somebody is there |
  *
  * | header of a request | says |
@@ -60,114 +64,144 @@ export function gateway(options: GatewayOptions): Gateway {
       options: { upstreams: { [name]: { baseURL: "string", profile: "value" } } },
     });
   }
-  const { maxBodyBytes: maxBytes = 128 * 2 ** 20 } = options;
+  const { maxBodyBytes: maxBytes = 128 * 2 ** 20, forward: more = [] } = options;
   const calls = new PlannedCalls(options);
   const served = PROTOCOLS.filter(({ name }) => Object.hasOwn(options.upstreams, name));
   /** The protocol of a request by its path or headers, else that of any client; `own` if it is by path. */
-  const protocolOf = (path: string, { headers }: Request) => {
+  const protocolOf = ({ path }: Asked, { headers }: Request) => {
     const own = PROTOCOLS.find((one) => path === one.path || path.startsWith(`${one.path}/`));
     const protocol = own ?? served.find((one) => one.speaks?.(headers)) ?? served.find((one) => !one.speaks);
     return { own, protocol };
   };
-  /** Passes a request on to the upstream of its protocol. */
-  const forward = async (path: string, request: Request): Promise<Response> => {
-    const { own, protocol } = protocolOf(path, request);
-    if (!protocol || !served.includes(protocol)) return withoutUpstream(path, protocol);
-    const below = protocol.followsField && own && path.slice(protocol.path.length + 1);
-    return below
-      ? await calls.forwardResponse(protocol, below, request)
-      : await calls.forward(protocol, path, request);
+  /** Why a request isn't passed on to the upstream of its protocol; nothing if it is. */
+  const refusal = ({ parts, sent }: Asked, request: Request, protocol: Protocol | undefined) => {
+    if (!protocol || !served.includes(protocol)) {
+      const message = `Cannot pass /v1${sent} on: the gateway has no upstream for it.`;
+      return new ApiError(404, message, { code: "no_upstream" });
+    }
+    if (isCrooked(parts)) {
+      const reason = "it has empty parts, or some that lead upwards, and no provider has such a path";
+      return new ApiError(404, `Cannot find /v1${sent}: ${reason}.`, { code: "not_found" });
+    }
+    const { method } = request;
+    const isOpen = options.upstreams[protocol.name]?.apiKey === undefined;
+    if (isOpen || isModelPath(parts, { method, more })) return undefined;
+    const allowed = methodsOf(parts);
+    if (allowed.length > 0) {
+      const allow = allowed.join(", ");
+      const reason = `with the server's key the provider is asked for it by ${allow} alone`;
+      return new ApiError(405, `Cannot ${method} /v1${sent}: ${reason}.`, {
+        code: "method_not_allowed",
+        headers: { allow },
+      });
+    }
+    const reason = "it is no path by which models are used, so that it doesn't go to the provider with the " +
+      `server's key. --forward /v1${sent} (TARE_FORWARD) lets it pass`;
+    return new ApiError(404, `Cannot find /v1${sent}: ${reason}.`, { code: "not_found" });
   };
-  const route = async (request: Request, path: string): Promise<Response> => {
-    if (request.headers.get("upgrade")?.toLowerCase() === "websocket") return withoutWebsocket(path);
+  const route = async (asked: Asked, request: Request, body?: Uint8Array<ArrayBuffer>): Promise<Response> => {
+    const { path, sent } = asked;
+    if (isUpgrade(request)) {
+      // Clients that ask for a websocket go on over HTTP as soon as they hear this.
+      const message = `Cannot open a websocket at /v1${sent}: this server answers over HTTP alone.`;
+      throw new ApiError(426, message, { code: "upgrade_required" });
+    }
     if (request.method === "POST") {
       for (const protocol of served) {
         const counts = path === protocol.countPath;
-        if (counts || path === protocol.path) return await answerCall(protocol, request, counts);
+        if (counts || path === protocol.path) return await answerCall(protocol, request, { counts, body });
       }
-    }
-    if (request.method === "GET" || request.method === "HEAD") {
-      if (path === "/ledger") return Response.json(await calls.ledger());
-      if (path === "/gateway/overview") return Response.json(await calls.overview());
-    }
-    if (path === SESSIONS || path.startsWith(`${SESSIONS}/`)) {
-      const answer = await answerAboutSessions(request, path.slice(SESSIONS.length), {
-        ...options,
-        sessions: calls.sessions,
-        changed: async (session) => await calls.save(session),
-      });
-      if (answer) return answer;
     }
     if (isFromPage(request)) {
       const reason = "it comes from a page of another origin, and could be sent without its asking first";
       throw new ApiError(403, `Cannot pass the request on: ${reason}.`, { code: "origin_not_allowed" });
     }
-    return await forward(path, request);
+    const { own, protocol } = protocolOf(asked, request);
+    const refused = refusal(asked, request, protocol);
+    if (!protocol || refused) throw refused;
+    const below = protocol.followsField && own && sent.slice(protocol.path.length + 1);
+    return below
+      ? await calls.forwardResponse(protocol, below, request)
+      : await calls.forward(protocol, sent, request);
   };
-  const answerCall = async (protocol: Protocol, request: Request, counts: boolean): Promise<Response> => {
-    try {
-      const declared = request.headers.get("content-type") ?? "none";
-      const plain = await decodeRequest(request, { maxBytes });
-      // What can't be read here may be read there.
-      if (plain.headers.has("content-encoding")) {
-        return await calls.forward(protocol, counts && protocol.countPath || protocol.path, request);
-      }
-      const bytes = await readBytes(plain, maxBytes);
-      // No web page can send another type without asking first.
-      if (declared.split(";")[0]?.trim().toLowerCase() !== "application/json") {
-        const reason = `its content-type is ${declared}, and application/json is wanted`;
-        return protocol.refuse(415, `Cannot read the body: ${reason}.`, "unsupported_media_type");
-      }
-      return await calls.answer(protocol, { request: plain, bytes, counts });
-    } catch (error) {
-      if (!(error instanceof ApiError)) {
-        return protocol.refuse(502, unreachable(error), "upstream_unreachable");
-      }
-      return protocol.refuse(error.status, error.message, error.details.code ?? "");
+  const answerCall = async (
+    protocol: Protocol,
+    request: Request,
+    { counts, body }: { readonly counts: boolean; readonly body: Uint8Array<ArrayBuffer> | undefined },
+  ): Promise<Response> => {
+    const declared = request.headers.get("content-type") ?? "none";
+    const bytes = body ?? await readBody(request, { maxBytes });
+    // What can't be read here may be read there.
+    if (!bytes) return await calls.forward(protocol, counts && protocol.countPath || protocol.path, request);
+    // No web page can send another type without asking first.
+    if (declared.split(";")[0]?.trim().toLowerCase() !== "application/json") {
+      const reason = `its content-type is ${declared}, and application/json is wanted`;
+      throw new ApiError(415, `Cannot read the body: ${reason}.`, { code: "unsupported_media_type" });
     }
+    return await calls.answer(protocol, { request: decoded(request), bytes, counts });
   };
   return {
-    fetch: (request) => {
+    fetch: (request, body) => {
       const { pathname } = new URL(request.url);
       // Some clients look whether anybody is there before they ask.
       if (pathname === "/" && request.method === "HEAD") return Promise.resolve(new Response());
-      const path = pathOf(request);
-      if (path === undefined) return undefined;
-      return inTraceOf(request, () => route(request, path)).catch((error) => {
+      const asked = askedOf(pathname);
+      if (!asked) return undefined;
+      return inTraceOf(request, () => route(asked, request, body)).catch((error) => {
         const told = error instanceof ApiError
           ? error
           : new ApiError(502, unreachable(error), { code: "upstream_unreachable" });
-        const { own } = protocolOf(path, request);
-        return own?.refuse(told.status, told.message, told.details.code ?? "") ?? told.toResponse();
+        const { protocol } = protocolOf(asked, request);
+        const { status, message, details: { code = "", headers = {} } } = told;
+        const response = protocol?.refuse(status, message, code) ?? told.toResponse();
+        for (const [name, value] of Object.entries(headers)) response.headers.set(name, value);
+        return response;
       });
     },
-    hasUpstream: (request) => {
-      const path = pathOf(request);
-      const { protocol } = path === undefined ? {} : protocolOf(path, request);
-      return protocol !== undefined && served.includes(protocol);
+    takes: (request) => {
+      const asked = askedOf(new URL(request.url).pathname);
+      if (!asked) return false;
+      return isUpgrade(request) || !refusal(asked, request, protocolOf(asked, request).protocol);
     },
+    maxBodyBytes: maxBytes,
+    conversations: calls.conversations,
     ledger: () => calls.ledger(),
+    overview: () => calls.overview(),
     close: () => calls.close(),
   };
 }
 
-/** The path of a request below `/v1`; nothing if it isn't below. */
-function pathOf({ url }: Request): string | undefined {
-  return /^\/v1(\/.*)$/.exec(new URL(url).pathname)?.[1];
+/** What a request asks for, below `/v1`. */
+interface Asked {
+  /** The path as it was sent. */
+  readonly sent: string;
+  /** The same with its parts decoded, as long as none of them holds a `/`. */
+  readonly path: string;
+  /** Its parts, decoded. */
+  readonly parts: readonly string[];
 }
 
-const SESSIONS = "/gateway/sessions";
-
-/** Clients that ask for a websocket go on over HTTP as soon as they hear this. */
-function withoutWebsocket(path: string): Response {
-  const message = `Cannot open a websocket at /v1${path}: this server answers over HTTP alone.`;
-  return new ApiError(426, message, { code: "upgrade_required" }).toResponse();
+/** What is asked for by this path; nothing if it isn't below `/v1`. */
+function askedOf(pathname: string): Asked | undefined {
+  const sent = /^\/v1(\/.*)$/.exec(pathname)?.[1];
+  if (sent === undefined) return undefined;
+  // What can't be decoded is nobody's path.
+  const parts = readPath(sent) ?? [""];
+  return { sent, parts, path: parts.some((part) => part.includes("/")) ? sent : `/${parts.join("/")}` };
 }
 
-function withoutUpstream(path: string, protocol?: Protocol): Response {
-  const message = `Cannot pass /v1${path} on: the gateway has no upstream for it.`;
-  const code = "no_upstream";
-  return protocol?.refuse(404, message, code) ?? new ApiError(404, message, { code }).toResponse();
+function isUpgrade({ headers }: Request): boolean {
+  return headers.get("upgrade")?.toLowerCase() === "websocket";
+}
+
+/** The request without what its headers say of a body that has been decoded. */
+function decoded(request: Request): Request {
+  if (!request.headers.has("content-encoding")) return request;
+  const headers = new Headers(request.headers);
+  headers.delete("content-encoding");
+  headers.delete("content-length");
+  const { url, method, signal } = request;
+  return new Request(url, { method, headers, signal });
 }
 
 /** Whether a page of another origin made a browser send a request, of a kind for which no browser asks first. */

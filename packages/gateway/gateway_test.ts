@@ -72,7 +72,7 @@ Deno.test("gateway passes errors on, and tells when the upstream can't be reache
 
 Deno.test("gateway asks streams for usage, and withholds it from clients that didn't", async () => {
   const usage = { prompt_tokens: 9, completion_tokens: 1, total_tokens: 10 };
-  const { fetch, seen } = gatewayed(() =>
+  const { fetch, seen, ledger } = gatewayed(() =>
     sse(
       chunk({ role: "assistant", content: "" }, null, { usage: null }),
       chunk({ content: "Hi" }, null, { usage: null }),
@@ -91,7 +91,7 @@ Deno.test("gateway asks streams for usage, and withholds it from clients that di
     stream_options: { include_usage: true },
   }))).text();
   assertStringIncludes(asked, '"usage":{"prompt_tokens":9');
-  const { planned } = await (await fetch(new Request("http://localhost/v1/ledger"))).json();
+  const { planned } = await ledger();
   assertEquals([planned.sessions, planned.calls, planned.promptTokens], [1, 2, 18]);
 });
 
@@ -189,7 +189,7 @@ Deno.test("gateway leaves control sessions, bypassed requests and other people's
   const control = gatewayed(() => completion({ content: "Hi" }), { control: 1 });
   await (await control.fetch(post(request))).text();
   assertEquals(control.seen[0]?.body, request);
-  const report = await (await control.fetch(new Request("http://localhost/v1/ledger"))).json();
+  const report = await control.ledger();
   assertEquals([report.planned.sessions, report.control.sessions, report.control.calls], [0, 1, 1]);
   const off = gatewayed(() => completion({ content: "Hi" }));
   await (await off.fetch(post(request, { "x-tare": "off" }))).text();
@@ -272,7 +272,7 @@ Deno.test("gateway tells of an upstream that fails behind a recall, whole or str
   const whole = failing(() => completion(RECALLING));
   const failed = await whole.fetch(post({ ...HELLO, tools: [READ] }));
   assertEquals([failed.status, await failed.text()], [503, "broken"]);
-  const report = await (await whole.fetch(new Request("http://localhost/v1/ledger"))).json();
+  const report = await whole.ledger();
   assertEquals([report.planned.calls, report.planned.errors, report.planned.recalls], [1, 1, 1]);
   const streamed = failing(() =>
     sse(

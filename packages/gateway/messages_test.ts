@@ -191,14 +191,14 @@ Deno.test("gateway goes by the cache that a request asks for, and by what the up
     cache_creation: { ephemeral_5m_input_tokens: short, ephemeral_1h_input_tokens: hour },
   });
   const cost = async (short: number, hour: number) => {
-    const { fetch } = gatewayed(
+    const { fetch, ledger } = gatewayed(
       () => Response.json({ type: "message", content: [], usage: usage(short, hour) }),
       {
         upstreams: { messages: { ...UPSTREAM, profile: profileNamed("anthropic-5m") } },
       },
     );
     await (await fetch(claudeRequest([says("user", "Go.")]))).text();
-    return (await (await fetch(new Request("http://localhost/v1/ledger"))).json()).planned.tokenUnits;
+    return (await ledger()).planned.tokenUnits;
   };
   assertEquals([await cost(1_000, 0), await cost(0, 1_000), await cost(400, 600)], [1_250, 2_000, 1_700]);
 });

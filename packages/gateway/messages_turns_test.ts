@@ -39,7 +39,7 @@ function unmarked(value: unknown): any {
 
 /** Asks a gateway as Claude Code does. */
 function claude() {
-  const { fetch, seen } = gatewayed(({ url, body }) => {
+  const { fetch, seen, ledger: report } = gatewayed(({ url, body }) => {
     if (new URL(url).pathname.endsWith("/count_tokens")) return Response.json({ input_tokens: 7 });
     const asked = JSON.stringify(body.messages.at(-1));
     const text = asked.includes("TEXT ONLY")
@@ -73,7 +73,7 @@ function claude() {
     }
     return { messages, last };
   };
-  const ledger = async () => (await (await fetch(new Request("http://localhost/v1/ledger"))).json()).planned;
+  const ledger = async () => (await report()).planned;
   return { ask, work, ledger };
 }
 

@@ -6,7 +6,13 @@
  *
  * @module
  */
-export { decodeRequest, readBytes } from "./decode_request.ts";
 export { type Gateway, gateway } from "./gateway.ts";
 export type { GatewayOptions, Upstream } from "./options.ts";
-export { SESSION_DETAILS, SESSION_LIST } from "./sessions/session_report.ts";
+export { readPath } from "./paths.ts";
+export { type BodyLimits, readBody, readBytes } from "./read_body.ts";
+export type {
+  ConversationDetails,
+  Conversations,
+  ConversationSummary,
+  ShownConversation,
+} from "./sessions/conversations.ts";

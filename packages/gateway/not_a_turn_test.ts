@@ -24,7 +24,7 @@ const NAMES = Array.from({ length: 8 }, (_, at) => `file${at}.ts`);
 function chatGateway(
   answer: (body: { readonly messages: readonly Json[]; readonly tools?: readonly Json[] }) => string,
 ) {
-  const { fetch, seen } = gatewayed(({ body }) => completion({ content: answer(body) }, 0));
+  const { fetch, seen, ledger: report } = gatewayed(({ body }) => completion({ content: answer(body) }, 0));
   const ask = async (messages: readonly object[], more: object = { tools: [BASH] }, headers = {}) => {
     const response = await fetch(post({ model: "m", messages, ...more }, headers));
     await response.body?.cancel();
@@ -34,7 +34,7 @@ function chatGateway(
       body: seen.at(-1)?.body,
     };
   };
-  const ledger = async () => (await (await fetch(new Request("http://localhost/v1/ledger"))).json()).planned;
+  const ledger = async () => (await report()).planned;
   /** Plays a turn of some steps, step by step, after what was said before. */
   const work = async (before: readonly Json[], headers = {}) => {
     let messages = [...before];
@@ -51,7 +51,7 @@ function chatGateway(
 /** Asks a gateway before an upstream of responses, as Codex does. */
 function codexGateway(replies: readonly ScriptedItems[]) {
   const upstream = responsesUpstream(replies);
-  const { fetch } = gateway({ ...OPTIONS, fetch: upstream.fetch });
+  const { fetch, ledger: report } = gateway({ ...OPTIONS, fetch: upstream.fetch });
   const ask = async (request: Request) => {
     const response = await fetch(request);
     const text = await response?.text();
@@ -71,7 +71,7 @@ function codexGateway(replies: readonly ScriptedItems[]) {
     }
     return { input, last };
   };
-  const ledger = async () => (await (await fetch(new Request("http://localhost/v1/ledger")))?.json()).planned;
+  const ledger = async () => (await report()).planned;
   return { ask, work, ledger };
 }
 

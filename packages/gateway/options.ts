@@ -24,6 +24,11 @@ export interface GatewayOptions extends PolicyOptions {
   readonly upstreams: Readonly<Record<string, Upstream>>;
   /** Whether the authorization that clients send is for the providers. Default: true. */
   readonly clientKeys?: boolean;
+  /**
+   * Paths beside those that models are used with, such as `/v1/vector_stores`, that go to a provider with the key of its
+   * `Upstream`, and what is below them. With a client's own key anything under `/v1` goes. Default: none.
+   */
+  readonly forward?: readonly string[];
   /** Makes the requests. Default: the global `fetch`. */
   readonly fetch?: typeof fetch;
   /** Gives the token counter, once it is loaded. */

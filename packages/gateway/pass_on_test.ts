@@ -193,3 +193,35 @@ Deno.test("gateway tells that it can't reach an upstream as the clients of the p
   assertEquals(await told("/chat/completions"), [502, { error }]);
   assertEquals(await told("/embeddings"), [502, { error }]);
 });
+
+Deno.test("gateway passes on with the server's key by what models are used, and what it is told", async () => {
+  const keyed = { ...OPTIONS.upstreams.chat!, apiKey: "sk-server" };
+  const { fetch, seen } = gatewayed(() => Response.json({}), {
+    upstreams: { chat: keyed, responses: keyed, messages: keyed },
+    forward: ["/v1/vector_stores"],
+  });
+  const ask = async (path: string, method = "GET", headers: Record<string, string> = {}) => {
+    const before = seen.length;
+    const response = await fetch(new Request(`${BASE}${path}`, { method, headers }));
+    const text = await response.text();
+    return [response.status, seen.length - before, text === "" ? undefined : JSON.parse(text)];
+  };
+  for (const path of ["/models", "/files/f/content", "/messages/batches/b", "/vector_stores/vs/files"]) {
+    assertEquals((await ask(path)).slice(0, 2), [200, 1]);
+  }
+  const path = "/v1/organization/admin_api_keys";
+  const message =
+    `Cannot find ${path}: it is no path by which models are used, so that it doesn't go to the ` +
+    `provider with the server's key. --forward ${path} (TARE_FORWARD) lets it pass.`;
+  const error = { message, type: "invalid_request_error", param: null, code: "not_found" };
+  assertEquals(await ask(path.slice("/v1".length)), [404, 0, { error }]);
+  // Who speaks another protocol is told in that.
+  assertEquals(await ask(path.slice("/v1".length), "GET", { "anthropic-version": "2023-06-01" }), [404, 0, {
+    type: "error",
+    error: { type: "not_found_error", message },
+  }]);
+  for (const crooked of ["/..%2fadmin", "/models/..%2fadmin", "/models//x", "/models/", "/%E0"]) {
+    assertEquals((await ask(crooked)).slice(0, 2), [404, 0]);
+  }
+  assertEquals((await ask("/models/mine", "DELETE")).slice(0, 2), [405, 0]);
+});

@@ -12,6 +12,7 @@ import {
 import { type LedgerReport, type Overview, type Sums, ToldWarnings } from "@tare/conversation/report";
 import { type FailOpen, Telemetry } from "@tare/conversation/telemetry";
 import type { GatewayOptions } from "./options.ts";
+import { type Conversations, conversationsOf } from "./sessions/conversations.ts";
 import type { GatewaySession } from "./sessions/session.ts";
 import { TracedCalls } from "./traced_calls.ts";
 import type { GatewayTurn } from "./turn.ts";
@@ -110,9 +111,9 @@ export class PlannedCalls {
     return (this.#options.now ?? Date.now)();
   }
 
-  /** Its sessions: a page of them, one, and what one has called. */
-  get sessions(): Pick<Turns, "list" | "session" | "calls"> {
-    return this.#turns;
+  /** Its conversations, as they are shown. */
+  get conversations(): Conversations {
+    return conversationsOf(this.#turns);
   }
 
   /** Answers a request. @throws what `fetch` throws if the upstream can't be reached. */

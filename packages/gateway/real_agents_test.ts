@@ -97,12 +97,12 @@ Deno.test("gateway tells clients what the last call took, and its ledger what al
       [true, [recalls, streamed({ content: "Hi" })]],
     ] as const
   ) {
-    const { fetch } = gatewayed((_, index) => answers[index]!(1000 + 100 * index));
+    const { fetch, ledger } = gatewayed((_, index) => answers[index]!(1000 + 100 * index));
     const options = stream ? { stream, stream_options: { include_usage: true } } : {};
     const text = await (await fetch(post({ ...HELLO, ...options }))).text();
     const told = Array.from(text.matchAll(/"usage":(\{[^}]*\})/g), ([, json]) => JSON.parse(json!));
     assertEquals(told, [usage(1100)]);
-    const { planned } = await (await fetch(new Request("http://localhost/v1/ledger"))).json();
+    const { planned } = await ledger();
     assertEquals([planned.calls, planned.promptTokens, planned.outputTokens], [2, 2100, 10]);
   }
 });

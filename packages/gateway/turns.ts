@@ -14,8 +14,10 @@ import { RECALL_TOOL } from "@tare/prune";
 import { jsonExcess, type Protocol, PROTOCOLS, readBody, readingRequest, type WireReply } from "@tare/wire";
 import { Memory } from "./memory.ts";
 import type { GatewayOptions } from "./options.ts";
-import { Keeper, type Listing } from "./kept/keeper.ts";
-import type { Making } from "./kept/kept_session.ts";
+import type { ListedSession } from "@tare/conversation";
+import { Keeper } from "./kept/keeper.ts";
+import { type Making, summaryOf } from "./kept/kept_session.ts";
+import type { Listing } from "./sessions/conversations.ts";
 import { oneShotOf, viewFor } from "./sessions/one_shot.ts";
 import type {
   Compaction,
@@ -98,7 +100,7 @@ export class Turns {
     listing: Listing,
   ): Promise<{ readonly sessions: readonly SessionSummary[]; readonly hasMore: boolean } | undefined> {
     if (this.#keeper) return await this.#keeper.list(listing);
-    const { limit, after, search } = listing;
+    const { limit, after, search = "" } = listing;
     const all = this.#sessions.list();
     const from = after === undefined ? 0 : all.findIndex(({ id }) => id === after) + 1;
     if (after !== undefined && from === 0) return undefined;
@@ -107,6 +109,11 @@ export class Turns {
       state.title.toLowerCase().includes(text)
     );
     return { sessions: found.slice(0, limit), hasMore: limit < found.length };
+  }
+
+  /** A session of a list of the store, as it is known best. */
+  known(row: ListedSession): SessionSummary {
+    return this.#keeper?.known(row) ?? summaryOf(row);
   }
 
   /** The session of this id, if it is kept or known. @throws {StoreError} */
@@ -122,6 +129,12 @@ export class Turns {
   /** What all sessions came to that are kept, or that were known in this process where none are. @throws {StoreError} */
   async accounts(): Promise<Accounts> {
     return await this.#keeper?.accounts() ?? this.#accounts;
+  }
+
+  /** Forgets a session, and what is kept of it. @throws {StoreError} */
+  async forget(session: GatewaySession): Promise<void> {
+    this.#sessions.delete(session);
+    await this.#keeper?.forget(session);
   }
 
   /** The id that a response has at the upstream, as it stands in a path. */

@@ -67,8 +67,9 @@ export function upstreamHeaders(
     },
 ): Headers {
   const headers = new Headers();
+  const hops = namedByConnection(request);
   for (const [name, value] of request.headers) {
-    if (!OWN_REQUEST_HEADERS.test(name)) headers.set(name, value);
+    if (!OWN_REQUEST_HEADERS.test(name) && !hops.has(name)) headers.set(name, value);
   }
   withoutTrace(headers);
   if (!clientKeys || apiKey !== undefined) { for (const name of auth.headers) headers.delete(name); }
@@ -79,13 +80,20 @@ export function upstreamHeaders(
 /** Headers of the upstream's answer that its client gets to see, and more of them. */
 export function answerHeaders(response: Response, more: Readonly<Record<string, string>> = {}): Headers {
   const headers = new Headers();
+  const hops = namedByConnection(response);
   for (const [name, value] of response.headers) {
-    if (!OWN_RESPONSE_HEADERS.test(name)) headers.set(name, value);
+    if (!OWN_RESPONSE_HEADERS.test(name) && !hops.has(name)) headers.set(name, value);
   }
   // Else a reverse proxy before this server would collect events before it passes them on.
   if (headers.get("content-type")?.includes("text/event-stream")) headers.set("x-accel-buffering", "no");
   for (const [name, value] of Object.entries(more)) headers.set(name, value);
   return headers;
+}
+
+/** The headers of which a message says that they are for the next one on its way alone (RFC 9110, 7.6.1). */
+function namedByConnection({ headers }: Pick<Request, "headers">): ReadonlySet<string> {
+  const named = headers.get("connection")?.toLowerCase().split(",") ?? [];
+  return new Set(named.map((name) => name.trim()));
 }
 
 /** The upstream's answer as it is. */

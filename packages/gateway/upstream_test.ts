@@ -33,6 +33,13 @@ Deno.test("answerHeaders() leaves out what belongs to the connection", () => {
   assertEquals([...answerHeaders(new Response(null, { headers }))], [["x-request-id", "r"]]);
 });
 
+Deno.test("upstreamHeaders() and answerHeaders() leave out what a message names in Connection", () => {
+  const headers = { connection: "close, X-Hop, x-other", "x-hop": "1", "X-Other": "2", "x-end": "3" };
+  const request = new Request("http://localhost/", { headers });
+  assertEquals([...upstreamHeaders(request, { clientKeys: true })], [["x-end", "3"]]);
+  assertEquals([...answerHeaders(new Response(null, { headers }))], [["x-end", "3"]]);
+});
+
 Deno.test("answerHeaders() asks proxies to pass events on at once", () => {
   const headers = { "content-type": "text/event-stream; charset=utf-8" };
   assertEquals([...answerHeaders(new Response(null, { headers }))], [

@@ -54,6 +54,7 @@ Deno.test("agentHandler() runs a turn with a tool and streams its events, each w
   const { body } = await call(handler, "GET", session);
   const id = session.split("/").at(-1);
   assertEquals(body, {
+    kind: "agent",
     id,
     createdAt: "1970-01-01T00:00:00.000Z",
     status: "idle",
@@ -92,7 +93,7 @@ Deno.test("agentHandler() gives the events after a number, by query or header, a
   assertEquals(await read("?after=999"), []);
   assertEquals(
     await refused(handler, "GET", `${session}/events?after=-1`),
-    error(400, "invalid_request", 'Cannot read events after "-1": a number from 0 is wanted.'),
+    error(400, "invalid_request", "Cannot use the query: after must be >= 0."),
   );
 });
 

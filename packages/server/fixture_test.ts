@@ -112,7 +112,12 @@ export function agent(model: Model, options: Partial<AgentOptions> = {}): AgentH
     const headers = { authorization: `Bearer ${token}` };
     return await (await handler.fetch(new Request(`http://${hosts[0]}/openapi.json`, { headers }))).json();
   };
-  return { ...handler, fetch: checkedFetch(handler.fetch, () => document ??= readDocument()) };
+  return {
+    ...handler,
+    fetch: checkedFetch(handler.fetch, () => document ??= readDocument(), {
+      passesOn: all.gateway !== undefined,
+    }),
+  };
 }
 
 /** What a request was answered, its body read as JSON. */

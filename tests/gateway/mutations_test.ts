@@ -5,7 +5,6 @@ import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { agentHandler } from "@tare/server";
 import { memoryStore } from "@tare/conversation";
-import { agentOrGateway } from "../../packages/app/agent_or_gateway.ts";
 import { checkLossless, type FoundEdits } from "./lossless.ts";
 import { oddUpstream } from "./odd_upstream.ts";
 import { type GeneratedRequest, maltreatedSessions } from "./request_bodies.ts";
@@ -34,7 +33,7 @@ function maltreatedGateway() {
   // Without a cache every edit pays at once.
   const rules = { profile: profileNamed("none"), windowTokens: 24_000 };
   const provider = { ...rules, baseURL: "http://upstream.test/v1" };
-  const agent = agentHandler({
+  const { unguarded: ask } = agentHandler({
     ...settings,
     ...rules,
     model: () => {
@@ -44,15 +43,11 @@ function maltreatedGateway() {
     tools: [],
     store: memoryStore(),
     mechanisms: { context: true, prune: true, schemas: true, truncate: false },
-  });
-  const ask = agentOrGateway({
-    agent,
     gateway: gateway({
       ...settings,
       upstreams: { chat: provider, responses: provider, messages: provider },
       fetch: upstream.fetch,
     }),
-    limits: { agentBytes: 10 * 2 ** 20, gatewayBytes: 128 * 2 ** 20 },
   });
   return { ask, upstream, errors };
 }

@@ -163,6 +163,15 @@ export const OPTIONS = {
     right: "origins such as https://chat.example, with commas between them",
   },
   ...LIMIT_OPTIONS,
+  forward: {
+    variable: "TARE_FORWARD",
+    flag: "forward",
+    fallback: "",
+    help:
+      "Paths that go to the provider with the server's key beside those that models are used with, and what is below them, with commas between them",
+    read: list((path) => /^\/v1(\/[\w.-]*\w[\w.-]*)+$/.test(path)),
+    right: "paths such as /v1/vector_stores, with commas between them",
+  },
   apiKey: {
     variable: "OPENAI_API_KEY",
     isSecret: true,

@@ -16,6 +16,7 @@ Deno.test("readSettings() fills defaults in, and a flag outranks its variable", 
     gatewayStoreMiB: 1024,
     allowedHosts: [],
     corsOrigins: [],
+    forward: [],
     idleSeconds: 60,
     requestSeconds: 300,
     messagesUrl: "https://api.anthropic.com",
@@ -66,6 +67,7 @@ Deno.test("readSettings() fills defaults in, and a flag outranks its variable", 
   );
   assertEquals(
     readSettings(["--data", "/data", "--allowed-hosts", "agent.example, Other.example:81"], {
+      TARE_FORWARD: "/v1/vector_stores,/v1/fine_tuning/jobs",
       TARE_TOKEN: "secret",
       TARE_CORS_ORIGINS: "https://chat.example,http://localhost:3000,",
     }),
@@ -75,8 +77,14 @@ Deno.test("readSettings() fills defaults in, and a flag outranks its variable", 
       token: "secret",
       allowedHosts: ["agent.example", "Other.example:81"],
       corsOrigins: ["https://chat.example", "http://localhost:3000"],
+      forward: ["/v1/vector_stores", "/v1/fine_tuning/jobs"],
     },
   );
+  for (
+    const path of ["vector_stores", "/v1", "/v1/", "/v2/x", "/v1/../x", "/v1/a//b", "/v1/%2e%2e", "/v1/a?b"]
+  ) {
+    assertThrows(() => readSettings(["--forward", path], {}), RangeError, "paths such as /v1/vector_stores");
+  }
 });
 
 Deno.test("readSettings() counts paths from the folder in which a task was started", () => {
@@ -240,6 +248,7 @@ Deno.test("settingsHelp() lists every variable and flag", () => {
       "TARE_TOKEN",
       "TARE_ALLOWED_HOSTS",
       "TARE_CORS_ORIGINS",
+      "--forward",
       "TARE_PROFILE",
       "--profile-file",
       "--no-context",

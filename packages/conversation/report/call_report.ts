@@ -1,8 +1,7 @@
-import type { Cost, JsonSchema, Rewrite, Usage } from "@tare/messages";
+import type { Cost, Rewrite, Usage } from "@tare/messages";
 import type { LedgerEntry, UncachedCause } from "@tare/planner";
 import { callCost, type Rates } from "@tare/planner";
 import { addSums, NO_SUMS, type Sums } from "./overview.ts";
-import { closedSchema, COUNT, FLAG, listOf, NUMBER, orNull, TEXT, TIME } from "./schemas.ts";
 
 /** One model call of a session: what it took, what resending everything would have taken, what was rewritten for it. */
 export interface CallReport {
@@ -38,57 +37,6 @@ export interface CallReport {
   /** What was rewritten before it, and why, in words. */
   readonly rewrites: readonly Rewrite[];
 }
-
-/** JSON Schema of what was asked for and was done with a rewrite. */
-export const ASKED: JsonSchema = listOf(
-  closedSchema("Asked", { place: COUNT, wish: { enum: ["keep", "let_go"] }, by: TEXT }),
-);
-
-const REWRITE = {
-  mechanism: TEXT,
-  reason: TEXT,
-  removed: TEXT,
-  tokensBefore: NUMBER,
-  tokensAfter: NUMBER,
-};
-
-/** JSON Schema of a rewrite. */
-export const REWRITE_REPORT: JsonSchema = {
-  ...closedSchema("Rewrite", REWRITE),
-  properties: { ...REWRITE, asked: ASKED },
-};
-
-/** JSON Schema of a {@linkcode CallReport}. */
-export const CALL_REPORT: JsonSchema = closedSchema("Call", {
-  number: COUNT,
-  at: orNull(TIME),
-  turn: orNull(COUNT),
-  purpose: TEXT,
-  promptTokens: NUMBER,
-  cachedTokens: NUMBER,
-  writtenTokens: NUMBER,
-  newTokens: NUMBER,
-  outputTokens: NUMBER,
-  estimated: FLAG,
-  tokenUnits: NUMBER,
-  usd: orNull(NUMBER),
-  resend: orNull(
-    closedSchema("Resend", {
-      promptTokens: NUMBER,
-      cachedTokens: NUMBER,
-      tokenUnits: NUMBER,
-      usd: orNull(NUMBER),
-    }),
-  ),
-  summary: orNull(
-    closedSchema("SummaryUsage", { promptTokens: NUMBER, cachedTokens: NUMBER, outputTokens: NUMBER }),
-  ),
-  uncached: listOf(closedSchema("UncachedTokens", { cause: TEXT, tokens: NUMBER })),
-  rewrites: listOf(REWRITE_REPORT),
-});
-
-/** JSON Schema of a stretch of a session's calls. */
-export const CALL_LIST: JsonSchema = closedSchema("CallList", { calls: listOf(CALL_REPORT), hasMore: FLAG });
 
 /** Calls of a list that asks for no number of them, and most in any. */
 export const CALLS_PAGE: { readonly usual: number; readonly most: number } = { usual: 1_000, most: 10_000 };

@@ -1,6 +1,6 @@
 /**
  * A prompt session as people are shown it: its calls, its prompt block by block, its pins, and what all of them came to.
- * Functions that make these reports, and the JSON Schema of each. An entry point of its own, so that a loop which shows
+ * Functions that make these reports. An entry point of its own, so that a loop which shows
  * nobody anything doesn't carry it.
  *
  * @example
@@ -18,44 +18,30 @@
  *
  * @module
  */
-export {
-  ASKED,
-  CALL_LIST,
-  CALL_REPORT,
-  type CallReport,
-  CALLS_PAGE,
-  pageOfCalls,
-  reportCall,
-  REWRITE_REPORT,
-  sumsOfCall,
-} from "./call_report.ts";
+export { type CallReport, CALLS_PAGE, pageOfCalls, reportCall, sumsOfCall } from "./call_report.ts";
 export {
   Accounts,
+  addOverviews,
   addSums,
   addToDay,
   dayOf,
   type Days,
   type Group,
   type GroupReport,
-  LEDGER_REPORT,
   type LedgerReport,
   NO_SUMS,
-  OVERVIEW,
   type Overview,
   sumOfDays,
-  SUMS,
   type Sums,
   type ToldWarning,
   ToldWarnings,
 } from "./overview.ts";
-export { NEW_PIN, PIN_LIST, PIN_REPORT, type PinReport } from "./pin_report.ts";
 export {
-  BLOCK_REPORT,
   type BlockReport,
   BLOCKS_PAGE,
   type BlockState,
   type BlockText,
-  PROMPT_REPORT,
+  type PinReport,
   type PromptBlock,
   type PromptReport,
   reportBlock,
@@ -63,4 +49,3 @@ export {
   reportPrompt,
   type SeenConversation,
 } from "./prompt_report.ts";
-export { closedSchema, listOf } from "./schemas.ts";

@@ -1,6 +1,3 @@
-import type { JsonSchema } from "@tare/messages";
-import { closedSchema, COUNT, listOf, NUMBER, orNull, TEXT, TIME } from "./schemas.ts";
-
 /**
  * What calls came to, beside resending everything. Prompts in token units, of which the price of one uncached input
  * token is 1; prompts and replies in US dollars, as far as prices are known.
@@ -89,32 +86,20 @@ export interface GroupReport extends Sums {
   readonly usdPerSession: number | null;
 }
 
-const NUMBERS = Object.fromEntries(Object.keys(NO_SUMS).map((name) => [name, NUMBER]));
-const GROUP = closedSchema("GroupSums", { ...NUMBERS, sessions: COUNT });
-const GROUP_REPORT = closedSchema("LedgerGroup", {
-  ...NUMBERS,
-  sessions: COUNT,
-  tokenUnitsPerSession: NUMBER,
-  callsPerSession: NUMBER,
-  usdPerSession: orNull(NUMBER),
-});
-
-/** JSON Schema of {@linkcode Sums}. */
-export const SUMS: JsonSchema = closedSchema("Sums", NUMBERS);
-
-/** JSON Schema of an {@linkcode Overview}. */
-export const OVERVIEW: JsonSchema = closedSchema("Overview", {
-  today: SUMS,
-  all: SUMS,
-  groups: closedSchema("Groups", { planned: GROUP, control: GROUP }),
-  warnings: listOf(closedSchema("ToldWarning", { at: TIME, session: TEXT, message: TEXT })),
-});
-
-/** JSON Schema of a {@linkcode LedgerReport}. */
-export const LEDGER_REPORT: JsonSchema = closedSchema("Ledger", {
-  planned: GROUP_REPORT,
-  control: GROUP_REPORT,
-});
+/** What two parts saved, as one. Warnings stand newest first. */
+export function addOverviews(a: Overview, b: Overview): Overview {
+  const group = (name: keyof Overview["groups"]) => ({
+    ...addSums(a.groups[name], b.groups[name]),
+    sessions: a.groups[name].sessions + b.groups[name].sessions,
+  });
+  return {
+    today: addSums(a.today, b.today),
+    all: addSums(a.all, b.all),
+    groups: { planned: group("planned"), control: group("control") },
+    warnings: [...a.warnings, ...b.warnings].sort((one, other) => one.at < other.at ? 1 : -1)
+      .slice(0, MAX_WARNINGS),
+  };
+}
 
 /** Both together. */
 export function addSums(a: Sums, b: Partial<Sums>): Sums {

@@ -6,7 +6,6 @@ import {
   describeCall,
   firstWords,
   hashPiece,
-  type JsonSchema,
   meantCall,
   type Message,
   pairCalls,
@@ -18,8 +17,12 @@ import { isSummary } from "@tare/planner";
 import type { Conversation } from "@tare/planner";
 import type { SessionView } from "@tare/planner";
 import { fittingPins, type Pin } from "@tare/planner";
-import { PIN_REPORT, type PinReport } from "./pin_report.ts";
-import { closedSchema, COUNT, FLAG, listOf, orNull, TEXT } from "./schemas.ts";
+
+/** A pin, and whether the prompt is already as it says. */
+export interface PinReport extends Omit<Pin, "hash"> {
+  /** `waiting` for the next rewrite, or `done`. */
+  readonly state: "waiting" | "done";
+}
 
 /**
  * How much of a block the model sees: all of it (`alive`); a line in its place (`elided`); head and tail
@@ -78,37 +81,6 @@ export interface BlockReport extends PromptBlock {
   /** What was said; null of a line. */
   readonly original: BlockText | null;
 }
-
-const BLOCK = {
-  id: TEXT,
-  kind: { enum: ["tool", "message", "line"] },
-  role: TEXT,
-  tool: orNull(TEXT),
-  place: orNull(COUNT),
-  tokens: COUNT,
-  originalTokens: COUNT,
-  state: { enum: ["alive", "elided", "truncated", "summarised", "left", "compact"] },
-  pin: orNull(PIN_REPORT),
-  title: TEXT,
-};
-
-const BLOCK_TEXT = closedSchema("BlockText", { text: TEXT, offset: COUNT, chars: COUNT });
-
-/** JSON Schema of a {@linkcode PromptReport}. */
-export const PROMPT_REPORT: JsonSchema = closedSchema("Prompt", {
-  tokens: COUNT,
-  originalTokens: COUNT,
-  total: COUNT,
-  blocks: listOf(closedSchema("PromptBlock", BLOCK)),
-  hasMore: FLAG,
-});
-
-/** JSON Schema of a {@linkcode BlockReport}. */
-export const BLOCK_REPORT: JsonSchema = closedSchema("PromptBlockDetails", {
-  ...BLOCK,
-  now: orNull(BLOCK_TEXT),
-  original: orNull(BLOCK_TEXT),
-});
 
 /** Blocks of a list that asks for no number of them, and most in any. */
 export const BLOCKS_PAGE: { readonly usual: number; readonly most: number } = { usual: 2_000, most: 10_000 };

@@ -12,27 +12,22 @@ const LATER_MS = 1_000_000 + 24 * 60 * 60_000;
 
 type Json = Record<string, unknown>;
 
-async function get({ fetch }: Gateway, path: string): Promise<Json> {
-  const response = (await fetch(new Request(`http://localhost/v1${path}`)))!;
-  assertEquals(response.status, 200);
-  return await response.json();
-}
-
 /** All that a gateway tells of its sessions: the ledger, the overview, each session and its calls. */
-async function told(opened: Gateway): Promise<Json> {
-  const { warnings: _, ...overview } = await get(opened, "/gateway/overview");
-  const sessions: Json[] = [];
-  for (let after = "", hasMore = true; hasMore;) {
-    const page = await get(opened, `/gateway/sessions?limit=2${after}`);
-    sessions.push(...page.sessions as Json[]);
-    after = `&after=${sessions.at(-1)?.id}`;
-    hasMore = page.hasMore as boolean;
+async function told({ ledger, overview, conversations }: Gateway): Promise<Json> {
+  const { warnings: _, ...sums } = await overview();
+  const sessions: { readonly id: string }[] = [];
+  for (let hasMore = true; hasMore;) {
+    const page = (await conversations.list({ limit: 2, after: sessions.at(-1)?.id }))!;
+    sessions.push(...page.conversations);
+    ({ hasMore } = page);
   }
   const each = await Promise.all(sessions.map(async ({ id }) => {
-    const { archiveBytes: _, ...details } = await get(opened, `/gateway/sessions/${id}`);
-    return { details, calls: (await get(opened, `/gateway/sessions/${id}/calls`)).calls };
+    const shown = (await conversations.get(id))!;
+    const { archiveBytes: _, ...details } = shown.details();
+    return { details, calls: await shown.calls() };
   }));
-  return { ledger: await get(opened, "/ledger"), overview, sessions, each };
+  // As others get to see it.
+  return JSON.parse(JSON.stringify({ ledger: await ledger(), overview: sums, sessions, each }));
 }
 
 /** Plays it with one gateway, and gives what that tells, and another one, opened on the store of it when it has ended. */
@@ -212,8 +207,7 @@ Deno.test("a session that another server holds waits, and is written once that g
     return at < 2 ? opened : blocked(opened);
   };
   const blocked = async (opened: Gateway) => {
-    const { sessions } = await get(opened, "/gateway/sessions");
-    id = (sessions as { id: string }[])[0]!.id;
+    id = (await opened.conversations.list({ limit: 1 }))!.conversations[0]!.id;
     assert(await other.shared.hold(id));
     return opened;
   };
@@ -260,15 +254,19 @@ for (const dialect of DIALECTS) {
     const some = conversation(dialect, MANNERS[0]!).slice(0, 9);
     await play(some, dialect, (_, options) => gateway({ ...(given = options), store, keepWaitMs: 60_000 }));
     const later = gateway({ ...given!, store });
-    const { sessions } = await get(later, "/gateway/sessions");
-    const [{ id, title }] = sessions as [{ id: string; title: string }];
-    const found = await get(later, `/gateway/sessions?search=${encodeURIComponent(title.toUpperCase())}`);
-    assertEquals([title === "", found], [false, { sessions, hasMore: false }]);
-    const { prompt, protocol } = await get(later, `/gateway/sessions/${id}`);
-    assertEquals([protocol, (prompt as { tokens: number }).tokens > 0], [dialect.name, true]);
-    assertEquals(await get(later, `/gateway/sessions/${id}/pins`), { pins: [] });
-    const none = await later.fetch(new Request("http://localhost/v1/gateway/sessions/none"));
-    assertEquals(none?.status, 404);
-    await none?.text();
+    const { list, get } = later.conversations;
+    const all = (await list({ limit: 9 }))!;
+    const { id, title } = all.conversations[0]!;
+    assertEquals([title === "", await list({ limit: 9, search: title.toUpperCase() })], [false, all]);
+    const shown = (await get(id))!;
+    const { prompt, protocol } = shown.details();
+    assertEquals([protocol, prompt !== null && prompt.tokens > 0], [dialect.name, true]);
+    assertEquals((await shown.seen()).pins, []);
+    assertEquals([await get("none"), await list({ limit: 1, after: "none" })], [undefined, undefined]);
+    await shown.forget();
+    assertEquals([await get(id), (await list({ limit: 9 }))!.conversations.length], [
+      undefined,
+      all.conversations.length - 1,
+    ]);
   });
 }

@@ -193,12 +193,11 @@ Deno.test("pins are kept", async () => {
   const messages = [{ role: "user", content: "Go." }, ...CHAT.step("a.ts", longResult("a.ts"))];
   const first = gatewayed(answer, { store });
   const id = (await first.fetch(post({ model: "m", messages, tools: [READ] }))).headers.get("x-tare-session");
-  const path = `/gateway/sessions/${id}/pins`;
-  assertEquals((await first.fetch(post({ place: 2, wish: "keep" }, {}, path))).status, 200);
+  await (await first.conversations.get(id ?? ""))?.setPin({ place: 2, wish: "keep" });
   const later = gatewayed(answer, { store });
   await (await later.fetch(post({ model: "m", messages, tools: [READ] }))).text();
-  const { pins } = await (await later.fetch(new Request(`http://localhost/v1${path}`))).json();
-  assertEquals(pins.map(({ place, wish }: { place: number; wish: string }) => [place, wish]), [[2, "keep"]]);
+  const pins = (await (await later.conversations.get(id ?? ""))?.seen())?.pins ?? [];
+  assertEquals(pins.map(({ place, wish }) => [place, wish]), [[2, "keep"]]);
 });
 
 Deno.test("what a turn writes grows by little with its conversation", async () => {

@@ -2,6 +2,7 @@ import { type ListedSession, type Store, StoreError, type StoreRecord } from "@t
 import { Accounts, type CallReport, type Days } from "@tare/conversation/report";
 import type { Protocol, RequestReaders } from "@tare/wire";
 import { chainTo } from "../sessions/chain_index.ts";
+import type { Listing } from "../sessions/conversations.ts";
 import type { GatewaySession, Recognised, SessionSummary } from "../sessions/session.ts";
 import type { GatewaySessions, StoredSession } from "../sessions/sessions.ts";
 import { namesOf, soughtNames } from "./conversation_names.ts";
@@ -70,15 +71,6 @@ export interface Looking {
   readonly follows: string | undefined;
   readonly protocol: Protocol;
   readonly readers: RequestReaders;
-}
-
-/** What is listed of sessions. */
-export interface Listing {
-  readonly limit: number;
-  /** Behind the one of this id. Default: from the newest. */
-  readonly after?: string | undefined;
-  /** Only those whose title holds this, A to Z in either case. */
-  readonly search: string;
 }
 
 /** What of a session's figures is in the store. */
@@ -186,7 +178,7 @@ export class Keeper {
    * @throws {StoreError}
    */
   async list(
-    { limit, after, search }: Listing,
+    { limit, after, search = "" }: Listing,
   ): Promise<{ readonly sessions: readonly SessionSummary[]; readonly hasMore: boolean } | undefined> {
     const { store, sessions } = this.#options;
     const all = sessions.list().filter(({ kept: { fence } }) => fence === undefined);
@@ -201,7 +193,7 @@ export class Keeper {
       ...{ kind: "gateway", limit: limit + 1, search },
       ...(isStored && { after }),
     });
-    const found = [...unsaved, ...rows.map((row) => this.#asKnown(row))];
+    const found = [...unsaved, ...rows.map((row) => this.known(row))];
     return { sessions: found.slice(0, limit), hasMore: limit < found.length };
   }
 
@@ -224,7 +216,7 @@ export class Keeper {
     for (;;) {
       const which = { kind: "gateway", limit: PAGE, ...(after !== undefined && { after }) } as const;
       const rows: readonly ListedSession[] = await store.listSessions(which);
-      for (const row of rows) add(this.#asKnown(row), (row.settings as KeptSettings).forkOf !== undefined);
+      for (const row of rows) add(this.known(row), (row.settings as KeptSettings).forkOf !== undefined);
       if (rows.length < PAGE) return accounts;
       after = rows.at(-1)!.id;
     }
@@ -270,7 +262,7 @@ export class Keeper {
   }
 
   /** A session as it is known best: as it is here if that isn't in the store yet, or if nobody else writes to it. */
-  #asKnown(row: ListedSession): SessionSummary {
+  known(row: ListedSession): SessionSummary {
     const { store, sessions } = this.#options;
     const known = sessions.peek(row.id);
     return known && (!store.shared || this.#isChanged(known)) ? known : summaryOf(row);

@@ -85,6 +85,11 @@ export class GatewaySessions {
     return Array.from(this.#sessions.values(), ({ session }) => session).sort((a, b) => b.number - a.number);
   }
 
+  /** Forgets a session. */
+  delete({ id }: Pick<GatewaySession, "id">): void {
+    this.#sessions.delete(id);
+  }
+
   /** A session has grown: others may have to go for it. */
   weigh(session: GatewaySession): void {
     if (this.isCurrent(session)) this.#keep(session);

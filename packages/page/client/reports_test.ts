@@ -230,7 +230,7 @@ Deno.test("A session of the gateway has its calls and its prompt like any other"
   await seen(page, ".sessions h2", "Through the gateway");
   await page.click(".sessions h2 + ul a");
   await seen(page, ".sums dd", "2");
-  const { sessions: [session] } = await (await server.ask("/v1/gateway/sessions")).json();
+  const { sessions: [session] } = await (await server.ask("/v1/sessions?kind=gateway")).json();
   const prompt = `${count(session.promptTokens)}${
     share(session.cachedTokens, session.promptTokens)
   } from cache`;
@@ -238,7 +238,7 @@ Deno.test("A session of the gateway has its calls and its prompt like any other"
   await assertAccessible(page, "gateway");
   await page.click(".session-head a:last-child");
   await seen(page, ".sums dt", "The model sees");
-  const { tokens, total } = await (await server.ask(`/v1/gateway/sessions/${session.id}/prompt`)).json();
+  const { tokens, total } = await (await server.ask(`/v1/sessions/${session.id}/prompt`)).json();
   const told = await texts(page, ".sums dd");
   assertEquals([told[0], told[3]], [`${count(tokens)}tokens`, count(total)]);
   assertEquals(total > 0, true);

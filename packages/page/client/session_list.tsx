@@ -1,7 +1,7 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { askJson } from "./api/api.ts";
-import { type Session, titleOf } from "./api/sessions.ts";
+import { api } from "./api/api.ts";
+import { type GatewaySession, type Session, titleOf } from "./api/sessions.ts";
 import { counted, share } from "./parts/format.ts";
 import { addressOf, type Place } from "./place.ts";
 import { CHANGED } from "./talk/conversation.ts";
@@ -19,17 +19,6 @@ const PAUSE = 150;
 interface Page {
   readonly sessions: readonly Session[];
   readonly hasMore: boolean;
-}
-
-/** A session of an agent that goes through the gateway. */
-interface GatewaySession {
-  readonly id: string;
-  readonly model: string;
-  readonly startedAt: string;
-  readonly lastAt: string;
-  readonly calls: number;
-  readonly promptTokens: number;
-  readonly cachedTokens: number;
 }
 
 /** The sessions, the newest first, page by page, found by their words; and those that go through the gateway. */
@@ -79,7 +68,7 @@ export function SessionList({ place }: { readonly place: Place }): JSX.Element {
                   aria-current={current(session.id)}
                 >
                   <bdi class="title">
-                    {session.model}, {new Date(session.startedAt).toLocaleTimeString("en-GB")}
+                    {session.model}, {new Date(session.createdAt).toLocaleTimeString("en-GB")}
                   </bdi>
                   <small>{figures(session)}</small>
                 </a>
@@ -100,9 +89,13 @@ function figures(
 
 function useSessions(search: string): Page & { readonly more: () => Promise<void> } {
   const [page, setPage] = useState<Page & { readonly search?: string }>({ sessions: [], hasMore: false });
-  const path = `/v1/sessions?helpers=true&limit=${PAGE}&search=${encodeURIComponent(search)}`;
+  const read = async (after?: string): Promise<Page | undefined> => {
+    const query = { kind: "agent", helpers: true, limit: PAGE, search, after } as const;
+    const page = await api.json("GET /v1/sessions", { query }).catch(() => undefined);
+    return page && { ...page, sessions: page.sessions.filter((session) => session.kind === "agent") };
+  };
   useRefresh(async (isStale) => {
-    const newest = await askJson<Page>(path).catch(() => undefined);
+    const newest = await read();
     if (!newest || isStale()) return;
     setPage((page) => ({ ...(page.search === search ? join(newest, page) : newest), search }));
     for (const session of newest.sessions) {
@@ -110,8 +103,7 @@ function useSessions(search: string): Page & { readonly more: () => Promise<void
     }
   }, search);
   const more = async () => {
-    const after = page.sessions.at(-1)?.id ?? "";
-    const older = await askJson<Page>(`${path}&after=${encodeURIComponent(after)}`).catch(() => undefined);
+    const older = await read(page.sessions.at(-1)?.id);
     if (older) {
       setPage(({ sessions }) => ({
         search,
@@ -126,12 +118,12 @@ function useSessions(search: string): Page & { readonly more: () => Promise<void
 function useGatewaySessions(search: string): readonly GatewaySession[] {
   const [sessions, setSessions] = useState<readonly GatewaySession[]>([]);
   useRefresh(async () => {
-    const told = await askJson<{ readonly sessions: readonly GatewaySession[] }>(
-      `/v1/gateway/sessions?limit=${PAGE}`,
-    ).catch(() => undefined);
+    const query = { kind: "gateway", limit: PAGE } as const;
+    const told = await api.json("GET /v1/sessions", { query }).catch(() => undefined);
     if (!told) return;
-    setSessions(told.sessions);
-    for (const { id, lastAt } of told.sessions) heard(id, { mark: lastAt });
+    const passing = told.sessions.filter((session) => session.kind === "gateway");
+    setSessions(passing);
+    for (const { id, lastAt } of passing) heard(id, { mark: lastAt });
   }, "");
   return sessions.filter(({ model }) => model.toLowerCase().includes(search));
 }

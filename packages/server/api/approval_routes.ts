@@ -2,27 +2,12 @@ import { Type } from "typebox";
 import { answerTo } from "../approvals/approvals.ts";
 import type { Question } from "../sessions/session_types.ts";
 import { errorResponses } from "../http/http_error.ts";
-import { type Route, route } from "../http/route.ts";
+import { route } from "../http/route.ts";
 import { closed, COUNT } from "../http/schema.ts";
 import type { Sessions } from "../sessions/sessions.ts";
-import { SESSION, sessionBody } from "./session_body.ts";
+import { APPROVAL, SESSION, sessionBody } from "./session_body.ts";
 
-const MS = Type.Number({ minimum: 0, description: "In milliseconds since the epoch." });
-
-/** A call that waits for somebody to say whether it may run. */
-export const APPROVAL = closed({
-  callId: Type.String(),
-  name: Type.String({ description: "The tool that would run." }),
-  arguments: Type.String({ description: "What it would run with, as JSON." }),
-  askedAtMs: MS,
-  expiresAtMs: Type.Number({
-    minimum: 0,
-    description: "When it is denied if nobody answers, in milliseconds since the epoch.",
-  }),
-}, "Approval");
-
-/** Several of them. */
-export const APPROVALS = Type.Array(APPROVAL);
+const APPROVALS = Type.Array(APPROVAL);
 
 /** Body of `POST /v1/sessions/{id}/approvals/{call}`. */
 export const ANSWER = closed(
@@ -54,7 +39,7 @@ export function approvalBodies(questions: readonly Question[]) {
 }
 
 /** The routes that show what is asked before calls run, and take the answers. */
-export function approvalRoutes(sessions: Sessions): readonly Route[] {
+export function approvalRoutes(sessions: Sessions) {
   return [
     route({
       method: "GET",
@@ -68,7 +53,7 @@ export function approvalRoutes(sessions: Sessions): readonly Route[] {
         },
         ...errorResponses({ 404: "There is no such session." }),
       },
-      async answer({ path: { id = "" } }) {
+      async answer({ path: { id } }) {
         return { json: { approvals: approvalBodies((await sessions.get(id)).questions) } };
       },
     }),
@@ -91,7 +76,7 @@ export function approvalRoutes(sessions: Sessions): readonly Route[] {
           429: "The turn would go on, and as many turns run as the server allows. Nothing has happened.",
         }),
       },
-      async answer({ path: { id = "", call: callId = "" }, body, keep }) {
+      async answer({ path: { id, call: callId }, body, keep }) {
         const session = await sessions.get(id);
         let after = 0;
         await session.answer((questions) => {

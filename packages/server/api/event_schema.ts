@@ -1,10 +1,10 @@
 import type { ModelErrorCode, TurnEndReason } from "@tare/loop";
 import type { FinishReason } from "@tare/messages";
-import { ASKED } from "@tare/conversation/report";
 import { type TProperties, Type } from "typebox";
 import { closed, COUNT } from "../http/schema.ts";
 import type { SessionEvent } from "../sessions/session_types.ts";
 import { ASSISTANT_MESSAGE, CONTENT, MESSAGE } from "./message_schemas.ts";
+import { ASKED } from "./report_schemas.ts";
 
 const STRING = Type.String();
 const TOKENS = Type.Number({ minimum: 0 });
@@ -89,7 +89,7 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
     removed: STRING,
     tokensBefore: TOKENS,
     tokensAfter: TOKENS,
-    asked: Type.Optional(Type.Unsafe(ASKED)),
+    asked: Type.Optional(ASKED),
   },
   warning: { message: STRING },
   text_delta: { step: STEP, text: STRING },

@@ -1,23 +1,19 @@
 import { Type } from "typebox";
-import { type Route, route } from "../http/route.ts";
+import { route } from "../http/route.ts";
 import { closed } from "../http/schema.ts";
 import type { SessionOptions } from "../sessions/session_types.ts";
 
 /** Longest time that the store may take to answer, in milliseconds: probes ask again, and take none for an answer too. */
 const STORE_MS = 1_000;
 
-/** How a server is, for those who start it again or send requests elsewhere. */
-export interface Health {
-  readonly routes: readonly Route[];
-  /** From now on it isn't ready: it ends. */
-  readonly end: () => void;
-}
-
 /**
+ * How a server is, for those who start it again or send requests elsewhere: its routes, and what says that from now on it
+ * isn't ready, because it ends.
+ *
  * Tells alive from ready. Alive is whoever answers, without looking at anything: one that isn't should be started again.
  * Ready is who can take a request now: others should get it as long as one isn't.
  */
-export function health({ store, countTokens }: Pick<SessionOptions, "store" | "countTokens">): Health {
+export function health({ store, countTokens }: Pick<SessionOptions, "store" | "countTokens">) {
   let isEnding = false;
   let isCounting = false;
   const unready = async (): Promise<string[]> => {
@@ -34,7 +30,9 @@ export function health({ store, countTokens }: Pick<SessionOptions, "store" | "c
     "application/json": closed({ status: Type.Literal(name), ...more }),
   });
   return {
-    end: () => isEnding = true,
+    end: () => {
+      isEnding = true;
+    },
     routes: [
       route({
         method: "GET",

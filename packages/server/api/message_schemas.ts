@@ -5,7 +5,7 @@ import { tagged, textOr } from "../http/schema.ts";
 const TEXT = Type.String();
 
 /** What a user may say: text, or parts of the chat-completions wire format. */
-export const USER_CONTENT = textOr(
+export const USER_CONTENT = Type.Unsafe<Content>(textOr(
   tagged("type", {
     text: Type.Object({ text: TEXT }),
     image_url: Type.Object({ image_url: Type.Object({ url: TEXT, detail: Type.Optional(TEXT) }) }),
@@ -19,7 +19,7 @@ export const USER_CONTENT = textOr(
     }),
   }),
   1,
-);
+));
 
 /** A message's content: text, or parts of the chat-completions wire format. */
 export const CONTENT = Type.Unsafe<Content>({

@@ -1,40 +1,28 @@
-import type { NewPin } from "@tare/planner";
+import { pageOfCalls, reportBlock, reportPins, reportPrompt } from "@tare/conversation/report";
+import type { Gateway } from "@tare/gateway";
+import { errorResponses, HttpError } from "../http/http_error.ts";
+import { route } from "../http/route.ts";
 import {
+  BLOCK_QUERY,
   BLOCK_REPORT,
-  BLOCKS_PAGE,
   CALL_LIST,
-  CALLS_PAGE,
+  CALLS_QUERY,
+  LEDGER_REPORT,
   NEW_PIN,
   OVERVIEW,
-  pageOfCalls,
   PIN_LIST,
   PIN_REPORT,
+  PROMPT_QUERY,
   PROMPT_REPORT,
-  reportBlock,
-  reportPins,
-  reportPrompt,
-  type SeenConversation,
-} from "@tare/conversation/report";
-import { Type } from "typebox";
-import { errorResponses, HttpError } from "../http/http_error.ts";
-import { queryNumber } from "../http/query_number.ts";
-import { type Route, route, type RouteResponse } from "../http/route.ts";
-import type { Session } from "../sessions/session.ts";
-import type { Sessions } from "../sessions/sessions.ts";
+} from "./report_schemas.ts";
+import type { SessionKinds } from "./session_kinds.ts";
+import { KIND } from "./session_routes.ts";
 
-const MOST_CALLS = queryNumber({ name: "limit", says: "Most calls in the answer.", least: 1, ...CALLS_PAGE });
-const AFTER = queryNumber({ name: "after", says: "Number of the last call of the page before." });
-const MOST_BLOCKS = queryNumber({
-  name: "limit",
-  says: "Most blocks in the answer.",
-  least: 1,
-  ...BLOCKS_PAGE,
-});
-const FROM = queryNumber({ name: "from", says: "How many blocks to leave out at the start." });
-const OFFSET = queryNumber({ name: "offset", says: "Where in the texts to begin, in UTF-16 code units." });
+const UNITS = "Costs are in token units, and in US dollars where prices are known.";
+const NO_SESSION = errorResponses({ 404: "There is no such session." });
 
 /** The routes about where tokens went, what the model sees, and what is asked of single messages. */
-export function promptRoutes(sessions: Sessions): readonly Route[] {
+export function promptRoutes(kinds: SessionKinds) {
   return [
     route({
       method: "GET",
@@ -42,17 +30,17 @@ export function promptRoutes(sessions: Sessions): readonly Route[] {
       operationId: "listCalls",
       summary:
         "Lists the model calls of a session, the oldest first: what each took, what resending everything " +
-        "would have taken, and what was rewritten before it and why. Costs are in token units, and in US dollars where prices are known.",
-      parameters: [MOST_CALLS.parameter, AFTER.parameter],
+        `would have taken, and what was rewritten before it and why. ${UNITS}`,
+      query: CALLS_QUERY,
       responses: {
-        200: json(CALL_LIST, "The calls, and whether there are more behind them."),
-        ...errorResponses({ 400: "A number isn't one.", 404: "There is no such session." }),
+        200: {
+          description: "The calls, and whether there are more behind them.",
+          content: { "application/json": CALL_LIST },
+        },
+        ...NO_SESSION,
       },
-      async answer({ path: { id = "" }, request }) {
-        const doing = "list calls";
-        const limit = MOST_CALLS.read(request, doing);
-        const after = AFTER.read(request, doing);
-        return { json: pageOfCalls(await sessions.calls(id), { limit, after }) };
+      async answer({ path: { id }, query }) {
+        return { json: pageOfCalls(await (await kinds.get(id)).calls(), query) };
       },
     }),
     route({
@@ -62,16 +50,16 @@ export function promptRoutes(sessions: Sessions): readonly Route[] {
       summary:
         "Shows what the model sees, without the texts: a block for each tool and message, those that left " +
         "included, and for each line that stands for several.",
-      parameters: [MOST_BLOCKS.parameter, FROM.parameter],
+      query: PROMPT_QUERY,
       responses: {
-        200: json(PROMPT_REPORT, "The blocks, and whether there are more behind them."),
-        ...errorResponses({ 400: "A number isn't one.", 404: "There is no such session." }),
+        200: {
+          description: "The blocks, and whether there are more behind them.",
+          content: { "application/json": PROMPT_REPORT },
+        },
+        ...NO_SESSION,
       },
-      async answer({ path: { id = "" }, request }) {
-        const doing = "show the prompt";
-        const limit = MOST_BLOCKS.read(request, doing);
-        const from = FROM.read(request, doing);
-        return { json: reportPrompt(await seenIn(await sessions.get(id)), { limit, from }) };
+      async answer({ path: { id }, query }) {
+        return { json: reportPrompt(await (await kinds.get(id)).seen(), query) };
       },
     }),
     route({
@@ -80,14 +68,16 @@ export function promptRoutes(sessions: Sessions): readonly Route[] {
       operationId: "getPromptBlock",
       summary:
         "Shows a block of the prompt: what stands there now, and what was said. Long texts come in stretches.",
-      parameters: [OFFSET.parameter],
+      query: BLOCK_QUERY,
       responses: {
-        200: json(BLOCK_REPORT, "The block with at most 100,000 characters of each text."),
-        ...errorResponses({ 400: "The offset isn't one.", 404: "There is no such session or block." }),
+        200: {
+          description: "The block with at most 100,000 characters of each text.",
+          content: { "application/json": BLOCK_REPORT },
+        },
+        ...errorResponses({ 404: "There is no such session or block." }),
       },
-      async answer({ path: { id = "", block = "" }, request }) {
-        const offset = OFFSET.read(request, "show the block");
-        const found = reportBlock(await seenIn(await sessions.get(id)), block, { offset });
+      async answer({ path: { id, block }, query }) {
+        const found = reportBlock(await (await kinds.get(id)).seen(), block, query);
         if (found) return { json: found };
         throw new HttpError(
           404,
@@ -103,11 +93,11 @@ export function promptRoutes(sessions: Sessions): readonly Route[] {
       summary:
         "Lists what is asked of single messages, by their places, and whether the prompt is already so.",
       responses: {
-        200: json(PIN_LIST, "The pins."),
-        ...errorResponses({ 404: "There is no such session." }),
+        200: { description: "The pins.", content: { "application/json": PIN_LIST } },
+        ...NO_SESSION,
       },
-      async answer({ path: { id = "" } }) {
-        return { json: { pins: reportPins(await seenIn(await sessions.get(id))) } };
+      async answer({ path: { id } }) {
+        return { json: { pins: reportPins(await (await kinds.get(id)).seen()) } };
       },
     }),
     route({
@@ -117,22 +107,19 @@ export function promptRoutes(sessions: Sessions): readonly Route[] {
       summary:
         "Asks that a message comes back at the next rewrite and stays (`keep`), or that a result leaves at the " +
         "next one (`let_go`), in place of what was asked for it before. By itself that rewrites nothing.",
-      body: Type.Unsafe<NewPin>(NEW_PIN),
+      body: NEW_PIN,
       responses: {
-        200: json(PIN_REPORT, "The pin."),
+        200: { description: "The pin.", content: { "application/json": PIN_REPORT } },
         ...errorResponses({
           400: "That can't be asked of this message, or the body isn't valid.",
           404: "There is no such session.",
-          501: "The server's policy takes no pins.",
+          501: "Nothing can be asked of the messages of this session.",
         }),
       },
-      async answer({ path: { id = "" }, body, keep }) {
-        const session = await sessions.get(id);
-        const seen = await seenIn(session);
-        const pin = session.prompt.makePin(seen.history.messages, body);
-        const answer = { json: reportPins({ ...seen, pins: [pin] })[0] };
-        await session.changePins({ set: pin }, keep({ sessionId: id, answer }));
-        return answer;
+      async answer({ path: { id }, body: { place, wish, by }, keep }) {
+        const session = await kinds.get(id);
+        const wanted = { place, wish, ...(by !== undefined && { by }) };
+        return { json: await session.setPin(wanted, (json) => keep({ sessionId: id, answer: { json } })) };
       },
     }),
     route({
@@ -144,11 +131,10 @@ export function promptRoutes(sessions: Sessions): readonly Route[] {
         204: { description: "It is gone." },
         ...errorResponses({ 404: "There is no such session, or nothing is asked of this message." }),
       },
-      async answer({ path: { id = "", place = "" }, keep }) {
-        const session = await sessions.get(id);
-        const isThere = session.prompt.pins.some((pin) => String(pin.place) === place);
-        if (isThere) {
-          await session.changePins({ remove: Number(place) }, keep({ sessionId: id }));
+      async answer({ path: { id, place }, keep }) {
+        const session = await kinds.get(id);
+        const isPlace = /^\d{1,15}$/.test(place);
+        if (isPlace && await session.removePin(Number(place), () => keep({ sessionId: id }))) {
           return new Response(null, { status: 204 });
         }
         throw new HttpError(
@@ -163,18 +149,27 @@ export function promptRoutes(sessions: Sessions): readonly Route[] {
       path: "/v1/overview",
       operationId: "getOverview",
       summary:
-        "Says what the agent's sessions that are kept have saved, today and in all, and the newest warnings. " +
-        "Costs are in token units, and in US dollars where prices are known.",
-      responses: { 200: json(OVERVIEW, "The overview.") },
-      answer: async () => ({ json: await sessions.overview() }),
+        "Says what the sessions that are known have saved, today and in all, how those do that are left as they are, " +
+        `and the newest warnings. ${UNITS}`,
+      query: { kind: KIND },
+      responses: { 200: { description: "The overview.", content: { "application/json": OVERVIEW } } },
+      answer: async ({ query: { kind } }) => ({ json: await kinds.overview(kind) }),
     }),
   ];
 }
 
-function seenIn(session: Session): Promise<SeenConversation> {
-  return session.prompt.seen(session);
-}
-
-function json(schema: object, description: string): RouteResponse {
-  return { description, content: { "application/json": Type.Unsafe(schema) } };
+/** The comparison that a gateway makes. */
+export function ledgerRoutes({ ledger }: Pick<Gateway, "ledger">) {
+  return [
+    route({
+      method: "GET",
+      path: "/v1/ledger",
+      operationId: "getLedger",
+      summary: "Compares what sessions of other agents cost with and without planning.",
+      responses: {
+        200: { description: `Both groups. ${UNITS}`, content: { "application/json": LEDGER_REPORT } },
+      },
+      answer: async () => ({ json: await ledger() }),
+    }),
+  ];
 }

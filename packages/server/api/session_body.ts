@@ -4,8 +4,11 @@ import { closed, COUNT } from "../http/schema.ts";
 import { SESSION_SETTINGS } from "../sessions/session_settings.ts";
 import type { SessionInfo } from "../sessions/session_types.ts";
 import { LEDGER } from "./event_schema.ts";
+import { MESSAGE } from "./message_schemas.ts";
+import { PASSING_SESSION, PASSING_SESSION_DETAILS } from "./report_schemas.ts";
 
 const FIELDS = {
+  kind: Type.Literal("agent"),
   id: Type.String(),
   createdAt: Type.String({ format: "date-time" }),
   status: Type.Enum(["idle", "running"]),
@@ -20,8 +23,9 @@ const FIELDS = {
   ledger: LEDGER,
 };
 
-/** A session as its clients see it. */
+/** A session of the agent, as its clients see it. */
 export const SESSION = closed(FIELDS, "Session", {
+  kind: "agent",
   id: "0b7a4ce5-6c4f-4c7a-9a31-5a3f9b2d7c11",
   createdAt: "2026-01-02T03:04:05.678Z",
   status: "idle",
@@ -37,17 +41,56 @@ export const SESSION = closed(FIELDS, "Session", {
   ledger: EMPTY_LEDGER,
 });
 
-/** A session as its clients see it, and more of it. */
-export const sessionWith = <More extends Parameters<typeof closed>[0]>(more: More, title: string) =>
-  closed({ ...FIELDS, ...more }, title);
-
-/** Several sessions. */
+/** Several sessions of the agent. */
 export const SESSIONS = Type.Array(SESSION);
 
-/** The JSON that clients get of a session. */
+const MS = Type.Number({ minimum: 0, description: "In milliseconds since the epoch." });
+
+/** A call that waits for somebody to say whether it may run. */
+export const APPROVAL = closed({
+  callId: Type.String(),
+  name: Type.String({ description: "The tool that would run." }),
+  arguments: Type.String({ description: "What it would run with, as JSON." }),
+  askedAtMs: MS,
+  expiresAtMs: Type.Number({
+    minimum: 0,
+    description: "When it is denied if nobody answers, in milliseconds since the epoch.",
+  }),
+}, "Approval");
+
+const HELPER = closed({
+  id: Type.String({ description: "Id of the call that it was made for." }),
+  session: Type.String({ description: "Id of its session." }),
+}, "Helper");
+
+const RUNNING_TURN = closed({
+  after: Type.Integer({ minimum: 0, description: "Number of the last event before it." }),
+  firstMessage: Type.Integer({ minimum: 0, description: "Index of its first message." }),
+  step: Type.Integer({ minimum: 1, description: "The model call that it is at." }),
+  ledger: LEDGER,
+}, "RunningTurn");
+
+const SESSION_WITH_MESSAGES = closed({
+  ...FIELDS,
+  messages: Type.Array(MESSAGE, {
+    description: "What was said, by the running turn too: its replies and results so far.",
+  }),
+  helpers: Type.Array(HELPER, { description: "The sessions of its helpers, the oldest first." }),
+  approvals: Type.Array(APPROVAL),
+  turn: Type.Optional(RUNNING_TURN),
+}, "SessionWithMessages");
+
+/** A session of either kind, in a list. */
+export const ANY_SESSION = Type.Union([SESSION, PASSING_SESSION]);
+
+/** A session of either kind, with all that is told of one. */
+export const ANY_SESSION_DETAILS = Type.Union([SESSION_WITH_MESSAGES, PASSING_SESSION_DETAILS]);
+
+/** The JSON that clients get of a session of the agent. */
 export function sessionBody(session: SessionInfo): Static<typeof SESSION> {
   const { id, createdAtMs, isRunning, title, settings, parent, turns, lastEvent, ledger } = session;
   return {
+    kind: "agent",
     id,
     createdAt: new Date(createdAtMs).toISOString(),
     status: isRunning ? "running" : "idle",

@@ -1,15 +1,12 @@
 import { Type } from "typebox";
 import { errorResponses, HttpError } from "../http/http_error.ts";
-import { queryNumber } from "../http/query_number.ts";
-import { type Route, route } from "../http/route.ts";
+import { route } from "../http/route.ts";
 import { closed, COUNT } from "../http/schema.ts";
 import type { SessionInfo } from "../sessions/session_types.ts";
 import { CREATE_SESSION } from "../sessions/session_settings.ts";
 import type { Sessions } from "../sessions/sessions.ts";
-import { approvalBodies, APPROVALS } from "./approval_routes.ts";
-import { LEDGER } from "./event_schema.ts";
-import { MESSAGE } from "./message_schemas.ts";
-import { SESSION, sessionBody, SESSIONS, sessionWith } from "./session_body.ts";
+import { ANY_SESSION, ANY_SESSION_DETAILS, SESSION, sessionBody } from "./session_body.ts";
+import type { SessionKinds } from "./session_kinds.ts";
 
 const COST = Type.Number({ minimum: 0 });
 const QUOTED_PROMPT = closed(
@@ -19,19 +16,14 @@ const QUOTED_PROMPT = closed(
 
 const NO_SESSION = errorResponses({ 404: "There is no such session." });
 
-const LIMIT = queryNumber({
-  name: "limit",
-  says: "Most sessions in the answer.",
-  usual: 100,
-  least: 1,
-  most: 1000,
-});
+/** Which kind is asked for. */
+export const KIND = Type.Optional(Type.Enum(["agent", "gateway"], {
+  description:
+    "`agent`: sessions of this server's agent; `gateway`: those of others, whose model calls pass through. Default: both.",
+}));
 
-/** Longest text that is searched for, in UTF-16 code units. */
-const MAX_SEARCH = 200;
-
-/** The routes that make, show, quote and delete sessions. */
-export function sessionRoutes(sessions: Sessions): readonly Route[] {
+/** The routes that make, list, show and delete sessions. */
+export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
   return [
     route({
       method: "POST",
@@ -61,109 +53,64 @@ export function sessionRoutes(sessions: Sessions): readonly Route[] {
       method: "GET",
       path: "/v1/sessions",
       operationId: "listSessions",
-      summary: "Lists sessions, the newest first.",
-      parameters: [
-        LIMIT.parameter,
-        {
-          name: "after",
-          in: "query",
+      summary: "Lists sessions of both kinds, the newest first.",
+      query: {
+        kind: KIND,
+        limit: Type.Integer({
+          minimum: 1,
+          maximum: 1_000,
+          default: 100,
+          description: "Most sessions in the answer.",
+        }),
+        after: Type.Optional(Type.String({
           description: "Id of the last session of the page before. Default: the list begins with the newest.",
-          schema: Type.String(),
-        },
-        {
-          name: "search",
-          in: "query",
+        })),
+        search: Type.String({
+          maxLength: 200,
+          default: "",
           description: "Only sessions whose title holds this text, A to Z in either case. Default: all.",
-          schema: Type.String({ maxLength: MAX_SEARCH }),
-        },
-        {
-          name: "helpers",
-          in: "query",
-          description:
-            "Whether the sessions of helpers are listed too, beside those that they work for. Default: false.",
-          schema: Type.Enum(["true", "false"]),
-        },
-      ],
+        }),
+        helpers: Type.Boolean({
+          default: false,
+          description: "Whether the sessions of helpers are listed too, beside those that they work for.",
+        }),
+      },
       responses: {
         200: {
           description: "The sessions, and whether there are more behind them.",
           content: {
-            "application/json": closed({ sessions: SESSIONS, hasMore: Type.Boolean() }, "SessionList"),
+            "application/json": closed(
+              { sessions: Type.Array(ANY_SESSION), hasMore: Type.Boolean() },
+              "SessionList",
+            ),
           },
         },
-        ...errorResponses({ 400: "A parameter isn't right.", 404: "There is no session `after`." }),
+        ...errorResponses({ 404: "There is no session `after`." }),
       },
-      async answer({ request }) {
-        const url = new URL(request.url);
-        const after = url.searchParams.get("after");
-        const search = url.searchParams.get("search") ?? "";
-        const doing = "list sessions";
-        const limit = LIMIT.read(request, doing);
-        if (search.length > MAX_SEARCH) {
-          const why = `search has ${search.length} characters, and at most ${MAX_SEARCH} are looked for`;
-          throw new HttpError(400, "invalid_request", `Cannot ${doing}: ${why}.`);
-        }
-        const helpers = url.searchParams.get("helpers") ?? "false";
-        if (helpers !== "true" && helpers !== "false") {
-          const why = `helpers is ${JSON.stringify(helpers)}, and must be true or false`;
-          throw new HttpError(400, "invalid_request", `Cannot ${doing}: ${why}.`);
-        }
-        const page = await sessions.list({
-          ...{ limit, search, forks: helpers === "true" },
-          ...(after !== null && { after }),
-        });
-        return { json: { ...page, sessions: page.sessions.map(sessionBody) } };
-      },
+      answer: async ({ query }) => ({ json: await kinds.list(query) }),
     }),
     route({
       method: "GET",
       path: "/v1/sessions/{id}",
       operationId: "getSession",
-      summary: "Shows a session with its messages, and the turn that runs in it.",
+      summary:
+        "Shows a session: the agent's with its messages and the turn that runs in it, another's with what left its " +
+        "prompt and why.",
       responses: {
-        200: {
-          description: "The session.",
-          content: {
-            "application/json": sessionWith({
-              messages: Type.Array(MESSAGE, {
-                description: "What was said, by the running turn too: its replies and results so far.",
-              }),
-              helpers: Type.Array(
-                closed({
-                  id: Type.String({ description: "Id of the call that it was made for." }),
-                  session: Type.String({ description: "Id of its session." }),
-                }, "Helper"),
-                { description: "The sessions of its helpers, the oldest first." },
-              ),
-              approvals: APPROVALS,
-              turn: Type.Optional(closed({
-                after: Type.Integer({ minimum: 0, description: "Number of the last event before it." }),
-                firstMessage: Type.Integer({ minimum: 0, description: "Index of its first message." }),
-                step: Type.Integer({ minimum: 1, description: "The model call that it is at." }),
-                ledger: LEDGER,
-              }, "RunningTurn")),
-            }, "SessionWithMessages"),
-          },
-        },
+        200: { description: "The session.", content: { "application/json": ANY_SESSION_DETAILS } },
         ...NO_SESSION,
       },
-      async answer({ path: { id = "" } }) {
-        const session = await sessions.get(id);
-        const helpers = await sessions.helpers(session);
-        const approvals = approvalBodies(session.questions);
-        return {
-          json: { ...sessionBody(session), helpers, approvals, ...await sessions.transcript(session) },
-        };
-      },
+      answer: async ({ path: { id } }) => ({ json: await (await kinds.get(id)).describe() }),
     }),
     route({
       method: "DELETE",
       path: "/v1/sessions/{id}",
       operationId: "deleteSession",
-      summary: "Cancels what runs in a session and its helpers, and forgets all of them.",
+      summary:
+        "Cancels what runs in a session and its helpers, and forgets all of them; of another agent's what is known here.",
       responses: { 204: { description: "It is gone." }, ...NO_SESSION },
-      async answer({ path: { id = "" } }) {
-        await sessions.delete(id);
+      async answer({ path: { id } }) {
+        await (await kinds.get(id)).delete();
         return new Response(null, { status: 204 });
       },
     }),
@@ -176,9 +123,8 @@ export function sessionRoutes(sessions: Sessions): readonly Route[] {
         200: { description: "The original.", content: { "text/plain": Type.String() } },
         ...errorResponses({ 404: "There is no such session, or it archived nothing so named." }),
       },
-      async answer({ path: { id = "", ref = "" } }) {
-        const { archive } = await sessions.get(id);
-        const content = await archive.get(ref);
+      async answer({ path: { id, ref } }) {
+        const content = await (await kinds.get(id)).archived(ref);
         if (content === undefined) {
           throw new HttpError(
             404,
@@ -189,6 +135,12 @@ export function sessionRoutes(sessions: Sessions): readonly Route[] {
         return new Response(content, { headers: { "content-type": "text/plain; charset=utf-8" } });
       },
     }),
+  ];
+}
+
+/** What only the agent knows of its own sessions. */
+export function quoteRoutes(sessions: Sessions) {
+  return [
     route({
       method: "GET",
       path: "/v1/sessions/{id}/quote",
@@ -212,7 +164,7 @@ export function sessionRoutes(sessions: Sessions): readonly Route[] {
           501: "The server's policy knows nothing of costs.",
         }),
       },
-      async answer({ path: { id = "" } }) {
+      async answer({ path: { id } }) {
         const session = await sessions.get(id);
         const quote = session.prompt.quote(session.history);
         if (quote) return { json: quote };

@@ -3,7 +3,7 @@ import { type Store, StoreError } from "@tare/conversation";
 import { Type } from "typebox";
 import { errorResponses, HttpError } from "../http/http_error.ts";
 import { LINES } from "../http/read_request_body.ts";
-import { type Route, route } from "../http/route.ts";
+import { route } from "../http/route.ts";
 import { closed } from "../http/schema.ts";
 import type { NewSession, SessionInfo } from "../sessions/session_types.ts";
 import type { Sessions } from "../sessions/sessions.ts";
@@ -15,7 +15,7 @@ import { sessionBody, SESSIONS } from "./session_body.ts";
 const FILE = "application/vnd.sqlite3";
 
 /** The routes by which sessions leave and enter: as lines of chat messages, and all together as a file. */
-export function transferRoutes(sessions: Sessions, store: Pick<Store, "copy">): readonly Route[] {
+export function transferRoutes(sessions: Sessions, store: Pick<Store, "copy">) {
   return [
     route({
       method: "GET",
@@ -58,7 +58,7 @@ export function transferRoutes(sessions: Sessions, store: Pick<Store, "copy">): 
         200: { description: "The messages.", content: { [LINES]: MESSAGE } },
         ...errorResponses({ 404: "There is no such session." }),
       },
-      async answer({ path: { id = "" } }) {
+      async answer({ path: { id } }) {
         const { history } = await sessions.get(id);
         const lines = history.map((message) => `${JSON.stringify(message)}\n`).join("");
         return new Response(lines, { headers: { "content-type": LINES } });
@@ -70,8 +70,7 @@ export function transferRoutes(sessions: Sessions, store: Pick<Store, "copy">): 
       operationId: "importSessions",
       summary:
         "Makes a session of messages, one a line, or several of lines that each hold one with its messages.",
-      body: SESSION_LINE,
-      lines: true,
+      lines: SESSION_LINE,
       responses: {
         201: {
           description: "The sessions, in the order of the lines.",

@@ -1,6 +1,6 @@
 import { Type } from "typebox";
 import { ERROR, errorBody, errorResponses, HttpError } from "../http/http_error.ts";
-import { type Route, route, type RouteResponse } from "../http/route.ts";
+import { route } from "../http/route.ts";
 import { closed } from "../http/schema.ts";
 import { type Heartbeat, type SseMessage, sseResponse } from "../http/sse_response.ts";
 import type { EventLog } from "../sessions/event_log.ts";
@@ -30,7 +30,7 @@ export const START_TURN = Type.Object({
   additionalProperties: false,
 });
 
-const EVENTS: RouteResponse = {
+const EVENTS = {
   description: "The events, each with its number in the session as its id.",
   content: { "text/event-stream": Type.Union([EVENT, ERROR]) },
 };
@@ -45,7 +45,7 @@ export interface TurnRoutesOptions {
 }
 
 /** The routes that start, watch and cancel turns. */
-export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions): readonly Route[] {
+export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) {
   const stream = (events: AsyncIterable<NumberedEvent>) => sseResponse(toSse(events, onError), heartbeat);
   return [
     route({
@@ -69,9 +69,12 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions):
           429: "As many turns run as the server allows.",
         }),
       },
-      async answer({ path: { id = "" }, body: { input, steer, budget, unattended = false }, keep }) {
+      async answer({ path: { id }, body: { input, steer, budget, unattended = false }, keep }) {
         const session = await sessions.open(id);
-        const steered = () => ({ status: 202, json: { steered: true, session: sessionBody(session) } });
+        const steered = () => ({
+          status: 202,
+          json: { steered: true as const, session: sessionBody(session) },
+        });
         const request = {
           input,
           budget,
@@ -87,7 +90,7 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions):
           : await session.start(request);
         return turn ? stream(turnEvents(session.events, turn.before)) : steered();
       },
-      async replay({ path: { id = "" } }, reference) {
+      async replay({ path: { id } }, reference) {
         const { events } = await sessions.get(id);
         const before = Number(reference);
         if (await turnHasEnded(events, before)) return stream(turnEvents(events, before));
@@ -104,26 +107,25 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions):
       path: "/v1/sessions/{id}/events",
       operationId: "getEvents",
       summary: "Streams the events after a number, those of a running turn included.",
-      parameters: [
-        {
-          name: "after",
-          in: "query",
+      query: {
+        after: Type.Optional(Type.Integer({
+          minimum: 0,
           description: "Number of the last event that isn't wanted. Default: 0.",
-          schema: Type.Integer({ minimum: 0 }),
-        },
-        {
-          name: "Last-Event-ID",
-          in: "header",
+        })),
+      },
+      headers: {
+        "Last-Event-ID": Type.Integer({
+          minimum: 0,
+          default: 0,
           description: "The same, as browsers send it when they connect again; the query outranks it.",
-          schema: Type.Integer({ minimum: 0 }),
-        },
-      ],
+        }),
+      },
       responses: {
         200: EVENTS,
-        ...errorResponses({ 400: "The number isn't one.", 404: "There is no such session." }),
+        ...errorResponses({ 404: "There is no such session." }),
       },
-      async answer({ path: { id = "" }, request }) {
-        return stream((await sessions.get(id)).events.read(eventNumber(request)));
+      async answer({ path: { id }, query: { after }, headers }) {
+        return stream((await sessions.get(id)).events.read(after ?? headers["Last-Event-ID"]));
       },
     }),
     route({
@@ -138,7 +140,7 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions):
         },
         ...errorResponses({ 404: "There is no such session." }),
       },
-      async answer({ path: { id = "" }, keep }) {
+      async answer({ path: { id }, keep }) {
         const session = await sessions.get(id);
         const cancelled = await session.cancel() || await session.withdraw();
         keep({ sessionId: id });
@@ -180,14 +182,4 @@ async function turnHasEnded(log: EventLog, after: number): Promise<boolean> {
     if (number >= last) return false;
   }
   return false;
-}
-
-function eventNumber(request: Request): number {
-  const text = new URL(request.url).searchParams.get("after") ?? request.headers.get("last-event-id") ?? "0";
-  if (/^\d{1,15}$/.test(text)) return Number(text);
-  throw new HttpError(
-    400,
-    "invalid_request",
-    `Cannot read events after ${JSON.stringify(text)}: a number from 0 is wanted.`,
-  );
 }

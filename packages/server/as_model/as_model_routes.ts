@@ -1,6 +1,6 @@
 import { Type } from "typebox";
 import { errorResponses } from "../http/http_error.ts";
-import { type Route, route } from "../http/route.ts";
+import { route } from "../http/route.ts";
 import { closed, COUNT } from "../http/schema.ts";
 import { chatCompletionsRoute } from "./chat_completions.ts";
 import type { AsModelOptions } from "./continue_conversation.ts";
@@ -22,11 +22,11 @@ const MODEL = closed(
 const MODEL_LIST = closed({ object: Type.Literal("list"), data: Type.Array(MODEL) }, "ModelList");
 
 /** The routes that OpenAI clients call, with the agent as their only model, which is as old as this server. */
-export function asModelRoutes(options: AsModelOptions): readonly Route[] {
+export function asModelRoutes(options: AsModelOptions) {
   const { now = Date.now } = options;
   const agent = {
     id: AGENT_MODEL,
-    object: "model",
+    object: "model" as const,
     created: Math.floor(now() / 1000),
     owned_by: "tare",
   };
@@ -38,7 +38,7 @@ export function asModelRoutes(options: AsModelOptions): readonly Route[] {
       summary: "Lists the models that the OpenAI-compatible routes take.",
       responses: { 200: { description: "The models.", content: { "application/json": MODEL_LIST } } },
       errors: API_ERRORS,
-      answer: () => ({ json: { object: "list", data: [agent] } }),
+      answer: () => ({ json: { object: "list" as const, data: [agent] } }),
     }),
     route({
       method: "GET",
@@ -50,7 +50,7 @@ export function asModelRoutes(options: AsModelOptions): readonly Route[] {
         ...errorResponses({ 404: "There is no such model." }, API_ERROR),
       },
       errors: API_ERRORS,
-      answer({ path: { id = "" } }) {
+      answer({ path: { id } }) {
         if (id === AGENT_MODEL) return { json: agent };
         throw noSuchModel(id);
       },

@@ -1,5 +1,5 @@
 import { chunkWriter, completionBody, type CompletionHead, toolCallDeltas, writeUsage } from "@tare/wire";
-import { type Route, route } from "../http/route.ts";
+import { route } from "../http/route.ts";
 import type { SseMessage } from "../http/sse_response.ts";
 import {
   CHAT_COMPLETION,
@@ -41,7 +41,7 @@ import {
  * - A turn that fails before its model has shown a sign is an HTTP error, also of a request to stream; later, an `error`
  *   ends the stream.
  */
-export function chatCompletionsRoute(options: AsModelOptions): Route {
+export function chatCompletionsRoute(options: AsModelOptions) {
   const { onError, heartbeat, now = Date.now } = options;
   return route({
     method: "POST",

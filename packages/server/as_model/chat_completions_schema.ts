@@ -118,8 +118,8 @@ const CALL = {
   function: closed({ name: TEXT, arguments: TEXT }),
 };
 
-/** An answer that isn't streamed. */
-export const CHAT_COMPLETION = closed(
+/** An answer that isn't streamed: `completionBody()` of the wire writes it. */
+export const CHAT_COMPLETION = Type.Unsafe<object>(closed(
   {
     id: TEXT,
     object: Type.Literal("chat.completion"),
@@ -161,7 +161,7 @@ export const CHAT_COMPLETION = closed(
       prompt_tokens_details: { cached_tokens: 0 },
     },
   },
-);
+));
 
 const CHAT_COMPLETION_CHUNK = closed({
   id: TEXT,

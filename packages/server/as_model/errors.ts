@@ -42,7 +42,7 @@ export const TURN_ERRORS = errorResponses({
   507: "The server has no room for another session.",
 }, API_ERROR);
 
-/** How errors at a path are told to whom no route of ours answers: as clients of that path expect it. */
+/** How errors at a path are told that isn't ours: as clients of that path expect it. */
 export function respondAt(pathname: string): RouteErrors["respond"] {
   if (/^\/v1\/messages(\/|$)/.test(pathname)) {
     return (error) => {
@@ -50,7 +50,7 @@ export function respondAt(pathname: string): RouteErrors["respond"] {
       return Response.json(errorBody(status, message), { status, headers: { ...headers } });
     };
   }
-  return /^\/v1\/(?!sessions(\/|$))/.test(pathname) ? API_ERRORS.respond : errorResponse;
+  return pathname.startsWith("/v1/") ? API_ERRORS.respond : errorResponse;
 }
 
 /** An error in OpenAI's shape, as far as clients may read it. */
@@ -63,8 +63,7 @@ export function toApiError(error: unknown): ApiError {
 /** The parameter that a sentence about an invalid body or query blames first. */
 function paramOf(message: string): { readonly param?: string } {
   const param = /^Cannot use the body: the body must have required property '(\w+)'/.exec(message)?.[1] ??
-    /^Cannot use the body: ([\w.]+) must /.exec(message)?.[1] ??
-    /^Cannot [^:"]+: (\w+) is "[^"]*", and a number from /.exec(message)?.[1];
+    /^Cannot use the (?:body|query): ([\w.]+) must /.exec(message)?.[1];
   return param === undefined ? {} : { param: param.replaceAll(/\.(\d+)/g, "[$1]") };
 }
 

@@ -9,6 +9,8 @@ import {
   type UserMessage,
 } from "@tare/messages";
 import type { Store, StoreRecord } from "@tare/conversation";
+import { Type } from "typebox";
+import { COUNT, storedReader } from "../http/schema.ts";
 
 /**
  * What one side said: the user, the agent with the calls that it left to its client, or the client of what came of
@@ -32,6 +34,8 @@ export interface KnownBeginning {
 
 const KIND = "conversation";
 
+const readStored = storedReader(Type.Object({ messages: COUNT }), "where a conversation stands");
+
 /** The record by which the conversation of this name, one of a {@linkcode ConversationHash}, is known to stand there. */
 export function knownConversation(id: string, { sessionId, messages }: ConversationPoint): StoreRecord {
   return { type: "document", kind: KIND, id, sessionId, value: { messages } };
@@ -41,7 +45,7 @@ export function knownConversation(id: string, { sessionId, messages }: Conversat
 export async function findConversation(store: Store, key: string): Promise<ConversationPoint | undefined> {
   const document = await store.getDocument(KIND, key);
   if (!document) return undefined;
-  const { messages } = document.value as { readonly messages: number };
+  const { messages } = readStored(document.value);
   return { sessionId: document.sessionId, messages };
 }
 

@@ -10,7 +10,7 @@ import {
   ResponseEventWriter,
   responseHex,
 } from "@tare/wire";
-import { type Route, route } from "../http/route.ts";
+import { route } from "../http/route.ts";
 import type { SseMessage } from "../http/sse_response.ts";
 import type { ChatMessage } from "./chat_completions_schema.ts";
 import { type Dialogue, readChatMessages } from "./chat_messages.ts";
@@ -55,7 +55,7 @@ import {
  * - A turn that fails before its model has shown a sign is an HTTP error, also of a request to stream; later,
  *   `response.failed` ends the stream.
  */
-export function createResponseRoute(options: AsModelOptions): Route {
+export function createResponseRoute(options: AsModelOptions) {
   const { onError, heartbeat, now = Date.now } = options;
   return route({
     method: "POST",

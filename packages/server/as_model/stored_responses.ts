@@ -1,10 +1,9 @@
 import type { Store, StoreRecord } from "@tare/conversation";
 import { ApiError, type JsonRecord, type ResponseBody } from "@tare/wire";
-import { Type } from "typebox";
+import { type Static, type TObject, Type } from "typebox";
 import { errorResponses } from "../http/http_error.ts";
-import { queryNumber } from "../http/query_number.ts";
-import { type Route, route } from "../http/route.ts";
-import { closed } from "../http/schema.ts";
+import { route } from "../http/route.ts";
+import { closed, COUNT, storedReader } from "../http/schema.ts";
 import { API_ERROR, API_ERRORS, unsupported } from "./errors.ts";
 import type { ConversationPoint } from "./known_conversations.ts";
 import { type InputItem, RESPONSE } from "./responses_schema.ts";
@@ -19,6 +18,15 @@ export interface StoredResponse {
 }
 
 const KIND = "response";
+
+const readStored = storedReader(
+  Type.Object({
+    response: Type.Unsafe<ResponseBody>(RESPONSE),
+    messages: COUNT,
+    input: Type.Optional(Type.Array(Type.Unsafe<JsonRecord>(Type.Object({})))),
+  }),
+  "a response",
+);
 
 /** The record that keeps a response. */
 export function storedResponse(
@@ -36,11 +44,7 @@ function deletedResponse({ response, point: { sessionId } }: StoredResponse): St
 export async function findResponse(store: Store, id: string): Promise<StoredResponse | undefined> {
   const document = await store.getDocument(KIND, id);
   if (!document?.value) return undefined;
-  const { response, messages, input } = document.value as {
-    readonly response: ResponseBody;
-    readonly messages: number;
-    readonly input?: readonly JsonRecord[];
-  };
+  const { response, messages, input } = readStored(document.value);
   return { response, point: { sessionId: document.sessionId, messages }, input };
 }
 
@@ -62,14 +66,6 @@ export function listedItems(items: readonly InputItem[], hex: string): readonly 
   });
 }
 
-const LIMIT = queryNumber({
-  name: "limit",
-  says: "Most items in the answer.",
-  usual: 20,
-  least: 1,
-  most: 100,
-});
-
 const NO_RESPONSE = errorResponses({
   400: "The request asks for what isn't supported.",
   404: "There is no such response.",
@@ -77,11 +73,17 @@ const NO_RESPONSE = errorResponses({
 
 const ITEMS = closed({
   object: Type.Literal("list"),
-  data: Type.Array(Type.Object({ id: Type.String(), type: Type.String() })),
+  data: Type.Array(Type.Unsafe<JsonRecord>(Type.Object({ id: Type.String(), type: Type.String() }))),
   first_id: Type.Union([Type.String(), Type.Null()]),
   last_id: Type.Union([Type.String(), Type.Null()]),
   has_more: Type.Boolean(),
 }, "ResponseItemList");
+
+const ITEMS_QUERY = {
+  limit: Type.Integer({ minimum: 1, maximum: 100, default: 20, description: "Most items in the answer." }),
+  order: Type.Enum(["asc", "desc"], { default: "desc", description: "Whether the last item comes first." }),
+  after: Type.Optional(Type.String({ description: "Id of the last item of the page before." })),
+};
 
 const DELETED = closed(
   {
@@ -94,7 +96,7 @@ const DELETED = closed(
 );
 
 /** The routes that show and forget stored responses, and list what their requests brought. */
-export function storedResponseRoutes({ store }: { readonly store: Store }): readonly Route[] {
+export function storedResponseRoutes({ store }: { readonly store: Store }) {
   return [
     route({
       method: "GET",
@@ -106,8 +108,9 @@ export function storedResponseRoutes({ store }: { readonly store: Store }): read
         ...NO_RESPONSE,
       },
       errors: API_ERRORS,
-      async answer({ request, path: { id = "" } }) {
-        if (new URL(request.url).searchParams.get("stream") === "true") {
+      query: { stream: Type.Boolean({ default: false, description: "Must be false." }) },
+      async answer({ query: { stream }, path: { id } }) {
+        if (stream) {
           throw unsupported("stream", "only the request that makes a response can stream it");
         }
         return { json: (await find(store, id)).response };
@@ -123,9 +126,9 @@ export function storedResponseRoutes({ store }: { readonly store: Store }): read
         ...NO_RESPONSE,
       },
       errors: API_ERRORS,
-      async answer({ path: { id = "" } }) {
+      async answer({ path: { id } }) {
         await store.commit([deletedResponse(await find(store, id))]);
-        return { json: { id, object: "response", deleted: true } };
+        return { json: { id, object: "response", deleted: true } as const };
       },
     }),
     route({
@@ -133,59 +136,44 @@ export function storedResponseRoutes({ store }: { readonly store: Store }): read
       path: "/v1/responses/{id}/input_items",
       operationId: "listInputItems",
       summary: "Lists what the request for a stored response brought, the last item first.",
-      parameters: [
-        LIMIT.parameter,
-        {
-          name: "order",
-          in: "query",
-          description: "Whether the last item comes first. Default: desc.",
-          schema: Type.Enum(["asc", "desc"]),
-        },
-        {
-          name: "after",
-          in: "query",
-          description: "Id of the last item of the page before.",
-          schema: Type.String(),
-        },
-      ],
+      query: ITEMS_QUERY,
       responses: {
         200: { description: "The items.", content: { "application/json": ITEMS } },
         ...NO_RESPONSE,
       },
       errors: API_ERRORS,
-      async answer({ request, path: { id = "" } }) {
+      async answer({ query, path: { id } }) {
         const { input } = await find(store, id);
         if (!input) {
           throw missing("id", `Cannot list the input of response ${JSON.stringify(id)}: it wasn't kept.`);
         }
-        return { json: page(input, request) };
+        return { json: page(input, query) };
       },
     }),
   ];
 }
 
-function page(input: readonly JsonRecord[], request: Request): object {
-  const query = new URL(request.url).searchParams;
-  const order = query.get("order") ?? "desc";
-  if (order !== "asc" && order !== "desc") {
-    const message = `Cannot list the items: order is ${JSON.stringify(order)}, and asc or desc is wanted.`;
-    throw new ApiError(400, message, { code: "invalid_request", param: "order" });
-  }
-  const limit = LIMIT.read(request, "list the items");
+function page(
+  input: readonly JsonRecord[],
+  { order, limit, after }: Static<TObject<typeof ITEMS_QUERY>>,
+): Static<typeof ITEMS> {
   const items = order === "asc" ? input : input.toReversed();
-  const after = query.get("after");
-  const at = after === null ? -1 : items.findIndex(({ id }) => id === after);
-  if (after !== null && at < 0) {
+  const at = after === undefined ? -1 : items.findIndex(({ id }) => id === after);
+  if (after !== undefined && at < 0) {
     throw missing("after", `Cannot find item ${JSON.stringify(after)}: there is none.`);
   }
   const data = items.slice(at + 1, at + 1 + limit);
   return {
     object: "list",
     data,
-    first_id: data[0]?.id ?? null,
-    last_id: data.at(-1)?.id ?? null,
+    first_id: idOf(data[0]),
+    last_id: idOf(data.at(-1)),
     has_more: at + 1 + limit < items.length,
   };
+}
+
+function idOf(item: JsonRecord | undefined): string | null {
+  return item ? String(item.id) : null;
 }
 
 async function find(store: Store, id: string): Promise<StoredResponse> {

@@ -1,9 +1,11 @@
 import type { Store } from "@tare/conversation";
+import { readPath } from "@tare/gateway";
 import { Type } from "typebox";
 import { errorResponse, HttpError } from "./http_error.ts";
 import { answerOnce, idempotencyKey, toResponse } from "./idempotency.ts";
-import { type ReadBody, readRequestBody } from "./read_request_body.ts";
-import type { Route, RouteCall, RouteErrors } from "./route.ts";
+import { parseRequestBody, readRequestBytes } from "./read_request_body.ts";
+import { textReader } from "./read_texts.ts";
+import type { Method, Route, RouteCall, RouteErrors } from "./route.ts";
 import { checker } from "./schema.ts";
 
 /** What requests are dispatched with. */
@@ -16,41 +18,90 @@ export interface DispatchOptions {
   readonly respondAt: (pathname: string) => RouteErrors["respond"];
   /** Told of every error that clients don't get to read. */
   readonly onError: (error: unknown) => void;
+  /**
+   * Answers in place of the refusal of a request that no route takes; `allowed` are the methods that routes of its path
+   * take, if there are any. Nothing lets it be refused. Default: all are.
+   */
+  readonly otherwise?: (
+    request: Request,
+    path: readonly string[],
+    allowed: readonly string[],
+  ) => Promise<Response> | undefined;
 }
+
+type ReadTexts = ReturnType<typeof textReader>;
 
 interface Entry {
   readonly route: Route;
-  readonly pattern: URLPattern;
+  readonly parts: readonly Part[];
+  readonly query: ReadTexts;
+  readonly headers: ReadTexts;
   readonly check: (body: unknown) => string | undefined;
 }
 
-const NO_BODY: ReadBody = { bytes: new Uint8Array(), value: undefined };
+/** A part of a route's path: a word, or the name of a parameter. */
+interface Part {
+  readonly word?: string;
+  readonly name?: string;
+}
 
 /**
- * Makes a function that finds the route of a request, reads and validates what it brings, and lets it answer. The
- * function never rejects: what goes wrong is an answer too.
+ * Makes a function that finds the route of a request, reads and validates what it brings, and lets it answer. The path is
+ * decoded here, once: parts that its client has encoded are the same as others. The function never rejects: what goes
+ * wrong is an answer too.
  */
 export function dispatcher(
   routes: readonly Route[],
-  { maxBodyBytes: maxBytes, store, respondAt, onError }: DispatchOptions,
+  { maxBodyBytes: maxBytes, store, respondAt, onError, otherwise }: DispatchOptions,
 ): (request: Request) => Promise<Response> {
   const entries = routes.map((route): Entry => ({
     route,
-    pattern: patternOf(route),
+    parts: partsOf(route.path),
+    query: textReader(route.query ?? {}, "the query"),
+    headers: textReader(route.headers ?? {}, "the headers"),
     check: lateChecker(route),
   }));
   return async (request) => {
-    const { pathname } = new URL(request.url);
+    const url = new URL(request.url);
+    const { pathname } = url;
     let respond = respondAt(pathname);
     try {
-      const { route, check, path } = find(entries, request, pathname);
+      const parts = readPath(pathname);
+      if (!parts) {
+        const why = "what stands behind a % in it isn't UTF-8";
+        throw new HttpError(400, "invalid_request", `Cannot find ${pathname}: ${why}.`);
+      }
+      const fitting = entries.flatMap((entry) => {
+        const path = match(entry.parts, parts);
+        return path ? [{ ...entry, path }] : [];
+      });
+      const found = fitting.find(({ route }) => route.method === methodOf(request));
+      if (!found) {
+        const allowed = fitting.flatMap(({ route: { method } }) =>
+          method === "GET" ? ["GET", "HEAD"] : method
+        );
+        const answered = await otherwise?.(request, parts, allowed);
+        if (answered) return answered;
+        throw noRoute(request, pathname, allowed);
+      }
+      const { route, path, check } = found;
+      const { other, body, lines } = route;
       respond = route.errors?.respond ?? errorResponse;
-      const key = idempotencyKey(route, request);
-      const { value: body, bytes } = route.body
-        ? await readRequestBody(request, { maxBytes, check, ...(route.lines && { lines: true }) })
-        : NO_BODY;
-      const call: RouteCall = { request, path, body, keep: () => [] };
-      if (key) return await answerOnce(route, call, { store, key, bytes });
+      const readsBody = body !== undefined || lines !== undefined;
+      const bytes = readsBody ? await readRequestBytes(request, { maxBytes, other }) : new Uint8Array();
+      if (other && (!bytes || other.isIts(bytes))) return await other.answer(request, bytes);
+      const call: RouteCall = {
+        request,
+        path,
+        query: found.query((name) => url.searchParams.get(name)),
+        headers: found.headers((name) => request.headers.get(name)),
+        body: readsBody
+          ? parseRequestBody(request, { bytes, maxBytes, check, lines: lines !== undefined })
+          : undefined,
+        keep: () => [],
+      };
+      const key = idempotencyKey(route, call);
+      if (key) return await answerOnce(route, call, { store, key, bytes: bytes ?? new Uint8Array() });
       return toResponse(await route.answer(call));
     } catch (error) {
       const response = respond(error);
@@ -62,14 +113,28 @@ export function dispatcher(
   };
 }
 
-/** Which paths are a route's, with its `{name}`s as groups. */
-export function patternOf({ path }: Pick<Route, "path">): URLPattern {
-  return new URLPattern({ pathname: path.replaceAll(/\{(\w+)\}/g, ":$1") });
+/** The method of the route that answers a request: who serves HTTP sends no body in answer to `HEAD`. */
+function methodOf({ method }: Pick<Request, "method">): Method | string {
+  return method === "HEAD" ? "GET" : method;
 }
 
-/** The method of the route that answers a request: who serves HTTP sends no body in answer to `HEAD`. */
-export function methodOf({ method }: Pick<Request, "method">): string {
-  return method === "HEAD" ? "GET" : method;
+function partsOf(path: string): readonly Part[] {
+  return path.slice(1).split("/").map((part) => {
+    const name = /^\{(\w+)\}$/.exec(part)?.[1];
+    return name === undefined ? { word: part } : { name };
+  });
+}
+
+/** The parameters of a path that fits; nothing of one that doesn't. */
+function match(parts: readonly Part[], path: readonly string[]): Record<string, string> | undefined {
+  if (parts.length !== path.length) return undefined;
+  const parameters: Record<string, string> = {};
+  for (const [at, { word, name }] of parts.entries()) {
+    const value = path[at]!;
+    if (name === undefined ? value !== word : value === "") return undefined;
+    if (name !== undefined) parameters[name] = value;
+  }
+  return parameters;
 }
 
 /** Compiling a schema takes milliseconds, which a server has no need to spend before it listens. */
@@ -78,29 +143,11 @@ function lateChecker({ body }: Route): Entry["check"] {
   return (value) => (check ??= checker(body ?? Type.Unknown(), "the body"))(value);
 }
 
-function find(
-  entries: readonly Entry[],
-  request: Request,
-  pathname: string,
-): Pick<Entry, "route" | "check"> & Pick<RouteCall, "path"> {
-  const method = methodOf(request);
-  const allowed: string[] = [];
-  for (const { route, pattern, check } of entries) {
-    const match = pattern.exec({ pathname });
-    if (!match) continue;
-    if (route.method === method) {
-      return { route, check, path: match.pathname.groups as Record<string, string> };
-    }
-    allowed.push(...route.method === "GET" ? ["GET", "HEAD"] : [route.method]);
-  }
+function noRoute({ method }: Request, pathname: string, allowed: readonly string[]): HttpError {
   if (allowed.length === 0) {
-    throw new HttpError(404, "not_found", `Cannot find ${pathname}: there is no such route.`);
+    return new HttpError(404, "not_found", `Cannot find ${pathname}: there is no such route.`);
   }
   const allow = allowed.join(", ");
-  throw new HttpError(
-    405,
-    "method_not_allowed",
-    `Cannot ${request.method} ${pathname}: it takes ${allow}.`,
-    { allow },
-  );
+  const message = `Cannot ${method} ${pathname}: it takes ${allow}.`;
+  return new HttpError(405, "method_not_allowed", message, { allow });
 }

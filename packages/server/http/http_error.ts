@@ -6,6 +6,7 @@ import { closed } from "./schema.ts";
 
 /** What each error is called in the JSON body, for programs. */
 export const ERROR_CODES = [
+  "invalid_body",
   "invalid_json",
   "invalid_request",
   "unauthorized",

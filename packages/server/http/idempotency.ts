@@ -1,22 +1,30 @@
 import { type IdempotencyKey, type Store, StoreError } from "@tare/conversation";
+import { type Static, Type } from "typebox";
 import { HttpError } from "./http_error.ts";
 import type { JsonAnswer, Route, RouteCall } from "./route.ts";
+import { COUNT, storedReader, tagged } from "./schema.ts";
 
 /**
  * What is kept for a key: the response itself, the reference by which its route can give it again, or that nobody
  * knows what the first request did.
  */
-type Kept =
-  | {
-    readonly kind: "response";
-    readonly status: number;
-    readonly headers: Readonly<Record<string, string>>;
-    readonly body: string;
-  }
+const KEPT = tagged("kind", {
+  response: Type.Object({
+    status: Type.Integer(),
+    headers: Type.Unsafe<Readonly<Record<string, string>>>({
+      type: "object",
+      additionalProperties: { type: "string" },
+    }),
+    body: Type.String(),
+  }),
   /** A response that is too large to be kept: the request has had its effect. */
-  | { readonly kind: "too_large"; readonly status: number; readonly chars: number }
-  | { readonly kind: "reference"; readonly reference: string }
-  | { readonly kind: "interrupted" };
+  too_large: Type.Object({ status: Type.Integer(), chars: COUNT }),
+  reference: Type.Object({ reference: Type.String() }),
+  interrupted: Type.Object({}),
+});
+type Kept = Readonly<Static<typeof KEPT>>;
+
+const readKept = storedReader(KEPT, "the answer for an Idempotency-Key");
 
 /** Longest body of a kept response. Thousands of keys are kept. */
 const MAX_KEPT_CHARS = 64 * 1024;
@@ -25,10 +33,15 @@ const MAX_KEPT_CHARS = 64 * 1024;
 const KEPT_HEADERS = ["content-type", "location"];
 
 /** The key of a request that acts; reading again has no effect anyway. @throws {HttpError} 400 if it can't be one. */
-export function idempotencyKey({ method }: Route, { url, headers }: Request): IdempotencyKey | undefined {
-  const key = method === "GET" ? null : headers.get("idempotency-key");
+export function idempotencyKey(
+  { method, path: template }: Route,
+  { path, request }: Pick<RouteCall, "path" | "request">,
+): IdempotencyKey | undefined {
+  const key = method === "GET" ? null : request.headers.get("idempotency-key");
   if (key === null) return undefined;
-  if (/^[\x20-\x7e]{1,255}$/.test(key)) return { scope: `${method} ${new URL(url).pathname}`, key };
+  // However its client has encoded the path.
+  const place = template.replaceAll(/\{(\w+)\}/g, (_, name) => encodeURIComponent(path[name] ?? ""));
+  if (/^[\x20-\x7e]{1,255}$/.test(key)) return { scope: `${method} ${place}`, key };
   throw new HttpError(
     400,
     "invalid_request",
@@ -60,7 +73,7 @@ export async function answerOnce(
     case "new":
       return await act(route, call, { store, key });
     case "done":
-      return await replay(route, call, claim.response as Kept);
+      return await replay(route, call, readKept(claim.response));
     case "interrupted": {
       const kept: Kept = { kind: "interrupted" };
       await store.commit([{ type: "response", ...key, response: kept }]);

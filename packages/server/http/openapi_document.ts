@@ -1,16 +1,20 @@
 import type { JsonSchema } from "@tare/messages";
-import { Type } from "typebox";
+import { type TProperties, Type } from "typebox";
 import { ERROR } from "./http_error.ts";
 import { LINES } from "./read_request_body.ts";
-import type { Route, RouteParameter, RouteResponse } from "./route.ts";
+import type { Route, RouteResponse } from "./route.ts";
 import config from "../deno.json" with { type: "json" };
 
-const IDEMPOTENCY_KEY: RouteParameter = {
-  name: "Idempotency-Key",
-  in: "header",
-  description: "The same key with the same body gets the same answer, and the request acts only once.",
-  schema: Type.String({ minLength: 1, maxLength: 255 }),
+const IDEMPOTENCY_KEY = {
+  "Idempotency-Key": Type.String({
+    minLength: 1,
+    maxLength: 255,
+    description: "The same key with the same body gets the same answer, and the request acts only once.",
+  }),
 };
+
+/** What the provider gives where a request isn't the agent's. */
+const ANYTHING: JsonSchema = { description: "What the provider gives." };
 
 /** Errors that any route may answer with, beside those that it names itself. */
 const GUARD_ERRORS: Readonly<Record<number, string>> = {
@@ -61,7 +65,7 @@ export function openapiDocument(routes: readonly Route[]): JsonSchema {
 }
 
 function operation(route: Route): JsonSchema {
-  const { operationId, summary, body, lines, isPublic, method } = route;
+  const { operationId, summary, body, lines, isPublic, isShared, method, query = {}, headers = {} } = route;
   const parameters = [
     ...Array.from(route.path.matchAll(/\{(\w+)\}/g), ([, name]) => ({
       name,
@@ -69,39 +73,48 @@ function operation(route: Route): JsonSchema {
       required: true,
       schema: Type.String(),
     })),
-    ...(route.parameters ?? []),
-    ...(method === "GET" ? [] : [IDEMPOTENCY_KEY]),
+    ...parametersIn("query", query),
+    ...parametersIn("header", { ...headers, ...(method !== "GET" && IDEMPOTENCY_KEY) }),
   ];
+  const content = body ? { "application/json": { schema: body } } : lines && { [LINES]: { schema: lines } };
   return {
     operationId,
-    summary,
+    summary: isShared
+      ? `${summary} Whatever isn't the agent's is asked of the configured provider.`
+      : summary,
     ...(parameters.length > 0 && { parameters }),
-    ...(body &&
-      {
-        requestBody: { required: true, content: { [lines ? LINES : "application/json"]: { schema: body } } },
-      }),
+    ...(content && { requestBody: { required: true, content } }),
     responses: Object.fromEntries(
-      Object.entries(responsesOf(route)).map(([status, { description, content }]) => [status, {
-        description,
-        ...(content && {
-          content: Object.fromEntries(Object.entries(content).map(([type, schema]) => [type, { schema }])),
-        }),
-      }]),
+      Object.entries(responsesOf(route)).map(([status, { description, content = {} }]) => {
+        const media = Object.entries(content).map(([type, schema]) => {
+          return [type, { schema: isShared ? { anyOf: [schema, ANYTHING] } : schema }];
+        });
+        const all = [...media, ...(isShared ? [["*/*", {}]] : [])];
+        return [status, { description, ...(all.length > 0 && { content: Object.fromEntries(all) }) }];
+      }),
     ),
     ...(isPublic && { security: [] }),
   };
 }
 
+function parametersIn(place: "query" | "header", schemas: TProperties): readonly JsonSchema[] {
+  return Object.entries(schemas).map(([name, schema]) => {
+    const { description, ...rest } = schema as JsonSchema;
+    return { name, in: place, ...(description !== undefined && { description }), schema: rest };
+  });
+}
+
 function responsesOf(route: Route): Readonly<Record<string, RouteResponse>> {
-  const { body, isPublic, method, errors, responses } = route;
+  const { body, lines, isPublic, isShared, method, errors, responses, query, headers, path } = route;
   const common = {
     ...GUARD_ERRORS,
+    ...((query || headers || path.includes("{")) && { 400: "The request isn't valid." }),
     ...(!isPublic && {
       401: "The request doesn't carry the server's token.",
       507: "The store has no room left.",
     }),
     ...(method !== "GET" && KEY_ERRORS),
-    ...(body && BODY_ERRORS),
+    ...((body || lines) && BODY_ERRORS),
   };
   // The guard doesn't know the route yet, so it tells its errors in the common shape.
   const schema = errors ? Type.Union([errors.schema, ERROR]) : ERROR;
@@ -109,7 +122,9 @@ function responsesOf(route: Route): Readonly<Record<string, RouteResponse>> {
     status,
     { description, content: { "application/json": schema } },
   ];
-  return { ...Object.fromEntries(Object.entries(common).map(told)), ...responses };
+  // The provider has words of its own for the statuses that the agent answers with.
+  const theirs = isShared && { default: { description: "What the provider gives." } };
+  return { ...theirs, ...Object.fromEntries(Object.entries(common).map(told)), ...responses };
 }
 
 /** Copies JSON, and puts a reference in place of each schema with a title, which goes to `schemas`. */

@@ -29,9 +29,14 @@ const WITHOUT_OPERATION = { unknownPath: [401, 403, 404, 421, 431], otherMethod:
 
 /**
  * Wraps a handler's `fetch` so that it throws, or the body that it gives does, if an answer isn't documented: its
- * status, its content type, its JSON body or the data of its events.
+ * status, its content type, its JSON body or the data of its events. If it `passesOn` what it has no operation for, then
+ * such an answer may be anybody's.
  */
-export function checkedFetch(fetch: Fetch, document: () => Promise<OpenapiDocument>): Fetch {
+export function checkedFetch(
+  fetch: Fetch,
+  document: () => Promise<OpenapiDocument>,
+  { passesOn = false }: { readonly passesOn?: boolean } = {},
+): Fetch {
   return async (request) => {
     const response = await fetch(request);
     const { status } = response;
@@ -40,8 +45,9 @@ export function checkedFetch(fetch: Fetch, document: () => Promise<OpenapiDocume
     const checker = (schema: JsonSchema) => checkerOf({ ...schema, components });
     const path = paths[new URL(request.url).pathname] ??
       Object.entries(paths).find(([template]) => matches(template, request))?.[1];
-    const operation = path?.[request.method.toLowerCase()];
+    const operation = path?.[request.method === "HEAD" ? "get" : request.method.toLowerCase()];
     if (!operation) {
+      if (passesOn && isAnothers(request)) return response;
       if (request.method === "OPTIONS" && status === 204) return response;
       const { unknownPath, otherMethod } = WITHOUT_OPERATION;
       if (!(path ? otherMethod : unknownPath).includes(status)) {
@@ -65,10 +71,17 @@ export function checkedFetch(fetch: Fetch, document: () => Promise<OpenapiDocume
   };
 }
 
+/** Whether a path without an operation may be a provider's. */
+function isAnothers({ url }: Request): boolean {
+  const { pathname } = new URL(url);
+  return pathname === "/" || /^\/v1\/(?!(sessions|agent|backup|overview|ledger)(\/|$))/.test(pathname);
+}
+
 /** The guard tells its errors in our own shape; who finds no route, as the clients of the path expect it. */
 function errorSchema({ url }: Request, status: number): JsonSchema {
   const { pathname } = new URL(url);
-  const isTheirs = (status === 404 || status === 405) && /^\/v1\/(?!sessions(\/|$))/.test(pathname);
+  const isTheirs = (status === 404 || status === 405) &&
+    /^\/v1\/(?!(sessions|agent|backup|overview|ledger)(\/|$))/.test(pathname);
   if (!isTheirs) return { $ref: "#/components/schemas/Error" };
   return pathname.startsWith("/v1/messages") ? MESSAGES_ERROR : { $ref: "#/components/schemas/OpenaiError" };
 }

@@ -1,6 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { HttpError } from "./http_error.ts";
-import { LINES, readRequestBody } from "./read_request_body.ts";
+import { gzipSync } from "node:zlib";
+import { LINES, parseRequestBody, readRequestBytes } from "./read_request_body.ts";
 
 const JSON_TYPE = "Application/JSON; charset=utf-8";
 const post = (body: BodyInit | null, type?: string) =>
@@ -11,21 +12,29 @@ const post = (body: BodyInit | null, type?: string) =>
   });
 const anything = { maxBytes: 10, check: (): string | undefined => undefined };
 
+async function readRequestBody(
+  request: Request,
+  options: Omit<Parameters<typeof parseRequestBody>[1], "bytes">,
+) {
+  const bytes = await readRequestBytes(request, options);
+  return { bytes, value: parseRequestBody(request, { ...options, bytes }) };
+}
+
 async function failure(
   request: Request,
-  options: Parameters<typeof readRequestBody>[1] = anything,
+  options: Omit<Parameters<typeof parseRequestBody>[1], "bytes"> = anything,
 ): Promise<[number, string]> {
   const error = await assertRejects(() => readRequestBody(request, options), HttpError);
   return [error.status, error.message];
 }
 
-Deno.test("readRequestBody() reads JSON, whatever the parameters of its type, and reads nothing as {}", async () => {
+Deno.test("parseRequestBody() reads JSON, whatever the parameters of its type, and reads nothing as {}", async () => {
   const { value, bytes } = await readRequestBody(post('{"a":"é"}', JSON_TYPE), anything);
   assertEquals([value, new TextDecoder().decode(bytes)], [{ a: "é" }, '{"a":"é"}']);
   assertEquals(await readRequestBody(post(null), anything), { value: {}, bytes: new Uint8Array() });
 });
 
-Deno.test("readRequestBody() refuses broken JSON, broken UTF-8, other types, faults and what is too large", async () => {
+Deno.test("parseRequestBody() refuses broken JSON, broken UTF-8, other types, faults and what is too large", async () => {
   assertEquals((await failure(post("{", JSON_TYPE)))[0], 400);
   assertEquals(await failure(post(new Uint8Array([0x22, 0xff, 0x22]), JSON_TYPE)), [
     400,
@@ -48,21 +57,28 @@ Deno.test("readRequestBody() refuses broken JSON, broken UTF-8, other types, fau
   assertEquals(await failure(post(endless, JSON_TYPE)), tooLarge);
 });
 
-Deno.test("readRequestBody() refuses what is compressed", async () => {
-  const request = (encoding: string) =>
+Deno.test("parseRequestBody() reads what is compressed, and refuses what it can't decode", async () => {
+  const request = (encoding: string, body: BodyInit = "{}") =>
     new Request("http://localhost/", {
       method: "POST",
-      body: "{}",
+      body,
       headers: { "content-type": JSON_TYPE, "content-encoding": encoding },
     });
-  assertEquals(await failure(request("gzip")), [
+  assertEquals(await failure(request("snappy")), [
     415,
-    "Cannot read the body: its content-encoding is gzip, which can't be decoded here.",
+    "Cannot read the body: its content-encoding is snappy, which can't be decoded here.",
   ]);
+  assertEquals(await failure(request("gzip")), [
+    400,
+    "Cannot read the body: its content-encoding is gzip, but it can't be read as that.",
+  ]);
+  const zipped = (text: string) => request("gzip", new Uint8Array(gzipSync(text)));
+  assertEquals((await readRequestBody(zipped('{"a":1}'), { ...anything, maxBytes: 100 })).value, { a: 1 });
+  assertEquals((await failure(zipped(" ".repeat(1_000)), { ...anything, maxBytes: 100 }))[0], 413);
   assertEquals((await readRequestBody(request("Identity"), anything)).value, {});
 });
 
-Deno.test("readRequestBody() gives lines as text, and refuses what isn't UTF-8", async () => {
+Deno.test("parseRequestBody() gives lines as text, and refuses what isn't UTF-8", async () => {
   const lines = { ...anything, lines: true };
   assertEquals(await readRequestBody(post("{}\né", LINES), lines), {
     value: "{}\né",
@@ -74,7 +90,7 @@ Deno.test("readRequestBody() gives lines as text, and refuses what isn't UTF-8",
   ]);
 });
 
-Deno.test("readRequestBody() refuses what is nested too deep or holds too much before anybody works through it", async () => {
+Deno.test("parseRequestBody() refuses what is nested too deep or holds too much before anybody works through it", async () => {
   const options = {
     maxBytes: 2 ** 20,
     check: () => {

@@ -1,5 +1,8 @@
 import type { StoreRecord } from "@tare/conversation";
-import type { Static, TSchema } from "typebox";
+import type { Static, TObject, TProperties, TSchema } from "typebox";
+
+/** A method that routes are made for: `HEAD` is answered as `GET` is. */
+export type Method = "GET" | "POST" | "DELETE";
 
 /** One way in which a route answers. */
 export interface RouteResponse {
@@ -12,22 +15,15 @@ export interface RouteResponse {
   readonly content?: Readonly<Record<string, TSchema>>;
 }
 
-/** A parameter beside those in the path. */
-export interface RouteParameter {
-  readonly name: string;
-  readonly in: "query" | "header";
-  /** What it says, in one sentence. */
-  readonly description: string;
-  /** Schema of its text. */
-  readonly schema: TSchema;
-}
+/** How a route answers, by status; `default` for any other. */
+export type RouteResponses = { readonly [status: number]: RouteResponse; readonly default?: RouteResponse };
 
 /** An answer in JSON, as data, so that it can be stored with the effect of its request. */
-export interface JsonAnswer {
+export interface JsonAnswer<Json = unknown> {
   /** Default: 200. */
   readonly status?: number;
   readonly headers?: Readonly<Record<string, string>>;
-  readonly json: unknown;
+  readonly json: Json;
 }
 
 /** What is kept of an answer for an `Idempotency-Key`. */
@@ -41,11 +37,20 @@ export interface KeptAnswer {
 }
 
 /** A request that has found its route: checked and read. */
-export interface RouteCall<Body = unknown> {
+export interface RouteCall<
+  Path = Readonly<Record<string, string>>,
+  Query = Readonly<Record<string, unknown>>,
+  Headers = Readonly<Record<string, unknown>>,
+  Body = unknown,
+> {
   /** The request. If the route declares a body, then that has been read. */
   readonly request: Request;
-  /** The path's parameters, by name. */
-  readonly path: Readonly<Record<string, string>>;
+  /** The path's parameters by name, decoded. */
+  readonly path: Path;
+  /** What the query says, valid against the route's schemas, defaults filled in. */
+  readonly query: Query;
+  /** What those headers say that the route names, likewise. */
+  readonly headers: Headers;
   /** The body, valid against the route's schema; text if it is `lines`; `undefined` if the route declares none. */
   readonly body: Body;
   /** Records by which the commit of the request's effect keeps its answer: none for a request without a key. */
@@ -60,37 +65,133 @@ export interface RouteErrors {
   readonly respond: (error: unknown) => Response;
 }
 
-type Answered = Response | JsonAnswer;
+/** Somebody else who may answer a route's requests. */
+export interface OtherAnswerer {
+  /** Most bytes of a body that it takes. */
+  readonly maxBodyBytes: number;
+  /** Whether a request is its own, by its body or the beginning of that; nothing if that doesn't tell. */
+  readonly isIts: (body: Uint8Array<ArrayBuffer>) => boolean | undefined;
+  /** Answers. Absent bytes: the body is compressed in a way that isn't known here, and unread. Never rejects. */
+  readonly answer: (request: Request, body?: Uint8Array<ArrayBuffer>) => Promise<Response>;
+}
 
-/** One route as data: it is dispatched, validated and documented by the same description. */
-export interface Route<Schema extends TSchema = TSchema> {
-  readonly method: "GET" | "POST" | "DELETE";
+/** What a route gives. */
+export type Answered<Json = unknown> = Response | JsonAnswer<Json>;
+
+/** What all routes have. */
+interface Described<M extends Method, P extends string> {
+  readonly method: M;
   /** Template of the path, such as `/v1/sessions/{id}`. */
-  readonly path: string;
+  readonly path: P;
   /** Name of the operation in the OpenAPI document, in lower camel case. */
   readonly operationId: string;
   /** What it does, in one sentence. */
   readonly summary: string;
   /** True if it answers without a token. Default: false. */
   readonly isPublic?: boolean;
-  /** Parameters in query and headers. Default: none. */
-  readonly parameters?: readonly RouteParameter[];
-  /** Schema of the JSON body, or of each line of one that is `lines`. Default: a body is not looked at. */
-  readonly body?: Schema;
-  /** True if the body is `application/x-ndjson`: the route gets it as text and checks it by itself. Default: false. */
-  readonly lines?: boolean;
-  /** How it answers, by status; `default` for any other. What any route may answer (401, 500, …) is added in the document. */
-  readonly responses: { readonly [status: number]: RouteResponse; readonly default?: RouteResponse };
+  /** Schema of each line of a body that is `application/x-ndjson`: the route gets it as text and checks it by itself. */
+  readonly lines?: TSchema;
   /** How it tells what goes wrong once the request has found it. Default: as `errorResponse` does. */
   readonly errors?: RouteErrors;
-  /** Answers. @throws {HttpError} what the client may read. */
-  answer(call: RouteCall<Static<Schema>>): Promise<Answered> | Answered;
-  /** Gives an earlier answer again, for an `Idempotency-Key`, from what {@linkcode RouteCall.keep} was told. */
-  replay?(call: RouteCall, reference: string): Promise<Response> | Response;
 }
 
-/** A route whose body has the type of its schema. */
-export function route<Schema extends TSchema>(description: Route<Schema>): Route {
-  // Only `body` that is valid against the schema reaches answer().
-  return description as Route;
+/**
+ * One route as data: it is dispatched, validated and documented by the same description, and the client's types come
+ * from it.
+ */
+export interface Route<M extends Method = Method, P extends string = string, Asked = unknown, Told = unknown>
+  extends Described<M, P> {
+  /**
+   * Schemas of what stands in the query. What isn't optional has a default.
+   * Default: nothing is read.
+   */
+  readonly query?: TProperties;
+  /** Likewise of headers. */
+  readonly headers?: TProperties;
+  /** Schema of the JSON body. Default: a body is not looked at. */
+  readonly body?: TSchema;
+  /** How it answers. What any route may answer (401, 500, …) is added in the document. */
+  readonly responses: RouteResponses;
+  /** Whether a provider answers what isn't the agent's. Default: no. */
+  readonly isShared?: boolean;
+  /** Who else may answer a request with a body, and is asked first. Default: nobody. */
+  readonly other?: OtherAnswerer;
+  /** Answers. @throws {HttpError} what the client may read. */
+  answer(call: RouteCall): Promise<Answered> | Answered;
+  /** Gives an earlier answer again, for an `Idempotency-Key`, from what {@linkcode RouteCall.keep} was told. */
+  replay?(call: RouteCall, reference: string): Promise<Response> | Response;
+  /** For the compiler alone, and never there: what a client sends, and what it is told. */
+  readonly types?: { readonly asked: Asked; readonly told: Told };
+}
+
+/** The parameters of a path, by their names. */
+export type PathOf<P extends string> = P extends `${string}{${infer Name}}${infer Rest}`
+  ? Readonly<Record<Name, string>> & PathOf<Rest>
+  : unknown;
+
+/** What a schema describes, as nobody may change it. */
+export type Reads<T> = T extends readonly (infer Item)[] ? readonly Reads<Item>[]
+  : T extends object ? { readonly [Name in keyof T]: Reads<T[Name]> }
+  : T;
+
+/** Statuses whose JSON is more than an error. */
+type Told = 200 | 201 | 202 | 503;
+
+/** The content of a media type in an answer of a route. */
+type ContentOf<Responses, Media extends string, Status = Told> = Status extends keyof Responses
+  ? Responses[Status] extends { readonly content: Readonly<Record<Media, infer Schema extends TSchema>> }
+    ? Reads<Static<Schema>>
+  : never
+  : never;
+
+type JsonOf<Responses> = ContentOf<Responses, "application/json">;
+
+/** What a client sends to a route. */
+export interface Asks<Path, Query, Body> {
+  readonly path: Path;
+  readonly query: Query;
+  readonly body: Body;
+}
+
+/** What a route tells a client: JSON, and what each event of a stream holds. */
+export interface Tells<Json, Event> {
+  readonly json: Json;
+  readonly event: Event;
+}
+
+/**
+ * A route whose parts have the types of their schemas. What isn't valid against them never reaches `answer()`, and the
+ * compiler holds what that gives against the answers' schemas.
+ */
+export function route<
+  const M extends Method,
+  const P extends string,
+  const Responses extends RouteResponses,
+  Query extends TProperties = Record<never, never>,
+  Headers extends TProperties = Record<never, never>,
+  Body extends TSchema = TSchema,
+>(
+  description: Described<M, P> & {
+    readonly query?: Query;
+    readonly headers?: Headers;
+    readonly body?: Body;
+    readonly responses: Responses;
+    answer(
+      call: RouteCall<
+        PathOf<P>,
+        Reads<Static<TObject<Query>>>,
+        Reads<Static<TObject<Headers>>>,
+        Static<Body>
+      >,
+    ): Promise<Answered<JsonOf<Responses>>> | Answered<JsonOf<Responses>>;
+    replay?(call: RouteCall<PathOf<P>>, reference: string): Promise<Response> | Response;
+  },
+): Route<
+  M,
+  P,
+  Asks<PathOf<P>, Partial<Reads<Static<TObject<Query>>>>, Reads<Static<Body>>>,
+  Tells<JsonOf<Responses>, ContentOf<Responses, "text/event-stream">>
+> {
+  // Only what is valid against the schemas reaches answer().
+  return description as unknown as Route<M, P, never, never>;
 }

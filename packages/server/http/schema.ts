@@ -77,6 +77,22 @@ export function checker(schema: TSchema, what?: string): (value: unknown) => str
   };
 }
 
+/**
+ * Makes a function that takes a value of a store for what it was stored as.
+ *
+ * @param what What is stored, in words that follow "Cannot read".
+ * @throws {Error} (the function) if it isn't valid: the store is damaged, or somebody else's.
+ */
+export function storedReader<S extends TSchema>(schema: S, what: string): (value: unknown) => Static<S> {
+  let check: ReturnType<typeof checker> | undefined;
+  return (value) => {
+    check ??= checker(schema, "it");
+    const faults = check(value);
+    if (faults === undefined) return value as Static<S>;
+    throw new Error(`Cannot read ${what} from the store: ${faults}.`);
+  };
+}
+
 /** Text, or a list of these, as messages have it. With a `least` of 1, neither may be empty. */
 export function textOr<Part extends TSchema>(items: Part, least = 0): TUnsafe<string | Static<Part>[]> {
   return Type.Unsafe({

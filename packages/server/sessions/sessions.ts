@@ -62,6 +62,10 @@ export class Sessions {
   readonly #options: SessionOptions;
   /** What is in memory or on its way there, by id, the one that was used last at the end. */
   readonly #loaded = new Map<string, Loaded>();
+  readonly #collected = new FinalizationRegistry<string>((id) => {
+    const { session, loading } = this.#loaded.get(id) ?? {};
+    if (!loading && !session?.deref()) this.#loaded.delete(id);
+  });
   readonly #admitting = new Queue();
   readonly #warnings = new ToldWarnings();
   readonly #approvals: ApprovalTimers;
@@ -182,7 +186,7 @@ export class Sessions {
       throw sessionNotFound(after);
     }
     const rows = await store.listSessions({ kind: "agent", limit: limit + 1, ...which });
-    const sessions = rows.slice(0, limit).map((row) => this.#describe(row));
+    const sessions = rows.slice(0, limit).map((row) => this.describe(row));
     return { sessions, hasMore: rows.length > limit };
   }
 
@@ -387,9 +391,8 @@ export class Sessions {
     let older = this.#loaded.size - MAX_IDLE;
     for (const [id, { session, kept }] of this.#loaded) {
       if (older-- <= 0) return;
-      if (!session || kept?.isPlayed) continue;
-      if (kept) this.#loaded.set(id, { session });
-      else if (!session.deref()) this.#loaded.delete(id);
+      // Nothing is asked of the reference: that would keep all of them for as long as this takes.
+      if (session && kept && !kept.isPlayed) this.#loaded.set(id, { session });
     }
   }
 
@@ -411,6 +414,7 @@ export class Sessions {
         this.#warnings.add({ at: new Date(now()).toISOString(), session, message }),
     });
     this.#loaded.set(id, { session: new WeakRef(session) });
+    this.#collected.register(session, id);
     return session;
   }
 
@@ -422,7 +426,8 @@ export class Sessions {
     this.#letGo();
   }
 
-  #describe({ lastEvent, totals, title = "", isHeld = false, ...record }: ListedSession): SessionInfo {
+  /** A session of the agent in a list of the store, as its clients see it. */
+  describe({ lastEvent, totals, title = "", isHeld = false, ...record }: ListedSession): SessionInfo {
     const { id, createdAtMs } = record;
     const { turns, ledger } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
     return {

@@ -10,9 +10,8 @@ import { gateway } from "@tare/gateway";
 import { sampledCount } from "@tare/messages";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { profileNamed } from "@tare/planner";
-import { agentHandler, guard } from "@tare/server";
+import { agentHandler } from "@tare/server";
 import { openStore } from "@tare/conversation/sqlite";
-import { agentOrGateway } from "../../../packages/app/agent_or_gateway.ts";
 
 const [baseURL, keeps] = Deno.args;
 if (!baseURL) throw new RangeError("Cannot start the gateway: no base URL of an upstream is given");
@@ -25,6 +24,11 @@ const settings = {
 };
 const rules = { profile: profileNamed("openai"), windowTokens: 272_000 };
 const upstream = { ...rules, baseURL };
+const passing = gateway({
+  ...settings,
+  upstreams: { chat: upstream, responses: upstream },
+  ...(keeps !== "off" && { store }),
+});
 const agent = agentHandler({
   ...settings,
   ...rules,
@@ -34,21 +38,10 @@ const agent = agentHandler({
   defaultModel: "none",
   tools: [],
   store,
+  gateway: passing,
   mechanisms: { context: true, prune: true, schemas: true, truncate: true },
 });
-const passing = gateway({
-  ...settings,
-  upstreams: { chat: upstream, responses: upstream },
-  ...(keeps !== "off" && { store }),
-});
-const answer = agentOrGateway({
-  agent,
-  gateway: passing,
-  limits: { agentBytes: 10 * 2 ** 20, gatewayBytes: 128 * 2 ** 20 },
-});
-const { isPublic } = agent;
-const fetch = guard(answer, { isPublic, onError: settings.onError });
-const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, fetch);
+const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, agent.fetch);
 console.log(server.addr.port);
 // The bench closes the input when it is done.
 for await (const _ of Deno.stdin.readable) { /* Nothing is said. */ }

@@ -12,7 +12,11 @@ import type { Client } from "../../gateway/compare.ts";
 import { parametersOf, QUESTION, SYSTEM, TOOLS } from "../../gateway/long_session.ts";
 import { compareAdapted, type Player, recallAdapted, restartAdapted } from "./adapted_play.ts";
 
-function agentOf({ baseURL, fetch, run }: Client, useResponsesApi: boolean, adapter?: ReturnType<typeof langchainAdapter>) {
+function agentOf(
+  { baseURL, fetch, run }: Client,
+  useResponsesApi: boolean,
+  adapter?: ReturnType<typeof langchainAdapter>,
+) {
   const configuration = { baseURL, fetch };
   const model = new ChatOpenAI({
     model: "gpt-5",

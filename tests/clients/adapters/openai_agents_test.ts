@@ -20,7 +20,11 @@ const KINDS = { "chat completions": OpenAIChatCompletionsModel, responses: OpenA
 
 const runner = new Runner({ tracingDisabled: true });
 
-function agentOf({ run, ...options }: Client, kind: keyof typeof KINDS, adapter?: ReturnType<typeof openAiAgentsAdapter>) {
+function agentOf(
+  { run, ...options }: Client,
+  kind: keyof typeof KINDS,
+  adapter?: ReturnType<typeof openAiAgentsAdapter>,
+) {
   const own = new KINDS[kind](new OpenAI({ ...options, apiKey: "key" }), "gpt-5");
   const model: Model = adapter ? adapter.wrapModel(own) : own;
   const tools = TOOLS.map((sessionTool) =>

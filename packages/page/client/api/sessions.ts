@@ -1,70 +1,27 @@
-import type { LoopEvent, TurnLedger } from "@tare/loop";
-import type { Message } from "@tare/messages";
+import type { Body, EventOf, Told } from "@tare/server/client";
 
-/** What a turn or a session may cost. */
-export interface Budget {
-  readonly maxSteps?: number;
-  readonly maxTokens?: number;
-  readonly maxUsd?: number;
-}
+type Listed = Told<"GET /v1/sessions">["sessions"][number];
 
 /** A session of the agent, as the server lists it. */
-export interface Session {
-  readonly id: string;
-  readonly createdAt: string;
-  readonly status: "idle" | "running";
-  /** What the user said first, in one line. */
-  readonly title: string;
-  readonly instructions: string;
-  readonly model: string;
-  readonly tools: readonly string[];
-  readonly metadata: Readonly<Record<string, string>>;
-  readonly budget: Budget;
-  /** Whose helper it is, and the call that it was made for; absent if it is nobody's. */
-  readonly parent?: { readonly session: string; readonly call: string };
-  readonly turns: number;
-  readonly lastEvent: number;
-  readonly ledger: TurnLedger;
-}
+export type Session = Extract<Listed, { readonly kind: "agent" }>;
+
+/** A session of another agent, whose model calls go through the gateway. */
+export type GatewaySession = Extract<Listed, { readonly kind: "gateway" }>;
+
+/** A session of the agent with all that was said. */
+export type SessionWithMessages = Extract<Told<"GET /v1/sessions/{id}">, { readonly kind: "agent" }>;
+
+/** What a turn or a session may cost, as far as people say it here. */
+export type Budget = Omit<NonNullable<Body<"POST /v1/sessions/{id}/turns">["budget"]>, "maxTokenUnits">;
 
 /** A call that waits for somebody to say whether it may run. */
-export interface Approval {
-  readonly callId: string;
-  readonly name: string;
-  /** As JSON. */
-  readonly arguments: string;
-  /** In milliseconds since the epoch. */
-  readonly askedAtMs: number;
-  /** When it is denied if nobody answers, likewise. */
-  readonly expiresAtMs: number;
-}
-
-/** What somebody said to that. */
-export interface Answered {
-  readonly type: "approval_answered";
-  readonly id: string;
-  readonly decision: "allow" | "deny";
-  readonly reason?: string;
-  readonly always?: true;
-  readonly by: "person" | "time" | "message" | "cancel";
-}
-
-/** A session with all that was said. */
-export interface SessionWithMessages extends Session {
-  readonly messages: readonly Message[];
-  /** The sessions of its helpers, by the ids of the calls that they were made for. */
-  readonly helpers: readonly { readonly id: string; readonly session: string }[];
-  readonly approvals: readonly Approval[];
-  /** The turn that runs: the last event before it, and the index of its first message. */
-  readonly turn?: { readonly after: number; readonly firstMessage: number };
-}
+export type Approval = SessionWithMessages["approvals"][number];
 
 /** Everything that happens in a session. */
-export type SessionEvent =
-  | LoopEvent
-  | { readonly type: "message_added"; readonly message: Message }
-  | { readonly type: "helper_started"; readonly id: string; readonly session: string }
-  | Answered;
+export type SessionEvent = EventOf<"GET /v1/sessions/{id}/events">;
+
+/** What somebody said to a call that waited. */
+export type Answered = Extract<SessionEvent, { readonly type: "approval_answered" }>;
 
 /** What a session is called: what its maker named it, what was said first, or when it was made. */
 export function titleOf(

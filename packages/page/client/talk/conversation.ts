@@ -1,5 +1,6 @@
 import type { Content } from "@tare/messages";
-import { ApiError, ask, askJson, readEvents, requestKey } from "../api/api.ts";
+import type { Body } from "@tare/server/client";
+import { api, RefusedError, requestKey } from "../api/api.ts";
 import type { Approval, Budget, Session, SessionEvent, SessionWithMessages } from "../api/sessions.ts";
 import { Items } from "./items.ts";
 
@@ -56,8 +57,8 @@ export class Conversation {
     this.#changed = changed;
   }
 
-  get #path(): string {
-    return `/v1/sessions/${encodeURIComponent(this.id)}`;
+  get #path() {
+    return { id: this.id };
   }
 
   /** Reads what was said, and follows the turn that runs. */
@@ -66,7 +67,9 @@ export class Conversation {
     await this.#untilReached(async () => {
       // An earlier try may have come half way.
       this.items = new Items();
-      const session = await askJson<SessionWithMessages>(this.#path, { signal: this.#closing.signal });
+      const { signal } = this.#closing;
+      const session = await api.json("GET /v1/sessions/{id}", { path: this.#path, signal });
+      if (session.kind !== "agent") throw new Error("This session is another agent's: go on in that agent.");
       this.session = session;
       const { turn, messages, lastEvent, approvals } = session;
       // The running turn shows by its events, which tell more.
@@ -119,7 +122,8 @@ export class Conversation {
   async answer(approval: Approval, said: Said): Promise<boolean> {
     const { callId, askedAtMs } = approval;
     const done = await this.#attempt(async () => {
-      await ask(`${this.#path}/approvals/${encodeURIComponent(callId)}`, { body: { ...said, askedAtMs } });
+      const path = { ...this.#path, call: callId };
+      await api.send("POST /v1/sessions/{id}/approvals/{call}", { path, body: { ...said, askedAtMs } });
     });
     // What it comes to is told by the events.
     if (done && !this.#isReading) this.follow();
@@ -129,7 +133,7 @@ export class Conversation {
   /** Cancels the turn that runs. */
   async cancel(): Promise<void> {
     await this.#attempt(async () => {
-      await ask(`${this.#path}/cancel`, { method: "POST" });
+      await api.send("POST /v1/sessions/{id}/cancel", { path: this.#path });
     });
   }
 
@@ -143,9 +147,9 @@ export class Conversation {
     this.#tell();
   }
 
-  async #post(body: unknown, key: string): Promise<boolean> {
+  async #post(body: Body<"POST /v1/sessions/{id}/turns">, key: string): Promise<boolean> {
     const done = await this.#attempt(async () => {
-      const response = await ask(`${this.#path}/turns`, { body, key });
+      const response = await api.send("POST /v1/sessions/{id}/turns", { path: this.#path, body, key });
       // The events are read by one way alone.
       await response.body?.cancel();
     });
@@ -176,8 +180,8 @@ export class Conversation {
   }
 
   async #readOn(): Promise<void> {
-    const path = `${this.#path}/events?after=${this.#last}`;
-    for await (const batch of readEvents<SessionEvent>(path, this.#closing.signal)) {
+    const asking = { path: this.#path, query: { after: this.#last }, signal: this.#closing.signal };
+    for await (const batch of await api.events("GET /v1/sessions/{id}/events", asking)) {
       this.trouble = undefined;
       for (const { number, event } of batch) this.#take(number, event);
       this.#tell();
@@ -213,7 +217,7 @@ export class Conversation {
         if (this.#closing.signal.aborted) return;
         this.trouble = messageOf(error);
         this.#tell();
-        if (!(error instanceof ApiError) || error.status !== 0) return;
+        if (!(error instanceof RefusedError) || error.status !== 0) return;
         await new Promise((resolve) => setTimeout(resolve, pause));
         if (this.#closing.signal.aborted) return;
       }

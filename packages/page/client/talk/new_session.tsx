@@ -1,8 +1,8 @@
 import type { Content } from "@tare/messages";
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { askJson } from "../api/api.ts";
-import type { Budget, Session } from "../api/sessions.ts";
+import { api } from "../api/api.ts";
+import type { Budget } from "../api/sessions.ts";
 import { addressOf } from "../place.ts";
 import { Composer } from "./composer.tsx";
 import { messageOf } from "./conversation.ts";
@@ -15,7 +15,7 @@ export function NewSession(): JSX.Element {
   const [trouble, setTrouble] = useState<string>();
   const begin = async (input: Content, budget?: Budget) => {
     try {
-      const session = await askJson<Session>("/v1/sessions", {
+      const session = await api.json("POST /v1/sessions", {
         body: {
           ...(model.trim() !== "" && { model: model.trim() }),
           ...(instructions.trim() !== "" && { instructions }),

@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { ApiError, eventParser } from "./api.ts";
+import { eventParser, RefusedError } from "./client.ts";
 
 const TEXT = ': heartbeat\n\nid: 1\ndata: {"a":"b: c"}\n\nevent: note\n\nid: 2\ndata: {"a":"ü"}\n\n';
 
@@ -16,6 +16,6 @@ Deno.test("eventParser() gives the same events wherever a stream is cut", () => 
 
 Deno.test("eventParser() throws what the server tells of", () => {
   const told = 'event: error\ndata: {"error":{"status":404,"code":"not_found","message":"It is gone."}}\n\n';
-  const error = assertThrows(() => eventParser()(told), ApiError, "It is gone.");
+  const error = assertThrows(() => eventParser()(told), RefusedError, "It is gone.");
   assertEquals(error.status, 404);
 });

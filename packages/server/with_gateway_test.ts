@@ -1,47 +1,46 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { memoryStore } from "@tare/conversation";
 import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
 import { gateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
-import { agentHandler } from "@tare/server";
-import { memoryStore } from "@tare/conversation";
-import { agentOrGateway } from "./agent_or_gateway.ts";
+import { agent, scriptedModel } from "./fixture_test.ts";
 
 const MIB = 2 ** 20;
 
 /** Agent and gateway before an upstream that answers so. */
 function both(
   answer: (url: string) => Response = () => Response.json({ id: "upstream" }),
-  { isAlone = false }: { readonly isAlone?: boolean } = {},
+  { isAlone = false, apiKey, forward = [] }: {
+    readonly isAlone?: boolean;
+    readonly apiKey?: string;
+    readonly forward?: readonly string[];
+  } = {},
 ) {
   const seen: string[] = [];
   const countTokens = () => Promise.resolve(estimateTokens);
   const rules = { profile: profileNamed("none"), windowTokens: 100_000 };
-  const provider = { ...rules, baseURL: "http://upstream.example/v1" };
-  const agent = agentHandler({
+  const provider = {
     ...rules,
-    countTokens,
-    model: () =>
-      async function* () {
-        yield { type: "completed", message: { role: "assistant", content: "Hello." }, finishReason: "stop" };
-      },
-    defaultModel: "greeter",
-    tools: [],
-    store: memoryStore(),
-    mechanisms: { context: true, prune: true, schemas: true, truncate: true },
-    maxBodyBytes: 10 * MIB,
-  });
+    baseURL: "http://upstream.example/v1",
+    ...(apiKey !== undefined && { apiKey }),
+  };
+  const model = scriptedModel(Array(9).fill({ content: "Hello." }));
+  const store = memoryStore();
+  const options = { maxBodyBytes: 10 * MIB, store };
   const upstream = gateway({
     upstreams: isAlone ? {} : { chat: provider, responses: provider },
     countTokens,
+    store,
+    forward,
     maxBodyBytes: 20 * MIB,
     fetch: (url) => {
       seen.push(String(url));
       return Promise.resolve(answer(String(url)));
     },
   });
-  const limits = { agentBytes: 10 * MIB, gatewayBytes: 20 * MIB };
-  return { agent, seen, ask: agentOrGateway({ agent, gateway: upstream, limits }) };
+  const { fetch: ask } = agent(model, { ...options, gateway: upstream });
+  return { alone: agent(model, options), seen, ask };
 }
 
 function get(path: string): Request {
@@ -58,7 +57,7 @@ function post(body: BodyInit, path = "/v1/chat/completions"): Request {
 
 const call = (model: string) => JSON.stringify({ model, messages: [{ role: "user", content: "Hello?" }] });
 
-Deno.test("agentOrGateway() gives the model agent to the agent and others to the gateway", async () => {
+Deno.test("agentHandler() with a gateway gives the model agent to the agent and others to the gateway", async () => {
   const { ask, seen } = both();
   const own = await (await ask(post(call("agent")))).json();
   assertEquals([own.choices[0].message.content, seen], ["Hello.", []]);
@@ -70,7 +69,7 @@ Deno.test("agentOrGateway() gives the model agent to the agent and others to the
   assertEquals([session.status, await session.body?.cancel()], [201, undefined]);
 });
 
-Deno.test("agentOrGateway() lets the agent say what is wrong with a body that names no model", async () => {
+Deno.test("agentHandler() with a gateway lets the agent say what is wrong with a body that names no model", async () => {
   const { ask, seen } = both();
   const bodies = ['{"model":"agent","messages":[]}', "{", '{"model":1,"messages":[]}', "", "[]"];
   const statuses = await Promise.all(bodies.map(async (body) => {
@@ -81,8 +80,8 @@ Deno.test("agentOrGateway() lets the agent say what is wrong with a body that na
   assertEquals([statuses, seen], [[400, 400, 400, 400, 400], []]);
 });
 
-Deno.test("agentOrGateway() keeps to the agent's limit, wherever the body names its model", async () => {
-  const { ask, agent, seen } = both();
+Deno.test("agentHandler() with a gateway keeps to the agent's limit, wherever the body names its model", async () => {
+  const { ask, alone, seen } = both();
   const pad = (bytes: number) => `"pad":"${"x".repeat(bytes)}"`;
   const status = async (body: BodyInit, answer = ask) => {
     const response = await answer(post(body));
@@ -91,7 +90,7 @@ Deno.test("agentOrGateway() keeps to the agent's limit, wherever the body names 
   };
   const first = (model: string, bytes: number) => `{"model":"${model}",${pad(bytes)}}`;
   const last = (model: string, bytes: number) => `{${pad(bytes)},"model":"${model}"}`;
-  assertEquals(await status(first("agent", 11 * MIB), agent.unguarded), 413);
+  assertEquals(await status(first("agent", 11 * MIB), alone.fetch), 413);
   assertEquals(await status(first("agent", 11 * MIB)), 413);
   assertEquals(await status(last("agent", 11 * MIB)), 413);
   assertEquals(seen, []);
@@ -103,7 +102,7 @@ Deno.test("agentOrGateway() keeps to the agent's limit, wherever the body names 
   assertEquals(seen.length, 2);
 });
 
-Deno.test("agentOrGateway() reads no more of a body for the agent than the agent may take", async () => {
+Deno.test("agentHandler() with a gateway reads no more of a body for the agent than the agent may take", async () => {
   const { ask } = both();
   const start = new TextEncoder().encode('{"model":"agent","messages":[{"role":"user","content":"');
   let read = 0;
@@ -119,14 +118,14 @@ Deno.test("agentOrGateway() reads no more of a body for the agent than the agent
   assert(read < 13 * MIB, `${read} bytes were read`);
 });
 
-Deno.test("agentOrGateway() answers for a client that left while it sent its body", async () => {
+Deno.test("agentHandler() with a gateway answers for a client that left while it sent its body", async () => {
   const { ask } = both();
   const body = new ReadableStream({ pull: (controller) => controller.error(new TypeError("gone")) });
   const response = await ask(post(body));
   assertEquals([response.status, await response.body?.cancel()], [500, undefined]);
 });
 
-Deno.test("agentOrGateway() lists the models of both, as far as the provider tells its own", async () => {
+Deno.test("agentHandler() with a gateway lists the models of both, as far as the provider tells its own", async () => {
   const endless = new ReadableStream({ pull: (controller) => controller.enqueue(new Uint8Array(MIB)) });
   for (
     const [told, expected] of [
@@ -141,7 +140,7 @@ Deno.test("agentOrGateway() lists the models of both, as far as the provider tel
   }
 });
 
-Deno.test("agentOrGateway() asks the upstream for responses that the agent doesn't know", async () => {
+Deno.test("agentHandler() with a gateway asks the upstream for responses that the agent doesn't know", async () => {
   const { ask, seen } = both();
   const made = await (await ask(post('{"model":"agent","input":"Hello?"}', "/v1/responses"))).json();
   assertEquals((await (await ask(get(`/v1/responses/${made.id}`))).json()).id, made.id);
@@ -150,31 +149,31 @@ Deno.test("agentOrGateway() asks the upstream for responses that the agent doesn
   assertEquals(seen, ["http://upstream.example/v1/responses/resp_x"]);
 });
 
-Deno.test("agentOrGateway() tells of both in one document", async () => {
-  const { ask, agent } = both();
+Deno.test("agentHandler() with a gateway tells of both in one document", async () => {
+  const { ask, alone: single } = both();
   const { paths, components } = await (await ask(get("/openapi.json"))).json();
-  const alone = await (await agent.unguarded(get("/openapi.json"))).json();
-  assertEquals(Object.keys(paths), [
-    ...Object.keys(alone.paths),
-    ...["/v1/ledger", "/v1/gateway/sessions", "/v1/gateway/sessions/{id}"],
-    ...["calls", "prompt", "prompt/{block}", "pins", "pins/{place}"]
-      .map((path) => `/v1/gateway/sessions/{id}/${path}`),
-    "/v1/gateway/overview",
-  ]);
+  const alone = await (await single.fetch(get("/openapi.json"))).json();
+  assertEquals(
+    Object.keys(paths).sort(),
+    [
+      ...Object.keys(alone.paths),
+      "/v1/ledger",
+    ].sort(),
+  );
   assertStringIncludes(paths["/v1/responses"].post.summary, "provider");
   assert("default" in paths["/v1/models"].get.responses);
   assertEquals(paths["/v1/sessions"], alone.paths["/v1/sessions"]);
   const ledger = await (await ask(get("/v1/ledger"))).json();
-  assertEquals(Object.keys(ledger), components.schemas.Ledger.required);
-  assertEquals(Object.keys(ledger.planned), components.schemas.Ledger.properties.planned.required);
+  assertEquals(Object.keys(ledger), components.schemas.GatewayLedger.required);
+  assertEquals(Object.keys(ledger.planned), components.schemas.GatewayLedgerGroup.required);
   await (await ask(post(call("unpriced")))).text();
-  const { sessions: [session] } = await (await ask(get("/v1/gateway/sessions"))).json();
-  const details = await (await ask(get(`/v1/gateway/sessions/${session.id}`))).json();
+  const { sessions: [session] } = await (await ask(get("/v1/sessions"))).json();
+  const details = await (await ask(get(`/v1/sessions/${session.id}`))).json();
   assertEquals(Object.keys(details).sort(), components.schemas.GatewaySessionDetails.required.toSorted());
-  assertEquals((await ask(get("/v1/gateway/sessions/nobody"))).status, 404);
+  assertEquals((await ask(get("/v1/sessions/nobody"))).status, 404);
 });
 
-Deno.test("agentOrGateway() passes whatever else is under /v1 on, and keeps the agent's own paths", async () => {
+Deno.test("agentHandler() with a gateway passes whatever else is under /v1 on, and keeps the agent's own paths", async () => {
   const { ask, seen } = both();
   const told = async (method: string, path: string, headers: Record<string, string> = {}) => {
     const response = await ask(new Request(`http://localhost${path}`, { method, headers }));
@@ -196,7 +195,7 @@ Deno.test("agentOrGateway() passes whatever else is under /v1 on, and keeps the 
   assertEquals(seen.length, passed.length);
 });
 
-Deno.test("agentOrGateway() reads compressed bodies to tell whose they are", async () => {
+Deno.test("agentHandler() with a gateway reads compressed bodies to tell whose they are", async () => {
   const { ask, seen } = both();
   const send = (model: string, encoding = "gzip") => {
     const headers = { "content-type": "application/json", "content-encoding": encoding };
@@ -212,7 +211,7 @@ Deno.test("agentOrGateway() reads compressed bodies to tell whose they are", asy
   assertEquals(seen.length, 2);
 });
 
-Deno.test("agentOrGateway() lets the agent tell of its own paths and models where there is no upstream", async () => {
+Deno.test("agentHandler() with a gateway lets the agent tell of its own paths and models where there is no upstream", async () => {
   const { ask } = both(undefined, { isAlone: true });
   const told = async (method: string, path: string) => {
     const response = await ask(new Request(`http://localhost${path}`, { method }));
@@ -228,7 +227,7 @@ Deno.test("agentOrGateway() lets the agent tell of its own paths and models wher
   assertEquals(await told("POST", "/v1/embeddings"), [404, "no_upstream", null]);
 });
 
-Deno.test("agentOrGateway() shows the agent among the provider's models, and deletes its own responses", async () => {
+Deno.test("agentHandler() with a gateway shows the agent among the provider's models, and deletes its own responses", async () => {
   const { ask, seen } = both();
   assertEquals((await (await ask(get("/v1/models/agent"))).json()).id, "agent");
   const { id } = await (await ask(post('{"model":"agent","input":"Hello?"}', "/v1/responses"))).json();
@@ -240,7 +239,7 @@ Deno.test("agentOrGateway() shows the agent among the provider's models, and del
   assertEquals(seen, [`http://upstream.example/v1/responses/${id}/input_items`]);
 });
 
-Deno.test("agentOrGateway() reads compressed bodies of the agent's own routes, and no bombs", async () => {
+Deno.test("agentHandler() with a gateway reads compressed bodies of the agent's own routes, and no bombs", async () => {
   const { ask, seen } = both();
   const send = (body: Uint8Array<ArrayBuffer>, encoding: string) => {
     const headers = { "content-type": "application/json", "content-encoding": encoding };
@@ -262,4 +261,167 @@ Deno.test("agentOrGateway() reads compressed bodies of the agent's own routes, a
   assertEquals(await told(await send(bomb, "gzip")), [413, { status: 413, code: "body_too_large", message }]);
   assertEquals((await told(await send(bomb, "snappy")))[0], 415);
   assertEquals(seen, []);
+});
+
+/** What a request is answered, and which paths the provider was asked for. */
+async function answered(
+  { ask, seen }: Pick<ReturnType<typeof both>, "ask" | "seen">,
+  [method, path]: readonly [string, string],
+  headers: Record<string, string> = {},
+) {
+  const before = seen.length;
+  const response = await ask(new Request(`http://localhost${path}`, { method, headers }));
+  const text = await response.text();
+  return {
+    status: response.status,
+    allow: response.headers.get("allow"),
+    message: text.startsWith("{") ? String(JSON.parse(text).error?.message) : "",
+    passed: seen.slice(before).map((url) => url.replace("http://upstream.example", "")),
+  };
+}
+
+const KEY = { apiKey: "sk-server" };
+
+Deno.test("agentHandler() with a gateway passes on with the server's key by what models are used, and nothing else", async () => {
+  const server = both(undefined, KEY);
+  for (
+    const asked of [
+      ["GET", "/v1/chat/completions"],
+      ["POST", "/v1/completions"],
+      ["POST", "/v1/responses/resp_1/cancel"],
+      ["GET", "/v1/responses/resp_1/input_items?order=asc"],
+      ["POST", "/v1/responses/compact"],
+      ["GET", "/v1/models/org%2Fgpt-5"],
+      ["HEAD", "/v1/models/gpt-5"],
+      ["POST", "/v1/embeddings"],
+      ["POST", "/v1/files"],
+      ["GET", "/v1/files/file-1/content"],
+      ["POST", "/v1/images/generations"],
+      ["POST", "/v1/audio/speech"],
+      ["POST", "/v1/moderations"],
+      ["POST", "/v1/batches"],
+      ["POST", "/v1/batches/batch_1/cancel"],
+    ] as const
+  ) {
+    const { status, passed } = await answered(server, asked);
+    assertEquals([asked[1], status, passed], [asked[1], 200, [asked[1]]]);
+  }
+  for (
+    const [method, path] of [
+      ["GET", "/v1/organization/admin_api_keys"],
+      ["POST", "/v1/organization/projects"],
+      ["GET", "/v1/gateway/session"],
+      ["GET", "/v1/gateway/sessions"],
+      ["POST", "/v1/fine_tuning/jobs"],
+      ["POST", "/v1/realtime/sessions"],
+      ["GET", "/v1/assistants"],
+      ["GET", "/v1/Models"],
+      ["GET", "/v1/chat/completions/chatcmpl-1"],
+      ["POST", "/v1/embeddings/x"],
+    ] as const
+  ) {
+    const { status, passed, message } = await answered(server, [method, path]);
+    assertEquals([path, status, passed], [path, 404, []]);
+    assertStringIncludes(message, `--forward ${path} (TARE_FORWARD) lets it pass`);
+  }
+  assertEquals(await answered(server, ["DELETE", "/v1/models/ft:gpt-5"]), {
+    status: 405,
+    allow: "GET, HEAD",
+    message: "Cannot DELETE /v1/models/ft:gpt-5: it takes GET, HEAD.",
+    passed: [],
+  });
+  const upgrade = await answered(server, ["GET", "/v1/realtime"], { upgrade: "websocket" });
+  assertEquals([upgrade.status, upgrade.passed], [426, []]);
+});
+
+Deno.test("agentHandler() with a gateway passes on what is named to it, and with the client's own key what isn't ours", async () => {
+  const named = both(undefined, { ...KEY, forward: ["/v1/vector_stores", "/v1/fine_tuning/jobs"] });
+  for (const path of ["/v1/vector_stores", "/v1/vector_stores/vs_1/files", "/v1/fine_tuning/jobs/ftjob-1"]) {
+    assertEquals((await answered(named, ["POST", path])).passed, [path]);
+  }
+  for (const path of ["/v1/vector_storesx", "/v1/fine_tuning", "/v1/sessions/x"]) {
+    assertEquals((await answered(named, ["GET", path])).status, 404);
+  }
+  const open = both();
+  for (const path of ["/v1/organization/usage", "/v1/gateway/session", "/v1/assistants/asst_1"]) {
+    assertEquals((await answered(open, ["POST", path])).passed, [path]);
+  }
+  assertEquals((await answered(open, ["DELETE", "/v1/models/ft:gpt-5"])).passed, ["/v1/models/ft:gpt-5"]);
+});
+
+Deno.test("agentHandler() with a gateway lets nothing of ours reach a provider, whoever's key it is", async () => {
+  for (const server of [both(), both(undefined, KEY)]) {
+    for (
+      const [method, path, allow] of [
+        ["POST", "/v1/ledger", "GET, HEAD"],
+        ["PUT", "/v1/overview", "GET, HEAD"],
+        ["PUT", "/v1/sessions", "POST, GET, HEAD"],
+        ["DELETE", "/v1/sessions", "POST, GET, HEAD"],
+        ["PATCH", "/v1/sessions/x", "GET, HEAD, DELETE"],
+        ["POST", "/v1/backup", "GET, HEAD"],
+        ["POST", "/v1/agent", "GET, HEAD"],
+        ["DELETE", "/health", "GET, HEAD"],
+      ] as const
+    ) {
+      const { status, allow: told, passed } = await answered(server, [method, path]);
+      assertEquals([path, status, told, passed], [path, 405, allow, []]);
+    }
+    for (
+      const path of [
+        "/v1/ledger/",
+        "/v1//ledger",
+        "//v1/ledger",
+        "/v1/ledger/x",
+        "/v1/sessions/x/y",
+        "/v1/sessions%2Fx",
+        "/v1%2Fledger",
+        "/v1/..%2fadmin",
+        "/v1/%2e%2e%2fadmin",
+        "/v1/%2e%2e/admin",
+        "/v1/../admin",
+        "/v1/models/..%2f..%2forganization",
+        "/v1/models/%252e%252e%252forganization",
+        "/v1/models/..%5corganization",
+        "/v1//models",
+        "/v1/files//x",
+        "/v1/files/",
+        "/v1/",
+      ]
+    ) {
+      const { status, passed } = await answered(server, ["GET", path]);
+      assertEquals([path, status, passed], [path, 404, []]);
+    }
+    const { status, passed } = await answered(server, ["GET", "/v1/models/%E0%A4"]);
+    assertEquals([status, passed], [400, []]);
+  }
+});
+
+Deno.test("agentHandler() with a gateway answers HEAD like GET, and a path that is spelled otherwise like itself", async () => {
+  const server = both(undefined, KEY);
+  for (const path of ["/v1/sessions", "/v1/ledger", "/v1/overview", "/v1/agent", "/health", "/v1/%6cedger"]) {
+    assertEquals((await answered(server, ["HEAD", path])).status, 200);
+    assertEquals((await answered(server, ["GET", path])).status, 200);
+  }
+});
+
+Deno.test("agentHandler() with a gateway tells its own errors in one shape", async () => {
+  const { ask } = both(undefined, KEY);
+  for (
+    const [method, path, status, code] of [
+      ["GET", "/v1/sessions/nobody", 404, "not_found"],
+      ["GET", "/v1/ledger/x", 404, "not_found"],
+      ["POST", "/v1/ledger", 405, "method_not_allowed"],
+      ["POST", "/v1/overview", 405, "method_not_allowed"],
+      ["GET", "/v1/overview?kind=other", 400, "invalid_request"],
+      ["GET", "/v1/sessions?limit=0", 400, "invalid_request"],
+      ["GET", "/v1/sessions?limit=ten", 400, "invalid_request"],
+      ["GET", "/v1/sessions?helpers=maybe", 400, "invalid_request"],
+      ["GET", "/v1/sessions?after=nobody", 404, "not_found"],
+    ] as const
+  ) {
+    const response = await ask(new Request(`http://localhost${path}`, { method }));
+    const { error: { message, ...error }, ...rest } = await response.json();
+    assertEquals([path, response.status, error, rest], [path, status, { status, code }, {}]);
+    assertEquals(typeof message, "string");
+  }
 });

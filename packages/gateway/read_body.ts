@@ -14,41 +14,52 @@ const DECODERS: Readonly<Record<string, Decode | undefined>> = {
   zstd: zlib.zstdDecompress && promisify(zlib.zstdDecompress) as Decode,
 };
 
+/** How much of a body is read. */
+export interface BodyLimits {
+  /** Most bytes that it may have, compressed or not. */
+  readonly maxBytes: number;
+  /**
+   * Told what has come once that is more than `bytes`, a first piece of it before all: gives a limit in place of
+   * `maxBytes`, or nothing if it can't tell.
+   */
+  readonly early?: {
+    readonly bytes: number;
+    readonly limit: (begin: Uint8Array<ArrayBuffer>) => number | undefined;
+  };
+}
+
 /**
- * A request with its body as it was before its client compressed it. The same request if it isn't compressed, or in a
- * way that isn't known here.
+ * A request's body as it was before its client compressed it, read once. Nothing, and the body stays unread, if it is
+ * compressed in a way that isn't known here.
  *
- * @throws {ApiError} if the body has more than `maxBytes`, compressed or not (413), or isn't what it says it is (400).
+ * @throws {ApiError} if the body has too many bytes, compressed or not (413), or isn't what it says it is (400).
  */
-export async function decodeRequest(
+export async function readBody(
   request: Request,
-  options: { readonly maxBytes: number },
-): Promise<Request> {
-  const given = { request, options };
-  checkGiven("decodeRequest()", given, { request: { headers: "object" }, options: { maxBytes: "number" } });
-  const { maxBytes } = options;
+  limits: BodyLimits,
+): Promise<Uint8Array<ArrayBuffer> | undefined> {
+  const given = { request, limits };
+  checkGiven("readBody()", given, { request: { headers: "object" }, limits: { maxBytes: "number" } });
   const encoding = request.headers.get("content-encoding");
-  if (encoding === null) return request;
+  if (encoding === null) return await read(request, limits);
   const names = encoding.toLowerCase().split(",").map((name) => name.trim()).filter((name) =>
     name !== "identity"
   );
   const decoders = names.map((name) => Object.hasOwn(DECODERS, name) ? DECODERS[name] : undefined);
-  if (decoders.includes(undefined)) return request;
+  if (decoders.includes(undefined)) return undefined;
+  const { maxBytes } = limits;
   let body = await readBytes(request, maxBytes);
   try {
     for (const decode of decoders.toReversed()) {
-      body = new Uint8Array(await decode!(body, { maxOutputLength: maxBytes }));
+      const decoded = await decode!(body, { maxOutputLength: maxBytes });
+      body = new Uint8Array(decoded.buffer as ArrayBuffer, decoded.byteOffset, decoded.byteLength);
     }
   } catch (error) {
     if ((error as { readonly code?: unknown }).code === "ERR_BUFFER_TOO_LARGE") throw tooLarge(maxBytes);
     const reason = `its content-encoding is ${encoding}, but it can't be read as that`;
     throw new ApiError(400, `Cannot read the body: ${reason}.`, { code: "invalid_body" });
   }
-  const headers = new Headers(request.headers);
-  headers.delete("content-encoding");
-  headers.delete("content-length");
-  const { url, method, signal } = request;
-  return new Request(url, { method, headers, body, signal });
+  return body;
 }
 
 /** The body of a request or a reply. @throws {ApiError} if it has more bytes (413). */
@@ -57,14 +68,27 @@ export async function readBytes(
   maxBytes: number,
 ): Promise<Uint8Array<ArrayBuffer>> {
   checkGiven("readBytes()", { message, maxBytes }, { message: { headers: "object" }, maxBytes: "number" });
-  const { headers, body } = message;
+  return await read(message, { maxBytes });
+}
+
+async function read(
+  { headers, body }: Pick<Response, "headers" | "body">,
+  { maxBytes, early }: BodyLimits,
+): Promise<Uint8Array<ArrayBuffer>> {
   if (Number(headers.get("content-length") ?? 0) > maxBytes) throw tooLarge(maxBytes);
   const chunks: Uint8Array<ArrayBuffer>[] = [];
   let length = 0;
+  let most = maxBytes;
+  let isTold = early === undefined;
   for await (const chunk of body ?? []) {
     length += chunk.length;
-    if (length > maxBytes) throw tooLarge(maxBytes);
     chunks.push(chunk);
+    if (!isTold && early && length > early.bytes) {
+      isTold = true;
+      // What is asked for stands in front mostly: the rest isn't joined twice.
+      most = early.limit(chunks[0]!) ?? early.limit(joinBytes(chunks)) ?? maxBytes;
+    }
+    if (length > most) throw tooLarge(most);
   }
   return joinBytes(chunks);
 }

@@ -1,0 +1,177 @@
+import type { ListedSession } from "@tare/conversation";
+import {
+  type CallReport,
+  type PinReport,
+  reportPins,
+  type SeenConversation,
+  sumOfDays,
+  type Sums,
+} from "@tare/conversation/report";
+import type { Rewrite } from "@tare/messages";
+import type { NewPin } from "@tare/planner";
+import type { GatewaySession, SessionSummary } from "./session.ts";
+
+/** What is told of a conversation in a list: what it is, and what it cost. */
+export interface ConversationSummary extends Sums {
+  readonly id: string;
+  /** What the user said first, in one line. */
+  readonly title: string;
+  /** Name of its protocol. */
+  readonly protocol: string;
+  /** The model that was asked last. */
+  readonly model: string;
+  /** When its first request came, and its newest one. */
+  readonly createdAt: string;
+  readonly lastAt: string;
+  /** Whether it is left as it is, to compare with; likewise because the upstream refused what was made of it. */
+  readonly control: boolean;
+  readonly reverted: boolean;
+  /** How many times its prompt was rewritten. */
+  readonly epoch: number;
+  /** Token units that it has saved so far. */
+  readonly savedTokenUnits: number;
+}
+
+/** What is told of one conversation. */
+export interface ConversationDetails extends ConversationSummary {
+  /** What its archive takes. */
+  readonly archiveBytes: number;
+  /** Tokens of the newest view, and what left it by each mechanism; null before there is one. */
+  readonly prompt: {
+    readonly tokens: number;
+    readonly left: Readonly<Record<"context" | "prune" | "schemas" | "truncate", number>>;
+  } | null;
+  /** The newest changes of what its model sees, the oldest first. */
+  readonly rewrites: readonly (Rewrite & { readonly at: string })[];
+  /** The newest calls by which its client had it summed up, the oldest first. */
+  readonly compactionCalls: readonly (
+    & Pick<Sums, "promptTokens" | "cachedTokens" | "outputTokens" | "tokenUnits">
+    & { readonly at: string; readonly usd?: number }
+  )[];
+}
+
+/** A conversation that passes through the gateway, as it is shown to people, and what they may ask of it. */
+export interface ShownConversation {
+  readonly id: string;
+  /** Why nothing can be asked for of its messages; absent if it can. */
+  readonly noPins?: string;
+  /** Its calls, the oldest first; where none are kept the newest of them. @throws {StoreError} */
+  readonly calls: () => Promise<readonly CallReport[]>;
+  readonly details: () => ConversationDetails;
+  /** What its model saw last. */
+  readonly seen: () => Promise<SeenConversation>;
+  /** Asks for something of a message. @throws {RangeError} if that can't be asked for of this one. */
+  readonly setPin: (wanted: NewPin) => Promise<PinReport>;
+  /** Asks for nothing more of a message. Gives whether anything was asked for. */
+  readonly removePin: (place: number) => Promise<boolean>;
+  /** The original of what left its prompt; nothing if nothing is archived under this reference. */
+  readonly archived: (ref: string) => Promise<string | undefined>;
+  /** Forgets what is known of it. What its client still says is a new conversation. @throws {StoreError} */
+  readonly forget: () => Promise<void>;
+}
+
+/** Which conversations are listed. */
+export interface Listing {
+  /** Most in a page. */
+  readonly limit: number;
+  /** Id of the last one of the page before. Default: the list begins with the newest. */
+  readonly after?: string | undefined;
+  /** Only those whose title holds this, A to Z in either case. Default: all. */
+  readonly search?: string | undefined;
+}
+
+/** The conversations of a gateway: those that are kept, or that it knows where none are. */
+export interface Conversations {
+  /** A page of them, the newest first; nothing if there is none `after` which it begins. @throws {StoreError} */
+  readonly list: (
+    listing: Listing,
+  ) => Promise<
+    { readonly conversations: readonly ConversationSummary[]; readonly hasMore: boolean } | undefined
+  >;
+  /** What is told of one that stands in a list of the store which keeps them. */
+  readonly summary: (row: ListedSession) => ConversationSummary;
+  /** The one of this id, if there is one. @throws {StoreError} */
+  readonly get: (id: string) => Promise<ShownConversation | undefined>;
+}
+
+/** What conversations are shown from. */
+export interface ShownSessions {
+  list(
+    listing: Listing,
+  ): Promise<{ readonly sessions: readonly SessionSummary[]; readonly hasMore: boolean } | undefined>;
+  /** A session of a list of the store, as it is known best. */
+  known(row: ListedSession): SessionSummary;
+  session(id: string): Promise<GatewaySession | undefined>;
+  calls(session: GatewaySession): Promise<readonly CallReport[]>;
+  /** Keeps a session in which something was asked for. */
+  save(session: GatewaySession): Promise<void> | undefined;
+  /** Forgets a session. */
+  forget(session: GatewaySession): Promise<void>;
+}
+
+/** The sessions of a gateway, as they are shown. */
+export function conversationsOf(sessions: ShownSessions): Conversations {
+  return {
+    async list(listing) {
+      const page = await sessions.list(listing);
+      return page && { conversations: page.sessions.map(told), hasMore: page.hasMore };
+    },
+    summary: (row) => told(sessions.known(row)),
+    async get(id) {
+      const session = await sessions.session(id);
+      return session && shown(session, sessions);
+    },
+  };
+}
+
+function shown(session: GatewaySession, sessions: ShownSessions): ShownConversation {
+  const { id, conversation } = session;
+  const { noPins } = conversation;
+  const seen = () => conversation.see();
+  return {
+    id,
+    ...(noPins !== undefined && { noPins }),
+    calls: () => sessions.calls(session),
+    details: () => detailsOf(session),
+    seen,
+    async setPin(wanted) {
+      const now = await seen();
+      const pin = conversation.makePin(now.history.messages, wanted);
+      conversation.pin({ set: pin });
+      await sessions.save(session);
+      return reportPins({ ...now, pins: [pin] })[0]!;
+    },
+    async removePin(place) {
+      if (!conversation.state.pins.some((pin) => pin.place === place)) return false;
+      conversation.pin({ remove: place });
+      await sessions.save(session);
+      return true;
+    },
+    archived: (ref) => session.archive.get(ref),
+    forget: () => sessions.forget(session),
+  };
+}
+
+function told({ id, facts, conversation: { state } }: SessionSummary): ConversationSummary {
+  const { protocol, startedMs, lastMs, control, isReverted } = facts;
+  const { title, model, epoch, days, savedTokenUnits } = state;
+  return {
+    ...{ id, title, protocol, model, createdAt: time(startedMs), lastAt: time(lastMs), control },
+    ...{ reverted: isReverted, epoch, ...sumOfDays(days), savedTokenUnits },
+  };
+}
+
+function detailsOf(session: GatewaySession): ConversationDetails {
+  const { archive, facts: { compactions }, conversation: { state: { figures, rewrites } } } = session;
+  return {
+    ...told(session),
+    archiveBytes: archive.bytes,
+    prompt: figures ? { tokens: figures.promptTokens, left: figures.saved } : null,
+    rewrites: rewrites.map(({ atMs, ...rest }) => ({ at: time(atMs), ...rest })),
+    compactionCalls: compactions.map(({ atMs, ...rest }) => ({ at: time(atMs), ...rest })),
+  };
+}
+
+function time(ms: number): string {
+  return new Date(ms).toISOString();
+}

@@ -1,0 +1,179 @@
+import { assert, assertAlmostEquals, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { memoryStore } from "@tare/conversation";
+import { reportBlock, reportPins, reportPrompt } from "@tare/conversation/report";
+import { profileNamed } from "@tare/planner";
+import { BASH, chatStep, longResult, SUM_UP } from "../agents_fixture_test.ts";
+import { completion, gatewayed, post, UPSTREAM } from "../fixture_test.ts";
+import type { GatewayOptions } from "../options.ts";
+
+/** A gateway whose client goes on with one conversation, a call of a tool for each step. */
+function conversation(options: Partial<GatewayOptions> = {}) {
+  const bodies: string[] = [];
+  const { fetch, conversations, overview } = gatewayed(({ text }) => {
+    bodies.push(text);
+    return completion({ content: "Hi" }, text.length / 4);
+  }, { now: () => Date.UTC(2026, 0, 1), ...options });
+  const messages: object[] = [{ role: "user", content: "Find the constants.\nAll four." }];
+  let id = "";
+  const ask = async (more: object = {}) => {
+    const response = await fetch(post({ model: "m", messages, tools: [BASH], ...more }));
+    id = response.headers.get("x-tare-session") ?? id;
+    await response.text();
+  };
+  return {
+    bodies,
+    ask,
+    messages,
+    overview,
+    shown: async () => (await conversations.get(id))!,
+    isKnown: async () => await conversations.get(id) !== undefined,
+    async step(name: string) {
+      messages.push(...chatStep(name, longResult(name)));
+      await ask();
+    },
+  };
+}
+
+Deno.test("gateway() shows what a conversation's model sees, and brings back what is kept at the next rewrite", async () => {
+  const { step, shown, bodies } = conversation();
+  for (let at = 0; at < 6; at++) await step(`file${at}`);
+  const prompt = reportPrompt(await (await shown()).seen());
+  const elided = prompt.blocks.find(({ state }) => state === "elided")!;
+  assert(prompt.tokens < prompt.originalTokens && elided.tokens < elided.originalTokens);
+  const block = reportBlock(await (await shown()).seen(), elided.id)!;
+  assertStringIncludes(block.now!.text, "[elided: ");
+  assertEquals(block.original!.text, longResult("file0"));
+  const ref =
+    /recall\((?:ref=)?"?([0-9a-f]{16})|([0-9a-f]{16})/.exec(block.now!.text)?.slice(1).find(Boolean) ?? "";
+  assertEquals(await (await shown()).archived(ref), longResult("file0"));
+  assertEquals(await (await shown()).archived("0123456789abcdef"), undefined);
+
+  const place = elided.place!;
+  const pin = { place, wish: "keep", by: "user" } as const;
+  assertEquals(await (await shown()).setPin({ place, wish: "keep" }), { ...pin, state: "waiting" });
+  assert(!bodies.at(-1)!.includes(JSON.stringify(longResult("file0")).slice(1, -1)));
+  for (let at = 6; at < 9; at++) await step(`file${at}`);
+  assertEquals(reportPins(await (await shown()).seen()), [{ ...pin, state: "done" }]);
+  assert(bodies.at(-1)!.includes(JSON.stringify(longResult("file0")).slice(1, -1)));
+  assertEquals(
+    (await (await shown()).calls()).flatMap(({ rewrites }) => rewrites.flatMap(({ asked = [] }) => asked)),
+    [pin],
+  );
+  assertEquals([await (await shown()).removePin(place), await (await shown()).removePin(place)], [
+    true,
+    false,
+  ]);
+});
+
+Deno.test("gateway() gives sums of calls that are the ledger's", async () => {
+  const { step, ask, shown, overview, messages } = conversation({ control: 0 });
+  for (let at = 0; at < 4; at++) await step(`file${at}`);
+  await ask({ messages: [...messages, { role: "user", content: SUM_UP }] });
+  const calls = await (await shown()).calls();
+  const told = await overview();
+  for (const name of ["promptTokens", "cachedTokens", "outputTokens", "tokenUnits"] as const) {
+    const sum = calls.reduce((all, one) => all + one[name], 0);
+    for (const sums of [(await shown()).details(), told.all, told.today, told.groups.planned]) {
+      assertAlmostEquals(sums[name], sum);
+    }
+  }
+  assertEquals(calls.map(({ purpose }) => purpose), [...Array(4).fill("turn"), "compaction"]);
+  const { planned, control } = told.groups;
+  assertEquals([planned.sessions, planned.calls, control.sessions, control.calls], [1, 5, 0, 0]);
+  assertEquals([(await shown()).details().title, told.all.calls], ["Find the constants. All four.", 5]);
+});
+
+Deno.test("gateway() refuses what can't be asked for, and says why", async () => {
+  const { step, shown } = conversation();
+  await step("file0");
+  for (
+    const [pin, said] of [
+      [{ place: 0, wish: "let_go" }, "Cannot let go of message 0: it is the user's"],
+      [{ place: 99, wish: "keep" }, "Cannot keep message 99: the session has 3, numbered from 0."],
+    ] as const
+  ) await assertRejects(async () => await (await shown()).setPin(pin), RangeError, said);
+  const control = conversation({ control: 1 });
+  await control.step("file0");
+  assertEquals([(await shown()).noPins, (await control.shown()).noPins], [
+    undefined,
+    "nothing leaves this session's prompt, which is sent as it is",
+  ]);
+});
+
+Deno.test("gateway() forgets a conversation, and what is kept of it", async () => {
+  const options = { store: memoryStore() };
+  const first = conversation(options);
+  for (let at = 0; at < 6; at++) await first.step(`file${at}`);
+  const { id } = await first.shown();
+  const again = conversation(options);
+  again.messages.push(...first.messages.slice(1));
+  await again.ask();
+  assertEquals((await again.shown()).id, id);
+  await (await again.shown()).forget();
+  assertEquals(await again.isKnown(), false);
+  const later = conversation(options);
+  later.messages.push(...first.messages.slice(1));
+  await later.ask();
+  assert((await later.shown()).id !== id);
+  assertEquals((await (await later.shown()).calls()).length, 1);
+});
+
+Deno.test("gateway() lists its conversations, the newest first", async () => {
+  let nowMs = Date.UTC(2026, 0, 1);
+  const { fetch, conversations } = gatewayed(() => completion({ content: "Hi" }), { now: () => nowMs });
+  const ids: string[] = [];
+  for (const content of ["one", "two", "three"]) {
+    const response = await fetch(post({ model: "m", messages: [{ role: "user", content }] }));
+    await response.text();
+    ids.unshift(response.headers.get("x-tare-session") ?? "");
+    nowMs += 60_000;
+  }
+  const { conversations: list } = (await conversations.list({ limit: 9 }))!;
+  assertEquals(list.map(({ id }) => id), ids);
+  assertEquals(list[2], {
+    ...{ id: ids[2]!, title: "one", protocol: "chat", model: "m" },
+    ...{ createdAt: "2026-01-01T00:00:00.000Z", lastAt: "2026-01-01T00:00:00.000Z" },
+    ...{ control: false, reverted: false, epoch: 0, calls: 1, errors: 0, recalls: 0, compactions: 0 },
+    ...{ promptTokens: 1000, cachedTokens: 0, outputTokens: 5, savedTokens: 0 },
+    ...{ tokenUnits: 1000, resendTokenUnits: 1000, compactionTokenUnits: 0 },
+    ...{ usd: 0, resendUsd: 0, compactionUsd: 0, unpricedCalls: 1, savedTokenUnits: 0 },
+  });
+  const second = await conversations.list({ limit: 1, after: ids[0], search: "TWO" });
+  assertEquals(second, { conversations: [list[1]!], hasMore: false });
+  assertEquals((await conversations.list({ limit: 2 }))?.hasMore, true);
+  assertEquals(await conversations.list({ limit: 1, after: "nobody" }), undefined);
+  assertEquals(await conversations.get("nobody"), undefined);
+});
+
+Deno.test("gateway() tells of a conversation what it cost, what left its prompt and why, and its compactions", async () => {
+  let nowMs = Date.UTC(2026, 0, 1);
+  const { ask, step, messages, shown } = conversation({ now: () => nowMs += 1_000 });
+  for (let at = 0; at < 8; at++) await step(`file${at}`);
+  await ask({ messages: [...messages, { role: "user", content: SUM_UP }] });
+  const session = (await shown()).details();
+  assertEquals([session.id, session.calls, session.compactions], [(await shown()).id, 9, 1]);
+  assert(session.epoch > 0 && session.rewrites.length >= session.epoch);
+  assert(session.prompt!.tokens > 0 && session.prompt!.left.prune > 0 && session.archiveBytes > 10_000);
+  const { at, reason, removed, tokensBefore, tokensAfter } = session.rewrites.at(-1)!;
+  assert(at.startsWith("2026-01-01T") && tokensBefore > tokensAfter);
+  assertStringIncludes(removed, "old result");
+  assertStringIncludes(reason, "tokens leave");
+  const [compaction] = session.compactionCalls;
+  const { at: when, promptTokens, tokenUnits } = compaction!;
+  assert(when > at && promptTokens > 0 && session.promptTokens > promptTokens);
+  assertEquals([session.compactionCalls.length, session.compactionTokenUnits], [1, tokenUnits]);
+});
+
+Deno.test("gateway() reckons with the cache rules and prices of the model that is asked for", async () => {
+  const profile = (model: string) => profileNamed(model === "a" ? "openai" : "deepseek");
+  const usage = { prompt_tokens: 1000, completion_tokens: 5, prompt_tokens_details: { cached_tokens: 500 } };
+  const { fetch, conversations } = gatewayed(() => Response.json({ choices: [], usage }), {
+    upstreams: { chat: { ...UPSTREAM, profile } },
+  });
+  for (const model of ["a", "b"]) {
+    await (await fetch(post({ model, messages: [{ role: "user", content: `I am ${model}.` }] }))).text();
+  }
+  const { conversations: listed } = (await conversations.list({ limit: 9 }))!;
+  const costs = listed.map(({ model, tokenUnits }) => [model, tokenUnits]);
+  assertEquals(costs, [["b", 500 + 500 * profileNamed("deepseek").read], ["a", 550]]);
+});

@@ -1,0 +1,216 @@
+import type { CallReport, Overview, Sums } from "@tare/conversation/report";
+import { BLOCKS_PAGE, CALLS_PAGE, NO_SUMS } from "@tare/conversation/report";
+import { type TSchema, Type } from "typebox";
+import { closed, COUNT } from "../http/schema.ts";
+
+const NUMBER = Type.Number();
+const TEXT = Type.String();
+const FLAG = Type.Boolean();
+const TIME = Type.String({ format: "date-time" });
+
+function orNull<S extends TSchema>(schema: S) {
+  return Type.Union([schema, Type.Null()]);
+}
+
+/** These fields, a number each. */
+function numbers<const Names extends readonly string[]>(
+  names: Names,
+): { readonly [Name in Names[number]]: typeof NUMBER } {
+  return Object.fromEntries(names.map((name) => [name, NUMBER])) as {
+    readonly [Name in Names[number]]: typeof NUMBER;
+  };
+}
+
+const WISH = Type.Enum(["keep", "let_go"]);
+
+/** What was asked for and was done with a rewrite. */
+export const ASKED = Type.Array(closed({ place: COUNT, wish: WISH, by: TEXT }, "Asked"));
+
+const REWRITE = {
+  mechanism: TEXT,
+  reason: TEXT,
+  removed: TEXT,
+  tokensBefore: NUMBER,
+  tokensAfter: NUMBER,
+  asked: Type.Optional(ASKED),
+};
+
+const CALL = closed({
+  number: COUNT,
+  at: orNull(TIME),
+  turn: orNull(COUNT),
+  purpose: TEXT,
+  promptTokens: NUMBER,
+  cachedTokens: NUMBER,
+  writtenTokens: NUMBER,
+  newTokens: NUMBER,
+  outputTokens: NUMBER,
+  estimated: FLAG,
+  tokenUnits: NUMBER,
+  usd: orNull(NUMBER),
+  resend: orNull(
+    closed({ ...numbers(["promptTokens", "cachedTokens", "tokenUnits"]), usd: orNull(NUMBER) }, "Resend"),
+  ),
+  summary: orNull(closed(numbers(["promptTokens", "cachedTokens", "outputTokens"]), "SummaryUsage")),
+  uncached: Type.Array(closed({
+    cause: Type.Unsafe<CallReport["uncached"][number]["cause"]>(TEXT),
+    tokens: NUMBER,
+  }, "UncachedTokens")),
+  rewrites: Type.Array(closed(REWRITE, "Rewrite")),
+}, "Call");
+
+/** A stretch of a session's calls. */
+export const CALL_LIST = closed({ calls: Type.Array(CALL), hasMore: FLAG }, "CallList");
+
+/** Which stretch of the calls is asked for. */
+export const CALLS_QUERY = {
+  limit: Type.Integer({
+    minimum: 1,
+    maximum: CALLS_PAGE.most,
+    default: CALLS_PAGE.usual,
+    description: "Most calls in the answer.",
+  }),
+  after: Type.Integer({ minimum: 0, default: 0, description: "Number of the last call of the page before." }),
+};
+
+/** What is asked for of a message, and whether the prompt is so. */
+export const PIN_REPORT = closed({
+  place: COUNT,
+  wish: WISH,
+  by: TEXT,
+  state: Type.Enum(["waiting", "done"]),
+}, "Pin");
+
+/** All pins of a session. */
+export const PIN_LIST = closed({ pins: Type.Array(PIN_REPORT) }, "PinList");
+
+/** What is asked for. */
+export const NEW_PIN = closed(
+  {
+    place: Type.Integer({ minimum: 0, description: "Position of the message in the history." }),
+    wish: Type.Enum(["keep", "let_go"], {
+      description: "`keep` brings it back at the next rewrite and keeps it; `let_go` lets the result leave.",
+    }),
+    by: Type.Optional(
+      Type.String({ minLength: 1, maxLength: 100, description: "Who asks. Default: `user`." }),
+    ),
+  },
+  "NewPin",
+  { place: 12, wish: "keep", by: "ada" },
+);
+
+const BLOCK = {
+  id: TEXT,
+  kind: Type.Enum(["tool", "message", "line"]),
+  role: TEXT,
+  tool: orNull(TEXT),
+  place: orNull(COUNT),
+  tokens: COUNT,
+  originalTokens: COUNT,
+  state: Type.Enum(["alive", "elided", "truncated", "summarised", "left", "compact"]),
+  pin: orNull(PIN_REPORT),
+  title: TEXT,
+};
+
+/** A stretch of a prompt's blocks. */
+export const PROMPT_REPORT = closed({
+  tokens: COUNT,
+  originalTokens: COUNT,
+  total: COUNT,
+  blocks: Type.Array(closed(BLOCK, "PromptBlock")),
+  hasMore: FLAG,
+}, "Prompt");
+
+/** Which stretch of the blocks is asked for. */
+export const PROMPT_QUERY = {
+  limit: Type.Integer({
+    minimum: 1,
+    maximum: BLOCKS_PAGE.most,
+    default: BLOCKS_PAGE.usual,
+    description: "Most blocks in the answer.",
+  }),
+  from: Type.Integer({
+    minimum: 0,
+    default: 0,
+    description: "How many blocks to leave out at the start.",
+  }),
+};
+
+const BLOCK_TEXT = closed({ text: TEXT, offset: COUNT, chars: COUNT }, "BlockText");
+
+/** A block with its texts. */
+export const BLOCK_REPORT = closed({
+  ...BLOCK,
+  now: orNull(BLOCK_TEXT),
+  original: orNull(BLOCK_TEXT),
+}, "PromptBlockDetails");
+
+/** Where in the texts to begin. */
+export const BLOCK_QUERY = {
+  offset: Type.Integer({
+    minimum: 0,
+    default: 0,
+    description: "Where in the texts to begin, in UTF-16 code units.",
+  }),
+};
+
+const SUMS = numbers(Object.keys(NO_SUMS) as (keyof Sums)[]);
+const GROUP_SUMS = closed({ ...SUMS, sessions: COUNT }, "GroupSums");
+
+/** What was saved. */
+export const OVERVIEW = closed({
+  today: closed(SUMS, "Sums"),
+  all: closed(SUMS, "Sums"),
+  groups: closed({ planned: GROUP_SUMS, control: GROUP_SUMS }, "Groups"),
+  warnings: Type.Array(
+    closed({ at: TIME, session: TEXT, message: TEXT } satisfies Fields<Overview["warnings"]>, "ToldWarning"),
+  ),
+}, "Overview");
+
+/** The fields of a list's items. */
+type Fields<List extends readonly object[]> = Record<keyof List[number], TSchema>;
+
+const LEDGER_GROUP = closed({
+  ...SUMS,
+  sessions: COUNT,
+  tokenUnitsPerSession: NUMBER,
+  callsPerSession: NUMBER,
+  usdPerSession: orNull(NUMBER),
+}, "GatewayLedgerGroup");
+
+/** What sessions cost that pass through, planned and left as they are. */
+export const LEDGER_REPORT = closed({ planned: LEDGER_GROUP, control: LEDGER_GROUP }, "GatewayLedger");
+
+const PASSING = {
+  kind: Type.Literal("gateway"),
+  id: TEXT,
+  title: Type.String({ description: "What the user said first, in one line." }),
+  protocol: TEXT,
+  model: Type.String({ description: "The model that was asked last." }),
+  createdAt: TIME,
+  lastAt: TIME,
+  control: FLAG,
+  reverted: FLAG,
+  epoch: NUMBER,
+  ...SUMS,
+  savedTokenUnits: NUMBER,
+};
+
+/** A session of another agent, which passes through. */
+export const PASSING_SESSION = closed(PASSING, "GatewaySession");
+
+/** The same with what left its prompt and why. */
+export const PASSING_SESSION_DETAILS = closed({
+  ...PASSING,
+  archiveBytes: NUMBER,
+  prompt: orNull(closed({
+    tokens: NUMBER,
+    left: closed(numbers(["context", "prune", "schemas", "truncate"]), "GatewayLeft"),
+  }, "GatewayPrompt")),
+  rewrites: Type.Array(closed({ at: TIME, ...REWRITE }, "GatewayRewrite")),
+  compactionCalls: Type.Array(closed({
+    at: TIME,
+    ...numbers(["promptTokens", "cachedTokens", "outputTokens", "tokenUnits"]),
+    usd: Type.Optional(NUMBER),
+  }, "GatewayCompaction")),
+}, "GatewaySessionDetails");

@@ -1,0 +1,211 @@
+import type { Store, StoreRecord } from "@tare/conversation";
+import {
+  addOverviews,
+  type CallReport,
+  type Overview,
+  type PinReport,
+  reportPins,
+  type SeenConversation,
+} from "@tare/conversation/report";
+import type { Gateway, ShownConversation } from "@tare/gateway";
+import type { NewPin } from "@tare/planner";
+import type { Static } from "typebox";
+import { errorResponses, HttpError } from "../http/http_error.ts";
+import type { Reads, Route, RouteCall } from "../http/route.ts";
+import type { Session } from "../sessions/session.ts";
+import { sessionNotFound } from "../sessions/session_types.ts";
+import type { Sessions } from "../sessions/sessions.ts";
+import { approvalBodies } from "./approval_routes.ts";
+import { type ANY_SESSION, type ANY_SESSION_DETAILS, sessionBody } from "./session_body.ts";
+
+/** Whose loop runs in a session: the agent's here, or another agent's, whose model calls pass through the gateway. */
+export type SessionKind = "agent" | "gateway";
+
+/** A session in a list. */
+type Listed = Reads<Static<typeof ANY_SESSION>>;
+
+/** Which sessions are listed. */
+export interface ListQuery {
+  /** Default: both. */
+  readonly kind?: SessionKind | undefined;
+  readonly limit: number;
+  /** Id of the last one of the page before. Default: the list begins with the newest. */
+  readonly after?: string | undefined;
+  /** Only those whose title holds this, A to Z in either case. */
+  readonly search: string;
+  /** Whether those of the agent's helpers are among them. */
+  readonly helpers: boolean;
+}
+
+/** A session of either kind, as the routes see it that are the same for both. */
+export interface AnySession {
+  /** All that is told of it. */
+  readonly describe: () => Promise<Reads<Static<typeof ANY_SESSION_DETAILS>>>;
+  /** Its model calls, the oldest first. */
+  readonly calls: () => Promise<readonly CallReport[]>;
+  /** What its model sees. */
+  readonly seen: () => Promise<SeenConversation>;
+  /**
+   * Asks for something of a message. `keep` gives records that are stored with that.
+   *
+   * @throws {HttpError} 400 if it can't be asked for of this one, 501 if of none.
+   */
+  readonly setPin: (wanted: NewPin, keep: (pin: PinReport) => readonly StoreRecord[]) => Promise<PinReport>;
+  /** Asks for nothing more of a message. Gives whether anything was asked for. */
+  readonly removePin: (place: number, keep: () => readonly StoreRecord[]) => Promise<boolean>;
+  /** The original of what left the prompt, if it is archived. */
+  readonly archived: (ref: string) => Promise<string | undefined>;
+  /** Ends and forgets it. */
+  readonly delete: () => Promise<void>;
+}
+
+/** The sessions of both kinds: the agent's, and if there is a gateway those that pass through it. */
+export class SessionKinds {
+  readonly #sessions: Sessions;
+  readonly #store: Pick<Store, "getSession" | "listSessions">;
+  readonly #gateway: Pick<Gateway, "conversations" | "overview"> | undefined;
+
+  /** The sessions of both. */
+  constructor(
+    { sessions, store, gateway }: {
+      readonly sessions: Sessions;
+      /** What keeps the agent's, and the gateway's if it keeps any. */
+      readonly store: Pick<Store, "getSession" | "listSessions">;
+      readonly gateway?: Pick<Gateway, "conversations" | "overview"> | undefined;
+    },
+  ) {
+    this.#sessions = sessions;
+    this.#store = store;
+    this.#gateway = gateway;
+  }
+
+  /** The session of this id. @throws {HttpError} 404 if there is none. */
+  async get(id: string): Promise<AnySession> {
+    try {
+      return agentSession(await this.#sessions.get(id), this.#sessions);
+    } catch (error) {
+      const passing = isNotFound(error) ? await this.#gateway?.conversations.get(id) : undefined;
+      if (passing) return passingSession(passing);
+      throw error;
+    }
+  }
+
+  /**
+   * A page of sessions, the newest first. Both kinds together are those that the store keeps.
+   *
+   * @throws {HttpError} 404 if there is no session `after`.
+   */
+  async list(
+    { kind, limit, after, search, helpers }: ListQuery,
+  ): Promise<{ readonly sessions: readonly Listed[]; readonly hasMore: boolean }> {
+    const from = after !== undefined && { after };
+    if (kind === "gateway") {
+      const page = await this.#gateway?.conversations.list({ limit, search, ...from });
+      if (!page && after !== undefined) throw sessionNotFound(after);
+      const { conversations = [], hasMore = false } = page ?? {};
+      return { sessions: conversations.map((one) => ({ kind, ...one })), hasMore };
+    }
+    if (kind === "agent" || !this.#gateway) {
+      const { sessions, hasMore } = await this.#sessions.list({ limit, search, forks: helpers, ...from });
+      return { sessions: sessions.map(sessionBody), hasMore };
+    }
+    const { conversations } = this.#gateway;
+    if (after !== undefined && !await this.#store.getSession(after)) throw sessionNotFound(after);
+    const rows = await this.#store.listSessions({ limit: limit + 1, search, forks: helpers, ...from });
+    const sessions = rows.slice(0, limit).map((row): Listed =>
+      row.kind === "gateway"
+        ? { kind: row.kind, ...conversations.summary(row) }
+        : sessionBody(this.#sessions.describe(row))
+    );
+    return { sessions, hasMore: rows.length > limit };
+  }
+
+  /** What sessions of a kind have saved, or of both. */
+  async overview(kind: SessionKind | undefined): Promise<Overview> {
+    const theirs = kind === "agent" ? undefined : await this.#gateway?.overview();
+    if (!theirs) return await this.#sessions.overview();
+    return kind === "gateway" ? theirs : addOverviews(await this.#sessions.overview(), theirs);
+  }
+
+  /** A route that only the agent's sessions have: told of another one, it says what to do instead. */
+  agentOnly<R extends Route>(route: R): R {
+    const gateway = this.#gateway;
+    if (!gateway || !route.path.includes("{id}")) return route;
+    return {
+      ...route,
+      responses: {
+        ...errorResponses({ 501: "The session is another agent's, whose calls pass through." }),
+        ...route.responses,
+      },
+      answer: async (call: RouteCall) => {
+        try {
+          return await route.answer(call);
+        } catch (error) {
+          const { id = "" } = call.path;
+          if (!isNotFound(error) || !await gateway.conversations.get(id)) throw error;
+          const does = `${route.method} ${route.path.replace("{id}", id)}`;
+          throw new HttpError(
+            501,
+            "not_supported",
+            `Cannot ${does}: the session is another agent's, whose calls pass through. Go on in that agent, or ` +
+              "make a session of this one with POST /v1/sessions.",
+          );
+        }
+      },
+    };
+  }
+}
+
+function isNotFound(error: unknown): boolean {
+  return error instanceof HttpError && error.status === 404;
+}
+
+function agentSession(session: Session, sessions: Sessions): AnySession {
+  const seen = () => session.prompt.seen(session);
+  return {
+    async describe() {
+      const helpers = await sessions.helpers(session);
+      const approvals = approvalBodies(session.questions);
+      return { ...sessionBody(session), helpers, approvals, ...await sessions.transcript(session) };
+    },
+    calls: () => sessions.calls(session.id),
+    seen,
+    async setPin(wanted, keep) {
+      const now = await seen();
+      const pin = session.prompt.makePin(now.history.messages, wanted);
+      const report = reportPins({ ...now, pins: [pin] })[0]!;
+      await session.changePins({ set: pin }, keep(report));
+      return report;
+    },
+    async removePin(place, keep) {
+      if (!session.prompt.pins.some((pin) => pin.place === place)) return false;
+      await session.changePins({ remove: place }, keep());
+      return true;
+    },
+    archived: (ref) => Promise.resolve(session.archive.get(ref)),
+    delete: () => sessions.delete(session.id),
+  };
+}
+
+function passingSession(passing: ShownConversation): AnySession {
+  return {
+    describe: () => Promise.resolve({ kind: "gateway", ...passing.details() }),
+    calls: passing.calls,
+    seen: passing.seen,
+    async setPin(wanted) {
+      const { noPins } = passing;
+      if (noPins !== undefined) {
+        throw new HttpError(501, "not_supported", `Cannot pin message ${wanted.place}: ${noPins}.`);
+      }
+      try {
+        return await passing.setPin(wanted);
+      } catch (error) {
+        if (!(error instanceof RangeError)) throw error;
+        throw new HttpError(400, "invalid_request", error.message);
+      }
+    },
+    removePin: (place) => passing.removePin(place),
+    archived: passing.archived,
+    delete: passing.forget,
+  };
+}

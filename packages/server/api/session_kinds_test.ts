@@ -1,0 +1,202 @@
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { memoryStore } from "@tare/conversation";
+import type { BlockReport, CallReport, Overview, PromptReport } from "@tare/conversation/report";
+import { gateway } from "@tare/gateway";
+import { estimateTokens } from "@tare/messages";
+import { profileNamed } from "@tare/planner";
+import { agent, call, events, newSession, request, scriptedModel, turn } from "../fixture_test.ts";
+
+/** A server before a provider that answers "Hi" to everything, whose clock moves on a second with each look at it. */
+function both({ control = 0 }: { readonly control?: number } = {}) {
+  let nowMs = Date.UTC(2026, 0, 1);
+  const now = () => nowMs += 1_000;
+  const store = memoryStore();
+  const countTokens = () => Promise.resolve(estimateTokens);
+  const usage = { prompt_tokens: 1_000, completion_tokens: 5, total_tokens: 1_005 };
+  const choices = [{ index: 0, message: { role: "assistant", content: "Hi" }, finish_reason: "stop" }];
+  const passing = gateway({
+    upstreams: {
+      chat: { baseURL: "http://provider.example/v1", apiKey: "sk", profile: profileNamed("none") },
+    },
+    countTokens,
+    control,
+    store,
+    now,
+    fetch: () => Promise.resolve(Response.json({ object: "chat.completion", choices, usage })),
+  });
+  const server = agent(scriptedModel(Array(9).fill({ content: "a" })), {
+    gateway: passing,
+    store,
+    now,
+  });
+  return {
+    server,
+    /** Lets another agent ask, and gives the id of its session. */
+    async ask(content: string, more: readonly object[] = []) {
+      const messages = [{ role: "user", content }, ...more];
+      const response = await server.fetch(request("POST", "/v1/chat/completions", { model: "m", messages }));
+      await response.body?.cancel();
+      return response.headers.get("x-tare-session")!;
+    },
+    async get<T>(path: string): Promise<T> {
+      return (await call(server, "GET", path)).body as T;
+    },
+  };
+}
+
+interface Page {
+  readonly sessions: readonly { readonly id: string; readonly kind: string; readonly createdAt: string }[];
+  readonly hasMore: boolean;
+}
+
+Deno.test("GET /v1/sessions lists both kinds, the newest first, and either alone", async () => {
+  const { server, ask, get } = both();
+  const made: string[] = [];
+  for (const title of ["one", "two", "three"]) {
+    made.unshift(await ask(`Passing ${title}`));
+    made.unshift((await newSession(server)).split("/").at(-1)!);
+    await turn(server, `/v1/sessions/${made[0]}`, `Own ${title}`);
+  }
+  const ids = ({ sessions }: Page) => sessions.map(({ id }) => id);
+  const all = await get<Page>("/v1/sessions");
+  assertEquals([ids(all), all.hasMore], [made, false]);
+  assertEquals(all.sessions.map(({ kind }) => kind), Array(3).fill(["agent", "gateway"]).flat());
+  const own = made.filter((_, at) => at % 2 === 0);
+  const passing = made.filter((_, at) => at % 2 === 1);
+  assertEquals(ids(await get("/v1/sessions?kind=agent")), own);
+  assertEquals(ids(await get("/v1/sessions?kind=gateway")), passing);
+  // Page by page, whatever kind the last one of a page is of.
+  for (const [kind, expected] of [["", made], ["kind=agent&", own], ["kind=gateway&", passing]] as const) {
+    for (const limit of [1, 2, 4]) {
+      const seen: string[] = [];
+      for (let more = true; more;) {
+        const after = seen.length === 0 ? "" : `&after=${seen.at(-1)}`;
+        const page = await get<Page>(`/v1/sessions?${kind}limit=${limit}${after}`);
+        seen.push(...ids(page));
+        more = page.hasMore;
+        assertEquals(more, seen.length < expected.length);
+      }
+      assertEquals(seen, expected);
+    }
+  }
+  assertEquals(ids(await get("/v1/sessions?search=TWO")), made.slice(2, 4));
+  assertEquals(ids(await get("/v1/sessions?search=passing")), passing);
+  for (const query of [`kind=agent&after=${passing[0]}`, `kind=gateway&after=${own[0]}`]) {
+    assertEquals((await call(server, "GET", `/v1/sessions?${query}`)).status, 404);
+  }
+});
+
+Deno.test("The routes of sessions are the same for those that pass through", async () => {
+  const { server, ask, get } = both();
+  const answer = { role: "assistant", content: "Hi" };
+  const id = await ask("First.");
+  assertEquals(await ask("First.", [answer, { role: "user", content: "Second." }]), id);
+  const path = `/v1/sessions/${id}`;
+  const session = await get<Record<string, unknown>>(path);
+  assertEquals(
+    [session.kind, session.id, session.title, session.calls, session.promptTokens],
+    ["gateway", id, "First.", 2, 2_000],
+  );
+  const { calls } = await get<{ calls: readonly CallReport[] }>(`${path}/calls?limit=1&after=1`);
+  assertEquals(calls.map(({ number, promptTokens }) => [number, promptTokens]), [[2, 1_000]]);
+  const { blocks, total } = await get<PromptReport>(`${path}/prompt?limit=2`);
+  assertEquals([blocks.map(({ title }) => title), total], [["First.", "Hi"], 3]);
+  const block = await get<BlockReport>(`${path}/prompt/${blocks[0]!.id}?offset=2`);
+  assertEquals(block.now, { text: "rst.", offset: 2, chars: 6 });
+
+  const pin = { place: 1, wish: "keep", by: "ada" };
+  const pinned = await call(server, "POST", `${path}/pins`, pin);
+  assertEquals([pinned.status, pinned.body], [200, { ...pin, state: "done" }]);
+  assertEquals(await get(`${path}/pins`), { pins: [{ ...pin, state: "done" }] });
+  const refusedPin = await call(server, "POST", `${path}/pins`, { place: 0, wish: "let_go" });
+  assertEquals(refusedPin.status, 400);
+  assertStringIncludes(JSON.stringify(refusedPin.body), "Cannot let go of message 0: it is the user's");
+  assertEquals((await call(server, "DELETE", `${path}/pins/1`)).status, 204);
+  for (const missing of [`${path}/pins/1`, `${path}/pins/x`]) {
+    assertEquals((await call(server, "DELETE", missing)).status, 404);
+  }
+  for (const missing of [`${path}/archive/0123456789abcdef`, `${path}/prompt/line-9`]) {
+    assertEquals((await call(server, "GET", missing)).status, 404);
+  }
+  assertEquals((await call(server, "HEAD", path)).status, 200);
+  const refused = await call(server, "PUT", path);
+  assertEquals([refused.status, refused.headers.get("allow")], [405, "GET, HEAD, DELETE"]);
+  // The same key, the same answer, as of any route.
+  const remove = () =>
+    server.fetch(
+      new Request(`http://localhost${path}`, { method: "DELETE", headers: { "idempotency-key": "k" } }),
+    );
+  for (const replayed of [null, "true"]) {
+    const { status, headers } = await remove();
+    assertEquals([status, headers.get("idempotent-replayed")], [204, replayed]);
+  }
+  assertEquals((await call(server, "GET", path)).status, 404);
+  assert(await ask("First.") !== id);
+});
+
+Deno.test("What only the agent's sessions have is told of others with what to do", async () => {
+  const { server, ask } = both({ control: 1 });
+  const id = await ask("First.");
+  const path = `/v1/sessions/${id}`;
+  for (
+    const [method, rest, body] of [
+      ["POST", "turns", { input: "q" }],
+      ["POST", "cancel", {}],
+      ["GET", "events", undefined],
+      ["GET", "quote", undefined],
+      ["GET", "export", undefined],
+      ["GET", "approvals", undefined],
+      ["POST", "approvals/c1", { decision: "allow" }],
+    ] as const
+  ) {
+    const { status, body: told } = await call(server, method, `${path}/${rest}`, body);
+    const { error: { code, message } } = told as { error: { code: string; message: string } };
+    assertEquals([rest, status, code], [rest, 501, "not_supported"]);
+    assertStringIncludes(
+      message,
+      "the session is another agent's, whose calls pass through. Go on in that agent",
+    );
+  }
+  const pinned = await call(server, "POST", `${path}/pins`, { place: 0, wish: "keep" });
+  assertEquals([pinned.status, (pinned.body as { error: object }).error], [501, {
+    status: 501,
+    code: "not_supported",
+    message: "Cannot pin message 0: nothing leaves this session's prompt, which is sent as it is.",
+  }]);
+});
+
+Deno.test("GET /v1/overview adds up both kinds, and tells of either alone", async () => {
+  const { server, ask, get } = both();
+  await ask("First.");
+  await turn(server, await newSession(server), "q");
+  const [all, own, passing] = [
+    await get<Overview>("/v1/overview"),
+    await get<Overview>("/v1/overview?kind=agent"),
+    await get<Overview>("/v1/overview?kind=gateway"),
+  ];
+  assertEquals([all, own, passing].map(({ all: { calls, promptTokens } }) => [calls, promptTokens]), [
+    [2, 1_010],
+    [1, 10],
+    [1, 1_000],
+  ]);
+  assertEquals([all, own, passing].map(({ groups: { planned } }) => planned.sessions), [2, 1, 1]);
+});
+
+Deno.test("A call whose id needs encoding can be answered, however it is encoded", async () => {
+  for (const id of ["functions.shell:0", "a/b", "50%", "a%2Fb", "ü ?#"]) {
+    const tool_calls = [{
+      id,
+      type: "function",
+      function: { name: "echo", arguments: '{"text":"hi"}' },
+    }] as const;
+    const server = agent(scriptedModel([{ tool_calls }, { content: "Done." }]), { approvals: { rules: [] } });
+    const session = await newSession(server);
+    await turn(server, session, "q");
+    const path = `${session}/approvals/${encodeURIComponent(id)}`;
+    const answered = await call(server, "POST", path, { decision: "allow" });
+    assertEquals([id, answered.status], [id, 200]);
+    const after = (answered.body as { after: number }).after;
+    const rest = await events(await server.fetch(request("GET", `${session}/events?after=${after}`)));
+    assertEquals(rest.at(-1)?.event.type, "turn_end");
+  }
+});

@@ -1,0 +1,224 @@
+/**
+ * A client of the server's routes, whose types are those of the table that the server dispatches, validates and documents
+ * by. Of the server it needs types alone, so that a page carries nothing of it.
+ *
+ * It isn't an entry point of the package: types that are worked out from values can't be published. The rooms that
+ * nobody imports have it as `@tare/server/client`, by the configuration of the workspace.
+ *
+ * @module
+ */
+import type { Route } from "./http/route.ts";
+import type { routeTable } from "./route_table.ts";
+
+type Table = ReturnType<typeof routeTable>[number];
+
+/** What is sent to each route, and what it tells: by `METHOD /path/{parameter}`. */
+export type Api = {
+  readonly [R in Table as R extends Route<infer M, infer P> ? `${M} ${P}` : never]: NonNullable<R["types"]>;
+};
+
+/** The JSON that a route gives. */
+export type Told<Name extends keyof Api> = Api[Name]["told"]["json"];
+
+/** The JSON that a route takes. */
+export type Body<Name extends keyof Api> = Api[Name]["asked"]["body"];
+
+/** One part of what is sent: none if there is none, and it may be left out if all of it may. */
+type Part<Name extends string, T> = unknown extends T ? { readonly [N in Name]?: never }
+  : Record<never, never> extends T ? { readonly [N in Name]?: T }
+  : { readonly [N in Name]: T };
+
+/** What is sent to a route: its path's parameters, its query and its body. */
+export type Asking<Name extends keyof Api> =
+  & Part<"path", Api[Name]["asked"]["path"]>
+  & {
+    readonly query?: {
+      readonly [Q in keyof Api[Name]["asked"]["query"]]?: Api[Name]["asked"]["query"][Q] | undefined;
+    };
+  }
+  & Part<"body", Api[Name]["asked"]["body"]>
+  & {
+    /** Lines of JSON, for a route that takes these. */
+    readonly lines?: BodyInit;
+    /** The server acts once on requests with the same key. */
+    readonly key?: string;
+    readonly signal?: AbortSignal;
+  };
+
+/** The arguments of a request: nothing need be said to a route that needs nothing. */
+type Arguments<Name extends keyof Api> = Record<never, never> extends Asking<Name> ? [asking?: Asking<Name>]
+  : [asking: Asking<Name>];
+
+/** An event of a session with its number. */
+export interface Numbered<Event> {
+  readonly number: number;
+  readonly event: Event;
+}
+
+/** What an event of a route's stream holds. What went wrong in it is thrown. */
+export type EventOf<Name extends keyof Api> = Exclude<
+  Api[Name]["told"]["event"],
+  { readonly error: { readonly code: string } }
+>;
+
+/** What the server refused, with the status that it answered with; 0 if it couldn't be reached. */
+export class RefusedError extends Error {
+  /** The HTTP status. */
+  readonly status: number;
+
+  /** An error of this status with a sentence for people. */
+  constructor(status: number, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.status = status;
+  }
+}
+
+/** Where a client asks, and what its requests carry. */
+export interface ClientOptions {
+  /** The server's address. Default: requests go to where the page comes from. */
+  readonly url?: string;
+  /** The bearer token, asked for with each request. Default: none. */
+  readonly token?: () => string | undefined;
+  /** What people are told when the server can't be reached. */
+  readonly unreachable: string;
+  /** Told of the status of each refusal. */
+  readonly refused?: (status: number) => void;
+}
+
+/** A client of the server's routes. All reject with a {@linkcode RefusedError} if the server refuses or isn't there. */
+export interface Client {
+  /** Sends a request, and gives the answer once that is known to be a success. */
+  send<Name extends keyof Api>(name: Name, ...asking: Arguments<Name>): Promise<Response>;
+  /** Sends a request whose answer is JSON. */
+  json<Name extends keyof Api>(name: Name, ...asking: Arguments<Name>): Promise<Told<Name>>;
+  /**
+   * Sends a request whose answer is a stream of events. Resolves once the server has taken it, to the events as they come,
+   * as many at a time as have arrived.
+   */
+  events<Name extends keyof Api>(
+    name: Name,
+    ...asking: Arguments<Name>
+  ): Promise<AsyncGenerator<readonly Numbered<EventOf<Name>>[], void>>;
+}
+
+/** What is sent, whatever the route. */
+interface Sent {
+  readonly path?: Readonly<Record<string, string>>;
+  readonly query?: Readonly<Record<string, unknown>>;
+  readonly body?: unknown;
+  readonly lines?: BodyInit;
+  readonly key?: string;
+  readonly signal?: AbortSignal;
+}
+
+/** Makes a client of the server's routes. */
+export function client({ url = "", token, unreachable, refused }: ClientOptions): Client {
+  const send = async (name: string, { path = {}, query = {}, body, lines, key, signal }: Sent = {}) => {
+    const [method = "GET", template = ""] = name.split(" ");
+    const headers = new Headers();
+    const bearer = token?.();
+    if (bearer !== undefined) headers.set("authorization", `Bearer ${bearer}`);
+    // A route that acts wants to know that no page sends this without asking.
+    const sent = lines ?? (method === "POST" ? JSON.stringify(body ?? {}) : undefined);
+    if (sent !== undefined) {
+      headers.set("content-type", lines === undefined ? "application/json" : "application/x-ndjson");
+    }
+    if (key !== undefined) headers.set("idempotency-key", key);
+    const at = template.replaceAll(/\{(\w+)\}/g, (_, part) => encodeURIComponent(path[part] ?? ""));
+    const asked = Object.entries(query).filter(([, value]) => value !== undefined);
+    const search = new URLSearchParams(asked.map(([part, value]) => [part, String(value)])).toString();
+    let response: Response;
+    try {
+      response = await fetch(url + at + (search && `?${search}`), {
+        method,
+        headers,
+        ...(sent !== undefined && { body: sent }),
+        ...(signal && { signal }),
+      });
+    } catch (cause) {
+      if (signal?.aborted) throw cause;
+      throw new RefusedError(0, unreachable, { cause });
+    }
+    if (response.ok) return response;
+    refused?.(response.status);
+    throw new RefusedError(response.status, await toldBy(response));
+  };
+  return {
+    send,
+    json: async (name: string, asking?: Sent) => await (await send(name, asking)).json(),
+    events: async (name: string, asking?: Sent) => {
+      const { body } = await send(name, asking);
+      return readEvents(body, asking?.signal);
+    },
+  } as Client;
+}
+
+async function toldBy(response: Response): Promise<string> {
+  const text = await response.text();
+  try {
+    return String(JSON.parse(text).error.message);
+  } catch {
+    return `The server answered ${response.status}: ${text.slice(0, 200)}`;
+  }
+}
+
+/**
+ * Reads server-sent events to their end, as many at a time as have arrived.
+ *
+ * @throws {RefusedError} if the server tells of an error, or the connection breaks.
+ */
+async function* readEvents<Event>(
+  body: ReadableStream<Uint8Array<ArrayBuffer>> | null,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<readonly Numbered<Event>[], void> {
+  if (!body) return;
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  const parser = eventParser<Event>();
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      const events = parser(value);
+      if (events.length > 0) yield events;
+    }
+  } catch (cause) {
+    if (signal?.aborted || cause instanceof RefusedError) throw cause;
+    throw new RefusedError(0, "The connection to the server broke.", { cause });
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}
+
+/**
+ * Makes a function that takes a piece of a stream and gives the events that are whole with it. The time is linear in the
+ * stream's length, however that is cut.
+ */
+export function eventParser<Event>(): (piece: string) => readonly Numbered<Event>[] {
+  let pending = "";
+  let fields: Record<string, string> = {};
+  return (piece) => {
+    const events: Numbered<Event>[] = [];
+    let from = 0;
+    for (let at = piece.indexOf("\n"); at >= 0; at = piece.indexOf("\n", from)) {
+      const line = pending + piece.slice(from, at);
+      pending = "";
+      from = at + 1;
+      if (line !== "") {
+        const colon = line.indexOf(": ");
+        fields[line.slice(0, colon)] = line.slice(colon + 2);
+        continue;
+      }
+      const { id, event, data } = fields;
+      fields = {};
+      if (data === undefined) continue;
+      // What failed when it was too late for a status.
+      if (event === "error") {
+        const { error } = JSON.parse(data);
+        throw new RefusedError(error.status, error.message);
+      }
+      events.push({ number: Number(id), event: JSON.parse(data) });
+    }
+    pending += piece.slice(from);
+    return events;
+  };
+}

@@ -1,0 +1,91 @@
+import { Type } from "typebox";
+import { approvalRoutes } from "./api/approval_routes.ts";
+import type { health } from "./api/health_routes.ts";
+import { ledgerRoutes, promptRoutes } from "./api/prompt_routes.ts";
+import type { SessionKinds } from "./api/session_kinds.ts";
+import { quoteRoutes, sessionRoutes } from "./api/session_routes.ts";
+import { transferRoutes } from "./api/transfer_routes.ts";
+import { turnRoutes } from "./api/turn_routes.ts";
+import type { AgentOptions } from "./agent_handler.ts";
+import { asModelRoutes } from "./as_model/as_model_routes.ts";
+import { sharedRoutes } from "./as_model/shared_routes.ts";
+import { openapiDocument } from "./http/openapi_document.ts";
+import { type Route, route } from "./http/route.ts";
+import { closed } from "./http/schema.ts";
+import type { Heartbeat } from "./http/sse_response.ts";
+import type { Sessions } from "./sessions/sessions.ts";
+
+/** What all routes work on. */
+export interface TableOptions extends AgentOptions {
+  readonly sessions: Sessions;
+  readonly kinds: SessionKinds;
+  readonly healthRoutes: ReturnType<typeof health>["routes"];
+  readonly heartbeat: Heartbeat;
+  readonly onError: (error: unknown) => void;
+}
+
+/** Every route of the server. The types of its client are this table's. */
+export function routeTable(options: TableOptions) {
+  const { sessions, kinds, store, gateway, healthRoutes } = options;
+  const agentsOwn = [
+    ...quoteRoutes(sessions),
+    ...turnRoutes(options),
+    ...approvalRoutes(sessions),
+    ...transferRoutes(sessions, store),
+  ].map((route) => kinds.agentOnly(route));
+  const models = asModelRoutes(options);
+  let all: readonly Route[] = [];
+  const table = [
+    ...sessionRoutes(kinds, sessions),
+    ...promptRoutes(kinds),
+    ...agentsOwn,
+    ...(gateway ? ledgerRoutes(gateway) : []),
+    ...(gateway ? sharedRoutes(models, gateway) : models),
+    ...healthRoutes,
+    ...systemRoutes(options, () => all),
+  ];
+  all = table;
+  return table;
+}
+
+/** The routes about the server itself; `routes` gives all that there are. */
+function systemRoutes(
+  { workspace, defaultModel, windowTokens }: AgentOptions,
+  routes: () => readonly Route[],
+) {
+  return [
+    route({
+      method: "GET",
+      path: "/v1/agent",
+      operationId: "getAgent",
+      summary: "Says where the agent works, which model it asks, and how much a prompt may hold.",
+      responses: {
+        200: {
+          description: "The agent.",
+          content: {
+            "application/json": closed({
+              workspace: Type.Optional(
+                Type.String({ description: "The folder that its tools work in, on the server's machine." }),
+              ),
+              model: Type.String({ description: "The model of sessions that name no other." }),
+              windowTokens: Type.Number({ description: "How much a prompt may hold at most." }),
+            }, "Agent"),
+          },
+        },
+      },
+      answer: () => ({
+        json: { ...(workspace !== undefined && { workspace }), model: defaultModel, windowTokens },
+      }),
+    }),
+    route({
+      method: "GET",
+      path: "/openapi.json",
+      operationId: "getOpenapiDocument",
+      summary: "Describes all routes: this document.",
+      responses: {
+        200: { description: "An OpenAPI 3.1 document.", content: { "application/json": Type.Object({}) } },
+      },
+      answer: () => ({ json: openapiDocument(routes()) }),
+    }),
+  ];
+}
