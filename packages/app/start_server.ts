@@ -165,7 +165,7 @@ export async function startServer(
     control: settings.control,
     maxBodyBytes: LIMITS.gatewayBytes,
     store,
-    keepsText: gatewayStoreMiB > 0,
+    keepsContent: gatewayStoreMiB > 0,
     ...(expireAfterDays !== undefined && { keepMs: expireAfterDays * DAY_MS }),
     // The agent's sessions must have room in the same file.
     keepBytes: Math.min(gatewayStoreMiB || FIGURES_MIB, maxDataMiB / 4) * 2 ** 20,

@@ -53,7 +53,7 @@ export interface GatewayOptions extends PolicyOptions {
    * Whether what was said may be kept there: titles, hashes by which a conversation is found again, what left its prompt.
    * Otherwise only what sessions and their calls came to is. Default: true.
    */
-  readonly keepsText?: boolean;
+  readonly keepsContent?: boolean;
   /** How long a session is kept there after its last turn, in milliseconds. Default: 30 days. */
   readonly keepMs?: number;
   /** Most bytes that sessions take there; those used longest ago go. Default: 1 GiB. */

@@ -67,7 +67,7 @@ export class Turns {
     });
     this.#keeper = store && new Keeper({
       store,
-      isWhole: options.keepsText ?? true,
+      isWhole: options.keepsContent ?? true,
       sessions: this.#sessions,
       keepMs: options.keepMs ?? 30 * DAY_MS,
       keepBytes: options.keepBytes ?? 2 ** 30,

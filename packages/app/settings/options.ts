@@ -134,7 +134,7 @@ export const OPTIONS = {
     flag: "gateway-store",
     fallback: "1024",
     help:
-      "MiB that may be kept of other agents' conversations, so that a restart sends the same bytes; off: nothing is kept",
+      "MiB that may be kept of other agents' conversations, so that a restart sends the same bytes; off: nothing of what was said is kept, only figures",
     read: (word) => word === "off" ? 0 : wholeNumber(1, 100_000_000).read(word),
     right: "off, or a whole number from 1 to 100000000",
   },

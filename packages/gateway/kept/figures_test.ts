@@ -124,7 +124,7 @@ Deno.test("without what was said a gateway keeps what sessions and their calls c
       await kept.close();
       return kept = await openStore(path);
     };
-    const { before, after, played } = await restarted({ first: kept, second }, { keepsText: false });
+    const { before, after, played } = await restarted({ first: kept, second }, { keepsContent: false });
     assertStringIncludes(played.sent.join(), "[elided: ");
     const figures = ({ title: _, ...session }: ConversationSummary) => session;
     assertEquals(after.sessions.map(figures), before.sessions.map(figures));

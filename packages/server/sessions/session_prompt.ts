@@ -273,7 +273,7 @@ export function callsOf(events: Iterable<SessionEvent>, rates: Rates): CallRepor
     }
     if (event.type !== "step_end") continue;
     const { usage, cost, atMs } = event;
-    // Events of older versions don't tell.
+    // The loop alone doesn't tell.
     const at = atMs === undefined ? null : new Date(atMs).toISOString();
     const number = calls.length + 1;
     // What the context hook says of a call is what its prompt session keeps.

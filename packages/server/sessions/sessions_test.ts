@@ -233,6 +233,24 @@ Deno.test("Sessions.list() tells of sessions that aren't loaded what it tells of
   assertEquals((await told(sessions)).map(({ settings }) => settings.metadata.index), ["2", "1", "0"]);
 });
 
+Deno.test("sessions that pass through the gateway are none of the agent's, and don't count for its limit", async () => {
+  const store = memoryStore();
+  await store.commit([{ type: "session", kind: "gateway", id: "theirs", createdAtMs: 1, settings: {} }]);
+  const sessions = scriptedSessions({ store, maxSessions: 1 });
+  const { id } = await makeSession(sessions);
+  await assertRejects(() => sessions.get("theirs"), HttpError, "there is no such session");
+  await assertRejects(
+    () => sessions.list({ limit: 1, after: "theirs" }),
+    HttpError,
+    "there is no such session",
+  );
+  assertEquals((await sessions.list({ limit: 10 })).sessions.map((session) => session.id), [id]);
+  assertEquals((await sessions.overview()).groups.planned.sessions, 1);
+  await assertRejects(() => makeSession(sessions), HttpError, "at most 1 may be kept");
+  assertEquals(await sessions.expire(-1e15), 1);
+  assertEquals((await store.listSessions()).map(({ id }) => id), ["theirs"]);
+});
+
 Deno.test("Sessions.delete() removes a session and tells those who still read it", async () => {
   const store = memoryStore();
   const sessions = scriptedSessions({ store });
