@@ -1,7 +1,7 @@
 import { assertEquals, assertStrictEquals } from "@std/assert";
 import fc from "fast-check";
 import { CHAT_PROTOCOL, readBody, readJsonAt, readRequest, type RequestReaders } from "@tare/wire";
-import { KnownLists } from "./known_lists.ts";
+import { KnownLists } from "./memory.ts";
 
 const encode = (text: string) => new TextEncoder().encode(text);
 

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { completion, gatewayed } from "./fixture_test.ts";
-import { inSlices } from "./slices.ts";
+import { inSlices } from "./turn.ts";
 
 Deno.test("inSlices() lets others in between steps that take long, and gives what comes of them", async () => {
   const seen: string[] = [];

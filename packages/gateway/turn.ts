@@ -6,7 +6,7 @@ import {
 } from "@tare/messages";
 import { argumentsParser } from "@tare/messages/arguments";
 import type { Prompts } from "@tare/conversation";
-import type { LedgerEntry, SessionView } from "@tare/planner";
+import { type LedgerEntry, type SessionView, slicer } from "@tare/planner";
 import { RECALL_TOOL, recallOriginal, type RecallRequest } from "@tare/prune";
 import {
   type Purpose,
@@ -20,7 +20,6 @@ import {
   writeRequest,
 } from "@tare/wire";
 import { elideQuotes } from "./sessions/elide_quotes.ts";
-import { inSlices } from "./slices.ts";
 import type { Followed, GatewaySession, HiddenPlace } from "./sessions/session.ts";
 
 /** What a turn works with. */
@@ -270,3 +269,9 @@ function* counting({ items }: WireRequest, countTokens: CountTokens): Generator<
     yield;
   }
 }
+
+/** Works step by step, and lets other requests in between where that takes long. */
+export const inSlices: <T>(steps: Iterator<void, T>) => Promise<T> = slicer({
+  nowMs: () => performance.now(),
+  pause: () => new Promise((resolve) => setTimeout(resolve)),
+});

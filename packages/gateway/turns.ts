@@ -28,8 +28,7 @@ import type {
   SessionSummary,
 } from "./sessions/session.ts";
 import { GatewaySessions } from "./sessions/sessions.ts";
-import { inSlices } from "./slices.ts";
-import { GatewayTurn, type SentCall } from "./turn.ts";
+import { GatewayTurn, inSlices, type SentCall } from "./turn.ts";
 import { upstreamOf } from "./upstream.ts";
 
 /** A request for the upstream, and its body. */

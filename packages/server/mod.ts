@@ -9,7 +9,7 @@
 export * from "./agent_handler.ts";
 export { AGENT_MODEL } from "./as_model/errors.ts";
 export { guard, type GuardOptions } from "./http/guard.ts";
-export { allowedHosts, isLoopback, LOOPBACK_HOSTS } from "./http/host_rule.ts";
+export { allowedHosts, isLoopback, LOOPBACK_HOSTS } from "./http/guard.ts";
 export type { Heartbeat } from "./http/sse_response.ts";
 export { ALLOW_EVERYTHING, type ApprovalRule, faultOfRules } from "./approvals/rules.ts";
 export type {

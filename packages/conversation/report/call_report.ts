@@ -1,7 +1,5 @@
 import type { Cost, Rewrite, Usage } from "@tare/messages";
-import type { LedgerEntry, UncachedCause } from "@tare/planner";
-import { callCost, type Rates } from "@tare/planner";
-import { addSums, NO_SUMS, type Sums } from "./overview.ts";
+import { callCost, type LedgerEntry, type Rates, type UncachedCause } from "@tare/planner";
 
 /** One model call of a session: what it took, what resending everything would have taken, what was rewritten for it. */
 export interface CallReport {
@@ -102,4 +100,204 @@ export function sumsOfCall(call: CallReport): Sums {
 
 function tokensOf({ promptTokens, cachedTokens, outputTokens }: NonNullable<CallReport["summary"]>) {
   return { promptTokens, cachedTokens, outputTokens };
+}
+
+/**
+ * What calls came to, beside resending everything. Prompts in token units, of which the price of one uncached input
+ * token is 1; prompts and replies in US dollars, as far as prices are known.
+ */
+export interface Sums {
+  /** Model calls that succeeded. */
+  readonly calls: number;
+  /** Those that failed. */
+  readonly errors: number;
+  /** Answers to calls of the recall tool that clients don't see. */
+  readonly recalls: number;
+  /** Calls by which clients had a conversation summed up, to go on from the summary. */
+  readonly compactions: number;
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+  readonly outputTokens: number;
+  /** Prompt tokens that were kept out, summed over the calls. */
+  readonly savedTokens: number;
+  /** What the prompts cost, in token units. */
+  readonly tokenUnits: number;
+  /** What resending everything would have cost; of calls for which no ledger is kept what they did cost. */
+  readonly resendTokenUnits: number;
+  /** Of the token units, those of compactions. */
+  readonly compactionTokenUnits: number;
+  /** The same in US dollars, replies included, as far as prices are known. */
+  readonly usd: number;
+  readonly resendUsd: number;
+  readonly compactionUsd: number;
+  /** Calls whose price isn't known, so that no dollars are counted for them. */
+  readonly unpricedCalls: number;
+}
+
+/** Nothing was called. */
+export const NO_SUMS: Sums = {
+  calls: 0,
+  errors: 0,
+  recalls: 0,
+  compactions: 0,
+  promptTokens: 0,
+  cachedTokens: 0,
+  outputTokens: 0,
+  savedTokens: 0,
+  tokenUnits: 0,
+  resendTokenUnits: 0,
+  compactionTokenUnits: 0,
+  usd: 0,
+  resendUsd: 0,
+  compactionUsd: 0,
+  unpricedCalls: 0,
+};
+
+/** What calls came to by the day of UTC on which they were answered, such as `2026-01-31`. */
+export type Days = Readonly<Record<string, Sums>>;
+
+/** A sentence for people, and where it came up. */
+export interface ToldWarning {
+  readonly at: string;
+  readonly session: string;
+  readonly message: string;
+}
+
+/** Sessions that are planned, and those that are left as they are, to compare with. */
+export type Group = "planned" | "control";
+
+/** What was saved, and how planned sessions do beside those that are left as they are. */
+export interface Overview {
+  /** Of the day that it is now, by UTC. */
+  readonly today: Sums;
+  /** Of all sessions that are kept. */
+  readonly all: Sums;
+  /** Of these, each group with how many there are. */
+  readonly groups: Readonly<Record<Group, Sums & { readonly sessions: number }>>;
+  /** The newest since the start of the server, the newest first. */
+  readonly warnings: readonly ToldWarning[];
+}
+
+/** What both groups came to, with the averages that they are compared by. */
+export type LedgerReport = Readonly<Record<Group, GroupReport>>;
+
+/** What a group came to. */
+export interface GroupReport extends Sums {
+  readonly sessions: number;
+  readonly tokenUnitsPerSession: number;
+  readonly callsPerSession: number;
+  /** Dollars for each session; null where the price of a call isn't known. */
+  readonly usdPerSession: number | null;
+}
+
+/** What two parts saved, as one. Warnings stand newest first. */
+export function addOverviews(a: Overview, b: Overview): Overview {
+  const group = (name: keyof Overview["groups"]) => ({
+    ...addSums(a.groups[name], b.groups[name]),
+    sessions: a.groups[name].sessions + b.groups[name].sessions,
+  });
+  return {
+    today: addSums(a.today, b.today),
+    all: addSums(a.all, b.all),
+    groups: { planned: group("planned"), control: group("control") },
+    warnings: [...a.warnings, ...b.warnings].sort((one, other) => one.at < other.at ? 1 : -1)
+      .slice(0, MAX_WARNINGS),
+  };
+}
+
+/** Both together. */
+export function addSums(a: Sums, b: Partial<Sums>): Sums {
+  const sum: { -readonly [Name in keyof Sums]: number } = { ...a };
+  for (const name of Object.keys(NO_SUMS) as (keyof Sums)[]) sum[name] += b[name] ?? 0;
+  return sum;
+}
+
+/** What days came to with more on the day of a moment, in milliseconds since the epoch. */
+export function addToDay(days: Days, more: Partial<Sums>, atMs: number): Days {
+  const day = dayOf(atMs);
+  return { ...days, [day]: addSums(days[day] ?? NO_SUMS, more) };
+}
+
+/** What all days came to. */
+export function sumOfDays(days: Days): Sums {
+  return Object.values(days).reduce(addSums, NO_SUMS);
+}
+
+/** The day of a moment, by UTC. */
+export function dayOf(ms: number): string {
+  return new Date(ms).toISOString().slice(0, 10);
+}
+
+/** What sessions came to, by day and by group. */
+export class Accounts {
+  readonly #groups: Record<Group, { readonly sessions: number; readonly days: Days }> = {
+    planned: { sessions: 0, days: {} },
+    control: { sessions: 0, days: {} },
+  };
+
+  /** A session is there, with what its calls came to before. Default: it has made none. */
+  begin(group: Group, before: Days = {}): void {
+    let { sessions, days } = this.#groups[group];
+    for (const [day, sums] of Object.entries(before)) {
+      days = { ...days, [day]: addSums(days[day] ?? NO_SUMS, sums) };
+    }
+    this.#groups[group] = { sessions: sessions + 1, days };
+  }
+
+  /** A session of a group has come to more, at a moment in milliseconds since the epoch. */
+  book(group: Group, more: Partial<Sums>, atMs: number): void {
+    const { sessions, days } = this.#groups[group];
+    this.#groups[group] = { sessions, days: addToDay(days, more, atMs) };
+  }
+
+  /** What was saved on the day of a moment and in all. */
+  overview(nowMs: number, warnings: readonly ToldWarning[]): Overview {
+    const { planned, control } = this.#groups;
+    const today = [planned, control].map(({ days }) => days[dayOf(nowMs)] ?? NO_SUMS);
+    const groups = {
+      planned: { ...sumOfDays(planned.days), sessions: planned.sessions },
+      control: { ...sumOfDays(control.days), sessions: control.sessions },
+    };
+    const { sessions: _, ...all } = groups.planned;
+    return { today: today.reduce(addSums), all: addSums(all, groups.control), groups, warnings };
+  }
+
+  /** Both groups, with the averages that they are compared by. */
+  report(): LedgerReport {
+    return { planned: withAverages(this.#groups.planned), control: withAverages(this.#groups.control) };
+  }
+}
+
+function withAverages(
+  { sessions, days }: { readonly sessions: number; readonly days: Days },
+): GroupReport {
+  const sums = sumOfDays(days);
+  const each = (sum: number) => sessions === 0 ? 0 : sum / sessions;
+  return {
+    ...sums,
+    sessions,
+    tokenUnitsPerSession: each(sums.tokenUnits),
+    callsPerSession: each(sums.calls),
+    usdPerSession: sums.unpricedCalls > 0 ? null : each(sums.usd),
+  };
+}
+
+/** So many warnings are kept. */
+const MAX_WARNINGS = 100;
+
+/** The newest warnings, one of each in a session. */
+export class ToldWarnings {
+  #told: readonly ToldWarning[] = [];
+
+  /** The newest first. */
+  get list(): readonly ToldWarning[] {
+    return this.#told;
+  }
+
+  /** Takes another. */
+  add(warning: ToldWarning): void {
+    const { session, message } = warning;
+    const others = this.#told.filter((one) => one.session !== session || one.message !== message);
+    this.#told = [warning, ...others].slice(0, MAX_WARNINGS);
+  }
 }

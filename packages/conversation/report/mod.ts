@@ -35,7 +35,7 @@ export {
   type Sums,
   type ToldWarning,
   ToldWarnings,
-} from "./overview.ts";
+} from "./call_report.ts";
 export {
   type BlockReport,
   BLOCKS_PAGE,

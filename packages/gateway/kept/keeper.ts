@@ -5,7 +5,6 @@ import { chainTo } from "../sessions/chain_index.ts";
 import type { Listing } from "../sessions/conversations.ts";
 import type { GatewaySession, Recognised, SessionSummary } from "../sessions/session.ts";
 import type { GatewaySessions, StoredSession } from "../sessions/sessions.ts";
-import { namesOf, soughtNames } from "./conversation_names.ts";
 import {
   daysBeyond,
   figuresOnly,
@@ -14,8 +13,10 @@ import {
   type KeptTotals,
   keptValue,
   type Making,
+  namesOf,
   type ReadSession,
   restoreSession,
+  soughtNames,
   summaryOf,
   totalsOf,
 } from "./kept_session.ts";

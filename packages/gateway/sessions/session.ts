@@ -1,10 +1,9 @@
 import type { Conversation, ConversationState } from "@tare/conversation";
 import type { Group, Sums } from "@tare/conversation/report";
-import { type CountTokens, firstWords, hashPiece, type Message } from "@tare/messages";
+import { contentText, type CountTokens, firstWords, hashPiece, type Message } from "@tare/messages";
 import type { ForkableSession, PromptSessionOptions } from "@tare/planner";
 import { anchorOf, type WireItem } from "@tare/wire";
 import type { ChainNode } from "./chain_index.ts";
-import { countInstructions, hasAnswers, openingText, QUOTED_CHARS } from "./history.ts";
 import type { LayeredArchive } from "./layered_archive.ts";
 
 /** What a session is recognised by. */
@@ -437,4 +436,42 @@ function titleOf(items: readonly WireItem[]): string {
   const messages = items.flatMap(({ parts }) => parts.map(({ message }) => message));
   const said = messages.find(({ role }) => role === "user")?.content;
   return firstWords(typeof said === "string" ? said : said?.slice(-1));
+}
+
+/** The shortest and the longest text by which one conversation is found again in another, in UTF-16 code units. */
+export const QUOTED_CHARS = { least: 24, most: 400 } as const;
+
+/** Whether a model has answered in a history. */
+export function hasAnswers(items: readonly WireItem[]): boolean {
+  return items.some(({ parts }) => parts.some(({ message: { role } }) => role === "assistant"));
+}
+
+/** All that is said in a history. */
+export function textOf(items: readonly WireItem[]): string {
+  return items.flatMap(({ parts }) => parts.map(({ message }) => contentText(message.content))).join("\n");
+}
+
+/** How many items of instructions a history begins with. */
+export function countInstructions(items: readonly WireItem[]): number {
+  const first = items.findIndex(({ parts }) =>
+    parts.some(({ message: { role } }) => role !== "system" && role !== "developer")
+  );
+  return first < 0 ? items.length : first;
+}
+
+/** Position of the first item in which a user says something. */
+export function openingOf(items: readonly WireItem[]): number {
+  return Math.max(0, items.findIndex(({ parts }) => parts.some(({ message }) => message.role === "user")));
+}
+
+/** A line of what the user asked for first, behind rules and surroundings that other conversations share. */
+export function openingText(items: readonly WireItem[]): string | undefined {
+  const messages = items.flatMap(({ parts }) => parts.map(({ message }) => message));
+  const from = messages.findIndex(({ role }) => role === "user");
+  const length = messages.slice(from).findIndex(({ role }) => role === "assistant" || role === "tool");
+  const asked = messages.slice(from, length < 0 ? undefined : from + length)
+    .findLast(({ role }) => role === "user")?.content ?? "";
+  const text = typeof asked === "string" ? asked : contentText(asked.slice(-1));
+  return text.split("\n").map((line) => line.trim())
+    .find(({ length }) => length >= QUOTED_CHARS.least)?.slice(0, QUOTED_CHARS.most);
 }

@@ -3,10 +3,18 @@ import { Conversation } from "@tare/conversation";
 import { LRUCache } from "lru-cache";
 import type { WireItem } from "@tare/wire";
 import { ChainIndex, type ChainNode, chainTo, lastShared, sharedLength } from "./chain_index.ts";
-import { countInstructions, hasAnswers, openingOf, textOf } from "./history.ts";
+import {
+  type ClientSummary,
+  countInstructions,
+  GatewaySession,
+  hasAnswers,
+  openingOf,
+  type Recognised,
+  type SessionParts,
+  textOf,
+} from "./session.ts";
 import { InstructionKeys, type Known } from "./instruction_keys.ts";
 import { LayeredArchive } from "./layered_archive.ts";
-import { type ClientSummary, GatewaySession, type Recognised, type SessionParts } from "./session.ts";
 
 /** A session that a request is about, and how many items at the start of their histories are the same. */
 export interface About {

@@ -2,7 +2,7 @@ import type { Message } from "@tare/messages";
 import { type Store, StoreError } from "@tare/conversation";
 import { Type } from "typebox";
 import { errorResponses, HttpError } from "../http/http_error.ts";
-import { LINES } from "../http/read_request_body.ts";
+import { LINES } from "../http/dispatcher.ts";
 import { route } from "../http/route.ts";
 import { closed } from "../http/schema.ts";
 import type { NewSession, SessionInfo } from "../sessions/session_types.ts";

@@ -1,12 +1,11 @@
 import type { Store } from "@tare/conversation";
-import { readPath } from "@tare/gateway";
-import { Type } from "typebox";
-import { errorResponse, HttpError } from "./http_error.ts";
+import { readBody, readPath } from "@tare/gateway";
+import { type TProperties, Type } from "typebox";
+import { type ErrorCode, errorResponse, HttpError } from "./http_error.ts";
 import { answerOnce, idempotencyKey, toResponse } from "./idempotency.ts";
-import { parseRequestBody, readRequestBytes } from "./read_request_body.ts";
-import { textReader } from "./read_texts.ts";
-import type { Method, Route, RouteCall, RouteErrors } from "./route.ts";
+import type { Method, OtherAnswerer, Route, RouteCall, RouteErrors } from "./route.ts";
 import { checker } from "./schema.ts";
+import { ApiError, jsonExcess } from "@tare/wire";
 
 /** What requests are dispatched with. */
 export interface DispatchOptions {
@@ -150,4 +149,142 @@ function noRoute({ method }: Request, pathname: string, allowed: readonly string
   const allow = allowed.join(", ");
   const message = `Cannot ${method} ${pathname}: it takes ${allow}.`;
   return new HttpError(405, "method_not_allowed", message, { allow });
+}
+
+/** Media type of JSON values, one a line. */
+export const LINES = "application/x-ndjson";
+
+/**
+ * Reads a request's body once, as it was before its client compressed it. If somebody `other` may answer, then up to
+ * what that one takes, and no more than `maxBytes` of what is known not to be its own. Nothing, and the body is unread,
+ * if it is compressed in a way that isn't known here.
+ *
+ * @throws {HttpError} 413 if it is too large, 400 if it isn't compressed as it says.
+ */
+export async function readRequestBytes(
+  request: Request,
+  { maxBytes, other }: { readonly maxBytes: number; readonly other?: OtherAnswerer | undefined },
+): Promise<Uint8Array<ArrayBuffer> | undefined> {
+  try {
+    if (!other) return await readBody(request, { maxBytes });
+    return await readBody(request, {
+      maxBytes: other.maxBodyBytes,
+      early: {
+        bytes: maxBytes,
+        limit(begin) {
+          const isIts = other.isIts(begin);
+          return isIts === undefined ? undefined : isIts ? other.maxBodyBytes : maxBytes;
+        },
+      },
+    });
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    const { status, message, details: { code } } = error;
+    throw new HttpError(status, code as ErrorCode, message);
+  }
+}
+
+/**
+ * What the bytes of a body say: JSON that `check` finds no faults in, where no bytes count as `{}`, or lines of it as
+ * text.
+ *
+ * @throws {HttpError} 415 if it isn't declared as what is wanted (so that no web page can send it without asking), 413 if
+ * it is too large, 400 if it isn't UTF-8 or JSON, is nested too deep or holds too many values
+ * ({@linkcode jsonExcess}), or `check` finds faults.
+ */
+export function parseRequestBody(
+  { headers }: Request,
+  { bytes, maxBytes, lines = false, check }: {
+    /** Absent: compressed in an unknown way. */
+    readonly bytes: Uint8Array<ArrayBuffer> | undefined;
+    readonly maxBytes: number;
+    readonly lines?: boolean;
+    readonly check: (value: unknown) => string | undefined;
+  },
+): unknown {
+  if (!bytes) {
+    throw new HttpError(
+      415,
+      "unsupported_media_type",
+      `Cannot read the body: its content-encoding is ${
+        headers.get("content-encoding")
+      }, which can't be decoded here.`,
+    );
+  }
+  if (bytes.length > maxBytes) {
+    throw new HttpError(413, "body_too_large", `Cannot read the body: it has more than ${maxBytes} bytes.`);
+  }
+  const wanted = lines ? LINES : "application/json";
+  const declared = headers.get("content-type") ?? "none";
+  if (bytes.length > 0 && declared.split(";")[0]?.trim().toLowerCase() !== wanted) {
+    throw new HttpError(
+      415,
+      "unsupported_media_type",
+      `Cannot read the body: its content-type is ${declared}, and ${wanted} is wanted.`,
+    );
+  }
+  const excess = jsonExcess(bytes);
+  if (excess !== undefined) throw new HttpError(400, "invalid_request", `Cannot use the body: ${excess}.`);
+  return lines ? decode(bytes) : parseJson(bytes, check);
+}
+
+function decode(bytes: Uint8Array<ArrayBuffer>): string {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    throw new HttpError(400, "invalid_json", "Cannot read the body: it isn't UTF-8.");
+  }
+}
+
+function parseJson(bytes: Uint8Array<ArrayBuffer>, check: (value: unknown) => string | undefined): unknown {
+  let value: unknown;
+  try {
+    value = bytes.length === 0 ? {} : JSON.parse(decode(bytes));
+  } catch (error) {
+    if (error instanceof HttpError) throw error;
+    throw new HttpError(400, "invalid_json", `Cannot read the body: ${(error as Error).message}.`);
+  }
+  const faults = check(value);
+  if (faults !== undefined) throw new HttpError(400, "invalid_request", `Cannot use the body: ${faults}.`);
+  return value;
+}
+
+/**
+ * Makes a function that reads what stands in a query, or in headers: each text as what its schema says it is, a whole
+ * number, yes or no, or a text, and the schema's default for one that isn't there.
+ *
+ * @param what What these are, in words that follow "Cannot use": "the query".
+ */
+export function textReader(
+  properties: TProperties,
+  what: string,
+): (textOf: (name: string) => string | null) => Readonly<Record<string, unknown>> {
+  const schemas = Object.entries(properties as Readonly<Record<string, TextSchema>>);
+  let check: ReturnType<typeof checker> | undefined;
+  return (textOf) => {
+    const values: Record<string, unknown> = {};
+    for (const [name, schema] of schemas) {
+      const text = textOf(name);
+      const value = text === null ? schema.default : valueOf(text, schema);
+      if (value !== undefined) values[name] = value;
+    }
+    check ??= checker(Type.Object(properties), what);
+    const faults = check(values);
+    if (faults === undefined) return values;
+    throw new HttpError(400, "invalid_request", `Cannot use ${what}: ${faults}.`);
+  };
+}
+
+/** As much of a schema as says what a text is. */
+interface TextSchema {
+  readonly type?: string;
+  readonly default?: unknown;
+}
+
+/** What a text says; the text itself if it doesn't say that, for the schema to refuse. */
+function valueOf(text: string, { type }: TextSchema): unknown {
+  // More digits than a number holds are no number of ours.
+  if (type === "integer" && /^-?\d{1,15}$/.test(text)) return Number(text);
+  if (type === "boolean" && (text === "true" || text === "false")) return text === "true";
+  return text;
 }

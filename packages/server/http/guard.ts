@@ -1,5 +1,3 @@
-import { crossOrigin } from "./cross_origin.ts";
-import { hostRule, LOOPBACK_HOSTS } from "./host_rule.ts";
 import { errorResponse, HttpError } from "./http_error.ts";
 
 /** Who may use the server. */
@@ -100,4 +98,112 @@ function bearerToken(token: string): (request: Request) => Promise<boolean> {
 
 async function sha256(text: string): Promise<Uint8Array> {
   return new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text)));
+}
+
+/** Names under which every machine knows itself. */
+export const LOOPBACK_HOSTS: readonly string[] = ["localhost", "127.0.0.1", "[::1]"];
+
+/** Addresses that stand for all of a machine's. */
+const WILDCARDS: readonly string[] = ["0.0.0.0", "[::]"];
+
+/** Whether only this machine itself can reach a server that listens on this host. */
+export function isLoopback(host: string): boolean {
+  const name = hostName(host);
+  return name === "localhost" || name === "[::1]" || /^127\.\d+\.\d+\.\d+$/.test(name);
+}
+
+/**
+ * The host names that requests to a server on `host` may name: its own, those of loopback if it listens there, and
+ * those configured besides. On all addresses at once (`0.0.0.0`, `::`) every IP address is its own, which
+ * {@linkcode hostRule} is told by `*`.
+ */
+export function allowedHosts(host: string, extra: readonly string[] = []): readonly string[] {
+  const name = hostName(host);
+  const isWildcard = WILDCARDS.includes(name);
+  return [
+    name,
+    ...(isWildcard || isLoopback(host) ? LOOPBACK_HOSTS : []),
+    ...(isWildcard ? ["*"] : []),
+    ...extra.map(hostName),
+  ];
+}
+
+/**
+ * Makes a function that tells whether a request was meant for this server. A web page can point a name of its own at
+ * this machine (DNS rebinding), but then its requests carry that name. An IP address can't be pointed elsewhere, so
+ * with `*` among the hosts each one is right.
+ */
+export function hostRule(hosts: readonly string[]): (request: Request) => boolean {
+  const isAllowed = (name: string) =>
+    hosts.includes(name) || (hosts.includes("*") && /^(\d+\.\d+\.\d+\.\d+|\[[\da-f:.]+\])$/.test(name));
+  return ({ url, headers }) => {
+    const named = headers.get("host");
+    // They differ if the request line names a host of its own.
+    return isAllowed(new URL(url).hostname) && (named === null || isAllowed(hostName(named)));
+  };
+}
+
+/** A host as URLs write it: in lower case, IPv6 in brackets, without a port. */
+function hostName(host: string): string {
+  const address = host.includes(":") && !host.startsWith("[") && host.split(":").length > 2
+    ? `[${host}]`
+    : host;
+  return URL.parse(`http://${address}`)?.hostname ?? host.toLowerCase();
+}
+
+/** What pages of other origins may do. */
+export interface CrossOrigin {
+  /**
+   * Answers a preflight request; gives nothing for other requests that may go on.
+   *
+   * @throws {HttpError} 403 if the request comes from a page of another origin that wasn't configured.
+   */
+  readonly check: (request: Request) => Response | undefined;
+  /** Lets the page that sent the request read the answer, if it may. */
+  readonly allow: (request: Request, response: Response) => void;
+}
+
+/** How long browsers may remember a preflight's answer, in seconds. */
+const MAX_AGE_S = 600;
+
+/**
+ * Rules for pages of other origins: those of `origins`, such as `https://chat.example`, may use the server, others may
+ * not. A request without `Origin` doesn't come from a script of another page, one whose origin names our own host and
+ * port comes from our own.
+ */
+export function crossOrigin(origins: readonly string[]): CrossOrigin {
+  const configured = (origin: string | null): origin is string => origin !== null && origins.includes(origin);
+  return {
+    check(request) {
+      const { headers, method, url } = request;
+      const origin = headers.get("origin");
+      if (origin === null) return undefined;
+      if (!configured(origin)) {
+        // Not the whole origin: behind a proxy that ends TLS its scheme differs from ours.
+        if (URL.parse(origin)?.host === new URL(url).host) return undefined;
+        throw new HttpError(
+          403,
+          "origin_not_allowed",
+          `Cannot let pages of ${origin} use this server: TARE_CORS_ORIGINS doesn't list that origin.`,
+        );
+      }
+      const isPreflight = method === "OPTIONS" && headers.has("access-control-request-method");
+      if (!isPreflight) return undefined;
+      return new Response(null, {
+        status: 204,
+        headers: {
+          "access-control-allow-methods": "GET, POST, DELETE",
+          "access-control-allow-headers": "authorization, content-type, idempotency-key, last-event-id",
+          "access-control-max-age": String(MAX_AGE_S),
+        },
+      });
+    },
+    allow({ headers: asked }, { headers }) {
+      if (origins.length > 0) headers.append("vary", "origin");
+      const origin = asked.get("origin");
+      if (!configured(origin)) return;
+      headers.set("access-control-allow-origin", origin);
+      headers.set("access-control-expose-headers", "location, retry-after, idempotent-replayed");
+    },
+  };
 }

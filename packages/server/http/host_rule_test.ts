@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { allowedHosts, hostRule, isLoopback } from "./host_rule.ts";
+import { allowedHosts, hostRule, isLoopback } from "./guard.ts";
 
 const allows = (hosts: readonly string[], host: string, header?: string) =>
   hostRule(hosts)(new Request(`http://${host}/`, header === undefined ? {} : { headers: { host: header } }));

@@ -1,7 +1,7 @@
 import type { JsonSchema } from "@tare/messages";
 import { type TProperties, Type } from "typebox";
 import { ERROR } from "./http_error.ts";
-import { LINES } from "./read_request_body.ts";
+import { LINES } from "./dispatcher.ts";
 import type { Route, RouteResponse } from "./route.ts";
 import config from "../deno.json" with { type: "json" };
 

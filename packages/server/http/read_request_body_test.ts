@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { HttpError } from "./http_error.ts";
 import { gzipSync } from "node:zlib";
-import { LINES, parseRequestBody, readRequestBytes } from "./read_request_body.ts";
+import { LINES, parseRequestBody, readRequestBytes } from "./dispatcher.ts";
 
 const JSON_TYPE = "Application/JSON; charset=utf-8";
 const post = (body: BodyInit | null, type?: string) =>

@@ -1,6 +1,5 @@
 import { type Archive, archiveRef } from "@tare/prune";
-import { jsonText, lowerCase, searchedJson } from "../json_text.ts";
-import { promiseOf } from "../promise_of.ts";
+import { jsonText, lowerCase, promiseOf, searchedJson } from "../json_text.ts";
 import type {
   Claim,
   IdempotencyKey,

@@ -1,4 +1,4 @@
-import { promiseOf } from "../promise_of.ts";
+import { promiseOf } from "../json_text.ts";
 import type { Store } from "../port.ts";
 import type { Hold, HolderRequest, SharedListener, SharedStore } from "../shared_store.ts";
 import { fencedError, noSessionError, notAskedError } from "../store_error.ts";

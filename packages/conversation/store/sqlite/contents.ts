@@ -4,12 +4,10 @@ import { bytesFromText } from "@tare/prune";
 import { zstdCompressSync } from "node:zlib";
 import type { ContentsItem, StoreContents } from "../contents.ts";
 import type { SessionRecord, StorableEvent, StoredDocument } from "../port.ts";
-import { columnText, nameIn } from "../json_text.ts";
-import { promiseOf } from "../promise_of.ts";
+import { columnText, nameIn, promiseOf } from "../json_text.ts";
 import { type Database, openDatabase } from "./database.ts";
-import { corruptError } from "./file_error.ts";
+import { corruptError, fromStoredJson, type StoredJson, toStoredJson } from "./file_error.ts";
 import { MIGRATIONS } from "./migrations.ts";
-import { fromStoredJson, type StoredJson, toStoredJson } from "./stored_json.ts";
 import { unpackText } from "./stored_texts.ts";
 
 /** Rows that are read at a time: events may hold texts of some size. */

@@ -1,7 +1,7 @@
 import type { Claim, IdempotencyKey, StoreRecord } from "../port.ts";
 import { notClaimedError } from "../store_error.ts";
 import type { Database } from "./database.ts";
-import { fromStoredJson, toStoredJson } from "./stored_json.ts";
+import { fromStoredJson, toStoredJson } from "./file_error.ts";
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 
