@@ -14,7 +14,7 @@ import {
   withPin,
 } from "@tare/planner";
 import type { Archive } from "@tare/prune";
-import { addToDay, type CallReport, type Days, type Sums } from "./report/call_report.ts";
+import { addToDay, type CallReport, type Days, type Sums } from "./report/calls.ts";
 import type { SeenConversation } from "./report/prompt_report.ts";
 
 /** A change of what the model sees, and when it was made in milliseconds since the epoch. */

@@ -29,7 +29,7 @@ const SHARES = {
 };
 
 /** A response that another may follow. */
-export interface FollowedResponse extends Followed {
+interface FollowedResponse extends Followed {
   readonly sessionId: string;
 }
 

@@ -359,7 +359,7 @@ export class PlannedCalls {
 }
 
 /** How a turn's replies ended. */
-export interface LastReply {
+interface LastReply {
   readonly response: Response;
   /** What the last call took; nothing if it failed, or didn't tell. */
   readonly usage?: WireReply["usage"];
@@ -368,7 +368,7 @@ export interface LastReply {
 }
 
 /** An answer that isn't streamed, unless it is too long to be held. */
-export async function wholeAnswer(
+async function wholeAnswer(
   replies: AsyncGenerator<Uint8Array<ArrayBuffer>, LastReply>,
   { turn, response: first, abort, warning }: {
     readonly turn: GatewayTurn;

@@ -18,7 +18,7 @@
  *
  * @module
  */
-export { type CallReport, CALLS_PAGE, pageOfCalls, reportCall, sumsOfCall } from "./call_report.ts";
+export { type CallReport, CALLS_PAGE, pageOfCalls, reportCall, sumsOfCall } from "./calls.ts";
 export {
   Accounts,
   addOverviews,
@@ -35,7 +35,7 @@ export {
   type Sums,
   type ToldWarning,
   ToldWarnings,
-} from "./call_report.ts";
+} from "./calls.ts";
 export {
   type BlockReport,
   BLOCKS_PAGE,

@@ -262,7 +262,7 @@ const ENDS = 4;
 const NOTHING = "";
 
 /** Names under which the conversation of a request may be found, the surest first. */
-export interface SoughtNames {
+interface SoughtNames {
   /** Whatever has one of these is meant. */
   readonly own: readonly string[];
   /** What has one of these may be meant: it ends with the same, or begins with it. */

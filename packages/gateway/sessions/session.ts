@@ -465,7 +465,7 @@ export function openingOf(items: readonly WireItem[]): number {
 }
 
 /** A line of what the user asked for first, behind rules and surroundings that other conversations share. */
-export function openingText(items: readonly WireItem[]): string | undefined {
+function openingText(items: readonly WireItem[]): string | undefined {
   const messages = items.flatMap(({ parts }) => parts.map(({ message }) => message));
   const from = messages.findIndex(({ role }) => role === "user");
   const length = messages.slice(from).findIndex(({ role }) => role === "assistant" || role === "tool");

@@ -255,7 +255,7 @@ function parseJson(bytes: Uint8Array<ArrayBuffer>, check: (value: unknown) => st
  *
  * @param what What these are, in words that follow "Cannot use": "the query".
  */
-export function textReader(
+function textReader(
   properties: TProperties,
   what: string,
 ): (textOf: (name: string) => string | null) => Readonly<Record<string, unknown>> {

@@ -152,7 +152,7 @@ function hostName(host: string): string {
 }
 
 /** What pages of other origins may do. */
-export interface CrossOrigin {
+interface CrossOrigin {
   /**
    * Answers a preflight request; gives nothing for other requests that may go on.
    *

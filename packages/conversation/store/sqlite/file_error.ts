@@ -10,7 +10,7 @@ export function corruptError(path: string, state: string, options?: ErrorOptions
 }
 
 /** An error about a file that another process has open. */
-export function lockedError(path: string, options?: ErrorOptions): StoreError {
+function lockedError(path: string, options?: ErrorOptions): StoreError {
   const message = `Cannot open the store ${path}: another process has it open. Stop it, or use another file.`;
   return new StoreError("locked", message, options);
 }

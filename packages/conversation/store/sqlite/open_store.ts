@@ -267,7 +267,7 @@ export interface Place {
 }
 
 /** Makes a function that writes one record, inside a transaction. `keyOf` and `placeOf` throw if there is no such session. */
-export function recordWriter(
+function recordWriter(
   database: Database,
   { now, keyOf, placeOf, respond, putText }: {
     readonly now: () => number;
