@@ -110,7 +110,7 @@ export class Bystander {
 
   /** Imported sessions, the newest first. */
   async #listed(url: string): Promise<Listed[]> {
-    const { sessions } = await (await fetch(`${url}/v1/sessions?limit=1000`)).json();
+    const { sessions } = await (await fetch(`${url}/v1/sessions?kind=agent&limit=1000`)).json();
     return sessions.filter(({ instructions }: Listed) => instructions.startsWith("Import "));
   }
 
