@@ -14,7 +14,7 @@ const MAX_BYTES: Readonly<Record<string, number>> = {
   "schemas": 100_000,
   "planner": 100_000,
   "planner/policies": 100_000,
-  "planner/report": 100_000,
+  "conversation/report": 100_000,
   "wire": 100_000,
 };
 
