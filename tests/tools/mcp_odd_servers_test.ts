@@ -163,12 +163,12 @@ Deno.test("a server that changes its tools: the turn keeps its list, the next on
   await using servers = tryServers({ odd: oddServer("sound") });
   const before = await servers.tools();
   assertEquals(await call(before, "odd__change"), "changed");
-  let after = await servers.tools();
-  while (!after.has("odd__fresh")) {
-    await new Promise((resolve) => setTimeout(resolve, 5));
-    after = await servers.tools();
-  }
-  assertEquals([before.has("odd__fresh"), after.has("odd__sleep")], [false, false]);
+  // What it said before its result holds for whoever takes its tools behind that.
+  const after = await servers.tools();
+  assertEquals([before, after].map((tools) => [tools.has("odd__fresh"), tools.has("odd__sleep")]), [
+    [false, true],
+    [true, false],
+  ]);
   assertEquals(await call(before, "odd__sleep"), {
     content:
       "Cannot run odd__sleep: MCP server odd no longer has it. What it has now is shown from the next turn on.",

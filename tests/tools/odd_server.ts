@@ -145,6 +145,10 @@ async function answer(message: Record<string, unknown>): Promise<void> {
         },
       });
     case "tools/list":
+      // A server that has changed its tools takes its time to say what they are.
+      if (tools.some(({ listed }) => listed.name === "fresh")) {
+        await new Promise((done) => setTimeout(done, 200));
+      }
       return await send({
         id,
         result: { tools: [...tools.map(({ listed }) => listed), ...mode === "liar" ? LIES : []] },

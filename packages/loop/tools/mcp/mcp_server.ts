@@ -53,6 +53,8 @@ export class McpServer {
   #known: ReadonlyMap<string, Tool> = new Map();
   #listing: Promise<void> | undefined;
   #isStale = false;
+  /** Settles when a list is there that was asked for after the server had said that it has another one. */
+  #renamed: PromiseWithResolvers<void> | undefined;
   readonly #told = new Set<string>();
 
   /** It doesn't run yet. */
@@ -66,9 +68,9 @@ export class McpServer {
     this.#work ??= this.#run();
   }
 
-  /** Resolves once the server has named its tools, or has failed to. */
+  /** Resolves once the server has named its tools, again if it has said that they are others now; or has failed to. */
   get started(): Promise<void> {
-    return this.#started.promise;
+    return this.#renamed?.promise ?? this.#started.promise;
   }
 
   /** Its tools as it named them last. */
@@ -134,6 +136,7 @@ export class McpServer {
       return messageOf(error);
     } finally {
       this.#connection = undefined;
+      this.#letGoOn();
       signal.removeEventListener("abort", onAbort);
       await connection?.close();
     }
@@ -142,6 +145,7 @@ export class McpServer {
   /** Looks at the list again, however often the server says that it has changed. */
   #changed(): void {
     this.#isStale = true;
+    this.#renamed ??= Promise.withResolvers();
     const connection = this.#connection;
     if (!connection || this.#listing) return;
     const look = async () => {
@@ -154,7 +158,10 @@ export class McpServer {
       .catch((error) =>
         this.#warn(`Cannot list the tools of MCP server ${this.#entry.name}: ${messageOf(error)}`)
       )
-      .finally(() => this.#listing = undefined);
+      .finally(() => {
+        this.#listing = undefined;
+        this.#letGoOn();
+      });
   }
 
   async #list(connection: McpConnection): Promise<void> {
@@ -169,6 +176,13 @@ export class McpServer {
     }));
     this.#known = known;
     this.#tools = new Map(Array.from(known.values(), (tool) => [tool.definition.function.name, tool]));
+    this.#letGoOn();
+  }
+
+  /** Nobody need wait for other names any more. */
+  #letGoOn(): void {
+    this.#renamed?.resolve();
+    this.#renamed = undefined;
   }
 
   /** Says each sentence once. */
