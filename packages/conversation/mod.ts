@@ -24,10 +24,10 @@ export {
   pinsAfter,
   type Prompts,
 } from "./conversation.ts";
-export * from "./store/contents.ts";
-export * from "./store/file_archive.ts";
+export { type ContentsItem, type ContentsSum, copyContents, type StoreContents, sumContents } from "./store/contents.ts";
+export { openFileArchive } from "./store/file_archive.ts";
 export { memoryStore, type MemoryStoreOptions } from "./store/memory/memory_store.ts";
 export { type SharedMemory, sharedMemory, type SharedOpening } from "./store/memory/shared_memory.ts";
-export type * from "./store/port.ts";
-export type * from "./store/shared_store.ts";
+export type { Claim, IdempotencyKey, ListedSession, NamedSession, SessionKind, SessionLimits, SessionRecord, StorableEvent, Store, StoreCopy, StoredDocument, StoredEvent, StoreRecord } from "./store/port.ts";
+export type { BriefHold, Hold, Holder, HolderRequest, Holding, SharedListener, SharedStore } from "./store/shared_store.ts";
 export { StoreError, type StoreErrorCode } from "./store/store_error.ts";

@@ -6,7 +6,7 @@
  *
  * @module
  */
-export * from "./agent_handler.ts";
+export { type AgentHandler, agentHandler, type AgentOptions } from "./agent_handler.ts";
 export { AGENT_MODEL } from "./as_model/errors.ts";
 export { guard, type GuardOptions } from "./http/guard.ts";
 export { allowedHosts, isLoopback, LOOPBACK_HOSTS } from "./http/host_rule.ts";
