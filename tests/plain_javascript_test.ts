@@ -59,7 +59,6 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
     "promptCost",
     "promptUnits",
     "providerOf",
-    "recogniseProfile",
     "withPin",
     "withoutPin",
   ],

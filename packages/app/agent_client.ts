@@ -1,5 +1,5 @@
 import { type Content, contentText } from "@tare/messages";
-import type { Wish } from "@tare/planner";
+import type { Pin } from "@tare/planner";
 import type { NumberedEvent } from "@tare/server";
 import { type Body, type Client, client, type Numbered, type Told } from "@tare/server/client";
 
@@ -124,7 +124,7 @@ export function agentClient(url: string, token?: string) {
     /** What the model sees. */
     prompt: (id: string) => api.json("GET /v1/sessions/{id}/prompt", { path: { id } }),
     /** Asks that the message at this place comes back and stays, or leaves. */
-    pin: (id: string, place: number, wish: Wish) =>
+    pin: (id: string, place: number, wish: Pin["wish"]) =>
       api.json("POST /v1/sessions/{id}/pins", { path: { id }, body: { place, wish } }),
     /** Gives a session's messages, one a line of JSON. */
     exportSession: async (id: string) =>

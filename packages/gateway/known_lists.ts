@@ -1,6 +1,6 @@
 import { Buffer } from "node:buffer";
 import { LRUCache } from "lru-cache";
-import type { KnownList, ListedItem, ListReader } from "@tare/wire";
+import type { KnownList, ListReader } from "@tare/wire";
 
 /** What an item takes here, in bytes. */
 const ITEM_BYTES = 100;
@@ -13,7 +13,7 @@ interface Entry {
   readonly kind: string;
   /** From the first byte to behind the last item; of a list that another goes on from, those of that one. */
   readonly bytes: Uint8Array<ArrayBuffer>;
-  readonly items: readonly ListedItem[];
+  readonly items: KnownList["items"];
   /** The list that this one goes on from. */
   readonly before?: number | undefined;
 }

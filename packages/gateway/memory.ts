@@ -4,7 +4,6 @@ import type { ToolDefinition } from "@tare/messages";
 import {
   type ItemPart,
   type JsonReader,
-  type KnownPiece,
   type PieceToRead,
   readJsonAt,
   type RequestReaders,
@@ -89,7 +88,7 @@ export class Memory {
  * Keeps what takes at most `maxBytes` bytes of memory, as far as texts go; what was used last.
  */
 export class KnownJson<T> implements JsonReader<T> {
-  readonly #pieces: LRUCache<string, KnownPiece<T>>;
+  readonly #pieces: LRUCache<string, ReturnType<JsonReader<T>["read"]>>;
 
   /** Nothing is known yet. */
   constructor({ maxBytes }: { readonly maxBytes: number }) {
@@ -97,13 +96,16 @@ export class KnownJson<T> implements JsonReader<T> {
   }
 
   /** The piece at this place. @throws {SyntaxError} if it is no JSON. @throws whatever `read` throws. */
-  read(bytes: Uint8Array<ArrayBuffer>, { start, end, kind, read, spelling }: PieceToRead<T>): KnownPiece<T> {
+  read(
+    bytes: Uint8Array<ArrayBuffer>,
+    { start, end, kind, read, spelling }: PieceToRead<T>,
+  ): ReturnType<JsonReader<T>["read"]> {
     const bytesKey = keyOf(kind, bytes.subarray(start, end));
     const known = this.#pieces.get(bytesKey);
     if (known) return known;
     const json = readJsonAt(bytes, { start, end });
     const size = ENTRY_BYTES + 2 * (end - start);
-    let piece: KnownPiece<T> = { key: bytesKey, value: read(json) };
+    let piece: ReturnType<JsonReader<T>["read"]> = { key: bytesKey, value: read(json) };
     if (spelling) {
       const key = keyOf(`${kind} plain`, JSON.stringify(spelling.plain(json)));
       const other = this.#pieces.get(key);

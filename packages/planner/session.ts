@@ -4,7 +4,7 @@ import { servedTokens } from "./cache/predict.ts";
 import { type FullWindow, NEVER_FULL } from "./edits/full_window.ts";
 import { fittingPins, type Pin } from "./edits/pin.ts";
 import { type Plan, rewrite } from "./edits/rewrite.ts";
-import { type Conversation, type Edit, type ElideEdit, fittingEdits, leadingEdits } from "./edits/view.ts";
+import { type Edit, type ElideEdit, fittingEdits, type History, leadingEdits } from "./edits/view.ts";
 import { NEW_SESSION, type PlannerState } from "./ledger/ledger.ts";
 import {
   canRecall,
@@ -91,7 +91,7 @@ function makeSession(options: PromptSessionOptions, from?: KnownSession): Planne
   /** Whether anything may leave at all, so that it can be asked for. */
   const isEdited = () => !state.reverted && Object.values(mechanisms).includes(true);
 
-  function requestOf(history: Conversation, call: PromptCall) {
+  function requestOf(history: History, call: PromptCall) {
     const { pins = [] } = call;
     return {
       ...call,
@@ -105,7 +105,7 @@ function makeSession(options: PromptSessionOptions, from?: KnownSession): Planne
   }
 
   /** What a request that isn't a turn is shown. */
-  function look(history: Conversation, call: PromptCall): SessionView {
+  function look(history: History, call: PromptCall): SessionView {
     const request = requestOf(history, call);
     const edits = fittingEdits(state.edits, history.messages);
     const { view, promptTokens, cachedTokens, saved } = known.lookOnce(
@@ -127,7 +127,7 @@ function makeSession(options: PromptSessionOptions, from?: KnownSession): Planne
     return newest;
   }
 
-  async function makeView(history: Conversation, call: PromptCall): Promise<SessionView> {
+  async function makeView(history: History, call: PromptCall): Promise<SessionView> {
     checkCall({ history, call });
     if (call.oneShot) return look(history, call);
     if (!known.isStartOf(history.messages)) {

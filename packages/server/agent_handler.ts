@@ -4,7 +4,7 @@ import { health } from "./api/health_routes.ts";
 import { SessionKinds } from "./api/session_kinds.ts";
 import { respondAt } from "./as_model/errors.ts";
 import { dispatcher } from "./http/dispatcher.ts";
-import { guard, type GuardOptions } from "./http/guard.ts";
+import { guard } from "./http/guard.ts";
 import { errorResponse } from "./http/http_error.ts";
 import type { Route } from "./http/route.ts";
 import type { Heartbeat } from "./http/sse_response.ts";
@@ -15,7 +15,7 @@ import type { SessionOptions } from "./sessions/session_types.ts";
 /** What an agent server is made of. */
 export interface AgentOptions extends SessionOptions {
   /** Who may use it. Default: whoever reaches it under a name of loopback, without a token. */
-  readonly guard?: GuardOptions;
+  readonly guard?: Omit<Parameters<typeof guard>[1], "isPublic" | "onError">;
   /** How event streams show that they are alive. Default: a comment after each 15 s of silence. */
   readonly heartbeat?: Heartbeat;
   /** Largest request body in bytes. Default: 10 MiB. */

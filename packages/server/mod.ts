@@ -8,17 +8,9 @@
  */
 export { type AgentHandler, agentHandler, type AgentOptions } from "./agent_handler.ts";
 export { AGENT_MODEL } from "./as_model/errors.ts";
-export { guard, type GuardOptions } from "./http/guard.ts";
-export { allowedHosts, isLoopback, LOOPBACK_HOSTS } from "./http/host_rule.ts";
-export type { Heartbeat } from "./http/sse_response.ts";
+export { guard } from "./http/guard.ts";
+export { allowedHosts, isLoopback } from "./http/host_rule.ts";
 export { ALLOW_EVERYTHING, type ApprovalRule, faultOfRules } from "./approvals/rules.ts";
-export type {
-  Answer,
-  Answered,
-  ApprovalOptions,
-  NumberedEvent,
-  SessionEvent,
-  SessionOptions,
-} from "./sessions/session_types.ts";
-export { DEFAULT_INSTRUCTIONS } from "./sessions/sessions.ts";
-export type { TakenTools, ToolSource } from "./turns/session_tools.ts";
+export type { ApprovalAnswered, NumberedEvent, SessionEvent, SessionOptions } from "./sessions/session_types.ts";
+export type { ToolSource } from "./turns/session_tools.ts";
+export type { Heartbeat } from "./http/sse_response.ts";

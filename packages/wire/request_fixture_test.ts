@@ -6,7 +6,6 @@
 import type { Message } from "@tare/messages";
 import {
   type JsonReader,
-  type KnownPiece,
   type Protocol,
   readBody,
   readJsonAt,
@@ -28,7 +27,7 @@ export function decode(...pieces: readonly Uint8Array[]): string {
 
 /** Remembers each piece for ever. */
 export function remembering<T>(): JsonReader<T> {
-  const pieces = new Map<string, KnownPiece<T>>();
+  const pieces = new Map<string, ReturnType<JsonReader<T>["read"]>>();
   return {
     read(bytes, { start, end, kind, read, spelling }) {
       const json = readJsonAt(bytes, { start, end });

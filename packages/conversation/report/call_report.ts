@@ -1,5 +1,5 @@
 import type { Cost, Rewrite, Usage } from "@tare/messages";
-import type { LedgerEntry, UncachedCause } from "@tare/planner";
+import type { LedgerEntry } from "@tare/planner";
 import { callCost, type Rates } from "@tare/planner";
 import { addSums, NO_SUMS, type Sums } from "./overview.ts";
 
@@ -33,7 +33,7 @@ export interface CallReport {
   /** What a model took that was asked for a summary before this call. */
   readonly summary: Pick<Usage, "promptTokens" | "cachedTokens" | "outputTokens"> | null;
   /** Why tokens were not read from the cache. */
-  readonly uncached: readonly { readonly cause: UncachedCause; readonly tokens: number }[];
+  readonly uncached: LedgerEntry["uncached"];
   /** What was rewritten before it, and why, in words. */
   readonly rewrites: readonly Rewrite[];
 }

@@ -52,13 +52,6 @@ export const NO_SUMS: Sums = {
 /** What calls came to by the day of UTC on which they were answered, such as `2026-01-31`. */
 export type Days = Readonly<Record<string, Sums>>;
 
-/** A sentence for people, and where it came up. */
-export interface ToldWarning {
-  readonly at: string;
-  readonly session: string;
-  readonly message: string;
-}
-
 /** Sessions that are planned, and those that are left as they are, to compare with. */
 export type Group = "planned" | "control";
 
@@ -70,21 +63,27 @@ export interface Overview {
   readonly all: Sums;
   /** Of these, each group with how many there are. */
   readonly groups: Readonly<Record<Group, Sums & { readonly sessions: number }>>;
-  /** The newest since the start of the server, the newest first. */
-  readonly warnings: readonly ToldWarning[];
+  /** The newest since the start of the server, the newest first: sentences for people, and where they came up. */
+  readonly warnings: readonly {
+    readonly at: string;
+    readonly session: string;
+    readonly message: string;
+  }[];
 }
 
 /** What both groups came to, with the averages that they are compared by. */
-export type LedgerReport = Readonly<Record<Group, GroupReport>>;
-
-/** What a group came to. */
-export interface GroupReport extends Sums {
-  readonly sessions: number;
-  readonly tokenUnitsPerSession: number;
-  readonly callsPerSession: number;
-  /** Dollars for each session; null where the price of a call isn't known. */
-  readonly usdPerSession: number | null;
-}
+export type LedgerReport = Readonly<
+  Record<
+    Group,
+    Sums & {
+      readonly sessions: number;
+      readonly tokenUnitsPerSession: number;
+      readonly callsPerSession: number;
+      /** Dollars for each session; null where the price of a call isn't known. */
+      readonly usdPerSession: number | null;
+    }
+  >
+>;
 
 /** What two parts saved, as one. Warnings stand newest first. */
 export function addOverviews(a: Overview, b: Overview): Overview {
@@ -147,7 +146,7 @@ export class Accounts {
   }
 
   /** What was saved on the day of a moment and in all. */
-  overview(nowMs: number, warnings: readonly ToldWarning[]): Overview {
+  overview(nowMs: number, warnings: Overview["warnings"]): Overview {
     const { planned, control } = this.#groups;
     const today = [planned, control].map(({ days }) => days[dayOf(nowMs)] ?? NO_SUMS);
     const groups = {
@@ -166,7 +165,7 @@ export class Accounts {
 
 function withAverages(
   { sessions, days }: { readonly sessions: number; readonly days: Days },
-): GroupReport {
+): LedgerReport[Group] {
   const sums = sumOfDays(days);
   const each = (sum: number) => sessions === 0 ? 0 : sum / sessions;
   return {
@@ -183,15 +182,15 @@ const MAX_WARNINGS = 100;
 
 /** The newest warnings, one of each in a session. */
 export class ToldWarnings {
-  #told: readonly ToldWarning[] = [];
+  #told: Overview["warnings"] = [];
 
   /** The newest first. */
-  get list(): readonly ToldWarning[] {
+  get list(): Overview["warnings"] {
     return this.#told;
   }
 
   /** Takes another. */
-  add(warning: ToldWarning): void {
+  add(warning: Overview["warnings"][number]): void {
     const { session, message } = warning;
     const others = this.#told.filter((one) => one.session !== session || one.message !== message);
     this.#told = [warning, ...others].slice(0, MAX_WARNINGS);

@@ -7,10 +7,10 @@ import {
 } from "@tare/messages";
 import type { Elision, TurnsSummary } from "@tare/prune";
 import {
-  type Conversation,
   type DropEdit,
   type ElideEdit,
   fittingEdits,
+  type History,
   type PlacedView,
   placedView,
   type SummariseEdit,
@@ -30,13 +30,13 @@ interface StickyElision extends ElideEdit {
 export class EditedHistory {
   /** What was rewritten, in words. */
   readonly rewrites: Rewrite[] = [];
-  readonly #history: Conversation;
+  readonly #history: History;
   readonly #countTokens: CountTokens;
   #edits: readonly ClassicEdit[];
   #seen: PlacedView;
 
   /** A history with the edits of it that fit. */
-  constructor(history: Conversation, edits: readonly ClassicEdit[], countTokens: CountTokens) {
+  constructor(history: History, edits: readonly ClassicEdit[], countTokens: CountTokens) {
     this.#history = history;
     this.#countTokens = countTokens;
     const fitting = fittingEdits(edits, history.messages);
@@ -114,7 +114,7 @@ export class EditedHistory {
     this.rewrites.push({ ...told, tokensBefore, tokensAfter: this.#tokensOf(this.#seen.messages, tools) });
   }
 
-  #tokensOf(messages: readonly Message[], tools: Conversation["tools"] = []): number {
+  #tokensOf(messages: readonly Message[], tools: History["tools"] = []): number {
     return countRequestTokens({ messages, tools }, this.#countTokens);
   }
 }

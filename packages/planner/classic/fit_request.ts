@@ -9,7 +9,7 @@ import {
 } from "@tare/messages";
 import { type Archive, archiveMessages, bytesFromText, formatPlaceholder } from "@tare/prune";
 import { shownTools } from "@tare/schemas";
-import type { Conversation } from "../edits/view.ts";
+import type { History } from "../edits/view.ts";
 import { counted, type Mechanisms } from "../prompt_session.ts";
 
 /** What a request is fitted with. */
@@ -27,7 +27,7 @@ export interface FitOptions {
 }
 
 /** The messages and tools of one request, and what was kept out of this one alone. */
-export interface FittedRequest extends Conversation {
+export interface FittedRequest extends History {
   /** Tokens of the request. */
   readonly tokens: number;
   /** Old turns that are left out, and where they stood. */

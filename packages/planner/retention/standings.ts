@@ -10,9 +10,9 @@ import {
   holdsPlaceholder,
   looksLikeError,
   parsePlaceholder,
+  type PruneOptions,
   RECALL_TOOL,
   resultText,
-  type ToolTraits,
   traitsOf,
 } from "@tare/prune";
 
@@ -53,7 +53,7 @@ export interface Step {
 
 /** How results are judged. */
 export interface StandingsOptions {
-  readonly tools?: Readonly<Record<string, ToolTraits>>;
+  readonly tools?: NonNullable<PruneOptions["tools"]>;
   readonly isError?: (message: ToolMessage, index: number) => boolean;
 }
 
@@ -265,7 +265,7 @@ function findFacts(
   message: Message,
   { answered, tools }: {
     readonly answered: ToolCall | undefined;
-    readonly tools: Readonly<Record<string, ToolTraits>> | undefined;
+    readonly tools: PruneOptions["tools"];
   },
 ): Facts {
   const calls = message.role === "assistant"
@@ -294,13 +294,13 @@ function fileNamesIn(text: string): string[] {
 
 const known = new WeakMap<ToolCall, CallFacts>();
 
-function readCall(call: ToolCall, tools: Readonly<Record<string, ToolTraits>> | undefined): CallFacts {
+function readCall(call: ToolCall, tools: PruneOptions["tools"]): CallFacts {
   let facts = known.get(call);
   if (!facts) known.set(call, facts = parseCall(call, tools));
   return facts;
 }
 
-function parseCall(call: ToolCall, tools: Readonly<Record<string, ToolTraits>> | undefined): CallFacts {
+function parseCall(call: ToolCall, tools: PruneOptions["tools"]): CallFacts {
   const { name: tool, arguments: input } = meantCall(call);
   const traits = traitsOf(tool, { ...(tools && { tools }) });
   const values = argumentsIn(input);

@@ -2,7 +2,7 @@ import { Conversation, type Store } from "@tare/conversation";
 import { type CallReport, reportCall, type SeenConversation, sumsOfCall } from "@tare/conversation/report";
 import type { Message, Model, Rewrite, Tool, ToolDefinition, Usage } from "@tare/messages";
 import {
-  type Conversation as History,
+  type History,
   type LedgerEntry,
   type NewPin,
   type Pin,

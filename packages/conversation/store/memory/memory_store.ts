@@ -2,10 +2,8 @@ import { type Archive, archiveRef } from "@tare/prune";
 import { jsonText, lowerCase, searchedJson } from "../json_text.ts";
 import { promiseOf } from "../promise_of.ts";
 import type {
-  Claim,
   IdempotencyKey,
   ListedSession,
-  SessionKind,
   SessionRecord,
   Store,
   StoredDocument,
@@ -49,7 +47,7 @@ export interface Access {
 /** Values are kept as JSON, so that what a caller does to them later changes nothing. */
 interface MemorySession extends Held {
   readonly record: string;
-  readonly kind: SessionKind;
+  readonly kind: SessionRecord["kind"];
   readonly parent: string | undefined;
   readonly events: { readonly type: string; readonly json: string }[];
   readonly state: Map<string, string>;
@@ -91,21 +89,18 @@ export interface OpenTables {
   readonly write: (records: readonly StoreRecord[]) => void;
 }
 
-/** How a store in memory is opened. */
-export interface MemoryStoreOptions {
+/** A store that is nowhere but in memory, and gone when nobody refers to it any longer: for tests and trials. */
+export function memoryStore(options: {
   /** Milliseconds since the epoch; idempotency keys expire by it. Default: the system's clock. */
   readonly now?: () => number;
   /** Idempotency keys that are kept; the oldest answers beyond are forgotten. Default: 10,000. */
   readonly maxKeys?: number;
-}
-
-/** A store that is nowhere but in memory, and gone when nobody refers to it any longer: for tests and trials. */
-export function memoryStore(options: MemoryStoreOptions = {}): Store {
+} = {}): Store {
   return memoryPlace()(options);
 }
 
 /** A place in memory. What it gives opens the store that is kept there, each time as another process would. */
-export function memoryPlace(): (options?: MemoryStoreOptions) => Store {
+export function memoryPlace(): typeof memoryStore {
   const tables = noTables();
   return (options = {}) => openTables(tables, options, alone()).store;
 }
@@ -133,7 +128,7 @@ function alone(): Access {
 /** Opens what is kept in these tables. */
 export function openTables(
   tables: Tables,
-  { now = Date.now, maxKeys = 10_000 }: MemoryStoreOptions,
+  { now = Date.now, maxKeys = 10_000 }: NonNullable<Parameters<typeof memoryStore>[0]>,
   { owner, isThere, enter, assertHeld, answer, changed }: Access,
 ): OpenTables {
   const { sessions, documents, keys } = tables;
@@ -253,7 +248,9 @@ export function openTables(
     );
     for (const [name] of done.slice(0, Math.max(0, done.length - maxKeys))) keys.delete(name);
   };
-  const claim = (request: IdempotencyKey & { readonly bodyHash: string }): Claim => {
+  const claim = (
+    request: IdempotencyKey & { readonly bodyHash: string },
+  ): Awaited<ReturnType<Store["claimKey"]>> => {
     const touchedAtMs = now();
     for (const [name, kept] of keys) {
       const isRunning = isThere(kept.owner) && !kept.done;
@@ -276,7 +273,7 @@ export function openTables(
     changed([id]);
   };
   /** Ids of sessions of a kind, the longest idle first. */
-  const byIdleness = (wanted: SessionKind): [string, MemorySession][] =>
+  const byIdleness = (wanted: SessionRecord["kind"]): [string, MemorySession][] =>
     [...sessions].filter(([, { kind }]) => kind === wanted)
       .sort(([, one], [, other]) => one.touchedAtMs - other.touchedAtMs);
 

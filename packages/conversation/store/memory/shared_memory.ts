@@ -1,16 +1,7 @@
 import { promiseOf } from "../promise_of.ts";
-import type { Store } from "../port.ts";
-import type { Hold, HolderRequest, SharedListener, SharedStore } from "../shared_store.ts";
+import type { Hold, HolderRequest, SharedStore, Store } from "../port.ts";
 import { fencedError, noSessionError, notAskedError } from "../store_error.ts";
-import { type Held, type MemoryStoreOptions, noTables, openTables } from "./memory_store.ts";
-
-/** A store in memory that several have open, as processes would, and what happens to processes: for tests. */
-export interface SharedMemory {
-  /** Opens it once more. */
-  readonly open: (options?: MemoryStoreOptions) => SharedOpening;
-  /** Lets so many milliseconds go by. The leases of those that are neither paused nor killed are renewed then. */
-  readonly pass: (ms: number) => void;
-}
+import { type Held, type memoryStore, noTables, openTables } from "./memory_store.ts";
 
 /** A store that others have open too, as one process has it. */
 export interface SharedOpening {
@@ -32,7 +23,7 @@ interface Owner {
 
 interface Opening {
   owner: Owner;
-  listener?: SharedListener;
+  listener?: Parameters<SharedStore["listen"]>[0];
   readonly holds: Map<string, { readonly hold: Hold; readonly controller: AbortController; isHeld: boolean }>;
   readonly watchers: Map<string, Set<() => void>>;
   /** Lets those go on who wait for the process. Absent: it runs. */
@@ -50,7 +41,12 @@ interface Asked {
 }
 
 /** An empty store in memory that several can have open. An opening that is lost keeps its sessions for `leaseMs`. */
-export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number } = {}): SharedMemory {
+export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number } = {}): {
+  /** Opens it once more. */
+  readonly open: (options?: Parameters<typeof memoryStore>[0]) => SharedOpening;
+  /** Lets so many milliseconds go by. The leases of those that are neither paused nor killed are renewed then. */
+  readonly pass: (ms: number) => void;
+} {
   const tables = noTables();
   const openings = new Set<Opening>();
   const asks = new Map<string, Asked>();
@@ -108,7 +104,7 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
     for (const opening of openings) if (opening !== gone) tell(opening, () => opening.listener?.gone());
   };
 
-  const open = (options: MemoryStoreOptions = {}): SharedOpening => {
+  const open = (options: Parameters<typeof memoryStore>[0] = {}): SharedOpening => {
     const opening: Opening = {
       owner: newOwner(),
       holds: new Map(),

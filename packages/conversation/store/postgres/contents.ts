@@ -4,7 +4,7 @@ import { zstdDecompressSync } from "node:zlib";
 import { textFromBytes } from "@tare/prune";
 import type { ContentsItem, StoreContents } from "../contents.ts";
 import { columnText, jsonText, nameIn } from "../json_text.ts";
-import type { SessionRecord, StorableEvent, StoredDocument } from "../port.ts";
+import type { SessionRecord, StoredDocument } from "../port.ts";
 import { StoreError } from "../store_error.ts";
 import { connectionsTo, type OwnConnection, type Value } from "./connections.ts";
 import { placeOf } from "./database_error.ts";
@@ -108,7 +108,7 @@ async function* readAll(connection: OwnConnection, name: string): AsyncGenerator
     const { id: sessionId } = session;
     yield { type: "session", ...session, touchedAtMs: touched };
     for await (const { json } of events(key, 0)) {
-      yield { type: "events", sessionId, events: JSON.parse(json) as StorableEvent[] };
+      yield { type: "events", sessionId, events: JSON.parse(json) as { readonly type: string }[] };
     }
     const state = await connection.query<{ name: string; json: string }>(
       "SELECT name, json FROM tare.state WHERE session = $1",

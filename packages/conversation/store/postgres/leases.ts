@@ -1,4 +1,4 @@
-import type { Hold, Holder, Holding, SharedListener, SharedStore } from "../shared_store.ts";
+import type { Hold, SharedStore } from "../port.ts";
 import type { Connections } from "./connections.ts";
 import { columnText, nameIn } from "../json_text.ts";
 import type { Place, Writer } from "./records.ts";
@@ -48,7 +48,7 @@ const RETRY_MS = 250;
 /** Joins those who have the store open. */
 export async function openLeases(connections: Connections, options: LeaseOptions): Promise<Leases> {
   const { leaseMs, renewMs, clock } = options;
-  let listener: SharedListener = { asked: () => {}, gone: () => {} };
+  let listener: Parameters<SharedStore["listen"]>[0] = { asked: () => {}, gone: () => {} };
   let isOpen = true;
   let timer: ReturnType<typeof setTimeout> | undefined;
   let expiry: ReturnType<typeof setTimeout> | undefined;
@@ -190,8 +190,10 @@ export async function openLeases(connections: Connections, options: LeaseOptions
         member.held.delete(id);
         await query("SELECT tare.release($1, $2, $3)", [columnText(id), member.id, held.fence]);
       }),
-    async look(id): Promise<Holding> {
-      const { fence, holder, last } = await query<{ fence: number; holder: Holder; last: number }>(
+    async look(id) {
+      const { fence, holder, last } = await query<
+        { fence: number; holder: Awaited<ReturnType<SharedStore["look"]>>["holder"]; last: number }
+      >(
         "SELECT * FROM tare.look($1, $2)",
         [columnText(id), me.id],
       );

@@ -1,7 +1,7 @@
 import { readSync } from "node:fs";
 import { checkGiven } from "@tare/messages";
 import { type Archive, archiveRef } from "@tare/prune";
-import type { ListedSession, SessionRecord, Store, StoreCopy, StoredDocument, StoredEvent } from "../port.ts";
+import type { ListedSession, SessionRecord, Store, StoredDocument, StoredEvent } from "../port.ts";
 import { columnText, searchedJson } from "../json_text.ts";
 import { promiseOf } from "../promise_of.ts";
 import { noSessionError, StoreError } from "../store_error.ts";
@@ -16,26 +16,6 @@ import { storedTexts } from "./stored_texts.ts";
 
 /** Bytes that are read at a time, while everything else waits: some ten microseconds if the system has them in memory. */
 const PIECE = 64 * 1024;
-
-/** How a store is opened. */
-export interface StoreOptions {
-  /** Milliseconds since the epoch; idempotency keys expire by it. Default: the system's clock. */
-  readonly now?: () => number;
-  /**
-   * Largest size of the file in bytes, its log not counted; a write that needs more fails as if the disk were full.
-   * Default: no limit.
-   */
-  readonly maxBytes?: number;
-  /**
-   * Room on the disk that a file beside the store's holds, so that sessions can be deleted on a full disk: 8 MiB are
-   * enough. Default: 0, none.
-   */
-  readonly reserveBytes?: number;
-  /** Idempotency keys that are kept, to a tenth; the oldest answers beyond are forgotten. Default: 10,000. */
-  readonly maxKeys?: number;
-  /** Told in a sentence of what is missing though the store can be used. Default: nobody is. */
-  readonly onWarning?: (sentence: string) => void;
-}
 
 /**
  * Opens the store in a SQLite file, for this process alone. File and folder are made if they aren't there, readable by
@@ -57,7 +37,24 @@ export interface StoreOptions {
  */
 export function openStore(
   path: string,
-  { now = Date.now, maxKeys = 10_000, ...options }: StoreOptions = {},
+  { now = Date.now, maxKeys = 10_000, ...options }: {
+    /** Milliseconds since the epoch; idempotency keys expire by it. Default: the system's clock. */
+    readonly now?: () => number;
+    /**
+     * Largest size of the file in bytes, its log not counted; a write that needs more fails as if the disk were full.
+     * Default: no limit.
+     */
+    readonly maxBytes?: number;
+    /**
+     * Room on the disk that a file beside the store's holds, so that sessions can be deleted on a full disk: 8 MiB are
+     * enough. Default: 0, none.
+     */
+    readonly reserveBytes?: number;
+    /** Idempotency keys that are kept, to a tenth; the oldest answers beyond are forgotten. Default: 10,000. */
+    readonly maxKeys?: number;
+    /** Told in a sentence of what is missing though the store can be used. Default: nobody is. */
+    readonly onWarning?: (sentence: string) => void;
+  } = {},
 ): Promise<Store> {
   checkGiven("openStore()", { path }, { path: "string" });
   return promiseOf(async () => {
@@ -74,7 +71,7 @@ export function openStore(
 /** Nothing here waits: a call has had its effect when it returns its promise, so that calls never come between. */
 async function storeIn(
   database: Database,
-  { now, maxKeys }: Required<Pick<StoreOptions, "now" | "maxKeys">>,
+  { now, maxKeys }: { readonly now: () => number; readonly maxKeys: number },
 ): Promise<Store> {
   const { path } = database;
   const selectPlace = database.prepare<Place>(
@@ -219,7 +216,7 @@ function found<Row>(id: string, row: Row | undefined): Row {
 }
 
 /** A copy of the file as it is now, while it is in use. @throws {StoreError} `locked` if there is one under way. */
-function copyOf(database: Database): StoreCopy {
+function copyOf(database: Database): Awaited<ReturnType<NonNullable<Store["copy"]>>> {
   const { descriptor, bytes, isWhole, thaw } = database.freeze();
   let at = 0;
   const next = (controller: ReadableStreamDefaultController<Uint8Array<ArrayBuffer>>) => {

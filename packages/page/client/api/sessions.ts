@@ -20,9 +20,6 @@ export type Approval = SessionWithMessages["approvals"][number];
 /** Everything that happens in a session. */
 export type SessionEvent = EventOf<"GET /v1/sessions/{id}/events">;
 
-/** What somebody said to a call that waited. */
-export type Answered = Extract<SessionEvent, { readonly type: "approval_answered" }>;
-
 /** What a session is called: what its maker named it, what was said first, or when it was made. */
 export function titleOf(
   { metadata, title, createdAt }: Pick<Session, "metadata" | "title" | "createdAt">,

@@ -1,6 +1,6 @@
 import type { LoopEvent, TurnLedger } from "@tare/loop";
 import type { AssistantMessage, Content, Message, Rewrite, ToolCall } from "@tare/messages";
-import type { Answered, SessionEvent } from "../api/sessions.ts";
+import type { SessionEvent } from "../api/sessions.ts";
 
 /** What came of a tool call. */
 export interface CallResult {
@@ -22,7 +22,7 @@ type Shown =
     /** The session of the helper that works for it. */
     readonly helper?: string;
     /** Whether somebody is asked before it runs, and what was said. */
-    readonly approval?: "asked" | Answered;
+    readonly approval?: "asked" | Extract<SessionEvent, { readonly type: "approval_answered" }>;
     /** What it has put out so far, as far as it tells: the end of that. */
     readonly output?: string;
     /** Nothing while it runs. */
