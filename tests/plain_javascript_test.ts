@@ -174,7 +174,7 @@ const TABLE: readonly (readonly [string, readonly unknown[], string])[] = [
     [{ ...session, archive: [] }],
     "options.archive is an array; it must be an object with put, get",
   ],
-  ["wire readBody", ["{}"], 'bytes is "{}"; it must be a Uint8Array'],
+  ["wire readWireBody", ["{}"], 'bytes is "{}"; it must be a Uint8Array'],
   ["loop run", [{ history: [] }], "options.model is missing; it must be a function"],
   ["loop run", [{ model: () => [] }], "options.history is missing; it must be an array of chat messages"],
   ["gateway gateway", [{ countTokens }], "options.upstreams is missing; it must be an object"],

@@ -193,7 +193,7 @@ export interface ForkableSession extends PromptSession {
 }
 
 /** What the options of a session must hold, as `checkGiven` takes it. */
-export const SESSION = {
+export const SESSION_OPTIONS = {
   profile: "value",
   archive: { put: "function", get: "function" },
   countTokens: "function",
@@ -253,6 +253,6 @@ export function canRecall({ tools }: History, { recall }: PromptCall): boolean {
 }
 
 /** A number of things: `1 result`, `2 results`. */
-export function counted(number: number, noun: string): string {
+export function howMany(number: number, noun: string): string {
   return `${number} ${noun}${number === 1 ? "" : "s"}`;
 }

@@ -9,15 +9,15 @@ import { NEW_SESSION, type PlannerState } from "./ledger/ledger.ts";
 import {
   canRecall,
   checkCall,
-  counted,
   type ForkableSession,
+  howMany,
   type Mechanisms,
   NO_MECHANISMS,
   oneByOne,
   type PromptCall,
   type PromptSession,
   type PromptSessionOptions,
-  SESSION,
+  SESSION_OPTIONS,
   type SessionView,
 } from "./prompt_session.ts";
 import { KEEP_WANTED, type Retention } from "./retention/find_removals.ts";
@@ -65,7 +65,7 @@ const STOPPED =
  * once, before it is first sent, which rewrites nothing.
  */
 export function plannerSession(options: PromptSessionOptions): PlannerSession {
-  checkGiven("plannerSession()", { options }, { options: SESSION });
+  checkGiven("plannerSession()", { options }, { options: SESSION_OPTIONS });
   return makeSession(options);
 }
 
@@ -311,7 +311,7 @@ async function truncateArrived(
     rewrites: [{
       mechanism: "truncate",
       reason: "over the limit on arrival",
-      removed: `the middle of ${counted(elisions.length, "result")} of ${names}`,
+      removed: `the middle of ${howMany(elisions.length, "result")} of ${names}`,
       tokensBefore,
       tokensAfter: elisions.reduce((sum, one) => sum - one.tokensBefore + one.tokensAfter, tokensBefore),
     }],
@@ -344,11 +344,11 @@ function describeRewrite({ edits, asked, isBought, decision, tokensBefore, promp
   const isGone = (index: number) => gone.some(({ place }) => place === index);
   const old = edits.filter((edit) => edit.type === "elide" && !isGone(edit.index)).length;
   const removed = [
-    ...(old > 0 ? [counted(old, "old result")] : []),
+    ...(old > 0 ? [howMany(old, "old result")] : []),
     ...(of("drop") > 0 ? ["old turns"] : []),
     ...(of("summarise") > 0 ? ["old turns, summarised"] : []),
-    ...(of("shorten") > 0 ? [`the middle of ${counted(of("shorten"), "text")} of the user`] : []),
-    ...(of("compact") > 0 ? [`the prose of ${counted(of("compact"), "tool")}`] : []),
+    ...(of("shorten") > 0 ? [`the middle of ${howMany(of("shorten"), "text")} of the user`] : []),
+    ...(of("compact") > 0 ? [`the prose of ${howMany(of("compact"), "tool")}`] : []),
     ...(gone.length > 0 ? [`${placesOf(gone)} as asked`] : []),
     ...(back.length > 0 ? [`${placesOf(back)} came back as asked`] : []),
   ].join("; ");

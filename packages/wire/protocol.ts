@@ -310,11 +310,11 @@ export interface RequestReaders {
  *
  * @throws {SyntaxError} if it is no object.
  */
-export function readBody(
+export function readWireBody(
   bytes: Uint8Array<ArrayBuffer>,
   { protocol, lists }: { readonly protocol?: Protocol } & Pick<RequestReaders, "lists"> = {},
 ): WireBody {
-  checkGiven("readBody()", { bytes }, { bytes: "bytes" });
+  checkGiven("readWireBody()", { bytes }, { bytes: "bytes" });
   let known: KnownList | undefined;
   const fields = objectFields(bytes, 0, (name, start) => {
     if (!protocol || name !== protocol.listField) return undefined;

@@ -7,9 +7,9 @@ import type { Message } from "@tare/messages";
 import {
   type JsonReader,
   type Protocol,
-  readBody,
   readJsonAt,
   readRequest,
+  readWireBody,
   type RequestReaders,
   type WireRequest,
   type writeRequest,
@@ -52,7 +52,7 @@ export function requestOf(
   protocol: Protocol,
   readers: RequestReaders = newReaders(),
 ): WireRequest {
-  return readRequest(readBody(encode(body)), protocol, readers);
+  return readRequest(readWireBody(encode(body)), protocol, readers);
 }
 
 /** A prompt that shows everything, but for these messages in place of those at these positions; `null` leaves. */

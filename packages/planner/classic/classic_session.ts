@@ -20,7 +20,7 @@ import {
   oneByOne,
   type PromptCall,
   type PromptSessionOptions,
-  SESSION,
+  SESSION_OPTIONS,
   type SessionView,
 } from "../prompt_session.ts";
 import { firstOpenCall } from "../retention/find_removals.ts";
@@ -64,7 +64,7 @@ const NEW_STATE: ClassicState = {
  * @throws {RangeError} if a trigger is out of its range.
  */
 export function classicSession(options: PromptSessionOptions): ForkableSession {
-  checkGiven("classicSession()", { options }, { options: SESSION });
+  checkGiven("classicSession()", { options }, { options: SESSION_OPTIONS });
   const { profile, windowTokens = Infinity, archive, countTokens, tools, isError, truncateTokens } = options;
   checkTriggers(options);
   const { historyBudgetTokens, protectTokens, minBytes, pruneAt, summariseAt, coldAfterMs } =

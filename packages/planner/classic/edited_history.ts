@@ -15,7 +15,7 @@ import {
   placedView,
   type SummariseEdit,
 } from "../edits/view.ts";
-import { counted, type Mechanisms } from "../prompt_session.ts";
+import { howMany, type Mechanisms } from "../prompt_session.ts";
 
 /** What stays as it is until the session ends, or a later summary takes it in. */
 export type ClassicEdit = StickyElision | SummariseEdit | DropEdit;
@@ -72,7 +72,7 @@ export class EditedHistory {
     const names = [...new Set(elisions.map(({ tool }) => tool))].join(", ");
     this.#add(edits, {
       ...told,
-      removed: `${tokens} tokens of ${counted(elisions.length, "result")} of ${names}`,
+      removed: `${tokens} tokens of ${howMany(elisions.length, "result")} of ${names}`,
     });
   }
 
@@ -83,7 +83,7 @@ export class EditedHistory {
       role !== "system" && role !== "developer" && (kind === "drop" || role !== "user")
     );
     const how = kind === "drop" ? "those of the user too, without a summary" : "summarised";
-    const removed = `${counted(old.length, "message")} of old turns, ${how}`;
+    const removed = `${howMany(old.length, "message")} of old turns, ${how}`;
     const type = kind === "drop" ? "drop" : "summarise";
     this.#add([{ type, from: 0, to: places[end] ?? 0, ref, text }], {
       mechanism: "summarise",

@@ -10,7 +10,7 @@ import {
 import { type Archive, archiveMessages, bytesFromText, formatPlaceholder } from "@tare/prune";
 import { shownTools } from "@tare/schemas";
 import type { History } from "../edits/view.ts";
-import { counted, type Mechanisms } from "../prompt_session.ts";
+import { howMany, type Mechanisms } from "../prompt_session.ts";
 
 /** What a request is fitted with. */
 export interface FitOptions {
@@ -123,7 +123,7 @@ export function fittingRewrites(request: FittedRequest, before: LeftOut): Rewrit
     rewrites.push({
       mechanism: "context",
       reason: "old turns must fit in a budget during a tool loop",
-      removed: counted(turns, "old turn"),
+      removed: howMany(turns, "old turn"),
       tokensBefore: tokens + saved.context,
       tokensAfter: tokens,
     });

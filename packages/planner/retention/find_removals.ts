@@ -253,9 +253,9 @@ function firstIdle(ends: Ends, seen: Seen, options: RemovalOptions): number {
   let first = Infinity;
   for (const step of standings.steps) {
     if (step.from >= ends.steps) break;
-    if (step.quietUntil > call) continue;
+    if (step.quiet.isAt(call)) continue;
     if (!layout.shows(step.from) || options.pinned.steps.has(step.from)) {
-      step.quietUntil = Infinity;
+      step.quiet.until(Infinity);
       continue;
     }
     // Its line may be shared or not: idle with one line more or less is looked at in full.
@@ -267,20 +267,20 @@ function firstIdle(ends: Ends, seen: Seen, options: RemovalOptions): number {
       first = step.from;
       break;
     }
-    step.quietUntil = call + ahead;
+    step.quiet.until(call + ahead);
   }
   for (const result of standings.results) {
     if (result.at >= Math.min(first, ends.results)) break;
     const bearer = standings.bearers[result.at]!;
-    if (bearer.quietUntil > call) continue;
+    if (bearer.quiet.isAt(call)) continue;
     const found = layout.find(result.at);
     if (!found) {
-      bearer.quietUntil = Infinity;
+      bearer.quiet.until(Infinity);
       continue;
     }
     const tokens = options.scale.perToken * found.tokens;
     const ahead = callsUntilIdle(tokens - PLACEHOLDER_TOKENS, [result.at], seen, options);
-    if (ahead > 0) bearer.quietUntil = call + ahead;
+    if (ahead > 0) bearer.quiet.until(call + ahead);
     else if (mayLeave(result, seen, options)) return Math.min(result.at, bearer.step?.from ?? Infinity);
   }
   return first;

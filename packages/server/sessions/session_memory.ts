@@ -24,14 +24,14 @@ import {
   type PinChange,
   type Question,
   type SessionEvent,
-  type SessionParts,
+  type SessionNeeds,
   type SessionTotals,
   stateRecords,
   type TurnRequest,
 } from "./session_types.ts";
 
 /** What the memory of a session is made of. */
-interface SessionMemoryOptions extends SessionParts {
+interface SessionMemoryOptions extends SessionNeeds {
   readonly events: EventLog;
   readonly helpers: Pick<Helpers, "adopt">;
 }

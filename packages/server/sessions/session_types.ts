@@ -135,7 +135,7 @@ export interface SessionEnvironment extends SessionOptions {
 }
 
 /** What a session is made of. */
-export interface SessionParts {
+export interface SessionNeeds {
   readonly id: string;
   readonly settings: SessionSettings;
   /** The tools that the session has now. */

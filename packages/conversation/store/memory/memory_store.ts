@@ -22,10 +22,30 @@ import {
 const DAY_MS = 24 * 60 * 60 * 1000;
 
 /** Who has a session now, where several may. */
-export interface Held {
-  holder?: object | undefined;
+export class Held {
+  #holder: object | undefined;
+  #fence = 0;
+
+  /** Nothing if nobody has it. */
+  get holder(): object | undefined {
+    return this.#holder;
+  }
+
   /** Number of the newest hold; 0 before the first. */
-  fence: number;
+  get fence(): number {
+    return this.#fence;
+  }
+
+  /** Somebody takes it. Gives the number of this hold. */
+  take(holder: object): number {
+    this.#holder = holder;
+    return ++this.#fence;
+  }
+
+  /** Nobody has it any more. */
+  release(): void {
+    this.#holder = undefined;
+  }
 }
 
 /** What one opening may do beside the others. */
@@ -37,7 +57,7 @@ export interface Access {
   /** Does this when the process gets to it. */
   readonly enter: <T>(act: () => T) => Promise<T>;
   /** @throws {StoreError} `fenced` if it doesn't hold the session. */
-  readonly assertHeld: (id: string, session: Held) => void;
+  readonly assertHeld: (id: string, held: Held) => void;
   /** Takes an answer, and gives what takes it back. @throws if nobody waits for it. */
   readonly answer: (requestId: string, json: string) => () => void;
   /** Told of sessions to which something was written, or that are gone. */
@@ -45,7 +65,8 @@ export interface Access {
 }
 
 /** Values are kept as JSON, so that what a caller does to them later changes nothing. */
-interface MemorySession extends Held {
+interface MemorySession {
+  readonly held: Held;
   readonly record: string;
   readonly kind: SessionRecord["kind"];
   readonly parent: string | undefined;
@@ -147,7 +168,7 @@ export function openTables(
   /** A session to be changed. What is made in the same commit needs no hold. */
   const own = (id: string, made?: ReadonlySet<string>): MemorySession => {
     const session = named(id);
-    if (!made?.has(id)) assertHeld(id, session);
+    if (!made?.has(id)) assertHeld(id, session.held);
     return session;
   };
 
@@ -169,7 +190,7 @@ export function openTables(
         const json = jsonText({ id, kind, createdAtMs, settings, parent });
         made.add(id);
         return set(sessions, id, {
-          fence: 0,
+          held: new Held(),
           record: json,
           kind,
           parent,
@@ -290,7 +311,7 @@ export function openTables(
           (wanted === "" || lowerCase(state.get("title") ?? "").includes(wanted)) &&
           (forks || parent === undefined || !sessions.has(parent))
         );
-        return found.slice(0, limit).map(({ record, events, state, holder }): ListedSession => ({
+        return found.slice(0, limit).map(({ record, events, state, held: { holder } }): ListedSession => ({
           ...JSON.parse(record) as SessionRecord,
           lastEvent: events.length,
           ...(state.has("totals") && { totals: parsed(state.get("totals")) }),
@@ -307,7 +328,7 @@ export function openTables(
       ),
     findNamed: (names, limit = 16) =>
       settle(() =>
-        [...sessions].map(([id, { fence, named }]) => ({
+        [...sessions].map(([id, { held: { fence }, named }]) => ({
           ...{ id, fence, number: named.number },
           place: names.findIndex((name) => named.names.includes(name)),
         })).filter(({ place }) => place >= 0)
@@ -328,7 +349,7 @@ export function openTables(
         for (const [id, session] of byIdleness(kind).reverse()) {
           bytes += bytesOf(session);
           const isKept = session.touchedAtMs >= beforeMs && bytes <= maxBytes;
-          if (isKept || (session.holder && isThere(session.holder))) continue;
+          if (isKept || (session.held.holder && isThere(session.held.holder))) continue;
           remove(id);
           expired++;
         }

@@ -7,7 +7,7 @@ import { columnText, jsonText, nameIn } from "../json_text.ts";
 import type { SessionRecord, StoredDocument } from "../port.ts";
 import { StoreError } from "../store_error.ts";
 import { connectionsTo, type OwnConnection, type Value } from "./connections.ts";
-import { placeOf } from "./database_error.ts";
+import { databaseName } from "./database_error.ts";
 import { migrate } from "./migrations.ts";
 import { archivedText } from "./records.ts";
 
@@ -28,7 +28,7 @@ const TIMEOUT_MS = 5 * 60_000;
  */
 export async function openPostgresContents(
   url: string,
-  { name = placeOf(url) }: {
+  { name = databaseName(url) }: {
     /** What people may call it. Default: its address without user and password. */
     readonly name?: string;
   } = {},

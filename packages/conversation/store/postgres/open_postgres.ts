@@ -6,7 +6,7 @@ import { columnText, nameIn, searchedJson } from "../json_text.ts";
 import type { ListedSession, SharedStore, Store, StoredDocument, StoredEvent, StoreRecord } from "../port.ts";
 import { noSessionError, StoreError } from "../store_error.ts";
 import { type Connections, connectionsTo, type Value } from "./connections.ts";
-import { placeOf } from "./database_error.ts";
+import { databaseName } from "./database_error.ts";
 import { type Leases, openLeases } from "./leases.ts";
 import { migrate } from "./migrations.ts";
 import { addRecord, CallList } from "./records.ts";
@@ -60,7 +60,7 @@ export async function openPostgresStore(url: string, options: {
       "Cannot open a store: its URL isn't of the form postgres://user:password@host:port/database",
     );
   }
-  const place = placeOf(url);
+  const place = databaseName(url);
   const connections = connectionsTo({ url, place, timeoutMs, maxConnections });
   try {
     const connection = await connections.open();
@@ -126,7 +126,7 @@ function storeOver(
           const other = refused(error, "otherCommits");
           const place = other && writer.placeOf(nameIn(other.about));
           if (!place) throw error;
-          place.commits = Number(other.more);
+          place.committed(Number(other.more));
         }
       }
     });

@@ -9,7 +9,7 @@ import { type Database, openDatabase } from "./database.ts";
 import { corruptError, toOpenError } from "./file_error.ts";
 import { idempotencyKeys } from "./idempotency_keys.ts";
 import { MIGRATIONS } from "./migrations.ts";
-import { type Place, recordWriter } from "./record_writer.ts";
+import { recordWriter, type SessionRow } from "./record_writer.ts";
 import { removedSessions } from "./removed_sessions.ts";
 import { fromStoredJson, type StoredJson } from "./stored_json.ts";
 import { storedTexts } from "./stored_texts.ts";
@@ -74,7 +74,7 @@ async function storeIn(
   { now, maxKeys }: { readonly now: () => number; readonly maxKeys: number },
 ): Promise<Store> {
   const { path } = database;
-  const selectPlace = database.prepare<Place>(
+  const selectPlace = database.prepare<SessionRow>(
     "SELECT key, coalesce((SELECT max(number) FROM events WHERE session = key), 0) AS last FROM sessions WHERE id = ?",
   );
   const selectKey = database.prepare<{ key: number }>("SELECT key FROM sessions WHERE id = ?");

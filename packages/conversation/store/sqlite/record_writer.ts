@@ -9,7 +9,7 @@ import type { StoredTexts } from "./stored_texts.ts";
 const MINUTE_MS = 60_000;
 
 /** A session's row, and the number of its last event. */
-export interface Place {
+export interface SessionRow {
   readonly key: number;
   readonly last: number;
 }
@@ -20,7 +20,7 @@ export function recordWriter(
   { now, keyOf, placeOf, respond, putText }: {
     readonly now: () => number;
     readonly keyOf: (id: string) => number;
-    readonly placeOf: (id: string) => Place;
+    readonly placeOf: (id: string) => SessionRow;
     readonly respond: IdempotencyRows["respond"];
     readonly putText: StoredTexts["put"];
   },
