@@ -15,7 +15,7 @@ import {
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
-import { RECALL_TOOL } from "@tare/prune";
+import { RECALL_TOOL, type RecallParameters } from "@tare/prune";
 import {
   AdaptedSession,
   type AdaptedView,
@@ -62,7 +62,7 @@ export function langchainAdapter(options: AdapterOptions): Adapter & {
     readonly name: string;
     readonly description: string;
     /** JSON Schema of the arguments. */
-    readonly schema: typeof RECALL_TOOL.function.parameters;
+    readonly schema: RecallParameters;
     readonly run: (args: unknown) => Promise<string>;
   };
 } {

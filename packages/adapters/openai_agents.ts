@@ -18,7 +18,7 @@ import {
   type Usage,
 } from "@tare/messages";
 import type { SessionView } from "@tare/planner";
-import { RECALL_TOOL } from "@tare/prune";
+import { RECALL_TOOL, type RecallParameters } from "@tare/prune";
 import { AdaptedSession, type AdaptedView, type Adapter, type AdapterOptions } from "./adapted_session.ts";
 
 export type { Adapter, AdapterOptions } from "./adapted_session.ts";
@@ -44,7 +44,7 @@ export function openAiAgentsAdapter(options: AdapterOptions): Adapter & {
     readonly name: string;
     readonly description: string;
     /** JSON Schema of the arguments. */
-    readonly parameters: Omit<typeof RECALL_TOOL.function.parameters, "additionalProperties"> & {
+    readonly parameters: Omit<RecallParameters, "additionalProperties"> & {
       additionalProperties: true;
     };
     readonly strict: false;

@@ -12,11 +12,6 @@ export { AGENT_MODEL } from "./as_model/errors.ts";
 export { guard } from "./http/guard.ts";
 export { allowedHosts, isLoopback } from "./http/host_rule.ts";
 export { ALLOW_EVERYTHING, type ApprovalRule, faultOfRules } from "./approvals/rules.ts";
-export type {
-  ApprovalAnswered,
-  NumberedEvent,
-  SessionEvent,
-  SessionOptions,
-} from "./sessions/session_types.ts";
+export type { NumberedEvent, SessionEvent, SessionOptions } from "./sessions/session_types.ts";
 export type { ToolSource } from "./turns/session_tools.ts";
 export type { Heartbeat } from "./http/sse_response.ts";

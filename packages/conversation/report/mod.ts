@@ -24,7 +24,6 @@ export {
   addOverviews,
   addSums,
   type Days,
-  type Group,
   type LedgerReport,
   NO_SUMS,
   type Overview,

@@ -52,17 +52,14 @@ export const NO_SUMS: Sums = {
 /** What calls came to by the day of UTC on which they were answered, such as `2026-01-31`. */
 export type Days = Readonly<Record<string, Sums>>;
 
-/** Sessions that are planned, and those that are left as they are, to compare with. */
-export type Group = "planned" | "control";
-
 /** What was saved, and how planned sessions do beside those that are left as they are. */
 export interface Overview {
   /** Of the day that it is now, by UTC. */
   readonly today: Sums;
   /** Of all sessions that are kept. */
   readonly all: Sums;
-  /** Of these, each group with how many there are. */
-  readonly groups: Readonly<Record<Group, Sums & { readonly sessions: number }>>;
+  /** Of these, those that are planned and those that are left as they are, to compare with, each with how many there are. */
+  readonly groups: Readonly<Record<"planned" | "control", Sums & { readonly sessions: number }>>;
   /** The newest since the start of the server, the newest first: sentences for people, and where they came up. */
   readonly warnings: readonly {
     readonly at: string;
@@ -74,7 +71,7 @@ export interface Overview {
 /** What both groups came to, with the averages that they are compared by. */
 export type LedgerReport = Readonly<
   Record<
-    Group,
+    keyof Overview["groups"],
     Sums & {
       readonly sessions: number;
       readonly tokenUnitsPerSession: number;
@@ -125,13 +122,13 @@ export function dayOf(ms: number): string {
 
 /** What sessions came to, by day and by group. */
 export class Accounts {
-  readonly #groups: Record<Group, { readonly sessions: number; readonly days: Days }> = {
+  readonly #groups: Record<keyof Overview["groups"], { readonly sessions: number; readonly days: Days }> = {
     planned: { sessions: 0, days: {} },
     control: { sessions: 0, days: {} },
   };
 
   /** A session is there, with what its calls came to before. Default: it has made none. */
-  begin(group: Group, before: Days = {}): void {
+  begin(group: keyof Overview["groups"], before: Days = {}): void {
     let { sessions, days } = this.#groups[group];
     for (const [day, sums] of Object.entries(before)) {
       days = { ...days, [day]: addSums(days[day] ?? NO_SUMS, sums) };
@@ -140,7 +137,7 @@ export class Accounts {
   }
 
   /** A session of a group has come to more, at a moment in milliseconds since the epoch. */
-  book(group: Group, more: Partial<Sums>, atMs: number): void {
+  book(group: keyof Overview["groups"], more: Partial<Sums>, atMs: number): void {
     const { sessions, days } = this.#groups[group];
     this.#groups[group] = { sessions, days: addToDay(days, more, atMs) };
   }
@@ -165,7 +162,7 @@ export class Accounts {
 
 function withAverages(
   { sessions, days }: { readonly sessions: number; readonly days: Days },
-): LedgerReport[Group] {
+): LedgerReport[keyof Overview["groups"]] {
   const sums = sumOfDays(days);
   const each = (sum: number) => sessions === 0 ? 0 : sum / sessions;
   return {

@@ -310,7 +310,18 @@ export type SessionEvent =
   /** For the call of this id a helper works, in a session of its own. */
   | { readonly type: "helper_started"; readonly id: string; readonly session: string }
   /** Somebody has said whether a call may run that the last turn asked for. */
-  | ApprovalAnswered;
+  | {
+    readonly type: "approval_answered";
+    /** Id of the call. */
+    readonly id: string;
+    readonly decision: "allow" | "deny";
+    /** Why, for the model. */
+    readonly reason?: string;
+    /** True if calls like this one need not be asked for in this session any more. */
+    readonly always?: true;
+    /** Who said so: a person; or the time was over, or the user went on with a message, or cancelled. */
+    readonly by: "person" | "time" | "message" | "cancel";
+  };
 
 /** An event with its number in the session, from 1. */
 export interface NumberedEvent {
@@ -332,18 +343,7 @@ export interface Question extends AskedCall {
 }
 
 /** What somebody said to a question, as an event. */
-export interface ApprovalAnswered {
-  readonly type: "approval_answered";
-  /** Id of the call. */
-  readonly id: string;
-  readonly decision: "allow" | "deny";
-  /** Why, for the model. */
-  readonly reason?: string;
-  /** True if calls like this one need not be asked for in this session any more. */
-  readonly always?: true;
-  /** Who said so: a person; or the time was over, or the user went on with a message, or cancelled. */
-  readonly by: "person" | "time" | "message" | "cancel";
-}
+export type ApprovalAnswered = Extract<SessionEvent, { readonly type: "approval_answered" }>;
 
 /** What somebody said to a question. */
 export type Answer = Omit<ApprovalAnswered, "type" | "id">;
