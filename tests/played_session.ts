@@ -1,7 +1,7 @@
 import { assert } from "@std/assert";
 import { contentText, estimateTokens, type Message } from "@tare/messages";
 import {
-  type Conversation,
+  type History,
   KEEP_WANTED,
   plannerSession,
   PrefixCache,
@@ -18,7 +18,7 @@ export async function play(
     readonly profile: Profile;
     readonly windowTokens: number;
     readonly idleMs: (call: number) => number;
-    readonly check: (history: Conversation, view: SessionView) => void;
+    readonly check: (history: History, view: SessionView) => void;
   },
 ): Promise<void> {
   const archive = memoryArchive();
@@ -61,7 +61,7 @@ function mustBeShown(messages: readonly Message[]): readonly Message[] {
 }
 
 /** Checks that a view shows what it must (invariant 8). */
-export function checkAllIsShown({ messages }: Conversation, view: SessionView): void {
+export function checkAllIsShown({ messages }: History, view: SessionView): void {
   const shown = new Set(view.messages);
   for (const message of mustBeShown(messages)) {
     assert(shown.has(message), JSON.stringify(message).slice(0, 200));

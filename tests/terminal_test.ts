@@ -4,7 +4,7 @@ import { assertEquals, assertMatch, assertNotMatch } from "@std/assert";
 import { fromFileUrl } from "@std/path";
 import { contentText, type Model } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
-import { agentHandler, ALLOW_EVERYTHING, type ApprovalOptions } from "@tare/server";
+import { agentHandler, type AgentOptions, ALLOW_EVERYTHING } from "@tare/server";
 import { memoryStore } from "@tare/conversation";
 import { workspaceTools } from "@tare/loop/tools";
 import { HAS_TERMINAL, openTerminal } from "./pseudo_terminal.ts";
@@ -51,7 +51,7 @@ const model: Model = async function* ({ messages, signal }) {
   yield { type: "completed", message: { role: "assistant", content: text }, finishReason: "stop" };
 };
 
-function serve(workspace = ".", approvals: ApprovalOptions = { rules: ALLOW_EVERYTHING }) {
+function serve(workspace = ".", approvals: AgentOptions["approvals"] = { rules: ALLOW_EVERYTHING }) {
   const agent = agentHandler({
     defaultModel: "echo",
     model: () => model,

@@ -6,7 +6,7 @@ import {
   type PromptSessionOptions,
   type SessionView,
 } from "@tare/planner";
-import { looksLikeError, recallOriginal, type RecallRequest } from "@tare/prune";
+import { looksLikeError, recallOriginal } from "@tare/prune";
 
 /** What an adapter goes by: the options of a `plannerSession()`, and who is told what. */
 export interface AdapterOptions extends PromptSessionOptions {
@@ -106,7 +106,9 @@ export class AdaptedSession implements Adapter {
 
   /** Answers a call of the recall tool, whose arguments nobody has checked. */
   async recall(args: unknown): Promise<string> {
-    const { ref, lines, pattern, offset } = (args ?? {}) as Partial<Record<keyof RecallRequest, unknown>>;
+    const { ref, lines, pattern, offset } = (args ?? {}) as Partial<
+      Record<"ref" | "lines" | "pattern" | "offset", unknown>
+    >;
     if (typeof ref !== "string") {
       return `Cannot recall: ref is ${
         JSON.stringify(ref) ?? "missing"

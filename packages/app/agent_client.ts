@@ -1,5 +1,5 @@
 import { type Content, contentText } from "@tare/messages";
-import type { Wish } from "@tare/planner";
+import type { Pin } from "@tare/planner";
 import type { NumberedEvent } from "@tare/server";
 import { type Body, type Client, client, type Numbered, type Told } from "@tare/server/client";
 
@@ -32,11 +32,11 @@ export type SessionState = Pick<Whole, "status" | "lastEvent" | "approvals"> & {
 };
 
 /** A session in a list, as far as people are shown it. */
-export type ListedSession = Pick<Listed, "id" | "title" | "turns" | "ledger">;
+export type SessionTitle = Pick<Listed, "id" | "title" | "turns" | "ledger">;
 
 /** A page of the list of sessions. */
 export interface SessionPage {
-  readonly sessions: readonly ListedSession[];
+  readonly sessions: readonly SessionTitle[];
   readonly hasMore: boolean;
 }
 
@@ -109,7 +109,7 @@ export function agentClient(url: string, token?: string) {
       await api.json("POST /v1/sessions/{id}/cancel", { path: { id } });
     },
     /** The newest sessions whose texts hold `search`, at most 20. */
-    listSessions: async (search: string): Promise<readonly ListedSession[]> =>
+    listSessions: async (search: string): Promise<readonly SessionTitle[]> =>
       (await list({ limit: 20, search })).sessions,
     /** All sessions page by page, the newest first: those behind the one with the id `after`, or the first. */
     pageOfSessions: (after?: string): Promise<SessionPage> => list(after === undefined ? {} : { after }),
@@ -124,7 +124,7 @@ export function agentClient(url: string, token?: string) {
     /** What the model sees. */
     prompt: (id: string) => api.json("GET /v1/sessions/{id}/prompt", { path: { id } }),
     /** Asks that the message at this place comes back and stays, or leaves. */
-    pin: (id: string, place: number, wish: Wish) =>
+    pin: (id: string, place: number, wish: Pin["wish"]) =>
       api.json("POST /v1/sessions/{id}/pins", { path: { id }, body: { place, wish } }),
     /** Gives a session's messages, one a line of JSON. */
     exportSession: async (id: string) =>

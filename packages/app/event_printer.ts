@@ -77,7 +77,7 @@ export function ledgerLine(
 ): string {
   const savings = Object.entries(saved).map(([mechanism, tokens]) => `${mechanism} ${number(tokens)}`);
   const costs = [
-    ...(usd === undefined ? [] : [dollars(usd)]),
+    ...(usd === undefined ? [] : [usdText(usd)]),
     ...(tokenUnits === undefined ? [] : [`${number(Math.round(tokenUnits))} token units`]),
   ];
   return `ledger: ${number(calls)} calls, ${number(promptTokens)} prompt tokens, of these ` +
@@ -88,7 +88,7 @@ export function ledgerLine(
 }
 
 /** Money for people. */
-export function dollars(usd: number): string {
+export function usdText(usd: number): string {
   return usd > 0 && usd < 0.0001 ? "under $0.0001" : `$${usd.toFixed(usd < 1 ? 4 : 2)}`;
 }
 

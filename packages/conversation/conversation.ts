@@ -1,7 +1,7 @@
 import type { CountTokens, Message, Rewrite, Usage } from "@tare/messages";
 import {
-  type Conversation as History,
   type ForkableSession,
+  type History,
   type LedgerEntry,
   makePin,
   type NewPin,
@@ -17,11 +17,6 @@ import type { Archive } from "@tare/prune";
 import { addToDay, type CallReport, type Days, type Sums } from "./report/calls.ts";
 import type { SeenConversation } from "./report/prompt_report.ts";
 
-/** A change of what the model sees, and when it was made in milliseconds since the epoch. */
-export interface DatedRewrite extends Rewrite {
-  readonly atMs: number;
-}
-
 /** What is known of a conversation beside its messages and what its prompts are made by. Plain data, which is kept. */
 export interface ConversationState {
   /** What the user said first, in one line; empty before. */
@@ -34,8 +29,10 @@ export interface ConversationState {
   readonly epoch: number;
   /** Token units that it has saved so far; zero where the policy keeps no ledger. */
   readonly savedTokenUnits: number;
-  /** The newest changes of what its model sees, the oldest first. */
-  readonly rewrites: readonly DatedRewrite[];
+  /** The newest changes of what its model sees, the oldest first, with when they were made in milliseconds since the epoch. */
+  readonly rewrites: readonly (Rewrite & {
+    readonly atMs: number;
+  })[];
   /** Of these, those for a call that hasn't succeeded yet. */
   readonly unsent: readonly Rewrite[];
   /** What its calls came to. */
@@ -55,18 +52,6 @@ const NEW: ConversationState = {
   unsent: [],
   days: {},
 };
-
-/** What a conversation is made of. */
-export interface ConversationOptions {
-  readonly id: string;
-  /** Originals of what left its prompt. */
-  readonly archive: Archive;
-  /** Decides what its model sees. */
-  readonly prompts: ForkableSession;
-  readonly countTokens: CountTokens;
-  /** What is known of it. Default: it is new. */
-  readonly state?: Partial<ConversationState> | undefined;
-}
 
 /** What one call of a conversation sees and takes. */
 export interface Prompts {
@@ -97,7 +82,16 @@ export class Conversation implements Prompts {
   #seen: Pick<SeenConversation, "history" | "view"> | undefined;
 
   /** A conversation as it was kept, or a new one. */
-  constructor({ id, archive, prompts, countTokens, state }: ConversationOptions) {
+  constructor({ id, archive, prompts, countTokens, state }: {
+    readonly id: string;
+    /** Originals of what left its prompt. */
+    readonly archive: Archive;
+    /** Decides what its model sees. */
+    readonly prompts: ForkableSession;
+    readonly countTokens: CountTokens;
+    /** What is known of it. Default: it is new. */
+    readonly state?: Partial<ConversationState> | undefined;
+  }) {
     this.id = id;
     this.archive = archive;
     this.#prompts = prompts;
@@ -152,7 +146,10 @@ export class Conversation implements Prompts {
     const { rewrites, promptTokens, saved, endedPins = [] } = view;
     this.#seen = { history, view };
     const { pins, epoch, rewrites: before, unsent } = this.#state;
-    const dated = rewrites.map((rewrite): DatedRewrite => ({ atMs: call.nowMs, ...rewrite }));
+    const dated = rewrites.map((rewrite): ConversationState["rewrites"][number] => ({
+      atMs: call.nowMs,
+      ...rewrite,
+    }));
     this.#change({
       figures: { promptTokens, saved },
       ...(endedPins.length > 0 &&
@@ -224,7 +221,7 @@ export class Conversation implements Prompts {
   }
 
   /** A conversation that goes on from the first `length` messages, with an archive that holds what this one's does. */
-  fork(length: number, { id, archive }: Pick<ConversationOptions, "id" | "archive">): Conversation {
+  fork(length: number, { id, archive }: { readonly id: string; readonly archive: Archive }): Conversation {
     const { title, model, epoch, pins } = this.#state;
     return new Conversation({
       id,

@@ -16,18 +16,21 @@
  *
  * @module
  */
-export {
-  Conversation,
-  type ConversationOptions,
-  type ConversationState,
-  type DatedRewrite,
-  pinsAfter,
-  type Prompts,
-} from "./conversation.ts";
-export * from "./store/contents.ts";
-export * from "./store/file_archive.ts";
-export { memoryStore, type MemoryStoreOptions } from "./store/memory/memory_store.ts";
-export { type SharedMemory, sharedMemory, type SharedOpening } from "./store/memory/shared_memory.ts";
-export type * from "./store/port.ts";
-export type * from "./store/shared_store.ts";
-export { StoreError, type StoreErrorCode } from "./store/store_error.ts";
+export { Conversation, type ConversationState, pinsAfter, type Prompts } from "./conversation.ts";
+export { type ContentsItem, copyContents, type StoreContents, sumContents } from "./store/contents.ts";
+export { openFileArchive } from "./store/file_archive.ts";
+export { memoryStore } from "./store/memory/memory_store.ts";
+export { sharedMemory, type SharedOpening } from "./store/memory/shared_memory.ts";
+export type {
+  Hold,
+  HolderRequest,
+  IdempotencyKey,
+  ListedSession,
+  SessionRecord,
+  SharedStore,
+  Store,
+  StoredDocument,
+  StoredEvent,
+  StoreRecord,
+} from "./store/port.ts";
+export { StoreError } from "./store/store_error.ts";

@@ -1,6 +1,6 @@
 import { assertEquals, assertStrictEquals } from "@std/assert";
 import fc from "fast-check";
-import { CHAT_PROTOCOL, readBody, readJsonAt, readRequest, type RequestReaders } from "@tare/wire";
+import { CHAT_PROTOCOL, readJsonAt, readRequest, readWireBody, type RequestReaders } from "@tare/wire";
 import { KnownLists } from "./memory.ts";
 
 const encode = (text: string) => new TextEncoder().encode(text);
@@ -23,7 +23,7 @@ function counting(lists?: KnownLists) {
 }
 
 function requestOf(text: string, readers: RequestReaders) {
-  const body = readBody(encode(text), { protocol: CHAT_PROTOCOL, lists: readers.lists });
+  const body = readWireBody(encode(text), { protocol: CHAT_PROTOCOL, lists: readers.lists });
   return readRequest(body, CHAT_PROTOCOL, readers);
 }
 

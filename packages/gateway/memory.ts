@@ -5,8 +5,6 @@ import {
   type ItemPart,
   type JsonReader,
   type KnownList,
-  type KnownPiece,
-  type ListedItem,
   type ListReader,
   type PieceToRead,
   readJsonAt,
@@ -92,7 +90,7 @@ export class Memory {
  * Keeps what takes at most `maxBytes` bytes of memory, as far as texts go; what was used last.
  */
 export class KnownJson<T> implements JsonReader<T> {
-  readonly #pieces: LRUCache<string, KnownPiece<T>>;
+  readonly #pieces: LRUCache<string, ReturnType<JsonReader<T>["read"]>>;
 
   /** Nothing is known yet. */
   constructor({ maxBytes }: { readonly maxBytes: number }) {
@@ -100,13 +98,16 @@ export class KnownJson<T> implements JsonReader<T> {
   }
 
   /** The piece at this place. @throws {SyntaxError} if it is no JSON. @throws whatever `read` throws. */
-  read(bytes: Uint8Array<ArrayBuffer>, { start, end, kind, read, spelling }: PieceToRead<T>): KnownPiece<T> {
+  read(
+    bytes: Uint8Array<ArrayBuffer>,
+    { start, end, kind, read, spelling }: PieceToRead<T>,
+  ): ReturnType<JsonReader<T>["read"]> {
     const bytesKey = keyOf(kind, bytes.subarray(start, end));
     const known = this.#pieces.get(bytesKey);
     if (known) return known;
     const json = readJsonAt(bytes, { start, end });
     const size = ENTRY_BYTES + 2 * (end - start);
-    let piece: KnownPiece<T> = { key: bytesKey, value: read(json) };
+    let piece: ReturnType<JsonReader<T>["read"]> = { key: bytesKey, value: read(json) };
     if (spelling) {
       const key = keyOf(`${kind} plain`, JSON.stringify(spelling.plain(json)));
       const other = this.#pieces.get(key);
@@ -133,7 +134,7 @@ interface Entry {
   readonly kind: string;
   /** From the first byte to behind the last item; of a list that another goes on from, those of that one. */
   readonly bytes: Uint8Array<ArrayBuffer>;
-  readonly items: readonly ListedItem[];
+  readonly items: KnownList["items"];
   /** The list that this one goes on from. */
   readonly before?: number | undefined;
 }

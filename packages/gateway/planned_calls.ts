@@ -10,7 +10,7 @@ import {
   type WireReply,
 } from "@tare/wire";
 import { type LedgerReport, type Overview, type Sums, ToldWarnings } from "@tare/conversation/report";
-import { type FailOpen, Telemetry } from "@tare/conversation/telemetry";
+import { Telemetry } from "@tare/conversation/telemetry";
 import type { GatewayOptions } from "./options.ts";
 import { type Conversations, conversationsOf } from "./sessions/conversations.ts";
 import type { GatewaySession } from "./sessions/session.ts";
@@ -41,7 +41,7 @@ const REFUSALS: readonly number[] = [400, 422];
 const TOO_LONG: readonly number[] = [400, 413];
 
 /** What becomes of a request, or its answer, that can't be planned or read. */
-const FAIL_OPEN: Readonly<Record<Exclude<FailOpen, "store">, string>> = {
+const FAIL_OPEN: Readonly<Record<Exclude<Parameters<Telemetry["failedOpen"]>[0], "store">, string>> = {
   request: "the request was sent on as it came",
   session: "this session is sent on as it comes",
   reply: "the answer was passed on as it came",

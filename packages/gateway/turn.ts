@@ -7,11 +7,10 @@ import {
 import { argumentsParser } from "@tare/messages/arguments";
 import type { Prompts } from "@tare/conversation";
 import { type LedgerEntry, type SessionView, slicer } from "@tare/planner";
-import { RECALL_TOOL, recallOriginal, type RecallRequest } from "@tare/prune";
+import { RECALL_TOOL, recallOriginal } from "@tare/prune";
 import {
-  type Purpose,
+  type ItemPart,
   readItem,
-  type RecallCall,
   type RequestReaders,
   type TurnWriter,
   type WireItem,
@@ -21,6 +20,9 @@ import {
 } from "@tare/wire";
 import { elideQuotes } from "./sessions/elide_quotes.ts";
 import type { Followed, GatewaySession, HiddenPlace } from "./sessions/session.ts";
+
+/** What a model asks to have back. */
+type Recalled = Parameters<typeof recallOriginal>[1];
 
 /** What a turn works with. */
 export interface GatewayTurnOptions {
@@ -38,7 +40,7 @@ export interface GatewayTurnOptions {
   /** Decides what leaves the prompt. Default: nobody does, as where the upstream keeps the history itself. */
   readonly prompts: Prompts | undefined;
   /** What the request is for if it isn't a turn: it gets the view that the model had last. Default: it is one. */
-  readonly oneShot?: Purpose | undefined;
+  readonly oneShot?: ItemPart["purpose"];
   readonly countTokens: CountTokens;
   /** What items are read with, those of replies too. */
   readonly readers: RequestReaders;
@@ -95,7 +97,7 @@ export class GatewayTurn {
   }
 
   /** What the request is for if it isn't a turn. */
-  get oneShot(): Purpose | undefined {
+  get oneShot(): ItemPart["purpose"] {
     return this.#options.oneShot;
   }
 
@@ -233,12 +235,12 @@ export class GatewayTurn {
     return this.#answers.at(-1) ?? [];
   }
 
-  async #answer({ arguments: text }: RecallCall): Promise<string> {
+  async #answer({ arguments: text }: WireReply["recalls"][number]): Promise<string> {
     const { session, countTokens } = this.#options;
     const args = readRecall(text);
     if (!args.ok) return args.problem;
     try {
-      const asked = args.value as Pick<RecallRequest, keyof RecallRequest>;
+      const asked = args.value as Pick<Recalled, keyof Recalled>;
       return (await recallOriginal(session.archive, asked, { countTokens })).content;
     } catch (error) {
       return `Cannot recall: ${(error as Error).message}`;

@@ -1,7 +1,7 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { estimateTokens } from "@tare/messages";
 import { plannerSession, profileNamed } from "@tare/planner";
-import { CHAT_PROTOCOL, readBody, readRequest } from "@tare/wire";
+import { CHAT_PROTOCOL, readRequest, readWireBody } from "@tare/wire";
 import { call } from "./fixture_test.ts";
 import { Memory } from "./memory.ts";
 import { GatewaySessions } from "./sessions/sessions.ts";
@@ -14,7 +14,7 @@ Deno.test("GatewayTurn answers recalls from the session's archive and goes on be
   const readers = new Memory({ maxBytes }).readers("c");
   const sessions = new GatewaySessions({ begun() {}, maxBytes });
   const body = { model: "m", messages: [{ role: "user", content: "Go." }] };
-  const request = readRequest(readBody(encode(body)), CHAT_PROTOCOL, readers);
+  const request = readRequest(readWireBody(encode(body)), CHAT_PROTOCOL, readers);
   const session = sessions.find({
     basis: { model: "m" },
     countTokens: estimateTokens,

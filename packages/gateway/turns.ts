@@ -11,7 +11,14 @@ import {
   sumsOfCall,
 } from "@tare/conversation/report";
 import { RECALL_TOOL } from "@tare/prune";
-import { jsonExcess, type Protocol, PROTOCOLS, readBody, readingRequest, type WireReply } from "@tare/wire";
+import {
+  jsonExcess,
+  type Protocol,
+  PROTOCOLS,
+  readingRequest,
+  readWireBody,
+  type WireReply,
+} from "@tare/wire";
 import { Memory } from "./memory.ts";
 import type { GatewayOptions } from "./options.ts";
 import type { ListedSession } from "@tare/conversation";
@@ -159,7 +166,7 @@ export class Turns {
     const { recall: offers = true, now = Date.now } = this.#options;
     const client = clientOf(protocol, request);
     const readers = this.#memory.readers(client);
-    const body = readBody(bytes, { protocol, lists: readers.lists });
+    const body = readWireBody(bytes, { protocol, lists: readers.lists });
     // What is known was within the limits when it came.
     const excess = jsonExcess(bytes.subarray(body.known?.end ?? 0));
     if (excess !== undefined) throw new RangeError(excess);

@@ -1,5 +1,5 @@
 import { withoutTrace } from "@tare/conversation/telemetry";
-import { BEARER, joinBytes, type Protocol, type WireAuth } from "@tare/wire";
+import { BEARER, joinBytes, type Protocol } from "@tare/wire";
 import type { GatewayOptions, Upstream } from "./options.ts";
 
 /** Headers that belong to one connection, to this server, or to a browser. */
@@ -26,7 +26,7 @@ export interface UpstreamCall {
   /** Default: none. */
   readonly body?: Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array<ArrayBuffer>>;
   /** How the key is sent. Default: as a bearer token. */
-  readonly auth?: WireAuth;
+  readonly auth?: Protocol["auth"];
   readonly signal: AbortSignal;
 }
 
@@ -63,7 +63,7 @@ export function upstreamHeaders(
     & Pick<GatewayOptions, "clientKeys">
     & Pick<Upstream, "apiKey">
     & {
-      readonly auth?: WireAuth;
+      readonly auth?: Protocol["auth"];
     },
 ): Headers {
   const headers = new Headers();

@@ -35,7 +35,7 @@ export interface TurnEnd {
   /** What went wrong or which limit was reached, in one sentence. */
   readonly message?: string;
   /** What the provider failed with, if it did. */
-  readonly code?: ModelErrorCode;
+  readonly code?: ModelError["code"];
   /** What the turn cost. */
   readonly ledger: TurnLedger;
 }
@@ -194,22 +194,20 @@ function sumKnown(unit: keyof Cost, a: TurnLedger, b: TurnLedger): Partial<Cost>
   return sum === undefined ? {} : { [unit]: sum };
 }
 
-/** What went wrong between us and the provider. */
-export type ModelErrorCode =
-  | "bad_key"
-  | "no_such_model"
-  | "prompt_too_long"
-  | "rate_limited"
-  | "unreachable"
-  | "bad_request"
-  | "bad_response"
-  | "provider_error";
-
 /** A failed model request, told apart by {@linkcode ModelError.code}. */
 export class ModelError extends Error {
   /** Always `ModelError`. */
   override readonly name = "ModelError";
-  readonly code: ModelErrorCode;
+  /** What went wrong between us and the provider. */
+  readonly code:
+    | "bad_key"
+    | "no_such_model"
+    | "prompt_too_long"
+    | "rate_limited"
+    | "unreachable"
+    | "bad_request"
+    | "bad_response"
+    | "provider_error";
   /** How long the provider asks us to wait, in milliseconds. */
   readonly retryAfterMs?: number;
   /** The setting of the request that is at fault, if it is one. */
@@ -217,7 +215,7 @@ export class ModelError extends Error {
 
   /** Makes an error whose message is one sentence for people. */
   constructor(
-    code: ModelErrorCode,
+    code: ModelError["code"],
     message: string,
     options: { readonly retryAfterMs?: number; readonly param?: string; readonly cause?: unknown } = {},
   ) {

@@ -13,7 +13,6 @@ export {
   type Judge,
   type LoopEvent,
   ModelError,
-  type ModelErrorCode,
   type TurnEnd,
   type TurnEndReason,
   type TurnLedger,

@@ -5,13 +5,12 @@ import {
   GrowingBytes,
   inMebibytes,
   MAX_EVENT_BYTES,
-  type RawEvent,
   ReplyTooLong,
   splitEvents,
   SseSplitter,
   statusOf,
 } from "@tare/wire";
-import { ModelError, type ModelErrorCode } from "./event.ts";
+import { ModelError } from "./event.ts";
 
 /** Which model of a provider, and how to reach it: what the options of every model have. */
 export interface ProviderOptions {
@@ -283,16 +282,16 @@ async function readToEnd(pieces: AsyncIterable<unknown>, late: AbortController):
   }
 }
 
-function jsonOf({ name, data }: RawEvent): readonly ReplyEvent[] {
+function jsonOf({ name, data }: ReturnType<typeof splitEvents>[number]): readonly ReplyEvent[] {
   return data === undefined ? [] : [{ name, json: JSON.parse(data) }];
 }
 
 /** How events are found in the bytes of a body. */
 interface Frame {
   /** Those that are whole with these bytes. @throws {ReplyTooLong} */
-  readonly add: (bytes: Uint8Array<ArrayBuffer>) => readonly RawEvent[];
+  readonly add: (bytes: Uint8Array<ArrayBuffer>) => ReturnType<typeof splitEvents>;
   /** Those that are whole with the body's end. */
-  readonly end: () => readonly RawEvent[];
+  readonly end: () => ReturnType<typeof splitEvents>;
 }
 
 function wholeEvents(): Frame {
@@ -388,7 +387,7 @@ function toModelError(error: unknown, request: FailedRequest): unknown {
 
 /** The error of a request to this host that brought no whole reply. */
 function replyError(
-  code: ModelErrorCode,
+  code: ModelError["code"],
   host: string,
   state: string,
   options: { readonly retryAfterMs?: number; readonly cause?: unknown } = {},
@@ -399,7 +398,7 @@ function replyError(
 function judge(
   error: ApiError,
   { model, apiKey }: FailedRequest,
-): { readonly code: ModelErrorCode; readonly state: string } {
+): { readonly code: ModelError["code"]; readonly state: string } {
   // An error in the middle of a stream has no status, but sometimes a number as its code, or a type that stands for one.
   const status = error.status ?? (typeof error.code === "number" ? error.code : statusOf(error.type));
   const details = JSON.stringify(error.error ?? error.message);

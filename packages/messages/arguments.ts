@@ -27,11 +27,6 @@ import type { TValidationError } from "typebox/error";
 import { checkGiven } from "./check_given.ts";
 import type { JsonSchema, ToolDefinition } from "./tool.ts";
 
-/** Arguments that are valid, or a text that tells the model how to mend its call. */
-export type ParsedArguments =
-  | { readonly ok: true; readonly value: Readonly<Record<string, unknown>> }
-  | { readonly ok: false; readonly problem: string };
-
 /**
  * Makes a function that parses and validates the arguments of calls to one tool. What it says of bad arguments
  * carries the tool's full definition: teaching at the end of the prompt costs no cache, and the model may have
@@ -39,11 +34,13 @@ export type ParsedArguments =
  *
  * @throws {TypeError} if the tool's `parameters` are no JSON Schema.
  */
-export function argumentsParser(tool: ToolDefinition): (argumentsText: string) => ParsedArguments {
+export function argumentsParser(tool: ToolDefinition): (argumentsText: string) =>
+  | { readonly ok: true; readonly value: Readonly<Record<string, unknown>> }
+  | { readonly ok: false; readonly problem: string } {
   checkGiven("argumentsParser()", { tool }, { tool: { function: { name: "string" } } });
   const faultsOf = checkerOf(tool);
-  const refuse = (what: string): ParsedArguments => ({
-    ok: false,
+  const refuse = (what: string) => ({
+    ok: false as const,
     problem:
       `Cannot run ${tool.function.name}: ${what}\nCall it again with arguments that fit its definition:\n` +
       JSON.stringify(tool.function),

@@ -12,7 +12,7 @@ import {
   type PromptSessionOptions,
   promptUnits,
   type SessionView,
-  type Summary,
+  type Summarise,
   type SummaryRequest,
 } from "@tare/planner";
 import { type Archive, memoryArchive, RECALL_TOOL } from "@tare/prune";
@@ -66,7 +66,7 @@ async function play(
   { summarise, profile = "anthropic-5m", check, ...options }:
     & Partial<Omit<PromptSessionOptions, "profile" | "summarise">>
     & {
-      readonly summarise?: (number: number) => Promise<Summary>;
+      readonly summarise?: (number: number) => ReturnType<Summarise>;
       readonly profile?: string;
       readonly check?: (view: SessionView, call: number) => void;
     } = {},
@@ -185,7 +185,7 @@ Deno.test("plannerSession() asks for a summary on the prompt as it was sent, and
 });
 
 Deno.test("plannerSession() pays for a failing summary once, and asks again when there is clearly more to win", async () => {
-  const failures: readonly (() => Promise<Summary>)[] = [
+  const failures: readonly (() => ReturnType<Summarise>)[] = [
     () => Promise.reject(new Error("no credit")),
     () => Promise.resolve({ text: "", usage: summaryUsage }),
     () => Promise.resolve({ text: prose(9_000, "long"), usage: summaryUsage }),

@@ -7,7 +7,7 @@ import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
 import { estimateTokens, type Message, type ToolDefinition, type Usage } from "@tare/messages";
 import {
-  type Conversation,
+  type History,
   KEEP_WANTED,
   type LedgerEntry,
   makePin,
@@ -23,7 +23,6 @@ import {
   promptUnits,
   type Retention,
   type SessionView,
-  type Wish,
   withoutPin,
   withPin,
 } from "@tare/planner";
@@ -74,7 +73,7 @@ export interface Session {
     readonly asks: readonly {
       readonly at: number;
       readonly of: "history" | "what left";
-      readonly wish: Wish | "nothing";
+      readonly wish: Pin["wish"] | "nothing";
     }[];
   }[];
 }
@@ -96,7 +95,7 @@ export function sessions(messages: fc.Arbitrary<readonly Message[]>): fc.Arbitra
           fc.record({
             at: fc.double({ min: 0, max: 1, noNaN: true, maxExcluded: true }),
             of: fc.constantFrom("history", "what left"),
-            wish: fc.constantFrom<Wish | "nothing">("keep", "keep", "let_go", "let_go", "nothing"),
+            wish: fc.constantFrom<Pin["wish"] | "nothing">("keep", "keep", "let_go", "let_go", "nothing"),
           }),
           { maxLength: 3 },
         ),
@@ -108,7 +107,7 @@ export function sessions(messages: fc.Arbitrary<readonly Message[]>): fc.Arbitra
 
 /** One call, as the test sees it. */
 export interface Step {
-  readonly history: Conversation;
+  readonly history: History;
   readonly view: SessionView;
   readonly edits: readonly Edit[];
   readonly newEdits: readonly Edit[];
@@ -154,7 +153,7 @@ export function optionsOf(
 
 /** The calls of a session: its history so far, and when and how each is made. */
 export function* callsOf({ messages, calls }: Session): Generator<
-  Session["calls"][number] & { readonly history: Conversation; readonly call: PromptCall },
+  Session["calls"][number] & { readonly history: History; readonly call: PromptCall },
   void
 > {
   let nowMs = 0;
@@ -203,7 +202,7 @@ export async function run(
   given: Session,
   { archive = memoryArchive(), check }: {
     readonly archive?: Archive;
-    readonly check?: (session: PlannerSession, history: Conversation, call: PromptCall) => Promise<void>;
+    readonly check?: (session: PlannerSession, history: History, call: PromptCall) => Promise<void>;
   } = {},
 ): Promise<Step[]> {
   const profile = scaled(given.profile);

@@ -21,26 +21,15 @@ export {
   profileOfModelList,
   PROFILES,
   providerOf,
-  recogniseProfile,
-  type Warmth,
 } from "./data/providers.ts";
-export { isSummary, type Summarise, type Summary, type SummaryRequest } from "./edits/make_summary.ts";
-export { fittingPins, makePin, type NewPin, type Pin, type Wish, withoutPin, withPin } from "./edits/pin.ts";
-export type { Conversation } from "./edits/view.ts";
-export {
-  callCost,
-  type LedgerEntry,
-  promptCost,
-  type PromptShares,
-  type Rates,
-  type UncachedCause,
-} from "./ledger/ledger.ts";
-export { BY_AGE, KEEP_WANTED, type Retention, type Standing } from "./retention/find_removals.ts";
-export { type Decision, WINDOW_SHARE } from "./rule/decide.ts";
+export { isSummary, type Summarise, type SummaryRequest } from "./edits/make_summary.ts";
+export { fittingPins, makePin, type NewPin, type Pin, withoutPin, withPin } from "./edits/pin.ts";
+export type { History } from "./edits/view.ts";
+export { callCost, type LedgerEntry, promptCost, type Rates } from "./ledger/ledger.ts";
 export type { Quote } from "./rule/quote.ts";
+export { KEEP_WANTED, type Retention } from "./retention/find_removals.ts";
 export { worthDeferring } from "./rule/worth_deferring.ts";
 export {
-  type DeferredTools,
   type ForkableSession,
   type Mechanisms,
   type PromptCall,
@@ -48,6 +37,5 @@ export {
   type PromptSessionOptions,
   type SessionView,
   slicer,
-  type Triggers,
 } from "./prompt_session.ts";
 export { type PlannerSession, plannerSession } from "./session.ts";

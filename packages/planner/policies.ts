@@ -6,7 +6,7 @@
  */
 import { checkGiven } from "@tare/messages";
 import { classicSession } from "./classic/classic_session.ts";
-import { type ForkableSession, type PromptSessionOptions, SESSION } from "./prompt_session.ts";
+import { type ForkableSession, type PromptSessionOptions, SESSION_OPTIONS } from "./prompt_session.ts";
 import { plannerSession } from "./session.ts";
 
 export { classicSession };
@@ -50,7 +50,7 @@ export interface PolicyOptions
 export function promptSession(
   options: PromptSessionOptions & PolicyOptions,
 ): ForkableSession {
-  checkGiven("promptSession()", { options }, { options: SESSION });
+  checkGiven("promptSession()", { options }, { options: SESSION_OPTIONS });
   const { policy = "planner", ...rest } = options;
   return policy === "classic" ? classicSession(rest) : plannerSession(rest);
 }

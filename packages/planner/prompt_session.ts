@@ -6,11 +6,11 @@ import {
   type ToolMessage,
   type Usage,
 } from "@tare/messages";
-import { type Archive, RECALL_TOOL, type ToolTraits } from "@tare/prune";
+import { type Archive, type PruneOptions, RECALL_TOOL } from "@tare/prune";
 import type { Profile } from "./data/providers.ts";
 import type { Summarise } from "./edits/make_summary.ts";
 import type { Pin } from "./edits/pin.ts";
-import type { Conversation } from "./edits/view.ts";
+import type { History } from "./edits/view.ts";
 import type { LedgerEntry } from "./ledger/ledger.ts";
 import type { Retention } from "./retention/find_removals.ts";
 import type { Quote } from "./rule/quote.ts";
@@ -25,22 +25,6 @@ export interface Mechanisms {
   readonly schemas: boolean;
   /** A huge result enters the prompt as its head and tail. */
   readonly truncate: boolean;
-}
-
-/** When the classic mechanisms act, and how far they go. */
-export interface Triggers {
-  /** Tokens that turns before the active one may take from a turn's second call on. Default 16,000. */
-  readonly historyBudgetTokens?: number | undefined;
-  /** Tokens at the end, at most half the window, in which no result is pruned. Default 16,384. */
-  readonly protectTokens?: number | undefined;
-  /** Results with fewer UTF-8 bytes aren't pruned. Default 1,024. */
-  readonly minBytes?: number | undefined;
-  /** Share of the window from which on results are pruned, from 0 to 1. Default 0.8. */
-  readonly pruneAt?: number | undefined;
-  /** Share of the window from which on old turns are summarised as well, from `pruneAt` to 1. Default 0.9. */
-  readonly summariseAt?: number | undefined;
-  /** Idle time after which the provider's cache is surely gone, in milliseconds. Default: that of the profile. */
-  readonly coldAfterMs?: number | undefined;
 }
 
 /** What a {@linkcode PromptSession} goes by. */
@@ -59,7 +43,7 @@ export interface PromptSessionOptions {
   /** Which mechanisms work. Default: all that aren't named. */
   readonly mechanisms?: Partial<Mechanisms> | undefined;
   /** What pruning wants to know of each tool, by name. Default: nothing is known. */
-  readonly tools?: Readonly<Record<string, ToolTraits>>;
+  readonly tools?: NonNullable<PruneOptions["tools"]>;
   /** Whether a result reports an error; such results stay. Default: that of `selectElisions`. */
   readonly isError?: (message: ToolMessage, index: number) => boolean;
   /** Asks a model for a summary, when the window is full of what isn't tool results. Default: old turns are dropped. */
@@ -69,7 +53,20 @@ export interface PromptSessionOptions {
   /** Names of tools that are always shown in full. Default: none. */
   readonly alwaysFull?: readonly string[] | undefined;
   /** When the classic mechanisms act; a planner has no triggers. Default: of each its own. */
-  readonly triggers?: Triggers | undefined;
+  readonly triggers?: {
+    /** Tokens that turns before the active one may take from a turn's second call on. Default 16,000. */
+    readonly historyBudgetTokens?: number | undefined;
+    /** Tokens at the end, at most half the window, in which no result is pruned. Default 16,384. */
+    readonly protectTokens?: number | undefined;
+    /** Results with fewer UTF-8 bytes aren't pruned. Default 1,024. */
+    readonly minBytes?: number | undefined;
+    /** Share of the window from which on results are pruned, from 0 to 1. Default 0.8. */
+    readonly pruneAt?: number | undefined;
+    /** Share of the window from which on old turns are summarised as well, from `pruneAt` to 1. Default 0.9. */
+    readonly summariseAt?: number | undefined;
+    /** Idle time after which the provider's cache is surely gone, in milliseconds. Default: that of the profile. */
+    readonly coldAfterMs?: number | undefined;
+  } | undefined;
   /** What may leave and what stays. Default: `KEEP_WANTED`. */
   readonly retention?: Retention;
   /**
@@ -89,14 +86,6 @@ export interface PromptSessionOptions {
   readonly lookedAt?: unknown;
 }
 
-/** What a call without some of the definitions goes by, as against one with all: what that one would take is the measure. */
-export interface DeferredTools {
-  /** Tokens that the request would have more; fewer if negative. */
-  readonly tokens: number;
-  /** Whether the call would not have been made, because only definitions were looked up since the one before. */
-  readonly isDetour: boolean;
-}
-
 /** A model call that is about to be made. */
 export interface PromptCall {
   /** The time, in milliseconds since any fixed moment. */
@@ -113,7 +102,12 @@ export interface PromptCall {
    */
   readonly oneShot?: boolean;
   /** Tools whose definitions the request goes without. Default: none. */
-  readonly deferred?: DeferredTools;
+  readonly deferred?: {
+    /** Tokens that the request would have more; fewer if negative. */
+    readonly tokens: number;
+    /** Whether the call would not have been made, because only definitions were looked up since the one before. */
+    readonly isDetour: boolean;
+  };
   /** Whether the model can recall what left. Default: whether a tool of that name is among the tools. */
   readonly recall?: boolean;
   /** What was asked for of single messages. Default: nothing. */
@@ -125,7 +119,7 @@ export interface PromptCall {
 }
 
 /** What one model call shall send, and what is to be told of it. Plain data. */
-export interface SessionView extends Conversation {
+export interface SessionView extends History {
   /** The position of each message in the history; −1 for a line that stands for several. */
   readonly places: readonly number[];
   /** What of the messages stays as it is; absent where the policy doesn't know. */
@@ -156,7 +150,7 @@ export interface PromptSession {
    * What the next call sends of the whole history and the tools in full. Calls are viewed one after the other; the
    * history only grows, and edits of messages that aren't there any more are forgotten.
    */
-  view(history: Conversation, call: PromptCall): Promise<SessionView>;
+  view(history: History, call: PromptCall): Promise<SessionView>;
   /**
    * Takes note of a call that succeeded, and gives its ledger where the policy keeps one.
    *
@@ -171,7 +165,7 @@ export interface PromptSession {
    */
   readonly state: unknown;
   /** What a request for this history would cost. Absent where the policy knows nothing of costs. */
-  readonly quote?: (history: Conversation, call: PromptCall) => Quote;
+  readonly quote?: (history: History, call: PromptCall) => Quote;
   /** Why nothing can be asked of single messages, in words that follow "Cannot pin"; absent if it can. */
   readonly noPins?: string | undefined;
 }
@@ -199,14 +193,14 @@ export interface ForkableSession extends PromptSession {
 }
 
 /** What the options of a session must hold, as `checkGiven` takes it. */
-export const SESSION = {
+export const SESSION_OPTIONS = {
   profile: "value",
   archive: { put: "function", get: "function" },
   countTokens: "function",
 } as const;
 
 /** Checks what a call of a session's view was given. */
-export function checkCall(given: { readonly history: Conversation; readonly call: PromptCall }): void {
+export function checkCall(given: { readonly history: History; readonly call: PromptCall }): void {
   checkGiven("view()", given, {
     history: { messages: "messages", tools: "array" },
     call: { nowMs: "number" },
@@ -254,11 +248,11 @@ export function slicer(
 }
 
 /** Whether the model of a call can recall what left. */
-export function canRecall({ tools }: Conversation, { recall }: PromptCall): boolean {
+export function canRecall({ tools }: History, { recall }: PromptCall): boolean {
   return recall ?? tools.some((tool) => tool.function.name === RECALL_TOOL.function.name);
 }
 
 /** A number of things: `1 result`, `2 results`. */
-export function counted(number: number, noun: string): string {
+export function howMany(number: number, noun: string): string {
   return `${number} ${noun}${number === 1 ? "" : "s"}`;
 }

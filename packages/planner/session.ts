@@ -4,20 +4,20 @@ import { servedTokens } from "./cache/predict.ts";
 import { type FullWindow, NEVER_FULL } from "./edits/full_window.ts";
 import { fittingPins, type Pin } from "./edits/pin.ts";
 import { type Plan, rewrite } from "./edits/rewrite.ts";
-import { type Conversation, type Edit, type ElideEdit, fittingEdits, leadingEdits } from "./edits/view.ts";
+import { type Edit, type ElideEdit, fittingEdits, type History, leadingEdits } from "./edits/view.ts";
 import { NEW_SESSION, type PlannerState } from "./ledger/ledger.ts";
 import {
   canRecall,
   checkCall,
-  counted,
   type ForkableSession,
+  howMany,
   type Mechanisms,
   NO_MECHANISMS,
   oneByOne,
   type PromptCall,
   type PromptSession,
   type PromptSessionOptions,
-  SESSION,
+  SESSION_OPTIONS,
   type SessionView,
 } from "./prompt_session.ts";
 import { KEEP_WANTED, type Retention } from "./retention/find_removals.ts";
@@ -65,7 +65,7 @@ const STOPPED =
  * once, before it is first sent, which rewrites nothing.
  */
 export function plannerSession(options: PromptSessionOptions): PlannerSession {
-  checkGiven("plannerSession()", { options }, { options: SESSION });
+  checkGiven("plannerSession()", { options }, { options: SESSION_OPTIONS });
   return makeSession(options);
 }
 
@@ -91,7 +91,7 @@ function makeSession(options: PromptSessionOptions, from?: KnownSession): Planne
   /** Whether anything may leave at all, so that it can be asked for. */
   const isEdited = () => !state.reverted && Object.values(mechanisms).includes(true);
 
-  function requestOf(history: Conversation, call: PromptCall) {
+  function requestOf(history: History, call: PromptCall) {
     const { pins = [] } = call;
     return {
       ...call,
@@ -105,7 +105,7 @@ function makeSession(options: PromptSessionOptions, from?: KnownSession): Planne
   }
 
   /** What a request that isn't a turn is shown. */
-  function look(history: Conversation, call: PromptCall): SessionView {
+  function look(history: History, call: PromptCall): SessionView {
     const request = requestOf(history, call);
     const edits = fittingEdits(state.edits, history.messages);
     const { view, promptTokens, cachedTokens, saved } = known.lookOnce(
@@ -127,7 +127,7 @@ function makeSession(options: PromptSessionOptions, from?: KnownSession): Planne
     return newest;
   }
 
-  async function makeView(history: Conversation, call: PromptCall): Promise<SessionView> {
+  async function makeView(history: History, call: PromptCall): Promise<SessionView> {
     checkCall({ history, call });
     if (call.oneShot) return look(history, call);
     if (!known.isStartOf(history.messages)) {
@@ -311,7 +311,7 @@ async function truncateArrived(
     rewrites: [{
       mechanism: "truncate",
       reason: "over the limit on arrival",
-      removed: `the middle of ${counted(elisions.length, "result")} of ${names}`,
+      removed: `the middle of ${howMany(elisions.length, "result")} of ${names}`,
       tokensBefore,
       tokensAfter: elisions.reduce((sum, one) => sum - one.tokensBefore + one.tokensAfter, tokensBefore),
     }],
@@ -344,11 +344,11 @@ function describeRewrite({ edits, asked, isBought, decision, tokensBefore, promp
   const isGone = (index: number) => gone.some(({ place }) => place === index);
   const old = edits.filter((edit) => edit.type === "elide" && !isGone(edit.index)).length;
   const removed = [
-    ...(old > 0 ? [counted(old, "old result")] : []),
+    ...(old > 0 ? [howMany(old, "old result")] : []),
     ...(of("drop") > 0 ? ["old turns"] : []),
     ...(of("summarise") > 0 ? ["old turns, summarised"] : []),
-    ...(of("shorten") > 0 ? [`the middle of ${counted(of("shorten"), "text")} of the user`] : []),
-    ...(of("compact") > 0 ? [`the prose of ${counted(of("compact"), "tool")}`] : []),
+    ...(of("shorten") > 0 ? [`the middle of ${howMany(of("shorten"), "text")} of the user`] : []),
+    ...(of("compact") > 0 ? [`the prose of ${howMany(of("compact"), "tool")}`] : []),
     ...(gone.length > 0 ? [`${placesOf(gone)} as asked`] : []),
     ...(back.length > 0 ? [`${placesOf(back)} came back as asked`] : []),
   ].join("; ");

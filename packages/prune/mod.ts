@@ -37,16 +37,9 @@ export {
   pruneResults,
   resultText,
   selectElisions,
-  type ToolTraits,
   traitsOf,
 } from "./prune_results.ts";
-export { RECALL_TOOL, recallOriginal, type RecallParameters, type RecallRequest } from "./recall.ts";
-export {
-  applySummary,
-  type AskForSummary,
-  summariseTurns,
-  type SummaryMessage,
-  type TurnsSummary,
-} from "./summarise_turns.ts";
+export { RECALL_TOOL, recallOriginal, type RecallParameters } from "./recall.ts";
+export { applySummary, summariseTurns, type SummaryMessage, type TurnsSummary } from "./summarise_turns.ts";
 export { isColdResume, pressure, relievePressure } from "./triggers.ts";
 export { truncateResults, truncateText } from "./truncate_results.ts";

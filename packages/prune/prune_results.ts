@@ -87,15 +87,12 @@ export async function settleElisions<M extends Message>(
   }
 }
 
-/** What pruning wants to know of a tool. */
-export type ToolTraits = Pick<Tool, "stance" | "reads" | "writes">;
-
 /** What may be elided, how its placeholder reads, and where the originals go. */
 export interface PruneOptions {
   /** Counts tokens; the count of each message object is remembered. */
   readonly countTokens: CountTokens;
   /** The tools by name. A tool that isn't there (any longer) counts as `once`. Default: none. */
-  readonly tools?: Readonly<Record<string, ToolTraits>>;
+  readonly tools?: Readonly<Record<string, Pick<Tool, "stance" | "reads" | "writes">>>;
   /** Whether the recall tool is offered to the model, so that placeholders may point to it. Default false. */
   readonly recall?: boolean;
   /** The model's context window, in tokens. At most half of it is protected. Default: unknown, no such limit. */
@@ -182,7 +179,10 @@ export function selectElisions(
 }
 
 /** What the options say of a tool. */
-export function traitsOf(tool: string, { tools = {} }: Pick<PruneOptions, "tools">): ToolTraits {
+export function traitsOf(
+  tool: string,
+  { tools = {} }: Pick<PruneOptions, "tools">,
+): NonNullable<PruneOptions["tools"]>[string] {
   // A model may call a tool by any name, `constructor` included.
   return (Object.hasOwn(tools, tool) ? tools[tool] : undefined) ?? {};
 }

@@ -11,11 +11,11 @@ import { type Archive, isArchiveRef } from "./archive.ts";
 import { fitHead } from "./fit_text.ts";
 import { ANY_PLACEHOLDER } from "./placeholder.ts";
 
-/** JSON Schema of a {@linkcode RecallRequest}, as exact as frameworks want it that take tools with their types. */
+/** JSON Schema of what a model asks for, as exact as frameworks want it that take tools with their types. */
 export type RecallParameters = {
   type: "object";
   properties: Record<
-    keyof RecallRequest,
+    "ref" | "lines" | "pattern" | "offset",
     { type: "string" | "integer"; description: string; minimum?: number }
   >;
   required: string[];
@@ -51,18 +51,6 @@ export const RECALL_TOOL: ToolDefinition & {
   },
 };
 
-/** What the model asks for: the arguments of {@linkcode RECALL_TOOL}. */
-export interface RecallRequest {
-  /** Archive reference of the original. */
-  readonly ref: string;
-  /** Range of lines, counted from 1, both ends included: `120-180`, `120-` or `120`. Default: all. */
-  readonly lines?: string;
-  /** Only lines that match this regular expression, in RE2 syntax. Default: all. */
-  readonly pattern?: string;
-  /** Begin at this character (UTF-16 code unit) of the original. Default 0. */
-  readonly offset?: number;
-}
-
 /**
  * Answers a call of the recall tool: the archived original, a range of its lines, or its lines that match a
  * pattern, with their numbers. An answer that would be too long ends with a line that says how to go on.
@@ -82,7 +70,16 @@ export interface RecallRequest {
  */
 export async function recallOriginal(
   archive: Archive,
-  request: RecallRequest,
+  request: {
+    /** Archive reference of the original. */
+    readonly ref: string;
+    /** Range of lines, counted from 1, both ends included: `120-180`, `120-` or `120`. Default: all. */
+    readonly lines?: string;
+    /** Only lines that match this regular expression, in RE2 syntax. Default: all. */
+    readonly pattern?: string;
+    /** Begin at this character (UTF-16 code unit) of the original. Default 0. */
+    readonly offset?: number;
+  },
   options: {
     /** Default {@linkcode estimateTokens}. */
     readonly countTokens?: CountTokens;

@@ -15,13 +15,16 @@ import {
   memoryArchive,
   RECALL_TOOL,
   recallOriginal,
-  type RecallRequest,
 } from "@tare/prune";
 import fc from "fast-check";
 
 const lines = (count: number) => Array.from({ length: count }, (_, n) => `line ${n + 1}`).join("\n");
 
-async function recall(original: string, request: Omit<RecallRequest, "ref"> = {}, limitTokens?: number) {
+async function recall(
+  original: string,
+  request: Omit<Parameters<typeof recallOriginal>[1], "ref"> = {},
+  limitTokens?: number,
+) {
   const archive = memoryArchive();
   const ref = await archive.put(original);
   return await recallOriginal(archive, { ref, ...request }, limitTokens === undefined ? {} : { limitTokens });
@@ -40,7 +43,8 @@ Deno.test("recallOriginal() gives messages as a transcript, so that their lines 
     { role: "assistant", tool_calls: [{ id: "1", type: "function", function: call }] },
     { role: "tool", tool_call_id: "1", content: "nightly: 7\nweekly: 9" },
   ], { archive, purpose: "drop" });
-  const ask = (request: Omit<RecallRequest, "ref">) => recallOriginal(archive, { ref, ...request });
+  const ask = (request: Omit<Parameters<typeof recallOriginal>[1], "ref">) =>
+    recallOriginal(archive, { ref, ...request });
   const whole =
     "assistant:\ncalls write_file\npath: a.ts\ncontent: let a;\nlet b;\n\ntool:\nnightly: 7\nweekly: 9";
   assertEquals(await ask({}), { content: whole, error: false });

@@ -50,11 +50,7 @@ export function applySummary<M extends Message>(
   return [...kept, { role, content: text }, ...messages.slice(end)];
 }
 
-/** Asks for a summary of old messages. All the messages in front of index `end` are to give way. */
-export type AskForSummary = (
-  messages: readonly Message[],
-  options: { readonly end: number; readonly signal: AbortSignal | undefined },
-) => Promise<string>;
+type Summarise = NonNullable<Parameters<typeof summariseTurns>[1]["summarise"]>;
 
 /** Recent turns that stay, in tokens, and as a share of the window. */
 export const KEEP_TOKENS = 16_384;
@@ -106,11 +102,16 @@ export async function summariseTurns<M extends Message>(
     /** Counts tokens. */
     readonly countTokens: CountTokens;
     /**
-     * Asks a model for a summary of old messages, user messages included. One call of it is one paid model call. A
+     * Asks a model for a summary of old messages, user messages included: all in front of index `end`, which are to give way. One call of it is one paid model call. A
      * rejection, an empty text, a text that is too long, and a timeout count as failure. Default: nobody is asked, and old
      * turns are dropped.
      */
-    readonly summarise?: AskForSummary | undefined;
+    readonly summarise?:
+      | ((
+        messages: readonly Message[],
+        options: { readonly end: number; readonly signal: AbortSignal | undefined },
+      ) => Promise<string>)
+      | undefined;
     /**
      * Ends the wait for the summary. Aborted by a timeout (`AbortSignal.timeout`), the summary has failed; aborted
      * for any other reason, {@linkcode summariseTurns} throws that reason and nothing changes.
@@ -226,8 +227,8 @@ function follows(messages: readonly Message[], index: number): Message["role"] |
 
 async function summariseUntil(
   messages: readonly Message[],
-  options: Parameters<AskForSummary>[1],
-  summarise: AskForSummary,
+  options: Parameters<Summarise>[1],
+  summarise: Summarise,
 ): Promise<string> {
   const { signal } = options;
   const { promise: aborted, reject } = Promise.withResolvers<never>();

@@ -6,7 +6,7 @@ import {
   type Tool,
   type ToolDefinition,
 } from "@tare/messages";
-import type { ParsedArguments } from "@tare/messages/arguments";
+import type { argumentsParser } from "@tare/messages/arguments";
 import { toolLine } from "./catalogue.ts";
 
 /** The tool by which a model calls those whose definitions its requests don't hold. */
@@ -40,7 +40,7 @@ export function standIns(
     /** Counts the tokens of a text. */
     readonly countTokens: CountTokens;
     /** Makes the function that validates a tool's arguments: `argumentsParser` of `@tare/messages/arguments`. */
-    readonly parser: (tool: ToolDefinition) => (argumentsText: string) => ParsedArguments;
+    readonly parser: typeof argumentsParser;
     /** Tools that the model is given in full, and may call this way too. Default: none. */
     readonly listed?: readonly Tool[];
   },

@@ -1,32 +1,14 @@
 import { inTraceOf, Telemetry } from "@tare/conversation/telemetry";
-import type { Gateway } from "@tare/gateway";
+import type { AgentOptions } from "./agent_options.ts";
 import { health } from "./api/health_routes.ts";
 import { SessionKinds } from "./api/session_kinds.ts";
 import { respondAt } from "./as_model/errors.ts";
 import { dispatcher } from "./http/dispatcher.ts";
-import { guard, type GuardOptions } from "./http/guard.ts";
+import { guard } from "./http/guard.ts";
 import { errorResponse } from "./http/http_error.ts";
 import type { Route } from "./http/route.ts";
-import type { Heartbeat } from "./http/sse_response.ts";
 import { routeTable } from "./route_table.ts";
 import { Sessions } from "./sessions/sessions.ts";
-import type { SessionOptions } from "./sessions/session_types.ts";
-
-/** What an agent server is made of. */
-export interface AgentOptions extends SessionOptions {
-  /** Who may use it. Default: whoever reaches it under a name of loopback, without a token. */
-  readonly guard?: GuardOptions;
-  /** How event streams show that they are alive. Default: a comment after each 15 s of silence. */
-  readonly heartbeat?: Heartbeat;
-  /** Largest request body in bytes. Default: 10 MiB. */
-  readonly maxBodyBytes?: number;
-  /** The folder that its tools work in, as clients are told it. Default: they aren't. */
-  readonly workspace?: string;
-  /**
-   * Answers for other models than the agent, and has sessions of its own kind. Default: the agent is the only model.
-   */
-  readonly gateway?: Gateway;
-}
 
 /** An agent server as a function from request to response, with no port of its own. */
 export interface AgentHandler {

@@ -6,19 +6,11 @@
  *
  * @module
  */
-export * from "./agent_handler.ts";
+export { type AgentHandler, agentHandler } from "./agent_handler.ts";
+export type { AgentOptions } from "./agent_options.ts";
 export { AGENT_MODEL } from "./as_model/errors.ts";
-export { guard, type GuardOptions } from "./http/guard.ts";
-export { allowedHosts, isLoopback, LOOPBACK_HOSTS } from "./http/guard.ts";
-export type { Heartbeat } from "./http/sse_response.ts";
+export { allowedHosts, guard, isLoopback } from "./http/guard.ts";
 export { ALLOW_EVERYTHING, type ApprovalRule, faultOfRules } from "./approvals/rules.ts";
-export type {
-  Answer,
-  Answered,
-  ApprovalOptions,
-  NumberedEvent,
-  SessionEvent,
-  SessionOptions,
-} from "./sessions/session_types.ts";
-export { DEFAULT_INSTRUCTIONS } from "./sessions/sessions.ts";
-export type { TakenTools, ToolSource } from "./turns/session_tools.ts";
+export type { NumberedEvent, SessionEvent, SessionOptions } from "./sessions/session_types.ts";
+export type { ToolSource } from "./turns/session_tools.ts";
+export type { Heartbeat } from "./http/sse_response.ts";

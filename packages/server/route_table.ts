@@ -6,7 +6,7 @@ import type { SessionKinds } from "./api/session_kinds.ts";
 import { quoteRoutes, sessionRoutes } from "./api/session_routes.ts";
 import { transferRoutes } from "./api/transfer_routes.ts";
 import { turnRoutes } from "./api/turn_routes.ts";
-import type { AgentOptions } from "./agent_handler.ts";
+import type { AgentOptions } from "./agent_options.ts";
 import { asModelRoutes } from "./as_model/as_model_routes.ts";
 import { sharedRoutes } from "./as_model/shared_routes.ts";
 import { openapiDocument } from "./http/openapi_document.ts";

@@ -1,16 +1,3 @@
-/** The body of an error, in OpenAI's shape. */
-export interface ApiErrorBody {
-  readonly error: {
-    /** A sentence for people. */
-    readonly message: string;
-    readonly type: "invalid_request_error" | "requests" | "server_error";
-    /** The parameter at fault, if it is one. */
-    readonly param: string | null;
-    /** Name of the error for programs. */
-    readonly code: string | null;
-  };
-}
-
 /**
  * An error that clients of an OpenAI-compatible API may read.
  *
@@ -50,8 +37,18 @@ export class ApiError extends Error {
     this.details = details;
   }
 
-  /** What tells of it. */
-  body(): ApiErrorBody {
+  /** What tells of it, in OpenAI's shape. */
+  body(): {
+    readonly error: {
+      /** A sentence for people. */
+      readonly message: string;
+      readonly type: "invalid_request_error" | "requests" | "server_error";
+      /** The parameter at fault, if it is one. */
+      readonly param: string | null;
+      /** Name of the error for programs. */
+      readonly code: string | null;
+    };
+  } {
     const { status, message, details: { param = null, code = null } } = this;
     const type = status === 429 ? "requests" : status < 500 ? "invalid_request_error" : "server_error";
     return { error: { message, type, param, code } };

@@ -19,7 +19,7 @@ export { errorBody, messageBody, messageEvents, statusOf } from "./anthropic/wri
 export { MAX_CACHE_MARKS, readCacheMarks } from "./anthropic/cache_marks.ts";
 export { MessageAssembler } from "./anthropic/message_assembler.ts";
 export { messagesBody, messagesSettings } from "./anthropic/write_messages_body.ts";
-export { ApiError, type ApiErrorBody } from "./api_error.ts";
+export { ApiError } from "./api_error.ts";
 export { ReplyAssembler } from "./chat/reply_assembler.ts";
 export { writeUsage } from "./chat/usage.ts";
 export {
@@ -36,22 +36,17 @@ export {
   type ItemPart,
   type JsonReader,
   type KnownList,
-  type KnownPiece,
-  type ListedItem,
   type ListReader,
   peekField,
   type PieceToRead,
   type Protocol,
-  type Purpose,
-  readBody,
   readingRequest,
   readItem,
   readRequest,
-  type RecallCall,
+  readWireBody,
   type RequestReaders,
   type TurnWriter,
   UnknownShape,
-  type WireAuth,
   type WireBody,
   type WireItem,
   type WireReply,
@@ -63,7 +58,6 @@ export {
   GrowingBytes,
   inMebibytes,
   MAX_EVENT_BYTES,
-  type RawEvent,
   ReplyTooLong,
   splitEvents,
   SseSplitter,
@@ -75,6 +69,5 @@ export {
   type ResponseEvent,
   ResponseEventWriter,
   responseHex,
-  type ResponsePart,
 } from "./responses/write_response.ts";
 export { CHAT_PROTOCOL, MESSAGES_PROTOCOL, RESPONSES_PROTOCOL };

@@ -24,27 +24,11 @@ export interface ItemPart {
   readonly holdsMark?: boolean;
   /** Id of an item of an earlier reply, of which only the id was sent. */
   readonly refersTo?: string;
-  /** What a request is for that ends in this item. Default: the item doesn't say. */
-  readonly purpose?: Purpose;
-}
-
-/** What a request is for: the next step of a conversation, a summary that shall stand in its place, or something else. */
-export type Purpose = "turn" | "compaction" | "other";
-
-/** How requests carry a key. */
-export interface WireAuth {
-  /** Headers by which clients show who they are, in lower case. */
-  readonly headers: readonly string[];
-  /** The header with this key: its name and value. */
-  readonly header: (key: string) => readonly [string, string];
-}
-
-/** A call of a tool that isn't the client's, in a reply. */
-export interface RecallCall {
-  /** Id that the answer must carry. */
-  readonly id: string;
-  /** JSON text of the arguments, as the model wrote it. */
-  readonly arguments: string;
+  /**
+   * What a request is for that ends in this item: the next step of a conversation, a summary that shall stand in its
+   * place, or something else. Default: the item doesn't say.
+   */
+  readonly purpose?: "turn" | "compaction" | "other";
 }
 
 /** A reply of the upstream, as far as the gateway has to know it. */
@@ -56,7 +40,12 @@ export interface WireReply {
   /** Why it ended, in the upstream's word, if that told. */
   readonly finish?: string;
   /** Calls of the recall tool. */
-  readonly recalls: readonly RecallCall[];
+  readonly recalls: readonly {
+    /** Id that the answer must carry. */
+    readonly id: string;
+    /** JSON text of the arguments, as the model wrote it. */
+    readonly arguments: string;
+  }[];
   /** Whether it calls tools of the client. */
   readonly callsClient: boolean;
   /** The items by which the upstream knows it, each as JSON, recalls included; of a turn without, none may be told that isn't asked to keep its text. */
@@ -111,7 +100,12 @@ export interface Protocol {
     readonly read: (values: readonly unknown[]) => readonly ItemPart[];
   };
   /** How requests carry the provider's key. */
-  readonly auth: WireAuth;
+  readonly auth: {
+    /** Headers by which clients show who they are, in lower case. */
+    readonly headers: readonly string[];
+    /** The header with this key: its name and value. */
+    readonly header: (key: string) => readonly [string, string];
+  };
   /** Whether a request to a path that protocols share is this protocol's. Default: it isn't. */
   readonly speaks?: (headers: Headers) => boolean;
   /** Name of the field that names the response which a request goes on from. Default: there is none. */
@@ -125,7 +119,7 @@ export interface Protocol {
     /** Id of the response that the request goes on from. */
     readonly follows?: string;
     /** What the request is for. Default: the client doesn't say. */
-    readonly purpose?: Purpose;
+    readonly purpose?: NonNullable<ItemPart["purpose"]>;
     /** Whether the model may call no tool, whatever tools there are. Default: it may. */
     readonly forbidsTools?: boolean;
     /** Whether the upstream keeps the history itself. */
@@ -207,7 +201,7 @@ export class UnknownShape extends Error {
 }
 
 /** A key as OpenAI's clients send it. */
-export const BEARER: WireAuth = {
+export const BEARER: Protocol["auth"] = {
   headers: ["authorization"],
   header: (key) => ["authorization", `Bearer ${key}`],
 };
@@ -252,14 +246,6 @@ export interface WireRequest extends WireBody {
     | undefined;
 }
 
-/** A piece of JSON that was read. */
-export interface KnownPiece<T> {
-  /** Names it: the names of two pieces differ if the pieces do. */
-  readonly key: string;
-  /** What was made of it: the same object whenever the same bytes come again, as long as they are remembered. */
-  readonly value: T;
-}
-
 /** Where a piece of JSON stands, and what is to be made of it. */
 export interface PieceToRead<T> extends Span {
   /** Keeps apart what is read in different ways. */
@@ -278,17 +264,20 @@ export interface PieceToRead<T> extends Span {
 /** Reads pieces of JSON, and may remember those that come again and again. */
 export interface JsonReader<T> {
   /** The piece at this place. @throws {SyntaxError} if it is no JSON. @throws whatever `read` throws. */
-  read(bytes: Uint8Array<ArrayBuffer>, place: PieceToRead<T>): KnownPiece<T>;
-}
-
-/** An item of a list, where it stands counted from the list's first byte. */
-export interface ListedItem extends Span {
-  readonly piece: KnownPiece<readonly ItemPart[]>;
+  read(bytes: Uint8Array<ArrayBuffer>, place: PieceToRead<T>): {
+    /** Names it: the names of two pieces differ if the pieces do. */
+    readonly key: string;
+    /** What was made of it: the same object whenever the same bytes come again, as long as they are remembered. */
+    readonly value: T;
+  };
 }
 
 /** Items with which a list starts like one that was read before. */
 export interface KnownList {
-  readonly items: readonly ListedItem[];
+  /** Each where it stands, counted from the list's first byte. */
+  readonly items: readonly (Span & {
+    readonly piece: ReturnType<JsonReader<readonly ItemPart[]>["read"]>;
+  })[];
   /** The byte behind the last of them. */
   readonly end: number;
 }
@@ -301,7 +290,7 @@ export interface ListReader {
   keep(bytes: Uint8Array<ArrayBuffer>, list: {
     readonly start: number;
     readonly kind: string;
-    readonly items: readonly ListedItem[];
+    readonly items: KnownList["items"];
     readonly known: KnownList | undefined;
   }): void;
 }
@@ -321,11 +310,11 @@ export interface RequestReaders {
  *
  * @throws {SyntaxError} if it is no object.
  */
-export function readBody(
+export function readWireBody(
   bytes: Uint8Array<ArrayBuffer>,
   { protocol, lists }: { readonly protocol?: Protocol } & Pick<RequestReaders, "lists"> = {},
 ): WireBody {
-  checkGiven("readBody()", { bytes }, { bytes: "bytes" });
+  checkGiven("readWireBody()", { bytes }, { bytes: "bytes" });
   let known: KnownList | undefined;
   const fields = objectFields(bytes, 0, (name, start) => {
     if (!protocol || name !== protocol.listField) return undefined;
@@ -470,13 +459,13 @@ function readPiece(
   bytes: Uint8Array<ArrayBuffer>,
   { start, end }: Span,
   { protocol, readers }: { readonly protocol: Protocol; readonly readers: RequestReaders },
-): KnownPiece<readonly ItemPart[]> {
+): ReturnType<JsonReader<readonly ItemPart[]>["read"]> {
   const place = { start, end, kind: protocol.name, read: protocol.readItem, ...spellingOf(protocol) };
   return readers.items.read(bytes, place);
 }
 
 function itemOf(
-  { key, value }: KnownPiece<readonly ItemPart[]>,
+  { key, value }: ReturnType<JsonReader<readonly ItemPart[]>["read"]>,
   bytes: Uint8Array<ArrayBuffer>,
   { referred }: RequestReaders,
 ): WireItem {

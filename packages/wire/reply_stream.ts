@@ -1,12 +1,5 @@
 /** A server-sent event as it was sent. */
-export interface RawEvent {
-  /** Its bytes, the blank line at its end included. */
-  readonly bytes: Uint8Array<ArrayBuffer>;
-  /** Its name; nothing where it has none. */
-  readonly name?: string;
-  /** Its data; nothing for comments. */
-  readonly data?: string;
-}
+export type RawEvent = ReturnType<typeof splitEvents>[number];
 
 const LINE_FEED = 0x0a;
 const CARRIAGE_RETURN = 0x0d;
@@ -37,7 +30,7 @@ export class SseSplitter {
   }
 
   /** What is left when the stream ends, which isn't a whole event. */
-  end(): RawEvent | undefined {
+  end(): ReturnType<typeof splitEvents>[number] | undefined {
     return this.#rest.length === 0 ? undefined : readEvent(this.#rest.take());
   }
 
@@ -71,7 +64,14 @@ export class SseSplitter {
 }
 
 /** The events that these bytes consist of, the last one perhaps without its end. */
-export function splitEvents(bytes: Uint8Array<ArrayBuffer>): RawEvent[] {
+export function splitEvents(bytes: Uint8Array<ArrayBuffer>): {
+  /** Its bytes, the blank line at its end included. */
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  /** Its name; nothing where it has none. */
+  readonly name?: string;
+  /** Its data; nothing for comments. */
+  readonly data?: string;
+}[] {
   const events: RawEvent[] = [];
   let from = 0;
   for (let at = bytes.indexOf(LINE_FEED); at >= 0; at = bytes.indexOf(LINE_FEED, at + 1)) {

@@ -6,11 +6,10 @@
 import type { Message } from "@tare/messages";
 import {
   type JsonReader,
-  type KnownPiece,
   type Protocol,
-  readBody,
   readJsonAt,
   readRequest,
+  readWireBody,
   type RequestReaders,
   type WireRequest,
   type writeRequest,
@@ -28,7 +27,7 @@ export function decode(...pieces: readonly Uint8Array[]): string {
 
 /** Remembers each piece for ever. */
 export function remembering<T>(): JsonReader<T> {
-  const pieces = new Map<string, KnownPiece<T>>();
+  const pieces = new Map<string, ReturnType<JsonReader<T>["read"]>>();
   return {
     read(bytes, { start, end, kind, read, spelling }) {
       const json = readJsonAt(bytes, { start, end });
@@ -53,7 +52,7 @@ export function requestOf(
   protocol: Protocol,
   readers: RequestReaders = newReaders(),
 ): WireRequest {
-  return readRequest(readBody(encode(body)), protocol, readers);
+  return readRequest(readWireBody(encode(body)), protocol, readers);
 }
 
 /** A prompt that shows everything, but for these messages in place of those at these positions; `null` leaves. */

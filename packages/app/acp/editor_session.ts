@@ -92,7 +92,7 @@ export class EditorSession {
   async resume(): Promise<void> {
     const { lastEvent, ledger, approvals } = await this.#client.session(this.#id);
     this.#last = lastEvent;
-    this.#updates.usd = ledger.usd;
+    this.#updates.begin(ledger.usd);
     for (const asked of approvals) {
       this.#questions.asked(asked);
       const event = { type: "approval_asked", step: 1, id: asked.callId, ...asked } as const;

@@ -18,9 +18,9 @@ interface OpenCall {
 
 /** Turns a session's events, in order, into what an editor is told. The same events give the same updates and ids. */
 export class SessionUpdates {
-  /** What the session has cost, in US dollars; undefined where prices aren't known. */
-  usd: number | undefined;
   readonly #agent: AgentInfo;
+  /** What the session has cost, in US dollars; undefined where prices aren't known. */
+  #usd: number | undefined;
   #open: OpenCall[] = [];
   #messageId = "";
   #isStreamed = false;
@@ -28,6 +28,11 @@ export class SessionUpdates {
   /** For a session of this agent. */
   constructor(agent: AgentInfo) {
     this.#agent = agent;
+  }
+
+  /** The session has cost so much so far, in US dollars; undefined where prices aren't known. */
+  begin(usd: number | undefined): void {
+    this.#usd = usd;
   }
 
   /** What an editor is told of the next event. `isOwn` is a turn whose first message the editor shows already. */
@@ -140,12 +145,12 @@ export class SessionUpdates {
   }
 
   #used({ promptTokens, outputTokens }: Usage, usd: number | undefined): SessionUpdate {
-    if (usd !== undefined) this.usd = (this.usd ?? 0) + usd;
+    if (usd !== undefined) this.#usd = (this.#usd ?? 0) + usd;
     return {
       sessionUpdate: "usage_update",
       used: promptTokens + outputTokens,
       size: this.#agent.windowTokens,
-      ...(this.usd !== undefined && { cost: { amount: this.usd, currency: "USD" } }),
+      ...(this.#usd !== undefined && { cost: { amount: this.#usd, currency: "USD" } }),
     };
   }
 

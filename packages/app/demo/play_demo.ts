@@ -9,7 +9,7 @@ import { agentHandler, ALLOW_EVERYTHING } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
 import { memoryStore } from "@tare/conversation";
 import { workspaceTools } from "@tare/loop/tools";
-import { dollars } from "../event_printer.ts";
+import { usdText } from "../event_printer.ts";
 
 /** A way to go about a session's prompts. */
 interface Way {
@@ -213,7 +213,7 @@ export function demoTable(
     ),
     ...(model === undefined
       ? []
-      : [row("money, prompts and replies", ({ ledger: { usd } }) => usd === undefined ? "–" : dollars(usd))]),
+      : [row("money, prompts and replies", ({ ledger: { usd } }) => usd === undefined ? "–" : usdText(usd))]),
     row(
       "questions answered",
       ({ answers, stopped }) =>

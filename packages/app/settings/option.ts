@@ -57,7 +57,7 @@ export function wholeNumber(least: number, most: number): Reader<number> {
 }
 
 /** Reads a number from 0 to 1. */
-export function share(): Reader<number> {
+export function fraction(): Reader<number> {
   return {
     read: (text) => /^\d*\.?\d+$/.test(text) && Number(text) <= 1 ? Number(text) : undefined,
     right: "a number from 0 to 1, such as 0.1",

@@ -4,6 +4,7 @@ import { isAbsolute } from "@std/path";
 import { LIMIT_OPTIONS } from "../listener/limits.ts";
 import {
   address,
+  fraction,
   fromFolder,
   isDirectory,
   list,
@@ -14,7 +15,6 @@ import {
   readApprovals,
   readMcpFile,
   readProfile,
-  share,
   text,
   wholeNumber,
 } from "./option.ts";
@@ -267,7 +267,7 @@ export const OPTIONS = {
     fallback: "0.8",
     help: "Share of the window from which on old tool results are pruned",
     policy: "classic",
-    ...share(),
+    ...fraction(),
   },
   summariseAt: {
     variable: "TARE_SUMMARISE_AT",
@@ -275,7 +275,7 @@ export const OPTIONS = {
     fallback: "0.9",
     help: "Share of the window from which on old turns give way to a summary, whatever pruning gave",
     policy: "classic",
-    ...share(),
+    ...fraction(),
   },
   coldAfterMinutes: {
     variable: "TARE_COLD_AFTER",
@@ -333,7 +333,7 @@ export const OPTIONS = {
     flag: "control",
     fallback: "0",
     help: "Share of the sessions with the provider's models that are sent on as they are, to compare with",
-    ...share(),
+    ...fraction(),
   },
 } satisfies Record<string, Option<unknown>>;
 

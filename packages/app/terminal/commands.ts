@@ -1,5 +1,5 @@
 import type { AgentClient } from "../agent_client.ts";
-import { dollars } from "../event_printer.ts";
+import { usdText } from "../event_printer.ts";
 
 /** What `/help` says. */
 export const HELP = `/new               begin another session
@@ -67,7 +67,7 @@ async function listSessions(client: CommandClient, search: string): Promise<stri
     return search === "" ? "There is no session yet." : `Nowhere was said: ${search}`;
   }
   return sessions.map(({ id, title, turns, ledger: { usd } }) =>
-    `${id}  ${count(turns, "turn")}${usd === undefined ? "" : `, ${dollars(usd)}`}  ${title}`
+    `${id}  ${count(turns, "turn")}${usd === undefined ? "" : `, ${usdText(usd)}`}  ${title}`
   ).join("\n");
 }
 

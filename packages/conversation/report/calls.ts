@@ -1,5 +1,5 @@
 import type { Cost, Rewrite, Usage } from "@tare/messages";
-import { callCost, type LedgerEntry, type Rates, type UncachedCause } from "@tare/planner";
+import { callCost, type LedgerEntry, type Rates } from "@tare/planner";
 
 /** One model call of a session: what it took, what resending everything would have taken, what was rewritten for it. */
 export interface CallReport {
@@ -31,7 +31,7 @@ export interface CallReport {
   /** What a model took that was asked for a summary before this call. */
   readonly summary: Pick<Usage, "promptTokens" | "cachedTokens" | "outputTokens"> | null;
   /** Why tokens were not read from the cache. */
-  readonly uncached: readonly { readonly cause: UncachedCause; readonly tokens: number }[];
+  readonly uncached: LedgerEntry["uncached"];
   /** What was rewritten before it, and why, in words. */
   readonly rewrites: readonly Rewrite[];
 }
@@ -156,39 +156,35 @@ export const NO_SUMS: Sums = {
 /** What calls came to by the day of UTC on which they were answered, such as `2026-01-31`. */
 export type Days = Readonly<Record<string, Sums>>;
 
-/** A sentence for people, and where it came up. */
-export interface ToldWarning {
-  readonly at: string;
-  readonly session: string;
-  readonly message: string;
-}
-
-/** Sessions that are planned, and those that are left as they are, to compare with. */
-export type Group = "planned" | "control";
-
 /** What was saved, and how planned sessions do beside those that are left as they are. */
 export interface Overview {
   /** Of the day that it is now, by UTC. */
   readonly today: Sums;
   /** Of all sessions that are kept. */
   readonly all: Sums;
-  /** Of these, each group with how many there are. */
-  readonly groups: Readonly<Record<Group, Sums & { readonly sessions: number }>>;
-  /** The newest since the start of the server, the newest first. */
-  readonly warnings: readonly ToldWarning[];
+  /** Of these, those that are planned and those that are left as they are, to compare with, each with how many there are. */
+  readonly groups: Readonly<Record<"planned" | "control", Sums & { readonly sessions: number }>>;
+  /** The newest since the start of the server, the newest first: sentences for people, and where they came up. */
+  readonly warnings: readonly {
+    readonly at: string;
+    readonly session: string;
+    readonly message: string;
+  }[];
 }
 
 /** What both groups came to, with the averages that they are compared by. */
-export type LedgerReport = Readonly<Record<Group, GroupReport>>;
-
-/** What a group came to. */
-export interface GroupReport extends Sums {
-  readonly sessions: number;
-  readonly tokenUnitsPerSession: number;
-  readonly callsPerSession: number;
-  /** Dollars for each session; null where the price of a call isn't known. */
-  readonly usdPerSession: number | null;
-}
+export type LedgerReport = Readonly<
+  Record<
+    keyof Overview["groups"],
+    Sums & {
+      readonly sessions: number;
+      readonly tokenUnitsPerSession: number;
+      readonly callsPerSession: number;
+      /** Dollars for each session; null where the price of a call isn't known. */
+      readonly usdPerSession: number | null;
+    }
+  >
+>;
 
 /** What two parts saved, as one. Warnings stand newest first. */
 export function addOverviews(a: Overview, b: Overview): Overview {
@@ -230,13 +226,13 @@ export function dayOf(ms: number): string {
 
 /** What sessions came to, by day and by group. */
 export class Accounts {
-  readonly #groups: Record<Group, { readonly sessions: number; readonly days: Days }> = {
+  readonly #groups: Record<keyof Overview["groups"], { readonly sessions: number; readonly days: Days }> = {
     planned: { sessions: 0, days: {} },
     control: { sessions: 0, days: {} },
   };
 
   /** A session is there, with what its calls came to before. Default: it has made none. */
-  begin(group: Group, before: Days = {}): void {
+  begin(group: keyof Overview["groups"], before: Days = {}): void {
     let { sessions, days } = this.#groups[group];
     for (const [day, sums] of Object.entries(before)) {
       days = { ...days, [day]: addSums(days[day] ?? NO_SUMS, sums) };
@@ -245,13 +241,13 @@ export class Accounts {
   }
 
   /** A session of a group has come to more, at a moment in milliseconds since the epoch. */
-  book(group: Group, more: Partial<Sums>, atMs: number): void {
+  book(group: keyof Overview["groups"], more: Partial<Sums>, atMs: number): void {
     const { sessions, days } = this.#groups[group];
     this.#groups[group] = { sessions, days: addToDay(days, more, atMs) };
   }
 
   /** What was saved on the day of a moment and in all. */
-  overview(nowMs: number, warnings: readonly ToldWarning[]): Overview {
+  overview(nowMs: number, warnings: Overview["warnings"]): Overview {
     const { planned, control } = this.#groups;
     const today = [planned, control].map(({ days }) => days[dayOf(nowMs)] ?? NO_SUMS);
     const groups = {
@@ -270,7 +266,7 @@ export class Accounts {
 
 function withAverages(
   { sessions, days }: { readonly sessions: number; readonly days: Days },
-): GroupReport {
+): LedgerReport[keyof Overview["groups"]] {
   const sums = sumOfDays(days);
   const each = (sum: number) => sessions === 0 ? 0 : sum / sessions;
   return {
@@ -287,15 +283,15 @@ const MAX_WARNINGS = 100;
 
 /** The newest warnings, one of each in a session. */
 export class ToldWarnings {
-  #told: readonly ToldWarning[] = [];
+  #told: Overview["warnings"] = [];
 
   /** The newest first. */
-  get list(): readonly ToldWarning[] {
+  get list(): Overview["warnings"] {
     return this.#told;
   }
 
   /** Takes another. */
-  add(warning: ToldWarning): void {
+  add(warning: Overview["warnings"][number]): void {
     const { session, message } = warning;
     const others = this.#told.filter((one) => one.session !== session || one.message !== message);
     this.#told = [warning, ...others].slice(0, MAX_WARNINGS);

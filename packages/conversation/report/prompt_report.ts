@@ -14,7 +14,7 @@ import {
 } from "@tare/messages";
 import { parsePlaceholder } from "@tare/prune";
 import { isSummary } from "@tare/planner";
-import type { Conversation } from "@tare/planner";
+import type { History } from "@tare/planner";
 import type { SessionView } from "@tare/planner";
 import { fittingPins, type Pin } from "@tare/planner";
 
@@ -23,13 +23,6 @@ export interface PinReport extends Omit<Pin, "hash"> {
   /** `waiting` for the next rewrite, or `done`. */
   readonly state: "waiting" | "done";
 }
-
-/**
- * How much of a block the model sees: all of it (`alive`); a line in its place (`elided`); head and tail
- * (`truncated`); a summary of it and others (`summarised`); no more than a line that says that it was there (`left`);
- * of a tool names and types (`compact`).
- */
-export type BlockState = "alive" | "elided" | "truncated" | "summarised" | "left" | "compact";
 
 /** A tool, a message of the history, or a line that stands for several. */
 export interface PromptBlock {
@@ -46,7 +39,12 @@ export interface PromptBlock {
   readonly tokens: number;
   /** Tokens that it would take as it was said; zero of a line. */
   readonly originalTokens: number;
-  readonly state: BlockState;
+  /**
+   * How much of a block the model sees: all of it (`alive`); a line in its place (`elided`); head and tail
+   * (`truncated`); a summary of it and others (`summarised`); no more than a line that says that it was there (`left`);
+   * of a tool names and types (`compact`).
+   */
+  readonly state: "alive" | "elided" | "truncated" | "summarised" | "left" | "compact";
   readonly pin: PinReport | null;
   /** What it begins with, at most 120 characters. */
   readonly title: string;
@@ -89,7 +87,7 @@ const TEXT_CHARS = 100_000;
 
 /** What a session has said, what of it the model sees, and what was asked for. */
 export interface SeenConversation {
-  readonly history: Conversation;
+  readonly history: History;
   readonly view: Pick<SessionView, "messages" | "tools" | "places">;
   readonly pins: readonly Pin[];
   readonly countTokens: CountTokens;
@@ -114,7 +112,7 @@ export function reportPrompt(
   const { history, view, countTokens } = seen;
   const sides = sidesOf(seen);
   const describe = describer(seen);
-  const tokensOf = ({ messages, tools }: Conversation) =>
+  const tokensOf = ({ messages, tools }: History) =>
     messages.reduce((sum, message) => sum + countMessageTokens(message, countTokens), 0) +
     tools.reduce((sum, tool) => sum + countToolTokens(tool, countTokens), 0);
   return {
@@ -215,7 +213,7 @@ function stateOf(
   now: Message | ToolDefinition | undefined,
   original: Message | ToolDefinition,
   line?: Message,
-): BlockState {
+): PromptBlock["state"] {
   if (!now) return line && isSummary(line) ? "summarised" : "left";
   if (isSame(now, original)) return "alive";
   if (isTool(now)) return "compact";

@@ -1,6 +1,6 @@
 import { checkGiven } from "@tare/messages";
 import { createHash, type Hash } from "node:crypto";
-import type { IdempotencyKey, SessionRecord, StorableEvent, StoredDocument } from "./port.ts";
+import type { IdempotencyKey, SessionRecord, StoredDocument } from "./port.ts";
 import { StoreError } from "./store_error.ts";
 
 /** One thing that a store holds, as it is carried to another store. */
@@ -10,7 +10,11 @@ export type ContentsItem =
   /** A session, and when something happened to it last, in milliseconds since the epoch, to a minute. */
   | ({ readonly type: "session"; readonly touchedAtMs: number } & SessionRecord)
   /** Some events of the session in front, behind those in front. */
-  | { readonly type: "events"; readonly sessionId: string; readonly events: readonly StorableEvent[] }
+  | {
+    readonly type: "events";
+    readonly sessionId: string;
+    readonly events: readonly { readonly type: string }[];
+  }
   /** A value of the session in front. */
   | { readonly type: "state"; readonly sessionId: string; readonly name: string; readonly value: unknown }
   /** A text in the archive of the session in front. */
@@ -47,21 +51,13 @@ export interface StoreContents {
   close(): Promise<void>;
 }
 
-/** What can be compared of contents. */
-export interface ContentsSum {
-  /** How many there are of each, by name. */
-  readonly counts: Readonly<Record<"sessions" | "events" | "texts" | "documents" | "keys", number>>;
-  /** Of everything: the sum of SHA-256 hashes, in hex. */
-  readonly hash: string;
-}
-
 /**
  * Copies everything into a store that is empty, and reads it there again. One that holds the same already, because an
  * earlier copy was cut off behind its end, is only compared.
  *
  * @throws {StoreError} `conflict` if the other store holds something else.
  */
-export async function copyContents(from: StoreContents, to: StoreContents): Promise<ContentsSum> {
+export async function copyContents(from: StoreContents, to: StoreContents): ReturnType<typeof sumContents> {
   const contents = { read: "function", isEmpty: "function", write: "function", keep: "function" } as const;
   checkGiven("copyContents()", { from, to }, { from: contents, to: contents });
   const { items, sum } = summing(from.read());
@@ -85,7 +81,10 @@ export async function copyContents(from: StoreContents, to: StoreContents): Prom
 /** Passes items on, and sums them up, whatever the order of those that have none. */
 function summing(
   items: AsyncIterable<ContentsItem>,
-): { readonly items: AsyncIterable<ContentsItem>; readonly sum: () => ContentsSum } {
+): {
+  readonly items: AsyncIterable<ContentsItem>;
+  readonly sum: () => Awaited<ReturnType<typeof sumContents>>;
+} {
   const counts = { sessions: 0, events: 0, texts: 0, documents: 0, keys: 0 };
   let named = 0;
   let sum = 0n;
@@ -142,8 +141,13 @@ function summing(
   return { items: pass(), sum: () => ({ counts, hash: sum.toString(16).padStart(64, "0") }) };
 }
 
-/** Reads everything and sums it up. @throws {StoreError} if something of it is damaged. */
-export async function sumContents(contents: StoreContents): Promise<ContentsSum> {
+/** Reads everything and sums it up, to be compared with other contents. @throws {StoreError} if something of it is damaged. */
+export async function sumContents(contents: StoreContents): Promise<{
+  /** How many there are of each, by name. */
+  readonly counts: Readonly<Record<"sessions" | "events" | "texts" | "documents" | "keys", number>>;
+  /** Of everything: the sum of SHA-256 hashes, in hex. */
+  readonly hash: string;
+}> {
   checkGiven("sumContents()", { contents }, { contents: { read: "function" } });
   const { items, sum } = summing(contents.read());
   for await (const _ of items);

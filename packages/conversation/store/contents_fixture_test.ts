@@ -4,7 +4,7 @@
  * @module
  */
 import { archiveRef } from "@tare/prune";
-import type { Claim, Store, StoreRecord } from "@tare/conversation";
+import type { Store, StoreRecord } from "@tare/conversation";
 import { sessionRecord } from "./store_suite_fixture_test.ts";
 
 const TEXTS = ["a result", "\0 Ünïcødé \u{1f600} \r\n", "x".repeat(100_000)];
@@ -66,7 +66,7 @@ export async function askStore(store: Store): Promise<unknown> {
     await Promise.all(refs.map((ref) => store.archive(id).get(ref))),
   ]));
   const documents = [await store.getDocument("response", "r"), await store.getDocument("Response", "r")];
-  const claims: Claim[] = [];
+  const claims: Awaited<ReturnType<Store["claimKey"]>>[] = [];
   for (const request of [DONE, OPEN, FREE]) claims.push(await store.claimKey(request));
   const idle = await store.idleSessions({ kind: "agent", beforeMs: 2 ** 50, limit: 10 });
   const named = await Promise.all(["n", "m", "\0\ud83d"].map((name) => store.findNamed([name])));

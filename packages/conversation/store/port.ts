@@ -1,14 +1,11 @@
 import type { Archive } from "@tare/prune";
-import type { SharedStore } from "./shared_store.ts";
-
-/** Whose loop leads a session: ours, or that of somebody else, whose calls pass through. */
-export type SessionKind = "agent" | "gateway";
 
 /** What is known of a session without its events. None of it ever changes. */
 export interface SessionRecord {
   /** Name, unique in the store, whatever the kind. */
   readonly id: string;
-  readonly kind: SessionKind;
+  /** Whose loop leads it: ours, or that of somebody else, whose calls pass through. */
+  readonly kind: "agent" | "gateway";
   /** When it was made, in milliseconds since the epoch. */
   readonly createdAtMs: number;
   /** What it was made with: any JSON value. */
@@ -29,36 +26,12 @@ export interface ListedSession extends SessionRecord {
   readonly isHeld?: boolean;
 }
 
-/** A session that has a name that was asked for. */
-export interface NamedSession {
-  readonly id: string;
-  /** Fencing number of its newest hold, as of {@linkcode Holding}; 0 where the store isn't shared. */
-  readonly fence: number;
-}
-
-/** How long sessions of a kind are kept, and how much of them. */
-export interface SessionLimits {
-  readonly kind: SessionKind;
-  /** Those to which nothing happened since before that go, in milliseconds since the epoch, to a minute. */
-  readonly beforeMs: number;
-  /**
-   * Those idle longest go until what the rest takes, as it is stored, is no more than this. A text that several have
-   * counts for each of them.
-   */
-  readonly maxBytes: number;
-}
-
-/** An event: any JSON object that says what it is. */
-export interface StorableEvent {
-  readonly type: string;
-}
-
 /** An event as it was stored. */
 export interface StoredEvent {
   /** Position in the session, from 1, without holes. */
   readonly number: number;
   /** The event, as JSON keeps it. */
-  readonly event: StorableEvent & Readonly<Record<string, unknown>>;
+  readonly event: { readonly type: string } & Readonly<Record<string, unknown>>;
 }
 
 /** A small JSON document that belongs to a session and goes with it. */
@@ -80,23 +53,6 @@ export interface IdempotencyKey {
   readonly key: string;
 }
 
-/**
- * What a key stands for. The caller acts on `new`, and on `interrupted` once it has found out what there is of the
- * first attempt; the key is the caller's then, to complete or to release.
- *
- * - `new`: nobody has used the key.
- * - `interrupted`: an earlier process began to act on it and ended before it was done. What it did is unknown.
- * - `running`: this process acts on it now.
- * - `done`: it was acted on, with this response.
- * - `mismatch`: it was used with another body.
- */
-export type Claim =
-  | { readonly state: "new" }
-  | { readonly state: "interrupted" }
-  | { readonly state: "running" }
-  | { readonly state: "done"; readonly response: unknown }
-  | { readonly state: "mismatch" };
-
 /** One thing that a commit changes. */
 export type StoreRecord =
   /**
@@ -112,7 +68,7 @@ export type StoreRecord =
     readonly type: "events";
     readonly sessionId: string;
     readonly after: number;
-    readonly events: readonly StorableEvent[];
+    readonly events: readonly { readonly type: string }[];
   }
   /** A value of a session by name, in place of the one before. */
   | { readonly type: "state"; readonly sessionId: string; readonly name: string; readonly value: unknown }
@@ -133,14 +89,6 @@ export type StoreRecord =
   /** The answer to what was asked of the holder of a session. @throws if whoever asked has given up, or has one. */
   | { readonly type: "answer"; readonly requestId: string; readonly answer: unknown };
 
-/** A copy of a store as the bytes of a file, which opens as a store. */
-export interface StoreCopy {
-  /** How many there are. */
-  readonly bytes: number;
-  /** To be read to its end, or cancelled: until then the store's log only grows. */
-  readonly stream: ReadableStream<Uint8Array<ArrayBuffer>>;
-}
-
 /**
  * Where sessions are kept. A promise that resolves says that what was written survives the process; one that rejects
  * says that nothing of it was written. All reject with a `StoreError` if the store fails, and with an `Error` if there
@@ -159,26 +107,30 @@ export interface Store {
    * of every kind, with forks.
    */
   listSessions(options?: {
-    readonly kind?: SessionKind;
+    readonly kind?: SessionRecord["kind"];
     readonly limit?: number;
     readonly after?: string;
     readonly search?: string;
     readonly forks?: boolean;
   }): Promise<ListedSession[]>;
   /** How many sessions there are of a kind. Default: of every kind. */
-  countSessions(kind?: SessionKind): Promise<number>;
+  countSessions(kind?: SessionRecord["kind"]): Promise<number>;
   /**
    * Ids of sessions of a kind to which nothing happened since `beforeMs`, to a minute; the longest idle first. Whatever
    * is committed to a session happens to it.
    */
   idleSessions(
-    options: { readonly kind: SessionKind; readonly beforeMs: number; readonly limit: number },
+    options: { readonly kind: SessionRecord["kind"]; readonly beforeMs: number; readonly limit: number },
   ): Promise<string[]>;
   /**
    * The sessions that have one of these names, those with the first of them in front, and of those with the same the one
    * whose names were written last. Default limit: 16.
    */
-  findNamed(names: readonly string[], limit?: number): Promise<NamedSession[]>;
+  findNamed(names: readonly string[], limit?: number): Promise<{
+    readonly id: string;
+    /** Fencing number of its newest hold, as of {@linkcode SharedStore.look}; 0 where the store isn't shared. */
+    readonly fence: number;
+  }[]>;
   /**
    * Removes a session with all that only it refers to. False if there is none. Nobody finds it any more from the call
    * on; the promise resolves once its room is free.
@@ -188,7 +140,16 @@ export interface Store {
    * Removes sessions beyond these limits, some at a time, and tells how many. In a store that is shared none that an
    * opening holds.
    */
-  expireSessions(limits: SessionLimits): Promise<number>;
+  expireSessions(limits: {
+    readonly kind: SessionRecord["kind"];
+    /** Those to which nothing happened since before that go, in milliseconds since the epoch, to a minute. */
+    readonly beforeMs: number;
+    /**
+     * Those idle longest go until what the rest takes, as it is stored, is no more than this. A text that several have
+     * counts for each of them.
+     */
+    readonly maxBytes: number;
+  }): Promise<number>;
   /** Events in order: those behind number `after`, of these types, at most `limit`. Default: all. */
   readEvents(id: string, options?: {
     readonly after?: number;
@@ -208,8 +169,26 @@ export interface Store {
   archive(id: string): Archive;
   /** Texts of a session's archive by their references, as far as it has them, all at once. */
   readTexts(id: string, refs: readonly string[]): Promise<ReadonlyMap<string, string>>;
-  /** Takes a key for a request with this body, or says who has it. It is forgotten a day after it was last touched, or once there are too many newer ones. */
-  claimKey(request: IdempotencyKey & { readonly bodyHash: string }): Promise<Claim>;
+  /**
+   * Takes a key for a request with this body, or says who has it. It is forgotten a day after it was last touched, or once
+   * there are too many newer ones.
+   *
+   * What a key stands for. The caller acts on `new`, and on `interrupted` once it has found out what there is of the
+   * first attempt; the key is the caller's then, to complete or to release.
+   *
+   * - `new`: nobody has used the key.
+   * - `interrupted`: an earlier process began to act on it and ended before it was done. What it did is unknown.
+   * - `running`: this process acts on it now.
+   * - `done`: it was acted on, with this response.
+   * - `mismatch`: it was used with another body.
+   */
+  claimKey(request: IdempotencyKey & { readonly bodyHash: string }): Promise<
+    | { readonly state: "new" }
+    | { readonly state: "interrupted" }
+    | { readonly state: "running" }
+    | { readonly state: "done"; readonly response: unknown }
+    | { readonly state: "mismatch" }
+  >;
   /** Forgets a key that was claimed and has no response, because its request failed and may be sent again. */
   releaseKey(key: IdempotencyKey): Promise<void>;
   /**
@@ -218,7 +197,104 @@ export interface Store {
    *
    * @throws {StoreError} `locked` if another copy is under way.
    */
-  copy?(): Promise<StoreCopy>;
+  copy?(): Promise<{
+    /** How many there are. */
+    readonly bytes: number;
+    /** To be read to its end, or cancelled: until then the store's log only grows. */
+    readonly stream: ReadableStream<Uint8Array<ArrayBuffer>>;
+  }>;
   /** Lets others have the store. Nothing can be read or written afterwards; a second call does nothing. */
   close(): Promise<void>;
+}
+
+/** A session that this opening holds: nobody else changes it. */
+export interface Hold {
+  /** The fencing number: one more than that of the hold of this session before, 1 of the first. */
+  readonly fence: number;
+  /** Aborted as soon as the opening knows, or has to assume, that another one may hold the session by now. */
+  readonly signal: AbortSignal;
+  /**
+   * Whether nobody else can hold the session yet, by this machine's clock: to be asked right before what two must not
+   * both do. A process that was stopped for a while learns it here first.
+   */
+  readonly isSure: () => boolean;
+}
+
+/** What somebody asks of the opening that holds a session. */
+export interface HolderRequest {
+  readonly id: string;
+  readonly sessionId: string;
+  /** What is asked: any JSON value. */
+  readonly body: unknown;
+}
+
+/**
+ * How several openings of one store, such as several servers on one database, share its sessions. Whoever changes a
+ * session that is there (events, state, names, archive, deletion) holds it. A commit without the hold fails with a
+ * `StoreError` of code `fenced` and writes nothing; so does one whose hold another opening has taken over since. New
+ * sessions need no hold in the commit that makes them, and documents and responses never do.
+ */
+export interface SharedStore {
+  /**
+   * Takes a session, also from an opening that is gone. The one that has it already gets the same hold.
+   *
+   * @returns Nothing if another opening holds it.
+   * @throws {Error} if there is no such session.
+   */
+  hold(sessionId: string): Promise<Hold | undefined>;
+  /**
+   * Holds a session for one commit, in one round trip: takes it, also from an opening that is gone, writes, and gives it
+   * back. Who knows all of it as of its newest hold, and finds that no other one came in between, knows all of it still.
+   *
+   * @returns The fencing number of this hold. Nothing, and nothing is written, if an opening holds the session or its
+   * newest hold is another one than the caller knows: look at it, and try again.
+   * @throws what a commit throws.
+   */
+  commitBriefly(hold: {
+    readonly sessionId: string;
+    /** Fencing number of the session's newest hold, as far as the caller knows; 0 of one that these records make. */
+    readonly fence: number;
+    readonly records: readonly StoreRecord[];
+  }): Promise<number | undefined>;
+  /** Gives a session back. Nothing happens if this opening doesn't hold it. */
+  release(sessionId: string): Promise<void>;
+  /** Who holds a session. @throws {Error} if there is no such session. */
+  look(sessionId: string): Promise<{
+    /**
+     * Fencing number of its newest hold; 0 before the first. Who held the session with this number, and has given it
+     * back, knows all that was ever written to it.
+     */
+    readonly fence: number;
+    /** This opening, another one that is there, one that is gone, or nobody. */ readonly holder:
+      | "this"
+      | "other"
+      | "left"
+      | "nobody";
+    /** Number of the session's last event; 0 if there is none. */
+    readonly lastEvent: number;
+  }>;
+  /** Sessions that openings held which are gone. */
+  left(): Promise<readonly string[]>;
+  /**
+   * Calls `changed` whenever something may have been written to a session, or somebody else may hold it: at once if all
+   * is well, and every second or two in any case. Gives what ends that.
+   */
+  watch(sessionId: string, changed: () => void): () => void;
+  /**
+   * Asks something of the opening that holds a session, and waits for the answer.
+   *
+   * @returns The answer; nothing if nobody holds the session, or no longer before it was answered: then the request has
+   * had no effect and never will.
+   */
+  ask(sessionId: string, body: unknown): Promise<{ readonly answer: unknown } | undefined>;
+  /** Says who is told by the others. To be called once, before anything is held. */
+  listen(listener: {
+    /**
+     * Something is asked of this opening for a session that it holds. It is answered by a record of type `answer`, best in
+     * the commit that has the effect, so that both are there or neither is.
+     */
+    readonly asked: (request: HolderRequest) => void;
+    /** Another opening is gone. What it held can be taken: see {@linkcode SharedStore.left}. */
+    readonly gone: () => void;
+  }): void;
 }

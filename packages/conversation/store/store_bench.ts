@@ -1,6 +1,6 @@
 // deno bench -A packages/conversation
 import { join } from "@std/path";
-import type { StorableEvent, Store, StoreRecord } from "@tare/conversation";
+import type { Store, StoreRecord } from "@tare/conversation";
 import { openStore } from "@tare/conversation/sqlite";
 
 const folder = Deno.makeTempDirSync();
@@ -43,7 +43,7 @@ const last = new Map<string, number>();
 for (const id of ids) last.set(id, await store.lastEvent(id));
 
 /** An event behind the last of the next session. */
-function nextEvent(event: StorableEvent): StoreRecord & { readonly sessionId: string } {
+function nextEvent(event: { readonly type: string }): StoreRecord & { readonly sessionId: string } {
   const sessionId = next();
   const after = last.get(sessionId) ?? 0;
   last.set(sessionId, after + 1);

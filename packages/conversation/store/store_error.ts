@@ -1,28 +1,26 @@
 import type { IdempotencyKey } from "./port.ts";
 
-/**
- * What is wrong with a store: there is no room (`full`), it is damaged or no store (`corrupt`), another process has it
- * open (`locked`), a newer program wrote it (`newer_version`), somebody else has written to the session since it was
- * read (`conflict`), or holds the session (`fenced`), its file was removed or replaced while it was open (`lost`), or the system can't read or write it
- * (`io`).
- */
-export type StoreErrorCode =
-  | "full"
-  | "corrupt"
-  | "locked"
-  | "newer_version"
-  | "conflict"
-  | "fenced"
-  | "lost"
-  | "io";
-
 /** Thrown when a store can't be opened, read or written. Its message names the store and what to do. */
 export class StoreError extends Error {
   override readonly name = "StoreError";
-  readonly code: StoreErrorCode;
+  /**
+   * What is wrong with a store: there is no room (`full`), it is damaged or no store (`corrupt`), another process has it
+   * open (`locked`), a newer program wrote it (`newer_version`), somebody else has written to the session since it was
+   * read (`conflict`), or holds the session (`fenced`), its file was removed or replaced while it was open (`lost`), or the system can't read or write it
+   * (`io`).
+   */
+  readonly code:
+    | "full"
+    | "corrupt"
+    | "locked"
+    | "newer_version"
+    | "conflict"
+    | "fenced"
+    | "lost"
+    | "io";
 
   /** An error with this code and message. */
-  constructor(code: StoreErrorCode, message: string, options?: ErrorOptions) {
+  constructor(code: StoreError["code"], message: string, options?: ErrorOptions) {
     super(message, options);
     this.code = code;
   }

@@ -6,7 +6,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { randomBytes } from "node:crypto";
 import { archiveRef } from "@tare/prune";
-import type { SessionKind, Store, StoreRecord } from "@tare/conversation";
+import type { SessionRecord, Store, StoreRecord } from "@tare/conversation";
 import { DAY_MS, sessionRecord, type TestOfStore } from "./store_suite_fixture_test.ts";
 
 const gatewayRecord = (id: string): StoreRecord => ({ ...sessionRecord(id), kind: "gateway" });
@@ -23,7 +23,7 @@ const MUCH = Number.MAX_SAFE_INTEGER;
 export function testKinds(test: TestOfStore): void {
   test("listSessions(), countSessions() and idleSessions() tell kinds apart", async (store) => {
     await store.commit([gatewayRecord("c"), sessionRecord("d"), gatewayRecord("e")]);
-    const ids = async (kind?: SessionKind, more: { limit?: number; after?: string } = {}) =>
+    const ids = async (kind?: SessionRecord["kind"], more: { limit?: number; after?: string } = {}) =>
       (await store.listSessions({ ...(kind && { kind }), ...more })).map(({ id, kind }) => `${id} ${kind}`);
     assertEquals(await ids(), ["e gateway", "d agent", "c gateway", "b agent", "a agent"]);
     assertEquals(await ids("agent", { limit: 2 }), ["d agent", "b agent"]);
@@ -34,7 +34,7 @@ export function testKinds(test: TestOfStore): void {
       ),
       [5, 3, 2],
     );
-    const idle = (kind: SessionKind) => store.idleSessions({ kind, beforeMs: MUCH, limit: 9 });
+    const idle = (kind: SessionRecord["kind"]) => store.idleSessions({ kind, beforeMs: MUCH, limit: 9 });
     assertEquals([await idle("agent"), await idle("gateway")], [["a", "b", "d"], ["c", "e"]]);
     await store.deleteSession("c");
     assertEquals([await store.countSessions("gateway"), await idle("gateway")], [1, ["e"]]);

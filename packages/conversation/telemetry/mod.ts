@@ -5,19 +5,5 @@
  *
  * @module
  */
-export type { Chat, ChatOptions, PlannedCall, ToldReply } from "./chat.ts";
-export {
-  errorTypeOf,
-  type Facts,
-  inThisTrace,
-  inTraceOf,
-  type Operation,
-  withoutTrace,
-} from "./operation.ts";
-export {
-  type AgentOptions,
-  type FailOpen,
-  Telemetry,
-  type TelemetryOptions,
-  type ToolOptions,
-} from "./telemetry.ts";
+export { errorTypeOf, inThisTrace, inTraceOf, type Operation, withoutTrace } from "./operation.ts";
+export { type Chat, Telemetry } from "./telemetry.ts";

@@ -12,7 +12,7 @@ import {
 } from "@opentelemetry/api";
 
 /** What is told of an operation, by the attributes' names. */
-export type Facts = Readonly<Record<string, string | number | boolean | string[] | undefined>>;
+export type Facts = Parameters<Operation["set"]>[0];
 
 /** Something that begins and ends: a span, and its duration as a metric. */
 export interface Operation {
@@ -21,7 +21,7 @@ export interface Operation {
   /** Does some work as part of it: operations that begin there stand in it. */
   within<T>(work: () => T): T;
   /** Adds what has become known. */
-  set(facts: Facts): void;
+  set(facts: Readonly<Record<string, string | number | boolean | string[] | undefined>>): void;
   /** Ends it, with the class of error that it ended with, if it did; what has ended stays as it is. */
   end(errorType?: string): void;
 }

@@ -9,58 +9,41 @@ import {
   type Tracer,
   type UpDownCounter,
 } from "@opentelemetry/api";
-import { type Chat, type ChatOptions, SpanChat } from "./chat.ts";
-import { type Operation, SpanOperation } from "./operation.ts";
+import type { Message, ModelSettings, Rewrite, ToolDefinition, Usage } from "@tare/messages";
+import { inputMessages, outputMessages, toolDefinitions } from "./content.ts";
+import { type Facts, type Operation, SpanOperation, whole } from "./operation.ts";
 
-/** What telemetry is made with. */
-export interface TelemetryOptions {
-  /**
-   * Whether spans hold what was said: prompts, replies, arguments and results of tools. Default: no. What people said to
-   * others then stands in whatever keeps the spans.
-   */
-  readonly captureContent?: boolean;
+/** A call of a model, from its request to the end of its reply. */
+export interface Chat extends Operation {
+  /** Something of the reply has come. */
+  begun(): void;
+  /** The reply is there. */
+  replied(reply: {
+    /** Gives what the model said; asked where content is told. */
+    readonly messages: () => readonly Message[];
+    /** Why it ended. Default: it isn't known. */
+    readonly finishReason?: string | undefined;
+    /** Default: it has none. */
+    readonly id?: string | undefined;
+  }): void;
+  /** What it took, as the provider reported. */
+  took(usage: Usage): void;
+  /** What was planned for it, and what came of that. */
+  planned(call: {
+    /** What was rewritten for it. */
+    readonly rewrites: readonly Pick<Rewrite, "mechanism" | "tokensBefore" | "tokensAfter">[];
+    /** Tokens that each mechanism kept out of it. */
+    readonly saved: Readonly<Record<string, number>>;
+    /** What the ledger says of it, where one is kept. */
+    readonly entry?: {
+      readonly usage: Usage;
+      readonly predictedCachedTokens: number;
+      readonly tokenUnits: number;
+      readonly resendTokenUnits: number;
+      readonly decision?: { readonly cause: string };
+    } | undefined;
+  }): void;
 }
-
-/** A turn of an agent. */
-export interface AgentOptions {
-  /** Name of the agent. */
-  readonly agent: string;
-  /** Id of its session. */
-  readonly conversation: string;
-  /** Whose model it asks, as the conventions name providers. */
-  readonly provider: string;
-  /** The model that it asks. */
-  readonly model: string;
-}
-
-/** A call of a tool. */
-export interface ToolOptions {
-  readonly name: string;
-  /** Id of the call. */
-  readonly callId?: string | undefined;
-  /** Name of the agent that calls it. */
-  readonly agent: string;
-  readonly args: unknown;
-  /** What it is part of. Default: what runs now. */
-  readonly parent?: Operation;
-}
-
-/**
- * What could not be done for a request that went on without it: `request`, it was sent as it came; `session`, from now
- * on all of its session's are; `reply`, its answer was passed on unread, `long_reply`, because it is too long; `stream`,
- * the rest of a streamed one was; `usage`, what it took isn't booked; `recall`, a recall wasn't answered; `memory`, one
- * will not be remembered; `store`, what is known of its conversation couldn't be kept, or found.
- */
-export type FailOpen =
-  | "request"
-  | "session"
-  | "reply"
-  | "long_reply"
-  | "stream"
-  | "usage"
-  | "recall"
-  | "memory"
-  | "store";
 
 /** Bounds of histograms, as the conventions prescribe them. */
 const DURATIONS_S = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
@@ -69,7 +52,7 @@ const AGENT_DURATIONS_S = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 
 const TOKENS = Array.from({ length: 14 }, (_, power) => 4 ** power);
 
 /** The metrics. */
-export interface Instruments {
+interface Instruments {
   readonly tokens: Histogram;
   readonly chatDuration: Histogram;
   readonly agentDuration: Histogram;
@@ -93,7 +76,13 @@ export class Telemetry {
   readonly #instruments: Instruments;
 
   /** Telemetry of this part of the program, such as `@tare/gateway`. What exports it must have been set up before. */
-  constructor(scope: string, { captureContent = false }: TelemetryOptions = {}) {
+  constructor(scope: string, { captureContent = false }: {
+    /**
+     * Whether spans hold what was said: prompts, replies, arguments and results of tools. Default: no. What people said to
+     * others then stands in whatever keeps the spans.
+     */
+    readonly captureContent?: boolean;
+  } = {}) {
     const provider = trace.getTracerProvider();
     const meter = metrics.getMeter(scope);
     const isTraced = !(provider instanceof ProxyTracerProvider) ||
@@ -147,7 +136,16 @@ export class Telemetry {
   }
 
   /** A turn begins. */
-  agent({ agent, conversation, provider, model }: AgentOptions): Operation {
+  agent({ agent, conversation, provider, model }: {
+    /** Name of the agent. */
+    readonly agent: string;
+    /** Id of its session. */
+    readonly conversation: string;
+    /** Whose model it asks, as the conventions name providers. */
+    readonly provider: string;
+    /** The model that it asks. */
+    readonly model: string;
+  }): Operation {
     const labels = { "gen_ai.agent.name": agent };
     return new SpanOperation({
       tracer: this.#tracer,
@@ -166,13 +164,40 @@ export class Telemetry {
   }
 
   /** A model is called. */
-  chat(options: ChatOptions): Chat {
+  chat(options: {
+    /** Whose model it is, as the conventions name providers. */
+    readonly provider: string;
+    /** Default: it isn't known. */
+    readonly model?: string | undefined;
+    /** Id of the session. Default: it belongs to none. */
+    readonly conversation?: string | undefined;
+    /** Where the model is asked. Default: it isn't known. */
+    readonly address?: URL | undefined;
+    /** Whether the reply is streamed. Default: it isn't. */
+    readonly stream?: boolean;
+    readonly settings?: ModelSettings | undefined;
+    /** What the model sees. Default: it isn't known. */
+    readonly prompt?:
+      | { readonly messages: readonly Message[]; readonly tools: readonly ToolDefinition[] }
+      | undefined;
+    /** What it is part of. Default: what runs now. */
+    readonly parent?: Operation | undefined;
+  }): Chat {
     const { captureContent } = this;
     return new SpanChat(options, { tracer: this.#tracer, instruments: this.#instruments, captureContent });
   }
 
   /** A tool is called. */
-  tool({ name, callId, agent, args, parent }: ToolOptions): Operation {
+  tool({ name, callId, agent, args, parent }: {
+    readonly name: string;
+    /** Id of the call. */
+    readonly callId?: string | undefined;
+    /** Name of the agent that calls it. */
+    readonly agent: string;
+    readonly args: unknown;
+    /** What it is part of. Default: what runs now. */
+    readonly parent?: Operation;
+  }): Operation {
     const labels = {
       "gen_ai.tool.name": name,
       "gen_ai.tool.type": "function",
@@ -199,8 +224,158 @@ export class Telemetry {
     this.#instruments.recalls.add(count);
   }
 
-  /** Something could not be done for a request, which went on without it. */
-  failedOpen(cause: FailOpen): void {
+  /**
+   * Something could not be done for a request, which went on without it: `request`, it was sent as it came; `session`, from
+   * now on all of its session's are; `reply`, its answer was passed on unread, `long_reply`, because it is too long;
+   * `stream`, the rest of a streamed one was; `usage`, what it took isn't booked; `recall`, a recall wasn't answered;
+   * `memory`, one will not be remembered; `store`, what is known of its conversation couldn't be kept, or found.
+   */
+  failedOpen(
+    cause:
+      | "request"
+      | "session"
+      | "reply"
+      | "long_reply"
+      | "stream"
+      | "usage"
+      | "recall"
+      | "memory"
+      | "store",
+  ): void {
     this.#instruments.failOpens.add(1, { "tare.fail_open.cause": cause });
   }
+}
+
+/** A call of a model as the API has it. */
+class SpanChat extends SpanOperation implements Chat {
+  readonly #labels: Facts;
+  readonly #instruments: Instruments;
+  readonly #captureContent: boolean;
+  readonly #sentMs = performance.now();
+  #hasBegun = false;
+
+  /** Begins now. */
+  constructor(options: Parameters<Telemetry["chat"]>[0], { tracer, instruments, captureContent }: {
+    readonly tracer: Tracer;
+    readonly instruments: Instruments;
+    readonly captureContent: boolean;
+  }) {
+    const { provider, model, conversation, address, stream, settings = {}, prompt, parent } = options;
+    const labels: Facts = {
+      "gen_ai.operation.name": "chat",
+      "gen_ai.provider.name": provider,
+      ...(model !== undefined && { "gen_ai.request.model": model }),
+      ...(address && { "server.address": address.hostname, "server.port": whole(portOf(address)) }),
+    };
+    super({
+      tracer,
+      name: model === undefined ? "chat" : `chat ${model}`,
+      kind: SpanKind.CLIENT,
+      attributes: {
+        ...labels,
+        ...(conversation !== undefined && { "gen_ai.conversation.id": conversation }),
+        ...(stream && { "gen_ai.request.stream": true }),
+        ...settingsOf(settings),
+      },
+      duration: instruments.chatDuration,
+      labels,
+      parent,
+    });
+    this.#labels = labels;
+    this.#instruments = instruments;
+    this.#captureContent = captureContent && this.isRecording;
+    if (prompt && this.#captureContent) {
+      this.set({
+        "gen_ai.input.messages": JSON.stringify(inputMessages(prompt.messages)),
+        ...(prompt.tools.length > 0 && {
+          "gen_ai.tool.definitions": JSON.stringify(toolDefinitions(prompt.tools)),
+        }),
+      });
+    }
+  }
+
+  begun(): void {
+    if (this.#hasBegun) return;
+    this.#hasBegun = true;
+    this.set({ "gen_ai.response.time_to_first_chunk": (performance.now() - this.#sentMs) / 1000 });
+  }
+
+  replied({ messages, finishReason, id }: Parameters<Chat["replied"]>[0]): void {
+    this.set({
+      ...(finishReason && { "gen_ai.response.finish_reasons": [finishReason] }),
+      ...(id !== undefined && { "gen_ai.response.id": id }),
+      ...(this.#captureContent && {
+        "gen_ai.output.messages": JSON.stringify(outputMessages(messages(), finishReason)),
+      }),
+    });
+  }
+
+  took({ promptTokens, outputTokens, cachedTokens, cacheWriteTokens, estimated }: Usage): void {
+    // What was counted here is no usage.
+    if (estimated) return;
+    const { tokens } = this.#instruments;
+    tokens.record(promptTokens, { ...this.#labels, "gen_ai.token.type": "input" });
+    tokens.record(outputTokens, { ...this.#labels, "gen_ai.token.type": "output" });
+    this.set({
+      "gen_ai.usage.input_tokens": whole(promptTokens),
+      "gen_ai.usage.output_tokens": whole(outputTokens),
+      "gen_ai.usage.cache_read.input_tokens": whole(cachedTokens),
+      ...(cacheWriteTokens !== undefined && {
+        "gen_ai.usage.cache_creation.input_tokens": whole(cacheWriteTokens),
+      }),
+    });
+  }
+
+  planned({ rewrites, saved, entry }: Parameters<Chat["planned"]>[0]): void {
+    const { rewrites: rewritten, savedTokens, savedTokenUnits, predictedTokens, reportedTokens } =
+      this.#instruments;
+    for (const { mechanism, tokensBefore, tokensAfter } of rewrites) {
+      const told = { "tare.rewrite.mechanism": mechanism, "tare.rewrite.cause": causeOf(mechanism, entry) };
+      rewritten.add(1, told);
+      this.note("tare.rewrite", {
+        ...told,
+        "tare.rewrite.tokens_before": whole(tokensBefore),
+        "tare.rewrite.tokens_after": whole(tokensAfter),
+      });
+    }
+    let sum = 0;
+    for (const [mechanism, tokens] of Object.entries(saved)) {
+      sum += tokens;
+      // What looking tools up takes is a loss, and no counter goes back.
+      if (tokens > 0) savedTokens.add(tokens, { ...this.#labels, "tare.mechanism": mechanism });
+    }
+    this.set({ "tare.saved.tokens": whole(sum) });
+    if (!entry) return;
+    const { usage, predictedCachedTokens, tokenUnits, resendTokenUnits } = entry;
+    savedTokenUnits.add(resendTokenUnits - tokenUnits, this.#labels);
+    this.set({
+      "tare.saved.token_units": resendTokenUnits - tokenUnits,
+      "tare.cache.predicted_tokens": whole(predictedCachedTokens),
+    });
+    if (usage.estimated) return;
+    predictedTokens.add(predictedCachedTokens, this.#labels);
+    reportedTokens.add(usage.cachedTokens, this.#labels);
+  }
+}
+
+/** Why a rewrite was made, in a word. */
+function causeOf(mechanism: string, entry: Parameters<Chat["planned"]>[0]["entry"]): string {
+  if (mechanism === "planner") return entry?.decision?.cause === "price" ? "price" : "window";
+  if (mechanism === "truncate") return "arrival";
+  return mechanism === "pins" ? "asked" : "trigger";
+}
+
+function settingsOf(settings: ModelSettings): Facts {
+  const { temperature, top_p, frequency_penalty, presence_penalty, seed } = settings;
+  return {
+    ...(temperature !== undefined && { "gen_ai.request.temperature": temperature }),
+    ...(top_p !== undefined && { "gen_ai.request.top_p": top_p }),
+    ...(frequency_penalty !== undefined && { "gen_ai.request.frequency_penalty": frequency_penalty }),
+    ...(presence_penalty !== undefined && { "gen_ai.request.presence_penalty": presence_penalty }),
+    ...(seed !== undefined && { "gen_ai.request.seed": whole(seed) }),
+  };
+}
+
+function portOf({ port, protocol }: URL): number {
+  return port === "" ? (protocol === "https:" ? 443 : 80) : Number(port);
 }

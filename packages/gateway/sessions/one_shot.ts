@@ -1,11 +1,11 @@
 import { contentText } from "@tare/messages";
 import type { Prompts } from "@tare/conversation";
-import type { Purpose, WireItem, WireRequest } from "@tare/wire";
+import type { ItemPart, WireItem, WireRequest } from "@tare/wire";
 import type { About } from "./sessions.ts";
 
 /** A request that isn't a turn. */
 export interface OneShot {
-  readonly purpose: Purpose;
+  readonly purpose: NonNullable<ItemPart["purpose"]>;
   /** The session that it is about, if one is known. */
   readonly about: About | undefined;
 }
@@ -13,7 +13,7 @@ export interface OneShot {
 /** What else is known of a request than what it consists of. */
 export interface RequestMarks {
   /** What the client says that it is for. Default: it doesn't say. */
-  readonly purpose?: Purpose;
+  readonly purpose?: NonNullable<ItemPart["purpose"]>;
   /** Whether its model may call tools. */
   readonly hasTools: boolean;
   /** Looks for the session that it is about. */

@@ -1,5 +1,5 @@
 import type { Conversation, ConversationState } from "@tare/conversation";
-import type { Group, Sums } from "@tare/conversation/report";
+import type { Overview, Sums } from "@tare/conversation/report";
 import { contentText, type CountTokens, firstWords, hashPiece, type Message } from "@tare/messages";
 import type { ForkableSession, PromptSessionOptions } from "@tare/planner";
 import { anchorOf, type WireItem } from "@tare/wire";
@@ -224,7 +224,7 @@ export class GatewaySession {
   }
 
   /** Its group in the ledger. */
-  get group(): Group {
+  get group(): keyof Overview["groups"] {
     return this.#facts.control ? "control" : "planned";
   }
 

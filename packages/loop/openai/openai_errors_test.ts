@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { ModelError, type ModelErrorCode } from "@tare/loop";
+import { ModelError } from "@tare/loop";
 import { openaiModel } from "@tare/loop/openai";
 import { ask, delta, reply, REQUEST, sse, stream } from "../provider_fixture_test.ts";
 
@@ -66,7 +66,7 @@ Deno.test("toModelError() tells the refusals of a provider apart", async () => {
       [500, said("Oops"), "provider_error", "it failed (500: Oops)"],
       [502, "<html>Bad Gateway</html>", "provider_error", "it failed (502)"],
       [503, "", "provider_error", "it failed (503)"],
-    ] as const satisfies readonly (readonly [number, unknown, ModelErrorCode, string])[]
+    ] as const satisfies readonly (readonly [number, unknown, ModelError["code"], string])[]
   ) {
     const { code: actual, state: told } = await judged(status, body);
     assertEquals([actual, told], [code, state]);

@@ -12,12 +12,15 @@
  * @module
  */
 import { checkGiven, type Tool } from "@tare/messages";
-import { type Archive, RECALL_TOOL, recallOriginal, type RecallRequest } from "@tare/prune";
+import { type Archive, RECALL_TOOL, recallOriginal } from "@tare/prune";
 import { editFileTool, writeFileTool } from "./files/write_file_tools.ts";
 import { listFilesTool } from "./files/list_files_tool.ts";
 import { readFileTool } from "./files/read_file_tool.ts";
 import { searchFilesTool } from "./search/search_files_tool.ts";
 import { shellTool, type ShellToolOptions } from "./shell/shell_tool.ts";
+
+/** What a model asks to have back. */
+type Recalled = Parameters<typeof recallOriginal>[1];
 
 export { endLeftCommands, type ShellToolOptions } from "./shell/shell_tool.ts";
 
@@ -54,6 +57,6 @@ export function recallTool(archive: Archive, options: Parameters<typeof recallOr
     definition: RECALL_TOOL,
     stance: "rederivable",
     // Whoever runs a tool has validated the arguments against its definition.
-    run: (args) => recallOriginal(archive, args as Pick<RecallRequest, keyof RecallRequest>, options),
+    run: (args) => recallOriginal(archive, args as Pick<Recalled, keyof Recalled>, options),
   };
 }

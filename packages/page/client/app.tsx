@@ -1,12 +1,12 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { gate, hasToken, keepToken } from "./api/api.ts";
-import { Overview } from "./overview/overview.tsx";
+import { OverviewView } from "./overview/overview.tsx";
 import { type Place, placeOf } from "./place.ts";
 import { Prompt } from "./prompt/prompt.tsx";
 import { SessionList } from "./session_list.tsx";
-import { NewSession } from "./talk/new_session.tsx";
-import { Talk } from "./talk/talk.tsx";
+import { NewSessionView } from "./talk/new_session.tsx";
+import { TalkView } from "./talk/talk.tsx";
 import { Calls } from "./usage/calls.tsx";
 
 /** The whole page: what is open is in the address, so that it can be gone back to and shared. */
@@ -42,11 +42,11 @@ export function App(): JSX.Element {
 function view(place: Place): JSX.Element {
   switch (place.view) {
     case "new":
-      return <NewSession />;
+      return <NewSessionView />;
     case "overview":
-      return <Overview />;
+      return <OverviewView />;
     case "talk":
-      return <Talk key={place.id} id={place.id} />;
+      return <TalkView key={place.id} id={place.id} />;
     case "calls":
       return <Calls key={place.id} subject={place} />;
     case "prompt":

@@ -1,7 +1,7 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { api } from "./api/api.ts";
-import { type GatewaySession, type Session, titleOf } from "./api/sessions.ts";
+import { type PassingSession, type AgentSession, titleOf } from "./api/sessions.ts";
 import { counted, share } from "./parts/format.ts";
 import { addressOf, type Place } from "./place.ts";
 import { CHANGED } from "./talk/conversation.ts";
@@ -17,7 +17,7 @@ const EVERY = 3_000;
 const PAUSE = 150;
 
 interface Page {
-  readonly sessions: readonly Session[];
+  readonly sessions: readonly AgentSession[];
   readonly hasMore: boolean;
 }
 
@@ -82,7 +82,7 @@ export function SessionList({ place }: { readonly place: Place }): JSX.Element {
 }
 
 function figures(
-  { calls, promptTokens, cachedTokens }: Pick<GatewaySession, "calls" | "promptTokens" | "cachedTokens">,
+  { calls, promptTokens, cachedTokens }: Pick<PassingSession, "calls" | "promptTokens" | "cachedTokens">,
 ): string {
   return counted(calls, "call") + (calls > 0 ? ` · ${share(cachedTokens, promptTokens)} from cache` : "");
 }
@@ -115,8 +115,8 @@ function useSessions(search: string): Page & { readonly more: () => Promise<void
   return { ...page, more };
 }
 
-function useGatewaySessions(search: string): readonly GatewaySession[] {
-  const [sessions, setSessions] = useState<readonly GatewaySession[]>([]);
+function useGatewaySessions(search: string): readonly PassingSession[] {
+  const [sessions, setSessions] = useState<readonly PassingSession[]>([]);
   useRefresh(async () => {
     const query = { kind: "gateway", limit: PAGE } as const;
     const told = await api.json("GET /v1/sessions", { query }).catch(() => undefined);
@@ -148,9 +148,9 @@ function useRefresh(read: (isStale: () => boolean) => Promise<void>, what: strin
 }
 
 /** Each session with its helpers behind it, in their order. One whose parent isn't among them stays where it is. */
-function withHelpers(sessions: readonly Session[]): readonly Session[] {
+function withHelpers(sessions: readonly AgentSession[]): readonly AgentSession[] {
   const ids = new Set(sessions.map(({ id }) => id));
-  const isBehind = ({ parent }: Session) => parent !== undefined && ids.has(parent.session);
+  const isBehind = ({ parent }: AgentSession) => parent !== undefined && ids.has(parent.session);
   return sessions.filter((session) => !isBehind(session)).flatMap((session) => [
     session,
     ...sessions.filter(({ parent }) => parent?.session === session.id).reverse(),

@@ -8,16 +8,10 @@ import {
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
-import {
-  type AskForSummary,
-  isColdResume,
-  pruneResults,
-  relievePressure,
-  truncateResults,
-} from "@tare/prune";
+import { isColdResume, pruneResults, relievePressure, truncateResults } from "@tare/prune";
 import { currentProfile } from "../data/providers.ts";
 import type { Summarise } from "../edits/make_summary.ts";
-import { type Conversation, leadingEdits, type PlacedView } from "../edits/view.ts";
+import { type History, leadingEdits, type PlacedView } from "../edits/view.ts";
 import {
   canRecall,
   checkCall,
@@ -26,7 +20,7 @@ import {
   oneByOne,
   type PromptCall,
   type PromptSessionOptions,
-  SESSION,
+  SESSION_OPTIONS,
   type SessionView,
 } from "../prompt_session.ts";
 import { firstOpenCall } from "../retention/find_removals.ts";
@@ -70,7 +64,7 @@ const NEW_STATE: ClassicState = {
  * @throws {RangeError} if a trigger is out of its range.
  */
 export function classicSession(options: PromptSessionOptions): ForkableSession {
-  checkGiven("classicSession()", { options }, { options: SESSION });
+  checkGiven("classicSession()", { options }, { options: SESSION_OPTIONS });
   const { profile, windowTokens = Infinity, archive, countTokens, tools, isError, truncateTokens } = options;
   checkTriggers(options);
   const { historyBudgetTokens, protectTokens, minBytes, pruneAt, summariseAt, coldAfterMs } =
@@ -80,16 +74,16 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
   let state: ClassicState = { ...NEW_STATE, ...stored };
   const configured = { context: true, prune: true, schemas: true, truncate: true, ...options.mechanisms };
   const leftTurns = new LeftTurns(archive);
-  const tokensOf = (messages: readonly Message[], tools: Conversation["tools"]) =>
+  const tokensOf = (messages: readonly Message[], tools: History["tools"]) =>
     countRequestTokens({ messages, tools }, countTokens);
   /** What changes once each view is sent; nothing for a request that isn't a turn. */
   const drafts = new WeakMap<SessionView, Pick<ClassicState, "exposed" | "lastUsedAtMs"> | undefined>();
   let newest: SessionView | undefined;
   /** What was viewed last for a turn. */
-  let last: { readonly history: Conversation; readonly view: SessionView } | undefined;
+  let last: { readonly history: History; readonly view: SessionView } | undefined;
 
   /** What a request that isn't a turn is shown: what the model saw last, and what is new. */
-  function look(history: Conversation): SessionView {
+  function look(history: History): SessionView {
     const edited = new EditedHistory(history, state.edits, countTokens);
     let { messages, tools, places } = edited.seen;
     if (last && startsWith(history.messages, last.history.messages)) {
@@ -115,7 +109,7 @@ export function classicSession(options: PromptSessionOptions): ForkableSession {
     return newest;
   }
 
-  async function makeView(history: Conversation, call: PromptCall): Promise<SessionView> {
+  async function makeView(history: History, call: PromptCall): Promise<SessionView> {
     checkCall({ history, call });
     if (call.oneShot) return look(history);
     const mechanisms = state.reverted ? NO_MECHANISMS : configured;
@@ -304,13 +298,13 @@ function checkTriggers({ truncateTokens, triggers = {} }: PromptSessionOptions):
  */
 function askOnWarmPrefix(
   summarise: Summarise,
-  { messages: seen, tools, windowTokens, progress, told }: Conversation & {
+  { messages: seen, tools, windowTokens, progress, told }: History & {
     readonly windowTokens: number;
     readonly progress: (() => void) | undefined;
     /** Is told what it took. */
     readonly told: (usage: Usage) => void;
   },
-): AskForSummary {
+): Parameters<typeof relievePressure>[1]["summarise"] & object {
   return async (messages, { end, signal }) => {
     const answered = seen.findLastIndex(({ role }) => role === "assistant");
     const sent = seen.slice(0, Math.max(end, answered));
@@ -331,7 +325,7 @@ function askOnWarmPrefix(
 
 /** Why a full window can't be relieved, for people. */
 function describePause(
-  request: Conversation,
+  request: History,
   { activeMessages, fullTokens, windowTokens, scale, countTokens }: {
     /** How many of the messages are the active turn's. */
     readonly activeMessages: number;
@@ -344,7 +338,7 @@ function describePause(
   },
 ): string {
   const { messages, tools } = request;
-  const tokensOf = (those: Conversation) => Math.ceil(countRequestTokens(those, countTokens) * scale);
+  const tokensOf = (those: History) => Math.ceil(countRequestTokens(those, countTokens) * scale);
   const active = messages.length - activeMessages;
   const fixed = messages.filter(({ role }, at) => at >= active || role === "system" || role === "developer");
   const needed = tokensOf({ messages: fixed, tools });

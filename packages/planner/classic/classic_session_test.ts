@@ -12,7 +12,6 @@ import {
   profileNamed,
   type PromptSessionOptions,
   type SessionView,
-  type Triggers,
 } from "@tare/planner";
 import { classicSession } from "@tare/planner/policies";
 import { type Archive, memoryArchive } from "@tare/prune";
@@ -221,7 +220,7 @@ Deno.test("classicSession() goes by other triggers where it is told", async () =
   const messages = [...history, ...turn("c", 10)];
   const small = harness({ context: true }, { triggers: { historyBudgetTokens: 4_000 } });
   assertEquals((await small.view(messages, 2)).messages.slice(1), messages.slice(4));
-  const rewritesIn = async (triggers: Triggers, nowMs = 0) => {
+  const rewritesIn = async (triggers: PromptSessionOptions["triggers"], nowMs = 0) => {
     const { view, session } = harness({ prune: true }, { triggers, windowTokens: 10_000 });
     await view(history.slice(0, 1), 1);
     session.sent(usage);
@@ -236,7 +235,7 @@ Deno.test("classicSession() goes by other triggers where it is told", async () =
   assertEquals(await rewritesIn({ protectTokens: 0, coldAfterMs: HOUR }, HOUR - 1), []);
   assertEquals(await rewritesIn({ protectTokens: 0, coldAfterMs: HOUR }, HOUR), [both]);
   // By the provider's profile, which the trigger outranks.
-  const profiled = async (idleMs: number, triggers: Triggers = {}) => {
+  const profiled = async (idleMs: number, triggers: PromptSessionOptions["triggers"] = {}) => {
     const { view, session } = harness({ prune: true }, {
       profile: profileNamed("anthropic-5m"),
       triggers: { protectTokens: 0, ...triggers },

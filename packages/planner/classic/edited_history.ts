@@ -7,15 +7,15 @@ import {
 } from "@tare/messages";
 import type { Elision, TurnsSummary } from "@tare/prune";
 import {
-  type Conversation,
   type DropEdit,
   type ElideEdit,
   fittingEdits,
+  type History,
   type PlacedView,
   placedView,
   type SummariseEdit,
 } from "../edits/view.ts";
-import { counted, type Mechanisms } from "../prompt_session.ts";
+import { howMany, type Mechanisms } from "../prompt_session.ts";
 
 /** What stays as it is until the session ends, or a later summary takes it in. */
 export type ClassicEdit = StickyElision | SummariseEdit | DropEdit;
@@ -30,13 +30,13 @@ interface StickyElision extends ElideEdit {
 export class EditedHistory {
   /** What was rewritten, in words. */
   readonly rewrites: Rewrite[] = [];
-  readonly #history: Conversation;
+  readonly #history: History;
   readonly #countTokens: CountTokens;
   #edits: readonly ClassicEdit[];
   #seen: PlacedView;
 
   /** A history with the edits of it that fit. */
-  constructor(history: Conversation, edits: readonly ClassicEdit[], countTokens: CountTokens) {
+  constructor(history: History, edits: readonly ClassicEdit[], countTokens: CountTokens) {
     this.#history = history;
     this.#countTokens = countTokens;
     const fitting = fittingEdits(edits, history.messages);
@@ -72,7 +72,7 @@ export class EditedHistory {
     const names = [...new Set(elisions.map(({ tool }) => tool))].join(", ");
     this.#add(edits, {
       ...told,
-      removed: `${tokens} tokens of ${counted(elisions.length, "result")} of ${names}`,
+      removed: `${tokens} tokens of ${howMany(elisions.length, "result")} of ${names}`,
     });
   }
 
@@ -83,7 +83,7 @@ export class EditedHistory {
       role !== "system" && role !== "developer" && (kind === "drop" || role !== "user")
     );
     const how = kind === "drop" ? "those of the user too, without a summary" : "summarised";
-    const removed = `${counted(old.length, "message")} of old turns, ${how}`;
+    const removed = `${howMany(old.length, "message")} of old turns, ${how}`;
     const type = kind === "drop" ? "drop" : "summarise";
     this.#add([{ type, from: 0, to: places[end] ?? 0, ref, text }], {
       mechanism: "summarise",
@@ -114,7 +114,7 @@ export class EditedHistory {
     this.rewrites.push({ ...told, tokensBefore, tokensAfter: this.#tokensOf(this.#seen.messages, tools) });
   }
 
-  #tokensOf(messages: readonly Message[], tools: Conversation["tools"] = []): number {
+  #tokensOf(messages: readonly Message[], tools: History["tools"] = []): number {
     return countRequestTokens({ messages, tools }, this.#countTokens);
   }
 }

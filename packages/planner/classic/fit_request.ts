@@ -9,8 +9,8 @@ import {
 } from "@tare/messages";
 import { type Archive, archiveMessages, bytesFromText, formatPlaceholder } from "@tare/prune";
 import { shownTools } from "@tare/schemas";
-import type { Conversation } from "../edits/view.ts";
-import { counted, type Mechanisms } from "../prompt_session.ts";
+import type { History } from "../edits/view.ts";
+import { howMany, type Mechanisms } from "../prompt_session.ts";
 
 /** What a request is fitted with. */
 export interface FitOptions {
@@ -27,7 +27,7 @@ export interface FitOptions {
 }
 
 /** The messages and tools of one request, and what was kept out of this one alone. */
-export interface FittedRequest extends Conversation {
+export interface FittedRequest extends History {
   /** Tokens of the request. */
   readonly tokens: number;
   /** Old turns that are left out, and where they stood. */
@@ -123,7 +123,7 @@ export function fittingRewrites(request: FittedRequest, before: LeftOut): Rewrit
     rewrites.push({
       mechanism: "context",
       reason: "old turns must fit in a budget during a tool loop",
-      removed: counted(turns, "old turn"),
+      removed: howMany(turns, "old turn"),
       tokensBefore: tokens + saved.context,
       tokensAfter: tokens,
     });

@@ -1,5 +1,5 @@
 import { isPrice } from "./prices.ts";
-import { type Profile, profileNamed, PROFILES, type Warmth } from "./providers.ts";
+import { type Profile, profileNamed, PROFILES } from "./providers.ts";
 
 /** What a field must be, and whether a value is that. */
 interface Rule {
@@ -84,8 +84,8 @@ function parseObject(text: string): Readonly<Record<string, unknown>> {
 function checkWarmth(lines: unknown): void {
   const list = { right: `a list of lines such as ${LINE}`, holds: Array.isArray };
   check("warmth", lines, list);
-  let before: Warmth = { idleMs: 0, probability: 1 };
-  for (const [at, line] of (lines as readonly Warmth[]).entries()) {
+  let before: Profile["warmth"][number] = { idleMs: 0, probability: 1 };
+  for (const [at, line] of (lines as Profile["warmth"]).entries()) {
     const name = `warmth[${at}]`;
     check(name, line, {
       right: `a line such as ${LINE}`,

@@ -1,14 +1,6 @@
 import type { Usage } from "@tare/messages";
 import type { Price } from "./prices.ts";
 
-/** How likely a cached prefix is still there after some idle time. */
-export interface Warmth {
-  /** Longest idle time that this line speaks of, in milliseconds. */
-  readonly idleMs: number;
-  /** Probability, from 0 to 1, that a prefix last used that long ago is still cached. */
-  readonly probability: number;
-}
-
 /**
  * The cache rules and prices of a provider. Prices are relative to one uncached input token. Data, not law: what
  * a session observes in its usage outranks it.
@@ -33,7 +25,12 @@ export interface Profile {
   /** Idle time after which a resumed session certainly is cold, in milliseconds. */
   readonly coldAfterMs: number;
   /** What is known of {@linkcode Profile.ttlMs}, by growing idle time; after the last line the prefix is gone. */
-  readonly warmth: readonly Warmth[];
+  readonly warmth: readonly {
+    /** Longest idle time that this line speaks of, in milliseconds. */
+    readonly idleMs: number;
+    /** Probability, from 0 to 1, that a prefix last used that long ago is still cached. */
+    readonly probability: number;
+  }[];
   /** How the provider reports its cache (a `UsageDialect` of `@tare/wire`). */
   readonly dialect: "openai" | "deepseek" | "anthropic";
   /** What the figures leave out. */

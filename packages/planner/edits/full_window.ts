@@ -11,8 +11,8 @@ import { firstOpenCall } from "../retention/find_removals.ts";
 import { WINDOW_SHARE } from "../rule/decide.ts";
 import { findStretch, isSummary, makeSummary, type Stretch, type Summarise } from "./make_summary.ts";
 import {
-  type Conversation,
   type Edit,
+  type History,
   type PlacedMessages,
   type PlacedView,
   placedView,
@@ -105,7 +105,7 @@ interface Rung {
  * Nothing is done that frees less than a tenth of the prompt.
  */
 export async function relieveWindow(
-  history: Conversation,
+  history: History,
   edits: readonly Edit[],
   options: RelieveWindowOptions,
 ): Promise<WindowRelief> {
@@ -182,7 +182,7 @@ function some(number: number, noun: string): string {
 }
 
 /** The conversation as the provider's cache knows it, with all of the history in front of a position. */
-function sentBefore(end: number, { warm, countTokens }: RelieveWindowOptions): Conversation {
+function sentBefore(end: number, { warm, countTokens }: RelieveWindowOptions): History {
   const { messages, places, tools } = warm.view;
   const behind = places.findIndex((place) => place >= end);
   let length = 0;

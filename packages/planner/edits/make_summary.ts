@@ -6,7 +6,7 @@ import {
   formatPlaceholder,
   parsePlaceholder,
 } from "@tare/prune";
-import type { Conversation, PlacedMessages, SummariseEdit } from "./view.ts";
+import type { History, PlacedMessages, SummariseEdit } from "./view.ts";
 
 /** Of what a model is asked for a summary, and how. */
 export interface SummaryRequest {
@@ -14,7 +14,7 @@ export interface SummaryRequest {
    * The conversation as the provider's cache knows it, with all that is to be summarised in it: a request that goes on
    * from it is read from the cache.
    */
-  readonly sent: Conversation;
+  readonly sent: History;
   /** What is to be summarised, in order, as the model sees it; the user's messages too, whether they stay or leave. */
   readonly messages: readonly Message[];
   /** Of these, the user's messages that leave. The others of them stay in the prompt. */
@@ -30,15 +30,15 @@ export interface SummaryRequest {
 }
 
 /** A summary of old messages, and what the call for it took. */
-export interface Summary {
+type Summary = Awaited<ReturnType<Summarise>>;
+
+/** Asks a model for a summary of old messages. A rejection is a failure, and so is an empty text, which is paid. */
+export type Summarise = (request: SummaryRequest) => Promise<{
   /** The summary; empty if the model gave none. */
   readonly text: string;
   /** What the provider reported. */
   readonly usage: Usage;
-}
-
-/** Asks a model for a summary of old messages. A rejection is a failure, and so is an empty text, which is paid. */
-export type Summarise = (request: SummaryRequest) => Promise<Summary>;
+}>;
 
 /** The start of a conversation that gives way to one message. */
 export interface Stretch {
@@ -87,7 +87,7 @@ export interface MakeSummaryOptions {
   /** Asks a model; absent if none shall be asked. */
   readonly summarise?: Summarise | undefined;
   /** What the provider's cache knows. */
-  readonly sent: Conversation;
+  readonly sent: History;
   /** The first message behind the stretch. */
   readonly next?: Message | undefined;
   readonly windowTokens?: number | undefined;

@@ -10,14 +10,12 @@ import { type ElisionCandidate, resultText } from "@tare/prune";
 import type { Layout } from "./layout.ts";
 import type { Way } from "./view.ts";
 
-/** What a pin asks for: that a message comes back and stays, or that a result leaves. */
-export type Wish = "keep" | "let_go";
-
 /** What somebody wants of one message of a session. Plain data. */
 export interface Pin {
   /** Position of the message in the history. */
   readonly place: number;
-  readonly wish: Wish;
+  /** That it comes back and stays, or that a result leaves. */
+  readonly wish: "keep" | "let_go";
   /** Who asked for it. */
   readonly by: string;
   /** Tells the message from any other: of a history that went back and on another way it asks nothing. */

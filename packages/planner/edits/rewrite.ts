@@ -12,7 +12,7 @@ import {
   elide,
   type ElisionCandidate,
   formatPlaceholder,
-  type ToolTraits,
+  type PruneOptions,
 } from "@tare/prune";
 import { unscaled } from "../cache/predict.ts";
 import type { BookedPlan } from "../ledger/ledger.ts";
@@ -325,7 +325,7 @@ class Rewriting {
 export interface MakeEditsOptions {
   readonly countTokens: CountTokens;
   readonly archive: Archive;
-  readonly tools?: Readonly<Record<string, ToolTraits>>;
+  readonly tools?: NonNullable<PruneOptions["tools"]>;
   readonly recall?: boolean;
 }
 

@@ -111,7 +111,7 @@ export function textAt(message: Message | undefined, part?: number): string | un
 }
 
 /** What a session has said, or what of it a model sees. */
-export interface Conversation {
+export interface History {
   /** In order, first to last. */
   readonly messages: readonly Message[];
   /** In the order in which the model is shown them. */
@@ -119,7 +119,7 @@ export interface Conversation {
 }
 
 /** A view, and where in the history each of its messages stands. */
-export type PlacedView = Conversation & PlacedMessages;
+export type PlacedView = History & PlacedMessages;
 
 /**
  * What the model sees of a history after these edits. Pure: the same history and edits give the same bytes.
@@ -128,7 +128,7 @@ export type PlacedView = Conversation & PlacedMessages;
  *
  * @throws {RangeError} if an edit names messages that are not there, or elides what is no tool result.
  */
-export function placedView(history: Conversation, edits: readonly Edit[]): PlacedView {
+export function placedView(history: History, edits: readonly Edit[]): PlacedView {
   return { ...placeMessages(history.messages, edits), tools: compactedTools(history.tools, edits) };
 }
 

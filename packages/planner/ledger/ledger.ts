@@ -27,36 +27,6 @@ import {
 } from "../cache/predict.ts";
 import type { Price } from "../data/prices.ts";
 import { type Profile, recogniseProfile } from "../data/providers.ts";
-import type { Decision } from "../rule/decide.ts";
-
-/** Tokens of a prompt by what they are. */
-export interface PromptShares {
-  readonly tools: number;
-  /** System and developer messages. */
-  readonly core: number;
-  /** What user and model said in earlier turns. */
-  readonly oldTurns: number;
-  /** What user and model said in the turn that is being worked on. */
-  readonly activeTurn: number;
-  /** Tool results that are there. */
-  readonly results: number;
-  /** Lines that stand for what left. */
-  readonly placeholders: number;
-}
-
-/**
- * Why tokens of a prompt were not served from the cache: the session's `first_call`; `new`, they were not in the
- * request before; `own_rewrite`, an edit moved them; `tools_changed`; `model_changed`; `expired`, the call came
- * after the profile's time to live; `provider_lost`, it came before.
- */
-export type UncachedCause =
-  | "first_call"
-  | "new"
-  | "own_rewrite"
-  | "tools_changed"
-  | "model_changed"
-  | "expired"
-  | "provider_lost";
 
 /** What one call cost and why. Costs are in token units: the price of one uncached input token is 1. */
 export interface LedgerEntry {
@@ -64,10 +34,36 @@ export interface LedgerEntry {
   readonly usage: Usage;
   /** Of the prompt's tokens, those that the cache model expected to be served. */
   readonly predictedCachedTokens: number;
-  /** The prompt by what it consists of, counted here. */
-  readonly shares: PromptShares;
-  /** Tokens that were not served from the cache, by cause. */
-  readonly uncached: readonly { readonly cause: UncachedCause; readonly tokens: number }[];
+  /** Tokens of the prompt by what they are, counted here. */
+  readonly shares: {
+    readonly tools: number;
+    /** System and developer messages. */
+    readonly core: number;
+    /** What user and model said in earlier turns. */
+    readonly oldTurns: number;
+    /** What user and model said in the turn that is being worked on. */
+    readonly activeTurn: number;
+    /** Tool results that are there. */
+    readonly results: number;
+    /** Lines that stand for what left. */
+    readonly placeholders: number;
+  };
+  /**
+   * Tokens that were not served from the cache, by cause: the session's `first_call`; `new`, they were not in the request
+   * before; `own_rewrite`, an edit moved them; `tools_changed`; `model_changed`; `expired`, the call came after the
+   * profile's time to live; `provider_lost`, it came before.
+   */
+  readonly uncached: readonly {
+    readonly cause:
+      | "first_call"
+      | "new"
+      | "own_rewrite"
+      | "tools_changed"
+      | "model_changed"
+      | "expired"
+      | "provider_lost";
+    readonly tokens: number;
+  }[];
   /** What a model reported that was asked for a summary before this call. */
   readonly summary?: Usage;
   /** What the prompt cost, a summary made for it included. */
@@ -80,8 +76,25 @@ export interface LedgerEntry {
   readonly savedTokenUnits: number;
   /** Whether rewriting has cost the session so much more than it saved that it stopped. */
   readonly stopped: boolean;
-  /** The rewrite that was weighed for this call. */
-  readonly decision?: Decision;
+  /** The rewrite that was weighed for this call, in numbers. Costs are in the price of one uncached input token. */
+  readonly decision?: {
+    /**
+     * Why the prompt was rewritten: `price`, the rent paid for what left equals what its leaving costs; `window`, the
+     * prompt would not fit. Or why it was not: `wait`, its price is not paid yet; `loss_limit`, buying now could cost
+     * the session more than its limit; `stopped`, earlier rewrites cost the session more than they saved.
+     */
+    readonly cause: "price" | "window" | "wait" | "loss_limit" | "stopped";
+    /** Probability that the cached prefix was still there. */
+    readonly alive: number;
+    /** Tokens by which the prompt shrinks (ΔT). */
+    readonly tokens: number;
+    /** Tokens that the cache would have served and that it no longer can: those behind the cut (S, and what was cached of ΔT). */
+    readonly brokenTokens: number;
+    /** What carrying the tokens has cost so far. */
+    readonly rent: number;
+    /** What this call costs more than without the rewrite; negative if it costs less. */
+    readonly price: number;
+  };
 }
 
 /** What a planner remembers of a session. Plain data, a few numbers for each thing that could leave. */
@@ -147,12 +160,29 @@ export interface BookedPlan {
   /** Tokens of the whole conversation, as it was said. */
   readonly fullTokens: number;
   /** The prompt by what it consists of. */
-  readonly shares: PromptShares;
+  readonly shares: LedgerEntry["shares"];
   /** What the cache was expected to do for it. */
   readonly predicted: Prediction;
   /** What carrying costs more than its absence, and stayed. */
   readonly pending: readonly { readonly parts: readonly { readonly name: string }[] }[];
-  readonly decision?: Decision;
+  readonly decision?: {
+    /**
+     * Why the prompt was rewritten: `price`, the rent paid for what left equals what its leaving costs; `window`, the
+     * prompt would not fit. Or why it was not: `wait`, its price is not paid yet; `loss_limit`, buying now could cost
+     * the session more than its limit; `stopped`, earlier rewrites cost the session more than they saved.
+     */
+    readonly cause: "price" | "window" | "wait" | "loss_limit" | "stopped";
+    /** Probability that the cached prefix was still there. */
+    readonly alive: number;
+    /** Tokens by which the prompt shrinks (ΔT). */
+    readonly tokens: number;
+    /** Tokens that the cache would have served and that it no longer can: those behind the cut (S, and what was cached of ΔT). */
+    readonly brokenTokens: number;
+    /** What carrying the tokens has cost so far. */
+    readonly rent: number;
+    /** What this call costs more than without the rewrite; negative if it costs less. */
+    readonly price: number;
+  };
 }
 
 /** What {@linkcode bookCall} goes by. */
@@ -285,9 +315,19 @@ export function explainUncached(
   if (change === "first_call" || change === "model_changed") {
     return [{ cause: change, tokens: uncachedTokens }];
   }
-  const causes: { readonly cause: UncachedCause; readonly tokens: number }[] = [];
+  const causes: {
+    readonly cause:
+      | "first_call"
+      | "new"
+      | "own_rewrite"
+      | "tools_changed"
+      | "model_changed"
+      | "expired"
+      | "provider_lost";
+    readonly tokens: number;
+  }[] = [];
   let left = uncachedTokens;
-  const explain = (cause: UncachedCause, tokens: number) => {
+  const explain = (cause: LedgerEntry["uncached"][number]["cause"], tokens: number) => {
     const its = Math.min(left, Math.max(0, Math.round(tokens)));
     if (its > 0) causes.push({ cause, tokens: its });
     left -= its;

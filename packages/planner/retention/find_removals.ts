@@ -16,22 +16,7 @@ import type { Way } from "../edits/view.ts";
 import type { Result, Standings, Step } from "./standings.ts";
 
 /** What a rule goes by for one message before one call. Ages are in calls, counted from 1. */
-export interface Standing {
-  /** Tokens of the message, counted by the provider. */
-  readonly tokens: number;
-  /** Whether it shows a file: a read's result, or a call that edits or writes. */
-  readonly fileText: boolean;
-  /** Whether it edits or writes. */
-  readonly edits: boolean;
-  /** Names of which it is the newest bearer. */
-  readonly names: number;
-  /** Calls since it came. */
-  readonly age: number;
-  /** Calls since it came or one of its names was last used by a call. */
-  readonly wantedAge: number;
-  /** Tokens in front of the prompt that the provider counts and that aren't to be seen here. */
-  readonly unseenTokens: number;
-}
+type Standing = Parameters<Retention["loss"]>[0];
 
 /** What may leave the prompt, and what of it stays. */
 export interface Retention {
@@ -39,7 +24,22 @@ export interface Retention {
    * What a message's absence is expected to cost at the next call, in the price of one uncached input token: what
    * costs more to carry may leave. As long as nobody refers to the message it must not grow.
    */
-  readonly loss: (standing: Standing, profile: Profile) => number;
+  readonly loss: (standing: {
+    /** Tokens of the message, counted by the provider. */
+    readonly tokens: number;
+    /** Whether it shows a file: a read's result, or a call that edits or writes. */
+    readonly fileText: boolean;
+    /** Whether it edits or writes. */
+    readonly edits: boolean;
+    /** Names of which it is the newest bearer. */
+    readonly names: number;
+    /** Calls since it came. */
+    readonly age: number;
+    /** Calls since it came or one of its names was last used by a call. */
+    readonly wantedAge: number;
+    /** Tokens in front of the prompt that the provider counts and that aren't to be seen here. */
+    readonly unseenTokens: number;
+  }, profile: Profile) => number;
   /** Tokens at the end, at most half the window, in which no result leaves. Infinite: none leaves. */
   readonly resultTailTokens: number;
   /**
@@ -253,9 +253,9 @@ function firstIdle(ends: Ends, seen: Seen, options: RemovalOptions): number {
   let first = Infinity;
   for (const step of standings.steps) {
     if (step.from >= ends.steps) break;
-    if (step.quietUntil > call) continue;
+    if (step.quiet.isAt(call)) continue;
     if (!layout.shows(step.from) || options.pinned.steps.has(step.from)) {
-      step.quietUntil = Infinity;
+      step.quiet.until(Infinity);
       continue;
     }
     // Its line may be shared or not: idle with one line more or less is looked at in full.
@@ -267,20 +267,20 @@ function firstIdle(ends: Ends, seen: Seen, options: RemovalOptions): number {
       first = step.from;
       break;
     }
-    step.quietUntil = call + ahead;
+    step.quiet.until(call + ahead);
   }
   for (const result of standings.results) {
     if (result.at >= Math.min(first, ends.results)) break;
     const bearer = standings.bearers[result.at]!;
-    if (bearer.quietUntil > call) continue;
+    if (bearer.quiet.isAt(call)) continue;
     const found = layout.find(result.at);
     if (!found) {
-      bearer.quietUntil = Infinity;
+      bearer.quiet.until(Infinity);
       continue;
     }
     const tokens = options.scale.perToken * found.tokens;
     const ahead = callsUntilIdle(tokens - PLACEHOLDER_TOKENS, [result.at], seen, options);
-    if (ahead > 0) bearer.quietUntil = call + ahead;
+    if (ahead > 0) bearer.quiet.until(call + ahead);
     else if (mayLeave(result, seen, options)) return Math.min(result.at, bearer.step?.from ?? Infinity);
   }
   return first;

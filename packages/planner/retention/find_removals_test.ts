@@ -1,6 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { estimateTokens, hashPiece, type Message, type ToolDefinition } from "@tare/messages";
-import { BY_AGE, KEEP_WANTED, profileNamed } from "@tare/planner";
+import { KEEP_WANTED, profileNamed } from "@tare/planner";
+import { BY_AGE } from "./find_removals.ts";
 import { Layout } from "../edits/layout.ts";
 import { NOTHING_PINNED } from "../edits/pin.ts";
 import { compactedTools, type Edit } from "../edits/view.ts";

@@ -10,11 +10,31 @@ import {
   holdsPlaceholder,
   looksLikeError,
   parsePlaceholder,
+  type PruneOptions,
   RECALL_TOOL,
   resultText,
-  type ToolTraits,
   traitsOf,
 } from "@tare/prune";
+
+/** Until which call something is known to be worth carrying, so that it needn't be looked at again. */
+export class Quiet {
+  #untilCall = 0;
+
+  /** Whether it still is at this call. */
+  isAt(call: number): boolean {
+    return this.#untilCall > call;
+  }
+
+  /** It is until this call, unless it is woken; infinite: until it is woken. */
+  until(call: number): void {
+    this.#untilCall = call;
+  }
+
+  /** Forgets that it is. */
+  wake(): void {
+    this.#untilCall = 0;
+  }
+}
 
 /** What is counted of one message while its session goes on. Calls are numbered from 1. */
 export interface Bearer {
@@ -27,8 +47,8 @@ export interface Bearer {
   wanted: number;
   /** Names of which it is the newest bearer. */
   names: number;
-  /** Until this call it is known to be worth carrying, unless a name gets a newer bearer. */
-  quietUntil: number;
+  /** How long it is known to be worth carrying: a newer bearer of one of its names wakes it. */
+  readonly quiet: Quiet;
   /** The step that it belongs to. */
   step?: Step;
 }
@@ -47,13 +67,13 @@ export interface Result {
 export interface Step {
   readonly from: number;
   readonly to: number;
-  /** Until this call it is known to be worth carrying, unless a name of its messages gets a newer bearer. */
-  quietUntil: number;
+  /** How long it is known to be worth carrying: a newer bearer of a name of its messages wakes it. */
+  readonly quiet: Quiet;
 }
 
 /** How results are judged. */
 export interface StandingsOptions {
-  readonly tools?: Readonly<Record<string, ToolTraits>>;
+  readonly tools?: NonNullable<PruneOptions["tools"]>;
   readonly isError?: (message: ToolMessage, index: number) => boolean;
 }
 
@@ -164,7 +184,7 @@ export class Standings {
       came: call,
       wanted: call,
       names: facts.names.size,
-      quietUntil: 0,
+      quiet: new Quiet(),
     };
     for (const name of facts.names) {
       const before = this.#names.get(name);
@@ -192,7 +212,7 @@ export class Standings {
     if (message.keep) this.#open = { ...this.#open, stays: true };
     const { from, calls, stays } = this.#open;
     if (stays || at - from !== calls) return;
-    const step: Step = { from, to: at + 1, quietUntil: 0 };
+    const step: Step = { from, to: at + 1, quiet: new Quiet() };
     this.steps.push(step);
     for (const bearer of this.bearers.slice(from)) bearer.step = step;
   }
@@ -217,8 +237,8 @@ export class Standings {
 }
 
 function wake(bearer: Bearer): void {
-  bearer.quietUntil = 0;
-  if (bearer.step) bearer.step.quietUntil = 0;
+  bearer.quiet.wake();
+  bearer.step?.quiet.wake();
 }
 
 /** What a message says of itself, as far as a retention rule asks. */
@@ -265,7 +285,7 @@ function findFacts(
   message: Message,
   { answered, tools }: {
     readonly answered: ToolCall | undefined;
-    readonly tools: Readonly<Record<string, ToolTraits>> | undefined;
+    readonly tools: PruneOptions["tools"];
   },
 ): Facts {
   const calls = message.role === "assistant"
@@ -294,13 +314,13 @@ function fileNamesIn(text: string): string[] {
 
 const known = new WeakMap<ToolCall, CallFacts>();
 
-function readCall(call: ToolCall, tools: Readonly<Record<string, ToolTraits>> | undefined): CallFacts {
+function readCall(call: ToolCall, tools: PruneOptions["tools"]): CallFacts {
   let facts = known.get(call);
   if (!facts) known.set(call, facts = parseCall(call, tools));
   return facts;
 }
 
-function parseCall(call: ToolCall, tools: Readonly<Record<string, ToolTraits>> | undefined): CallFacts {
+function parseCall(call: ToolCall, tools: PruneOptions["tools"]): CallFacts {
   const { name: tool, arguments: input } = meantCall(call);
   const traits = traitsOf(tool, { ...(tools && { tools }) });
   const values = argumentsIn(input);

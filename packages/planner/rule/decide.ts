@@ -1,5 +1,6 @@
 import { servedTokens } from "../cache/predict.ts";
 import type { Profile } from "../data/providers.ts";
+import type { LedgerEntry } from "../ledger/ledger.ts";
 import type { Removal } from "../retention/find_removals.ts";
 
 /** Share of the window from which on price no longer decides. The rest is room for the answer. */
@@ -15,24 +16,7 @@ const WORTHWHILE_SHARE = 0.1;
 const SURELY_COLD = 0.1;
 
 /** A rewrite that was weighed, in numbers. Costs are in the price of one uncached input token. */
-export interface Decision {
-  /**
-   * Why the prompt was rewritten: `price`, the rent paid for what left equals what its leaving costs; `window`, the
-   * prompt would not fit. Or why it was not: `wait`, its price is not paid yet; `loss_limit`, buying now could cost
-   * the session more than its limit; `stopped`, earlier rewrites cost the session more than they saved.
-   */
-  readonly cause: "price" | "window" | "wait" | "loss_limit" | "stopped";
-  /** Probability that the cached prefix was still there. */
-  readonly alive: number;
-  /** Tokens by which the prompt shrinks (ΔT). */
-  readonly tokens: number;
-  /** Tokens that the cache would have served and that it no longer can: those behind the cut (S, and what was cached of ΔT). */
-  readonly brokenTokens: number;
-  /** What carrying the tokens has cost so far. */
-  readonly rent: number;
-  /** What this call costs more than without the rewrite; negative if it costs less. */
-  readonly price: number;
-}
+export type Decision = NonNullable<LedgerEntry["decision"]>;
 
 /** A prompt that is about to be sent. Tokens are the provider's. */
 export interface CachedPrompt {

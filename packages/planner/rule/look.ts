@@ -27,22 +27,21 @@ import {
   rideOf,
   type Wishes,
 } from "../edits/pin.ts";
-import { compactedTools, type Conversation, type Edit, type PlacedView } from "../edits/view.ts";
+import { compactedTools, type Edit, type History, type PlacedView } from "../edits/view.ts";
 import {
   bookCall,
   type BookedPlan,
   type LedgerEntry,
   type PlannerState,
   promptCost,
-  type PromptShares,
 } from "../ledger/ledger.ts";
-import type { DeferredTools, Mechanisms, PromptSessionOptions } from "../prompt_session.ts";
+import type { Mechanisms, PromptCall, PromptSessionOptions } from "../prompt_session.ts";
 import { findRemovals, type Retention } from "../retention/find_removals.ts";
 import { Standings } from "../retention/standings.ts";
 import { isSurelyCold, reckonedAlive, type Situation, WINDOW_SHARE } from "./decide.ts";
 
 /** A call that is about to be made, as far as it is planned. */
-export interface LookRequest extends Conversation {
+export interface LookRequest extends History {
   /** The edits made so far, in order. */
   readonly edits: readonly Edit[];
   /** The time of the request, in milliseconds since any fixed moment. */
@@ -50,7 +49,7 @@ export interface LookRequest extends Conversation {
   /** Name of the model: another model has another cache. Default: always the same. */
   readonly model?: string;
   /** Tools whose definitions the request goes without. Default: none. */
-  readonly deferred?: DeferredTools;
+  readonly deferred?: NonNullable<PromptCall["deferred"]>;
   /** What was asked for of single messages of this history. Default: nothing. */
   readonly pins?: readonly Pin[];
 }
@@ -419,7 +418,7 @@ export class KnownSession {
 export function sharePrompt(
   layout: Layout,
   { activeStart, toolTokens }: { readonly activeStart: number; readonly toolTokens: number },
-): PromptShares {
+): LedgerEntry["shares"] {
   const { core, said, results, placeholders } = layout.sums;
   const oldTurns = layout.saidBefore(activeStart);
   return { tools: toolTokens, core, oldTurns, activeTurn: said - oldTurns, results, placeholders };

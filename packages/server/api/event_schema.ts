@@ -1,4 +1,4 @@
-import type { ModelErrorCode, TurnEndReason } from "@tare/loop";
+import type { ModelError, TurnEndReason } from "@tare/loop";
 import type { FinishReason } from "@tare/messages";
 import { type TProperties, Type } from "typebox";
 import { closed, COUNT } from "../http/schema.ts";
@@ -60,7 +60,7 @@ const END_REASONS: Readonly<Record<TurnEndReason, true>> = {
   model_error: true,
   internal_error: true,
 };
-const MODEL_ERRORS: Readonly<Record<ModelErrorCode, true>> = {
+const MODEL_ERRORS: Readonly<Record<ModelError["code"], true>> = {
   bad_key: true,
   no_such_model: true,
   prompt_too_long: true,

@@ -1,5 +1,5 @@
 import { Type } from "typebox";
-import { ERROR, errorBody, errorResponses, HttpError } from "../http/http_error.ts";
+import { ERROR, errorResponses, HttpError, httpErrorBody } from "../http/http_error.ts";
 import { route } from "../http/route.ts";
 import { closed } from "../http/schema.ts";
 import { type Heartbeat, type SseMessage, sseResponse } from "../http/sse_response.ts";
@@ -160,7 +160,7 @@ async function* toSse(
   } catch (error) {
     if (!(error instanceof HttpError)) onError(error);
     // Too late for a status.
-    yield { event: "error", data: JSON.stringify(errorBody(error)) };
+    yield { event: "error", data: JSON.stringify(httpErrorBody(error)) };
   }
 }
 

@@ -3,7 +3,7 @@ import { describeCall, type Message, pairCalls, type ToolCall, type ToolMessage 
 import { HttpError } from "../http/http_error.ts";
 import type {
   Answer,
-  Answered,
+  ApprovalAnswered,
   AskedEvent,
   Question,
   SessionEvent,
@@ -34,8 +34,8 @@ interface Closing {
 /** What `say` says of what is asked, and whether nothing is left open then. */
 export function hear(
   questions: SessionQuestions,
-  say: (questions: SessionQuestions) => readonly Answered[],
-): { readonly told: readonly Answered[]; readonly isAll: boolean } {
+  say: (questions: SessionQuestions) => readonly ApprovalAnswered[],
+): { readonly told: readonly ApprovalAnswered[]; readonly isAll: boolean } {
   const told = say(questions);
   const left = openQuestions(told.reduce(questionsAfter, questions));
   return { told, isAll: told.length > 0 && left.length === 0 };
@@ -172,7 +172,7 @@ export function answerTo(
   questions: SessionQuestions,
   id: string,
   { decision, reason, askedAtMs }: GivenAnswer,
-): readonly Answered[] {
+): readonly ApprovalAnswered[] {
   const question = questions.asked.find((one) => one.id === id);
   if (!question) {
     const state = "nothing is asked about it, or not any more";
@@ -199,7 +199,7 @@ function denials(
   questions: SessionQuestions,
   by: Exclude<Answer["by"], "person">,
   whenMs: number = Infinity,
-): readonly Answered[] {
+): readonly ApprovalAnswered[] {
   return openQuestions(questions).filter(({ expiresAtMs }) => by !== "time" || expiresAtMs <= whenMs)
     .map(({ id }) => ({ type: "approval_answered", id, decision: "deny", by }));
 }
@@ -278,7 +278,7 @@ const ANSWER_WITHIN_MS = 24 * 60 * 60_000;
 /** A session in which questions are answered. */
 interface AskingSession {
   readonly answer: (
-    say: (questions: SessionQuestions) => readonly Answered[],
+    say: (questions: SessionQuestions) => readonly ApprovalAnswered[],
     request: Pick<TurnRequest, "unattended">,
   ) => Promise<unknown>;
 }

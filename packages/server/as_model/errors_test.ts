@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { checker } from "../http/schema.ts";
 import { HttpError } from "../http/http_error.ts";
-import { EMPTY_LEDGER, ModelError, type ModelErrorCode, type TurnEnd } from "@tare/loop";
+import { EMPTY_LEDGER, ModelError, type TurnEnd } from "@tare/loop";
 import { ApiError } from "@tare/wire";
 import { API_ERROR, API_ERRORS, toApiError, turnError } from "./errors.ts";
 
@@ -77,7 +77,7 @@ Deno.test("turnError() gives each end its status and code", () => {
 });
 
 Deno.test("turnError() says when to try again", () => {
-  const waiting = (code: ModelErrorCode) => new ModelError(code, "Why.", { retryAfterMs: 1200 });
+  const waiting = (code: ModelError["code"]) => new ModelError(code, "Why.", { retryAfterMs: 1200 });
   const { details } = turnError(end("model_error", "rate_limited"), waiting("rate_limited"));
   assertEquals(details.headers, { "retry-after": "2" });
   assertEquals(turnError(end("model_error", "bad_key"), waiting("bad_key")).details.headers, undefined);

@@ -1,13 +1,13 @@
 import type { LoopEvent, TurnEnd, TurnLedger } from "@tare/loop";
 import { contentText, type FinishReason, type FunctionToolCall, type ToolDefinition } from "@tare/messages";
-import { ApiError, type ApiErrorBody, type ResponsePart } from "@tare/wire";
+import { ApiError, type ResponseEventWriter } from "@tare/wire";
 import { type Heartbeat, type SseMessage, sseResponse } from "../http/sse_response.ts";
 import type { StoreRecord } from "@tare/conversation";
 import type { ConversationPoint } from "./known_conversations.ts";
 import { toApiError, turnError } from "./errors.ts";
 
 /** A piece of what a turn says: of its answer, or as reasoning of what it does to get there. */
-export type TurnPart = ResponsePart;
+export type TurnPart = Parameters<ResponseEventWriter["add"]>[0];
 
 /** What a turn that ended well said. */
 export interface TurnAnswer {
@@ -196,7 +196,7 @@ export async function readAnswer({ parts }: ConversationTurn): Promise<TurnAnswe
 }
 
 /** What a stream that has begun says of an error; `onError` is told what clients don't get to read. */
-export function tellError(error: unknown, onError: (error: unknown) => void): ApiErrorBody {
+export function tellError(error: unknown, onError: (error: unknown) => void): ReturnType<ApiError["body"]> {
   if (!(error instanceof ApiError)) onError(error);
   return toApiError(error).body();
 }

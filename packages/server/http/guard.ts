@@ -1,19 +1,5 @@
 import { errorResponse, HttpError } from "./http_error.ts";
 
-/** Who may use the server. */
-export interface GuardOptions {
-  /** The bearer token that requests must carry. Default: none is asked for. */
-  readonly token?: string;
-  /**
-   * Host names that requests may name, as URLs write them; `*` stands for every IP address. Default: those of loopback.
-   */
-  readonly hosts?: readonly string[];
-  /** Origins whose pages may use the server, such as `https://chat.example`. Default: none but its own. */
-  readonly origins?: readonly string[];
-  /** Most bytes that a request's headers may have together. Default: 16 KiB. */
-  readonly maxHeaderBytes?: number;
-}
-
 /**
  * Puts a guard before `answer`: it refuses requests with too many header bytes (431), for another host (421), from
  * pages of other origins (403) and without the token (401), answers preflight requests, and adds to each answer the
@@ -21,7 +7,18 @@ export interface GuardOptions {
  */
 export function guard(
   answer: (request: Request) => Promise<Response>,
-  options: GuardOptions & {
+  options: {
+    /** The bearer token that requests must carry. Default: none is asked for. */
+    readonly token?: string;
+    /**
+     * Host names that requests may name, as URLs write them; `*` stands for every IP address. Default: those of loopback.
+     */
+    readonly hosts?: readonly string[];
+    /** Origins whose pages may use the server, such as `https://chat.example`. Default: none but its own. */
+    readonly origins?: readonly string[];
+    /** Most bytes that a request's headers may have together. Default: 16 KiB. */
+    readonly maxHeaderBytes?: number;
+  } & {
     readonly isPublic: (request: Request) => boolean;
     readonly onError: (error: unknown) => void;
   },

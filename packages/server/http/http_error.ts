@@ -97,7 +97,7 @@ export function errorResponses(
 }
 
 /** The JSON that tells a client of anything that was thrown, as far as it may read it. */
-export function errorBody(
+export function httpErrorBody(
   error: unknown,
 ): Static<typeof ERROR> {
   const { status, code, message } = toHttpError(error);
@@ -107,7 +107,7 @@ export function errorBody(
 /** An answer that tells a client of anything that was thrown, as far as it may read it. */
 export function errorResponse(error: unknown): Response {
   const { status, headers } = toHttpError(error);
-  return Response.json(errorBody(error), {
+  return Response.json(httpErrorBody(error), {
     status,
     statusText: STATUS_TEXT[status] ?? "",
     headers: { ...headers },

@@ -14,7 +14,7 @@ import { SessionMemory } from "./session_memory.ts";
 import type { SessionPrompt } from "./session_prompt.ts";
 import { type SessionSettings, storedHelper, storedSettings } from "./session_settings.ts";
 import {
-  type Answered,
+  type ApprovalAnswered,
   parentOf,
   type PinChange,
   type Question,
@@ -207,7 +207,7 @@ export class Session implements SessionInfo {
    * @throws {HttpError} as {@linkcode Session.start} does, and what `say` throws. Then nothing has happened.
    */
   answer(
-    say: (questions: SessionQuestions) => readonly Answered[],
+    say: (questions: SessionQuestions) => readonly ApprovalAnswered[],
     request: Pick<TurnRequest, "unattended"> = {},
   ): Promise<RunningTurn | undefined> {
     return this.#hold.alone(async () => {

@@ -19,19 +19,19 @@ import type { EventLog } from "./event_log.ts";
 import { INTERRUPTED, readHistory, type RecoveryOptions } from "./history.ts";
 import { readStored, SessionPrompt } from "./session_prompt.ts";
 import {
-  type Answered,
+  type ApprovalAnswered,
   NO_TURNS,
   type PinChange,
   type Question,
   type SessionEvent,
-  type SessionParts,
+  type SessionNeeds,
   type SessionTotals,
   stateRecords,
   type TurnRequest,
 } from "./session_types.ts";
 
 /** What the memory of a session is made of. */
-interface SessionMemoryOptions extends SessionParts {
+interface SessionMemoryOptions extends SessionNeeds {
   readonly events: EventLog;
   readonly helpers: Pick<Helpers, "adopt">;
 }
@@ -141,12 +141,12 @@ export class SessionMemory {
   }
 
   /** What `say` says of what is asked, and whether nothing is left open then. */
-  hear(say: (questions: SessionQuestions) => readonly Answered[]): ReturnType<typeof hear> {
+  hear(say: (questions: SessionQuestions) => readonly ApprovalAnswered[]): ReturnType<typeof hear> {
     return hear(this.#questions, say);
   }
 
   /** Commits answers that leave others open. */
-  tell(told: readonly Answered[]): Promise<void> {
+  tell(told: readonly ApprovalAnswered[]): Promise<void> {
     return this.#append(told);
   }
 

@@ -2,7 +2,7 @@ import { Conversation, type Store } from "@tare/conversation";
 import { type CallReport, reportCall, type SeenConversation, sumsOfCall } from "@tare/conversation/report";
 import type { Message, Model, Rewrite, Tool, ToolDefinition, Usage } from "@tare/messages";
 import {
-  type Conversation as History,
+  type History,
   type LedgerEntry,
   type NewPin,
   type Pin,
@@ -23,7 +23,7 @@ import {
   type PinChange,
   ratesOf,
   type SessionEvent,
-  type SessionParts,
+  type SessionNeeds,
   type SessionTotals,
   type TurnPrompt,
 } from "./session_types.ts";
@@ -63,7 +63,7 @@ export async function readStored(id: string, store: Store): Promise<StoredPrompt
 }
 
 /** What the prompt of a session is made with. */
-interface SessionPromptOptions extends SessionParts {
+interface SessionPromptOptions extends SessionNeeds {
   readonly stored: StoredPrompt;
 }
 
@@ -74,7 +74,7 @@ const inSlices = slicer({
 });
 
 /** The model that summarises. @throws what the model's port throws for a model that can't be had. */
-function summaryModel({ id: conversation, environment, settings: { model } }: SessionParts): Model {
+function summaryModel({ id: conversation, environment, settings: { model } }: SessionNeeds): Model {
   const { telemetry } = environment;
   const port = environment.model(model);
   if (!telemetry?.isOn) return port;

@@ -69,7 +69,18 @@ export interface SessionOptions extends PolicyOptions {
     "maxSteps" | "maxOutputTokens" | "maxParallelTools" | "toolTimeoutMs" | "idleTimeoutMs"
   >;
   /** What has to be asked for before it runs. Default: all that doesn't only read. */
-  readonly approvals?: ApprovalOptions;
+  readonly approvals?: {
+    /** Rules for all sessions; each may have its own besides, and the stricter wins. Default: none. */
+    readonly rules?: readonly ApprovalRule[];
+    /** The folder from which the rules' paths count. Default: the root. */
+    readonly workspace?: string;
+    /** What happens to calls that have to be asked for where nobody can be. Default: `deny`. */
+    readonly unattended?: "deny" | "allow";
+    /** After which time without an answer it is no, in milliseconds. Default: a day. */
+    readonly answerWithinMs?: number;
+    /** Calls back after so many milliseconds, until the function that it returns is called. Default: the real time. */
+    readonly after?: (ms: number, work: () => void) => () => void;
+  };
   /** A sentence that every turn starts with, as a warning. Default: none. */
   readonly notice?: string;
   /** Tells of turns, model calls and tools. Default: nobody does. */
@@ -82,20 +93,6 @@ export interface SessionOptions extends PolicyOptions {
   readonly clock?: Clock;
   /** Told of every error that clients don't get to read. Default: such errors are dropped. */
   readonly onError?: (error: unknown) => void;
-}
-
-/** What has to be asked for before it runs, and what happens then. */
-export interface ApprovalOptions {
-  /** Rules for all sessions; each may have its own besides, and the stricter wins. Default: none. */
-  readonly rules?: readonly ApprovalRule[];
-  /** The folder from which the rules' paths count. Default: the root. */
-  readonly workspace?: string;
-  /** What happens to calls that have to be asked for where nobody can be. Default: `deny`. */
-  readonly unattended?: "deny" | "allow";
-  /** After which time without an answer it is no, in milliseconds. Default: a day. */
-  readonly answerWithinMs?: number;
-  /** Calls back after so many milliseconds, until the function that it returns is called. Default: the real time. */
-  readonly after?: (ms: number, work: () => void) => () => void;
 }
 
 /** The cache rules of a model, and what its calls cost. */
@@ -138,7 +135,7 @@ export interface SessionEnvironment extends SessionOptions {
 }
 
 /** What a session is made of. */
-export interface SessionParts {
+export interface SessionNeeds {
   readonly id: string;
   readonly settings: SessionSettings;
   /** The tools that the session has now. */
@@ -261,7 +258,7 @@ export interface TurnRequest {
    */
   readonly unattended?: "by_setting" | "deny" | undefined;
   /** What was said to the questions of the last turn, which goes on. Default: none were asked. */
-  readonly told?: readonly Answered[] | undefined;
+  readonly told?: readonly ApprovalAnswered[] | undefined;
   /** Gives back a slot that was taken for this turn. Default: one is taken. */
   readonly giveBack?: (() => void) | undefined;
   /** Records that are committed with the turn's start, or with the input if it steers. */
@@ -313,7 +310,18 @@ export type SessionEvent =
   /** For the call of this id a helper works, in a session of its own. */
   | { readonly type: "helper_started"; readonly id: string; readonly session: string }
   /** Somebody has said whether a call may run that the last turn asked for. */
-  | Answered;
+  | {
+    readonly type: "approval_answered";
+    /** Id of the call. */
+    readonly id: string;
+    readonly decision: "allow" | "deny";
+    /** Why, for the model. */
+    readonly reason?: string;
+    /** True if calls like this one need not be asked for in this session any more. */
+    readonly always?: true;
+    /** Who said so: a person; or the time was over, or the user went on with a message, or cancelled. */
+    readonly by: "person" | "time" | "message" | "cancel";
+  };
 
 /** An event with its number in the session, from 1. */
 export interface NumberedEvent {
@@ -334,19 +342,11 @@ export interface Question extends AskedCall {
   readonly expiresAtMs: number;
 }
 
-/** What somebody said to a question. */
-export interface Answer {
-  readonly decision: "allow" | "deny";
-  /** Why, for the model. */
-  readonly reason?: string;
-  /** True if calls like this one need not be asked for in this session any more. */
-  readonly always?: true;
-  /** Who said so: a person; or the time was over, or the user went on with a message, or cancelled. */
-  readonly by: "person" | "time" | "message" | "cancel";
-}
+/** What somebody said to a question, as an event. */
+export type ApprovalAnswered = Extract<SessionEvent, { readonly type: "approval_answered" }>;
 
-/** An answer to a question, as an event. */
-export type Answered = { readonly type: "approval_answered"; readonly id: string } & Answer;
+/** What somebody said to a question. */
+export type Answer = Omit<ApprovalAnswered, "type" | "id">;
 
 /** A question, before it is put. */
 export type AskedEvent = Extract<LoopEvent, { readonly type: "approval_asked" }>;

@@ -10,7 +10,7 @@ import {
   transcribe,
   type Usage,
 } from "@tare/messages";
-import type { Summarise, Summary, SummaryRequest } from "@tare/planner";
+import type { Summarise, SummaryRequest } from "@tare/planner";
 
 /** Longest time that a summary may take, in milliseconds. */
 const SUMMARY_TIMEOUT_MS = 120_000;
@@ -49,9 +49,9 @@ export function summariseWith(model: Model, countTokens: CountTokens): Summarise
     if (countRequestTokens({ messages: warm, tools: sent.tools }, countTokens) <= promptTokens) {
       return await ask(warm, sent.tools);
     }
-    let summary: Summary | undefined;
+    let summary: Awaited<ReturnType<Summarise>> | undefined;
     for (const part of transcriptParts(request, { promptTokens, countTokens })) {
-      const next: Summary = await ask([said(instructPart(request, part, summary?.text))], []);
+      const next = await ask([said(instructPart(request, part, summary?.text))], []);
       summary = { text: next.text, usage: summary ? addUsage(summary.usage, next.usage) : next.usage };
       if (next.text === "") break;
     }
@@ -61,7 +61,11 @@ export function summariseWith(model: Model, countTokens: CountTokens): Summarise
 
 const NOTHING: Usage = { promptTokens: 0, cachedTokens: 0, outputTokens: 0, estimated: true };
 
-async function askModel(model: Model, request: ModelRequest, countTokens: CountTokens): Promise<Summary> {
+async function askModel(
+  model: Model,
+  request: ModelRequest,
+  countTokens: CountTokens,
+): ReturnType<Summarise> {
   for await (const event of model(request)) {
     request.progress?.();
     if (event.type !== "completed") continue;

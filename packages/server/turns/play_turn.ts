@@ -10,7 +10,7 @@ import {
   type TurnResult,
 } from "@tare/loop";
 import type { Model, Tool, ToolDefinition } from "@tare/messages";
-import { callCost, type DeferredTools, type Rates } from "@tare/planner";
+import { callCost, type PromptCall, type Rates } from "@tare/planner";
 import { CANNOT_ASK, type Opening } from "../approvals/approvals.ts";
 import { allowingAsked, judgeBy } from "../approvals/rules.ts";
 import { DELEGATE_TOOL, type Helpers, TurnAccount } from "../helpers/helpers.ts";
@@ -279,7 +279,7 @@ function replies(
 }
 
 /** Tokens that a request goes without because tools are deferred; one that wouldn't have been made costs all of its own. */
-function keptOut({ tokens, isDetour }: DeferredTools, promptTokens: number): number {
+function keptOut({ tokens, isDetour }: NonNullable<PromptCall["deferred"]>, promptTokens: number): number {
   return isDetour ? -promptTokens : tokens;
 }
 

@@ -7,7 +7,7 @@ import {
   type Tool,
 } from "@tare/messages";
 import { argumentsParser } from "@tare/messages/arguments";
-import { type DeferredTools, type Profile, worthDeferring } from "@tare/planner";
+import { type Profile, type PromptCall, worthDeferring } from "@tare/planner";
 import {
   CALL_TOOL,
   catalogue,
@@ -26,15 +26,15 @@ export interface ToolSource {
   /** The tools of these servers, as far as they are known without waiting. */
   known(names: readonly string[]): readonly Tool[];
   /** The tools of these servers as they are now, and what people should know of those that aren't there. Never rejects. */
-  take(names: readonly string[], signal?: AbortSignal): Promise<TakenTools>;
+  take(names: readonly string[], signal?: AbortSignal): Promise<{
+    readonly tools: readonly Tool[];
+    /** What isn't there though the session may use it, a sentence for each. */
+    readonly warnings: readonly string[];
+  }>;
 }
 
 /** The tools of a turn. */
-export interface TakenTools {
-  readonly tools: readonly Tool[];
-  /** What isn't there though the session may use it, a sentence for each. */
-  readonly warnings: readonly string[];
-}
+export type TakenTools = Awaited<ReturnType<ToolSource["take"]>>;
 
 /** What a session may be given by name, to have all tools of a server. */
 export function allToolsOf(server: string): string {
@@ -128,7 +128,7 @@ export interface ToolOffer {
   /** What is to be stored with the turn's start; nothing as long as there was nothing to decide. */
   readonly state: OfferState | undefined;
   /** What that keeps out of a request with these messages, or adds to it; nothing if no tool is deferred. */
-  readonly deferred: (messages: readonly Message[]) => DeferredTools | undefined;
+  readonly deferred: (messages: readonly Message[]) => PromptCall["deferred"];
 }
 
 /** What tools are offered by. */
@@ -228,7 +228,11 @@ function parserOf(definition: Tool["definition"]): ReturnType<typeof argumentsPa
 }
 
 /** What stands in a request instead of the definitions: the lists, and what was looked up. */
-function measure(messages: readonly Message[], fullTokens: number, countTokens: CountTokens): DeferredTools {
+function measure(
+  messages: readonly Message[],
+  fullTokens: number,
+  countTokens: CountTokens,
+): NonNullable<PromptCall["deferred"]> {
   let tokens = fullTokens - countToolTokens(FIND_TOOLS, countTokens) -
     countToolTokens(CALL_TOOL, countTokens);
   let looked = new Set<string>();

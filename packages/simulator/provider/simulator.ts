@@ -7,10 +7,10 @@ import {
   messageBody,
   messageEvents,
   MESSAGES_PROTOCOL,
-  readBody,
   readCacheMarks,
   readJsonAt,
   readRequest,
+  readWireBody,
   writeUsage,
 } from "@tare/wire";
 import { LRUCache } from "lru-cache";
@@ -342,7 +342,7 @@ const reader: JsonReader<never> = {
 async function readMessagesRequest(request: Request): Promise<MessagesRequest> {
   const bytes = await request.bytes();
   try {
-    const wire = readRequest(readBody(bytes), MESSAGES_PROTOCOL, { items: reader, tools: reader });
+    const wire = readRequest(readWireBody(bytes), MESSAGES_PROTOCOL, { items: reader, tools: reader });
     const marks = readCacheMarks(wire);
     if (marks.length > MAX_CACHE_MARKS) {
       throw new ApiError(

@@ -1,4 +1,4 @@
-import { counted, LIST_WORKSPACE, pathOf, type RehearsalPlan } from "./plan.ts";
+import { LIST_WORKSPACE, numbered, pathOf, type RehearsalPlan } from "./plan.ts";
 import { countedPaths, type FoundLine, foundLines, listedEntries, readRange } from "./results.ts";
 import type { CallArguments, RehearsalTurn, WantedCall } from "./turn.ts";
 
@@ -131,8 +131,8 @@ function countSentences(turn: RehearsalTurn): string {
   return wordCounts(turn).map(({ word, files, whole }) => {
     const lines = [...files.values()].reduce((sum, count) => sum + count, 0);
     if (lines === 0) return `"${word}" stands nowhere in the files that I could search.`;
-    return `"${word}" stands in ${whole ? "" : "at least "}${counted(lines, "line")} of ${
-      counted(files.size, "file")
+    return `"${word}" stands in ${whole ? "" : "at least "}${numbered(lines, "line")} of ${
+      numbered(files.size, "file")
     }.`;
   }).join("\n");
 }
@@ -142,7 +142,7 @@ function foundSentences(turn: RehearsalTurn): string[] {
     const quotes = lines.slice(0, MAX_QUOTES).map(({ line, text }) => `- line ${line}: ${quote(text)}`);
     return [
       `${path}, the first ${Math.min(lines.length, MAX_QUOTES)} of ${
-        counted(lines.length, "line")
+        numbered(lines.length, "line")
       } that I saw:`,
       ...quotes,
     ].join(
@@ -166,8 +166,8 @@ function listingSentence(turn: RehearsalTurn): string {
   const listing = turn.calls.find(LIST_WORKSPACE.made);
   if (!listing || listing.seen === "none") return "I saw no listing of the workspace.";
   const { folders, files } = listedEntries(listing.text);
-  return `The workspace has ${counted(folders.length, "folder")} and ${
-    counted(files.length, "file")
+  return `The workspace has ${numbered(folders.length, "folder")} and ${
+    numbered(files.length, "file")
   } at its top.`;
 }
 

@@ -1,4 +1,4 @@
-import { cleanPath, counted, LIST_WORKSPACE, pathOf, type RehearsalPlan } from "./plan.ts";
+import { cleanPath, LIST_WORKSPACE, numbered, pathOf, type RehearsalPlan } from "./plan.ts";
 import { countedPaths, listedEntries, readRange } from "./results.ts";
 import type { MadeCall, RehearsalTurn, WantedCall } from "./turn.ts";
 
@@ -75,7 +75,7 @@ export const LARGEST_PACKAGE: RehearsalPlan = {
     const missed = missedSentences(turn);
     return [
       `${missed && "As far as I saw: "}${largest.folder} is the package with the most lines of code, ` +
-      `${counted(largest.lines, "line")} in ${counted(largest.files.length, "file")}.`,
+      `${numbered(largest.lines, "line")} in ${numbered(largest.files.length, "file")}.`,
       fileList(largest),
       `All that I counted: ${packages.map(({ folder, lines }) => `${folder} ${lines}`).join(", ")}.`,
       checkedSentence(turn, largest),
@@ -166,9 +166,9 @@ export function inside(folder: string, path: string): string {
 }
 
 function fileList({ files }: CountedPackage): string {
-  const listed = files.slice(0, MAX_LISTED).map(({ path, lines }) => `- ${path}: ${counted(lines, "line")}`);
+  const listed = files.slice(0, MAX_LISTED).map(({ path, lines }) => `- ${path}: ${numbered(lines, "line")}`);
   const others = files.length - listed.length;
-  return ["Its files:", ...listed, ...(others > 0 ? [`- and ${counted(others, "shorter file")}`] : [])].join(
+  return ["Its files:", ...listed, ...(others > 0 ? [`- and ${numbered(others, "shorter file")}`] : [])].join(
     "\n",
   );
 }
@@ -183,7 +183,7 @@ function checkedSentence(turn: RehearsalTurn, { files }: CountedPackage): string
   const different = opened.filter(({ lines, total }) => lines !== total);
   return different.length === 0
     ? `I opened ${opened.length} of them; their lengths agree with the count.`
-    : different.map(({ path, total }) => `${path} says that it has ${counted(total, "line")}.`).join(" ");
+    : different.map(({ path, total }) => `${path} says that it has ${numbered(total, "line")}.`).join(" ");
 }
 
 /** What the answer leaves out, because it wasn't counted or the count can't be seen. */

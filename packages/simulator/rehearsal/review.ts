@@ -1,6 +1,6 @@
 import { parsePlaceholder } from "@tare/prune";
 import { countCall, inside, isCount, isSource } from "./packages.ts";
-import { cleanPath, counted, pathOf, type RehearsalPlan } from "./plan.ts";
+import { cleanPath, numbered, pathOf, type RehearsalPlan } from "./plan.ts";
 import { countedPaths, readRange } from "./results.ts";
 import { type MadeCall, RECALL, type RehearsalTurn, type WantedCall } from "./turn.ts";
 
@@ -34,9 +34,10 @@ export const REVIEW: RehearsalPlan = {
   // It has noted what it needs.
   needs: () => false,
   answer: (turn) =>
-    [`I reviewed ${counted(notes(turn).length, "file")} of ${folderOf(turn.question)}:`, ...notes(turn)].join(
-      "\n",
-    ),
+    [`I reviewed ${numbered(notes(turn).length, "file")} of ${folderOf(turn.question)}:`, ...notes(turn)]
+      .join(
+        "\n",
+      ),
 };
 
 /** A note of a review: a file, its lines, and what it declares first. */
@@ -71,7 +72,7 @@ function notes({ calls, said }: RehearsalTurn): string[] {
     const path = pathOf(call);
     const total = call.seen === "none" ? undefined : readRange(call.text)?.total;
     if (total !== undefined) {
-      return `- ${path}: ${counted(total, "line")}; first declares: ${
+      return `- ${path}: ${numbered(total, "line")}; first declares: ${
         firstDeclaration(call.text) ?? "nothing"
       }`;
     }
@@ -114,7 +115,7 @@ export const LOOK_BACK: RehearsalPlan = {
           ? `I no longer see what ${path} declares first.`
           : `${path} declares first: ${declared}`;
       }),
-      `The reviews noted ${counted(notes.size, "file")} with ${counted(lines, "line")}.`,
+      `The reviews noted ${numbered(notes.size, "file")} with ${numbered(lines, "line")}.`,
     ].join("\n");
   },
 };

@@ -7,11 +7,9 @@ import {
   type Protocol,
   readCommonHints,
   readField,
-  type RecallCall,
   type TurnWriter,
   type TurnWriterOptions,
   UnknownShape,
-  type WireAuth,
   type WireReply,
 } from "../protocol.ts";
 import { arrangeItems, readCacheMarks } from "./cache_marks.ts";
@@ -21,7 +19,7 @@ import { type RawEvent, splitEvents, SseSplitter } from "../reply_stream.ts";
 import { readMessagesUsage, readStreamedBlocks } from "./message_assembler.ts";
 
 /** A key as clients of the Messages API send it; those who have signed in send a bearer token. */
-const API_KEY: WireAuth = {
+const API_KEY: Protocol["auth"] = {
   headers: ["x-api-key", "authorization"],
   header: (key) => ["x-api-key", key],
 };
@@ -200,7 +198,9 @@ class MessagesTurnWriter implements TurnWriter {
   }
 
   #take(blocks: readonly JsonRecord[]): WireReply {
-    const recalls = blocks.filter((block) => this.#isRecall(block)).map((block): RecallCall => ({
+    const recalls = blocks.filter((block) => this.#isRecall(block)).map((
+      block,
+    ): WireReply["recalls"][number] => ({
       id: String(block.id ?? ""),
       arguments: JSON.stringify(block.input ?? {}),
     }));

@@ -5,7 +5,7 @@ import {
   type messageBody,
   messageEvents,
   MESSAGES_PROTOCOL,
-  readBody,
+  readWireBody,
   UnknownShape,
   writeRequest,
 } from "@tare/wire";
@@ -158,7 +158,7 @@ Deno.test("MESSAGES_PROTOCOL writes tools, lines and answers in its own way", ()
 Deno.test("MESSAGES_PROTOCOL tells what a request says of its session, and which it must leave alone", () => {
   const hints = (more: object, headers: Record<string, string> = {}) =>
     MESSAGES_PROTOCOL.readHints(
-      readBody(encode({ model: "m", messages: [], ...more })),
+      readWireBody(encode({ model: "m", messages: [], ...more })),
       new Headers(headers),
     );
   assertEquals(hints({ metadata: { user_id: '{"session_id":"s"}' } }).key, '{"session_id":"s"}');

@@ -8,7 +8,6 @@ import {
   type Protocol,
   readCommonHints,
   readField,
-  type RecallCall,
   type TurnWriter,
   type TurnWriterOptions,
   UnknownShape,
@@ -279,7 +278,9 @@ class ChatTurnWriter implements TurnWriter {
 
   #take(message: JsonRecord): WireReply {
     const calls = Array.isArray(message.tool_calls) ? message.tool_calls.filter(isRecord) : [];
-    const recalls = calls.filter((call) => this.#isRecall(call)).map((call): RecallCall => ({
+    const recalls = calls.filter((call) => this.#isRecall(call)).map((
+      call,
+    ): WireReply["recalls"][number] => ({
       id: String(call.id ?? ""),
       arguments: String(asRecord(call.function)?.arguments ?? ""),
     }));

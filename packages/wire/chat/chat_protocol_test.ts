@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { CHAT_PROTOCOL, readBody, UnknownShape } from "@tare/wire";
+import { CHAT_PROTOCOL, readWireBody, UnknownShape } from "@tare/wire";
 import { decode, encode, requestOf } from "../request_fixture_test.ts";
 
 Deno.test("CHAT_PROTOCOL takes messages as they are, unknown fields and parts included", () => {
@@ -38,7 +38,7 @@ Deno.test("CHAT_PROTOCOL refuses what it doesn't know", () => {
 
 Deno.test("CHAT_PROTOCOL knows what clients say of their sessions", () => {
   const hints = (body: object, headers = {}) =>
-    CHAT_PROTOCOL.readHints(readBody(encode(body)), new Headers(headers));
+    CHAT_PROTOCOL.readHints(readWireBody(encode(body)), new Headers(headers));
   assertEquals(hints({ n: 2 }), { isStateful: false, isDetached: true });
   assertEquals(hints({ n: 1 }, { "x-session-id": "s" }), { key: "s", isStateful: false, isDetached: false });
   assertEquals(hints({ prompt_cache_key: "k" }, { "x-session-id": "s" }).key, "k");

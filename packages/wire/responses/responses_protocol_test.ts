@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { type ItemPart, readBody, RESPONSES_PROTOCOL, UnknownShape } from "@tare/wire";
+import { type ItemPart, readWireBody, RESPONSES_PROTOCOL, UnknownShape } from "@tare/wire";
 import { decode, encode, requestOf } from "../request_fixture_test.ts";
 
 Deno.test("RESPONSES_PROTOCOL makes a message of each item", () => {
@@ -67,7 +67,7 @@ Deno.test("RESPONSES_PROTOCOL writes tools and messages in its own way", () => {
 });
 
 Deno.test("RESPONSES_PROTOCOL knows what clients say of their sessions", () => {
-  const hints = (body: object) => RESPONSES_PROTOCOL.readHints(readBody(encode(body)), new Headers());
+  const hints = (body: object) => RESPONSES_PROTOCOL.readHints(readWireBody(encode(body)), new Headers());
   assertEquals(hints({ previous_response_id: "r", prompt_cache_key: "k" }), {
     key: "k",
     follows: "r",

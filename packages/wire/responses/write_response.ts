@@ -132,10 +132,7 @@ export interface ResponseEvent {
 }
 
 /** A piece of what a response says. */
-export interface ResponsePart {
-  readonly type: "text" | "reasoning";
-  readonly text: string;
-}
+type ResponsePart = Parameters<ResponseEventWriter["add"]>[0];
 
 /**
  * Writes the events of one response in their documented order. Each stretch of reasoning becomes an item with a summary,
@@ -179,7 +176,10 @@ export class ResponseEventWriter {
     return [this.#event("created", { response }), this.#event("in_progress", { response })];
   }
 
-  add(part: ResponsePart): ResponseEvent[] {
+  add(part: {
+    readonly type: "text" | "reasoning";
+    readonly text: string;
+  }): ResponseEvent[] {
     const { type, text } = part;
     const events: ResponseEvent[] = [];
     if (this.#open?.part.type !== type) events.push(...this.#finish("completed"), ...this.#start(type));

@@ -1,12 +1,12 @@
 import { assertEquals } from "@std/assert";
-import { emptyResponse, ResponseEventWriter, responseHex, type ResponsePart } from "@tare/wire";
+import { emptyResponse, ResponseEventWriter, responseHex } from "@tare/wire";
 
 const HEX = "0123456789abcdef0123456789abcdef";
 const USAGE = { promptTokens: 3, cachedTokens: 1, outputTokens: 2 };
 
 /** Writes parts, then an end or a failure. */
 function write(
-  parts: readonly ResponsePart[],
+  parts: readonly Parameters<ResponseEventWriter["add"]>[0][],
   end: Parameters<ResponseEventWriter["end"]>[0]["finish"] | { status: number },
 ) {
   const draft = emptyResponse({ model: "m" }, { id: `resp_${HEX}`, createdAtMs: 1_000 });
@@ -22,8 +22,8 @@ function write(
   return { events, response: writer.response };
 }
 
-const text = (text: string): ResponsePart => ({ type: "text", text });
-const reasoning = (text: string): ResponsePart => ({ type: "reasoning", text });
+const text = (text: string): Parameters<ResponseEventWriter["add"]>[0] => ({ type: "text", text });
+const reasoning = (text: string): Parameters<ResponseEventWriter["add"]>[0] => ({ type: "reasoning", text });
 
 Deno.test("emptyResponse() says what was asked for", () => {
   const { id, created_at, status, output, metadata, store, instructions, previous_response_id } =

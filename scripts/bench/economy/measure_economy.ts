@@ -1,6 +1,6 @@
 import type { CountTokens } from "@tare/messages";
 import type { Profile } from "@tare/planner";
-import { WINDOW_SHARE } from "@tare/planner";
+import { WINDOW_SHARE } from "../../../packages/planner/rule/decide.ts";
 import type { Data } from "./load_data.ts";
 import type { Recording } from "./recording.ts";
 import { play, type Played } from "./play.ts";

@@ -1,5 +1,6 @@
 import type { Message, Usage } from "@tare/messages";
-import { type Profile, profileNamed, recogniseProfile, type Warmth } from "@tare/planner";
+import { type Profile, profileNamed } from "@tare/planner";
+import { recogniseProfile } from "../../../packages/planner/data/providers.ts";
 import { chart } from "../chart.ts";
 import { formatTable } from "../format_table.ts";
 import { ask, type Bench } from "./bench.ts";
@@ -107,6 +108,8 @@ async function send(
   ];
   return (await ask(model, { messages, tools: [] })).usage;
 }
+
+type Warmth = Profile["warmth"][number];
 
 /** What the samples of one idle time say. */
 export interface CacheLine extends Warmth {

@@ -1,4 +1,4 @@
-import { openPostgresStore, type PostgresOptions } from "@tare/conversation/postgres";
+import { openPostgresStore } from "@tare/conversation/postgres";
 import type { Opening, SharedPlace } from "../../../packages/conversation/store/openings_fixture_test.ts";
 import { holding } from "../../../packages/conversation/store/openings_fixture_test.ts";
 import type { Place } from "../../../packages/conversation/store/store_suite_fixture_test.ts";
@@ -9,7 +9,7 @@ import { type Tampering, TcpProxy } from "../tcp_proxy.ts";
 const LEASE_MS = 60_000;
 
 /** How stores are opened where many tests run beside each other. */
-export const FEW: PostgresOptions = { maxConnections: 2, leaseMs: LEASE_MS, renewMs: 20 };
+export const FEW = { maxConnections: 2, leaseMs: LEASE_MS, renewMs: 20 } as const;
 
 /** Runs a test on a database of its own. */
 export async function withDatabase(postgres: Postgres, test: (url: string) => Promise<void>): Promise<void> {

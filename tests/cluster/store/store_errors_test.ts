@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { StoreError, type StoreErrorCode } from "@tare/conversation";
-import { openPostgresStore, type PostgresOptions } from "@tare/conversation/postgres";
+import { StoreError } from "@tare/conversation";
+import { openPostgresStore } from "@tare/conversation/postgres";
 import { held } from "../../../packages/conversation/store/openings_fixture_test.ts";
 import { sessionRecord } from "../../../packages/conversation/store/store_suite_fixture_test.ts";
 import { query, startPostgres } from "../postgres.ts";
@@ -11,7 +11,7 @@ const postgres = await startPostgres();
 /** Asserts how something fails, and that nothing of it says the password. */
 async function assertFails(
   act: () => Promise<unknown>,
-  { url, code, message }: { readonly url: string; readonly code: StoreErrorCode; readonly message: string },
+  { url, code, message }: { readonly url: string; readonly code: StoreError["code"]; readonly message: string },
 ): Promise<void> {
   const error = await assertRejects(act, StoreError);
   assertEquals([error.code, error.message], [code, message]);
@@ -34,8 +34,8 @@ function test(what: string, run: (url: string) => Promise<void>): void {
 function assertRefused(
   url: string,
   { options = {}, code = "io", message }: {
-    readonly options?: PostgresOptions;
-    readonly code?: StoreErrorCode;
+    readonly options?: Parameters<typeof openPostgresStore>[1];
+    readonly code?: StoreError["code"];
     readonly message: string;
   },
 ): Promise<void> {

@@ -1,10 +1,8 @@
 import { type Archive, archiveRef } from "@tare/prune";
 import { jsonText, lowerCase, promiseOf, searchedJson } from "../json_text.ts";
 import type {
-  Claim,
   IdempotencyKey,
   ListedSession,
-  SessionKind,
   SessionRecord,
   Store,
   StoredDocument,
@@ -23,10 +21,30 @@ import {
 const DAY_MS = 24 * 60 * 60 * 1000;
 
 /** Who has a session now, where several may. */
-export interface Held {
-  holder?: object | undefined;
+export class Held {
+  #holder: object | undefined;
+  #fence = 0;
+
+  /** Nothing if nobody has it. */
+  get holder(): object | undefined {
+    return this.#holder;
+  }
+
   /** Number of the newest hold; 0 before the first. */
-  fence: number;
+  get fence(): number {
+    return this.#fence;
+  }
+
+  /** Somebody takes it. Gives the number of this hold. */
+  take(holder: object): number {
+    this.#holder = holder;
+    return ++this.#fence;
+  }
+
+  /** Nobody has it any more. */
+  release(): void {
+    this.#holder = undefined;
+  }
 }
 
 /** What one opening may do beside the others. */
@@ -38,7 +56,7 @@ export interface Access {
   /** Does this when the process gets to it. */
   readonly enter: <T>(act: () => T) => Promise<T>;
   /** @throws {StoreError} `fenced` if it doesn't hold the session. */
-  readonly assertHeld: (id: string, session: Held) => void;
+  readonly assertHeld: (id: string, held: Held) => void;
   /** Takes an answer, and gives what takes it back. @throws if nobody waits for it. */
   readonly answer: (requestId: string, json: string) => () => void;
   /** Told of sessions to which something was written, or that are gone. */
@@ -46,9 +64,10 @@ export interface Access {
 }
 
 /** Values are kept as JSON, so that what a caller does to them later changes nothing. */
-interface MemorySession extends Held {
+interface MemorySession {
+  readonly held: Held;
   readonly record: string;
-  readonly kind: SessionKind;
+  readonly kind: SessionRecord["kind"];
   readonly parent: string | undefined;
   readonly events: { readonly type: string; readonly json: string }[];
   readonly state: Map<string, string>;
@@ -90,21 +109,18 @@ export interface OpenTables {
   readonly write: (records: readonly StoreRecord[]) => void;
 }
 
-/** How a store in memory is opened. */
-export interface MemoryStoreOptions {
+/** A store that is nowhere but in memory, and gone when nobody refers to it any longer: for tests and trials. */
+export function memoryStore(options: {
   /** Milliseconds since the epoch; idempotency keys expire by it. Default: the system's clock. */
   readonly now?: () => number;
   /** Idempotency keys that are kept; the oldest answers beyond are forgotten. Default: 10,000. */
   readonly maxKeys?: number;
-}
-
-/** A store that is nowhere but in memory, and gone when nobody refers to it any longer: for tests and trials. */
-export function memoryStore(options: MemoryStoreOptions = {}): Store {
+} = {}): Store {
   return memoryPlace()(options);
 }
 
 /** A place in memory. What it gives opens the store that is kept there, each time as another process would. */
-export function memoryPlace(): (options?: MemoryStoreOptions) => Store {
+export function memoryPlace(): typeof memoryStore {
   const tables = noTables();
   return (options = {}) => openTables(tables, options, alone()).store;
 }
@@ -132,7 +148,7 @@ function alone(): Access {
 /** Opens what is kept in these tables. */
 export function openTables(
   tables: Tables,
-  { now = Date.now, maxKeys = 10_000 }: MemoryStoreOptions,
+  { now = Date.now, maxKeys = 10_000 }: NonNullable<Parameters<typeof memoryStore>[0]>,
   { owner, isThere, enter, assertHeld, answer, changed }: Access,
 ): OpenTables {
   const { sessions, documents, keys } = tables;
@@ -151,7 +167,7 @@ export function openTables(
   /** A session to be changed. What is made in the same commit needs no hold. */
   const own = (id: string, made?: ReadonlySet<string>): MemorySession => {
     const session = named(id);
-    if (!made?.has(id)) assertHeld(id, session);
+    if (!made?.has(id)) assertHeld(id, session.held);
     return session;
   };
 
@@ -173,7 +189,7 @@ export function openTables(
         const json = jsonText({ id, kind, createdAtMs, settings, parent });
         made.add(id);
         return set(sessions, id, {
-          fence: 0,
+          held: new Held(),
           record: json,
           kind,
           parent,
@@ -252,7 +268,9 @@ export function openTables(
     );
     for (const [name] of done.slice(0, Math.max(0, done.length - maxKeys))) keys.delete(name);
   };
-  const claim = (request: IdempotencyKey & { readonly bodyHash: string }): Claim => {
+  const claim = (
+    request: IdempotencyKey & { readonly bodyHash: string },
+  ): Awaited<ReturnType<Store["claimKey"]>> => {
     const touchedAtMs = now();
     for (const [name, kept] of keys) {
       const isRunning = isThere(kept.owner) && !kept.done;
@@ -275,7 +293,7 @@ export function openTables(
     changed([id]);
   };
   /** Ids of sessions of a kind, the longest idle first. */
-  const byIdleness = (wanted: SessionKind): [string, MemorySession][] =>
+  const byIdleness = (wanted: SessionRecord["kind"]): [string, MemorySession][] =>
     [...sessions].filter(([, { kind }]) => kind === wanted)
       .sort(([, one], [, other]) => one.touchedAtMs - other.touchedAtMs);
 
@@ -292,7 +310,7 @@ export function openTables(
           (wanted === "" || lowerCase(state.get("title") ?? "").includes(wanted)) &&
           (forks || parent === undefined || !sessions.has(parent))
         );
-        return found.slice(0, limit).map(({ record, events, state, holder }): ListedSession => ({
+        return found.slice(0, limit).map(({ record, events, state, held: { holder } }): ListedSession => ({
           ...JSON.parse(record) as SessionRecord,
           lastEvent: events.length,
           ...(state.has("totals") && { totals: parsed(state.get("totals")) }),
@@ -309,7 +327,7 @@ export function openTables(
       ),
     findNamed: (names, limit = 16) =>
       settle(() =>
-        [...sessions].map(([id, { fence, named }]) => ({
+        [...sessions].map(([id, { held: { fence }, named }]) => ({
           ...{ id, fence, number: named.number },
           place: names.findIndex((name) => named.names.includes(name)),
         })).filter(({ place }) => place >= 0)
@@ -330,7 +348,7 @@ export function openTables(
         for (const [id, session] of byIdleness(kind).reverse()) {
           bytes += bytesOf(session);
           const isKept = session.touchedAtMs >= beforeMs && bytes <= maxBytes;
-          if (isKept || (session.holder && isThere(session.holder))) continue;
+          if (isKept || (session.held.holder && isThere(session.held.holder))) continue;
           remove(id);
           expired++;
         }

@@ -1,16 +1,7 @@
 import { promiseOf } from "../json_text.ts";
-import type { Store } from "../port.ts";
-import type { Hold, HolderRequest, SharedListener, SharedStore } from "../shared_store.ts";
+import type { Hold, HolderRequest, SharedStore, Store } from "../port.ts";
 import { fencedError, noSessionError, notAskedError } from "../store_error.ts";
-import { type Held, type MemoryStoreOptions, noTables, openTables } from "./memory_store.ts";
-
-/** A store in memory that several have open, as processes would, and what happens to processes: for tests. */
-export interface SharedMemory {
-  /** Opens it once more. */
-  readonly open: (options?: MemoryStoreOptions) => SharedOpening;
-  /** Lets so many milliseconds go by. The leases of those that are neither paused nor killed are renewed then. */
-  readonly pass: (ms: number) => void;
-}
+import { type Held, type memoryStore, noTables, openTables } from "./memory_store.ts";
 
 /** A store that others have open too, as one process has it. */
 export interface SharedOpening {
@@ -32,7 +23,7 @@ interface Owner {
 
 interface Opening {
   owner: Owner;
-  listener?: SharedListener;
+  listener?: Parameters<SharedStore["listen"]>[0];
   readonly holds: Map<string, { readonly hold: Hold; readonly controller: AbortController; isHeld: boolean }>;
   readonly watchers: Map<string, Set<() => void>>;
   /** Lets those go on who wait for the process. Absent: it runs. */
@@ -50,7 +41,12 @@ interface Asked {
 }
 
 /** An empty store in memory that several can have open. An opening that is lost keeps its sessions for `leaseMs`. */
-export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number } = {}): SharedMemory {
+export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number } = {}): {
+  /** Opens it once more. */
+  readonly open: (options?: Parameters<typeof memoryStore>[0]) => SharedOpening;
+  /** Lets so many milliseconds go by. The leases of those that are neither paused nor killed are renewed then. */
+  readonly pass: (ms: number) => void;
+} {
   const tables = noTables();
   const openings = new Set<Opening>();
   const asks = new Map<string, Asked>();
@@ -61,7 +57,7 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
     const { isDead, expiresAtMs } = owner as Owner;
     return !isDead && nowMs < expiresAtMs;
   };
-  const named = (id: string): Held & { readonly events: readonly unknown[] } => {
+  const named = (id: string): { readonly held: Held; readonly events: readonly unknown[] } => {
     const session = tables.sessions.get(id);
     if (!session) throw noSessionError(id);
     return session;
@@ -77,7 +73,7 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
   /** Settles what was asked of those who have answered, or don't hold the session any more. */
   const settle = () => {
     for (const [id, { request, owner, answer, resolve }] of asks) {
-      const isOpen = tables.sessions.get(request.sessionId)?.holder === owner && isThere(owner);
+      const isOpen = tables.sessions.get(request.sessionId)?.held.holder === owner && isThere(owner);
       if (answer === undefined && isOpen) continue;
       asks.delete(id);
       resolve(answer === undefined ? undefined : { answer: JSON.parse(answer) });
@@ -108,7 +104,7 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
     for (const opening of openings) if (opening !== gone) tell(opening, () => opening.listener?.gone());
   };
 
-  const open = (options: MemoryStoreOptions = {}): SharedOpening => {
+  const open = (options: Parameters<typeof memoryStore>[0] = {}): SharedOpening => {
     const opening: Opening = {
       owner: newOwner(),
       holds: new Map(),
@@ -141,16 +137,15 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
       changed,
     });
     const hold = (id: string): Hold | undefined => {
-      const session = named(id);
+      const { held } = named(id);
       const { owner, holds } = opening;
-      if (session.holder === owner) return holds.get(id)?.hold;
-      if (session.holder && isThere(session.holder)) return undefined;
-      if (session.holder) (session.holder as Owner).isDead = true;
-      session.holder = owner;
+      if (held.holder === owner) return holds.get(id)?.hold;
+      if (held.holder && isThere(held.holder)) return undefined;
+      if (held.holder) (held.holder as Owner).isDead = true;
       const controller = new AbortController();
       const kept = {
         hold: {
-          fence: ++session.fence,
+          fence: held.take(owner),
           signal: controller.signal,
           isSure: () => kept.isHeld && !controller.signal.aborted && isThere(owner),
         },
@@ -166,8 +161,8 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
       const kept = opening.holds.get(id);
       if (kept) kept.isHeld = false;
       opening.holds.delete(id);
-      if (session?.holder !== opening.owner) return;
-      session.holder = undefined;
+      if (session?.held.holder !== opening.owner) return;
+      session.held.release();
       changed([id]);
     };
     const shared: SharedStore = {
@@ -176,7 +171,7 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
         enter(() => {
           if (!openings.has(opening)) throw new Error("Cannot use the store: it is closed");
           const makes = records.some((record) => record.type === "session" && record.id === sessionId);
-          const before = makes ? undefined : named(sessionId);
+          const before = makes ? undefined : named(sessionId).held;
           if ((before?.fence ?? 0) !== fence || (before?.holder && isThere(before.holder))) return undefined;
           brief = sessionId;
           try {
@@ -184,24 +179,24 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
           } finally {
             brief = undefined;
           }
-          const session = named(sessionId);
-          if (session.holder) (session.holder as Owner).isDead = true;
-          session.holder = undefined;
-          const held = ++session.fence;
+          const { held } = named(sessionId);
+          if (held.holder) (held.holder as Owner).isDead = true;
+          const number = held.take(opening.owner);
+          held.release();
           changed([sessionId]);
-          return held;
+          return number;
         }),
       release: (id) => enter(() => release(id)),
       look: (id) =>
         enter(() => {
-          const { fence, holder, events: { length: lastEvent } } = named(id);
+          const { held: { fence, holder }, events: { length: lastEvent } } = named(id);
           if (!holder) return { fence, holder: "nobody", lastEvent };
           if (holder === opening.owner) return { fence, holder: "this", lastEvent };
           return { fence, holder: isThere(holder) ? "other" : "left", lastEvent };
         }),
       left: () =>
         enter(() =>
-          [...tables.sessions].flatMap(([id, { holder }]) => holder && !isThere(holder) ? [id] : [])
+          [...tables.sessions].flatMap(([id, { held: { holder } }]) => holder && !isThere(holder) ? [id] : [])
         ),
       watch(id, watcher) {
         const watchers = opening.watchers.get(id) ?? new Set();
@@ -214,7 +209,7 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
       async ask(sessionId, body) {
         const text = JSON.stringify(body);
         const answer = await enter(() => {
-          const { holder } = named(sessionId);
+          const { holder } = named(sessionId).held;
           const holding = [...openings].find(({ owner }) => owner === holder);
           if (!holding || !isThere(holding.owner)) return { answer: undefined };
           const request = { id: crypto.randomUUID(), sessionId, body: JSON.parse(text) };

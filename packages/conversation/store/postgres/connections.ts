@@ -1,6 +1,6 @@
 import { Buffer } from "node:buffer";
 import pg from "pg";
-import { databaseError, isPassing, toStoreError } from "./database_error.ts";
+import { asStoreError, databaseError, isPassing } from "./database_error.ts";
 
 /** A value of a statement. */
 export type Value = string | number | boolean | null | Uint8Array | readonly string[];
@@ -103,7 +103,7 @@ export function connectionsTo(options: ConnectionOptions): Connections {
         // Of a process that was stopped meanwhile the time is over, and nothing was tried for long.
         const isOver = attempts > 0 && performance.now() + waitMs > endMs;
         if (!isOpen || !isPassing(error) || isOver) {
-          throw toStoreError(error, place);
+          throw asStoreError(error, place);
         }
         await new Promise((resolve) => setTimeout(resolve, waitMs));
       }
@@ -210,7 +210,7 @@ async function ownConnection(
       } catch (error) {
         // What comes behind a statement that isn't answered would never be.
         if (!databaseError(error)) client.connection.stream.destroy();
-        throw toStoreError(error, options.place);
+        throw asStoreError(error, options.place);
       }
     },
     onEvent({ notified, ended }) {

@@ -4,10 +4,10 @@ import { zstdDecompressSync } from "node:zlib";
 import { textFromBytes } from "@tare/prune";
 import type { ContentsItem, StoreContents } from "../contents.ts";
 import { columnText, jsonText, nameIn } from "../json_text.ts";
-import type { SessionRecord, StorableEvent, StoredDocument } from "../port.ts";
+import type { SessionRecord, StoredDocument } from "../port.ts";
 import { StoreError } from "../store_error.ts";
 import { connectionsTo, type OwnConnection, type Value } from "./connections.ts";
-import { placeOf } from "./database_error.ts";
+import { databaseName } from "./database_error.ts";
 import { migrate } from "./migrations.ts";
 import { archivedText } from "./records.ts";
 
@@ -28,7 +28,7 @@ const TIMEOUT_MS = 5 * 60_000;
  */
 export async function openPostgresContents(
   url: string,
-  { name = placeOf(url) }: {
+  { name = databaseName(url) }: {
     /** What people may call it. Default: its address without user and password. */
     readonly name?: string;
   } = {},
@@ -108,7 +108,7 @@ async function* readAll(connection: OwnConnection, name: string): AsyncGenerator
     const { id: sessionId } = session;
     yield { type: "session", ...session, touchedAtMs: touched };
     for await (const { json } of events(key, 0)) {
-      yield { type: "events", sessionId, events: JSON.parse(json) as StorableEvent[] };
+      yield { type: "events", sessionId, events: JSON.parse(json) as { readonly type: string }[] };
     }
     const state = await connection.query<{ name: string; json: string }>(
       "SELECT name, json FROM tare.state WHERE session = $1",

@@ -49,7 +49,7 @@ const ADVICE: readonly (readonly [RegExp, string])[] = [
  * What was thrown while the database was used, as a {@linkcode StoreError} if the database or the way to it is to
  * blame; else as it was. `place` says which, without a password.
  */
-export function toStoreError(error: unknown, place: string): unknown {
+export function asStoreError(error: unknown, place: string): unknown {
   if (!(error instanceof Error) || error instanceof StoreError) return error;
   const known = databaseError(error);
   const code = known?.code ?? "";
@@ -85,7 +85,7 @@ function saidBy(error: Error): string {
 }
 
 /** A database as errors name it: without user and password. */
-export function placeOf(url: string): string {
+export function databaseName(url: string): string {
   try {
     const { protocol, host, pathname } = new URL(url);
     return `${protocol}//${host}${pathname}`;

@@ -1,7 +1,7 @@
-import type { Hold, Holder, Holding, SharedListener, SharedStore } from "../shared_store.ts";
+import type { Hold, SharedStore } from "../port.ts";
 import type { Connections } from "./connections.ts";
 import { columnText, nameIn } from "../json_text.ts";
-import type { Place, Writer } from "./records.ts";
+import { HeldPlace, type Writer } from "./records.ts";
 import { asRefusal } from "./refusals.ts";
 import { openTalk } from "./talk.ts";
 
@@ -28,7 +28,8 @@ export interface Leases {
   close(): Promise<void>;
 }
 
-interface HeldSession extends Place {
+interface HeldSession {
+  readonly place: HeldPlace;
   readonly hold: Hold;
   readonly end: AbortController;
 }
@@ -48,7 +49,7 @@ const RETRY_MS = 250;
 /** Joins those who have the store open. */
 export async function openLeases(connections: Connections, options: LeaseOptions): Promise<Leases> {
   const { leaseMs, renewMs, clock } = options;
-  let listener: SharedListener = { asked: () => {}, gone: () => {} };
+  let listener: Parameters<SharedStore["listen"]>[0] = { asked: () => {}, gone: () => {} };
   let isOpen = true;
   let timer: ReturnType<typeof setTimeout> | undefined;
   let expiry: ReturnType<typeof setTimeout> | undefined;
@@ -176,7 +177,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
         signal: end.signal,
         isSure: () => member.held.get(sessionId)?.hold === made && clock() < member.sureUntilMs,
       };
-      member.held.set(sessionId, { hold: made, end, fence, commits });
+      member.held.set(sessionId, { hold: made, end, place: new HeldPlace(fence, commits) });
       return made;
     }
   };
@@ -188,10 +189,12 @@ export async function openLeases(connections: Connections, options: LeaseOptions
         const held = member.held.get(id);
         if (!held) return;
         member.held.delete(id);
-        await query("SELECT tare.release($1, $2, $3)", [columnText(id), member.id, held.fence]);
+        await query("SELECT tare.release($1, $2, $3)", [columnText(id), member.id, held.place.fence]);
       }),
-    async look(id): Promise<Holding> {
-      const { fence, holder, last } = await query<{ fence: number; holder: Holder; last: number }>(
+    async look(id) {
+      const { fence, holder, last } = await query<
+        { fence: number; holder: Awaited<ReturnType<SharedStore["look"]>>["holder"]; last: number }
+      >(
         "SELECT * FROM tare.look($1, $2)",
         [columnText(id), me.id],
       );
@@ -212,7 +215,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
     query,
     limitMs: Math.max(1000, leaseMs / 3),
     serverId: () => me.id,
-    fenceOf: (sessionId) => me.held.get(sessionId)?.fence,
+    fenceOf: (sessionId) => me.held.get(sessionId)?.place.fence,
     asked: (request) => listener.asked(request),
     beat: () => void beat(),
   });
@@ -229,7 +232,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
     async writer() {
       const member = me;
       await join(member);
-      return { server: member.id, placeOf: (sessionId) => member.held.get(sessionId) };
+      return { server: member.id, placeOf: (sessionId) => member.held.get(sessionId)?.place };
     },
     inOrder,
     forget: (sessionId) => void me.held.delete(sessionId),

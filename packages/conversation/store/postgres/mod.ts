@@ -21,4 +21,4 @@
  * @module
  */
 export { openPostgresContents } from "./contents.ts";
-export { openPostgresStore, type PostgresOptions } from "./open_postgres.ts";
+export { openPostgresStore } from "./open_postgres.ts";

@@ -3,45 +3,14 @@ import { zstdDecompressSync } from "node:zlib";
 import { checkGiven } from "@tare/messages";
 import { type Archive, archiveRef, textFromBytes } from "@tare/prune";
 import { columnText, nameIn, searchedJson } from "../json_text.ts";
-import type {
-  Claim,
-  ListedSession,
-  NamedSession,
-  StorableEvent,
-  Store,
-  StoredDocument,
-  StoredEvent,
-  StoreRecord,
-} from "../port.ts";
-import type { SharedStore } from "../shared_store.ts";
+import type { ListedSession, SharedStore, Store, StoredDocument, StoredEvent, StoreRecord } from "../port.ts";
 import { noSessionError, StoreError } from "../store_error.ts";
 import { type Connections, connectionsTo, type Value } from "./connections.ts";
-import { placeOf } from "./database_error.ts";
+import { databaseName } from "./database_error.ts";
 import { type Leases, openLeases } from "./leases.ts";
 import { migrate } from "./migrations.ts";
 import { addRecord, CallList } from "./records.ts";
 import { asRefusal, refused } from "./refusals.ts";
-
-/** How a store in PostgreSQL is opened. */
-export interface PostgresOptions {
-  /** Milliseconds since the epoch; idempotency keys expire by it. Default: the system's clock. */
-  readonly now?: () => number;
-  /** Idempotency keys that are kept, to a tenth; the oldest answers beyond are forgotten. Default: 10,000. */
-  readonly maxKeys?: number;
-  /** Connections for reading and writing; there is one more for what openings tell each other. Default: 4. */
-  readonly maxConnections?: number;
-  /**
-   * How long a statement is tried, in milliseconds, on new connections where one is lost, before that is an error.
-   * Default: 10,000.
-   */
-  readonly timeoutMs?: number;
-  /** How long others leave this opening its sessions when nothing is heard of it, in milliseconds. Default: 10,000. */
-  readonly leaseMs?: number;
-  /** How often it lets itself be heard, in milliseconds. Default: a third of `leaseMs`. */
-  readonly renewMs?: number;
-  /** Milliseconds of a clock that only goes forward; leases go by it. Default: `performance.now`. */
-  readonly clock?: () => number;
-}
 
 /** Events and texts of a removed session that one statement frees. */
 const SLICE = 1000;
@@ -62,7 +31,25 @@ const EXPIRED = 50;
  *
  * @throws {StoreError} if the database can't be reached, refuses, is too old, or a newer program made its tables.
  */
-export async function openPostgresStore(url: string, options: PostgresOptions = {}): Promise<
+export async function openPostgresStore(url: string, options: {
+  /** Milliseconds since the epoch; idempotency keys expire by it. Default: the system's clock. */
+  readonly now?: () => number;
+  /** Idempotency keys that are kept, to a tenth; the oldest answers beyond are forgotten. Default: 10,000. */
+  readonly maxKeys?: number;
+  /** Connections for reading and writing; there is one more for what openings tell each other. Default: 4. */
+  readonly maxConnections?: number;
+  /**
+   * How long a statement is tried, in milliseconds, on new connections where one is lost, before that is an error.
+   * Default: 10,000.
+   */
+  readonly timeoutMs?: number;
+  /** How long others leave this opening its sessions when nothing is heard of it, in milliseconds. Default: 10,000. */
+  readonly leaseMs?: number;
+  /** How often it lets itself be heard, in milliseconds. Default: a third of `leaseMs`. */
+  readonly renewMs?: number;
+  /** Milliseconds of a clock that only goes forward; leases go by it. Default: `performance.now`. */
+  readonly clock?: () => number;
+} = {}): Promise<
   Store & { readonly shared: SharedStore }
 > {
   checkGiven("openPostgresStore()", { url }, { url: "string" });
@@ -73,7 +60,7 @@ export async function openPostgresStore(url: string, options: PostgresOptions = 
       "Cannot open a store: its URL isn't of the form postgres://user:password@host:port/database",
     );
   }
-  const place = placeOf(url);
+  const place = databaseName(url);
   const connections = connectionsTo({ url, place, timeoutMs, maxConnections });
   try {
     const connection = await connections.open();
@@ -139,7 +126,7 @@ function storeOver(
           const other = refused(error, "otherCommits");
           const place = other && writer.placeOf(nameIn(other.about));
           if (!place) throw error;
-          place.commits = Number(other.more);
+          place.committed(Number(other.more));
         }
       }
     });
@@ -234,7 +221,7 @@ function storeOver(
       return rows.map(({ id }) => nameIn(id));
     },
     async findNamed(names, limit = 16) {
-      const rows = await query<NamedSession>(
+      const rows = await query<{ id: string; fence: number }>(
         `SELECT s.id, h.fence FROM unnest($1::text[]) WITH ORDINALITY AS wanted (name, place)
            JOIN tare.names n USING (name) JOIN tare.heads h USING (session) JOIN tare.sessions s ON s.key = session
          GROUP BY s.key, h.session ORDER BY min(wanted.place), h.named DESC LIMIT $2`,
@@ -337,7 +324,9 @@ function storeOver(
       if (isCounted) made = 0;
       const nowMs = Math.floor(now());
       const { server } = await leases.writer();
-      const row = await first<{ state: Claim["state"]; response: string | null }>(
+      const row = await first<
+        { state: Awaited<ReturnType<Store["claimKey"]>>["state"]; response: string | null }
+      >(
         "SELECT * FROM tare.claim_key($1, $2, $3, $4, $5, $6, $7, $8)",
         [
           ...[scope, key, bodyHash].map(columnText),
@@ -393,7 +382,7 @@ function eventsIn(
         `Cannot read the store ${place}: session ${id} lacks event ${next}. Restore it from a backup.`;
       throw new StoreError("corrupt", message);
     }
-    const events: (StorableEvent & Readonly<Record<string, unknown>>)[] = JSON.parse(json);
+    const events: StoredEvent["event"][] = JSON.parse(json);
     next = first + events.length;
     for (const [index, event] of events.entries()) {
       const number = first + index;

@@ -19,17 +19,32 @@ export interface Command {
 }
 
 /** A session that an opening holds, as it is written to. */
-export interface Place {
+export class HeldPlace {
   readonly fence: number;
+  #commits: number;
+
+  /** Held with this fencing number, after so many commits. */
+  constructor(fence: number, commits: number) {
+    this.fence = fence;
+    this.#commits = commits;
+  }
+
   /** How many commits there were of it. */
-  commits: number;
+  get commits(): number {
+    return this.#commits;
+  }
+
+  /** There was one more, or as many as the database says. */
+  committed(commits: number = this.#commits + 1): void {
+    this.#commits = commits;
+  }
 }
 
 /** Who writes, for the fence. */
 export interface Writer {
   readonly server: string;
   /** Nothing of a session that it doesn't hold. */
-  readonly placeOf: (sessionId: string) => Place | undefined;
+  readonly placeOf: (sessionId: string) => HeldPlace | undefined;
 }
 
 /** Never that of a hold, which counts from 1. */
@@ -42,7 +57,7 @@ export class CallList {
   readonly #places = new Map<string, string>();
   readonly #locked = new Set<string>();
   readonly #once = new Set<string>();
-  readonly #written: Place[] = [];
+  readonly #written: HeldPlace[] = [];
   readonly #writer: Writer;
   readonly #commitId: string;
   readonly #nowMs: number;
@@ -118,7 +133,7 @@ export class CallList {
 
   /** Counts the commit, once it was done. */
   wasDone(): void {
-    for (const place of this.#written) place.commits++;
+    for (const place of this.#written) place.committed();
   }
 
   command(): Command {

@@ -24,7 +24,7 @@ interface Refused {
 }
 
 /** The name of something that is refused. */
-export type Refusal =
+export type RefusalName =
   | "wasDone"
   | "noSession"
   | "sessionExists"
@@ -37,7 +37,7 @@ export type Refusal =
   | "notFree";
 
 /** Everything that the store's own functions refuse, once for both languages. */
-const REFUSALS: Readonly<Record<Refusal, Refused>> = {
+const REFUSALS: Readonly<Record<RefusalName, Refused>> = {
   /** The same commit was done before: what was sent again writes nothing. */
   wasDone: { code: "TA000" },
   noSession: { code: "TA001", error: ({ about }) => noSessionError(nameIn(about)) },
@@ -65,9 +65,9 @@ const REFUSALS: Readonly<Record<Refusal, Refused>> = {
 };
 
 /** By its name what SQL writes for each. */
-export const REFUSAL: Readonly<Record<Refusal, string>> = Object.fromEntries(
+export const REFUSAL: Readonly<Record<RefusalName, string>> = Object.fromEntries(
   Object.entries(REFUSALS).map(([name, { code }]) => [name, `'${code}'`]),
-) as Record<Refusal, string>;
+) as Record<RefusalName, string>;
 
 /** The function by which all others refuse: a code of {@linkcode REFUSAL}, what it is about, and more. */
 export const REFUSE: string = `
@@ -78,7 +78,7 @@ export const REFUSE: string = `
 `;
 
 /** What was refused, if the error says that this was. */
-export function refused(error: unknown, name: Refusal): Said | undefined {
+export function refused(error: unknown, name: RefusalName): Said | undefined {
   const { code, detail = "", hint = "" } = databaseError(error) ?? {};
   return code === REFUSALS[name].code ? { about: detail, more: hint } : undefined;
 }

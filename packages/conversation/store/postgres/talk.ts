@@ -1,4 +1,4 @@
-import type { HolderRequest, SharedStore } from "../shared_store.ts";
+import type { HolderRequest, SharedStore } from "../port.ts";
 import type { Connections, OwnConnection, Value } from "./connections.ts";
 import { columnText, jsonText, nameIn } from "../json_text.ts";
 

@@ -3,7 +3,7 @@ import { checkGiven } from "@tare/messages";
 import { bytesFromText } from "@tare/prune";
 import { zstdCompressSync } from "node:zlib";
 import type { ContentsItem, StoreContents } from "../contents.ts";
-import type { SessionRecord, StorableEvent, StoredDocument } from "../port.ts";
+import type { SessionRecord, StoredDocument } from "../port.ts";
 import { columnText, nameIn, promiseOf } from "../json_text.ts";
 import { type Database, openDatabase } from "./database.ts";
 import { corruptError, fromStoredJson, type StoredJson, toStoredJson } from "./file_error.ts";
@@ -108,7 +108,7 @@ async function* readAll(database: Database): AsyncGenerator<ContentsItem, void> 
     for (let last = 0, rows = events.all(key, last); rows.length > 0; rows = events.all(key, last)) {
       const found = rows.map(({ number, ...stored }) => {
         if (number !== ++last) throw corruptError(database.path, `session ${sessionId} lacks event ${last}`);
-        return value(stored) as StorableEvent;
+        return value(stored) as { readonly type: string };
       });
       yield { type: "events", sessionId, events: found };
     }

@@ -1,6 +1,6 @@
 import { join } from "@std/path";
 import type { Store } from "@tare/conversation";
-import { openStore, type StoreOptions } from "@tare/conversation/sqlite";
+import { openStore } from "@tare/conversation/sqlite";
 import { withFolder } from "../folder_fixture_test.ts";
 import { type Place, sessionRecord } from "../store_suite_fixture_test.ts";
 
@@ -11,7 +11,7 @@ export const inFile: Place = (test) =>
 /** Runs a test on a new store that has the sessions `a` and `b`. */
 export function withStore(
   test: (store: Store, path: string) => Promise<void> | void,
-  options: StoreOptions = {},
+  options: Parameters<typeof openStore>[1] = {},
 ): Promise<void> {
   return withFolder(async (folder) => {
     const path = join(folder, "tare.db");

@@ -1,4 +1,4 @@
-import type { Claim, IdempotencyKey, StoreRecord } from "../port.ts";
+import type { IdempotencyKey, Store, StoreRecord } from "../port.ts";
 import { notClaimedError } from "../store_error.ts";
 import type { Database } from "./database.ts";
 import { fromStoredJson, toStoredJson } from "./file_error.ts";
@@ -15,7 +15,7 @@ interface KeyRow {
 /** Keys of requests that were sent before. */
 export interface IdempotencyRows {
   /** Takes a key, or says who has it. */
-  claim(request: IdempotencyKey & { readonly bodyHash: string }): Claim;
+  claim(request: IdempotencyKey & { readonly bodyHash: string }): Awaited<ReturnType<Store["claimKey"]>>;
   /** Keeps the response, inside a transaction. @throws if the key isn't claimed. */
   respond(record: Extract<StoreRecord, { type: "response" }>): void;
   /** Forgets a key that was claimed. */

@@ -9,4 +9,4 @@
  * @module
  */
 export { openFileContents } from "./contents.ts";
-export { openStore, type StoreOptions } from "./open_store.ts";
+export { openStore } from "./open_store.ts";

@@ -5,7 +5,6 @@ import type {
   ListedSession,
   SessionRecord,
   Store,
-  StoreCopy,
   StoredDocument,
   StoredEvent,
   StoreRecord,
@@ -28,26 +27,6 @@ import { type StoredTexts, storedTexts } from "./stored_texts.ts";
 /** Bytes that are read at a time, while everything else waits: some ten microseconds if the system has them in memory. */
 const PIECE = 64 * 1024;
 
-/** How a store is opened. */
-export interface StoreOptions {
-  /** Milliseconds since the epoch; idempotency keys expire by it. Default: the system's clock. */
-  readonly now?: () => number;
-  /**
-   * Largest size of the file in bytes, its log not counted; a write that needs more fails as if the disk were full.
-   * Default: no limit.
-   */
-  readonly maxBytes?: number;
-  /**
-   * Room on the disk that a file beside the store's holds, so that sessions can be deleted on a full disk: 8 MiB are
-   * enough. Default: 0, none.
-   */
-  readonly reserveBytes?: number;
-  /** Idempotency keys that are kept, to a tenth; the oldest answers beyond are forgotten. Default: 10,000. */
-  readonly maxKeys?: number;
-  /** Told in a sentence of what is missing though the store can be used. Default: nobody is. */
-  readonly onWarning?: (sentence: string) => void;
-}
-
 /**
  * Opens the store in a SQLite file, for this process alone. File and folder are made if they aren't there, readable by
  * their owner alone; beside the file there are `<file>-wal` while it is open, which belongs to it, and `<file>.lock`,
@@ -68,7 +47,24 @@ export interface StoreOptions {
  */
 export function openStore(
   path: string,
-  { now = Date.now, maxKeys = 10_000, ...options }: StoreOptions = {},
+  { now = Date.now, maxKeys = 10_000, ...options }: {
+    /** Milliseconds since the epoch; idempotency keys expire by it. Default: the system's clock. */
+    readonly now?: () => number;
+    /**
+     * Largest size of the file in bytes, its log not counted; a write that needs more fails as if the disk were full.
+     * Default: no limit.
+     */
+    readonly maxBytes?: number;
+    /**
+     * Room on the disk that a file beside the store's holds, so that sessions can be deleted on a full disk: 8 MiB are
+     * enough. Default: 0, none.
+     */
+    readonly reserveBytes?: number;
+    /** Idempotency keys that are kept, to a tenth; the oldest answers beyond are forgotten. Default: 10,000. */
+    readonly maxKeys?: number;
+    /** Told in a sentence of what is missing though the store can be used. Default: nobody is. */
+    readonly onWarning?: (sentence: string) => void;
+  } = {},
 ): Promise<Store> {
   checkGiven("openStore()", { path }, { path: "string" });
   return promiseOf(async () => {
@@ -85,10 +81,10 @@ export function openStore(
 /** Nothing here waits: a call has had its effect when it returns its promise, so that calls never come between. */
 async function storeIn(
   database: Database,
-  { now, maxKeys }: Required<Pick<StoreOptions, "now" | "maxKeys">>,
+  { now, maxKeys }: { readonly now: () => number; readonly maxKeys: number },
 ): Promise<Store> {
   const { path } = database;
-  const selectPlace = database.prepare<Place>(
+  const selectPlace = database.prepare<SessionRow>(
     "SELECT key, coalesce((SELECT max(number) FROM events WHERE session = key), 0) AS last FROM sessions WHERE id = ?",
   );
   const selectKey = database.prepare<{ key: number }>("SELECT key FROM sessions WHERE id = ?");
@@ -230,7 +226,7 @@ function found<Row>(id: string, row: Row | undefined): Row {
 }
 
 /** A copy of the file as it is now, while it is in use. @throws {StoreError} `locked` if there is one under way. */
-function copyOf(database: Database): StoreCopy {
+function copyOf(database: Database): Awaited<ReturnType<NonNullable<Store["copy"]>>> {
   const { descriptor, bytes, isWhole, thaw } = database.freeze();
   let at = 0;
   const next = (controller: ReadableStreamDefaultController<Uint8Array<ArrayBuffer>>) => {
@@ -261,7 +257,7 @@ function copyOf(database: Database): StoreCopy {
 const MINUTE_MS = 60_000;
 
 /** A session's row, and the number of its last event. */
-export interface Place {
+export interface SessionRow {
   readonly key: number;
   readonly last: number;
 }
@@ -272,7 +268,7 @@ function recordWriter(
   { now, keyOf, placeOf, respond, putText }: {
     readonly now: () => number;
     readonly keyOf: (id: string) => number;
-    readonly placeOf: (id: string) => Place;
+    readonly placeOf: (id: string) => SessionRow;
     readonly respond: IdempotencyRows["respond"];
     readonly putText: StoredTexts["put"];
   },

@@ -1,4 +1,4 @@
-import type { SessionLimits } from "../port.ts";
+import type { SessionRecord, Store } from "../port.ts";
 import type { Database } from "./database.ts";
 
 /** Removes sessions, however large they are, without keeping the process from everything else. */
@@ -6,7 +6,7 @@ export interface RemovedSessions {
   /** Takes a session away at once. False if there is none. */
   remove(id: string): boolean;
   /** Takes away sessions beyond these limits, one after the other as long as the file is open, and tells how many. */
-  expire(limits: SessionLimits, isOpen: () => boolean): Promise<number>;
+  expire(limits: Parameters<Store["expireSessions"]>[0], isOpen: () => boolean): Promise<number>;
   /** Frees what removed sessions took, also those of an earlier process, and gives the room back to the system. */
   sweep(isOpen: () => boolean): Promise<void>;
 }
@@ -68,7 +68,7 @@ export function removedSessions(database: Database): RemovedSessions {
       if (row) { for (const statement of own) statement.run(row.key); }
       return row !== undefined;
     });
-  const weighAll = async ({ kind }: SessionLimits, isOpen: () => boolean) => {
+  const weighAll = async ({ kind }: Pick<SessionRecord, "kind">, isOpen: () => boolean) => {
     for (let last = 0; isOpen(); await pause()) {
       const rows = unweighed.all(kind, last);
       if (rows.length === 0) return;

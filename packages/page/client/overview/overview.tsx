@@ -4,11 +4,11 @@ import { readOverview, type Subject } from "../api/reports.ts";
 import { count, counted, dollars, share } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";
 import { NumbersTable } from "../parts/numbers_table.tsx";
-import { costsOf, promptTokensOf, type Sum, Sums } from "../parts/sums.tsx";
+import { costsOf, promptTokensOf, type Sum, SumList } from "../parts/sums.tsx";
 import { addressOf } from "../place.ts";
 
 /** What was saved, how planned sessions do beside those left as they are, and what was warned of. */
-export function Overview(): JSX.Element {
+export function OverviewView(): JSX.Element {
   const { value, trouble } = useLoaded(async () => ({
     session: await readOverview("session"),
     gateway: await readOverview("gateway"),
@@ -36,9 +36,9 @@ function Saved({ what, report: { today, all } }: { readonly what: string; readon
   return (
     <>
       <h2>{what}, today</h2>
-      <Sums sums={savedBy(today)} />
+      <SumList sums={savedBy(today)} />
       <h2>{what}, in all</h2>
-      <Sums sums={savedBy(all)} />
+      <SumList sums={savedBy(all)} />
     </>
   );
 }

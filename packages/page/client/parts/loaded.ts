@@ -1,5 +1,5 @@
 import { useCallback, useEffect, useState } from "preact/hooks";
-import { messageOf } from "../talk/conversation.ts";
+import { sentenceOf } from "../talk/conversation.ts";
 import { listen } from "../talk/heard.ts";
 
 /** What was read for a view, and what went wrong with it. */
@@ -26,7 +26,7 @@ export function useLoaded<T>(read: () => Promise<T>, sessionId?: string): Loaded
     try {
       setState({ value: await read(), trouble: undefined });
     } catch (error) {
-      setState(({ value }) => ({ value, trouble: messageOf(error) }));
+      setState(({ value }) => ({ value, trouble: sentenceOf(error) }));
     }
   }, []);
   useEffect(() => {

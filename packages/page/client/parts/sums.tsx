@@ -11,7 +11,7 @@ export interface Sum {
 }
 
 /** The few numbers that a view is about. */
-export function Sums({ sums }: { readonly sums: readonly Sum[] }): JSX.Element {
+export function SumList({ sums }: { readonly sums: readonly Sum[] }): JSX.Element {
   return (
     <dl class="sums">
       {sums.map(({ name, value, note }) => (

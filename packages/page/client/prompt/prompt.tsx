@@ -7,10 +7,10 @@ import { count, counted, share } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";
 import { NumbersTable } from "../parts/numbers_table.tsx";
 import { Slider } from "../parts/slider.tsx";
-import { Sums } from "../parts/sums.tsx";
+import { SumList } from "../parts/sums.tsx";
 import { useWidth } from "../parts/width.ts";
 import { SessionHead } from "../session_head.tsx";
-import { messageOf } from "../talk/conversation.ts";
+import { sentenceOf } from "../talk/conversation.ts";
 import { type Kind, kindOf, KINDS, layOutStrip, ROW } from "./strip.ts";
 
 const STATES: Readonly<Record<PromptBlock["state"], string>> = {
@@ -42,7 +42,7 @@ export function Prompt({ subject }: { readonly subject: Subject }): JSX.Element 
       {value && blocks.length === 0 && <p>Nothing has been said yet.</p>}
       {value && blocks.length > 0 && (
         <>
-          <Sums
+          <SumList
             sums={[
               { name: "The model sees", value: count(value.prompt.tokens), note: "tokens" },
               { name: "Everything", value: count(value.prompt.originalTokens), note: "tokens" },
@@ -130,7 +130,7 @@ function Detail(
     let isOld = false;
     readBlock(subject, id).then(
       (read) => !isOld && setTexts(read),
-      (error) => !isOld && setTrouble(messageOf(error)),
+      (error) => !isOld && setTrouble(sentenceOf(error)),
     );
     return () => isOld = true;
   }, [id, state]);
@@ -140,7 +140,7 @@ function Detail(
       await pin(subject, place!, wish);
       await changed();
     } catch (error) {
-      setTrouble(messageOf(error));
+      setTrouble(sentenceOf(error));
     }
   };
   return (

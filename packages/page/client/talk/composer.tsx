@@ -1,21 +1,21 @@
 import type { Content, ContentPart } from "@tare/messages";
 import type { JSX, TargetedEvent } from "preact";
 import { useRef, useState } from "preact/hooks";
-import type { Budget } from "../api/sessions.ts";
+import type { TurnLimits } from "../api/sessions.ts";
 import { readFile } from "./attach.ts";
-import { messageOf } from "./conversation.ts";
+import { sentenceOf } from "./conversation.ts";
 import { Limits, limitsOf, type LimitTexts, NO_LIMITS } from "./limits.tsx";
 
 /** What the composer can do. */
 export interface ComposerProps {
   /** Sends an input; false gives it back to be changed. */
-  readonly send: (input: Content, budget?: Budget) => Promise<boolean>;
+  readonly send: (input: Content, budget?: TurnLimits) => Promise<boolean>;
   /** Whether a turn runs, so that an input steers it. Default: false. */
   readonly isRunning?: boolean;
   /** Cancels the turn. Default: it can't be. */
   readonly cancel?: () => void;
   /** Goes on with a turn that was cut off. Default: there is none. */
-  readonly goOn?: (budget?: Budget) => void;
+  readonly goOn?: (budget?: TurnLimits) => void;
 }
 
 /** A file that goes with the next input. */
@@ -54,7 +54,7 @@ export function Composer({ send, isRunning = false, cancel, goOn }: ComposerProp
         const part = await readFile(file);
         setFiles((files) => [...files, { name: file.name, part }]);
       } catch (error) {
-        setTrouble(messageOf(error));
+        setTrouble(sentenceOf(error));
       }
     }
   };

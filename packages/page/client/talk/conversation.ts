@@ -1,7 +1,7 @@
 import type { Content } from "@tare/messages";
 import type { Body } from "@tare/server/client";
 import { api, RefusedError, requestKey } from "../api/api.ts";
-import type { Approval, Budget, Session, SessionEvent, SessionWithMessages } from "../api/sessions.ts";
+import type { WaitingCall, TurnLimits, AgentSession, TalkEvent, SessionWithMessages } from "../api/sessions.ts";
 import { Items } from "./items.ts";
 
 /** Longest pause before the server is tried again, in milliseconds. */
@@ -13,7 +13,7 @@ export const CHANGED = "tare-changed";
 /** What a turn is asked for with. */
 export interface Sending {
   readonly input: Content;
-  readonly budget?: Budget;
+  readonly budget?: TurnLimits;
 }
 
 /** What a person says to whether a call may run. */
@@ -29,13 +29,13 @@ const ASKED = { type: "approval_asked", step: 1, name: "", arguments: "" } as co
  * One session as this page follows it: what was said, then its events as they happen, also over a server that was
  * started again. `changed` is called at most once a frame, however much arrives.
  */
-export class Conversation {
+export class SessionTalk {
   items = new Items();
   session: SessionWithMessages | undefined;
   /** Whether a turn runs. */
   isRunning = false;
   /** The calls that wait for an answer. */
-  approvals: readonly Approval[] = [];
+  approvals: readonly WaitingCall[] = [];
   /** What is wrong now, in a sentence. */
   trouble: string | undefined;
   /** An input that the server hasn't taken, with the key that lets it act once. */
@@ -93,7 +93,7 @@ export class Conversation {
   }
 
   /** Takes what the server's list says, and follows a turn that somebody else started. */
-  async heard(listed: Session): Promise<void> {
+  async heard(listed: AgentSession): Promise<void> {
     if (!this.session) return;
     const isNamed = listed.title !== this.session.title;
     this.session = { ...this.session, ...listed };
@@ -114,12 +114,12 @@ export class Conversation {
   }
 
   /** Goes on with a turn that was cut off. */
-  async continue(budget?: Budget): Promise<void> {
+  async continue(budget?: TurnLimits): Promise<void> {
     await this.#post({ continue: true, ...(budget && { budget }) }, requestKey());
   }
 
   /** Says whether a call may run. */
-  async answer(approval: Approval, said: Said): Promise<boolean> {
+  async answer(approval: WaitingCall, said: Said): Promise<boolean> {
     const { callId, askedAtMs } = approval;
     const done = await this.#attempt(async () => {
       const path = { ...this.#path, call: callId };
@@ -188,7 +188,7 @@ export class Conversation {
     }
   }
 
-  #take(number: number, event: SessionEvent): void {
+  #take(number: number, event: TalkEvent): void {
     this.#last = number;
     this.items.apply(event);
     if (event.type === "turn_start") {
@@ -215,7 +215,7 @@ export class Conversation {
         return;
       } catch (error) {
         if (this.#closing.signal.aborted) return;
-        this.trouble = messageOf(error);
+        this.trouble = sentenceOf(error);
         this.#tell();
         if (!(error instanceof RefusedError) || error.status !== 0) return;
         await new Promise((resolve) => setTimeout(resolve, pause));
@@ -230,7 +230,7 @@ export class Conversation {
       this.trouble = undefined;
       return true;
     } catch (error) {
-      this.trouble = messageOf(error);
+      this.trouble = sentenceOf(error);
       return false;
     } finally {
       this.#tell();
@@ -248,6 +248,6 @@ export class Conversation {
 }
 
 /** What an error says. */
-export function messageOf(error: unknown): string {
+export function sentenceOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

@@ -1,11 +1,11 @@
-import type { Session } from "../api/sessions.ts";
+import type { AgentSession } from "../api/sessions.ts";
 
 /** What the server's lists say of a session. */
 export interface Listed {
   /** Changes whenever something has happened in the session. */
   readonly mark: string;
   /** The session itself, of the agent's. */
-  readonly session?: Session;
+  readonly session?: AgentSession;
 }
 
 type Listener = (listed: Listed) => void;

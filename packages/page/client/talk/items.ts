@@ -1,6 +1,6 @@
 import type { LoopEvent, TurnLedger } from "@tare/loop";
 import type { AssistantMessage, Content, Message, Rewrite, ToolCall } from "@tare/messages";
-import type { Answered, SessionEvent } from "../api/sessions.ts";
+import type { TalkEvent } from "../api/sessions.ts";
 
 /** What came of a tool call. */
 export interface CallResult {
@@ -22,7 +22,7 @@ type Shown =
     /** The session of the helper that works for it. */
     readonly helper?: string;
     /** Whether somebody is asked before it runs, and what was said. */
-    readonly approval?: "asked" | Answered;
+    readonly approval?: "asked" | Extract<TalkEvent, { readonly type: "approval_answered" }>;
     /** What it has put out so far, as far as it tells: the end of that. */
     readonly output?: string;
     /** Nothing while it runs. */
@@ -56,13 +56,13 @@ export class Items {
     if (message.role === "user") this.#add({ kind: "said", content: message.content });
     else if (message.role === "assistant") this.#addReply(message);
     else if (message.role === "tool") {
-      this.#settle(message.tool_call_id, { content: textOf(message.content) });
+      this.#settle(message.tool_call_id, { content: plainText(message.content) });
     } else if (message.role === "function") this.#settle(message.name, { content: message.content ?? "" });
-    else this.#add({ kind: "instructions", text: textOf(message.content) });
+    else this.#add({ kind: "instructions", text: plainText(message.content) });
   }
 
   /** Takes what has happened. */
-  apply(event: SessionEvent): void {
+  apply(event: TalkEvent): void {
     switch (event.type) {
       case "message_added":
         return this.addMessage(event.message);
@@ -181,7 +181,7 @@ export class Items {
 }
 
 function partsOf({ content, refusal, reasoning_content }: AssistantMessage) {
-  return { text: textOf(content ?? "") || (refusal ?? ""), reasoning: reasoning_content ?? "" };
+  return { text: plainText(content ?? "") || (refusal ?? ""), reasoning: reasoning_content ?? "" };
 }
 
 function callOf(call: ToolCall) {
@@ -192,7 +192,7 @@ function callOf(call: ToolCall) {
 }
 
 /** The text of a content: its text parts, and a word for each part that is none. */
-export function textOf(content: Content): string {
+export function plainText(content: Content): string {
   if (typeof content === "string") return content;
   return content.map((part) => {
     if (part.type === "text") return part.text;

@@ -1,10 +1,10 @@
 import { assertEquals } from "@std/assert";
-import type { SessionEvent } from "../api/sessions.ts";
+import type { TalkEvent } from "../api/sessions.ts";
 import { Items } from "./items.ts";
 
 const LEDGER = { calls: 1, promptTokens: 1, cachedTokens: 0, outputTokens: 1, saved: {}, estimated: false };
 
-function shown(events: readonly SessionEvent[]) {
+function shown(events: readonly TalkEvent[]) {
   const items = new Items();
   for (const event of events) items.apply(event);
   return items.list.map(({ key: _, ...rest }) => rest);
@@ -76,7 +76,7 @@ Deno.test("Items take messages of every role", () => {
 });
 
 Deno.test("Items tell a warning once, however many turns tell it", () => {
-  const turn: readonly SessionEvent[] = [
+  const turn: readonly TalkEvent[] = [
     { type: "turn_start" },
     { type: "warning", message: "No model is configured." },
     { type: "text_delta", step: 1, text: "a" },

@@ -1,20 +1,20 @@
 import type { JSX } from "preact";
-import type { Budget } from "../api/sessions.ts";
+import type { TurnLimits } from "../api/sessions.ts";
 
 /** The limits as they were written. */
-export type LimitTexts = Readonly<Record<keyof Budget, string>>;
+export type LimitTexts = Readonly<Record<keyof TurnLimits, string>>;
 
 /** No limit is written. */
 export const NO_LIMITS: LimitTexts = { maxSteps: "", maxTokens: "", maxUsd: "" };
 
-const FIELDS: readonly { readonly name: keyof Budget; readonly label: string }[] = [
+const FIELDS: readonly { readonly name: keyof TurnLimits; readonly label: string }[] = [
   { name: "maxSteps", label: "Model calls" },
   { name: "maxTokens", label: "Tokens, read and written" },
   { name: "maxUsd", label: "US dollars" },
 ];
 
 /** The limits that were written; nothing if none was. */
-export function limitsOf(texts: LimitTexts): Budget | undefined {
+export function limitsOf(texts: LimitTexts): TurnLimits | undefined {
   const given = FIELDS.filter(({ name }) => Number(texts[name]) > 0);
   if (given.length === 0) return undefined;
   return Object.fromEntries(given.map(({ name }) => [name, Number(texts[name])]));

@@ -2,18 +2,18 @@ import type { Content } from "@tare/messages";
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { api } from "../api/api.ts";
-import type { Budget } from "../api/sessions.ts";
+import type { TurnLimits } from "../api/sessions.ts";
 import { addressOf } from "../place.ts";
 import { Composer } from "./composer.tsx";
-import { messageOf } from "./conversation.ts";
+import { sentenceOf } from "./conversation.ts";
 import { handOver } from "./first_input.ts";
 
 /** Where a session begins: its first input, and if wished its model and instructions. */
-export function NewSession(): JSX.Element {
+export function NewSessionView(): JSX.Element {
   const [model, setModel] = useState("");
   const [instructions, setInstructions] = useState("");
   const [trouble, setTrouble] = useState<string>();
-  const begin = async (input: Content, budget?: Budget) => {
+  const begin = async (input: Content, budget?: TurnLimits) => {
     try {
       const session = await api.json("POST /v1/sessions", {
         body: {
@@ -25,7 +25,7 @@ export function NewSession(): JSX.Element {
       location.hash = addressOf({ view: "talk", id: session.id });
       return true;
     } catch (error) {
-      setTrouble(messageOf(error));
+      setTrouble(sentenceOf(error));
       return false;
     }
   };

@@ -1,12 +1,12 @@
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { Approval } from "../api/sessions.ts";
+import type { WaitingCall } from "../api/sessions.ts";
 import { Clip } from "../parts/clip.tsx";
 import type { Said } from "./conversation.ts";
 
 /** Asks whether a call may run, with all that it would run with. */
-export function Question({ approval, answer }: {
-  readonly approval: Approval;
+export function QuestionView({ approval, answer }: {
+  readonly approval: WaitingCall;
   /** False if the server didn't take it. */
   readonly answer: (said: Said) => Promise<boolean>;
 }): JSX.Element {

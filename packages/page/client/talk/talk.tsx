@@ -1,16 +1,16 @@
 import type { Content } from "@tare/messages";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { type Budget, titleOf } from "../api/sessions.ts";
+import { type TurnLimits, titleOf } from "../api/sessions.ts";
 import { count } from "../parts/format.ts";
 import { SessionHead } from "../session_head.tsx";
 import { Composer } from "./composer.tsx";
-import { Conversation } from "./conversation.ts";
+import { SessionTalk } from "./conversation.ts";
 import { takeOver } from "./first_input.ts";
 import { listen } from "./heard.ts";
 import { Entry } from "./entry.tsx";
-import { textOf } from "./items.ts";
-import { Question } from "./question.tsx";
+import { plainText } from "./items.ts";
+import { QuestionView } from "./question.tsx";
 
 /** Entries that are drawn at first, and added whenever the beginning of them comes into view. */
 const WINDOW = 60;
@@ -19,7 +19,7 @@ const WINDOW = 60;
 const NEAR = 48;
 
 /** A session to talk in. */
-export function Talk({ id }: { readonly id: string }): JSX.Element {
+export function TalkView({ id }: { readonly id: string }): JSX.Element {
   const conversation = useConversation(id);
   const { items, session, isRunning, trouble, unsent } = conversation;
   const [shown, setShown] = useState(WINDOW);
@@ -29,7 +29,7 @@ export function Talk({ id }: { readonly id: string }): JSX.Element {
     keepPlace();
     setShown(shown + WINDOW);
   };
-  const send = async (input: Content, budget?: Budget) => {
+  const send = async (input: Content, budget?: TurnLimits) => {
     toEnd();
     await conversation.send({ input, ...(budget && { budget }) });
     // What the server didn't take waits to be sent again.
@@ -47,7 +47,7 @@ export function Talk({ id }: { readonly id: string }): JSX.Element {
         {items.list.slice(first).map((item) => <Entry key={item.key} item={item} />)}
         {isRunning && <Working />}
         {conversation.approvals.map((approval) => (
-          <Question
+          <QuestionView
             key={`${approval.callId} ${approval.askedAtMs}`}
             approval={approval}
             answer={(said) => conversation.answer(approval, said)}
@@ -67,7 +67,7 @@ export function Talk({ id }: { readonly id: string }): JSX.Element {
       {trouble !== undefined && <p class="trouble" role="alert">{trouble}</p>}
       {unsent && !conversation.isSending && (
         <p class="trouble unsent">
-          Not sent: <bdi>{textOf(unsent.input).slice(0, 80)}</bdi>
+          Not sent: <bdi>{plainText(unsent.input).slice(0, 80)}</bdi>
           <button type="button" onClick={() => conversation.sendAgain()}>Send again</button>
         </p>
       )}
@@ -76,7 +76,7 @@ export function Talk({ id }: { readonly id: string }): JSX.Element {
         isRunning={isRunning}
         cancel={() => conversation.cancel()}
         {...(session && !isRunning && conversation.approvals.length === 0 && !items.isAnswered &&
-          { goOn: (budget?: Budget) => conversation.continue(budget) })}
+          { goOn: (budget?: TurnLimits) => conversation.continue(budget) })}
       />
     </section>
   );
@@ -109,9 +109,9 @@ function Working() {
   return <p class="working">{seconds === 0 ? "Working" : `Working, ${seconds} s`}</p>;
 }
 
-function useConversation(id: string): Conversation {
+function useConversation(id: string): SessionTalk {
   const [, draw] = useState(0);
-  const [conversation] = useState(() => new Conversation(id, () => draw((n) => n + 1)));
+  const [conversation] = useState(() => new SessionTalk(id, () => draw((n) => n + 1)));
   useEffect(() => {
     const stop = listen(id, ({ session }) => session && conversation.heard(session));
     const first = takeOver(id);

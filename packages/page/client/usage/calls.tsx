@@ -6,7 +6,7 @@ import { count, counted, dollars } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";
 import { NumbersTable } from "../parts/numbers_table.tsx";
 import { Slider } from "../parts/slider.tsx";
-import { costsOf, promptTokensOf, type Sum, Sums } from "../parts/sums.tsx";
+import { costsOf, promptTokensOf, type Sum, SumList } from "../parts/sums.tsx";
 import { useWidth } from "../parts/width.ts";
 import { SessionHead } from "../session_head.tsx";
 import { FOOT, HEIGHT, layOutBars, type Part, PARTS, partsOf } from "./bars.ts";
@@ -34,7 +34,7 @@ export function Calls({ subject }: { readonly subject: Subject }): JSX.Element {
       {value && calls.length === 0 && <p>No call has been answered yet.</p>}
       {calls.length > 0 && (
         <>
-          <Sums sums={sumsOf(calls)} />
+          <SumList sums={sumsOf(calls)} />
           <Chart calls={calls} at={at} choose={setChosen} />
           <Detail call={calls[at]!} />
           <Table calls={calls} at={at} choose={setChosen} />

@@ -1,6 +1,6 @@
 import { groupTurns } from "@tare/context";
 import { contentText, countRequestTokens, type CountTokens, type Message } from "@tare/messages";
-import { WINDOW_SHARE } from "@tare/planner";
+import { WINDOW_SHARE } from "../../../../packages/planner/rule/decide.ts";
 import type { MakePolicy, PolicyOptions } from "./policy.ts";
 
 /** Tokens of the summary that a client asks for. */

@@ -1,6 +1,6 @@
 import { countRequestTokens, type CountTokens } from "@tare/messages";
 import { type Profile, promptCost } from "@tare/planner";
-import { WINDOW_SHARE } from "@tare/planner";
+import { WINDOW_SHARE } from "../../../../packages/planner/rule/decide.ts";
 import { applyElisions, elide, type Elision, memoryArchive, selectElisions } from "@tare/prune";
 import type { Recording } from "../recording.ts";
 import type { Policy, PolicyOptions } from "./policy.ts";

@@ -1,4 +1,5 @@
-import { BY_AGE, plannerSession, type PromptSessionOptions } from "@tare/planner";
+import { plannerSession, type PromptSessionOptions } from "@tare/planner";
+import { BY_AGE } from "../../../../packages/planner/retention/find_removals.ts";
 import { memoryArchive } from "@tare/prune";
 import type { Policy, PolicyOptions } from "./policy.ts";
 

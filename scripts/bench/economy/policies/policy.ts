@@ -1,16 +1,16 @@
 import type { CountTokens, Message, Usage } from "@tare/messages";
-import type { Conversation, Profile } from "@tare/planner";
+import type { History, Profile } from "@tare/planner";
 import type { Recording } from "../recording.ts";
 
 /** What a policy knows when a call is about to be made: the session up to there, and the time. */
-export interface PolicyCall extends Conversation {
+export interface PolicyCall extends History {
   readonly nowMs: number;
 }
 
 /** What a call sends. */
-export interface PolicyView extends Conversation {
+export interface PolicyView extends History {
   /** A request that the policy made for itself before, such as for a summary. It is paid like any other. */
-  readonly aside?: Conversation & { readonly outputTokens: number };
+  readonly aside?: History & { readonly outputTokens: number };
 }
 
 /** Decides what each call of one session sends. */
