@@ -1,7 +1,7 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { api } from "./api/api.ts";
-import { type PassingSession, type AgentSession, titleOf } from "./api/sessions.ts";
+import { type AgentSession, type PassingSession, titleOf } from "./api/sessions.ts";
 import { counted, share } from "./parts/format.ts";
 import { addressOf, type Place } from "./place.ts";
 import { CHANGED } from "./talk/conversation.ts";

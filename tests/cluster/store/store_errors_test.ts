@@ -11,7 +11,11 @@ const postgres = await startPostgres();
 /** Asserts how something fails, and that nothing of it says the password. */
 async function assertFails(
   act: () => Promise<unknown>,
-  { url, code, message }: { readonly url: string; readonly code: StoreError["code"]; readonly message: string },
+  { url, code, message }: {
+    readonly url: string;
+    readonly code: StoreError["code"];
+    readonly message: string;
+  },
 ): Promise<void> {
   const error = await assertRejects(act, StoreError);
   assertEquals([error.code, error.message], [code, message]);

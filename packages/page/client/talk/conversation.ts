@@ -1,7 +1,13 @@
 import type { Content } from "@tare/messages";
 import type { Body } from "@tare/server/client";
 import { api, RefusedError, requestKey } from "../api/api.ts";
-import type { WaitingCall, TurnLimits, AgentSession, TalkEvent, SessionWithMessages } from "../api/sessions.ts";
+import type {
+  AgentSession,
+  SessionWithMessages,
+  TalkEvent,
+  TurnLimits,
+  WaitingCall,
+} from "../api/sessions.ts";
 import { Items } from "./items.ts";
 
 /** Longest pause before the server is tried again, in milliseconds. */

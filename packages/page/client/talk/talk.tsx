@@ -1,7 +1,7 @@
 import type { Content } from "@tare/messages";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { type TurnLimits, titleOf } from "../api/sessions.ts";
+import { titleOf, type TurnLimits } from "../api/sessions.ts";
 import { count } from "../parts/format.ts";
 import { SessionHead } from "../session_head.tsx";
 import { Composer } from "./composer.tsx";
