@@ -431,10 +431,14 @@ export function expandHidden(
   return { items: expanded, hidden: kept };
 }
 
+/** What is said in a history, the oldest first. */
+function* messagesOf(items: readonly WireItem[]): Generator<Message> {
+  for (const { parts } of items) for (const { message } of parts) yield message;
+}
+
 /** What the user said first, in one line, behind what clients put in front of it. */
 function titleOf(items: readonly WireItem[]): string {
-  const messages = items.flatMap(({ parts }) => parts.map(({ message }) => message));
-  const said = messages.find(({ role }) => role === "user")?.content;
+  const said = messagesOf(items).find(({ role }) => role === "user")?.content;
   return firstWords(typeof said === "string" ? said : said?.slice(-1));
 }
 
@@ -466,12 +470,14 @@ export function openingOf(items: readonly WireItem[]): number {
 
 /** A line of what the user asked for first, behind rules and surroundings that other conversations share. */
 function openingText(items: readonly WireItem[]): string | undefined {
-  const messages = items.flatMap(({ parts }) => parts.map(({ message }) => message));
-  const from = messages.findIndex(({ role }) => role === "user");
-  const length = messages.slice(from).findIndex(({ role }) => role === "assistant" || role === "tool");
-  const asked = messages.slice(from, length < 0 ? undefined : from + length)
-    .findLast(({ role }) => role === "user")?.content ?? "";
-  const text = typeof asked === "string" ? asked : contentText(asked.slice(-1));
+  let asked: Message | undefined;
+  for (const message of messagesOf(items)) {
+    const { role } = message;
+    if (role === "user") asked = message;
+    else if (asked && (role === "assistant" || role === "tool")) break;
+  }
+  const said = asked?.content ?? "";
+  const text = typeof said === "string" ? said : contentText(said.slice(-1));
   return text.split("\n").map((line) => line.trim())
     .find(({ length }) => length >= QUOTED_CHARS.least)?.slice(0, QUOTED_CHARS.most);
 }
