@@ -49,7 +49,7 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
     "traitsOf",
   ],
   schemas: ["tellsOfTools"],
-  conversation: ["pinsAfter"],
+  conversation: ["inSlices", "pinsAfter"],
   planner: [
     "chooseProfile",
     "fittingPins",

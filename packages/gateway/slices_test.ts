@@ -1,21 +1,5 @@
 import { assertEquals } from "@std/assert";
 import { completion, gatewayed } from "./fixture_test.ts";
-import { inSlices } from "./turn.ts";
-
-Deno.test("inSlices() lets others in between steps that take long, and gives what comes of them", async () => {
-  const seen: string[] = [];
-  function* steps(): Generator<void, number> {
-    for (let step = 0; step < 3; step++) {
-      setTimeout(() => seen.push("other"));
-      const startMs = performance.now();
-      while (performance.now() - startMs < 5) { /* Works. */ }
-      seen.push("step");
-      yield;
-    }
-    return 7;
-  }
-  assertEquals([await inSlices(steps()), seen], [7, ["step", "other", "step", "other", "step", "other"]]);
-});
 
 Deno.test("gateway() lets a short request overtake a history that takes long to read", async () => {
   const { fetch, seen } = gatewayed(() => completion({ content: "Fine." }));

@@ -21,7 +21,7 @@ import {
 } from "@tare/wire";
 import { Memory } from "./memory.ts";
 import type { GatewayOptions } from "./options.ts";
-import type { ListedSession } from "@tare/conversation";
+import { inSlices, type ListedSession } from "@tare/conversation";
 import { Keeper } from "./kept/keeper.ts";
 import { type Making, summaryOf } from "./kept/kept_session.ts";
 import type { Listing } from "./sessions/conversations.ts";
@@ -35,7 +35,7 @@ import type {
   SessionSummary,
 } from "./sessions/session.ts";
 import { GatewaySessions } from "./sessions/sessions.ts";
-import { GatewayTurn, inSlices, type SentCall } from "./turn.ts";
+import { GatewayTurn, type SentCall } from "./turn.ts";
 import { upstreamOf } from "./upstream.ts";
 
 /** A request for the upstream, and its body. */

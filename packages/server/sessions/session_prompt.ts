@@ -1,4 +1,4 @@
-import { Conversation, type Store } from "@tare/conversation";
+import { Conversation, inSlices, type Store } from "@tare/conversation";
 import { type CallReport, reportCall, type SeenConversation, sumsOfCall } from "@tare/conversation/report";
 import type { Message, Model, Rewrite, Tool, ToolDefinition, Usage } from "@tare/messages";
 import {
@@ -10,7 +10,6 @@ import {
   type Quote,
   type Rates,
   type SessionView,
-  slicer,
 } from "@tare/planner";
 import { promptSession } from "@tare/planner/policies";
 import { openCalls } from "../approvals/approvals.ts";
@@ -66,12 +65,6 @@ export async function readStored(id: string, store: Store): Promise<StoredPrompt
 interface SessionPromptOptions extends SessionNeeds {
   readonly stored: StoredPrompt;
 }
-
-/** Other requests are let in while a long history is looked at. */
-const inSlices = slicer({
-  nowMs: () => performance.now(),
-  pause: () => new Promise((resolve) => setTimeout(resolve)),
-});
 
 /** The model that summarises. @throws what the model's port throws for a model that can't be had. */
 function summaryModel({ id: conversation, environment, settings: { model } }: SessionNeeds): Model {

@@ -1,0 +1,17 @@
+import { assertEquals } from "@std/assert";
+import { inSlices } from "@tare/conversation";
+
+Deno.test("inSlices() lets others in between steps that take long, and gives what comes of them", async () => {
+  const seen: string[] = [];
+  function* steps(): Generator<void, number> {
+    for (let step = 0; step < 3; step++) {
+      setTimeout(() => seen.push("other"));
+      const startMs = performance.now();
+      while (performance.now() - startMs < 5) { /* Works. */ }
+      seen.push("step");
+      yield;
+    }
+    return 7;
+  }
+  assertEquals([await inSlices(steps()), seen], [7, ["step", "other", "step", "other", "step", "other"]]);
+});
