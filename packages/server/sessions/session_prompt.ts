@@ -1,16 +1,7 @@
 import { Conversation, inSlices, type Store } from "@tare/conversation";
 import { type CallReport, reportCall, type SeenConversation, sumsOfCall } from "@tare/conversation/report";
 import type { Message, Model, Rewrite, Tool, ToolDefinition, Usage } from "@tare/messages";
-import {
-  type History,
-  type LedgerEntry,
-  type NewPin,
-  type Pin,
-  type PromptCall,
-  type Quote,
-  type Rates,
-  type SessionView,
-} from "@tare/planner";
+import type { History, LedgerEntry, NewPin, Pin, PromptCall, Quote, Rates, SessionView } from "@tare/planner";
 import { promptSession } from "@tare/planner/policies";
 import { openCalls } from "../approvals/approvals.ts";
 import { HttpError } from "../http/http_error.ts";

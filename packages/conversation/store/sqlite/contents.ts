@@ -5,8 +5,8 @@ import { zstdCompressSync } from "node:zlib";
 import type { ContentsItem, StoreContents } from "../contents.ts";
 import type { SessionRecord, StoredDocument } from "../port.ts";
 import { columnText, nameIn, promiseOf } from "../json_text.ts";
-import { type Database, openDatabase } from "./database.ts";
-import { corruptError, fromStoredJson, type StoredJson, toStoredJson } from "./file_error.ts";
+import { type Database, fromStoredJson, openDatabase, type StoredJson, toStoredJson } from "./database.ts";
+import { corruptError } from "./file_error.ts";
 import { MIGRATIONS } from "./migrations.ts";
 import { unpackText } from "./stored_texts.ts";
 

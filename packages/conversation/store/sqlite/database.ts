@@ -10,6 +10,8 @@ import {
 } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { DatabaseSync, type SQLInputValue } from "node:sqlite";
+import { crc32 } from "node:zlib";
+import { jsonText } from "../json_text.ts";
 import { StoreError } from "../store_error.ts";
 import { damageOfLog, type LogDamage } from "./damaged_log.ts";
 import { corruptError, lostError, toOpenError, toStoreError } from "./file_error.ts";
@@ -359,4 +361,23 @@ function databaseOver(
 function isFile(path: string, { dev, ino }: Stats): boolean {
   const there = statSync(path, { throwIfNoEntry: false });
   return there?.ino === ino && there.dev === dev;
+}
+
+/** A JSON value as it is stored. */
+export interface StoredJson {
+  readonly json: string;
+  /** CRC-32 of `json`: SQLite itself doesn't notice when a file's bytes change. */
+  readonly crc: number;
+}
+
+/** A value as it is stored. @throws {TypeError} if JSON can't hold it. */
+export function toStoredJson(value: unknown): StoredJson {
+  const json = jsonText(value);
+  return { json, crc: crc32(json) };
+}
+
+/** The value that was stored. @throws {StoreError} `corrupt` if these are other bytes than were written. */
+export function fromStoredJson({ json, crc }: StoredJson, path: string): unknown {
+  if (crc32(json) !== crc) throw corruptError(path, "a record was damaged, its checksum doesn't match");
+  return JSON.parse(json);
 }

@@ -1,6 +1,4 @@
 import { StoreError } from "../store_error.ts";
-import { crc32 } from "node:zlib";
-import { jsonText } from "../json_text.ts";
 
 const RESTORE = "Restore it from a backup, or move it away to begin anew.";
 
@@ -65,23 +63,4 @@ export function toOpenError(error: unknown, path: string): unknown {
 
 function codeOf(error: Error): string {
   return "code" in error && typeof error.code === "string" ? error.code : "";
-}
-
-/** A JSON value as it is stored. */
-export interface StoredJson {
-  readonly json: string;
-  /** CRC-32 of `json`: SQLite itself doesn't notice when a file's bytes change. */
-  readonly crc: number;
-}
-
-/** A value as it is stored. @throws {TypeError} if JSON can't hold it. */
-export function toStoredJson(value: unknown): StoredJson {
-  const json = jsonText(value);
-  return { json, crc: crc32(json) };
-}
-
-/** The value that was stored. @throws {StoreError} `corrupt` if these are other bytes than were written. */
-export function fromStoredJson({ json, crc }: StoredJson, path: string): unknown {
-  if (crc32(json) !== crc) throw corruptError(path, "a record was damaged, its checksum doesn't match");
-  return JSON.parse(json);
 }

@@ -1,7 +1,6 @@
 import type { IdempotencyKey, Store, StoreRecord } from "../port.ts";
 import { notClaimedError } from "../store_error.ts";
-import type { Database } from "./database.ts";
-import { fromStoredJson, toStoredJson } from "./file_error.ts";
+import { type Database, fromStoredJson, toStoredJson } from "./database.ts";
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 

@@ -17,8 +17,8 @@ import {
   sessionExistsError,
   StoreError,
 } from "../store_error.ts";
-import { type Database, openDatabase } from "./database.ts";
-import { corruptError, fromStoredJson, type StoredJson, toOpenError, toStoredJson } from "./file_error.ts";
+import { type Database, fromStoredJson, openDatabase, type StoredJson, toStoredJson } from "./database.ts";
+import { corruptError, toOpenError } from "./file_error.ts";
 import { idempotencyKeys, type IdempotencyRows } from "./idempotency_keys.ts";
 import { MIGRATIONS } from "./migrations.ts";
 import { removedSessions } from "./removed_sessions.ts";

@@ -1,7 +1,7 @@
+import { fromStoredJson, toStoredJson } from "./database.ts";
 import { assertEquals, assertThrows } from "@std/assert";
 import fc from "fast-check";
 import { StoreError } from "@tare/conversation";
-import { fromStoredJson, toStoredJson } from "./file_error.ts";
 
 Deno.test("fromStoredJson() gives back what toStoredJson() took, lone surrogates too", () => {
   const values = fc.jsonValue({ stringUnit: "binary" });
