@@ -10,6 +10,7 @@ import {
   type PromptCall,
   type Quote,
   type SessionView,
+  slicer,
   withoutPin,
   withPin,
 } from "@tare/planner";
@@ -259,3 +260,9 @@ const NOTHING_SEEN: Pick<SeenConversation, "history" | "view"> = {
   history: { messages: [], tools: [] },
   view: { messages: [], tools: [], places: [] },
 };
+
+/** Works step by step, and lets other requests in between where that takes long. */
+export const inSlices: <T>(steps: Iterator<void, T>) => Promise<T> = slicer({
+  nowMs: () => performance.now(),
+  pause: () => new Promise((resolve) => setTimeout(resolve)),
+});

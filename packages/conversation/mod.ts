@@ -17,7 +17,6 @@
  * @module
  */
 export { Conversation, type ConversationState, pinsAfter, type Prompts } from "./conversation.ts";
-export { inSlices } from "./in_slices.ts";
 export { type ContentsItem, copyContents, type StoreContents, sumContents } from "./store/contents.ts";
 export { openFileArchive } from "./store/file_archive.ts";
 export { memoryStore } from "./store/memory/memory_store.ts";
