@@ -6,10 +6,10 @@ Deno.test("inSlices() lets others in between steps that take long, and gives wha
   const seen: string[] = [];
   function* steps(): Generator<void, number> {
     for (let step = 0; step < 3; step++) {
-      setTimeout(() => seen.push("other"));
       const startMs = performance.now();
       while (performance.now() - startMs < 5) { /* Works. */ }
       seen.push("step");
+      setTimeout(() => seen.push("other"));
       yield;
     }
     return 7;
