@@ -16,7 +16,7 @@
  *
  * @module
  */
-export { Conversation, type ConversationState, pinsAfter, type Prompts } from "./conversation.ts";
+export { Conversation, type ConversationState, inSlices, pinsAfter, type Prompts } from "./conversation.ts";
 export { type ContentsItem, copyContents, type StoreContents, sumContents } from "./store/contents.ts";
 export { openFileArchive } from "./store/file_archive.ts";
 export { memoryStore } from "./store/memory/memory_store.ts";
