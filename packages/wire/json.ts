@@ -219,12 +219,12 @@ type JsonPath = readonly (string | number)[];
 export interface JsonEdit {
   /** The value that changes. */
   readonly path: JsonPath;
-  /** The JSON that stands there from now on, or the pieces of it. Absent: the value, an item of an array, leaves. */
-  readonly value?: Uint8Array<ArrayBuffer> | readonly Uint8Array<ArrayBuffer>[];
+  /** The JSON that stands there from now on. Absent: the value, an item of an array, leaves. */
+  readonly value?: Uint8Array<ArrayBuffer>;
 }
 
 interface Change extends Span {
-  readonly value?: JsonEdit["value"];
+  readonly value?: Uint8Array<ArrayBuffer>;
 }
 
 /**
@@ -276,21 +276,17 @@ export function editJson(
     const start = bytes.indexOf(OPEN_OBJECT) + 1;
     const comma = spans.size > 0 ? "," : "";
     const name = encoder.encode(`${JSON.stringify(last)}:`);
-    return { start, end: start, value: [name, ...piecesOf(value), encoder.encode(comma)] };
+    return { start, end: start, value: joinBytes([name, value, encoder.encode(comma)]) };
   });
   changes.sort((a, b) => a.start - b.start);
   const pieces: Uint8Array<ArrayBuffer>[] = [];
   let from = 0;
   for (const { start, end, value } of changes) {
     pieces.push(bytes.subarray(from, start));
-    if (value) pieces.push(...piecesOf(value));
+    if (value) pieces.push(value);
     from = end;
   }
   return joinBytes([...pieces, bytes.subarray(from)]);
-}
-
-function piecesOf(value: NonNullable<JsonEdit["value"]>): readonly Uint8Array<ArrayBuffer>[] {
-  return value instanceof Uint8Array ? [value] : value;
 }
 
 const encoder = new TextEncoder();

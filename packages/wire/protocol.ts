@@ -4,6 +4,7 @@ import {
   editJson,
   findField,
   isRecord,
+  joinBytes,
   type JsonEdit,
   objectFields,
   readJsonAt,
@@ -223,8 +224,6 @@ export interface WireItem {
   readonly parts: readonly ItemPart[];
   /** Its JSON; nothing for what stands before the list. */
   readonly bytes?: Uint8Array<ArrayBuffer>;
-  /** What was read of these very bytes, by which what becomes of them is remembered. Default: that isn't remembered. */
-  readonly piece?: ReturnType<JsonReader<readonly ItemPart[]>["read"]>;
 }
 
 /** A request, read as far as the gateway has to know it. */
@@ -466,13 +465,12 @@ function readPiece(
 }
 
 function itemOf(
-  piece: ReturnType<JsonReader<readonly ItemPart[]>["read"]>,
+  { key, value }: ReturnType<JsonReader<readonly ItemPart[]>["read"]>,
   bytes: Uint8Array<ArrayBuffer>,
   { referred }: RequestReaders,
 ): WireItem {
-  const { key, value } = piece;
   const [{ refersTo } = {}] = value;
-  return { key, parts: (refersTo === undefined ? undefined : referred?.(refersTo)) ?? value, bytes, piece };
+  return { key, parts: (refersTo === undefined ? undefined : referred?.(refersTo)) ?? value, bytes };
 }
 
 function spellingOf({ plain }: Protocol): Pick<PieceToRead<readonly ItemPart[]>, "spelling"> {
@@ -512,7 +510,7 @@ export function writeRequest(request: WireRequest, prompt: {
     prompt: "object",
   });
   const { bytes, fields, protocol, items } = request;
-  const values = new Map<string, NonNullable<JsonEdit["value"]>>(protocol.addedFields(request));
+  const values = new Map(protocol.addedFields(request));
   const entries = writeItems(prompt, protocol);
   const written = entries.flatMap(({ bytes }) => bytes ?? []);
   const whole = items.flatMap(({ bytes }) => bytes ?? []);
@@ -563,31 +561,7 @@ function writeItems(
 
 /** An item of which only these parts are seen, perhaps with other texts; nothing of what stands before the list. */
 function writeItem(
-  { bytes, parts, piece }: WireItem,
-  seen: ReadonlyMap<ItemPart, Message>,
-): Uint8Array<ArrayBuffer> | undefined {
-  const shown = parts.map((part) => seen.get(part));
-  if (shown.every((message, at) => message === parts[at]?.message)) return bytes;
-  const before = piece && editedItems.get(piece);
-  const isSame = before?.parts === parts && shown.every((message, at) => message === before.shown[at]);
-  if (before && isSame) return before.bytes;
-  const written = editItem({ ...(bytes && { bytes }), parts }, seen);
-  // What is longer than the item would take more memory than it is worth.
-  if (piece && bytes && written && written.length <= bytes.length) {
-    editedItems.set(piece, { parts, shown, bytes: written });
-  }
-  return written;
-}
-
-/** Items as they were written last with other texts: the planner shows the same messages until it decides anew. */
-const editedItems = new WeakMap<NonNullable<WireItem["piece"]>, {
-  readonly parts: readonly ItemPart[];
-  readonly shown: readonly (Message | undefined)[];
-  readonly bytes: Uint8Array<ArrayBuffer>;
-}>();
-
-function editItem(
-  { bytes, parts }: Pick<WireItem, "bytes" | "parts">,
+  { bytes, parts }: WireItem,
   seen: ReadonlyMap<ItemPart, Message>,
 ): Uint8Array<ArrayBuffer> | undefined {
   const edits = parts.flatMap((part): JsonEdit[] => {
@@ -606,7 +580,7 @@ function editItem(
 function writeTools(
   { tools = [], protocol }: WireRequest,
   shown: readonly ToolDefinition[],
-): readonly Uint8Array<ArrayBuffer>[] | undefined {
+): Uint8Array<ArrayBuffer> | undefined {
   const full = tools.flatMap(({ definition }) => definition ?? []);
   if (shown.length === full.length && shown.every((tool, at) => tool === full[at])) return undefined;
   let at = 0;
@@ -619,9 +593,9 @@ function writeTools(
   return joinArray([...written, ...more]);
 }
 
-/** The pieces of a JSON array of these items: all of a body is put together at once. */
-function joinArray(items: readonly Uint8Array<ArrayBuffer>[]): readonly Uint8Array<ArrayBuffer>[] {
-  return [OPEN, ...items.flatMap((item, at) => at === 0 ? [item] : [COMMA, item]), CLOSE];
+/** A JSON array of these items. */
+function joinArray(items: readonly Uint8Array<ArrayBuffer>[]): Uint8Array<ArrayBuffer> {
+  return joinBytes([OPEN, ...items.flatMap((item, at) => at === 0 ? [item] : [COMMA, item]), CLOSE]);
 }
 
 const OPEN = encoder.encode("[");

@@ -19,7 +19,7 @@ import {
   type SessionSummary,
 } from "../sessions/session.ts";
 import type { StoredSession } from "../sessions/sessions.ts";
-import { createHash, type Hash } from "node:crypto";
+import { createHash } from "node:crypto";
 
 /** Another number whenever what is kept has another form: what has another one isn't read. */
 const FORMAT = 2;
@@ -303,7 +303,7 @@ export function namesOf(
   const { kept, facts: { client, scope, name, heads, summary, responses } } = session;
   const first = keys[heads] ?? NOTHING;
   const newest = [
-    ...(keys.length > heads ? [nameOf("whole", scope, wholeOf(session, keys))] : []),
+    ...wholes(keys, { heads, reach: 1 }).map((whole) => nameOf("whole", scope, whole)),
     ...endsOf(keys, { heads, reach: 1 }).map((end) => nameOf("end", client ?? scope, end)),
   ];
   const ends = [...newest, ...kept.ends.filter((one) => !newest.includes(one))].slice(0, 2 * ENDS);
@@ -333,20 +333,6 @@ function wholes(keys: readonly string[], { heads, reach }: Reach): readonly stri
   const from = Math.max(heads, keys.length - reach);
   const hash = createHash("sha256").update(keys.slice(0, from).map(line).join(""));
   return keys.slice(from).map((key) => hash.update(line(key)).copy().digest("base64url")).reverse();
-}
-
-/** Whole histories as they were hashed last. */
-const hashed = new WeakMap<GatewaySession, { readonly keys: readonly string[]; readonly hash: Hash }>();
-
-/** The first of the {@linkcode wholes} of a session that goes on: what was hashed before isn't hashed again. */
-function wholeOf(session: GatewaySession, keys: readonly string[]): string {
-  const known = hashed.get(session);
-  const goesOn = known?.keys.every((key, at) => key === keys[at]) === true;
-  const hash = known && goesOn ? known.hash : createHash("sha256");
-  const rest = known && goesOn ? keys.slice(known.keys.length) : keys;
-  hash.update(rest.map(line).join(""));
-  hashed.set(session, { keys, hash });
-  return hash.copy().digest("base64url");
 }
 
 function line(key: string): string {
