@@ -258,7 +258,8 @@ export class Sessions {
 
   /** Ends what servers left that are gone, and what this one couldn't end or give back. */
   async #takeLeft(): Promise<void> {
-    const { shared } = this.#options.store;
+    const { store } = this.#options;
+    const { shared } = store;
     if (!shared) return;
     for (const session of this.#unsettled) {
       await session.ready();
@@ -267,7 +268,10 @@ export class Sessions {
     for (const id of await shared.left()) {
       // Others take them too.
       const { holder } = await shared.look(id).catch(() => ({ holder: "nobody" }));
-      if (holder === "left") await this.get(id);
+      if (holder !== "left") continue;
+      if ((await store.getSession(id))?.kind === "agent") await this.get(id);
+      // What passes through a gateway has no turn that somebody must end.
+      else if (await shared.hold(id)) await shared.release(id);
     }
   }
 

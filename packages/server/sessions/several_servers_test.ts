@@ -121,6 +121,22 @@ Deno.test("a turn of a server that died is ended by another, which continues wit
   assertEquals(b!.errors, []);
 });
 
+Deno.test("a gateway's session that a server held when it died is given back, and keeps nobody from the others", async () => {
+  const { memory, all: [a, b] } = servers(2);
+  const { store } = a!.opening;
+  await store.commit([{ type: "session", kind: "gateway", id: "passing", createdAtMs: 0, settings: {} }]);
+  assertEquals(await store.shared!.hold("passing") !== undefined, true);
+  const path = await newSession(a!.handler);
+  await start(a!, path, { input: "q" });
+  await a!.asked.asked();
+  a!.opening.kill();
+  memory.pass(10_000);
+  await b!.handler.watchApprovals();
+  assertEquals([await b!.opening.store.shared!.left(), b!.errors], [[], []]);
+  const ended = await follow(b!, path);
+  assertEquals(brief(await events(ended)), ["1 turn_start", "2 turn_end interrupted"]);
+});
+
 Deno.test("a server that wakes up after its lease writes and shows nothing more of its turn", async () => {
   const { memory, all: [a, b] } = servers(2);
   const path = await newSession(a!.handler);
