@@ -221,7 +221,9 @@ function makeSession(options: PromptSessionOptions, from?: KnownSession): Planne
       return known.lookedAt;
     },
     quote(history, call) {
-      const { situation } = known.lookAside(requestOf(history, call));
+      // The history may have gone back since.
+      const edits = fittingEdits(state.edits, history.messages);
+      const { situation } = known.lookAside({ ...requestOf(history, call), edits });
       return quotePrompt(situation.removals.filter(({ goes }) => goes), situation);
     },
     get profile() {

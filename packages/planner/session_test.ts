@@ -369,3 +369,19 @@ function editsOf({ state }: PlannerSession): readonly number[] {
   const { edits } = state as { readonly edits: readonly { readonly index: number }[] };
   return edits.map(({ index }) => index);
 }
+
+Deno.test("quote() reckons a history that went back, whatever was edited behind that", async () => {
+  const { session, view } = make({ truncateTokens: 1_000 });
+  const history: Message[] = [...turn("a", 5_000), ...turn("b", 5_000)];
+  for (const content of ["And now?", "Go on."]) {
+    history.push({ role: "user", content });
+    session.sent(undefined, await view(history));
+    history.push({ role: "assistant", content: "ok" });
+  }
+  for (const length of [1, 5]) {
+    const back = { messages: history.slice(0, length), tools: [] };
+    const shown = await session.view(back, { nowMs: 1, model: "m", oneShot: true });
+    const { asIs } = session.quote!(back, { nowMs: 1, model: "m" });
+    assertEquals(asIs.promptTokens, shown.promptTokens);
+  }
+});
