@@ -48,10 +48,14 @@ export function inOneDatabase(postgres: Postgres): Place {
   let made: Promise<string> | undefined;
   return async (test) => {
     const url = await (made ??= postgres.makeDatabase());
-    await test(async (options) => holding(await openPostgresStore(url, { ...FEW, ...options })));
     const tables = "sessions heads names events state texts archived documents keys requests servers"
       .split(" ");
-    await query(url, tables.map((table) => `DELETE FROM tare.${table}`).join("; "));
+    try {
+      await test(async (options) => holding(await openPostgresStore(url, { ...FEW, ...options })));
+    } finally {
+      // After a failure too: else every shorter test that is tried then fails by what this one has left.
+      await query(url, tables.map((table) => `DELETE FROM tare.${table}`).join("; "));
+    }
   };
 }
 

@@ -230,7 +230,8 @@ export const FUNCTIONS: string = `
     session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, now_ms bigint,
     the_ref text
   ) RETURNS integer LANGUAGE plpgsql AS $$
-  DECLARE the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_number, the_commit, now_ms);
+  -- Who takes something out doesn't use the session.
+  DECLARE the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_number, the_commit, NULL);
   BEGIN
     DELETE FROM tare.archived WHERE session = the_session AND ref = the_ref;
     IF FOUND THEN PERFORM tare.sweep_texts(ARRAY[the_ref]); END IF;
