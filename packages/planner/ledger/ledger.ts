@@ -165,24 +165,8 @@ export interface BookedPlan {
   readonly predicted: Prediction;
   /** What carrying costs more than its absence, and stayed. */
   readonly pending: readonly { readonly parts: readonly { readonly name: string }[] }[];
-  readonly decision?: {
-    /**
-     * Why the prompt was rewritten: `price`, the rent paid for what left equals what its leaving costs; `window`, the
-     * prompt would not fit. Or why it was not: `wait`, its price is not paid yet; `loss_limit`, buying now could cost
-     * the session more than its limit; `stopped`, earlier rewrites cost the session more than they saved.
-     */
-    readonly cause: "price" | "window" | "wait" | "loss_limit" | "stopped";
-    /** Probability that the cached prefix was still there. */
-    readonly alive: number;
-    /** Tokens by which the prompt shrinks (ΔT). */
-    readonly tokens: number;
-    /** Tokens that the cache would have served and that it no longer can: those behind the cut (S, and what was cached of ΔT). */
-    readonly brokenTokens: number;
-    /** What carrying the tokens has cost so far. */
-    readonly rent: number;
-    /** What this call costs more than without the rewrite; negative if it costs less. */
-    readonly price: number;
-  };
+  /** The rewrite that was weighed for it. */
+  readonly decision?: NonNullable<LedgerEntry["decision"]>;
 }
 
 /** What {@linkcode bookCall} goes by. */
