@@ -42,10 +42,21 @@ export async function startMarked(
     stdout: "piped",
     stderr: "piped",
   }).spawn();
-  const [debuggerUrl, url] = await Promise.all([
-    told(process.stderr, /Debugger listening on (\S+)\n/),
-    told(process.stdout, /listens on (\S+)\n/),
-  ]);
+  const errors = told(process.stderr, /Debugger listening on (\S+)\n/);
+  const output = told(process.stdout, /listens on (\S+)\n/);
+  const end = async () => {
+    try {
+      process.kill("SIGTERM");
+    } catch (error) {
+      // It has ended by itself.
+      if (!(error instanceof TypeError || error instanceof Deno.errors.NotFound)) throw error;
+    }
+    await Promise.all([process.status, errors.ended, output.ended]);
+  };
+  const [debuggerUrl, url] = await Promise.all([errors.value, output.value]).catch(async (error) => {
+    await end();
+    throw error;
+  });
   const socket = new WebSocket(debuggerUrl);
   const answers = new Map<number, PromiseWithResolvers<{ readonly result: readonly Script[] }>>();
   socket.onmessage = ({ data }) => {
@@ -74,16 +85,18 @@ export async function startMarked(
       // First: a program with a debugger waits for its leave.
       socket.close();
       await closed;
-      process.kill("SIGTERM");
-      await process.status;
+      await end();
     },
   };
 }
 
 /** What a program prints in the brackets of `pattern`; whatever else it prints is read and left. */
-function told(output: ReadableStream<Uint8Array<ArrayBuffer>>, pattern: RegExp): Promise<string> {
+function told(
+  output: ReadableStream<Uint8Array<ArrayBuffer>>,
+  pattern: RegExp,
+): { readonly value: Promise<string>; readonly ended: Promise<void> } {
   const found = Promise.withResolvers<string>();
-  (async () => {
+  const read = async () => {
     let text = "";
     for await (const piece of output.pipeThrough(new TextDecoderStream())) {
       text += piece;
@@ -91,8 +104,8 @@ function told(output: ReadableStream<Uint8Array<ArrayBuffer>>, pattern: RegExp):
       if (value !== undefined) found.resolve(value);
     }
     found.reject(new Error(`The program ended before it listened: ${text}`));
-  })();
-  return found.promise;
+  };
+  return { value: found.promise, ended: read() };
 }
 
 function enteredIn(scripts: readonly Script[], folder: URL): EnteredFunction[] {
