@@ -12,8 +12,11 @@ export type Passage =
 export interface Tampering {
   /** Asked of each piece that a client sends: whether its connection is cut before the server gets it, or after. */
   readonly onSent?: (piece: Uint8Array) => "cut before" | "cut after" | undefined;
-  /** What a client gets in place of each piece that the server sends. */
-  readonly onAnswer?: (piece: Uint8Array) => Uint8Array;
+  /**
+   * What a client gets in place of each piece that the server sends. Nothing: it hears no more on this connection, as a
+   * stream never loses something in its middle.
+   */
+  readonly onAnswer?: (piece: Uint8Array) => Uint8Array | undefined;
 }
 
 /** A stretch of network in front of a server, which can be cut, slow, or swallow everything. */
@@ -77,13 +80,18 @@ export class TcpProxy implements AsyncDisposable {
       this.#connections.add(to);
       if (this.#isCut) this.#closeAll();
       const { onSent, onAnswer } = this.#tampering;
+      let isMute = false;
       await Promise.all([
         this.#pass([from, to], async (piece) => {
           const cut = onSent(piece);
           if (cut !== "cut before") await writeAll(to, piece);
           if (cut) close(from);
         }),
-        this.#pass([to, from], (piece) => writeAll(from, onAnswer(piece))),
+        this.#pass([to, from], async (piece) => {
+          const heard = isMute ? undefined : onAnswer(piece);
+          isMute = heard === undefined;
+          if (heard) await writeAll(from, heard);
+        }),
       ]);
     } catch {
       // Nobody listens there.

@@ -38,7 +38,7 @@ Deno.test("commit() that comes to the server late, behind others, from a connect
 Deno.test("commit() goes on behind one of which nobody heard in time whether it was done", () =>
   withDatabase(postgres, async (url) => {
     let isMute = false;
-    const onAnswer = (piece: Uint8Array) => isMute ? new Uint8Array() : piece;
+    const onAnswer = (piece: Uint8Array) => isMute ? undefined : piece;
     const proxy = proxyTo(url, { onAnswer });
     const store = await openPostgresStore(through(url, proxy), { ...FEW, maxConnections: 1, timeoutMs: 500 });
     const first: StoreRecord = { type: "events", sessionId: "a", after: 0, events: [{ type: "turn_start" }] };
@@ -90,7 +90,7 @@ Deno.test("commitBriefly() is done once when its answer got lost, also behind ot
     const onAnswer = (piece: Uint8Array) => {
       if (!isMute) return piece;
       lost.resolve();
-      return new Uint8Array();
+      return undefined;
     };
     const proxy = proxyTo(url, { onAnswer });
     const store = await openPostgresStore(through(url, proxy), {
