@@ -10,12 +10,6 @@ import { STORE_FILE } from "./data_folder.ts";
 /** Room that is held so that sessions can be deleted on a full disk. */
 const RESERVE_BYTES = 8 * 2 ** 20;
 
-/** Where the server's sessions are kept. */
-export interface OpenedStore {
-  readonly store: Store;
-  readonly place: ServerPlace;
-}
-
 /**
  * Opens the store that the settings name, a file in the data folder or a database, and ends what commands of servers that are gone left running.
  *
@@ -24,7 +18,7 @@ export interface OpenedStore {
 export async function openSettingsStore(
   settings: Pick<Settings, "data" | "database" | "maxDataMiB">,
   log: (line: string) => void,
-): Promise<OpenedStore> {
+): Promise<{ readonly store: Store; readonly place: ServerPlace }> {
   const data = resolve(settings.data);
   const { database, maxDataMiB } = settings;
   if (database !== undefined) {
