@@ -6,7 +6,7 @@ import { loadTokenizer } from "@tare/messages/tiktoken";
 import { KEEP_WANTED, type LedgerEntry, plannerSession, profileNamed } from "@tare/planner";
 import { memoryArchive, RECALL_TOOL } from "@tare/prune";
 import { type SimulatedModel, simulator } from "@tare/simulator";
-import { summariseWith } from "../packages/server/sessions/summarise_with.ts";
+import { summariseWith } from "../packages/server/sessions/session_prompt.ts";
 
 const WINDOW = 16_000;
 const TURNS = 20;

@@ -1,3 +1,4 @@
+// deno-lint-ignore-file no-console
 import { resolve } from "@std/path";
 import { gateway } from "@tare/gateway";
 import { openaiModel } from "@tare/loop/openai";
@@ -11,6 +12,7 @@ import { rehearsal, simulator } from "@tare/simulator";
 import { Telemetry } from "@tare/conversation/telemetry";
 import { workspaceTools } from "@tare/loop/tools";
 import { type McpSdk, mcpServers } from "@tare/loop/mcp";
+import { StoreError } from "@tare/conversation";
 import {
   type AgentModels,
   chatProfile,
@@ -18,13 +20,13 @@ import {
   hasChatProvider,
   isRehearsed,
   priceOf,
+  serverProfile,
 } from "./agent_models.ts";
-import { type ConnectionLimits, connectionLimits } from "./listener/limits.ts";
-import { listenHttp } from "./listener/listen_http.ts";
+import { type ConnectionLimits, connectionLimits, listenHttp } from "./listener/listen_http.ts";
 import { openSettingsStore } from "./data/open_store.ts";
-import { serverProfile } from "./server_profile.ts";
 import { realPath } from "./settings/option.ts";
-import type { Settings } from "./settings/settings.ts";
+import { readSettings, type Settings, VARIABLES } from "./settings/settings.ts";
+import { whenLeft } from "./launchers.ts";
 
 /** What the server says at its start and in every answer's event stream while no provider is configured. */
 export const REHEARSAL_NOTICE =
@@ -43,7 +45,7 @@ const DAY_MS = 24 * HOUR_MS;
 const GRACE_MS = 2000;
 
 /** What only some servers need, and others don't install. */
-export interface Parts {
+interface Parts {
   /** Loads what speaks with MCP servers. Default: there may be none. */
   readonly mcpSdk?: () => Promise<McpSdk>;
 }
@@ -358,4 +360,49 @@ function lazily<T>(make: () => Promise<T>): () => Promise<T> {
       value = undefined;
       throw error;
     });
+}
+
+/** Longest orderly end, in milliseconds. */
+const END_MS = 5000;
+
+/** Within so many milliseconds a terminal's Ctrl-C has come from itself and from each process that passes it on. */
+const CTRL_C_MS = 300;
+
+/** Runs the agent server as this process: by its flags and environment, until it is told to end. */
+export async function runServer(parts: Parts = {}): Promise<void> {
+  try {
+    // One by one: the server may read no others.
+    const environment = Object.fromEntries(VARIABLES.map((name) => [name, Deno.env.get(name)]));
+    const server = await startServer(readSettings(Deno.args, environment), console.error, parts);
+    let endsSince: number | undefined;
+    const end = async (signal?: Deno.Signal) => {
+      if (endsSince !== undefined) {
+        const isSame = signal === "SIGINT" && performance.now() - endsSince < CTRL_C_MS;
+        if (signal === undefined || isSame) return;
+        Deno.exit(1);
+      }
+      endsSince = performance.now();
+      setTimeout(() => {
+        console.error(
+          `Cannot end in order: something hangs after ${
+            END_MS / 1000
+          } seconds. What was acknowledged is stored.`,
+        );
+        Deno.exit(1);
+      }, END_MS);
+      await server.close();
+      Deno.exit(0);
+    };
+    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
+      Deno.addSignalListener(signal, () => end(signal));
+    }
+    whenLeft(() => end());
+    // Last: whoever has read it may end the server.
+    console.log(server.greeting);
+  } catch (error) {
+    // Only what a person can mend is a sentence; anything else is a bug and shows its stack.
+    if (!(error instanceof RangeError || error instanceof StoreError)) throw error;
+    console.error(error.message);
+    Deno.exit(1);
+  }
 }

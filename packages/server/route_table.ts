@@ -8,7 +8,6 @@ import { transferRoutes } from "./api/transfer_routes.ts";
 import { turnRoutes } from "./api/turn_routes.ts";
 import type { AgentOptions } from "./agent_options.ts";
 import { asModelRoutes } from "./as_model/as_model_routes.ts";
-import { sharedRoutes } from "./as_model/shared_routes.ts";
 import { openapiDocument } from "./http/openapi_document.ts";
 import { type Route, route } from "./http/route.ts";
 import { closed } from "./http/schema.ts";
@@ -33,14 +32,13 @@ export function routeTable(options: TableOptions) {
     ...approvalRoutes(sessions),
     ...transferRoutes(sessions, store),
   ].map((route) => kinds.agentOnly(route));
-  const models = asModelRoutes(options);
   let all: readonly Route[] = [];
   const table = [
     ...sessionRoutes(kinds, sessions),
     ...promptRoutes(kinds),
     ...agentsOwn,
     ...(gateway ? ledgerRoutes(gateway) : []),
-    ...(gateway ? sharedRoutes(models, gateway) : models),
+    ...asModelRoutes(options),
     ...healthRoutes,
     ...systemRoutes(options, () => all),
   ];

@@ -1,7 +1,6 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { once } from "node:events";
-import type { ConnectionLimits } from "./limits.ts";
-import { type HttpListener, listenHttp } from "./listen_http.ts";
+import { type ConnectionLimits, connectionLimits, type HttpListener, listenHttp } from "./listen_http.ts";
 
 const LIMITS: ConnectionLimits = { maxConnections: 100, idleMs: 60_000, requestMs: 60_000 };
 
@@ -261,4 +260,16 @@ Deno.test("close() lets answers end that are under way, and cuts what hangs", as
     half.close();
     assertEquals(server.told, []);
   });
+});
+
+Deno.test("connectionLimits() takes half of the descriptors for connections, unless it is told how many", async () => {
+  const waits = { idleSeconds: 1, requestSeconds: 2 };
+  const { stdout } = await new Deno.Command("sh", { args: ["-c", "ulimit -n"] }).output();
+  const descriptors = Number(new TextDecoder().decode(stdout)) || Infinity;
+  assertEquals(await connectionLimits(waits), {
+    maxConnections: Math.min(10_000, Math.floor(descriptors / 2)),
+    idleMs: 1000,
+    requestMs: 2000,
+  });
+  assertEquals((await connectionLimits({ ...waits, maxConnections: 7 })).maxConnections, 7);
 });

@@ -1,8 +1,343 @@
 import { parseArgs } from "node:util";
-import { MESSAGES_PROVIDER } from "@tare/planner";
+import { DEFAULT_PROVIDER, MESSAGES_PROVIDER, PRICES_DATE, PROFILES } from "@tare/planner";
+import { POLICIES, type Policy } from "@tare/planner/policies";
+import { isAbsolute } from "@std/path";
 import { dataFolder, HOME_VARIABLES } from "../data/data_folder.ts";
-import type { Option } from "./option.ts";
-import { type Mechanism, MECHANISMS, OPTIONS } from "./options.ts";
+import { LIMIT_OPTIONS } from "../listener/listen_http.ts";
+import {
+  address,
+  fraction,
+  fromFolder,
+  isDirectory,
+  list,
+  onOrOff,
+  type Option,
+  price,
+  providersModel,
+  readApprovals,
+  readMcpFile,
+  readProfile,
+  text,
+  wholeNumber,
+} from "./option.ts";
+
+/** Each mechanism has a flag that switches it off. */
+const MECHANISMS = {
+  context: "Send all old turns with every call of a tool loop",
+  prune: "Never replace old tool results by placeholders",
+  schemas: "Send every tool's full schema with every call",
+  truncate: "Send huge tool results whole",
+} as const;
+
+const POLICY_NAMES = Object.keys(POLICIES) as Policy[];
+
+/** Name of a mechanism. */
+type Mechanism = keyof typeof MECHANISMS;
+
+/** What can be configured, but for the mechanisms. */
+const OPTIONS = {
+  host: {
+    variable: "TARE_HOST",
+    flag: "host",
+    fallback: "127.0.0.1",
+    help: "Address to listen on",
+    read: text,
+  },
+  port: {
+    variable: "TARE_PORT",
+    flag: "port",
+    fallback: "8787",
+    help: "Port to listen on; 0 takes a free one",
+    ...wholeNumber(0, 65535),
+  },
+  workspace: {
+    variable: "TARE_WORKSPACE",
+    flag: "workspace",
+    fallback: ".",
+    help: "The folder that the tools may touch",
+    read: (path, from) => isDirectory(fromFolder(path, from)) ? fromFolder(path, from) : undefined,
+    right: "a folder that exists",
+  },
+  data: {
+    variable: "TARE_DATA",
+    flag: "data",
+    help: "The folder where sessions are kept. Default: one for each workspace in your data directory",
+    read: fromFolder,
+  },
+  database: {
+    variable: "TARE_DATABASE",
+    isSecret: true,
+    help:
+      "A PostgreSQL database that keeps the sessions in place of a file, so that several servers can share them: its address, or a file that holds it",
+    read: readDatabase,
+    right: "an address such as postgres://user:password@host:5432/name, or a file that holds one",
+  },
+  mcp: {
+    variable: "TARE_MCP",
+    flag: "mcp",
+    help: "A JSON file whose mcpServers name the MCP servers that the agent may use",
+    read: readMcpFile,
+    right: "a file such as mcp.json",
+  },
+  approvals: {
+    variable: "TARE_APPROVALS",
+    flag: "approvals",
+    help:
+      "A file of rules, a list in JSON, of what tools may do, have to be asked for, or may not do; allow lets all run. Default: what only reads may run, all else is asked for",
+    read: readApprovals,
+    right: "a file that exists, or allow",
+  },
+  unattended: {
+    variable: "TARE_UNATTENDED",
+    flag: "unattended",
+    fallback: "deny",
+    help:
+      "What happens to calls that have to be asked for where nobody can be, as for the agent as a model: deny, allow",
+    read: (word) => word === "deny" || word === "allow" ? word : undefined,
+    right: "deny or allow",
+  },
+  answerWithinMinutes: {
+    variable: "TARE_ANSWER_WITHIN",
+    flag: "answer-within",
+    fallback: "1440",
+    help: "Minutes after which it is no where nobody answers whether a call may run",
+    ...wholeNumber(1, 30_000),
+  },
+  maxSessions: {
+    variable: "TARE_MAX_SESSIONS",
+    flag: "max-sessions",
+    fallback: "10000",
+    help: "Most sessions kept, those of chats with the agent included; no more are made then",
+    ...wholeNumber(1, 100_000_000),
+  },
+  maxRunningTurns: {
+    variable: "TARE_MAX_TURNS",
+    flag: "max-turns",
+    fallback: "100",
+    help: "Most turns that run at the same time, helpers' included; one more is refused with 429",
+    ...wholeNumber(1, 1_000_000),
+  },
+  maxDataMiB: {
+    variable: "TARE_MAX_DATA",
+    flag: "max-data",
+    help:
+      "MiB that the sessions' file may take; nothing more is taken then. Default: what the disk has. Not with TARE_DATABASE",
+    ...wholeNumber(1, 100_000_000),
+  },
+  expireAfterDays: {
+    variable: "TARE_EXPIRE_AFTER",
+    flag: "expire-after",
+    help:
+      "Days after which a session in which nothing happens is deleted. Default: never; what is kept of other agents' conversations: 30",
+    ...wholeNumber(1, 100_000),
+  },
+  gatewayStoreMiB: {
+    variable: "TARE_GATEWAY_STORE",
+    flag: "gateway-store",
+    fallback: "1024",
+    help:
+      "MiB that may be kept of other agents' conversations, so that a restart sends the same bytes; off: nothing of what was said is kept, only figures",
+    read: (word) => word === "off" ? 0 : wholeNumber(1, 100_000_000).read(word),
+    right: "off, or a whole number from 1 to 100000000",
+  },
+  token: {
+    variable: "TARE_TOKEN",
+    isSecret: true,
+    help:
+      "Token that requests must carry (Authorization: Bearer …); needed if other machines can reach TARE_HOST",
+    read: (token) => /^[\x21-\x7e]+$/.test(token) ? token : undefined,
+    right: "printable ASCII without spaces",
+  },
+  allowedHosts: {
+    variable: "TARE_ALLOWED_HOSTS",
+    flag: "allowed-hosts",
+    fallback: "",
+    help: "Names under which requests may reach the server beside its own, with commas between them",
+    read: list((host) => URL.parse(`http://${host}`)?.host === host.toLowerCase()),
+    right: "host names such as agent.example, with commas between them",
+  },
+  corsOrigins: {
+    variable: "TARE_CORS_ORIGINS",
+    flag: "cors-origins",
+    fallback: "",
+    help: "Origins whose web pages may use the server, with commas between them",
+    read: list((origin) => /^https?:/.test(origin) && URL.parse(origin)?.origin === origin),
+    right: "origins such as https://chat.example, with commas between them",
+  },
+  ...LIMIT_OPTIONS,
+  forward: {
+    variable: "TARE_FORWARD",
+    flag: "forward",
+    fallback: "",
+    help:
+      "Paths that go to the provider with the server's key beside those that models are used with, and what is below them, with commas between them",
+    read: list((path) => /^\/v1(\/[\w.-]*\w[\w.-]*)+$/.test(path)),
+    right: "paths such as /v1/vector_stores, with commas between them",
+  },
+  apiKey: {
+    variable: "OPENAI_API_KEY",
+    isSecret: true,
+    help: "Key of the provider; without any key and base URL a rehearsal model answers",
+    read: text,
+  },
+  baseUrl: {
+    variable: "OPENAI_BASE_URL",
+    flag: "base-url",
+    help: `Address of an OpenAI-compatible provider. Default with a key: ${DEFAULT_PROVIDER.baseURL}`,
+    read: address,
+    right: "an address such as https://host/v1",
+  },
+  messagesKey: {
+    variable: "ANTHROPIC_API_KEY",
+    isSecret: true,
+    help: "Key for requests to /v1/messages (default: each client's own), and for the agent on Claude",
+    read: text,
+  },
+  messagesUrl: {
+    variable: "ANTHROPIC_BASE_URL",
+    flag: "messages-url",
+    fallback: MESSAGES_PROVIDER.baseURL,
+    help: "Address of the provider that requests to /v1/messages go to, and the agent's for Claude",
+    read: address,
+    right: `an address such as ${MESSAGES_PROVIDER.baseURL}`,
+  },
+  model: {
+    variable: "TARE_MODEL",
+    flag: "model",
+    help:
+      "The provider's name for the agent's model; without it a provider is the gateway's alone. Names such as claude-… go to ANTHROPIC_BASE_URL if there is a key for it, all names if there is no other provider",
+    ...providersModel,
+  },
+  profile: {
+    variable: "TARE_PROFILE",
+    flag: "profile",
+    help: `Cache rules and prices: ${Object.keys(PROFILES).join(", ")}. Default: by base URL and model`,
+    read: (name) => Object.hasOwn(PROFILES, name) ? name : undefined,
+    right: `one of ${Object.keys(PROFILES).join(", ")}`,
+  },
+  profileFile: {
+    variable: "TARE_PROFILE_FILE",
+    flag: "profile-file",
+    help: "A file of cache rules and prices in place of TARE_PROFILE, such as deno task probe:cache writes",
+    read: readProfile,
+    right: "a file that exists",
+  },
+  price: {
+    variable: "TARE_PRICE",
+    flag: "price",
+    help:
+      `What the model costs, as input=3,output=15. Default: the file's price, else the list price of ${PRICES_DATE}`,
+    ...price(),
+  },
+  policy: {
+    variable: "TARE_POLICY",
+    flag: "policy",
+    fallback: "planner",
+    help: `When a prompt is rewritten: ${
+      Object.entries(POLICIES).map(([name, when]) => `${name}, ${when}`).join("; ")
+    }`,
+    read: (name) => POLICY_NAMES.find((policy) => policy === name),
+    right: `one of ${POLICY_NAMES.join(", ")}`,
+  },
+  historyBudgetTokens: {
+    variable: "TARE_HISTORY_BUDGET",
+    flag: "history-budget",
+    fallback: "16000",
+    help: "Tokens that old turns may take from the second call of a turn on",
+    policy: "classic",
+    ...wholeNumber(0, 100_000_000),
+  },
+  protectTokens: {
+    variable: "TARE_PROTECTED_TAIL",
+    flag: "protected-tail",
+    fallback: "16384",
+    help: "Tokens at the end, at most half the window, in which no tool result is pruned",
+    policy: "classic",
+    ...wholeNumber(0, 100_000_000),
+  },
+  minBytes: {
+    variable: "TARE_MIN_RESULT",
+    flag: "min-result",
+    fallback: "1024",
+    help: "Bytes of the smallest tool result that is pruned",
+    policy: "classic",
+    ...wholeNumber(0, 100_000_000),
+  },
+  pruneAt: {
+    variable: "TARE_PRUNE_AT",
+    flag: "prune-at",
+    fallback: "0.8",
+    help: "Share of the window from which on old tool results are pruned",
+    policy: "classic",
+    ...fraction(),
+  },
+  summariseAt: {
+    variable: "TARE_SUMMARISE_AT",
+    flag: "summarise-at",
+    fallback: "0.9",
+    help: "Share of the window from which on old turns give way to a summary, whatever pruning gave",
+    policy: "classic",
+    ...fraction(),
+  },
+  coldAfterMinutes: {
+    variable: "TARE_COLD_AFTER",
+    flag: "cold-after",
+    help:
+      "Minutes without a call after which the provider's cache is taken for gone. Default: by the provider's profile",
+    policy: "classic",
+    ...wholeNumber(0, 100_000_000),
+  },
+  truncateTokens: {
+    variable: "TARE_TRUNCATE_AT",
+    flag: "truncate-at",
+    fallback: "8000",
+    help: "Tokens of the longest tool result that enters a prompt whole",
+    ...wholeNumber(100, 100_000_000),
+  },
+  alwaysFull: {
+    variable: "TARE_ALWAYS_FULL",
+    flag: "always-full",
+    fallback: "",
+    help: "Names of tools whose schema is always shown in full, with commas between them",
+    read: list((name) => /^[\w.-]{1,64}$/.test(name)),
+    right: "names of tools such as read_file, with commas between them",
+  },
+  windowTokens: {
+    variable: "TARE_WINDOW",
+    flag: "window",
+    fallback: "128000",
+    help: "The model's context window in tokens",
+    ...wholeNumber(1000, 100_000_000),
+  },
+  captureContent: {
+    variable: "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT",
+    help: "Whether telemetry holds what was said (docs/telemetry.md): true or false. Default: false",
+    // As every value is, that isn't one of those by which others capture it in spans.
+    read: (value: string) => /^(true|span_only|span_and_event)$/i.test(value),
+  },
+  recall: {
+    variable: "TARE_RECALL",
+    flag: "recall",
+    fallback: "on",
+    help:
+      "Whether requests for the provider's models get a tool to read back what left their prompts: on, off",
+    ...onOrOff(),
+  },
+  delegate: {
+    variable: "TARE_DELEGATE",
+    flag: "delegate",
+    fallback: "off",
+    help: "Whether the agent may give tasks to helpers in sessions that don't name their tools: on, off",
+    ...onOrOff(),
+  },
+  control: {
+    variable: "TARE_CONTROL",
+    flag: "control",
+    fallback: "0",
+    help: "Share of the sessions with the provider's models that are sent on as they are, to compare with",
+    ...fraction(),
+  },
+} satisfies Record<string, Option<unknown>>;
 
 type Options = typeof OPTIONS;
 type Value<Name extends keyof Options> = NonNullable<ReturnType<Options[Name]["read"]>>;
@@ -159,4 +494,94 @@ function mechanismNames(): Mechanism[] {
 
 function lowerFirst(sentence: string): string {
   return sentence.charAt(0).toLowerCase() + sentence.slice(1);
+}
+
+/** A PostgreSQL database, and how it is reached. */
+interface Database {
+  /** Its address. It may hold a password: it goes to the database's client and is never shown. */
+  readonly url: string;
+  /** Host and name, which may be shown. */
+  readonly shown: string;
+  /** Host and port, or the path of a socket. */
+  readonly at: { readonly host: string } | { readonly socket: string };
+  /** Files that are read for it: the one that held the address, and those with certificates. */
+  readonly files: readonly string[];
+}
+
+/** How a database's address begins. */
+const SCHEME = /^postgres(ql)?:\/\//;
+
+const PORT = "5432";
+
+/** How safe the connection has to be, as the client takes it: all but the first and the last check who answers. */
+const SSL_MODES = ["disable", "prefer", "require", "verify-ca", "verify-full", "no-verify"];
+
+/** Parameters that name files with certificates and keys. */
+const SSL_FILES = ["sslrootcert", "sslcert", "sslkey"];
+
+/**
+ * Reads the address of a database, or of the file that holds it.
+ *
+ * @throws {RangeError} saying what is wrong in it. It shows no part of it: where the password stands isn't sure then.
+ */
+function readDatabase(text: string, from?: string): Database | undefined {
+  if (SCHEME.test(text)) return readAddress(text);
+  const path = fromFolder(text, from);
+  let held: string;
+  try {
+    held = Deno.readTextFileSync(path).trim();
+  } catch (error) {
+    const { NotFound, NotADirectory, IsADirectory } = Deno.errors;
+    if ([NotFound, NotADirectory, IsADirectory].some((none) => error instanceof none)) return undefined;
+    // The system's own message would show the path, which may be a mistyped address.
+    throw wrong("names a file that can't be read", { cause: error });
+  }
+  if (!SCHEME.test(held)) throw wrong("names a file that doesn't begin with postgres://");
+  const address = readAddress(held);
+  return { ...address, files: [path, ...address.files] };
+}
+
+function readAddress(text: string): Database {
+  const url = URL.parse(text);
+  if (!url || url.hash !== "") {
+    throw wrong(
+      "can't be read as an address; in a password the signs # % / : ? @ are written as %23 %25 %2F %3A %3F %40",
+    );
+  }
+  const host = decoded(url.hostname);
+  const name = decoded(url.pathname.slice(1));
+  if (host === "" || host.includes(",")) {
+    throw wrong("must name one host, or as %2Fvar%2Frun%2Fpostgresql the folder of a socket");
+  }
+  if (url.username === "") throw wrong("must name a user in front of the host");
+  if (name === "") throw wrong("must name a database behind the host");
+  for (const part of [url.username, url.password]) decoded(part);
+  const mode = url.searchParams.get("sslmode");
+  if (mode !== null && !SSL_MODES.includes(mode)) {
+    throw wrong(`has another sslmode than ${SSL_MODES.join(", ")}`);
+  }
+  const files = SSL_FILES.flatMap((name) => url.searchParams.get(name) ?? []);
+  if (!files.every(isAbsolute)) {
+    throw wrong(`names by ${SSL_FILES.join(", ")} a file whose path doesn't begin with /`);
+  }
+  const port = url.port || PORT;
+  const isSocket = host.startsWith("/");
+  return {
+    url: text,
+    shown: `${name} at ${isSocket ? host : `${host}:${port}`}`,
+    at: isSocket ? { socket: `${host}/.s.PGSQL.${port}` } : { host: `${host}:${port}` },
+    files,
+  };
+}
+
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch (cause) {
+    throw wrong("can't be read as an address: a % in it is written as %25", { cause });
+  }
+}
+
+function wrong(state: string, options?: ErrorOptions): RangeError {
+  return new RangeError(`Cannot start: TARE_DATABASE ${state}.`, options);
 }

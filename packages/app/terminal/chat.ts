@@ -8,12 +8,21 @@ import process from "node:process";
 import { createInterface } from "node:readline";
 import { Writable } from "node:stream";
 import { parseArgs } from "node:util";
-import { agentClient, serverAddress } from "../agent_client.ts";
-import { eventPrinter } from "../event_printer.ts";
-import { chatCommand, HELP as COMMANDS } from "./commands.ts";
+import { type AgentClient, agentClient, serverAddress } from "../agent_client.ts";
+import { eventPrinter, usdText } from "../event_printer.ts";
 import { askPerson } from "./ask_person.ts";
 import { waitingLine } from "./waiting_line.ts";
 import { STOPPING, type WatchedTurn, watchTurn } from "./watch_turn.ts";
+
+/** What `/help` says. */
+export const COMMANDS = `/new               begin another session
+/sessions [WORDS]  list the newest sessions, or those in which something was said so
+/session ID        go on with this one, by its id or the beginning of it
+/quote             what the next request would cost, and without what could leave
+/results           the results of tools, by number, and what of them the model still sees
+/keep NUMBER       bring this one back at the next rewrite, and keep it
+/let-go NUMBER     let this one leave at the next rewrite
+/quit              leave (or Ctrl-D); the session stays. Ctrl-C stops the turn`;
 
 const HELP = `A session with the agent server to talk in:
 
@@ -125,10 +134,130 @@ async function chat(): Promise<void> {
   if (session !== null) console.log(`\nThe session stays: --session ${session}`);
 }
 
-try {
-  await chat();
-  Deno.exit(0);
-} catch (error) {
-  console.error((error as Error).message);
-  Deno.exit(1);
+/** What a command does to the chat. */
+interface CommandOutcome {
+  /** What to tell the person. */
+  readonly says: string;
+  /** The session that the chat goes on with; null for a new one. Default: the same. */
+  readonly session?: string | null;
+  readonly quits?: boolean;
+}
+
+type CommandClient = Pick<AgentClient, "listSessions" | "questions" | "quote" | "prompt" | "pin">;
+
+/**
+ * Does what a line that begins with `/` says.
+ *
+ * @throws {Error} with a sentence for people if the server refuses.
+ */
+export async function chatCommand(
+  line: string,
+  { client, session }: { readonly client: CommandClient; readonly session: string | null },
+): Promise<CommandOutcome> {
+  const [, name = "", rest = ""] = /^\/(\S*)\s*(.*?)\s*$/.exec(line) ?? [];
+  const inSession = async (say: (session: string) => Promise<string>): Promise<CommandOutcome> => ({
+    says: session === null
+      ? `Cannot do /${name}: nothing has been said yet in this session.`
+      : await say(session),
+  });
+  switch (name) {
+    case "help":
+      return { says: COMMANDS };
+    case "new":
+      return { says: "A new session begins with what you say next.", session: null };
+    case "quit":
+      return { says: "", quits: true };
+    case "sessions":
+      return { says: await listSessions(client, rest) };
+    case "session":
+      return await findSession(client, rest);
+    case "quote":
+      return await inSession((session) => quote(client, session));
+    case "results":
+      return await inSession((session) => listResults(client, session));
+    case "keep":
+      return await inSession((session) => pin(client, { session, place: rest, wish: "keep" }));
+    case "let-go":
+      return await inSession((session) => pin(client, { session, place: rest, wish: "let_go" }));
+    default:
+      return { says: `Cannot do /${name}: there is no such command.\n${COMMANDS}` };
+  }
+}
+
+async function listSessions(client: CommandClient, search: string): Promise<string> {
+  const sessions = await client.listSessions(search);
+  if (sessions.length === 0) {
+    return search === "" ? "There is no session yet." : `Nowhere was said: ${search}`;
+  }
+  return sessions.map(({ id, title, turns, ledger: { usd } }) =>
+    `${id}  ${count(turns, "turn")}${usd === undefined ? "" : `, ${usdText(usd)}`}  ${title}`
+  ).join("\n");
+}
+
+async function findSession(client: CommandClient, given: string): Promise<CommandOutcome> {
+  if (given === "") {
+    return { says: "Cannot change the session: /session needs an id, as /sessions lists them." };
+  }
+  const found = (await client.listSessions("")).filter(({ id }) => id.startsWith(given));
+  if (found.length > 1) {
+    return { says: `Cannot change the session: ${found.length} ids begin with ${given}.` };
+  }
+  // An older one isn't in the list; its whole id is right.
+  const session = found[0]?.id ?? given;
+  const questions = await client.questions(session);
+  return { says: questions.map((text) => `› ${text}`).join("\n"), session };
+}
+
+async function quote(client: CommandClient, session: string): Promise<string> {
+  const { asIs, rewritten, alive } = await client.quote(session);
+  const told = ({ promptTokens, warmTokenUnits, coldTokenUnits }: typeof asIs) =>
+    `${number(promptTokens)} tokens; costs ${number(warmTokenUnits)} token units from a warm cache, ` +
+    `${number(coldTokenUnits)} from a cold one`;
+  return `as it is:            ${told(asIs)}\nwithout what may go: ${told(rewritten)}\n` +
+    `The cache is warm with probability ${alive.toFixed(2)}.`;
+}
+
+async function listResults(client: CommandClient, session: string): Promise<string> {
+  const { blocks } = await client.prompt(session);
+  const results = blocks.filter(({ role, place }) => role === "tool" && place !== null);
+  if (results.length === 0) return "No tool has given a result yet.";
+  return results.map(({ place, tool, tokens, originalTokens, state, pin }) =>
+    `${String(place).padStart(4)}  ${tool}, ${state}: ${number(tokens)} of ${number(originalTokens)} tokens` +
+    (pin === null ? "" : `; ${pin.wish === "keep" ? "kept" : "let go"}, ${pin.state}`)
+  ).join("\n");
+}
+
+async function pin(
+  client: CommandClient,
+  { session, place, wish }: {
+    readonly session: string;
+    readonly place: string;
+    readonly wish: "keep" | "let_go";
+  },
+): Promise<string> {
+  if (!/^\d+$/.test(place)) {
+    return `Cannot do this to ${JSON.stringify(place)}: a number is needed, as /results lists them.`;
+  }
+  const { state } = await client.pin(session, Number(place), wish);
+  const done = wish === "keep" ? "stays" : "has left";
+  const waits = wish === "keep" ? "comes back at the next rewrite, and stays" : "leaves at the next rewrite";
+  return `Result ${place} ${state === "done" ? done : waits}.`;
+}
+
+function count(number: number, noun: string): string {
+  return `${number} ${noun}${number === 1 ? "" : "s"}`;
+}
+
+function number(value: number): string {
+  return Math.round(value).toLocaleString("en");
+}
+
+if (import.meta.main) {
+  try {
+    await chat();
+    Deno.exit(0);
+  } catch (error) {
+    console.error((error as Error).message);
+    Deno.exit(1);
+  }
 }

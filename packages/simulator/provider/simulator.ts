@@ -1,7 +1,19 @@
-import { checkGiven, countMessageTokens, MESSAGE_OVERHEAD_TOKENS, type Usage } from "@tare/messages";
+import {
+  checkGiven,
+  countMessageTokens,
+  type FunctionToolCall,
+  type JsonSchema,
+  type Message,
+  MESSAGE_OVERHEAD_TOKENS,
+  type ToolDefinition,
+  type Usage,
+} from "@tare/messages";
 import { DEFAULT_PROVIDER, PrefixCache, type Profile, profileNamed } from "@tare/planner";
 import {
   ApiError,
+  completionBody,
+  completionChunks,
+  type CompletionHead,
   type JsonReader,
   MAX_CACHE_MARKS,
   messageBody,
@@ -11,22 +23,17 @@ import {
   readJsonAt,
   readRequest,
   readWireBody,
+  toolCallDeltas,
   writeUsage,
 } from "@tare/wire";
 import { LRUCache } from "lru-cache";
-import { MarkedCache } from "./marked_cache.ts";
-import { checkPairs, type CompletionRequest, readCompletionRequest } from "./read_completion_request.ts";
-import { type Fault, faultError, promptTooLong } from "../fault.ts";
+import { schemaChecker } from "@tare/messages/arguments";
+import { Compile } from "typebox/schema";
+import { type Fault, faultError, promptTooLong, type ToolCallPieces } from "../fault.ts";
 import type { SimulatedModel, SimulatedReply, SimulatedRequest } from "../model.ts";
+import { MarkedCache } from "./marked_cache.ts";
 import { promptReader, type ReadPrompt } from "./prompt_reader.ts";
 import type { Encoder } from "./prompt_units.ts";
-import {
-  malformedArguments,
-  replyMessage,
-  replyResponse,
-  textsResponse,
-  type WrittenReply,
-} from "./reply_response.ts";
 
 /** What a provider is simulated from. */
 export interface SimulatorOptions {
@@ -374,4 +381,308 @@ function messagesResponse(
     ? messageEvents(reply).map((event) => `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`)
     : [JSON.stringify(messageBody(reply))];
   return textsResponse(texts, { stream, fault });
+}
+
+/** A reply that is written. */
+type WrittenReply = Parameters<typeof completionBody>[1];
+
+/** Completes a model's reply: calls without an id get one, made of `idSeed` and their position. */
+function replyMessage(reply: SimulatedReply, idSeed: string): WrittenReply["message"] {
+  const { content = null, tool_calls = [], finish_reason: _, fault: __, ...rest } = reply;
+  return {
+    ...rest,
+    role: "assistant",
+    content,
+    ...(tool_calls.length > 0 && {
+      tool_calls: tool_calls.map((call, index) => ({ ...call, id: call.id ?? `call_${idSeed}_${index}` })),
+    }),
+  };
+}
+
+/** The reply, with the arguments of each of its tool calls cut short by one character. */
+function malformedArguments(reply: SimulatedReply): SimulatedReply {
+  const { tool_calls = [] } = reply;
+  return {
+    ...reply,
+    tool_calls: tool_calls.map((call) => ({
+      ...call,
+      function: { ...call.function, arguments: call.function.arguments.slice(0, -1) },
+    })),
+  };
+}
+
+/** Chunks that are sent before a stream breaks off or stalls, unless the fault says otherwise. */
+const CHUNKS_BEFORE_BREAK = 3;
+
+/** The HTTP response that carries a reply, broken in the way that the fault asks for. */
+function replyResponse(
+  reply: WrittenReply,
+  { stream, fault, ...head }: CompletionHead & {
+    readonly stream: boolean;
+    readonly fault?: Fault | null | undefined;
+  },
+): Response {
+  const pieces = fault?.type === "odd_tool_calls" ? fault.pieces : undefined;
+  const chunks = () =>
+    completionChunks(head, reply, pieces && { callDeltas: (calls) => oddCallDeltas(calls, pieces) });
+  const texts = stream
+    ? [...chunks().map((chunk) => `data: ${JSON.stringify(chunk)}\n\n`), "data: [DONE]\n\n"]
+    : [JSON.stringify(completionBody(head, reply))];
+  return textsResponse(texts, { stream, fault });
+}
+
+/** The HTTP response that carries these texts, broken in the way that the fault asks for. */
+function textsResponse(
+  texts: readonly string[],
+  { stream, fault }: { readonly stream: boolean; readonly fault?: Fault | null | undefined },
+): Response {
+  return new Response(brokenBody(texts, fault), {
+    headers: {
+      "content-type": stream ? "text/event-stream" : "application/json",
+      "cache-control": "no-store",
+    },
+  });
+}
+
+function oddCallDeltas(
+  calls: readonly FunctionToolCall[],
+  pieces: ToolCallPieces,
+): ReturnType<typeof toolCallDeltas> {
+  switch (pieces) {
+    case "whole":
+      return calls.length > 0 ? [calls.map((call, index) => ({ index, ...call }))] : [];
+    case "no_index":
+      return calls.map((call) => [call]);
+    case "no_id":
+      return toolCallDeltas(calls.map((call) => ({ ...call, id: "" })));
+    case "characters":
+      return toolCallDeltas(calls, { split: (text) => text.split("") });
+    case "repeated":
+      return calls.flatMap((call, index) =>
+        callDeltas(call, index).map(([delta]) => [{
+          ...delta,
+          id: call.id,
+          function: { ...delta?.function, name: call.function.name },
+        }])
+      );
+    case "interleaved": {
+      const perCall = calls.map(callDeltas);
+      const longest = Math.max(0, ...perCall.map((deltas) => deltas.length));
+      return Array.from({ length: longest }, (_, at) => perCall.flatMap((deltas) => deltas.slice(at, at + 1)))
+        .flat();
+    }
+  }
+}
+
+function callDeltas(call: FunctionToolCall, index: number): ReturnType<typeof toolCallDeltas> {
+  return toolCallDeltas([call]).map((deltas) => deltas.map((delta) => ({ ...delta, index })));
+}
+
+function brokenBody(texts: readonly string[], fault: Fault | null | undefined): ReadableStream<Uint8Array> {
+  if (fault?.type !== "cut" && fault?.type !== "stall") return bodyStream(texts, "complete");
+  const end = fault.type === "stall" ? "stall" : fault.quietly ? "complete" : "reset";
+  const [only = "", ...others] = texts;
+  if (others.length > 0) return bodyStream(texts.slice(0, fault.afterChunks ?? CHUNKS_BEFORE_BREAK), end);
+  return bodyStream(end === "stall" ? [] : [only.slice(0, only.length / 2)], end);
+}
+
+/** Sends the texts one by one as they are read. Then it ends, or the connection is reset, or nothing comes any more. */
+function bodyStream(
+  texts: readonly string[],
+  end: "complete" | "reset" | "stall",
+): ReadableStream<Uint8Array> {
+  const encoder = new TextEncoder();
+  let sent = 0;
+  return new ReadableStream({
+    pull(controller) {
+      const text = texts[sent++];
+      if (text !== undefined) controller.enqueue(encoder.encode(text));
+      else if (end === "complete") controller.close();
+      else if (end === "reset") controller.error(new Error("The simulated provider reset the connection."));
+      // Pending for good; a reader that gives up cancels the stream, which needs nothing from here.
+      return end === "stall" && text === undefined ? new Promise(() => {}) : undefined;
+    },
+    // Nothing is sent ahead, so that an error doesn't discard texts that stand before it.
+  }, { highWaterMark: 0 });
+}
+
+/** The body of a chat-completions request, as far as the simulator reads it. */
+interface CompletionRequest {
+  readonly model: string;
+  readonly messages: readonly Message[];
+  readonly tools: readonly ToolDefinition[];
+  readonly stream: boolean;
+  readonly includeUsage: boolean;
+}
+
+/**
+ * Reads and checks the body of a chat-completions request, its pairs of calls and results included: a reply with
+ * calls must be followed by the results of all of them, and by nothing else before.
+ *
+ * @throws {ApiError} with status 400 if a provider would refuse it.
+ */
+export async function readCompletionRequest(request: Request): Promise<CompletionRequest> {
+  const body = await readJson(request);
+  const fault = VALID_BODY.Check(body) ? undefined : bodyFault(body);
+  if (fault !== undefined) throw new ApiError(400, `Cannot read the request: ${fault}.`);
+  // The schema has shown that it has this shape.
+  const { model, messages, tools, stream, stream_options } = body as RequestBody;
+  checkPairs(messages);
+  return {
+    model,
+    messages,
+    tools: tools ?? [],
+    stream: stream === true,
+    includeUsage: stream_options?.include_usage === true,
+  };
+}
+
+interface RequestBody {
+  readonly model: string;
+  readonly messages: readonly Message[];
+  readonly tools?: readonly ToolDefinition[] | null;
+  readonly stream?: boolean | null;
+  readonly stream_options?: { readonly include_usage?: boolean | null } | null;
+}
+
+const TEXT: JsonSchema = { type: "string" };
+const TEXT_OR_NULL: JsonSchema = { type: ["string", "null"] };
+
+/** An object with a `type`, which says what else it must have. */
+function typed(variants: Readonly<Record<string, JsonSchema>>): JsonSchema {
+  return {
+    type: "object",
+    required: ["type"],
+    properties: { type: TEXT },
+    allOf: Object.entries(variants).map(([type, properties]) => ({
+      if: { properties: { type: { const: type } } },
+      then: { required: Object.keys(properties), properties },
+    })),
+  };
+}
+
+/** An object that has these texts. */
+function texts(...names: readonly string[]): JsonSchema {
+  return {
+    type: "object",
+    required: names,
+    properties: Object.fromEntries(names.map((name) => [name, TEXT])),
+  };
+}
+
+/** Parts of other kinds, which providers may add, are taken as they are. */
+const PART = typed({
+  text: { text: TEXT },
+  refusal: { refusal: TEXT },
+  image_url: { image_url: texts("url") },
+  input_audio: { input_audio: texts("data") },
+  file: { file: { type: "object", properties: { file_data: TEXT } } },
+});
+
+const CALL: JsonSchema = {
+  ...typed({
+    function: { function: texts("name", "arguments") },
+    custom: { custom: texts("name", "input") },
+  }),
+  required: ["id", "type"],
+  properties: { id: TEXT, type: { enum: ["function", "custom"] } },
+};
+
+const MESSAGE: JsonSchema = {
+  type: "object",
+  required: ["role"],
+  properties: {
+    role: { enum: ["system", "developer", "user", "assistant", "tool", "function"] },
+    name: TEXT,
+    content: { type: ["string", "array", "null"], items: PART },
+    reasoning_content: TEXT_OR_NULL,
+    refusal: TEXT_OR_NULL,
+    tool_calls: { type: ["array", "null"], minItems: 1, items: CALL },
+    tool_call_id: TEXT,
+  },
+  if: { properties: { role: { const: "assistant" } } },
+  else: { required: ["content"] },
+  allOf: [{ if: { properties: { role: { const: "tool" } } }, then: { required: ["tool_call_id"] } }],
+};
+
+const TOOL: JsonSchema = {
+  type: "object",
+  required: ["type", "function"],
+  properties: {
+    type: { const: "function" },
+    function: {
+      type: "object",
+      required: ["name"],
+      properties: {
+        name: { type: "string", minLength: 1 },
+        description: TEXT,
+        parameters: { type: "object" },
+      },
+    },
+  },
+};
+
+const BODY: JsonSchema = {
+  type: "object",
+  required: ["model", "messages"],
+  properties: {
+    model: { type: "string", minLength: 1 },
+    messages: { type: "array", minItems: 1, items: MESSAGE },
+    tools: { type: ["array", "null"], items: TOOL },
+    stream: { type: ["boolean", "null"] },
+    stream_options: {
+      type: ["object", "null"],
+      properties: { include_usage: { type: ["boolean", "null"] } },
+    },
+    n: { enum: [1, null] },
+  },
+};
+
+const bodyFault = schemaChecker(BODY, "the body");
+const VALID_BODY = Compile(BODY);
+
+async function readJson(request: Request): Promise<unknown> {
+  try {
+    return await request.json();
+  } catch (cause) {
+    throw new ApiError(400, `Cannot read the request: its body is not JSON (${(cause as Error).message}).`);
+  }
+}
+
+/**
+ * Checks that each call is answered right behind the message that makes it.
+ *
+ * Pending ids are a list, not a set: some clients use an id twice, or an empty one for each call.
+ *
+ * @throws {ApiError} with status 400 if one isn't.
+ */
+function checkPairs(messages: readonly Message[]): void {
+  let pending: string[] = [];
+  const refusePending = (index: number) => {
+    if (pending.length === 0) return;
+    throw new ApiError(
+      400,
+      "An assistant message with 'tool_calls' must be followed by a tool message for each 'tool_call_id'; " +
+        `without a response: ${pending.join(", ")}.`,
+      { param: `messages.[${index}].role` },
+    );
+  };
+  messages.forEach((message, index) => {
+    if (message.role === "tool") {
+      const answered = pending.indexOf(message.tool_call_id);
+      if (answered < 0) {
+        throw new ApiError(
+          400,
+          "A message with role 'tool' must be a response to a preceding message with 'tool_calls'; " +
+            `none is open with the id ${JSON.stringify(message.tool_call_id)}.`,
+          { param: `messages.[${index}].role` },
+        );
+      }
+      pending.splice(answered, 1);
+      return;
+    }
+    refusePending(index);
+    if (message.role === "assistant") pending = (message.tool_calls ?? []).map((call) => call.id);
+  });
+  refusePending(messages.length);
 }

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { KEYWORDS } from "./keywords.ts";
+import { KEYWORDS } from "./rehearsal.ts";
 import { readResult } from "./results.ts";
 import type { CallArguments, RehearsalTurn } from "./turn.ts";
 

@@ -1,12 +1,18 @@
 import { type SimulatedModel, type SimulatedReply, toolCall } from "../model.ts";
-import { KEYWORDS } from "./keywords.ts";
 import { LARGEST_PACKAGE } from "./packages.ts";
 import { LOOK_BACK, REVIEW } from "./review.ts";
-import type { RehearsalPlan } from "./plan.ts";
-import { readRehearsalTurn, RECALL, type RehearsalTurn, type WantedCall } from "./turn.ts";
+import { LIST_WORKSPACE, numbered, pathOf, type RehearsalPlan } from "./plan.ts";
+import {
+  type CallArguments,
+  readRehearsalTurn,
+  RECALL,
+  type RehearsalTurn,
+  type WantedCall,
+} from "./turn.ts";
+import { countedPaths, type FoundLine, foundLines, listedEntries, readRange } from "./results.ts";
 
-/** The first plan that suits a question is followed. */
-const PLANS: readonly RehearsalPlan[] = [REVIEW, LOOK_BACK, LARGEST_PACKAGE, KEYWORDS];
+/** The first plan that suits a question is followed, or else {@linkcode KEYWORDS}. */
+const PLANS: readonly RehearsalPlan[] = [REVIEW, LOOK_BACK, LARGEST_PACKAGE];
 
 const KNOWN_TOOLS = ["list_files", "read_file", "search_files"];
 
@@ -46,7 +52,7 @@ export function rehearsal(): SimulatedModel {
 }
 
 function nextReply(turn: RehearsalTurn): SimulatedReply {
-  const plan = PLANS.find(({ suits }) => suits(turn.question)) ?? KEYWORDS;
+  const plan: typeof KEYWORDS = PLANS.find(({ suits }) => suits(turn.question)) ?? KEYWORDS;
   const recalls = missingOriginals(turn, plan);
   if (recalls.length > 0) return calling("I recall what is no longer here whole.", recalls);
   for (const rule of plan.rules) {
@@ -64,7 +70,7 @@ function nextReply(turn: RehearsalTurn): SimulatedReply {
 }
 
 /** Calls for what the answer needs and the prompt no longer shows whole, each asked for once. */
-function missingOriginals({ calls, offers }: RehearsalTurn, { needs }: RehearsalPlan): WantedCall[] {
+function missingOriginals({ calls, offers }: RehearsalTurn, { needs }: typeof KEYWORDS): WantedCall[] {
   if (!offers(RECALL, "ref")) return [];
   const asked = new Set(calls.filter((call) => call.tool === RECALL).map((call) => call.args.ref));
   const missing = calls.filter((call) => needs(call) && call.seen !== "whole").map((call) => call.ref);
@@ -75,4 +81,177 @@ function missingOriginals({ calls, offers }: RehearsalTurn, { needs }: Rehearsal
 
 function calling(says: string, calls: readonly WantedCall[]): SimulatedReply {
   return { content: says, tool_calls: calls.map(({ tool, args }) => toolCall(tool, args)) };
+}
+
+const MAX_KEYWORDS = 4;
+const MAX_FILES = 3;
+const MAX_QUOTES = 3;
+const MAX_QUOTE_CHARS = 160;
+/** Lines read before and after the first match of a file. */
+const LINES_BEFORE = 5;
+const LINES_AFTER = 20;
+
+/** Words that questions are made of, which tell nothing of what they ask about. */
+const STOP_WORDS = new Set(
+  ("about above after again all also and any are because been before being below between both but can case code could " +
+    "describe did does doing each explain few file files find for from further give had has have having her here his how " +
+    "into its just know like list look made make many me more most much need not now off one only other our out over own " +
+    "please project repository same say see she should show some such summarise summarize take tell than that the their " +
+    "them then there these they this those through too under use used uses using very want was way were what when where " +
+    "which while who whom why will with work works would you your").split(" "),
+);
+
+/**
+ * Any other question: search for its words, read around the first matches of the files that hold most of them, and
+ * report where they stand.
+ */
+export const KEYWORDS: Omit<RehearsalPlan, "suits"> = {
+  rules: [
+    LIST_WORKSPACE,
+    {
+      says: "I search for the words of the question.",
+      wants: (turn) => keywords(turn.question).map((word) => searchCall(turn, word, { output: "count" })),
+      made: isWordCount,
+    },
+    {
+      says: "I look at the matching lines of the files that hold most of them.",
+      wants: (turn) => {
+        const pattern = keywords(turn.question).join("|");
+        return bestFiles(turn).map((path) => searchCall(turn, pattern, { path }));
+      },
+      made: (call) => call.tool === "search_files" && !isWordCount(call),
+    },
+    {
+      says: "I read what stands there.",
+      wants: (turn) => {
+        const found = foundInFiles(turn);
+        const paths = found.size > 0 ? [...found.keys()] : readableFiles(turn);
+        return paths.map((path) => readCall(turn, path, found.get(path)?.[0]?.line ?? 1));
+      },
+      made: (call) => call.tool === "read_file",
+    },
+  ],
+  needs: (call) => call.tool === "search_files",
+  answer: (turn) =>
+    [countSentences(turn), ...foundSentences(turn), readSentences(turn), listingSentence(turn)]
+      .filter((paragraph) => paragraph !== "").join("\n\n"),
+};
+
+/** The words to search for, as plain text that is its own regular expression. */
+function keywords(question: string): string[] {
+  const words = question.match(/[\p{L}_][\p{L}\p{N}_-]*[\p{L}\p{N}_]/gu) ?? [];
+  const weight = (word: string) => (isName(word) ? 100 : 0) + word.length;
+  const telling = words.filter((word) => word.length > 2 && !STOP_WORDS.has(word.toLowerCase()));
+  const distinct = new Map(telling.map((word) => [word.toLowerCase(), word]));
+  return [...distinct.values()].sort((a, b) => weight(b) - weight(a)).slice(0, MAX_KEYWORDS);
+}
+
+/** Names with an inner capital, underscore or hyphen say more than plain words. */
+function isName(word: string): boolean {
+  return /[a-z][A-Z]|[_-]/.test(word);
+}
+
+function searchCall(turn: RehearsalTurn, pattern: string, args: CallArguments): WantedCall {
+  const anyCase = turn.offers("search_files", "ignore_case") ? { ignore_case: true } : {};
+  return { tool: "search_files", args: { pattern, ...args, ...anyCase } };
+}
+
+function isWordCount(call: WantedCall): boolean {
+  return call.tool === "search_files" && call.args.output === "count";
+}
+
+function readCall(turn: RehearsalTurn, path: string, line: number): WantedCall {
+  const range = turn.offers("read_file", "start_line")
+    ? { start_line: Math.max(1, line - LINES_BEFORE), end_line: line + LINES_AFTER }
+    : {};
+  return { tool: "read_file", args: { path, ...range } };
+}
+
+/** How often each word was found, by file. */
+function wordCounts(turn: RehearsalTurn) {
+  return turn.calls.filter((call) => isWordCount(call) && call.seen !== "none").map((call) => ({
+    word: String(call.args.pattern),
+    files: countedPaths(call.text),
+    whole: call.seen === "whole",
+  }));
+}
+
+/** Files that hold most of the words. A word that few files hold weighs more, and a name ten times as much. */
+function bestFiles(turn: RehearsalTurn): string[] {
+  const scores = new Map<string, number>();
+  for (const { word, files } of wordCounts(turn)) {
+    const weight = (isName(word) ? 10 : 1) / files.size;
+    for (const path of files.keys()) {
+      if (!/\block\b/.test(path)) scores.set(path, (scores.get(path) ?? 0) + weight);
+    }
+  }
+  return [...scores].sort(([, a], [, b]) => b - a).map(([path]) => path).slice(0, MAX_FILES);
+}
+
+/** The lines found in each file that was searched by itself. */
+function foundInFiles(turn: RehearsalTurn): ReadonlyMap<string, readonly FoundLine[]> {
+  const searches = turn.calls.filter((call) => call.tool === "search_files" && !isWordCount(call));
+  return new Map(
+    searches.map((call) => [pathOf(call), foundLines(call.text)] as const).filter(([, lines]) =>
+      lines.length > 0
+    ),
+  );
+}
+
+/** Where no search helps: the files at the top that say what a repository is. */
+function readableFiles(turn: RehearsalTurn): string[] {
+  const { files } = listedEntries(turn.calls.find(LIST_WORKSPACE.made)?.text ?? "");
+  const telling = files.filter((path) =>
+    /^(readme|deno\.json|package\.json|cargo\.toml|pyproject)/i.test(path)
+  );
+  return (telling.length > 0 ? telling : files).slice(0, MAX_FILES);
+}
+
+function countSentences(turn: RehearsalTurn): string {
+  return wordCounts(turn).map(({ word, files, whole }) => {
+    const lines = [...files.values()].reduce((sum, count) => sum + count, 0);
+    if (lines === 0) return `"${word}" stands nowhere in the files that I could search.`;
+    return `"${word}" stands in ${whole ? "" : "at least "}${numbered(lines, "line")} of ${
+      numbered(files.size, "file")
+    }.`;
+  }).join("\n");
+}
+
+function foundSentences(turn: RehearsalTurn): string[] {
+  return [...foundInFiles(turn)].map(([path, lines]) => {
+    const quotes = lines.slice(0, MAX_QUOTES).map(({ line, text }) => `- line ${line}: ${quote(text)}`);
+    return [
+      `${path}, the first ${Math.min(lines.length, MAX_QUOTES)} of ${
+        numbered(lines.length, "line")
+      } that I saw:`,
+      ...quotes,
+    ].join(
+      "\n",
+    );
+  });
+}
+
+function readSentences(turn: RehearsalTurn): string {
+  return turn.calls.filter((call) => call.tool === "read_file").map((call) => {
+    const read = readRange(call.text);
+    if (call.seen === "none" || !read) return `Of ${pathOf(call)} I saw nothing.`;
+    const start = read.lines.find((line) => line.trim() !== "") ?? "";
+    return `I read lines ${read.from} to ${read.to} of ${read.total} of ${pathOf(call)}, which begin: ${
+      quote(start)
+    }`;
+  }).join("\n");
+}
+
+function listingSentence(turn: RehearsalTurn): string {
+  const listing = turn.calls.find(LIST_WORKSPACE.made);
+  if (!listing || listing.seen === "none") return "I saw no listing of the workspace.";
+  const { folders, files } = listedEntries(listing.text);
+  return `The workspace has ${numbered(folders.length, "folder")} and ${
+    numbered(files.length, "file")
+  } at its top.`;
+}
+
+function quote(text: string): string {
+  const line = text.trim();
+  return `"${line.length > MAX_QUOTE_CHARS ? `${line.slice(0, MAX_QUOTE_CHARS)}…` : line}"`;
 }

@@ -2,9 +2,7 @@ import type { Content, ContentPart } from "@tare/messages";
 import type { JSX, TargetedEvent } from "preact";
 import { useRef, useState } from "preact/hooks";
 import type { TurnLimits } from "../api/sessions.ts";
-import { readFile } from "./attach.ts";
 import { sentenceOf } from "./conversation.ts";
-import { Limits, limitsOf, type LimitTexts, NO_LIMITS } from "./limits.tsx";
 
 /** What the composer can do. */
 export interface ComposerProps {
@@ -128,5 +126,109 @@ export function Composer({ send, isRunning = false, cancel, goOn }: ComposerProp
         <button type="submit" class="primary" disabled={isEmpty}>{isRunning ? "Steer" : "Send"}</button>
       </div>
     </form>
+  );
+}
+
+/** Largest file in bytes: the server takes bodies of 10 MiB, and base64 makes a file a third larger. */
+const MAX_BYTES = 7 * 2 ** 20;
+
+/**
+ * A file as a part of a message: pictures and recordings as such, text as text under its name, and anything else as a
+ * file.
+ *
+ * @throws {RangeError} if it is too large.
+ */
+async function readFile(file: File): Promise<ContentPart> {
+  const { name, size, type } = file;
+  if (size > MAX_BYTES) {
+    const megabytes = (bytes: number) => (bytes / 2 ** 20).toFixed(1);
+    throw new RangeError(
+      `Cannot attach ${name}: it has ${megabytes(size)} MB, and ${megabytes(MAX_BYTES)} MB is the most.`,
+    );
+  }
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  if (/^image\/(png|jpeg|gif|webp)$/.test(type)) {
+    return { type: "image_url", image_url: { url: await dataUrl(file) } };
+  }
+  const format = /^audio\/(?:x-)?(wav|mpeg|mp3)$/.exec(type)?.[1];
+  if (format) {
+    const [, data = ""] = (await dataUrl(file)).split(",");
+    return { type: "input_audio", input_audio: { data, format: format === "mpeg" ? "mp3" : format } };
+  }
+  const text = asText(bytes);
+  if (text !== undefined) return { type: "text", text: `${name}:\n\n${fence(text)}` };
+  return { type: "file", file: { filename: name, file_data: await dataUrl(file) } };
+}
+
+/** The bytes as UTF-8, if they are text. */
+function asText(bytes: Uint8Array<ArrayBuffer>): string | undefined {
+  if (bytes.includes(0)) return undefined;
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    return undefined;
+  }
+}
+
+/** A fence that is longer than any inside. */
+function fence(text: string): string {
+  const longest = Math.max(2, ...(text.match(/`{3,}/g) ?? []).map(({ length }) => length));
+  const mark = "`".repeat(longest + 1);
+  return `${mark}\n${text.replace(/\n?$/, "\n")}${mark}`;
+}
+
+function dataUrl(file: File): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(String(reader.result));
+    reader.onerror = () => reject(reader.error);
+    reader.readAsDataURL(file);
+  });
+}
+
+/** The limits as they were written. */
+type LimitTexts = Readonly<Record<keyof TurnLimits, string>>;
+
+/** No limit is written. */
+const NO_LIMITS: LimitTexts = { maxSteps: "", maxTokens: "", maxUsd: "" };
+
+const FIELDS: readonly { readonly name: keyof TurnLimits; readonly label: string }[] = [
+  { name: "maxSteps", label: "Model calls" },
+  { name: "maxTokens", label: "Tokens, read and written" },
+  { name: "maxUsd", label: "US dollars" },
+];
+
+/** The limits that were written; nothing if none was. */
+function limitsOf(texts: LimitTexts): TurnLimits | undefined {
+  const given = FIELDS.filter(({ name }) => Number(texts[name]) > 0);
+  if (given.length === 0) return undefined;
+  return Object.fromEntries(given.map(({ name }) => [name, Number(texts[name])]));
+}
+
+/** What the next turn may take at most. */
+function Limits(
+  { texts, change }: { readonly texts: LimitTexts; readonly change: (texts: LimitTexts) => void },
+): JSX.Element {
+  const isLimited = limitsOf(texts) !== undefined;
+  return (
+    <details class="limits">
+      <summary>{isLimited ? "Limited" : "Limits"}</summary>
+      <div class="sheet">
+        <p>The turn ends when it has used up one of these.</p>
+        {FIELDS.map(({ name, label }) => (
+          <label key={name}>
+            <span>{label}</span>
+            <input
+              type="number"
+              min="0"
+              step={name === "maxUsd" ? "any" : 1}
+              inputMode="decimal"
+              value={texts[name]}
+              onInput={(event) => change({ ...texts, [name]: event.currentTarget.value })}
+            />
+          </label>
+        ))}
+      </div>
+    </details>
   );
 }

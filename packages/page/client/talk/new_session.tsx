@@ -5,8 +5,7 @@ import { api } from "../api/api.ts";
 import type { TurnLimits } from "../api/sessions.ts";
 import { addressOf } from "../place.ts";
 import { Composer } from "./composer.tsx";
-import { sentenceOf } from "./conversation.ts";
-import { handOver } from "./first_input.ts";
+import { type Sending, sentenceOf } from "./conversation.ts";
 
 /** Where a session begins: its first input, and if wished its model and instructions. */
 export function NewSessionView(): JSX.Element {
@@ -21,7 +20,7 @@ export function NewSessionView(): JSX.Element {
           ...(instructions.trim() !== "" && { instructions }),
         },
       });
-      handOver(session.id, { input, ...(budget && { budget }) });
+      waiting.set(session.id, { input, ...(budget && { budget }) });
       location.hash = addressOf({ view: "talk", id: session.id });
       return true;
     } catch (error) {
@@ -54,4 +53,14 @@ export function NewSessionView(): JSX.Element {
       </details>
     </section>
   );
+}
+
+/** First inputs of sessions, for the view that opens them. */
+const waiting = new Map<string, Sending>();
+
+/** Takes the first input of a session, once. */
+export function takeOver(id: string): Sending | undefined {
+  const sending = waiting.get(id);
+  waiting.delete(id);
+  return sending;
 }

@@ -1,16 +1,18 @@
-import type { Content } from "@tare/messages";
+import type { Content, ContentPart } from "@tare/messages";
 import type { JSX } from "preact";
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { titleOf, type TurnLimits } from "../api/sessions.ts";
-import { count } from "../parts/format.ts";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { memo } from "preact/compat";
+import { titleOf, type TurnLimits, type WaitingCall } from "../api/sessions.ts";
+import { count, counted, dollars, duration, share } from "../parts/format.ts";
 import { SessionHead } from "../session_head.tsx";
+import { Clip } from "../parts/clip.tsx";
+import { Markdown } from "../parts/markdown.tsx";
+import { addressOf } from "../place.ts";
 import { Composer } from "./composer.tsx";
-import { SessionTalk } from "./conversation.ts";
-import { takeOver } from "./first_input.ts";
+import { type Said, SessionTalk } from "./conversation.ts";
+import { takeOver } from "./new_session.tsx";
 import { listen } from "./heard.ts";
-import { Entry } from "./entry.tsx";
-import { plainText } from "./items.ts";
-import { QuestionView } from "./question.tsx";
+import { type Item, plainText } from "./items.ts";
 
 /** Entries that are drawn at first, and added whenever the beginning of them comes into view. */
 const WINDOW = 60;
@@ -159,4 +161,264 @@ function useScroll() {
       if (log.current) fromEnd.current = log.current.scrollHeight - log.current.scrollTop;
     },
   };
+}
+
+/** Asks whether a call may run, with all that it would run with. */
+function QuestionView({ approval, answer }: {
+  readonly approval: WaitingCall;
+  /** False if the server didn't take it. */
+  readonly answer: (said: Said) => Promise<boolean>;
+}): JSX.Element {
+  const { callId, name, expiresAtMs } = approval;
+  const [reason, setReason] = useState("");
+  const [isSent, setSent] = useState(false);
+  const box = useRef<HTMLFormElement>(null);
+  // Whoever typed when it came goes on typing: only who does nothing else is led here.
+  useEffect(() => {
+    if (document.activeElement === document.body) box.current?.focus();
+  }, []);
+  const say = async (decision: Said["decision"]) => {
+    setSent(true);
+    const why = reason.trim();
+    if (!await answer({ decision, ...(decision === "deny" && why !== "" && { reason: why }) })) {
+      setSent(false);
+    }
+  };
+  const id = `why-${callId}`;
+  return (
+    <form
+      class="question"
+      aria-label={`May ${name} run?`}
+      tabIndex={-1}
+      ref={box}
+      onSubmit={(event) => {
+        event.preventDefault();
+        say("deny");
+      }}
+    >
+      <p class="asks" role="alert">
+        May{" "}
+        <b>
+          <bdi>{name}</bdi>
+        </b>{" "}
+        run?
+      </p>
+      <Clip text={readable(approval.arguments)} label="What it would run with" />
+      <p class="until">
+        A message instead of an answer denies it, and so does silence until{" "}
+        {new Date(expiresAtMs).toLocaleString("en-GB", UNTIL)}.
+      </p>
+      <div class="answers">
+        <button type="button" class="primary" disabled={isSent} onClick={() => say("allow")}>Allow</button>
+        <button type="button" disabled={isSent} onClick={() => say("always")}>Always in this session</button>
+        <label for={id}>Why not</label>
+        <input
+          id={id}
+          value={reason}
+          maxLength={2_000}
+          placeholder="The agent reads it"
+          onInput={(event) => setReason(event.currentTarget.value)}
+        />
+        <button type="submit" class="stop" disabled={isSent}>Deny</button>
+      </div>
+    </form>
+  );
+}
+
+const UNTIL = { weekday: "short", hour: "2-digit", minute: "2-digit" } as const;
+
+/** Arguments for people: what shows as nothing, or moves what stands beside it, is spelled out. */
+function readable(text: string): string {
+  return JSON.stringify(JSON.parse(text), null, 2)
+    .replaceAll(
+      /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu,
+      (char) => char === "\n" ? char : `\\u{${char.codePointAt(0)!.toString(16)}}`,
+    );
+}
+
+type Of<Kind extends Item["kind"]> = Extract<Item, { kind: Kind }>;
+
+/** One entry of a conversation. An entry that hasn't changed isn't drawn again. */
+const Entry = memo(({ item }: { readonly item: Item }): JSX.Element => {
+  switch (item.kind) {
+    case "said":
+      return <Spoken content={item.content} />;
+    case "reply":
+      return <Reply item={item} />;
+    case "call":
+      return <Call item={item} />;
+    case "rewrite":
+      return <Rewritten item={item} />;
+    case "warning":
+      return (
+        <p class="notice warning">
+          <bdi>{item.message}</bdi>
+        </p>
+      );
+    case "instructions":
+      return (
+        <details class="instructions">
+          <summary>Instructions</summary>
+          <Clip text={item.text} label="Instructions" />
+        </details>
+      );
+    case "end":
+      return <End item={item} />;
+  }
+});
+
+function Spoken({ content }: { readonly content: Content }) {
+  const parts: readonly ContentPart[] = typeof content === "string"
+    ? [{ type: "text", text: content }]
+    : content;
+  return (
+    <article class="said" aria-label="You">
+      {parts.map((part, at) => <Part key={at} part={part} />)}
+    </article>
+  );
+}
+
+/** Longest text of a person that is laid out whole. */
+const LONG = 4_000;
+
+function Part({ part }: { readonly part: ContentPart }) {
+  switch (part.type) {
+    case "text":
+      return part.text.length > LONG
+        ? <Clip text={part.text} />
+        : <p class="plain" dir="auto">{part.text}</p>;
+    case "refusal":
+      return <p class="plain" dir="auto">{part.refusal}</p>;
+    case "image_url":
+      // What stands elsewhere isn't fetched: that would tell its server.
+      return /^data:image\/(png|jpeg|gif|webp);/.test(part.image_url.url)
+        ? <img src={part.image_url.url} alt="Attached picture" />
+        : (
+          <p class="plain">
+            <bdi>{part.image_url.url.slice(0, 200)}</bdi>
+          </p>
+        );
+    case "input_audio":
+      return <p class="file">Recording</p>;
+    case "file":
+      return (
+        <p class="file">
+          <bdi>{part.file.filename ?? "File"}</bdi>
+        </p>
+      );
+  }
+}
+
+function Reply({ item: { text, reasoning } }: { readonly item: Of<"reply"> }) {
+  return (
+    <article class="reply" aria-label="Agent">
+      {reasoning !== "" && (
+        <details class="reasoning" open={text === ""}>
+          <summary>Reasoning</summary>
+          <Markdown text={reasoning} />
+        </details>
+      )}
+      {text !== "" && <Markdown text={text} />}
+    </article>
+  );
+}
+
+function Call({ item }: { readonly item: Of<"call"> }) {
+  const { name, result } = item;
+  const args = useMemo(() => argumentsOf(item.arguments), [item.arguments]);
+  const said = item.approval === "asked" ? undefined : item.approval;
+  const waits = item.approval === "asked" || (said?.decision === "deny" && !result);
+  const state = result === undefined ? (waits ? "asked" : "running") : result.error ? "failed" : "done";
+  return (
+    <details class={`call ${state}`} open={item.output !== undefined && !result}>
+      <summary>
+        <span class="name">
+          <bdi>{name}</bdi>
+        </span>
+        <span class="args">
+          <bdi>{args.short}</bdi>
+        </span>
+        <span class="state">
+          {WORDS[said?.decision === "deny" ? "denied" : state]}
+          {result?.durationMs !== undefined && ` ${duration(result.durationMs)}`}
+        </span>
+      </summary>
+      {item.helper !== undefined && (
+        <p>
+          <a href={addressOf({ view: "talk", id: item.helper })}>The helper's session</a>
+        </p>
+      )}
+      {args.long !== "" && <Clip text={args.long} label="Arguments" />}
+      {item.output !== undefined && !result && <Clip text={item.output} label="Output so far" />}
+      {result && <Clip text={result.content} label="Result" />}
+    </details>
+  );
+}
+
+/** What is said of a call beside its time. */
+const WORDS = { asked: "waits", running: "runs", failed: "failed", done: "", denied: "denied" } as const;
+
+/** Longest line of arguments in characters. */
+const LINE = 160;
+
+/** A call's arguments in one line and in full; what isn't JSON stays as it was written. */
+function argumentsOf(text: string): { readonly short: string; readonly long: string } {
+  try {
+    const value = JSON.parse(text);
+    if (typeof value !== "object" || value === null) return { short: text.slice(0, LINE), long: text };
+    const values = Object.values(value).map((one) => typeof one === "string" ? one : JSON.stringify(one));
+    const short = values.join(" · ").slice(0, LINE).replaceAll(/\s+/g, " ");
+    return { short, long: values.length === 0 ? "" : JSON.stringify(value, null, 2) };
+  } catch {
+    return { short: text.slice(0, LINE), long: text };
+  }
+}
+
+function Rewritten({ item: { rewrite } }: { readonly item: Of<"rewrite"> }) {
+  const { mechanism, reason, removed, tokensBefore, tokensAfter } = rewrite;
+  return (
+    <details class="notice rewrite">
+      <summary>
+        Prompt rewritten: {count(tokensBefore)} → {count(tokensAfter)} tokens
+      </summary>
+      <p>
+        <bdi>{reason}</bdi>
+      </p>
+      <p>
+        <bdi>{removed}</bdi> ({mechanism})
+      </p>
+    </details>
+  );
+}
+
+const REASONS: Readonly<Record<string, string>> = {
+  approval: "Waits for an answer.",
+  cancelled: "Cancelled.",
+  step_limit: "The turn has reached its most steps.",
+  output_limit: "The turn has reached its longest output.",
+  budget: "The turn has used up its budget.",
+  stalled: "Nothing moved for too long.",
+  interrupted: "The server ended in the middle of this turn.",
+  model_error: "The model's provider failed.",
+  internal_error: "The server failed.",
+};
+
+function End({ item: { reason, message, ledger } }: { readonly item: Of<"end"> }) {
+  const saved = Object.values(ledger.saved).reduce((sum, tokens) => sum + tokens, 0);
+  return (
+    <footer class="end">
+      {reason !== "completed" && (
+        <p class="why">
+          <bdi>{message ?? REASONS[reason] ?? reason}</bdi>
+        </p>
+      )}
+      <p class="sums">
+        {counted(ledger.calls, "call")} · {counted(ledger.promptTokens, "prompt token")} ·{" "}
+        {share(ledger.cachedTokens, ledger.promptTokens)} from cache · {count(ledger.outputTokens)} written
+        {saved > 0 && ` · ${count(saved)} left out`}
+        {ledger.usd !== undefined && ` · ${dollars(ledger.usd)}`}
+        {ledger.estimated && " · estimated"}
+      </p>
+    </footer>
+  );
 }

@@ -9,7 +9,6 @@ import { Slider } from "../parts/slider.tsx";
 import { costsOf, promptTokensOf, type Sum, SumList } from "../parts/sums.tsx";
 import { useWidth } from "../parts/width.ts";
 import { SessionHead } from "../session_head.tsx";
-import { FOOT, HEIGHT, layOutBars, type Part, PARTS, partsOf } from "./bars.ts";
 
 const NAMES: Readonly<Record<Part, string>> = {
   cached: "Read from cache",
@@ -246,4 +245,64 @@ function Table({ calls, at, choose }: Choice) {
       </p>
     </section>
   );
+}
+
+/** What the tokens of a call were, from the base of its bar to its top. */
+const PARTS = ["cached", "written", "fresh", "output"] as const;
+/** What a token of a call was. */
+type Part = typeof PARTS[number];
+
+/** Height of the bars, in pixels. */
+const HEIGHT = 200;
+
+/** Room above the highest of them for half a line, in pixels. */
+const HEAD = 2;
+
+/** Room under the bars for the marks of rewrites, in pixels. */
+const FOOT = 14;
+
+/** Narrowest and widest bars, in pixels, with the space between them. */
+const PITCH = { least: 5, most: 36 };
+
+/** How many tokens of each kind a call took. */
+function partsOf(
+  { cachedTokens, writtenTokens, newTokens, outputTokens }: CallReport,
+): Readonly<Record<Part, number>> {
+  return { cached: cachedTokens, written: writtenTokens, fresh: newTokens, output: outputTokens };
+}
+
+/**
+ * Lays out a bar for each call in so much room; if they don't fit they take more, to be scrolled. Gives SVG paths, one of
+ * each part over all calls and one of what resending everything would have taken, from `most` tokens at the top.
+ */
+function layOutBars(calls: readonly CallReport[], room: number) {
+  const pitch = Math.max(PITCH.least, Math.min(PITCH.most, room / Math.max(1, calls.length)));
+  const most = calls.reduce(
+    (most, { promptTokens, resend, outputTokens }) =>
+      Math.max(most, Math.max(promptTokens, resend?.promptTokens ?? 0) + outputTokens),
+    1,
+  );
+  const paths: Record<Part, string> = { cached: "", written: "", fresh: "", output: "" };
+  let resend = "";
+  const barWidth = pitch * 0.8;
+  for (const [at, call] of calls.entries()) {
+    const x = round(at * pitch + pitch * 0.1);
+    let top = HEIGHT;
+    const tokens = partsOf(call);
+    for (const part of PARTS) {
+      const height = tokens[part] / most * (HEIGHT - HEAD);
+      if (height <= 0) continue;
+      top -= height;
+      paths[part] += `M${x} ${round(top)}h${round(barWidth)}v${round(height)}h${-round(barWidth)}z`;
+    }
+    if (!call.resend) continue;
+    const y = round(HEIGHT - call.resend.promptTokens / most * (HEIGHT - HEAD));
+    resend += `${resend === "" ? "M" : "L"}${round(at * pitch)} ${y}h${round(pitch)}`;
+  }
+  const rewritten = [...calls.entries()].filter(([, { rewrites }]) => rewrites.length > 0).map(([at]) => at);
+  return { width: Math.max(room, pitch * calls.length), pitch, most, paths, resend, rewritten };
+}
+
+function round(pixels: number): number {
+  return Math.round(pixels * 10) / 10;
 }

@@ -3,7 +3,7 @@ import { join } from "@std/path";
 import type { LoopEvent } from "@tare/loop";
 import { loadTokenizer } from "@tare/messages/tiktoken";
 import { listPrice, profileNamed } from "@tare/planner";
-import { demoQuestions, demoTable, playDemo, progressBars, WAYS } from "./play_demo.ts";
+import { demoQuestions, demoTable, playDemo, progressBars, WAYS } from "./demo.ts";
 
 const tokenizer = await loadTokenizer();
 

@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { EMPTY_LEDGER } from "@tare/loop";
 import type { PromptBlock } from "@tare/conversation/report";
-import { chatCommand, HELP } from "./commands.ts";
+import { chatCommand, COMMANDS } from "./chat.ts";
 
 const block: PromptBlock = {
   ...{ id: "message-3", kind: "message", role: "tool", tool: "read_file", place: 3, title: "…" },
@@ -40,7 +40,7 @@ const client = {
 const run = (line: string, session: string | null = "ab1") => chatCommand(line, { client, session });
 
 Deno.test("chatCommand() begins, finds and changes sessions", async () => {
-  assertEquals(await run("/help"), { says: HELP });
+  assertEquals(await run("/help"), { says: COMMANDS });
   assertEquals(await run("/quit"), { says: "", quits: true });
   assertEquals((await run("/new")).session, null);
   assertEquals(await run("/sessions"), {
@@ -56,7 +56,7 @@ Deno.test("chatCommand() begins, finds and changes sessions", async () => {
     "Cannot change the session: /session needs an id, as /sessions lists them.",
   );
   await assertRejects(() => run("/session x"), Error, "Cannot find session x: there is no such session.");
-  assertEquals((await run("/nonsense")).says, `Cannot do /nonsense: there is no such command.\n${HELP}`);
+  assertEquals((await run("/nonsense")).says, `Cannot do /nonsense: there is no such command.\n${COMMANDS}`);
 });
 
 Deno.test("chatCommand() tells what the next request would cost and what the model sees, and pins", async () => {

@@ -9,7 +9,7 @@ import {
   type ToolDefinition,
 } from "@tare/messages";
 import type { SummaryRequest } from "@tare/planner";
-import { summariseWith } from "./summarise_with.ts";
+import { summariseWith } from "./session_prompt.ts";
 
 const words = (text: string) => text.split(/\s+/).length;
 

@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { readCompletionRequest } from "./read_completion_request.ts";
+import { readCompletionRequest } from "./simulator.ts";
 import { ApiError } from "@tare/wire";
 
 function post(body: unknown): Request {
