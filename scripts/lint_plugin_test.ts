@@ -92,7 +92,7 @@ Deno.test("provider-names keeps names of providers in the file of their data", (
     ]
   ) {
     assertEquals(faults("/repo/packages/gateway/x.ts", source).length, 1, source);
-    assertEquals(faults("/repo/packages/planner/data/providers.ts", source), []);
+    assertEquals(faults("/repo/packages/planner/providers.ts", source), []);
   }
   for (
     const source of [

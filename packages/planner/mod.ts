@@ -8,20 +8,24 @@
  * @module
  */
 export { PrefixCache, type PromptUnit, promptUnits } from "./cache/prefix_cache.ts";
-export { EXAMPLE_MODELS, isPrice, listPrice, type Price, PRICES_DATE } from "./data/prices.ts";
-export { readProfileFile } from "./data/profile_file.ts";
 export {
   chooseProfile,
   DEFAULT_PROVIDER,
+  EXAMPLE_MODELS,
+  isPrice,
+  listPrice,
   LOCAL_PROFILE,
   MESSAGES_PROVIDER,
+  type Price,
+  PRICES_DATE,
   type Profile,
   profileForTtl,
   profileNamed,
   profileOfModelList,
   PROFILES,
   providerOf,
-} from "./data/providers.ts";
+  readProfileFile,
+} from "./providers.ts";
 export { isSummary, type Summarise, type SummaryRequest } from "./edits/make_summary.ts";
 export { fittingPins, makePin, type NewPin, type Pin, withoutPin, withPin } from "./edits/pin.ts";
 export type { History } from "./edits/view.ts";

@@ -1,5 +1,5 @@
 import { servedTokens } from "../cache/predict.ts";
-import type { Profile } from "../data/providers.ts";
+import type { Profile } from "../providers.ts";
 import type { LedgerEntry } from "../ledger/ledger.ts";
 import type { Removal } from "../retention/find_removals.ts";
 

@@ -1,5 +1,5 @@
 import { checkGiven } from "@tare/messages";
-import type { Profile } from "../data/providers.ts";
+import type { Profile } from "../providers.ts";
 
 /** A session whose length nobody knows yet: so many model calls, with a prompt of so many tokens. */
 const CALLS = 30;
