@@ -1,12 +1,13 @@
 import { checkGiven } from "@tare/messages";
 import type { LedgerReport, Overview } from "@tare/conversation/report";
-import { inTraceOf } from "@tare/conversation/telemetry";
+import { inTraceOf, Telemetry } from "@tare/conversation/telemetry";
 import { ApiError, type Protocol, PROTOCOLS } from "@tare/wire";
 import type { GatewayOptions } from "./options.ts";
 import { isCrooked, isModelPath, methodsOf, readPath } from "./paths.ts";
 import { PlannedCalls } from "./planned_calls.ts";
 import { readBody } from "./read_body.ts";
-import type { Conversations } from "./sessions/conversations.ts";
+import { type Conversations, conversationsOf } from "./sessions/conversations.ts";
+import { Turns } from "./turns.ts";
 
 /** A gateway as a function from request to response, with no port of its own. */
 export interface Gateway {
@@ -65,7 +66,9 @@ export function gateway(options: GatewayOptions): Gateway {
     });
   }
   const { maxBodyBytes: maxBytes = 128 * 2 ** 20, forward: more = [] } = options;
-  const calls = new PlannedCalls(options);
+  const { now = Date.now, telemetry = new Telemetry("@tare/gateway") } = options;
+  const turns = new Turns({ ...options, telemetry });
+  const calls = new PlannedCalls(turns, { ...options, telemetry });
   const served = PROTOCOLS.filter(({ name }) => Object.hasOwn(options.upstreams, name));
   /** The protocol of a request by its path or headers, else that of any client; `own` if it is by path. */
   const protocolOf = ({ path }: Asked, { headers }: Request) => {
@@ -164,10 +167,10 @@ export function gateway(options: GatewayOptions): Gateway {
       return isUpgrade(request) || !refusal(asked, request, protocolOf(asked, request).protocol);
     },
     maxBodyBytes: maxBytes,
-    conversations: calls.conversations,
-    ledger: () => calls.ledger(),
-    overview: () => calls.overview(),
-    close: () => calls.close(),
+    conversations: conversationsOf(turns),
+    ledger: async () => (await turns.accounts()).report(),
+    overview: async () => (await turns.accounts()).overview(now(), calls.warnings.list),
+    close: () => turns.close(),
   };
 }
 
