@@ -32,7 +32,7 @@ export type { History } from "./edits/view.ts";
 export { callCost, type LedgerEntry, promptCost, type Rates } from "./ledger/ledger.ts";
 export type { Quote } from "./rule/quote.ts";
 export { KEEP_WANTED, type Retention } from "./retention/find_removals.ts";
-export { worthDeferring } from "./rule/worth_deferring.ts";
+export { worthDeferring } from "./rule/decide.ts";
 export {
   type ForkableSession,
   type Mechanisms,
