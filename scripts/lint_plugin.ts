@@ -131,7 +131,7 @@ function importFault(name: string, path: string, specifier: string): string | un
     return `Package ${name} may not import @tare/${ours}: ARCHITECTURE.md's table allows it ` +
       `${PACKAGE_TABLE[name]?.join(", ") || "none of ours"}.`;
   }
-  const tells = name === "conversation" && path.startsWith("telemetry/");
+  const tells = name === "conversation" && path === "telemetry.ts";
   if (specifier.startsWith("@opentelemetry/") && !tells && !isTest(path)) {
     return `Package ${name} may not import ${specifier}: @tare/conversation/telemetry alone speaks to it.`;
   }
