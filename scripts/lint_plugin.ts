@@ -104,9 +104,9 @@ const PROTOCOL_EXCEPTIONS: readonly string[] = [
   "adapters/",
 ];
 
-/** Where providers may be named: the files of their data, and what speaks one provider's own protocol. */
+/** Where providers may be named: the file of their data, and what speaks one provider's own protocol. */
 export const PROVIDER_PLACES: readonly string[] = [
-  "planner/data/",
+  "planner/providers.ts",
   "wire/",
   "loop/openai/",
   "loop/anthropic/",
@@ -131,7 +131,7 @@ function importFault(name: string, path: string, specifier: string): string | un
     return `Package ${name} may not import @tare/${ours}: ARCHITECTURE.md's table allows it ` +
       `${PACKAGE_TABLE[name]?.join(", ") || "none of ours"}.`;
   }
-  const tells = name === "conversation" && path.startsWith("telemetry/");
+  const tells = name === "conversation" && path === "telemetry.ts";
   if (specifier.startsWith("@opentelemetry/") && !tells && !isTest(path)) {
     return `Package ${name} may not import ${specifier}: @tare/conversation/telemetry alone speaks to it.`;
   }

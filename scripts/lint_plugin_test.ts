@@ -35,11 +35,11 @@ Deno.test("package-table sees re-exports, dynamic imports, subpaths and paths th
 Deno.test("package-table lets one place alone speak to OpenTelemetry, tests left aside", () => {
   const source = 'import { trace } from "@opentelemetry/api";';
   const found = Object.keys(PACKAGE_TABLE).flatMap((name) =>
-    [`${name}/x.ts`, `${name}/telemetry/x.ts`].filter((path) =>
+    [`${name}/x.ts`, `${name}/telemetry.ts`].filter((path) =>
       faults(`/repo/packages/${path}`, source).length === 0
     )
   );
-  assertEquals(found, ["conversation/telemetry/x.ts"]);
+  assertEquals(found, ["conversation/telemetry.ts"]);
   assertEquals(faults("/repo/packages/server/x_test.ts", source), []);
 });
 
@@ -92,7 +92,7 @@ Deno.test("provider-names keeps names of providers in the file of their data", (
     ]
   ) {
     assertEquals(faults("/repo/packages/gateway/x.ts", source).length, 1, source);
-    assertEquals(faults("/repo/packages/planner/data/providers.ts", source), []);
+    assertEquals(faults("/repo/packages/planner/providers.ts", source), []);
   }
   for (
     const source of [

@@ -1,5 +1,10 @@
-import { checkGiven, countRequestTokens, type CountTokens, type Message } from "@tare/messages";
-import { fitTurns } from "./fit_turns.ts";
+import {
+  checkGiven,
+  countMessageTokens,
+  countRequestTokens,
+  type CountTokens,
+  type Message,
+} from "@tare/messages";
 import { groupTurns, isInstruction } from "./group_turns.ts";
 
 /** What a model call shall be sent, and what was left out for that. */
@@ -89,4 +94,35 @@ export function toolLoopContext<M extends Message>(
 
 function isResult(message: Message): boolean {
   return message.role === "tool" || message.role === "function";
+}
+
+/**
+ * The most recent turns that fit into a budget, oldest first. Walks from the newest turn to the oldest and stops at
+ * the first that doesn't fit; turns stay or go whole. System and developer messages are core context and don't
+ * count.
+ *
+ * @throws {RangeError} if the budget is negative or not a number.
+ */
+export function fitTurns(
+  messages: readonly Message[],
+  turns: ReturnType<typeof groupTurns>,
+  { countTokens, historyBudgetTokens }: {
+    readonly countTokens: CountTokens;
+    /** Tokens that the turns may take together. */
+    readonly historyBudgetTokens: number;
+  },
+): ReturnType<typeof groupTurns> {
+  if (!(historyBudgetTokens >= 0)) {
+    throw new RangeError(
+      `Cannot fit turns: historyBudgetTokens is ${historyBudgetTokens}, it must be 0 or more`,
+    );
+  }
+  let left = historyBudgetTokens;
+  const lastToGo = turns.findLastIndex(({ start, end }) => {
+    for (const message of messages.slice(start, end)) {
+      if (!isInstruction(message)) left -= countMessageTokens(message, countTokens);
+    }
+    return left < 0;
+  });
+  return turns.slice(lastToGo + 1);
 }

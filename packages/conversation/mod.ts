@@ -19,8 +19,7 @@
 export { Conversation, type ConversationState, inSlices, pinsAfter, type Prompts } from "./conversation.ts";
 export { type ContentsItem, copyContents, type StoreContents, sumContents } from "./store/contents.ts";
 export { openFileArchive } from "./store/file_archive.ts";
-export { memoryStore } from "./store/memory/memory_store.ts";
-export { sharedMemory, type SharedOpening } from "./store/memory/shared_memory.ts";
+export { memoryStore, sharedMemory, type SharedOpening } from "./store/memory/memory_store.ts";
 export type {
   Hold,
   HolderRequest,

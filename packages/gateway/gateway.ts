@@ -1,12 +1,12 @@
-import { checkGiven } from "@tare/messages";
 import type { LedgerReport, Overview } from "@tare/conversation/report";
-import { inTraceOf } from "@tare/conversation/telemetry";
+import { inTraceOf, Telemetry } from "@tare/conversation/telemetry";
+import { checkGiven } from "@tare/messages";
 import { ApiError, type Protocol, PROTOCOLS } from "@tare/wire";
 import type { GatewayOptions } from "./options.ts";
-import { isCrooked, isModelPath, methodsOf, readPath } from "./paths.ts";
 import { PlannedCalls } from "./planned_calls.ts";
 import { readBody } from "./read_body.ts";
-import type { Conversations } from "./sessions/conversations.ts";
+import { type Conversations, conversationsOf } from "./sessions/conversations.ts";
+import { Turns } from "./turns.ts";
 
 /** A gateway as a function from request to response, with no port of its own. */
 export interface Gateway {
@@ -65,7 +65,9 @@ export function gateway(options: GatewayOptions): Gateway {
     });
   }
   const { maxBodyBytes: maxBytes = 128 * 2 ** 20, forward: more = [] } = options;
-  const calls = new PlannedCalls(options);
+  const { now = Date.now, telemetry = new Telemetry("@tare/gateway") } = options;
+  const turns = new Turns({ ...options, telemetry });
+  const calls = new PlannedCalls(turns, { ...options, telemetry });
   const served = PROTOCOLS.filter(({ name }) => Object.hasOwn(options.upstreams, name));
   /** The protocol of a request by its path or headers, else that of any client; `own` if it is by path. */
   const protocolOf = ({ path }: Asked, { headers }: Request) => {
@@ -164,10 +166,10 @@ export function gateway(options: GatewayOptions): Gateway {
       return isUpgrade(request) || !refusal(asked, request, protocolOf(asked, request).protocol);
     },
     maxBodyBytes: maxBytes,
-    conversations: calls.conversations,
-    ledger: () => calls.ledger(),
-    overview: () => calls.overview(),
-    close: () => calls.close(),
+    conversations: conversationsOf(turns),
+    ledger: async () => (await turns.accounts()).report(),
+    overview: async () => (await turns.accounts()).overview(now(), calls.warnings.list),
+    close: () => turns.close(),
   };
 }
 
@@ -215,4 +217,89 @@ function isFromPage({ method, headers, url }: Request): boolean {
 
 function unreachable(error: unknown): string {
   return `Cannot reach the provider: ${error instanceof Error ? error.message : error}.`;
+}
+
+/** A path under `/v1` by which models are used. */
+interface ModelPath {
+  /** Its parts behind `/v1`. */
+  readonly path: string;
+  /** Whether what is below it belongs to it too. Default: no. */
+  readonly below?: boolean;
+  /** The methods that use a model, and change nothing of what its owner has. Default: any. */
+  readonly methods?: readonly string[];
+}
+
+/**
+ * What goes to a provider with the server's own key: the paths that models are used with, and nothing by which an account
+ * is managed.
+ */
+const MODEL_PATHS: readonly ModelPath[] = [
+  ...PROTOCOLS.flatMap(({ path, countPath, followsField }) => [
+    { path: path.slice(1), below: followsField !== undefined },
+    ...(countPath === undefined ? [] : [{ path: countPath.slice(1) }]),
+  ]),
+  { path: "completions" },
+  // A model that is somebody's own can be deleted.
+  { path: "models", below: true, methods: ["GET", "HEAD"] },
+  { path: "embeddings" },
+  { path: "moderations" },
+  { path: "files", below: true },
+  { path: "images", below: true },
+  { path: "audio", below: true },
+  { path: "batches", below: true },
+  { path: "messages/batches", below: true },
+];
+
+/**
+ * The parts of a path, each decoded once: `/v1/a%2Fb` has the parts `v1` and `a/b`. Nothing of one that isn't encoded as
+ * UTF-8.
+ */
+export function readPath(pathname: string): readonly string[] | undefined {
+  try {
+    return pathname.slice(1).split("/").map((part) => part.includes("%") ? decodeURIComponent(part) : part);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Whether a provider could take a path for another one: it has empty parts, or some that lead upwards, however encoded. */
+function isCrooked(parts: readonly string[]): boolean {
+  return parts.some((part) => {
+    let text = part;
+    for (let before = ""; before !== text;) {
+      before = text;
+      try {
+        text = decodeURIComponent(text);
+      } catch {
+        // As far decoded as can be.
+      }
+    }
+    return text.split(/[/\\]/).some((piece) => piece === "" || piece === "." || piece === "..");
+  });
+}
+
+/**
+ * Whether a path, without `v1` in front, is one that a provider is asked for with the server's key, with this method.
+ * `more` are others, such as `/v1/vector_stores`, with what is below them.
+ */
+function isModelPath(
+  parts: readonly string[],
+  { method, more = [] }: { readonly method: string; readonly more?: readonly string[] },
+): boolean {
+  const all = [
+    ...MODEL_PATHS,
+    ...more.map((path): ModelPath => ({ path: path.replace(/^\/v1\//, ""), below: true })),
+  ];
+  return all.some((one) => fits(one, parts) && (one.methods?.includes(method) ?? true));
+}
+
+/** The methods of a path that takes only some. */
+function methodsOf(parts: readonly string[]): readonly string[] {
+  return MODEL_PATHS.find((one) => one.methods && fits(one, parts))?.methods ?? [];
+}
+
+function fits({ path, below = false }: ModelPath, parts: readonly string[]): boolean {
+  const words = path.split("/");
+  if (parts.length < words.length || (!below && parts.length > words.length)) return false;
+  return words.every((word, at) => parts[at] === word);
 }

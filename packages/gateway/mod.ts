@@ -6,9 +6,8 @@
  *
  * @module
  */
-export { type Gateway, gateway } from "./gateway.ts";
+export { type Gateway, gateway, readPath } from "./gateway.ts";
 export type { GatewayOptions, Upstream } from "./options.ts";
-export { readPath } from "./paths.ts";
 export { type BodyLimits, readBody, readBytes } from "./read_body.ts";
 export type {
   ConversationDetails,

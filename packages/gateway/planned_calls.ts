@@ -1,3 +1,7 @@
+import { ToldWarnings } from "@tare/conversation/report";
+import { type Chat, errorTypeOf, inThisTrace, type Telemetry } from "@tare/conversation/telemetry";
+import type { Message } from "@tare/messages";
+import { providerOf } from "@tare/planner";
 import {
   bodyPieces,
   GrowingBytes,
@@ -9,24 +13,11 @@ import {
   SseSplitter,
   type WireReply,
 } from "@tare/wire";
-import { type LedgerReport, type Overview, type Sums, ToldWarnings } from "@tare/conversation/report";
-import { Telemetry } from "@tare/conversation/telemetry";
-import type { GatewayOptions } from "./options.ts";
-import { type Conversations, conversationsOf } from "./sessions/conversations.ts";
+import type { GatewayOptions, Upstream } from "./options.ts";
 import type { GatewaySession } from "./sessions/session.ts";
-import { TracedCalls } from "./traced_calls.ts";
-import type { GatewayTurn } from "./turn.ts";
-import { type Call, Turns } from "./turns.ts";
-import {
-  answerHeaders,
-  askUpstream,
-  beginningOf,
-  passOn,
-  streamOf,
-  type UpstreamCall,
-  upstreamOf,
-  warned,
-} from "./upstream.ts";
+import type { GatewayTurn, SentCall } from "./turn.ts";
+import type { Call, Turns } from "./turns.ts";
+import { answerHeaders, askUpstream, beginningOf, passOn, streamOf, upstreamOf, warned } from "./upstream.ts";
 
 /** So many calls of a turn may do nothing but recall; then one can't. */
 const MAX_RECALL_CALLS = 64;
@@ -68,51 +59,17 @@ interface Exchange {
  * wrong in doing so, the request goes upstream as the client sent it.
  */
 export class PlannedCalls {
-  readonly #options: GatewayOptions;
-  readonly #onError: (error: unknown) => void;
+  /** What people are told of. */
+  readonly warnings: ToldWarnings = new ToldWarnings();
   readonly #turns: Turns;
-  readonly #telemetry: Telemetry;
-  readonly #warnings = new ToldWarnings();
+  readonly #options: GatewayOptions & { readonly telemetry: Telemetry };
+  readonly #onError: (error: unknown) => void;
 
   /** Calls that have seen nothing yet. */
-  constructor(options: GatewayOptions) {
+  constructor(turns: Turns, options: GatewayOptions & { readonly telemetry: Telemetry }) {
+    this.#turns = turns;
     this.#options = options;
     this.#onError = options.onError ?? (() => {});
-    this.#telemetry = options.telemetry ?? new Telemetry("@tare/gateway");
-    this.#turns = new Turns({ ...options, telemetry: this.#telemetry });
-  }
-
-  /** What sessions cost. @throws {StoreError} */
-  async ledger(): Promise<LedgerReport> {
-    return (await this.#turns.accounts()).report();
-  }
-
-  /** What was saved, and what people were told. @throws {StoreError} */
-  async overview(): Promise<Overview> {
-    return (await this.#turns.accounts()).overview(this.#now(), this.#warnings.list);
-  }
-
-  #book(session: GatewaySession, more: Partial<Sums>): void {
-    this.#turns.book(session, more);
-  }
-
-  /** Keeps a session: resolves once that is done, or after a short while; never rejects. Nothing if none are kept. */
-  save(session: GatewaySession): Promise<void> | undefined {
-    return this.#turns.save(session);
-  }
-
-  /** Waits until all sessions are kept, for a while. Never rejects. */
-  close(): Promise<void> {
-    return this.#turns.close();
-  }
-
-  #now(): number {
-    return (this.#options.now ?? Date.now)();
-  }
-
-  /** Its conversations, as they are shown. */
-  get conversations(): Conversations {
-    return conversationsOf(this.#turns);
   }
 
   /** Answers a request. @throws what `fetch` throws if the upstream can't be reached. */
@@ -127,10 +84,11 @@ export class PlannedCalls {
     const path = call.counts && protocol.countPath || protocol.path;
     let turn: GatewayTurn | undefined;
     let session: GatewaySession | undefined;
-    const telemetry = this.#telemetry;
+    const { telemetry } = this.#options;
     const traced = telemetry.isOn ? new TracedCalls({ telemetry, upstream, signal }) : undefined;
     const send = (body: Uint8Array<ArrayBuffer>) => {
-      const ask = () => this.#ask(path, { upstream, request, body, auth: protocol.auth, signal });
+      const asked = { upstream, request, body, auth: protocol.auth, signal };
+      const ask = () => askUpstream(path, asked, this.#options);
       return call.counts || !traced ? ask() : traced.sent(turn, ask);
     };
     if (request.headers.get("x-tare")?.toLowerCase() === "off") {
@@ -145,8 +103,8 @@ export class PlannedCalls {
       if (turn) bytes = await turn.prompt(signal);
       for (const message of turn?.warnings ?? []) {
         this.#onError(new Error(message));
-        const at = new Date(this.#now()).toISOString();
-        this.#warnings.add({ at, session: turn!.session.id, message });
+        const at = new Date((this.#options.now ?? Date.now)()).toISOString();
+        this.warnings.add({ at, session: turn!.session.id, message });
       }
     } catch (error) {
       if (signal.aborted) throw error;
@@ -177,11 +135,11 @@ export class PlannedCalls {
         warning = "the request was refused as it came; what had left the prompt that it quotes was left out";
       }
     }
-    if (turn && !response.ok) this.#book(turn.session, { errors: 1 });
+    if (turn && !response.ok) this.#turns.book(turn.session, { errors: 1 });
     const type = response.headers.get("content-type") ?? "";
     const isStream = type.includes("text/event-stream");
     if (!turn || call.counts || !response.ok || !(isStream || type.includes("json"))) {
-      if (session && !call.counts) this.save(session);
+      if (session && !call.counts) this.#turns.save(session);
       return passOn(traced?.over(response) ?? response, abort, { ...turn?.headers(), ...warned(warning) });
     }
     const read = this.#replies({ turn, response, send, traced, abort }, isStream);
@@ -197,7 +155,7 @@ export class PlannedCalls {
     const { body, signal } = request;
     const upstream = upstreamOf(protocol, this.#options);
     const call = { upstream, request, ...(body && { body }), auth: protocol.auth, signal };
-    return passOn(await this.#ask(path, call), new AbortController());
+    return passOn(await askUpstream(path, call, this.#options), new AbortController());
   }
 
   /** Passes a request for a response on, which may have another id at the upstream. */
@@ -205,10 +163,6 @@ export class PlannedCalls {
     const [id = "", ...rest] = path.split("/");
     const upstreamId = await this.#turns.upstreamId(protocol, id, request);
     return await this.forward(protocol, [protocol.path, upstreamId, ...rest].join("/"), request);
-  }
-
-  #ask(path: string, call: UpstreamCall): Promise<Response> {
-    return askUpstream(path, call, this.#options);
   }
 
   /**
@@ -232,7 +186,7 @@ export class PlannedCalls {
           const rest = turn.writer.finish();
           this.#attempt("memory", () => this.#turns.ended(turn, reply));
           isEnded = true;
-          const saved = this.save(turn.session);
+          const saved = this.#turns.save(turn.session);
           // Whoever has heard the end may ask the next server.
           if (isStream) await saved;
           yield rest;
@@ -240,14 +194,14 @@ export class PlannedCalls {
         }
         last = await send(next);
         if (last.ok) continue;
-        this.#book(turn.session, { errors: 1 });
+        this.#turns.book(turn.session, { errors: 1 });
         if (isStream) {
           yield turn.writer.fail(`The upstream answered ${last.status}: ${await beginningOf(last)}`);
         }
         return { response: last };
       }
     } finally {
-      if (!isEnded) this.save(turn.session);
+      if (!isEnded) this.#turns.save(turn.session);
     }
   }
 
@@ -307,7 +261,7 @@ export class PlannedCalls {
       if (joined.length === 0) continue;
       yield joined;
       // The client has begun to read. Should the process end now, the next one must know what was rewritten.
-      if (isUnsaved) this.save(session);
+      if (isUnsaved) this.#turns.save(session);
       isUnsaved = false;
     }
     const rest = splitter.end();
@@ -327,8 +281,8 @@ export class PlannedCalls {
     if (reply.recalls.length === 0) return undefined;
     try {
       await turn.recall(reply);
-      this.#book(turn.session, { recalls: reply.recalls.length });
-      this.#telemetry.recalled(reply.recalls.length);
+      this.#turns.book(turn.session, { recalls: reply.recalls.length });
+      this.#options.telemetry.recalled(reply.recalls.length);
       if (reply.callsClient || turn.isLast) return undefined;
       const isLast = calls === MAX_RECALL_CALLS || turn.repeatedRecalls === MAX_REPEATED_RECALLS;
       return await turn.prompt(signal, isLast);
@@ -350,7 +304,7 @@ export class PlannedCalls {
   }
 
   #warn(cause: keyof typeof FAIL_OPEN, error: unknown): string {
-    this.#telemetry.failedOpen(cause);
+    this.#options.telemetry.failedOpen(cause);
     const what = FAIL_OPEN[cause];
     const reason = error instanceof Error ? error.message : String(error);
     this.#onError(new Error(`Cannot plan: ${reason}; ${what}.`, { cause: error }));
@@ -413,4 +367,102 @@ async function* endingWith(
 async function* goOn<T>(begun: readonly T[], rest: AsyncIterable<T>): AsyncGenerator<T> {
   yield* begun;
   yield* rest;
+}
+
+/** The upstream's calls of one request, as telemetry tells of them: one after the other. */
+class TracedCalls {
+  readonly #options: ConstructorParameters<typeof TracedCalls>[0];
+  /** Whoever reads the answer to a request lets the next call of it be made. */
+  readonly #within = inThisTrace();
+  #chat: Chat | undefined;
+
+  /** No call has been made. */
+  constructor(options: {
+    readonly telemetry: Telemetry;
+    readonly upstream: Upstream;
+    /** Aborted when the client has left. */
+    readonly signal: AbortSignal;
+  }) {
+    this.#options = options;
+    options.signal.addEventListener("abort", () => this.end(), { once: true });
+  }
+
+  /** Sends a request of a turn, or of none. @throws what `send` throws. */
+  async sent(turn: GatewayTurn | undefined, send: () => Promise<Response>): Promise<Response> {
+    const { telemetry, upstream } = this.#options;
+    this.end();
+    const model = turn?.request.model;
+    const { profile } = upstream;
+    const rules = typeof profile === "function" ? profile(model ?? "") : profile;
+    const about = {
+      provider: providerOf(rules),
+      model,
+      conversation: turn?.session.id,
+      address: new URL(upstream.baseURL),
+      prompt: turn?.view,
+    };
+    const chat = this.#chat = this.#within(() => telemetry.chat(about));
+    try {
+      const response = await chat.within(send);
+      const type = response.headers.get("content-type") ?? "";
+      if (type.includes("text/event-stream")) chat.set({ "gen_ai.request.stream": true });
+      if (!response.ok) chat.end(String(response.status));
+      return response;
+    } catch (error) {
+      this.end(errorTypeOf(error));
+      throw error;
+    }
+  }
+
+  /** A reply is there, and this is known of it. */
+  replied({ view, request: { protocol } }: GatewayTurn, reply: WireReply, sent: SentCall | undefined): void {
+    const chat = this.#chat;
+    if (!chat) return;
+    const { usage, id, finish: finishReason, items } = reply;
+    const messages = () => items.flatMap((json) => messagesOf(protocol, json));
+    chat.replied({ messages, finishReason, id });
+    if (usage) chat.took(usage);
+    if (view) chat.planned({ ...view, entry: sent?.entry });
+    chat.end();
+  }
+
+  /** The newest call is over: by this class of error, if by one. */
+  end(errorType?: string): void {
+    this.#chat?.end(this.#options.signal.aborted ? "cancelled" : errorType);
+  }
+
+  /** What the client gets to see of replies: with it the last call is over. */
+  async *read<T, Last>(replies: AsyncGenerator<T, Last>): AsyncGenerator<T, Last> {
+    let failure: string | undefined;
+    try {
+      return yield* replies;
+    } catch (error) {
+      failure = errorTypeOf(error);
+      throw error;
+    } finally {
+      this.end(failure);
+    }
+  }
+
+  /** An answer that is passed on as it is: with it the call is over. */
+  over(response: Response): Response {
+    if (!this.#chat) return response;
+    if (!response.body) {
+      this.end();
+      return response;
+    }
+    const { readable, writable } = new TransformStream<Uint8Array<ArrayBuffer>>();
+    response.body.pipeTo(writable).then(() => this.end(), (error) => this.end(errorTypeOf(error)));
+    return new Response(readable, response);
+  }
+}
+
+/** The messages of an item of a reply; none of one that nobody here knows. */
+function messagesOf(protocol: Protocol, json: string): readonly Message[] {
+  try {
+    return protocol.readItem(JSON.parse(json)).map(({ message }) => message);
+  } catch {
+    // What is told of a call must not keep it from going on.
+    return [];
+  }
 }

@@ -8,27 +8,31 @@
  * @module
  */
 export { PrefixCache, type PromptUnit, promptUnits } from "./cache/prefix_cache.ts";
-export { EXAMPLE_MODELS, isPrice, listPrice, type Price, PRICES_DATE } from "./data/prices.ts";
-export { readProfileFile } from "./data/profile_file.ts";
 export {
   chooseProfile,
   DEFAULT_PROVIDER,
+  EXAMPLE_MODELS,
+  isPrice,
+  listPrice,
   LOCAL_PROFILE,
   MESSAGES_PROVIDER,
+  type Price,
+  PRICES_DATE,
   type Profile,
   profileForTtl,
   profileNamed,
   profileOfModelList,
   PROFILES,
   providerOf,
-} from "./data/providers.ts";
+  readProfileFile,
+} from "./providers.ts";
 export { isSummary, type Summarise, type SummaryRequest } from "./edits/make_summary.ts";
 export { fittingPins, makePin, type NewPin, type Pin, withoutPin, withPin } from "./edits/pin.ts";
 export type { History } from "./edits/view.ts";
 export { callCost, type LedgerEntry, promptCost, type Rates } from "./ledger/ledger.ts";
 export type { Quote } from "./rule/quote.ts";
 export { KEEP_WANTED, type Retention } from "./retention/find_removals.ts";
-export { worthDeferring } from "./rule/worth_deferring.ts";
+export { worthDeferring } from "./rule/decide.ts";
 export {
   type ForkableSession,
   type Mechanisms,

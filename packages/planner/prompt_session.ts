@@ -7,7 +7,7 @@ import {
   type Usage,
 } from "@tare/messages";
 import { type Archive, type PruneOptions, RECALL_TOOL } from "@tare/prune";
-import type { Profile } from "./data/providers.ts";
+import type { Profile } from "./providers.ts";
 import type { Summarise } from "./edits/make_summary.ts";
 import type { Pin } from "./edits/pin.ts";
 import type { History } from "./edits/view.ts";

@@ -8,6 +8,7 @@ import type { GatewaySessions, StoredSession } from "../sessions/sessions.ts";
 import {
   daysBeyond,
   figuresOnly,
+  JsonPacker,
   keptRecord,
   type KeptSettings,
   type KeptTotals,
@@ -15,12 +16,13 @@ import {
   type Making,
   namesOf,
   type ReadSession,
+  refsIn,
   restoreSession,
   soughtNames,
   summaryOf,
   totalsOf,
+  unpackJson,
 } from "./kept_session.ts";
-import { JsonPacker, refsIn, unpackJson } from "./packed_json.ts";
 
 /** How long nobody waits after it has failed or taken too long, in milliseconds. */
 const PAUSE_MS = 10_000;

@@ -6,7 +6,7 @@ import {
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
-import type { Profile } from "../data/providers.ts";
+import type { Profile } from "../providers.ts";
 
 /** A request, as far as the cache is concerned. Tokens are counted here. */
 export interface SentRequest {

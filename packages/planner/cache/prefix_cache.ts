@@ -6,7 +6,7 @@ import {
   type Message,
   type ToolDefinition,
 } from "@tare/messages";
-import type { Profile } from "../data/providers.ts";
+import type { Profile } from "../providers.ts";
 import { servedTokens } from "./predict.ts";
 
 /**

@@ -1,21 +1,47 @@
-import { groupTurns } from "@tare/context";
+import { groupTurns, type ToolLoopContext, toolLoopContext } from "@tare/context";
 import {
   checkGiven,
+  countMessageTokens,
   countRequestTokens,
   type CountTokens,
+  describeCall,
   hashPiece,
   type Message,
+  type Rewrite,
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
-import { isColdResume, pruneResults, relievePressure, truncateResults } from "@tare/prune";
-import { currentProfile } from "../data/providers.ts";
+import {
+  type Archive,
+  archiveMessages,
+  bytesFromText,
+  type Elision,
+  formatPlaceholder,
+  isColdResume,
+  pruneResults,
+  relievePressure,
+  truncateResults,
+  type TurnsSummary,
+} from "@tare/prune";
+import { shownTools } from "@tare/schemas";
+import { currentProfile } from "../providers.ts";
 import type { Summarise } from "../edits/make_summary.ts";
-import { type History, leadingEdits, type PlacedView } from "../edits/view.ts";
+import {
+  type DropEdit,
+  type ElideEdit,
+  fittingEdits,
+  type History,
+  leadingEdits,
+  type PlacedView,
+  placedView,
+  type SummariseEdit,
+} from "../edits/view.ts";
 import {
   canRecall,
   checkCall,
   type ForkableSession,
+  howMany,
+  type Mechanisms,
   NO_MECHANISMS,
   oneByOne,
   type PromptCall,
@@ -24,8 +50,6 @@ import {
   type SessionView,
 } from "../prompt_session.ts";
 import { firstOpenCall } from "../retention/find_removals.ts";
-import { type ClassicEdit, EditedHistory } from "./edited_history.ts";
-import { calledTools, fitRequest, fittingRewrites, type LeftOut, leftOut, LeftTurns } from "./fit_request.ts";
 
 /** What a restart needs to go on as if nothing had happened. */
 interface ClassicState {
@@ -378,4 +402,234 @@ function placesOf(messages: readonly Message[], seen: PlacedView): readonly numb
     at = seen.messages.indexOf(message, at + 1);
     return seen.places[at] ?? -1;
   });
+}
+
+/** What stays as it is until the session ends, or a later summary takes it in. */
+type ClassicEdit = StickyElision | SummariseEdit | DropEdit;
+
+/** An elision, and what it keeps out of every request. */
+interface StickyElision extends ElideEdit {
+  readonly mechanism: "prune" | "truncate";
+  readonly savedTokens: number;
+}
+
+/** A history as the model sees it, while more of it leaves. */
+class EditedHistory {
+  /** What was rewritten, in words. */
+  readonly rewrites: Rewrite[] = [];
+  readonly #history: History;
+  readonly #countTokens: CountTokens;
+  #edits: readonly ClassicEdit[];
+  #seen: PlacedView;
+
+  /** A history with the edits of it that fit. */
+  constructor(history: History, edits: readonly ClassicEdit[], countTokens: CountTokens) {
+    this.#history = history;
+    this.#countTokens = countTokens;
+    const fitting = fittingEdits(edits, history.messages);
+    this.#edits = fitting.length < edits.length ? fitting : edits;
+    this.#seen = placedView(history, this.#edits);
+  }
+
+  /** All edits that hold now; the very list that was handed in if it is the same. */
+  get edits(): readonly ClassicEdit[] {
+    return this.#edits;
+  }
+
+  /** What the model sees, with the tools in full. */
+  get seen(): PlacedView {
+    return this.#seen;
+  }
+
+  /** Lets results leave, which are counted as the model sees them. */
+  elide(
+    elisions: readonly Elision[],
+    told: Pick<StickyElision, "mechanism"> & Pick<Rewrite, "reason">,
+  ): void {
+    if (elisions.length === 0) return;
+    const { mechanism } = told;
+    const edits = elisions.map(({ index, toolCallId, ref, text, tokensAfter }): StickyElision => {
+      const place = this.#seen.places[index] ?? -1;
+      const original = this.#history.messages[place];
+      const tokensBefore = original ? countMessageTokens(original, this.#countTokens) : 0;
+      const savedTokens = tokensBefore - tokensAfter;
+      return { type: "elide", index: place, toolCallId, ref, text, mechanism, savedTokens };
+    });
+    const tokens = elisions.reduce((sum, one) => sum + one.tokensBefore - one.tokensAfter, 0);
+    const names = [...new Set(elisions.map(({ tool }) => tool))].join(", ");
+    this.#add(edits, {
+      ...told,
+      removed: `${tokens} tokens of ${howMany(elisions.length, "result")} of ${names}`,
+    });
+  }
+
+  /** Lets the oldest turns leave. */
+  summarise({ end, kind, ref, text }: TurnsSummary, reason: string): void {
+    const { messages, places } = this.#seen;
+    const old = messages.slice(0, end).filter(({ role }) =>
+      role !== "system" && role !== "developer" && (kind === "drop" || role !== "user")
+    );
+    const how = kind === "drop" ? "those of the user too, without a summary" : "summarised";
+    const removed = `${howMany(old.length, "message")} of old turns, ${how}`;
+    const type = kind === "drop" ? "drop" : "summarise";
+    this.#add([{ type, from: 0, to: places[end] ?? 0, ref, text }], {
+      mechanism: "summarise",
+      reason,
+      removed,
+    });
+  }
+
+  /** Tokens that each mechanism but `schemas` keeps out of a request with these messages. */
+  savedIn(messages: readonly Message[]): Readonly<Record<Exclude<keyof Mechanisms, "schemas">, number>> {
+    const of = (mechanism: StickyElision["mechanism"]) =>
+      this.#edits.reduce(
+        (sum, edit) => edit.type === "elide" && edit.mechanism === mechanism ? sum + edit.savedTokens : sum,
+        0,
+      );
+    const [prune, truncate] = [of("prune"), of("truncate")];
+    const all = this.#tokensOf(this.#history.messages) - this.#tokensOf(messages);
+    return { context: all - prune - truncate, prune, truncate };
+  }
+
+  #add(edits: readonly ClassicEdit[], told: Omit<Rewrite, "tokensBefore" | "tokensAfter">): void {
+    const replaced = new Set(edits.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));
+    const kept = this.#edits.filter((edit) => edit.type !== "elide" || !replaced.has(edit.index));
+    const { tools } = this.#history;
+    const tokensBefore = this.#tokensOf(this.#seen.messages, tools);
+    this.#edits = [...kept, ...edits];
+    this.#seen = placedView(this.#history, this.#edits);
+    this.rewrites.push({ ...told, tokensBefore, tokensAfter: this.#tokensOf(this.#seen.messages, tools) });
+  }
+
+  #tokensOf(messages: readonly Message[], tools: History["tools"] = []): number {
+    return countRequestTokens({ messages, tools }, this.#countTokens);
+  }
+}
+
+/** What a request is fitted with. */
+interface FitOptions {
+  readonly countTokens: CountTokens;
+  readonly mechanisms: Mechanisms;
+  readonly historyBudgetTokens?: number | undefined;
+  readonly alwaysFull?: readonly string[] | undefined;
+  /** How many messages the active turn has. */
+  readonly activeMessages: number;
+  /** Hashes of the definitions that the model has been shown in full. */
+  readonly exposed: ReadonlySet<number>;
+  /** In a turn's first request the names of the tools that the model has called: the others are shown in full again. */
+  readonly called?: ReadonlySet<string> | undefined;
+}
+
+/** The messages and tools of one request, and what was kept out of this one alone. */
+interface FittedRequest extends History {
+  /** Tokens of the request. */
+  readonly tokens: number;
+  /** Old turns that are left out, and where they stood. */
+  readonly context?: Pick<ToolLoopContext<Message>, "left" | "leftAt" | "removedTurns">;
+  /** What {@linkcode FitOptions.exposed} is once it is sent. */
+  readonly exposed: ReadonlySet<number>;
+  /** Tokens that are kept out. */
+  readonly saved: { readonly context: number; readonly schemas: number };
+}
+
+/** Fits a conversation to one request: old turns into a budget, tools into the form that the model needs. */
+function fitRequest(
+  { messages, tools }: { readonly messages: readonly Message[]; readonly tools: readonly ToolDefinition[] },
+  { countTokens, mechanisms, historyBudgetTokens, alwaysFull, activeMessages, exposed, called }: FitOptions,
+): FittedRequest {
+  const fitted = mechanisms.context
+    ? toolLoopContext(messages, {
+      countTokens,
+      activeTurnStart: messages.length - activeMessages,
+      ...(historyBudgetTokens !== undefined && { historyBudgetTokens }),
+    })
+    : undefined;
+  const shown = mechanisms.schemas
+    ? shownTools(tools, {
+      exposed,
+      countTokens,
+      ...(alwaysFull && { alwaysFull }),
+      ...(called && { called }),
+    })
+    : { tools, exposed, tokensBefore: 0, tokensAfter: 0 };
+  const request = { messages: fitted?.messages ?? messages, tools: shown.tools };
+  return {
+    ...request,
+    tokens: countRequestTokens(request, countTokens),
+    ...(fitted?.removed && { context: fitted }),
+    exposed: shown.exposed,
+    saved: {
+      context: fitted ? fitted.tokensBefore - fitted.tokensAfter : 0,
+      schemas: shown.tokensBefore - shown.tokensAfter,
+    },
+  };
+}
+
+/** Names of the tools that were called in these messages. */
+function calledTools(messages: readonly Message[]): ReadonlySet<string> {
+  const calls = messages.flatMap((message) => message.role === "assistant" ? message.tool_calls ?? [] : []);
+  return new Set(calls.map((call) => describeCall(call).name));
+}
+
+/** Archives the old turns that requests leave out; remembers the last it did, as all requests of a turn leave out the same. */
+class LeftTurns {
+  #left: readonly Message[] = [];
+  #line: Message | undefined;
+  readonly #archive: Archive;
+
+  /** Turns that go to this archive. */
+  constructor(archive: Archive) {
+    this.#archive = archive;
+  }
+
+  /** The line that stands for them. @throws {Error} if they can't be archived. */
+  async lineOf(left: readonly Message[], recall: boolean): Promise<Message> {
+    const known = this.#line && left.length === this.#left.length &&
+      left.every((message, at) => message === this.#left[at]);
+    if (known && this.#line) return this.#line;
+    const { ref, text } = await archiveMessages(left, { archive: this.#archive, purpose: "leave them out" });
+    const bytes = bytesFromText(text).length;
+    const content = formatPlaceholder({ of: "messages", messages: left.length, bytes, ref }, { recall });
+    this.#left = left;
+    return this.#line = { role: "user", content };
+  }
+}
+
+/** What a request keeps out for itself alone. */
+interface LeftOut {
+  /** How many old turns. */
+  readonly turns: number;
+  /** How many tokens of schemas. */
+  readonly schemaTokens: number;
+}
+
+/** What a request keeps out for itself alone. */
+function leftOut({ context, saved }: FittedRequest): LeftOut {
+  return { turns: context?.removedTurns ?? 0, schemaTokens: saved.schemas };
+}
+
+/** What a request leaves out that the one before still showed. */
+function fittingRewrites(request: FittedRequest, before: LeftOut): Rewrite[] {
+  const { tokens, saved } = request;
+  const { turns, schemaTokens } = leftOut(request);
+  const rewrites: Rewrite[] = [];
+  if (turns > before.turns) {
+    rewrites.push({
+      mechanism: "context",
+      reason: "old turns must fit in a budget during a tool loop",
+      removed: howMany(turns, "old turn"),
+      tokensBefore: tokens + saved.context,
+      tokensAfter: tokens,
+    });
+  }
+  if (schemaTokens > before.schemaTokens) {
+    rewrites.push({
+      mechanism: "schemas",
+      reason: "the model has seen them in full",
+      removed: "the prose of tool schemas",
+      tokensBefore: tokens + saved.schemas,
+      tokensAfter: tokens,
+    });
+  }
+  return rewrites;
 }

@@ -25,8 +25,7 @@ import {
   tokenScale,
   type WarmthRecord,
 } from "../cache/predict.ts";
-import type { Price } from "../data/prices.ts";
-import { type Profile, recogniseProfile } from "../data/providers.ts";
+import { type Price, type Profile, recogniseProfile } from "../providers.ts";
 
 /** What one call cost and why. Costs are in token units: the price of one uncached input token is 1. */
 export interface LedgerEntry {

@@ -1,6 +1,7 @@
+import { checkGiven } from "@tare/messages";
 import { servedTokens } from "../cache/predict.ts";
-import type { Profile } from "../data/providers.ts";
 import type { LedgerEntry } from "../ledger/ledger.ts";
+import type { Profile } from "../providers.ts";
 import type { Removal } from "../retention/find_removals.ts";
 
 /** Share of the window from which on price no longer decides. The rest is room for the answer. */
@@ -208,4 +209,44 @@ function forced(room: readonly Removal[], prompt: CachedPrompt): Decision {
   const brokenTokens = brokenBy(room[0]?.start ?? 0, prompt);
   const price = alive * (write - read) * brokenTokens - write * tokens;
   return { cause: "window", alive, tokens, brokenTokens, rent: 0, price };
+}
+
+/** A session whose length nobody knows yet: so many model calls, with a prompt of so many tokens. */
+const USUAL_CALLS = 30;
+const USUAL_TOKENS = 20_000;
+
+/** How often such a session looks for tools, and how many it is shown each time. */
+const FINDS = 3;
+const FOUND = 3;
+
+/** Share of the window that definitions may take at most, whatever they cost. */
+const TOOLS_SHARE = 0.1;
+
+/**
+ * Whether a session that begins had better not hold these definitions: if carrying them, written once and read with each
+ * call, costs more than a session of usual length pays for looking tools up, which is one more call each time, and
+ * the definitions found, written and then carried. Where they take over a tenth of the window, in any case.
+ */
+export function worthDeferring(
+  tools: {
+    /** Tokens that the definitions take. */
+    readonly fullTokens: number;
+    /** Tokens of what stands in their place: a list of names, and the tools by which a model sees and calls the rest. */
+    readonly shortTokens: number;
+    /** How many they are. */
+    readonly count: number;
+  },
+  options: { readonly profile: Pick<Profile, "write" | "read">; readonly windowTokens?: number },
+): boolean {
+  checkGiven("worthDeferring()", { tools, options }, {
+    tools: { fullTokens: "number", shortTokens: "number", count: "number" },
+    options: { profile: "object" },
+  });
+  const { fullTokens, shortTokens, count } = tools;
+  const { profile: { write, read }, windowTokens = Infinity } = options;
+  const won = fullTokens - shortTokens;
+  if (fullTokens > TOOLS_SHARE * windowTokens) return won > 0;
+  const found = FOUND * fullTokens / count;
+  const looking = USUAL_TOKENS * read + found * (write + read * USUAL_CALLS / 2);
+  return won * (write + read * (USUAL_CALLS - 1)) > FINDS * looking;
 }

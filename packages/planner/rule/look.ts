@@ -16,7 +16,7 @@ import {
   type TokenScale,
   tokenScale,
 } from "../cache/predict.ts";
-import { currentProfile, type Profile, profileNamed } from "../data/providers.ts";
+import { currentProfile, type Profile, profileNamed } from "../providers.ts";
 import { Layout } from "../edits/layout.ts";
 import {
   findWishes,

@@ -1,6 +1,6 @@
 import type { Message, Usage } from "@tare/messages";
 import { type Profile, profileNamed } from "@tare/planner";
-import { recogniseProfile } from "../../../packages/planner/data/providers.ts";
+import { recogniseProfile } from "../../../packages/planner/providers.ts";
 import { chart } from "../chart.ts";
 import { formatTable } from "../format_table.ts";
 import { ask, type Bench } from "./bench.ts";

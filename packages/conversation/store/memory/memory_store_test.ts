@@ -1,4 +1,42 @@
+import { sharedMemory, type SharedOpening, type Store } from "@tare/conversation";
 import { inMemory } from "../like_memory_fixture_test.ts";
+import { holding, type SharedPlace } from "../openings_fixture_test.ts";
+import { testSharedStore } from "../shared_suite_fixture_test.ts";
 import { testStore } from "../store_suite_fixture_test.ts";
 
 testStore("memoryStore()", inMemory);
+
+const LEASE_MS = 10_000;
+
+const place: SharedPlace = async (test) => {
+  const memory = sharedMemory({ leaseMs: LEASE_MS });
+  const openings = new Map<Store, SharedOpening>();
+  await test({
+    open() {
+      const opening = memory.open();
+      openings.set(opening.store, opening);
+      return Promise.resolve(opening.store);
+    },
+    stop(store) {
+      openings.get(store)?.pause();
+      memory.pass(LEASE_MS);
+      return Promise.resolve();
+    },
+    goOn: (store) => openings.get(store)?.wake(),
+  });
+  await Promise.all([...openings.values()].map(({ store, wake }) => {
+    wake();
+    return store.close();
+  }));
+};
+
+testSharedStore("sharedMemory()", place);
+testStore("sharedMemory(), alone", (test) => {
+  const memory = sharedMemory();
+  return test((options) => {
+    const store = holding(memory.open(options).store);
+    const listSessions: Store["listSessions"] = async (which) =>
+      (await store.listSessions(which)).map(({ isHeld: _isHeld, ...listed }) => listed);
+    return Promise.resolve({ ...store, listSessions });
+  });
+});

@@ -1,8 +1,658 @@
 import { StoreError } from "../store_error.ts";
 import type { Connection } from "./connections.ts";
-import { FUNCTIONS } from "./functions.ts";
-import { LEASE_FUNCTIONS } from "./lease_functions.ts";
-import { TABLES } from "./tables.ts";
+import { REFUSAL, REFUSE } from "./refusals.ts";
+
+/**
+ * The tables. Names stand in them as `columnText` writes them, values as JSON in plain text: to take it
+ * apart would cost more than all else that a commit does.
+ *
+ * A session's row never changes but where it is removed; what changes with each commit is its head, a small row that
+ * fits beside its older versions in one page. Who writes to a session has its head locked, so that one comes after the
+ * other, also a commit and the takeover that fences it off.
+ */
+const TABLES = `
+  CREATE TABLE tare.servers (
+    id text PRIMARY KEY,
+    lease interval NOT NULL,
+    expires_at timestamptz NOT NULL,
+    is_dead boolean NOT NULL DEFAULT false
+  ) WITH (fillfactor = 50);
+
+  CREATE TABLE tare.sessions (
+    key bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id text NOT NULL UNIQUE,
+    json text NOT NULL,
+    parent text,
+    commit_id uuid NOT NULL,
+    is_removed boolean NOT NULL DEFAULT false
+  );
+  CREATE INDEX ON tare.sessions (key) WHERE is_removed;
+
+  CREATE SEQUENCE tare.namings;
+  CREATE TABLE tare.heads (
+    session bigint PRIMARY KEY,
+    kind text NOT NULL,
+    holder text,
+    fence bigint NOT NULL DEFAULT 0,
+    last bigint NOT NULL DEFAULT 0,
+    commits bigint NOT NULL DEFAULT 0,
+    commit_id uuid,
+    -- The newest commits for which it was held alone, the newest first.
+    recent uuid[],
+    watched_until timestamptz NOT NULL DEFAULT '-infinity',
+    touched_at_ms bigint NOT NULL,
+    -- Which of its names were given last, whatever the clocks of the servers say; 0: it has none.
+    named bigint NOT NULL DEFAULT 0,
+    -- What it takes. NULL: nobody has weighed it since it was last written.
+    bytes bigint
+  ) WITH (fillfactor = 50);
+  CREATE INDEX ON tare.heads (holder) WHERE holder IS NOT NULL;
+  CREATE INDEX ON tare.heads (kind, session);
+  CREATE INDEX ON tare.heads (kind, touched_at_ms);
+
+  -- What sessions can be found by.
+  CREATE TABLE tare.names (
+    name text NOT NULL,
+    session bigint NOT NULL,
+    PRIMARY KEY (name, session)
+  );
+  CREATE INDEX ON tare.names (session);
+
+  -- Those of one commit: a JSON array of so many, the first of which has this number.
+  CREATE TABLE tare.events (
+    session bigint NOT NULL,
+    first bigint NOT NULL,
+    count integer NOT NULL,
+    types text[] NOT NULL,
+    json text NOT NULL,
+    PRIMARY KEY (session, first)
+  );
+
+  CREATE TABLE tare.state (
+    session bigint NOT NULL,
+    name text NOT NULL,
+    json text NOT NULL,
+    PRIMARY KEY (session, name)
+  ) WITH (fillfactor = 70);
+
+  -- A text is stored once, however many sessions have it.
+  CREATE TABLE tare.texts (
+    ref text PRIMARY KEY,
+    sha256 bytea NOT NULL,
+    zstd bytea NOT NULL
+  );
+  ALTER TABLE tare.texts ALTER COLUMN zstd SET STORAGE EXTERNAL;
+  CREATE TABLE tare.archived (
+    session bigint NOT NULL,
+    ref text NOT NULL,
+    PRIMARY KEY (session, ref)
+  );
+  CREATE INDEX ON tare.archived (ref);
+
+  CREATE TABLE tare.documents (
+    kind text NOT NULL,
+    id text NOT NULL,
+    session bigint NOT NULL,
+    json text NOT NULL,
+    PRIMARY KEY (kind, id)
+  );
+  CREATE INDEX ON tare.documents (session);
+
+  CREATE TABLE tare.keys (
+    scope text NOT NULL,
+    key text NOT NULL,
+    body_hash text NOT NULL,
+    owner text NOT NULL,
+    claim_id uuid NOT NULL,
+    was_claimed boolean NOT NULL,
+    touched_at_ms bigint NOT NULL,
+    json text,
+    session bigint,
+    commit_id uuid,
+    PRIMARY KEY (scope, key)
+  );
+  CREATE INDEX ON tare.keys (touched_at_ms);
+  CREATE INDEX ON tare.keys (session) WHERE session IS NOT NULL;
+
+  -- What is asked of the opening that holds a session.
+  CREATE TABLE tare.requests (
+    id uuid PRIMARY KEY,
+    session bigint NOT NULL,
+    holder text NOT NULL,
+    fence bigint NOT NULL,
+    json text NOT NULL,
+    answer text,
+    is_withdrawn boolean NOT NULL DEFAULT false,
+    commit_id uuid,
+    made_at timestamptz NOT NULL DEFAULT clock_timestamp()
+  );
+  CREATE INDEX ON tare.requests (holder);
+  CREATE INDEX ON tare.requests (session);
+`;
+
+/**
+ * What writes to the tables, as functions of the database: each takes one record of a commit, so that a
+ * commit of several is one statement and one round trip.
+ *
+ * A commit has an id. Whoever isn't sure whether it was done sends it again: the function that finds the id on what it
+ * is about to write says so by the refusal `wasDone`, which undoes the rest of the second attempt. And it has a number, one
+ * more than that of the session's commit before: an attempt that was lost on its way and comes after others, from a
+ * connection that nobody has any more, writes nothing. `holder` is NULL for a session that an earlier record of the same
+ * commit has made or locked. A session that is held for one commit has the fence in place of that number, which every
+ * hold raises, and remembers the ids of the newest such commits.
+ */
+const FUNCTIONS = `
+  ${REFUSE}
+  -- Of a database that was away all have a lease's time to come back.
+  CREATE FUNCTION tare.is_gone(s tare.servers) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT s.is_dead OR greatest(s.expires_at, pg_postmaster_start_time() + s.lease) < clock_timestamp()
+  $$;
+
+  CREATE FUNCTION tare.is_there(server text) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT EXISTS (SELECT FROM tare.servers s WHERE s.id = server AND NOT tare.is_gone(s))
+  $$;
+
+  CREATE FUNCTION tare.notify(kind text, about text) RETURNS void LANGUAGE sql AS $$
+    SELECT pg_notify('tare', kind || substr(about, 1, 1000))
+  $$;
+
+  CREATE FUNCTION tare.key_of(session_id text) RETURNS bigint LANGUAGE plpgsql AS $$
+  DECLARE found_key bigint;
+  BEGIN
+    SELECT key INTO found_key FROM tare.sessions WHERE id = session_id;
+    IF found_key IS NULL THEN PERFORM tare.refuse(${REFUSAL.noSession}, session_id); END IF;
+    RETURN found_key;
+  END $$;
+
+  -- The same, and nobody removes it before the end of the transaction.
+  CREATE FUNCTION tare.kept_key_of(session_id text) RETURNS bigint LANGUAGE plpgsql AS $$
+  DECLARE found_key bigint;
+  BEGIN
+    SELECT key INTO found_key FROM tare.sessions WHERE id = session_id FOR SHARE;
+    IF found_key IS NULL THEN PERFORM tare.refuse(${REFUSAL.noSession}, session_id); END IF;
+    RETURN found_key;
+  END $$;
+
+  -- Why the head of a session isn't what a commit takes it for.
+  CREATE FUNCTION tare.refuse_head(
+    session_id text, the_session bigint, the_holder text, the_fence bigint, the_number bigint, the_commit uuid,
+    after bigint
+  ) RETURNS void LANGUAGE plpgsql AS $$
+  DECLARE head tare.heads;
+  BEGIN
+    SELECT * INTO head FROM tare.heads WHERE session = the_session;
+    IF head.session IS NULL THEN PERFORM tare.refuse(${REFUSAL.noSession}, session_id); END IF;
+    IF the_holder IS NOT NULL AND head.commit_id = the_commit THEN PERFORM tare.refuse(${REFUSAL.wasDone}, session_id); END IF;
+    IF the_holder IS NOT NULL AND (head.holder IS DISTINCT FROM the_holder OR head.fence <> the_fence) THEN
+      PERFORM tare.refuse(${REFUSAL.fenced}, session_id);
+    END IF;
+    IF the_holder IS NOT NULL AND head.commits <> the_number THEN
+      PERFORM tare.refuse(${REFUSAL.otherCommits}, session_id, head.commits::text);
+    END IF;
+    PERFORM tare.refuse(${REFUSAL.conflict}, session_id, after || ' ' || head.last);
+  END $$;
+
+  -- Locks the head of a session that this holder has, for a record other than events.
+  CREATE FUNCTION tare.lock_head(
+    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, now_ms bigint
+  )
+  RETURNS bigint LANGUAGE plpgsql AS $$
+  DECLARE
+    the_session bigint := tare.key_of(session_id);
+    is_watched boolean;
+  BEGIN
+    IF the_holder IS NULL THEN RETURN the_session; END IF;
+    UPDATE tare.heads SET commits = commits + 1, commit_id = the_commit, bytes = NULL,
+        touched_at_ms = CASE WHEN touched_at_ms <= now_ms - 60000 THEN now_ms ELSE touched_at_ms END
+      WHERE session = the_session AND holder = the_holder AND fence = the_fence AND commits = the_number
+      RETURNING watched_until > clock_timestamp() INTO is_watched;
+    IF is_watched IS NULL THEN
+      PERFORM tare.refuse_head(session_id, the_session, the_holder, the_fence, the_number, the_commit, NULL);
+    END IF;
+    IF is_watched THEN PERFORM tare.notify('w', session_id); END IF;
+    RETURN the_session;
+  END $$;
+
+  CREATE FUNCTION tare.put_session(
+    session_id text, the_kind text, the_json text, parent_id text, now_ms bigint, the_commit uuid
+  ) RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE
+    parent_key bigint;
+    the_session bigint;
+    found_commit uuid;
+  BEGIN
+    IF parent_id IS NOT NULL THEN
+      parent_key := tare.key_of(parent_id);
+      -- Nothing is taken out of its archive while it is copied.
+      PERFORM FROM tare.heads WHERE session = parent_key FOR SHARE;
+    END IF;
+    INSERT INTO tare.sessions (id, json, parent, commit_id) VALUES (session_id, the_json, parent_id, the_commit)
+      ON CONFLICT DO NOTHING RETURNING key INTO the_session;
+    IF the_session IS NULL THEN
+      SELECT commit_id INTO found_commit FROM tare.sessions WHERE id = session_id;
+      PERFORM tare.refuse(CASE WHEN found_commit = the_commit THEN ${REFUSAL.wasDone} ELSE ${REFUSAL.sessionExists} END, session_id);
+    END IF;
+    INSERT INTO tare.heads (session, kind, touched_at_ms) VALUES (the_session, the_kind, now_ms);
+    IF parent_key IS NOT NULL THEN
+      INSERT INTO tare.archived SELECT the_session, ref FROM tare.archived WHERE session = parent_key;
+    END IF;
+    RETURN 1;
+  END $$;
+
+  CREATE FUNCTION tare.put_events(
+    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, now_ms bigint,
+    after bigint, the_count integer, the_types text[], the_json text
+  ) RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE
+    the_session bigint := tare.key_of(session_id);
+    is_watched boolean;
+  BEGIN
+    UPDATE tare.heads SET
+        last = last + the_count,
+        commits = CASE WHEN the_holder IS NULL THEN commits ELSE commits + 1 END,
+        commit_id = the_commit,
+        bytes = NULL,
+        -- It stands in an index: to write it each time would cost more than the rest.
+        touched_at_ms = CASE WHEN touched_at_ms <= now_ms - 60000 THEN now_ms ELSE touched_at_ms END
+      WHERE session = the_session AND last = after AND (the_holder IS NULL OR (
+        holder = the_holder AND fence = the_fence AND commits = the_number
+      ))
+      RETURNING watched_until > clock_timestamp() INTO is_watched;
+    IF is_watched IS NULL THEN
+      PERFORM tare.refuse_head(session_id, the_session, the_holder, the_fence, the_number, the_commit, after);
+    END IF;
+    IF the_count > 0 THEN
+      INSERT INTO tare.events VALUES (the_session, after + 1, the_count, the_types, the_json);
+    END IF;
+    IF is_watched THEN PERFORM tare.notify('w', session_id); END IF;
+    RETURN 1;
+  END $$;
+
+  CREATE FUNCTION tare.put_state(
+    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, now_ms bigint,
+    the_name text, the_json text
+  ) RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_number, the_commit, now_ms);
+  BEGIN
+    INSERT INTO tare.state VALUES (the_session, the_name, the_json)
+      ON CONFLICT (session, name) DO UPDATE SET json = excluded.json;
+    RETURN 1;
+  END $$;
+
+  CREATE FUNCTION tare.put_names(
+    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, now_ms bigint,
+    the_names text[]
+  ) RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_number, the_commit, now_ms);
+  BEGIN
+    DELETE FROM tare.names WHERE session = the_session AND NOT name = ANY (the_names);
+    INSERT INTO tare.names SELECT unnest(the_names), the_session ON CONFLICT DO NOTHING;
+    UPDATE tare.heads SET named = nextval('tare.namings') WHERE session = the_session;
+    RETURN 1;
+  END $$;
+
+  CREATE FUNCTION tare.put_text(
+    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, now_ms bigint,
+    the_ref text, the_sha256 bytea, the_zstd bytea
+  ) RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE
+    the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_number, the_commit, now_ms);
+    found_sha256 bytea;
+  BEGIN
+    -- Another transaction may remove the last reference to it in between.
+    LOOP
+      INSERT INTO tare.texts VALUES (the_ref, the_sha256, the_zstd) ON CONFLICT DO NOTHING;
+      SELECT sha256 INTO found_sha256 FROM tare.texts WHERE ref = the_ref FOR KEY SHARE;
+      EXIT WHEN FOUND;
+    END LOOP;
+    IF found_sha256 <> the_sha256 THEN PERFORM tare.refuse(${REFUSAL.otherText}, the_ref); END IF;
+    INSERT INTO tare.archived VALUES (the_session, the_ref) ON CONFLICT DO NOTHING;
+    RETURN 1;
+  END $$;
+
+  CREATE FUNCTION tare.put_document(session_id text, the_kind text, the_id text, the_json text)
+  RETURNS integer LANGUAGE plpgsql AS $$
+  BEGIN
+    INSERT INTO tare.documents VALUES (the_kind, the_id, tare.kept_key_of(session_id), the_json)
+      ON CONFLICT (kind, id) DO UPDATE SET session = excluded.session, json = excluded.json;
+    RETURN 1;
+  END $$;
+
+  CREATE FUNCTION tare.put_response(
+    the_scope text, the_key text, session_id text, now_ms bigint, the_commit uuid, the_json text
+  ) RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE
+    the_session bigint := CASE WHEN session_id IS NOT NULL THEN tare.kept_key_of(session_id) END;
+    found_commit uuid;
+  BEGIN
+    UPDATE tare.keys SET json = the_json, session = the_session, touched_at_ms = now_ms, commit_id = the_commit
+      WHERE scope = the_scope AND key = the_key AND json IS NULL AND tare.is_there(owner);
+    IF NOT FOUND THEN
+      SELECT commit_id INTO found_commit FROM tare.keys WHERE scope = the_scope AND key = the_key;
+      PERFORM tare.refuse(CASE WHEN found_commit = the_commit THEN ${REFUSAL.wasDone} ELSE ${REFUSAL.notClaimed} END, the_key, the_scope);
+    END IF;
+    RETURN 1;
+  END $$;
+
+  CREATE FUNCTION tare.put_answer(the_id uuid, the_server text, the_commit uuid, the_json text)
+  RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE found_commit uuid;
+  BEGIN
+    UPDATE tare.requests SET answer = the_json, commit_id = the_commit
+      WHERE id = the_id AND answer IS NULL AND NOT is_withdrawn AND holder = the_server;
+    IF NOT FOUND THEN
+      SELECT commit_id INTO found_commit FROM tare.requests WHERE id = the_id;
+      PERFORM tare.refuse(CASE WHEN found_commit = the_commit THEN ${REFUSAL.wasDone} ELSE ${REFUSAL.notAsked} END, the_id::text);
+    END IF;
+    PERFORM tare.notify('r', the_id::text);
+    RETURN 1;
+  END $$;
+
+  -- Texts that nobody has any more go. Whoever is about to have one waits, or is waited for.
+  CREATE FUNCTION tare.sweep_texts(refs text[]) RETURNS void LANGUAGE plpgsql AS $$
+  BEGIN
+    PERFORM FROM tare.texts WHERE ref = ANY (refs) ORDER BY ref FOR UPDATE;
+    DELETE FROM tare.texts t WHERE ref = ANY (refs)
+      AND NOT EXISTS (SELECT FROM tare.archived a WHERE a.ref = t.ref);
+  END $$;
+
+  CREATE FUNCTION tare.drop_text(
+    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, now_ms bigint,
+    the_ref text
+  ) RETURNS integer LANGUAGE plpgsql AS $$
+  -- Who takes something out doesn't use the session.
+  DECLARE the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_number, the_commit, NULL);
+  BEGIN
+    DELETE FROM tare.archived WHERE session = the_session AND ref = the_ref;
+    IF FOUND THEN PERFORM tare.sweep_texts(ARRAY[the_ref]); END IF;
+    RETURN 1;
+  END $$;
+
+  -- Takes a session away at once; what it has goes by sweep().
+  CREATE FUNCTION tare.remove(the_session bigint) RETURNS void LANGUAGE plpgsql AS $$
+  BEGIN
+    PERFORM tare.notify('w', id) FROM tare.sessions WHERE key = the_session;
+    UPDATE tare.sessions SET id = 'removed:' || gen_random_uuid(), json = '', is_removed = true
+      WHERE key = the_session;
+    DELETE FROM tare.heads WHERE session = the_session;
+    DELETE FROM tare.names WHERE session = the_session;
+    DELETE FROM tare.documents WHERE session = the_session;
+    DELETE FROM tare.keys WHERE session = the_session;
+    UPDATE tare.requests SET is_withdrawn = true WHERE session = the_session AND answer IS NULL;
+  END $$;
+
+  CREATE FUNCTION tare.remove_session(
+    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, now_ms bigint
+  )
+  RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_number, the_commit, now_ms);
+  BEGIN
+    PERFORM tare.remove(the_session);
+    RETURN 1;
+  END $$;
+
+  -- Weighs some sessions of a kind that were written since they were last weighed, behind this one. Gives the last of
+  -- them: NULL if there are no more.
+  CREATE FUNCTION tare.weigh(the_kind text, after bigint, slice integer) RETURNS bigint LANGUAGE plpgsql AS $$
+  DECLARE found bigint[];
+  BEGIN
+    SELECT array_agg(session ORDER BY session) INTO found FROM (
+      SELECT session FROM tare.heads WHERE kind = the_kind AND session > after AND bytes IS NULL
+        ORDER BY session LIMIT slice FOR UPDATE SKIP LOCKED
+    ) AS some_of_them;
+    UPDATE tare.heads h SET bytes =
+        (SELECT coalesce(sum(octet_length(json)), 0) FROM tare.events e WHERE e.session = h.session) +
+        (SELECT coalesce(sum(octet_length(json)), 0) FROM tare.state s WHERE s.session = h.session) +
+        (SELECT coalesce(sum(length(zstd)), 0) FROM tare.archived a JOIN tare.texts USING (ref)
+          WHERE a.session = h.session)
+      WHERE session = ANY (found);
+    RETURN found[cardinality(found)];
+  END $$;
+
+  -- Takes away some sessions beyond these limits that nobody holds, and says how many: 0 if there are no more.
+  CREATE FUNCTION tare.expire(the_kind text, before_ms bigint, max_bytes bigint, slice integer)
+  RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE found bigint[];
+  BEGIN
+    SELECT array_agg(session) INTO found FROM (
+      SELECT session FROM tare.heads WHERE (holder IS NULL OR NOT tare.is_there(holder)) AND session IN (
+        SELECT session FROM (
+          SELECT session, touched_at_ms, sum(bytes) OVER (ORDER BY touched_at_ms DESC, session DESC) AS total
+            FROM tare.heads WHERE kind = the_kind
+        ) AS all_of_them WHERE touched_at_ms < before_ms OR total > max_bytes
+      ) ORDER BY touched_at_ms, session LIMIT slice FOR UPDATE SKIP LOCKED
+    ) AS some_of_them;
+    PERFORM tare.remove(one) FROM unnest(found) AS one;
+    RETURN coalesce(cardinality(found), 0);
+  END $$;
+
+  -- Frees some of what removed sessions took, and says whether there may be more.
+  CREATE FUNCTION tare.sweep(slice integer) RETURNS boolean LANGUAGE plpgsql AS $$
+  DECLARE
+    the_session bigint;
+    refs text[];
+  BEGIN
+    SELECT key INTO the_session FROM tare.sessions WHERE is_removed ORDER BY key LIMIT 1 FOR UPDATE SKIP LOCKED;
+    IF the_session IS NULL THEN RETURN false; END IF;
+    DELETE FROM tare.events WHERE session = the_session
+      AND first IN (SELECT first FROM tare.events WHERE session = the_session ORDER BY first LIMIT slice);
+    IF FOUND THEN RETURN true; END IF;
+    WITH gone AS (
+      DELETE FROM tare.archived WHERE session = the_session
+        AND ref IN (SELECT ref FROM tare.archived WHERE session = the_session ORDER BY ref LIMIT slice)
+        RETURNING ref
+    ) SELECT array_agg(ref) INTO refs FROM gone;
+    IF refs IS NOT NULL THEN
+      PERFORM tare.sweep_texts(refs);
+      RETURN true;
+    END IF;
+    DELETE FROM tare.state WHERE session = the_session;
+    DELETE FROM tare.sessions WHERE key = the_session;
+    RETURN true;
+  END $$;
+
+  -- What a key stands for, and takes it. Who asks twice with one id gets the same answer twice.
+  CREATE FUNCTION tare.claim_key(
+    the_scope text, the_key text, hash text, the_owner text, the_claim uuid, now_ms bigint, old_ms bigint,
+    most integer, OUT state text, OUT response text
+  ) LANGUAGE plpgsql AS $$
+  DECLARE kept tare.keys;
+  BEGIN
+    DELETE FROM tare.keys WHERE touched_at_ms <= old_ms AND (json IS NOT NULL OR NOT tare.is_there(owner));
+    IF most IS NOT NULL THEN
+      DELETE FROM tare.keys WHERE json IS NOT NULL AND touched_at_ms < (
+        SELECT touched_at_ms FROM tare.keys WHERE json IS NOT NULL ORDER BY touched_at_ms DESC LIMIT 1 OFFSET most
+      );
+    END IF;
+    LOOP
+      INSERT INTO tare.keys (scope, key, body_hash, owner, claim_id, was_claimed, touched_at_ms)
+        VALUES (the_scope, the_key, hash, the_owner, the_claim, false, now_ms) ON CONFLICT DO NOTHING;
+      IF FOUND THEN
+        state := 'new';
+        RETURN;
+      END IF;
+      SELECT * INTO kept FROM tare.keys WHERE scope = the_scope AND key = the_key FOR UPDATE;
+      EXIT WHEN FOUND;
+    END LOOP;
+    IF kept.body_hash <> hash THEN
+      state := 'mismatch';
+    ELSIF kept.json IS NOT NULL THEN
+      state := 'done';
+      response := kept.json;
+    ELSIF kept.claim_id = the_claim THEN
+      state := CASE WHEN kept.was_claimed THEN 'interrupted' ELSE 'new' END;
+    ELSIF tare.is_there(kept.owner) THEN
+      state := 'running';
+    ELSE
+      UPDATE tare.keys SET owner = the_owner, claim_id = the_claim, was_claimed = true, touched_at_ms = now_ms
+        WHERE scope = the_scope AND key = the_key;
+      state := 'interrupted';
+    END IF;
+  END $$;
+`;
+
+/**
+ * How openings share sessions, as functions of the database. An opening is a row of `servers` that it
+ * renews; what it holds is good while that row is. The clock is the database's own, the same for all.
+ */
+const LEASE_FUNCTIONS = `
+  CREATE FUNCTION tare.join_in(server text, lease_ms double precision) RETURNS integer LANGUAGE sql AS $$
+    INSERT INTO tare.servers VALUES (
+      server, lease_ms * interval '1 ms', clock_timestamp() + lease_ms * interval '1 ms'
+    ) ON CONFLICT DO NOTHING;
+    SELECT 1
+  $$;
+
+  -- Gives back all that an opening holds. Others hear of it at once.
+  CREATE FUNCTION tare.leave(server text) RETURNS integer LANGUAGE plpgsql AS $$
+  BEGIN
+    PERFORM tare.notify('w', s.id) FROM tare.heads h JOIN tare.sessions s ON s.key = h.session
+      WHERE h.holder = server AND h.watched_until > clock_timestamp();
+    UPDATE tare.heads SET holder = NULL WHERE holder = server;
+    DELETE FROM tare.servers WHERE id = server;
+    PERFORM tare.notify('g', server);
+    RETURN 1;
+  END $$;
+
+  -- Lets go of what an opening holds that has lost its lease, so that somebody else takes it.
+  CREATE FUNCTION tare.give_up(server text) RETURNS integer LANGUAGE sql AS $$
+    UPDATE tare.servers SET is_dead = true WHERE id = server;
+    SELECT tare.notify('g', server);
+    SELECT 1
+  $$;
+
+  -- Renews a lease, and says who is there. NULL: somebody has taken it for dead.
+  CREATE FUNCTION tare.renew(server text) RETURNS text[] LANGUAGE plpgsql AS $$
+  BEGIN
+    UPDATE tare.servers SET expires_at = clock_timestamp() + lease WHERE id = server AND NOT is_dead;
+    IF NOT FOUND THEN RETURN NULL; END IF;
+    -- Rows that tell nobody anything any more.
+    DELETE FROM tare.servers s WHERE s.expires_at < clock_timestamp() - interval '1 hour'
+      AND NOT EXISTS (SELECT FROM tare.heads h WHERE h.holder = s.id);
+    DELETE FROM tare.requests WHERE made_at < clock_timestamp() - interval '1 hour';
+    RETURN array(SELECT s.id FROM tare.servers s WHERE NOT tare.is_gone(s));
+  END $$;
+
+  -- Whether an opening holds it that is there. One that isn't can't renew its lease any more then.
+  CREATE FUNCTION tare.is_held(head tare.heads) RETURNS boolean LANGUAGE plpgsql AS $$
+  BEGIN
+    IF head.holder IS NULL THEN RETURN false; END IF;
+    UPDATE tare.servers s SET is_dead = true WHERE s.id = head.holder AND tare.is_gone(s);
+    RETURN NOT FOUND AND EXISTS (SELECT FROM tare.servers WHERE id = head.holder);
+  END $$;
+
+  -- Takes a session, also from an opening whose lease has run out.
+  CREATE FUNCTION tare.hold(
+    session_id text, server text, OUT fence bigint, OUT commits bigint, OUT state text
+  ) LANGUAGE plpgsql AS $$
+  DECLARE
+    the_session bigint := tare.key_of(session_id);
+    head tare.heads;
+  BEGIN
+    SELECT * INTO head FROM tare.heads WHERE session = the_session FOR UPDATE;
+    IF head.session IS NULL THEN PERFORM tare.refuse(${REFUSAL.noSession}, session_id); END IF;
+    fence := head.fence;
+    commits := head.commits;
+    IF head.holder = server THEN
+      state := 'this';
+      RETURN;
+    END IF;
+    IF tare.is_held(head) THEN
+      state := 'other';
+      RETURN;
+    END IF;
+    IF NOT EXISTS (SELECT FROM tare.servers WHERE id = server AND NOT is_dead) THEN
+      state := 'unknown';
+      RETURN;
+    END IF;
+    fence := head.fence + 1;
+    state := 'this';
+    UPDATE tare.heads h SET holder = server, fence = head.fence + 1 WHERE h.session = the_session;
+    IF head.watched_until > clock_timestamp() THEN PERFORM tare.notify('w', session_id); END IF;
+  END $$;
+
+  -- Takes a session for the commit that is being written, and gives it back: nobody else gets to it before the end of
+  -- that. Gives the number of this hold.
+  CREATE FUNCTION tare.hold_briefly(session_id text, the_fence bigint, the_commit uuid, now_ms bigint)
+  RETURNS bigint LANGUAGE plpgsql AS $$
+  DECLARE
+    the_session bigint := tare.key_of(session_id);
+    head tare.heads;
+  BEGIN
+    SELECT * INTO head FROM tare.heads WHERE session = the_session FOR UPDATE;
+    IF head.session IS NULL THEN PERFORM tare.refuse(${REFUSAL.noSession}, session_id); END IF;
+    IF the_commit = ANY (head.recent) THEN PERFORM tare.refuse(${REFUSAL.wasDone}, session_id); END IF;
+    IF head.fence <> the_fence OR tare.is_held(head) THEN
+      PERFORM tare.refuse(${REFUSAL.notFree}, session_id);
+    END IF;
+    UPDATE tare.heads SET holder = NULL, fence = head.fence + 1, commits = commits + 1, bytes = NULL,
+        commit_id = the_commit, recent = (the_commit || recent)[1:8],
+        touched_at_ms = CASE WHEN touched_at_ms <= now_ms - 60000 THEN now_ms ELSE touched_at_ms END
+      WHERE session = the_session;
+    IF head.watched_until > clock_timestamp() THEN PERFORM tare.notify('w', session_id); END IF;
+    RETURN head.fence + 1;
+  END $$;
+
+  CREATE FUNCTION tare.release(session_id text, server text, the_fence bigint) RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE is_watched boolean;
+  BEGIN
+    UPDATE tare.heads h SET holder = NULL FROM tare.sessions s
+      WHERE s.id = session_id AND h.session = s.key AND h.holder = server AND h.fence = the_fence
+      RETURNING h.watched_until > clock_timestamp() INTO is_watched;
+    IF is_watched THEN PERFORM tare.notify('w', session_id); END IF;
+    RETURN 1;
+  END $$;
+
+  CREATE FUNCTION tare.look(session_id text, server text, OUT fence bigint, OUT holder text, OUT last bigint)
+  LANGUAGE plpgsql AS $$
+  DECLARE the_session bigint := tare.key_of(session_id);
+  BEGIN
+    SELECT h.fence, h.last, CASE
+        WHEN h.holder IS NULL THEN 'nobody'
+        WHEN NOT tare.is_there(h.holder) THEN 'left'
+        WHEN h.holder = server THEN 'this'
+        ELSE 'other'
+      END
+      INTO fence, last, holder FROM tare.heads h WHERE h.session = the_session;
+    IF fence IS NULL THEN PERFORM tare.refuse(${REFUSAL.noSession}, session_id); END IF;
+  END $$;
+
+  -- Whoever asks hears from now on when somebody else holds the session.
+  CREATE FUNCTION tare.watch(session_ids text[], seconds integer) RETURNS integer LANGUAGE sql AS $$
+    UPDATE tare.heads h SET watched_until = clock_timestamp() + seconds * interval '1 second'
+      FROM tare.sessions s WHERE s.id = ANY (session_ids) AND h.session = s.key
+        AND h.watched_until < clock_timestamp() + seconds * interval '0.5 second';
+    SELECT 1
+  $$;
+
+  -- Asks something of the opening that holds a session. False: nobody does. The row stays when all is said, so that an
+  -- attempt that was lost on its way doesn't ask again.
+  CREATE FUNCTION tare.ask(session_id text, the_id uuid, the_json text) RETURNS boolean LANGUAGE plpgsql AS $$
+  DECLARE
+    the_session bigint := tare.key_of(session_id);
+    head tare.heads;
+  BEGIN
+    PERFORM tare.watch(ARRAY[session_id], 10);
+    SELECT * INTO head FROM tare.heads WHERE session = the_session;
+    IF head.holder IS NULL OR NOT tare.is_there(head.holder) THEN RETURN false; END IF;
+    INSERT INTO tare.requests (id, session, holder, fence, json)
+      VALUES (the_id, the_session, head.holder, head.fence, the_json) ON CONFLICT DO NOTHING;
+    PERFORM tare.notify('a', head.holder);
+    RETURN true;
+  END $$;
+
+  -- What has become of a request. Once its holder has lost the session it is withdrawn, unless it was answered.
+  CREATE FUNCTION tare.asked(the_id uuid, OUT is_over boolean, OUT answer text) LANGUAGE plpgsql AS $$
+  BEGIN
+    UPDATE tare.requests r SET is_withdrawn = true WHERE r.id = the_id AND r.answer IS NULL AND NOT EXISTS (
+      SELECT FROM tare.heads h WHERE h.session = r.session AND h.holder = r.holder AND h.fence = r.fence
+        AND tare.is_there(h.holder)
+    );
+    SELECT r.answer, r.answer IS NOT NULL OR r.is_withdrawn INTO answer, is_over
+      FROM tare.requests r WHERE r.id = the_id;
+    is_over := coalesce(is_over, true);
+  END $$;
+`;
 
 /**
  * The history of the database: the SQL at index `n` makes version `n + 1` of version `n`, in one transaction. Databases

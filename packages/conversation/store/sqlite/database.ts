@@ -5,21 +5,22 @@ import {
   fstatSync,
   mkdirSync,
   openSync,
+  readFileSync,
   type Stats,
   statSync,
+  truncateSync,
+  writeSync,
 } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { DatabaseSync, type SQLInputValue } from "node:sqlite";
 import { crc32 } from "node:zlib";
 import { jsonText } from "../json_text.ts";
 import { StoreError } from "../store_error.ts";
-import { damageOfLog, type LogDamage } from "./damaged_log.ts";
 import { corruptError, lostError, toOpenError, toStoreError } from "./file_error.ts";
 import { APPLICATION_ID, type Migration } from "./migrations.ts";
-import { openReserve, type Reserve, sizeOf } from "./reserve.ts";
 
 /** A prepared statement. */
-export interface Statement<Row> {
+interface Statement<Row> {
   /** Runs it and gives how many rows it changed. */
   run(...values: SQLInputValue[]): number;
   get(...values: SQLInputValue[]): Row | undefined;
@@ -53,7 +54,7 @@ export interface Database {
 }
 
 /** A file that stays as it is while its store is in use. */
-export interface FrozenFile {
+interface FrozenFile {
   /** By which it can be read. It isn't to be closed. */
   readonly descriptor: number;
   readonly bytes: number;
@@ -64,7 +65,7 @@ export interface FrozenFile {
 }
 
 /** How a file is opened. */
-export interface DatabaseOptions {
+interface DatabaseOptions {
   /** The history of such files: see {@linkcode MIGRATIONS}. */
   readonly migrations: readonly Migration[];
   /** Largest size of the file. Default: no limit. */
@@ -380,4 +381,123 @@ export function toStoredJson(value: unknown): StoredJson {
 export function fromStoredJson({ json, crc }: StoredJson, path: string): unknown {
   if (crc32(json) !== crc) throw corruptError(path, "a record was damaged, its checksum doesn't match");
   return JSON.parse(json);
+}
+
+const LOG_HEADER_BYTES = 32;
+const FRAME_HEADER_BYTES = 24;
+
+/** The first four bytes of a log whose checksums read words as little-endian; with big-endian ones it is one more. */
+const LOG_MAGIC = 0x377f0682;
+
+/** Longer logs aren't looked through. They hold more than one very large write. */
+const MAX_LOG_BYTES = 64 * 2 ** 20;
+
+/** Where a log is damaged: its `frame` (from 1) of `frames`. 0 is the header. */
+interface LogDamage {
+  readonly frame: number;
+  readonly frames: number;
+}
+
+/**
+ * Finds what SQLite doesn't tell: it reads a write-ahead log up to the first frame whose checksum is wrong, and takes
+ * whatever stands behind for the rest of an earlier log. It was a damage if a commit of the same log stands behind.
+ * Format and checksums: https://www.sqlite.org/fileformat2.html#the_write_ahead_log
+ *
+ * @returns Nothing if the log is whole, empty or not there.
+ */
+function damageOfLog(file: string): LogDamage | undefined {
+  const size = sizeOf(file);
+  if (size <= LOG_HEADER_BYTES || size > MAX_LOG_BYTES) return undefined;
+  const bytes = readFileSync(file);
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  const magic = view.getUint32(0);
+  const pageBytes = view.getUint32(8);
+  const sum = checksum(view, (magic & 1) === 0);
+  const isHeader = (magic & ~1) === LOG_MAGIC && pageBytes >= 512 && sum.add(0, 24) && sum.isAt(24);
+  if (!isHeader) return { frame: 0, frames: Math.floor(bytes.length / FRAME_HEADER_BYTES) };
+  const frameBytes = FRAME_HEADER_BYTES + pageBytes;
+  const frames = Math.floor((bytes.length - LOG_HEADER_BYTES) / frameBytes);
+  const startOf = (frame: number) => LOG_HEADER_BYTES + (frame - 1) * frameBytes;
+  const isOfLog = (at: number) =>
+    view.getUint32(at + 8) === view.getUint32(16) && view.getUint32(at + 12) === view.getUint32(20);
+  let frame = 1;
+  for (; frame <= frames; frame++) {
+    const at = startOf(frame);
+    sum.add(at, 8);
+    sum.add(at + FRAME_HEADER_BYTES, pageBytes);
+    if (!isOfLog(at) || !sum.isAt(at + 16)) break;
+  }
+  for (let later = frame + 1; later <= frames; later++) {
+    const at = startOf(later);
+    const isCommit = view.getUint32(at + 4) !== 0;
+    if (isCommit && isOfLog(at)) return { frame, frames };
+  }
+  return undefined;
+}
+
+/** The running checksum of a log. */
+function checksum(view: DataView, isLittleEndian: boolean) {
+  let [first, second] = [0, 0];
+  return {
+    /** Adds bytes, a multiple of eight. */
+    add(at: number, length: number): true {
+      for (let word = at; word < at + length; word += 8) {
+        first = (first + view.getUint32(word, isLittleEndian) + second) >>> 0;
+        second = (second + view.getUint32(word + 4, isLittleEndian) + first) >>> 0;
+      }
+      return true;
+    },
+    isAt: (at: number) => first === view.getUint32(at) && second === view.getUint32(at + 4),
+  };
+}
+
+/** A file that holds room on the disk, to be given up when something must be written on a full one. */
+interface Reserve {
+  /** Gives the room up. */
+  give(): void;
+  /** Takes the room again, but at most half of what is free: the rest is for whoever made it free. */
+  take(): void;
+}
+
+const BLOCK_BYTES = 64 * 1024;
+
+/** Opens the reserve in a file, and takes its room. */
+function openReserve(file: string, bytes: number): Reserve {
+  if (bytes === 0) return { give() {}, take() {} };
+  const take = () => {
+    if (sizeOf(file) === bytes) return;
+    const size = fill(file, 2 * bytes);
+    if (size > 0) truncateSync(file, Math.floor(size / 2));
+  };
+  take();
+  return {
+    give() {
+      if (sizeOf(file) > 0) truncateSync(file, 0);
+    },
+    take,
+  };
+}
+
+/** The size of a file; 0 if there is none. */
+function sizeOf(file: string): number {
+  return statSync(file, { throwIfNoEntry: false })?.size ?? 0;
+}
+
+/** Appends until the file has this size or the disk is full, and gives its size. */
+function fill(file: string, bytes: number): number {
+  let size = 0;
+  try {
+    const opened = openSync(file, "a", 0o600);
+    try {
+      // Zeros would take no room where the file system compresses.
+      const block = crypto.getRandomValues(new Uint8Array(BLOCK_BYTES));
+      size = fstatSync(opened).size;
+      while (size < bytes) size += writeSync(opened, block.subarray(0, bytes - size));
+    } finally {
+      closeSync(opened);
+    }
+  } catch {
+    // The disk is full, or doesn't let itself be held: then less is, which only a deletion on a full disk may miss.
+  }
+  return size;
 }

@@ -1,7 +1,9 @@
-import { readSync } from "node:fs";
 import { checkGiven } from "@tare/messages";
 import { type Archive, archiveRef } from "@tare/prune";
+import { readSync } from "node:fs";
+import { columnText, promiseOf, searchedJson } from "../json_text.ts";
 import type {
+  IdempotencyKey,
   ListedSession,
   SessionRecord,
   Store,
@@ -9,19 +11,17 @@ import type {
   StoredEvent,
   StoreRecord,
 } from "../port.ts";
-import { columnText, promiseOf, searchedJson } from "../json_text.ts";
 import {
   conflictError,
   noSessionError,
   notAskedError,
+  notClaimedError,
   sessionExistsError,
   StoreError,
 } from "../store_error.ts";
 import { type Database, fromStoredJson, openDatabase, type StoredJson, toStoredJson } from "./database.ts";
 import { corruptError, toOpenError } from "./file_error.ts";
-import { idempotencyKeys, type IdempotencyRows } from "./idempotency_keys.ts";
 import { MIGRATIONS } from "./migrations.ts";
-import { removedSessions } from "./removed_sessions.ts";
 import { type StoredTexts, storedTexts } from "./stored_texts.ts";
 
 /** Bytes that are read at a time, while everything else waits: some ten microseconds if the system has them in memory. */
@@ -93,11 +93,11 @@ async function storeIn(
   const keys = idempotencyKeys(database, { now, maxKeys, keyOf });
   const texts = storedTexts(database);
   const write = recordWriter(database, { now, keyOf, placeOf, respond: keys.respond, putText: texts.put });
-  const removed = removedSessions(database);
   let isOpen = true;
+  const removed = removedSessions(database, () => isOpen);
   // What there is no room to sweep now is swept later.
   const sweep = () =>
-    removed.sweep(() => isOpen).catch((error) => {
+    removed.sweep().catch((error) => {
       if (!(error instanceof StoreError && error.code === "full")) throw error;
     });
   const commit: Store["commit"] = (records) =>
@@ -178,7 +178,7 @@ async function storeIn(
       return isRemoved;
     },
     expireSessions: async (limits) => {
-      const expired = await removed.expire(limits, () => isOpen);
+      const expired = await removed.expire(limits);
       if (expired > 0) await sweep();
       return expired;
     },
@@ -257,7 +257,7 @@ function copyOf(database: Database): Awaited<ReturnType<NonNullable<Store["copy"
 const MINUTE_MS = 60_000;
 
 /** A session's row, and the number of its last event. */
-export interface SessionRow {
+interface SessionRow {
   readonly key: number;
   readonly last: number;
 }
@@ -269,7 +269,7 @@ function recordWriter(
     readonly now: () => number;
     readonly keyOf: (id: string) => number;
     readonly placeOf: (id: string) => SessionRow;
-    readonly respond: IdempotencyRows["respond"];
+    readonly respond: ReturnType<typeof idempotencyKeys>["respond"];
     readonly putText: StoredTexts["put"];
   },
 ): (record: StoreRecord) => void {
@@ -364,4 +364,196 @@ function recordWriter(
         throw notAskedError(record.requestId);
     }
   };
+}
+
+const DAY_MS = 24 * 60 * 60 * 1000;
+
+interface KeyRow {
+  readonly body_hash: string;
+  readonly owner: string;
+  readonly json: string | null;
+  readonly crc: number;
+}
+
+/** Keys of requests that were sent before. `keyOf` gives a session's row, or throws. */
+function idempotencyKeys(
+  database: Database,
+  { now, maxKeys, keyOf }: {
+    readonly now: () => number;
+    readonly maxKeys: number;
+    readonly keyOf: (sessionId: string) => number;
+  },
+) {
+  // A key without a response that has another owner was claimed by a process that has ended.
+  const owner = crypto.randomUUID();
+  const where = "WHERE scope = ? AND key = ?";
+  const mine = `${where} AND owner = ? AND json IS NULL`;
+  const expire = database.prepare(
+    "DELETE FROM idempotency_keys WHERE touched_at_ms <= ? AND (json IS NOT NULL OR owner <> ?)",
+  );
+  const crowd = database.prepare(
+    `DELETE FROM idempotency_keys WHERE json IS NOT NULL AND touched_at_ms < (
+       SELECT touched_at_ms FROM idempotency_keys WHERE json IS NOT NULL
+       ORDER BY touched_at_ms DESC LIMIT 1 OFFSET ?
+     )`,
+  );
+  /** Keys that were made since they were last counted. */
+  let made = Infinity;
+  const select = database.prepare<KeyRow>(
+    `SELECT body_hash, owner, json, crc FROM idempotency_keys ${where}`,
+  );
+  const insert = database.prepare(
+    "INSERT INTO idempotency_keys (scope, key, body_hash, owner, touched_at_ms) VALUES (?, ?, ?, ?, ?)",
+  );
+  const take = database.prepare(`UPDATE idempotency_keys SET owner = ?, touched_at_ms = ? ${where}`);
+  const finish = database.prepare(
+    `UPDATE idempotency_keys SET json = ?, crc = ?, session = ?, touched_at_ms = ? ${mine}`,
+  );
+  const remove = database.prepare(`DELETE FROM idempotency_keys ${mine}`);
+
+  return {
+    /** Takes a key, or says who has it. */
+    claim(
+      { scope, key, bodyHash }: Parameters<Store["claimKey"]>[0],
+    ): Awaited<ReturnType<Store["claimKey"]>> {
+      const nowMs = now();
+      return database.transaction(() => {
+        expire.run(nowMs - DAY_MS, owner);
+        const row = select.get(scope, key);
+        if (!row) {
+          if (++made > maxKeys / 10) {
+            crowd.run(maxKeys);
+            made = 0;
+          }
+          insert.run(scope, key, bodyHash, owner, nowMs);
+          return { state: "new" };
+        }
+        const { json, crc } = row;
+        if (row.body_hash !== bodyHash) return { state: "mismatch" };
+        if (json !== null) return { state: "done", response: fromStoredJson({ json, crc }, database.path) };
+        if (row.owner === owner) return { state: "running" };
+        take.run(owner, nowMs, scope, key);
+        return { state: "interrupted" };
+      });
+    },
+    /** Keeps the response, inside a transaction. @throws if the key isn't claimed. */
+    respond({ scope, key, response, sessionId }: Extract<StoreRecord, { type: "response" }>) {
+      const { json, crc } = toStoredJson(response);
+      const session = sessionId === undefined ? null : keyOf(sessionId);
+      const changed = finish.run(json, crc, session, now(), scope, key, owner);
+      if (changed === 0) throw notClaimedError({ scope, key });
+    },
+    /** Forgets a key that was claimed. */
+    release({ scope, key }: IdempotencyKey) {
+      database.transaction(() => remove.run(scope, key, owner));
+    },
+  };
+}
+
+/** Events and archived texts that one transaction removes: some milliseconds' work. */
+const SLICE = 250;
+
+/** Sessions that one transaction weighs. */
+const WEIGHED = 50;
+
+/** Unused pages that are given back at a time: at most some thirty milliseconds' work. */
+const PAGES = 256;
+
+/** Sessions that were removed go under such a name until nothing is left of them. */
+const REMOVED = "removed:";
+
+/** Removes sessions, however large they are, without keeping the process from everything else, as long as the file is open. */
+function removedSessions(database: Database, isOpen: () => boolean) {
+  const rename = database.prepare<{ readonly key: number }>(
+    `UPDATE sessions SET id = '${REMOVED}' || hex(randomblob(16)) WHERE id = ? RETURNING key`,
+  );
+  const own = ["activity", "names", "documents", "idempotency_keys"].map((table) =>
+    database.prepare(`DELETE FROM ${table} WHERE session = ?`)
+  );
+  const next = database.prepare<{ readonly key: number }>(
+    `SELECT key FROM sessions WHERE id >= '${REMOVED}' AND id < '${REMOVED}~'
+       AND NOT EXISTS (SELECT 1 FROM activity WHERE session = key) LIMIT 1`,
+  );
+  const parts = [["events", "number"], ["archived", "ref"]].map(([table, name]) =>
+    database.prepare(
+      `DELETE FROM ${table} WHERE session = ?1
+         AND ${name} IN (SELECT ${name} FROM ${table} WHERE session = ?1 LIMIT ${SLICE})`,
+    )
+  );
+  // What is left goes by the schema's cascades.
+  const finish = database.prepare("DELETE FROM sessions WHERE key = ?");
+  const unweighed = database.prepare<{ readonly session: number }>(
+    `SELECT session FROM activity WHERE kind = ? AND session > ? AND bytes IS NULL ORDER BY session LIMIT ${WEIGHED}`,
+  );
+  const weigh = database.prepare(
+    `UPDATE activity SET bytes =
+       (SELECT coalesce(sum(length(json)), 0) FROM events WHERE session = ?1) +
+       (SELECT coalesce(sum(length(json)), 0) FROM state WHERE session = ?1) +
+       (SELECT coalesce(sum(length(zstd)), 0) FROM archived JOIN texts USING (ref) WHERE session = ?1)
+     WHERE session = ?1`,
+  );
+  const beyond = database.prepare<{ readonly id: string; readonly touched: number }>(
+    `SELECT id, touched_at_ms AS touched FROM (
+       SELECT session, touched_at_ms, sum(bytes) OVER (ORDER BY touched_at_ms DESC, session DESC) AS total
+       FROM activity WHERE kind = ?
+     ) JOIN sessions ON key = session WHERE touched_at_ms < ? OR total > ? ORDER BY touched_at_ms, key`,
+  );
+  const isTouchedAt = database.prepare(
+    "SELECT 1 FROM activity JOIN sessions ON key = session WHERE id = ? AND touched_at_ms = ?",
+  );
+  /** Takes a session away at once. False if there is none. */
+  const remove = (id: string) =>
+    database.release(() => {
+      const row = rename.get(id);
+      if (row) { for (const statement of own) statement.run(row.key); }
+      return row !== undefined;
+    });
+  const weighAll = async (kind: SessionRecord["kind"]) => {
+    for (let last = 0; isOpen(); await pause()) {
+      const rows = unweighed.all(kind, last);
+      if (rows.length === 0) return;
+      last = rows.at(-1)!.session;
+      database.transaction(() => rows.forEach(({ session }) => weigh.run(session)));
+    }
+  };
+  let sweeping: Promise<void> | undefined;
+
+  const sweepAll = async () => {
+    try {
+      for (; isOpen(); await pause()) {
+        const left = next.get();
+        if (left) freeSlice(left.key);
+        else if (database.shrink(PAGES) === 0) return;
+      }
+    } finally {
+      database.restock();
+    }
+  };
+  const freeSlice = (key: number) => {
+    const removed = database.release(() => parts.reduce((sum, part) => sum + part.run(key), 0));
+    if (removed === 0) database.release(() => finish.run(key));
+  };
+  return {
+    remove,
+    /** Takes away sessions beyond these limits, one after the other, and tells how many. */
+    async expire({ kind, beforeMs, maxBytes }: Parameters<Store["expireSessions"]>[0]) {
+      await weighAll(kind);
+      let expired = 0;
+      if (!isOpen()) return expired;
+      for (const { id, touched } of beyond.all(kind, beforeMs, maxBytes)) {
+        // It may have been used while others went.
+        if (isTouchedAt.get(id, touched) && remove(id)) expired++;
+        await pause();
+        if (!isOpen()) break;
+      }
+      return expired;
+    },
+    /** Frees what removed sessions took, also those of an earlier process, and gives the room back to the system. */
+    sweep: () => sweeping ??= sweepAll().finally(() => sweeping = undefined),
+  };
+}
+
+/** Lets the process do what waits. */
+function pause(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve));
 }

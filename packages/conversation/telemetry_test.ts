@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { errorTypeOf, inThisTrace, inTraceOf, Telemetry, withoutTrace } from "@tare/conversation/telemetry";
-import { recordTelemetry } from "../../../tests/telemetry/recorder.ts";
+import { recordTelemetry } from "../../tests/telemetry/recorder.ts";
 
 Deno.test("without an exporter nothing is told, and a request's headers stay as they are", () => {
   const telemetry = new Telemetry("t");

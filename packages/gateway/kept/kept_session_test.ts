@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertLess, assertThrows } from "@std/assert";
 import fc from "fast-check";
-import { JsonPacker, refsIn, unpackJson } from "./packed_json.ts";
+import { JsonPacker, refsIn, unpackJson } from "./kept_session.ts";
 
 const packJson = (value: unknown) => new JsonPacker().pack(value);
 

@@ -1,17 +1,165 @@
+/**
+ * What agent server and gateway tell of themselves by OpenTelemetry: spans and metrics by the semantic conventions for
+ * generative AI, and figures of our own, whose names begin with `tare.`. It goes by `@opentelemetry/api` alone: where
+ * nobody has set up an exporter nothing is made, and nothing leaves.
+ *
+ * @module
+ */
 import {
+  type Context,
+  context,
   type Counter,
   createNoopMeter,
   type Histogram,
   metrics,
+  propagation,
   ProxyTracerProvider,
+  ROOT_CONTEXT,
+  type Span,
   SpanKind,
+  SpanStatusCode,
   trace,
   type Tracer,
   type UpDownCounter,
 } from "@opentelemetry/api";
-import type { Message, ModelSettings, Rewrite, ToolDefinition, Usage } from "@tare/messages";
-import { inputMessages, outputMessages, toolDefinitions } from "./content.ts";
-import { type Facts, type Operation, SpanOperation, whole } from "./operation.ts";
+import {
+  type ContentPart,
+  contentText,
+  describeCall,
+  type Message,
+  type ModelSettings,
+  type Rewrite,
+  type ToolCall,
+  type ToolDefinition,
+  type Usage,
+} from "@tare/messages";
+
+/** What is told of an operation, by the attributes' names. */
+type Facts = Parameters<Operation["set"]>[0];
+
+/** Something that begins and ends: a span, and its duration as a metric. */
+export interface Operation {
+  /** Whether anybody gets to see what is told of it. */
+  readonly isRecording: boolean;
+  /** Does some work as part of it: operations that begin there stand in it. */
+  within<T>(work: () => T): T;
+  /** Adds what has become known. */
+  set(facts: Readonly<Record<string, string | number | boolean | string[] | undefined>>): void;
+  /** Ends it, with the class of error that it ended with, if it did; what has ended stays as it is. */
+  end(errorType?: string): void;
+}
+
+/** What an operation is. */
+interface OperationOptions {
+  readonly tracer: Tracer;
+  /** Name of the span. */
+  readonly name: string;
+  readonly kind: SpanKind;
+  /** What is known of it when it begins. */
+  readonly attributes: Facts;
+  /** Takes how long it took, in seconds. */
+  readonly duration: Histogram;
+  /** Those of the attributes by which durations are told apart. */
+  readonly labels: Facts;
+  /** What it is part of. Default: what runs now. */
+  readonly parent?: Operation | undefined;
+}
+
+/** An operation as the API has it. */
+class SpanOperation implements Operation {
+  readonly #context: Context;
+  readonly #span: Span;
+  readonly #options: OperationOptions;
+  readonly #startMs = performance.now();
+  #isEnded = false;
+
+  /** Begins now. */
+  constructor(options: OperationOptions) {
+    const { tracer, name, kind, attributes, parent } = options;
+    const around = parent instanceof SpanOperation ? parent.#context : context.active();
+    this.#options = options;
+    this.#span = tracer.startSpan(name, { kind, attributes }, around);
+    this.#context = trace.setSpan(around, this.#span);
+  }
+
+  get isRecording(): boolean {
+    return this.#span.isRecording();
+  }
+
+  within<T>(work: () => T): T {
+    return context.with(this.#context, work);
+  }
+
+  set(facts: Facts): void {
+    this.#span.setAttributes(facts);
+  }
+
+  /** Notes that something happened in its course. */
+  note(event: string, facts: Facts): void {
+    this.#span.addEvent(event, facts);
+  }
+
+  end(errorType?: string): void {
+    if (this.#isEnded) return;
+    this.#isEnded = true;
+    const { duration, labels } = this.#options;
+    const error = errorType === undefined ? {} : { "error.type": errorType };
+    duration.record((performance.now() - this.#startMs) / 1000, { ...labels, ...error });
+    if (errorType !== undefined) {
+      this.#span.setAttributes(error);
+      this.#span.setStatus({ code: SpanStatusCode.ERROR });
+    }
+    this.#span.end();
+  }
+}
+
+/** The class of an error by which operations are told apart: its code, or its name. Never its message. */
+export function errorTypeOf(error: unknown): string {
+  if (!(error instanceof Error)) return "_OTHER";
+  if (error.name === "AbortError") return "cancelled";
+  if (error.name === "TimeoutError") return "timeout";
+  const { code } = error as { readonly code?: unknown };
+  return typeof code === "string" ? code : error.name;
+}
+
+const HEADERS = {
+  keys: (headers: Headers) => [...headers.keys()],
+  get: (headers: Headers, name: string) => headers.get(name) ?? undefined,
+};
+
+/**
+ * Does some work as part of the trace that a request says it belongs to (`traceparent`), for servers that don't see to
+ * that themselves.
+ */
+export function inTraceOf<T>({ headers }: Request, work: () => T): T {
+  if (propagation.fields().length === 0 || trace.getActiveSpan()) return work();
+  return context.with(propagation.extract(ROOT_CONTEXT, headers, HEADERS), work);
+}
+
+/** Remembers what runs now, and does later work as part of it, whoever lets that work be done. */
+export function inThisTrace(): <T>(work: () => T) => T {
+  const now = context.active();
+  return (work) => context.with(now, work);
+}
+
+/**
+ * Takes from a request's headers those that say which trace it belongs to, if whoever sends it on writes them anew: it is
+ * part of an operation of ours then. Where nothing is traced they stay as they came.
+ */
+export function withoutTrace(headers: Headers): void {
+  for (const name of propagation.fields()) headers.delete(name);
+}
+
+/** What Deno has of its own exporter, where it is the runtime. */
+const denos: { readonly tracerProvider?: unknown } | undefined = (globalThis as {
+  readonly ["Deno"]?: { readonly telemetry?: object };
+})["Deno"]?.telemetry;
+
+/** A whole number as an attribute. Deno's own exporter takes numbers for fractions, and only a `bigint` for a whole one. */
+function whole(value: number): number {
+  const rounded = Math.round(value);
+  return denos?.tracerProvider === trace.getTracerProvider() ? BigInt(rounded) as unknown as number : rounded;
+}
 
 /** A call of a model, from its request to the end of its reply. */
 export interface Chat extends Operation {
@@ -378,4 +526,68 @@ function settingsOf(settings: ModelSettings): Facts {
 
 function portOf({ port, protocol }: URL): number {
   return port === "" ? (protocol === "https:" ? 443 : 80) : Number(port);
+}
+
+/** A part of a message, in the form of the conventions' JSON schemas: its type, and what else belongs to it. */
+interface Part {
+  readonly type: string;
+  readonly [field: string]: unknown;
+}
+
+/** A message in that form. */
+interface GenAiMessage {
+  readonly role: string;
+  readonly parts: readonly Part[];
+  readonly finish_reason?: string;
+}
+
+/** What a model sees, in the form of the conventions' `gen_ai.input.messages`. */
+function inputMessages(messages: readonly Message[]): readonly GenAiMessage[] {
+  return messages.map((message) => ({ role: message.role, parts: partsOf(message) }));
+}
+
+/** A model's reply, in the form of the conventions' `gen_ai.output.messages`: one message. */
+function outputMessages(
+  messages: readonly Message[],
+  finishReason = "",
+): readonly GenAiMessage[] {
+  // The conventions have a word of their own for it.
+  const finish_reason = finishReason === "tool_calls" ? "tool_call" : finishReason;
+  return [{ role: "assistant", parts: messages.flatMap(partsOf), finish_reason }];
+}
+
+/** The tools of a request, in the form of the conventions' `gen_ai.tool.definitions`: what they must hold. */
+function toolDefinitions(tools: readonly ToolDefinition[]): readonly Part[] {
+  return tools.map(({ type, function: { name } }) => ({ type, name }));
+}
+
+function partsOf(message: Message): readonly Part[] {
+  if (message.role === "tool") {
+    const { tool_call_id: id, content } = message;
+    return [{ type: "tool_call_response", id, response: contentText(content) }];
+  }
+  const { content } = message;
+  const said = typeof content === "string"
+    ? (content === "" ? [] : [{ type: "text", content }])
+    : (content ?? []).map(partOf);
+  return message.role === "assistant" ? [...said, ...(message.tool_calls ?? []).map(callPart)] : said;
+}
+
+/** Pictures, recordings and files are named, without what they hold. */
+function partOf(part: ContentPart): Part {
+  return part.type === "text" ? { type: "text", content: part.text } : { type: part.type };
+}
+
+function callPart(call: ToolCall): Part {
+  const { name, arguments: text } = describeCall(call);
+  return { type: "tool_call", id: call.id, name, arguments: parsed(text) };
+}
+
+/** What JSON text says; the text itself if it is none. */
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
 }

@@ -1,0 +1,243 @@
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import {
+  chooseProfile,
+  EXAMPLE_MODELS,
+  listPrice,
+  PRICES_DATE,
+  profileForTtl,
+  profileNamed,
+  profileOfModelList,
+  PROFILES,
+  readProfileFile,
+} from "@tare/planner";
+import { PRICES, recogniseProfile } from "./providers.ts";
+
+Deno.test("profileNamed() hands over each profile by its own name", () => {
+  assertEquals(Object.keys(PROFILES).map((name) => profileNamed(name).name), Object.keys(PROFILES));
+});
+
+Deno.test("profileNamed() lists the profiles that exist when asked for another", () => {
+  for (const name of ["antropic", "toString", ""]) {
+    assertThrows(
+      () => profileNamed(name),
+      RangeError,
+      `Cannot use profile ${
+        JSON.stringify(name)
+      }: it is none of anthropic-5m, anthropic-1h, openai, openai-5.6, deepseek, gemini, local, none`,
+    );
+  }
+});
+
+Deno.test("PROFILES has priors that fall with idle time", () => {
+  for (const { warmth } of Object.values(PROFILES)) {
+    assertEquals(warmth.toSorted((a, b) => a.idleMs - b.idleMs || b.probability - a.probability), warmth);
+    assertEquals(
+      warmth.map(({ probability }) => probability).toSorted((a, b) => b - a),
+      warmth.map((w) => w.probability),
+    );
+  }
+});
+
+Deno.test("chooseProfile() goes by name, then by what the server says, then model, then address, else takes none", () => {
+  const cases: [Parameters<typeof chooseProfile>[0], string][] = [
+    [{ name: "deepseek", model: "claude-opus-4", baseUrl: "https://api.openai.com/v1" }, "deepseek"],
+    [{ model: "claude-opus-4", baseUrl: "https://openrouter.ai/api/v1" }, "anthropic-5m"],
+    [{ model: "anthropic/claude-sonnet-4" }, "anthropic-5m"],
+    [{ model: "gpt-4o" }, "openai"],
+    [{ model: "openai/gpt-5.5" }, "openai"],
+    [{ model: "gpt-5.6-mini" }, "openai-5.6"],
+    [{ model: "gpt-6" }, "openai-5.6"],
+    [{ model: "gpt-3.5-turbo" }, "none"],
+    [{ model: "o3" }, "openai"],
+    [{ model: "deepseek-chat" }, "deepseek"],
+    [{ model: "gemini-3-pro" }, "gemini"],
+    [{ model: "qwen.gguf" }, "local"],
+    [{ model: "qwen3", baseUrl: "http://localhost:11434/v1" }, "local"],
+    [{ model: "gpt-oss:20b", baseUrl: "http://localhost:11434/v1" }, "local"],
+    [{ model: "test", baseUrl: "http://127.0.0.1:8080/v1" }, "none"],
+    [{ baseUrl: "https://api.openai.com/v1" }, "openai"],
+    [{ baseUrl: "https://api.anthropic.com/v1/" }, "anthropic-5m"],
+    [{ baseUrl: "https://api.deepseek.com" }, "deepseek"],
+    [{ baseUrl: "https://generativelanguage.googleapis.com/v1beta/openai/" }, "gemini"],
+    [{ baseUrl: "https://notopenai.com" }, "none"],
+    [{ server: "local", model: "deepseek-r1", baseUrl: "http://localhost:8000/v1" }, "local"],
+    [{ name: "none", server: "local" }, "none"],
+    [{ server: undefined, model: "gpt-4o" }, "openai"],
+    [{ baseUrl: "no url" }, "none"],
+    [{}, "none"],
+  ];
+  assertEquals(cases.map(([hints]) => chooseProfile(hints).name), cases.map(([, name]) => name));
+});
+
+Deno.test("recogniseProfile() goes by reported writes, then by blocks, and by nothing where nothing was cached", () => {
+  const usage = (cachedTokens: number) => ({ promptTokens: 5_000, cachedTokens, outputTokens: 1 });
+  assertEquals(recogniseProfile(usage(0)), undefined);
+  assertEquals(recogniseProfile({ ...usage(1_280), cacheWriteTokens: 0 }), "anthropic-5m");
+  assertEquals([1_280, 1_344, 1_360, 1_361].map((tokens) => recogniseProfile(usage(tokens))), [
+    "openai",
+    "deepseek",
+    "local",
+    "gemini",
+  ]);
+});
+
+Deno.test("recogniseProfile() goes by how long what was written stays, at its end, where that is told", () => {
+  const wrote = (cacheWriteTokens: number, hourWriteTokens: number) => ({
+    promptTokens: 2_000,
+    cachedTokens: 0,
+    outputTokens: 1,
+    cacheWriteTokens,
+    hourWriteTokens,
+  });
+  const known = [undefined, "anthropic-5m", "anthropic-1h", "openai"] as const;
+  const recognised = known.map((name) =>
+    [wrote(500, 0), wrote(500, 300), wrote(500, 500), wrote(0, 0)].map((usage) =>
+      recogniseProfile(usage, name && profileNamed(name))
+    )
+  );
+  const told = ["anthropic-5m", "anthropic-5m", "anthropic-1h", undefined];
+  assertEquals(recognised, [told, told, told, [undefined, undefined, undefined, undefined]]);
+});
+
+Deno.test("profileForTtl() takes the profile of the same provider for the time that is asked for", () => {
+  const named = (name: string, ttlMs: number) => profileForTtl(profileNamed(name), ttlMs).name;
+  assertEquals([0, 300_000, 3_600_000, 5].map((ttlMs) => named("anthropic-5m", ttlMs)), [
+    "none",
+    "anthropic-5m",
+    "anthropic-1h",
+    "anthropic-5m",
+  ]);
+  assertEquals(named("openai", 0), "openai");
+});
+
+Deno.test("profileOfModelList() knows lists of servers on one's own machine, and no others", () => {
+  const list = (...owners: readonly unknown[]) => ({
+    object: "list",
+    data: owners.map((owned_by) => ({ id: "m", owned_by })),
+  });
+  const local = ["llamacpp", "vllm", "sglang", "library", "organization_owner"];
+  assertEquals(local.map((owner) => profileOfModelList(list(owner, owner))), local.map(() => "local"));
+  const others = [
+    list(),
+    list("openai"),
+    list("vllm", "openai"),
+    list(undefined),
+    { data: [null] },
+    { data: "vllm" },
+    {},
+    null,
+    3,
+  ];
+  assertEquals(others.map(profileOfModelList), others.map(() => undefined));
+});
+
+Deno.test("listPrice() knows a model by its name, with a vendor in front and a date behind", () => {
+  const names = [
+    "claude-sonnet-4-5",
+    "claude-sonnet-4-5-20250929",
+    "anthropic/claude-sonnet-4-5-latest",
+    "Claude-Sonnet-4-5@20250929",
+    "claude-sonnet-4-5[1m]",
+  ];
+  for (const name of names) assertEquals(listPrice(name), PRICES["claude-sonnet-4-5"], name);
+  assertEquals(listPrice("gpt-5.4-mini-2026-03-17"), PRICES["gpt-5.4-mini"]);
+  assertEquals(listPrice("google/gemini-3-pro-preview"), PRICES["gemini-3-pro"]);
+});
+
+Deno.test("listPrice() knows nothing of what is only like a model that it knows", () => {
+  const names = ["", "gpt-5-turbo", "deepseek-r1:8b", "claude", "toString", "gpt-oss:20b", "gpt-5\u0000"];
+  for (const name of [...names, "-latest".repeat(200_000)]) assertEquals(listPrice(name), undefined);
+});
+
+Deno.test("PRICES are dated, and ordered as every provider's are", () => {
+  assert(Date.parse(PRICES_DATE) > 0);
+  for (
+    const [name, { input, output, cacheRead = input, cacheWrite = input, cacheWriteHour = cacheWrite }]
+      of Object.entries(PRICES)
+  ) {
+    assert(
+      0 < cacheRead && cacheRead <= input && input <= cacheWrite && cacheWrite <= cacheWriteHour &&
+        input < output,
+      name,
+    );
+    assertEquals(listPrice(name), PRICES[name]);
+  }
+});
+
+Deno.test("EXAMPLE_MODELS have a price and are models of their profile's provider", () => {
+  for (const [name, model] of Object.entries(EXAMPLE_MODELS)) {
+    assert(listPrice(model), model);
+    assertEquals(chooseProfile({ model }).dialect, profileNamed(name).dialect, model);
+  }
+});
+
+const WARMTH = [{ idleMs: 60_000, probability: 0.98 }, { idleMs: 3_600_000, probability: 0.3 }];
+
+Deno.test("readProfileFile() takes what the file says, and the named profile's word for the rest", () => {
+  assertEquals(
+    readProfileFile(
+      JSON.stringify({ profile: "openai", name: "openai, measured", ttlMs: 60_000, warmth: WARMTH }),
+    ),
+    { ...profileNamed("openai"), name: "openai, measured", ttlMs: 60_000, warmth: WARMTH },
+  );
+  assertEquals(readProfileFile('{"profile": "deepseek"}'), profileNamed("deepseek"));
+  assertEquals(readProfileFile('{"profile": "none", "warmth": []}'), chooseProfile({}));
+  const price = { input: 3, output: 15, cacheRead: 0, long: { aboveTokens: 5, input: 2, output: 2 } };
+  assertEquals(readProfileFile(JSON.stringify({ profile: "local", price })).price, price);
+});
+
+Deno.test("readProfileFile() names what is wrong and what would be right", () => {
+  const faults: [unknown, string][] = [
+    [[], "it is no JSON object"],
+    [{ warmth: WARMTH }, "profile is missing, but it must be one of anthropic-5m, "],
+    [{ profile: "x" }, 'profile is "x", but it must be one of anthropic-5m, '],
+    [{ profile: "none", warm: [] }, 'it has a field "warm", but fields are profile, name, minTokens, '],
+    [{ profile: "none", name: "" }, 'name is "", but it must be a text'],
+    [{ profile: "none", read: "0.1" }, 'read is "0.1", but it must be a number from 0'],
+    [{ profile: "none", write: -1 }, "write is -1, but it must be a number from 0"],
+    [
+      { profile: "none", price: { input: 3 } },
+      'price is {"input":3}, but it must be dollars for a million tokens ',
+    ],
+    [{ profile: "none", price: 3 }, "price is 3, but it must be dollars for a million tokens such as "],
+    [
+      { profile: "none", price: { input: 3, output: "15" } },
+      'price is {"input":3,"output":"15"}, but it must be ',
+    ],
+    [{ profile: "none", price: { input: 3, output: 1, read: 1 } }, "price is {"],
+    [{ profile: "none", price: { input: 3, output: 1, long: { aboveTokens: 1 } } }, "price is {"],
+    [{ profile: "none", blockTokens: 0 }, "blockTokens is 0, but it must be a whole number from 1"],
+    [{ profile: "none", minTokens: 1.5 }, "minTokens is 1.5, but it must be a whole number from 0"],
+    [{ profile: "none", dialect: "x" }, 'dialect is "x", but it must be one of anthropic, '],
+    [{ profile: "none", warmth: {} }, "warmth is {}, but it must be a list of lines such as "],
+    [
+      { profile: "none", warmth: [{ idleMs: 1 }] },
+      "warmth[0].probability is missing, but it must be a number from 0 to 1",
+    ],
+    [
+      { profile: "none", warmth: [{ idleMs: 1, probability: 1.4 }] },
+      "warmth[0].probability is 1.4, but it must be a number from 0 to 1",
+    ],
+    [
+      { profile: "none", warmth: [{ idleMs: "1m", probability: 1 }] },
+      'warmth[0].idleMs is "1m", but it must be a number above 0',
+    ],
+    [{ profile: "none", warmth: [null] }, "warmth[0] is null, but it must be a line such as "],
+    [
+      { profile: "none", warmth: [{ idleMs: 2, probability: 1 }, { idleMs: 2, probability: 0 }] },
+      "warmth[1].idleMs is 2, but it must be a number above 2",
+    ],
+    [
+      { profile: "none", warmth: [{ idleMs: 1, probability: 0.5 }, { idleMs: 2, probability: 0.6 }] },
+      "warmth[1].probability is 0.6, but it must be a number from 0 to 0.5: a prefix doesn't come back",
+    ],
+  ];
+  for (const [file, message] of faults) {
+    assertThrows(
+      () => readProfileFile(JSON.stringify(file)),
+      RangeError,
+      `Cannot use the profile: ${message}`,
+    );
+  }
+  assertThrows(() => readProfileFile("{"), RangeError, "Cannot use the profile: it is no JSON");
+});
