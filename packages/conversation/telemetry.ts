@@ -187,7 +187,7 @@ export interface Chat extends Operation {
       readonly usage: Usage;
       readonly predictedCachedTokens: number;
       readonly tokenUnits: number;
-      readonly resendTokenUnits: number;
+      readonly withoutTokenUnits: number;
       readonly decision?: { readonly cause: string };
     } | undefined;
   }): void;
@@ -494,10 +494,10 @@ class SpanChat extends SpanOperation implements Chat {
     }
     this.set({ "tare.saved.tokens": whole(sum) });
     if (!entry) return;
-    const { usage, predictedCachedTokens, tokenUnits, resendTokenUnits } = entry;
-    savedTokenUnits.add(resendTokenUnits - tokenUnits, this.#labels);
+    const { usage, predictedCachedTokens, tokenUnits, withoutTokenUnits } = entry;
+    savedTokenUnits.add(withoutTokenUnits - tokenUnits, this.#labels);
     this.set({
-      "tare.saved.token_units": resendTokenUnits - tokenUnits,
+      "tare.saved.token_units": withoutTokenUnits - tokenUnits,
       "tare.cache.predicted_tokens": whole(predictedCachedTokens),
     });
     if (usage.estimated) return;

@@ -28,7 +28,7 @@ Deno.test("Telemetry tells of a turn, its calls and tools, each in the other, an
   chat.took(usage);
   chat.took({ ...usage, estimated: true });
   const rewrite = (mechanism: string) => ({ mechanism, tokensBefore: 9, tokensAfter: 8 });
-  const entry = { usage, predictedCachedTokens: 30, tokenUnits: 10, resendTokenUnits: 15 };
+  const entry = { usage, predictedCachedTokens: 30, tokenUnits: 10, withoutTokenUnits: 15 };
   const rewrites = ["planner", "truncate", "pins", "context"].map(rewrite);
   chat.planned({ rewrites, saved: { prune: 7, deferred: -3 }, entry });
   chat.planned({

@@ -317,6 +317,7 @@ export class Turns {
         // What is known of an upstream may become known later.
         profile: () => ttlMs === undefined ? profile() : profileForTtl(profile(), ttlMs),
         ...(windowTokens !== undefined && { windowTokens }),
+        compaction: protocol.compaction,
         mechanisms: control ? NO_MECHANISMS : { ...mechanisms, truncate: truncate && recall },
       });
     };

@@ -229,3 +229,46 @@ Deno.test("invariant 7: no session costs over 1.1 times resending everything, or
     }
   }));
 });
+
+Deno.test("invariant 11: a session in which nothing left its prompt saved exactly nothing, whatever other sessions did", async () => {
+  const given = fc.tuple(
+    sessions(conversations()),
+    fc.array(fc.double({ min: 0, max: 1, noNaN: true }), { minLength: 1 }),
+  );
+  await fc.assert(fc.asyncProperty(given, async ([session, shares]) => {
+    const options = optionsOf(session);
+    const off = { context: false, prune: false, schemas: false, truncate: false };
+    const planner = plannerSession({ ...options, windowTokens: Infinity, mechanisms: off });
+    for (const [at, { history, call, reports }] of [...callsOf(session)].entries()) {
+      const { promptTokens } = await planner.view(history, call);
+      // What is served may come from anybody.
+      const cachedTokens = Math.floor(promptTokens * shares[at % shares.length]!);
+      const writes = at % 2 === 0
+        ? { cacheWriteTokens: promptTokens - cachedTokens, hourWriteTokens: at % 3 }
+        : {};
+      const usage = { promptTokens, cachedTokens, outputTokens: 1, ...writes };
+      const entry = planner.sent(reports ? usage : undefined);
+      assertEquals(entry?.savedTokenUnits, 0);
+      const { estimated: _, ...taken } = entry!.usage;
+      assertEquals(entry!.without, taken);
+    }
+  }));
+});
+
+Deno.test("invariant 11: what the ledger says a session would have cost is what sending everything costs, within 5 %", async () => {
+  await fc.assert(fc.asyncProperty(sessions(conversations()), async (session) => {
+    // Behind a pause nobody knows whether a prefix that nobody asked for is still cached.
+    const calls = session.calls.map((call) => ({
+      ...call,
+      idleMs: 1_000,
+      reports: true,
+      crash: "never" as const,
+    }));
+    let [claimed, real] = [0, 0];
+    for (const { entry, resendCost } of await run({ ...session, windowTokens: Infinity, calls })) {
+      claimed += entry!.withoutTokenUnits;
+      real += resendCost;
+    }
+    assert(Math.abs(claimed - real) <= 0.05 * real, `${claimed} against ${real}`);
+  }));
+});

@@ -114,7 +114,7 @@ Deno.test("plannerSession() books what each call cost, what it consists of and w
     placeholders: 0,
   });
   assertEquals(first.tokenUnits, 1.25 * first.usage.promptTokens);
-  assertEquals([first.resendTokenUnits, first.savedTokenUnits], [first.tokenUnits, 0]);
+  assertEquals([first.withoutTokenUnits, first.savedTokenUnits], [first.tokenUnits, 0]);
 
   const next = (await call([...start, answer("Done."), ask("More.")], { nowMs: 1_000 })).entry;
   assertEquals([next.predictedCachedTokens, causes(next)], [first.usage.promptTokens, ["new"]]);

@@ -12,6 +12,7 @@ import type { Summarise } from "./edits/make_summary.ts";
 import type { Pin } from "./edits/pin.ts";
 import type { History } from "./edits/view.ts";
 import type { LedgerEntry } from "./ledger/ledger.ts";
+import type { CompactionHabit } from "./ledger/without_tare.ts";
 import type { Retention } from "./retention/find_removals.ts";
 import type { Quote } from "./rule/quote.ts";
 
@@ -40,6 +41,8 @@ export interface PromptSessionOptions {
   readonly countTokens: CountTokens;
   /** The model's context window. Default: unknown, and no limit. */
   readonly windowTokens?: number;
+  /** How the client would compact a conversation that doesn't fit: the ledger reckons with it. Default: as cheaply as any. */
+  readonly compaction?: CompactionHabit;
   /** Which mechanisms work. Default: all that aren't named. */
   readonly mechanisms?: Partial<Mechanisms> | undefined;
   /** What pruning wants to know of each tool, by name. Default: nothing is known. */

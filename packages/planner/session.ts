@@ -6,6 +6,7 @@ import { fittingPins, type Pin } from "./edits/pin.ts";
 import { type Plan, rewrite } from "./edits/rewrite.ts";
 import { type Edit, type ElideEdit, fittingEdits, type History, leadingEdits } from "./edits/view.ts";
 import { NEW_SESSION, type PlannerState } from "./ledger/ledger.ts";
+import { NOT_COMPACTED } from "./ledger/without_tare.ts";
 import {
   canRecall,
   checkCall,
@@ -240,6 +241,8 @@ function makeSession(options: PromptSessionOptions, from?: KnownSession): Planne
         forked: true,
         paid: 0,
         resend: 0,
+        without: 0,
+        compacted: NOT_COMPACTED,
         stopped: false,
       };
       const { summary: _, ...rest } = state;

@@ -294,7 +294,7 @@ Deno.test("plannerSession() neither saves nor loses what a client's own compacti
     question,
   ];
   const entry = await book(fresh, 100);
-  assertEquals([entry?.tokenUnits, Math.round(entry?.savedTokenUnits ?? NaN)], [entry?.resendTokenUnits, 0]);
+  assertEquals([entry?.tokenUnits, Math.round(entry?.savedTokenUnits ?? NaN)], [entry?.withoutTokenUnits, 0]);
 });
 
 Deno.test("plannerSession() forks with what holds for the start, and with an account of its own", async () => {
@@ -314,7 +314,7 @@ Deno.test("plannerSession() forks with what holds for the start, and with an acc
   assertEquals(seen.rewrites.map(({ removed }) => removed), ["1 old result"]);
   const entry = fork.sent(usage(5_000));
   assert(first && entry);
-  const saved = first.resendTokenUnits - first.tokenUnits + entry.resendTokenUnits - entry.tokenUnits;
+  const saved = first.withoutTokenUnits - first.tokenUnits + entry.withoutTokenUnits - entry.tokenUnits;
   assertEquals(Math.round(entry.savedTokenUnits), Math.round(saved));
   const ref = /ref ([0-9a-f]{16})/.exec(String(seen.messages[10]?.content))?.[1] ?? "";
   assertEquals([await own.get(ref), await archive.get(ref)], [messages[10]?.content, undefined]);

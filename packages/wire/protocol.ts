@@ -106,6 +106,18 @@ export interface Protocol {
     /** The header with this key: its name and value. */
     readonly header: (key: string) => readonly [string, string];
   };
+  /**
+   * How agents that speak it compact a conversation that their window doesn't hold, as four of them did on 150 steps with
+   * a window of 200,000 tokens.
+   */
+  readonly compaction: {
+    /** What of the prompt the request for a summary holds, from 0 to 1: only with all of it, it begins as that does. */
+    readonly promptShare: number;
+    /** Tokens of summary and newest messages from which the client goes on, behind the session's first prompt. */
+    readonly keptTokens: number;
+    /** Whether that first prompt is as it was, so that a warm cache serves it. */
+    readonly keepsFront: boolean;
+  };
   /** Whether a request to a path that protocols share is this protocol's. Default: it isn't. */
   readonly speaks?: (headers: Headers) => boolean;
   /** Name of the field that names the response which a request goes on from. Default: there is none. */

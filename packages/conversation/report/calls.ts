@@ -24,10 +24,18 @@ export interface CallReport {
   readonly tokenUnits: number;
   /** What call and summary cost in US dollars; null where the model's price isn't known. */
   readonly usd: number | null;
-  /** What resending everything would have taken; null where no ledger is kept. */
-  readonly resend:
-    | Pick<Usage, "promptTokens" | "cachedTokens"> & Pick<CallReport, "tokenUnits" | "usd">
+  /**
+   * What the client would have paid for it without Tare, what it would have paid for compacting before it included; null
+   * where no ledger is kept.
+   */
+  readonly without:
+    | Pick<Usage, "promptTokens" | "cachedTokens"> & Pick<CallReport, "tokenUnits" | "usd"> & {
+      /** Whether its client would have compacted the conversation before it. */
+      readonly compacts: boolean;
+    }
     | null;
+  /** What resending everything would have cost; null where no ledger is kept, or where that doesn't fit the window. */
+  readonly resendTokenUnits: number | null;
   /** What a model took that was asked for a summary before this call. */
   readonly summary: Pick<Usage, "promptTokens" | "cachedTokens" | "outputTokens"> | null;
   /** Why tokens were not read from the cache. */
@@ -62,9 +70,8 @@ export function reportCall(
     },
 ): CallReport {
   const { promptTokens, cachedTokens, cacheWriteTokens = 0, outputTokens, estimated = false } = usage;
-  const { summary, resend } = ledger ?? {};
+  const { summary } = ledger ?? {};
   const paid = summary && callCost(summary, rates);
-  const resent = resend && callCost({ ...resend, outputTokens }, rates);
   return {
     ...told,
     promptTokens,
@@ -75,26 +82,47 @@ export function reportCall(
     estimated,
     tokenUnits: its.tokenUnits + (paid?.tokenUnits ?? 0),
     usd: its.usd === undefined ? null : its.usd + (paid?.usd ?? 0),
-    resend: resend && resent && ledger
-      ? { ...resend, tokenUnits: ledger.resendTokenUnits, usd: resent.usd ?? null }
-      : null,
+    without: ledger ? reportAlone(ledger, rates) : null,
+    resendTokenUnits: ledger?.resendTokenUnits ?? null,
     summary: summary ? tokensOf(summary) : null,
     uncached: ledger?.uncached ?? [],
     rewrites,
   };
 }
 
+function reportAlone(
+  { without, withoutCompaction, withoutTokenUnits }: LedgerEntry,
+  rates: Rates,
+): NonNullable<CallReport["without"]> {
+  const { promptTokens, cachedTokens } = without;
+  const { usd } = callCost(without, rates);
+  const more = withoutCompaction ? callCost(withoutCompaction, rates).usd : 0;
+  return {
+    promptTokens,
+    cachedTokens,
+    tokenUnits: withoutTokenUnits,
+    usd: usd === undefined || more === undefined ? null : usd + more,
+    compacts: withoutCompaction !== undefined,
+  };
+}
+
 /** What a call came to, its summary included, but for tokens that were kept out. */
 export function sumsOfCall(call: CallReport): Sums {
-  const { tokenUnits, usd, resend, summary } = call;
+  const { tokenUnits, usd, without, resendTokenUnits, summary } = call;
+  const fits = resendTokenUnits !== null;
   const sums = addSums({ ...NO_SUMS, calls: 1, ...tokensOf(call) }, summary ? tokensOf(summary) : {});
   return {
     ...sums,
     tokenUnits,
-    resendTokenUnits: resend?.tokenUnits ?? tokenUnits,
+    withoutTokenUnits: without?.tokenUnits ?? tokenUnits,
+    withoutCompactions: without?.compacts ? 1 : 0,
+    fittingCalls: fits ? 1 : 0,
+    fittingTokenUnits: fits ? tokenUnits : 0,
+    resendTokenUnits: resendTokenUnits ?? 0,
     usd: usd ?? 0,
-    resendUsd: (resend ? resend.usd : usd) ?? 0,
+    withoutUsd: (without ? without.usd : usd) ?? 0,
     unpricedCalls: usd === null ? 1 : 0,
+    estimatedCalls: call.estimated ? 1 : 0,
   };
 }
 
@@ -103,7 +131,7 @@ function tokensOf({ promptTokens, cachedTokens, outputTokens }: NonNullable<Call
 }
 
 /**
- * What calls came to, beside resending everything. Prompts in token units, of which the price of one uncached input
+ * What calls came to, beside what clients would have paid without Tare. Prompts in token units, of which the price of one uncached input
  * token is 1; prompts and replies in US dollars, as far as prices are known.
  */
 export interface Sums {
@@ -122,16 +150,24 @@ export interface Sums {
   readonly savedTokens: number;
   /** What the prompts cost, in token units. */
   readonly tokenUnits: number;
-  /** What resending everything would have cost; of calls for which no ledger is kept what they did cost. */
+  /** What clients would have paid without Tare; of calls for which no ledger is kept what they did cost. */
+  readonly withoutTokenUnits: number;
+  /** How often they would have compacted a conversation that their window doesn't hold. */
+  readonly withoutCompactions: number;
+  /** Calls whose conversation fits the window as it was said, what they cost, and what resending everything would have. */
+  readonly fittingCalls: number;
+  readonly fittingTokenUnits: number;
   readonly resendTokenUnits: number;
   /** Of the token units, those of compactions. */
   readonly compactionTokenUnits: number;
   /** The same in US dollars, replies included, as far as prices are known. */
   readonly usd: number;
-  readonly resendUsd: number;
+  readonly withoutUsd: number;
   readonly compactionUsd: number;
   /** Calls whose price isn't known, so that no dollars are counted for them. */
   readonly unpricedCalls: number;
+  /** Calls whose provider reported nothing, so that their tokens were counted here. */
+  readonly estimatedCalls: number;
 }
 
 /** Nothing was called. */
@@ -145,12 +181,17 @@ export const NO_SUMS: Sums = {
   outputTokens: 0,
   savedTokens: 0,
   tokenUnits: 0,
+  withoutTokenUnits: 0,
+  withoutCompactions: 0,
+  fittingCalls: 0,
+  fittingTokenUnits: 0,
   resendTokenUnits: 0,
   compactionTokenUnits: 0,
   usd: 0,
-  resendUsd: 0,
+  withoutUsd: 0,
   compactionUsd: 0,
   unpricedCalls: 0,
+  estimatedCalls: 0,
 };
 
 /** What calls came to by the day of UTC on which they were answered, such as `2026-01-31`. */

@@ -135,8 +135,9 @@ Deno.test("gateway() lists its conversations, the newest first", async () => {
     ...{ createdAt: "2026-01-01T00:00:00.000Z", lastAt: "2026-01-01T00:00:00.000Z" },
     ...{ control: false, reverted: false, epoch: 0, calls: 1, errors: 0, recalls: 0, compactions: 0 },
     ...{ promptTokens: 1000, cachedTokens: 0, outputTokens: 5, savedTokens: 0 },
-    ...{ tokenUnits: 1000, resendTokenUnits: 1000, compactionTokenUnits: 0 },
-    ...{ usd: 0, resendUsd: 0, compactionUsd: 0, unpricedCalls: 1, savedTokenUnits: 0 },
+    ...{ tokenUnits: 1000, withoutTokenUnits: 1000, withoutCompactions: 0, compactionTokenUnits: 0 },
+    ...{ fittingCalls: 1, fittingTokenUnits: 1000, resendTokenUnits: 1000 },
+    ...{ usd: 0, withoutUsd: 0, compactionUsd: 0, unpricedCalls: 1, estimatedCalls: 0, savedTokenUnits: 0 },
   });
   const second = await conversations.list({ limit: 1, after: ids[0], search: "TWO" });
   assertEquals(second, { conversations: [list[1]!], hasMore: false });

@@ -72,21 +72,21 @@ Deno.test("Where the tokens went: every number is the ledger's, and a rewrite is
   const sum = (of: (call: typeof calls[number]) => number) =>
     calls.map(of).reduce((a: number, b: number) => a + b, 0);
   const { ledger } = await (await server.ask(`/v1/sessions/${id}`)).json();
-  const [cost, resend] = [sum((call) => call.tokenUnits), sum((call) => call.resend.tokenUnits)];
-  const [usd, resendUsd] = [sum((call) => call.usd), sum((call) => call.resend.usd)];
+  const [cost, without] = [sum((call) => call.tokenUnits), sum((call) => call.without.tokenUnits)];
+  const [usd, withoutUsd] = [sum((call) => call.usd), sum((call) => call.without.usd)];
   assertEquals(await texts(page, ".sums dd"), [
     count(ledger.calls),
     `${count(ledger.promptTokens)}${share(ledger.cachedTokens, ledger.promptTokens)} from cache`,
     count(ledger.outputTokens),
-    `${count(cost)}of ${count(resend)}: ${share(resend - cost, resend)} saved`,
-    `${dollars(usd)}of ${dollars(resendUsd)}: ${share(resendUsd - usd, resendUsd)} saved`,
+    `${count(cost)}of ${count(without)}: ${share(without - cost, without)} saved`,
+    `${dollars(usd)}of ${dollars(withoutUsd)}: ${share(withoutUsd - usd, withoutUsd)} saved`,
   ]);
-  assert(cost < resend);
+  assert(cost < without);
   const told = calls.toReversed().slice(0, 25).map((call: typeof calls[number]) =>
     [
       `${call.number}${call.rewrites.length > 0 ? "▲" : ""}`,
       ...[call.cachedTokens, call.writtenTokens, call.newTokens, call.outputTokens, call.promptTokens],
-      ...[call.resend.promptTokens, call.tokenUnits, call.resend.tokenUnits],
+      ...[call.without.promptTokens, call.tokenUnits, call.without.tokenUnits],
     ].map((cell) => typeof cell === "number" ? count(cell) : cell)
   );
   const rows = await page.$$eval(
@@ -199,11 +199,11 @@ Deno.test("The overview says what was saved, as the server does", async () => {
   const { page } = open;
   await seen(page, "h2", "Planned beside control");
   const { today, all } = await (await server.ask("/v1/overview")).json();
-  const saved = (cost: number, resend: number, format: typeof count) =>
-    `${format(cost)}of ${format(resend)}: ${share(resend - cost, resend)} saved`;
+  const saved = (cost: number, without: number, format: typeof count) =>
+    `${format(cost)}of ${format(without)}: ${share(without - cost, without)} saved`;
   const told = (sums: typeof today) => [
-    saved(sums.tokenUnits, sums.resendTokenUnits, count),
-    saved(sums.usd, sums.resendUsd, dollars),
+    saved(sums.tokenUnits, sums.withoutTokenUnits, count),
+    saved(sums.usd, sums.withoutUsd, dollars),
     `${count(sums.savedTokens)}tokens`,
     `${count(sums.promptTokens)}${share(sums.cachedTokens, sums.promptTokens)} from cache`,
     `${count(sums.outputTokens)}${CALLS} calls`,

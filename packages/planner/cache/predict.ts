@@ -1,11 +1,4 @@
-import {
-  type CountTokens,
-  countToolTokens,
-  hashPiece,
-  hashText,
-  type ToolDefinition,
-  type Usage,
-} from "@tare/messages";
+import { type CountTokens, countToolTokens, hashPiece, type ToolDefinition } from "@tare/messages";
 import type { Profile } from "../providers.ts";
 
 /** A request, as far as the cache is concerned. Tokens are counted here. */
@@ -16,10 +9,12 @@ export interface SentRequest {
   readonly messageTokens: number;
   /** Tokens that it had, tools included. */
   readonly promptTokens: number;
-  /** Tokens that it would have had if everything had been sent. */
-  readonly fullTokens: number;
-  /** Tells the full definitions of its tools from any others. */
-  readonly toolsHash: number;
+  /** Whether it was what its client would have sent without Tare. */
+  readonly isWhole: boolean;
+  /** Tokens that its client would have sent without Tare, had it compacted nothing. */
+  readonly ownTokens: number;
+  /** Tells the tools that its client would have sent, in full, from any others. */
+  readonly ownTools: readonly number[];
   /** When it was made. */
   readonly atMs: number;
   /** The model that it went to. */
@@ -65,13 +60,28 @@ export function predict(
 }
 
 /** Tokens with which a request that was sent starts like what the model sees now, counted here. */
-export function sharedTokens(sent: SentRequest, { tools, countTokens }: ShownTools): number {
+export function sharedTokens(sent: SentRequest, shown: ShownTools): number {
+  const { tokens, isAll } = sharedTools(sent.tools, shown);
+  return isAll ? tokens + sent.messageTokens : tokens;
+}
+
+/** Tokens with which a request that its client sent alone would start like one that was sent. */
+export function sharedAlone(sent: SentRequest, { ownTokens, ...own }: ShownTools & {
+  /** Tokens of the request. */
+  readonly ownTokens: number;
+}): number {
+  const { tokens, isAll } = sharedTools(sent.ownTools, own);
+  return isAll ? Math.min(sent.ownTokens, ownTokens) : tokens;
+}
+
+/** Tokens of the tools in front that are those of which the hashes are known, and whether there are no others. */
+function sharedTools(hashes: readonly number[], { tools, countTokens }: ShownTools) {
   let tokens = 0;
   for (const [at, tool] of tools.entries()) {
-    if (hashPiece(tool) !== sent.tools[at]) return tokens;
+    if (hashPiece(tool) !== hashes[at]) return { tokens, isAll: false };
     tokens += countToolTokens(tool, countTokens);
   }
-  return tools.length === sent.tools.length ? tokens + sent.messageTokens : tokens;
+  return { tokens, isAll: tools.length === hashes.length };
 }
 
 /** What a warm cache serves of a prompt, as the provider counts, if it shares so many tokens that are counted here. */
@@ -90,7 +100,7 @@ export type CacheChange = "first_call" | "model_changed" | "tools_changed" | "no
 /** A request, as far as it may differ from one that was sent. */
 interface AskedCall {
   readonly model?: string | undefined;
-  /** In full. */
+  /** Those of its client, in full. */
   readonly tools: readonly ToolDefinition[];
 }
 
@@ -101,33 +111,15 @@ export function findChange(
 ): CacheChange {
   if (!sent) return "first_call";
   if (sent.model !== request.model) return "model_changed";
-  return sent.toolsHash === hashTools(request.tools) ? "none" : "tools_changed";
+  const { tools } = request;
+  const isSame = tools.length === sent.ownTools.length &&
+    tools.every((tool, at) => hashPiece(tool) === sent.ownTools[at]);
+  return isSame ? "none" : "tools_changed";
 }
 
 /** Tells each tool, as it is shown, from any other. */
 export function hashEach(tools: readonly ToolDefinition[]): readonly number[] {
   return tools.map(hashPiece);
-}
-
-/** Tells the full definitions of tools from any others. */
-export function hashTools(tools: readonly ToolDefinition[]): number {
-  return hashText(hashEach(tools).join());
-}
-
-/** What it would take now to send everything, had everything been sent so far. */
-export function resendOf(
-  sent: readonly SentRequest[],
-  request: AskedCall,
-  { profile, scale, promptTokens, alive }: {
-    readonly profile: Profile;
-    readonly scale: TokenScale;
-    readonly promptTokens: number;
-    readonly alive: number;
-  },
-): Pick<Usage, "promptTokens" | "cachedTokens"> {
-  const { fullTokens = 0 } = sent.find((one) => findChange(one, request) === "none") ?? {};
-  const cachedTokens = servedOf(profile, scale, { promptTokens, sharedTokens: fullTokens });
-  return { promptTokens, cachedTokens: alive * cachedTokens };
 }
 
 /**

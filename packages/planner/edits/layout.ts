@@ -1,11 +1,13 @@
 import {
   countMessageTokens,
   type CountTokens,
+  describeCall,
   hashPiece,
   type Message,
   type StableMessages,
+  type ToolCall,
 } from "@tare/messages";
-import { applyElisions, parsePlaceholder } from "@tare/prune";
+import { applyElisions, parsePlaceholder, RECALL_TOOL } from "@tare/prune";
 import { type Edit, type PlacedMessages, placeMessages } from "./view.ts";
 
 /** Tokens of what the model sees of a history, or of the first part of it. */
@@ -50,6 +52,9 @@ export class Layout {
   #sums: LayoutSums[] = [];
   /** Tokens up to the end of each message of the history, as it was said. */
   #fullEnds: number[] = [];
+  /** The same without what would not have been said, had nothing left: recalls and their answers. */
+  #ownEnds: number[] = [];
+  #recalls = NO_RECALLS;
   /** The row of each message; −1 if it left. */
   #rows: number[] = [];
   /** Results in whose place a line stands. */
@@ -67,6 +72,8 @@ export class Layout {
     this.#placed = { messages: [...messages], places: [...places], elided: [...elided] };
     this.#sums = [...other.#sums];
     this.#fullEnds = [...other.#fullEnds];
+    this.#ownEnds = [...other.#ownEnds];
+    this.#recalls = other.#recalls;
     this.#rows = [...other.#rows];
     this.#elided = new Set(other.#elided);
   }
@@ -144,9 +151,25 @@ export class Layout {
     return this.#fullEnds.at(-1) ?? 0;
   }
 
-  /** Tokens of its first `length` messages. */
-  fullTokensOf(length: number): number {
-    return this.#fullEnds[length - 1] ?? (length > 0 ? this.fullTokens : 0);
+  /** Tokens of what would have been said, had nothing left: without recalls. */
+  get ownTokens(): number {
+    return this.#ownEnds.at(-1) ?? 0;
+  }
+
+  /** Those of its first `length` messages. */
+  ownTokensOf(length: number): number {
+    return this.#ownEnds[length - 1] ?? (length > 0 ? this.ownTokens : 0);
+  }
+
+  /** Tokens of what was said before the model's first word. */
+  get openingTokens(): number {
+    const first = this.#history.findIndex(({ role }) => role === "assistant");
+    return this.ownTokensOf(first < 0 ? this.#history.length : first);
+  }
+
+  /** Whether nothing was said at the end of the history but what was recalled, so that its reply is one more. */
+  get endsWithRecalls(): boolean {
+    return this.#recalls.isAll && this.#history.at(-1)?.role === "tool";
   }
 
   /** Tokens in front of a message that user and model said. */
@@ -243,7 +266,7 @@ export class Layout {
 
   #append(message: Message): void {
     const at = this.#history.push(message) - 1;
-    this.#fullEnds.push(this.fullTokens + countMessageTokens(message, this.#countTokens));
+    this.#count(message);
     this.#rows.push(this.#placed.messages.push(message) - 1);
     this.#placed.places.push(at);
     this.#placed.elided.push(message);
@@ -280,10 +303,11 @@ export class Layout {
   #relay(history: readonly Message[], edits: readonly Edit[], shared: number): void {
     this.#history = [...history];
     this.#edits = edits;
-    this.#fullEnds.length = shared;
-    for (let at = shared; at < history.length; at++) {
-      this.#fullEnds.push(this.fullTokens + countMessageTokens(history[at]!, this.#countTokens));
-    }
+    this.#fullEnds.length = this.#ownEnds.length = shared;
+    this.#recalls = recallsOf(
+      history[history.findLastIndex(({ role }, at) => at < shared && role === "assistant")],
+    );
+    for (const message of history.slice(shared)) this.#count(message);
     const { messages, places, elided } = placeMessages(history, edits);
     this.#placed = { messages: [...messages], places: [...places], elided: [...elided] };
     this.#elided = new Set(
@@ -294,6 +318,24 @@ export class Layout {
     this.#sums = [];
     while (this.#sums.length < messages.length) this.#sum();
     this.#version++;
+  }
+
+  /** Adds the next message to what was said. */
+  #count(message: Message): void {
+    const tokens = countMessageTokens(message, this.#countTokens);
+    this.#fullEnds.push(this.fullTokens + tokens);
+    this.#ownEnds.push(this.ownTokens + this.#ownTokensOf(message, tokens));
+  }
+
+  #ownTokensOf(message: Message, tokens: number): number {
+    if (message.role === "tool") return this.#recalls.ids.has(message.tool_call_id) ? 0 : tokens;
+    if (message.role !== "assistant") return tokens;
+    this.#recalls = recallsOf(message);
+    const { ids, isAll } = this.#recalls;
+    if (ids.size === 0) return tokens;
+    if (isAll) return 0;
+    const others = message.tool_calls?.filter((call) => !isRecall(call)) ?? [];
+    return countMessageTokens({ ...message, tool_calls: others }, this.#countTokens);
   }
 
   /** Adds the next row to the sums. */
@@ -316,6 +358,29 @@ export class Layout {
       elided: elided + full - tokens,
     });
   }
+}
+
+/** What a reply recalls. */
+interface Recalls {
+  /** Ids of its recalls. */
+  readonly ids: ReadonlySet<string>;
+  /** Whether it calls nothing else. */
+  readonly isAll: boolean;
+}
+
+const NO_RECALLS: Recalls = { ids: new Set(), isAll: false };
+
+function recallsOf(message: Message | undefined): Recalls {
+  if (message?.role !== "assistant" || !message.tool_calls?.some(isRecall)) return NO_RECALLS;
+  const recalls = message.tool_calls.filter(isRecall);
+  return {
+    ids: new Set(recalls.map(({ id }) => id)),
+    isAll: recalls.length === message.tool_calls.length,
+  };
+}
+
+function isRecall(call: ToolCall): boolean {
+  return describeCall(call).name === RECALL_TOOL.function.name;
 }
 
 /** Whether a text stands for all of a result. One that was truncated on arrival still shows head and tail. */

@@ -287,7 +287,8 @@ class Rewriting {
 
   #plan(): Plan {
     const request = this.#request;
-    const { predicted, promptTokens, situation, layout, activeStart, shownTools, toolTokens } = this.#prompt;
+    const { alone, predicted, promptTokens, situation, layout, activeStart, shownTools, toolTokens } =
+      this.#prompt;
     const { messages, places, elided } = layout.placed;
     const { countTokens } = this.#options;
     const toolsBefore = countRequestTokens({ messages: [], tools: request.tools }, countTokens);
@@ -314,7 +315,8 @@ class Rewriting {
         all: saidTokens - promptTokens,
         schemas: toolsBefore - toolTokens,
       }),
-      fullTokens: saidTokens + (request.deferred?.tokens ?? 0),
+      alone,
+      isWhole: this.#edits.length === 0 && layout.ownTokens === layout.fullTokens && !request.deferred,
       predicted,
       stable: layout.stableWithin(predicted.sharedTokens - toolTokens, request.truncated),
     };

@@ -8,15 +8,14 @@ import {
 } from "@tare/messages";
 import {
   type CacheChange,
+  estimateWarmth,
   findChange,
   hashEach,
-  hashTools,
   NO_TOKENS,
   NO_WARMTH,
   observeTokens,
   observeWarmth,
   type Prediction,
-  resendOf,
   scaled,
   type SentRequest,
   servedOf,
@@ -26,6 +25,16 @@ import {
   type WarmthRecord,
 } from "../cache/predict.ts";
 import { type Price, type Profile, recogniseProfile } from "../providers.ts";
+import {
+  type AloneCall,
+  type AloneRequest,
+  callAlone,
+  type CompactionHabit,
+  NOT_COMPACTED,
+  type OwnCompaction,
+  type PromptUsage,
+  SUMMARY_TOKENS,
+} from "./without_tare.ts";
 
 /** What one call cost and why. Costs are in token units: the price of one uncached input token is 1. */
 export interface LedgerEntry {
@@ -67,11 +76,21 @@ export interface LedgerEntry {
   readonly summary?: Usage;
   /** What the prompt cost, a summary made for it included. */
   readonly tokenUnits: number;
-  /** What the prompt would have taken if everything had been sent, by the cache model. */
-  readonly resend: Pick<Usage, "promptTokens" | "cachedTokens">;
-  /** What that would have cost. */
-  readonly resendTokenUnits: number;
-  /** What the session has saved so far against sending everything; negative if it lost. */
+  /**
+   * What this call would have taken without Tare: the very same where nothing has left its prompt, and nothing but the rest
+   * of its reply where it only follows a recall.
+   */
+  readonly without: Usage;
+  /**
+   * What its client would have taken before it for compacting a conversation that its window doesn't hold; absent where it
+   * would not have.
+   */
+  readonly withoutCompaction?: Usage;
+  /** What both prompts would have cost. */
+  readonly withoutTokenUnits: number;
+  /** What resending everything would have cost; absent where that doesn't fit the window. */
+  readonly resendTokenUnits?: number;
+  /** What the session has saved so far against what its client would have paid; negative if it lost. */
   readonly savedTokenUnits: number;
   /** Whether rewriting has cost the session so much more than it saved that it stopped. */
   readonly stopped: boolean;
@@ -112,8 +131,14 @@ export interface PlannerState {
   readonly counted: TokenRecord;
   /** Cost of the session so far. */
   readonly paid: number;
-  /** What it would have cost to resend everything. */
+  /** What it would have cost to resend everything, had the window been large enough. */
   readonly resend: number;
+  /** What its client would have paid without Tare. */
+  readonly without: number;
+  /** What its client would have compacted. */
+  readonly compacted: OwnCompaction;
+  /** Tokens of its newest reply. */
+  readonly outputTokens: number;
   /** Whether rewriting has cost more than it saved, so that it stopped. */
   readonly stopped: boolean;
   /** Whether it was forked from a session and has sent nothing since. Absent: no. */
@@ -132,6 +157,9 @@ export const NEW_SESSION: PlannerState = {
   counted: NO_TOKENS,
   paid: 0,
   resend: 0,
+  without: 0,
+  compacted: NOT_COMPACTED,
+  outputTokens: 0,
   stopped: false,
 };
 
@@ -141,23 +169,20 @@ const WARM_SHARE = 0.8;
 /** So many models and sets of tools of a session are remembered with what they were sent last. */
 const REMEMBERED_REQUESTS = 4;
 
-const NOTHING = { promptTokens: 0, cachedTokens: 0 };
-
 /** What was planned of a request that succeeded, as far as it is booked. Tokens are counted here. */
 export interface BookedPlan {
   readonly request: {
     readonly messages: readonly Message[];
-    /** In full. */
-    readonly tools: readonly ToolDefinition[];
     readonly nowMs: number;
     readonly model?: string | undefined;
-    readonly deferred?: { readonly isDetour: boolean };
   };
   /** What was sent. */
   readonly view: { readonly tools: readonly ToolDefinition[] };
   readonly promptTokens: number;
-  /** Tokens of the whole conversation, as it was said. */
-  readonly fullTokens: number;
+  /** The call as its client would have made it alone. */
+  readonly alone: AloneRequest;
+  /** Whether that is what was sent. */
+  readonly isWhole: boolean;
   /** The prompt by what it consists of. */
   readonly shares: LedgerEntry["shares"];
   /** What the cache was expected to do for it. */
@@ -180,15 +205,20 @@ export interface BookCallOptions {
   readonly profile: Profile;
   readonly countTokens: CountTokens;
   readonly lossLimit: number;
+  /** The model's context window. */
+  readonly windowTokens: number;
+  /** What its client does where that is full. */
+  readonly habit: CompactionHabit;
 }
 
 /** What is known of a session after a request that succeeded, and what that cost. */
 export function bookCall(
   before: PlannerState,
-  { plan, usage, summary, messageTokens, profile, countTokens, lossLimit }: BookCallOptions,
+  { plan, usage, summary, messageTokens, profile, countTokens, lossLimit, windowTokens, habit }:
+    BookCallOptions,
 ): { readonly state: PlannerState; readonly entry: LedgerEntry } {
-  const { request, predicted, promptTokens, fullTokens } = plan;
-  const { nowMs, model, tools } = request;
+  const { request, predicted, promptTokens, alone } = plan;
+  const { nowMs, model } = request;
   const last = before.sent[0];
   const late = last && nowMs - last.atMs > profile.ttlMs;
   const reported = usage && !usage.estimated ? usage : undefined;
@@ -207,35 +237,53 @@ export function bookCall(
   // A rewrite at the very front leaves nothing to go by but the estimate.
   const served = expected > 0 ? actual.cachedTokens / expected : predicted.alive;
   const cost = promptCost(profile, actual) + (summary ? promptCost(profile, summary) : 0);
-  const resendTokens = prompt + scale.perToken * (fullTokens - promptTokens);
-  const resend = request.deferred?.isDetour ? NOTHING : resendOf(before.sent, request, {
+  const shown = plan.view.tools;
+  const lastShared = last ? sharedTokens(last, { tools: shown, countTokens }) : 0;
+  // What an edit moved tells nothing of a cache that isn't late.
+  const isTold = late || !last || lastShared >= last.promptTokens;
+  const alive = served >= WARM_SHARE ? 1 : isTold ? served : predicted.alive;
+  const asked = callAlone(before.compacted, alone, {
     profile,
     scale,
-    promptTokens: resendTokens,
-    alive: served >= WARM_SHARE ? 1 : served,
+    windowTokens,
+    habit,
+    countTokens,
+    sent: before.sent,
+    usage: actual,
+    countedTokens: promptTokens,
+    aliveOf: ({ atMs }) =>
+      nowMs - atMs === predicted.idleMs ? alive : estimateWarmth(profile, nowMs - atMs, before.warmth),
   });
-  const resendCost = promptCost(profile, resend);
+  // What comes back finds a cache that its leaving has broken.
+  const isSame = plan.isWhole && before.sent.every(({ isWhole }) => isWhole) && before.compacted.tokens === 0;
+  const taken: AloneCall = isSame ? { usage: actual, resend: actual, compacted: before.compacted } : asked;
+  // The reply that only recalled would have been this one.
+  const outputTokens = Math.max(0, actual.outputTokens - (alone.isDetour ? before.outputTokens : 0));
+  const { compaction } = taken;
+  const withoutCost = promptCost(profile, taken.usage) + (compaction ? promptCost(profile, compaction) : 0);
   const paid = before.paid + cost;
-  const resent = before.resend + resendCost;
+  const without = before.without + withoutCost;
+  const resendCost = promptCost(profile, taken.resend);
+  const resend = before.resend + resendCost;
   const recognised = recogniseProfile(actual, profile) ?? before.recognised;
   const idleSince: Record<string, number> = {};
   for (const { parts } of plan.pending) {
     for (const { name } of parts) idleSince[name] = before.idleSince[name] ?? before.carried;
   }
-  const shown = plan.view.tools;
-  const toolsHash = hashTools(tools);
+  const ownTools = hashEach(alone.tools);
   const now: SentRequest = {
     tools: hashEach(shown),
     messageTokens,
     promptTokens,
-    fullTokens,
-    toolsHash,
+    isWhole: plan.isWhole,
+    ownTokens: alone.ownTokens,
+    ownTools,
     atMs: nowMs,
     model,
   };
   const state: PlannerState = {
     seen: request.messages.length,
-    sent: [now, ...before.sent.filter((other) => other.model !== model || other.toolsHash !== toolsHash)]
+    sent: [now, ...before.sent.filter((other) => findChange(other, alone) !== "none")]
       .slice(0, REMEMBERED_REQUESTS),
     // What waits stands in front of what breaks, so that it is served if anything is.
     carried: before.carried + (actual.cachedTokens > 0 ? profile.read : profile.write),
@@ -245,18 +293,20 @@ export function bookCall(
       : before.warmth,
     counted,
     paid,
-    resend: resent,
-    stopped: before.stopped || paid > (1 + 2 * lossLimit) * resent,
+    resend,
+    without,
+    compacted: taken.compacted,
+    outputTokens: actual.outputTokens,
+    stopped: before.stopped || paid > (1 + 2 * lossLimit) * resend,
     ...(recognised && { recognised }),
   };
-  const lastShared = last ? sharedTokens(last, { tools: shown, countTokens }) : 0;
   const entry: LedgerEntry = {
     usage: actual,
     predictedCachedTokens: expected,
     shares: plan.shares,
     uncached: explainUncached({
       uncachedTokens: actual.promptTokens - actual.cachedTokens,
-      change: findChange(last, request),
+      change: findChange(last, alone),
       brokenTokens: last ? scale.perToken * (last.promptTokens - lastShared) : 0,
       // What a rewrite moved in a cold cache was gone before.
       missingTokens: late && actual.cachedTokens === 0
@@ -266,16 +316,27 @@ export function bookCall(
     }),
     ...(summary && { summary }),
     tokenUnits: cost,
-    resend: {
-      promptTokens: Math.round(resend.promptTokens),
-      cachedTokens: Math.round(resend.cachedTokens),
-    },
-    resendTokenUnits: resendCost,
-    savedTokenUnits: resent - paid,
+    without: { ...roundTokens(taken.usage), outputTokens },
+    ...(compaction && {
+      withoutCompaction: { ...roundTokens(compaction), outputTokens: SUMMARY_TOKENS },
+    }),
+    withoutTokenUnits: withoutCost,
+    ...(taken.resend.promptTokens <= windowTokens && { resendTokenUnits: resendCost }),
+    savedTokenUnits: without - paid,
     stopped: state.stopped,
     ...(plan.decision && { decision: plan.decision }),
   };
   return { state, entry };
+}
+
+function roundTokens(usage: PromptUsage): PromptUsage {
+  const { promptTokens, cachedTokens, cacheWriteTokens, hourWriteTokens } = usage;
+  return {
+    promptTokens: Math.round(promptTokens),
+    cachedTokens: Math.round(cachedTokens),
+    ...(cacheWriteTokens !== undefined && { cacheWriteTokens: Math.round(cacheWriteTokens) }),
+    ...(hourWriteTokens !== undefined && { hourWriteTokens: Math.round(hourWriteTokens) }),
+  };
 }
 
 /** What {@linkcode explainUncached} goes by. All tokens are the provider's. */
@@ -336,7 +397,7 @@ export function explainUncached(
  */
 export function promptCost(
   { write, read, writes }: Pick<Profile, "write" | "read" | "writes">,
-  usage: Pick<Usage, "promptTokens" | "cachedTokens" | "cacheWriteTokens" | "hourWriteTokens">,
+  usage: PromptUsage,
 ): number {
   const { promptTokens, cachedTokens, cacheWriteTokens = 0, hourWriteTokens } = usage;
   const uncached = promptTokens - cachedTokens;

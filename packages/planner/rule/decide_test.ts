@@ -203,17 +203,17 @@ Deno.test("sent() reckons what deferred tools would have taken, and calls that o
     countTokens: estimateTokens,
   });
   const messages: Message[] = [];
-  const resent: unknown[] = [];
+  const paid: unknown[] = [];
   for (const deferred of [{ tokens: 5_000, isDetour: false }, { tokens: 4_000, isDetour: true }, undefined]) {
     messages.push({ role: "user", content: "x".repeat(4 * 96) });
     const call = { nowMs: 0, ...(deferred && { deferred }) };
     const { promptTokens } = await session.view({ messages, tools: [] }, call);
-    const { resend, savedTokenUnits } = session.sent({ promptTokens, cachedTokens: 0, outputTokens: 1 })!;
-    resent.push([resend, savedTokenUnits]);
+    const { without, savedTokenUnits } = session.sent({ promptTokens, cachedTokens: 0, outputTokens: 1 })!;
+    paid.push([without, savedTokenUnits]);
   }
-  assertEquals(resent, [
-    [{ promptTokens: 5_100, cachedTokens: 0 }, 5_000],
-    [{ promptTokens: 0, cachedTokens: 0 }, 4_800],
-    [{ promptTokens: 300, cachedTokens: 0 }, 4_800],
+  assertEquals(paid, [
+    [{ promptTokens: 5_100, cachedTokens: 0, outputTokens: 1 }, 5_000],
+    [{ promptTokens: 0, cachedTokens: 0, outputTokens: 0 }, 4_800],
+    [{ promptTokens: 300, cachedTokens: 0, outputTokens: 1 }, 4_800],
   ]);
 });

@@ -1,21 +1,23 @@
 import {
   countMessageTokens,
   countRequestTokens,
+  countToolTokens,
   hashPiece,
   type Message,
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
 import {
+  estimateWarmth,
   predict,
   type Prediction,
-  resendOf,
   scaled,
   servedOf,
   servedTokens,
   type TokenScale,
   tokenScale,
 } from "../cache/predict.ts";
+import { RECALL_TOOL } from "@tare/prune";
 import { currentProfile, type Profile, profileNamed } from "../providers.ts";
 import { Layout } from "../edits/layout.ts";
 import {
@@ -35,6 +37,7 @@ import {
   type PlannerState,
   promptCost,
 } from "../ledger/ledger.ts";
+import { type AloneRequest, callAlone, USUAL_COMPACTION } from "../ledger/without_tare.ts";
 import type { Mechanisms, PromptCall, PromptSessionOptions } from "../prompt_session.ts";
 import { findRemovals, type Retention } from "../retention/find_removals.ts";
 import { Standings } from "../retention/standings.ts";
@@ -70,6 +73,8 @@ export interface Look {
   readonly scale: TokenScale;
   /** What is to be decided. Tokens are the provider's. */
   readonly situation: Situation;
+  /** The call as its client would have made it alone. */
+  readonly alone: AloneRequest;
   /** What was asked for and isn't so yet. */
   readonly wishes: Wishes;
   /** Whether doing it breaks nothing that the cache holds. */
@@ -93,8 +98,8 @@ export type SavedTokens = Readonly<Record<keyof Mechanisms, number>>;
 export interface LookedAt {
   /** Hashes of its messages. */
   readonly history: readonly number[];
-  /** Tokens of all of them. */
-  readonly fullTokens: number;
+  /** Tokens of all of them but recalls. */
+  readonly ownTokens: number;
   /** Hashes of what the model saw of them. */
   readonly shown: readonly number[];
   /** Tokens of each of these. */
@@ -105,7 +110,7 @@ export interface LookedAt {
 export interface KnownSessionOptions extends
   Pick<
     PromptSessionOptions,
-    "profile" | "countTokens" | "windowTokens" | "tools" | "isError" | "alwaysFull"
+    "profile" | "countTokens" | "windowTokens" | "compaction" | "tools" | "isError" | "alwaysFull"
   > {
   readonly retention: Retention;
   readonly lossLimit: number;
@@ -173,7 +178,7 @@ export class KnownSession {
     const { messages } = layout.placed;
     return {
       history: layout.history.map(hashPiece),
-      fullTokens: layout.fullTokens,
+      ownTokens: layout.ownTokens,
       shown: messages.map(hashPiece),
       tokens: messages.map((message) => countMessageTokens(message, this.#options.countTokens)),
     };
@@ -252,14 +257,17 @@ export class KnownSession {
 
     const reckoned = reckonedAlive(alive);
     const cost = promptCost(profile, { promptTokens: theirs, cachedTokens: reckoned * cachedTokens });
-    const fullTokens = countRequestTokens({ messages: [], tools }, countTokens) + layout.fullTokens +
-      (request.deferred?.tokens ?? 0);
-    const resendTokens = theirs + scale.perToken * (fullTokens - promptTokens);
-    const resend = resendOf(account.sent, request, {
+    const alone = this.#alone(request);
+    const { resend } = callAlone(account.compacted, alone, {
       profile,
       scale,
-      promptTokens: resendTokens,
-      alive: reckoned,
+      windowTokens,
+      habit: USUAL_COMPACTION,
+      countTokens,
+      sent: account.sent,
+      usage: { promptTokens: theirs, cachedTokens: reckoned * cachedTokens },
+      countedTokens: promptTokens,
+      aliveOf: ({ atMs }) => reckonedAlive(estimateWarmth(profile, request.nowMs - atMs, account.warmth)),
     });
     return {
       layout,
@@ -284,6 +292,7 @@ export class KnownSession {
         // What a fork's first request shares with its parent's last is paid for: rewriting waits until that has been read.
         isHeld: account.forked && !isSurelyCold(alive),
       },
+      alone,
       wishes,
       isFree: ride !== undefined && (isSurelyCold(alive) || cachedTokens <= ride.start),
     };
@@ -338,7 +347,7 @@ export class KnownSession {
     plan: BookedPlan,
     { usage, summary }: { readonly usage: Usage | undefined; readonly summary: Usage | undefined },
   ): LedgerEntry {
-    const { countTokens, lossLimit } = this.#options;
+    const { countTokens, lossLimit, windowTokens = Infinity, compaction = USUAL_COMPACTION } = this.#options;
     const toolTokens = countRequestTokens({ messages: [], tools: plan.view.tools }, countTokens);
     // Rewrites since may have left less as it was.
     const kept = this.#kept.slice(this.#plannedAt.get(plan) ?? 0);
@@ -350,6 +359,8 @@ export class KnownSession {
       profile: this.profile,
       countTokens,
       lossLimit,
+      windowTokens,
+      habit: compaction,
     });
     this.#account = state;
     return entry;
@@ -365,10 +376,26 @@ export class KnownSession {
     return predict(sent, { profile, warmth, nowMs, model, tools, countTokens });
   }
 
+  /** The call as its client would have made it alone, of the history that is laid out. */
+  #alone({ model, tools, messages, deferred }: LookRequest): AloneRequest {
+    const { countTokens } = this.#options;
+    const layout = this.#layout;
+    const own = tools.filter((tool) => tool.function.name !== RECALL_TOOL.function.name);
+    const toolTokens = own.reduce((sum, tool) => sum + countToolTokens(tool, countTokens), 0);
+    return {
+      model,
+      tools: own,
+      length: messages.length,
+      ownTokens: toolTokens + layout.ownTokens + (deferred?.tokens ?? 0),
+      frontTokens: toolTokens + layout.openingTokens,
+      isDetour: layout.endsWithRecalls || (deferred?.isDetour ?? false),
+    };
+  }
+
   /** Takes in what is new of a history. */
   #update(history: readonly Message[], edits: readonly Edit[]): void {
     const shared = this.#sharedLength(history);
-    const before = this.#isNew ? this.#before?.fullTokens ?? 0 : this.#layout.fullTokens;
+    const before = this.#isNew ? this.#before?.ownTokens ?? 0 : this.#layout.ownTokens;
     for (const _ of this.take(history)) { /* Each step at once. */ }
     let kept = this.#layout.update(history, edits);
     if (this.#isNew) kept = this.#keptOf(this.#before);
@@ -377,7 +404,7 @@ export class KnownSession {
     if (kept === Infinity) return;
     this.#kept.push(kept);
     // Of what is shared the count is the same.
-    const gone = shared === Infinity ? 0 : before - this.#layout.fullTokensOf(shared);
+    const gone = shared === Infinity ? 0 : before - this.#layout.ownTokensOf(shared);
     const account = this.#account;
     this.#account = {
       ...account,
@@ -385,7 +412,7 @@ export class KnownSession {
       sent: account.sent.map((one) => ({
         ...one,
         messageTokens: Math.min(one.messageTokens, kept),
-        fullTokens: Math.max(0, one.fullTokens - gone),
+        ownTokens: Math.max(0, one.ownTokens - gone),
       })),
     };
   }

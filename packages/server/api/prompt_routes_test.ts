@@ -194,8 +194,9 @@ Deno.test("promptRoutes() give sums that are the ledger's", async () => {
     [[1, 1, 400, 100, 500], [2, 2, 400, 100, 500], [3, 3, 400, 100, 500]],
   );
   assertEquals([all.calls, today.calls, groups.planned.sessions, groups.control.sessions], [3, 1, 1, 0]);
-  assertEquals(sum(({ resend }) => resend!.tokenUnits), all.resendTokenUnits);
-  assertAlmostEquals(sum(({ resend }) => resend!.usd), all.resendUsd);
+  assertEquals(sum(({ without }) => without!.tokenUnits), all.withoutTokenUnits);
+  assertAlmostEquals(sum(({ without }) => without!.usd), all.withoutUsd);
+  assertEquals(sum(({ resendTokenUnits }) => resendTokenUnits), all.resendTokenUnits);
   const page = await get<{ readonly calls: readonly CallReport[]; readonly hasMore: boolean }>(
     handler,
     `${session}/calls?limit=1&after=1`,

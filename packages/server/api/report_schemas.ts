@@ -48,9 +48,12 @@ const CALL = closed({
   estimated: FLAG,
   tokenUnits: NUMBER,
   usd: orNull(NUMBER),
-  resend: orNull(
-    closed({ ...numbers(["promptTokens", "cachedTokens", "tokenUnits"]), usd: orNull(NUMBER) }, "Resend"),
-  ),
+  without: orNull(closed({
+    ...numbers(["promptTokens", "cachedTokens", "tokenUnits"]),
+    usd: orNull(NUMBER),
+    compacts: FLAG,
+  }, "WithoutTare")),
+  resendTokenUnits: orNull(NUMBER),
   summary: orNull(closed(numbers(["promptTokens", "cachedTokens", "outputTokens"]), "SummaryUsage")),
   uncached: Type.Array(closed({
     cause: Type.Unsafe<CallReport["uncached"][number]["cause"]>(TEXT),

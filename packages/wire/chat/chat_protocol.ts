@@ -23,6 +23,7 @@ export const CHAT_PROTOCOL: Protocol = {
   name: "chat",
   path: "/chat/completions",
   listField: "messages",
+  compaction: { promptShare: 0.5, keptTokens: 25_000, keepsFront: true },
   auth: BEARER,
   readHints(body, headers) {
     const count = readField(body, "n");

@@ -45,6 +45,7 @@ export const RESPONSES_PROTOCOL: Protocol = {
       },
     }],
   },
+  compaction: { promptShare: 1, keptTokens: 0, keepsFront: true },
   auth: BEARER,
   followsField: "previous_response_id",
   readHints(body, headers) {

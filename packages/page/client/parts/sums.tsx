@@ -35,19 +35,19 @@ export function promptTokensOf(
   return { name: "Prompt tokens", value: count(promptTokens), note };
 }
 
-/** What calls cost beside resending everything: in token units, and in dollars where the price of all is known. */
+/** What calls cost beside what clients would have paid without Tare: in token units, and in dollars where the price of all is known. */
 export function costsOf(
-  { tokenUnits, resendTokenUnits, usd, resendUsd, unpricedCalls }: Pick<
+  { tokenUnits, withoutTokenUnits, usd, withoutUsd, unpricedCalls }: Pick<
     CallSums,
-    "tokenUnits" | "resendTokenUnits" | "usd" | "resendUsd" | "unpricedCalls"
+    "tokenUnits" | "withoutTokenUnits" | "usd" | "withoutUsd" | "unpricedCalls"
   >,
 ): Sum[] {
-  const beside = (cost: number, resend: number, format: (cost: number) => string) =>
-    `of ${format(resend)}: ${share(resend - cost, resend)} saved`;
+  const beside = (cost: number, without: number, format: (cost: number) => string) =>
+    `of ${format(without)}: ${share(without - cost, without)} saved`;
   return [
-    { name: "Token units", value: count(tokenUnits), note: beside(tokenUnits, resendTokenUnits, count) },
+    { name: "Token units", value: count(tokenUnits), note: beside(tokenUnits, withoutTokenUnits, count) },
     ...(unpricedCalls === 0 && usd > 0
-      ? [{ name: "US dollars", value: dollars(usd), note: beside(usd, resendUsd, dollars) }]
+      ? [{ name: "US dollars", value: dollars(usd), note: beside(usd, withoutUsd, dollars) }]
       : []),
   ];
 }

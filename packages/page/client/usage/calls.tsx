@@ -55,9 +55,9 @@ function sumsOf(calls: readonly CallReport[]): Sum[] {
     { name: "Output tokens", value: count(add(({ outputTokens }) => outputTokens)) },
     ...costsOf({
       tokenUnits: add(({ tokenUnits }) => tokenUnits),
-      resendTokenUnits: add(({ resend, tokenUnits }) => resend?.tokenUnits ?? tokenUnits),
+      withoutTokenUnits: add(({ without, tokenUnits }) => without?.tokenUnits ?? tokenUnits),
       usd: add(({ usd }) => usd),
-      resendUsd: add(({ resend, usd }) => resend ? resend.usd : usd),
+      withoutUsd: add(({ without, usd }) => without ? without.usd : usd),
       unpricedCalls: calls.filter(({ usd }) => usd === null).length,
     }),
   ];
@@ -71,7 +71,7 @@ interface Choice {
 
 function Chart({ calls, at, choose }: Choice) {
   const [box, room] = useWidth<HTMLDivElement>();
-  const { width, pitch, most, paths, resend, rewritten } = useMemo(() => layOutBars(calls, room), [
+  const { width, pitch, most, paths, without, rewritten } = useMemo(() => layOutBars(calls, room), [
     calls,
     room,
   ]);
@@ -89,7 +89,7 @@ function Chart({ calls, at, choose }: Choice) {
         <svg width={width} height={HEIGHT + FOOT} aria-hidden="true">
           <rect class="chosen" x={at * pitch} y={0} width={pitch} height={HEIGHT + FOOT} />
           {PARTS.map((part) => <path key={part} class={part} d={paths[part]} />)}
-          <path class="resend" d={resend} />
+          <path class="without" d={without} />
           <path class="base" d={`M0 ${HEIGHT + 0.5}h${width}`} />
           {rewritten.map((at) => (
             <path key={at} class="mark" d={`M${at * pitch + pitch / 2} ${HEIGHT + 3}l4.5 8h-9z`} />
@@ -98,7 +98,7 @@ function Chart({ calls, at, choose }: Choice) {
       </Slider>
       <ul class="legend">
         {PARTS.map((part) => <li key={part} class={part}>{NAMES[part]}</li>)}
-        <li class="resend">Resending everything</li>
+        <li class="without">Without Tare</li>
         <li class="mark">Rewritten before this call</li>
       </ul>
     </div>
@@ -117,7 +117,7 @@ function Detail({ call }: { readonly call: CallReport }) {
     turn,
     purpose,
     promptTokens,
-    resend,
+    without,
     tokenUnits,
     usd,
     uncached,
@@ -145,17 +145,17 @@ function Detail({ call }: { readonly call: CallReport }) {
           <dt>Prompt</dt>
           <dd>{count(promptTokens)}</dd>
         </div>
-        {resend && (
+        {without && (
           <div>
             <dt>Everything</dt>
-            <dd>{count(resend.promptTokens)}</dd>
+            <dd>{count(without.promptTokens)}</dd>
           </div>
         )}
         <div>
           <dt>Token units</dt>
           <dd>
             {count(tokenUnits)}
-            {resend && ` of ${count(resend.tokenUnits)}`}
+            {without && ` of ${count(without.tokenUnits)}`}
           </dd>
         </div>
         {usd !== null && (
@@ -163,7 +163,7 @@ function Detail({ call }: { readonly call: CallReport }) {
             <dt>US dollars</dt>
             <dd>
               {dollars(usd)}
-              {typeof resend?.usd === "number" && ` of ${dollars(resend.usd)}`}
+              {typeof without?.usd === "number" && ` of ${dollars(without.usd)}`}
             </dd>
           </div>
         )}
@@ -232,9 +232,9 @@ function Table({ calls, at, choose }: Choice) {
               </th>
               {PARTS.map((part) => <td key={part}>{count(tokens[part])}</td>)}
               <td>{count(call.promptTokens)}</td>
-              <td>{call.resend ? count(call.resend.promptTokens) : "–"}</td>
+              <td>{call.without ? count(call.without.promptTokens) : "–"}</td>
               <td>{count(call.tokenUnits)}</td>
-              <td>{call.resend ? count(call.resend.tokenUnits) : "–"}</td>
+              <td>{call.without ? count(call.without.tokenUnits) : "–"}</td>
             </tr>
           );
         }}
@@ -273,17 +273,17 @@ function partsOf(
 
 /**
  * Lays out a bar for each call in so much room; if they don't fit they take more, to be scrolled. Gives SVG paths, one of
- * each part over all calls and one of what resending everything would have taken, from `most` tokens at the top.
+ * each part over all calls and one of what it would have taken without Tare, from `most` tokens at the top.
  */
 function layOutBars(calls: readonly CallReport[], room: number) {
   const pitch = Math.max(PITCH.least, Math.min(PITCH.most, room / Math.max(1, calls.length)));
   const most = calls.reduce(
-    (most, { promptTokens, resend, outputTokens }) =>
-      Math.max(most, Math.max(promptTokens, resend?.promptTokens ?? 0) + outputTokens),
+    (most, { promptTokens, without, outputTokens }) =>
+      Math.max(most, Math.max(promptTokens, without?.promptTokens ?? 0) + outputTokens),
     1,
   );
   const paths: Record<Part, string> = { cached: "", written: "", fresh: "", output: "" };
-  let resend = "";
+  let without = "";
   const barWidth = pitch * 0.8;
   for (const [at, call] of calls.entries()) {
     const x = round(at * pitch + pitch * 0.1);
@@ -295,12 +295,12 @@ function layOutBars(calls: readonly CallReport[], room: number) {
       top -= height;
       paths[part] += `M${x} ${round(top)}h${round(barWidth)}v${round(height)}h${-round(barWidth)}z`;
     }
-    if (!call.resend) continue;
-    const y = round(HEIGHT - call.resend.promptTokens / most * (HEIGHT - HEAD));
-    resend += `${resend === "" ? "M" : "L"}${round(at * pitch)} ${y}h${round(pitch)}`;
+    if (!call.without) continue;
+    const y = round(HEIGHT - call.without.promptTokens / most * (HEIGHT - HEAD));
+    without += `${without === "" ? "M" : "L"}${round(at * pitch)} ${y}h${round(pitch)}`;
   }
   const rewritten = [...calls.entries()].filter(([, { rewrites }]) => rewrites.length > 0).map(([at]) => at);
-  return { width: Math.max(room, pitch * calls.length), pitch, most, paths, resend, rewritten };
+  return { width: Math.max(room, pitch * calls.length), pitch, most, paths, without, rewritten };
 }
 
 function round(pixels: number): number {

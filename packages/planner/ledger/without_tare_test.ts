@@ -1,0 +1,137 @@
+import { assert, assertEquals } from "@std/assert";
+import { countMessageTokens, estimateTokens, type Message } from "@tare/messages";
+import {
+  type LedgerEntry,
+  plannerSession,
+  PrefixCache,
+  profileNamed,
+  promptCost,
+  type PromptSessionOptions,
+  promptUnits,
+} from "@tare/planner";
+import { memoryArchive, RECALL_TOOL } from "@tare/prune";
+
+const PROFILE = profileNamed("anthropic-5m");
+const WINDOW_TOKENS = 60_000;
+const READ = { type: "function", function: { name: "read_file", parameters: {} } } as const;
+
+const task: Message = { role: "user", content: "Read all files. ".repeat(200) };
+
+function reading(step: number, tool: string, result: string): Message[] {
+  const call = { name: tool, arguments: `{"path":"file${step}.ts"}` };
+  return [
+    {
+      role: "assistant",
+      content: null,
+      tool_calls: [{ id: `call_${step}`, type: "function", function: call }],
+    },
+    { role: "tool", tool_call_id: `call_${step}`, content: result },
+  ];
+}
+
+const file = (step: number) => `const line${step} = ${step};\n`.repeat(400);
+
+/** Plays a task in which a file of some 2,000 tokens is read at each step. */
+async function play(steps: number, options: Partial<PromptSessionOptions> = {}) {
+  const session = plannerSession({
+    profile: PROFILE,
+    archive: memoryArchive(),
+    countTokens: estimateTokens,
+    windowTokens: WINDOW_TOKENS,
+    ...options,
+  });
+  const cache = new PrefixCache(PROFILE);
+  const messages: Message[] = [task];
+  const entries: LedgerEntry[] = [];
+  for (let step = 0; step < steps; step++) {
+    const nowMs = 1_000 * step;
+    const view = await session.view({ messages, tools: [READ, RECALL_TOOL] }, { nowMs });
+    const units = promptUnits(view, estimateTokens);
+    const cachedTokens = cache.lookup(units, nowMs);
+    cache.store(units, nowMs);
+    entries.push(session.sent({ promptTokens: view.promptTokens, cachedTokens, outputTokens: 10 })!);
+    messages.push(...reading(step, "read_file", file(step)));
+  }
+  return entries;
+}
+
+/** What a client pays that resends everything, and compacts its conversation from so many tokens on. */
+function alone(steps: number, { from, promptShare, keptTokens, keepsFront }: {
+  readonly from: number;
+  readonly promptShare: number;
+  readonly keptTokens: number;
+  readonly keepsFront: boolean;
+}) {
+  const cost = (promptTokens: number, cachedTokens: number) =>
+    promptCost(PROFILE, { promptTokens, cachedTokens });
+  const front = promptUnits({ messages: [task], tools: [READ] }, estimateTokens)
+    .reduce((sum, { tokens }) => sum + tokens, 0);
+  let [paid, compactions, prompt, held] = [0, 0, front, 0];
+  for (let step = 0; step < steps; step++) {
+    if (prompt > from) {
+      paid += promptShare === 1 ? cost(prompt, held) : cost(promptShare * prompt, 0);
+      compactions++;
+      prompt = front + keptTokens;
+      held = keepsFront ? front : 0;
+    }
+    paid += cost(prompt, held);
+    held = prompt;
+    for (const message of reading(step, "read_file", file(step))) {
+      prompt += countMessageTokens(message, estimateTokens);
+    }
+  }
+  return { paid, compactions };
+}
+
+const HABITS = [
+  { promptShare: 1, keptTokens: 0, keepsFront: true },
+  { promptShare: 0.5, keptTokens: 20_000, keepsFront: true },
+  { promptShare: 1, keptTokens: 10_000, keepsFront: false },
+];
+
+for (const compaction of HABITS) {
+  Deno.test(`sent() reckons with a client that compacts its window itself: ${JSON.stringify(compaction)}`, async () => {
+    const entries = await play(100, { compaction });
+    const claimed = entries.reduce((sum, { withoutTokenUnits }) => sum + withoutTokenUnits, 0);
+    const { paid, compactions } = alone(100, { ...compaction, from: WINDOW_TOKENS - 12_000 });
+    assert(Math.abs(claimed - paid) < 0.05 * paid, `${claimed} against ${paid}`);
+    assertEquals(entries.filter(({ withoutCompaction }) => withoutCompaction).length, compactions);
+    assert(compactions > 2);
+    // Resending everything is told as long as it fits, and not a call longer.
+    const fits = entries.findLastIndex(({ resendTokenUnits }) => resendTokenUnits !== undefined) + 1;
+    assert(fits > 20 && fits < 40);
+    assert(entries.every(({ resendTokenUnits }, at) => (resendTokenUnits !== undefined) === at < fits));
+  });
+}
+
+Deno.test("sent() credits a reply that only recalls with nothing, and its answer isn't part of what would have been sent", async () => {
+  const session = plannerSession({
+    profile: profileNamed("none"),
+    archive: memoryArchive(),
+    countTokens: estimateTokens,
+  });
+  const tools = [READ, RECALL_TOOL];
+  const messages: Message[] = [task];
+  const call = async (outputTokens: number) => {
+    const { promptTokens } = await session.view({ messages, tools }, { nowMs: 0 });
+    return session.sent({ promptTokens, cachedTokens: 0, outputTokens })!;
+  };
+  for (let step = 0; step < 12; step++) {
+    await call(10);
+    messages.push(...reading(step, "read_file", file(step)));
+  }
+  const before = await call(60);
+  assert(before.without.promptTokens > before.usage.promptTokens);
+  messages.push(...reading(12, RECALL_TOOL.function.name, file(0)));
+  const recalled = await call(400);
+  assertEquals(recalled.without, { promptTokens: 0, cachedTokens: 0, outputTokens: 340 });
+  assertEquals(Math.round(recalled.savedTokenUnits - before.savedTokenUnits), -recalled.usage.promptTokens);
+  messages.push({ role: "assistant", content: "Done." }, { role: "user", content: "More." });
+  const { without, usage } = await call(10);
+  const more = messages.slice(-2).reduce(
+    (sum, message) => sum + countMessageTokens(message, estimateTokens),
+    0,
+  );
+  assertEquals(without.promptTokens, before.without.promptTokens + more);
+  assert(usage.promptTokens < without.promptTokens);
+});
