@@ -397,7 +397,7 @@ export function explainUncached(
  */
 export function promptCost(
   { write, read, writes }: Pick<Profile, "write" | "read" | "writes">,
-  usage: PromptUsage,
+  usage: Pick<Usage, "promptTokens" | "cachedTokens" | "cacheWriteTokens" | "hourWriteTokens">,
 ): number {
   const { promptTokens, cachedTokens, cacheWriteTokens = 0, hourWriteTokens } = usage;
   const uncached = promptTokens - cachedTokens;
