@@ -11,8 +11,7 @@ import type { Profile } from "./providers.ts";
 import type { Summarise } from "./edits/make_summary.ts";
 import type { Pin } from "./edits/pin.ts";
 import type { History } from "./edits/view.ts";
-import type { LedgerEntry } from "./ledger/ledger.ts";
-import type { CompactionHabit } from "./ledger/without_tare.ts";
+import type { CompactionHabit, LedgerEntry } from "./ledger/ledger.ts";
 import type { Retention } from "./retention/find_removals.ts";
 import type { Quote } from "./rule/quote.ts";
 

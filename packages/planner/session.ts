@@ -5,8 +5,7 @@ import { type FullWindow, NEVER_FULL } from "./edits/full_window.ts";
 import { fittingPins, type Pin } from "./edits/pin.ts";
 import { type Plan, rewrite } from "./edits/rewrite.ts";
 import { type Edit, type ElideEdit, fittingEdits, type History, leadingEdits } from "./edits/view.ts";
-import { NEW_SESSION, type PlannerState } from "./ledger/ledger.ts";
-import { NOT_COMPACTED } from "./ledger/without_tare.ts";
+import { NEW_SESSION, NOT_COMPACTED, type PlannerState } from "./ledger/ledger.ts";
 import {
   canRecall,
   checkCall,

@@ -31,13 +31,15 @@ import {
 } from "../edits/pin.ts";
 import { compactedTools, type Edit, type History, type PlacedView } from "../edits/view.ts";
 import {
+  type AloneRequest,
   bookCall,
   type BookedPlan,
+  callAlone,
   type LedgerEntry,
   type PlannerState,
   promptCost,
+  USUAL_COMPACTION,
 } from "../ledger/ledger.ts";
-import { type AloneRequest, callAlone, USUAL_COMPACTION } from "../ledger/without_tare.ts";
 import type { Mechanisms, PromptCall, PromptSessionOptions } from "../prompt_session.ts";
 import { findRemovals, type Retention } from "../retention/find_removals.ts";
 import { Standings } from "../retention/standings.ts";
