@@ -59,9 +59,20 @@ export const STANDARD: Scenario = {
   actions: [{ prompt: FIRST_PROMPT }],
 };
 
+/** Work that overflows the window of an agent that asks directly: 150 steps, 200 calls, twice the window of results. */
+export const LONG: Scenario = {
+  name: "150 steps in a window of 200,000",
+  plans: { FIRST: { ...reading(150, FOUR), takesNotes: true } },
+  files: readFiles(150, FOUR),
+  actions: [{ prompt: FIRST_PROMPT }],
+  windowTokens: 200_000,
+  compacts: "directly",
+};
+
 /** What agents are put through. */
 export const SCENARIOS: readonly Scenario[] = [
   STANDARD,
+  LONG,
   {
     name: "a second prompt in a new process",
     plans: { FIRST: reading(25, TWO), SECOND },

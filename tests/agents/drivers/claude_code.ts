@@ -17,11 +17,13 @@ export const CLAUDE_CODE: Agent = {
     }),
   },
   quiet: { CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1", DISABLE_AUTOUPDATER: "1" },
-  // Its window it learns from the provider, which refuses what is too long.
-  configure: ({ url }) =>
+  // It knows its models' windows. Another one it takes from 100,000 tokens; a smaller one it learns from the provider,
+  // which refuses what is too long.
+  configure: ({ url, windowTokens }) =>
     Promise.resolve({
       ANTHROPIC_BASE_URL: url,
       ANTHROPIC_API_KEY: "key",
+      CLAUDE_CODE_AUTO_COMPACT_WINDOW: `${windowTokens}`,
     }),
   prompt: (text, { isFirst }) => ({
     program: "claude",
