@@ -24,6 +24,8 @@ for (const agent of [PI, OPENCODE, CODEX, CLAUDE_CODE]) {
         await test.step(`claimed ${whole(claimed)} for ${whole(direct - through)} of ${whole(direct)}`, () => {
           assertAlmostEquals(claimed, direct - through, 0.05 * direct);
         });
+        // Of a call that failed nobody knows whether it is cached.
+        if (scenario.failures) return;
         await test.step(`expected the cache to within ${(100 * missed).toFixed(1)} % of a prompt`, () => {
           assertLessOrEqual(missed, 0.02);
         });

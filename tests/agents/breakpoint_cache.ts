@@ -3,9 +3,6 @@ import type { CallUsage, Piece } from "./protocols/protocol.ts";
 /** Most pieces that a provider looks back from a breakpoint. */
 const LOOK_BACK = 20;
 
-/** Most breakpoints in a request. */
-const MAX_BREAKPOINTS = 4;
-
 /** Smallest prompt that is cached, in tokens. */
 const MIN_TOKENS = 1024;
 
@@ -18,18 +15,13 @@ export class BreakpointCache {
 
   /**
    * What is read from the cache and written to it for a prompt of `model`, whose pieces have `sizes` tokens. From now on
-   * it holds this prompt too. @throws {RangeError} over four breakpoints.
+   * it holds this prompt too.
    */
   serve(
     pieces: readonly Piece[],
     { sizes, model }: { readonly sizes: readonly number[]; readonly model: string },
   ): Omit<CallUsage, "output"> {
     const marks = pieces.flatMap(({ mark }, at) => mark ? [{ at, mark }] : []);
-    if (marks.length > MAX_BREAKPOINTS) {
-      throw new RangeError(
-        `Cannot cache a prompt with ${marks.length} breakpoints: ${MAX_BREAKPOINTS} are the limit.`,
-      );
-    }
     const ends: { readonly key: string; readonly tokens: number }[] = [];
     let key = model;
     let prompt = 0;

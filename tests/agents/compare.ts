@@ -15,7 +15,7 @@ export interface Compared {
   readonly booked: number;
   /** What the ledger says was saved. */
   readonly claimed: number;
-  /** The most by which the share of a prompt that was expected of the cache missed what was served; no recall behind it. */
+  /** The most by which the share of a prompt that was expected of the cache missed what it served, recalls left out. */
   readonly missed: number;
 }
 
@@ -147,18 +147,22 @@ function told({ exchanges }: Played): number {
 }
 
 /** By how much what was expected of the cache missed what it did, in the share of the prompt. */
-function missed({ exchanges }: Played): number {
+function missed({ calls, exchanges }: Played): number {
+  // Behind a recall the answer tells of another prompt than its headers, which are written before.
+  const recalling = new Set(
+    calls.flatMap(({ usage }, at) =>
+      calls[at - 1]?.reply?.calls.some(({ name }) => name === "recall") ? [usage.prompt] : []
+    ),
+  );
   return Math.max(
     0,
     ...exchanges.flatMap(({ headers, answer }) => {
       const predicted = Number(headers.get("x-tare-cached-predicted"));
       const sent = Number(headers.get("x-tare-tokens-sent"));
       const usage = usages(answer).findLast((usage) => promptTokens(usage) > 0);
-      if (!sent || !usage) return [];
-      const prompt = promptTokens(usage);
-      // Behind a recall the usage is of another prompt than the headers, which count as Tare does.
-      if (Math.abs(sent - prompt) > 0.1 * prompt) return [];
-      return [Math.abs(predicted / sent - cachedOf(usage) / prompt)];
+      if (!sent || !usage || recalling.has(promptTokens(usage))) return [];
+      // The headers count as Tare does, the usage as the provider.
+      return [Math.abs(predicted / sent - cachedOf(usage) / promptTokens(usage))];
     }),
   );
 }

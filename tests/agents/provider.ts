@@ -49,7 +49,7 @@ export const PROTOCOLS: readonly SpokenProtocol[] = [CHAT, RESPONSES, MESSAGES];
 /**
  * Starts a provider that speaks three protocols, each with its own prefix cache and prices, all with one model. It is as
  * strict as the real ones: each call has one result behind it and each result a call before it, sealed reasoning
- * comes back as it was given.
+ * comes back as it was given, and at most four marks for the cache are in a request.
  */
 export async function startProvider(options: ProviderOptions): Promise<Provider> {
   const { model, failures = {}, windowTokens = Infinity } = options;
@@ -154,8 +154,16 @@ async function readText(request: Request): Promise<string> {
   return await new Response(stream).text();
 }
 
+/** Most marks for the cache in a request. */
+const MAX_MARKS = 4;
+
 /** Why a strict provider refuses a prompt; nothing for one that is in order. */
-function faultOf({ asked: { said }, seals }: ReadRequest, given: ReadonlySet<string>): string | undefined {
+function faultOf(
+  { asked: { said }, pieces, seals }: ReadRequest,
+  given: ReadonlySet<string>,
+): string | undefined {
+  const marks = pieces.filter(({ mark }) => mark).length;
+  if (marks > MAX_MARKS) return `There are ${marks} marks for the cache, and ${MAX_MARKS} are the limit.`;
   const open = new Set<string>();
   for (const item of said) {
     if (item.type === "call") open.add(item.id);

@@ -147,4 +147,18 @@ export const SCENARIOS: readonly Scenario[] = [
     actions: [{ prompt: FIRST_PROMPT }],
     needs: "delegate",
   },
+  {
+    name: "eleven deferred tools brought in on the way",
+    plans: {
+      FIRST: {
+        ...reading(30, FOUR),
+        steps: readingSteps(30, FOUR).map((calls, step) =>
+          step % 2 === 1 && step < 22 ? [...calls, { discover: (step - 1) / 2 }] : calls
+        ),
+      },
+    },
+    files: readFiles(30, FOUR),
+    actions: [{ prompt: FIRST_PROMPT }],
+    needs: "discoveries",
+  },
 ];

@@ -15,6 +15,10 @@ export const CLAUDE_CODE: Agent = {
         run_in_background: false,
       },
     }),
+    discoveries: [
+      ...["CronCreate", "CronDelete", "CronList", "EnterWorktree", "ExitWorktree", "Monitor"],
+      ...["NotebookEdit", "SendMessage", "TaskStop", "WebFetch", "WebSearch"],
+    ].map((name) => ({ name: "ToolSearch", args: { query: `select:${name}`, max_results: 1 } })),
   },
   quiet: { CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1", DISABLE_AUTOUPDATER: "1" },
   // It knows its models' windows. Another one it takes from 100,000 tokens; a smaller one it learns from the provider,

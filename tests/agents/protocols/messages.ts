@@ -28,9 +28,9 @@ export const MESSAGES: SpokenProtocol = {
     const shown = new Map(
       tools.map((tool) => [tool.name, shownTool({ ...tool, schema: tool.input_schema })] as const),
     );
+    const loaded = tools.filter((tool) => tool.defer_loading !== true);
     const pieces = [
-      ...tools.filter((tool) => tool.defer_loading !== true)
-        .map((tool) => pieceOf(tool, shown.get(tool.name) ?? "")),
+      ...loaded.map((tool) => pieceOf(tool, shown.get(tool.name) ?? "")),
       ...system.map((block) => pieceOf(block, shownOf("system", saidOf("system", block)))),
       ...messages.flatMap(({ role, blocks }) =>
         blocks.map((block, at) => pieceOf(block, shownBlock(role, block, shown), at === 0 ? role : ""))
@@ -43,7 +43,7 @@ export const MESSAGES: SpokenProtocol = {
           ...system.map((block): Said => ({ type: "text", role: "system", text: textOf([block]) })),
           ...messages.flatMap(({ role, blocks }) => blocks.flatMap((block) => saidOf(role, block))),
         ],
-        tools: tools.map((tool) => String(tool.name)),
+        tools: loaded.map((tool) => String(tool.name)),
       },
       // A mark of the whole request is one of its last block.
       pieces: [...pieces, ...(last ? [{ ...last, mark: last.mark ?? markOf(body) }] : [])],
@@ -123,8 +123,7 @@ function blocksOf(content: unknown): readonly Fields[] {
 }
 
 function pieceOf(block: Fields, shown: string, role = ""): Piece {
-  const isMark = (name: string) => name === "cache_control";
-  const key = JSON.stringify(block, (name, value) => isMark(name) ? undefined : value);
+  const key = JSON.stringify(block, (name, value) => name === "cache_control" ? undefined : value);
   return { key: `${role}${key}`, shown, mark: markOf(block) };
 }
 

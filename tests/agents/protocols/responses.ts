@@ -15,7 +15,7 @@ export const RESPONSES: SpokenProtocol = {
   path: "/v1/responses",
   prices: "openai",
   read(body) {
-    const tools = list(body.tools);
+    const tools = list(body.tools).filter((tool) => tool.defer_loading !== true);
     const input = typeof body.input === "string" ? [{ role: "user", content: body.input }] : list(body.input);
     const instructions = typeof body.instructions === "string" ? body.instructions : "";
     return {
@@ -30,7 +30,7 @@ export const RESPONSES: SpokenProtocol = {
         compacts: input.at(-1)?.type === "compaction_trigger",
       },
       pieces: [
-        ...tools.filter((tool) => tool.defer_loading !== true).map(toolPiece),
+        ...tools.map(toolPiece),
         ...(instructions === "" ? [] : [{ key: instructions, shown: `system\n${instructions}` }]),
         ...input.map(itemPiece),
       ],
