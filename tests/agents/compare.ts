@@ -15,7 +15,7 @@ export interface Compared {
   readonly booked: number;
   /** What the ledger says was saved. */
   readonly claimed: number;
-  /** The most by which the share of a prompt that was expected of the cache missed what it served, recalls left out. */
+  /** The most by which the share of a prompt that was expected of the cache missed what it served, but for a block. */
   readonly missed: number;
 }
 
@@ -146,7 +146,10 @@ function told({ exchanges }: Played): number {
   return Math.max(0, ...exchanges.flatMap(({ answer }) => usages(answer)).map(promptTokens));
 }
 
-/** By how much what was expected of the cache missed what it did, in the share of the prompt. */
+/** Tokens that some providers cache together. */
+const BLOCK = 128;
+
+/** By how much what was expected of the cache missed what it did, but for one block, in the share of the prompt. */
 function missed({ calls, exchanges }: Played): number {
   // Behind a recall the answer tells of another prompt than its headers, which are written before.
   const recalling = new Set(
@@ -161,8 +164,10 @@ function missed({ calls, exchanges }: Played): number {
       const sent = Number(headers.get("x-tare-tokens-sent"));
       const usage = usages(answer).findLast((usage) => promptTokens(usage) > 0);
       if (!sent || !usage || recalling.has(promptTokens(usage))) return [];
-      // The headers count as Tare does, the usage as the provider.
-      return [Math.abs(predicted / sent - cachedOf(usage) / promptTokens(usage))];
+      const prompt = promptTokens(usage);
+      // The headers count as Tare does, the usage as the provider; a block ends where counting says.
+      const missed = Math.abs(predicted * prompt / sent - cachedOf(usage)) - BLOCK;
+      return [Math.max(0, missed) / prompt];
     }),
   );
 }
