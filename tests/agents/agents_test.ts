@@ -1,4 +1,4 @@
-import { assertLess } from "@std/assert";
+import { assertAlmostEquals, assertLess, assertLessOrEqual } from "@std/assert";
 import { compare } from "./compare.ts";
 import { CLAUDE_CODE } from "./drivers/claude_code.ts";
 import { CODEX } from "./drivers/codex.ts";
@@ -12,11 +12,28 @@ for (const agent of [PI, OPENCODE, CODEX, CLAUDE_CODE]) {
       name: `${agent.name}: ${scenario.name}`,
       ignore: scenario.needs !== undefined && !agent.tools[scenario.needs],
       async fn(test) {
-        const { cost } = await compare(agent, scenario);
-        await test.step(`cost ${cost.toFixed(2)} of what it costs directly`, () => {
-          if (scenario === STANDARD) assertLess(cost, 0.75);
+        const { direct, through, booked, claimed, missed } = await compare(agent, scenario);
+        await test.step(`cost ${(through / direct).toFixed(2)} of what it costs directly`, () => {
+          if (scenario === STANDARD) assertLess(through / direct, 0.75);
+        });
+        await test.step(`booked ${whole(booked)} of the ${whole(through)} that it cost`, () => {
+          // What a call took that broke off nobody tells.
+          assertAlmostEquals(booked, through, 0.01 * through);
+        });
+        // A share of the bill: of what was saved, which may be nothing, no error would be small enough.
+        await test.step(`claimed ${whole(claimed)} for ${whole(direct - through)} of ${whole(direct)}`, () => {
+          assertAlmostEquals(claimed, direct - through, 0.05 * direct);
+        });
+        // Of a call that failed nobody knows whether it is cached.
+        if (scenario.failures) return;
+        await test.step(`expected the cache to within ${(100 * missed).toFixed(1)} % of a prompt`, () => {
+          assertLessOrEqual(missed, 0.02);
         });
       },
     });
   }
+}
+
+function whole(amount: number): string {
+  return Math.round(amount).toLocaleString("en");
 }

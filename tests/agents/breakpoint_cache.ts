@@ -1,53 +1,49 @@
+import type { CallUsage, Piece } from "./protocols/protocol.ts";
+
 /** Most pieces that a provider looks back from a breakpoint. */
 const LOOK_BACK = 20;
-
-/** Most breakpoints in a request. */
-const MAX_BREAKPOINTS = 4;
 
 /** Smallest prompt that is cached, in tokens. */
 const MIN_TOKENS = 1024;
 
-/** A prompt that is cached at its breakpoints. */
-export interface MarkedPrompt {
-  /** Tools, system blocks, blocks of messages. */
-  readonly pieces: readonly string[];
-  /** Tokens of each. */
-  readonly sizes: readonly number[];
-  /** Places of the pieces that end with a breakpoint. */
-  readonly marks: readonly number[];
-}
-
 /**
  * Anthropic's cache: it holds what stands before a breakpoint, and serves a prompt from the longest such stretch that
- * ends at one of its own breakpoints or at most 20 pieces before one.
+ * ends at one of its own breakpoints or at most 20 pieces before one. Nothing expires: no scenario rests for so long.
  */
 export class BreakpointCache {
   readonly #held = new Set<string>();
 
-  /** Tokens that are read from the cache. From now on it holds this prompt too. @throws over four breakpoints. */
-  serve({ pieces, sizes, marks }: MarkedPrompt): number {
-    if (marks.length > MAX_BREAKPOINTS) {
-      throw new RangeError(
-        `Cannot cache a prompt with ${marks.length} breakpoints: ${MAX_BREAKPOINTS} are the limit.`,
-      );
-    }
+  /**
+   * What is read from the cache and written to it for a prompt of `model`, whose pieces have `sizes` tokens. From now on
+   * it holds this prompt too.
+   */
+  serve(
+    pieces: readonly Piece[],
+    { sizes, model }: { readonly sizes: readonly number[]; readonly model: string },
+  ): Omit<CallUsage, "output"> {
+    const marks = pieces.flatMap(({ mark }, at) => mark ? [{ at, mark }] : []);
     const ends: { readonly key: string; readonly tokens: number }[] = [];
-    let key = "";
-    let tokens = 0;
+    let key = model;
+    let prompt = 0;
     for (const [at, piece] of pieces.entries()) {
-      key = `${key.length + piece.length}:${hash(key + piece)}`;
-      tokens += sizes[at] ?? 0;
-      ends.push({ key, tokens });
+      key = `${key.length + piece.key.length}:${hash(key + piece.key)}`;
+      prompt += sizes[at] ?? 0;
+      ends.push({ key, tokens: prompt });
     }
     let cached = 0;
-    for (const mark of marks) {
+    for (const { at: mark } of marks) {
       for (let at = mark; at >= Math.max(0, mark - LOOK_BACK); at--) {
         const end = ends[at];
         if (end && end.tokens >= MIN_TOKENS && this.#held.has(end.key)) cached = Math.max(cached, end.tokens);
       }
     }
-    for (const mark of marks) this.#held.add(ends[mark]?.key ?? "");
-    return cached;
+    for (const { at } of marks) this.#held.add(ends[at]?.key ?? "");
+    const writtenTo = (to: typeof marks) => {
+      const tokens = ends[to.at(-1)?.at ?? -1]?.tokens ?? 0;
+      return tokens < MIN_TOKENS ? 0 : Math.max(0, tokens - cached);
+    };
+    const written = writtenTo(marks);
+    return { prompt, cached, written, hourWritten: writtenTo(marks.filter(({ mark }) => mark === "1h")) };
   }
 }
 

@@ -5,13 +5,22 @@ import { play, type Played, RULES, type Scenario } from "./play.ts";
 import type { ReadRequest } from "./protocols/protocol.ts";
 import { PROTOCOLS, type ProviderCall } from "./provider.ts";
 
-/** How a scenario went. */
+/** How a scenario went. Costs are of prompts, in the price of one uncached token. */
 export interface Compared {
-  /** Cost through the gateway, as a share of the cost directly. */
-  readonly cost: number;
-  readonly direct: Played;
-  readonly through: Played;
+  /** What the provider asks for the run without the gateway. */
+  readonly direct: number;
+  /** What it asks for the one through the gateway. */
+  readonly through: number;
+  /** What the ledger says it asked. */
+  readonly booked: number;
+  /** What the ledger says was saved. */
+  readonly claimed: number;
+  /** The most by which the share of a prompt that was expected of the cache missed what it served, but for a block. */
+  readonly missed: number;
 }
+
+/** The ledger's name for what the client would have paid without Tare, in token units. */
+const WITHOUT = "resendTokenUnits";
 
 /**
  * Plays a scenario with an agent directly and through the gateway. Both must come to the same files; through the gateway
@@ -29,8 +38,7 @@ export async function compare(agent: Agent, scenario: Scenario): Promise<Compare
     for (const { calls } of [direct, through]) assert(calls.some(({ status }) => status === failure));
   }
   assertLessOrEqual(refusals(through), refusals(direct));
-  // The server itself asks once which models there are: by that it knows whether the provider is one of this machine.
-  assertEquals(passedOn(through), ["GET /v1/models", ...passedOn(direct)].sort());
+  assertEquals(passedOn(through), passedOn(direct));
   for (const { asked } of working(through.calls)) {
     assert(
       asked.said.some((item) => item.type === "text" && item.text.includes(RULES.trim())),
@@ -40,13 +48,23 @@ export async function compare(agent: Agent, scenario: Scenario): Promise<Compare
   assertEquals(summaries(through).length > 0, scenario.compacts === "always");
   assertLessOrEqual(summaries(through).length, summaries(direct).length);
   for (const { pieces } of summaries(through)) {
-    assert(!/\[elided: \d+ messages/.test(pieces.join("\n")), "a summary of what isn't there was asked for");
+    assert(
+      !/\[elided: \d+ messages/.test(pieces.map(({ key }) => key).join("\n")),
+      "a summary of what isn't there was asked for",
+    );
   }
   const served = through.calls.filter(({ status }) => status === 200);
   assertEquals(breaks(served), breaks(answered(through)) + epochs(through));
   assertLessOrEqual(told(through), Math.max(...through.calls.map(({ usage }) => usage.prompt)));
   assertEquals(sessions(through).size, new Set(working(direct.calls).map(toolsOf)).size);
-  return { cost: costOf(through) / costOf(direct), direct, through };
+  const { tokenUnits: booked = NaN, [WITHOUT]: without = NaN } = through.ledger?.planned ?? {};
+  return {
+    direct: costOf(direct),
+    through: costOf(through),
+    booked,
+    claimed: without - booked,
+    missed: missed(through),
+  };
 }
 
 /** A report without the rule or a fact would be the same on both sides, and show nothing. */
@@ -59,9 +77,12 @@ function assertComplete({ files, ended }: Played, report: string): void {
   assert(!/lost/.test(text), text);
 }
 
-/** The requests for other things than a reply. What asks for a websocket ends at the gateway. */
+/**
+ * The requests for other things than a reply. What asks for a websocket ends at the gateway. Which models there are the
+ * server itself asks now and then: by that it knows whether the provider is one of this machine.
+ */
 function passedOn({ others }: Played): readonly string[] {
-  return others.filter((asked) => asked !== "GET /v1/responses").sort();
+  return others.filter((asked) => !["GET /v1/responses", "GET /v1/models"].includes(asked)).sort();
 }
 
 function refusals({ exchanges }: Played): number {
@@ -100,8 +121,9 @@ function breaks(requests: readonly ReadRequest[]): number {
   let breaks = 0;
   for (const request of working(requests)) {
     const before = last.get(toolsOf(request)) ?? [];
-    if (before.some((piece, at) => piece !== request.pieces[at])) breaks++;
-    last.set(toolsOf(request), request.pieces);
+    const keys = request.pieces.map(({ key }) => key);
+    if (before.some((key, at) => key !== keys[at])) breaks++;
+    last.set(toolsOf(request), keys);
   }
   return breaks;
 }
@@ -123,27 +145,62 @@ function epochs(played: Played): number {
 
 /** The most tokens of a prompt that the agent was told. */
 function told({ exchanges }: Played): number {
-  const usages = exchanges.flatMap(({ answer }) =>
-    [...answer.matchAll(/^data: (\{.*)$/gm)].map(([, data = ""]): Told => {
-      const event = JSON.parse(data);
-      return event.usage ?? event.message?.usage ?? event.response?.usage ?? {};
-    })
+  return Math.max(0, ...exchanges.flatMap(({ answer }) => usages(answer)).map(promptTokens));
+}
+
+/** Tokens that some providers cache together. */
+const BLOCK = 128;
+
+/** By how much what was expected of the cache missed what it did, but for one block, in the share of the prompt. */
+function missed({ calls, exchanges }: Played): number {
+  // Behind a recall the answer tells of another prompt than its headers, which are written before.
+  const recalling = new Set(
+    calls.flatMap(({ usage }, at) =>
+      calls[at - 1]?.reply?.calls.some(({ name }) => name === "recall") ? [usage.prompt] : []
+    ),
   );
   return Math.max(
     0,
-    ...usages.map((usage) =>
-      (usage.prompt_tokens ?? 0) + (usage.input_tokens ?? 0) + (usage.cache_creation_input_tokens ?? 0) +
-      (usage.cache_read_input_tokens ?? 0)
-    ),
+    ...exchanges.flatMap(({ headers, answer }) => {
+      const predicted = Number(headers.get("x-tare-cached-predicted"));
+      const sent = Number(headers.get("x-tare-tokens-sent"));
+      const usage = usages(answer).findLast((usage) => promptTokens(usage) > 0);
+      if (!sent || !usage || recalling.has(promptTokens(usage))) return [];
+      const prompt = promptTokens(usage);
+      // The headers count as Tare does, the usage as the provider; a block ends where counting says.
+      const missed = Math.abs(predicted * prompt / sent - cachedOf(usage)) - BLOCK;
+      return [Math.max(0, missed) / prompt];
+    }),
   );
 }
 
+function usages(answer: string): readonly Told[] {
+  return [...answer.matchAll(/^data: (\{.*)$/gm)].map(([, data = ""]) => {
+    const event = JSON.parse(data);
+    return event.usage ?? event.message?.usage ?? event.response?.usage ?? {};
+  });
+}
+
+function promptTokens(usage: Told): number {
+  return (usage.prompt_tokens ?? 0) + (usage.input_tokens ?? 0) + (usage.cache_creation_input_tokens ?? 0) +
+    (usage.cache_read_input_tokens ?? 0);
+}
+
+function cachedOf(usage: Told): number {
+  return usage.cache_read_input_tokens ??
+    (usage.prompt_tokens_details ?? usage.input_tokens_details)?.cached_tokens ?? 0;
+}
+
 /** Tokens of a prompt, as the protocols tell them. */
-type Told = Readonly<
-  Partial<
-    Record<
-      "prompt_tokens" | "input_tokens" | "cache_creation_input_tokens" | "cache_read_input_tokens",
-      number | null
+type Told =
+  & Readonly<
+    Partial<
+      Record<
+        "prompt_tokens" | "input_tokens" | "cache_creation_input_tokens" | "cache_read_input_tokens",
+        number | null
+      >
     >
   >
->;
+  & Readonly<
+    Partial<Record<"prompt_tokens_details" | "input_tokens_details", { readonly cached_tokens: number }>>
+  >;

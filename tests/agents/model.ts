@@ -24,7 +24,7 @@ export interface Reply {
 /** What a prompt offers, and says. */
 export interface Asked {
   readonly said: readonly Said[];
-  /** Names of the tools. */
+  /** Names of the tools, those left out that are deferred. */
   readonly tools: readonly string[];
   /** Whether the provider itself is to compact the conversation. Default: no. */
   readonly compacts?: boolean;
@@ -35,10 +35,15 @@ export interface AgentTools {
   readonly shell: (command: string) => WantedCall;
   /** Hands a task to a sub-agent. Default: the agent has none. */
   readonly delegate?: (prompt: string) => WantedCall;
+  /** Calls of which each brings in a tool that is deferred. Default: none is. */
+  readonly discoveries?: readonly WantedCall[];
 }
 
-/** What one step of a plan does: several commands run in parallel. */
-export type Step = readonly (string | { readonly delegate: string })[];
+/**
+ * What one step of a plan does, all in parallel: commands, plans for sub-agents, tools that are brought in, by number.
+ * The command beside a tool that is brought in holds the mark of the step.
+ */
+export type Step = readonly (string | { readonly delegate: string } | { readonly discover: number })[];
 
 /** A task for the model. */
 export interface Plan {
@@ -95,6 +100,8 @@ export function planModel(plans: Plans, tools: AgentTools): (asked: Asked) => Re
         calls: calls.map((call) =>
           typeof call === "string"
             ? tools.shell(`${call} # ${planName}.${step}`)
+            : "discover" in call
+            ? tools.discoveries![call.discover]!
             : tools.delegate!(`Follow plan:${call.delegate} (# ${planName}.${step}) and say what it found.`)
         ),
       };

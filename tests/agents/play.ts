@@ -27,7 +27,7 @@ export interface Scenario {
   /** When the agent compacts the conversation: only if it asks directly, or always. Default: never. */
   readonly compacts?: "directly" | "always";
   /** What not every agent has. */
-  readonly needs?: "delegate";
+  readonly needs?: "delegate" | "discoveries";
 }
 
 /** What became of it. */

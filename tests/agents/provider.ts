@@ -1,5 +1,6 @@
 import { loadTokenizer } from "@tare/messages/tiktoken";
-import { PrefixCache, profileNamed, promptCost, type PromptUnit } from "@tare/planner";
+import { billOf } from "./bill.ts";
+import { BlockCache } from "./block_cache.ts";
 import { BreakpointCache } from "./breakpoint_cache.ts";
 import type { Asked, Reply } from "./model.ts";
 import { CHAT } from "./protocols/chat.ts";
@@ -45,58 +46,45 @@ export interface ProviderOptions {
 /** The protocols that the provider speaks. */
 export const PROTOCOLS: readonly SpokenProtocol[] = [CHAT, RESPONSES, MESSAGES];
 
-/** Tokens of one unit of the cache. */
-const UNIT_TOKENS = 16;
-
 /**
  * Starts a provider that speaks three protocols, each with its own prefix cache and prices, all with one model. It is as
  * strict as the real ones: each call has one result behind it and each result a call before it, sealed reasoning
- * comes back as it was given.
+ * comes back as it was given, and at most four marks for the cache are in a request.
  */
 export async function startProvider(options: ProviderOptions): Promise<Provider> {
   const { model, failures = {}, windowTokens = Infinity } = options;
   const { encode } = await loadTokenizer();
-  const openai = profileNamed("openai");
-  const anthropic = profileNamed("anthropic-5m");
-  const cache = new PrefixCache(openai);
+  const blocks = new BlockCache();
   const breakpoints = new BreakpointCache();
-  const encoded = new Map<string, readonly PromptUnit[]>();
+  const encoded = new Map<string, readonly number[]>();
   const calls: ProviderCall[] = [];
   const others: string[] = [];
   const given = new Set<string>();
   let working = 0;
 
-  function unitsOf(piece: string): readonly PromptUnit[] {
-    let units = encoded.get(piece);
-    if (!units) {
-      const ids = encode(piece);
-      const runs = Array.from(
-        { length: Math.ceil(ids.length / UNIT_TOKENS) },
-        (_, at) => ids.slice(at * UNIT_TOKENS, (at + 1) * UNIT_TOKENS),
-      );
-      encoded.set(piece, units = runs.map((run) => ({ hash: run.join(), tokens: run.length })));
-    }
-    return units;
+  function tokensOf(text: string): readonly number[] {
+    const known = encoded.get(text);
+    if (known) return known;
+    const tokens = encode(text);
+    encoded.set(text, tokens);
+    return tokens;
   }
 
-  /** Tokens of a prompt, and how many of them the cache serves. From now on it holds this one too. */
-  function read({ pieces, breakpoints: marks }: ReadRequest): { prompt: number; cached: number } {
-    const units = pieces.map(unitsOf);
-    const sizes = units.map((run) => run.reduce((sum, { tokens }) => sum + tokens, 0));
-    const prompt = sizes.reduce((sum, size) => sum + size, 0);
-    if (marks) return { prompt, cached: breakpoints.serve({ pieces, sizes, marks }) };
-    const cached = cache.lookup(units.flat(), 0);
-    cache.store(units.flat(), 0);
-    return { prompt, cached };
+  /** Tokens of a prompt, and what the cache does with them. From now on it holds this one too. */
+  function read({ pieces }: ReadRequest, { protocol, model }: {
+    readonly protocol: SpokenProtocol;
+    readonly model: string;
+  }): Omit<CallUsage, "output"> {
+    const tokens = pieces.map(({ shown }) => tokensOf(shown));
+    if (protocol !== MESSAGES) return blocks.serve(tokens.flat(), { model });
+    return breakpoints.serve(pieces, { sizes: tokens.map(({ length }) => length), model });
   }
 
   async function answer(protocol: SpokenProtocol, request: Request): Promise<Response> {
     const body: Fields = JSON.parse(await readText(request));
     const asked = protocol.read(body);
     const count = (usage: CallUsage, status: ProviderCall["status"], reply?: Reply) => {
-      const profile = protocol === MESSAGES ? anthropic : openai;
-      const billed = { promptTokens: usage.prompt, cachedTokens: usage.cached };
-      const cost = status === 200 || status === "cut" ? promptCost(profile, billed) : 0;
+      const cost = status === 200 || status === "cut" ? billOf(usage, protocol.prices) : 0;
       calls.push({ ...asked, path: protocol.path, body, status, usage, cost, ...(reply && { reply }) });
     };
     const refuse = (status: number, message: string, headers = {}) => {
@@ -108,13 +96,13 @@ export async function startProvider(options: ProviderOptions): Promise<Provider>
     if (failure === 500) return refuse(500, "Something broke, try again.");
     const fault = faultOf(asked, given);
     if (fault) return refuse(400, fault);
-    const { prompt, cached } = read(asked);
-    if (prompt > windowTokens) {
-      return refuse(400, `prompt is too long: ${prompt} tokens > ${windowTokens} maximum`);
+    const size = asked.pieces.reduce((sum, { shown }) => sum + tokensOf(shown).length, 0);
+    if (size > windowTokens) {
+      return refuse(400, `prompt is too long: ${size} tokens > ${windowTokens} maximum`);
     }
     const reply = model(asked.asked);
-    const output = encode(JSON.stringify(reply)).length;
-    const usage = { prompt, cached, output };
+    const output = encode(repliedText(reply)).length;
+    const usage = { ...read(asked, { protocol, model: String(body.model) }), output };
     const number = calls.length;
     count(usage, failure === "cut" ? "cut" : 200, reply);
     const seal = protocol.seals(body) ? `sealed-${number}` : undefined;
@@ -155,6 +143,10 @@ export async function startProvider(options: ProviderOptions): Promise<Provider>
   };
 }
 
+function repliedText({ text = "", compacted = "", calls }: Reply): string {
+  return [text, compacted, ...calls.map(({ name, args }) => `${name}\n${JSON.stringify(args)}`)].join("\n");
+}
+
 async function readText(request: Request): Promise<string> {
   const encoding = request.headers.get("content-encoding");
   if (encoding === null || encoding === "identity") return await request.text();
@@ -162,8 +154,16 @@ async function readText(request: Request): Promise<string> {
   return await new Response(stream).text();
 }
 
+/** Most marks for the cache in a request. */
+const MAX_MARKS = 4;
+
 /** Why a strict provider refuses a prompt; nothing for one that is in order. */
-function faultOf({ asked: { said }, seals }: ReadRequest, given: ReadonlySet<string>): string | undefined {
+function faultOf(
+  { asked: { said }, pieces, seals }: ReadRequest,
+  given: ReadonlySet<string>,
+): string | undefined {
+  const marks = pieces.filter(({ mark }) => mark).length;
+  if (marks > MAX_MARKS) return `There are ${marks} marks for the cache, and ${MAX_MARKS} are the limit.`;
   const open = new Set<string>();
   for (const item of said) {
     if (item.type === "call") open.add(item.id);

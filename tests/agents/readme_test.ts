@@ -21,7 +21,7 @@ for (const [agent, model] of MODELS) {
   Deno.test(`docs/agents.md: the line for ${agent.name} puts the gateway in front of it`, async (test) => {
     const row = new RegExp(`^\\| ${agent.name} +\\| (.*?) +\\| \`(.*)\` +\\|$`, "mi").exec(PAGE);
     const [, where = "", line = ""] = row ?? [];
-    const { cost } = await compare({
+    const { direct, through } = await compare({
       ...agent,
       async configure({ home, url }) {
         const own = line.replace("http://127.0.0.1:8787", url);
@@ -35,6 +35,7 @@ for (const [agent, model] of MODELS) {
       },
       prompt: (text, options) => agent.prompt(text, { ...options, ...(model !== undefined && { model }) }),
     }, STANDARD);
+    const cost = through / direct;
     await test.step(`cost ${cost.toFixed(2)} of what it costs directly`, () => assertLess(cost, 0.75));
   });
 }

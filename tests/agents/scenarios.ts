@@ -59,9 +59,20 @@ export const STANDARD: Scenario = {
   actions: [{ prompt: FIRST_PROMPT }],
 };
 
+/** Work that overflows the window of an agent that asks directly: 150 steps, 200 calls, twice the window of results. */
+export const LONG: Scenario = {
+  name: "150 steps in a window of 200,000",
+  plans: { FIRST: { ...reading(150, FOUR), takesNotes: true } },
+  files: readFiles(150, FOUR),
+  actions: [{ prompt: FIRST_PROMPT }],
+  windowTokens: 200_000,
+  compacts: "directly",
+};
+
 /** What agents are put through. */
 export const SCENARIOS: readonly Scenario[] = [
   STANDARD,
+  LONG,
   {
     name: "a second prompt in a new process",
     plans: { FIRST: reading(25, TWO), SECOND },
@@ -96,7 +107,7 @@ export const SCENARIOS: readonly Scenario[] = [
   {
     // What the model said stays, so that edits don't keep it from its limit.
     name: "compacted by itself, with much that was said",
-    plans: { FIRST: { ...reading(40, FOUR), takesNotes: true, textTokens: 2_600 } },
+    plans: { FIRST: { ...reading(40, FOUR), takesNotes: true, textTokens: 3_800 } },
     files: readFiles(40, FOUR),
     actions: [{ prompt: FIRST_PROMPT }],
     windowTokens: 100_000,
@@ -135,5 +146,19 @@ export const SCENARIOS: readonly Scenario[] = [
     files: { ...readFiles(9, { 4: "yew" }), ...readFiles(20, TWO) },
     actions: [{ prompt: FIRST_PROMPT }],
     needs: "delegate",
+  },
+  {
+    name: "eleven deferred tools brought in on the way",
+    plans: {
+      FIRST: {
+        ...reading(30, FOUR),
+        steps: readingSteps(30, FOUR).map((calls, step) =>
+          step % 2 === 1 && step < 22 ? [...calls, { discover: (step - 1) / 2 }] : calls
+        ),
+      },
+    },
+    files: readFiles(30, FOUR),
+    actions: [{ prompt: FIRST_PROMPT }],
+    needs: "discoveries",
   },
 ];

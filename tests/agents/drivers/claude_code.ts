@@ -15,13 +15,19 @@ export const CLAUDE_CODE: Agent = {
         run_in_background: false,
       },
     }),
+    discoveries: [
+      ...["CronCreate", "CronDelete", "CronList", "EnterWorktree", "ExitWorktree", "Monitor"],
+      ...["NotebookEdit", "SendMessage", "TaskStop", "WebFetch", "WebSearch"],
+    ].map((name) => ({ name: "ToolSearch", args: { query: `select:${name}`, max_results: 1 } })),
   },
   quiet: { CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1", DISABLE_AUTOUPDATER: "1" },
-  // Its window it learns from the provider, which refuses what is too long.
-  configure: ({ url }) =>
+  // It knows its models' windows. Another one it takes from 100,000 tokens; a smaller one it learns from the provider,
+  // which refuses what is too long.
+  configure: ({ url, windowTokens }) =>
     Promise.resolve({
       ANTHROPIC_BASE_URL: url,
       ANTHROPIC_API_KEY: "key",
+      CLAUDE_CODE_AUTO_COMPACT_WINDOW: `${windowTokens}`,
     }),
   prompt: (text, { isFirst }) => ({
     program: "claude",

@@ -1,18 +1,28 @@
 import type { Said } from "../model.ts";
-import { type Fields, list, type SpokenProtocol, textOf } from "./protocol.ts";
+import { type Fields, list, shownOf, shownTool, type SpokenProtocol, textOf } from "./protocol.ts";
 
 /** OpenAI's chat completions. */
 export const CHAT: SpokenProtocol = {
   path: "/v1/chat/completions",
+  prices: "openai",
   read(body) {
-    const tools = list(body.tools);
+    const tools = list(body.tools).map((tool) => tool.function as Fields);
     const messages = list(body.messages);
     return {
       asked: {
         said: messages.flatMap(saidOf),
-        tools: tools.map((tool) => String((tool.function as Fields | undefined)?.name)),
+        tools: tools.map(({ name }) => String(name)),
       },
-      pieces: [...tools, ...messages].map((piece) => JSON.stringify(piece)),
+      pieces: [
+        ...tools.map((tool) => ({
+          key: JSON.stringify(tool),
+          shown: shownTool({ ...tool, schema: tool.parameters }),
+        })),
+        ...messages.map((message) => ({
+          key: JSON.stringify(message),
+          shown: shownOf(String(message.role), saidOf(message)),
+        })),
+      ],
       seals: [],
     };
   },

@@ -1,9 +1,19 @@
 import type { Said } from "../model.ts";
-import { type Fields, list, namedEvent, type SpokenProtocol, textOf } from "./protocol.ts";
+import {
+  type Fields,
+  list,
+  namedEvent,
+  type Piece,
+  shownOf,
+  shownTool,
+  type SpokenProtocol,
+  textOf,
+} from "./protocol.ts";
 
 /** Anthropic's Messages. */
 export const MESSAGES: SpokenProtocol = {
   path: "/v1/messages",
+  prices: "anthropic-5m",
   read(body) {
     const tools = list(body.tools);
     const system = blocksOf(body.system);
@@ -15,33 +25,43 @@ export const MESSAGES: SpokenProtocol = {
         : "system" as const,
       blocks: blocksOf(content),
     }));
-    const blocks = [...tools, ...system, ...messages.flatMap(({ blocks }) => blocks)];
-    const roles = [
-      ...[...tools, ...system].map(() => ""),
-      ...messages.flatMap(({ role, blocks }) => blocks.map((_, at) => at === 0 ? role : "")),
+    const shown = new Map(
+      tools.map((tool) => [tool.name, shownTool({ ...tool, schema: tool.input_schema })] as const),
+    );
+    const loaded = tools.filter((tool) => tool.defer_loading !== true);
+    const pieces = [
+      ...loaded.map((tool) => pieceOf(tool, shown.get(tool.name) ?? "")),
+      ...system.map((block) => pieceOf(block, shownOf("system", saidOf("system", block)))),
+      ...messages.flatMap(({ role, blocks }) =>
+        blocks.map((block, at) => pieceOf(block, shownBlock(role, block, shown), at === 0 ? role : ""))
+      ),
     ];
+    const last = pieces.pop();
     return {
       asked: {
         said: [
           ...system.map((block): Said => ({ type: "text", role: "system", text: textOf([block]) })),
           ...messages.flatMap(({ role, blocks }) => blocks.flatMap((block) => saidOf(role, block))),
         ],
-        tools: tools.map((tool) => String(tool.name)),
+        tools: loaded.map((tool) => String(tool.name)),
       },
-      pieces: blocks.map(({ cache_control: _, ...block }, at) => `${roles[at]}${JSON.stringify(block)}`),
-      breakpoints: blocks.flatMap((block, at) => block.cache_control ? [at] : []),
-      seals: blocks.flatMap((block) => block.type === "thinking" ? [String(block.signature)] : []),
+      // A mark of the whole request is one of its last block.
+      pieces: [...pieces, ...(last ? [{ ...last, mark: last.mark ?? markOf(body) }] : [])],
+      seals: messages.flatMap(({ blocks }) =>
+        blocks.flatMap((block) => block.type === "thinking" ? [String(block.signature)] : [])
+      ),
     };
   },
   seals: ({ thinking }) => ["enabled", "adaptive"].includes(String((thinking as Fields | undefined)?.type)),
   write({ text, calls }, { number, model, usage, seal }) {
+    const { written = 0, hourWritten = 0 } = usage;
     const prompt = {
-      input_tokens: 3,
-      cache_creation_input_tokens: usage.prompt - usage.cached - 3,
+      input_tokens: usage.prompt - usage.cached - written,
+      cache_creation_input_tokens: written,
       cache_read_input_tokens: usage.cached,
       cache_creation: {
-        ephemeral_5m_input_tokens: usage.prompt - usage.cached - 3,
-        ephemeral_1h_input_tokens: 0,
+        ephemeral_5m_input_tokens: written - hourWritten,
+        ephemeral_1h_input_tokens: hourWritten,
       },
     };
     const blocks: { readonly start: Fields; readonly deltas: readonly Fields[] }[] = [
@@ -100,6 +120,35 @@ export const MESSAGES: SpokenProtocol = {
 
 function blocksOf(content: unknown): readonly Fields[] {
   return typeof content === "string" ? [{ type: "text", text: content }] : list(content);
+}
+
+function pieceOf(block: Fields, shown: string, role = ""): Piece {
+  const key = JSON.stringify(block, (name, value) => name === "cache_control" ? undefined : value);
+  return { key: `${role}${key}`, shown, mark: markOf(block) };
+}
+
+function markOf({ cache_control: mark }: Fields): Piece["mark"] {
+  if (!mark) return undefined;
+  return (mark as Fields).ttl === "1h" ? "1h" : "5m";
+}
+
+function shownBlock(
+  role: "user" | "assistant" | "system",
+  block: Fields,
+  tools: ReadonlyMap<unknown, string>,
+): string {
+  if (block.type === "thinking") return `${role}\n${block.thinking}`;
+  if (block.type === "tool_use") {
+    const args = Object.entries(block.input as Fields).map(([name, value]) =>
+      `${name}\n${typeof value === "string" ? value : JSON.stringify(value)}`
+    );
+    return [role, block.name, ...args].join("\n");
+  }
+  // A tool that was deferred is shown where it was found.
+  const found = list(block.content).flatMap(({ type, tool_name }) =>
+    type === "tool_reference" ? [tools.get(tool_name) ?? ""] : []
+  );
+  return [shownOf(role, saidOf(role, block)), ...found].join("\n");
 }
 
 function saidOf(role: "user" | "assistant" | "system", block: Fields): readonly Said[] {

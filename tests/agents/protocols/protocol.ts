@@ -1,4 +1,5 @@
-import type { Asked, Reply } from "../model.ts";
+import type { Prices } from "../bill.ts";
+import type { Asked, Reply, Said } from "../model.ts";
 
 /** A JSON object. */
 export type Fields = Readonly<Record<string, unknown>>;
@@ -6,12 +7,23 @@ export type Fields = Readonly<Record<string, unknown>>;
 /** A request as the provider reads it. */
 export interface ReadRequest {
   readonly asked: Asked;
-  /** The prompt in the order in which providers cache it: tools, system, messages; each as JSON. */
-  readonly pieces: readonly string[];
-  /** Pieces that end with a breakpoint, where the protocol has them. */
-  readonly breakpoints?: readonly number[];
+  /**
+   * The prompt in the order in which providers cache it: tools, system, messages. A tool that is deferred isn't among
+   * them: its place is where a reference to it stands.
+   */
+  readonly pieces: readonly Piece[];
   /** What earlier replies must have held word for word: sealed reasoning. */
   readonly seals: readonly string[];
+}
+
+/** A piece of a prompt. */
+export interface Piece {
+  /** Tells it from every other; marks for the cache don't count. */
+  readonly key: string;
+  /** What the model is shown, and a provider counts: texts, names and arguments, but neither ids nor JSON around them. */
+  readonly shown: string;
+  /** How long what ends here is to be cached, where the protocol has marks. Default: it isn't marked. */
+  readonly mark?: "5m" | "1h" | undefined;
 }
 
 /** What a call took, in tokens. */
@@ -19,6 +31,10 @@ export interface CallUsage {
   readonly prompt: number;
   /** Of these, read from the cache. */
   readonly cached: number;
+  /** Of these, written to the cache, where that is told. */
+  readonly written?: number;
+  /** Of what was written, what stays for an hour. */
+  readonly hourWritten?: number;
   readonly output: number;
 }
 
@@ -35,6 +51,7 @@ export interface ReplyHead {
 /** How one protocol is spoken: streams alone, as agents ask for nothing else. */
 export interface SpokenProtocol {
   readonly path: string;
+  readonly prices: Prices;
   readonly read: (body: Fields) => ReadRequest;
   /** Whether reasoning is sealed and handed to the client. */
   readonly seals: (body: Fields) => boolean;
@@ -48,6 +65,17 @@ export function textOf(content: unknown): string {
   if (typeof content === "string") return content;
   if (!Array.isArray(content)) return "";
   return content.map((part: Fields) => typeof part.text === "string" ? part.text : "").join("\n");
+}
+
+/** What the model is shown of things that stand in a prompt, and who says them. */
+export function shownOf(role: string, said: readonly Said[]): string {
+  const texts = said.map((item) => item.type === "call" ? `${item.name}\n${item.args}` : item.text);
+  return [role, ...texts].join("\n");
+}
+
+/** What the model is shown of a tool: its arguments are told as a JSON schema. */
+export function shownTool({ name, description, schema }: Fields): string {
+  return [name, description, JSON.stringify(schema)].map((part) => part ?? "").join("\n");
 }
 
 /** A list of objects, or none. */

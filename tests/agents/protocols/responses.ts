@@ -1,11 +1,21 @@
 import type { Said } from "../model.ts";
-import { type Fields, list, namedEvent, type SpokenProtocol, textOf } from "./protocol.ts";
+import {
+  type Fields,
+  list,
+  namedEvent,
+  type Piece,
+  shownOf,
+  shownTool,
+  type SpokenProtocol,
+  textOf,
+} from "./protocol.ts";
 
 /** OpenAI's responses, nothing stored. */
 export const RESPONSES: SpokenProtocol = {
   path: "/v1/responses",
+  prices: "openai",
   read(body) {
-    const tools = list(body.tools);
+    const tools = list(body.tools).filter((tool) => tool.defer_loading !== true);
     const input = typeof body.input === "string" ? [{ role: "user", content: body.input }] : list(body.input);
     const instructions = typeof body.instructions === "string" ? body.instructions : "";
     return {
@@ -19,9 +29,11 @@ export const RESPONSES: SpokenProtocol = {
         tools: tools.map((tool) => String(tool.name ?? tool.type)),
         compacts: input.at(-1)?.type === "compaction_trigger",
       },
-      pieces: [...tools, ...(instructions === "" ? [] : [instructions]), ...input].map((piece) =>
-        JSON.stringify(piece)
-      ),
+      pieces: [
+        ...tools.map(toolPiece),
+        ...(instructions === "" ? [] : [{ key: instructions, shown: `system\n${instructions}` }]),
+        ...input.map(itemPiece),
+      ],
       seals: input.flatMap((item) => item.type === "reasoning" ? [String(item.encrypted_content)] : []),
     };
   },
@@ -118,6 +130,22 @@ function itemEvents(item: StreamEvent, output_index: number): readonly StreamEve
     { type: "response.content_part.done", ...place, part },
     ends,
   ];
+}
+
+function toolPiece(tool: Fields): Piece {
+  const { type, name = type, parameters, format, tools } = tool;
+  return {
+    key: JSON.stringify(tool),
+    shown: shownTool({ ...tool, name, schema: parameters ?? format ?? tools }),
+  };
+}
+
+function itemPiece(item: Fields): Piece {
+  // What is sealed counts as long as what it stands for: a summary, or a few tokens of reasoning.
+  const sealed = item.type === "reasoning" ? String(item.encrypted_content) : "";
+  const found = list(item.tools).map((tool) => toolPiece(tool).shown).join("\n");
+  const shown = `${shownOf(String(item.role ?? ""), saidOf(item))}${sealed}${found}`;
+  return { key: JSON.stringify(item), shown };
 }
 
 function saidOf(item: Fields): readonly Said[] {
