@@ -20,7 +20,7 @@ export interface Compared {
 }
 
 /** The ledger's name for what the client would have paid without Tare, in token units. */
-const WITHOUT = "resendTokenUnits";
+const WITHOUT = "withoutTokenUnits";
 
 /**
  * Plays a scenario with an agent directly and through the gateway. Both must come to the same files; through the gateway
