@@ -164,7 +164,7 @@ export async function startServer(
     ...prompts,
     countTokens,
     recall: settings.recall,
-    control: settings.control,
+    control: settings.observe ? 1 : settings.control,
     maxBodyBytes: LIMITS.gatewayBytes,
     store,
     keepsContent: gatewayStoreMiB > 0,

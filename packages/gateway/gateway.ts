@@ -46,6 +46,7 @@ export interface Gateway {
  * |---|---|
  * | `x-tare-session` | name of its session; default: it is recognised by content |
  * | `x-tare: off` | it goes upstream as it is |
+ * | `x-tare: observe` | its session goes upstream as it is, and the ledger tells what would have been saved; one that was edited before is left as it is from then on |
  *
  * | header of an answer | says |
  * |---|---|

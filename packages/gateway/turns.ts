@@ -50,8 +50,6 @@ export interface Call {
 
 const DAY_MS = 24 * 60 * 60_000;
 
-const NO_MECHANISMS = { context: false, prune: false, schemas: false, truncate: false };
-
 /** Finds out which conversation each request belongs to, and takes note of what becomes of it. */
 export class Turns {
   /** What sessions came to that this process knew. */
@@ -182,6 +180,7 @@ export class Turns {
     const sessions = this.#sessions;
     const hasTools = (wire.tools ?? []).length > 0 && !hints.forbidsTools;
     const ttlMs = protocol.cacheTtlMs?.(wire);
+    const isObserved = request.headers.get("x-tare")?.toLowerCase() === "observe";
     const recognised: Recognised = {
       client,
       scope: hashOf([client, key ?? null]),
@@ -190,6 +189,7 @@ export class Turns {
       protocol: protocol.name,
       items: wire.items,
       hasTools,
+      isObserved,
       basis: { model: wire.model, ...(ttlMs !== undefined && { ttlMs }) },
       countTokens,
       prompts: this.#promptsOf(protocol, countTokens),
@@ -204,8 +204,8 @@ export class Turns {
     if (oneShot && !oneShot.about) return undefined;
     const session = found ?? oneShot?.about?.session ?? sessions.find(recognised);
     session.asked({ atMs: now(), ...(!oneShot && { model: wire.model }) });
-    const { control, isReverted } = session.facts;
-    const recall = offers && !control && !isReverted && (wire.tools ?? []).length > 0 &&
+    if (isObserved && !session.facts.control) session.leave();
+    const recall = offers && !session.facts.isReverted && (wire.tools ?? []).length > 0 &&
       wire.tools?.every(({ definition }) => definition?.function.name !== RECALL_TOOL.function.name);
     return new GatewayTurn({
       client,
@@ -318,7 +318,8 @@ export class Turns {
         profile: () => ttlMs === undefined ? profile() : profileForTtl(profile(), ttlMs),
         ...(windowTokens !== undefined && { windowTokens }),
         compaction: protocol.compaction,
-        mechanisms: control ? NO_MECHANISMS : { ...mechanisms, truncate: truncate && recall },
+        observe: control,
+        mechanisms: { ...mechanisms, truncate: truncate && recall },
       });
     };
   }

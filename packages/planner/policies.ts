@@ -6,7 +6,12 @@
  */
 import { checkGiven } from "@tare/messages";
 import { classicSession } from "./classic/classic_session.ts";
-import { type ForkableSession, type PromptSessionOptions, SESSION_OPTIONS } from "./prompt_session.ts";
+import {
+  type ForkableSession,
+  NO_MECHANISMS,
+  type PromptSessionOptions,
+  SESSION_OPTIONS,
+} from "./prompt_session.ts";
 import { plannerSession } from "./session.ts";
 
 export { classicSession };
@@ -52,5 +57,7 @@ export function promptSession(
 ): ForkableSession {
   checkGiven("promptSession()", { options }, { options: SESSION_OPTIONS });
   const { policy = "planner", ...rest } = options;
-  return policy === "classic" ? classicSession(rest) : plannerSession(rest);
+  if (policy === "planner") return plannerSession(rest);
+  // It keeps no ledger, in which to tell what it would have done.
+  return classicSession(rest.observe ? { ...rest, mechanisms: NO_MECHANISMS } : rest);
 }

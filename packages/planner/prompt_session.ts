@@ -42,6 +42,11 @@ export interface PromptSessionOptions {
   readonly windowTokens?: number;
   /** How the client would compact a conversation that doesn't fit: the ledger reckons with it. Default: as cheaply as any. */
   readonly compaction?: CompactionHabit;
+  /**
+   * Whether everything is sent as it is, and the ledger tells beside it what the planner would have made of it
+   * (`LedgerEntry.projected`). Nothing is archived then, and no summary asked for. Default: no.
+   */
+  readonly observe?: boolean | undefined;
   /** Which mechanisms work. Default: all that aren't named. */
   readonly mechanisms?: Partial<Mechanisms> | undefined;
   /** What pruning wants to know of each tool, by name. Default: nothing is known. */

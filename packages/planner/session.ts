@@ -1,5 +1,12 @@
-import { addUsage, checkGiven, type Message, type Rewrite, type Usage } from "@tare/messages";
-import { applyElisions, type Archive, truncateResults } from "@tare/prune";
+import {
+  addUsage,
+  checkGiven,
+  countRequestTokens,
+  type Message,
+  type Rewrite,
+  type Usage,
+} from "@tare/messages";
+import { applyElisions, type Archive, archiveRef, RECALL_TOOL, truncateResults } from "@tare/prune";
 import { servedTokens } from "./cache/predict.ts";
 import { type FullWindow, NEVER_FULL } from "./edits/full_window.ts";
 import { fittingPins, type Pin } from "./edits/pin.ts";
@@ -56,6 +63,13 @@ const NEW_STATE: SessionState = {
   reverted: false,
 };
 
+/** Where what only would have left goes. */
+const NOTHING_KEPT: Archive = {
+  put: archiveRef,
+  get: () => Promise.resolve(undefined),
+  delete: () => Promise.resolve(),
+};
+
 const STOPPED =
   "Rewriting has cost this session more than it saved; from now on only a full window changes its prompt.";
 
@@ -70,7 +84,9 @@ export function plannerSession(options: PromptSessionOptions): PlannerSession {
 }
 
 /** @param from What is known of the session that is forked. */
-function makeSession(options: PromptSessionOptions, from?: KnownSession): PlannerSession {
+function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerSession {
+  const { summarise: _, ...alone } = given;
+  const options: PromptSessionOptions = given.observe ? { ...alone, archive: NOTHING_KEPT } : given;
   // What was stored is what `state` gave.
   const stored = options.state as Partial<SessionState> | undefined;
   let state: SessionState = { ...NEW_STATE, ...stored };
@@ -89,7 +105,7 @@ function makeSession(options: PromptSessionOptions, from?: KnownSession): Planne
   let newest: SessionView | undefined;
 
   /** Whether anything may leave at all, so that it can be asked for. */
-  const isEdited = () => !state.reverted && Object.values(mechanisms).includes(true);
+  const isEdited = () => !options.observe && !state.reverted && Object.values(mechanisms).includes(true);
 
   function requestOf(history: History, call: PromptCall) {
     const { pins = [] } = call;
@@ -127,9 +143,27 @@ function makeSession(options: PromptSessionOptions, from?: KnownSession): Planne
     return newest;
   }
 
+  /** What a request that is only observed is shown. */
+  function showAll({ messages, tools }: History, { nowMs, model }: PromptCall): SessionView {
+    const own = tools.filter((tool) => tool.function.name !== RECALL_TOOL.function.name);
+    const promptTokens = countRequestTokens({ messages, tools: own }, options.countTokens);
+    newest = {
+      messages,
+      tools: own,
+      places: messages.map((_, at) => at),
+      rewrites: [],
+      warnings: [],
+      saved: { context: 0, prune: 0, schemas: 0, truncate: 0 },
+      promptTokens,
+      predictedCachedTokens: known.servedAlone({ model, tools: own, ownTokens: promptTokens }, nowMs),
+    };
+    plans.set(newest, undefined);
+    return newest;
+  }
+
   async function makeView(history: History, call: PromptCall): Promise<SessionView> {
     checkCall({ history, call });
-    if (call.oneShot) return look(history, call);
+    if (call.oneShot) return options.observe ? showAll(history, call) : look(history, call);
     if (!known.isStartOf(history.messages)) {
       const edits = fittingEdits(state.edits, history.messages);
       if (edits.length < state.edits.length) state = { ...state, edits };
@@ -179,6 +213,11 @@ function makeSession(options: PromptSessionOptions, from?: KnownSession): Planne
       };
     }
     if (known.account !== state.planner) state = { ...state, planner: known.account };
+    if (options.observe) {
+      const whole = showAll(history, call);
+      plans.set(whole, plan);
+      return whole;
+    }
     const { messages, tools, places } = plan.view;
     newest = {
       messages,

@@ -1,4 +1,4 @@
-import { gateway, type GatewayOptions } from "@tare/gateway";
+import { type Gateway, gateway, type GatewayOptions } from "@tare/gateway";
 import { WINDOW_TOKENS } from "./predict.ts";
 import { startUpstream, type Upstream } from "./upstream.ts";
 
@@ -7,6 +7,8 @@ export interface RunningGateway extends AsyncDisposable {
   readonly baseURL: string;
   /** What clients don't get to read of its errors. */
   readonly errors: readonly unknown[];
+  /** What its sessions came to. */
+  readonly ledger: Gateway["ledger"];
 }
 
 /** Starts a gateway that goes by the upstream's rules, clock and tokenizer. */
@@ -17,7 +19,7 @@ export async function startGateway(
   const { tokenizer, profile, now, baseURL } = upstream;
   const provider = { baseURL, profile, windowTokens: WINDOW_TOKENS };
   const errors: unknown[] = [];
-  const { fetch } = gateway({
+  const { fetch, ledger } = gateway({
     upstreams: { chat: provider, responses: provider, messages: provider },
     countTokens: () => Promise.resolve(tokenizer.count),
     now,
@@ -32,6 +34,7 @@ export async function startGateway(
   return {
     baseURL: `http://127.0.0.1:${server.addr.port}/v1`,
     errors,
+    ledger,
     [Symbol.asyncDispose]: () => server.shutdown(),
   };
 }

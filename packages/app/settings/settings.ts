@@ -330,6 +330,14 @@ const OPTIONS = {
     help: "Whether the agent may give tasks to helpers in sessions that don't name their tools: on, off",
     ...onOrOff(),
   },
+  observe: {
+    variable: "TARE_OBSERVE",
+    flag: "observe",
+    fallback: "off",
+    help:
+      "Whether sessions with the provider's models are sent on as they are, and the ledger tells what would have been saved: on, off",
+    ...onOrOff(),
+  },
   control: {
     variable: "TARE_CONTROL",
     flag: "control",

@@ -36,6 +36,16 @@ export interface CallReport {
     | null;
   /** What resending everything would have cost; null where no ledger is kept, or where that doesn't fit the window. */
   readonly resendTokenUnits: number | null;
+  /**
+   * What the planner would have made of a prompt that was left as it is, with what reading things back is expected to cost;
+   * null where prompts are edited.
+   */
+  readonly projected:
+    | Pick<CallReport, "promptTokens" | "cachedTokens" | "tokenUnits" | "usd"> & {
+      /** Of the token units, the estimate of what reading back costs. */
+      readonly repairTokenUnits: number;
+    }
+    | null;
   /** What a model took that was asked for a summary before this call. */
   readonly summary: Pick<Usage, "promptTokens" | "cachedTokens" | "outputTokens"> | null;
   /** Why tokens were not read from the cache. */
@@ -84,6 +94,7 @@ export function reportCall(
     usd: its.usd === undefined ? null : its.usd + (paid?.usd ?? 0),
     without: ledger ? reportAlone(ledger, rates) : null,
     resendTokenUnits: ledger?.resendTokenUnits ?? null,
+    projected: ledger?.projected ? reportProjected(ledger.projected, { outputTokens, rates }) : null,
     summary: summary ? tokensOf(summary) : null,
     uncached: ledger?.uncached ?? [],
     rewrites,
@@ -106,9 +117,22 @@ function reportAlone(
   };
 }
 
+function reportProjected(
+  { promptTokens, cachedTokens, tokenUnits, repairTokenUnits }: NonNullable<LedgerEntry["projected"]>,
+  { outputTokens, rates }: { readonly outputTokens: number; readonly rates: Rates },
+): NonNullable<CallReport["projected"]> {
+  const { usd } = callCost({ promptTokens, cachedTokens, outputTokens }, rates);
+  // Repairs are reckoned in the price of a prompt token.
+  const repairs = repairTokenUnits * (rates.price?.input ?? 0) / 1e6;
+  return {
+    ...{ promptTokens, cachedTokens, tokenUnits, repairTokenUnits },
+    usd: usd === undefined ? null : usd + repairs,
+  };
+}
+
 /** What a call came to, its summary included, but for tokens that were kept out. */
 export function sumsOfCall(call: CallReport): Sums {
-  const { tokenUnits, usd, without, resendTokenUnits, summary } = call;
+  const { tokenUnits, usd, without, projected, resendTokenUnits, summary } = call;
   const fits = resendTokenUnits !== null;
   const sums = addSums({ ...NO_SUMS, calls: 1, ...tokensOf(call) }, summary ? tokensOf(summary) : {});
   return {
@@ -121,6 +145,9 @@ export function sumsOfCall(call: CallReport): Sums {
     resendTokenUnits: resendTokenUnits ?? 0,
     usd: usd ?? 0,
     withoutUsd: (without ? without.usd : usd) ?? 0,
+    projectedTokenUnits: projected?.tokenUnits ?? tokenUnits,
+    projectedUsd: (projected ? projected.usd : usd) ?? 0,
+    repairTokenUnits: projected?.repairTokenUnits ?? 0,
     unpricedCalls: usd === null ? 1 : 0,
     estimatedCalls: call.estimated ? 1 : 0,
   };
@@ -163,6 +190,11 @@ export interface Sums {
   /** The same in US dollars, replies included, as far as prices are known. */
   readonly usd: number;
   readonly withoutUsd: number;
+  /** What the planner would have made of calls that were left as they are, repairs included; of others what they did cost. */
+  readonly projectedTokenUnits: number;
+  readonly projectedUsd: number;
+  /** Of the projected token units, the estimate of what reading back costs. */
+  readonly repairTokenUnits: number;
   readonly compactionUsd: number;
   /** Calls whose price isn't known, so that no dollars are counted for them. */
   readonly unpricedCalls: number;
@@ -189,6 +221,9 @@ export const NO_SUMS: Sums = {
   compactionTokenUnits: 0,
   usd: 0,
   withoutUsd: 0,
+  projectedTokenUnits: 0,
+  projectedUsd: 0,
+  repairTokenUnits: 0,
   compactionUsd: 0,
   unpricedCalls: 0,
   estimatedCalls: 0,
@@ -220,6 +255,10 @@ export type LedgerReport = Readonly<
     Sums & {
       readonly sessions: number;
       readonly tokenUnitsPerSession: number;
+      /** What edited sessions would have cost without Tare, beside what those did that were left as they are. */
+      readonly withoutTokenUnitsPerSession: number;
+      /** What those that were left as they are would have cost with Tare, beside what edited ones did. */
+      readonly projectedTokenUnitsPerSession: number;
       readonly callsPerSession: number;
       /** Dollars for each session; null where the price of a call isn't known. */
       readonly usdPerSession: number | null;
@@ -314,6 +353,8 @@ function withAverages(
     ...sums,
     sessions,
     tokenUnitsPerSession: each(sums.tokenUnits),
+    withoutTokenUnitsPerSession: each(sums.withoutTokenUnits),
+    projectedTokenUnitsPerSession: each(sums.projectedTokenUnits),
     callsPerSession: each(sums.calls),
     usdPerSession: sums.unpricedCalls > 0 ? null : each(sums.usd),
   };

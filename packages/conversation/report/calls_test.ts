@@ -5,7 +5,10 @@ const DAY_MS = 24 * 60 * 60_000;
 
 Deno.test("Accounts adds up what sessions came to, by day and by group", () => {
   const accounts = new Accounts();
-  const call = { calls: 1, promptTokens: 1000, cachedTokens: 500, outputTokens: 7, tokenUnits: 550 };
+  const call = {
+    ...{ calls: 1, promptTokens: 1000, cachedTokens: 500, outputTokens: 7, tokenUnits: 550 },
+    ...{ withoutTokenUnits: 800, projectedTokenUnits: 550 },
+  };
   accounts.begin("planned");
   // One that was there before.
   accounts.begin("planned", { "1970-01-01": { ...NO_SUMS, calls: 2, tokenUnits: 100 } });
@@ -23,10 +26,15 @@ Deno.test("Accounts adds up what sessions came to, by day and by group", () => {
   });
   assertEquals(accounts.overview(2 * DAY_MS, []).today, NO_SUMS);
   assertEquals(accounts.report(), {
-    planned: { ...planned, sessions: 2, tokenUnitsPerSession: 325, callsPerSession: 1.5, usdPerSession: 0 },
+    planned: {
+      ...planned,
+      ...{ sessions: 2, tokenUnitsPerSession: 325, callsPerSession: 1.5, usdPerSession: 0 },
+      ...{ withoutTokenUnitsPerSession: 400, projectedTokenUnitsPerSession: 275 },
+    },
     control: {
       ...NO_SUMS,
       ...{ errors: 1, sessions: 1, tokenUnitsPerSession: 0, callsPerSession: 0, usdPerSession: 0 },
+      ...{ withoutTokenUnitsPerSession: 0, projectedTokenUnitsPerSession: 0 },
     },
   });
 });

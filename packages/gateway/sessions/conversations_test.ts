@@ -138,6 +138,7 @@ Deno.test("gateway() lists its conversations, the newest first", async () => {
     ...{ tokenUnits: 1000, withoutTokenUnits: 1000, withoutCompactions: 0, compactionTokenUnits: 0 },
     ...{ fittingCalls: 1, fittingTokenUnits: 1000, resendTokenUnits: 1000 },
     ...{ usd: 0, withoutUsd: 0, compactionUsd: 0, unpricedCalls: 1, estimatedCalls: 0, savedTokenUnits: 0 },
+    ...{ projectedTokenUnits: 1000, projectedUsd: 0, repairTokenUnits: 0 },
   });
   const second = await conversations.list({ limit: 1, after: ids[0], search: "TWO" });
   assertEquals(second, { conversations: [list[1]!], hasMore: false });

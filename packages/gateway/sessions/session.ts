@@ -21,6 +21,8 @@ export interface Recognised {
   readonly items: readonly WireItem[];
   /** Whether its model may call tools. Default: no. */
   readonly hasTools?: boolean;
+  /** Whether a new session is left as it is. Default: only if it is one of those to compare with. */
+  readonly isObserved?: boolean;
   /** What the prompts of a new session are planned by. */
   readonly basis: SessionBasis;
   readonly countTokens: CountTokens;
@@ -360,11 +362,17 @@ export class GatewaySession {
   refused(): boolean {
     const refusals = this.#facts.refusals + 1;
     const isReverted = refusals >= MAX_REFUSALS;
-    this.#know({ refusals, isReverted: this.#facts.isReverted || isReverted });
-    if (!isReverted) return false;
+    this.#know({ refusals });
+    if (isReverted) this.leave();
+    return isReverted;
+  }
+
+  /** From now on it is left as it is. */
+  leave(): void {
+    if (this.#facts.isReverted) return;
+    this.#know({ isReverted: true });
     this.#hidden = [];
     this.conversation.revert();
-    return true;
   }
 
   /** Its client may follow a response. */

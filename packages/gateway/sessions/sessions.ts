@@ -291,11 +291,13 @@ export class GatewaySessions {
   }
 
   #begin(recognised: Recognised, tip: ChainNode): GatewaySession {
-    const { client, scope, items, prompts, protocol = "", basis, countTokens } = recognised;
+    const { client, scope, items, prompts, protocol = "", basis, countTokens, isObserved = false } =
+      recognised;
     const name = nameOf(recognised);
     const first = items[openingOf(items)];
     const archive = new LayeredArchive();
-    const control = share(name ?? `${scope} ${first?.key ?? ""}`) < (this.#options.control ?? 0);
+    const control = isObserved ||
+      share(name ?? `${scope} ${first?.key ?? ""}`) < (this.#options.control ?? 0);
     const nowMs = (this.#options.now ?? Date.now)();
     const id = crypto.randomUUID();
     const session = new GatewaySession({

@@ -97,6 +97,7 @@ class Rewriting {
   readonly #ended: Pin[] = [];
   readonly #warnings: string[] = [];
   #isBought = false;
+  #repairs = 0;
   #decision: Decision | undefined;
   #summary: Usage | undefined;
   #fullWindow: FullWindow;
@@ -161,6 +162,7 @@ class Rewriting {
       if (leaving.length > 0) {
         this.#isBought = true;
         this.#decision = decision;
+        this.#repairs += leaving.reduce((sum, { loss }) => sum + loss, 0);
       }
       this.#lookAgain();
       // What was brought back as asked may stay whatever leaves: then nothing more is won.
@@ -315,6 +317,7 @@ class Rewriting {
         all: saidTokens - promptTokens,
         schemas: toolsBefore - toolTokens,
       }),
+      repairs: this.#repairs,
       alone,
       isWhole: this.#edits.length === 0 && layout.ownTokens === layout.fullTokens && !request.deferred,
       predicted,

@@ -4,6 +4,7 @@ import {
   type LedgerEntry,
   plannerSession,
   PrefixCache,
+  type Profile,
   profileNamed,
   promptCost,
   type PromptSessionOptions,
@@ -31,21 +32,24 @@ function reading(step: number, tool: string, result: string): Message[] {
 
 const file = (step: number) => `const line${step} = ${step};\n`.repeat(400);
 
+type Played = Partial<Omit<PromptSessionOptions, "profile">> & { readonly profile?: Profile };
+
 /** Plays a task in which a file of some 2,000 tokens is read at each step. */
-async function play(steps: number, options: Partial<PromptSessionOptions> = {}) {
+async function play(steps: number, { profile = PROFILE, ...options }: Played = {}) {
   const session = plannerSession({
-    profile: PROFILE,
+    profile,
     archive: memoryArchive(),
     countTokens: estimateTokens,
     windowTokens: WINDOW_TOKENS,
     ...options,
   });
-  const cache = new PrefixCache(PROFILE);
+  const cache = new PrefixCache(profile);
   const messages: Message[] = [task];
   const entries: LedgerEntry[] = [];
   for (let step = 0; step < steps; step++) {
     const nowMs = 1_000 * step;
     const view = await session.view({ messages, tools: [READ, RECALL_TOOL] }, { nowMs });
+    if (options.observe) assertEquals([view.messages, view.tools, view.rewrites], [messages, [READ], []]);
     const units = promptUnits(view, estimateTokens);
     const cachedTokens = cache.lookup(units, nowMs);
     cache.store(units, nowMs);
@@ -134,4 +138,23 @@ Deno.test("sent() credits a reply that only recalls with nothing, and its answer
   );
   assertEquals(without.promptTokens, before.without.promptTokens + more);
   assert(usage.promptTokens < without.promptTokens);
+});
+
+Deno.test("plannerSession() that only observes sends everything, and tells what leaving things out would have come to", async () => {
+  const sum = (entries: readonly LedgerEntry[], of: (entry: LedgerEntry) => number) =>
+    entries.reduce((all, entry) => all + of(entry), 0);
+  for (const profile of ["anthropic-5m", "openai", "deepseek", "none"].map(profileNamed)) {
+    const steps = 25;
+    const observed = await play(steps, { observe: true, profile });
+    const edited = await play(steps, { profile });
+    const [paid, projected] = [sum(observed, (one) => one.tokenUnits), sum(edited, (one) => one.tokenUnits)];
+    assertEquals(sum(observed, (one) => one.withoutTokenUnits), paid);
+    assertEquals(observed.map(({ savedTokenUnits }) => savedTokenUnits), observed.map(() => 0));
+    const told = sum(observed, ({ projected }) => projected!.tokenUnits - projected!.repairTokenUnits);
+    assert(Math.abs(told - projected) < 0.02 * projected, `${profile.name}: ${told} against ${projected}`);
+    const claimed = sum(edited, (one) => one.withoutTokenUnits);
+    assert(Math.abs(claimed - paid) < 0.02 * paid, `${profile.name}: ${claimed} against ${paid}`);
+    const repairs = sum(observed, ({ projected }) => projected!.repairTokenUnits);
+    assertEquals(repairs > 0, observed.some(({ decision }) => decision?.cause === "price"), profile.name);
+  }
 });

@@ -116,7 +116,7 @@ export interface Removal {
   readonly idle: boolean;
   /** Whether it isn't worth being written again, so that it goes with a cut in front of it. */
   readonly goes: boolean;
-  /** What its absence is expected to cost until the window is full again. */
+  /** What its absence is expected to cost until the window is full again, where that is asked for; else zero. */
   readonly loss: number;
   /** How it would leave. */
   readonly how: Way;
@@ -153,6 +153,8 @@ export interface RemovalOptions {
   readonly pinned: PinnedPlaces;
   /** Whether to find all that can leave, whatever it is worth. */
   readonly all: boolean;
+  /** Whether what the absence of each is expected to cost is asked for. */
+  readonly weighsLoss: boolean;
 }
 
 /** A window that was emptied is expected to last so many calls. */
@@ -420,7 +422,7 @@ function worth(
     const age = 1 + seen.standings.call - seen.standings.bearers[at]!.wanted;
     loss += its;
     ahead += its * age * Math.log(1 + horizonCalls / age);
-    if (options.all) untilFull += its * age * Math.log(1 + ROOM_CALLS / age);
+    if (options.weighsLoss) untilFull += its * age * Math.log(1 + ROOM_CALLS / age);
   }
   const idle = tokens > 0 && loss <= tokens * read;
   const goes = horizonCalls > 0 ? tokens > 0 && ahead <= tokens * (write + horizonCalls * read) : idle;

@@ -57,6 +57,7 @@ function find(
     retention,
     profile: profileNamed("none"),
     scale: { perToken: 1, unseen: 0 },
+    weighsLoss: false,
     all: false,
     ...options,
   }).flatMap(({ how, goes }) => {

@@ -37,6 +37,7 @@ import {
   callAlone,
   type LedgerEntry,
   type PlannerState,
+  predictAlone,
   promptCost,
   USUAL_COMPACTION,
 } from "../ledger/ledger.ts";
@@ -112,7 +113,7 @@ export interface LookedAt {
 export interface KnownSessionOptions extends
   Pick<
     PromptSessionOptions,
-    "profile" | "countTokens" | "windowTokens" | "compaction" | "tools" | "isError" | "alwaysFull"
+    "profile" | "countTokens" | "windowTokens" | "compaction" | "observe" | "tools" | "isError" | "alwaysFull"
   > {
   readonly retention: Retention;
   readonly lossLimit: number;
@@ -218,7 +219,7 @@ export class KnownSession {
   look(request: LookRequest, { all = false }: { readonly all?: boolean } = {}): Look {
     const { messages: history, tools, edits, pins = [] } = request;
     this.#update(history, edits);
-    const { countTokens, windowTokens = Infinity, lossLimit } = this.#options;
+    const { countTokens, windowTokens = Infinity, lossLimit, observe = false } = this.#options;
     const { profile } = this;
     const account = this.#account;
     const layout = this.#layout;
@@ -243,6 +244,7 @@ export class KnownSession {
       pinned: pins.length > 0 ? pinnedPlaces(pins, history) : NOTHING_PINNED,
       scale,
       all: all || full,
+      weighsLoss: all || full || observe,
       // In a full window something must leave: rather what can be recalled than what was said.
       seenMessages: full ? Infinity : seenMessages,
       seenTools: new Set(account.sent.flatMap(({ tools }) => tools)),
@@ -266,6 +268,7 @@ export class KnownSession {
       windowTokens,
       habit: USUAL_COMPACTION,
       countTokens,
+      nowMs: request.nowMs,
       sent: account.sent,
       usage: { promptTokens: theirs, cachedTokens: reckoned * cachedTokens },
       countedTokens: promptTokens,
@@ -334,6 +337,17 @@ export class KnownSession {
     };
   }
 
+  /** Tokens that a warm cache serves of a call as its client would have made it. */
+  servedAlone(call: Pick<AloneRequest, "model" | "tools" | "ownTokens">, nowMs: number): number {
+    const { profile } = this;
+    const { sent, warmth } = this.#account;
+    const { sharedTokens } = predictAlone(call, {
+      ...{ sent, nowMs, countTokens: this.#options.countTokens },
+      aliveOf: ({ atMs }) => estimateWarmth(profile, nowMs - atMs, warmth),
+    });
+    return servedTokens(profile, { promptTokens: call.ownTokens, sharedTokens });
+  }
+
   /** Notes that a call was planned by what is known now. */
   notePlan(plan: BookedPlan): void {
     this.#plannedAt.set(plan, this.#kept.length);
@@ -349,7 +363,13 @@ export class KnownSession {
     plan: BookedPlan,
     { usage, summary }: { readonly usage: Usage | undefined; readonly summary: Usage | undefined },
   ): LedgerEntry {
-    const { countTokens, lossLimit, windowTokens = Infinity, compaction = USUAL_COMPACTION } = this.#options;
+    const {
+      countTokens,
+      lossLimit,
+      windowTokens = Infinity,
+      compaction = USUAL_COMPACTION,
+      observe = false,
+    } = this.#options;
     const toolTokens = countRequestTokens({ messages: [], tools: plan.view.tools }, countTokens);
     // Rewrites since may have left less as it was.
     const kept = this.#kept.slice(this.#plannedAt.get(plan) ?? 0);
@@ -363,6 +383,7 @@ export class KnownSession {
       lossLimit,
       windowTokens,
       habit: compaction,
+      observes: observe,
     });
     this.#account = state;
     return entry;

@@ -54,6 +54,10 @@ const CALL = closed({
     compacts: FLAG,
   }, "WithoutTare")),
   resendTokenUnits: orNull(NUMBER),
+  projected: orNull(closed({
+    ...numbers(["promptTokens", "cachedTokens", "tokenUnits", "repairTokenUnits"]),
+    usd: orNull(NUMBER),
+  }, "Projected")),
   summary: orNull(closed(numbers(["promptTokens", "cachedTokens", "outputTokens"]), "SummaryUsage")),
   uncached: Type.Array(closed({
     cause: Type.Unsafe<CallReport["uncached"][number]["cause"]>(TEXT),
@@ -177,6 +181,8 @@ const LEDGER_GROUP = closed({
   ...SUMS,
   sessions: COUNT,
   tokenUnitsPerSession: NUMBER,
+  withoutTokenUnitsPerSession: NUMBER,
+  projectedTokenUnitsPerSession: NUMBER,
   callsPerSession: NUMBER,
   usdPerSession: orNull(NUMBER),
 }, "GatewayLedgerGroup");

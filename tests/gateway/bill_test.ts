@@ -1,0 +1,108 @@
+import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
+import type { GatewayOptions } from "@tare/gateway";
+import { profileNamed } from "@tare/planner";
+import { replay as replayModel, type SimulatedCall } from "@tare/simulator";
+import type { Recording } from "../../scripts/bench/economy/recording.ts";
+import { generateWorkload } from "../../scripts/bench/economy/workload.ts";
+import { startGateway } from "./gateway.ts";
+import { costOf, startUpstream } from "./upstream.ts";
+
+/** What a session came to. */
+interface Bill {
+  /** What the provider was paid. */
+  readonly cost: number;
+  readonly requests: readonly SimulatedCall[];
+  /** What the gateway says of it; nothing if it was asked directly. */
+  readonly ledger?: Awaited<ReturnType<Awaited<ReturnType<typeof startGateway>>["ledger"]>>;
+}
+
+/** Plays a session as its client did: the whole history with every call. */
+async function play(
+  { messages, tools, calls }: Recording,
+  { profile: name, through, headers }: {
+    readonly profile: string;
+    /** Of the gateway. Default: the provider is asked directly. */
+    readonly through?: Partial<GatewayOptions>;
+    readonly headers?: Readonly<Record<string, string>>;
+  },
+): Promise<Bill> {
+  await using upstream = await startUpstream(replayModel(messages.slice(calls[0]?.messages)), {
+    profile: profileNamed(name),
+    timeOf: (request) => calls[Math.min(request, calls.length - 1)]?.timeMs ?? 0,
+  });
+  await using gateway = through && await startGateway(upstream, through);
+  for (const call of calls) {
+    const answer = await fetch(`${(gateway ?? upstream).baseURL}/chat/completions`, {
+      method: "POST",
+      headers: { "content-type": "application/json", ...headers },
+      body: JSON.stringify({ model: "recorded", messages: messages.slice(0, call.messages), tools }),
+    });
+    assertEquals(answer.status, 200, await answer.text());
+  }
+  const ledger = await gateway?.ledger();
+  return { cost: costOf(upstream), requests: upstream.requests, ...(ledger && { ledger }) };
+}
+
+const recording = generateWorkload()[3]!;
+
+for (const profile of ["openai", "anthropic-5m", "deepseek", "none"]) {
+  Deno.test(`gateway: what it says it saved is what the bill is lower by, within 5 %, at ${profile}`, async () => {
+    const direct = await play(recording, { profile });
+    const { cost, ledger } = await play(recording, { profile, through: {} });
+    const { tokenUnits, withoutTokenUnits } = ledger!.planned;
+    assertAlmostEquals(tokenUnits, cost, 1e-6 * cost);
+    const [claimed, real] = [withoutTokenUnits - tokenUnits, direct.cost - cost];
+    assert(
+      Math.abs(claimed - real) <= 0.05 * direct.cost,
+      `${claimed} claimed, ${real} saved of ${direct.cost}`,
+    );
+  });
+
+  Deno.test(`gateway: what it observes it leaves alone, and says what it would have saved, at ${profile}`, async () => {
+    const direct = await play(recording, { profile });
+    const edited = await play(recording, { profile, through: {} });
+    for (
+      const observed of [
+        await play(recording, { profile, through: { control: 1 } }),
+        await play(recording, { profile, through: {}, headers: { "x-tare": "observe" } }),
+      ]
+    ) {
+      assertEquals(observed.requests, direct.requests);
+      const { sessions, tokenUnits, withoutTokenUnits, ...told } = observed.ledger!.control;
+      assertEquals([sessions, withoutTokenUnits], [1, tokenUnits]);
+      assertAlmostEquals(tokenUnits, direct.cost, 1e-6 * direct.cost);
+      // The recorded model reads nothing back.
+      const projected = told.projectedTokenUnits - told.repairTokenUnits;
+      assert(Math.abs(projected - edited.cost) <= 0.02 * edited.cost, `${projected} for ${edited.cost}`);
+      assert(told.repairTokenUnits > 0);
+    }
+  });
+}
+
+Deno.test("gateway: short conversations of which nothing left have saved nothing, whatever they share", async () => {
+  const system = { role: "system", content: "You are careful. ".repeat(1_000) };
+  for (const profile of ["openai", "anthropic-5m", "deepseek", "none"]) {
+    await using upstream = await startUpstream(() => ({ content: "Hello." }), {
+      profile: profileNamed(profile),
+    });
+    await using gateway = await startGateway(upstream);
+    for (const name of ["Ada", "Grace", "Mary"]) {
+      const messages: object[] = [system, { role: "user", content: `My name is ${name}.` }];
+      for (let call = 0; call < 2; call++) {
+        const answer = await fetch(`${gateway.baseURL}/chat/completions`, {
+          method: "POST",
+          headers: { "content-type": "application/json" },
+          body: JSON.stringify({ model: "m", messages }),
+        });
+        messages.push((await answer.json()).choices[0].message, { role: "user", content: "Go on." });
+      }
+    }
+    const { planned } = await gateway.ledger();
+    assertEquals([planned.sessions, planned.calls], [3, 6]);
+    assertEquals([planned.withoutTokenUnits, planned.resendTokenUnits], [
+      planned.tokenUnits,
+      planned.tokenUnits,
+    ]);
+    assertAlmostEquals(planned.tokenUnits, costOf(upstream), 1e-6);
+  }
+});
