@@ -201,7 +201,8 @@ export class PlannedCalls {
         return { response: last };
       }
     } finally {
-      if (!isEnded) this.#turns.save(turn.session);
+      // Who broke it off may ask the next server.
+      if (!isEnded) await this.#turns.save(turn.session);
     }
   }
 
@@ -232,8 +233,33 @@ export class PlannedCalls {
     }
   }
 
-  /** Reads a streamed reply, and lets pass what the client may see of it. Gives nothing if it can't be read. */
+  /** Reads a streamed reply, of which the provider is paid what it has begun, whoever breaks it off. */
   async *#readStream(
+    turn: GatewayTurn,
+    response: Response,
+  ): AsyncGenerator<Uint8Array<ArrayBuffer>, WireReply | undefined> {
+    let [hasBegun, isOver] = [false, false];
+    const pieces = this.#passStream(turn, response);
+    try {
+      for (;;) {
+        const { done, value } = await pieces.next();
+        if (done) {
+          isOver = true;
+          return value;
+        }
+        hasBegun = true;
+        yield value;
+      }
+    } finally {
+      if (hasBegun && !isOver) {
+        await pieces.return(undefined);
+        this.#attempt("usage", () => this.#turns.brokenOff(turn, turn.writer.end()));
+      }
+    }
+  }
+
+  /** Lets pass what the client may see of a streamed reply. Gives nothing if it can't be read. */
+  async *#passStream(
     { writer, isRewritten, session }: GatewayTurn,
     response: Response,
   ): AsyncGenerator<Uint8Array<ArrayBuffer>, WireReply | undefined> {

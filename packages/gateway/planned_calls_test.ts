@@ -49,25 +49,49 @@ Deno.test("the gateway tells of each call to its upstream, however it ends", asy
   assertEquals(empty.errors, [""]);
 });
 
-Deno.test("a client that leaves cancels the call, and an upstream that breaks off fails it", async () => {
-  const first = chunk({ content: "So" });
-  const begun = (end: (controller: ReadableStreamDefaultController<Uint8Array>) => void) => {
-    const bytes = new TextEncoder().encode(`data: ${JSON.stringify(first)}\n\n`);
-    return new Response(
-      new ReadableStream({
-        start(controller) {
-          controller.enqueue(bytes);
-          end(controller);
-        },
-      }),
-      { headers: { "content-type": "text/event-stream" } },
+/** A stream that begins, and goes on as it is told. */
+function begun(end: (controller: ReadableStreamDefaultController<Uint8Array>) => void): Response {
+  const bytes = new TextEncoder().encode(`data: ${JSON.stringify(chunk({ content: "So" }))}\n\n`);
+  const body = new ReadableStream<Uint8Array>({
+    pull(controller) {
+      if (!hasBegun) controller.enqueue(bytes);
+      else end(controller);
+      hasBegun = true;
+    },
+  });
+  let hasBegun = false;
+  return new Response(body, { headers: { "content-type": "text/event-stream" } });
+}
+
+async function leave({ body }: Response): Promise<void> {
+  const reader = body!.getReader();
+  await reader.read();
+  await reader.cancel();
+}
+
+Deno.test("a call that was broken off is counted, and said to be, and what it left in the cache is reckoned with", async () => {
+  for (
+    const breakOff of [
+      (fetch: (request: Request) => Promise<Response>) => fetch(post({ ...BODY, stream: true })).then(leave),
+      (fetch: (request: Request) => Promise<Response>) =>
+        fetch(post({ ...BODY, stream: true })).then((response) => response.text()).catch(() => ""),
+    ]
+  ) {
+    const { fetch, ledger } = gatewayed((_, index) =>
+      index === 0 ? begun((one) => one.error(new TypeError("x"))) : completion({ content: "So." })
     );
-  };
-  const leave = async ({ body }: Response) => {
-    const reader = body!.getReader();
-    await reader.read();
-    await reader.cancel();
-  };
+    await breakOff(fetch);
+    const { planned: before } = await ledger();
+    assertEquals([before.calls, before.estimatedCalls, before.errors], [1, 1, 0]);
+    assert(before.tokenUnits > 0);
+    await (await fetch(post(BODY))).text();
+    const { planned } = await ledger();
+    assertEquals([planned.sessions, planned.calls, planned.estimatedCalls], [1, 2, 1]);
+    assertEquals(planned.withoutTokenUnits, planned.tokenUnits);
+  }
+});
+
+Deno.test("a client that leaves cancels the call, and an upstream that breaks off fails it", async () => {
   for (const headers of [{}, { "x-tare": "off" }]) {
     assertEquals(
       (await told(post({ ...BODY, stream: true }, headers), () => begun(() => {}), leave)).errors,

@@ -223,15 +223,25 @@ export class Turns {
     });
   }
 
+  /** Books what a reply took that somebody broke off: what it didn't tell is counted. */
+  brokenOff(turn: GatewayTurn, reply: WireReply): void {
+    this.#took(turn, reply);
+  }
+
+  #took(turn: GatewayTurn, reply: WireReply): { readonly sent: SentCall; readonly call?: CallReport } {
+    const sent = turn.sent(reply);
+    const { usage } = sent;
+    if (!usage) return { sent };
+    const { price = listPrice } = upstreamOf(turn.request.protocol, this.#options);
+    const { profile } = turn.session.conversation;
+    const rates = { profile, price: price(turn.request.model) };
+    return { sent, call: this.#noteCall(turn, { ...sent, usage }, rates) };
+  }
+
   /** Books what a reply took, and gives that. */
   replied(turn: GatewayTurn, reply: WireReply): SentCall {
-    const sent = turn.sent(reply);
+    const { sent, call } = this.#took(turn, reply);
     const { session, oneShot } = turn;
-    const { usage } = sent;
-    const { price = listPrice } = upstreamOf(turn.request.protocol, this.#options);
-    const { profile } = session.conversation;
-    const rates = { profile, price: price(turn.request.model) };
-    const call = usage && this.#noteCall(turn, { ...sent, usage }, rates);
     if (!oneShot || !isAnswer(reply)) return sent;
     const isSaid = oneShot === "compaction";
     const { promptTokens = 0, cachedTokens = 0, outputTokens = 0, tokenUnits = 0, usd = null } = call ?? {};

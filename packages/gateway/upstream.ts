@@ -119,9 +119,10 @@ export function streamOf(
       else if (value.length > 0) controller.enqueue(value);
       else await this.pull?.(controller);
     },
-    cancel(reason) {
+    async cancel(reason) {
       abort.abort(reason);
-      bytes.return?.()?.catch(() => {});
+      // What was said until then is booked.
+      await bytes.return?.().catch(() => {});
     },
   }, { highWaterMark: 0 });
 }

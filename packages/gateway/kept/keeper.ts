@@ -344,18 +344,21 @@ export class Keeper {
     const state = { again: false, done: Promise.resolve() };
     const startedMs = performance.now();
     const work = async () => {
-      do {
-        state.again = false;
-        await this.#write(session);
-      } while (state.again);
+      try {
+        do {
+          state.again = false;
+          await this.#write(session);
+        } while (state.again);
+      } finally {
+        // At once: who asks from now on isn't heard any more.
+        this.#saving.delete(session);
+      }
       this.#waiting.delete(session);
     };
     this.#saving.set(session, state);
     state.done = work().then(() => {
-      this.#saving.delete(session);
       this.#works(performance.now() - startedMs <= this.#options.waitMs);
     }, (error) => {
-      this.#saving.delete(session);
       this.#wait(session);
       this.#fails(error);
     });
