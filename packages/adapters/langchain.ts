@@ -21,7 +21,6 @@ import {
   type AdaptedView,
   type Adapter,
   type AdapterOptions,
-  type ReadResult,
 } from "./adapted_session.ts";
 
 export type { Adapter, AdapterOptions } from "./adapted_session.ts";
@@ -120,7 +119,7 @@ interface ResultMessage extends LangChainMessage {
   readonly status?: "success" | "error";
 }
 
-function readMessage(message: LangChainMessage, at: number): Message & ReadResult {
+function readMessage(message: LangChainMessage, at: number): Message {
   const content = readContent(message.content);
   switch (message.type) {
     case "system":

@@ -62,6 +62,7 @@ export {
   splitEvents,
   SseSplitter,
 } from "./reply_stream.ts";
+export { statedFailure } from "./stated_failure.ts";
 export {
   emptyResponse,
   type FunctionCallItem,

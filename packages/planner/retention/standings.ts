@@ -225,7 +225,7 @@ export class Standings {
     if (this.#stays(tool)) return;
     const text = resultText(message);
     if (text === undefined || parsePlaceholder(text.split("\n", 1)[0] ?? "")) return;
-    if (isError(message, at)) return;
+    if (message.failed ?? isError(message, at)) return;
     this.results.push({ at, message, tool, recalled });
   }
 
