@@ -206,7 +206,7 @@ export class Turns {
     session.asked({ atMs: now(), ...(!oneShot && { model: wire.model }) });
     const { control, isReverted } = session.facts;
     const recall = offers && !control && !isReverted && (wire.tools ?? []).length > 0 &&
-      wire.tools?.every(({ definition }) => definition?.function.name !== RECALL_TOOL.function.name);
+      wire.tools?.every(({ definition }) => definition.function.name !== RECALL_TOOL.function.name);
     return new GatewayTurn({
       client,
       session,

@@ -43,14 +43,17 @@ export {
   readingRequest,
   readItem,
   readRequest,
+  type ReadTool,
   readWireBody,
   type RequestReaders,
+  toolsInFront,
   type TurnWriter,
   UnknownShape,
   type WireBody,
   type WireItem,
   type WireReply,
   type WireRequest,
+  withFoundTools,
   writeRequest,
 } from "./protocol.ts";
 export {

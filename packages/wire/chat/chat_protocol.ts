@@ -11,6 +11,7 @@ import {
   type TurnWriter,
   type TurnWriterOptions,
   UnknownShape,
+  wholeTool,
   type WireReply,
   type WireRequest,
 } from "../protocol.ts";
@@ -36,13 +37,17 @@ export const CHAT_PROTOCOL: Protocol = {
   },
   readItem(value) {
     if (!isMessage(value)) throw new UnknownShape("a message is not as the chat-completions format says");
-    const message = value.role === "tool" ? { ...value, ...statedFailure(value.content, value.failed) } : value;
+    const message = value.role === "tool"
+      ? { ...value, ...statedFailure(value.content, value.failed) }
+      : value;
     return [{ message, text: CONTENT }];
   },
   readTool(value) {
-    if (isRecord(value) && typeof value.type === "string" && value.type !== "function") return undefined;
+    if (isRecord(value) && typeof value.type === "string" && value.type !== "function") {
+      return wholeTool(value);
+    }
     if (!isTool(value)) throw new UnknownShape("a tool is not as the chat-completions format says");
-    return value;
+    return { definition: value, inFront: true };
   },
   writeMessage: (message) => JSON.stringify(message),
   writeAnswers: (answers) =>

@@ -16,9 +16,11 @@ import {
   type Protocol,
   readCommonHints,
   readField,
+  type ReadTool,
   type TurnWriter,
   type TurnWriterOptions,
   UnknownShape,
+  wholeTool,
   type WireReply,
 } from "../protocol.ts";
 import { statedFailure } from "../stated_failure.ts";
@@ -129,6 +131,9 @@ function readItem(item: unknown): Message {
     case "function_call_output":
     case "custom_tool_call_output":
       return readResult(item);
+    case "tool_search_output":
+      // The model is shown all of the tools that it found.
+      return withId({ role: "assistant", content: JSON.stringify(item) }, id);
     case "item_reference":
     case "reasoning": {
       // Some clients leave the id away; what is sealed they must send as it was.
@@ -191,12 +196,18 @@ function readPart(part: unknown): ContentPart {
   }
 }
 
-function readTool(tool: unknown): ToolDefinition | undefined {
+function readTool(tool: unknown): ReadTool {
   if (!isRecord(tool)) throw unknown("a tool");
-  const { type, name, description, parameters, strict } = tool;
-  if (type !== "function") return undefined;
+  const { type, name, description, parameters, strict, tools } = tool;
+  const inFront = tool.defer_loading !== true;
+  if (type !== "function") {
+    const shown = Array.isArray(tools)
+      ? { ...tool, tools: tools.filter((one) => one?.defer_loading !== true) }
+      : tool;
+    return { ...wholeTool(shown), inFront };
+  }
   if (typeof name !== "string") throw unknown("a tool");
-  return {
+  const definition: ToolDefinition = {
     type: "function",
     function: {
       name,
@@ -205,6 +216,7 @@ function readTool(tool: unknown): ToolDefinition | undefined {
       ...(typeof strict === "boolean" && { strict }),
     },
   };
+  return { definition, inFront };
 }
 
 function writeTool({ type, function: shown }: ToolDefinition, original?: unknown): string {
