@@ -16,12 +16,7 @@ import {
   type Usage,
 } from "@tare/messages";
 import { RECALL_TOOL, type RecallParameters } from "@tare/prune";
-import {
-  AdaptedSession,
-  type AdaptedView,
-  type Adapter,
-  type AdapterOptions,
-} from "./adapted_session.ts";
+import { AdaptedSession, type AdaptedView, type Adapter, type AdapterOptions } from "./adapted_session.ts";
 
 export type { Adapter, AdapterOptions } from "./adapted_session.ts";
 

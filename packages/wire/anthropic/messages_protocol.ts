@@ -325,9 +325,7 @@ function readMessage(value: unknown): readonly ItemPart[] {
   const blocks = blocksOf(content);
   if (role === "assistant") {
     const mark = blocks.findLast(({ cache_control: mark }) => isRecord(mark))?.cache_control;
-    const finds = foundIn(
-      blocks.map(({ content }) => isRecord(content) ? content.tool_references : undefined),
-    );
+    const finds = foundIn(blocks.map(referencesIn));
     const message = { ...readReply(blocks), ...(finds.length > 0 && { keep: true }) };
     return [{
       message,
@@ -382,6 +380,11 @@ function foundIn(lists: readonly unknown[]): readonly string[] {
   return lists.flatMap((blocks) => Array.isArray(blocks) ? blocks : []).flatMap((block: JsonRecord | null) =>
     block?.type === "tool_reference" && typeof block.tool_name === "string" ? [block.tool_name] : []
   );
+}
+
+/** What the provider's own search has found, in its block of a reply. */
+function referencesIn({ content }: JsonRecord): unknown {
+  return isRecord(content) ? content.tool_references : undefined;
 }
 
 /** Blocks of a result that may leave with it. */
@@ -460,6 +463,9 @@ function readPart(block: JsonRecord): ContentPart {
   const { type, text, source } = block;
   if (type === "text") return { type, text: textOf(text) };
   if (type === "image") return { type: "image_url", image_url: { url: "" } };
+  // In their place the model is shown the tools themselves.
+  const finds = foundIn([[block], referencesIn(block)]);
+  if (finds.length > 0) return { type: "text", text: finds.join("\n") };
   const data = isRecord(source) && typeof source.data === "string" ? source.data : undefined;
   if (type === "document" && isRecord(source)) {
     return source.type === "text" && data !== undefined
