@@ -281,8 +281,7 @@ export function toolsInFront({ tools = [] }: Pick<WireRequest, "tools">): readon
 
 /** A tool that is no function, as it is shown: in place of a name, so that nothing of it ever gives way to less. */
 export function wholeTool(tool: JsonRecord): ReadTool {
-  const { cache_control: _, authorization: __, headers: ___, ...shown } = tool;
-  const name = `${shown.name ?? shown.type} ${JSON.stringify(shown)}`;
+  const name = `${tool.name ?? tool.type} ${JSON.stringify(tool)}`;
   return { definition: { type: "function", function: { name } }, inFront: true };
 }
 

@@ -77,7 +77,7 @@ Deno.test("simulator() keeps deferred tools out of the prompt until they are fou
   const { usage } = provider(4);
   const tool = (name: string, more: object = {}) => ({
     name,
-    description: words(1_000, name),
+    description: words(1_100, name),
     input_schema: { type: "object" },
     ...more,
   });
@@ -100,7 +100,7 @@ Deno.test("simulator() keeps deferred tools out of the prompt until they are fou
   // Whatever waits, in front or behind.
   assertEquals(await usage({ tools: [...later, tool("a", MARK)], messages: first }), [alone, 0, 0]);
   const [read, written = 0] = await usage({ tools: [later[0], tool("a", MARK), later[1]], messages });
-  assertEquals([read, written > 1_000, written < 1_050], [alone, true, true]);
+  assertEquals([read, written > 1_100, written < 1_150], [alone, true, true]);
   assertEquals(await usage({ tools: [tool("a", MARK), ...later], messages }), [alone + written, 0, 0]);
 });
 

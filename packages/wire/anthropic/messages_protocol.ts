@@ -63,14 +63,13 @@ export const MESSAGES_PROTOCOL: Protocol = {
   plain,
   readTool(tool) {
     if (!isRecord(tool)) throw unknownTool();
-    const { type, name, description, input_schema: parameters } = tool;
-    if ((type ?? "custom") !== "custom") return { ...wholeTool(tool), inFront: tool.defer_loading !== true };
+    const { cache_control: _, defer_loading: isDeferred, ...shown } = tool;
+    const { type, name, description, input_schema: parameters } = shown;
+    const inFront = isDeferred !== true;
+    if ((type ?? "custom") !== "custom") return { ...wholeTool(shown), inFront };
     if (typeof name !== "string" || !isRecord(parameters)) throw unknownTool();
     const described = { name, ...(typeof description === "string" && { description }), parameters };
-    return {
-      definition: { type: "function", function: described },
-      inFront: tool.defer_loading !== true,
-    };
+    return { definition: { type: "function", function: described }, inFront };
   },
   writeMessage: ({ role, content }) =>
     JSON.stringify({ role: role === "assistant" ? role : "user", content: content ?? "" }),

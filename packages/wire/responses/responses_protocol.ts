@@ -198,13 +198,13 @@ function readPart(part: unknown): ContentPart {
 
 function readTool(tool: unknown): ReadTool {
   if (!isRecord(tool)) throw unknown("a tool");
-  const { type, name, description, parameters, strict, tools } = tool;
-  const inFront = tool.defer_loading !== true;
+  const { type, name, description, parameters, strict, defer_loading: isDeferred } = tool;
+  const inFront = isDeferred !== true;
   if (type !== "function") {
-    const shown = Array.isArray(tools)
-      ? { ...tool, tools: tools.filter((one) => one?.defer_loading !== true) }
-      : tool;
-    return { ...wholeTool(shown), inFront };
+    // What a server is asked with isn't shown.
+    const { authorization: _, headers: __, tools, ...shown } = tool;
+    const within = Array.isArray(tools) && tools.filter((one) => one?.defer_loading !== true);
+    return { ...wholeTool({ ...shown, ...(within && { tools: within }) }), inFront };
   }
   if (typeof name !== "string") throw unknown("a tool");
   const definition: ToolDefinition = {
